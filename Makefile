@@ -1,0 +1,75 @@
+# The project's commands. `make test PYTHON=python3.13` uses another interpreter, in an
+# environment and build folder of its own.
+
+PYTHON ?= python3.11
+JOBS ?= 2
+suffix := $(if $(filter python3.11,$(PYTHON)),,-$(notdir $(PYTHON)))
+VENV := .venv$(suffix)
+BUILD := build$(suffix)
+PY := $(VENV)/bin/python
+CPP = $(shell find src tests/cpp -name '*.h' -o -name '*.cpp' 2>/dev/null)
+
+.PHONY: run test bench build setup wheel format lint lint-cpp lint-python coexist sanitize test-cpp \
+    test-python clean
+
+run: build
+	$(PY) examples/run_showcase.py
+
+test: build lint test-cpp test-python
+
+bench: build
+	$(PY) benchmarks/run.py
+
+setup:
+	@tools/setup $(VENV) $(PYTHON)
+
+build: setup
+	@cmake -S . -B $(BUILD) -G Ninja -DPython3_EXECUTABLE=$(abspath $(PY)) >$(BUILD).configure.log \
+	    || { cat $(BUILD).configure.log; exit 1; }
+	@mkdir -p $(BUILD) && mv $(BUILD).configure.log $(BUILD)/configure.log
+	@ln -sfn ../python $(BUILD)/lib
+	cmake --build $(BUILD) -j $(JOBS) -- -k 0
+
+wheel: setup
+	tools/build_wheels
+
+format: setup
+	$(if $(CPP),$(VENV)/bin/clang-format -i $(CPP))
+	$(VENV)/bin/ruff check -q --fix .
+	$(VENV)/bin/ruff format -q .
+
+lint: lint-cpp lint-python
+
+lint-cpp: build
+	$(if $(CPP),$(VENV)/bin/clang-format --dry-run -Werror $(CPP))
+	$(PY) tools/check_includes.py
+	tools/check_symbols.sh
+
+lint-python: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+test-cpp: build
+	$(BUILD)/qd_tests --gtest_brief=1
+	if [ -x $(BUILD)/qd_codegen_tests ]; then $(BUILD)/qd_codegen_tests --gtest_brief=1; fi
+
+# Tests that need the machine for themselves go first; pytest answers 5 when there are none.
+test-python: build
+	$(PY) -m pytest -q -m run_in_serial || [ $$? = 5 ]
+	$(PY) -m pytest -n $(JOBS) -m "not run_in_serial"
+
+# In one process with torch, triton and llvmlite; the environment takes several GB.
+coexist: build
+	tools/setup_coexistence .venv-coexist $(PYTHON)
+	.venv-coexist/bin/python tools/check_coexistence.py
+	.venv-coexist/bin/python -m pytest -q -m needs_torch || [ $$? = 5 ]
+
+sanitize: setup
+	cmake -S . -B build-sanitize -G Ninja -DQD_SANITIZE=ON -DQD_BUILD_EXTENSION=OFF
+	cmake --build build-sanitize -j $(JOBS) --target cpp_tests
+	build-sanitize/qd_tests --gtest_brief=1
+	if [ -x build-sanitize/qd_codegen_tests ]; then \
+	    build-sanitize/qd_codegen_tests --gtest_brief=1; fi
+
+clean:
+	rm -rf build build-* python/quadrants/_lib/*.so python/quadrants/_lib/core/*.so

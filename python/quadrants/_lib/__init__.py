@@ -1,0 +1,1 @@
+"""Native side of the package."""

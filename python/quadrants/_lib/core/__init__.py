@@ -1,0 +1,163 @@
+"""The one place where Python meets the native module `quadrants_python`.
+
+What Python can say itself (enumerations, names of architectures, sizes of dtypes, the version) is
+here; every other name is fetched from the native module when it is first asked for and then kept,
+so importing the package does not load it.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from quadrants._lib.core._enums import (
+    EXTENSIONS,
+    Arch,
+    AutodiffMode,
+    BoundaryMode,
+    Extension,
+    Layout,
+    SNodeType,
+)
+from quadrants._lib.core._errors import (
+    QuadrantsAssertionError,
+    QuadrantsIndexError,
+    QuadrantsNameError,
+    QuadrantsRuntimeError,
+    QuadrantsSyntaxError,
+    QuadrantsTypeError,
+)
+from quadrants._version import COMMIT, LLVM_VERSION, VERSION
+
+if TYPE_CHECKING:
+    from quadrants.types.primitive_types import DataType
+
+_MAX_NUM_INDICES = 12
+
+
+def _native() -> Any:
+    from quadrants._lib.core import quadrants_python
+
+    return quadrants_python
+
+
+def native_loaded() -> bool:
+    """Whether the native module is in this process already."""
+    return "quadrants._lib.core.quadrants_python" in sys.modules
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__") or name == "quadrants_python":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "DataTypeCxx":
+        from quadrants.types.primitive_types import DataType as value
+    elif name == "Format":
+        from quadrants._lib.core._enums import Format as value
+    else:
+        value = getattr(_native(), name)
+    globals()[name] = value
+    return value
+
+
+def arch_name(arch: Arch) -> str:
+    return arch.name
+
+
+def arch_from_name(name: str) -> Arch:
+    """The architecture of that name; `ValueError` if there is none."""
+    try:
+        return Arch[name]
+    except KeyError:
+        raise ValueError(
+            f"Unknown arch {name!r}; known: {', '.join(a.name for a in Arch)}"
+        ) from None
+
+
+def host_arch() -> Arch:
+    """The CPU architecture of this machine."""
+    import platform
+
+    return Arch.arm64 if platform.machine().lower() in ("arm64", "aarch64") else Arch.x64
+
+
+def arch_uses_llvm(arch: Arch) -> bool:
+    return arch in (Arch.x64, Arch.arm64, Arch.cuda, Arch.amdgpu)
+
+
+def is_extension_supported(arch: Arch, extension: Extension) -> bool:
+    return extension in EXTENSIONS[arch]
+
+
+def with_cuda() -> bool:
+    return _has_device("cuda")
+
+
+def with_amdgpu() -> bool:
+    return _has_device("amdgpu")
+
+
+def with_metal() -> bool:
+    return _has_device("metal")
+
+
+def with_vulkan() -> bool:
+    return _has_device("vulkan")
+
+
+def _has_device(name: str) -> bool:
+    probe = getattr(_native(), "has_device", None)
+    return bool(probe is not None and probe(name))
+
+
+def get_max_num_indices() -> int:
+    return _MAX_NUM_INDICES
+
+
+def data_type_size(dtype: DataType) -> int:
+    """Bytes of one value of a primitive dtype."""
+    return dtype.size
+
+
+def test_threading() -> bool:
+    """Starts a few threads that add up numbers; true if all of them counted."""
+    import threading
+
+    total: list[int] = []
+    threads = [threading.Thread(target=total.append, args=(1,)) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return len(total) == 4
+
+
+def get_repo_dir() -> str:
+    """Root of the caches: `$XDG_CACHE_HOME/quadrants/` or `~/.cache/quadrants/`."""
+    import os
+
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "quadrants") + os.sep
+
+
+def get_version_major() -> int:
+    return VERSION[0]
+
+
+def get_version_minor() -> int:
+    return VERSION[1]
+
+
+def get_version_patch() -> int:
+    return VERSION[2]
+
+
+def get_version_string() -> str:
+    return ".".join(map(str, VERSION))
+
+
+def get_commit_hash() -> str:
+    return COMMIT
+
+
+def get_llvm_target_support() -> str:
+    return f"LLVM {LLVM_VERSION}"

@@ -1,0 +1,11 @@
+"""Automatic differentiation: tapes, forward mode, custom gradients."""
+
+from quadrants.lang._unavailable import declare as _declare
+
+_FUNCTIONS = "clear_all_gradients grad_for grad_replaced no_grad"
+_CLASSES = "FwdMode Tape"
+_declare(globals(), _FUNCTIONS, _CLASSES, prefix="qd.ad")
+
+
+def __dir__() -> list[str]:
+    return [*_FUNCTIONS.split(), *_CLASSES.split(), *(n for n in globals() if n.startswith("_"))]

@@ -1,0 +1,19 @@
+"""Former experimental names."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def real_func(fn: Callable[..., Any]) -> Any:
+    """Deprecated: `qd.real_func`."""
+    import warnings
+
+    from quadrants.lang.kernel_impl import real_func as current
+
+    warnings.warn(
+        "qd.experimental.real_func is deprecated because it is no longer experimental. "
+        "Use qd.real_func instead.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return current(fn)

@@ -1,0 +1,55 @@
+"""The live program: a thin face of the native runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quadrants._lib import core
+from quadrants.lang._config import Config
+
+
+class DeviceCaps:
+    """What the device can do."""
+
+    def __init__(self, arch: str) -> None:
+        self._arch = arch
+
+    def hashed_key(self) -> str:
+        import hashlib
+
+        return "T" + hashlib.sha256(self._arch.encode()).hexdigest()
+
+
+class Program:
+    """Handed out as `get_runtime().prog`. Names not listed here are native functions `prog_<name>`."""
+
+    def __init__(self, config: Config, python_options: dict[str, Any]) -> None:
+        self._config = config
+        if config.debug:
+            config.check_out_of_bound = True
+        native = core.runtime_init({**config.as_dict(), **python_options})
+        if isinstance(native, dict):  # values that the device decides, such as max_block_dim
+            for name, value in native.items():
+                setattr(config, name, value)
+        config._on_change = core.set_config_option
+
+    def config(self) -> Config:
+        return self._config
+
+    def synchronize(self) -> None:
+        core.runtime_sync()
+
+    def finalize(self) -> None:
+        self._config._on_change = None
+        core.runtime_reset()
+
+    def get_device_caps(self) -> DeviceCaps:
+        return DeviceCaps(self._config.arch.name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        try:
+            return getattr(core, "prog_" + name.lstrip("_"))
+        except AttributeError:
+            raise AttributeError(f"'Program' object has no attribute {name!r}") from None

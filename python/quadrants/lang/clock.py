@@ -1,0 +1,17 @@
+"""The device clock."""
+
+from typing import Any
+
+from quadrants._lib import core
+from quadrants.lang import impl
+
+
+def clock_freq_hz() -> Any:
+    """Ticks per second of `clock_counter`."""
+    if impl.inside_kernel():
+        return core.trace_op("clock_freq_hz", ())
+    impl.check_initialised()
+    return core.clock_freq_hz()
+
+
+clock_freq_hz._qd_op = "clock_freq_hz"  # type: ignore[attr-defined]

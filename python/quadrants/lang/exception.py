@@ -1,0 +1,54 @@
+"""Public exception classes.
+
+Compile errors derive from `QuadrantsCompilationError` and their builtin namesake, run-time errors
+from `QuadrantsRuntimeError`. Each also derives from the native twin of the same name, so one raised
+class satisfies handlers of both families.
+"""
+
+from quadrants._lib.core import _errors as _native
+
+
+class QuadrantsCompilationError(Exception):
+    """Base of everything that goes wrong while a kernel is compiled."""
+
+
+class QuadrantsSyntaxError(QuadrantsCompilationError, _native.QuadrantsSyntaxError):
+    """Code that the kernel language does not allow."""
+
+    __str__ = Exception.__str__  # SyntaxError's own would drop everything but the first argument
+
+
+class QuadrantsNameError(QuadrantsCompilationError, _native.QuadrantsNameError):
+    """A name that is not defined."""
+
+
+class QuadrantsTypeError(QuadrantsCompilationError, _native.QuadrantsTypeError):
+    """Operands or values of types that do not fit."""
+
+
+class QuadrantsIndexError(QuadrantsCompilationError, _native.QuadrantsIndexError):
+    """A wrong number of indices."""
+
+
+class QuadrantsRuntimeError(_native.QuadrantsRuntimeError):
+    """Misuse or failure of the runtime."""
+
+
+class QuadrantsRuntimeTypeError(QuadrantsRuntimeError, TypeError):
+    """A kernel argument or result of the wrong type."""
+
+
+class QuadrantsAssertionError(QuadrantsRuntimeError, _native.QuadrantsAssertionError):
+    """A failed `assert` or bounds check in a kernel."""
+
+
+def not_initialised(attribute: str = "_prog") -> QuadrantsRuntimeError:
+    """The error for using the runtime before `qd.init`."""
+    return QuadrantsRuntimeError(
+        f"{attribute} attribute not initialized. Maybe you forgot to call `qd.init()` first?"
+    )
+
+
+def not_available(name: str) -> QuadrantsRuntimeError:
+    """The error for a public feature that this build does not have."""
+    return QuadrantsRuntimeError(f"{name} is not available in this build yet")

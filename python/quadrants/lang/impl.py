@@ -1,0 +1,289 @@
+"""The runtime's Python side: one `PyQuadrants` object, its life from `init` to `reset`.
+
+It owns the config of the live runtime and the list of what must happen before a launch (fields
+becoming storage) and after a reset. Numbers, launches and memory are native.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from quadrants._lib import core
+from quadrants._lib.core import Arch
+from quadrants.lang.exception import (
+    QuadrantsCompilationError,
+    QuadrantsRuntimeError,
+    QuadrantsSyntaxError,
+    QuadrantsTypeError,
+    not_initialised,
+)
+from quadrants.types.primitive_types import DataType, f16, f32, f64, i32, i64, u32, u64
+
+if TYPE_CHECKING:
+    from quadrants.lang._config import Config
+    from quadrants.lang._program import Program
+
+__all__ = ["QuadrantsCompilationError", "QuadrantsSyntaxError", "QuadrantsTypeError"]
+
+MaterializeHook = Callable[["PyQuadrants", bool], None]
+
+_materialize_hooks: list[MaterializeHook] = []
+_reset_hooks: list[Callable[[], None]] = []
+
+
+def on_materialize(hook: MaterializeHook) -> MaterializeHook:
+    """Calls `hook(runtime, is_first)` whenever declared fields must become storage."""
+    _materialize_hooks.append(hook)
+    return hook
+
+
+def on_reset(hook: Callable[[], None]) -> Callable[[], None]:
+    """Calls `hook()` at the end of every reset."""
+    _reset_hooks.append(hook)
+    return hook
+
+
+class PyQuadrants:
+    """State of the runtime. Clients replace `materialize` and `clear` on this class."""
+
+    def __init__(self) -> None:
+        self.kernels: list[Any] = []
+        self.compilation_lock = threading.RLock()
+        self._set_defaults()
+
+    def _set_defaults(self) -> None:
+        self._prog: Program | None = None
+        self._arch: Arch | None = None
+        self._cfg: Config | None = None
+        self.materialized = False
+        self.default_fp: DataType = f32
+        self.default_ip: DataType = i32
+        self.default_up: DataType = u32
+        self.short_circuit_operators = True
+        self.print_full_traceback = False
+        self.unrolling_limit = 32
+        self.src_ll_cache = True
+        self.print_non_pure = False
+        self.target_tape: Any = None
+        self.fwd_mode_manager: Any = None
+        self.grad_replaced = False
+        self.ndarrays: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name in _NATIVE_ATTRIBUTES and core.native_loaded():
+            core.set_runtime_option(name, value.name if isinstance(value, DataType) else value)
+
+    @property
+    def prog(self) -> Program:
+        """The program of the live runtime."""
+        if self._prog is None:
+            raise not_initialised()
+        return self._prog
+
+    @property
+    def compiling_callable(self) -> Any:
+        """The function being traced."""
+        if not inside_kernel():
+            raise not_initialised("_compiling_callable")
+        return core.compiling_callable()
+
+    @property
+    def inside_kernel(self) -> bool:
+        return inside_kernel()
+
+    def set_default_fp(self, fp: DataType) -> None:
+        """Sets what `float` means: f16, f32 or f64."""
+        assert fp in (f16, f32, f64)
+        self.default_fp = fp
+
+    def set_default_ip(self, ip: DataType) -> None:
+        """Sets what `int` means: i32 or i64."""
+        assert ip in (i32, i64)
+        self.default_ip = ip
+        self.default_up = u32 if ip is i32 else u64
+
+    def create_program(self, config: Config) -> None:
+        """Starts the native runtime under this config."""
+        from quadrants.lang._program import Program
+
+        self._arch = config.arch
+        self._cfg = config
+        if config.arch is not Arch.python:
+            own = (
+                "short_circuit_operators",
+                "print_full_traceback",
+                "unrolling_limit",
+                "src_ll_cache",
+            )
+            self._prog = Program(config, {name: getattr(self, name) for name in own})
+
+    def materialize(self) -> None:
+        """Makes storage of all fields declared so far. Called before launches and exports."""
+        self.materialize_root_fb(not self.materialized)
+        self.materialized = True
+
+    def materialize_root_fb(self, is_first: bool) -> None:
+        """Runs the hooks that turn declarations into storage."""
+        for hook in _materialize_hooks:
+            hook(self, is_first)
+
+    def sync(self) -> None:
+        """Makes pending fields storage and waits for the default stream."""
+        prog = self.prog
+        self.materialize()
+        prog.synchronize()
+
+    def clear(self) -> None:
+        """Ends the program: waits, writes caches, frees storage."""
+        if self._prog is not None:
+            self._prog.finalize()
+        self._prog = None
+        self._arch = None
+        self._cfg = None
+        self.materialized = False
+
+    def get_num_compiled_functions(self) -> int:
+        """Number of kernel specialisations compiled or loaded in this runtime."""
+        return core.num_compiled_functions() if core.native_loaded() else 0
+
+
+_NATIVE_ATTRIBUTES = frozenset(
+    (
+        "default_fp",
+        "default_ip",
+        "default_up",
+        "short_circuit_operators",
+        "print_full_traceback",
+        "unrolling_limit",
+    )
+)
+
+_original_materialize = PyQuadrants.materialize  # native code compares: a client may replace it
+
+pyquadrants = PyQuadrants()
+
+
+def get_runtime() -> PyQuadrants:
+    """The runtime of this process."""
+    return pyquadrants
+
+
+def current_cfg() -> Config:
+    """The config of the live program."""
+    if pyquadrants._prog is None:
+        raise not_initialised()
+    return pyquadrants._prog.config()
+
+
+def default_cfg() -> Config:
+    """A config with every option at its default."""
+    from quadrants.lang._config import Config
+
+    return Config()
+
+
+def reset() -> None:
+    """Ends the runtime; see `qd.reset`."""
+    runtime = pyquadrants
+    runtime.clear()
+    runtime._set_defaults()
+    for hook in _reset_hooks:
+        hook()
+
+
+def inside_kernel() -> bool:
+    """Whether a kernel is being traced by this thread."""
+    return core.native_loaded() and core.inside_kernel()
+
+
+def is_python_backend() -> bool:
+    """Whether the runtime executes kernels as plain Python."""
+    return pyquadrants._arch is Arch.python
+
+
+def subscript(ast_builder: Any, value: Any, *indices: Any) -> Any:
+    """`value[indices]` on symbolic values."""
+    return core.trace_op("subscript", (value, *indices))
+
+
+def call_internal(name: str, *args: Any) -> Any:
+    """Calls a compiler-internal function inside a kernel."""
+    return core.trace_op("call_internal", (name, *args))
+
+
+def qd_float(x: Any) -> Any:
+    """The kernel meaning of `float(x)`."""
+    return core.trace_op("float", (x,)) if core.is_expr(x) else float(x)
+
+
+def qd_int(x: Any) -> Any:
+    """The kernel meaning of `int(x)`."""
+    return core.trace_op("int", (x,)) if core.is_expr(x) else int(x)
+
+
+def get_cuda_compute_capability() -> int:
+    """Compute capability of the CUDA device as an integer such as 90; 0 without one."""
+    return core.cuda_compute_capability() if pyquadrants._arch is Arch.cuda else 0
+
+
+def get_max_shared_memory_bytes(*, is_lowerbound_ok: bool = False) -> int:
+    """Bytes of shared memory a block may use.
+
+    Args:
+        is_lowerbound_ok: on backends that cannot tell, return what they surely have.
+    """
+    arch = current_cfg().arch
+    if arch is Arch.cuda:
+        return core.cuda_max_shared_memory_bytes()
+    if not is_lowerbound_ok:
+        raise RuntimeError(f"The exact shared memory size is not known on arch={arch.name}")
+    if arch in (Arch.metal, Arch.vulkan):
+        return 32 * 1024
+    return 64 * 1024 if arch is Arch.amdgpu else 0
+
+
+_ELSEWHERE = {
+    "static": "quadrants.lang.ops",
+    "static_assert": "quadrants.lang.ops",
+    "static_print": "quadrants.lang.ops",
+    "grouped": "quadrants.lang.ops",
+    "zero": "quadrants.lang.ops",
+    "one": "quadrants.lang.ops",
+    "stop_grad": "quadrants.lang.ops",
+    "Kernel": "quadrants.lang.kernel_impl",
+    "Matrix": "quadrants.lang.matrix",
+    "Vector": "quadrants.lang.matrix",
+    "MatrixType": "quadrants.lang.matrix",
+    "VectorType": "quadrants.lang.matrix",
+    "Struct": "quadrants.lang.struct",
+    "cook_dtype": "quadrants.lang.util",
+}
+_PUBLIC = "field ndarray root axes Field ScalarField MatrixField StructField SNode Ndarray deactivate_all_snodes"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ELSEWHERE:
+        from importlib import import_module
+
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    if name in _PUBLIC.split():
+        import quadrants
+
+        return getattr(quadrants, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def check_initialised() -> None:
+    """Raises unless there is a live runtime."""
+    if pyquadrants._prog is None and not is_python_backend():
+        raise not_initialised()
+
+
+def require(condition: bool, text: str) -> None:
+    """Raises `QuadrantsRuntimeError` unless the condition holds."""
+    if not condition:
+        raise QuadrantsRuntimeError(text)

@@ -1,0 +1,265 @@
+"""The decorators: `kernel`, `func`, `real_func`, `pyfunc`, `pure`, `data_oriented`.
+
+Decorating checks the signature and makes a definition; source is read at the first call. Native
+code reads the attributes of definitions: `fn`, `params` (name, annotation, default), `returns`,
+`is_classkernel` and the flags. A decorated object shows its definition as `_qd_kernel` or `_qd_func`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import FunctionType, MethodType
+from typing import Any
+
+from quadrants._lib import core
+from quadrants.lang import impl
+from quadrants.lang._signature import Param, is_class_member, plain_function, read_parameters
+from quadrants.lang.exception import QuadrantsSyntaxError, not_available
+from quadrants.lang.kernel_arguments import ArgMetadata
+
+_warned: set[str] = set()
+
+
+def _warn_once(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        import warnings
+
+        warnings.warn(text, stacklevel=3)
+
+
+class Definition:
+    """What kernels and funcs have in common: the Python function and its signature."""
+
+    fn: FunctionType
+    params: tuple[Param, ...]
+    returns: Any
+    is_classkernel: bool
+
+    def __init__(self, fn: FunctionType, kind: str) -> None:
+        self.fn = self.__wrapped__ = fn
+        self.is_classkernel = is_class_member(fn)
+        self.params, self.returns = read_parameters(fn, kind, self.is_classkernel)
+        self.__name__ = fn.__name__
+        self.__qualname__ = fn.__qualname__
+        self.__doc__ = fn.__doc__
+        self.__module__ = fn.__module__
+        self._attr_name = fn.__name__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._attr_name = name
+
+    @property
+    def func(self) -> FunctionType:
+        return self.fn
+
+    @property
+    def arg_metas(self) -> list[ArgMetadata]:
+        return [ArgMetadata(annotation, name, default) for name, annotation, default in self.params]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.__qualname__}>"
+
+
+class KernelDef(Definition):
+    """A kernel: calling it binds arguments, finds or makes the specialisation and launches it."""
+
+    _is_quadrants_function = True
+    _is_wrapped_kernel = True
+
+    def __init__(self, fn: FunctionType, fastcache: bool, graph: bool, checkpoints: bool) -> None:
+        super().__init__(fn, "kernel")
+        self.is_pure = fastcache
+        self.graph = graph
+        self.checkpoints = checkpoints
+        self._qd_kernel = self._primal = self
+        impl.pyquadrants.kernels.append(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return core.launch(self, args, kwargs)
+
+    def grad(self, *args: Any, **kwargs: Any) -> Any:
+        """Launches the reverse-mode version."""
+        return _launcher("launch_grad", f"the gradient of kernel {self.__name__}")(
+            self, args, kwargs
+        )
+
+    def resume(self, *args: Any, from_checkpoint: Any, **kwargs: Any) -> Any:
+        """Continues a checkpointed graph kernel."""
+        launch = _launcher("launch_resume", f"resuming kernel {self.__name__}")
+        return launch(self, args, kwargs, from_checkpoint)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else BoundKernel(self, instance)
+
+
+def _launcher(name: str, what: str) -> Callable[..., Any]:
+    found = getattr(core, name, None)
+    if found is None:
+        raise not_available(what)
+    return found
+
+
+class BoundKernel:
+    """A kernel as a method of an object."""
+
+    def __init__(self, kernel: KernelDef, instance: Any) -> None:
+        self.quadrants_callable = kernel
+        self.instance = instance
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        check_owner(self.instance)
+        return self.quadrants_callable(self.instance, *args, **kwargs)
+
+    def grad(self, *args: Any, **kwargs: Any) -> Any:
+        """Launches the reverse-mode version."""
+        check_owner(self.instance)
+        return self.quadrants_callable.grad(self.instance, *args, **kwargs)
+
+    def resume(self, *args: Any, from_checkpoint: Any, **kwargs: Any) -> Any:
+        """Continues a checkpointed graph kernel."""
+        return self.quadrants_callable.resume(
+            self.instance, *args, from_checkpoint=from_checkpoint, **kwargs
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.quadrants_callable, name)
+
+
+def check_owner(instance: Any) -> None:
+    """Raises unless a kernel may be a method of this object."""
+    cls = instance if isinstance(instance, type) else type(instance)
+    if not getattr(cls, "_data_oriented", False):
+        raise QuadrantsSyntaxError(f"Please decorate class {cls.__name__} with @qd.data_oriented")
+
+
+class FuncDef(Definition):
+    """A function that kernels call."""
+
+    _is_quadrants_function = True
+    _is_wrapped_kernel = False
+
+    def __init__(
+        self, fn: FunctionType, is_real: bool, requires_top_level: bool, runs_on_host: bool
+    ) -> None:
+        super().__init__(fn, "real" if is_real else "func")
+        self._is_real_function = is_real
+        self._qd_requires_top_level = requires_top_level
+        self._runs_on_host = runs_on_host
+        self._qd_func = self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if impl.inside_kernel():
+            return core.trace_call(self, args, kwargs)
+        if self._runs_on_host or impl.is_python_backend():
+            return self.fn(*args, **kwargs)
+        raise QuadrantsSyntaxError("Quadrants functions cannot be called from Python-scope.")
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+
+Kernel = KernelDef  # replaced by the native type once that is loaded; see `_make_kernel`
+
+
+def _make_kernel(definition: KernelDef) -> Any:
+    """The object that users call: native where the native module has a kernel type."""
+    native = getattr(core, "Kernel", None)
+    return definition if native is None else native(definition)
+
+
+def kernel(
+    _fn: Callable[..., Any] | None = None,
+    *,
+    pure: bool | None = None,
+    fastcache: bool = False,
+    graph: bool = False,
+    checkpoints: bool = False,
+) -> Any:
+    """Makes a Python function a kernel: compiled at the first call, its outermost loops parallel.
+
+    Args:
+        pure: deprecated spelling of `fastcache`.
+        fastcache: the kernel depends on its arguments only.
+        graph: launch the tasks as one device graph.
+        checkpoints: let the graph stop and resume at `qd.checkpoint`.
+    """
+    if pure is not None:
+        _warn_once(
+            "@qd.kernel parameter `pure` is deprecated. Please use parameter `fastcache`. "
+            "`pure` parameter is intended to be removed in 4.0.0"
+        )
+
+    def decorate(fn: Callable[..., Any]) -> Any:
+        plain = plain_function(fn, "kernel")
+        if plain.__name__ == "<lambda>":
+            raise QuadrantsSyntaxError(
+                "A lambda cannot be a kernel; use a function defined with def"
+            )
+        if checkpoints and not graph:
+            raise QuadrantsSyntaxError(
+                f"@qd.kernel({plain.__name__!r}, checkpoints=True) requires graph=True; the checkpoint resume "
+                "model is only meaningful for graph kernels."
+            )
+        return _make_kernel(KernelDef(plain, bool(pure) or fastcache, graph, checkpoints))
+
+    return decorate if _fn is None else decorate(_fn)
+
+
+def func(
+    _fn: Callable[..., Any] | None = None,
+    *,
+    is_real_function: bool = False,
+    requires_top_level: bool = False,
+) -> Any:
+    """Makes a Python function callable from kernels.
+
+    Args:
+        is_real_function: see `real_func`.
+        requires_top_level: the function may not be called inside run-time control flow.
+    """
+
+    def decorate(fn: Callable[..., Any]) -> FuncDef:
+        return FuncDef(plain_function(fn, "func"), is_real_function, requires_top_level, False)
+
+    return decorate if _fn is None else decorate(_fn)
+
+
+def real_func(fn: Callable[..., Any]) -> Any:
+    """A func that is compiled as a function of its own: it may recurse and return anywhere."""
+    return FuncDef(plain_function(fn, "real_func"), True, False, False)
+
+
+def pyfunc(fn: Callable[..., Any]) -> Any:
+    """A func that the host may call too; there its body runs as plain Python."""
+    return FuncDef(plain_function(fn, "pyfunc"), False, False, True)
+
+
+def pure(kernel_object: Any) -> Any:
+    """Deprecated: the same as `@qd.kernel(fastcache=True)`."""
+    _warn_once(
+        "Use of @qd.pure is deprecated. Please use @qd.kernel(fastcache=True). "
+        "@qd.pure is intended to be removed in v4.0.0"
+    )
+    kernel_object.is_pure = True
+    return kernel_object
+
+
+def data_oriented(
+    cls: type | None = None, *, template_primitives: bool = True, stable_members: bool = False
+) -> Any:
+    """Lets a class have kernels as methods.
+
+    Args:
+        template_primitives: int, float and bool members are compile-time constants.
+        stable_members: array members are never rebound.
+    """
+
+    def decorate(owner: type) -> type:
+        owner._data_oriented = True  # type: ignore[attr-defined]
+        owner._qd_template_primitives = template_primitives  # type: ignore[attr-defined]
+        if stable_members:
+            owner._qd_stable_members = True  # type: ignore[attr-defined]
+        return owner
+
+    return decorate if cls is None else decorate(cls)

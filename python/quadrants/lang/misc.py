@@ -1,0 +1,332 @@
+"""`qd.init`, `qd.reset`, `qd.sync`, the choice of an architecture, and compile-time hints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from quadrants import _logging
+from quadrants._lib import core
+from quadrants._lib.core import Arch
+from quadrants._lib.core import Extension as extension
+from quadrants.lang import impl
+from quadrants.lang._config import (
+    OPTIONS,
+    SPECIAL_OPTIONS,
+    Config,
+    Option,
+    checked,
+    from_environment,
+)
+from quadrants.lang.impl import get_runtime
+from quadrants.types.primitive_types import f16, f32, f64, i32, i64
+
+x64 = x86_64 = Arch.x64
+arm64 = Arch.arm64
+cuda = Arch.cuda
+amdgpu = Arch.amdgpu
+metal = Arch.metal
+vulkan = Arch.vulkan
+python = Arch.python
+cpu = core.host_arch()
+gpu = [cuda, metal, vulkan, amdgpu]
+
+_DRIVERS = {Arch.cuda: "cuda", Arch.amdgpu: "amdgpu", Arch.metal: "metal", Arch.vulkan: "vulkan"}
+_dtype_call_installed = (
+    True  # dtypes can always be called; the Python backend gives the call a value
+)
+
+
+class _SpecialConfig:
+    """Options that Python itself handles."""
+
+    def __init__(self) -> None:
+        for row in SPECIAL_OPTIONS.values():
+            setattr(self, row.name, row.default)
+
+
+class _Arguments:
+    """Keyword arguments of one `init` call beside the environment they compete with."""
+
+    def __init__(self, kwargs: dict[str, Any], environ: Mapping[str, str]) -> None:
+        self.kwargs = kwargs
+        self.environ = environ
+
+    def warn_overridden(self, name: str) -> None:
+        variable = "QD_" + name.upper()
+        text = self.environ.get(variable)
+        if text:
+            _logging.warn(
+                f'Environment variable {variable}={text} overridden by qd.init argument "{name}"'
+            )
+
+    def take(self, row: Option) -> Any:
+        """The value given for an option, keyword before environment; None if neither is there."""
+        if row.name in self.kwargs:
+            self.warn_overridden(row.name)
+            return self.kwargs.pop(row.name)
+        return from_environment(row, self.environ)
+
+    def take_default_type(self, name: str, given: Any, short: str) -> Any:
+        """`default_fp` or `default_ip`, where the environment says 32 or 64."""
+        if given is not None:
+            self.warn_overridden(name)
+            return given
+        text = self.environ.get("QD_" + name.upper())
+        if not text:
+            return None
+        if text not in ("32", "64"):
+            raise ValueError(f"Invalid QD_{name.upper()}={text}, should be 32 or 64")
+        return {"fp32": f32, "fp64": f64, "ip32": i32, "ip64": i64}[short + text]
+
+
+def _version_of(text: str) -> tuple[int, int, int]:
+    """Major, minor and patch of a version text; the rest is dropped."""
+    import re
+
+    numbers = re.match(r"[0-9.]*", text).group().rstrip(".").split(".")  # type: ignore[union-attr]
+    if len(numbers) < 2 or not all(numbers):
+        raise Exception(
+            "The require_version should be formatted following PEP 440, and includes major, minor, and patch "
+            "number, e.g., major.minor.patch."
+        )
+    major, minor, patch, *_ = [*map(int, numbers), 0]
+    return major, minor, patch
+
+
+def check_require_version(require_version: str) -> None:
+    """Raises unless the installed version satisfies the required one."""
+    from quadrants._version import VERSION
+
+    wanted = _version_of(require_version)
+    if wanted[0] != VERSION[0] or wanted[1:] > VERSION[1:]:
+        need, have = (".".join(map(str, v)) for v in (wanted, VERSION))
+        raise Exception(
+            f"Quadrants version mismatch. Required version >= {need}, installed version = {have}."
+        )
+
+
+def is_arch_supported(arch: Any) -> bool:
+    """Whether kernels can run on this architecture here."""
+    if not isinstance(arch, Arch):
+        return False
+    if arch is cpu:
+        return True
+    if arch is Arch.python:
+        from quadrants.lang.util import has_pytorch
+
+        return has_pytorch()
+    driver = _DRIVERS.get(arch)
+    if driver is None:
+        return False
+    try:
+        if not int(os.environ.get(f"QD_ENABLE_{driver.upper()}") or "1"):
+            return False
+        return bool(getattr(core, f"with_{driver}")())
+    except Exception as e:  # a broken driver must not stop a program that can do without
+        _logging.warn(f"Probing {driver} failed ({e}); set QD_ENABLE_{driver.upper()}=0 to skip it")
+        return False
+
+
+def is_extension_supported(arch: Arch, ext: extension) -> bool:
+    """Whether an architecture has an extension."""
+    return core.is_extension_supported(arch, ext)
+
+
+def is_extension_enabled(ext: extension) -> bool:
+    """Whether the current architecture has an extension and it is switched on."""
+    cfg = impl.current_cfg()
+    if ext is extension.adstack and not cfg.ad_stack_experimental_enabled:
+        return False
+    return core.is_extension_supported(cfg.arch, ext)
+
+
+def get_host_arch_list() -> list[Arch]:
+    """The CPU architectures of this machine."""
+    return [cpu]
+
+
+def adaptive_arch_select(arch: Any, enable_fallback: bool = True) -> Arch:
+    """The first supported architecture of a list, or the CPU."""
+    if arch is None:
+        return cpu
+    candidates = list(arch) if isinstance(arch, (list, tuple)) else [arch]
+    for candidate in candidates:
+        if is_arch_supported(candidate):
+            return candidate
+    if not enable_fallback:
+        raise RuntimeError(f"Arch={candidates} is not supported")
+    _logging.warn(f"Arch={candidates} is not supported, falling back to CPU")
+    return cpu
+
+
+def _check_ir_load_envs_against_caching(cfg: Any, src_ll_cache: bool) -> None:
+    """Raises if IR is to be re-read from files while a cache would bypass that."""
+    active = []
+    if core.arch_uses_llvm(cfg.arch) and int(os.environ.get("QD_LOAD_IR") or "0"):
+        active.append("QD_LOAD_IR")
+    if cfg.arch is Arch.cuda and int(os.environ.get("QUADRANTS_LOAD_PTX") or "0"):
+        active.append("QUADRANTS_LOAD_PTX")
+    if active and (cfg.offline_cache or src_ll_cache):
+        raise ValueError(
+            f"{' and '.join(active)} set while caching is on: edited code would be ignored. "
+            "Pass offline_cache=False and src_ll_cache=False to qd.init."
+        )
+
+
+def _warn_printing_from_cache(cfg: Config) -> None:
+    printing = cfg.print_ir or os.environ.get("QD_DUMP_IR") == "1"
+    if printing and cfg.offline_cache and _logging.is_logging_effective(_logging.WARN):
+        import warnings
+
+        warnings.warn(
+            "IR is printed or dumped for kernels that are compiled; cached ones are not. Use offline_cache=False "
+            "to see all. [warning_code=DUMP_IR_CACHE_MISMATCH]",
+            stacklevel=3,
+        )
+
+
+def _resolve(args: _Arguments, cfg: Config, default_fp: Any, default_ip: Any) -> _SpecialConfig:
+    """Fills the config and returns the special options."""
+    runtime = get_runtime()
+    if args.environ.get("QD_DEFAULT_UP"):
+        raise TypeError("QD_DEFAULT_UP cannot be set; default_up follows default_ip")
+    if (fp := args.take_default_type("default_fp", default_fp, "fp")) is not None:
+        assert fp in (f16, f32, f64), f"default_fp cannot be {fp}"
+        runtime.set_default_fp(fp)
+    if (ip := args.take_default_type("default_ip", default_ip, "ip")) is not None:
+        assert ip in (i32, i64), f"default_ip cannot be {ip}"
+        runtime.set_default_ip(ip)
+    cfg.default_fp, cfg.default_ip, cfg.default_up = (
+        runtime.default_fp,
+        runtime.default_ip,
+        runtime.default_up,
+    )
+
+    special = _SpecialConfig()
+    for row in SPECIAL_OPTIONS.values():
+        value = args.take(row)
+        if value is not None:
+            setattr(special, row.name, value)
+    for row in OPTIONS.values():
+        value = args.take(row)
+        if value is not None:
+            setattr(cfg, row.name, checked(row, value))
+    if args.kwargs:
+        raise KeyError(f"Unrecognized keyword argument(s) for qd.init: {', '.join(args.kwargs)}")
+    return special
+
+
+def _choose_arch(args: _Arguments, arch: Any, enable_fallback: bool) -> Arch:
+    if arch is not None:
+        args.warn_overridden("arch")
+    elif text := args.environ.get("QD_ARCH"):
+        _logging.info(f"Following QD_ARCH setting up for arch={text}")
+        arch = core.arch_from_name(text)
+    return adaptive_arch_select(arch, enable_fallback)
+
+
+def _install(special: _SpecialConfig) -> None:
+    runtime = get_runtime()
+    runtime.short_circuit_operators = special.short_circuit_operators
+    runtime.print_full_traceback = special.print_full_traceback
+    runtime.unrolling_limit = special.unrolling_limit
+    _logging.set_logging_level(special.log_level.lower())
+    if special.gdb_trigger:
+        _logging.warn("gdb_trigger has no effect in this build")
+
+
+def init(
+    arch: Any = None,
+    default_fp: Any = None,
+    default_ip: Any = None,
+    _test_mode: bool = False,
+    enable_fallback: bool = True,
+    require_version: str | None = None,
+    print_non_pure: bool = False,
+    src_ll_cache: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Starts the runtime, ending the one before.
+
+    Args:
+        arch: an architecture or a list of them, tried in order; None is the CPU.
+        default_fp: what `float` means in kernels (f16, f32, f64).
+        default_ip: what `int` means in kernels (i32, i64).
+        enable_fallback: use the CPU if no given architecture is supported.
+        require_version: least version of the package.
+        print_non_pure: report kernels that are not declared `fastcache=True`.
+        src_ll_cache: allow fastcache.
+        **kwargs: any option of `qd.cfg`, and the special options.
+    """
+    if require_version is not None:
+        check_require_version(require_version)
+    if "default_up" in kwargs:
+        raise KeyError(
+            "'default_up' is always the unsigned type of 'default_ip'. Please set 'default_ip' instead."
+        )
+    reset()
+
+    cfg = Config()
+    cfg.offline_cache = True
+    args = _Arguments(kwargs, os.environ)
+    special = _resolve(args, cfg, default_fp, default_ip)
+    _warn_printing_from_cache(cfg)
+    if not _test_mode:
+        _install(special)
+    cfg.arch = _choose_arch(args, arch, enable_fallback)
+    print(f"[Quadrants] Starting on arch={cfg.arch.name}", flush=True)
+    _check_ir_load_envs_against_caching(cfg, src_ll_cache)
+    if _test_mode:
+        return special
+
+    runtime = get_runtime()
+    runtime.print_non_pure = print_non_pure
+    runtime.src_ll_cache = src_ll_cache
+    try:
+        runtime.create_program(cfg)
+    except BaseException:
+        impl.reset()
+        raise
+    if not impl.is_python_backend():
+        runtime.materialize()
+    return None
+
+
+def reset() -> None:
+    """Ends the runtime: waits for work, writes caches, frees all storage."""
+    impl.reset()
+
+
+def sync() -> None:
+    """Waits until everything launched on the default stream has finished."""
+    if not impl.is_python_backend():
+        get_runtime().sync()
+
+
+def dump_compile_config() -> None:
+    """Prints every option of the live config as `name=value`."""
+    cfg = impl.current_cfg()
+    for name in cfg.as_dict():
+        print(f"{name}={getattr(cfg, name)}")
+
+
+def loop_unique(val: Any, covers: Any = None) -> Any:
+    """Promises that distinct iterations of the loop give distinct values; returns `val`."""
+    return core.trace_op("loop_unique", (val, covers)) if core.is_expr(val) else val
+
+
+loop_unique._qd_op = "loop_unique"  # type: ignore[attr-defined]
+
+
+def timeline_clear() -> None:
+    """Drops the recorded timeline."""
+    impl.check_initialised()
+
+
+def timeline_save(path: str) -> None:
+    """Writes the recorded timeline in Chrome's trace format."""
+    impl.check_initialised()
+    with open(path, "w", encoding="utf-8") as f:
+        f.write("[]")

@@ -1,0 +1,140 @@
+"""Conversions between dtypes of this package, NumPy, torch and Python."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from quadrants.types.annotations import Template
+from quadrants.types.primitive_types import DataType, by_name, u1
+
+_NUMPY_NAMES = {"u": "uint", "i": "int", "f": "float"}
+
+
+def _long_name(dt: DataType) -> str:
+    return "bool" if dt is u1 else _NUMPY_NAMES[dt.name[0]] + str(dt.bits)
+
+
+def cook_dtype(dtype: Any) -> Any:
+    """The dtype that a user's `float`, `int`, `bool` or dtype stands for; `ValueError` for others."""
+    if isinstance(dtype, DataType):
+        return dtype
+    from quadrants.lang.impl import get_runtime
+
+    if dtype is float:
+        return get_runtime().default_fp
+    if dtype is int:
+        return get_runtime().default_ip
+    if dtype is bool:
+        return u1
+    raise ValueError(f"Invalid data type {dtype}")
+
+
+def to_numpy_type(dt: Any) -> Any:
+    """The NumPy dtype of a dtype."""
+    import numpy as np
+
+    dt = cook_dtype(dt)
+    return np.bool_ if dt is u1 else getattr(np, _long_name(dt))
+
+
+def to_pytorch_type(dt: Any) -> Any:
+    """The torch dtype of a dtype; `RuntimeError` if this torch has none."""
+    import torch
+
+    name = _long_name(cook_dtype(dt))
+    found = getattr(torch, name, None)
+    if found is None:
+        raise RuntimeError(f"PyTorch doesn't support {dt} data type.")
+    return found
+
+
+def to_quadrants_type(dt: Any) -> DataType:
+    """The dtype of a NumPy, torch or own dtype."""
+    if isinstance(dt, DataType):
+        return dt
+    text = str(dt)
+    if text.startswith("torch."):
+        name = text[6:]
+    else:
+        import numpy as np
+
+        name = np.dtype(dt).name
+    if name == "bool":
+        return u1
+    for prefix, short in (("uint", "u"), ("int", "i"), ("float", "f")):
+        if name.startswith(prefix):
+            try:
+                return by_name(short + name[len(prefix) :])
+            except KeyError:
+                break
+    raise TypeError(f"{dt} is not supported.")
+
+
+def has_pytorch() -> bool:
+    """Whether torch can be imported; `QD_ENABLE_TORCH=0` pretends it cannot."""
+    if not int(os.environ.get("QD_ENABLE_TORCH", "1") or "1"):
+        return False
+    return _torch_imports()
+
+
+@functools.lru_cache(None)
+def _torch_imports() -> bool:
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def get_clangpp() -> str | None:
+    """Path of a clang++ on this machine."""
+    from shutil import which
+
+    names = ["clang++", *(f"clang++-{v}" for v in range(22, 9, -1))]
+    return next((path for n in names if (path := which(n))), None)
+
+
+def has_clangpp() -> bool:
+    """Whether there is a clang++."""
+    return get_clangpp() is not None
+
+
+def is_data_oriented(obj: Any) -> bool:
+    """Whether obj is of a class decorated with `@qd.data_oriented`."""
+    return getattr(type(obj), "_data_oriented", False)
+
+
+def is_dataclass_instance(obj: Any) -> bool:
+    """Whether obj is an instance of a standard dataclass."""
+    return hasattr(type(obj), "__dataclass_fields__")
+
+
+def is_qd_template(annotation: Any) -> bool:
+    """Whether an annotation means a template parameter."""
+    return annotation is Template or isinstance(annotation, Template)
+
+
+def wants_runtime_primitives(obj: Any) -> bool:
+    """Whether primitive members of a data-oriented object are run-time arguments."""
+    return is_data_oriented(obj) and not getattr(type(obj), "_qd_template_primitives", True)
+
+
+def in_python_scope() -> bool:
+    """Whether no kernel is being traced."""
+    from quadrants.lang.impl import inside_kernel
+
+    return not inside_kernel()
+
+
+def in_quadrants_scope() -> bool:
+    """Whether a kernel is being traced."""
+    return not in_python_scope()
+
+
+def warning(text: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
+    """Issues a Python warning."""
+    import warnings
+
+    warnings.warn(text, category, stacklevel=stacklevel + 1)

@@ -1,0 +1,18 @@
+"""Annotation of a BufferView parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quadrants.types.enums import to_boundary_enum
+
+
+class BufferViewType:
+    """`qd.BufferView[dtype]` or `qd.BufferView[dtype, "clamp"]`."""
+
+    def __init__(self, dtype: Any = None, boundary: str = "unsafe") -> None:
+        self.dtype = dtype
+        self.boundary = to_boundary_enum(boundary)
+
+    def __repr__(self) -> str:
+        return f"BufferViewType(dtype={self.dtype})"

@@ -1,0 +1,83 @@
+"""Quantised number types: descriptions of how a number is packed into bits."""
+
+from __future__ import annotations
+
+import builtins
+from dataclasses import dataclass
+from typing import Any
+
+from quadrants.types.primitive_types import DataType
+
+_int, _float, _bool = builtins.int, builtins.float, builtins.bool
+
+
+@dataclass(frozen=True)
+class QuantInt:
+    """An integer of `bits` bits."""
+
+    bits: _int
+    signed: _bool
+    compute: DataType
+
+
+@dataclass(frozen=True)
+class QuantFixed:
+    """A fixed-point number: stored integer = value / scale, rounded to nearest."""
+
+    digits: QuantInt
+    scale: _float
+    compute: DataType
+
+
+@dataclass(frozen=True)
+class QuantFloat:
+    """A float of `exponent.bits` and `digits.bits`."""
+
+    digits: QuantInt
+    exponent: QuantInt
+    signed: _bool
+    compute: DataType
+
+
+def _compute_int(compute: Any, signed: _bool) -> DataType:
+    from quadrants.lang.impl import get_runtime
+
+    if compute is not None:
+        return compute
+    return get_runtime().default_ip if signed else get_runtime().default_up
+
+
+def _compute_float(compute: Any) -> DataType:
+    from quadrants.lang.impl import get_runtime
+
+    return get_runtime().default_fp if compute is None else compute
+
+
+def int(bits: _int, signed: _bool = True, compute: Any = None) -> QuantInt:  # noqa: A001
+    """A quantised integer type."""
+    return QuantInt(bits, signed, _compute_int(compute, signed))
+
+
+def fixed(
+    bits: _int,
+    signed: _bool = True,
+    max_value: _float = 1.0,
+    compute: Any = None,
+    scale: _float | None = None,
+) -> QuantFixed:
+    """A fixed-point type for values in ±max_value, or with an explicit step `scale`."""
+    if scale is None:
+        scale = max_value / 2 ** (bits - 1 if signed else bits)
+    return QuantFixed(
+        QuantInt(bits, signed, _compute_int(None, signed)), scale, _compute_float(compute)
+    )
+
+
+def float(exp: _int, frac: _int, signed: _bool = True, compute: Any = None) -> QuantFloat:  # noqa: A001
+    """A floating-point type of `exp` exponent and `frac` mantissa bits (sign included)."""
+    return QuantFloat(
+        QuantInt(frac, signed, _compute_int(None, signed)),
+        QuantInt(exp, False, _compute_int(None, False)),
+        signed,
+        _compute_float(compute),
+    )

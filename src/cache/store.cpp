@@ -1,0 +1,164 @@
+// See store.h.
+
+#include "cache/store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utime.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace qd::cache {
+namespace {
+
+constexpr char kMagic[8] = {'Q', 'D', 'C', 'A', 'C', 'H', 'E', '1'};
+
+struct Header {
+    char magic[8];
+    uint64_t bytes;     // of the content behind the header
+    uint64_t checksum;  // XXH3 of the content
+};
+
+struct File {
+    int descriptor;
+    ~File() {
+        if (descriptor >= 0) ::close(descriptor);
+    }
+};
+
+bool make_folders(const std::string& path) {
+    for (size_t at = 1; at <= path.size(); ++at)
+        if (at == path.size() || path[at] == '/')
+            if (::mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
+    return true;
+}
+
+bool write_all(int descriptor, const void* data, size_t bytes) {
+    auto* at = static_cast<const char*>(data);
+    while (bytes) {
+        const ssize_t n = ::write(descriptor, at, bytes);
+        if (n <= 0) return false;
+        at += n;
+        bytes -= static_cast<size_t>(n);
+    }
+    return true;
+}
+
+}  // namespace
+
+std::string hex(std::span<const uint8_t> bytes) {
+    static const char digits[] = "0123456789abcdef";
+    std::string out;
+    for (const uint8_t b : bytes) {
+        out += digits[b >> 4];
+        out += digits[b & 15];
+    }
+    return out;
+}
+
+bool Store::trusted(int descriptor, const std::string& path) const {
+    struct stat info;
+    if (::fstat(descriptor, &info) != 0) return false;
+    if (info.st_uid == ::geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH))) return true;
+    if (warning_.empty()) warning_ = "The cache entry " + path + " is ignored: it must belong to you and not be writable by others.";
+    return false;
+}
+
+std::optional<Bytes> Store::read(std::string_view name) const {
+    const std::string path = folder_ + "/" + std::string(name);
+    const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
+    Header header;
+    if (file.descriptor < 0 || !trusted(file.descriptor, path)) return std::nullopt;
+    struct stat info;
+    if (::fstat(file.descriptor, &info) != 0 || info.st_size < static_cast<off_t>(sizeof header)) return std::nullopt;
+    if (::read(file.descriptor, &header, sizeof header) != static_cast<ssize_t>(sizeof header)) return std::nullopt;
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return std::nullopt;
+    if (header.bytes != static_cast<uint64_t>(info.st_size) - sizeof header) return std::nullopt;
+    Bytes content(header.bytes);
+    size_t done = 0;
+    while (done < content.size()) {
+        const ssize_t n = ::read(file.descriptor, content.data() + done, content.size() - done);
+        if (n <= 0) return std::nullopt;
+        done += static_cast<size_t>(n);
+    }
+    if (XXH3_64bits(content.data(), content.size()) != header.checksum) return std::nullopt;
+    return content;
+}
+
+bool Store::write(std::string_view name, std::span<const uint8_t> content) const {
+    static std::atomic<unsigned> counter{0};
+    const std::string path = folder_ + "/" + std::string(name);
+    if (!make_folders(path.substr(0, path.rfind('/')))) return false;
+    const std::string temporary = path + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
+    {
+        const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+        if (file.descriptor < 0) return false;
+        Header header;
+        std::memcpy(header.magic, kMagic, sizeof kMagic);
+        header.bytes = content.size();
+        header.checksum = XXH3_64bits(content.data(), content.size());
+        if (!write_all(file.descriptor, &header, sizeof header) || !write_all(file.descriptor, content.data(), content.size())) {
+            ::unlink(temporary.c_str());
+            return false;
+        }
+    }
+    if (::rename(temporary.c_str(), path.c_str()) == 0) return true;
+    ::unlink(temporary.c_str());
+    return false;
+}
+
+std::vector<std::string> Store::list(std::string_view subfolder) const {
+    std::vector<std::string> names;
+    const std::string path = folder_ + "/" + std::string(subfolder);
+    if (DIR* d = ::opendir(path.c_str())) {
+        while (const dirent* entry = ::readdir(d)) {
+            const std::string name = entry->d_name;
+            if (name[0] != '.' && !name.ends_with(".tmp")) names.push_back(name);
+        }
+        ::closedir(d);
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+void Store::clean(int64_t limit, double share) const {
+    struct Entry {
+        std::string path;
+        int64_t bytes;
+        time_t used;
+    };
+    std::vector<Entry> entries;
+    int64_t total = 0;
+    auto visit = [&](auto&& self, const std::string& folder) -> void {
+        DIR* d = ::opendir(folder.c_str());
+        if (!d) return;
+        while (const dirent* e = ::readdir(d)) {
+            if (e->d_name[0] == '.') continue;
+            const std::string path = folder + "/" + e->d_name;
+            struct stat info;
+            if (::lstat(path.c_str(), &info) != 0) continue;
+            if (S_ISDIR(info.st_mode)) {
+                self(self, path);
+            } else {
+                entries.push_back({path, info.st_size, std::max(info.st_atime, info.st_mtime)});
+                total += info.st_size;
+            }
+        }
+        ::closedir(d);
+    };
+    visit(visit, folder_);
+    if (total < limit) return;
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    const auto count = static_cast<size_t>(share * static_cast<double>(entries.size()));
+    for (size_t k = 0; k < count; ++k) ::unlink(entries[k].path.c_str());
+}
+
+}  // namespace qd::cache

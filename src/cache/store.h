@@ -1,0 +1,43 @@
+// Files that outlive a process: content-addressed, checksummed, safe for any number of writers.
+//
+// An entry is one file, written whole under a temporary name and renamed, so a reader sees all of
+// it or nothing. A damaged, foreign or missing file is a miss; an I/O failure (full disk, read-only
+// folder) is a miss too and deletes nothing. Folder and files must belong to the user and not be
+// writable by others: a checksum does not authenticate native code. Any thread.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace qd::cache {
+
+using Bytes = std::vector<uint8_t>;
+
+std::string hex(std::span<const uint8_t> bytes);
+
+class Store {
+   public:
+    // The folder is made on the first write. `warning` is set, once, if it cannot be trusted.
+    explicit Store(std::string folder) : folder_(std::move(folder)) {}
+
+    const std::string& folder() const { return folder_; }
+    std::optional<Bytes> read(std::string_view name) const;
+    bool write(std::string_view name, std::span<const uint8_t> content) const;
+    std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
+    // Removes the least recently used entries while their total exceeds `limit` bytes.
+    void clean(int64_t limit, double share) const;
+    const std::string& warning() const { return warning_; }
+
+   private:
+    bool trusted(int descriptor, const std::string& path) const;
+
+    std::string folder_;
+    mutable std::string warning_;
+};
+
+}  // namespace qd::cache

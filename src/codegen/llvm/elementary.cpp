@@ -1,0 +1,213 @@
+// Elementary functions: the pass room's templates instantiated on an LLVM builder.
+//
+// Each function used is emitted once a module as `qd.<name>.<type>`. Folding runs the same
+// templates on numbers, so a folded call and a compiled one give the same bits.
+
+#include <llvm/IR/Intrinsics.h>
+
+#include "codegen/llvm/lower.h"
+#include "pass/elementary.h"
+
+namespace qd::codegen {
+namespace {
+
+using llvm::Value;
+namespace Intrinsic = llvm::Intrinsic;
+namespace elementary = pass::elementary;
+
+template <int width>
+struct Domain {
+    struct FloatValue { Value* v; };
+    struct IntValue { Value* v; };
+    struct Truth { Value* v; };
+    using F = FloatValue;
+    using I = IntValue;
+    using B = Truth;
+    static constexpr int bits = width;
+
+    ModuleLowering& m;
+    Builder& b;
+    Scalar s{m, b};
+
+    llvm::Type* ft() const { return width == 32 ? m.f32 : m.f64; }
+    llvm::Type* it() const { return width == 32 ? m.i32 : m.i64; }
+    bool fused() const { return m.facts.fma; }
+
+    F f(double c) const {
+        if constexpr (width == 32)  // rounded here: APFloat would assert on a lossy constant
+            return {llvm::ConstantFP::get(m.context, llvm::APFloat(float(c)))};
+        else
+            return {llvm::ConstantFP::get(m.context, llvm::APFloat(c))};
+    }
+    I i(int64_t c) const {
+        const llvm::APInt all(64, uint64_t(c));
+        return {llvm::ConstantInt::get(m.context, all.trunc(width))};
+    }
+    F add(F a, F c) { return {b.CreateFAdd(a.v, c.v)}; }
+    F sub(F a, F c) { return {b.CreateFSub(a.v, c.v)}; }
+    F mul(F a, F c) { return {b.CreateFMul(a.v, c.v)}; }
+    F div(F a, F c) { return {b.CreateFDiv(a.v, c.v)}; }
+    F neg(F a) { return {b.CreateFNeg(a.v)}; }
+    F abs(F a) { return {s.intrinsic(Intrinsic::fabs, {a.v})}; }
+    F sqrt(F a) { return {s.intrinsic(Intrinsic::sqrt, {a.v})}; }
+    F floor(F a) { return {s.float_floor(a.v)}; }
+    F muladd(F a, F c, F d) {
+        if (fused()) return {s.intrinsic(Intrinsic::fma, {a.v, c.v, d.v})};
+        return add(mul(a, c), d);
+    }
+    B lt(F a, F c) { return {b.CreateFCmpOLT(a.v, c.v)}; }
+    B le(F a, F c) { return {b.CreateFCmpOLE(a.v, c.v)}; }
+    B gt(F a, F c) { return {b.CreateFCmpOGT(a.v, c.v)}; }
+    B ge(F a, F c) { return {b.CreateFCmpOGE(a.v, c.v)}; }
+    B eq(F a, F c) { return {b.CreateFCmpOEQ(a.v, c.v)}; }
+    B ne(F a, F c) { return {b.CreateFCmpUNE(a.v, c.v)}; }
+    B isnan(F a) { return {b.CreateFCmpUNO(a.v, a.v)}; }
+    F select(B c, F x, F y) { return {b.CreateSelect(c.v, x.v, y.v)}; }
+    I selecti(B c, I x, I y) { return {b.CreateSelect(c.v, x.v, y.v)}; }
+    B band(B x, B y) { return {b.CreateAnd(x.v, y.v)}; }
+    B bor(B x, B y) { return {b.CreateOr(x.v, y.v)}; }
+    B bnot(B x) { return {b.CreateNot(x.v)}; }
+    I iadd(I x, I y) { return {b.CreateAdd(x.v, y.v)}; }
+    I isub(I x, I y) { return {b.CreateSub(x.v, y.v)}; }
+    I imul(I x, I y) { return {b.CreateMul(x.v, y.v)}; }
+    I iand(I x, I y) { return {b.CreateAnd(x.v, y.v)}; }
+    I ixor(I x, I y) { return {b.CreateXor(x.v, y.v)}; }
+    I ior(I x, I y) { return {b.CreateOr(x.v, y.v)}; }
+    I shl(I x, int by) { return {b.CreateShl(x.v, uint64_t(by))}; }
+    I shr(I x, int by) { return {b.CreateLShr(x.v, uint64_t(by))}; }
+    I sar(I x, int by) { return {b.CreateAShr(x.v, uint64_t(by))}; }
+    B ieq(I x, I y) { return {b.CreateICmpEQ(x.v, y.v)}; }
+    B ilt(I x, I y) { return {b.CreateICmpSLT(x.v, y.v)}; }
+    I bits_of(F a) { return {b.CreateBitCast(a.v, it())}; }
+    F from_bits(I a) { return {b.CreateBitCast(a.v, ft())}; }
+    F to_float(I a) { return {b.CreateSIToFP(a.v, ft())}; }
+
+    template <class Make>
+    elementary::Reduced<Domain> rarely(B condition, elementary::Reduced<Domain> usual, Make make) {
+        auto* before = b.GetInsertBlock();
+        auto* f = before->getParent();
+        auto* rare = llvm::BasicBlock::Create(m.context, "", f);
+        auto* join = llvm::BasicBlock::Create(m.context, "", f);
+        b.CreateCondBr(condition.v, rare, join);
+        b.SetInsertPoint(rare);
+        const elementary::Reduced<Domain> other = make();
+        auto* rare_end = b.GetInsertBlock();
+        b.CreateBr(join);
+        b.SetInsertPoint(join);
+        const auto merge = [&](Value* often, Value* seldom) {
+            auto* phi = b.CreatePHI(often->getType(), 2);
+            phi->addIncoming(often, before);
+            phi->addIncoming(seldom, rare_end);
+            return phi;
+        };
+        elementary::Reduced<Domain> out = usual;
+        out.r.v = merge(usual.r.v, other.r.v);
+        out.low.v = merge(usual.low.v, other.low.v);
+        out.q.v = merge(usual.q.v, other.q.v);
+        return out;
+    }
+};
+
+template <int width>
+Value* expand(Op op, ModuleLowering& m, Builder& b, llvm::Function* f) {
+    Domain<width> n{m, b};
+    using F = typename Domain<width>::F;
+    const F x{f->getArg(0)};
+    const auto y = [&] { return F{f->getArg(1)}; };
+    switch (op) {
+        case Op::sin: return elementary::sin(n, x).v;
+        case Op::cos: return elementary::cos(n, x).v;
+        case Op::tan: return elementary::tan(n, x).v;
+        case Op::asin: return elementary::asin(n, x).v;
+        case Op::acos: return elementary::acos(n, x).v;
+        case Op::tanh: return elementary::tanh(n, x).v;
+        case Op::exp: return elementary::exp(n, x).v;
+        case Op::log: return elementary::log(n, x).v;
+        case Op::rsqrt: return elementary::rsqrt(n, x).v;
+        case Op::round: return elementary::round(n, x).v;
+        case Op::atan2: return elementary::atan2(n, x, y()).v;  // operand 0 is the ordinate
+        case Op::pow: return elementary::pow(n, x, y()).v;
+        case Op::powi: return elementary::pow_integer(n, x, typename Domain<width>::I{f->getArg(1)}).v;
+        default: throw support::Error(std::string("no elementary function ") + ir::info(op).name);
+    }
+}
+
+// Integers by repeated squaring; a negative exponent is undefined (gives 1).
+Value* expand_integer_power(Op, ModuleLowering& m, Builder& b, llvm::Function* f) {
+    Value *x = f->getArg(0), *e = f->getArg(1);
+    auto* t = x->getType();
+    auto* before = b.GetInsertBlock();
+    auto* loop = llvm::BasicBlock::Create(m.context, "", f);
+    auto* done = llvm::BasicBlock::Create(m.context, "", f);
+    auto* one = llvm::ConstantInt::get(t, 1);
+    b.CreateCondBr(b.CreateICmpSGT(e, b.getInt64(0)), loop, done);
+    b.SetInsertPoint(loop);
+    auto* square = b.CreatePHI(t, 2);
+    auto* result = b.CreatePHI(t, 2);
+    auto* left = b.CreatePHI(m.i64, 2);
+    square->addIncoming(x, before);
+    result->addIncoming(one, before);
+    left->addIncoming(e, before);
+    Value* odd = b.CreateTrunc(left, m.i1);
+    Value* next = b.CreateSelect(odd, b.CreateMul(result, square), result);
+    Value* halved = b.CreateLShr(left, uint64_t(1));
+    square->addIncoming(b.CreateMul(square, square), loop);
+    result->addIncoming(next, loop);
+    left->addIncoming(halved, loop);
+    b.CreateCondBr(b.CreateICmpNE(halved, b.getInt64(0)), loop, done);
+    b.SetInsertPoint(done);
+    auto* out = b.CreatePHI(t, 2);
+    out->addIncoming(one, before);
+    out->addIncoming(next, loop);
+    return out;
+}
+
+llvm::Function* helper(ModuleLowering& m, const std::string& name, llvm::ArrayRef<Value*> args, llvm::Type* result,
+                       Value* (*body)(Op, ModuleLowering&, Builder&, llvm::Function*), Op op) {
+    auto& h = m.helpers[name];
+    ++h.calls;
+    if (h.function) return h.function;
+    std::vector<llvm::Type*> types;
+    for (Value* a : args) types.push_back(a->getType());
+    auto* f = m.new_function(llvm::FunctionType::get(result, types, false), name);
+    h.function = f;
+    f->setDoesNotAccessMemory();
+    f->setWillReturn();
+    Builder b(m.context, IntegerFolder());
+    m.begin_helper_body(f, b);
+    b.CreateRet(body(op, m, b, f));
+    return f;
+}
+
+}  // namespace
+
+Value* ModuleLowering::call_elementary(Builder& b, Op op, Prim p, llvm::ArrayRef<Value*> args) {
+    if (op == Op::rsqrt || op == Op::round) {  // short: in place
+        const auto place = [&](auto n) {
+            typename decltype(n)::F x{args[0]};
+            return op == Op::rsqrt ? elementary::rsqrt(n, x).v : elementary::round(n, x).v;
+        };
+        return p == Prim::f32 ? place(Domain<32>{*this, b}) : place(Domain<64>{*this, b});
+    }
+    const std::string name = std::string("qd.") + ir::info(op).name + "." + type::info(p).name;
+    auto* f = helper(*this, name, args, reg(p), p == Prim::f32 ? expand<32> : expand<64>, op);
+    return b.CreateCall(f, args);
+}
+
+Value* ModuleLowering::call_powi(Builder& b, Prim base, Prim exponent, Value* x, Value* e) {
+    Scalar s{*this, b};
+    if (base == Prim::f16) {
+        Value* wide = call_powi(b, Prim::f32, exponent, s.widen(x), e);
+        return s.narrow(wide);
+    }
+    const std::string name = std::string("qd.powi.") + type::info(base).name;
+    if (type::is_float(base)) {
+        const bool single = base == Prim::f32;
+        e = s.cast(e, exponent, single ? Prim::i32 : Prim::i64);
+        return b.CreateCall(helper(*this, name, {x, e}, reg(base), single ? expand<32> : expand<64>, Op::powi), {x, e});
+    }
+    e = s.cast(e, exponent, Prim::i64);
+    return b.CreateCall(helper(*this, name, {x, e}, reg(base), expand_integer_power, Op::powi), {x, e});
+}
+
+}  // namespace qd::codegen

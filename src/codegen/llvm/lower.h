@@ -1,0 +1,256 @@
+// Shared state of lowering: one ModuleLowering an emission, one FunctionLowering an ir::Function.
+// Everything here belongs to one thread; the Prepared plan is only read.
+
+#pragma once
+
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <llvm/IR/ConstantFolder.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/Module.h>
+
+#include "codegen/llvm/codegen.h"
+#include "support/abi.h"
+#include "support/error.h"
+
+namespace qd::codegen {
+
+using ir::Inst;
+using ir::Op;
+using ir::Prim;
+using ir::Region;
+using type::Type;
+
+// LLVM's constant folder, except that it computes no float: its folds know nothing of
+// flush-to-zero, and the passes have folded already.
+class IntegerFolder final : public llvm::IRBuilderFolder {
+    using V = llvm::Value;
+    llvm::ConstantFolder f_;
+    static bool fp(const V* v) { return v->getType()->isFPOrFPVectorTy(); }
+
+   public:
+    V* FoldBinOp(llvm::Instruction::BinaryOps o, V* a, V* b) const override {
+        return fp(a) ? nullptr : f_.FoldBinOp(o, a, b);
+    }
+    V* FoldExactBinOp(llvm::Instruction::BinaryOps o, V* a, V* b, bool e) const override {
+        return f_.FoldExactBinOp(o, a, b, e);
+    }
+    V* FoldNoWrapBinOp(llvm::Instruction::BinaryOps o, V* a, V* b, bool u, bool s) const override {
+        return f_.FoldNoWrapBinOp(o, a, b, u, s);
+    }
+    V* FoldBinOpFMF(llvm::Instruction::BinaryOps, V*, V*, llvm::FastMathFlags) const override { return nullptr; }
+    V* FoldUnOpFMF(llvm::Instruction::UnaryOps, V*, llvm::FastMathFlags) const override { return nullptr; }
+    V* FoldCmp(llvm::CmpInst::Predicate p, V* a, V* b) const override {
+        return fp(a) ? nullptr : f_.FoldCmp(p, a, b);
+    }
+    V* FoldGEP(llvm::Type* t, V* p, llvm::ArrayRef<V*> i, llvm::GEPNoWrapFlags nw) const override {
+        return f_.FoldGEP(t, p, i, nw);
+    }
+    V* FoldSelect(V* c, V* a, V* b) const override { return f_.FoldSelect(c, a, b); }
+    V* FoldExtractValue(V* a, llvm::ArrayRef<unsigned> i) const override { return f_.FoldExtractValue(a, i); }
+    V* FoldInsertValue(V* a, V* v, llvm::ArrayRef<unsigned> i) const override { return f_.FoldInsertValue(a, v, i); }
+    V* FoldExtractElement(V* v, V* i) const override { return f_.FoldExtractElement(v, i); }
+    V* FoldInsertElement(V* v, V* e, V* i) const override { return f_.FoldInsertElement(v, e, i); }
+    V* FoldShuffleVector(V* a, V* b, llvm::ArrayRef<int> m) const override { return f_.FoldShuffleVector(a, b, m); }
+    V* FoldCast(llvm::Instruction::CastOps o, V* v, llvm::Type* t) const override {
+        const bool rounds = o != llvm::Instruction::BitCast && (fp(v) || t->isFPOrFPVectorTy());
+        return rounds ? nullptr : f_.FoldCast(o, v, t);
+    }
+    V* FoldBinaryIntrinsic(llvm::Intrinsic::ID, V*, V*, llvm::Type*, llvm::Instruction*) const override {
+        return nullptr;
+    }
+    V* CreatePointerCast(llvm::Constant* c, llvm::Type* t) const override { return f_.CreatePointerCast(c, t); }
+    V* CreatePointerBitCastOrAddrSpaceCast(llvm::Constant* c, llvm::Type* t) const override {
+        return f_.CreatePointerBitCastOrAddrSpaceCast(c, t);
+    }
+};
+
+using Builder = llvm::IRBuilder<IntegerFolder>;
+
+struct TargetFacts {
+    bool fma = false;
+    bool rounding = false;  // floor, ceil, trunc are instructions
+};
+
+// Memory that cannot overlap gets different alias classes; fields follow from `field0` on.
+enum AliasClass : uint32_t { kArrays, kTemps, kPartials, kResults, kThread, kCells, kField0 };
+
+struct ModuleLowering {
+    const Prepared& prepared;
+    const Options& options;
+    const TargetFacts facts;
+    llvm::LLVMContext& context;
+    llvm::Module& module;
+
+    llvm::Type *void_, *i1, *i8, *i32, *i64, *f16, *f32, *f64;
+    llvm::PointerType* ptr;
+    std::vector<llvm::Function*> functions;  // by Function::id
+
+    ModuleLowering(const Prepared&, const Options&, TargetFacts, llvm::LLVMContext&, llvm::Module&);
+    void run();
+
+    llvm::Type* reg(Prim p) const;  // in a register: u1 is i1
+    llvm::Type* mem(Prim p) const;  // in memory: u1 is i8
+    llvm::Constant* constant(Prim p, uint64_t bits) const;
+
+    // An internal function without a body yet.
+    llvm::Function* new_function(llvm::FunctionType* type, const std::string& name);
+    void begin_helper_body(llvm::Function* f, Builder& b);
+
+    // Elementary functions: `op` of floats of 32 or 64 bits, and powi with an integer exponent.
+    llvm::Value* call_elementary(Builder& b, Op op, Prim p, llvm::ArrayRef<llvm::Value*> args);
+    llvm::Value* call_powi(Builder& b, Prim base, Prim exponent, llvm::Value* x, llvm::Value* e);
+    llvm::Function* matmul_helper(Prim p, int n, int k, int m);
+
+    uint32_t field_class(const ir::Field& f);
+    size_t field_binding(const ir::Field* f) const;  // its number in Module::fields
+    void tag(llvm::Instruction* i, uint32_t alias_class);  // alias metadata
+
+    struct Helper {
+        llvm::Function* function;
+        int calls;
+    };
+    std::map<std::string, Helper> helpers;
+
+   private:
+    void make_alias_metadata();
+    std::unordered_map<uint64_t, uint32_t> groups_;  // alias_group -> class
+    std::unordered_map<const ir::Field*, size_t> bindings_;
+    std::vector<llvm::MDNode*> scope_, noalias_;
+};
+
+// Arithmetic on single components, shared by functions and helpers (lower_ops.cpp).
+struct Scalar {
+    ModuleLowering& m;
+    Builder& b;
+
+    llvm::Value* unary(Op op, Prim p, llvm::Value* x);
+    llvm::Value* binary(Op op, Prim p, llvm::Value* x, llvm::Value* y);
+    llvm::Value* compare(Op op, Prim p, llvm::Value* x, llvm::Value* y);
+    llvm::Value* fma(Prim p, llvm::Value* x, llvm::Value* y, llvm::Value* z);
+    llvm::Value* cast(llvm::Value* x, Prim from, Prim to);
+    llvm::Value* bit_cast(llvm::Value* x, Prim from, Prim to);
+    llvm::Value* widen(llvm::Value* x) { return b.CreateFPExt(x, m.f32); }    // f16 -> f32
+    llvm::Value* narrow(llvm::Value* x) { return b.CreateFPTrunc(x, m.f16); }
+    llvm::Value* intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<llvm::Value*> args);
+    llvm::Value* float_floor(llvm::Value* x);  // f32, f64
+    llvm::Value* float_trunc(llvm::Value* x);
+    llvm::Value* float_min_max(bool max, llvm::Value* x, llvm::Value* y);
+
+   private:
+    llvm::Value* float_binary(Op op, llvm::Value* x, llvm::Value* y);
+    llvm::Value* divide(Op op, Prim p, llvm::Value* x, llvm::Value* y);
+};
+
+struct FunctionLowering {
+    ModuleLowering& m;
+    ir::Function& f;
+    llvm::Function* fn;
+    Builder b;
+    Scalar scalar;
+
+    FunctionLowering(ModuleLowering&, ir::Function&, llvm::Function*, bool is_task);
+    void run();
+
+   private:
+    // --- control (lower_control.cpp)
+    struct Frame {  // of the innermost for_ or loop being lowered
+        llvm::BasicBlock *continue_to, *break_to;
+        std::vector<llvm::PHINode*> continue_phis, break_phis;
+    };
+    void lower_region(Region& r);
+    void lower(Inst& i);
+    void lower_if(Inst& i);
+    void lower_for(Inst& i);
+    void lower_loop(Inst& i);
+    void lower_call(Inst& i);
+    void lower_return(Inst& i);
+    void jump(Inst& i, llvm::BasicBlock* to, const std::vector<llvm::PHINode*>& phis);
+    llvm::BasicBlock* new_block();
+    void start(llvm::BasicBlock* block);  // continue there
+    std::vector<llvm::PHINode*> make_phis(std::span<ir::Value> like);
+    void bind(ir::Value* v, llvm::ArrayRef<llvm::Value*> components);
+
+    // --- ops (lower_ops.cpp)
+    void lower_elementwise(Inst& i);
+    void lower_tensor(Inst& i);
+    void lower_matmul(Inst& i);
+    llvm::AllocaInst* spill(ir::Value* v);  // components in memory, in register types' memory form
+    llvm::Value* reload(llvm::Value* memory, Prim p, int k);
+
+    // --- places (lower_places.cpp)
+    struct Place {
+        llvm::Value* address;
+        Prim prim;
+        int count;
+        const ir::Field* field;  // component offsets come from it; else packed
+        uint32_t alias_class;
+        bool local;
+    };
+    struct Index {  // base + constant, in i64; base may be null
+        llvm::Value* base;
+        int64_t constant;
+    };
+    void lower_place(Inst& i);
+    Place place(ir::Value* v);
+    llvm::Value* component_address(const Place& p, int k);
+    Index index(ir::Value* v, int depth = 0);
+    llvm::Value* index_value(Index i);
+    llvm::Value* offset(llvm::Value* pointer, Index i, int64_t stride);  // + i * stride bytes
+    llvm::Value* field_address(Inst& i);
+    llvm::Value* array_address(Inst& i);
+    llvm::Value* load_component(const Place& p, int k, bool is_volatile = false);
+    void store_component(const Place& p, int k, llvm::Value* v);
+    void lower_memory(Inst& i);
+    void lower_atomic(Inst& i);
+    llvm::Value* atomic_component(Inst& i, const Place& p, int k, llvm::Value* v, llvm::Value* desired);
+    void lower_random(Inst& i);
+    void lower_seed(Inst& i);
+    void lower_text(Inst& i);
+    llvm::Value* mix(llvm::Value* x);
+    llvm::Value* to_memory(Prim p, llvm::Value* v) {
+        return p == Prim::u1 ? b.CreateZExt(v, m.i8) : v;
+    }
+    llvm::Value* from_memory(Prim p, llvm::Value* v) {
+        return p == Prim::u1 ? b.CreateICmpNE(v, llvm::ConstantInt::get(m.i8, 0)) : v;
+    }
+
+    // --- values
+    static ir::Value* operand(const Inst& i, int k) { return ir::resolve(i.operands[k]); }
+    llvm::Value* get(ir::Value* v, int k = 0);
+    void set(Inst& i, int k, llvm::Value* v) { values_[i.results[0].id + k] = v; }
+
+    // Values computed at the function's entry, on first use.
+    template <class Make> llvm::Value* at_entry(uint64_t key, Make make);
+    llvm::Value* invariant_load(Builder& at, llvm::Type* t, llvm::Value* p, int64_t offset, int align);
+    llvm::Value* context_member(size_t offset);
+    llvm::Value* array_data(ir::Value* array, bool grad);
+    llvm::Value* array_extent(ir::Value* array, int axis);  // i64
+    llvm::AllocaInst* entry_alloca(llvm::Type* t, uint64_t count, int align);
+    llvm::Value* parameter(ir::Value* v, int k);
+
+    bool is_task_;
+    llvm::BasicBlock* entry_ = nullptr;
+    llvm::Instruction* entry_end_ = nullptr;
+    std::vector<llvm::Value*> values_;
+    std::vector<llvm::Value*> wide_;  // i64 form of loop indices, by Value::id
+    std::unordered_map<uint64_t, llvm::Value*> entry_values_;
+    std::vector<Frame> frames_;
+    llvm::Value* result_out_ = nullptr;
+    std::vector<Prim> result_prims_;
+    llvm::DenseMap<std::pair<llvm::BasicBlock*, ir::Value*>, llvm::Value*>
+        index_cache_, extended_;  // within one block: an index's base, a value's extension to i64
+
+    friend struct ModuleLowering;
+};
+
+// How values travel in calls. Tensors above this many components, and results above
+// kMaxReturned components, go through memory of the caller.
+inline constexpr int kMaxFlatTensor = 16;
+inline constexpr int kMaxReturned = 4;
+
+}  // namespace qd::codegen

@@ -1,0 +1,439 @@
+// Regions, loops, calls and the frame of a function.
+//
+// Loops are made in the rotated form that LLVM's loop passes want: a guard, then a body that ends
+// in the test. A for_ counts in i64 whatever its index type, so that addresses need no extension;
+// the index itself is a truncation known not to wrap.
+
+#include "codegen/llvm/lower.h"
+
+namespace qd::codegen {
+
+using llvm::BasicBlock;
+using llvm::PHINode;
+using llvm::Value;
+
+FunctionLowering::FunctionLowering(ModuleLowering& module, ir::Function& function, llvm::Function* to, bool is_task)
+    : m(module), f(function), fn(to), b(module.context, IntegerFolder()), scalar{module, b}, is_task_(is_task) {}
+
+BasicBlock* FunctionLowering::new_block() { return BasicBlock::Create(m.context, "", fn); }
+
+void FunctionLowering::start(BasicBlock* block) {
+    block->moveAfter(&fn->back());
+    b.SetInsertPoint(block);
+}
+
+void FunctionLowering::bind(ir::Value* v, llvm::ArrayRef<Value*> components) {
+    std::copy(components.begin(), components.end(), values_.begin() + v->id);
+}
+
+Value* FunctionLowering::get(ir::Value* v, int k) {
+    Value*& x = values_[v->id + k];
+    if (x) return x;
+    const Inst* d = v->def;
+    if (d && d->op == Op::constant) return x = m.constant(v->type.prim, d->imm);
+    if (is_task_ && v->owner == f.body) return x = parameter(v, k);
+    throw support::Error("value used before its definition in " + f.name);
+}
+
+std::vector<PHINode*> FunctionLowering::make_phis(std::span<ir::Value> like) {
+    std::vector<PHINode*> phis;
+    for (ir::Value& v : like)
+        for (int k = 0; k < v.type.count(); ++k) phis.push_back(b.CreatePHI(m.reg(v.type.prim), 2));
+    return phis;
+}
+
+// Hands a terminator's operands to the phis of `to` and goes there.
+void FunctionLowering::jump(Inst& i, BasicBlock* to, const std::vector<PHINode*>& phis) {
+    size_t at = 0;
+    for (int k = 0; k < i.operand_count; ++k) {
+        ir::Value* v = operand(i, k);
+        for (int c = 0; c < v->type.count(); ++c) phis[at++]->addIncoming(get(v, c), b.GetInsertBlock());
+    }
+    b.CreateBr(to);
+}
+
+void FunctionLowering::lower_return(Inst& i) {
+    std::vector<Value*> values;
+    for (int k = 0; k < i.operand_count; ++k) {
+        ir::Value* v = operand(i, k);
+        for (int c = 0; c < v->type.count(); ++c) values.push_back(get(v, c));
+    }
+    if (values.empty() || is_task_) {
+        b.CreateRetVoid();
+    } else if (result_out_) {
+        for (size_t k = 0; k < values.size(); ++k)
+            b.CreateAlignedStore(to_memory(result_prims_[k], values[k]),
+                                 b.CreateConstInBoundsGEP1_64(m.i8, result_out_, 8 * k), llvm::Align(8));
+        b.CreateRetVoid();
+    } else if (values.size() == 1) {
+        b.CreateRet(values[0]);
+    } else {
+        b.CreateAggregateRet(values.data(), unsigned(values.size()));
+    }
+}
+
+void FunctionLowering::lower_call(Inst& i) {
+    llvm::Function* callee = m.functions[i.callee()->id];
+    std::vector<Value*> args{fn->getArg(0)};
+    for (int k = 0; k < i.operand_count; ++k) {
+        ir::Value* v = operand(i, k);
+        if (v->type.is_array()) {
+            args.push_back(get(v));
+        } else if (v->type.count() > kMaxFlatTensor) {
+            args.push_back(spill(v));
+        } else {
+            for (int c = 0; c < v->type.count(); ++c) args.push_back(get(v, c));
+        }
+    }
+    int count = 0;
+    for (ir::Value& r : i.result_values()) count += r.type.count();
+    Value* out = nullptr;
+    if (count > kMaxReturned) args.push_back(out = entry_alloca(m.i64, uint64_t(count), 8));
+    Value* call = b.CreateCall(callee, args);
+    int at = 0;
+    for (ir::Value& r : i.result_values())
+        for (int c = 0; c < r.type.count(); ++c, ++at) {
+            const Prim p = r.type.prim;
+            Value* v = call;
+            if (out)
+                v = from_memory(p, b.CreateAlignedLoad(m.mem(p), b.CreateConstInBoundsGEP1_64(m.i8, out, uint64_t(8 * at)), llvm::Align(8)));
+            else if (count > 1)
+                v = b.CreateExtractValue(call, unsigned(at));
+            values_[r.id + c] = v;
+        }
+}
+
+void FunctionLowering::lower_if(Inst& i) {
+    Value* condition = get(operand(i, 0));
+    auto* join = new_block();
+    std::vector<PHINode*> phis;
+    const auto insertion = b.saveIP();
+    b.SetInsertPoint(join);
+    phis = make_phis(i.result_values());
+    b.restoreIP(insertion);
+    BasicBlock* sides[2];
+    for (int k = 0; k < 2; ++k) {
+        const bool empty = k < i.region_count && i.regions[k]->first == i.regions[k]->last && phis.empty() &&
+                           i.regions[k]->terminator()->op == Op::yield;
+        sides[k] = k >= i.region_count || empty ? join : new_block();
+    }
+    b.CreateCondBr(condition, sides[0], sides[1]);
+    bool joined = sides[0] == join || sides[1] == join;
+    for (int k = 0; k < 2; ++k) {
+        if (sides[k] == join) continue;
+        start(sides[k]);
+        lower_region(*i.regions[k]);
+        Inst& last = *i.regions[k]->terminator();
+        if (last.op == Op::yield) {
+            jump(last, join, phis);
+            joined = true;
+        }
+    }
+    start(join);
+    if (!joined) {  // what follows cannot be reached
+        for (PHINode* p : phis) {
+            p->replaceAllUsesWith(llvm::PoisonValue::get(p->getType()));
+            p->eraseFromParent();
+        }
+        for (ir::Value& r : i.result_values())
+            for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
+        return;
+    }
+    size_t at = 0;
+    for (ir::Value& r : i.result_values())
+        for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = phis[at++];
+}
+
+void FunctionLowering::lower_for(Inst& i) {
+    const int dims = int(i.imm);
+    struct Level {
+        BasicBlock *header, *latch, *after, *before;
+        PHINode* index;
+        Value *begin, *end;
+        std::vector<PHINode*> carried, latch_carried, after_carried;
+    };
+    std::vector<Level> levels(dims);
+    const Prim index_prim = operand(i, 0)->type.prim;
+    for (int d = 0; d < dims; ++d) {
+        levels[d].begin = index_value(index(operand(i, 2 * d)));
+        levels[d].end = index_value(index(operand(i, 2 * d + 1)));
+    }
+    std::vector<Value*> carried;
+    for (int k = 2 * dims; k < i.operand_count; ++k)
+        for (int c = 0; c < operand(i, k)->type.count(); ++c) carried.push_back(get(operand(i, k), c));
+
+    auto results = i.result_values();
+    auto* exit = new_block();
+    const auto phis_at = [&](BasicBlock* block) {
+        const auto insertion = b.saveIP();
+        b.SetInsertPoint(block);
+        auto phis = make_phis(results);
+        b.restoreIP(insertion);
+        return phis;
+    };
+    const std::vector<PHINode*> exit_phis = phis_at(exit);
+
+    // Down: guards and headers. `carried` is what flows in at each level.
+    for (int d = 0; d < dims; ++d) {
+        Level& l = levels[d];
+        l.header = new_block();
+        l.latch = new_block();
+        l.after = new_block();
+        l.after_carried = phis_at(l.after);
+        l.before = b.GetInsertBlock();
+        Value* some = b.CreateICmpSLT(l.begin, l.end);
+        for (size_t k = 0; k < carried.size(); ++k) l.after_carried[k]->addIncoming(carried[k], l.before);
+        b.CreateCondBr(some, l.header, l.after);
+        start(l.header);
+        l.index = b.CreatePHI(m.i64, 2);
+        l.index->addIncoming(l.begin, l.before);
+        l.carried = make_phis(results);
+        for (size_t k = 0; k < carried.size(); ++k) {
+            l.carried[k]->addIncoming(carried[k], l.before);
+            carried[k] = l.carried[k];
+        }
+    }
+    Region& body = i.body();
+    for (int d = 0; d < dims; ++d) {
+        ir::Value* v = body.params[d];
+        wide_[v->id] = levels[d].index;
+        values_[v->id] = index_prim == Prim::i64 ? static_cast<Value*>(levels[d].index)
+                                                 : b.CreateTrunc(levels[d].index, m.reg(index_prim), "", false, true);
+    }
+    size_t at = 0;
+    for (uint32_t k = uint32_t(dims); k < body.params.size(); ++k)
+        for (int c = 0; c < body.params[k]->type.count(); ++c) values_[body.params[k]->id + c] = carried[at++];
+    Level& inner = levels[dims - 1];
+    inner.latch_carried = phis_at(inner.latch);
+    frames_.push_back({inner.latch, exit, inner.latch_carried, exit_phis});
+    lower_region(body);
+    frames_.pop_back();
+
+    // Up: latches. The after-block of a level is the latch of the level around it.
+    const bool continues = !llvm::pred_empty(inner.latch);
+    for (int d = dims; d-- > 0;) {
+        Level& l = levels[d];
+        start(l.latch);
+        if (d == dims - 1 && !continues) {  // every path breaks: the latch is dead
+            for (PHINode* p : l.latch_carried) {
+                p->replaceAllUsesWith(llvm::PoisonValue::get(p->getType()));
+                p->eraseFromParent();
+            }
+            l.latch_carried.clear();
+        }
+        Value* next = b.CreateAdd(l.index, b.getInt64(1), "", false, true);
+        l.index->addIncoming(next, l.latch);
+        Value* more = b.CreateICmpSLT(next, l.end);
+        for (size_t k = 0; k < carried.size(); ++k) {
+            Value* v = k < l.latch_carried.size() ? static_cast<Value*>(l.latch_carried[k])
+                                                  : llvm::PoisonValue::get(l.carried[k]->getType());
+            l.carried[k]->addIncoming(v, l.latch);
+            l.after_carried[k]->addIncoming(v, l.latch);
+        }
+        b.CreateCondBr(more, l.header, l.after);
+        start(l.after);
+        if (d > 0) {
+            Level& outer = levels[d - 1];
+            outer.latch_carried = phis_at(outer.latch);
+            for (size_t k = 0; k < carried.size(); ++k) outer.latch_carried[k]->addIncoming(l.after_carried[k], l.after);
+            b.CreateBr(outer.latch);
+        } else {
+            for (size_t k = 0; k < carried.size(); ++k) exit_phis[k]->addIncoming(l.after_carried[k], l.after);
+            b.CreateBr(exit);
+        }
+    }
+    start(exit);
+    at = 0;
+    for (ir::Value& r : results)
+        for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = exit_phis[at++];
+}
+
+void FunctionLowering::lower_loop(Inst& i) {
+    auto* before = b.GetInsertBlock();
+    auto* header = new_block();
+    auto* exit = new_block();
+    b.SetInsertPoint(exit);
+    auto exit_phis = make_phis(i.result_values());
+    b.SetInsertPoint(before);
+    b.CreateBr(header);
+    start(header);
+    Region& body = i.body();
+    std::vector<PHINode*> phis;
+    for (uint32_t k = 0; k < body.params.size(); ++k) {
+        ir::Value* v = body.params[k];
+        for (int c = 0; c < v->type.count(); ++c) {
+            auto* phi = b.CreatePHI(m.reg(v->type.prim), 2);
+            phi->addIncoming(get(operand(i, int(k)), c), before);
+            values_[v->id + c] = phi;
+            phis.push_back(phi);
+        }
+    }
+    frames_.push_back({header, exit, phis, exit_phis});
+    lower_region(body);
+    frames_.pop_back();
+    start(exit);
+    size_t at = 0;
+    if (llvm::pred_empty(exit)) {  // an endless loop
+        for (PHINode* p : exit_phis) p->eraseFromParent();
+        for (ir::Value& r : i.result_values())
+            for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
+        return;
+    }
+    for (ir::Value& r : i.result_values())
+        for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = exit_phis[at++];
+}
+
+void FunctionLowering::lower(Inst& i) {
+    switch (i.op) {
+        case Op::constant: return;  // made where it is used
+        case Op::splat:
+        case Op::build:
+        case Op::extract:
+        case Op::insert:
+        case Op::extract_dyn:
+        case Op::insert_dyn:
+        case Op::matmul:
+        case Op::transpose:
+        case Op::reduce_add:
+        case Op::reduce_mul:
+        case Op::reduce_min:
+        case Op::reduce_max:
+        case Op::reduce_and:
+        case Op::reduce_or: return lower_tensor(i);
+
+        case Op::add:
+        case Op::sub:
+        case Op::mul:
+        case Op::div:
+        case Op::floordiv:
+        case Op::mod:
+        case Op::raw_div:
+        case Op::raw_mod:
+        case Op::pow:
+        case Op::powi:
+        case Op::atan2:
+        case Op::min:
+        case Op::max:
+        case Op::fma:
+        case Op::bit_and:
+        case Op::bit_or:
+        case Op::bit_xor:
+        case Op::shl:
+        case Op::shr:
+        case Op::lshr:
+        case Op::lt:
+        case Op::le:
+        case Op::gt:
+        case Op::ge:
+        case Op::eq:
+        case Op::ne:
+        case Op::select:
+        case Op::neg:
+        case Op::abs:
+        case Op::bit_not:
+        case Op::sqrt:
+        case Op::rsqrt:
+        case Op::sin:
+        case Op::cos:
+        case Op::tan:
+        case Op::asin:
+        case Op::acos:
+        case Op::tanh:
+        case Op::exp:
+        case Op::log:
+        case Op::floor:
+        case Op::ceil:
+        case Op::round:
+        case Op::trunc:
+        case Op::popcnt:
+        case Op::clz:
+        case Op::ctz:
+        case Op::cast:
+        case Op::bit_cast: return lower_elementwise(i);
+
+        case Op::slot:
+        case Op::temp:
+        case Op::partial:
+        case Op::field_place:
+        case Op::array_place:
+        case Op::comp_place: return lower_place(i);
+
+        case Op::array_shape:
+        case Op::load:
+        case Op::store:
+        case Op::volatile_load:
+        case Op::set_result:
+        case Op::thread_index:
+        case Op::clock:
+        case Op::task_value: return lower_memory(i);
+
+        case Op::atomic_add:
+        case Op::atomic_sub:
+        case Op::atomic_mul:
+        case Op::atomic_min:
+        case Op::atomic_max:
+        case Op::atomic_and:
+        case Op::atomic_or:
+        case Op::atomic_xor:
+        case Op::atomic_exchange:
+        case Op::atomic_cas: return lower_atomic(i);
+
+        case Op::if_: return lower_if(i);
+        case Op::for_: return lower_for(i);
+        case Op::loop: return lower_loop(i);
+        case Op::call: return lower_call(i);
+        case Op::return_: return lower_return(i);
+        case Op::yield: return;  // lower_if
+        case Op::continue_: return jump(i, frames_.back().continue_to, frames_.back().continue_phis);
+        case Op::break_: return jump(i, frames_.back().break_to, frames_.back().break_phis);
+
+        case Op::random: return lower_random(i);
+        case Op::seed: return lower_seed(i);
+        case Op::print:
+        case Op::assert_: return lower_text(i);
+        case Op::count_: break;
+    }
+    throw support::Error("unknown op in code generation");
+}
+
+void FunctionLowering::lower_region(Region& r) {
+    for (Inst* i = r.first; i; i = i->next) lower(*i);
+}
+
+void FunctionLowering::run() {
+    entry_ = new_block();
+    auto* first = new_block();
+    b.SetInsertPoint(entry_);
+    entry_end_ = b.CreateBr(first);
+    b.SetInsertPoint(first);
+    values_.assign(m.prepared.value_counts[f.id], nullptr);
+    wide_.assign(values_.size(), nullptr);
+    if (!is_task_) {
+        unsigned at = 1;
+        for (ir::Value* v : f.body->params) {
+            if (v->type.is_array()) {
+                values_[v->id] = fn->getArg(at++);
+            } else if (v->type.count() > kMaxFlatTensor) {
+                Value* memory = fn->getArg(at++);
+                for (int k = 0; k < v->type.count(); ++k) values_[v->id + k] = reload(memory, v->type.prim, k);
+            } else {
+                for (int k = 0; k < v->type.count(); ++k) values_[v->id + k] = fn->getArg(at++);
+            }
+        }
+        for (Type t : f.result_types)
+            for (int k = 0; k < t.count(); ++k) result_prims_.push_back(t.prim);
+        if (result_prims_.size() > kMaxReturned) result_out_ = fn->getArg(at);
+    }
+    lower_region(*f.body);
+    if (!b.GetInsertBlock()->getTerminator()) {
+        if (f.result_types.empty() || is_task_)
+            b.CreateRetVoid();
+        else
+            b.CreateUnreachable();
+    }
+    // Blocks behind a jump that nothing reaches still need an end.
+    for (BasicBlock& block : *fn)
+        if (!block.getTerminator()) new llvm::UnreachableInst(m.context, &block);
+}
+
+}  // namespace qd::codegen

@@ -1,0 +1,144 @@
+// The LLVM module of a plan: declarations, alias metadata, helper functions, then every function.
+
+#include <llvm/IR/MDBuilder.h>
+
+#include "codegen/llvm/lower.h"
+
+namespace qd::codegen {
+
+using llvm::Value;
+
+ModuleLowering::ModuleLowering(const Prepared& p, const Options& o, TargetFacts t, llvm::LLVMContext& c, llvm::Module& to)
+    : prepared(p), options(o), facts(t), context(c), module(to),
+      void_(llvm::Type::getVoidTy(c)), i1(llvm::Type::getInt1Ty(c)), i8(llvm::Type::getInt8Ty(c)),
+      i32(llvm::Type::getInt32Ty(c)), i64(llvm::Type::getInt64Ty(c)), f16(llvm::Type::getHalfTy(c)),
+      f32(llvm::Type::getFloatTy(c)), f64(llvm::Type::getDoubleTy(c)), ptr(llvm::PointerType::get(c, 0)) {}
+
+llvm::Type* ModuleLowering::reg(Prim p) const {
+    switch (p) {
+        case Prim::u1: return i1;
+        case Prim::f16: return f16;
+        case Prim::f32: return f32;
+        case Prim::f64: return f64;
+        default: return llvm::Type::getIntNTy(context, unsigned(type::bits(p)));
+    }
+}
+
+llvm::Type* ModuleLowering::mem(Prim p) const { return p == Prim::u1 ? i8 : reg(p); }
+
+llvm::Constant* ModuleLowering::constant(Prim p, uint64_t bits) const {
+    const unsigned width = unsigned(type::bits(p));
+    const llvm::APInt n(width, width == 64 ? bits : bits & ((uint64_t(1) << width) - 1));
+    if (!type::is_float(p)) return llvm::ConstantInt::get(context, n);
+    return llvm::ConstantFP::get(context, llvm::APFloat(reg(p)->getFltSemantics(), n));
+}
+
+llvm::Function* ModuleLowering::new_function(llvm::FunctionType* type, const std::string& name) {
+    auto* f = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module);
+    f->addFnAttr(llvm::Attribute::NoUnwind);
+    // Launches flush subnormals; folds must agree.
+    f->addFnAttr("denormal-fp-math", "preserve-sign,preserve-sign");
+    f->addFnAttr("no-builtins");
+    f->addFnAttr("prefer-vector-width", "256");
+    f->addFnAttr("min-legal-vector-width", "0");
+    return f;
+}
+
+void ModuleLowering::begin_helper_body(llvm::Function* f, Builder& b) {
+    b.SetInsertPoint(llvm::BasicBlock::Create(context, "", f));
+}
+
+// --- alias metadata ----------------------------------------------------------------------------
+
+size_t ModuleLowering::field_binding(const ir::Field* f) const {
+    const auto at = bindings_.find(f);
+    if (at == bindings_.end()) throw support::Error("field '" + f->name + "' is not among the module's fields");
+    return at->second;
+}
+
+uint32_t ModuleLowering::field_class(const ir::Field& f) { return groups_.at(f.alias_group); }
+
+void ModuleLowering::make_alias_metadata() {
+    const auto& fields = prepared.plan.module->fields;
+    uint32_t classes = kField0;
+    for (size_t k = 0; k < fields.size(); ++k) {
+        bindings_[fields[k]] = k;
+        if (groups_.try_emplace(fields[k]->alias_group, classes).second) ++classes;
+    }
+    llvm::MDBuilder md(context);
+    auto* domain = md.createAnonymousAliasScopeDomain();
+    std::vector<llvm::Metadata*> scopes;
+    for (uint32_t k = 0; k < classes; ++k) scopes.push_back(md.createAnonymousAliasScope(domain));
+    // Arrays may be views of fields; everything else is disjoint. With very many fields the lists
+    // among them would be quadratic: then they are only kept apart from the launch's own memory.
+    const bool many = classes > 96;
+    for (uint32_t k = 0; k < classes; ++k) {
+        scope_.push_back(llvm::MDNode::get(context, {scopes[k]}));
+        std::vector<llvm::Metadata*> others;
+        for (uint32_t j = 0; j < classes; ++j) {
+            const bool field_k = k >= kField0, field_j = j >= kField0;
+            if (j == k || (k == kArrays && field_j) || (field_k && j == kArrays)) continue;
+            if (many && field_k && field_j) continue;
+            others.push_back(scopes[j]);
+        }
+        noalias_.push_back(llvm::MDNode::get(context, others));
+    }
+}
+
+void ModuleLowering::tag(llvm::Instruction* i, uint32_t alias_class) {
+    i->setMetadata(llvm::LLVMContext::MD_alias_scope, scope_[alias_class]);
+    i->setMetadata(llvm::LLVMContext::MD_noalias, noalias_[alias_class]);
+}
+
+// --- functions ---------------------------------------------------------------------------------
+
+void ModuleLowering::run() {
+    make_alias_metadata();
+    const auto& plan = prepared.plan;
+    functions.assign(prepared.functions.size(), nullptr);
+    for (ir::Function* f : plan.callees) {
+        std::vector<llvm::Type*> params{ptr};
+        for (ir::Value* v : f->body->params) {
+            if (v->type.is_array() || v->type.count() > kMaxFlatTensor)
+                params.push_back(ptr);
+            else
+                params.insert(params.end(), size_t(v->type.count()), reg(v->type.prim));
+        }
+        std::vector<llvm::Type*> results;
+        for (Type t : f->result_types) results.insert(results.end(), size_t(t.count()), reg(t.prim));
+        llvm::Type* result = void_;
+        if (results.size() > kMaxReturned)
+            params.push_back(ptr);
+        else if (results.size() == 1)
+            result = results[0];
+        else if (!results.empty())
+            result = llvm::StructType::get(context, results);
+        auto* to = new_function(llvm::FunctionType::get(result, params, false), f->name);
+        if (results.size() > kMaxReturned) to->addParamAttr(unsigned(params.size() - 1), llvm::Attribute::NoAlias);
+        functions[f->id] = to;
+    }
+    auto* entry_type = llvm::FunctionType::get(void_, {ptr, i64, i64, i64}, false);
+    const auto entry = [&](ir::Function* f, const std::string& name) {
+        auto* to = new_function(entry_type, name);
+        to->setLinkage(llvm::GlobalValue::ExternalLinkage);
+        functions[f->id] = to;
+    };
+    for (size_t k = 0; k < plan.tasks.size(); ++k) {
+        entry(plan.tasks[k].body, "task" + std::to_string(k));
+        if (plan.tasks[k].finish) entry(plan.tasks[k].finish, "finish" + std::to_string(k));
+    }
+    for (ir::Function* f : plan.callees) FunctionLowering(*this, *f, functions[f->id], false).run();
+    for (const pass::Task& t : plan.tasks) {
+        FunctionLowering(*this, *t.body, functions[t.body->id], true).run();
+        if (t.finish) FunctionLowering(*this, *t.finish, functions[t.finish->id], true).run();
+    }
+    // Small helpers disappear into their callers where loops may then vectorise; one that is called
+    // often stays a call (the code would grow with every use).
+    for (auto& [name, helper] : helpers) {
+        if (helper.function->hasFnAttribute(llvm::Attribute::NoInline)) continue;
+        const bool expand = options.tier > 0 && helper.calls <= 12;
+        helper.function->addFnAttr(expand ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
+    }
+}
+
+}  // namespace qd::codegen

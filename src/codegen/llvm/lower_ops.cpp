@@ -1,0 +1,481 @@
+// Arithmetic of single components, and tensors as their components one by one.
+//
+// f16 is computed in f32 and rounded after every operation. Integer division never traps: the
+// divisor is replaced where it would. Rounding functions that the CPU lacks are written out.
+
+#include <llvm/IR/Intrinsics.h>
+
+#include "codegen/llvm/lower.h"
+
+namespace qd::codegen {
+
+using llvm::Value;
+namespace Intrinsic = llvm::Intrinsic;
+
+namespace {
+
+uint64_t ones(int bits) { return bits == 64 ? ~uint64_t(0) : (uint64_t(1) << bits) - 1; }
+
+Value* int_constant(Value* like, uint64_t v) {
+    return llvm::ConstantInt::get(llvm::cast<llvm::IntegerType>(like->getType()),
+                                  v & ones(like->getType()->getIntegerBitWidth()));
+}
+
+const llvm::ConstantInt* known(Value* v) { return llvm::dyn_cast<llvm::ConstantInt>(v); }
+
+}  // namespace
+
+Value* Scalar::intrinsic(Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
+    return b.CreateCall(Intrinsic::getOrInsertDeclaration(&m.module, id, {args[0]->getType()}), args);
+}
+
+// --- floats ----------------------------------------------------------------------------------
+
+Value* Scalar::float_trunc(Value* x) {
+    if (m.facts.rounding) return intrinsic(Intrinsic::trunc, {x});
+    // Below 2^mantissa a conversion there and back is exact; above, the number is whole already.
+    const bool single = x->getType()->isFloatTy();
+    llvm::Type* bits = single ? m.i32 : m.i64;
+    Value* small = b.CreateFCmpOLT(intrinsic(Intrinsic::fabs, {x}),
+                                   llvm::ConstantFP::get(x->getType(), single ? 0x1p23 : 0x1p52));
+    Value* safe = b.CreateSelect(small, x, llvm::ConstantFP::get(x->getType(), 0));
+    Value* whole = b.CreateSIToFP(b.CreateFPToSI(safe, bits), x->getType());
+    return b.CreateSelect(small, intrinsic(Intrinsic::copysign, {whole, x}), x);
+}
+
+Value* Scalar::float_floor(Value* x) {
+    if (m.facts.rounding) return intrinsic(Intrinsic::floor, {x});
+    Value* t = float_trunc(x);
+    return b.CreateSelect(b.CreateFCmpOGT(t, x), b.CreateFSub(t, llvm::ConstantFP::get(x->getType(), 1)), t);
+}
+
+// The number wins over NaN, and -0 is less than +0.
+Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
+    llvm::Type* bits = x->getType()->isFloatTy() ? m.i32 : m.i64;
+    Value *xb = b.CreateBitCast(x, bits), *yb = b.CreateBitCast(y, bits);
+    Value* zeros = b.CreateBitCast(max ? b.CreateAnd(xb, yb) : b.CreateOr(xb, yb), x->getType());
+    Value* first = max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
+    Value* chosen = b.CreateSelect(first, x, y);
+    chosen = b.CreateSelect(b.CreateFCmpUNO(y, y), x, chosen);
+    return b.CreateSelect(b.CreateFCmpOEQ(x, y), zeros, chosen);
+}
+
+Value* Scalar::float_binary(Op op, Value* x, Value* y) {
+    switch (op) {
+        case Op::add: return b.CreateFAdd(x, y);
+        case Op::sub: return b.CreateFSub(x, y);
+        case Op::mul: return b.CreateFMul(x, y);
+        case Op::div: return b.CreateFDiv(x, y);
+        case Op::raw_div: return float_trunc(b.CreateFDiv(x, y));
+        case Op::floordiv: return float_floor(b.CreateFDiv(x, y));
+        case Op::mod: {
+            Value* q = float_floor(b.CreateFDiv(x, y));
+            return b.CreateFSub(x, b.CreateFMul(q, y));
+        }
+        case Op::raw_mod: {
+            Value* q = float_trunc(b.CreateFDiv(x, y));
+            return b.CreateFSub(x, b.CreateFMul(q, y));
+        }
+        case Op::min: return float_min_max(false, x, y);
+        case Op::max: return float_min_max(true, x, y);
+        case Op::pow:
+        case Op::atan2:
+            return m.call_elementary(b, op, x->getType()->isFloatTy() ? Prim::f32 : Prim::f64, {x, y});
+        default: throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
+    }
+}
+
+Value* Scalar::fma(Prim p, Value* x, Value* y, Value* z) {
+    if (!m.facts.fma) throw support::Error("op fma reached a CPU that has no fused multiply-add");
+    if (p == Prim::f16) return narrow(intrinsic(Intrinsic::fma, {widen(x), widen(y), widen(z)}));
+    return intrinsic(Intrinsic::fma, {x, y, z});
+}
+
+// --- integers --------------------------------------------------------------------------------
+
+Value* Scalar::divide(Op op, Prim p, Value* x, Value* y) {
+    const bool is_signed = type::is_signed(p);
+    const bool remainder = op == Op::mod || op == Op::raw_mod;
+    const bool floors = is_signed && (op == Op::floordiv || op == Op::mod);
+    Value* zero = int_constant(x, 0);
+    Value* one = int_constant(x, 1);
+    const auto* c = known(y);
+    if (c && c->isZero()) return zero;
+    if (c && c->getValue().isPowerOf2() && !(is_signed && c->isNegative()) && (floors || !is_signed)) {
+        if (remainder) return b.CreateAnd(x, b.CreateSub(y, one));
+        Value* shift = int_constant(x, c->getValue().logBase2());
+        return is_signed ? b.CreateAShr(x, shift) : b.CreateLShr(x, shift);
+    }
+    Value* by_zero = c ? nullptr : b.CreateICmpEQ(y, zero);
+    if (!is_signed) {
+        Value* safe = c ? y : b.CreateSelect(by_zero, one, y);
+        Value* r = remainder ? b.CreateURem(x, safe) : b.CreateUDiv(x, safe);
+        return c ? r : b.CreateSelect(by_zero, zero, r);
+    }
+    // By -1 the quotient is -x (wrapping) and the remainder zero; the instruction is kept from it.
+    const bool never_minus_one = c && !c->isMinusOne();
+    Value* minus_one = never_minus_one ? nullptr : b.CreateICmpEQ(y, int_constant(x, ~uint64_t(0)));
+    Value* unsafe = c ? minus_one : b.CreateOr(by_zero, minus_one);
+    Value* safe = unsafe ? b.CreateSelect(unsafe, one, y) : y;
+    Value* r = remainder ? b.CreateSRem(x, safe) : b.CreateSDiv(x, safe);
+    if (floors) {
+        Value* rest = remainder ? r : b.CreateSub(x, b.CreateMul(r, safe));
+        Value* adjust = b.CreateAnd(b.CreateICmpNE(rest, zero),
+                                    b.CreateICmpSLT(b.CreateXor(rest, safe), zero));
+        if (remainder)
+            r = b.CreateAdd(r, b.CreateSelect(adjust, safe, zero));
+        else
+            r = b.CreateSub(r, b.CreateZExt(adjust, r->getType()));
+    }
+    if (minus_one) {
+        Value* special = remainder ? zero : b.CreateSub(zero, x);
+        r = b.CreateSelect(minus_one, special, r);
+    }
+    return c ? r : b.CreateSelect(by_zero, zero, r);
+}
+
+Value* Scalar::binary(Op op, Prim p, Value* x, Value* y) {
+    if (type::is_float(p)) {
+        if (p == Prim::f16) return narrow(float_binary(op, widen(x), widen(y)));
+        return float_binary(op, x, y);
+    }
+    const bool is_signed = type::is_signed(p);
+    const auto count = [&] { return b.CreateAnd(y, int_constant(y, y->getType()->getIntegerBitWidth() - 1)); };
+    switch (op) {
+        case Op::add: return b.CreateAdd(x, y);
+        case Op::sub: return b.CreateSub(x, y);
+        case Op::mul: return b.CreateMul(x, y);
+        case Op::floordiv:
+        case Op::mod:
+        case Op::raw_div:
+        case Op::raw_mod: {
+            if (p == Prim::u1) {  // dividing by 1 changes nothing, by 0 gives 0
+                const bool remainder = op == Op::mod || op == Op::raw_mod;
+                return remainder ? static_cast<Value*>(b.getFalse()) : b.CreateAnd(x, y);
+            }
+            return divide(op, p, x, y);
+        }
+        case Op::min:
+            return b.CreateSelect(is_signed ? b.CreateICmpSLT(y, x) : b.CreateICmpULT(y, x), y, x);
+        case Op::max:
+            return b.CreateSelect(is_signed ? b.CreateICmpSGT(y, x) : b.CreateICmpUGT(y, x), y, x);
+        case Op::bit_and: return b.CreateAnd(x, y);
+        case Op::bit_or: return b.CreateOr(x, y);
+        case Op::bit_xor: return b.CreateXor(x, y);
+        case Op::shl: return b.CreateShl(x, count());
+        case Op::shr: return is_signed ? b.CreateAShr(x, count()) : b.CreateLShr(x, count());
+        case Op::lshr: return b.CreateLShr(x, count());
+        default: throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
+    }
+}
+
+Value* Scalar::compare(Op op, Prim p, Value* x, Value* y) {
+    using P = llvm::CmpInst::Predicate;
+    if (type::is_float(p)) {
+        if (p == Prim::f16) x = widen(x), y = widen(y);
+        const P predicate = op == Op::lt   ? P::FCMP_OLT
+                            : op == Op::le ? P::FCMP_OLE
+                            : op == Op::gt ? P::FCMP_OGT
+                            : op == Op::ge ? P::FCMP_OGE
+                            : op == Op::eq ? P::FCMP_OEQ
+                                           : P::FCMP_UNE;
+        return b.CreateFCmp(predicate, x, y);
+    }
+    const bool s = type::is_signed(p);
+    const P predicate = op == Op::lt   ? (s ? P::ICMP_SLT : P::ICMP_ULT)
+                        : op == Op::le ? (s ? P::ICMP_SLE : P::ICMP_ULE)
+                        : op == Op::gt ? (s ? P::ICMP_SGT : P::ICMP_UGT)
+                        : op == Op::ge ? (s ? P::ICMP_SGE : P::ICMP_UGE)
+                        : op == Op::eq ? P::ICMP_EQ
+                                       : P::ICMP_NE;
+    return b.CreateICmp(predicate, x, y);
+}
+
+Value* Scalar::unary(Op op, Prim p, Value* x) {
+    if (p == Prim::f16 && op != Op::neg && op != Op::abs) return narrow(unary(op, Prim::f32, widen(x)));
+    if (p == Prim::f16) {  // the sign bit alone
+        Value* bits = b.CreateBitCast(x, llvm::Type::getInt16Ty(m.context));
+        bits = op == Op::neg ? b.CreateXor(bits, 0x8000) : b.CreateAnd(bits, 0x7fff);
+        return b.CreateBitCast(bits, m.f16);
+    }
+    if (type::is_float(p)) {
+        switch (op) {
+            case Op::neg: return b.CreateFNeg(x);
+            case Op::abs: return intrinsic(Intrinsic::fabs, {x});
+            case Op::sqrt: return intrinsic(Intrinsic::sqrt, {x});
+            case Op::trunc: return float_trunc(x);
+            case Op::floor: return float_floor(x);
+            case Op::ceil:
+                if (m.facts.rounding) return intrinsic(Intrinsic::ceil, {x});
+                return b.CreateFNeg(float_floor(b.CreateFNeg(x)));
+            case Op::rsqrt:
+            case Op::sin:
+            case Op::cos:
+            case Op::tan:
+            case Op::asin:
+            case Op::acos:
+            case Op::tanh:
+            case Op::exp:
+            case Op::log:
+            case Op::round: return m.call_elementary(b, op, p, {x});
+            default: throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
+        }
+    }
+    switch (op) {
+        case Op::neg: return b.CreateSub(int_constant(x, 0), x);
+        case Op::abs: return type::is_signed(p) ? b.CreateSelect(b.CreateICmpSLT(x, int_constant(x, 0)),
+                                                                 b.CreateSub(int_constant(x, 0), x), x)
+                                                : x;
+        case Op::bit_not: return b.CreateNot(x);
+        case Op::floor:
+        case Op::ceil:
+        case Op::round:
+        case Op::trunc: return x;
+        case Op::popcnt: return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctpop, {x}), m.i32);
+        case Op::clz: return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctlz, {x, b.getFalse()}), m.i32);
+        case Op::ctz: return b.CreateZExtOrTrunc(intrinsic(Intrinsic::cttz, {x, b.getFalse()}), m.i32);
+        default: throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
+    }
+}
+
+Value* Scalar::cast(Value* x, Prim from, Prim to) {
+    if (from == to) return x;
+    const bool from_float = type::is_float(from), to_float = type::is_float(to);
+    if (to == Prim::u1) {
+        if (!from_float) return b.CreateICmpNE(x, int_constant(x, 0));
+        if (from == Prim::f16) x = widen(x);
+        return b.CreateFCmpUNE(x, llvm::ConstantFP::get(x->getType(), 0));
+    }
+    if (from_float && to_float) {
+        return type::bits(to) > type::bits(from) ? b.CreateFPExt(x, m.reg(to)) : b.CreateFPTrunc(x, m.reg(to));
+    }
+    if (from_float) {
+        if (from == Prim::f16) x = widen(x);
+        const auto id = type::is_signed(to) ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat;
+        return b.CreateCall(Intrinsic::getOrInsertDeclaration(&m.module, id, {m.reg(to), x->getType()}), {x});
+    }
+    if (to_float) {
+        llvm::Type* t = to == Prim::f16 ? m.f32 : m.reg(to);
+        Value* v = type::is_signed(from) ? b.CreateSIToFP(x, t) : b.CreateUIToFP(x, t);
+        return to == Prim::f16 ? narrow(v) : v;
+    }
+    if (type::bits(to) <= type::bits(from)) return b.CreateTrunc(x, m.reg(to));
+    return type::is_signed(from) ? b.CreateSExt(x, m.reg(to)) : b.CreateZExt(x, m.reg(to));
+}
+
+Value* Scalar::bit_cast(Value* x, Prim from, Prim to) {
+    if (m.reg(from) == m.reg(to)) return x;
+    if (type::bytes(from) != type::bytes(to)) throw support::Error("bit_cast between different sizes");
+    if (from == Prim::u1) x = b.CreateZExt(x, m.i8);
+    if (to == Prim::u1) return b.CreateICmpNE(x, int_constant(x, 0));
+    return b.CreateBitCast(x, m.reg(to));
+}
+
+// --- whole instructions ----------------------------------------------------------------------
+
+void FunctionLowering::lower_elementwise(Inst& i) {
+    const Type result = i.results[0].type;
+    const int count = result.count();
+    ir::Value* x = operand(i, 0);
+    const Prim p = x->type.prim;
+    switch (i.op) {
+        case Op::cast:
+            for (int k = 0; k < count; ++k) set(i, k, scalar.cast(get(x, k), p, result.prim));
+            return;
+        case Op::bit_cast:
+            for (int k = 0; k < count; ++k) set(i, k, scalar.bit_cast(get(x, k), p, result.prim));
+            return;
+        case Op::select: {
+            ir::Value *y = operand(i, 1), *z = operand(i, 2);
+            const bool one = x->type.is_scalar();
+            for (int k = 0; k < count; ++k) set(i, k, b.CreateSelect(get(x, one ? 0 : k), get(y, k), get(z, k)));
+            return;
+        }
+        case Op::fma:
+            for (int k = 0; k < count; ++k)
+                set(i, k, scalar.fma(p, get(x, k), get(operand(i, 1), k), get(operand(i, 2), k)));
+            return;
+        case Op::powi: {
+            ir::Value* e = operand(i, 1);
+            const bool one = e->type.is_scalar();
+            for (int k = 0; k < count; ++k)
+                set(i, k, m.call_powi(b, p, e->type.prim, get(x, k), get(e, one ? 0 : k)));
+            return;
+        }
+        case Op::lt:
+        case Op::le:
+        case Op::gt:
+        case Op::ge:
+        case Op::eq:
+        case Op::ne:
+            for (int k = 0; k < count; ++k) set(i, k, scalar.compare(i.op, p, get(x, k), get(operand(i, 1), k)));
+            return;
+        default: break;
+    }
+    if (i.operand_count == 1) {
+        for (int k = 0; k < count; ++k) set(i, k, scalar.unary(i.op, p, get(x, k)));
+        return;
+    }
+    ir::Value* y = operand(i, 1);
+    for (int k = 0; k < count; ++k) set(i, k, scalar.binary(i.op, p, get(x, k), get(y, k)));
+}
+
+llvm::AllocaInst* FunctionLowering::spill(ir::Value* v) {
+    const Prim p = v->type.prim;
+    const int count = v->type.count();
+    auto* memory = entry_alloca(m.mem(p), count, type::bytes(p));
+    for (int k = 0; k < count; ++k)
+        b.CreateAlignedStore(to_memory(p, get(v, k)), b.CreateConstInBoundsGEP1_64(m.mem(p), memory, k),
+                             llvm::Align(type::bytes(p)));
+    return memory;
+}
+
+Value* FunctionLowering::reload(Value* memory, Prim p, int k) {
+    return from_memory(p, b.CreateAlignedLoad(m.mem(p), b.CreateConstInBoundsGEP1_64(m.mem(p), memory, k),
+                                              llvm::Align(type::bytes(p))));
+}
+
+void FunctionLowering::lower_tensor(Inst& i) {
+    const Type result = i.results[0].type;
+    const int count = result.count();
+    ir::Value* x = i.operand_count ? operand(i, 0) : nullptr;
+    switch (i.op) {
+        case Op::splat:
+            for (int k = 0; k < count; ++k) set(i, k, get(x));
+            return;
+        case Op::build:
+            for (int k = 0; k < count; ++k) set(i, k, get(operand(i, k)));
+            return;
+        case Op::extract: set(i, 0, get(x, int(i.imm))); return;
+        case Op::insert:
+            for (int k = 0; k < count; ++k) set(i, k, k == int(i.imm) ? get(operand(i, 1)) : get(x, k));
+            return;
+        case Op::extract_dyn: {
+            Value* at = index_value(index(operand(i, 1)));
+            const int n = x->type.count();
+            if (n <= 8) {  // a chain of selects beats memory
+                Value* v = get(x, n - 1);
+                for (int k = n - 1; k-- > 0;) v = b.CreateSelect(b.CreateICmpEQ(at, b.getInt64(k)), get(x, k), v);
+                set(i, 0, v);
+                return;
+            }
+            auto* memory = spill(x);
+            const Prim p = x->type.prim;
+            set(i, 0, from_memory(p, b.CreateAlignedLoad(m.mem(p), b.CreateInBoundsGEP(m.mem(p), memory, at),
+                                                         llvm::Align(type::bytes(p)))));
+            return;
+        }
+        case Op::insert_dyn: {
+            Value* at = index_value(index(operand(i, 2)));
+            Value* v = get(operand(i, 1));
+            for (int k = 0; k < count; ++k)
+                set(i, k, b.CreateSelect(b.CreateICmpEQ(at, b.getInt64(k)), v, get(x, k)));
+            return;
+        }
+        case Op::transpose: {  // x is n x m, the result m x n
+            const int rows = result.n, columns = result.m;
+            for (int r = 0; r < rows; ++r)
+                for (int c = 0; c < columns; ++c) set(i, r * columns + c, get(x, c * rows + r));
+            return;
+        }
+        case Op::reduce_add:
+        case Op::reduce_mul:
+        case Op::reduce_min:
+        case Op::reduce_max:
+        case Op::reduce_and:
+        case Op::reduce_or: {
+            const Op step = i.op == Op::reduce_add   ? Op::add
+                            : i.op == Op::reduce_mul ? Op::mul
+                            : i.op == Op::reduce_min ? Op::min
+                            : i.op == Op::reduce_max ? Op::max
+                            : i.op == Op::reduce_and ? Op::bit_and
+                                                     : Op::bit_or;
+            const int n = x->type.count();
+            Value* v = get(x, 0);
+            for (int k = 1; k < n; ++k) v = scalar.binary(step, x->type.prim, v, get(x, k));
+            set(i, 0, v);
+            return;
+        }
+        case Op::matmul: lower_matmul(i); return;
+        default: throw support::Error(std::string("no tensor lowering of ") + ir::info(i.op).name);
+    }
+}
+
+// Columns are summed in ascending order. Above 64 multiplications' worth of results the product is
+// a loop in one shared function, called through memory.
+void FunctionLowering::lower_matmul(Inst& i) {
+    ir::Value *x = operand(i, 0), *y = operand(i, 1);
+    const Prim p = x->type.prim;
+    const int n = x->type.n, inner = x->type.m, columns = y->type.rank == 2 ? y->type.m : 1;
+    if (n * columns > 64) {
+        auto* left = spill(x);
+        auto* right = spill(y);
+        auto* out = entry_alloca(m.mem(p), n * columns, type::bytes(p));
+        b.CreateCall(m.matmul_helper(p, n, inner, columns), {left, right, out});
+        for (int k = 0; k < n * columns; ++k) set(i, k, reload(out, p, k));
+        return;
+    }
+    for (int r = 0; r < n; ++r)
+        for (int c = 0; c < columns; ++c) {
+            Value* sum = nullptr;
+            for (int k = 0; k < inner; ++k) {
+                Value* product = scalar.binary(Op::mul, p, get(x, r * inner + k), get(y, k * columns + c));
+                sum = sum ? scalar.binary(Op::add, p, sum, product) : product;
+            }
+            set(i, r * columns + c, sum);
+        }
+}
+
+llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns) {
+    const std::string name = std::string("qd.matmul.") + type::info(p).name + "." + std::to_string(n) + "x" +
+                             std::to_string(k) + "x" + std::to_string(columns);
+    auto& helper = helpers[name];
+    ++helper.calls;
+    if (helper.function) return helper.function;
+    auto* f = new_function(llvm::FunctionType::get(void_, {ptr, ptr, ptr}, false), name);
+    helper.function = f;
+    f->addFnAttr(llvm::Attribute::NoInline);
+    for (unsigned a = 0; a < 3; ++a) f->addParamAttr(a, llvm::Attribute::NoAlias);
+    Builder b(context, IntegerFolder());
+    begin_helper_body(f, b);
+    Scalar scalar{*this, b};
+    const llvm::Align align(type::bytes(p));
+    auto* row_loop = llvm::BasicBlock::Create(context, "", f);
+    auto* before = b.GetInsertBlock();
+    b.CreateBr(row_loop);
+    b.SetInsertPoint(row_loop);
+    auto* r = b.CreatePHI(i64, 2);
+    r->addIncoming(b.getInt64(0), before);
+    std::vector<Value*> row(k);
+    Value* row_at = b.CreateNSWMul(r, b.getInt64(k));
+    for (int j = 0; j < k; ++j)
+        row[j] = b.CreateAlignedLoad(mem(p), b.CreateInBoundsGEP(mem(p), f->getArg(0), b.CreateNSWAdd(row_at, b.getInt64(j))), align);
+    auto* column_loop = llvm::BasicBlock::Create(context, "", f);
+    b.CreateBr(column_loop);
+    b.SetInsertPoint(column_loop);
+    auto* c = b.CreatePHI(i64, 2);
+    c->addIncoming(b.getInt64(0), row_loop);
+    Value* sum = nullptr;
+    for (int j = 0; j < k; ++j) {
+        Value* at = b.CreateNSWAdd(c, b.getInt64(int64_t(j) * columns));
+        Value* v = b.CreateAlignedLoad(mem(p), b.CreateInBoundsGEP(mem(p), f->getArg(1), at), align);
+        Value* product = scalar.binary(Op::mul, p, row[j], v);
+        sum = sum ? scalar.binary(Op::add, p, sum, product) : product;
+    }
+    Value* to = b.CreateNSWAdd(b.CreateNSWMul(r, b.getInt64(columns)), c);
+    b.CreateAlignedStore(sum, b.CreateInBoundsGEP(mem(p), f->getArg(2), to), align);
+    Value* next_c = b.CreateNSWAdd(c, b.getInt64(1));
+    c->addIncoming(next_c, b.GetInsertBlock());
+    auto* row_end = llvm::BasicBlock::Create(context, "", f);
+    b.CreateCondBr(b.CreateICmpSLT(next_c, b.getInt64(columns)), column_loop, row_end);
+    b.SetInsertPoint(row_end);
+    Value* next_r = b.CreateNSWAdd(r, b.getInt64(1));
+    r->addIncoming(next_r, row_end);
+    auto* done = llvm::BasicBlock::Create(context, "", f);
+    b.CreateCondBr(b.CreateICmpSLT(next_r, b.getInt64(n)), row_loop, done);
+    b.SetInsertPoint(done);
+    b.CreateRetVoid();
+    return f;
+}
+
+}  // namespace qd::codegen

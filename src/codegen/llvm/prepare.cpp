@@ -1,0 +1,95 @@
+// Numbers the values of a plan and collects its format table. O(instructions).
+
+#include <algorithm>
+#include <tuple>
+
+#include "codegen/llvm/codegen.h"
+
+namespace qd::codegen {
+namespace {
+
+struct Numbering {
+    Prepared& out;
+    std::unordered_map<const ir::Format*, std::vector<uint32_t>> known;
+    uint32_t next = 0;
+
+    void number(ir::Value& v) {
+        v.id = next;
+        next += v.type.is_value() ? uint32_t(v.type.count()) : 1;
+    }
+
+    void region(ir::Region& r) {
+        for (ir::Value* v : r.params) number(*v);
+        for (ir::Inst* i = r.first; i; i = i->next) {
+            for (ir::Value*& v : i->operand_slots()) v = ir::resolve(v);
+            uint32_t components = 1;
+            for (ir::Value& v : i->result_values()) {
+                number(v);
+                if (v.type.is_value()) components = std::max(components, uint32_t(v.type.count()));
+            }
+            out.scalar_instructions += components;
+            if (i->op == ir::Op::print || i->op == ir::Op::assert_) format(*i);
+            bool inner = i->is_loop();
+            for (ir::Region* c : i->region_list()) {
+                const uint32_t loops = out.innermost_loops;
+                region(*c);
+                inner = inner && out.innermost_loops == loops;
+            }
+            out.innermost_loops += inner;
+        }
+    }
+
+    void format(ir::Inst& i) {
+        const ir::Format& f = *i.format();
+        support::FormatEntry e;
+        for (const auto& p : f.pieces) e.pieces.push_back({p.text, p.conversion});
+        for (int k = i.op == ir::Op::assert_; k < i.operand_count; ++k) {
+            const type::Type t = i.operands[k]->type;
+            e.operands.push_back({uint8_t(t.prim), t.rank, t.n, t.m});
+        }
+        e.function = f.function;
+        if (i.loc) {
+            e.file = i.loc->file;
+            e.where = i.loc->function;
+            e.line = i.loc->line;
+        }
+        const auto fields = [](const support::FormatEntry& x) { return std::tie(x.file, x.where, x.line); };
+        const auto same_operand = [](const support::FormatOperand& x, const support::FormatOperand& y) {
+            return x.prim == y.prim && x.rank == y.rank && x.n == y.n && x.m == y.m;
+        };
+        for (uint32_t number : known[&f]) {
+            const auto& other = out.format_table[number];
+            if (fields(e) == fields(other) && std::ranges::equal(e.operands, other.operands, same_operand)) {
+                out.formats[&i] = number;
+                return;
+            }
+        }
+        const auto number = uint32_t(out.format_table.size());
+        known[&f].push_back(number);
+        out.format_table.push_back(std::move(e));
+        out.formats[&i] = number;
+    }
+};
+
+}  // namespace
+
+Prepared prepare(pass::Plan plan) {
+    Prepared out;
+    out.plan = std::move(plan);
+    Numbering numbering{out, {}};
+    const auto add = [&](ir::Function* f) {
+        f->id = uint32_t(out.functions.size());
+        out.functions.push_back(f);
+        numbering.next = 0;
+        numbering.region(*f->body);
+        out.value_counts.push_back(numbering.next);
+    };
+    for (ir::Function* f : out.plan.callees) add(f);
+    for (pass::Task& t : out.plan.tasks) {
+        add(t.body);
+        if (t.finish) add(t.finish);
+    }
+    return out;
+}
+
+}  // namespace qd::codegen

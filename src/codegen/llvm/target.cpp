@@ -1,0 +1,316 @@
+// Target machines, LLVM's pass lists of both tiers, and object emission.
+//
+// Tier 0 is FastISel on what lowering made, which is SSA already. Tier 1 is a short list chosen by
+// measurement: value numbering, control-flow and instruction simplification, and, only for
+// functions with loops, rotation, invariant motion, induction simplification and the loop
+// vectoriser. Loop strength reduction is left out of code generation: it is the dearest pass there
+// and our addresses are affine already. No switch of LLVM's command line is used.
+//
+// Objects are position independent, without thread-locals and unwinding tables; constants lie in
+// .rodata. LLVM's aborts and error diagnostics become support::Error.
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include <llvm/ADT/SmallString.h>
+#include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/Analysis/AssumptionCache.h>
+#include <llvm/Analysis/BasicAliasAnalysis.h>
+#include <llvm/Analysis/ScopedNoAliasAA.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/CodeGen/Passes.h>
+#include <llvm/IR/DiagnosticInfo.h>
+#include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/PassInstrumentation.h>
+#include <llvm/IR/PassTimingInfo.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Target/TargetOptions.h>
+#include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/SubtargetFeature.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
+#include <llvm/Transforms/IPO/GlobalDCE.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/IndVarSimplify.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/LoopRotation.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Vectorize/LoopVectorize.h>
+
+#include "codegen/llvm/lower.h"
+
+namespace qd::codegen {
+namespace {
+
+[[noreturn]] void on_fatal_error(void*, const char* reason, bool) {
+    throw support::Error(std::string("LLVM: ") + reason);
+}
+
+void initialise_llvm() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        llvm::install_fatal_error_handler(on_fatal_error);
+        LLVMInitializeX86TargetInfo();
+        LLVMInitializeX86Target();
+        LLVMInitializeX86TargetMC();
+        LLVMInitializeX86AsmPrinter();
+    });
+}
+
+void initialise_aarch64() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        LLVMInitializeAArch64TargetInfo();
+        LLVMInitializeAArch64Target();
+        LLVMInitializeAArch64TargetMC();
+        LLVMInitializeAArch64AsmPrinter();
+    });
+}
+
+const std::string& host_features() {
+    static const std::string features = [] {
+        llvm::SubtargetFeatures all;
+        for (const auto& f : llvm::sys::getHostCPUFeatures()) all.AddFeature(f.first(), f.second);
+        return all.getString();
+    }();
+    return features;
+}
+
+struct Machine {
+    std::unique_ptr<llvm::TargetMachine> tm;
+    TargetFacts facts;
+    bool x86 = false;
+};
+
+Machine make_machine(const std::string& cpu, const std::string& triple_text, int tier) {
+    initialise_llvm();
+    const llvm::Triple triple(triple_text.empty() ? llvm::sys::getDefaultTargetTriple() : llvm::Triple::normalize(triple_text));
+    if (triple.isAArch64()) initialise_aarch64();
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    if (!target) throw support::Error("no code generator for " + triple.str() + ": " + error);
+
+    const bool host = cpu.empty() && triple_text.empty();
+    std::string name = cpu, features;
+    if (host) {
+        name = llvm::sys::getHostCPUName().str();
+        features = host_features();
+    } else if (name.empty()) {
+        name = triple.isX86() ? "x86-64" : "generic";
+    }
+    llvm::TargetOptions options;
+    options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+    options.EnableFastISel = tier == 0;
+    Machine m;
+    m.tm.reset(target->createTargetMachine(triple, name, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
+                                           tier == 0 ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default));
+    if (!m.tm) throw support::Error("no target machine for " + triple.str());
+    if (tier == 0) m.tm->setFastISel(true);
+    m.x86 = triple.isX86();
+    const llvm::MCSubtargetInfo& sub = *m.tm->getMCSubtargetInfo();
+    if (!sub.isCPUStringValid(name)) throw support::Error("unknown CPU '" + name + "' for " + triple.str());
+    m.facts.fma = !m.x86 || sub.checkFeatures("+fma");
+    m.facts.rounding = !m.x86 || sub.checkFeatures("+sse4.1");
+    return m;
+}
+
+struct DiagnosticText {
+    std::string errors;
+    static void handle(const llvm::DiagnosticInfo* info, void* self) {
+        if (info->getSeverity() != llvm::DS_Error) return;
+        llvm::raw_string_ostream out(static_cast<DiagnosticText*>(self)->errors);
+        llvm::DiagnosticPrinterRawOStream printer(out);
+        info->print(printer);
+        out << '\n';
+    }
+};
+
+// Code generation without the passes that cost more than they give here.
+struct CodegenPasses : llvm::legacy::PassManager {
+    bool lean = false;
+    void add(llvm::Pass* p) override {
+        if (lean && p->getPassName() == "Loop Strength Reduction") {
+            delete p;
+            return;
+        }
+        llvm::legacy::PassManager::add(p);
+    }
+};
+
+bool has_loop(const llvm::Function& f) {  // lowering puts a loop's header before its latch
+    llvm::DenseMap<const llvm::BasicBlock*, unsigned> order;
+    for (const auto& block : f) order[&block] = unsigned(order.size());
+    for (const auto& block : f)
+        for (const auto* next : llvm::successors(&block))
+            if (order[next] <= order[&block]) return true;
+    return false;
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
+    llvm::PassInstrumentationCallbacks callbacks;
+    llvm::TimePassesHandler timing(time_passes);
+    std::string report;
+    llvm::raw_string_ostream report_stream(report);
+    if (time_passes) {
+        timing.setOutStream(llvm::errs());
+        timing.registerCallbacks(callbacks);
+    }
+    llvm::PipelineTuningOptions tuning;
+    llvm::PassBuilder builder(&tm, tuning, std::nullopt, &callbacks);
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager sccs;
+    llvm::ModuleAnalysisManager modules;
+    functions.registerPass([&] {
+        llvm::AAManager aa;
+        aa.registerFunctionAnalysis<llvm::BasicAA>();
+        aa.registerFunctionAnalysis<llvm::ScopedNoAliasAA>();
+        return aa;
+    });
+    functions.registerPass([&] {
+        llvm::TargetLibraryInfoImpl library(tm.getTargetTriple());
+        library.disableAllFunctions();
+        return llvm::TargetLibraryAnalysis(library);
+    });
+    builder.registerModuleAnalyses(modules);
+    builder.registerCGSCCAnalyses(sccs);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerLoopAnalyses(loops);
+    builder.crossRegisterProxies(loops, functions, sccs, modules);
+
+    llvm::ModulePassManager inlining;
+    bool helpers = false;
+    for (const auto& f : module) helpers |= f.hasFnAttribute(llvm::Attribute::AlwaysInline);
+    if (helpers) {
+        inlining.addPass(llvm::AlwaysInlinerPass(/*InsertLifetime=*/false));
+        inlining.run(module, modules);
+    }
+
+    const auto combine = [] { return llvm::InstCombinePass(llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1)); };
+    llvm::FunctionPassManager straight, looped;
+    for (auto* list : {&straight, &looped}) {
+        list->addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+        list->addPass(llvm::SimplifyCFGPass());
+        list->addPass(combine());
+    }
+    llvm::LoopPassManager first;
+    first.addPass(llvm::LoopRotatePass(/*EnableHeaderDuplication=*/true, /*PrepareForLTO=*/false));
+    first.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(first), /*UseMemorySSA=*/true));
+    llvm::LoopPassManager second;
+    second.addPass(llvm::IndVarSimplifyPass());
+    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
+    looped.addPass(llvm::LoopVectorizePass());
+    looped.addPass(llvm::EarlyCSEPass(true));
+    looped.addPass(combine());
+    llvm::LoopPassManager third;  // what the vectoriser's checks and preheaders left inside
+    third.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
+    looped.addPass(llvm::SimplifyCFGPass());
+
+    for (auto& f : module) {
+        if (f.isDeclaration()) continue;
+        (has_loop(f) ? looped : straight).run(f, functions);
+        functions.clear(f, f.getName());
+    }
+    if (time_passes) timing.print();
+}
+
+std::string dump_path(const Options& o, const Prepared& p, const char* what) {
+    std::string name = p.plan.module->name;
+    for (char& c : name)
+        if (!isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
+    return o.dump + "/" + name + ".tier" + std::to_string(o.tier) + "." + what;
+}
+
+std::string text_of(const llvm::Module& m) {
+    std::string s;
+    llvm::raw_string_ostream out(s);
+    m.print(out, nullptr);
+    return s;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+}
+
+}  // namespace
+
+bool has_fma(const std::string& cpu, const std::string& triple) {
+    static std::mutex lock;
+    static std::map<std::pair<std::string, std::string>, bool> known;
+    std::lock_guard hold(lock);
+    const auto [at, unknown] = known.try_emplace({cpu, triple}, false);
+    if (unknown) at->second = make_machine(cpu, triple, 1).facts.fma;
+    return at->second;
+}
+
+std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
+    using Clock = std::chrono::steady_clock;
+    const auto t0 = Clock::now();
+    Machine machine = make_machine(options.cpu, options.triple, options.tier);
+    llvm::LLVMContext context;
+    context.setDiscardValueNames(options.dump.empty() && !options.want_llvm_text);
+    DiagnosticText diagnostics;
+    context.setDiagnosticHandlerCallBack(DiagnosticText::handle, &diagnostics);
+    llvm::Module module("kernel", context);
+    module.setTargetTriple(machine.tm->getTargetTriple());
+    module.setDataLayout(machine.tm->createDataLayout());
+    module.setPICLevel(llvm::PICLevel::BigPIC);
+
+    const auto t1 = Clock::now();
+    ModuleLowering(prepared, options, machine.facts, context, module).run();
+    const auto t2 = Clock::now();
+    if (!options.dump.empty()) {
+        std::filesystem::create_directories(options.dump);
+        write_text(dump_path(options, prepared, "ll"), text_of(module));
+    }
+    std::string problem;
+    llvm::raw_string_ostream problem_stream(problem);
+    const bool check = !options.dump.empty() || prepared.plan.module->debug;
+    if (check && llvm::verifyModule(module, &problem_stream)) throw support::Error("invalid LLVM IR: " + problem);
+
+    if (options.tier > 0) optimise(module, *machine.tm, options.time_passes);
+    const auto t3 = Clock::now();
+    if (!options.dump.empty() && options.tier > 0) write_text(dump_path(options, prepared, "opt.ll"), text_of(module));
+    if (options.want_llvm_text) {
+        const std::string s = text_of(module);
+        return {s.begin(), s.end()};
+    }
+
+    llvm::SmallVector<char, 0> out;
+    {
+        llvm::raw_svector_ostream stream(out);
+        CodegenPasses passes;
+        passes.lean = options.tier > 0;
+        const auto kind = options.want_assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
+        if (machine.tm->addPassesToEmitFile(passes, stream, nullptr, kind, /*DisableVerify=*/true))
+            throw support::Error("this target emits no objects");
+        passes.run(module);
+    }
+    if (!diagnostics.errors.empty()) throw support::Error("LLVM: " + diagnostics.errors);
+    const auto t4 = Clock::now();
+    if (!options.dump.empty()) write_text(dump_path(options, prepared, options.want_assembly ? "s" : "o"), {out.begin(), out.end()});
+    if (options.time_passes) {
+        const auto ms = [](auto a, auto b) { return std::chrono::duration<double, std::milli>(b - a).count(); };
+        std::fprintf(stderr, "llvm tier %d %s: target %.2f ms, lowering %.2f, passes %.2f, code generation %.2f; %zu bytes\n",
+                     options.tier, prepared.plan.module->name.c_str(), ms(t0, t1), ms(t1, t2), ms(t2, t3), ms(t3, t4), out.size());
+    }
+    return {out.begin(), out.end()};
+}
+
+}  // namespace qd::codegen

@@ -1,0 +1,88 @@
+// The parts follow each other, each at a multiple of 16 bytes; gaps are zero, so equal inputs give
+// equal bytes.
+
+#include "compiler/artefact.h"
+
+#include <cstring>
+#include <string>
+
+#include "support/abi.h"
+#include "support/error.h"
+#include "support/format_table.h"
+
+namespace qd::compiler {
+namespace {
+
+uint32_t append(std::vector<uint8_t>& out, const void* data, size_t bytes) {
+    out.resize((out.size() + 15) & ~size_t(15));
+    const size_t at = out.size();
+    if (at + bytes > UINT32_MAX) throw support::Error("the compiled kernel exceeds 4 GiB");
+    out.resize(at + bytes);
+    if (bytes) std::memcpy(out.data() + at, data, bytes);
+    return uint32_t(at);
+}
+
+uint32_t args_bytes(const ir::Module& m) {
+    uint32_t end = 0;
+    for (const ir::Param& p : m.params) {
+        const uint32_t size = p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : uint32_t(p.type.size_bytes());
+        end = std::max(end, p.offset + size);
+    }
+    return (end + 7) & ~7u;
+}
+
+}  // namespace
+
+std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier, std::span<const uint8_t> object) {
+    const pass::Plan& plan = prepared.plan;
+    std::string strings(1, '\0');  // offset 0 is the empty string
+    std::vector<abi::Task> tasks;
+    for (const pass::Task& t : plan.tasks) {
+        abi::Task out;
+        std::memset(static_cast<void*>(&out), 0, sizeof out);
+        out.kind = t.kind;
+        out.dims = uint8_t(t.dims);
+        out.finish = t.finish ? 0 : UINT32_MAX;
+        out.partial_bytes = t.partial_bytes;
+        out.block_dim = t.block_dim;
+        out.max_threads = t.max_threads;
+        out.name = uint32_t(strings.size());
+        strings += t.name;
+        strings += '\0';
+        for (int k = 0; k < 2 * t.dims; ++k) {
+            out.bounds[k].kind = t.bounds[k].kind;
+            out.bounds[k].bytes = t.bounds[k].bytes;
+            out.bounds[k].value = t.bounds[k].value;
+        }
+        tasks.push_back(out);
+    }
+    const std::vector<uint8_t> formats = support::write_format_table(prepared.format_table);
+
+    abi::Artefact header;
+    std::memset(static_cast<void*>(&header), 0, sizeof header);
+    std::memcpy(header.magic, "QDART\0\0", 8);
+    header.abi_version = abi::kAbiVersion;
+    header.tier = uint32_t(tier);
+    header.temps_bytes = plan.temps_bytes;
+    header.result_bytes = plan.module->result_bytes();
+    header.args_bytes = args_bytes(*plan.module);
+    header.task_count = uint32_t(tasks.size());
+    header.format_bytes = uint32_t(formats.size());
+    header.strings_bytes = uint32_t(strings.size());
+    header.object_bytes = uint32_t(object.size());
+    header.uses_random = plan.uses_random;
+    header.uses_print = plan.uses_print;
+    header.instructions = plan.instructions;
+
+    std::vector<uint8_t> out;
+    append(out, &header, sizeof header);
+    header.tasks = append(out, tasks.data(), tasks.size() * sizeof(abi::Task));
+    header.formats = append(out, formats.data(), formats.size());
+    header.strings = append(out, strings.data(), strings.size());
+    header.object = append(out, object.data(), object.size());
+    header.bytes = out.size();
+    std::memcpy(out.data(), &header, sizeof header);
+    return out;
+}
+
+}  // namespace qd::compiler

@@ -1,0 +1,136 @@
+// What annotations and array objects mean, read from their Python attributes.
+
+#include <cstring>
+
+#include "frontend/lower.h"
+
+namespace qd::frontend {
+namespace {
+
+bool named(PyTypeObject* t, const char* name) {
+    const char* dot = std::strrchr(t->tp_name, '.');
+    return !std::strcmp(dot ? dot + 1 : t->tp_name, name);
+}
+bool derives(PyTypeObject* t, const char* name) {
+    for (; t; t = t->tp_base)
+        if (named(t, name)) return true;
+    return false;
+}
+Ref get(PyObject* o, PyObject* name) {
+    Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
+    if (!v) PyErr_Clear();
+    return v;
+}
+int integer(PyObject* o, PyObject* name, int otherwise) {
+    Ref v = get(o, name);
+    return v && PyLong_Check(v.get()) ? static_cast<int>(PyLong_AsLong(v.get())) : otherwise;
+}
+
+// "float32", "torch.float32", "<f4" have names that differ; this knows the long ones.
+bool prim_of_long_name(std::string_view s, ir::Prim& out) {
+    if (s.starts_with("torch.")) s.remove_prefix(6);
+    if (s == "bool" || s == "bool_") { out = ir::Prim::u1; return true; }
+    if (s == "half") s = "float16";
+    if (s == "float") s = "float32";
+    if (s == "double") s = "float64";
+    if (s == "long") s = "int64";
+    if (s == "int") s = "int32";
+    std::string name;
+    if (s.starts_with("uint")) name = "u" + std::string(s.substr(4));
+    else if (s.starts_with("int")) name = "i" + std::string(s.substr(3));
+    else if (s.starts_with("float")) name = "f" + std::string(s.substr(5));
+    return !name.empty() && type::parse_prim(name, out);
+}
+
+}  // namespace
+
+bool is_external_array(PyObject* o) {
+    const char* full = Py_TYPE(o)->tp_name;
+    if (!std::strcmp(full, "numpy.ndarray")) return true;
+    if (named(Py_TYPE(o), "Tensor") || named(Py_TYPE(o), "Parameter")) {
+        Ref module = get(reinterpret_cast<PyObject*>(Py_TYPE(o)), names().__module___);
+        return module && text(module.get()).starts_with("torch");
+    }
+    return false;
+}
+
+bool array_info(PyObject* o, ArrayInfo& out) {
+    o = unwrap(o);
+    if (is_ndarray(o)) {
+        auto* a = reinterpret_cast<NdarrayObject*>(o);
+        out.elem = a->elem;
+        out.ndim = a->ndim;
+        out.access.layout = a->layout;
+        out.has_grad = a->grad != nullptr && a->grad != Py_None;
+        return true;
+    }
+    if (!is_external_array(o)) return false;
+    Ref dtype = Ref::steal(PyObject_GetAttr(o, names().dtype_));
+    ir::Prim p;
+    if (!prim_of_long_name(text(dtype.get()), p))
+        raise(Kind::type, "array of dtype " + text(dtype.get()) + " is not supported");
+    Ref shape = Ref::steal(PyObject_GetAttr(o, names().shape_));
+    out.elem = ir::Type::scalar(p);
+    out.ndim = static_cast<int>(PyObject_Size(shape.get()));
+    out.access = {};
+    return true;
+}
+
+std::optional<ir::Prim> prim_of(PyObject* a) {
+    if (a == reinterpret_cast<PyObject*>(&PyLong_Type)) return current() ? current()->kernel->options.default_int : ir::Prim::i32;
+    if (a == reinterpret_cast<PyObject*>(&PyFloat_Type)) return current() ? current()->kernel->options.default_float : ir::Prim::f32;
+    if (a == reinterpret_cast<PyObject*>(&PyBool_Type)) return ir::Prim::u1;
+    if (!named(Py_TYPE(a), "DataType")) return std::nullopt;
+    const int id = integer(a, names().id_, -1);
+    if (id < 0 || id >= static_cast<int>(ir::Prim::none)) return std::nullopt;
+    return static_cast<ir::Prim>(id);
+}
+
+std::optional<ir::Type> tensor_type_of(PyObject* a) {
+    if (!derives(Py_TYPE(a), "MatrixType")) return std::nullopt;
+    Ref dtype = get(a, names().dtype_);
+    std::optional<ir::Prim> p = dtype ? prim_of(dtype.get()) : std::nullopt;
+    const int n = integer(a, names().n_, 0), m = integer(a, names().m_, 1), rank = integer(a, names().ndim_, 1);
+    if (!p) p = ir::Prim::none;
+    return rank == 1 ? ir::Type::vector(*p, n) : ir::Type::matrix(*p, n, m);
+}
+
+bool is_template(PyObject* a) {
+    if (PyType_Check(a)) return named(reinterpret_cast<PyTypeObject*>(a), "Template");
+    if (derives(Py_TYPE(a), "Template")) return true;
+    Ref origin = get(a, names().__origin___);
+    return origin && PyType_Check(origin.get()) && named(reinterpret_cast<PyTypeObject*>(origin.get()), "Template");
+}
+
+bool is_ndarray_annotation(PyObject* a) {
+    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "NDArray") : derives(Py_TYPE(a), "NDArray");
+}
+
+bool is_tensor_annotation(PyObject* a) {
+    if (!PyType_Check(a)) return false;
+    auto* t = reinterpret_cast<PyTypeObject*>(a);
+    return named(t, "Tensor") || named(t, "VectorTensor") || named(t, "MatrixTensor");
+}
+
+bool is_dataclass(PyObject* a) { return PyType_Check(a) && get(a, names().__dataclass_fields___); }
+
+bool is_struct_type(PyObject* a) { return derives(Py_TYPE(a), "StructType"); }
+
+bool is_empty(PyObject* a) { return PyType_Check(a) && (named(reinterpret_cast<PyTypeObject*>(a), "empty") ||
+                                                        named(reinterpret_cast<PyTypeObject*>(a), "_empty")); }
+
+PyObject* strip_optional(PyObject* a) {
+    if (named(Py_TYPE(a), "OptionalAnnotation")) {
+        Ref inner = get(a, names().inner_);
+        return inner.get();  // the annotation keeps it
+    }
+    if (named(Py_TYPE(a), "UnionType") || named(Py_TYPE(a), "_UnionGenericAlias")) {
+        Ref args = get(a, names().__args___);
+        for (Py_ssize_t k = 0; args && PyTuple_Check(args.get()) && k < PyTuple_GET_SIZE(args.get()); ++k)
+            if (PyTuple_GET_ITEM(args.get(), k) != reinterpret_cast<PyObject*>(Py_TYPE(Py_None)))
+                return PyTuple_GET_ITEM(args.get(), k);
+    }
+    return a;
+}
+
+}  // namespace qd::frontend

@@ -1,0 +1,75 @@
+// The syntax of one function as plain C++ nodes.
+//
+// CPython parses; its `ast` objects are then converted once per function, because the body of an
+// unrolled loop is walked many times and an attribute of a Python object costs more than a whole
+// step here. Every node keeps its `ast` object (alive with the tree) and its place in the file.
+
+#pragma once
+
+#include <Python.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/frontend.h"
+#include "support/arena.h"
+
+namespace qd::frontend {
+
+enum class NodeKind : uint8_t {
+    unsupported,
+    // statements
+    FunctionDef, Return, Assign, AugAssign, AnnAssign, For, While, If, With, Assert, Expr, Pass, Break, Continue,
+    // expressions
+    BoolOp, NamedExpr, BinOp, UnaryOp, IfExp, Dict, ListComp, DictComp, Compare, Call, FormattedValue, JoinedStr,
+    Constant, Attribute, Subscript, Starred, Name, List, Tuple, Slice,
+    // parts
+    comprehension, keyword, withitem,
+    count_,
+};
+
+// Which fields a kind has is the table in ast.cpp; a, b, c are children, lists are in source order.
+struct Node {
+    NodeKind kind = NodeKind::unsupported;
+    uint8_t op = 0;                   // BinOp, CmpOp, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
+    int line = 0, col = 0;            // in the file, 1-based line, 0-based column in characters
+    int end_line = 0, end_col = 0;
+    PyObject* ast = nullptr;
+    PyObject* name = nullptr;         // identifier (interned) or the constant's value
+    Node *a = nullptr, *b = nullptr, *c = nullptr;
+    std::span<Node*> list, list2;
+    std::span<uint8_t> ops;           // Compare
+};
+// Comparison operators beyond CmpOp.
+inline constexpr uint8_t kIs = 6, kIsNot = 7, kIn = 8, kNotIn = 9;
+
+// One file, read once.
+struct SourceFile {
+    std::string name;
+    std::string text;
+    std::vector<std::string_view> lines;  // without their line ends
+};
+
+// One Python function's text and tree.
+struct FunctionSource {
+    Ref code;                 // code object
+    const SourceFile* file = nullptr;
+    std::string name;         // of the function
+    int first_line = 0, last_line = 0;
+    std::string text;         // decorators included
+    Ref tree;                 // keeps every Node::ast alive
+    support::Arena arena;
+    std::span<Node*> body;
+    bool has_for = false;
+};
+
+// Cached per code object. Sets OSError and throws PyError if there is no source.
+FunctionSource& source_of(PyObject* function);
+const SourceFile* source_file(PyObject* filename);  // null if there is none
+// Text of the lines first..last (1-based).
+std::string slice_of(const SourceFile& file, int first, int last);
+
+}  // namespace qd::frontend

@@ -1,0 +1,267 @@
+// Errors: from a Diag or a Python exception to the exception that the user sees.
+//
+// While an error unwinds, each Body leaves a frame (file, line, source with carets). At the boundary
+// the frames are joined, kernel first, and put in front of the message; with print_full_traceback
+// the exception passes unchanged and the frames travel as a note. Runs on failure only.
+
+#include <algorithm>
+
+#include "frontend/lower.h"
+
+namespace qd::frontend {
+namespace {
+
+constexpr size_t kWidth = 80;  // columns of a piece of code
+constexpr size_t kTab = 4;
+
+struct Failure {
+    std::vector<std::string> frames;  // innermost first
+    bool full_traceback = false;
+};
+Failure& failure() {
+    static auto* f = new Failure;
+    return *f;
+}
+
+struct Span {
+    int line, col, end_line, end_col;
+};
+
+int number(PyObject* node, PyObject* name, int otherwise) {
+    Ref v = Ref::steal_or_null(PyObject_GetAttr(node, name));
+    if (!v || !PyLong_Check(v.get())) {
+        PyErr_Clear();
+        return otherwise;
+    }
+    return static_cast<int>(PyLong_AsLong(v.get()));
+}
+
+Span span_in_slice(PyObject* node) {
+    const int line = number(node, names().lineno_, 1), col = number(node, names().col_offset_, 0);
+    return {line, col, number(node, names().end_lineno_, line), number(node, names().end_col_offset_, col)};
+}
+
+// Columns here are bytes of the line.
+Span span_of(PyObject* node, const FunctionSource& s) {
+    Span p = span_in_slice(node);
+    const bool indented = !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t');
+    const int shift = s.first_line - 1 - (indented ? 1 : 0);
+    // A compound statement shows its header: up to the colon in front of its first statement.
+    Ref body = Ref::steal_or_null(PyObject_GetAttr(node, names().body_));
+    PyErr_Clear();
+    const std::string_view kind = Py_TYPE(node)->tp_name;
+    const bool headed = kind.ends_with("For") || kind.ends_with("While") || kind.ends_with("If") ||
+                        kind.ends_with("With") || kind.ends_with("FunctionDef");
+    if (headed && body && PyList_Check(body.get()) && PyList_GET_SIZE(body.get()) > 0) {
+        const Span first = span_in_slice(PyList_GET_ITEM(body.get(), 0));
+        int line = first.line, limit = first.col;
+        for (; line >= p.line; --line, limit = 1 << 30) {
+            const size_t at = static_cast<size_t>(line + shift);
+            if (at < 1 || at > s.file->lines.size()) break;
+            const std::string_view text = s.file->lines[at - 1].substr(0, static_cast<size_t>(limit));
+            const size_t colon = text.rfind(':');
+            if (colon != std::string_view::npos && text.find('#') == std::string_view::npos) {
+                p.end_line = line;
+                p.end_col = static_cast<int>(colon) + 1;
+                break;
+            }
+        }
+    }
+    p.line += shift;
+    p.end_line += shift;
+    return p;
+}
+
+// One source line with its carets, tabs expanded, cut into pieces.
+void show_line(std::string& out, std::string_view line, size_t from, size_t to) {
+    std::string code, carets;
+    for (size_t k = 0; k < line.size(); ++k) {
+        const char mark = k >= from && k < to ? '^' : ' ';
+        if (line[k] == '\t') {
+            do {
+                code += ' ';
+                carets += mark;
+            } while (code.size() % kTab);
+        } else if ((line[k] & 0xC0) == 0x80) {
+            code += line[k];  // rest of a character: no column of its own
+        } else {
+            code += line[k];
+            carets += mark;
+        }
+    }
+    if (code.size() != carets.size()) carets.resize(code.size(), ' ');  // non-ASCII text stays whole
+    for (size_t at = 0; at < code.size(); at += kWidth) {
+        out += code.substr(at, kWidth);
+        out += '\n';
+        std::string piece = carets.substr(at, kWidth);
+        piece.erase(piece.find_last_not_of(' ') + 1);
+        if (!piece.empty()) out += piece + '\n';
+    }
+}
+
+std::string frame_text(const Lowering& l) {
+    const FunctionSource& s = l.body->source;
+    std::string out;
+    if (!l.node) return out;
+    const Span p = span_of(l.node, s);
+    out = "File \"" + s.file->name + "\", line " + std::to_string(p.line) + ", in " + s.name + ":\n";
+    for (int line = p.line; line <= p.end_line && static_cast<size_t>(line) <= s.file->lines.size(); ++line) {
+        const std::string_view code = s.file->lines[line - 1];
+        const size_t begin = line == p.line ? static_cast<size_t>(p.col) : std::min(code.find_first_not_of(" \t"), code.size());
+        const size_t end = line == p.end_line ? static_cast<size_t>(p.end_col) : code.find_last_not_of(" \t") + 1;
+        if (begin < end || line == p.line) show_line(out, code, begin, end);
+    }
+    return out;
+}
+
+Ref exception_class(const char* name) {
+    Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.exception"));
+    return Ref::steal(PyObject_GetAttrString(module.get(), name));
+}
+
+const char* class_name(Kind k) {
+    switch (k) {
+        case Kind::compilation: return "QuadrantsCompilationError";
+        case Kind::syntax: return "QuadrantsSyntaxError";
+        case Kind::name: return "QuadrantsNameError";
+        case Kind::type: return "QuadrantsTypeError";
+        case Kind::index: return "QuadrantsIndexError";
+        case Kind::runtime: return "QuadrantsRuntimeError";
+        case Kind::runtime_type: return "QuadrantsRuntimeTypeError";
+        case Kind::value: return nullptr;
+    }
+    return nullptr;
+}
+
+std::string joined_frames() {
+    std::string out;
+    const auto& frames = failure().frames;
+    for (auto it = frames.rbegin(); it != frames.rend(); ++it) out += *it;
+    return out;
+}
+
+std::string traceback_text(PyObject* type, PyObject* value, PyObject* tb) {
+    Ref module = Ref::steal(PyImport_ImportModule("traceback"));
+    Ref lines = Ref::steal(PyObject_CallMethod(module.get(), "format_exception", "OOO", type, value ? value : Py_None,
+                                               tb ? tb : Py_None));
+    Ref empty = Ref::steal(PyUnicode_FromString(""));
+    Ref joined = Ref::steal(PyUnicode_Join(empty.get(), lines.get()));
+    return text(joined.get());
+}
+
+void add_note(PyObject* value, const std::string& note) {
+    if (note.empty() || !PyObject_HasAttrString(value, "add_note")) return;
+    Ref r = Ref::steal_or_null(PyObject_CallMethod(value, "add_note", "s", note.c_str()));
+    PyErr_Clear();
+}
+
+// Raises `cls(message)` with no trace of what led to it.
+void raise_plain(PyObject* cls, const std::string& message) {
+    Ref value = Ref::steal(PyObject_CallFunction(cls, "s#", message.data(), static_cast<Py_ssize_t>(message.size())));
+    PyException_SetCause(value.get(), Py_NewRef(Py_None));
+    Ref yes = Ref::borrow(Py_True);
+    PyObject_SetAttrString(value.get(), "__suppress_context__", yes.get());
+    PyErr_SetObject(cls, value.get());
+}
+
+// The Python exception that is set, given its frames.
+void finish_python_error() {
+    PyObject *type, *value, *tb;
+    PyErr_Fetch(&type, &value, &tb);
+    PyErr_NormalizeException(&type, &value, &tb);
+    if (tb) PyException_SetTraceback(value, tb);
+    Ref type_ref = Ref::steal(type), value_ref = Ref::steal(value), tb_ref = Ref::steal_or_null(tb);
+    const std::string frames = joined_frames();
+    const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1;
+    if (failure().full_traceback || frames.empty() || !ordinary) {
+        add_note(value, frames);
+        PyErr_Restore(type_ref.release(), value_ref.release(), tb_ref.release());
+        return;
+    }
+    const Ref ours = exception_class("QuadrantsCompilationError");
+    const bool compile_error = PyObject_IsSubclass(type, ours.get()) == 1;
+    const std::string head = "\nquadrants stack trace:\n===\n";
+    if (compile_error)
+        raise_plain(type, head + "\nYour code:\n" + frames + text(value) + "\n");
+    else
+        raise_plain(ours.get(), head + "\nYour code:\n" + frames + traceback_text(type, value, tb));
+}
+
+}  // namespace
+
+void raise(Kind kind, std::string message, std::string hint) {
+    throw Diag{kind, std::move(message), std::move(hint)};
+}
+
+void raise_at(const Node* n, Kind kind, std::string message, std::string hint) {
+    throw Diag{kind, std::move(message), std::move(hint), n->ast};
+}
+
+std::string text(PyObject* o) {
+    Ref s = Ref::steal_or_null(PyObject_Str(o));
+    const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
+    if (!c) PyErr_Clear();
+    return c ? c : "<?>";
+}
+
+std::string type_name(PyObject* o) {
+    return text(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+}
+
+void set_python_error(const Diag& d) {
+    std::string message = d.text;
+    if (!d.help.empty()) message += "\n  " + d.help;
+    const char* name = class_name(d.kind);
+    try {
+        const Ref cls = name ? exception_class(name) : Ref::borrow(PyExc_ValueError);
+        PyErr_SetObject(cls.get(), Ref::steal(PyUnicode_FromStringAndSize(
+                                       message.data(), static_cast<Py_ssize_t>(message.size()))).get());
+    } catch (const PyError&) {
+    }
+}
+
+void begin_errors(const FrontendOptions& options) {
+    failure().frames.clear();
+    failure().full_traceback = options.full_traceback;
+}
+
+// Called inside a catch block. A Diag becomes a Python exception here, so that only PyError goes on.
+void add_frame(Lowering& l) {
+    try {
+        throw;
+    } catch (const HoldsTask&) {
+        return;
+    } catch (const Diag& d) {
+        if (d.node) l.node = d.node;
+        set_python_error(d);
+    } catch (const PyError&) {
+    } catch (const std::exception& e) {
+        set_python_error({Kind::compilation, std::string("internal error: ") + e.what(), {}});
+    }
+    PyObject *type, *value, *tb;
+    PyErr_Fetch(&type, &value, &tb);
+    try {
+        failure().frames.push_back(frame_text(l));
+    } catch (...) {
+        PyErr_Clear();
+    }
+    PyErr_Restore(type, value, tb);
+}
+
+void raise_python() {
+    try {
+        throw;
+    } catch (const Diag& d) {
+        set_python_error(d);
+    } catch (const PyError&) {
+    } catch (const std::exception& e) {
+        set_python_error({Kind::compilation, std::string("internal error: ") + e.what(), {}});
+    }
+    try {
+        finish_python_error();
+    } catch (...) {
+    }
+    failure().frames.clear();
+}
+
+}  // namespace qd::frontend

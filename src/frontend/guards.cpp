@@ -1,0 +1,268 @@
+// Where compile-time objects come from, and the facts about them that the code depends on.
+//
+// A Prov node is made when lowering reads a global, a closure cell, a member or an item; facts are
+// recorded on it at most once per kind. What cannot be said as a fact (a property, a `__getattr__`,
+// a helper that runs) marks the unit as foreign: its kernel's front end runs again in every process.
+// Cost: one hash look-up per read, one record per distinct fact.
+
+#include <algorithm>
+
+#include "frontend/lower.h"
+
+namespace qd::frontend {
+namespace {
+
+// Types whose instances are guarded by value.
+bool is_plain_constant(PyObject* o) {
+    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o);
+}
+
+bool has_type_named(PyObject* o, const char* name) {
+    const std::string_view full = Py_TYPE(o)->tp_name;
+    return full == name;
+}
+
+bool is_dtype(PyObject* o) { return has_type_named(o, "DataType"); }
+
+bool is_enum_member(PyObject* o) {
+    static PyObject* cls = [] {
+        PyObject* m = PyImport_ImportModule("enum");
+        PyObject* c = m ? PyObject_GetAttrString(m, "Enum") : nullptr;
+        Py_XDECREF(m);
+        PyErr_Clear();
+        return c;
+    }();
+    return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
+}
+
+Ref type_id(PyObject* o) {
+    PyObject* t = reinterpret_cast<PyObject*>(Py_TYPE(o));
+    Ref module = Ref::steal_or_null(PyObject_GetAttr(t, names().__module___));
+    Ref name = Ref::steal_or_null(PyObject_GetAttr(t, names().__qualname___));
+    PyErr_Clear();
+    return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
+                                           name ? text(name.get()).c_str() : Py_TYPE(o)->tp_name));
+}
+
+Ref array_signature(const ArrayInfo& a) {
+    return Ref::steal(Py_BuildValue("(KiK)", static_cast<unsigned long long>(a.elem.word()), a.ndim,
+                                    static_cast<unsigned long long>(a.access.pack())));
+}
+
+Ref field_signature(PyObject* o) {
+    auto* f = reinterpret_cast<FieldObject*>(o);
+    const uint64_t hash = f->field ? f->field->layout_hash() : 0;
+    return Ref::steal(Py_BuildValue("(KO)", static_cast<unsigned long long>(hash), f->has_storage ? Py_True : Py_False));
+}
+
+PyObject* plain_function_of(PyObject* o) {
+    if (PyFunction_Check(o)) return o;
+    if (PyMethod_Check(o)) return plain_function_of(PyMethod_GET_FUNCTION(o));
+    if (PyObject* d = func_of(o)) {
+        Ref fn = Ref::steal(PyObject_GetAttr(d, names().fn_));
+        return fn.get();  // the definition keeps it
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+Prov* Unit::argument(int index) {
+    Prov*& p = arguments[index];
+    if (!p) {
+        p = &provs.emplace_back();
+        p->kind = Prov::Kind::argument;
+        p->argument = index;
+    }
+    return p;
+}
+
+Prov* Unit::global(Prov::Kind kind, PyObject* fn, PyObject* name) {
+    // Globals of different functions of one module share a node only if function and name agree.
+    PyObject* key = reinterpret_cast<PyObject*>(reinterpret_cast<uintptr_t>(fn) * 31 ^ reinterpret_cast<uintptr_t>(name));
+    Prov*& p = globals[key];
+    if (!p) {
+        p = &provs.emplace_back();
+        p->kind = kind;
+        p->key = Ref::borrow(name);
+        p->function = Ref::borrow(fn);
+    }
+    return p;
+}
+
+Prov* Unit::attribute(Prov* base, PyObject* name) {
+    Prov*& p = base->attributes[name];
+    if (!p) {
+        p = &provs.emplace_back();
+        p->kind = Prov::Kind::attribute;
+        p->parent = base;
+        p->key = Ref::borrow(name);
+    }
+    return p;
+}
+
+Prov* Unit::item(Prov* base, PyObject* key) {
+    for (Prov* p : base->items)
+        if (PyObject_RichCompareBool(p->key.get(), key, Py_EQ) == 1) return p;
+    PyErr_Clear();
+    Prov* p = &provs.emplace_back();
+    p->kind = Prov::Kind::item;
+    p->parent = base;
+    p->key = Ref::borrow(key);
+    base->items.push_back(p);
+    return p;
+}
+
+void Unit::fact(Prov* prov, FactKind kind, PyObject* value) {
+    const uint16_t bit = static_cast<uint16_t>(1u << static_cast<int>(kind));
+    if (prov->facts & bit) return;
+    prov->facts |= bit;
+    facts.push_back({prov, kind, Ref::borrow(value)});
+}
+
+void Unit::opaque(const std::string& reason) {
+    if (!foreign) foreign_reason = reason;
+    foreign = true;
+}
+
+ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, const std::string& name,
+                           bool needs_grad) {
+    for (const Lazy& l : lazy)
+        if (l.prov == prov && l.value->type == type) return l.value;
+    ir::Value* v = function->add_param(*function->body, type);
+    lazy.push_back({prov, v});
+    if (is_kernel) {
+        ir::Param p;
+        p.type = type;
+        p.name = name;
+        p.needs_grad = needs_grad;
+        kernel->module->params.push_back(std::move(p));
+        kernel->out->params.push_back({path_of(prov, *this), kind});
+    }
+    return v;
+}
+
+Path path_of(const Prov* prov, Unit& kernel_unit) {
+    Path path;
+    for (; prov->parent; prov = prov->parent)
+        path.steps.push_back({prov->kind == Prov::Kind::attribute ? Step::Kind::attribute : Step::Kind::item, prov->key});
+    std::reverse(path.steps.begin(), path.steps.end());
+    path.root = prov->kind == Prov::Kind::argument ? Path::Root::argument
+                : prov->kind == Prov::Kind::cell   ? Path::Root::cell
+                                                   : Path::Root::global;
+    path.argument = prov->argument;
+    path.name = prov->key;
+    if (path.root != Path::Root::argument) path.function = function_index(kernel_unit, prov->function.get());
+    return path;
+}
+
+int function_index(Unit& u, PyObject* fn) {
+    auto [it, made] = u.functions.try_emplace(fn, static_cast<int>(u.kernel->out->functions.size()));
+    if (!made) return it->second;
+    SourceFunction s;
+    s.function = Ref::borrow(fn);
+    try {
+        const FunctionSource& source = source_of(fn);
+        s.file = source.file->name;
+        s.first_line = source.first_line;
+        s.text = source.text;
+    } catch (const PyError&) {
+        PyErr_Clear();
+        u.kernel->out->cacheable = false;
+        u.kernel->out->uncacheable_reason = "no source text of " + text(fn);
+    }
+    u.kernel->out->functions.push_back(std::move(s));
+    return it->second;
+}
+
+// What the generated code may depend on when it uses `o`, found at `prov`.
+void guard_value(Unit& u, PyObject* o, Prov* prov) {
+    if (is_plain_constant(o) || is_dtype(o) || is_enum_member(o)) {
+        u.fact(prov, FactKind::constant, o);
+    } else if (is_field(o)) {
+        u.fact(prov, FactKind::field, field_signature(o).get());
+    } else if (PyModule_Check(o)) {
+        Ref name = Ref::steal_or_null(PyModule_GetNameObject(o));
+        if (name) u.fact(prov, FactKind::module, name.get());
+        PyErr_Clear();
+    } else if (PyObject* fn = plain_function_of(o)) {
+        u.fact(prov, FactKind::function, fn);
+    } else if (PyCFunction_Check(o) || PyType_Check(o)) {
+        Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___));
+        PyErr_Clear();
+        if (name) u.fact(prov, FactKind::type, name.get());
+    } else if (PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o)) {
+        u.fact(prov, FactKind::type, type_id(o).get());
+        Ref n = Ref::steal(PyLong_FromSsize_t(PyObject_Size(o)));
+        u.fact(prov, FactKind::length, n.get());
+    } else {
+        ArrayInfo a;
+        if (is_ndarray(o) && array_info(o, a)) u.fact(prov, FactKind::identity, array_signature(a).get());
+        else u.fact(prov, FactKind::type, type_id(o).get());
+    }
+}
+
+bool fact_holds(const Fact& f, PyObject* now) {
+    switch (f.kind) {
+        case FactKind::constant:
+            if (Py_TYPE(now) != Py_TYPE(f.value.get())) return false;
+            if (now == f.value.get()) return true;
+            if (const int same = PyObject_RichCompareBool(now, f.value.get(), Py_EQ); same >= 0) return same == 1;
+            PyErr_Clear();
+            return false;
+        case FactKind::type: {
+            if (PyCFunction_Check(now) || PyType_Check(now)) {
+                Ref name = Ref::steal_or_null(PyObject_GetAttr(now, names().__qualname___));
+                PyErr_Clear();
+                return name && PyObject_RichCompareBool(name.get(), f.value.get(), Py_EQ) == 1;
+            }
+            return PyObject_RichCompareBool(type_id(now).get(), f.value.get(), Py_EQ) == 1;
+        }
+        case FactKind::length: {
+            const Py_ssize_t n = PyObject_Size(now);
+            if (n < 0) PyErr_Clear();
+            return n == PyLong_AsSsize_t(f.value.get());
+        }
+        case FactKind::function: return plain_function_of(now) == f.value.get();
+        case FactKind::field:
+            return is_field(now) && PyObject_RichCompareBool(field_signature(now).get(), f.value.get(), Py_EQ) == 1;
+        case FactKind::identity: {
+            ArrayInfo a;
+            return array_info(now, a) && PyObject_RichCompareBool(array_signature(a).get(), f.value.get(), Py_EQ) == 1;
+        }
+        case FactKind::module: return PyModule_Check(now);
+        case FactKind::absent: return true;
+    }
+    return false;
+}
+
+// Evaluates a place again. `keep` owns what is returned.
+PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
+    if (!prov->parent) {
+        if (prov->kind == Prov::Kind::argument)
+            keep = static_cast<size_t>(prov->argument) < args.size() ? Ref::borrow(args[prov->argument]) : Ref();
+        else if (prov->kind == Prov::Kind::global)
+            keep = Ref::steal_or_null(Py_XNewRef(PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get())));
+        else {
+            PyObject* free = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(prov->function.get()))
+                                 ? PyObject_GetAttr(PyFunction_GetCode(prov->function.get()), names().co_freevars_)
+                                 : nullptr;
+            Ref names_ref = Ref::steal_or_null(free);
+            PyObject* closure = PyFunction_GetClosure(prov->function.get());
+            keep = {};
+            for (Py_ssize_t k = 0; free && closure && k < PyTuple_GET_SIZE(free); ++k)
+                if (PyTuple_GET_ITEM(free, k) == prov->key.get())
+                    keep = Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, k)));
+        }
+        return keep.get();
+    }
+    PyObject* base = walk(prov->parent, args, keep);
+    if (!base) return nullptr;
+    Ref inner = Ref::borrow(unwrap(base));
+    keep = Ref::steal_or_null(prov->kind == Prov::Kind::attribute ? PyObject_GetAttr(inner.get(), prov->key.get())
+                                                                  : PyObject_GetItem(inner.get(), prov->key.get()));
+    PyErr_Clear();
+    return keep.get();
+}
+
+}  // namespace qd::frontend

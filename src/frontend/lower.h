@@ -1,0 +1,292 @@
+// Walking syntax trees: what the lower_*.cpp files, guards and specialise share. Private to them.
+//
+// A Unit is one separately lowered function: the kernel or a specialisation of a func. A Body is
+// one function body being walked; a func that is expanded in place has a Body of its own inside the
+// caller's Unit. Both belong to one kernel's lowering and are touched under the compile lock.
+
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "frontend/ast.h"
+#include "frontend/frontend.h"
+#include "frontend/names.h"
+#include "frontend/specialise.h"
+
+namespace qd::frontend {
+
+// --- provenance ---------------------------------------------------------------------------------
+// Where a compile-time object came from: a tree per Unit, one node per (parent, step).
+struct Prov {
+    enum class Kind : uint8_t { argument, global, cell, attribute, item } kind;
+    Prov* parent = nullptr;
+    int argument = 0;          // root argument: parameter number of the Unit
+    bool flattened = false;    // reached through a parameter annotated with a dataclass
+    bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
+    uint16_t facts = 0;        // bit k: FactKind k is recorded
+    Ref key;                   // name, attribute or item
+    Ref function;              // root global or cell: the Python function
+    Ref leaf;                  // the Expr of a parameter made for this place
+    std::unordered_map<PyObject*, Prov*> attributes;
+    std::vector<Prov*> items;
+
+    const Prov* root() const { const Prov* p = this; while (p->parent) p = p->parent; return p; }
+    bool from_argument() const { return root()->kind == Kind::argument; }
+};
+
+// A value while lowering, with its origin if it is a compile-time object.
+struct Val {
+    Ref obj;
+    Prov* prov = nullptr;
+    PyObject* get() const { return obj.get(); }
+};
+
+struct Fact {
+    Prov* prov;
+    FactKind kind;
+    Ref value;
+};
+
+// --- units --------------------------------------------------------------------------------------
+struct Entry;  // a cached specialisation (lower_call.cpp)
+
+struct Unit {
+    KernelState* kernel = nullptr;
+    ir::Function* function = nullptr;
+    bool is_kernel = false;
+    bool foreign = false;            // ran Python that guards cannot see, printed or warned
+    std::string foreign_reason;
+    std::deque<Prov> provs;
+    std::unordered_map<int, Prov*> arguments;
+    std::unordered_map<PyObject*, Prov*> globals;   // by name, per function: key mixes both
+    std::vector<Fact> facts;
+    // Parameters made while the body was walked; place k of `lazy` is function parameter
+    // first_lazy + k (funcs) or module parameter (kernel).
+    struct Lazy {
+        Prov* prov;
+        ir::Value* value;
+    };
+    std::vector<Lazy> lazy;
+    std::vector<Ref> fields;         // FieldObjects used, once each
+    std::unordered_map<PyObject*, bool> field_seen;
+    std::vector<Entry*> callees;     // once each
+    std::unordered_map<PyObject*, int> functions;  // kernel: index into LoweredKernel::functions
+
+    Prov* argument(int index);
+    Prov* global(Prov::Kind kind, PyObject* function, PyObject* name);
+    Prov* attribute(Prov* base, PyObject* name);
+    Prov* item(Prov* base, PyObject* key);
+    void fact(Prov* prov, FactKind kind, PyObject* value);
+    void opaque(const std::string& reason);  // some fact cannot be guarded
+    // The parameter for what lies at `prov`; one per place.
+    ir::Value* parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, const std::string& name,
+                         bool needs_grad = false);
+};
+
+Path path_of(const Prov* prov, Unit& kernel_unit);
+void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
+bool fact_holds(const Fact& f, PyObject* now);
+PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep);  // null: gone
+int function_index(Unit& kernel_unit, PyObject* function);
+
+// --- arrays --------------------------------------------------------------------------------------
+struct ArrayInfo {
+    ir::Type elem;
+    int ndim = 0;
+    ir::ArrayAccess access;
+    bool has_grad = false;
+};
+bool is_external_array(PyObject* o);            // NumPy array or torch tensor
+bool array_info(PyObject* o, ArrayInfo& out);   // any array; false if it is none
+std::optional<ir::Prim> prim_of(PyObject* annotation);           // dtype objects, int, float, bool
+std::optional<ir::Type> tensor_type_of(PyObject* annotation);    // vector and matrix types
+bool is_template(PyObject* annotation);
+bool is_ndarray_annotation(PyObject* annotation);
+bool is_tensor_annotation(PyObject* annotation);                 // qd.Tensor
+bool is_dataclass(PyObject* type);
+bool is_struct_type(PyObject* annotation);                       // qd.types.struct, qd.dataclass
+PyObject* strip_optional(PyObject* annotation);                  // X | None -> X (borrowed)
+bool is_empty(PyObject* annotation);                             // no annotation
+
+void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name, ArrayInfo& a);  // checks; compound elements
+std::string_view operation_of(PyObject* callable);               // its _qd_op, "" if none
+Ref make_struct(PyObject* struct_type, PyObject* members);       // StructValue
+
+// --- bodies --------------------------------------------------------------------------------------
+enum class Flow : uint8_t { normal, ended, returned, static_break, static_continue };
+
+struct Binding {
+    enum class Kind : uint8_t { variable, fixed, loop_variable, kernel_argument };
+    PyObject* name;      // interned, borrowed from the tree or the code object
+    Val value;
+    Kind kind;
+    int parallel_depth;  // where it was made
+    Ref shared;          // the same variable as other threads see it
+    int hidden;          // index of the binding it hides, -1
+};
+
+struct LoopFrame {
+    enum class Kind : uint8_t { runtime, parallel, unrolled } kind;
+    int runtime_ifs = 0;  // entered since the loop began
+};
+
+struct LoopSettings {
+    bool serialize = false;
+    int threads = 0, block_dim = 0;
+    std::string name;
+};
+
+struct Lowering::Body {
+    Lowering& low;
+    Unit& unit;
+    FunctionSource& source;
+    Ref function;                // Python function
+    Ref definition;              // KernelDef or FuncDef
+    const ir::Loc* call_site = nullptr;
+    bool is_real = false;
+    int entry_depth = 0;         // runtime_depth where the body begins
+
+    std::vector<Binding> bindings;
+    std::unordered_map<PyObject*, int> visible;
+    std::vector<LoopFrame> loops;
+    std::unordered_map<PyObject*, Val> outer_names;  // globals, cells and builtins seen so far
+    LoopSettings settings;
+    bool settings_used = true;
+    bool has_return = false;
+    Val result;
+    Ref returns;                 // return annotation, empty if none
+    std::string_view file_name, function_name;
+    Ref cells;                   // dict: free variable -> cell
+
+    Body(Lowering& l, Unit& u, PyObject* definition);
+
+    // names (lower_expr.cpp)
+    struct Scope;
+    Binding* find(PyObject* name);
+    void declare(PyObject* name, Val value, Binding::Kind kind);
+    Val lookup(PyObject* name);
+    Val adopt(Ref value, Prov* prov);
+    Val member(const Val& base, PyObject* name);
+    Val element(const Val& base, PyObject* index);
+    Val bind_parameter_member(PyObject* annotation, Ref item, Prov* prov);
+    Val unit_item(const Val& over, Ref item, Py_ssize_t at);
+    void bind_static_target(const Node* target, const Val& v);
+    Prov* find_place(PyObject* array);  // an array reached through arguments in a way that was not tracked
+
+    // expressions
+    Val expr(const Node* n);
+    Ref value(const Node* n) { return expr(n).obj; }
+    Ref index(const Node* n);
+    Val bool_op(const Node* n);
+    Val if_exp(const Node* n);
+    Val compare_chain(const Node* n);
+    Ref comprehension(const Node* n);
+    void generators(const Node* n, size_t k, PyObject* out);
+    Ref joined_string(const Node* n);
+    bool is_static_call(const Node* n, PyObject** op = nullptr);  // Call of qd.static
+    Val static_value(const Node* call);
+    bool static_truth(const Node* call);
+    void check_static(PyObject* o);
+    bool is_direct_argument(const Node* n);
+    Ref dict_display(const Node* n);
+
+    // calls (lower_call.cpp)
+    Val call(const Node* n);
+    Val call_python(const Node* n, const Val& f, const CallArgs& args);
+    Val call_special(const Node* n, std::string_view op, bool& handled);
+    void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs, std::vector<Prov*>* keyword_provs);
+
+    // statements (lower_stmt.cpp)
+    Flow block(std::span<Node* const> list);
+    Flow stmt(const Node* n);
+    Flow if_stmt(const Node* n);
+    Flow while_stmt(const Node* n);
+    Flow jump(const Node* n, bool is_break);
+    Flow return_stmt(const Node* n);
+    void assign_to(const Node* target, Val value, bool is_static);
+    void assign_name(const Node* target, Val value, bool is_static);
+    void unpack(const Node* target, const Val& value, bool is_static);
+    void aug_assign(const Node* n);
+    void ann_assign(const Node* n);
+    void assert_stmt(const Node* n);
+    void with_stmt(const Node* n);
+    void set_kernel_result(const Val& v);
+    void emit_real_return();
+    Ref percent_format(PyObject* format, PyObject* values);
+    void set_location(const Node* n);
+
+    // loops (lower_loop.cpp)
+    Flow for_stmt(const Node* n);
+    Flow unrolled(const Node* n, const Val& iterable);
+    Flow range_loop(const Node* n, const Node* call);
+    Flow ndrange_loop(const Node* n, const Node* call, bool grouped);
+    Flow data_loop(const Node* n, const Val& over, bool grouped);
+    struct Bounds { ir::Value *begin, *end; };
+    Flow counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order, bool grouped,
+                 bool one_name, bool over_data);
+    void set_loop_config(const Node* call);
+    FieldObject* first_field(PyObject* o);
+    [[noreturn]] void throw_index(const std::string& message);
+};
+
+struct Lowering::Body::Scope {
+    Body& body;
+    size_t mark;
+    explicit Scope(Body& b) : body(b), mark(b.bindings.size()) {}
+    Scope(const Scope&) = delete;
+    ~Scope();
+};
+
+// Makes a Lowering the innermost one while it lives.
+struct Active {
+    Lowering* previous;
+    explicit Active(Lowering& l);
+    ~Active();
+};
+
+// Region being filled, restored on exit.
+struct InRegion {
+    Lowering& low;
+    ir::Region* saved;
+    InRegion(Lowering& l, ir::Region* r) : low(l), saved(l.b.region) { l.b.region = r; }
+    ~InRegion() { low.b.region = saved; }
+};
+
+// A deeper level of something, undone on exit.
+struct Deeper {
+    int& depth;
+    explicit Deeper(int& d) : depth(d) { ++depth; }
+    ~Deeper() { --depth; }
+};
+
+// --- calls of funcs -----------------------------------------------------------------------------
+// Thrown when a body that is lowered on its own turns out to hold a task.
+struct HoldsTask {};
+
+Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
+                    const std::vector<Prov*>& keyword_provs);
+PyObject* func_of(PyObject* callable);  // FuncDef behind a callable, borrowed; null if it is none
+bool is_kernel_callable(PyObject* callable);
+Ref map_leaves(PyObject* o, const std::function<Ref(PyObject* expr)>& f);  // containers and structs rebuilt
+std::string text(PyObject* o);          // str(o), never fails
+std::string type_name(PyObject* o);
+[[noreturn]] void raise_at(const Node* n, Kind kind, std::string message, std::string hint = {});
+
+// --- specialisation cache --------------------------------------------------------------------
+struct FunctionCache;
+FunctionCache& function_cache();
+void finish_unit(Unit& kernel_unit);    // callees, fields and guards into the module
+
+// --- errors ----------------------------------------------------------------------------------
+// Remembers where an exception passed: called once per Body while it unwinds.
+void add_frame(Lowering& l);
+void begin_errors(const FrontendOptions& options);
+void raise_python();                    // turns the C++ exception in flight into a Python exception
+
+}  // namespace qd::frontend

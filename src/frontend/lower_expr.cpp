@@ -1,0 +1,583 @@
+// Walking expressions. Operations on symbolic values go to ops; on other objects Python does them.
+
+#include <array>
+
+#include "frontend/lower.h"
+
+namespace qd::frontend {
+namespace {
+
+using Body = Lowering::Body;
+using K = NodeKind;
+
+Ref none() { return Ref::borrow(Py_None); }
+
+// The same variable as iterations of a parallel loop see it: augmented assignment is atomic.
+Ref shared_view(PyObject* o) {
+    if (is_expr(o)) {
+        ExprObject* e = as_expr(o);
+        if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return Ref::borrow(o);
+        return make_place(e->value, e->kind, true, e->read_only);
+    }
+    return map_leaves(o, [](PyObject* e) { return shared_view(e); });
+}
+
+bool truth(PyObject* o) {
+    const int t = PyObject_IsTrue(o);
+    if (t < 0) throw PyError{};
+    return t == 1;
+}
+
+bool is_container(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o); }
+
+ir::Value* scalar_int(PyObject* o, PyObject* a, PyObject* b, const char* symbol) {
+    ir::Value* v = to_value(o);
+    if (type::is_float(v->type.prim)) {
+        const auto name = [](PyObject* x) { return type::to_user_string(to_value(x)->type); };
+        raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "': '" + name(a) + "' and '" +
+                              name(b) + "'");
+    }
+    return v;
+}
+
+}  // namespace
+
+// --- names -----------------------------------------------------------------------------------------
+
+Body::Scope::~Scope() {
+    while (body.bindings.size() > mark) {
+        Binding& b = body.bindings.back();
+        if (b.hidden >= 0) body.visible[b.name] = b.hidden;
+        else body.visible.erase(b.name);
+        body.bindings.pop_back();
+    }
+}
+
+Binding* Body::find(PyObject* name) {
+    const auto it = visible.find(name);
+    return it == visible.end() ? nullptr : &bindings[it->second];
+}
+
+void Body::declare(PyObject* name, Val value, Binding::Kind kind) {
+    const auto [it, made] = visible.try_emplace(name, static_cast<int>(bindings.size()));
+    const int hidden = made ? -1 : it->second;
+    it->second = static_cast<int>(bindings.size());
+    bindings.push_back({name, std::move(value), kind, low.parallel_depth, {}, hidden});
+}
+
+Val Body::lookup(PyObject* name) {
+    if (Binding* b = find(name)) {
+        if (b->kind != Binding::Kind::variable || low.parallel_depth <= b->parallel_depth) return b->value;
+        if (b->parallel_depth > 0) return b->value;
+        if (!b->shared) b->shared = shared_view(b->value.get());
+        return {b->shared, nullptr};
+    }
+    if (const auto it = outer_names.find(name); it != outer_names.end()) return it->second;
+    Val v;
+    PyObject* cell = cells ? PyDict_GetItem(cells.get(), name) : nullptr;
+    if (cell) {
+        PyObject* content = PyCell_Get(cell);
+        if (content) v = adopt(Ref::steal(content), unit.global(Prov::Kind::cell, function.get(), name));
+    }
+    if (!v.obj) {
+        PyObject* globals = PyFunction_GetGlobals(function.get());
+        if (PyObject* o = PyDict_GetItem(globals, name)) {
+            v = adopt(Ref::borrow(o), unit.global(Prov::Kind::global, function.get(), name));
+        } else {
+            PyObject* builtins = PyEval_GetBuiltins();
+            PyObject* b = builtins ? PyDict_GetItem(builtins, name) : nullptr;
+            if (!b) raise(Kind::name, "Name \"" + text(name) + "\" is not defined");
+            v.obj = Ref::borrow(b);
+            unit.fact(unit.global(Prov::Kind::global, function.get(), name), FactKind::absent, Py_None);
+        }
+    }
+    outer_names.emplace(name, v);
+    return v;
+}
+
+// A Python object enters the kernel: arrays become parameters, everything else is guarded.
+Val Body::adopt(Ref value, Prov* prov) {
+    PyObject* o = value.get();
+    if (is_expr(o) || is_struct(o)) return {std::move(value), nullptr};
+    if (is_tensor(o)) {
+        value = Ref::borrow(unwrap(o));
+        o = value.get();
+    }
+    if (is_ndarray(o)) {
+        if (!prov || !prov->from_argument())
+            raise(Kind::compilation, "Ndarray " + text(o) + " used in kernel scope but not registered as a kernel parameter");
+        if (!prov->leaf) {
+            ArrayInfo a;
+            array_info(o, a);
+            guard_value(unit, o, prov);
+            std::string name = prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
+            ir::Value* v = unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+            prov->leaf = make_array(v, a.access);
+        }
+        return {prov->leaf, nullptr};
+    }
+    if (prov) guard_value(unit, o, prov);
+    return {std::move(value), prov};
+}
+
+// base.name
+Val Body::member(const Val& base, PyObject* name) {
+    PyObject* o = base.get();
+    if (is_expr(o) || is_struct(o)) return {attribute(o, name)};
+    Prov* prov = base.prov ? unit.attribute(base.prov, name) : nullptr;
+    if (prov && prov->leaf) return {prov->leaf, nullptr};
+    if (base.prov && base.prov->flattened) {
+        Ref fields = Ref::steal_or_null(
+            PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(o)), names().__dataclass_fields___));
+        if (!fields) PyErr_Clear();
+        PyObject* field = fields ? PyDict_GetItem(fields.get(), name) : nullptr;
+        if (field) {
+            Ref annotation = Ref::steal(PyObject_GetAttr(field, names().type_));
+            Ref item = Ref::steal(PyObject_GetAttr(o, name));
+            return bind_parameter_member(annotation.get(), std::move(item), prov);
+        }
+    }
+    Ref item = attribute(o, name);
+    if (is_expr(item.get()) || is_struct(item.get())) return {item, nullptr};
+    // A property or a computed attribute may answer anything tomorrow.
+    if (prov && !is_field(o) && !PyModule_Check(o)) {
+        PyObject* found = _PyType_Lookup(Py_TYPE(o), name);
+        if (found && Py_TYPE(found) == &PyProperty_Type) unit.opaque("property " + text(name));
+        else if (!found && Py_TYPE(o)->tp_getattro != PyObject_GenericGetAttr && !PyType_Check(o) && !PyMethod_Check(o))
+            unit.opaque("attribute " + text(name) + " is computed");
+    }
+    if (base.prov && base.prov->runtime_members && prov->from_argument() && !low.static_depth &&
+        (PyLong_Check(item.get()) || PyFloat_Check(item.get())) ) {
+        const bool real = PyFloat_Check(item.get());
+        const ir::Prim p = real ? low.kernel->options.default_float : low.kernel->options.default_int;
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(p), text(name));
+        prov->leaf = make_value(v);
+        return {prov->leaf, nullptr};
+    }
+    Val v = adopt(std::move(item), prov);
+    if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
+        PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
+        v.prov->runtime_members = flag == Py_False;
+    }
+    return v;
+}
+
+// base[index], index compile-time or not
+Val Body::element(const Val& base, PyObject* index) {
+    Ref item = subscript(base.get(), index);
+    if (is_expr(item.get()) || is_struct(item.get()) || is_field(base.get())) return {item, nullptr};
+    Prov* prov = base.prov && !is_symbolic(index) && !PySlice_Check(index) ? unit.item(base.prov, index) : nullptr;
+    return adopt(std::move(item), prov);
+}
+
+// A member of a dataclass parameter, or a whole parameter, by its annotation.
+Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
+    annotation = strip_optional(annotation);
+    const std::string name = prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
+    if (const auto p = prim_of(annotation)) {
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(*p), name);
+        prov->leaf = make_value(v);
+        as_expr(prov->leaf.get())->read_only = true;
+        return {prov->leaf, nullptr};
+    }
+    if (const auto t = tensor_type_of(annotation)) {
+        ir::Type type = *t;
+        if (type.prim == ir::Prim::none) type.prim = low.kernel->options.default_float;
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::tensor, type, name);
+        prov->leaf = make_value(v);
+        as_expr(prov->leaf.get())->read_only = true;
+        return {prov->leaf, nullptr};
+    }
+    if (is_struct_type(annotation)) {
+        Ref members = Ref::steal(PyObject_GetAttr(annotation, names().members_));
+        Ref values = Ref::steal(PyDict_New());
+        PyObject *key, *type;
+        for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);) {
+            Prov* p = unit.attribute(prov, key);
+            Val v = bind_parameter_member(type, item ? Ref::steal(PyObject_GetAttr(item.get(), key)) : Ref(), p);
+            if (PyDict_SetItem(values.get(), key, v.get()) < 0) throw PyError{};
+        }
+        prov->leaf = make_struct(annotation, values.get());
+        return {prov->leaf, nullptr};
+    }
+    if (is_ndarray_annotation(annotation) || is_tensor_annotation(annotation)) {
+        PyObject* o = unwrap(item.get());
+        ArrayInfo a;
+        if (is_field(o) || o == Py_None) return adopt(Ref::borrow(o), prov);
+        if (!array_info(o, a))
+            raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
+        bind_array_type(annotation, o, name, a);
+        unit.fact(prov, FactKind::type, Py_None);  // arrays of one signature: the launcher's key
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+        prov->leaf = make_array(v, a.access);
+        return {prov->leaf, nullptr};
+    }
+    if (is_dataclass(annotation) && PyObject_HasAttr(item.get(), names().__dataclass_fields___)) {
+        PyObject* cls = reinterpret_cast<PyObject*>(Py_TYPE(item.get()));
+        if (PyObject_HasAttr(cls, names()._data_oriented_) )
+            raise(Kind::syntax, "A member of a dataclass parameter is a data_oriented object; pass it through qd.template()");
+        if (!PyObject_IsInstance(item.get(), annotation))
+            raise(Kind::runtime_type, "Argument " + type_name(item.get()) + " cannot be converted into required type " + text(annotation));
+        prov->flattened = true;
+        guard_value(unit, item.get(), prov);
+        return {std::move(item), prov};
+    }
+    // Templates, and members whose annotation says nothing.
+    Val v = adopt(std::move(item), prov);
+    if (v.prov) {
+        PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
+        v.prov->runtime_members = flag == Py_False;
+        if (Py_TYPE(v.get())->tp_dict && !_PyType_Lookup(Py_TYPE(v.get()), names()._data_oriented_) &&
+            _PyType_Lookup(Py_TYPE(v.get()), names().__dataclass_fields___))
+            v.prov->flattened = true;
+    }
+    return v;
+}
+
+// --- expressions -----------------------------------------------------------------------------------
+
+Ref Body::index(const Node* n) {
+    if (n->kind == K::Slice) {
+        const auto part = [&](const Node* p) { return p ? expr(p).obj : none(); };
+        Ref a = part(n->a), b = part(n->b), c = part(n->c);
+        for (const Ref& r : {a, b, c})
+            if (is_expr(r.get())) raise(Kind::compilation, "Quadrants does not support variables in slice now");
+        return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
+    }
+    if (n->kind == K::Tuple) {
+        Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(n->list.size())));
+        for (size_t k = 0; k < n->list.size(); ++k) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(k), index(n->list[k]).release());
+        return t;
+    }
+    return expr(n).obj;
+}
+
+Val Body::expr(const Node* n) {
+    low.node = n->ast;
+    switch (n->kind) {
+        case K::Constant: return {Ref::borrow(n->name)};
+        case K::Name: return lookup(n->name);
+        case K::BinOp: {
+            Val a = expr(n->a), b = expr(n->b);
+            low.node = n->ast;
+            return {binary(static_cast<BinOp>(n->op), a.get(), b.get())};
+        }
+        case K::UnaryOp: {
+            Val a = expr(n->a);
+            low.node = n->ast;
+            return {unary(static_cast<UnOp>(n->op), a.get())};
+        }
+        case K::Attribute: {
+            Val base = expr(n->a);
+            low.node = n->ast;
+            return member(base, n->name);
+        }
+        case K::Subscript: {
+            Val base = expr(n->a);
+            Ref i = index(n->b);
+            low.node = n->ast;
+            return element(base, i.get());
+        }
+        case K::Call: return call(n);
+        case K::Compare: return compare_chain(n);
+        case K::BoolOp: return bool_op(n);
+        case K::IfExp: return if_exp(n);
+        case K::Tuple:
+        case K::List: {
+            Ref list = Ref::steal(PyList_New(0));
+            for (const Node* e : n->list) {
+                if (e->kind == K::Starred) {
+                    Ref part = value(e->a);
+                    if (is_expr(part.get())) part = Ref::steal(PySequence_List(part.get()));
+                    Ref r = Ref::steal(PyObject_CallMethod(list.get(), "extend", "O", part.get()));
+                    continue;
+                }
+                if (PyList_Append(list.get(), expr(e).get()) < 0) throw PyError{};
+            }
+            if (n->kind == K::List) return {list};
+            return {Ref::steal(PyList_AsTuple(list.get()))};
+        }
+        case K::Dict: return {dict_display(n)};
+        case K::ListComp:
+        case K::DictComp: return {comprehension(n)};
+        case K::JoinedStr: return {joined_string(n)};
+        case K::NamedExpr: {
+            Val v = expr(n->b);
+            low.node = n->ast;
+            assign_name(n->a, v, false);
+            return lookup(n->a->name);
+        }
+        case K::Slice: return {index(n)};
+        default: break;
+    }
+    const std::string_view full = Py_TYPE(n->ast)->tp_name;
+    const size_t dot = full.rfind('.');
+    raise(Kind::syntax, "Unsupported node \"" + std::string(dot == full.npos ? full : full.substr(dot + 1)) + "\"");
+}
+
+Ref Body::dict_display(const Node* n) {
+    Ref d = Ref::steal(PyDict_New());
+    for (size_t k = 0; k < n->list.size(); ++k) {
+        if (!n->list[k]) {  // **other
+            Ref other = value(n->list2[k]);
+            if (PyDict_Update(d.get(), other.get()) < 0) throw PyError{};
+            continue;
+        }
+        Ref key = value(n->list[k]), item = value(n->list2[k]);
+        if (PyDict_SetItem(d.get(), key.get(), item.get()) < 0) throw PyError{};
+    }
+    return d;
+}
+
+Val Body::compare_chain(const Node* n) {
+    Val left = expr(n->a);
+    Ref result;
+    for (size_t k = 0; k < n->list.size(); ++k) {
+        Val right = expr(n->list[k]);
+        low.node = n->ast;
+        const uint8_t op = n->ops[k];
+        Ref r;
+        if (op >= kIs) {
+            const bool negated = op == kIsNot || op == kNotIn;
+            if (op == kIs || op == kIsNot) {
+                if (!low.static_depth)
+                    raise(Kind::syntax, std::string("Operator \"") + (negated ? "is not" : "is") + "\" in Quadrants scope is not supported.");
+                if (!is_direct_argument(n->a) || right.get() != Py_None || n->list[k]->kind != K::Constant || n->list.size() != 1)
+                    raise(Kind::syntax, std::string("Operator \"") + (negated ? "is not" : "is") +
+                                            "\" inside `qd.static` requires a direct `qd.template()` or `qd.Tensor` kernel argument and `None`.");
+                r = Ref::borrow((left.get() == Py_None) != negated ? Py_True : Py_False);
+            } else {
+                if (!low.static_depth)
+                    raise(Kind::syntax, negated ? "\"NotIn\" is only supported inside `qd.static`." : "\"In\" is only supported inside `qd.static`.");
+                const int found = PySequence_Contains(right.get(), left.get());
+                if (found < 0) throw PyError{};
+                r = Ref::borrow((found == 1) != negated ? Py_True : Py_False);
+            }
+        } else {
+            // Each operand is evaluated once: a variable is read before later operands can change it.
+            r = frontend::compare(static_cast<CmpOp>(op), left.get(), right.get());
+        }
+        if (!result) result = r;
+        else if (low.static_depth || (!is_symbolic(result.get()) && !is_symbolic(r.get())))
+            result = truth(result.get()) ? r : result;
+        else
+            result = binary(BinOp::bit_and, result.get(), r.get());
+        left = right;
+    }
+    return {result};
+}
+
+bool Body::is_direct_argument(const Node* n) {
+    if (n->kind != K::Name || text(n->name).starts_with("__qd_")) return false;
+    const Binding* b = find(n->name);
+    if (!b || b->kind != Binding::Kind::kernel_argument) return false;
+    return true;
+}
+
+Val Body::bool_op(const Node* n) {
+    const bool is_and = n->op == 0;
+    const char* symbol = is_and ? "&&" : "||";
+    Val left = expr(n->list[0]);
+    for (size_t k = 1; k < n->list.size(); ++k) {
+        low.node = n->ast;
+        if (low.static_depth || !is_symbolic(left.get())) {
+            if (truth(left.get()) != is_and) return left;
+            left = expr(n->list[k]);
+            continue;
+        }
+        const ir::Type lt = type_of(left.get());
+        if (lt.is_tensor() || !low.kernel->options.short_circuit) {
+            Val right = expr(n->list[k]);
+            low.node = n->ast;
+            if (lt.is_tensor() || (is_expr(right.get()) && type_of(right.get()).is_tensor())) {
+                CallArgs args;
+                args.positional = {left.obj, right.obj};
+                left = {call_builtin(is_and ? "and" : "or", args)};
+            } else {
+                scalar_int(left.get(), left.get(), right.get(), symbol);
+                scalar_int(right.get(), left.get(), right.get(), symbol);
+                left = {binary(is_and ? BinOp::bit_and : BinOp::bit_or, left.get(), right.get())};
+            }
+            continue;
+        }
+        if (type::is_float(lt.prim)) {
+            Val right = expr(n->list[k]);
+            low.node = n->ast;
+            scalar_int(left.get(), left.get(), right.get(), symbol);
+        }
+        ir::Value* l = to_value(left.get());
+        ir::Value* condition = low.b.cast(l, ir::Prim::u1);
+        const ir::Type placeholder = l->type;
+        ir::Value* operands[] = {condition};
+        ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {&placeholder, 1}, 2);
+        ir::Region *evaluated = branch->regions[is_and ? 0 : 1], *decided = branch->regions[is_and ? 1 : 0];
+        ir::Value* r;
+        {
+            InRegion in(low, evaluated);
+            Deeper deeper(low.runtime_depth);
+            Val right = expr(n->list[k]);
+            low.node = n->ast;
+            r = scalar_int(right.get(), left.get(), right.get(), symbol);
+            if (r->type.is_tensor()) raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "'");
+            const ir::Prim p = type::promote(l->type.prim, r->type.prim);
+            branch->results[0].type = ir::Type::scalar(p);
+            ir::Value* out[] = {low.b.cast(r, p)};
+            low.b.end(ir::Op::yield, out);
+        }
+        {
+            InRegion in(low, decided);
+            ir::Value* out[] = {low.b.cast(l, branch->results[0].type.prim)};
+            low.b.end(ir::Op::yield, out);
+        }
+        left = {make_value(branch->result())};
+    }
+    return left;
+}
+
+Val Body::if_exp(const Node* n) {
+    if (is_static_call(n->a)) return expr(static_truth(n->a) ? n->b : n->c);
+    Val c = expr(n->a);
+    low.node = n->ast;
+    if (!is_symbolic(c.get())) return expr(truth(c.get()) ? n->b : n->c);
+    if (is_expr(c.get()) && type_of(c.get()).is_tensor())
+        raise(Kind::syntax, "The condition of a conditional expression must be a scalar. Please use \"qd.select\" instead.");
+    ir::Value* condition = to_condition(c.get(), "ternary");
+    ir::Value* operands[] = {condition};
+    const ir::Type placeholder = ir::Type::scalar(ir::Prim::i32);
+    ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {&placeholder, 1}, 2);
+    ir::Value* v[2];
+    Val parts[2];
+    const Node* sides[2] = {n->b, n->c};
+    for (int k = 0; k < 2; ++k) {
+        InRegion in(low, branch->regions[k]);
+        Deeper deeper(low.runtime_depth);
+        parts[k] = expr(sides[k]);
+        low.node = n->ast;
+        v[k] = to_value(parts[k].get());
+    }
+    const ir::Prim p = type::promote(v[0]->type.prim, v[1]->type.prim);
+    ir::Type t = v[0]->type.is_scalar() ? v[1]->type : v[0]->type;
+    for (ir::Value* x : v)
+        if (x->type.is_tensor() && (x->type.rank != t.rank || x->type.n != t.n || x->type.m != t.m))
+            raise(Kind::type, "Cannot broadcast tensor to tensor");
+    t.prim = p;
+    branch->results[0].type = t;
+    for (int k = 0; k < 2; ++k) {
+        InRegion in(low, branch->regions[k]);
+        ir::Value* out = low.b.cast(v[k], p);
+        if (out->type.is_scalar() && t.is_tensor()) out = low.b.splat(out, t);
+        ir::Value* outs[] = {out};
+        low.b.end(ir::Op::yield, outs);
+    }
+    return {make_value(branch->result())};
+}
+
+// --- comprehensions --------------------------------------------------------------------------------
+
+Ref Body::comprehension(const Node* n) {
+    Ref out = n->kind == K::DictComp ? Ref::steal(PyDict_New()) : Ref::steal(PyList_New(0));
+    generators(n, 0, out.get());
+    return out;
+}
+
+void Body::generators(const Node* n, size_t k, PyObject* out) {
+    if (k == n->list.size()) {
+        if (n->kind == K::DictComp) {
+            Ref key = value(n->a), item = value(n->b);
+            if (PyDict_SetItem(out, key.get(), item.get()) < 0) throw PyError{};
+        } else if (PyList_Append(out, expr(n->a).get()) < 0) {
+            throw PyError{};
+        }
+        return;
+    }
+    const Node* g = n->list[k];
+    Val over;
+    {
+        Deeper in_static(low.static_depth);
+        over = expr(g->b);
+    }
+    low.node = n->ast;
+    Ref it = Ref::steal(PyObject_GetIter(over.get()));
+    Py_ssize_t at = 0;
+    while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
+        Scope scope(*this);
+        Val v = unit_item(over, std::move(item), at++);
+        bind_static_target(g->a, v);
+        bool keep = true;
+        for (const Node* test : g->list) {
+            Deeper in_static(low.static_depth);
+            keep = keep && truth(expr(test).get());
+        }
+        if (keep) generators(n, k + 1, out);
+    }
+    if (PyErr_Occurred()) throw PyError{};
+}
+
+// An item that iteration over `over` gave: its place is known for lists and tuples.
+Val Body::unit_item(const Val& over, Ref item, Py_ssize_t at) {
+    Prov* prov = nullptr;
+    if (over.prov && is_container(over.get()) && !PyDict_Check(over.get()))
+        prov = unit.item(over.prov, Ref::steal(PyLong_FromSsize_t(at)).get());
+    if (!prov && !is_expr(item.get()) && is_ndarray(unwrap(item.get()))) prov = find_place(unwrap(item.get()));
+    return adopt(std::move(item), prov);
+}
+
+// Names of a loop over compile-time items, bound for one turn.
+void Body::bind_static_target(const Node* target, const Val& v) {
+    if (target->kind == K::Name) return declare(target->name, v, Binding::Kind::fixed);
+    if (target->kind != K::Tuple) raise_at(target, Kind::compilation, "A loop target must be a name or a tuple of names");
+    Ref items = Ref::steal(PySequence_List(v.get()));
+    if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != target->list.size())
+        raise_at(target, Kind::syntax, "The number of targets is not equal to value length");
+    for (size_t k = 0; k < target->list.size(); ++k)
+        bind_static_target(target->list[k], unit_item(v, Ref::borrow(PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))),
+                                                     static_cast<Py_ssize_t>(k)));
+}
+
+// --- qd.static -------------------------------------------------------------------------------------
+
+bool Body::is_static_call(const Node* n, PyObject**) {
+    if (n->kind != K::Call || (n->a->kind != K::Name && n->a->kind != K::Attribute)) return false;
+    // A cheap test first: most calls are not spelled `static`.
+    const Node* f = n->a;
+    if (f->kind == K::Name && find(f->name)) return false;
+    Val callable;
+    try {
+        if (f->kind == K::Attribute && f->a->kind != K::Name && f->a->kind != K::Attribute) return false;
+        if (f->kind == K::Attribute && PyUnicode_CompareWithASCIIString(f->name, "static")) return false;
+        callable = expr(f);
+    } catch (const Diag&) {
+        return false;
+    }
+    return operation_of(callable.get()) == "static";
+}
+
+bool Body::static_truth(const Node* call) { return truth(static_value(call).get()); }
+
+Val Body::static_value(const Node* call) {
+    if (call->list.empty()) raise_at(call, Kind::type, "qd.static needs an argument");
+    Deeper deeper(low.static_depth);
+    if (call->list.size() == 1 && call->list[0]->kind != K::Starred) {
+        Val v = expr(call->list[0]);
+        low.node = call->ast;
+        check_static(v.get());
+        return v;
+    }
+    Ref list = Ref::steal(PyList_New(0));
+    for (const Node* a : call->list) {
+        Val v = expr(a);
+        low.node = call->ast;
+        check_static(v.get());
+        if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
+    }
+    return {list};
+}
+
+void Body::check_static(PyObject* o) {
+    if (is_expr(o) && as_expr(o)->kind != ExprKind::array)
+        raise(Kind::value, "Input to qd.static must be compile-time constants or global pointers, instead of " + type_name(o));
+    if (is_struct(o) || (!is_expr(o) && (PyUnicode_Check(o) || PySet_Check(o) || PyDict_Check(o))))
+        raise(Kind::value, "Input to qd.static must be compile-time constants or global pointers, instead of " + type_name(o));
+}
+
+}  // namespace qd::frontend

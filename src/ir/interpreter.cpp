@@ -1,0 +1,514 @@
+// The interpreter: a frame of 64-bit cells per call, one cell a scalar.
+//
+// A place takes two cells: address, and the field that knows its component offsets (or null); an
+// array handle is the address of its descriptor.
+
+#include "ir/interpreter.h"
+
+#include <cstring>
+#include <unordered_map>
+
+#include "ir/fold.h"
+#include "ir/random.h"
+#include "support/error.h"
+
+namespace qd::ir {
+namespace {
+
+enum class Flow { next, yield, again, leave, done };
+
+struct Stopped {};  // a check failed
+
+uint64_t load_scalar(Prim p, const uint8_t* at) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
+    return p == Prim::u1 ? bits != 0 : bits;
+}
+void store_scalar(Prim p, uint8_t* at, uint64_t bits) {
+    std::memcpy(at, &bits, static_cast<size_t>(type::bytes(p)));
+}
+
+uint32_t cells_of(Type t) { return t.is_place() ? 2 : t.is_array() ? 1 : static_cast<uint32_t>(t.count()); }
+
+struct Layout {  // of one function's frame
+    uint32_t cells = 0;
+    uint32_t slot_bytes = 0;
+    std::unordered_map<const Inst*, uint32_t> slots;
+};
+
+struct Interpreter {
+    const Module& m;
+    const abi::Context& context;
+    abi::Thread& thread;
+    InterpretOptions options;
+    int64_t begin = 0, end = 0, chunk = 0;
+    std::unordered_map<const Function*, Layout> layouts;
+    std::unordered_map<const Format*, uint32_t> format_numbers;
+    uint64_t steps = 0;
+    uint64_t parallel_loops = 0;
+    int depth = 0;
+
+    struct Frame {
+        const Layout& layout;
+        std::vector<uint64_t> cells;
+        std::vector<uint8_t> slots;
+        std::vector<uint64_t> passed;  // values of the last terminator
+        const Function& function;
+    };
+
+    void lay_out(Layout& l, const Region& r) {
+        const auto place = [&](Value& v) {
+            v.id = l.cells;
+            l.cells += cells_of(v.type);
+        };
+        for (Value* p : r.params) place(*p);
+        for (Inst* i = r.first; i; i = i->next) {
+            for (Value& v : i->result_values()) place(v);
+            if (i->op == Op::slot) {
+                l.slot_bytes = (l.slot_bytes + 7) & ~7u;
+                l.slots[i] = l.slot_bytes;
+                l.slot_bytes += static_cast<uint32_t>(i->results[0].type.size_bytes());
+            }
+            for (Region* c : i->region_list()) lay_out(l, *c);
+        }
+    }
+    const Layout& layout(const Function& f) {
+        const auto [found, fresh] = layouts.try_emplace(&f);
+        if (fresh) lay_out(found->second, *f.body);
+        return found->second;
+    }
+
+    // --- access
+    static uint64_t* at(Frame& f, const Value* v) { return f.cells.data() + v->id; }
+    static uint64_t* in(Frame& f, const Inst& i, int k) { return at(f, i.operand(k)); }
+    static uint64_t* out(Frame& f, const Inst& i) { return at(f, i.results); }
+    static int64_t integer(Frame& f, const Inst& i, int k) {
+        const Value* v = i.operand(k);
+        return int_of_bits(v->type.prim, *at(f, v));
+    }
+
+    static void set_place(uint64_t* cells, uint8_t* address, const Field* field) {
+        cells[0] = reinterpret_cast<uint64_t>(address);
+        cells[1] = reinterpret_cast<uint64_t>(field);
+    }
+    static uint8_t* component(const uint64_t* place, Prim p, int64_t k) {
+        uint8_t* base = reinterpret_cast<uint8_t*>(place[0]);
+        const auto* field = reinterpret_cast<const Field*>(place[1]);
+        if (!field || field->component_offsets.empty()) return base + k * type::bytes(p);
+        const auto& offsets = field->component_offsets;
+        if (k >= 0 && k < static_cast<int64_t>(offsets.size())) return base + offsets[static_cast<size_t>(k)];
+        return base + offsets[0] + k * field->component_stride();
+    }
+    static uint8_t* component(Frame& f, const Inst& i, int64_t k) {
+        return component(in(f, i, 0), i.operand(0)->type.prim, k);
+    }
+
+    uint8_t* field_cell(Frame& f, const Inst& i) {
+        const Field& field = *i.field();
+        size_t binding = 0;
+        while (m.fields[binding] != &field) {
+            if (++binding == m.fields.size()) throw support::Error("field not in the module: " + field.name);
+        }
+        auto* address = static_cast<uint8_t*>(context.bindings[binding]);
+        for (const Field::Term& t : field.terms) {
+            int64_t v = (integer(f, i, t.axis) - field.offset[t.axis]) / t.div;
+            if (t.mod) v %= t.mod;
+            address += v * t.stride;
+        }
+        return address;
+    }
+
+    uint8_t* array_cell(Frame& f, const Inst& i) {
+        const ArrayAccess access = ArrayAccess::unpack(i.imm);
+        const auto* desc = reinterpret_cast<const uint8_t*>(*in(f, i, 0));
+        const int ndim = i.operand_count - 1;
+        int64_t linear = 0;
+        for (int level = 0; level < ndim; ++level) {
+            const int axis = access.layout ? static_cast<int>(access.layout >> (4 * level) & 15) : level;
+            int32_t extent;
+            std::memcpy(&extent, desc + sizeof(ArrayDesc) + 4 * axis, 4);
+            int64_t x = integer(f, i, 1 + axis);
+            if (access.clamp) x = std::max<int64_t>(std::min<int64_t>(x, extent - 1), 0);
+            linear = linear * extent + x;
+        }
+        ArrayDesc d;
+        std::memcpy(&d, desc, sizeof d);
+        return static_cast<uint8_t*>(access.grad ? d.grad : d.data) + linear * i.results[0].type.size_bytes();
+    }
+
+    uint64_t random(Prim p) {
+        const uint64_t r = random_bits(thread.random_key, thread.random_draw++);
+        switch (p) {
+            case Prim::u1: return r >> 63;
+            case Prim::f32: return bits_of_double(p, static_cast<double>(r >> 40) * 0x1p-24);
+            case Prim::f64: return bits_of_double(p, static_cast<double>(r >> 11) * 0x1p-53);
+            case Prim::f16: return bits_of_double(p, static_cast<double>(r >> 40) * 0x1p-24);
+            case Prim::i64:
+            case Prim::u64: return r;
+            default: return r >> 32 & ((uint64_t(1) << type::bits(p)) - 1);
+        }
+    }
+    void seed(uint64_t stream, uint64_t iteration) {
+        thread.random_key = random_key(context.launch_key, stream, iteration);
+        thread.random_draw = 0;
+    }
+
+    std::vector<abi::Cell> cells_for_format(Frame& f, const Inst& i, int from) {
+        std::vector<abi::Cell> cells;
+        for (int k = from; k < i.operand_count; ++k) {
+            const Value* v = i.operand(k);
+            for (int c = 0; c < v->type.count(); ++c) {
+                abi::Cell cell;
+                const uint64_t bits = at(f, v)[c];
+                if (type::is_float(v->type.prim)) {
+                    cell.f = double_of_bits(v->type.prim, bits);
+                } else {
+                    cell.i = int_of_bits(v->type.prim, bits);
+                }
+                cells.push_back(cell);
+            }
+        }
+        return cells;
+    }
+
+    // --- instructions
+    void element_wise(Frame& f, const Inst& i) {
+        const Type t = i.results[0].type;
+        Scalar operands[3];
+        uint64_t* result = out(f, i);
+        for (int c = 0; c < t.count(); ++c) {
+            for (int k = 0; k < i.operand_count; ++k) {
+                const Value* v = i.operand(k);
+                operands[k] = {v->type.prim, at(f, v)[v->type.is_scalar() ? 0 : c]};
+            }
+            result[c] = fold(i.op, t.prim, {operands, i.operand_count}, options.fused);
+        }
+    }
+    uint64_t binary(Op op, Prim p, uint64_t a, uint64_t b) const {
+        const Scalar operands[] = {{p, a}, {p, b}};
+        return fold(op, p, operands, options.fused);
+    }
+
+    void reduce(Frame& f, const Inst& i) {
+        const Op step = i.op == Op::reduce_add   ? Op::add
+                        : i.op == Op::reduce_mul ? Op::mul
+                        : i.op == Op::reduce_min ? Op::min
+                        : i.op == Op::reduce_max ? Op::max
+                        : i.op == Op::reduce_and ? Op::bit_and
+                                                 : Op::bit_or;
+        const Type t = i.operand(0)->type;
+        const uint64_t* x = in(f, i, 0);
+        uint64_t v = x[0];
+        for (int k = 1; k < t.count(); ++k) v = binary(step, t.prim, v, x[k]);
+        *out(f, i) = v;
+    }
+
+    void matmul(Frame& f, const Inst& i) {
+        const Type a = i.operand(0)->type, b = i.operand(1)->type;
+        const uint64_t *x = in(f, i, 0), *y = in(f, i, 1);
+        uint64_t* result = out(f, i);
+        for (int r = 0; r < a.n; ++r) {
+            for (int c = 0; c < b.m; ++c) {
+                uint64_t v = binary(Op::mul, a.prim, x[r * a.m], y[c]);
+                for (int k = 1; k < a.m; ++k) {
+                    v = binary(Op::add, a.prim, v, binary(Op::mul, a.prim, x[r * a.m + k], y[k * b.m + c]));
+                }
+                result[r * b.m + c] = v;
+            }
+        }
+    }
+
+    void atomic(Frame& f, const Inst& i) {
+        const Type t = i.operand(0)->type;
+        const uint64_t* v = in(f, i, 1);
+        uint64_t* result = out(f, i);
+        for (int k = 0; k < t.count(); ++k) {
+            uint8_t* address = component(f, i, k);
+            const uint64_t old = load_scalar(t.prim, address);
+            uint64_t next = old;
+            switch (i.op) {
+                case Op::atomic_add: next = binary(Op::add, t.prim, old, v[k]); break;
+                case Op::atomic_sub: next = binary(Op::sub, t.prim, old, v[k]); break;
+                case Op::atomic_mul: next = binary(Op::mul, t.prim, old, v[k]); break;
+                case Op::atomic_min: next = binary(Op::min, t.prim, old, v[k]); break;
+                case Op::atomic_max: next = binary(Op::max, t.prim, old, v[k]); break;
+                case Op::atomic_and: next = old & v[k]; break;
+                case Op::atomic_or: next = old | v[k]; break;
+                case Op::atomic_xor: next = old ^ v[k]; break;
+                case Op::atomic_exchange: next = v[k]; break;
+                case Op::atomic_cas:
+                    if (old == v[k]) next = in(f, i, 2)[k];
+                    break;
+                default: break;
+            }
+            store_scalar(t.prim, address, next);
+            result[k] = old;
+        }
+    }
+
+    void pass_values(Frame& f, const Inst& i, int from = 0) {
+        f.passed.clear();
+        for (int k = from; k < i.operand_count; ++k) {
+            const Value* v = i.operand(k);
+            f.passed.insert(f.passed.end(), at(f, v), at(f, v) + cells_of(v->type));
+        }
+    }
+    template <class Values> static void receive(Frame& f, const Values& values) {
+        size_t at_cell = 0;
+        for (const Value* v : values) {
+            for (uint32_t c = 0; c < cells_of(v->type); ++c) at(f, v)[c] = f.passed[at_cell++];
+        }
+    }
+    static std::vector<Value*> results_of(const Inst& i) {
+        std::vector<Value*> list;
+        for (int k = 0; k < i.result_count; ++k) list.push_back(i.result(k));
+        return list;
+    }
+
+    Flow run_if(Frame& f, const Inst& i) {
+        const Flow flow = region(f, *i.regions[*in(f, i, 0) ? 0 : 1]);
+        if (flow != Flow::yield) return flow;
+        receive(f, results_of(i));
+        return Flow::next;
+    }
+
+    Flow run_loop(Frame& f, const Inst& i) {
+        pass_values(f, i);
+        for (;;) {
+            receive(f, i.body().params);
+            const Flow flow = region(f, i.body());
+            if (flow == Flow::done) return flow;
+            if (flow == Flow::leave) break;
+        }
+        receive(f, results_of(i));
+        return Flow::next;
+    }
+
+    Flow run_for(Frame& f, const Inst& i) {
+        const int dims = static_cast<int>(i.imm);
+        const Prim p = i.operand(0)->type.prim;
+        std::vector<int64_t> low, high, x;
+        bool empty = false;
+        for (int k = 0; k < dims; ++k) {
+            low.push_back(integer(f, i, 2 * k));
+            high.push_back(integer(f, i, 2 * k + 1));
+            empty |= low[static_cast<size_t>(k)] >= high[static_cast<size_t>(k)];
+        }
+        x = low;
+        pass_values(f, i, 2 * dims);
+        const bool parallel = i.loop_config() && i.loop_config()->parallel;
+        const uint64_t stream = parallel ? 2 * parallel_loops++ + 1 : 0;
+        std::vector<Value*> carried(i.body().params.begin() + dims, i.body().params.end());
+        const uint64_t mask = type::bits(p) == 64 ? ~uint64_t(0) : 0xffffffff;
+        for (uint64_t iteration = 0; !empty; ++iteration) {
+            if (parallel) seed(stream, iteration);
+            receive(f, carried);
+            for (int k = 0; k < dims; ++k) {
+                *at(f, i.body().params[static_cast<uint32_t>(k)]) = static_cast<uint64_t>(x[static_cast<size_t>(k)]) & mask;
+            }
+            const Flow flow = region(f, i.body());
+            if (flow == Flow::done) return flow;
+            if (flow == Flow::leave) break;
+            int k = dims - 1;
+            while (k >= 0 && ++x[static_cast<size_t>(k)] >= high[static_cast<size_t>(k)]) {
+                x[static_cast<size_t>(k)] = low[static_cast<size_t>(k)];
+                --k;
+            }
+            if (k < 0) break;
+        }
+        receive(f, results_of(i));
+        if (parallel) seed(stream + 1, 0);
+        return Flow::next;
+    }
+
+    void call(Frame& f, const Inst& i) {
+        if (++depth > 1000) throw support::Error("calls nested too deeply");
+        pass_values(f, i);
+        const Function& callee = *i.callee();
+        Frame inner{layout(callee), {}, {}, {}, callee};
+        inner.passed = f.passed;
+        run(inner);
+        f.passed = std::move(inner.passed);
+        receive(f, results_of(i));
+        --depth;
+    }
+
+    Flow inst(Frame& f, const Inst& i) {
+        if (options.max_steps && ++steps > options.max_steps) throw support::Error("too many steps");
+        if (folds(i.op)) {
+            element_wise(f, i);
+            return Flow::next;
+        }
+        switch (i.op) {
+            case Op::constant: *out(f, i) = i.imm; break;
+            case Op::splat:
+                for (int k = 0; k < i.results[0].type.count(); ++k) out(f, i)[k] = *in(f, i, 0);
+                break;
+            case Op::build:
+                for (int k = 0; k < i.operand_count; ++k) out(f, i)[k] = *in(f, i, k);
+                break;
+            case Op::extract: *out(f, i) = in(f, i, 0)[i.imm]; break;
+            case Op::extract_dyn: {
+                const int64_t k = integer(f, i, 1);
+                const bool inside = k >= 0 && k < i.operand(0)->type.count();
+                *out(f, i) = inside ? in(f, i, 0)[k] : 0;
+                break;
+            }
+            case Op::insert:
+            case Op::insert_dyn: {
+                const int64_t k = i.op == Op::insert ? static_cast<int64_t>(i.imm) : integer(f, i, 2);
+                const int count = i.results[0].type.count();
+                for (int c = 0; c < count; ++c) out(f, i)[c] = c == k ? *in(f, i, 1) : in(f, i, 0)[c];
+                break;
+            }
+            case Op::matmul: matmul(f, i); break;
+            case Op::transpose: {
+                const Type t = i.results[0].type;
+                for (int r = 0; r < t.n; ++r) {
+                    for (int c = 0; c < t.m; ++c) out(f, i)[r * t.m + c] = in(f, i, 0)[c * t.n + r];
+                }
+                break;
+            }
+            case Op::reduce_add: case Op::reduce_mul: case Op::reduce_min: case Op::reduce_max:
+            case Op::reduce_and: case Op::reduce_or: reduce(f, i); break;
+            case Op::slot: set_place(out(f, i), f.slots.data() + f.layout.slots.at(&i), nullptr); break;
+            case Op::temp: set_place(out(f, i), context.temps + i.imm, nullptr); break;
+            case Op::partial: {
+                uint8_t* base = context.partials + integer(f, i, 0) * static_cast<int64_t>(i.imm >> 32);
+                set_place(out(f, i), base + (i.imm & 0xffffffff), nullptr);
+                break;
+            }
+            case Op::field_place: set_place(out(f, i), field_cell(f, i), i.field()); break;
+            case Op::array_place: set_place(out(f, i), array_cell(f, i), nullptr); break;
+            case Op::comp_place: set_place(out(f, i), component(f, i, integer(f, i, 1)), nullptr); break;
+            case Op::array_shape: {
+                int32_t extent;
+                std::memcpy(&extent, reinterpret_cast<const uint8_t*>(*in(f, i, 0)) + sizeof(ArrayDesc) + 4 * i.imm, 4);
+                *out(f, i) = static_cast<uint32_t>(extent);
+                break;
+            }
+            case Op::load:
+            case Op::volatile_load: {
+                const Type t = i.results[0].type;
+                for (int k = 0; k < t.count(); ++k) out(f, i)[k] = load_scalar(t.prim, component(f, i, k));
+                break;
+            }
+            case Op::store: {
+                const Type t = i.operand(1)->type;
+                for (int k = 0; k < t.count(); ++k) store_scalar(t.prim, component(f, i, k), in(f, i, 1)[k]);
+                break;
+            }
+            case Op::atomic_add: case Op::atomic_sub: case Op::atomic_mul: case Op::atomic_min: case Op::atomic_max:
+            case Op::atomic_and: case Op::atomic_or: case Op::atomic_xor: case Op::atomic_exchange: case Op::atomic_cas:
+                atomic(f, i);
+                break;
+            case Op::if_: return run_if(f, i);
+            case Op::for_: return run_for(f, i);
+            case Op::loop: return run_loop(f, i);
+            case Op::call: call(f, i); break;
+            case Op::yield: pass_values(f, i); return Flow::yield;
+            case Op::continue_: pass_values(f, i); return Flow::again;
+            case Op::break_: pass_values(f, i); return Flow::leave;
+            case Op::return_: pass_values(f, i); return Flow::done;
+            case Op::random:
+                *out(f, i) = random(i.results[0].type.prim);
+                break;
+            case Op::thread_index: *out(f, i) = static_cast<uint32_t>(thread.index); break;
+            case Op::clock: *out(f, i) = static_cast<uint64_t>(context.runtime->clock()); break;
+            case Op::print: {
+                const auto cells = cells_for_format(f, i, 0);
+                context.runtime->print(&thread, format_numbers.at(i.format()), cells.data());
+                break;
+            }
+            case Op::assert_: {
+                if (*in(f, i, 0)) break;
+                const auto cells = cells_for_format(f, i, 1);
+                context.runtime->fail(&thread, format_numbers.at(i.format()), cells.data());
+                throw Stopped{};
+            }
+            case Op::set_result: {
+                const Type t = m.results[i.imm];
+                uint8_t* base = context.results + m.result_offset(static_cast<int>(i.imm));
+                for (int k = 0; k < t.count(); ++k) store_scalar(t.prim, base + k * type::bytes(t.prim), in(f, i, 0)[k]);
+                break;
+            }
+            case Op::task_value: {
+                const int64_t values[] = {begin, end, chunk, thread.tile, thread.tiles};
+                const auto bound = static_cast<uint64_t>(TaskValue::bound);
+                *out(f, i) = static_cast<uint64_t>(i.imm < bound ? values[i.imm] : context.bounds[i.imm - bound]);
+                break;
+            }
+            case Op::seed: seed(i.imm, static_cast<uint64_t>(integer(f, i, 0))); break;
+            default: throw support::Error(std::string("cannot interpret ") + info(i.op).name);
+        }
+        return Flow::next;
+    }
+
+    Flow region(Frame& f, const Region& r) {
+        for (const Inst* i = r.first; i; i = i->next) {
+            const Flow flow = inst(f, *i);
+            if (flow != Flow::next) return flow;
+        }
+        throw support::Error("a region without terminator");
+    }
+
+    // Arguments arrive in, results leave by `passed`.
+    void run(Frame& f) {
+        f.cells.resize(f.layout.cells);
+        f.slots.resize(f.layout.slot_bytes + 8);
+        receive(f, f.function.body->params);
+        region(f, *f.function.body);
+    }
+
+    bool start(const Function& function) {
+        uint32_t n = 0;
+        for (const Format* format : formats_of(m)) format_numbers[format] = n++;
+        Frame f{layout(function), {}, {}, {}, function};
+        for (uint32_t k = 0; k < function.body->params.size(); ++k) {
+            const Type t = function.body->params[k]->type;
+            uint8_t* at_arg = context.args + m.params[k].offset;
+            if (t.is_array()) {
+                f.passed.push_back(reinterpret_cast<uint64_t>(at_arg));
+            } else {
+                for (int c = 0; c < t.count(); ++c) f.passed.push_back(load_scalar(t.prim, at_arg + c * type::bytes(t.prim)));
+            }
+        }
+        try {
+            run(f);
+        } catch (const Stopped&) {
+            return false;
+        }
+        return true;
+    }
+};
+
+}  // namespace
+
+std::vector<const Format*> formats_of(const Module& m) {
+    std::vector<const Format*> list;
+    std::unordered_map<const Format*, bool> seen;
+    for (const Function* f : m.functions) {
+        walk(*f->body, [&](Inst& i) {
+            const bool has_format = i.op == Op::print || i.op == Op::assert_;
+            if (has_format && seen.emplace(i.format(), true).second) list.push_back(i.format());
+        });
+    }
+    return list;
+}
+
+bool interpret(const Module& m, const abi::Context& context, const InterpretOptions& options) {
+    abi::Thread thread{};
+    thread.context = &context;
+    Interpreter run{.m = m, .context = context, .thread = thread, .options = options, .layouts = {}, .format_numbers = {}};
+    run.seed(0, 0);
+    return run.start(m.kernel());
+}
+
+bool interpret_task(const Module& m, const Function& task, abi::Thread& thread, int64_t begin,
+                    int64_t end, int64_t chunk, const InterpretOptions& options) {
+    Interpreter run{.m = m, .context = *thread.context, .thread = thread, .options = options, .begin = begin,
+                    .end = end, .chunk = chunk, .layouts = {}, .format_numbers = {}};
+    return run.start(task);
+}
+
+}  // namespace qd::ir

@@ -1,0 +1,363 @@
+// The intermediate representation: typed, SSA, structured regions.
+//
+// A Module is one kernel: functions[0] is the kernel itself, the others are the specialisations of
+// `@qd.func` that it calls. A Function owns an arena; everything inside it (instructions, values,
+// regions) lives there and is referred to by plain pointers until the function dies.
+//
+// Regions hold a list of instructions that ends in exactly one terminator:
+//   if_    operand: condition (u1). regions: then, else. Each ends in `yield v...` (the results of
+//          the if) or in break_/continue_/return_ (then it yields nothing).
+//   for_   n = imm dimensions. operands: begin0, end0, ... begin(n-1), end(n-1) of one integer type
+//          (i32 or i64), then the initial values of what the loop carries. One region with
+//          parameters: n indices, then the carried values. Visits indices in ascending
+//          lexicographic order, last dimension fastest; bounds are evaluated once. The region ends
+//          in `continue_ v...` (next iteration's carried values); `break_ v...` leaves the whole
+//          loop. Results: the carried values at the end. ref: LoopConfig or null. A for_ with
+//          LoopConfig::parallel, directly in the kernel function's body, carries nothing, breaks
+//          never, and becomes a task whose iterations may run at the same time; run by one thread
+//          it must equal ascending serial order.
+//   loop   operands: initial carried values; region parameters: the carried values. Repeats until a
+//          `break_ v...`; its results are those values. Ends in continue_/break_.
+//   return_ v... leaves the function; at the end of a body always, elsewhere only in functions
+//          with Function::returns_early.
+// A value may be used where its definition dominates: earlier in the same region or in an
+// enclosing one. Callees are reached through Inst::ref and never contain parallel loops.
+//
+// Variables start as `slot`s with loads and stores; pass `promote` turns them into SSA values.
+// Memory is reached through places (`field_place`, `array_place`, `slot`, `temp`, `comp_place`).
+//
+// Replacement: `a->replace_with(b)` leaves a forwarding pointer; readers use Inst::operand(), which
+// follows and shortens it. No use lists are kept.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/arena.h"
+#include "type/type.h"
+
+namespace qd::ir {
+
+using type::Prim;
+using type::Type;
+
+enum class Op : uint8_t {
+#define OP(name, ...) name,
+#include "ir/ops.inc"
+#undef OP
+    count_,
+};
+
+enum class Rule : uint8_t {
+    given,      // the builder is told the type
+    same0,      // type of operand 0
+    same1,      // type of operand 1
+    boolean,    // shape of operand 0, u1
+    count32,    // shape of operand 0, i32
+    component,  // scalar of operand 0's primitive
+    loaded,     // value held by operand 0's place
+    regions,    // any number of results, given
+    none,       // no result
+};
+
+enum class Effect : uint8_t {
+    pure,        // may be removed, duplicated, reordered, hoisted: never traps
+    alloc,       // slot
+    read,        // reads memory
+    write,       // writes memory
+    atomic,      // reads and writes memory, ordered
+    check,       // may end the launch (assert_): kept, ordered with other effects
+    io,          // kept and ordered
+    region,      // effects of its regions
+    call,        // effects of the callee's summary
+    terminator,
+};
+
+struct OpInfo {
+    const char* name;  // IR text; without the trailing underscore of C++ keywords
+    int8_t operands;   // -1: any number
+    Rule rule;
+    Effect effect;
+    const char* python;  // name of the Python function or operator, "" if none
+};
+const OpInfo& info(Op op);
+bool parse_op(std::string_view name, Op& out);
+
+struct Inst;
+struct Region;
+struct Function;
+
+// Where in the user's source an instruction comes from. Lines are 1-based, columns 0-based
+// (characters), end exclusive. `caller` is the call site of an inlined function, else null.
+struct Loc {
+    std::string_view file, function;
+    int line = 0, col = 0, end_line = 0, end_col = 0;
+    const Loc* caller = nullptr;
+};
+
+struct Value {
+    Type type;
+    Inst* def = nullptr;      // null for a region parameter
+    Region* owner = nullptr;  // region of a parameter, else null
+    uint32_t index = 0;       // result or parameter number
+    uint32_t id = 0;          // scratch for passes, printer, code generation
+    Value* replaced = nullptr;
+};
+
+// Bits of array_place's imm.
+struct ArrayAccess {
+    uint64_t layout = 0;  // 4 bits per memory level, outermost first: canonical axis; 0 = identity
+    bool grad = false;    // the gradient's storage
+    bool clamp = false;   // boundary="clamp"
+    uint64_t pack() const { return layout | uint64_t(grad) << 48 | uint64_t(clamp) << 49; }
+    static ArrayAccess unpack(uint64_t imm) {
+        return {imm & ((uint64_t(1) << 48) - 1), (imm >> 48 & 1) != 0, (imm >> 49 & 1) != 0};
+    }
+};
+
+// What op task_value reads. bound + k is the k-th of begin0, end0, begin1, end1, ...
+enum class TaskValue : uint32_t {
+    begin,  // entry's argument: first unit; 0 in a serial task and in `finish`
+    end,    // entry's argument: behind the last unit; number of chunks in `finish`
+    chunk,  // entry's argument: number of the chunk
+    tile,   // Thread::tile
+    tiles,  // Thread::tiles
+    bound,  // Context::bounds[k]
+};
+
+// Dense storage of a field as an address: base + sum over terms of
+// (((index[axis] - offset[axis]) / div) % mod) * stride   (mod 0: no remainder taken).
+// The base pointer is bound per kernel (Module::fields order), so a Field holds no address.
+struct Field {
+    std::string name;    // for messages
+    Type elem;           // value type of one cell's member
+    int ndim = 0;
+    int64_t shape[12] = {}, offset[12] = {};
+    struct Term {
+        int axis;
+        int64_t div, mod, stride;  // stride in bytes
+    };
+    std::vector<Term> terms;
+    std::vector<int64_t> component_offsets;  // bytes from the cell's member to component k
+    // Distance of neighbouring components if constant, else 0 (then only constant indices work).
+    int64_t component_stride() const;
+    uint64_t alias_group = 0;  // fields of different groups never overlap
+    uint64_t layout_hash() const;
+};
+
+struct LoopConfig {
+    bool parallel = false;
+    bool strictly_serial = false;  // loop_config(serialize=True)
+    int block_dim = 0;
+    int max_threads = 0;  // 0: no limit
+    std::string name;
+};
+
+// Text of print and assert. pieces[k] is either literal text or the conversion of the next operand.
+struct Format {
+    struct Piece {
+        std::string text;  // literal, or printf-like spec without '%' and conversion, e.g. "-8.3"
+        char conversion = 0;  // 0: literal; 'd','u','x','f','e','g',... ; '*': the type's natural one
+    };
+    std::vector<Piece> pieces;
+    std::string function;  // assert: user-facing kind of failure is in text; print: unused
+};
+
+struct Inst {
+    Op op;
+    uint8_t flags = 0;  // kXxx below
+    uint16_t operand_count = 0, result_count = 0, region_count = 0;
+    Value** operands = nullptr;
+    Value* results = nullptr;
+    Region** regions = nullptr;
+    uint64_t imm = 0;
+    const void* ref = nullptr;  // Field, Function, LoopConfig or Format, as the op says
+    const Loc* loc = nullptr;
+    Inst *prev = nullptr, *next = nullptr;
+    Region* parent = nullptr;
+
+    Value* operand(int k) const;  // follows replacements
+    Value* result(int k = 0) const { return results + k; }
+    std::span<Value*> operand_slots() const { return {operands, operand_count}; }
+    std::span<Value> result_values() const { return {results, result_count}; }
+    std::span<Region*> region_list() const { return {regions, region_count}; }
+    bool is_loop() const { return op == Op::for_ || op == Op::loop; }
+    Region& body() const { return *regions[0]; }
+    const Field* field() const { return static_cast<const Field*>(ref); }
+    Function* callee() const { return static_cast<Function*>(const_cast<void*>(ref)); }
+    const LoopConfig* loop_config() const { return static_cast<const LoopConfig*>(ref); }
+    const Format* format() const { return static_cast<const Format*>(ref); }
+    Effect effect() const { return info(op).effect; }
+
+    void remove();                    // unlink; its values must have been replaced or be unused
+    void move_before(Inst& other);
+    void append_to(Region& region);
+    void insert_before(Inst& other);
+};
+inline constexpr uint8_t kNonAtomic = 1;  // an atomic proven private: plain read-modify-write
+inline constexpr uint8_t kNoFastMath = 2;
+
+struct Region {
+    Inst *first = nullptr, *last = nullptr;
+    Inst* owner = nullptr;  // null: a function's body
+    Function* function = nullptr;
+    struct Params {  // in the function's arena
+        Value** data = nullptr;
+        uint32_t count = 0, capacity = 0;
+        Value** begin() const { return data; }
+        Value** end() const { return data + count; }
+        uint32_t size() const { return count; }
+        Value* operator[](uint32_t k) const { return data[k]; }
+    } params;
+
+    // Walks while the current instruction may be removed or moved.
+    struct Iterator {
+        Inst *at, *next;
+        Inst& operator*() const { return *at; }
+        Iterator& operator++() { at = next; next = at ? at->next : nullptr; return *this; }
+        bool operator!=(const Iterator& o) const { return at != o.at; }
+    };
+    Iterator begin() const { return {first, first ? first->next : nullptr}; }
+    Iterator end() const { return {nullptr, nullptr}; }
+    Inst* terminator() const { return last; }
+};
+
+inline Value* resolve(Value* v) {
+    while (v->replaced) v = v->replaced;
+    return v;
+}
+inline void replace(Value* from, Value* to) { if (resolve(from) != resolve(to)) resolve(from)->replaced = resolve(to); }
+
+struct Function {
+    support::Arena arena;
+    std::string name;
+    Region* body = nullptr;          // its params are the function's parameters
+    std::vector<Type> result_types;
+    bool returns_early = false;
+    bool never_inline = false;
+    uint64_t content_hash = 0;       // 0: not computed
+    uint32_t id = 0;                 // scratch: number in a module
+
+    explicit Function(std::string name);
+    Region* new_region(Inst* owner);
+    Value* add_param(Region& region, Type type);
+    Inst* new_inst(Op op, int operands, int results, int regions);
+    const Loc* new_loc(const Loc& loc);
+    std::string_view new_string(std::string_view text);
+};
+
+// A parameter of the kernel after flattening; parameter k is functions[0]->body->params[k].
+// Values are stored at `offset` in the argument block with natural alignment, tensors packed
+// row-major, u1 as one byte. Arrays are stored as ArrayDesc (8-byte aligned).
+struct Param {
+    Type type;  // value or array
+    uint32_t offset = 0;
+    bool needs_grad = false;
+    std::string name;
+};
+struct ArrayDesc {  // followed by int32_t shape[ndim], canonical order
+    void* data;
+    void* grad;
+};
+inline constexpr uint32_t array_desc_bytes(int ndim) { return 16 + 4 * ((ndim + 1) & ~1); }
+
+struct Module {
+    std::string name;  // of the kernel, for messages and dumps
+    std::vector<Function*> functions;       // [0] is the kernel; callees before or after, any order
+    std::vector<const Field*> fields;       // binding k is the base address of fields[k]
+    std::vector<Param> params;
+    std::vector<Type> results;              // set_result k writes results[k] at result_offset(k)
+    // Options that change code (each is part of the hash).
+    bool fast_math = true, debug = false, check_bounds = false;
+    Prim default_int = Prim::i32, default_float = Prim::f32;
+
+    std::vector<std::unique_ptr<Function>> owned;      // functions that die with the module
+    std::vector<std::unique_ptr<Field>> owned_fields;
+    std::vector<std::unique_ptr<LoopConfig>> owned_loops;
+    std::vector<std::unique_ptr<Format>> owned_formats;
+
+    Function& kernel() const { return *functions[0]; }
+    uint32_t result_offset(int k) const;  // each result is 8-byte aligned
+    uint32_t result_bytes() const;
+};
+
+// Walks every instruction of a region, parents before children / children before parents.
+template <class F> void walk(Region& r, F&& f) {
+    for (Inst& i : r) { for (Region* c : i.region_list()) (void)c; f(i); for (Region* c : i.region_list()) walk(*c, f); }
+}
+template <class F> void walk_post(Region& r, F&& f) {
+    for (Inst& i : r) { for (Region* c : i.region_list()) walk_post(*c, f); f(i); }
+}
+
+// --- building -----------------------------------------------------------------------------
+// Appends to the end of a region (or before an instruction). Results of rule-typed ops are typed
+// by the op table. Does no simplification beyond nothing: passes do that.
+struct Builder {
+    Function* function = nullptr;
+    Region* region = nullptr;
+    Inst* before = nullptr;  // null: append
+    const Loc* loc = nullptr;
+
+    Inst* emit(Op op, std::span<Value* const> operands, std::span<const Type> result_types,
+               int regions = 0);
+    Value* op(Op op, std::initializer_list<Value*> operands, uint64_t imm = 0,
+              const void* ref = nullptr);                       // rule-typed
+    Value* typed(Op op, Type type, std::span<Value* const> operands, uint64_t imm = 0,
+                 const void* ref = nullptr);                    // rule `given`
+    Value* constant(Type scalar, uint64_t bits);
+    Value* int_const(Prim p, int64_t v);
+    Value* float_const(Prim p, double v);
+    Value* cast(Value* v, Prim p);       // no-op if it already has that primitive
+    Value* splat(Value* scalar, Type tensor);
+    Value* slot(Type value_type);
+    Value* load(Value* place);
+    void store(Value* place, Value* value);
+    void end(Op terminator, std::span<Value* const> values = {});
+};
+
+Type rule_type(Op op, std::span<Value* const> operands);  // by the op table; none if it is `given`
+
+bool is_constant(const Value* v);               // defined by Op::constant
+uint64_t constant_bits(const Value* v);
+uint64_t bits_of_double(Prim p, double v);      // rounds to p (f16 too), or converts to the integer
+double double_of_bits(Prim p, uint64_t bits);
+int64_t int_of_bits(Prim p, uint64_t bits);     // sign- or zero-extended
+
+// --- whole-module services (each in its own .cpp) -------------------------------------------
+void complete(Module& m);        // appends functions reached by calls and fields they use, if missing
+void lay_out_params(Module& m);  // Param::offset, in order, naturally aligned
+
+std::string print(const Module& m);                     // printer.cpp
+std::string print(const Function& f);
+std::unique_ptr<Module> parse(std::string_view text);   // parser.cpp; throws support::Error with line:col
+void verify(const Module& m);                           // verifier.cpp; throws support::Error
+
+// serialise.cpp. Deterministic: equal modules give equal bytes. Functions reached by calls are
+// included even if Module::functions lacks them; fields must all be in Module::fields (they number
+// the bindings). Uses Value::id and Function::id of every function as scratch.
+struct SerialiseOptions {
+    bool locations = true;
+    bool names = true;  // of the kernel, functions, fields and parameters
+};
+std::vector<uint8_t> serialise(const Module& m, SerialiseOptions options = {});
+std::unique_ptr<Module> deserialise(std::span<const uint8_t> bytes);  // bad bytes: support::Error
+
+// Hash of everything that decides the code: names and locations count only if checks can print them.
+struct Hash128 {
+    uint64_t low = 0, high = 0;
+    bool operator==(const Hash128&) const = default;
+};
+Hash128 content_hash(const Module& m);
+
+// Copies a region's parameters and instructions into a new region of `to` (owner null). Operands
+// from outside map through `params`, else stay. With `caller` every location gets that call site
+// appended to its chain. Uses Value::id as scratch. clone.cpp
+Region* clone_into(const Region& from, Function& to, std::vector<std::pair<const Value*, Value*>> params,
+                   const Loc* caller = nullptr);
+}  // namespace qd::ir

@@ -1,0 +1,166 @@
+// Changes to instructions that several passes make, and facts about functions.
+
+#include <algorithm>
+
+#include "pass/passes.h"
+#include "support/error.h"
+
+namespace qd::pass {
+
+using namespace ir;
+
+void add_operands(Inst& i, std::span<Value* const> values) {
+    Function& f = *i.parent->function;
+    const size_t old = i.operand_count;
+    QD_CHECK(old + values.size() <= UINT16_MAX, "too many operands");
+    Value** grown = f.arena.array<Value*>(old + values.size());
+    std::copy_n(i.operands, old, grown);
+    std::copy(values.begin(), values.end(), grown + old);
+    i.operands = grown;
+    i.operand_count = static_cast<uint16_t>(old + values.size());
+}
+
+namespace {
+void set_results(Inst& i, const std::vector<std::pair<Type, Value*>>& wanted) {
+    Value* fresh = i.parent->function->arena.array<Value>(wanted.size());
+    for (size_t k = 0; k < wanted.size(); ++k) {
+        fresh[k].type = wanted[k].first;
+        fresh[k].def = &i;
+        fresh[k].index = static_cast<uint32_t>(k);
+        if (wanted[k].second) wanted[k].second->replaced = &fresh[k];
+    }
+    i.results = fresh;
+    i.result_count = static_cast<uint16_t>(wanted.size());
+}
+}  // namespace
+
+void add_results(Inst& i, std::span<const Type> types) {
+    std::vector<std::pair<Type, Value*>> wanted;
+    for (Value& v : i.result_values()) {
+        // A result that was replaced by something else keeps that; nothing reads the new one.
+        wanted.emplace_back(v.type, v.replaced ? nullptr : &v);
+    }
+    for (const Type t : types) wanted.emplace_back(t, nullptr);
+    set_results(i, wanted);
+}
+
+void erase_positions(Inst& i, const std::vector<bool>& dead_results) {
+    std::vector<std::pair<Type, Value*>> wanted;
+    for (int k = 0; k < i.result_count; ++k) {
+        if (!dead_results[static_cast<size_t>(k)]) {
+            wanted.emplace_back(i.results[k].type, i.results[k].replaced ? nullptr : &i.results[k]);
+        }
+    }
+    set_results(i, wanted);
+}
+
+Builder before(Inst& i) { return {i.parent->function, i.parent, &i, i.loc}; }
+
+Inst* copy_inst(const Inst& i, Function& to) {
+    Inst* c = to.new_inst(i.op, i.operand_count, i.result_count, 0);
+    for (int k = 0; k < i.operand_count; ++k) c->operands[k] = i.operand(k);
+    for (int k = 0; k < i.result_count; ++k) c->results[k].type = i.results[k].type;
+    c->flags = i.flags;
+    c->imm = i.imm;
+    c->ref = i.ref;
+    c->loc = i.loc;
+    return c;
+}
+
+Value* zero(Builder& b, Type t) { return b.splat(b.constant(t.element(), 0), t); }
+
+Inst* splice_before(Region& from, Inst& at) {
+    while (from.first && from.first->effect() != Effect::terminator) {
+        Inst* i = from.first;
+        i->move_before(at);
+    }
+    return from.first;
+}
+
+void adopt(Region& r, Function& f) {
+    r.function = &f;
+    for (Inst* i = r.first; i; i = i->next) {
+        for (Region* c : i->region_list()) adopt(*c, f);
+    }
+}
+
+uint32_t count_instructions(const Function& f) {
+    uint32_t n = 0;
+    walk(*f.body, [&](Inst&) { ++n; });
+    return n;
+}
+
+// --- the call graph
+
+namespace {
+void visit(Function& f, std::vector<Function*>& order, int depth) {
+    constexpr uint32_t kOpen = UINT32_MAX - 1, kUnseen = UINT32_MAX;
+    if (f.id == kOpen || depth > 1000) throw support::Error("recursive function " + f.name);
+    if (f.id != kUnseen) return;
+    f.id = kOpen;
+    walk(*f.body, [&](Inst& i) {
+        if (i.op == Op::call) visit(*i.callee(), order, depth + 1);
+    });
+    f.id = static_cast<uint32_t>(order.size());
+    order.push_back(&f);
+}
+}  // namespace
+
+std::vector<Function*> callees_first(Module& m) {
+    complete(m);
+    for (Function* f : m.functions) f->id = UINT32_MAX;
+    std::vector<Function*> order;
+    for (Function* f : m.functions) visit(*f, order, 0);
+    return order;
+}
+
+Summary summary_of(const Session& s, const Inst& i) {
+    Summary out;
+    const Type t = i.result_count ? i.results[0].type : type::kNone;
+    out.cost = t.is_value() ? static_cast<uint32_t>(t.count()) : 1;
+    switch (i.effect()) {
+        case Effect::pure:
+        case Effect::alloc: break;
+        case Effect::terminator: out.cost = 0; break;
+        case Effect::read: out.reads = true; break;
+        case Effect::write: out.writes = true; break;
+        case Effect::atomic: out.reads = out.writes = true; break;
+        case Effect::check: out.observable = true; break;
+        case Effect::io:
+            out.observable = true;
+            out.random = i.op == Op::random;
+            break;
+        case Effect::region: break;
+        case Effect::call: {
+            const Summary c = s.summaries[i.callee()->id];
+            out = c;
+            out.cost = 3 + i.operand_count;
+            break;
+        }
+    }
+    if (i.op == Op::constant) out.cost = 0;
+    out.loops |= i.is_loop();
+    for (const Region* r : i.region_list()) {
+        for (const Inst* c = r->first; c; c = c->next) {
+            const Summary inner = summary_of(s, *c);
+            out.reads |= inner.reads, out.writes |= inner.writes, out.observable |= inner.observable;
+            out.random |= inner.random, out.loops |= inner.loops, out.cost += inner.cost;
+        }
+    }
+    return out;
+}
+
+void summarise(Session& s, const std::vector<Function*>& order) {
+    s.summaries.assign(order.size(), {});
+    for (Function* f : order) {
+        Summary all;
+        for (const Inst* i = f->body->first; i; i = i->next) {
+            const Summary one = summary_of(s, *i);
+            all.reads |= one.reads, all.writes |= one.writes, all.observable |= one.observable;
+            all.random |= one.random, all.loops |= one.loops, all.cost += one.cost;
+        }
+        s.summaries[f->id] = all;
+    }
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,268 @@
+// Cuts the kernel's body into tasks.
+//
+// Every parallel loop becomes a range task, every stretch between two a serial task. Instructions
+// move, nothing is copied but what a later task needs again: constants, shapes, places and cheap
+// arithmetic on them are computed anew at its entry; any other value is stored to a kernel
+// temporary where it is defined and loaded where it is used. A slot that several tasks use, or that
+// a parallel loop uses, becomes a temporary itself.
+//
+// A kernel that returns early stays one serial task: what follows would depend on a hidden flag.
+//
+// Needs: promoted slots, else every variable becomes memory.
+// Cost:  O(instructions).
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "pass/passes.h"
+#include "support/error.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+bool is_parallel(const Inst& i) {
+    return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel && !i.loop_config()->strictly_serial;
+}
+
+struct Cutter {
+    Session& s;
+    Plan& plan;
+    Function& kernel;
+    struct Part {
+        Function* f = nullptr;
+        Inst* loop = nullptr;      // of a range task
+        Inst* anchor = nullptr;    // entry computations go in front of it
+        Task task;
+        std::unordered_map<const Value*, Value*> here;  // values of other parts, and parameters
+    };
+    std::vector<Part> parts;
+    std::unordered_map<const Inst*, uint32_t> part_of;      // instructions of the kernel's body
+    std::unordered_map<const Value*, uint32_t> temps;       // byte offset
+    std::unordered_map<const Value*, bool> shared_slots;
+
+    uint32_t new_temp(Type t) {
+        const uint32_t at = (plan.temps_bytes + 7) & ~7u;
+        plan.temps_bytes = at + static_cast<uint32_t>(t.size_bytes());
+        return at;
+    }
+
+    Part& new_part(abi::TaskKind kind) {
+        s.m.owned.push_back(std::make_unique<Function>(""));
+        Part p;
+        p.f = s.m.owned.back().get();
+        for (const Value* v : kernel.body->params) p.f->add_param(*p.f->body, v->type);
+        p.task.kind = kind;
+        p.task.body = p.f;
+        p.anchor = p.f->new_inst(Op::return_, 0, 0, 0);
+        p.anchor->append_to(*p.f->body);
+        parts.push_back(std::move(p));
+        return parts.back();
+    }
+
+    void split() {
+        const bool serial_only = kernel.returns_early;
+        bool open = false;
+        for (Inst& i : *kernel.body) {
+            if (&i == kernel.body->last) break;  // the return
+            const bool range = !serial_only && is_parallel(i);
+            if (i.op == Op::for_ && !range) i.ref = nullptr;
+            if (range || !open) new_part(range ? abi::TaskKind::range : abi::TaskKind::serial);
+            open = !range;
+            part_of[&i] = static_cast<uint32_t>(parts.size() - 1);
+            if (range) parts.back().loop = &i;
+        }
+    }
+
+    void find_shared_slots() {
+        const auto use = [&](const Inst& i, uint32_t part, bool parallel) {
+            for (int k = 0; k < i.operand_count; ++k) {
+                const Value* v = i.operand(k);
+                while (v->def && v->def->op == Op::comp_place) v = v->def->operand(0);
+                if (!v->def || v->def->op != Op::slot) continue;
+                const auto home = part_of.find(v->def);
+                if (home != part_of.end() && (parallel || home->second != part)) shared_slots[v] = true;
+            }
+        };
+        for (Inst& top : *kernel.body) {
+            const auto found = part_of.find(&top);
+            if (found == part_of.end()) continue;
+            const bool parallel = parts[found->second].loop != nullptr;
+            use(top, found->second, parallel);
+            for (Region* r : top.region_list()) {
+                walk(*r, [&](Inst& i) { use(i, found->second, parallel); });
+            }
+        }
+    }
+
+    // Whether to compute v again in another part: always for places, which cannot be stored.
+    bool again(const Value* v, int depth = 0) const {
+        if (v->owner) return true;  // a parameter
+        const Inst& d = *v->def;
+        if (v->type.is_place() || v->type.is_array()) return true;
+        if (d.op == Op::constant || d.op == Op::array_shape || d.op == Op::task_value) return true;
+        if (d.effect() != Effect::pure || depth > 3 || v->type.count() > 4) return false;
+        switch (d.op) {
+            case Op::add: case Op::sub: case Op::mul: case Op::cast: case Op::neg: case Op::min: case Op::max:
+            case Op::splat: case Op::build: case Op::extract: case Op::lt: case Op::le: case Op::eq: case Op::ne:
+                break;
+            default: return false;
+        }
+        for (int k = 0; k < d.operand_count; ++k) {
+            if (!again(d.operand(k), depth + 1)) return false;
+        }
+        return true;
+    }
+
+    uint32_t temp_of(const Value* v) {  // stores v where it is defined
+        const auto [found, fresh] = temps.try_emplace(v, 0);
+        if (!fresh) return found->second;
+        const uint32_t at = found->second = new_temp(v->type);
+        Inst& d = *v->def;
+        Builder b{d.parent->function, d.parent, d.next, d.loc};
+        Value* place = b.typed(Op::temp, v->type.place(), {}, at);
+        b.store(place, const_cast<Value*>(v));
+        return at;
+    }
+
+    Value* get(uint32_t part, Value* v) {
+        Part& p = parts[part];
+        if (v->owner) return p.f->body->params[v->index];
+        const auto known = p.here.find(v);
+        if (known != p.here.end()) return known->second;
+        Builder b{p.f, p.f->body, p.anchor, v->def->loc};
+        Value* copy = nullptr;
+        if (v->def->op == Op::slot) {  // only shared ones come here
+            const auto [found, fresh] = temps.try_emplace(v, 0);
+            if (fresh) found->second = new_temp(v->type.value());
+            copy = b.typed(Op::temp, v->type, {}, found->second);
+        } else if (again(v)) {
+            Inst* c = copy_inst(*v->def, *p.f);
+            for (int k = 0; k < c->operand_count; ++k) c->operands[k] = in_part(part, c->operands[k]);
+            c->insert_before(*p.anchor);
+            copy = c->result(static_cast<int>(v->index));
+        } else {
+            const uint32_t at = temp_of(v);
+            copy = b.load(b.typed(Op::temp, v->type.place(), {}, at));
+        }
+        return parts[part].here[v] = copy;
+    }
+
+    // The value that part `part` uses for v of the kernel.
+    Value* in_part(uint32_t part, Value* v) {
+        if (v->owner) return v->owner == kernel.body ? get(part, v) : v;
+        const auto home = part_of.find(v->def);
+        if (home == part_of.end()) return v;  // defined in a nested region: moves along
+        if (v->def->op == Op::slot && shared_slots.count(v)) return get(part, v);
+        return home->second == part ? v : get(part, v);
+    }
+
+    void rewrite(uint32_t part, Inst& i) {
+        for (int k = 0; k < i.operand_count; ++k) i.operands[k] = in_part(part, i.operand(k));
+        for (Region* r : i.region_list()) {
+            for (Inst& c : *r) rewrite(part, c);
+        }
+    }
+
+    void move() {
+        for (Inst& i : *kernel.body) {
+            const auto found = part_of.find(&i);
+            if (found == part_of.end()) continue;
+            Part& p = parts[found->second];
+            if (i.op == Op::slot && shared_slots.count(i.result())) {
+                i.remove();
+                continue;
+            }
+            i.remove();
+            i.append_to(*p.f->body);
+            for (Region* r : i.region_list()) adopt(*r, *p.f);
+        }
+        for (uint32_t k = 0; k < parts.size(); ++k) {
+            Part& p = parts[k];
+            // Entry computations stand in front of the anchor, the part's own instructions behind.
+            std::vector<Inst*> own;
+            for (Inst* i = p.anchor->next; i; i = i->next) own.push_back(i);
+            if (p.loop) bounds(k);
+            for (Inst* i : own) rewrite(k, *i);
+        }
+        for (Part& p : parts) {
+            p.anchor->remove();
+            p.anchor->append_to(*p.f->body);
+        }
+    }
+
+    static Value* through_widening(Value* v) {
+        while (v->def && v->def->op == Op::cast && v->type.prim == Prim::i64 && v->def->operand(0)->type.prim == Prim::i32) {
+            v = v->def->operand(0);
+        }
+        return v;
+    }
+
+    void bounds(uint32_t part) {
+        Part& p = parts[part];
+        Inst& loop = *p.loop;
+        p.task.dims = static_cast<int>(loop.imm);
+        for (int k = 0; k < 2 * p.task.dims; ++k) {
+            Value* v = through_widening(loop.operand(k));
+            abi::Bound& bound = p.task.bounds[k];
+            bound = {};
+            bound.bytes = static_cast<uint8_t>(type::bytes(v->type.prim));
+            if (is_constant(v)) {
+                bound.kind = abi::BoundKind::constant;
+                bound.value = int_of_bits(v->type.prim, constant_bits(v));
+            } else if (v->owner) {
+                bound.kind = abi::BoundKind::arg;
+                bound.value = s.m.params[v->index].offset;
+            } else if (v->def->op == Op::array_shape && v->def->operand(0)->owner) {
+                const Param& param = s.m.params[v->def->operand(0)->index];
+                bound.kind = abi::BoundKind::arg;
+                bound.value = param.offset + static_cast<int64_t>(sizeof(ArrayDesc) + 4 * v->def->imm);
+            } else {
+                bound.kind = abi::BoundKind::temp;
+                bound.value = temp_of(v);
+            }
+        }
+        const LoopConfig& c = *loop.loop_config();
+        p.task.block_dim = c.block_dim;
+        p.task.max_threads = c.max_threads;
+        p.task.name = c.name;
+    }
+};
+
+bool does_something(const Session& s, const Function& f) {
+    for (const Inst* i = f.body->first; i; i = i->next) {
+        const Summary x = summary_of(s, *i);
+        if (x.writes || (x.observable && i->op != Op::seed)) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+void offload(Session& s, Plan& plan) {
+    Function& kernel = s.m.kernel();
+    Cutter c{.s = s, .plan = plan, .kernel = kernel, .parts = {}, .part_of = {}, .temps = {}, .shared_slots = {}};
+    c.split();
+    c.find_shared_slots();
+    c.move();
+    for (Cutter::Part& p : c.parts) {
+        dce(s, *p.f);
+        if (!does_something(s, *p.f)) continue;
+        Task task = std::move(p.task);
+        const std::string number = std::to_string(plan.tasks.size());
+        p.f->name = "task" + number;
+        if (task.name.empty()) task.name = (p.loop ? "range" : "serial") + number;
+        if (p.loop) {
+            std::vector<Accumulator> accumulators;
+            reduce(s, task, *p.loop, accumulators);
+            lower_units(s, task, *p.loop, accumulators);
+            if (task.finish) task.finish->name = "finish" + number;
+        }
+        plan.tasks.push_back(std::move(task));
+    }
+    plan.temps_bytes = (plan.temps_bytes + 7) & ~7u;
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,70 @@
+// The passes: from the module that the front end built to tasks that code generation emits.
+//
+// run_pipeline() is the story (pipeline.cpp). Every pass is one function in one file, is close to
+// linear in the number of instructions, and returns whether it changed anything. What a pass needs
+// and keeps stands at the top of its file.
+//
+// The result is a Plan. For code generation a task is nothing special: `body` is an ordinary
+// function without results whose loops are all serial. It has the kernel's parameter list
+// (Plan::module->params, same order and count); the entry loads a parameter from Context::args at
+// Param::offset when it is used (an array parameter is the address of its ArrayDesc). How a range
+// task finds its share of the iteration space is in its instructions already:
+//
+//   task_value  i64, imm says which: the entry's arguments begin, end, chunk; Thread::tile,
+//               Thread::tiles; Context::bounds[imm - TaskValue::bound]
+//   partial     place at Context::partials + chunk * (imm >> 32) + (imm & 0xffffffff)
+//   seed        Thread::random_key = random_key(context->launch_key, imm, iteration),
+//               Thread::random_draw = 0                                     (ir/random.h)
+//   temp        place at Context::temps + imm
+//
+// `finish`, if any, has the same form and is called once after the last chunk with
+// (begin 0, end number of chunks, chunk 0).
+//
+// A range task over one dimension typically looks like this:
+//   %b = task_value bound0; %u = task_value begin; %v = task_value end
+//   for %i = cast(%b + %u) to cast(%b + %v) { ... }
+// and over several: a loop over units that carries the outer indices, around the contiguous
+// innermost loop. LoopConfig::parallel is never set in a Plan.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/ir.h"
+#include "support/abi.h"
+
+namespace qd::pass {
+
+struct PipelineOptions {
+    bool time_passes = false;          // per-pass time and instruction counts to stderr
+    std::string dump;                  // a folder: one IR text file after each pass that changed something
+    bool fma = true;                   // the target has fused multiply-add: decides folds and `contract`
+    std::vector<std::string> disabled; // passes left out, by name (tests)
+};
+
+struct Task {
+    abi::TaskKind kind = abi::TaskKind::serial;
+    ir::Function* body = nullptr;
+    ir::Function* finish = nullptr;    // null: no reduction
+    uint32_t partial_bytes = 0;        // per chunk, multiple of 8
+    int dims = 0;                      // of a range task
+    abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
+    int block_dim = 0, max_threads = 0;
+    std::string name;                  // for profiles: LoopConfig::name, else kind and number
+};
+
+struct Plan {
+    std::unique_ptr<ir::Module> module;    // owns everything below; functions = bodies, finishes, callees
+    std::vector<Task> tasks;               // run in this order
+    std::vector<ir::Function*> callees;    // every function reachable by calls, callees before callers
+    uint32_t temps_bytes = 0;
+    bool uses_random = false, uses_print = false;
+    uint32_t instructions = 0;             // after all passes
+};
+
+[[nodiscard]] Plan run_pipeline(std::unique_ptr<ir::Module> module, const PipelineOptions& options = {});
+
+}  // namespace qd::pass

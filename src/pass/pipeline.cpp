@@ -1,0 +1,184 @@
+// The compiler's story: what happens to a kernel between the front end and code generation.
+//
+// Functions are worked on callees first, so that the inliner copies finished bodies. The kernel is
+// cut into tasks once it is small; tasks get a last cleaning, because cutting and unit loops leave
+// arithmetic behind.
+
+#include <chrono>
+#include <cstdio>
+#include <algorithm>
+
+#include "pass/passes.h"
+#include "support/error.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+using Clock = std::chrono::steady_clock;
+
+struct Pass {
+    const char* name;
+    bool (*run)(Session&, Function&);
+};
+
+// Every function, callees first.
+constexpr Pass kFunctionPasses[] = {
+    {"promote", promote},              // variables become values
+    {"simplify", simplify},            // constants, identities, dead branches
+    {"inline_calls", inline_calls},    // small callees, already finished themselves
+    {"simplify", simplify},            // constants that arguments brought
+    {"cse", cse},                      // needs promoted slots; makes equal places one value
+    {"store_forward", store_forward},  // needs cse
+    {"simplify", simplify},            // what forwarded values made constant
+    {"cse", cse},
+    {"licm", licm},
+    {"contract", contract},            // needs cse: a product used once is seen as such
+    {"dce", dce},
+};
+
+// Every task after offload.
+constexpr Pass kTaskPasses[] = {
+    {"simplify", simplify},
+    {"cse", cse},
+    {"licm", licm},
+    {"dce", dce},
+};
+
+struct Runner {
+    Session& s;
+    struct Row {
+        const char* name;
+        double seconds = 0;
+        uint32_t before = 0, after = 0;
+    };
+    std::vector<Row> rows;
+    int dumps = 0;
+
+    bool enabled(const char* name) const {
+        return std::ranges::find(s.options.disabled, name) == s.options.disabled.end();
+    }
+
+    void check(const char* pass, const Function& f) {
+        try {
+            verify(s.m);
+        } catch (const support::Error& e) {
+            throw support::Error(std::string("after pass ") + pass + " on @" + f.name + ": " + e.what());
+        }
+    }
+
+    void dump(const char* pass) {
+        if (s.options.dump.empty()) return;
+        char number[16];
+        std::snprintf(number, sizeof number, "/%03d_", dumps++);
+        const std::string path = s.options.dump + number + s.m.name + "_" + pass + ".qir";
+        if (std::FILE* file = std::fopen(path.c_str(), "w")) {
+            const std::string text = print(s.m);
+            std::fwrite(text.data(), 1, text.size(), file);
+            std::fclose(file);
+        }
+    }
+
+    void run(const Pass& pass, Function& f) {
+        if (!enabled(pass.name)) return;
+        const uint32_t count = s.options.time_passes ? count_instructions(f) : 0;
+        const auto start = Clock::now();
+        const bool changed = pass.run(s, f);
+        if (s.options.time_passes) {
+            auto row = std::ranges::find_if(rows, [&](const Row& r) { return r.name == pass.name; });
+            if (row == rows.end()) row = rows.insert(rows.end(), Row{pass.name});
+            row->seconds += std::chrono::duration<double>(Clock::now() - start).count();
+            row->before += count;
+            row->after += count_instructions(f);
+        }
+        if (!changed) return;
+        if (s.m.debug) check(pass.name, f);
+        dump(pass.name);
+    }
+
+    void report() const {
+        if (!s.options.time_passes) return;
+        std::fprintf(stderr, "%-14s %9s %8s -> %8s  (%s)\n", "pass", "ms", "before", "after", s.m.name.c_str());
+        for (const Row& r : rows) {
+            std::fprintf(stderr, "%-14s %9.3f %8u -> %8u\n", r.name, 1e3 * r.seconds, r.before, r.after);
+        }
+    }
+};
+
+void add_callees(Function& f, std::vector<Function*>& list, std::vector<Function*>& seen) {
+    walk(*f.body, [&](Inst& i) {
+        if (i.op != Op::call || std::ranges::find(seen, i.callee()) != seen.end()) return;
+        seen.push_back(i.callee());
+        add_callees(*i.callee(), list, seen);
+        list.push_back(i.callee());
+    });
+}
+
+void finish_plan(Session& s, Plan& plan) {
+    Module& m = s.m;
+    Function* kernel = &m.kernel();
+    std::vector<Function*> roots, seen;
+    for (const Task& t : plan.tasks) roots.push_back(t.body);
+    for (const Task& t : plan.tasks) {
+        if (t.finish) roots.push_back(t.finish);
+    }
+    for (Function* f : roots) add_callees(*f, plan.callees, seen);
+    m.functions = roots;
+    if (m.functions.empty()) m.functions.push_back(kernel);
+    m.functions.insert(m.functions.end(), plan.callees.begin(), plan.callees.end());
+    for (Function* f : m.functions) {
+        walk(*f->body, [&](Inst& i) {
+            ++plan.instructions;
+            if (i.op == Op::random) plan.uses_random = true;
+            if (i.op == Op::print) plan.uses_print = true;
+        });
+    }
+}
+
+}  // namespace
+
+Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options) {
+    Plan plan;
+    plan.module = std::move(module);
+    Session s{*plan.module, options, {}};
+    Runner runner{s, {}, 0};
+    if (s.m.debug) verify(s.m);
+    runner.dump("input");
+
+    const std::vector<Function*> order = callees_first(s.m);
+    summarise(s, order);
+    Function& kernel = s.m.kernel();
+    runner.run({"seed", seed}, kernel);  // before anything can drop a loop
+    for (Function* f : order) {
+        if (s.m.debug || s.m.check_bounds) runner.run({"debug_checks", debug_checks}, *f);
+        for (const Pass& pass : kFunctionPasses) runner.run(pass, *f);
+        Summary& mine = s.summaries[f->id];
+        mine = {};
+        for (const Inst* i = f->body->first; i; i = i->next) {
+            const Summary one = summary_of(s, *i);
+            mine.reads |= one.reads, mine.writes |= one.writes, mine.observable |= one.observable;
+            mine.random |= one.random, mine.loops |= one.loops, mine.cost += one.cost;
+        }
+    }
+
+    const auto start = Clock::now();
+    offload(s, plan);
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    for (const Task& t : plan.tasks) {
+        for (Function* f : {t.body, t.finish}) {
+            if (!f) continue;
+            s.m.functions.push_back(f);
+            for (const Pass& pass : kTaskPasses) runner.run(pass, *f);
+        }
+    }
+    finish_plan(s, plan);
+    if (s.m.debug) verify(s.m);
+    runner.dump("plan");
+    runner.report();
+    if (options.time_passes) {
+        std::fprintf(stderr, "%-14s %9.3f %8s    %8u  (%zu tasks)\n", "offload", 1e3 * seconds, "", plan.instructions, plan.tasks.size());
+    }
+    return plan;
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,56 @@
+// Makes the streams of random numbers explicit.
+//
+// Numbers the parallel loops of the kernel's body before any pass can drop one, so that a draw's
+// stream (ir/random.h) does not depend on optimisation. Runs first. O(instructions).
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+// Row-major number of the iteration, i64.
+Value* iteration_number(Builder& b, const Inst& loop) {
+    Value* n = nullptr;
+    const auto wide = [&](Value* v) { return b.cast(v, Prim::i64); };
+    for (uint32_t k = 0; k < loop.imm; ++k) {
+        const int at = static_cast<int>(2 * k);
+        Value* low = wide(loop.operand(at));
+        Value* x = b.op(Op::sub, {wide(loop.body().params[k]), low});
+        if (n) {
+            Value* extent = b.op(Op::sub, {wide(loop.operand(at + 1)), low});
+            n = b.op(Op::add, {b.op(Op::mul, {n, extent}), x});
+        } else {
+            n = x;
+        }
+    }
+    return n;
+}
+
+bool draws(const Session& s, const Inst& i) { return summary_of(s, i).random; }
+
+}  // namespace
+
+bool seed(Session& s, Function& kernel) {
+    bool changed = false;
+    uint64_t loops = 0;
+    bool seeded = false;  // the serial stretch under way
+    for (Inst& i : *kernel.body) {
+        if (i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel) {
+            const uint64_t stream = 2 * loops++ + 1;
+            seeded = false;
+            if (!draws(s, i)) continue;
+            Builder b{&kernel, &i.body(), i.body().first, i.loc};
+            b.op(Op::seed, {iteration_number(b, i)}, stream);
+            changed = true;
+        } else if (!seeded && draws(s, i)) {
+            Builder b = before(i);
+            b.op(Op::seed, {b.int_const(Prim::i64, 0)}, 2 * loops);
+            seeded = changed = true;
+        }
+    }
+    return changed;
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,387 @@
+// Constant folding, identities, and control flow that constants decide.
+//
+// One walk in order of execution: operands are simple before their users. Every rewrite is exact;
+// those that drop NaN, infinity or the sign of zero run under fast_math only, and folding uses the
+// same definition as the interpreter (ir/fold.h).
+//
+//   arithmetic   folding; x+0, x*1, x*0 (integers), x-x (integers), x/c for powers of two, powi by
+//                small constants, select and min/max of equal operands, double negation
+//   tensors      extract of build, insert, splat and element-wise chains of those; casts of casts
+//   control      if on a constant or with equal results; loops that run never
+//
+// Cost: O(instructions).
+
+#include <bit>
+#include <cmath>
+#include <optional>
+
+#include "ir/fold.h"
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+struct Simplifier {
+    Session& s;
+    Function& f;
+    bool changed = false;
+    const bool fast = s.m.fast_math;
+
+    static const Inst* def(const Value* v, Op op) { return v->def && v->def->op == op ? v->def : nullptr; }
+
+    // The constant that every component of v equals.
+    static std::optional<uint64_t> uniform(const Value* v) {
+        if (is_constant(v)) return constant_bits(v);
+        if (const Inst* splat = def(v, Op::splat)) {
+            if (is_constant(splat->operand(0))) return constant_bits(splat->operand(0));
+        }
+        return std::nullopt;
+    }
+    static bool is_int_value(const Value* v, int64_t n) {
+        const auto bits = uniform(v);
+        return bits && type::is_int(v->type.prim) && int_of_bits(v->type.prim, *bits) == n;
+    }
+    static bool is_float_value(const Value* v, double x) {  // tells 0 from -0
+        const auto bits = uniform(v);
+        return bits && type::is_float(v->type.prim) && *bits == bits_of_double(v->type.prim, x);
+    }
+    static bool is_number(const Value* v, int n) { return is_int_value(v, n) || is_float_value(v, n); }
+
+    Value* uniform_of(Builder& b, Type t, uint64_t bits) { return b.splat(b.constant(t.element(), bits), t); }
+
+    Value* fold_all(Builder& b, const Inst& i) {
+        if (!folds(i.op)) return nullptr;
+        Scalar in[3];
+        for (int k = 0; k < i.operand_count; ++k) {
+            const auto bits = uniform(i.operand(k));
+            if (!bits) return nullptr;
+            in[k] = {i.operand(k)->type.prim, *bits};
+        }
+        const Type t = i.results[0].type;
+        return uniform_of(b, t, fold(i.op, t.prim, {in, i.operand_count}, s.options.fma));
+    }
+
+    // 1/c if dividing by c and multiplying by 1/c agree for all x.
+    static std::optional<double> exact_inverse(const Value* v) {
+        const auto bits = uniform(v);
+        if (!bits || v->type.prim == Prim::f16 || !type::is_float(v->type.prim)) return std::nullopt;
+        const double c = double_of_bits(v->type.prim, *bits);
+        int exponent;
+        if (!std::isfinite(c) || std::fabs(std::frexp(c, &exponent)) != 0.5 || std::abs(exponent) > 60) return std::nullopt;
+        return 1 / c;
+    }
+
+    Value* powi_by_multiplying(Builder& b, Value* x, int64_t e) {
+        const bool down = e < 0;
+        uint64_t left = down ? 0 - static_cast<uint64_t>(e) : static_cast<uint64_t>(e);
+        Value *square = x, *out = nullptr;
+        for (;;) {
+            if (left & 1) out = out ? b.op(Op::mul, {out, square}) : square;
+            if (!(left >>= 1)) break;
+            square = b.op(Op::mul, {square, square});
+        }
+        if (!down) return out;
+        return b.op(Op::div, {uniform_of(b, x->type, bits_of_double(x->type.prim, 1)), out});
+    }
+
+    // Component k of a value that is built from components, else null.
+    Value* component(Value* v, uint64_t k, int depth = 0) {
+        const Inst* d = v->def;
+        if (!d) return nullptr;
+        if (d->op == Op::build) return d->operand(static_cast<int>(k));
+        if (d->op == Op::splat) return d->operand(0);
+        if (d->op == Op::insert && depth < 32) {
+            if (d->imm == k) return d->operand(1);
+            Value* below = component(d->operand(0), k, depth + 1);
+            return below;
+        }
+        return nullptr;
+    }
+
+    Value* identities(Builder& b, Inst& i) {
+        const auto x = [&] { return i.operand(0); };
+        const auto y = [&] { return i.operand(1); };
+        const Type t = i.results[0].type;
+        const bool real = type::is_float(t.prim);
+        switch (i.op) {
+            case Op::add:
+                if (is_int_value(y(), 0) || is_float_value(y(), -0.0) || (fast && is_float_value(y(), 0))) return x();
+                if (is_int_value(x(), 0) || is_float_value(x(), -0.0) || (fast && is_float_value(x(), 0))) return y();
+                break;
+            case Op::sub:
+                if (is_number(y(), 0)) return x();
+                if (!real && x() == y()) return uniform_of(b, t, 0);
+                break;
+            case Op::mul:
+                if (is_number(y(), 1)) return x();
+                if (is_number(x(), 1)) return y();
+                if (is_int_value(x(), 0) || (fast && is_float_value(x(), 0))) return x();
+                if (is_int_value(y(), 0) || (fast && is_float_value(y(), 0))) return y();
+                break;
+            case Op::div:
+                if (is_number(y(), 1)) return x();
+                if (const auto inverse = exact_inverse(y())) {
+                    return b.op(Op::mul, {x(), uniform_of(b, t, bits_of_double(t.prim, *inverse))});
+                }
+                break;
+            case Op::floordiv:
+            case Op::raw_div:
+                if (is_int_value(y(), 1)) return x();
+                break;
+            case Op::mod:
+            case Op::raw_mod:
+                if (is_int_value(y(), 1)) return uniform_of(b, t, 0);
+                break;
+            case Op::powi: {
+                const auto e = uniform(y());
+                if (!e) break;
+                const int64_t n = int_of_bits(y()->type.prim, *e);
+                if (n == 0) return uniform_of(b, t, real ? bits_of_double(t.prim, 1) : 1);
+                if (n == 1) return x();
+                if (real ? n == 2 || (fast && n >= -16 && n <= 16) : n > 0 && n <= 64) return powi_by_multiplying(b, x(), n);
+                break;
+            }
+            case Op::pow: {
+                if (is_float_value(y(), 1)) return x();
+                if (is_float_value(y(), 2)) return b.op(Op::mul, {x(), x()});
+                if (fast && is_float_value(y(), 0.5)) return b.op(Op::sqrt, {x()});
+                break;
+            }
+            case Op::bit_and:
+            case Op::bit_or:
+                if (x() == y()) return x();
+                if (is_int_value(y(), 0)) return i.op == Op::bit_or ? x() : y();
+                if (is_int_value(x(), 0)) return i.op == Op::bit_or ? y() : x();
+                if (t.prim == Prim::u1 && is_int_value(y(), 1)) return i.op == Op::bit_and ? x() : y();
+                if (t.prim == Prim::u1 && is_int_value(x(), 1)) return i.op == Op::bit_and ? y() : x();
+                break;
+            case Op::bit_xor:
+                if (is_int_value(y(), 0)) return x();
+                if (x() == y()) return uniform_of(b, t, 0);
+                break;
+            case Op::shl:
+            case Op::shr:
+            case Op::lshr:
+                if (is_int_value(y(), 0)) return x();
+                break;
+            case Op::min:
+            case Op::max:
+                if (x() == y()) return x();
+                break;
+            case Op::lt:
+            case Op::gt:
+            case Op::ne:
+                if (x() == y() && type::is_int(x()->type.prim)) return uniform_of(b, t, 0);
+                break;
+            case Op::le:
+            case Op::ge:
+            case Op::eq:
+                if (x() == y() && type::is_int(x()->type.prim)) return uniform_of(b, t, 1);
+                break;
+            case Op::select:
+                if (const auto c = uniform(x())) return *c ? i.operand(1) : i.operand(2);
+                if (i.operand(1) == i.operand(2)) return i.operand(1);
+                break;
+            case Op::neg:
+            case Op::bit_not:
+                if (const Inst* d = def(x(), i.op)) return d->operand(0);
+                break;
+            case Op::cast: {
+                if (x()->type.prim == t.prim) return x();
+                // An integer widened and brought back.
+                const Inst* d = def(x(), Op::cast);
+                if (d && d->operand(0)->type.prim == t.prim && type::is_int(t.prim) && t.prim != Prim::u1 &&
+                    type::is_int(x()->type.prim) && type::bits(x()->type.prim) > type::bits(t.prim)) {
+                    return d->operand(0);
+                }
+                break;
+            }
+            case Op::bit_cast:
+                if (x()->type.prim == t.prim) return x();
+                break;
+            case Op::splat:
+                if (t.is_scalar()) return x();
+                break;
+            case Op::extract:
+                if (x()->type.is_scalar()) return x();
+                if (Value* c = component(x(), i.imm)) return c;
+                for (const Inst* d = def(x(), Op::insert); d && d->imm != i.imm; d = def(i.operand(0), Op::insert)) {
+                    i.operands[0] = d->operand(0);  // another component was inserted
+                    changed = true;
+                }
+                break;
+            case Op::insert:
+                if (x()->type.is_scalar()) return y();
+                break;
+            case Op::extract_dyn:
+                if (is_constant(y())) {
+                    const int64_t k = int_of_bits(y()->type.prim, constant_bits(y()));
+                    if (k >= 0 && k < x()->type.count()) return b.op(Op::extract, {x()}, static_cast<uint64_t>(k));
+                }
+                break;
+            case Op::insert_dyn:
+                if (is_constant(i.operand(2))) {
+                    const int64_t k = int_of_bits(i.operand(2)->type.prim, constant_bits(i.operand(2)));
+                    if (k >= 0 && k < t.count()) return b.op(Op::insert, {x(), y()}, static_cast<uint64_t>(k));
+                }
+                break;
+            case Op::build: {  // of all components of one value, in order
+                const Inst* first = i.operand_count ? def(i.operand(0), Op::extract) : nullptr;
+                if (!first || !(first->operand(0)->type == t)) break;
+                for (int k = 0; k < i.operand_count; ++k) {
+                    const Inst* d = def(i.operand(k), Op::extract);
+                    if (!d || d->imm != static_cast<uint64_t>(k) || d->operand(0) != first->operand(0)) return nullptr;
+                }
+                return first->operand(0);
+            }
+            default: break;
+        }
+        return nullptr;
+    }
+
+    // Runs the branch that is taken in place of the if. A branch that leaves makes what follows
+    // unreachable: it is dropped.
+    void take(Inst& i, Region& branch) {
+        Inst* last = splice_before(branch, i);
+        changed = true;
+        if (last->op == Op::yield) {
+            for (int k = 0; k < i.result_count; ++k) replace(i.result(k), last->operand(k));
+            i.remove();
+            return;
+        }
+        Region* r = i.parent;
+        while (r->last != &i) r->last->remove();
+        last->move_before(i);
+        i.remove();
+    }
+
+    void equal_results(Inst& i) {
+        Inst *a = i.regions[0]->last, *b = i.regions[1]->last;
+        for (int k = 0; k < i.result_count; ++k) {
+            if (i.results[k].replaced) continue;
+            Value* v = nullptr;
+            if (a->op == Op::yield && b->op == Op::yield) {
+                if (a->operand(k) == b->operand(k)) v = a->operand(k);
+            } else if (a->op == Op::yield || b->op == Op::yield) {
+                v = (a->op == Op::yield ? a : b)->operand(k);
+            }
+            if (!v) continue;
+            const Region* home = v->def ? v->def->parent : v->owner;
+            if (home == i.regions[0] || home == i.regions[1]) continue;
+            replace(i.result(k), v);
+            changed = true;
+        }
+    }
+
+    // An if without effects that only chooses between values known outside is a select.
+    bool as_select(Inst& i) {
+        Region &a = *i.regions[0], &b = *i.regions[1];
+        if (i.result_count == 0 || i.result_count > 4) return false;
+        int cost = 0;
+        for (Region* r : i.region_list()) {
+            for (Inst* c = r->first; c; c = c->next) {
+                if (c == r->last) continue;
+                if (c->effect() != Effect::pure || !c->result_count || !c->results[0].type.is_scalar()) return false;
+                switch (c->op) {
+                    case Op::constant: break;
+                    case Op::add: case Op::sub: case Op::mul: case Op::neg: case Op::abs: case Op::min: case Op::max:
+                    case Op::lt: case Op::le: case Op::gt: case Op::ge: case Op::eq: case Op::ne: case Op::bit_and:
+                    case Op::bit_or: case Op::bit_xor: case Op::bit_not: case Op::extract: case Op::select: ++cost; break;
+                    default: return false;
+                }
+            }
+        }
+        if (cost > 4 || a.last->op != Op::yield || b.last->op != Op::yield) return false;
+        for (int k = 0; k < i.result_count; ++k) {
+            if (i.results[k].type.count() > 4) return false;
+        }
+        splice_before(a, i);
+        splice_before(b, i);
+        Builder at = before(i);
+        for (int k = 0; k < i.result_count; ++k) {
+            replace(i.result(k), at.op(Op::select, {i.operand(0), a.last->operand(k), b.last->operand(k)}));
+        }
+        i.remove();
+        return changed = true;
+    }
+
+    void control(Inst& i) {
+        if (i.op == Op::if_) {
+            if (is_constant(i.operand(0))) {
+                Region& branch = *i.regions[constant_bits(i.operand(0)) ? 0 : 1];
+                region(branch);
+                take(i, branch);
+                return;
+            }
+            region(*i.regions[0]);
+            region(*i.regions[1]);
+            equal_results(i);
+            as_select(i);
+            return;
+        }
+        if (i.op == Op::for_) {
+            bool never = false;
+            for (int k = 0; k < static_cast<int>(i.imm); ++k) {
+                const Value *low = i.operand(2 * k), *high = i.operand(2 * k + 1);
+                if (low == high) never = true;
+                if (!is_constant(low) || !is_constant(high)) continue;
+                const Prim p = low->type.prim;
+                never |= int_of_bits(p, constant_bits(low)) >= int_of_bits(p, constant_bits(high));
+            }
+            if (never) {
+                for (int k = 0; k < i.result_count; ++k) replace(i.result(k), i.operand(static_cast<int>(2 * i.imm) + k));
+                i.remove();
+                changed = true;
+                return;
+            }
+        }
+        region(i.body());
+    }
+
+    void region(Region& r) {
+        for (Inst* i = r.first; i;) {
+            if (i->region_count) {
+                // What follows may move or go, so the next one is found from the one before.
+                Inst* previous = i->prev;
+                Inst* const after = i->next;
+                control(*i);
+                if (i->parent == &r) {
+                    i = i->next;
+                } else if (after && after->parent == &r) {
+                    i = after;
+                } else {
+                    (void)previous;
+                    return;  // the rest was unreachable
+                }
+                continue;
+            }
+            Inst* const next = i->next;
+            if (i->effect() == Effect::pure && i->op != Op::constant) {
+                Builder b = before(*i);
+                Value* v = fold_all(b, *i);
+                if (!v) v = identities(b, *i);
+                if (v && v != i->result()) {
+                    replace(i->result(), v);
+                    i->remove();
+                    changed = true;
+                }
+            } else if (i->op == Op::assert_ && is_constant(i->operand(0)) && constant_bits(i->operand(0))) {
+                i->remove();
+                changed = true;
+            }
+            i = next;
+        }
+    }
+};
+
+}  // namespace
+
+bool simplify(Session& s, Function& f) {
+    Simplifier run{s, f};
+    run.region(*f.body);
+    return run.changed;
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,17 @@
+// The areas of the extension module: one file each, registered by module.cpp. Each returns false
+// with a Python exception set if it fails.
+
+#pragma once
+
+#include <Python.h>
+
+namespace qd::python {
+
+bool add_runtime(PyObject* module);  // session.cpp: init, reset, sync, options, counters
+bool add_kernel(PyObject* module);   // kernel.cpp: the callable that users launch
+bool add_field(PyObject* module);    // field.cpp: field trees and element access
+bool add_ndarray(PyObject* module);  // ndarray.cpp: arrays, element access, exports
+bool add_expr(PyObject* module);     // expr.cpp: symbolic values
+bool add_debug(PyObject* module);    // debug.cpp: dumps of the intermediate representation
+
+}  // namespace qd::python

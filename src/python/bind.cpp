@@ -1,0 +1,140 @@
+// Parameters of a kernel and the slow way of binding arguments: keywords, and every mistake in a
+// call. The common call (all positional, right count) never comes here.
+
+#include <cstring>
+
+#include "python/kernel.h"
+
+namespace qd::python {
+namespace {
+
+PyObject* imported(const char* module, const char* name) {
+    PyObject* m = PyImport_ImportModule(module);
+    if (!m) return nullptr;
+    PyObject* found = PyObject_GetAttrString(m, name);
+    Py_DECREF(m);
+    return found;
+}
+
+bool is_instance(PyObject* o, const char* module, const char* cls) {
+    PyObject* type = imported(module, cls);
+    if (!type) return PyErr_Clear(), false;
+    const int yes = PyObject_IsInstance(o, type);
+    Py_DECREF(type);
+    if (yes < 0) PyErr_Clear();
+    return yes == 1;
+}
+
+bool dtype_prim(PyObject* annotation, Prim& out) {
+    const frontend::FrontendOptions& options = session().frontend;
+    if (annotation == reinterpret_cast<PyObject*>(&PyLong_Type)) return out = options.default_int, true;
+    if (annotation == reinterpret_cast<PyObject*>(&PyFloat_Type)) return out = options.default_float, true;
+    if (annotation == reinterpret_cast<PyObject*>(&PyBool_Type)) return out = Prim::u1, true;
+    if (std::strcmp(Py_TYPE(annotation)->tp_name, "DataType") != 0) return false;
+    PyObject* id = PyObject_GetAttrString(annotation, "id");
+    if (!id) return PyErr_Clear(), false;
+    out = static_cast<Prim>(PyLong_AsLong(id));
+    Py_DECREF(id);
+    return true;
+}
+
+Parameter::Kind kind_of(PyObject* annotation, Prim& prim) {
+    using Kind = Parameter::Kind;
+    if (dtype_prim(annotation, prim)) return type::is_float(prim) ? Kind::real : Kind::integer;
+    struct Row {
+        const char* module;
+        const char* cls;
+        Kind kind;
+    };
+    static const Row rows[] = {
+        {"quadrants.types.ndarray_type", "NDArray", Kind::array},
+        {"quadrants.types.annotations", "Template", Kind::template_},
+        {"quadrants.types.buffer_view_type", "BufferViewType", Kind::buffer_view},
+        {"quadrants.lang.matrix", "MatrixType", Kind::tensor},
+        {"quadrants.lang.matrix", "VectorType", Kind::tensor},
+        {"quadrants.lang.struct", "StructType", Kind::structure},
+    };
+    for (const Row& row : rows)
+        if (is_instance(annotation, row.module, row.cls)) return row.kind;
+    if (PyType_Check(annotation)) {
+        if (PyObject_HasAttrString(annotation, "__dataclass_fields__")) return Kind::dataclass;
+        const char* name = reinterpret_cast<PyTypeObject*>(annotation)->tp_name;
+        if (std::strcmp(name, "NDArray") == 0) return Kind::array;
+        if (std::strcmp(name, "Template") == 0) return Kind::template_;
+        if (std::strcmp(name, "Tensor") == 0) return Kind::any_tensor;
+        if (std::strcmp(name, "BufferView") == 0) return Kind::buffer_view;
+    }
+    return Kind::other;
+}
+
+std::string list_names(const std::vector<Parameter>& parameters) {
+    std::string out;
+    for (const Parameter& p : parameters) out += (out.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(p.name.get()));
+    return out;
+}
+
+}  // namespace
+
+bool read_parameters(KernelObject& k) {
+    PyObject* params = PyObject_GetAttrString(k.definition, "params");
+    if (!params) return false;
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(params); ++n) {
+        PyObject* row = PyTuple_GET_ITEM(params, n);  // (name, annotation, default)
+        Parameter p{};
+        p.name = Ref::borrow(PyTuple_GET_ITEM(row, 0));
+        PyObject* annotation = PyTuple_GET_ITEM(row, 1);
+        Ref inner;
+        if (std::strcmp(Py_TYPE(annotation)->tp_name, "OptionalAnnotation") == 0) {
+            p.optional = true;
+            inner = Ref::steal_or_null(PyObject_GetAttrString(annotation, "inner"));
+            annotation = inner.get();
+        }
+        p.annotation = Ref::borrow(annotation);
+        p.kind = kind_of(annotation, p.prim);
+        k.parameters->push_back(std::move(p));
+    }
+    Py_DECREF(params);
+    return !PyErr_Occurred();
+}
+
+bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names, std::vector<PyObject*>& bound) {
+    const std::vector<Parameter>& parameters = *k.parameters;
+    bound.assign(parameters.size(), nullptr);
+    std::vector<std::string> errors;
+    if (count > static_cast<Py_ssize_t>(parameters.size())) {
+        std::string got;
+        for (Py_ssize_t n = 0; n < count; ++n) {
+            PyObject* text = PyObject_Repr(args[n]);
+            got += (n ? ", " : "") + std::string(text ? PyUnicode_AsUTF8(text) : "?");
+            Py_XDECREF(text);
+        }
+        errors.push_back("Too many arguments. Expected (" + list_names(parameters) + "), got (" + got + ").");
+    }
+    for (Py_ssize_t n = 0; n < count && n < static_cast<Py_ssize_t>(parameters.size()); ++n) bound[static_cast<size_t>(n)] = args[n];
+    const Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
+    for (Py_ssize_t n = 0; n < keywords; ++n) {
+        PyObject* name = PyTuple_GET_ITEM(names, n);
+        if (PyUnicode_CompareWithASCIIString(name, "qd_stream") == 0) {
+            if (args[count + n] == Py_None) continue;
+            set_error("QuadrantsRuntimeError", "qd_stream= is not available in this build yet");
+            return false;
+        }
+        bool found = false;
+        for (size_t p = 0; p < parameters.size() && !found; ++p) {
+            if (PyUnicode_Compare(name, parameters[p].name.get()) != 0) continue;
+            found = true;
+            if (bound[p]) errors.push_back("Multiple values for argument '" + std::string(PyUnicode_AsUTF8(name)) + "'.");
+            else bound[p] = args[count + n];
+        }
+        if (!found) errors.push_back("Unexpected argument '" + std::string(PyUnicode_AsUTF8(name)) + "'.");
+    }
+    for (size_t p = 0; p < parameters.size(); ++p)
+        if (!bound[p]) errors.push_back("Missing argument '" + std::string(PyUnicode_AsUTF8(parameters[p].name.get())) + "'.");
+    if (errors.empty()) return true;
+    std::string text = errors.size() == 1 ? errors[0] : "Primary exception: " + errors[0];
+    for (size_t e = 1; e < errors.size(); ++e) text += "\n" + errors[e];
+    set_error("QuadrantsSyntaxError", text);
+    return false;
+}
+
+}  // namespace qd::python

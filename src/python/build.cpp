@@ -1,0 +1,302 @@
+// From arguments to a specialisation: a stored recipe, or the front end and the compiler.
+
+#include <map>
+#include <mutex>
+
+#include "frontend/objects.h"
+#include "ir/ir.h"
+#include "python/kernel.h"
+#include "python/warm.h"
+#include "runtime/compiler.h"
+#include "support/error.h"
+
+namespace qd::python {
+namespace {
+
+constexpr uint32_t kOptimiseAtOnceUs = 2500;  // cheaper than a second look at the kernel later
+
+// Code by hash of its IR: kernels with equal IR share one slot for the life of the process.
+std::map<std::vector<uint8_t>, std::weak_ptr<runtime::ImageSlot>> slots;  // under the GIL
+
+// --- what the specialisation depends on ---------------------------------------------------------
+bool compares_by_value(PyObject* o) {
+    if (o == Py_None || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyTuple_Check(o)) return true;
+    if (frontend::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
+    return Py_TYPE(o)->tp_richcompare != PyBaseObject_Type.tp_richcompare && Py_TYPE(o)->tp_hash != PyObject_HashNotImplemented;
+}
+
+void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, PyObject* object) {
+    object = frontend::unwrap(object);
+    IdentityCheck check{argument, std::move(attributes), object, {}, {}, compares_by_value(object)};
+    if (!check.by_value) {
+        check.weak = Ref::steal_or_null(PyWeakref_NewRef(object, nullptr));
+        if (!check.weak) PyErr_Clear();
+    }
+    if (!check.weak) check.strong = Ref::borrow(object);
+    s.identities.push_back(std::move(check));
+}
+
+std::vector<Ref> keys_of(const Path& path) {
+    std::vector<Ref> keys;
+    for (const frontend::Step& step : path.steps) keys.push_back(step.key);
+    return keys;
+}
+
+bool takes_object(const Parameter& p, PyObject* arg) {
+    if (p.kind == Parameter::Kind::template_) return true;
+    const bool arrays = p.kind == Parameter::Kind::any_tensor || p.kind == Parameter::Kind::array || p.optional;
+    return arrays && (arg == Py_None || frontend::is_field(frontend::unwrap(arg)));
+}
+
+void add_identities(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, const frontend::LoweredKernel& kernel) {
+    for (size_t k = 0; k < parameters.size(); ++k)
+        if (takes_object(parameters[k], args[k])) add_identity(s, static_cast<int>(k), {}, args[k]);
+    for (const frontend::Guard& g : kernel.guards) {
+        if (g.path.root != Path::Root::argument || g.path.steps.empty()) continue;
+        const auto n = static_cast<size_t>(g.path.argument);
+        if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass) continue;  // template objects are baked
+        if (g.kind != frontend::FactKind::constant && g.kind != frontend::FactKind::field && g.kind != frontend::FactKind::identity) continue;
+        std::vector<Ref> keys = keys_of(g.path);
+        PyObject* object = follow(args[n], keys);
+        if (!object) {
+            PyErr_Clear();
+            continue;
+        }
+        add_identity(s, static_cast<int>(n), std::move(keys), object);
+        Py_DECREF(object);
+    }
+}
+
+// Whether every object on the way to a leaf is a frozen dataclass.
+bool reached_through_frozen(PyObject* root, const std::vector<Ref>& keys) {
+    Ref at = Ref::borrow(root);
+    for (const Ref& key : keys) {
+        const Ref params = Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(at.get())), "__dataclass_params__"));
+        const Ref frozen = params ? Ref::steal_or_null(PyObject_GetAttrString(params.get(), "frozen")) : Ref();
+        if (!frozen || frozen.get() != Py_True || !PyUnicode_Check(key.get())) return PyErr_Clear(), false;
+        at = Ref::steal_or_null(PyObject_GetAttr(at.get(), key.get()));
+        if (!at) return PyErr_Clear(), false;
+    }
+    return !keys.empty() && (frontend::is_ndarray(frontend::unwrap(at.get())) || PyLong_Check(at.get()) || PyFloat_Check(at.get()));
+}
+
+PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
+    PyObject* leaf = follow(root, keys);
+    if (!leaf) PyErr_Clear();
+    return leaf;
+}
+
+void add_steps(Specialisation& s, PyObject* const* args, const frontend::LoweredKernel& kernel, std::span<const ir::Param> params) {
+    for (size_t k = 0; k < params.size(); ++k) {
+        const frontend::ParamSource& source = kernel.params[k];
+        PackStep step{};
+        step.kind = static_cast<PackStep::Kind>(source.kind);
+        step.argument = static_cast<uint16_t>(source.path.argument);
+        step.offset = params[k].offset;
+        step.type = params[k].type;
+        step.needs_grad = params[k].needs_grad;
+        step.name = params[k].name;
+        step.attributes = keys_of(source.path);
+        if (step.kind == PackStep::Kind::array)
+            if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
+                PyObject* bare = frontend::unwrap(leaf);
+                if (frontend::is_ndarray(bare)) step.layout = reinterpret_cast<frontend::NdarrayObject*>(bare)->layout;
+                Py_DECREF(leaf);
+            }
+        step.cacheable = reached_through_frozen(args[step.argument], step.attributes);
+        if (step.cacheable) {
+            bool known = false;
+            for (const auto& root : s.cached_roots) known |= root.first == step.argument;
+            if (!known) s.cached_roots.emplace_back(step.argument, Ref());
+        }
+        const uint32_t bytes = step.type.is_array() ? ir::array_desc_bytes(step.type.ndim) : static_cast<uint32_t>(step.type.size_bytes());
+        s.args_bytes = std::max(s.args_bytes, (step.offset + bytes + 7) & ~7u);
+        s.steps.push_back(std::move(step));
+    }
+}
+
+bool bind_fields(Specialisation& s, const frontend::LoweredKernel& kernel) {
+    for (const Ref& f : kernel.fields) {
+        const auto* field = reinterpret_cast<frontend::FieldObject*>(f.get());
+        if (!field->base) {
+            set_error("QuadrantsRuntimeError", "a field used by this kernel has no storage");
+            return false;
+        }
+        s.bindings.push_back(field->base);
+        s.fields.push_back(f);
+    }
+    return true;
+}
+
+std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel,
+                                         std::span<const ir::Param> params, std::shared_ptr<runtime::ImageSlot> slot) {
+    auto s = std::make_unique<Specialisation>();
+    s->slot = std::move(slot);
+    s->results = kernel.results;
+    s->returns_tuple = kernel.returns_tuple;
+    s->result_bytes = s->slot->current()->result_bytes;
+    add_identities(*s, *k.parameters, args, kernel);
+    add_steps(*s, args, kernel, params);
+    s->args_bytes = std::max(s->args_bytes, s->slot->current()->args_bytes);
+    if (!bind_fields(*s, kernel)) return nullptr;
+    return s;
+}
+
+// --- code ------------------------------------------------------------------------------------------
+std::vector<uint8_t> code_hash_of(const ir::Module& module) {
+    const auto hash = ir::content_hash(module);
+    std::vector<uint8_t> key(sizeof hash);
+    std::memcpy(key.data(), &hash, sizeof hash);
+    const std::string& cpu = session().cpu;
+    key.insert(key.end(), cpu.begin(), cpu.end());
+    return key;
+}
+
+std::shared_ptr<runtime::ImageSlot> known_slot(const std::vector<uint8_t>& hash) {
+    const auto it = slots.find(hash);
+    return it == slots.end() ? nullptr : it->second.lock();
+}
+
+std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash, std::span<const uint8_t> artefact, const std::string& name) {
+    if (auto slot = known_slot(hash)) return slot;
+    auto slot = std::make_shared<runtime::ImageSlot>();
+    slot->publish(runtime::load_artefact(artefact, name));
+    slots[hash] = slot;
+    return slot;
+}
+
+// Compiles outside the GIL. Throws support::Error.
+std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std::vector<uint8_t>& hash) {
+    const Session& s = session();
+    const std::vector<uint8_t> bytes = ir::serialise(module);
+    const std::string name = module.name, cpu = s.cpu;
+    auto slot = std::make_shared<runtime::ImageSlot>();
+    const int forced = s.tier;
+    const bool time_passes = s.time_passes;
+    std::vector<uint8_t> artefact;
+    std::string failure;
+    PyThreadState* state = PyEval_SaveThread();
+    try {
+        const runtime::Compiler& compiler = runtime::Compiler::get();
+        abi::CompileOptions options{};
+        options.abi_version = abi::kAbiVersion;
+        options.cpu = cpu.c_str();
+        options.triple = options.dump = "";
+        options.time_passes = time_passes;
+        abi::Compilation* compilation = compiler.begin(bytes, options);
+        const bool quick = forced == 0 || (forced < 0 && compiler.cost(compilation) > kOptimiseAtOnceUs);
+        options.tier = quick ? 0 : 1;
+        try {
+            artefact = compiler.emit(compilation, options);
+            slot->publish(runtime::load_artefact(artefact, name));
+        } catch (...) {
+            compiler.end(compilation);
+            throw;
+        }
+        if (quick && forced < 0)
+            runtime::enqueue_optimisation({compilation, slot, name, cpu, [hash](std::span<const uint8_t> a) { store_artefact(hash, a); }});
+        else
+            compiler.end(compilation);
+    } catch (const std::exception& e) {
+        failure = e.what();
+    }
+    PyEval_RestoreThread(state);
+    if (!failure.empty()) throw support::Error(failure);
+    store_artefact(hash, artefact);
+    slots[hash] = slot;
+    return slot;
+}
+
+std::string kernel_name(KernelObject& k) {
+    const Ref name = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "__name__"));
+    const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
+    if (!text) PyErr_Clear();
+    return text ? text : "kernel";
+}
+
+// The array rules of spec 20 section 13 that do not depend on the body: raised by Python code, which
+// knows the annotation's texts.
+bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* args) {
+    static PyObject* check;
+    for (size_t k = 0; k < parameters.size(); ++k) {
+        if (parameters[k].kind != Parameter::Kind::array && parameters[k].kind != Parameter::Kind::buffer_view) continue;
+        if (parameters[k].optional && args[k] == Py_None) continue;
+        if (!check) {
+            PyObject* module = PyImport_ImportModule("quadrants.lang._arguments");
+            if (!module) return false;
+            check = PyObject_GetAttrString(module, "check_array");
+            Py_DECREF(module);
+            if (!check) return false;
+        }
+        PyObject* ok = PyObject_CallFunctionObjArgs(check, parameters[k].annotation.get(), args[k], parameters[k].name.get(), nullptr);
+        if (!ok) return false;
+        Py_DECREF(ok);
+    }
+    return true;
+}
+
+std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
+    Session& s = session();
+    if (!check_arrays(*k.parameters, args)) return nullptr;
+    try {
+        if (std::optional<Recipe> recipe = find_recipe(k, args, count)) {
+            try {
+                auto slot = slot_of_artefact(recipe->code_hash, recipe->artefact, kernel_name(k));
+                ++s.cache_hits;
+                ++s.compiled;
+                return assemble(k, args, recipe->kernel, recipe->params, std::move(slot));
+            } catch (const support::Error&) {
+                // damaged code: a miss
+            }
+        }
+        ++s.lowered;
+        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, kernel_name(k) + "_c" + std::to_string(s.compiled));
+        if (!kernel) return nullptr;
+        ir::Module& module = *kernel->module;
+        const std::vector<uint8_t> hash = code_hash_of(module);
+        auto slot = known_slot(hash);
+        if (!slot) {
+            if (auto artefact = find_artefact(hash)) {
+                try {
+                    slot = slot_of_artefact(hash, *artefact, module.name);
+                } catch (const support::Error&) {
+                }
+            }
+        }
+        if (!slot) {
+            ++s.cache_misses;
+            slot = compile(module, hash);
+        }
+        ++s.compiled;
+        store_recipe(k, *kernel, module.params, hash);
+        return assemble(k, args, *kernel, module.params, std::move(slot));
+    } catch (const frontend::PyError&) {
+    } catch (const std::exception& e) {
+        if (!PyErr_Occurred()) set_error("QuadrantsRuntimeError", std::string("internal error while compiling ") + kernel_name(k) + ": " + e.what());
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args, size_t count) {
+    static PyObject* lock;  // PyQuadrants.compilation_lock: re-entrant, for threads that first-call at once
+    if (!lock) {
+        PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
+        PyObject* runtime = module ? PyObject_GetAttrString(module, "pyquadrants") : nullptr;
+        lock = runtime ? PyObject_GetAttrString(runtime, "compilation_lock") : nullptr;
+        Py_XDECREF(module);
+        Py_XDECREF(runtime);
+        if (!lock) return nullptr;
+    }
+    const Ref held = Ref::steal_or_null(PyObject_CallMethod(lock, "acquire", nullptr));
+    if (!held) return nullptr;
+    auto s = build_locked(k, args, count);
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    const Ref released = Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));
+    PyErr_Restore(type, value, trace);
+    return s;
+}
+
+}  // namespace qd::python

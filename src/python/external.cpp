@@ -1,0 +1,144 @@
+// See external.h. NumPy's array struct has had one layout since 1.7 (numpy C API, "Array
+// structures"), so its fields are read directly once the exact type is known; dtype numbers are
+// those of numpy/ndarraytypes.h. Torch is asked through Python.
+
+#include "python/external.h"
+
+#include <cstdint>
+
+namespace qd::python {
+namespace {
+
+using type::Prim;
+
+struct NumpyDescr {  // PyArray_Descr's stable head
+    PyObject_HEAD
+    PyTypeObject* typeobj;
+    char kind, type, byteorder, former_flags;
+    int type_num;
+};
+struct NumpyArray {  // PyArrayObject_fields
+    PyObject_HEAD
+    char* data;
+    int nd;
+    Py_ssize_t* dimensions;
+    Py_ssize_t* strides;
+    PyObject* base;
+    NumpyDescr* descr;
+    int flags;
+};
+constexpr int kCContiguous = 1, kFContiguous = 2;
+
+// NPY_BOOL, BYTE, UBYTE, SHORT, USHORT, INT, UINT, LONG, ULONG, LONGLONG, ULONGLONG, FLOAT, DOUBLE; HALF is 23.
+Prim prim_of_numpy(const NumpyDescr& d) {
+    if (d.byteorder == '>') return Prim::none;
+    static const Prim table[] = {Prim::u1, Prim::i8, Prim::u8, Prim::i16, Prim::u16, Prim::i32, Prim::u32, Prim::i64, Prim::u64, Prim::i64, Prim::u64, Prim::f32, Prim::f64};
+    if (d.type_num >= 0 && d.type_num < 13) return table[d.type_num];
+    return d.type_num == 23 ? Prim::f16 : Prim::none;
+}
+
+PyTypeObject* imported_type(const char* module, const char* name, PyTypeObject*& kept) {
+    if (kept) return kept;
+    PyObject* modules = PyImport_GetModuleDict();
+    PyObject* m = modules ? PyDict_GetItemString(modules, module) : nullptr;
+    if (!m) return nullptr;
+    PyObject* t = PyObject_GetAttrString(m, name);
+    if (!t || !PyType_Check(t)) {
+        PyErr_Clear();
+        Py_XDECREF(t);
+        return nullptr;
+    }
+    return kept = reinterpret_cast<PyTypeObject*>(t);  // kept for the life of the process
+}
+
+PyTypeObject* numpy_type() {
+    static PyTypeObject* kept;
+    return imported_type("numpy", "ndarray", kept);
+}
+PyTypeObject* torch_type() {
+    static PyTypeObject* kept;
+    return imported_type("torch", "Tensor", kept);
+}
+
+bool read_numpy(PyObject* o, ExternalArray& out) {
+    const auto& a = *reinterpret_cast<NumpyArray*>(o);
+    out.data = a.data;
+    out.ndim = a.nd;
+    for (int k = 0; k < a.nd; ++k) out.shape[k] = a.dimensions[k];
+    out.prim = prim_of_numpy(*a.descr);
+    out.c_contiguous = a.flags & kCContiguous;
+    out.f_contiguous = a.flags & kFContiguous;
+    return true;
+}
+
+bool long_attr(PyObject* o, const char* method, long long& out) {
+    PyObject* v = PyObject_CallMethod(o, method, nullptr);
+    if (!v) return false;
+    out = PyLong_AsLongLong(v);
+    Py_DECREF(v);
+    return !(out == -1 && PyErr_Occurred());
+}
+
+Prim prim_of_torch(PyObject* o) {
+    static const struct { const char* name; Prim prim; } table[] = {
+        {"torch.float32", Prim::f32}, {"torch.float64", Prim::f64}, {"torch.int32", Prim::i32}, {"torch.int64", Prim::i64},
+        {"torch.bool", Prim::u1}, {"torch.uint8", Prim::u8}, {"torch.int8", Prim::i8}, {"torch.int16", Prim::i16},
+        {"torch.float16", Prim::f16}, {"torch.uint16", Prim::u16}, {"torch.uint32", Prim::u32}, {"torch.uint64", Prim::u64},
+    };
+    PyObject* dtype = PyObject_GetAttrString(o, "dtype");
+    if (!dtype) return PyErr_Clear(), Prim::none;
+    static PyObject* last_dtype;  // dtypes are singletons; the last one asked is usually the next
+    static Prim last_prim;
+    if (dtype == last_dtype) {
+        Py_DECREF(dtype);
+        return last_prim;
+    }
+    Prim found = Prim::none;
+    if (PyObject* text = PyObject_Str(dtype)) {
+        for (const auto& row : table)
+            if (PyUnicode_CompareWithASCIIString(text, row.name) == 0) found = row.prim;
+        Py_DECREF(text);
+    }
+    last_dtype = dtype;  // singletons live as long as torch: the reference is given up on purpose
+    last_prim = found;
+    return found;
+}
+
+bool read_torch(PyObject* o, ExternalArray& out) {
+    out.is_torch = true;
+    long long value = 0;
+    if (!long_attr(o, "data_ptr", value)) return false;
+    out.data = reinterpret_cast<char*>(value);
+    out.prim = prim_of_torch(o);
+    PyObject* contiguous = PyObject_CallMethod(o, "is_contiguous", nullptr);
+    if (!contiguous) return false;
+    out.c_contiguous = contiguous == Py_True;
+    Py_DECREF(contiguous);
+    PyObject* shape = PyObject_GetAttrString(o, "shape");
+    if (!shape) return false;
+    const Py_ssize_t n = PyTuple_Check(shape) ? PyTuple_GET_SIZE(shape) : 0;
+    out.ndim = static_cast<int>(n);
+    for (Py_ssize_t k = 0; k < n && k < 32; ++k) out.shape[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, k));
+    Py_DECREF(shape);
+    PyObject* device = PyObject_GetAttrString(o, "is_cpu");
+    if (!device) return false;
+    out.on_device = device != Py_True;
+    Py_DECREF(device);
+    return !PyErr_Occurred();
+}
+
+}  // namespace
+
+bool is_numpy(PyObject* o) {
+    PyTypeObject* t = numpy_type();
+    return t && (Py_IS_TYPE(o, t) || PyObject_TypeCheck(o, t));
+}
+
+bool is_torch(PyObject* o) {
+    PyTypeObject* t = torch_type();
+    return t && PyObject_TypeCheck(o, t);
+}
+
+bool read_external(PyObject* o, ExternalArray& out) { return is_numpy(o) ? read_numpy(o, out) : read_torch(o, out); }
+
+}  // namespace qd::python

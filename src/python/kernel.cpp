@@ -1,0 +1,413 @@
+// The Kernel and BoundKernel types and the launch itself. See kernel.h.
+
+#include "python/kernel.h"
+
+#include <alloca.h>
+#include <time.h>
+
+#include "ir/random.h"
+#include "python/areas.h"
+#include "python/output.h"
+
+namespace qd::python {
+namespace {
+
+constexpr size_t kStackBlock = 16384;
+constexpr int64_t kReleaseGilNs = 20000;
+
+KernelObject* as_kernel(PyObject* o) { return reinterpret_cast<KernelObject*>(o); }
+
+int64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+// --- materialisation ----------------------------------------------------------------------------
+// PyQuadrants.materialize runs before the first launch and whenever fields were declared since; it
+// runs before every launch while a client has replaced it on the class.
+struct MaterialiseHook {
+    PyObject* runtime = nullptr;    // quadrants.lang.impl.pyquadrants
+    PyTypeObject* type = nullptr;   // its class
+    PyObject* original = nullptr;   // the unreplaced method
+    unsigned version = 0;           // of the class, when it was last seen unreplaced
+    bool running = false;
+};
+MaterialiseHook hook;
+uint32_t materialised_generation = 0;
+
+bool find_hook() {
+    PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
+    if (!module) return false;
+    hook.runtime = PyObject_GetAttrString(module, "pyquadrants");
+    PyObject* original = PyObject_GetAttrString(module, "_original_materialize");
+    Py_DECREF(module);
+    if (!hook.runtime || !original) return false;
+    hook.type = Py_TYPE(hook.runtime);
+    hook.original = original;
+    return true;
+}
+
+bool hook_replaced() {
+    if (hook.type->tp_version_tag == hook.version && hook.version != 0) return false;
+    PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(hook.type), "materialize");
+    const bool replaced = method != hook.original;
+    Py_XDECREF(method);
+    hook.version = replaced ? 0 : hook.type->tp_version_tag;
+    return replaced;
+}
+
+bool run_hook() {
+    hook.running = true;  // a wrapper launches kernels: those must not come here again
+    PyObject* r = PyObject_CallMethod(hook.runtime, "materialize", nullptr);
+    hook.running = false;
+    materialised_generation = session().generation;
+    Py_XDECREF(r);
+    return r != nullptr;
+}
+
+// --- launching ------------------------------------------------------------------------------------
+bool check_signals(void*) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const bool stop = PyErr_CheckSignals() != 0;
+    if (stop) {  // raised again by the launching code, which sees `interrupted`
+        PyErr_Clear();
+    }
+    PyGILState_Release(state);
+    return stop;
+}
+
+__attribute__((noinline)) PyObject* after_launch(Specialisation& s, runtime::LaunchOutcome& outcome) {
+    if (!outcome.printed.empty() && !write_output(outcome.printed)) return nullptr;
+    if (outcome.interrupted) {
+        PyErr_SetNone(PyExc_KeyboardInterrupt);
+        return nullptr;
+    }
+    if (!outcome.failure.empty()) {
+        set_error("QuadrantsAssertionError", outcome.failure);
+        return nullptr;
+    }
+    return Py_NewRef(Py_None);
+}
+
+PyObject* launch(Specialisation& s, uint8_t* block) {
+    Session& session_ = session();
+    const runtime::KernelImage* image = s.slot->current();
+    alignas(64) uint8_t results[512];
+    std::vector<uint8_t> large;
+    uint8_t* out = results;
+    if (s.result_bytes > sizeof results) {
+        large.resize(s.result_bytes);
+        out = large.data();
+    }
+    abi::Context context{};
+    context.bindings = s.bindings.data();
+    context.args = block;
+    context.results = out;
+    context.launch_key = ir::mix(session_.seed * 1048391 + ++session_.launches);
+    runtime::LaunchOutcome outcome;
+    const int64_t start = now_ns();
+    bool special;
+    if (s.last_ns < kReleaseGilNs) {
+        special = runtime::launch(*image, context, *session_.pool, {}, outcome);
+    } else {
+        runtime::Pool& pool = *session_.pool;
+        PyThreadState* state = PyEval_SaveThread();
+        special = runtime::launch(*image, context, pool, {check_signals, nullptr}, outcome);
+        PyEval_RestoreThread(state);
+    }
+    s.last_ns = now_ns() - start;
+    if (special) {
+        PyObject* ok = after_launch(s, outcome);
+        if (!ok) return nullptr;
+        Py_DECREF(ok);
+    }
+    if (s.last_ns > 50000000 && PyErr_CheckSignals() != 0) return nullptr;
+    if (s.results.empty()) Py_RETURN_NONE;
+    return build_results(s, out);
+}
+
+bool valid_storage(const Specialisation& s) {
+    for (const Ref& f : s.fields) {
+        const auto* field = reinterpret_cast<frontend::FieldObject*>(f.get());
+        if (field->destroyed) {
+            set_error("QuadrantsRuntimeError", "SNode tree has been destroyed");
+            return false;
+        }
+    }
+    return true;
+}
+
+// Packs into a block on the stack and launches; `matched` says whether the arguments fit.
+PyObject* try_specialisation(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, Match& matched) {
+    std::vector<uint8_t> large;
+    uint8_t* block;
+    if (s.args_bytes <= kStackBlock) {
+        block = static_cast<uint8_t*>(alloca(s.args_bytes + 64));
+        block = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(block) + 15) & ~uintptr_t(15));
+    } else {
+        large.resize(s.args_bytes);
+        block = large.data();
+    }
+    matched = match_and_pack(s, parameters, args, block);
+    if (matched != Match::yes) return nullptr;
+    if (!s.fields.empty() && !valid_storage(s)) return nullptr;
+    return launch(s, block);
+}
+
+__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
+    auto& specialisations = *k.specialisations;
+    Match matched;
+    for (size_t n = 1; n < specialisations.size(); ++n) {
+        PyObject* r = try_specialisation(*specialisations[n], *k.parameters, args, matched);
+        if (matched == Match::no) continue;
+        // A nested launch may have moved it: find it again before moving it to the front.
+        if (matched == Match::yes && n < specialisations.size()) std::swap(specialisations[0], specialisations[n]);
+        return r;
+    }
+    std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
+    if (!built) return nullptr;
+    specialisations.insert(specialisations.begin(), std::move(built));
+    PyObject* r = try_specialisation(*specialisations[0], *k.parameters, args, matched);
+    if (matched == Match::no && !PyErr_Occurred())
+        set_error("QuadrantsRuntimeError", "the new specialisation of a kernel does not fit its own arguments; please report this");
+    return r;
+}
+
+bool begin_generation(KernelObject& k) {
+    if (!require_session()) return false;
+    k.specialisations->clear();
+    k.parameters->clear();
+    if (!read_parameters(k)) return false;
+    k.generation = session().generation;
+    return true;
+}
+
+PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+    KernelObject& k = *as_kernel(self);
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (k.generation != session().generation || k.generation == 0) {
+        if (!begin_generation(k)) return nullptr;
+    }
+    std::vector<PyObject*> bound;
+    if (names || count != static_cast<Py_ssize_t>(k.parameters->size())) {
+        if (!bind_arguments(k, args, count, names, bound)) return nullptr;
+        args = bound.data();
+    }
+    if (frontend::current() != nullptr) {
+        set_error("QuadrantsSyntaxError", "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please check if you have direct/indirect invocation of kernels within kernels.");
+        return nullptr;
+    }
+    if (!hook.runtime && !find_hook()) return nullptr;
+    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() || hook_replaced()))
+        if (!run_hook()) return nullptr;
+    auto& specialisations = *k.specialisations;
+    if (!specialisations.empty()) {
+        Match matched;
+        PyObject* r = try_specialisation(*specialisations[0], *k.parameters, args, matched);
+        if (matched != Match::no) return r;
+    }
+    return call_cold(k, args);
+}
+
+// --- the types ------------------------------------------------------------------------------------
+PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    PyObject* definition;
+    if (!PyArg_ParseTuple(args, "O", &definition)) return nullptr;
+    auto* k = as_kernel(type->tp_alloc(type, 0));
+    if (!k) return nullptr;
+    k->vectorcall = kernel_call;
+    k->definition = Py_NewRef(definition);
+    k->parameters = new std::vector<Parameter>;
+    k->specialisations = new std::vector<std::unique_ptr<Specialisation>>;
+    return reinterpret_cast<PyObject*>(k);
+}
+
+int kernel_traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(as_kernel(self)->dict);
+    Py_VISIT(as_kernel(self)->definition);
+    return 0;
+}
+
+int kernel_clear(PyObject* self) {
+    Py_CLEAR(as_kernel(self)->dict);
+    Py_CLEAR(as_kernel(self)->definition);
+    return 0;
+}
+
+void kernel_dealloc(PyObject* self) {
+    PyObject_GC_UnTrack(self);
+    if (as_kernel(self)->weakrefs) PyObject_ClearWeakRefs(self);
+    kernel_clear(self);
+    delete as_kernel(self)->specialisations;
+    delete as_kernel(self)->parameters;
+    Py_TYPE(self)->tp_free(self);
+}
+
+// Own attributes first, then those of the definition (fn, grad, __name__, ...).
+PyObject* kernel_getattro(PyObject* self, PyObject* name) {
+    PyObject* found = PyObject_GenericGetAttr(self, name);
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(as_kernel(self)->definition, name);
+}
+
+PyObject* kernel_repr(PyObject* self) { return PyObject_Repr(as_kernel(self)->definition); }
+
+PyObject* kernel_name(PyObject* self, void* name) { return PyObject_GetAttrString(as_kernel(self)->definition, static_cast<const char*>(name)); }
+
+int kernel_set_definition(PyObject* self, PyObject* value, void* name) {
+    return PyObject_SetAttrString(as_kernel(self)->definition, static_cast<const char*>(name), value);
+}
+
+PyObject* specialisation_count(PyObject* self, void*) { return PyLong_FromSize_t(as_kernel(self)->specialisations->size()); }
+
+PyObject* kernel_tiers(PyObject* self, void*) {
+    PyObject* list = PyList_New(0);
+    for (const auto& s : *as_kernel(self)->specialisations) {
+        PyObject* tier = PyLong_FromUnsignedLong(s->slot->current()->tier);
+        PyList_Append(list, tier);
+        Py_DECREF(tier);
+    }
+    return list;
+}
+
+char kDoc[] = "__doc__", kModule[] = "__module__", kPure[] = "is_pure";
+PyGetSetDef kernel_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"__doc__", kernel_name, nullptr, nullptr, kDoc},
+    {"__module__", kernel_name, nullptr, nullptr, kModule},
+    {"is_pure", kernel_name, kernel_set_definition, nullptr, kPure},
+    {"_specialisations", specialisation_count, nullptr, "How many specialisations exist.", nullptr},
+    {"_tiers", kernel_tiers, nullptr, "Tier of each specialisation's code.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+struct BoundObject {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject* kernel;
+    PyObject* instance;
+    PyObject* weakrefs;
+};
+BoundObject* as_bound(PyObject* o) { return reinterpret_cast<BoundObject*>(o); }
+
+// Raises unless the class of the instance is marked @qd.data_oriented; remembers the last good one.
+bool check_owner(PyObject* instance) {
+    static PyTypeObject* last;
+    static unsigned last_version;
+    PyTypeObject* type = PyType_Check(instance) ? reinterpret_cast<PyTypeObject*>(instance) : Py_TYPE(instance);
+    if (type == last && type->tp_version_tag == last_version && last_version) return true;
+    PyObject* mark = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "_data_oriented");
+    if (!mark) PyErr_Clear();
+    const bool good = mark && PyObject_IsTrue(mark) == 1;
+    Py_XDECREF(mark);
+    if (!good) {
+        set_error("QuadrantsSyntaxError", std::string("Please decorate class ") + type->tp_name + " with @qd.data_oriented");
+        return false;
+    }
+    last = type;
+    last_version = type->tp_version_tag;
+    return true;
+}
+
+PyObject* bound_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+    BoundObject& b = *as_bound(self);
+    if (!check_owner(b.instance)) return nullptr;
+    const Py_ssize_t count = PyVectorcall_NARGS(flags);
+    const Py_ssize_t total = count + (names ? PyTuple_GET_SIZE(names) : 0);
+    PyObject* small[24];
+    std::vector<PyObject*> large;
+    PyObject** all = small;
+    if (total + 1 > 24) {
+        large.resize(static_cast<size_t>(total) + 1);
+        all = large.data();
+    }
+    all[0] = b.instance;
+    for (Py_ssize_t k = 0; k < total; ++k) all[k + 1] = args[k];
+    return as_kernel(b.kernel)->vectorcall(b.kernel, all, static_cast<size_t>(count) + 1, names);
+}
+
+PyObject* bound_getattro(PyObject* self, PyObject* name) {
+    PyObject* found = PyObject_GenericGetAttr(self, name);
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    PyErr_Clear();
+    if (PyUnicode_CompareWithASCIIString(name, "instance") == 0 || PyUnicode_CompareWithASCIIString(name, "__self__") == 0) return Py_NewRef(as_bound(self)->instance);
+    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0 || PyUnicode_CompareWithASCIIString(name, "resume") == 0) {
+        // The definition's own bound form knows how to launch these.
+        PyObject* definition = as_kernel(as_bound(self)->kernel)->definition;
+        PyObject* bound = PyObject_CallMethod(definition, "__get__", "OO", as_bound(self)->instance, Py_TYPE(as_bound(self)->instance));
+        if (!bound) return nullptr;
+        PyObject* out = PyObject_GetAttr(bound, name);
+        Py_DECREF(bound);
+        return out;
+    }
+    return PyObject_GetAttr(as_bound(self)->kernel, name);
+}
+
+int bound_traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(as_bound(self)->kernel);
+    Py_VISIT(as_bound(self)->instance);
+    return 0;
+}
+
+void bound_dealloc(PyObject* self) {
+    PyObject_GC_UnTrack(self);
+    if (as_bound(self)->weakrefs) PyObject_ClearWeakRefs(self);
+    Py_CLEAR(as_bound(self)->kernel);
+    Py_CLEAR(as_bound(self)->instance);
+    PyObject_GC_Del(self);
+}
+
+PyTypeObject BoundKernel_Type = {
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
+    .tp_name = "quadrants._lib.core.BoundKernel",
+    .tp_basicsize = sizeof(BoundObject),
+    .tp_dealloc = bound_dealloc,
+    .tp_vectorcall_offset = offsetof(BoundObject, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_getattro = bound_getattro,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = "A kernel as a method of an object.",
+    .tp_traverse = bound_traverse,
+    .tp_weaklistoffset = offsetof(BoundObject, weakrefs),
+};
+
+PyObject* kernel_get(PyObject* self, PyObject* instance, PyObject*) {
+    if (!instance || instance == Py_None) return Py_NewRef(self);
+    auto* b = PyObject_GC_New(BoundObject, &BoundKernel_Type);
+    if (!b) return nullptr;
+    b->vectorcall = bound_call;
+    b->kernel = Py_NewRef(self);
+    b->instance = Py_NewRef(instance);
+    b->weakrefs = nullptr;
+    PyObject_GC_Track(b);
+    return reinterpret_cast<PyObject*>(b);
+}
+
+PyTypeObject Kernel_Type = {
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
+    .tp_name = "quadrants._lib.core.Kernel",
+    .tp_basicsize = sizeof(KernelObject),
+    .tp_dealloc = kernel_dealloc,
+    .tp_vectorcall_offset = offsetof(KernelObject, vectorcall),
+    .tp_repr = kernel_repr,
+    .tp_call = PyVectorcall_Call,
+    .tp_getattro = kernel_getattro,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_traverse = kernel_traverse,
+    .tp_clear = kernel_clear,
+    .tp_weaklistoffset = offsetof(KernelObject, weakrefs),
+    .tp_getset = kernel_getset,
+    .tp_descr_get = kernel_get,
+    .tp_dictoffset = offsetof(KernelObject, dict),
+    .tp_new = kernel_new,
+};
+
+}  // namespace
+
+bool add_kernel(PyObject* module) {
+    return PyType_Ready(&BoundKernel_Type) == 0 && PyModule_AddType(module, &Kernel_Type) == 0;
+}
+
+}  // namespace qd::python

@@ -1,0 +1,110 @@
+// Kernels as native callables.
+//
+// A KernelObject holds the definition made by the decorator and its specialisations. A call tries
+// the last specialisation first: compare what it depends on (types, identities, array features),
+// pack the arguments into a block on the stack, launch. No Python code runs on that path. Anything
+// else (keywords, a new specialisation, errors) is a separate cold function.
+//
+// Files: kernel.cpp (the type and the call), pack.cpp (arguments to block, block to results),
+// bind.cpp (keywords and binding errors), build.cpp (find, load or compile a specialisation).
+//
+// Touched under the GIL; the compile queue's thread may put better code into `slot`.
+
+#pragma once
+
+#include <Python.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "frontend/specialise.h"
+#include "python/session.h"
+#include "runtime/compile_queue.h"
+#include "runtime/cpu/kernel.h"
+
+namespace qd::python {
+
+using frontend::Path;
+using frontend::Ref;
+using frontend::ResultShape;
+using type::Prim;
+using type::Type;
+
+// What a specialisation depends on besides array features: an argument (or member of one) that
+// must be the same object, or an equal value.
+struct IdentityCheck {
+    int argument;
+    std::vector<Ref> attributes;   // path below the argument
+    PyObject* object;              // expected object; owned through `strong` or watched by `weak`
+    Ref strong, weak;
+    bool by_value;                 // numbers, strings, tuples, enums, objects with their own __eq__
+};
+
+// One flattened parameter: where it comes from and where it goes.
+struct PackStep {
+    enum class Kind : uint8_t { scalar, tensor, array } kind;
+    bool needs_grad = false;
+    bool cacheable = false;        // reached through frozen dataclasses only, and a Quadrants ndarray
+    uint16_t argument = 0;
+    uint32_t offset = 0;
+    Type type;                     // scalar, tensor, or array (element and rank)
+    uint64_t layout = 0;           // of an array
+    std::vector<Ref> attributes;   // interned str: attribute; other: item
+    std::string name;              // for messages
+};
+
+struct Specialisation {
+    std::vector<IdentityCheck> identities;
+    std::vector<PackStep> steps;
+    std::vector<void*> bindings;          // base addresses, parallel to the module's fields
+    std::vector<Ref> fields;              // keeps them alive
+    std::vector<ResultShape> results;
+    bool returns_tuple = false;
+    uint32_t args_bytes = 0, result_bytes = 0;
+    std::shared_ptr<runtime::ImageSlot> slot;  // code; shared by kernels with equal IR
+    int64_t last_ns = 1 << 30;            // duration of the last launch: long ones release the GIL
+    // Cached block for frozen dataclass arguments: valid while these roots are the same objects.
+    std::vector<std::pair<int, Ref>> cached_roots;
+    std::vector<uint8_t> cached_block;
+    std::string name;
+};
+
+struct Parameter {                        // read from the definition once per runtime
+    enum class Kind : uint8_t { integer, real, tensor, array, template_, any_tensor, dataclass, structure, buffer_view, other } kind;
+    Prim prim = Prim::none;
+    bool optional = false;
+    Ref annotation, name;
+};
+
+struct KernelObject {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject* dict;
+    PyObject* weakrefs;
+    PyObject* definition;
+    uint32_t generation;                  // of `parameters` and `specialisations`
+    std::vector<Parameter>* parameters;
+    std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
+};
+
+// pack.cpp ------------------------------------------------------------------------------------
+enum class Match : uint8_t { yes, no, error };
+// Whether a specialisation fits these arguments; if so the block is filled. `error`: a Python
+// exception is set (for instance a float given for an integer parameter).
+Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, uint8_t* block);
+PyObject* build_results(const Specialisation& s, const uint8_t* results);
+// Follows a path below an argument; new reference, null with an exception set.
+PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
+
+// bind.cpp ------------------------------------------------------------------------------------
+// Arguments in parameter order from positional and keyword ones; false with an exception set.
+bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names, std::vector<PyObject*>& bound);
+bool read_parameters(KernelObject& k);
+
+// build.cpp -----------------------------------------------------------------------------------
+// A specialisation for these arguments, from the cache or compiled; null with an exception set.
+std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args, size_t count);
+
+}  // namespace qd::python

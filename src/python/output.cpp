@@ -1,0 +1,44 @@
+// See output.h.
+
+#include "python/output.h"
+
+#include <Python.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace qd::python {
+namespace {
+
+// sys.stdout is somebody else's object: a notebook, pytest, a redirection.
+bool captured() {
+    const char* enabled = std::getenv("QD_ENABLE_PYBUF");
+    if (enabled && std::strcmp(enabled, "0") == 0) return false;
+    return PySys_GetObject("stdout") != PySys_GetObject("__stdout__");
+}
+
+}  // namespace
+
+bool write_output(const std::string& text) {
+    PyObject* out = PySys_GetObject("stdout");
+    if (captured() && out && out != Py_None) {
+        PyObject* r = PyObject_CallMethod(out, "write", "s#", text.data(), static_cast<Py_ssize_t>(text.size()));
+        Py_XDECREF(r);
+        return r != nullptr;
+    }
+    if (out && out != Py_None) {  // what Python printed before comes first
+        PyObject* r = PyObject_CallMethod(out, "flush", nullptr);
+        if (!r) PyErr_Clear();
+        Py_XDECREF(r);
+    }
+    size_t done = 0;
+    while (done < text.size()) {
+        const ssize_t n = ::write(1, text.data() + done, text.size() - done);
+        if (n <= 0) break;
+        done += static_cast<size_t>(n);
+    }
+    return true;
+}
+
+}  // namespace qd::python

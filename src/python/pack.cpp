@@ -1,0 +1,346 @@
+// Arguments to block, block to results. See kernel.h.
+
+#include <cstring>
+
+#include "frontend/objects.h"
+#include "ir/ir.h"
+#include "python/external.h"
+#include "python/kernel.h"
+
+namespace qd::python {
+namespace {
+
+using frontend::NdarrayObject;
+
+void conversion_error(const PackStep& step, PyObject* value) {
+    set_error("QuadrantsRuntimeTypeError",
+              "Argument (" + std::to_string(step.argument) + ",) (type=" +
+                  [&] {
+                      PyObject* text = PyObject_Repr(reinterpret_cast<PyObject*>(Py_TYPE(value)));
+                      std::string s = text ? PyUnicode_AsUTF8(text) : "?";
+                      Py_XDECREF(text);
+                      return s;
+                  }() +
+                  ") cannot be converted into required type " + type::to_string(step.type.element()));
+}
+
+// NumPy's integer and float scalars by class name: numpy may not be imported at all.
+bool is_numpy_scalar(PyObject* o, bool integer) {
+    const char* name = Py_TYPE(o)->tp_name;
+    if (std::strncmp(name, "numpy.", 6) != 0) return false;
+    name += 6;
+    if (integer) return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 || std::strncmp(name, "long", 4) == 0;
+    return std::strncmp(name, "float", 5) == 0 || is_numpy_scalar(o, true);
+}
+
+bool write_int(const PackStep& step, PyObject* value, uint8_t* at) {
+    if (!PyLong_Check(value)) {
+        if (!is_numpy_scalar(value, true)) return conversion_error(step, value), false;
+        PyObject* index = PyNumber_Index(value);
+        if (!index) return false;
+        const bool ok = write_int(step, index, at);
+        Py_DECREF(index);
+        return ok;
+    }
+    uint64_t bits;
+    if (type::is_signed(step.type.prim) || step.type.prim == Prim::u1) {
+        bits = static_cast<uint64_t>(PyLong_AsLongLong(value));
+    } else {
+        bits = PyLong_AsUnsignedLongLong(value);
+    }
+    if (PyErr_Occurred()) {
+        PyErr_Format(PyExc_TypeError, "Argument %s: %R does not fit type %s", step.name.c_str(), value,
+                     type::to_string(step.type.element()).c_str());
+        return false;
+    }
+    if (step.type.prim == Prim::u1) bits = bits != 0;
+    std::memcpy(at, &bits, static_cast<size_t>(type::bytes(step.type.prim)));
+    return true;
+}
+
+bool write_float(const PackStep& step, PyObject* value, uint8_t* at) {
+    double d;
+    if (PyFloat_CheckExact(value)) {
+        d = PyFloat_AS_DOUBLE(value);
+    } else if (PyFloat_Check(value) || PyLong_Check(value) || is_numpy_scalar(value, false)) {
+        d = PyFloat_AsDouble(value);
+        if (d == -1 && PyErr_Occurred()) return false;
+    } else {
+        return conversion_error(step, value), false;
+    }
+    const uint64_t bits = ir::bits_of_double(step.type.prim, d);
+    std::memcpy(at, &bits, static_cast<size_t>(type::bytes(step.type.prim)));
+    return true;
+}
+
+bool write_scalar(const PackStep& step, PyObject* value, uint8_t* at) {
+    return type::is_float(step.type.prim) ? write_float(step, value, at) : write_int(step, value, at);
+}
+
+// Vectors and matrices: anything indexable, flattened in order.
+bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end) {
+    if (PyNumber_Check(value) && !PySequence_Check(value)) {
+        if (at >= end) return true;  // surplus components go unnoticed
+        if (!type::is_float(step.type.prim) && PyFloat_Check(value)) {
+            set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+            return false;
+        }
+        if (!type::is_float(step.type.prim) && is_numpy_scalar(value, false) && !is_numpy_scalar(value, true)) {
+            set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+            return false;
+        }
+        if (!write_scalar(step, value, at)) return false;
+        at += type::bytes(step.type.prim);
+        return true;
+    }
+    PyObject* items = nullptr;
+    if (PyObject_HasAttrString(value, "to_list")) {
+        items = PyObject_CallMethod(value, "to_list", nullptr);
+    } else if (PyObject_HasAttrString(value, "tolist")) {
+        items = PyObject_CallMethod(value, "tolist", nullptr);
+    } else {
+        items = PySequence_List(value);
+    }
+    if (!items) return false;
+    if (!PyList_Check(items)) {
+        const bool ok = write_tensor_items(step, items, at, end);
+        Py_DECREF(items);
+        return ok;
+    }
+    bool ok = true;
+    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items); ++k) ok = write_tensor_items(step, PyList_GET_ITEM(items, k), at, end);
+    Py_DECREF(items);
+    return ok;
+}
+
+bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
+    const uint8_t* end = at + step.type.size_bytes();
+    uint8_t* next = at;
+    if (!write_tensor_items(step, value, next, end)) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+            PyErr_Clear();
+            set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+        }
+        return false;
+    }
+    if (next != end) {
+        set_error("QuadrantsRuntimeTypeError", "Argument " + step.name + " has too few components for " + type::to_user_string(step.type));
+        return false;
+    }
+    return true;
+}
+
+void write_descriptor(uint8_t* at, char* data, char* grad, const int32_t* shape, int ndim) {
+    const ir::ArrayDesc desc{data, grad};
+    std::memcpy(at, &desc, sizeof desc);
+    std::memcpy(at + sizeof desc, shape, sizeof(int32_t) * static_cast<size_t>(ndim));
+}
+
+Match write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at) {
+    if (a.generation != session().generation || !a.data) {
+        set_error("QuadrantsRuntimeError", "Argument " + step.name + " is an ndarray of a runtime that has been reset");
+        return Match::error;
+    }
+    if (a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim || a.layout != step.layout) return Match::no;
+    char* grad = nullptr;
+    if (step.needs_grad) {
+        if (!a.grad) return Match::no;
+        grad = reinterpret_cast<NdarrayObject*>(a.grad)->data;
+    }
+    write_descriptor(at, a.data, grad, a.shape, a.ndim);
+    return Match::yes;
+}
+
+Match write_external(const PackStep& step, PyObject* value, uint8_t* at) {
+    ExternalArray a;
+    if (!read_external(value, a)) return Match::error;
+    const int elem_rank = step.type.rank;
+    if (a.prim != step.type.prim || a.ndim != step.type.ndim + elem_rank || step.layout) return Match::no;
+    if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Match::no;
+    if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Match::no;
+    if (!a.c_contiguous || a.on_device || (step.needs_grad && !a.grad)) return Match::no;
+    int32_t shape[12];
+    for (int k = 0; k < step.type.ndim; ++k) shape[k] = static_cast<int32_t>(a.shape[k]);
+    write_descriptor(at, a.data, a.grad, shape, step.type.ndim);
+    return Match::yes;
+}
+
+Match write_array(const PackStep& step, PyObject* value, uint8_t* at) {
+    value = frontend::unwrap(value);
+    if (frontend::is_ndarray(value)) return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
+    if (is_numpy(value) || is_torch(value)) return write_external(step, value, at);
+    return Match::no;
+}
+
+Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
+    switch (step.kind) {
+        case PackStep::Kind::scalar: return write_scalar(step, value, at) ? Match::yes : Match::error;
+        case PackStep::Kind::tensor: return write_tensor(step, value, at) ? Match::yes : Match::error;
+        case PackStep::Kind::array: return write_array(step, value, at);
+    }
+    return Match::no;
+}
+
+bool identity_holds(const IdentityCheck& check, PyObject* value) {
+    value = frontend::unwrap(value);
+    if (value == check.object) return !check.weak || PyWeakref_GetObject(check.weak.get()) == value;
+    if (!check.by_value) return false;
+    const int equal = PyObject_RichCompareBool(value, check.object, Py_EQ);
+    if (equal < 0) PyErr_Clear();
+    return equal == 1;
+}
+
+bool identities_hold(const Specialisation& s, PyObject* const* args) {
+    for (const IdentityCheck& check : s.identities) {
+        PyObject* root = args[check.argument];
+        if (check.attributes.empty()) {
+            if (!identity_holds(check, root)) return false;
+            continue;
+        }
+        PyObject* value = follow(root, check.attributes);
+        if (!value) return PyErr_Clear(), false;
+        const bool holds = identity_holds(check, value);
+        Py_DECREF(value);
+        if (!holds) return false;
+    }
+    return true;
+}
+
+// Whether the arrays under frozen dataclasses are those of the cached block.
+bool cache_valid(const Specialisation& s, PyObject* const* args) {
+    if (s.cached_roots.empty()) return false;
+    for (const auto& [argument, root] : s.cached_roots)
+        if (args[argument] != root.get()) return false;
+    return true;
+}
+
+PyObject* result_object(const ResultShape& shape, const uint8_t* results, const std::vector<uint32_t>& offsets);
+
+PyObject* scalar_object(Prim p, const uint8_t* at) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
+    if (type::is_float(p)) return PyFloat_FromDouble(ir::double_of_bits(p, bits));
+    return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits)) : PyLong_FromUnsignedLongLong(bits);
+}
+
+PyObject* tensor_object(Type t, const uint8_t* at) {
+    static PyObject* make;  // quadrants.lang.matrix._from_kernel(list, dtype name)
+    if (!make) {
+        PyObject* module = PyImport_ImportModule("quadrants.lang.matrix");
+        if (!module) return nullptr;
+        make = PyObject_GetAttrString(module, "_from_kernel");
+        Py_DECREF(module);
+        if (!make) return nullptr;
+    }
+    PyObject* rows = PyList_New(t.n);
+    if (!rows) return nullptr;
+    const int size = type::bytes(t.prim);
+    for (int i = 0; i < t.n; ++i) {
+        PyObject* row;
+        if (t.rank == 1) {
+            row = scalar_object(t.prim, at + i * size);
+        } else {
+            row = PyList_New(t.m);
+            for (int j = 0; row && j < t.m; ++j) PyList_SET_ITEM(row, j, scalar_object(t.prim, at + (i * t.m + j) * size));
+        }
+        PyList_SET_ITEM(rows, i, row);
+    }
+    PyObject* out = PyObject_CallFunction(make, "Os", rows, type::info(t.prim).name);
+    Py_DECREF(rows);
+    return out;
+}
+
+PyObject* struct_object(const ResultShape& shape, const uint8_t* results, const std::vector<uint32_t>& offsets) {
+    PyObject* members = PyTuple_New(static_cast<Py_ssize_t>(shape.members.size()));
+    if (!members) return nullptr;
+    for (size_t k = 0; k < shape.members.size(); ++k) {
+        PyObject* member = result_object(shape.members[k], results, offsets);
+        if (!member) {
+            Py_DECREF(members);
+            return nullptr;
+        }
+        PyTuple_SET_ITEM(members, static_cast<Py_ssize_t>(k), member);
+    }
+    PyObject* out = PyObject_CallObject(shape.struct_type.get(), members);
+    Py_DECREF(members);
+    return out;
+}
+
+PyObject* result_object(const ResultShape& shape, const uint8_t* results, const std::vector<uint32_t>& offsets) {
+    switch (shape.kind) {
+        case ResultShape::Kind::scalar: return scalar_object(shape.type.prim, results + offsets[static_cast<size_t>(shape.result)]);
+        case ResultShape::Kind::tensor: return tensor_object(shape.type, results + offsets[static_cast<size_t>(shape.result)]);
+        case ResultShape::Kind::structure: return struct_object(shape, results, offsets);
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+PyObject* follow(PyObject* root, const std::vector<Ref>& attributes) {
+    PyObject* at = Py_NewRef(root);
+    for (const Ref& key : attributes) {
+        PyObject* next = PyUnicode_Check(key.get()) ? PyObject_GetAttr(at, key.get()) : PyObject_GetItem(at, key.get());
+        Py_DECREF(at);
+        if (!next) return nullptr;
+        at = next;
+    }
+    return at;
+}
+
+Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, uint8_t* block) {
+    if (!identities_hold(s, args)) return Match::no;
+    const bool cached = cache_valid(s, args);
+    if (cached) std::memcpy(block, s.cached_block.data(), s.cached_block.size());
+    for (const PackStep& step : s.steps) {
+        if (cached && step.cacheable) continue;
+        PyObject* value = args[step.argument];
+        Match m;
+        if (step.attributes.empty()) {
+            m = write_step(step, value, block + step.offset);
+        } else {
+            value = follow(value, step.attributes);
+            if (!value) {
+                if (step.kind != PackStep::Kind::array || !PyErr_ExceptionMatches(PyExc_AttributeError)) return Match::error;
+                return Match::error;
+            }
+            m = write_step(step, value, block + step.offset);
+            Py_DECREF(value);
+        }
+        if (m != Match::yes) return m;
+    }
+    if (!cached && !s.cached_roots.empty()) {  // remember the block for the next launch
+        s.cached_block.assign(block, block + s.args_bytes);
+        for (auto& [argument, root] : s.cached_roots) root = Ref::borrow(args[argument]);
+    }
+    return Match::yes;
+}
+
+PyObject* build_results(const Specialisation& s, const uint8_t* results) {
+    if (s.results.empty()) Py_RETURN_NONE;
+    if (!s.returns_tuple && s.results.size() == 1 && s.results[0].kind == ResultShape::Kind::scalar)
+        return scalar_object(s.results[0].type.prim, results);
+    std::vector<uint32_t> offsets;
+    uint32_t at = 0;
+    auto visit = [&](auto&& self, const ResultShape& shape) -> void {
+        for (const ResultShape& m : shape.members) self(self, m);
+        if (shape.kind != ResultShape::Kind::structure) {
+            offsets.push_back(at);
+            at += static_cast<uint32_t>((shape.type.size_bytes() + 7) & ~7);
+        }
+    };
+    for (const ResultShape& r : s.results) visit(visit, r);
+    if (!s.returns_tuple) return result_object(s.results[0], results, offsets);
+    PyObject* tuple = PyTuple_New(static_cast<Py_ssize_t>(s.results.size()));
+    for (size_t k = 0; tuple && k < s.results.size(); ++k) {
+        PyObject* item = result_object(s.results[k], results, offsets);
+        if (!item) {
+            Py_DECREF(tuple);
+            return nullptr;
+        }
+        PyTuple_SET_ITEM(tuple, static_cast<Py_ssize_t>(k), item);
+    }
+    return tuple;
+}
+
+}  // namespace qd::python

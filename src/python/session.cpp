@@ -1,0 +1,192 @@
+// See session.h. Also the module functions runtime_init, runtime_reset, runtime_sync,
+// set_config_option, set_runtime_option and the counters.
+
+#include "python/session.h"
+
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "frontend/frontend.h"
+#include "python/areas.h"
+#include "runtime/compiler.h"
+#include "runtime/cpu/float_mode.h"
+
+namespace qd::python {
+namespace {
+
+Session the_session;
+std::vector<ResetHook> hooks;
+
+// One row an option that native code reads: how it lands in the session.
+struct OptionRow {
+    std::string_view name;
+    bool (*set)(Session&, PyObject* value);
+};
+
+bool prim_of(PyObject* value, ir::Prim& out) {
+    const char* text = PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : nullptr;
+    return text && type::parse_prim(text, out);
+}
+template <bool frontend::FrontendOptions::*M> bool set_flag(Session& s, PyObject* v) {
+    s.frontend.*M = PyObject_IsTrue(v) == 1;
+    return true;
+}
+
+const OptionRow kOptions[] = {
+    {"default_fp", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_float); }},
+    {"default_ip", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_int); }},
+    {"debug", [](Session& s, PyObject* v) {
+         s.frontend.debug = PyObject_IsTrue(v) == 1;
+         return true;
+     }},
+    {"check_out_of_bound", set_flag<&frontend::FrontendOptions::check_bounds>},
+    {"fast_math", set_flag<&frontend::FrontendOptions::fast_math>},
+    {"short_circuit_operators", set_flag<&frontend::FrontendOptions::short_circuit>},
+    {"print_full_traceback", set_flag<&frontend::FrontendOptions::full_traceback>},
+    {"unrolling_limit", [](Session& s, PyObject* v) {
+         s.frontend.unrolling_limit = static_cast<int>(PyLong_AsLong(v));
+         return true;
+     }},
+    {"cpu_max_num_threads", [](Session& s, PyObject* v) {
+         s.threads = static_cast<int>(PyLong_AsLong(v));
+         s.pool.reset();
+         return true;
+     }},
+    {"random_seed", [](Session& s, PyObject* v) {
+         s.seed = static_cast<uint64_t>(PyLong_AsLongLong(v));
+         return true;
+     }},
+    {"offline_cache", [](Session& s, PyObject* v) {
+         s.offline_cache = PyObject_IsTrue(v) == 1;
+         return true;
+     }},
+    {"offline_cache_file_path", [](Session& s, PyObject* v) {
+         const char* text = PyUnicode_AsUTF8(v);
+         if (text) s.cache_path = text;
+         return text != nullptr;
+     }},
+    {"offline_cache_max_size_of_files", [](Session& s, PyObject* v) {
+         s.cache_max_bytes = PyLong_AsLongLong(v);
+         return true;
+     }},
+    {"print_ir", [](Session& s, PyObject* v) {
+         s.print_ir = PyObject_IsTrue(v) == 1;
+         return true;
+     }},
+};
+
+bool set_option(PyObject* name, PyObject* value) {
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text) return false;
+    for (const OptionRow& row : kOptions)
+        if (row.name == text) {
+            if (!row.set(the_session, value) && !PyErr_Occurred())
+                PyErr_Format(PyExc_TypeError, "option '%s' cannot be %R", text, value);
+            return !PyErr_Occurred();
+        }
+    return true;
+}
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+PyObject* runtime_init(PyObject*, PyObject* options) {
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(options, &at, &key, &value))
+        if (!set_option(key, value)) return nullptr;
+    Session& s = the_session;
+    s.generation = s.next_generation++;
+    s.launches = 0;
+    s.compiled = 0;
+    if (s.threads < 1) s.threads = 1;
+    s.pool = std::make_unique<runtime::Pool>(s.threads);
+    if (s.frontend.debug) s.frontend.check_bounds = true;
+    const std::string tier = environment("QD_CPU_TIER");
+    s.tier = tier == "0" ? 0 : tier == "1" ? 1 : -1;
+    s.cpu = environment("QD_CPU_TARGET");
+    s.time_passes = !environment("QD_TIME_PASSES").empty();
+    runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
+    return Py_BuildValue("{s:i}", "max_block_dim", 1024);
+}
+
+PyObject* runtime_reset(PyObject*, PyObject*) {
+    if (the_session.generation) {
+        for (ResetHook hook : hooks) hook();
+        frontend::clear_function_cache();
+        the_session.generation = 0;
+        the_session.pool.reset();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete when they return
+    if (!require_session()) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 2) return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
+    return set_option(args[0], args[1]) ? Py_NewRef(Py_None) : nullptr;
+}
+
+PyObject* num_compiled_functions(PyObject*, PyObject*) { return PyLong_FromUnsignedLong(the_session.compiled); }
+
+PyObject* counters(PyObject*, PyObject*) {
+    const Session& s = the_session;
+    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K}", "compiled", static_cast<unsigned long>(s.compiled), "lowered",
+                         static_cast<unsigned long long>(s.lowered), "cache_hits",
+                         static_cast<unsigned long long>(s.cache_hits), "cache_misses",
+                         static_cast<unsigned long long>(s.cache_misses), "compiler_loaded",
+                         runtime::Compiler::loaded() ? Py_True : Py_False, "launches",
+                         static_cast<unsigned long long>(s.launches));
+}
+
+PyMethodDef methods[] = {
+    {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
+    {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
+    {"runtime_sync", runtime_sync, METH_NOARGS, "Waits for the default stream."},
+    {"set_config_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
+     "Changes one option of the live runtime."},
+    {"set_runtime_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
+     "Changes one option kept by the Python side."},
+    {"num_compiled_functions", num_compiled_functions, METH_NOARGS, "Specialisations compiled or loaded so far."},
+    {"counters", counters, METH_NOARGS, "Numbers that tests count."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+Session& session() { return the_session; }
+
+void on_reset(ResetHook hook) { hooks.push_back(hook); }
+
+void set_error(const char* name, const std::string& text) {
+    if (PyObject* builtin = std::string_view(name) == "TypeError"      ? PyExc_TypeError
+                            : std::string_view(name) == "ValueError"   ? PyExc_ValueError
+                            : std::string_view(name) == "RuntimeError" ? PyExc_RuntimeError
+                                                                       : nullptr)
+        return PyErr_SetString(builtin, text.c_str());
+    PyObject* module = PyImport_ImportModule("quadrants.lang.exception");
+    if (!module) return;
+    PyObject* cls = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    if (!cls) return;
+    PyErr_SetString(cls, text.c_str());
+    Py_DECREF(cls);
+}
+
+bool require_session() {
+    if (the_session.generation) return true;
+    set_error("QuadrantsRuntimeError", "_prog attribute not initialized. Maybe you forgot to call `qd.init()` first?");
+    return false;
+}
+
+bool add_runtime(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace qd::python
+
+uint32_t qd::frontend::current_generation() { return qd::python::session().generation; }

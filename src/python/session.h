@@ -1,0 +1,45 @@
+// The live runtime of the process: what qd.init made. One at a time; touched under the GIL, except
+// the pool and the atomics.
+
+#pragma once
+
+#include <Python.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "frontend/specialise.h"
+#include "runtime/cpu/pool.h"
+
+namespace qd::python {
+
+struct Session {
+    uint32_t generation = 0;  // 0: no runtime; counts qd.init
+    frontend::FrontendOptions frontend;
+    std::unique_ptr<runtime::Pool> pool;
+    int threads = 1;
+    uint64_t seed = 0;
+    uint64_t launches = 0;             // for the random numbers' launch key
+    bool offline_cache = true;
+    std::string cache_path;            // offline_cache_file_path
+    int64_t cache_max_bytes = 100 << 20;
+    int tier = -1;                     // -1: quick first, then optimised; 0, 1: forced (QD_CPU_TIER)
+    std::string cpu;                   // QD_CPU_TARGET; "" = host
+    bool print_ir = false, time_passes = false;
+    uint32_t compiled = 0;             // specialisations compiled or loaded
+    uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
+    uint32_t next_generation = 1;
+};
+
+Session& session();
+// Raises QuadrantsRuntimeError and returns false if there is no runtime.
+bool require_session();
+// Called by qd.reset after the Python side has let go: registered by areas that hold storage.
+using ResetHook = void (*)();
+void on_reset(ResetHook hook);
+
+// Sets a Python exception of class `name` in quadrants.lang.exception (or a builtin).
+void set_error(const char* name, const std::string& text);
+
+}  // namespace qd::python

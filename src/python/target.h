@@ -1,0 +1,12 @@
+// What machine code depends on besides the program: this build of Quadrants and this CPU.
+
+#pragma once
+
+#include <string>
+
+namespace qd::python {
+
+const std::string& build_identity();  // sizes and times of the two native objects
+const std::string& host_features();   // the CPU's feature words
+
+}  // namespace qd::python

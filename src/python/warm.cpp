@@ -1,0 +1,403 @@
+// See warm.h.
+//
+// On disk, below the folder of this format:
+//   kernels/<key>/<recipe>   recipes of one kernel; key = hash of its bytecode, name and options
+//   code/<hash>              artefacts
+// The key only narrows the search (bytecode does not see everything: local annotations leave no
+// trace in it). What makes a recipe right is that all its guards hold, source texts among them.
+
+#include "python/warm.h"
+
+#include <sys/stat.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "cache/store.h"
+#include "frontend/lower.h"
+#include "python/encode.h"
+#include "python/target.h"
+#include "support/error.h"
+
+namespace qd::python {
+namespace {
+
+using cache::Bytes;
+using frontend::FactKind;
+using frontend::Guard;
+using frontend::LoweredKernel;
+using frontend::ParamSource;
+using frontend::SourceFunction;
+using frontend::Step;
+
+constexpr uint32_t kRecipeVersion = 1;
+
+Bytes hash_of(const Bytes& data) {
+    const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
+    Bytes out(16);
+    std::memcpy(out.data(), &h, 16);
+    return out;
+}
+
+// Everything that must be equal for code to be reused at all.
+void write_environment(Writer& w) {
+    const Session& s = session();
+    w.number(abi::kAbiVersion);
+    w.number(kRecipeVersion);
+    w.text(build_identity());
+    w.text(s.cpu.empty() ? host_features() : s.cpu);
+    const frontend::FrontendOptions& f = s.frontend;
+    w.number(static_cast<uint8_t>(f.default_int));
+    w.number(static_cast<uint8_t>(f.default_float));
+    w.number(uint8_t(f.debug));
+    w.number(uint8_t(f.check_bounds));
+    w.number(uint8_t(f.fast_math));
+    w.number(uint8_t(f.short_circuit));
+    w.number(int32_t(s.tier));
+}
+
+cache::Store& store() {
+    static std::map<std::string, std::unique_ptr<cache::Store>> stores;  // under the GIL
+    auto& s = stores[session().cache_path];
+    if (!s) s = std::make_unique<cache::Store>(session().cache_path + "/native");
+    return *s;
+}
+
+// --- recipes as bytes ------------------------------------------------------------------------------
+void write_path(Writer& w, const Path& p) {
+    w.number(static_cast<uint8_t>(p.root));
+    w.number(int32_t(p.argument));
+    w.number(int32_t(p.function));
+    w.object(p.name.get());
+    w.number(uint32_t(p.steps.size()));
+    for (const Step& s : p.steps) {
+        w.number(static_cast<uint8_t>(s.kind));
+        w.object(s.key.get());
+    }
+}
+
+Path read_path(Reader& r) {
+    Path p{};
+    p.root = static_cast<Path::Root>(r.number<uint8_t>());
+    p.argument = r.number<int32_t>();
+    p.function = r.number<int32_t>();
+    p.name = r.object();
+    p.steps.resize(r.count(2));
+    for (Step& s : p.steps) {
+        s.kind = static_cast<Step::Kind>(r.number<uint8_t>());
+        s.key = r.object();
+        if (!s.key) throw support::Error("recipe: step without key");
+        if (PyUnicode_CheckExact(s.key.get())) {  // attribute look-ups like interned names
+            PyObject* key = s.key.release();
+            PyUnicode_InternInPlace(&key);
+            s.key = Ref::steal(key);
+        }
+    }
+    return p;
+}
+
+// False if the shape cannot be rebuilt in another process.
+bool write_results(Writer& w, const std::vector<ResultShape>& results) {
+    w.number(uint32_t(results.size()));
+    for (const ResultShape& r : results) {
+        if (r.kind == ResultShape::Kind::structure) return false;
+        w.number(static_cast<uint8_t>(r.kind));
+        w.number(r.type.word());
+        w.number(int32_t(r.result));
+    }
+    return true;
+}
+
+std::vector<ResultShape> read_results(Reader& r) {
+    std::vector<ResultShape> results(r.count(13));
+    for (ResultShape& s : results) {
+        s.kind = static_cast<ResultShape::Kind>(r.number<uint8_t>());
+        s.type = std::bit_cast<Type>(r.number<uint64_t>());
+        s.result = r.number<int32_t>();
+    }
+    return results;
+}
+
+Bytes write_recipe(const LoweredKernel& k, std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
+    Writer w;
+    w.number(kRecipeVersion);
+    w.bytes(code_hash);
+    w.number(uint32_t(k.functions.size()));
+    for (const SourceFunction& f : k.functions) w.text(f.text);
+    w.number(uint32_t(k.guards.size()));
+    for (const Guard& g : k.guards) {
+        write_path(w, g.path);
+        w.number(static_cast<uint8_t>(g.kind));
+        w.object(g.value.get());
+    }
+    w.number(uint32_t(params.size()));
+    for (size_t n = 0; n < params.size(); ++n) {
+        write_path(w, k.params[n].path);
+        w.number(static_cast<uint8_t>(k.params[n].kind));
+        w.number(params[n].type.word());
+        w.number(params[n].offset);
+        w.number(uint8_t(params[n].needs_grad));
+        w.text(params[n].name);
+    }
+    w.number(uint32_t(k.field_paths.size()));
+    for (size_t n = 0; n < k.field_paths.size(); ++n) {
+        write_path(w, k.field_paths[n]);
+        const auto* f = reinterpret_cast<const frontend::FieldObject*>(k.fields[n].get());
+        w.number(f->field->layout_hash());
+        w.number(f->field->alias_group);
+    }
+    w.number(uint8_t(k.returns_tuple));
+    if (!write_results(w, k.results) || w.failed) return {};
+    return std::move(w.out);
+}
+
+struct FieldFact {
+    uint64_t layout, alias;
+};
+
+struct StoredRecipe {
+    Recipe recipe;
+    std::vector<std::string> texts;
+    std::vector<FieldFact> fields;
+};
+
+StoredRecipe read_recipe(const Bytes& bytes) {
+    Reader r{bytes};
+    StoredRecipe s;
+    LoweredKernel& k = s.recipe.kernel;
+    if (r.number<uint32_t>() != kRecipeVersion) throw support::Error("recipe: of another version");
+    s.recipe.code_hash = r.bytes();
+    s.texts.resize(r.count(4));
+    for (std::string& t : s.texts) t = r.text();
+    k.functions.resize(s.texts.size());
+    k.guards.resize(r.count(14));
+    for (Guard& g : k.guards) {
+        g.path = read_path(r);
+        g.kind = static_cast<FactKind>(r.number<uint8_t>());
+        g.value = r.object();
+    }
+    const uint32_t params = r.count(20);
+    k.params.resize(params);
+    s.recipe.params.resize(params);
+    for (uint32_t n = 0; n < params; ++n) {
+        k.params[n].path = read_path(r);
+        k.params[n].kind = static_cast<ParamSource::Kind>(r.number<uint8_t>());
+        s.recipe.params[n].type = std::bit_cast<Type>(r.number<uint64_t>());
+        s.recipe.params[n].offset = r.number<uint32_t>();
+        s.recipe.params[n].needs_grad = r.number<uint8_t>();
+        s.recipe.params[n].name = r.text();
+    }
+    k.field_paths.resize(r.count(20));
+    s.fields.resize(k.field_paths.size());
+    for (size_t n = 0; n < s.fields.size(); ++n) {
+        k.field_paths[n] = read_path(r);
+        s.fields[n].layout = r.number<uint64_t>();
+        s.fields[n].alias = r.number<uint64_t>();
+    }
+    k.returns_tuple = r.number<uint8_t>();
+    k.results = read_results(r);
+    return s;
+}
+
+// --- guards ------------------------------------------------------------------------------------------
+// Whether a function's source now is `text`: its lines in the file, and nothing more that belongs to
+// the same block behind them.
+bool source_is(PyObject* function, const std::string& text) {
+    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
+    const frontend::SourceFile* file = frontend::source_file(code->co_filename);
+    if (!file) return false;
+    const int first = code->co_firstlineno;
+    int lines = 0;
+    for (const char c : text) lines += c == '\n';
+    if (!text.empty() && text.back() != '\n') ++lines;
+    if (first < 1 || first + lines - 1 > static_cast<int>(file->lines.size())) return false;
+    if (frontend::slice_of(*file, first, first + lines - 1) != text) return false;
+    auto indent = [](std::string_view line) { return line.find_first_not_of(" \t\f\r"); };
+    const size_t own = indent(file->lines[static_cast<size_t>(first) - 1]);
+    for (size_t next = static_cast<size_t>(first + lines) - 1; next < file->lines.size(); ++next) {
+        const std::string_view line = file->lines[next];
+        const size_t depth = indent(line);
+        if (depth == std::string_view::npos || line[depth] == '#') continue;
+        return depth <= own;
+    }
+    return true;
+}
+
+struct Walker {
+    std::span<PyObject* const> args;
+    std::vector<Ref> functions;  // plain Python functions by index; null: not reached yet
+
+    Ref root(const Path& p) const {
+        if (p.root == Path::Root::argument)
+            return p.argument >= 0 && static_cast<size_t>(p.argument) < args.size() ? Ref::borrow(args[static_cast<size_t>(p.argument)]) : Ref();
+        if (p.function < 0 || static_cast<size_t>(p.function) >= functions.size()) return {};
+        PyObject* fn = functions[static_cast<size_t>(p.function)].get();
+        if (!fn || !p.name) return {};
+        if (p.root == Path::Root::global) {
+            PyObject* found = PyDict_GetItemWithError(PyFunction_GetGlobals(fn), p.name.get());
+            if (!found) {
+                PyErr_Clear();
+                PyObject* builtins = PyEval_GetBuiltins();
+                found = builtins ? PyDict_GetItem(builtins, p.name.get()) : nullptr;
+            }
+            return Ref::steal_or_null(Py_XNewRef(found));
+        }
+        const Ref names = Ref::steal_or_null(PyObject_GetAttrString(PyFunction_GetCode(fn), "co_freevars"));
+        PyObject* closure = PyFunction_GetClosure(fn);
+        for (Py_ssize_t n = 0; names && closure && n < PyTuple_GET_SIZE(names.get()); ++n)
+            if (PyUnicode_Compare(PyTuple_GET_ITEM(names.get(), n), p.name.get()) == 0) return Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, n)));
+        return {};
+    }
+
+    Ref find(const Path& p) const {
+        Ref at = root(p);
+        for (const Step& s : p.steps) {
+            if (!at) break;
+            PyObject* inner = frontend::unwrap(at.get());
+            Ref next = Ref::steal_or_null(s.kind == Step::Kind::attribute ? PyObject_GetAttr(inner, s.key.get()) : PyObject_GetItem(inner, s.key.get()));
+            at = std::move(next);
+        }
+        if (!at) PyErr_Clear();
+        return at;
+    }
+};
+
+Ref plain_function(PyObject* o) {
+    if (PyFunction_Check(o)) return Ref::borrow(o);
+    if (PyMethod_Check(o)) return plain_function(PyMethod_GET_FUNCTION(o));
+    Ref fn = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().fn_));
+    if (!fn) PyErr_Clear();
+    return fn && PyFunction_Check(fn.get()) ? fn : Ref();
+}
+
+bool guard_holds(const Guard& g, Walker& walker, const StoredRecipe& s) {
+    const Ref now = walker.find(g.path);
+    if (g.kind == FactKind::absent) return !now;
+    if (!now) return false;
+    if (g.kind == FactKind::function) {
+        const long index = g.value && PyLong_Check(g.value.get()) ? PyLong_AsLong(g.value.get()) : -1;
+        if (index < 0 || static_cast<size_t>(index) >= s.texts.size()) return false;
+        Ref fn = plain_function(now.get());
+        if (!fn) return false;
+        Ref& known = walker.functions[static_cast<size_t>(index)];
+        if (known.get() == fn.get()) return true;
+        if (!source_is(fn.get(), s.texts[static_cast<size_t>(index)])) return false;
+        if (!known) known = std::move(fn);
+        return true;
+    }
+    return g.value && frontend::fact_holds({nullptr, g.kind, g.value}, now.get());
+}
+
+bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) {
+    Walker walker{args, {}};
+    walker.functions.resize(s.texts.size());
+    if (s.texts.empty()) return false;
+    walker.functions[0] = plain_function(k.definition);
+    if (!walker.functions[0] || !source_is(walker.functions[0].get(), s.texts[0])) return false;
+    for (const Guard& g : s.recipe.kernel.guards)
+        if (!guard_holds(g, walker, s)) return PyErr_Clear(), false;
+    std::set<PyObject*> seen;
+    std::map<uint64_t, uint64_t> groups;  // stored alias group to live one, and back
+    std::map<uint64_t, uint64_t> back;
+    for (size_t n = 0; n < s.fields.size(); ++n) {
+        const Ref found = walker.find(s.recipe.kernel.field_paths[n]);
+        PyObject* o = found ? frontend::unwrap(found.get()) : nullptr;
+        if (!o || !frontend::is_field(o) || !seen.insert(o).second) return false;
+        const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
+        if (!f->field || !f->base || f->destroyed || f->generation != session().generation) return false;
+        if (f->field->layout_hash() != s.fields[n].layout) return false;
+        const uint64_t live = f->field->alias_group;
+        if (groups.try_emplace(s.fields[n].alias, live).first->second != live) return false;
+        if (back.try_emplace(live, s.fields[n].alias).first->second != s.fields[n].alias) return false;
+        s.recipe.kernel.fields.push_back(Ref::borrow(o));
+    }
+    for (const ParamSource& p : s.recipe.kernel.params)
+        if (!walker.find(p.path)) return false;
+    return true;
+}
+
+std::string kernel_key(KernelObject& k) {
+    Writer w;
+    write_environment(w);
+    const Ref fn = plain_function(k.definition);
+    if (!fn) return {};
+    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(fn.get()));
+    const Ref bytecode = Ref::steal_or_null(PyCode_GetCode(code));
+    if (!bytecode) return PyErr_Clear(), std::string();
+    w.text({PyBytes_AS_STRING(bytecode.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytecode.get()))});
+    w.object(code->co_name);
+    return cache::hex(hash_of(w.out));
+}
+
+std::string code_file(std::span<const uint8_t> code_hash) {
+    Writer w;
+    w.text(build_identity());
+    w.text(host_features());
+    w.bytes(code_hash);
+    return "code/" + cache::hex(hash_of(w.out));
+}
+
+std::mutex code_lock;                             // guards `fresh`: filled by the compile queue too
+std::map<Bytes, Bytes> fresh;                     // artefacts of this process by code hash
+
+}  // namespace
+
+std::optional<Recipe> find_recipe(KernelObject& k, PyObject* const* args, size_t count) {
+    if (!session().offline_cache) return std::nullopt;
+    const std::string key = kernel_key(k);
+    if (key.empty()) return std::nullopt;
+    const std::string folder = "kernels/" + key;
+    for (const std::string& name : store().list(folder)) {
+        try {
+            const auto bytes = store().read(folder + "/" + name);
+            if (!bytes) continue;
+            StoredRecipe s = read_recipe(*bytes);
+            if (!resolve(s, k, {args, count})) continue;
+            auto artefact = find_artefact(s.recipe.code_hash);
+            if (!artefact) continue;
+            s.recipe.artefact = std::move(*artefact);
+            return std::move(s.recipe);
+        } catch (const support::Error&) {
+        } catch (const frontend::PyError&) {
+            PyErr_Clear();
+        }
+    }
+    return std::nullopt;
+}
+
+void store_recipe(KernelObject& k, const LoweredKernel& kernel, std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
+    if (!session().offline_cache || !kernel.cacheable) return;
+    const std::string key = kernel_key(k);
+    const Bytes bytes = write_recipe(kernel, params, code_hash);
+    if (key.empty() || bytes.empty()) return;
+    (void)store().write("kernels/" + key + "/" + cache::hex(hash_of(bytes)), bytes);
+}
+
+std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {
+    {
+        std::lock_guard guard(code_lock);
+        const auto it = fresh.find(Bytes(code_hash.begin(), code_hash.end()));
+        if (it != fresh.end()) return it->second;
+    }
+    return session().offline_cache ? store().read(code_file(code_hash)) : std::nullopt;
+}
+
+void store_artefact(Bytes code_hash, std::span<const uint8_t> artefact) {
+    if (!session().offline_cache) return;
+    static std::mutex writing;
+    std::lock_guard guard(writing);
+    const cache::Store target(session().cache_path + "/native");
+    (void)target.write(code_file(code_hash), artefact);
+}
+
+void flush_cache() {
+    Session& s = session();
+    if (s.offline_cache && !s.cache_path.empty()) cache::Store(s.cache_path + "/native").clean(s.cache_max_bytes, 0.25);
+}
+
+}  // namespace qd::python

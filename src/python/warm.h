@@ -1,0 +1,37 @@
+// Warm start: finding an earlier process's work without parsing, lowering or loading the compiler.
+//
+// A recipe is everything about a specialisation but its code and its Python objects: where its
+// parameters come from, which fields it binds, and the guards under which it is right. Recipes are
+// stored under a hash of the kernel's source and the options; code under a hash of its IR.
+
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "frontend/specialise.h"
+#include "python/kernel.h"
+
+namespace qd::python {
+
+struct Recipe {
+    frontend::LoweredKernel kernel;   // module is null
+    std::vector<ir::Param> params;    // parallel to kernel.params
+    std::vector<uint8_t> code_hash;   // of the IR and target: names the artefact
+    std::vector<uint8_t> artefact;    // loaded code
+};
+
+// A stored recipe whose guards hold for these arguments, with its fields resolved and its artefact
+// read; nullopt if there is none. Never throws for bad files; Python errors inside guards mean "no".
+std::optional<Recipe> find_recipe(KernelObject& k, PyObject* const* args, size_t count);
+// Keeps what a cold start made. `params` are the module's.
+void store_recipe(KernelObject& k, const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
+                  std::span<const uint8_t> code_hash);
+// Artefacts by hash, best tier known.
+std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_hash);
+void store_artefact(std::vector<uint8_t> code_hash, std::span<const uint8_t> artefact);  // any thread
+void flush_cache();               // the flush point of spec 51
+
+}  // namespace qd::python

@@ -1,0 +1,138 @@
+// See compile_queue.h.
+
+#include "runtime/compile_queue.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
+
+#include "runtime/compiler.h"
+#include "support/error.h"
+
+namespace qd::runtime {
+namespace {
+
+struct Queue {
+    std::mutex lock;  // guards everything here
+    std::condition_variable changed;
+    std::deque<TierJob> jobs;
+    bool running = false;   // a job is being compiled
+    bool stop = false;
+    std::thread thread;
+    pid_t process = 0;      // that has the thread
+
+    void loop() {
+        std::unique_lock guard(lock);
+        for (;;) {
+            changed.wait(guard, [&] { return stop || !jobs.empty(); });
+            if (stop) return;
+            TierJob job = std::move(jobs.front());
+            jobs.pop_front();
+            running = true;
+            guard.unlock();
+            optimise(job);
+            guard.lock();
+            running = false;
+            changed.notify_all();
+        }
+    }
+
+    static void optimise(TierJob& job) {
+        const Compiler& compiler = Compiler::get();
+        abi::CompileOptions options{};
+        options.abi_version = abi::kAbiVersion;
+        options.tier = 1;
+        options.cpu = job.cpu.c_str();
+        options.triple = options.dump = "";
+        try {
+            const std::vector<uint8_t> artefact = compiler.emit(job.compilation, options);
+            job.slot->publish(load_artefact(artefact, job.name));
+            if (job.store) job.store(artefact);
+        } catch (const std::exception&) {
+            // The quick tier's code stays: slower, and as right as before.
+        }
+        compiler.end(job.compilation);
+    }
+
+    ~Queue() {
+        {
+            std::lock_guard guard(lock);
+            stop = true;
+            jobs.clear();
+            changed.notify_all();
+        }
+        if (thread.joinable()) {
+            if (process == getpid()) thread.join();
+            else thread.detach();
+        }
+    }
+};
+
+Queue* the_queue;            // leaked in a forked child
+std::mutex creation;
+
+void stop_at_exit() {
+    std::lock_guard guard(creation);
+    if (the_queue && the_queue->process == getpid()) delete the_queue;
+    the_queue = nullptr;
+}
+
+Queue& queue() {
+    std::lock_guard guard(creation);
+    if (!the_queue || the_queue->process != getpid()) {
+        static bool registered = (std::atexit(stop_at_exit), true);
+        (void)registered;
+        the_queue = new Queue;
+        the_queue->process = getpid();
+        the_queue->thread = std::thread([q = the_queue] { q->loop(); });
+    }
+    return *the_queue;
+}
+
+Queue* existing() {
+    std::lock_guard guard(creation);
+    return the_queue && the_queue->process == getpid() ? the_queue : nullptr;
+}
+
+}  // namespace
+
+void ImageSlot::publish(std::unique_ptr<KernelImage> image) {
+    std::lock_guard guard(lock_);
+    current_.store(image.get(), std::memory_order_release);
+    images_.push_back(std::move(image));
+}
+
+void enqueue_optimisation(TierJob job) {
+    Queue& q = queue();
+    std::lock_guard guard(q.lock);
+    q.jobs.push_back(std::move(job));
+    q.changed.notify_all();
+}
+
+void finish_optimisations() {
+    if (Queue* q = existing()) {
+        std::unique_lock guard(q->lock);
+        q->changed.wait(guard, [&] { return q->jobs.empty() && !q->running; });
+    }
+}
+
+void drop_optimisations() {
+    if (Queue* q = existing()) {
+        std::unique_lock guard(q->lock);
+        for (TierJob& job : q->jobs) Compiler::get().end(job.compilation);
+        q->jobs.clear();
+        q->changed.wait(guard, [&] { return !q->running; });
+    }
+}
+
+size_t pending_optimisations() {
+    Queue* q = existing();
+    if (!q) return 0;
+    std::lock_guard guard(q->lock);
+    return q->jobs.size() + q->running;
+}
+
+}  // namespace qd::runtime

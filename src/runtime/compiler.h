@@ -1,0 +1,44 @@
+// The compiler object: found beside the extension, loaded on the first cache miss, never unloaded.
+// Any thread.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/abi.h"
+
+namespace qd::runtime {
+
+class Compiler {
+   public:
+    // Loads it if that has not happened yet. Throws support::Error if it is missing or of another version.
+    static const Compiler& get();
+    static bool loaded();
+    static void set_path(std::string path);  // before the first get(); default: beside the extension
+
+    // Each throws support::Error with the compiler's message.
+    abi::Compilation* begin(std::span<const uint8_t> ir, const abi::CompileOptions& options) const;
+    std::vector<uint8_t> emit(abi::Compilation* compilation, const abi::CompileOptions& options) const;
+    std::string text(std::span<const uint8_t> ir, int stage) const;
+    void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
+    uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
+    void end(abi::Compilation* c) const { end_(c); }
+
+   private:
+    std::vector<uint8_t> take(abi::Blob& blob) const;
+    void raise(abi::Blob& error) const;
+
+    abi::BeginFn begin_ = nullptr;
+    abi::CostFn cost_ = nullptr;
+    abi::EmitFn emit_ = nullptr;
+    abi::EndFn end_ = nullptr;
+    abi::FreeFn free_ = nullptr;
+    abi::InterpretFn interpret_ = nullptr;
+    abi::TextFn text_ = nullptr;
+};
+
+}  // namespace qd::runtime

@@ -1,0 +1,64 @@
+// Reads an artefact into a KernelImage; every offset is checked, since the bytes may come from a
+// damaged file.
+
+#include <cstring>
+
+#include "runtime/cpu/kernel.h"
+#include "support/error.h"
+
+namespace qd::runtime {
+namespace {
+
+using support::Error;
+
+template <class T> std::span<const T> table(std::span<const uint8_t> bytes, uint64_t offset, uint64_t count) {
+    if (offset % alignof(T) || offset > bytes.size() || count > (bytes.size() - offset) / sizeof(T))
+        throw Error("artefact: table outside the file");
+    return {reinterpret_cast<const T*>(bytes.data() + offset), count};
+}
+
+}  // namespace
+
+std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::string name) {
+    auto image = std::make_unique<KernelImage>();
+    if (bytes.size() < sizeof(abi::Artefact)) throw Error("artefact: too short");
+    abi::Artefact header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    if (std::memcmp(header.magic, "QDART\0\0", 8) != 0) throw Error("artefact: not one");
+    if (header.abi_version != abi::kAbiVersion) throw Error("artefact: of another version");
+    if (header.bytes != bytes.size()) throw Error("artefact: truncated");
+    const auto object = table<uint8_t>(bytes, header.object, header.object_bytes);
+    image->artefact.assign(bytes.begin(), bytes.begin() + (header.object_bytes ? header.object : bytes.size()));
+    const std::span<const uint8_t> kept = image->artefact;
+    const auto tasks = table<abi::Task>(kept, header.tasks, header.task_count);
+    image->formats = support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
+    image->code = std::make_unique<LoadedObject>(object);
+    image->temps_bytes = header.temps_bytes;
+    image->result_bytes = header.result_bytes;
+    image->args_bytes = header.args_bytes;
+    image->tier = header.tier;
+    image->uses_random = header.uses_random;
+    image->uses_print = header.uses_print;
+    image->name = std::move(name);
+    for (size_t k = 0; k < tasks.size(); ++k) {
+        const abi::Task& t = tasks[k];
+        if (t.dims > abi::kMaxDims) throw Error("artefact: too many dimensions");
+        auto entry = [&](const char* prefix) {
+            void* at = image->code->find(prefix + std::to_string(k));
+            if (!at) throw Error("artefact: entry point missing");
+            return reinterpret_cast<abi::TaskFn>(at);
+        };
+        for (int b = 0; b < 2 * t.dims; ++b) {
+            const abi::Bound& bound = t.bounds[b];
+            if (bound.kind == abi::BoundKind::constant) continue;
+            const uint64_t limit = bound.kind == abi::BoundKind::arg ? header.args_bytes : header.temps_bytes;
+            if ((bound.bytes != 4 && bound.bytes != 8) || bound.value < 0 || uint64_t(bound.value) + bound.bytes > limit)
+                throw Error("artefact: loop bound outside its block");
+        }
+        image->tasks.push_back({t.kind, t.dims, entry("task"), t.partial_bytes ? entry("finish") : nullptr,
+                                t.partial_bytes, t.max_threads, {t.bounds, size_t(2 * t.dims)}});
+    }
+    return image;
+}
+
+}  // namespace qd::runtime

@@ -1,0 +1,65 @@
+// A loaded kernel and how to run it: the tasks in order, on the pool.
+//
+// A KernelImage is immutable after loading, so launches of it may nest and race. Everything a
+// launch needs lives on the caller's stack.
+
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/cpu/loader.h"
+#include "runtime/cpu/pool.h"
+#include "support/abi.h"
+#include "support/format_table.h"
+
+namespace qd::runtime {
+
+struct LoadedTask {
+    abi::TaskKind kind;
+    int dims;
+    abi::TaskFn entry;
+    abi::TaskFn finish;  // null: no reduction
+    uint32_t partial_bytes;
+    int max_threads;
+    std::span<const abi::Bound> bounds;  // begin/end pairs
+};
+
+struct KernelImage {
+    std::vector<uint8_t> artefact;  // header, tables and strings; the object itself is dropped
+    std::unique_ptr<LoadedObject> code;
+    std::vector<LoadedTask> tasks;
+    std::vector<support::FormatEntry> formats;
+    uint32_t temps_bytes = 0, result_bytes = 0, args_bytes = 0, tier = 0;
+    bool uses_random = false, uses_print = false;
+    std::string name;
+
+    const abi::Artefact& header() const { return *reinterpret_cast<const abi::Artefact*>(artefact.data()); }
+};
+
+// Checks every offset and loads the object. Throws support::Error on damaged or foreign bytes.
+std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::string name);
+
+// What a launch leaves behind besides its results.
+struct LaunchOutcome {
+    std::string printed;  // text of print statements, in order of arrival
+    std::string failure;  // text of the first failed assertion, "" if none
+    bool interrupted = false;
+};
+
+struct LaunchHooks {  // how the caller waits: e.g. check for Ctrl-C between tasks
+    bool (*should_stop)(void*) = nullptr;
+    void* data = nullptr;
+};
+
+// Runs all tasks. `context` brings bindings, args, results and launch_key; the rest is filled in.
+// Never throws for the user's failures: they are in the outcome. Returns the fast path's answer:
+// true if `outcome` holds something to look at.
+bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const LaunchHooks& hooks,
+            LaunchOutcome& outcome);
+
+}  // namespace qd::runtime

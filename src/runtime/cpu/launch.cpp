@@ -1,0 +1,188 @@
+// Runs the tasks of a kernel.
+//
+// A range task is cut into units, units into chunks (support/abi.h). The caller runs the first
+// chunk itself and looks at the clock: a loop that would be over before a worker wakes is finished
+// by the caller alone. The cut of a loop with a reduction depends on its extents only, so that any
+// number of threads adds up the same numbers in the same order.
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+#include "runtime/cpu/float_mode.h"
+#include "runtime/cpu/kernel.h"
+#include "runtime/cpu/print.h"
+
+namespace qd::runtime {
+namespace {
+
+constexpr int64_t kWakeNs = 4000;       // what waking a sleeping worker costs, measured
+constexpr int64_t kRowsEnough = 64;     // with so many rows the innermost dimension stays whole
+constexpr int64_t kReductionChunks = 64;
+constexpr size_t kStackTemps = 4096;
+
+struct Launch {  // shared by the threads of one launch
+    const KernelImage* image;
+    LaunchOutcome* outcome;
+    std::mutex lock;  // guards *outcome
+    int32_t stop = 0;
+};
+
+struct Worker {  // what compiled code sees as Thread, and where a failed check jumps to
+    abi::Thread thread;
+    Launch* launch;
+    void* jump[5];
+};
+
+struct Job {  // one range task
+    const abi::Context* context;
+    Launch* launch;
+    abi::TaskFn entry;
+    int64_t units, chunk_units;
+    int64_t tile, tiles;
+};
+
+__attribute__((noinline)) void call_entry(Worker& w, abi::TaskFn entry, int64_t begin, int64_t end, int64_t chunk) {
+    if (__builtin_setjmp(w.jump) == 0) entry(&w.thread, begin, end, chunk);
+}
+
+void on_print(abi::Thread* t, uint32_t format, const abi::Cell* cells) {
+    Launch& l = *reinterpret_cast<Worker*>(t)->launch;
+    const std::string text = format_text(l.image->formats.at(format), cells);
+    std::lock_guard guard(l.lock);
+    l.outcome->printed += text;
+}
+
+__attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const abi::Cell* cells) {
+    auto* w = reinterpret_cast<Worker*>(t);
+    {
+        Launch& l = *w->launch;
+        const std::string text = format_text(l.image->formats.at(format), cells);
+        std::lock_guard guard(l.lock);
+        if (l.outcome->failure.empty()) l.outcome->failure = text;
+        __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
+    }
+    __builtin_longjmp(w->jump, 1);
+}
+
+int64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+const abi::Runtime kRuntime = {on_print, on_fail, now_ns};
+
+void run_chunk(void* data, int64_t chunk, int thread) {
+    const Job& job = *static_cast<const Job*>(data);
+    if (__atomic_load_n(&job.launch->stop, __ATOMIC_RELAXED)) return;
+    Worker w{{job.context, job.tile, job.tiles, 0, 0, thread}, job.launch, {}};
+    const int64_t begin = chunk * job.chunk_units;
+    const int64_t end = begin + job.chunk_units < job.units ? begin + job.chunk_units : job.units;
+    call_entry(w, job.entry, begin, end, chunk);
+}
+
+int64_t read_bound(const abi::Bound& b, const abi::Context& c) {
+    if (b.kind == abi::BoundKind::constant) return b.value;
+    const uint8_t* at = (b.kind == abi::BoundKind::arg ? c.args : c.temps) + b.value;
+    if (b.bytes == 4) {
+        int32_t v;
+        std::memcpy(&v, at, 4);
+        return v;
+    }
+    int64_t v;
+    std::memcpy(&v, at, 8);
+    return v;
+}
+
+// Cuts the iteration space of a range task.
+void cut(Job& job, const LoadedTask& task, const int64_t* bounds, int threads) {
+    int64_t rows = 1;
+    for (int d = 0; d + 1 < task.dims; ++d) rows *= std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
+    const int64_t inner = std::max<int64_t>(0, bounds[2 * task.dims - 1] - bounds[2 * task.dims - 2]);
+    if (rows == 0 || inner == 0) {
+        job.units = 0;
+        return;
+    }
+    if (task.dims == 1) {
+        job.tile = job.tiles = 1;
+        job.units = inner;
+    } else {
+        job.tiles = rows >= kRowsEnough ? 1 : (kRowsEnough + rows - 1) / rows;
+        job.tile = std::max<int64_t>(64, (inner + job.tiles - 1) / job.tiles);
+        job.tiles = (inner + job.tile - 1) / job.tile;
+        job.units = rows * job.tiles;
+    }
+    if (task.finish) {  // must not look at the number of threads
+        job.chunk_units = (job.units + kReductionChunks - 1) / kReductionChunks;
+        if (task.dims == 1) job.chunk_units = (std::max<int64_t>(job.chunk_units, 64) + 15) / 16 * 16;
+    } else {
+        const int64_t chunks = threads == 1 ? 1 : threads * 8;
+        job.chunk_units = (job.units + chunks - 1) / chunks;
+    }
+}
+
+void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Pool& pool) {
+    int64_t bounds[2 * abi::kMaxDims];
+    for (int b = 0; b < 2 * task.dims; ++b) bounds[b] = read_bound(task.bounds[b], context);
+    context.bounds = bounds;
+    Job job{&context, &launch, task.entry, 0, 1, 1, 1};
+    const int threads = task.max_threads > 0 ? std::min(task.max_threads, pool.threads()) : pool.threads();
+    cut(job, task, bounds, threads);
+    const int64_t chunks = job.units ? (job.units + job.chunk_units - 1) / job.chunk_units : 0;
+
+    std::unique_ptr<uint8_t[]> partials;
+    if (task.finish) {
+        partials = std::make_unique_for_overwrite<uint8_t[]>(size_t(chunks) * task.partial_bytes + 64);
+        context.partials = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(partials.get()) + 63) & ~uintptr_t(63));
+    }
+    if (chunks == 1 || threads == 1) {
+        for (int64_t c = 0; c < chunks; ++c) run_chunk(&job, c, 0);
+    } else if (chunks > 1) {
+        const int64_t start = now_ns();
+        run_chunk(&job, 0, 0);
+        if ((now_ns() - start) * (chunks - 1) < kWakeNs)
+            for (int64_t c = 1; c < chunks; ++c) run_chunk(&job, c, 0);
+        else
+            pool.run(run_chunk, &job, 1, chunks, threads);
+    }
+    if (task.finish && !__atomic_load_n(&launch.stop, __ATOMIC_RELAXED)) {
+        Worker w{{&context, 1, 1, 0, 0, 0}, &launch, {}};
+        call_entry(w, task.finish, 0, chunks, 0);
+    }
+}
+
+}  // namespace
+
+bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const LaunchHooks& hooks, LaunchOutcome& outcome) {
+    const FlushDenormals flush;
+    alignas(64) uint8_t small[kStackTemps];
+    std::unique_ptr<uint8_t[]> large;
+    if (image.temps_bytes > kStackTemps) large = std::make_unique_for_overwrite<uint8_t[]>(image.temps_bytes);
+    Launch state{&image, &outcome, {}, 0};
+    context.runtime = &kRuntime;
+    context.temps = large ? large.get() : small;
+    context.partials = nullptr;
+    context.bounds = nullptr;
+    context.kernel = &image;
+    context.stop = &state.stop;
+    context.task = 0;
+    for (const LoadedTask& task : image.tasks) {
+        if (task.kind == abi::TaskKind::serial) {
+            Worker w{{&context, 1, 1, 0, 0, 0}, &state, {}};
+            call_entry(w, task.entry, 0, 1, 0);
+        } else {
+            run_range(task, context, state, pool);
+        }
+        if (state.stop) break;
+        ++context.task;
+        if (hooks.should_stop && context.task < image.tasks.size() && hooks.should_stop(hooks.data)) {
+            outcome.interrupted = true;
+            break;
+        }
+    }
+    return state.stop || outcome.interrupted || !outcome.printed.empty();
+}
+
+}  // namespace qd::runtime

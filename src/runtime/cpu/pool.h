@@ -1,0 +1,45 @@
+// The thread pool behind parallel tasks.
+//
+// Work is handed out in tickets: one 64-bit word packs the job's generation and its next chunk, so
+// claiming is one compare-and-swap and a late worker can never take a ticket of another job. The
+// caller works too and waits only for chunks that a worker has really claimed. Idle workers spin
+// briefly, then sleep on a futex (100 spins measured best: longer spinning steals the caller's core).
+//
+// One job runs at a time; a second launching thread runs its own job alone, in its own thread.
+// After fork the child has no workers: the pool notices by process id and starts new ones.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace qd::runtime {
+
+class Pool {
+   public:
+    // Runs one chunk on thread `thread` (0: the caller). Must not throw.
+    using ChunkFn = void (*)(void* job, int64_t chunk, int thread);
+
+    explicit Pool(int threads);
+    ~Pool();
+    int threads() const { return threads_; }
+
+    // Runs chunks [first, count) and returns when all are done.
+    void run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_threads);
+
+   private:
+    struct Shared;
+    void start_workers();
+
+    int threads_;
+    std::mutex busy_;
+    int64_t process_ = 0;
+    std::unique_ptr<Shared> shared_;
+    std::vector<std::thread> workers_;
+};
+
+}  // namespace qd::runtime

@@ -1,0 +1,77 @@
+// See print.h. Defaults of spec 10 section 9: integers decimal, u1 as 0/1, f16 and f32 with six
+// decimals, f64 with twelve; tensors in brackets, every component by the same rule.
+
+#include "runtime/cpu/print.h"
+
+#include <cstdio>
+
+#include "type/type.h"
+
+namespace qd::runtime {
+namespace {
+
+using type::Prim;
+
+void append_scalar(std::string& out, Prim prim, const support::FormatPiece& piece, abi::Cell cell) {
+    std::string spec = "%" + piece.text;
+    char conversion = piece.conversion;
+    if (conversion == '*') {
+        conversion = type::is_float(prim) ? 'f' : type::is_signed(prim) ? 'd' : 'u';
+        if (type::is_float(prim) && piece.text.find('.') == std::string::npos) spec += prim == Prim::f64 ? ".12" : ".6";
+    }
+    char buffer[512];
+    int length;
+    if (type::is_float(prim)) {
+        spec += conversion;
+        length = std::snprintf(buffer, sizeof buffer, spec.c_str(), cell.f);
+    } else {
+        while (!spec.empty() && spec.back() == 'l') spec.pop_back();
+        spec += "ll";
+        spec += conversion;
+        const int width = type::bits(prim);
+        const uint64_t mask = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
+        const bool wants_signed = conversion == 'd' || conversion == 'i';
+        length = std::snprintf(buffer, sizeof buffer, spec.c_str(),
+                               static_cast<long long>(wants_signed ? cell.u : cell.u & mask));
+    }
+    if (length > 0) out.append(buffer, std::min<size_t>(static_cast<size_t>(length), sizeof buffer - 1));
+}
+
+void append_operand(std::string& out, const support::FormatOperand& o, const support::FormatPiece& piece, const abi::Cell* cells) {
+    const auto prim = static_cast<Prim>(o.prim);
+    if (o.rank == 0) return append_scalar(out, prim, piece, cells[0]);
+    out += '[';
+    for (uint32_t row = 0; row < o.n; ++row) {
+        if (row) out += ", ";
+        if (o.rank == 1) {
+            append_scalar(out, prim, piece, cells[row]);
+            continue;
+        }
+        out += '[';
+        for (uint32_t column = 0; column < o.m; ++column) {
+            if (column) out += ", ";
+            append_scalar(out, prim, piece, cells[row * o.m + column]);
+        }
+        out += ']';
+    }
+    out += ']';
+}
+
+}  // namespace
+
+std::string format_text(const support::FormatEntry& entry, const abi::Cell* cells) {
+    std::string out;
+    size_t operand = 0;
+    for (const support::FormatPiece& piece : entry.pieces) {
+        if (!piece.conversion) {
+            out += piece.text;
+        } else if (operand < entry.operands.size()) {
+            append_operand(out, entry.operands[operand], piece, cells);
+            cells += entry.operands[operand].count();
+            ++operand;
+        }
+    }
+    return out;
+}
+
+}  // namespace qd::runtime

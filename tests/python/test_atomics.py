@@ -1,0 +1,207 @@
+"""Augmented assignment and atomics: kinds, dtypes, targets, results."""
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import NUMPY, Array, assert_close, dtype, raises
+
+N = 1000
+
+
+@pytest.mark.parametrize("name", ["i32", "u32", "i64", "u64", "f32", "f64"])
+def test_add_sub_min_max(backend, name):
+    dt = dtype(name)
+    f = qd.field(dt, 4)
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 100, N).astype(NUMPY[name])
+
+    @qd.kernel
+    def run(x: Array):
+        for i in range(N):
+            qd.atomic_add(f[0], x[i])
+            f[1] -= x[i]
+            qd.atomic_min(f[2], x[i])
+            qd.atomic_max(f[3], x[i])
+
+    f[1] = 100 * N
+    f[2] = 1000
+    run(x)
+    assert f.to_numpy().tolist() == [x.sum(), 100 * N - x.sum(), x.min(), x.max()]
+
+
+@pytest.mark.parametrize("name", ["i32", "u32", "i64", "u64"])
+def test_bit_atomics(backend, name):
+    dt = dtype(name)
+    f = qd.field(dt, 6)
+    x = (np.random.default_rng(4).integers(0, 1 << 30, N) | 1).astype(NUMPY[name])
+
+    @qd.kernel
+    def run(x: Array):
+        for i in range(N):
+            f[0] |= x[i]
+            f[1] &= x[i]
+            f[2] ^= x[i]
+            qd.atomic_or(f[3], x[i])
+            qd.atomic_and(f[4], x[i])
+            qd.atomic_xor(f[5], x[i])
+
+    f[1] = f[4] = (1 << 31) - 1
+    run(x)
+    o, a, e = (int(g.reduce(x)) for g in (np.bitwise_or, np.bitwise_and, np.bitwise_xor))
+    a &= (1 << 31) - 1
+    assert f.to_numpy().tolist() == [o, a, e, o, a, e]
+
+
+def test_atomics_return_the_old_value(backend):
+    seen = np.zeros(N, np.int32)
+    n = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def run(seen: Array):
+        for i in range(N):
+            seen[qd.atomic_add(n[None], 1)] += 1
+
+    run(seen)
+    assert n[None] == N and (seen == 1).all()
+
+
+def test_atomic_mul_exchange_and_cas(backend):
+    f = qd.field(qd.i32, 3)
+    f.fill(1)
+
+    @qd.kernel
+    def run() -> qd.i32:
+        for i in range(10):
+            qd.atomic_mul(f[0], 2)
+        old = qd.atomic_exchange(f[1], 42)
+        a = qd.atomic_cas(f[2], 1, 7)
+        b = qd.atomic_cas(f[2], 1, 9)
+        return old * 100 + a * 10 + b
+
+    try:
+        r = run()
+    except qd.QuadrantsCompilationError as e:
+        pytest.fail(str(e))
+    assert r == 117 and f.to_numpy().tolist() == [1024, 42, 7]
+
+
+def test_atomics_on_arrays_and_vectors(backend):
+    a = np.zeros(8, np.float32)
+    v = qd.Vector.field(3, qd.f32, ())
+    m = qd.Matrix.ndarray(2, 2, qd.i32, 2)
+
+    @qd.kernel
+    def run(a: Array, m: qd.types.ndarray(dtype=qd.types.matrix(2, 2, qd.i32), ndim=1)):
+        for i in range(N):
+            a[i % 8] += 1
+            v[None] += [1, 2, 3]
+            qd.atomic_add(v[None], qd.Vector([0.0, 1.0, 0.0]))
+            m[i % 2] += qd.Matrix([[1, 0], [2, 3]])
+            m[0][0, 1] += 1
+
+    run(a, m)
+    assert a.tolist() == [N / 8] * 8
+    assert v[None].to_list() == [N, 3 * N, 3 * N]
+    assert m.to_numpy().tolist() == [[[500, 1000], [1000, 1500]], [[500, 0], [1000, 1500]]]
+
+
+def test_reductions_into_locals(backend):
+    x = np.random.default_rng(5).random(20000)
+    f32, i64 = x.astype(np.float32), (x * 1000).astype(np.int64)
+    out = np.zeros(5, np.float64)
+
+    @qd.kernel
+    def run(x: Array, n: Array, out: Array):
+        s = qd.f64(0.0)
+        lo, hi = n[0], n[0]
+        count, x0 = 0, 0
+        for i in range(x.shape[0]):
+            s += x[i]
+            qd.atomic_min(lo, n[i])
+            qd.atomic_max(hi, n[i])
+            if n[i] > 500:
+                count += 1
+            x0 ^= qd.cast(n[i], qd.i32)
+        out[0], out[1], out[2], out[3], out[4] = s, lo, hi, count, x0
+
+    run(f32, i64, out)
+    assert_close(out[0], f32.astype(np.float64).sum(), rtol=1e-12)
+    assert out[1:].tolist() == [
+        i64.min(), i64.max(), (i64 > 500).sum(), np.bitwise_xor.reduce(i64)
+    ]  # fmt: skip
+
+
+def test_reduction_result(backend):
+    x = np.arange(5000, dtype=np.float32)
+
+    @qd.kernel
+    def run(x: Array) -> qd.f32:
+        s = 0.0
+        for i in x:
+            s += x[i] * 0.001
+        return s
+
+    assert abs(run(x) / (x.astype(np.float64).sum() * 0.001) - 1) < 1e-5
+
+
+def test_plain_augmented_assignment(backend):
+    out = np.zeros((8, 4), np.int32)
+    out[:] = [7, -7, 13, 100]
+
+    @qd.kernel
+    def run(out: Array):
+        for i in range(4):
+            out[0, i] *= 3
+            out[1, i] //= 2
+            out[2, i] %= 4
+            out[3, i] <<= 2
+            out[4, i] >>= 1
+            out[5, i] **= 2
+            a = out[6, i]
+            a -= 5
+            a *= 2
+            out[6, i] = a
+            out[7, i] /= 2
+
+    run(out)
+    x = np.array([7, -7, 13, 100])
+    e = [x * 3, x // 2, x % 4, x << 2, x >> 1, x**2, (x - 5) * 2, np.trunc(x / 2)]
+    assert_close(out, np.stack(e).astype(np.int32))
+
+
+def test_mixed_types_cast_to_the_target(backend):
+    f = qd.field(qd.i32, 2)
+
+    @qd.kernel
+    def run():
+        f[0] += 2.75
+        f[1] += qd.cast(300, qd.i64)
+
+    run()
+    assert f.to_numpy().tolist() == [2, 300]
+
+
+def test_histogram(backend):
+    x = np.random.default_rng(9).integers(0, 64, 50000).astype(np.uint8)
+    h = np.zeros(64, np.int32)
+
+    @qd.kernel
+    def run(x: Array, h: Array):
+        for i in x:
+            h[x[i]] += 1
+
+    run(x, h)
+    assert np.array_equal(h, np.bincount(x, minlength=64))
+
+
+def test_misuse(backend):
+    @qd.kernel
+    def run():
+        qd.atomic_add(3, 4)
+
+    with raises(
+        qd.QuadrantsSyntaxError,
+        "cannot use a non-writable target as the first operand of 'atomic_add'",
+    ):
+        run()

@@ -1,0 +1,210 @@
+"""`qd.init` without a runtime (`_test_mode`), options, environment, logging."""
+
+import copy
+import os
+
+import pytest
+
+import quadrants as qd
+from quadrants.lang import impl
+from quadrants.lang._config import OPTIONS, Config
+
+NOT_INITIALISED = "Maybe you forgot to call `qd.init\\(\\)` first?"
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("QD_"):
+            monkeypatch.delenv(name)
+    yield
+    qd.reset()
+    qd.set_logging_level("info")
+
+
+def try_init(**options):
+    return qd.init(_test_mode=True, **options)
+
+
+def test_special_options():
+    special = try_init()
+    assert (special.log_level, special.gdb_trigger, special.short_circuit_operators) == (
+        "info",
+        False,
+        True,
+    )
+    assert (special.print_full_traceback, special.unrolling_limit) == (False, 32)
+    assert try_init(log_level="DEBUG", unrolling_limit=0).unrolling_limit == 0
+    assert impl.get_runtime().unrolling_limit == 32  # not installed in this mode
+    with pytest.raises(qd.QuadrantsRuntimeError, match=NOT_INITIALISED):
+        impl.get_runtime().prog
+
+
+def test_environment(monkeypatch, capfd):
+    monkeypatch.setenv("QD_UNROLLING_LIMIT", "7")
+    monkeypatch.setenv("QD_PRINT_FULL_TRACEBACK", "1")
+    special = try_init()
+    assert special.unrolling_limit == 7 and special.print_full_traceback is True
+    assert try_init(unrolling_limit=3).unrolling_limit == 3
+    warning = (
+        'Environment variable QD_UNROLLING_LIMIT=7 overridden by qd.init argument "unrolling_limit"'
+    )
+    err = capfd.readouterr().err
+    assert warning in err and err.startswith("[W ")
+    monkeypatch.setenv("QD_DEBUG", "true")
+    with pytest.raises(ValueError):
+        try_init()
+    monkeypatch.setenv("QD_DEBUG", "")
+    try_init()
+
+
+def test_environ_may_be_swapped(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"QD_UNROLLING_LIMIT": "9"})
+    assert try_init().unrolling_limit == 9
+
+
+def test_default_types(monkeypatch):
+    try_init(default_fp=copy.deepcopy(qd.f64), default_ip=qd.i64)
+    runtime = impl.get_runtime()
+    assert (
+        runtime.default_fp is qd.f64
+        and runtime.default_ip is qd.i64
+        and runtime.default_up is qd.u64
+    )
+    assert qd.math.vec3.dtype is qd.f64 and qd.math.uvec2.dtype is qd.u64
+    try_init()
+    assert runtime.default_fp is qd.f32 and qd.math.vec3.dtype is qd.f32
+    monkeypatch.setenv("QD_DEFAULT_FP", "64")
+    try_init()
+    assert runtime.default_fp is qd.f64
+    monkeypatch.setenv("QD_DEFAULT_FP", "16")
+    with pytest.raises(ValueError, match="should be 32 or 64"):
+        try_init()
+    monkeypatch.delenv("QD_DEFAULT_FP")
+    for wrong in (dict(default_fp=qd.i32), dict(default_ip=qd.i16)):
+        with pytest.raises(AssertionError):
+            qd.init(_test_mode=True, **wrong)
+
+
+def test_errors():
+    with pytest.raises(KeyError, match="zzz, yyy"):
+        try_init(zzz=1, yyy=2)
+    with pytest.raises(KeyError, match="default_ip"):
+        try_init(default_up=qd.u32)
+    for wrong in (
+        dict(debug=1),
+        dict(opt_level=2.0),
+        dict(random_seed=2**40),
+        dict(debug_dump_path=3),
+    ):
+        with pytest.raises(TypeError):
+            try_init(**wrong)
+
+
+def test_versions():
+    try_init(require_version="1.3")
+    try_init(require_version="1.2.9rc1")
+    with pytest.raises(
+        Exception, match="mismatch. Required version >= 1.4.0, installed version = 1.3.3"
+    ):
+        try_init(require_version="1.4")
+    for text in ("1", "abc", ""):
+        with pytest.raises(Exception, match="major.minor.patch"):
+            try_init(require_version=text)
+
+
+def test_arch(capfd, monkeypatch):
+    try_init(arch=[qd.cpu])
+    assert f"[Quadrants] Starting on arch={qd.cpu.name}" in capfd.readouterr().out
+    try_init(arch="cpu")
+    assert "Arch=['cpu'] is not supported, falling back to CPU" in capfd.readouterr().err
+    with pytest.raises(RuntimeError, match="is not supported"):
+        try_init(arch="cpu", enable_fallback=False)
+    monkeypatch.setenv("QD_ARCH", "nonsense")
+    with pytest.raises(ValueError):
+        try_init()
+    assert str(qd.x64) == "Arch.x64" and qd.x64 is qd.x86_64 and len({*qd.gpu}) == 4
+    assert copy.deepcopy(qd.x64) is qd.x64
+    assert not qd.lang.misc.is_arch_supported("x64") and qd.lang.misc.is_arch_supported(qd.cpu)
+
+
+def test_caching_conflict(monkeypatch):
+    monkeypatch.setenv("QD_LOAD_IR", "1")
+    with pytest.raises(ValueError, match="QD_LOAD_IR"):
+        try_init()
+    try_init(offline_cache=False, src_ll_cache=False)
+
+
+def test_before_init():
+    qd.reset()
+    assert qd.cfg is None
+    for use in (qd.sync, impl.current_cfg, lambda: impl.get_runtime().prog, qd.dump_compile_config):
+        with pytest.raises(qd.QuadrantsRuntimeError, match=NOT_INITIALISED):
+            use()
+
+
+def test_config_object():
+    cfg = Config()
+    assert cfg.offline_cache is False and cfg.arch is qd.cpu and cfg.default_fp is qd.f32
+    for name, row in OPTIONS.items():
+        assert type(getattr(cfg, name)) is row.type
+        setattr(cfg, name, getattr(cfg, name))
+    cfg.offline_cache_max_size_of_files = 2**31 - 1
+    cfg.device_memory_GB = 2
+    assert cfg.device_memory_GB == 2.0
+    for name, value in (
+        ("debug", 0),
+        ("opt_level", "1"),
+        ("cuda_stack_limit", -1),
+        ("arch", "x64"),
+    ):
+        with pytest.raises(TypeError):
+            setattr(cfg, name, value)
+    with pytest.raises(AttributeError):
+        cfg.nothing = 1
+    assert cfg.as_dict()["default_fp"] == "f32"
+
+
+def test_reset_hooks():
+    seen = []
+    impl.on_reset(lambda: seen.append(1))
+    qd.reset()
+    assert seen == [1]
+    impl._reset_hooks.pop()
+
+
+def test_extensions():
+    supported = qd.lang.misc.is_extension_supported
+    assert supported(qd.x64, qd.extension.sparse) and not supported(qd.vulkan, qd.extension.sparse)
+    assert not supported(qd.arm64, qd.extension.extfunc) and supported(qd.cuda, qd.extension.bls)
+
+
+def test_logging(capfd, monkeypatch):
+    from quadrants import _logging
+
+    _logging.warn("a {} b", 1)
+    err = capfd.readouterr().err
+    assert (
+        err.startswith("[W ")
+        and "[test_face_init.py:test_logging@" in err
+        and err.endswith("] a 1 b\n")
+    )
+    _logging.info("braces {x} stay")
+    assert "braces {x} stay" in capfd.readouterr().err
+    _logging.debug("hidden")
+    assert capfd.readouterr().err == ""
+    qd.set_logging_level(qd.DEBUG)
+    assert qd.is_logging_effective("debug") and not qd.is_logging_effective(qd.TRACE)
+    _logging._get_logging("debug")("shown")
+    assert capfd.readouterr().err.startswith("[D ")
+    with pytest.raises(RuntimeError, match="broken"):
+        _logging.error("broken")
+    with pytest.raises(
+        RuntimeError, match="Levels = trace, debug, info, warn, error, critical, off"
+    ):
+        qd.set_logging_level("loud")
+    assert qd.WARN == "warn"
+
+
+def test_python_backend_needs_no_native():
+    assert impl.is_python_backend() is False

@@ -1,0 +1,145 @@
+"""The public names: what dir() shows, what resolves, and what importing does."""
+
+import subprocess
+import sys
+
+import pytest
+
+import quadrants as qd
+
+PUBLIC = """
+    Backend BitpackedFields BufferView CRITICAL DEBUG DeviceCapability ERROR Event Field
+    FieldsBuilder Format GraphStatus INFO Layout Matrix MatrixField MatrixNdarray MatrixTensor
+    Mesh MeshInstance Ndarray QuadrantsAssertionError QuadrantsCompilationError
+    QuadrantsNameError QuadrantsRuntimeError QuadrantsRuntimeTypeError QuadrantsSyntaxError
+    QuadrantsTypeError SNode ScalarField ScalarNdarray Stream Struct StructField TRACE Template
+    Tensor Vector VectorNdarray VectorTensor WARN abs acos activate ad algorithms amdgpu append
+    arm64 asin assume_in_range atan2 atomic_add atomic_and atomic_cas atomic_exchange atomic_max
+    atomic_min atomic_mul atomic_or atomic_sub atomic_xor axes bit_cast bit_shr block_local
+    cache_read_only cast ceil checkpoint clock_counter clock_freq_hz cos cpu create_event
+    create_stream cuda data_oriented dataclass deactivate deactivate_all_snodes
+    dump_compile_config eig exp experimental extension f16 f32 f64 field float16 float32 float64
+    floor frexp func get_addr global_thread_idx gpu graph graph_do_while graph_parallel
+    graph_parallel_context grouped i i16 i32 i64 i8 ij ijk ijkl ijl ik ikl il init int16 int32
+    int64 int8 interop is_active is_extension_enabled is_logging_effective j jk jkl jl k kernel
+    kl l lang length linalg log loop_config make_spd math max mesh_local mesh_patch_idx metal
+    min ndarray ndrange no_activate one perf_dispatch polar_decompose pow profiler pure pyfunc
+    python randn random raw_div raw_mod real_func ref rescale_index reset root round rsqrt
+    select set_logging_level simt sin solve sparse sparse_matrix_builder sqrt static
+    static_assert static_print stop_grad stream_parallel svd sym_eig sync tan tanh template
+    tensor tools types u1 u16 u32 u64 u8 uint1 uint16 uint32 uint64 uint8 volatile_load vulkan
+    wrap x64 x86_64 zero
+""".split()
+
+
+def public(obj):
+    return sorted(n for n in dir(obj) if not n.startswith("_"))
+
+
+def test_package():
+    found = set(public(qd)) - {"pytest_plugin"}
+    assert found == set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_name_resolves(name):
+    getattr(qd, name)
+
+
+def test_unlisted():
+    assert callable(qd.outer) and "outer" not in dir(qd)
+    for name in ("_Tensor", "_VectorTensor", "_MatrixTensor", "_wrap"):
+        getattr(qd, name)
+    with pytest.raises(AttributeError, match="module 'quadrants' has no attribute 'nothing'"):
+        qd.nothing
+
+
+MODULES = {
+    "ad": "FwdMode Tape clear_all_gradients grad_for grad_replaced no_grad",
+    "graph": "do_while parallel parallel_context",
+    "sparse": "grid usage",
+    "interop": "get_mps_command_queue",
+    "algorithms": "PrefixSumExecutor exclusive_scan_add exclusive_scan_max exclusive_scan_min "
+    "exclusive_scan_scratch_slots parallel_sort reduce_add reduce_by_key_add "
+    "reduce_by_key_scratch_slots reduce_max reduce_min reduce_scratch_slots select "
+    "select_scratch_slots sort sort_scratch_slots",
+    "math": "pi e inf nan vec2 vec3 vec4 mat2 mat3 mat4 ivec2 ivec3 ivec4 uvec2 uvec3 uvec4 acos asin "
+    "atan2 ceil cos exp floor log max min pow round sin sqrt tan tanh clamp mix step smoothstep fract "
+    "mod sign degrees radians log2 dot cross length distance normalize reflect refract determinant "
+    "inverse eye isnan isinf vdir rotation2d translate scale rot_by_axis rot_yaw_pitch_roll rotation3d "
+    "cmul cdiv cconj cinv cexp clog csqrt cpow popcnt clz ffs fns",
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules(name):
+    assert public(getattr(qd, name)) == sorted(MODULES[name].split())
+
+
+def test_types():
+    assert set(public(qd.types)) == set(
+        "BufferViewType NDArray Template annotations buffer_view_type compound_types enums f16 f32 f64 "
+        "float16 float32 float64 i16 i32 i64 i8 int16 int32 int64 int8 is_integral is_real is_signed "
+        "is_tensor matrix ndarray ndarray_type primitive_types quant ref sparse_matrix_builder struct "
+        "template u1 u16 u32 u64 u8 uint1 uint16 uint32 uint64 uint8 utils vector".split()
+    )
+
+
+def test_matrix():
+    patterns = qd.lang.matrix._generate_swizzle_patterns
+    words = [w for letters in ("xyzw", "rgba", "stpq") for w in patterns(letters)]
+    assert len(words) == 1020
+    methods = (
+        "all any cast cols cross determinant diag dot field fill frobenius_inner get_shape identity "
+        "inverse max min ndarray norm norm_inv norm_sqr normalized one outer_product rows sum tensor "
+        "to_list to_numpy trace transpose unit zero"
+    ).split()
+    assert public(qd.Matrix) == sorted(methods + words)
+    assert patterns("xy", 2) == ["x", "y", "xx", "xy", "yx", "yy"]
+
+
+def test_struct():
+    assert public(qd.Struct) == ["entries", "field", "items", "keys", "methods", "to_dict"]
+
+
+def test_function_names():
+    for name in "acos atomic_add zero ndrange loop_config static svd init kernel".split():
+        assert getattr(qd, name).__name__ == name
+    assert qd.lang.ops.logical_not.__name__ == "logical_not"
+    assert qd.graph.__name__ == "quadrants.lang.graph" and qd.ad.__name__ == "quadrants.ad"
+    assert qd.Template.__name__ == "Template" and qd.template is qd.Template
+    for obj in (qd.f32, qd.template(), qd.types.vector(3, qd.f32)):
+        assert not hasattr(obj, "__name__")
+
+
+def test_what_is_missing_says_so():
+    for use in (qd.ad.Tape, qd.algorithms.sort, qd.simt.block.sync, qd.Stream, qd.perf_dispatch):
+        if hasattr(use, "_qd_unavailable"):
+            with pytest.raises(
+                qd.QuadrantsRuntimeError, match="is not available in this build yet"
+            ):
+                use()
+
+
+def run(code, **env):
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **env}
+    )
+
+
+def test_import_is_light():
+    code = "import sys, quadrants; print(*(m for m in ('torch', 'numpy', 'inspect', 'ast') if m in sys.modules))"
+    assert run(code, ENABLE_QUADRANTS_HEADER_PRINT="0").stdout.strip() == ""
+
+
+def test_banner():
+    line = run("import quadrants").stdout
+    assert line.startswith("[Quadrants] version 1.3.3, llvm ") and ", python 3." in line
+    for off in ("false", "0", "F"):
+        assert run("import quadrants", ENABLE_QUADRANTS_HEADER_PRINT=off).stdout == ""
+
+
+def test_version():
+    assert qd.__version__ == (1, 3, 3) and qd.__version_str__ == "1.3.3"

@@ -1,0 +1,120 @@
+"""Host structs, struct types and `qd.dataclass`."""
+
+import pytest
+
+import quadrants as qd
+
+E = qd.QuadrantsSyntaxError
+vec3 = qd.types.vector(3, qd.f32)
+
+
+def test_struct():
+    s = qd.Struct(a=1, v=[1, 2, 3], d=dict(x=1))
+    assert s.keys == ["a", "v", "d"] and len(s) == 3 and s.a == s["a"] == 1 and s.d.x == 1
+    assert s.to_dict() == {"a": 1, "v": [1, 2, 3], "d": {"x": 1}}
+    assert s.to_dict(include_ndim=True)["__matrix_ndim"] == {"v": 1}
+    assert s.to_dict(include_methods=True)["__struct_methods"] == {}
+    assert dict(s.items)["a"] == 1 and list(s.entries) == ["a", "v", "d"] and s.methods == {}
+    assert type(s).__module__ == "quadrants.lang.struct" and type(s).__name__.startswith("Struct")
+    s.v = [4, 5, 6]
+    s.a = 2.5
+    assert s.v[2] == 6 and s.a == 2.5
+    with pytest.raises(TypeError, match="A number is expected when assigning struct members"):
+        s.a = "x"
+    for wrong in (lambda: qd.Struct(3), lambda: qd.Struct([1])):
+        with pytest.raises(E, match="dictionary or keyword arguments"):
+            wrong()
+    with pytest.raises(AttributeError):
+        s.nothing
+    with pytest.raises(KeyError):
+        s["nothing"]
+
+
+def test_awkward_names():
+    s = qd.types.struct(keys=qd.f32, items=qd.i32, entries=qd.i32, methods=qd.i32)(1, 2, 3, 4)
+    assert (s.keys, s.items, s.entries, s.methods) == (1.0, 2, 3, 4)
+    assert s.to_dict() == dict(keys=1.0, items=2, entries=3, methods=4)
+
+
+def test_type():
+    S = qd.types.struct(a=qd.f32, v=vec3)
+    assert S(1, [1, 2, 3]).to_dict() == {"a": 1.0, "v": [1, 2, 3]}
+    assert S(3, 4).to_dict() == {"a": 3.0, "v": [4, 4, 4]} and S(v=4).a == 0
+    assert S(1, [1, 2, 3], 5, zz=3).to_dict() == {"a": 1.0, "v": [1, 2, 3]}
+    assert isinstance(S(), S) and isinstance(qd.Struct(a=1.0, v=[1, 2, 3]), S)
+    assert not isinstance(qd.Struct(v=[1, 2, 3], a=1.0), S) and not isinstance(3, S)
+    assert repr(S).startswith(
+        "<qd.StructType a=f32, v=<quadrants.lang.matrix.VectorType object at 0x"
+    )
+    assert repr(S).endswith(", struct_methods={}>")
+    nested = qd.types.struct(s=S, k=qd.i32)
+    assert nested(3, 2.7).to_dict() == {"s": {"a": 3.0, "v": [0, 0, 0]}, "k": 2}
+    assert nested(dict(a=1, v=[1, 2, 3]), 2).s.v[1] == 2
+    assert nested.filled_with_scalar(2).to_dict() == {"s": {"a": 2, "v": [2, 2, 2]}, "k": 2}
+    assert qd.types.struct(a=qd.u8, b=qd.i8, c=qd.u1)(257, 128, 5).to_dict() == dict(
+        a=1, b=-128, c=1
+    )
+    for wrong in (3, "f32"):
+        with pytest.raises(ValueError, match="Invalid data type"):
+            qd.types.struct(a=wrong)
+
+
+def test_dataclass():
+    @qd.dataclass
+    class Ball:
+        center: vec3
+        radius: qd.f32
+
+        def area(self):
+            return 4 * self.radius**2
+
+        @qd.func
+        def grow(self, by):
+            self.radius += by
+
+    ball = Ball([1, 2, 3], radius=2)
+    assert (
+        ball.area() == 16
+        and list(Ball.members) == ["center", "radius"]
+        and set(Ball.methods) == {"area", "grow"}
+    )
+    with pytest.raises(E, match="cannot be called from Python-scope"):
+        ball.grow(1)
+    with pytest.raises(E, match="Default value in @dataclass is not supported."):
+
+        @qd.dataclass
+        class Bad:
+            a: qd.f32 = 3
+
+
+unpacked = qd.types.vector(3, qd.f32, unpacked=True)
+
+
+def test_unpacked():
+    @qd.dataclass
+    class A:
+        r: unpacked
+        b: qd.i32
+
+    assert list(A.members) == ["_r0", "_r1", "_r2", "b"]
+    count, dtype, name = A._unpacked_groups["r"]
+    assert count == 3 and dtype is qd.f32 and name("r", 1) == "_r1"
+    a = A(1, 2, 3, 4)
+    a.r[1] = 9
+    assert a.r[1] == a._r1 == 9 and a.b == 4
+    for index, text in ((5, "out of bounds"), (-1, "out of bounds"), (1.5, "python-int")):
+        with pytest.raises(E, match=text):
+            a.r[index]
+    for use in (
+        lambda: unpacked(1),
+        lambda: unpacked.field(shape=3),
+        lambda: unpacked.ndarray(shape=3),
+    ):
+        with pytest.raises(E, match="unpacked=True.*@qd.dataclass"):
+            use()
+
+
+@pytest.mark.parametrize("members", [dict(r=unpacked, _r2=qd.f32), dict(_r2=qd.f32, r=unpacked)])
+def test_unpacked_collision(members):
+    with pytest.raises(E, match="_r2.*unpacked"):
+        qd.types.struct(**members)

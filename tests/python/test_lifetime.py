@@ -1,0 +1,193 @@
+"""init, reset, a second runtime in one process; objects of a dead runtime raise."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import Array, raises
+
+
+@qd.kernel
+def square(a: Array):
+    for i in a:
+        a[i] = a[i] * a[i]
+
+
+def test_kernels_survive_a_reset(backend):
+    for _ in range(3):
+        a = np.arange(4, dtype=np.int32)
+        square(a)
+        assert a.tolist() == [0, 1, 4, 9]
+        qd.reset()
+        backend.init()
+
+
+def test_captured_values_are_read_again(backend):
+    state = {"f": qd.field(qd.i32, 2)}
+
+    @qd.kernel
+    def run():
+        f = qd.static(state["f"])
+        for i in f:
+            f[i] += i + 1
+
+    run()
+    assert state["f"].to_numpy().tolist() == [1, 2]
+    backend.init()
+    state["f"] = qd.field(qd.i32, 3)
+    run()
+    assert state["f"].to_numpy().tolist() == [1, 2, 3]
+
+
+def test_before_init(backend):
+    qd.reset()
+    hint = "Maybe you forgot to call `qd.init()` first?"
+    for use in (lambda: qd.ndarray(qd.f32, 3), qd.sync, lambda: square(np.zeros(3, np.int32))):
+        with raises(qd.QuadrantsRuntimeError, hint):
+            use()
+    with pytest.raises(qd.QuadrantsRuntimeError):
+        qd.field(qd.f32, 3)
+    with raises(qd.QuadrantsRuntimeError, "Please call init() first"):
+        qd.root.dense(qd.i, 3)
+    assert qd.cfg is None
+    qd.reset()
+
+
+def test_stale_ndarrays_are_empty(backend):
+    a = qd.ndarray(qd.f32, 3)
+    backend.init()
+    assert a.shape is None and a.dtype is None
+    with pytest.raises(Exception):
+        square(a)
+    with pytest.raises(Exception):
+        a.to_numpy()
+    with pytest.raises(Exception):
+        a[0] = 1
+
+
+@pytest.mark.oracle_differs("the established package may crash", run=False)
+def test_stale_fields_raise(backend):
+    f = qd.field(qd.i32, 3)
+    v = qd.Vector.field(2, qd.f32, 3)
+    f[0] = 1
+    v[0] = [1, 2]
+    live = v[0]
+
+    @qd.kernel
+    def run():
+        f[0] = 1
+
+    run()
+    backend.init()
+    qd.field(qd.i32, 5)[0] = 3
+    for use in (lambda: f[0], lambda: f.fill(1), f.to_numpy, run, lambda: v[0][0], lambda: live[0],
+                lambda: f.from_numpy(np.zeros(3, np.int32))):  # fmt: skip
+        with pytest.raises(Exception):
+            use()
+    square(np.zeros(3, np.int32))
+
+
+@pytest.mark.oracle_differs("the established package may crash", run=False)
+def test_destroyed_fields_raise(backend):
+    f = qd.field(qd.i32)
+    fb = qd.FieldsBuilder()
+    fb.dense(qd.i, 3).place(f)
+    tree = fb.finalize()
+    f[0] = 1
+    tree.destroy()
+    with pytest.raises(Exception):
+        f[0]
+
+
+def test_storage_is_zero_again(backend):
+    for _ in range(3):
+        f, a = qd.field(qd.i32, 1000), qd.ndarray(qd.i32, 1000)
+        assert not f.to_numpy().any() and not a.to_numpy().any()
+        f.fill(5)
+        a.fill(5)
+        backend.init()
+
+
+def test_options(backend):
+    with raises(KeyError, "no_such_option", "other_option"):
+        qd.init(no_such_option=1, other_option=2)
+    with pytest.raises(TypeError):
+        qd.init(debug=1)
+    backend.init(debug=True, default_fp=qd.f64)
+    assert qd.cfg.debug is True and qd.cfg.default_fp == qd.f64
+    with raises(Exception, "version mismatch"):
+        qd.init(require_version="99.0.0")
+    qd.init(require_version="1.3")
+
+
+def test_environment_options(backend, monkeypatch):
+    monkeypatch.setenv("QD_DEBUG", "1")
+    monkeypatch.setenv("QD_DEFAULT_FP", "64")
+    backend.init()
+    assert qd.cfg.debug is True and qd.cfg.default_fp == qd.f64
+    monkeypatch.setenv("QD_DEBUG", "yes")
+    with pytest.raises(ValueError):
+        backend.init()
+    monkeypatch.delenv("QD_DEBUG")
+    backend.init(default_fp=qd.f32)
+    assert qd.cfg.default_fp == qd.f32 and qd.cfg.debug is False
+
+
+@pytest.mark.parametrize("options", [
+    {"opt_level": 0}, {"advanced_optimization": False}, {"cpu_max_num_threads": 1},
+    {"fast_math": False}, {"constant_folding": False}, {"offline_cache": False},
+    {"real_matrix_scalarize": False}, {"num_compile_threads": 0},
+], ids=lambda o: next(iter(o)))  # fmt: skip
+def test_options_keep_results(backend, options):
+    backend.init(**options)
+    x = qd.Vector.field(2, qd.f32, 64)
+
+    @qd.kernel
+    def run() -> qd.f32:
+        s = 0.0
+        for i in x:
+            x[i] = [i * 0.5, i + 3 * 2]
+            for k in range(3):
+                x[i] += k
+        for i in x:
+            s += x[i].sum()
+        return s
+
+    i = np.arange(64)
+    assert abs(run() - (i * 0.5 + i + 6 + 6).sum()) < 1e-2
+
+
+def test_first_calls_from_several_threads(backend):
+    arrays = [np.full(100, k, np.int32) for k in range(4)]
+    kernels = []
+    for k in range(4):
+
+        @qd.kernel
+        def run(a: Array, n: qd.template()):
+            for i in a:
+                a[i] = a[i] * 10 + n
+
+        kernels.append(run)
+    failures = []
+
+    def work(k):
+        try:
+            for _ in range(2):
+                kernels[k](arrays[k], k)
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+    assert all((a == k * 100 + k * 10 + k).all() for k, a in enumerate(arrays))
+
+
+def test_version():
+    assert qd.__version__[:2] == (1, 3) and all(isinstance(n, int) for n in qd.__version__)
+    assert isinstance(qd.__version_str__, str)

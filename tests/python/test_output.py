@@ -1,0 +1,302 @@
+"""print, format strings, assert and bounds checks."""
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import Array, raises
+
+
+def printed(capfd, kernel, *args):
+    qd.sync()
+    capfd.readouterr()
+    kernel(*args)
+    qd.sync()
+    return capfd.readouterr().out
+
+
+def test_print_defaults(backend, capfd):
+    @qd.kernel
+    def k(n: qd.i32, x: qd.f32, y: qd.f64, u: qd.u64):
+        print(n, x, y, u)
+        print("a", n > 0, sep="-", end="!\n")
+        print()
+        print("100% {braces}", 7)
+        print(qd.Vector([n, 2]), qd.Matrix([[x, 1.0], [2.0, 3.0]]))
+        print([n, 2], (x, "s"))
+
+    assert printed(capfd, k, -3, 1.5, 2.25, 2**63).splitlines() == [
+        "-3 1.500000 2.250000000000 9223372036854775808",
+        "a-1!",
+        "",
+        "100% {braces} 7",
+        "[-3, 2] [[1.500000, 1.000000], [2.000000, 3.000000]]",
+        "[-3, 2] [1.500000, s]",
+    ]
+
+
+def test_format_strings(backend, capfd):
+    scale = 3
+
+    @qd.kernel
+    def k(n: qd.i32, x: qd.f32, u: qd.u32):
+        print(f"n={n} x={x:.2f} s={scale}")
+        print(f"{n:05d}|{u:x}|{x:e}|{x:8.3f}|{x = :.1f}")
+        print("{} {}".format(n, x))
+        print("{1} {0} {k}".format(n, x, k=7))
+        print(f"{qd.Vector([x, 2.0]):.1f}")
+
+    assert printed(capfd, k, 42, 1.5, 255).splitlines() == [
+        "n=42 x=1.50 s=3",
+        "00042|ff|1.500000e+00|   1.500|x = 1.5",
+        "42 1.500000",
+        "1.500000 42 7",
+        "[1.5, 2.0]",
+    ]
+
+
+def test_print_order_within_a_serial_loop(backend, capfd):
+    @qd.kernel
+    def k():
+        qd.loop_config(serialize=True)
+        for i in range(50):
+            print("line", i)
+
+    assert printed(capfd, k).splitlines() == [f"line {i}" for i in range(50)]
+
+
+def test_print_through_replaced_stdout(backend):
+    import contextlib
+    import io
+
+    @qd.kernel
+    def k():
+        print("captured", 1)
+
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        k()
+        qd.sync()
+    assert "captured 1" in text.getvalue()
+
+
+def test_static_print(backend, capsys):
+    @qd.kernel
+    def k(f: qd.template()):
+        qd.static_print("tracing", f)
+
+    k(5)
+    assert "tracing 5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("spec,dt", [(".2d", "f32"), ("f", "i32"), ("d", "u32")])
+def test_mismatched_format(backend, spec, dt, tmp_path):
+    import importlib.util
+
+    path = tmp_path / "mismatch.py"
+    path.write_text(
+        "import quadrants as qd\n@qd.kernel\n"
+        f"def k(x: qd.{dt}):\n    print(f'{{x:{spec}}}')\n"
+    )
+    module_spec = importlib.util.spec_from_file_location("mismatch", path)
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
+    with raises(qd.QuadrantsTypeError, f"'{spec}' doesn't match '{dt}'."):
+        module.k(1)
+
+
+def test_format_counts(backend):
+    @qd.kernel
+    def few(n: qd.i32):
+        print("{} {} {}".format(n, n))
+
+    @qd.kernel
+    def missing(n: qd.i32):
+        print("{k}".format(n=n))
+
+    with raises(qd.QuadrantsSyntaxError, "Expected 3 positional argument(s), but received 2 instead"):
+        few(1)
+    with raises(qd.QuadrantsSyntaxError, "Keyword 'k' not found."):
+        missing(1)
+
+
+def test_print_rejects_structs(backend):
+    S = qd.types.struct(a=qd.i32)
+
+    @qd.kernel
+    def k():
+        print(S(1))
+
+    with pytest.raises(qd.QuadrantsTypeError):
+        k()
+
+
+# --- assert ------------------------------------------------------------------------------------
+
+
+def test_assert_in_debug(debug_backend):
+    @qd.kernel
+    def plain(n: qd.i32):
+        assert n > 0
+
+    @qd.kernel
+    def message(n: qd.i32):
+        assert n > 0, "n must be positive"
+
+    @qd.kernel
+    def formatted(n: qd.i32, x: qd.f32):
+        assert n > 0, f"x[{n}] expect=0 got={n + 1}"
+        assert n > 1, "got %d and %d" % (n, 7)
+
+    plain(1), message(1), formatted(2, 0.5)
+    with raises(qd.QuadrantsAssertionError, "n > 0"):
+        plain(0)
+    with raises(qd.QuadrantsAssertionError, "n must be positive"):
+        message(-1)
+    with raises(qd.QuadrantsAssertionError, "x[-2] expect=0 got=-1"):
+        formatted(-2, 0.5)
+    with raises(qd.QuadrantsAssertionError, "got 1 and 7"):
+        formatted(1, 0.5)
+    plain(3)
+
+
+def test_assert_without_debug(backend):
+    n = qd.field(qd.i32, ())
+
+    @qd.func
+    def touch():
+        n[None] += 1
+        return n[None]
+
+    @qd.kernel
+    def k():
+        assert touch() > 100, "never reported"
+
+    k()
+    assert n[None] == 1
+
+
+def test_assert_message_must_be_formatable(backend):
+    @qd.kernel
+    def k(n: qd.i32):
+        assert n > 0, n
+
+    with raises(qd.QuadrantsSyntaxError, "assert info must be constant or formatted string"):
+        k(1)
+
+
+# --- bounds ------------------------------------------------------------------------------------
+
+
+def test_field_bounds(debug_backend):
+    f = qd.field(qd.i32, (3, 4))
+    o = qd.field(qd.f32, 5, offset=-2)
+
+    @qd.kernel
+    def put(i: qd.i32, j: qd.i32):
+        f[i, j] = 1
+
+    @qd.kernel
+    def shifted(i: qd.i32) -> qd.f32:
+        return o[i]
+
+    put(2, 3), shifted(-2), shifted(2)
+    for i, j in ((3, 0), (0, 4), (-1, 0)):
+        with raises(qd.QuadrantsAssertionError, "Accessing field", "of size (3, 4)",
+                    f"with indices ({i}, {j})"):  # fmt: skip
+            put(i, j)
+    for i in (3, -3):
+        with raises(qd.QuadrantsAssertionError, "offset (-2)", f"with indices ({i})"):
+            shifted(i)
+    put(0, 0)
+    assert f[0, 0] == 1 and f[2, 3] == 1
+
+
+def test_array_bounds(debug_backend):
+    @qd.kernel
+    def put(a: Array, i: qd.i32):
+        a[i] = 1
+
+    a, b = np.zeros(4, np.int32), qd.ndarray(qd.i32, 4)
+    for x in (a, b):
+        put(x, 3)
+        for i in (4, -1):
+            with raises(qd.QuadrantsAssertionError,
+                        f"Out of bound access to ndarray at arg 0 with indices [{i}]"):  # fmt: skip
+                put(x, i)
+    assert a.tolist() == [0, 0, 0, 1]
+
+
+def test_matrix_bounds(debug_backend):
+    @qd.kernel
+    def k(i: qd.i32) -> qd.i32:
+        v = qd.Vector([1, 2, 3])
+        return v[i]
+
+    assert k(2) == 3
+    with raises(qd.QuadrantsAssertionError, "Out of bound access to a [3] matrix with index [5]"):
+        k(5)
+
+
+def test_bounds_name_the_place(debug_backend):
+    f = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def guilty(i: qd.i32):
+        f[i] = 1
+
+    with raises(qd.QuadrantsAssertionError, "guilty", "test_output.py", "f[i] = 1"):
+        guilty(7)
+
+
+@pytest.mark.oracle_differs("the established package forgets to poll without debug")
+def test_bounds_without_debug(backend):
+    backend.init(check_out_of_bound=True)
+    f = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def k(i: qd.i32):
+        f[i] = 1
+
+    with raises(qd.QuadrantsAssertionError, "with indices (7)"):
+        k(7)
+
+
+def test_host_bounds_in_debug(debug_backend):
+    f = qd.field(qd.i32, 3)
+    f[2] = 1
+    with raises(AssertionError, "of size (3)", "with indices (5)"):
+        f[5] = 1
+
+
+def test_runtime_usable_after_a_failure_in_a_parallel_loop(debug_backend):
+    f = qd.field(qd.i32, 100)
+
+    @qd.kernel
+    def k(limit: qd.i32):
+        for i in range(200):
+            if i < limit:
+                f[i] = i
+
+    with pytest.raises(qd.QuadrantsAssertionError):
+        k(200)
+    k(100)
+    assert f.to_numpy().tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("op", ["Addition", "Subtraction", "Multiplication"])
+def test_overflow_reports(debug_backend, capfd, op):
+    @qd.kernel
+    def k(a: qd.i32, b: qd.i32) -> qd.i32:
+        r = 0
+        if qd.static(op == "Addition"):
+            r = a + b
+        elif qd.static(op == "Subtraction"):
+            r = -a - b - 2
+        else:
+            r = a * b
+        return r
+
+    out = printed(capfd, k, 2**31 - 1, 2**31 - 1)
+    assert f"{op} overflow detected in" in out
+    assert "overflow" not in printed(capfd, k, 3, 4)
