@@ -17,9 +17,9 @@ ROOMS = {
     "frontend": ["ir", "layout"],
     "pass": ["ir"],
     "autodiff": ["ir", "pass"],
-    "codegen": ["ir", "layout"],
+    "codegen": ["ir", "layout", "pass"],
     "cache": ["support"],
-    "runtime": ["support", "cache"],
+    "runtime": ["type", "support", "cache"],
     "python": ["frontend", "layout", "runtime", "cache"],
     "compiler": ["pass", "autodiff", "codegen"],
 }

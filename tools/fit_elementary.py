@@ -1,6 +1,6 @@
-"""Computes src/pass/elementary_coefficients.h: minimax polynomials and split constants.
+"""Computes src/ir/elementary_coefficients.h: minimax polynomials and split constants.
 
-Run:  python3 tools/fit_elementary.py > src/pass/elementary_coefficients.h   (needs mpmath)
+Run:  python3 tools/fit_elementary.py > src/ir/elementary_coefficients.h   (needs mpmath)
 
 The fits are weighted Remez exchanges (Remez 1934; Muller, "Elementary Functions", ch. 3) in
 60-digit arithmetic, each coefficient then rounded to its format. The comment behind a table
@@ -147,7 +147,7 @@ print("""// Polynomials and split constants of elementary.h, by precision.
 
 #include <array>
 
-namespace qd::pass::elementary {
+namespace qd::ir::elementary {
 
 template <int bits>
 struct Coefficients;""")
@@ -188,4 +188,4 @@ for width, p, terms in ((32, 24, dict(sin=3, cos=3, tan=6, exp=5, exp2=6, log=3,
     print(f"    static constexpr double kHuge[{len(rows)}][4] = {{\n        " + ",\n        ".join(rows) + "};")
     print("};")
 
-print("\n}  // namespace qd::pass::elementary")
+print("\n}  // namespace qd::ir::elementary")

@@ -8,6 +8,7 @@ from quadrants._names import NAMES as _NAMES
 from quadrants._names import UNLISTED as _UNLISTED
 from quadrants._version import VERSION as _VERSION
 
+__all__ = sorted(_NAMES)
 __version__ = _VERSION
 __version_str__ = ".".join(map(str, _VERSION))
 

@@ -74,6 +74,7 @@ struct Unit {
     };
     std::vector<Lazy> lazy;
     std::vector<Ref> fields;         // FieldObjects used, once each
+    std::unordered_map<PyObject*, Prov*> field_places;  // where each was found
     std::unordered_map<PyObject*, bool> field_seen;
     std::vector<Entry*> callees;     // once each
     std::unordered_map<PyObject*, int> functions;  // kernel: index into LoweredKernel::functions
@@ -114,6 +115,7 @@ bool is_struct_type(PyObject* annotation);                       // qd.types.str
 PyObject* strip_optional(PyObject* annotation);                  // X | None -> X (borrowed)
 bool is_empty(PyObject* annotation);                             // no annotation
 
+void check_array_expr(PyObject* annotation, const ExprObject* array, const std::string& name);
 void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name, ArrayInfo& a);  // checks; compound elements
 std::string_view operation_of(PyObject* callable);               // its _qd_op, "" if none
 Ref make_struct(PyObject* struct_type, PyObject* members);       // StructValue
@@ -150,6 +152,7 @@ struct Lowering::Body {
     Ref definition;              // KernelDef or FuncDef
     const ir::Loc* call_site = nullptr;
     bool is_real = false;
+    size_t parameter_count = 0;  // bindings[0, n) are the parameters
     int entry_depth = 0;         // runtime_depth where the body begins
 
     std::vector<Binding> bindings;
@@ -199,6 +202,9 @@ struct Lowering::Body {
     // calls (lower_call.cpp)
     Val call(const Node* n);
     Val call_python(const Node* n, const Val& f, const CallArgs& args);
+    bool all_host(const auto& known, const CallArgs& args);
+    bool needs_no_kernel(PyObject* o);
+    Ref format_call(PyObject* format, const CallArgs& args);
     Val call_special(const Node* n, std::string_view op, bool& handled);
     void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs, std::vector<Prov*>* keyword_provs);
 
@@ -281,6 +287,8 @@ std::string type_name(PyObject* o);
 // --- specialisation cache --------------------------------------------------------------------
 struct FunctionCache;
 FunctionCache& function_cache();
+std::shared_ptr<void> functions_owner();
+void use_field(Unit& unit, PyObject* field);
 void finish_unit(Unit& kernel_unit);    // callees, fields and guards into the module
 
 // --- errors ----------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ bool is_host_struct(PyObject* o);
 // --- types of the Python side
 bool is_tensor_type_object(PyObject* o);                // qd.types.vector / matrix
 Type tensor_type_of_object(PyObject* o);                // its value type; raises on wildcards
+// A vector or matrix from one scalar, all components, or any mixture of tensors, lists and scalars.
+Value* typed_tensor(Type t, std::span<const Ref> args);
 bool is_dtype_object(PyObject* o);
 Ref dtype_object(Prim p);
 PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& cache);

@@ -8,15 +8,15 @@
 #include <cmath>
 #include <type_traits>
 
-#include "pass/elementary.h"
-#include "pass/elementary_fold.h"
+#include "ir/elementary.h"
+#include "ir/elementary_fold.h"
 #include "support/error.h"
 #include "support/half.h"
 
 namespace qd::ir {
 namespace {
 
-namespace el = pass::elementary;
+namespace el = ir::elementary;
 
 template <class F> using IntOf = std::conditional_t<sizeof(F) == 4, int32_t, int64_t>;
 template <class F> using BitsOf = std::make_unsigned_t<IntOf<F>>;

@@ -152,6 +152,7 @@ Summary summary_of(const Session& s, const Inst& i) {
 
 void summarise(Session& s, const std::vector<Function*>& order) {
     s.summaries.assign(order.size(), {});
+    s.call_sites.assign(order.size(), 0);
     for (Function* f : order) {
         Summary all;
         for (const Inst* i = f->body->first; i; i = i->next) {
@@ -160,6 +161,9 @@ void summarise(Session& s, const std::vector<Function*>& order) {
             all.random |= one.random, all.loops |= one.loops, all.cost += one.cost;
         }
         s.summaries[f->id] = all;
+        walk(*f->body, [&](Inst& i) {
+            if (i.op == Op::call) ++s.call_sites[i.callee()->id];
+        });
     }
 }
 

@@ -147,12 +147,13 @@ struct Cutter {
             const uint32_t at = temp_of(v);
             copy = b.load(b.typed(Op::temp, v->type.place(), {}, at));
         }
+        part_of[copy->def] = part;  // a third part may need a copy of the copy
         return parts[part].here[v] = copy;
     }
 
     // The value that part `part` uses for v of the kernel.
     Value* in_part(uint32_t part, Value* v) {
-        if (v->owner) return v->owner == kernel.body ? get(part, v) : v;
+        if (v->owner) return v->owner->owner ? v : get(part, v);
         const auto home = part_of.find(v->def);
         if (home == part_of.end()) return v;  // defined in a nested region: moves along
         if (v->def->op == Op::slot && shared_slots.count(v)) return get(part, v);

@@ -25,7 +25,8 @@ struct Summary {
 struct Session {
     ir::Module& m;
     PipelineOptions options;
-    std::vector<Summary> summaries;      // by Function::id, see number_functions
+    std::vector<Summary> summaries = {};    // by Function::id, see callees_first
+    std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
 };
 
 // Callees before callers; Function::id becomes the position. Throws support::Error on recursion.

@@ -39,6 +39,7 @@ constexpr Pass kFunctionPasses[] = {
 
 // Every task after offload.
 constexpr Pass kTaskPasses[] = {
+    {"promote", promote},  // accumulators of reductions
     {"simplify", simplify},
     {"cse", cse},
     {"licm", licm},
@@ -140,7 +141,7 @@ void finish_plan(Session& s, Plan& plan) {
 Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options) {
     Plan plan;
     plan.module = std::move(module);
-    Session s{*plan.module, options, {}};
+    Session s{.m = *plan.module, .options = options};
     Runner runner{s, {}, 0};
     if (s.m.debug) verify(s.m);
     runner.dump("input");
@@ -165,9 +166,14 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     offload(s, plan);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     for (const Task& t : plan.tasks) {
+        s.m.functions.push_back(t.body);
+        if (t.finish) s.m.functions.push_back(t.finish);
+    }
+    if (s.m.debug) runner.check("offload", kernel);
+    runner.dump("offload");
+    for (const Task& t : plan.tasks) {
         for (Function* f : {t.body, t.finish}) {
             if (!f) continue;
-            s.m.functions.push_back(f);
             for (const Pass& pass : kTaskPasses) runner.run(pass, *f);
         }
     }

@@ -241,13 +241,18 @@ struct Simplifier {
         return nullptr;
     }
 
+    // A result that already stands for another value keeps doing so.
+    static void forward(Value* result, Value* v) {
+        if (!result->replaced) replace(result, v);
+    }
+
     // Runs the branch that is taken in place of the if. A branch that leaves makes what follows
     // unreachable: it is dropped.
     void take(Inst& i, Region& branch) {
         Inst* last = splice_before(branch, i);
         changed = true;
         if (last->op == Op::yield) {
-            for (int k = 0; k < i.result_count; ++k) replace(i.result(k), last->operand(k));
+            for (int k = 0; k < i.result_count; ++k) forward(i.result(k), last->operand(k));
             i.remove();
             return;
         }
@@ -301,7 +306,8 @@ struct Simplifier {
         splice_before(b, i);
         Builder at = before(i);
         for (int k = 0; k < i.result_count; ++k) {
-            replace(i.result(k), at.op(Op::select, {i.operand(0), a.last->operand(k), b.last->operand(k)}));
+            if (i.results[k].replaced) continue;
+            forward(i.result(k), at.op(Op::select, {i.operand(0), a.last->operand(k), b.last->operand(k)}));
         }
         i.remove();
         return changed = true;
@@ -331,7 +337,7 @@ struct Simplifier {
                 never |= int_of_bits(p, constant_bits(low)) >= int_of_bits(p, constant_bits(high));
             }
             if (never) {
-                for (int k = 0; k < i.result_count; ++k) replace(i.result(k), i.operand(static_cast<int>(2 * i.imm) + k));
+                for (int k = 0; k < i.result_count; ++k) forward(i.result(k), i.operand(static_cast<int>(2 * i.imm) + k));
                 i.remove();
                 changed = true;
                 return;

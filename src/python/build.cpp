@@ -129,9 +129,11 @@ bool bind_fields(Specialisation& s, const frontend::LoweredKernel& kernel) {
 }
 
 std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel,
-                                         std::span<const ir::Param> params, std::shared_ptr<runtime::ImageSlot> slot) {
+                                         std::span<const ir::Param> params, std::shared_ptr<runtime::ImageSlot> slot,
+                                         const std::vector<uint8_t>& code_hash) {
     auto s = std::make_unique<Specialisation>();
     s->slot = std::move(slot);
+    note_kernel(code_hash);
     s->results = kernel.results;
     s->returns_tuple = kernel.returns_tuple;
     s->result_bytes = s->slot->current()->result_bytes;
@@ -169,7 +171,7 @@ std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>&
 std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std::vector<uint8_t>& hash) {
     const Session& s = session();
     const std::vector<uint8_t> bytes = ir::serialise(module);
-    const std::string name = module.name, cpu = s.cpu;
+    const std::string name = module.name, cpu = s.cpu, path = s.offline_cache ? s.cache_path : "";
     auto slot = std::make_shared<runtime::ImageSlot>();
     const int forced = s.tier;
     const bool time_passes = s.time_passes;
@@ -194,7 +196,7 @@ std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std:
             throw;
         }
         if (quick && forced < 0)
-            runtime::enqueue_optimisation({compilation, slot, name, cpu, [hash](std::span<const uint8_t> a) { store_artefact(hash, a); }});
+            runtime::enqueue_optimisation({compilation, slot, name, cpu, [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); }});
         else
             compiler.end(compilation);
     } catch (const std::exception& e) {
@@ -202,7 +204,7 @@ std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std:
     }
     PyEval_RestoreThread(state);
     if (!failure.empty()) throw support::Error(failure);
-    store_artefact(hash, artefact);
+    store_artefact(path, hash, artefact);
     slots[hash] = slot;
     return slot;
 }
@@ -244,7 +246,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
                 auto slot = slot_of_artefact(recipe->code_hash, recipe->artefact, kernel_name(k));
                 ++s.cache_hits;
                 ++s.compiled;
-                return assemble(k, args, recipe->kernel, recipe->params, std::move(slot));
+                return assemble(k, args, recipe->kernel, recipe->params, std::move(slot), recipe->code_hash);
             } catch (const support::Error&) {
                 // damaged code: a miss
             }
@@ -269,7 +271,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         }
         ++s.compiled;
         store_recipe(k, *kernel, module.params, hash);
-        return assemble(k, args, *kernel, module.params, std::move(slot));
+        return assemble(k, args, *kernel, module.params, std::move(slot), hash);
     } catch (const frontend::PyError&) {
     } catch (const std::exception& e) {
         if (!PyErr_Occurred()) set_error("QuadrantsRuntimeError", std::string("internal error while compiling ") + kernel_name(k) + ": " + e.what());

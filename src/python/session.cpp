@@ -9,6 +9,8 @@
 
 #include "frontend/frontend.h"
 #include "python/areas.h"
+#include "python/warm.h"
+#include "runtime/compile_queue.h"
 #include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
 
@@ -115,6 +117,8 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
 
 PyObject* runtime_reset(PyObject*, PyObject*) {
     if (the_session.generation) {
+        runtime::drop_optimisations();
+        flush_cache();
         for (ResetHook hook : hooks) hook();
         frontend::clear_function_cache();
         the_session.generation = 0;
@@ -131,6 +135,11 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
 PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count != 2) return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
     return set_option(args[0], args[1]) ? Py_NewRef(Py_None) : nullptr;
+}
+
+PyObject* finish_optimisations(PyObject*, PyObject*) {
+    Py_BEGIN_ALLOW_THREADS runtime::finish_optimisations();
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 PyObject* num_compiled_functions(PyObject*, PyObject*) { return PyLong_FromUnsignedLong(the_session.compiled); }
@@ -153,6 +162,7 @@ PyMethodDef methods[] = {
      "Changes one option of the live runtime."},
     {"set_runtime_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
      "Changes one option kept by the Python side."},
+    {"finish_optimisations", finish_optimisations, METH_NOARGS, "Waits until no optimised code is pending."},
     {"num_compiled_functions", num_compiled_functions, METH_NOARGS, "Specialisations compiled or loaded so far."},
     {"counters", counters, METH_NOARGS, "Numbers that tests count."},
     {nullptr, nullptr, 0, nullptr},

@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 
 #include <cstring>
+#include <algorithm>
 #include <map>
-#include <mutex>
 #include <set>
 
 #define XXH_INLINE_ALL
@@ -342,8 +342,7 @@ std::string code_file(std::span<const uint8_t> code_hash) {
     return "code/" + cache::hex(hash_of(w.out));
 }
 
-std::mutex code_lock;                             // guards `fresh`: filled by the compile queue too
-std::map<Bytes, Bytes> fresh;                     // artefacts of this process by code hash
+std::set<Bytes> used;  // code of this session; under the GIL
 
 }  // namespace
 
@@ -379,25 +378,38 @@ void store_recipe(KernelObject& k, const LoweredKernel& kernel, std::span<const 
 }
 
 std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {
-    {
-        std::lock_guard guard(code_lock);
-        const auto it = fresh.find(Bytes(code_hash.begin(), code_hash.end()));
-        if (it != fresh.end()) return it->second;
-    }
     return session().offline_cache ? store().read(code_file(code_hash)) : std::nullopt;
 }
 
-void store_artefact(Bytes code_hash, std::span<const uint8_t> artefact) {
-    if (!session().offline_cache) return;
-    static std::mutex writing;
-    std::lock_guard guard(writing);
-    const cache::Store target(session().cache_path + "/native");
+void store_artefact(const std::string& cache_path, const Bytes& code_hash, std::span<const uint8_t> artefact) {
+    if (cache_path.empty()) return;
+    const cache::Store target(cache_path + "/native");
     (void)target.write(code_file(code_hash), artefact);
 }
 
+void note_kernel(const Bytes& code_hash) { used.insert(code_hash); }
+
+// The index is for people and scripts that count or delete files; nothing reads it back.
 void flush_cache() {
     Session& s = session();
-    if (s.offline_cache && !s.cache_path.empty()) cache::Store(s.cache_path + "/native").clean(s.cache_max_bytes, 0.25);
+    if (s.offline_cache && !s.cache_path.empty() && !used.empty()) {
+        const cache::Store visible(s.cache_path + "/kernel_compilation_manager");
+        const std::vector<std::string> present = visible.list(".");
+        size_t entries = 0;
+        for (const std::string& name : present) entries += name.ends_with(".qdc");
+        for (const Bytes& hash : used) {
+            Bytes twice = hash_of(hash);
+            const Bytes again = hash_of(twice);
+            twice.insert(twice.end(), again.begin(), again.end());
+            const std::string name = "T" + cache::hex(twice) + ".qdc";
+            if (std::binary_search(present.begin(), present.end(), name)) continue;
+            entries += visible.write(name, hash);
+        }
+        const std::string text = "entries " + std::to_string(entries) + "\n";
+        (void)visible.write("qdcache.qdb", {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+        store().clean(s.cache_max_bytes, 0.25);
+    }
+    used.clear();
 }
 
 }  // namespace qd::python

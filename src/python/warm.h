@@ -31,7 +31,11 @@ void store_recipe(KernelObject& k, const frontend::LoweredKernel& kernel, std::s
                   std::span<const uint8_t> code_hash);
 // Artefacts by hash, best tier known.
 std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_hash);
-void store_artefact(std::vector<uint8_t> code_hash, std::span<const uint8_t> artefact);  // any thread
-void flush_cache();               // the flush point of spec 51
+// Any thread: `cache_path` is the session's when the compilation began; "" keeps nothing.
+void store_artefact(const std::string& cache_path, const std::vector<uint8_t>& code_hash, std::span<const uint8_t> artefact);
+// Notes that this session uses a kernel's code, for the visible index.
+void note_kernel(const std::vector<uint8_t>& code_hash);
+// The flush point of spec 51: cleans by size and writes the files that users may count.
+void flush_cache();
 
 }  // namespace qd::python

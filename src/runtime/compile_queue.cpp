@@ -124,7 +124,6 @@ void drop_optimisations() {
         std::unique_lock guard(q->lock);
         for (TierJob& job : q->jobs) Compiler::get().end(job.compilation);
         q->jobs.clear();
-        q->changed.wait(guard, [&] { return !q->running; });
     }
 }
 

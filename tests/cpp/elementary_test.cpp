@@ -18,12 +18,12 @@
 #include <xmmintrin.h>
 #endif
 
-#include "pass/elementary.h"
-#include "pass/elementary_fold.h"
+#include "ir/elementary.h"
+#include "ir/elementary_fold.h"
 
 namespace {
 
-namespace e = qd::pass::elementary;
+namespace e = qd::ir::elementary;
 
 // |got - want| in units of the last digit; special values must agree, subnormals may be zero.
 template <class T>

@@ -118,3 +118,14 @@ def test_unpacked():
 def test_unpacked_collision(members):
     with pytest.raises(E, match="_r2.*unpacked"):
         qd.types.struct(**members)
+
+
+def test_copies():
+    import copy
+    import pickle
+
+    s = qd.types.struct(a=qd.f32, v=vec3)(1, [1, 2, 3])
+    other = copy.deepcopy(s)
+    other.v[0] = 9
+    assert s.v[0] == 1 and other.to_dict() == {"a": 1.0, "v": [9, 2, 3]} and type(other) is type(s)
+    assert pickle.loads(pickle.dumps(qd.Vector([1, 2]))).to_list() == [1, 2]

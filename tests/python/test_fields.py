@@ -258,11 +258,12 @@ def test_axes_order_and_odd_extents(backend):
 
 
 def test_fields_builder(backend):
-    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    x = qd.field(qd.f32)
     fb = qd.FieldsBuilder()
     fb.dense(qd.i, 5).place(x)
     tree = fb.finalize()
     x[3] = 2.0
+    y = qd.field(qd.f32)
     fb2 = qd.FieldsBuilder()
     fb2.dense(qd.ij, (2, 2)).place(y)
     fb2.finalize()

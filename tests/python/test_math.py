@@ -81,13 +81,14 @@ def test_binary_functions(backend):
             out[1, i] = qd.pow(abs(x[i]), y[i])
             out[2, i] = qd.min(x[i], y[i], 0.5)
             out[3, i] = qd.max(x[i], y[i], 0.5, 1)
-            out[4, i] = qd.raw_mod(7, 3) + qd.raw_div(-7, 2)
+            out[4, i] = qd.raw_mod(i - 20, 3) + qd.raw_div(i - 20, 2)
             out[5, i] = max(x[i], y[i]) - min(x[i], y[i])
 
     run(x, y, out)
     d = x.astype(np.float64), y.astype(np.float64)
+    k = np.arange(N) - 20
     e = [np.arctan2(*d), np.abs(d[0]) ** d[1], np.minimum(np.minimum(*d), 0.5),
-         np.maximum(np.maximum(*d), 1), np.full(N, 1 - 3), np.abs(d[0] - d[1])]  # fmt: skip
+         np.maximum(np.maximum(*d), 1), np.fmod(k, 3) + np.trunc(k / 2), np.abs(d[0] - d[1])]  # fmt: skip
     assert_close(out, np.stack(e), rtol=5e-6, atol=1e-6)
 
 
@@ -139,6 +140,7 @@ def test_real_functions_reject_integers(backend, f):
         run(1)
 
 
+@pytest.mark.oracle_differs("the established package aborts the process on the CPU", run=False)
 def test_frexp(backend):
     x = draw(100, qd.f32, x=(-100, 100))
     fraction, exponent = np.zeros(100, np.float32), np.zeros(100, np.int32)
@@ -155,7 +157,8 @@ def test_frexp(backend):
             pytest.skip("promised for the GPU targets only")
         raise
     f, e = np.frexp(x)
-    assert_close(fraction, f) and assert_close(exponent, e)
+    assert_close(fraction, f)
+    assert_close(exponent, e)
 
 
 def test_functions_on_vectors(backend):

@@ -133,7 +133,7 @@ def test_compound_numpy_arguments(backend):
 def test_same_kernel_over_shapes_and_dtypes(backend):
     @qd.kernel
     def total(a: Array) -> qd.f64:
-        s = qd.f64(0)
+        s = qd.f64(0.0)
         for I in qd.grouped(a):
             s += a[I]
         return s
@@ -160,7 +160,7 @@ def test_read_only_numpy_arrays(backend):
 
     @qd.kernel
     def total(a: Array) -> qd.f64:
-        s = qd.f64(0)
+        s = qd.f64(0.0)
         for i in a:
             s += a[i]
         return s

@@ -27,7 +27,7 @@ def test_print_defaults(backend, capfd):
 
     assert printed(capfd, k, -3, 1.5, 2.25, 2**63).splitlines() == [
         "-3 1.500000 2.250000000000 9223372036854775808",
-        "a-1!",
+        "a-0!",
         "",
         "100% {braces} 7",
         "[-3, 2] [[1.500000, 1.000000], [2.000000, 3.000000]]",
@@ -65,6 +65,7 @@ def test_print_order_within_a_serial_loop(backend, capfd):
     assert printed(capfd, k).splitlines() == [f"line {i}" for i in range(50)]
 
 
+@pytest.mark.oracle_differs("the established package decides once per process")
 def test_print_through_replaced_stdout(backend):
     import contextlib
     import io

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from quadrants._lib import core
 from quadrants.types.primitive_types import DataType, f16, f32, f64, i32, i64, u32, u64
 
 
-class Option(NamedTuple):
-    name: str
-    type: type
-    default: Any
-    low: int = -(2**31)
-    high: int = 2**31 - 1
+class Option:
+    """One row."""
+
+    __slots__ = ("name", "type", "default", "low", "high")
+
+    def __init__(
+        self, name: str, kind: type, default: Any, low: int = -(2**31), high: int = 2**31 - 1
+    ) -> None:
+        self.name, self.type, self.default, self.low, self.high = name, kind, default, low, high
 
 
 _U64 = 2**64 - 1

@@ -6,8 +6,8 @@ becoming storage) and after a reset. Numbers, launches and memory are native.
 
 from __future__ import annotations
 
-import threading
 import weakref
+from _thread import RLock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ MaterializeHook = Callable[["PyQuadrants", bool], None]
 
 _materialize_hooks: list[MaterializeHook] = []
 _reset_hooks: list[Callable[[], None]] = []
+_exit_registered = False
 
 
 def on_materialize(hook: MaterializeHook) -> MaterializeHook:
@@ -51,7 +52,7 @@ class PyQuadrants:
 
     def __init__(self) -> None:
         self.kernels: list[Any] = []
-        self.compilation_lock = threading.RLock()
+        self.compilation_lock = RLock()
         self._set_defaults()
 
     def _set_defaults(self) -> None:
@@ -112,6 +113,7 @@ class PyQuadrants:
 
         self._arch = config.arch
         self._cfg = config
+        _finish_at_exit()
         if config.arch is not Arch.python:
             own = (
                 "short_circuit_operators",
@@ -184,6 +186,16 @@ def default_cfg() -> Config:
     from quadrants.lang._config import Config
 
     return Config()
+
+
+def _finish_at_exit() -> None:
+    """Registers, once, that a live runtime ends before the interpreter does."""
+    global _exit_registered
+    if not _exit_registered:
+        import atexit
+
+        _exit_registered = True
+        atexit.register(reset)
 
 
 def reset() -> None:

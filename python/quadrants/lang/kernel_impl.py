@@ -159,7 +159,7 @@ class FuncDef(Definition):
         return self if instance is None else MethodType(self, instance)
 
 
-Kernel = KernelDef  # replaced by the native type once that is loaded; see `_make_kernel`
+Kernel = KernelDef  # the class of `k._primal`
 
 
 def _make_kernel(definition: KernelDef) -> Any:

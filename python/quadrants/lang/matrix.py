@@ -214,6 +214,9 @@ class Matrix:
     def __repr__(self) -> str:
         return str(self.entries)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.entries,)
+
     # --- operators ---
 
     __add__, __radd__ = _binary(lambda a, b: a + b), _reflected(lambda a, b: a + b)

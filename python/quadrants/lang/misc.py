@@ -9,7 +9,6 @@ from typing import Any
 from quadrants import _logging
 from quadrants._lib import core
 from quadrants._lib.core import Arch
-from quadrants._lib.core import Extension as extension
 from quadrants.lang import impl
 from quadrants.lang._config import (
     OPTIONS,
@@ -30,6 +29,14 @@ metal = Arch.metal
 vulkan = Arch.vulkan
 python = Arch.python
 cpu = core.host_arch()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "extension":
+        return core.Extension
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 gpu = [cuda, metal, vulkan, amdgpu]
 
 _DRIVERS = {Arch.cuda: "cuda", Arch.amdgpu: "amdgpu", Arch.metal: "metal", Arch.vulkan: "vulkan"}
@@ -129,15 +136,15 @@ def is_arch_supported(arch: Any) -> bool:
         return False
 
 
-def is_extension_supported(arch: Arch, ext: extension) -> bool:
+def is_extension_supported(arch: Arch, ext: Any) -> bool:
     """Whether an architecture has an extension."""
     return core.is_extension_supported(arch, ext)
 
 
-def is_extension_enabled(ext: extension) -> bool:
+def is_extension_enabled(ext: Any) -> bool:
     """Whether the current architecture has an extension and it is switched on."""
     cfg = impl.current_cfg()
-    if ext is extension.adstack and not cfg.ad_stack_experimental_enabled:
+    if ext.name == "adstack" and not cfg.ad_stack_experimental_enabled:
         return False
     return core.is_extension_supported(cfg.arch, ext)
 

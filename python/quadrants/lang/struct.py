@@ -160,6 +160,11 @@ class Struct:
     def __repr__(self) -> str:
         return str(Struct.to_dict(self))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        cls: Any = type(self)
+        entries = {k: Struct.__getitem__(self, k) for k in self._entries}
+        return _made, (entries, cls._methods, cls._groups)
+
     @classmethod
     def field(cls, members: dict[str, Any], methods: dict[str, Any] = {}, **kwargs: Any) -> Any:
         """A field of structs.
@@ -206,7 +211,7 @@ def _struct_class(
     names: tuple[str, ...], methods: dict[str, Any], groups: dict[str, Group]
 ) -> type:
     space: dict[str, Any] = dict(methods)
-    space["_methods"] = methods
+    space["_methods"], space["_groups"] = methods, groups
     for name in names:
         space[name] = property(
             lambda self, k=name: Struct.__getitem__(self, k),
@@ -342,12 +347,12 @@ def dataclass(cls: type) -> StructType:
     """Makes a class with annotated members a struct type; its functions become methods."""
     space = cls.__dict__
     members = dict(space.get("__annotations__", {}))
-    names = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    caller = sys._getframe(1)
     for name, kind in members.items():
         if name in space:
             raise QuadrantsSyntaxError("Default value in @dataclass is not supported.")
         if isinstance(kind, str):
-            members[name] = eval(kind, dict(names))
+            members[name] = eval(kind, caller.f_globals, caller.f_locals)
     methods = {
         name: value
         for name, value in space.items()

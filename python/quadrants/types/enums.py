@@ -1,8 +1,9 @@
 """Enumerations of the public interface."""
 
-from quadrants._lib.core._enums import AutodiffMode, BoundaryMode, Layout
+from quadrants._lib.core import _enums
+from quadrants._lib.core._enums import BoundaryMode, Layout
 
-__all__ = ["AutodiffMode", "BoundaryMode", "DeviceCapability", "Layout", "to_boundary_enum"]
+__all__ = ["BoundaryMode", "DeviceCapability", "Layout", "to_boundary_enum"]
 
 _SPIRV = (
     "atomic_float atomic_float16 atomic_float16_add atomic_float16_minmax atomic_float64 atomic_float64_add "
@@ -18,17 +19,12 @@ class DeviceCapability:
     spirv_version_1_3 = "spirv_version=66304"
     spirv_version_1_4 = "spirv_version=66560"
     spirv_version_1_5 = "spirv_version=66816"
-
-
-for _name in _SPIRV.split():
-    setattr(DeviceCapability, f"spirv_has_{_name}", f"spirv_has_{_name}")
+    vars().update({f"spirv_has_{name}": f"spirv_has_{name}" for name in _SPIRV.split()})
 
 
 def __getattr__(name: str) -> object:
-    if name == "Format":
-        from quadrants._lib.core._enums import Format
-
-        return Format
+    if name in ("AutodiffMode", "Format"):
+        return getattr(_enums, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -44,6 +44,7 @@ struct Options {
     std::string cpu, triple;  // "" = host
     std::string dump;         // "" or a folder: LLVM IR before and after, assembly
     bool time_passes = false;
+    bool verify = false;      // LLVM's verifier on what lowering made (always with a dump folder)
     bool want_llvm_text = false, want_assembly = false;  // instead of an object
 };
 

@@ -6,14 +6,14 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "codegen/llvm/lower.h"
-#include "pass/elementary.h"
+#include "ir/elementary.h"
 
 namespace qd::codegen {
 namespace {
 
 using llvm::Value;
 namespace Intrinsic = llvm::Intrinsic;
-namespace elementary = pass::elementary;
+namespace elementary = ir::elementary;
 
 template <int width>
 struct Domain {

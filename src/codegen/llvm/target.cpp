@@ -112,6 +112,9 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
     } else if (name.empty()) {
         name = triple.isX86() ? "x86-64" : "generic";
     }
+    // Asked first, because a target machine prints its complaint to stderr.
+    const std::unique_ptr<llvm::MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
+    if (!known || !known->isCPUStringValid(name)) throw support::Error("unknown CPU '" + name + "' for " + triple.str());
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
     options.EnableFastISel = tier == 0;
@@ -122,7 +125,6 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
     if (tier == 0) m.tm->setFastISel(true);
     m.x86 = triple.isX86();
     const llvm::MCSubtargetInfo& sub = *m.tm->getMCSubtargetInfo();
-    if (!sub.isCPUStringValid(name)) throw support::Error("unknown CPU '" + name + "' for " + triple.str());
     m.facts.fma = !m.x86 || sub.checkFeatures("+fma");
     m.facts.rounding = !m.x86 || sub.checkFeatures("+sse4.1");
     return m;
@@ -281,7 +283,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     }
     std::string problem;
     llvm::raw_string_ostream problem_stream(problem);
-    const bool check = !options.dump.empty() || prepared.plan.module->debug;
+    const bool check = options.verify || !options.dump.empty();
     if (check && llvm::verifyModule(module, &problem_stream)) throw support::Error("invalid LLVM IR: " + problem);
 
     if (options.tier > 0) optimise(module, *machine.tm, options.time_passes);

@@ -81,6 +81,7 @@ std::vector<Level> levels() {
 void run_compiled(const codegen::Prepared& p, Level level, World& world, int64_t begin, int64_t end) {
     codegen::Options options;
     options.tier = level.tier;
+    options.verify = true;
     options.cpu = level.cpu;
     if (level.cpu[0]) options.triple = "x86_64-linux-gnu";
     const auto object = codegen::emit(p, options);
@@ -302,9 +303,9 @@ void check_program(const std::string& text, const std::vector<Buffer>& buffers, 
 }
 
 const std::string kFields = R"(
-field @f "f" : f32 shape [16, 32] offset [0, 0] terms [0 / 1 % 0 * 128, 1 / 1 % 0 * 4] components [0] alias 1
-field @v "v" : vec<f32, 3> shape [64] offset [-3] terms [0 / 1 % 0 * 12] components [0, 4, 8] alias 2
-field @t "t" : f32 shape [16, 16] offset [0, 0] terms [0 / 4 % 0 * 256, 1 / 4 % 0 * 64, 0 / 1 % 4 * 16, 1 / 1 % 4 * 4] components [0] alias 3
+field @f "f" : f32 shape [16, 32] offset [0, 0] terms [0 / 1 % 0 * 128, 1 / 1 % 0 * 4] components [0] group 1
+field @v "v" : vec<f32, 3> shape [64] offset [-3] terms [0 / 1 % 0 * 12] components [0, 4, 8] group 2
+field @t "t" : f32 shape [16, 16] offset [0, 0] terms [0 / 4 % 0 * 256, 1 / 4 % 0 * 64, 0 / 1 % 4 * 16, 1 / 1 % 4 * 4] components [0] group 3
 )";
 
 TEST(codegen, stencil_over_a_field_and_an_array) {
@@ -376,7 +377,7 @@ func @task(%o: array<i32, 1>) {
     %p = array_place %o, %n : place<i32>
     %zero = constant 0 : i32
     %ten = constant 10 : i32
-    %sum = for %j, %k = %zero to %n, %zero to %ten carry %acc = %zero {
+    %sum = for %j, %k = %zero to %n, %zero to %ten carry %acc = %zero : i32 {
       %x = mul %j, %k
       %a = add %acc, %x
       %limit = constant 5000 : i32
@@ -396,7 +397,7 @@ func @task(%o: array<i32, 1>) {
 func @collatz(%n: i32) -> i32, i32 {
   %zero = constant 0 : i32
   %one = constant 1 : i32
-  %steps, %most = loop carry %k = %zero, %x = %n {
+  %steps, %most = loop carry %k = %zero, %x = %n : i32, i32 {
     %done = le %x, %one
     if %done {
       break %k, %x

@@ -10,15 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from quadrants._lib.core._enums import (
-    EXTENSIONS,
-    Arch,
-    AutodiffMode,
-    BoundaryMode,
-    Extension,
-    Layout,
-    SNodeType,
-)
+from quadrants._lib.core import _enums
+from quadrants._lib.core._enums import Arch, BoundaryMode, Layout, is_extension_supported
 from quadrants._lib.core._errors import (
     QuadrantsAssertionError,
     QuadrantsIndexError,
@@ -51,8 +44,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "DataTypeCxx":
         from quadrants.types.primitive_types import DataType as value
-    elif name == "Format":
-        from quadrants._lib.core._enums import Format as value
+    elif name == "DeviceCapability":
+        from quadrants.types.enums import DeviceCapability as value
+    elif name in ("AutodiffMode", "Extension", "Format", "SNodeType"):
+        value = getattr(_enums, name)
     else:
         value = getattr(_native(), name)
     globals()[name] = value
@@ -75,17 +70,17 @@ def arch_from_name(name: str) -> Arch:
 
 def host_arch() -> Arch:
     """The CPU architecture of this machine."""
-    import platform
+    import os
 
-    return Arch.arm64 if platform.machine().lower() in ("arm64", "aarch64") else Arch.x64
+    if hasattr(os, "uname"):
+        machine = os.uname().machine
+    else:  # Windows
+        machine = os.environ.get("PROCESSOR_ARCHITECTURE", "")
+    return Arch.arm64 if machine.lower() in ("arm64", "aarch64") else Arch.x64
 
 
 def arch_uses_llvm(arch: Arch) -> bool:
     return arch in (Arch.x64, Arch.arm64, Arch.cuda, Arch.amdgpu)
-
-
-def is_extension_supported(arch: Arch, extension: Extension) -> bool:
-    return extension in EXTENSIONS[arch]
 
 
 def with_cuda() -> bool:

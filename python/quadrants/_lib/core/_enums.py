@@ -1,7 +1,13 @@
-"""Enumerations shared by Python and native code; members' values are part of the native contract."""
+"""Enumerations shared by Python and native code; members' values are part of the native contract.
+
+Making an enumeration costs about as much as importing a module, so only those that every program
+needs are made at once.
+"""
+
+from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Arch(Enum):
@@ -14,41 +20,10 @@ class Arch(Enum):
     vulkan = 8
 
 
-class Extension(Enum):
-    sparse = 0
-    quant = 1
-    mesh = 2
-    quant_basic = 3
-    data64 = 4
-    adstack = 5
-    bls = 6
-    assertion = 7
-    extfunc = 8
-
-
 class Layout(Enum):
     AOS = 1
     SOA = 2
     NULL = 3
-
-
-class SNodeType(Enum):
-    root = 0
-    dense = 1
-    dynamic = 2
-    pointer = 3
-    bitmasked = 4
-    hash = 5
-    place = 6
-    bit_struct = 7
-    quant_array = 8
-
-
-class AutodiffMode(Enum):
-    NONE = 0
-    FORWARD = 1
-    REVERSE = 2
-    VALIDATION = 3
 
 
 class BoundaryMode(Enum):
@@ -56,36 +31,40 @@ class BoundaryMode(Enum):
     CLAMP = 1
 
 
-_FORMATS = (
-    "unknown r8 rg8 rgba8 rgba8srgb bgra8 bgra8srgb r8u rg8u rgba8u r8i rg8i rgba8i r16 rg16 rgb16 rgba16 "
-    "r16u rg16u rgb16u rgba16u r16i rg16i rgb16i rgba16i r16f rg16f rgb16f rgba16f r32u rg32u rgb32u rgba32u "
-    "r32i rg32i rgb32i rgba32i r32f rg32f rgb32f rgba32f depth16 depth24stencil8 depth32f"
-)
+_LATER = {
+    "Extension": "sparse quant mesh quant_basic data64 adstack bls assertion extfunc",
+    "SNodeType": "root dense dynamic pointer bitmasked hash place bit_struct quant_array",
+    "AutodiffMode": "NONE FORWARD REVERSE VALIDATION",
+    "Format": "unknown r8 rg8 rgba8 rgba8srgb bgra8 bgra8srgb r8u rg8u rgba8u r8i rg8i rgba8i r16 rg16 "
+    "rgb16 rgba16 r16u rg16u rgb16u rgba16u r16i rg16i rgb16i rgba16i r16f rg16f rgb16f rgba16f r32u "
+    "rg32u rgb32u rgba32u r32i rg32i rgb32i rgba32i r32f rg32f rgb32f rgba32f depth16 depth24stencil8 "
+    "depth32f",
+}
+
+if TYPE_CHECKING:
+    Extension = SNodeType = AutodiffMode = Format = Enum
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Format":
+    members = _LATER.get(name)
+    if members is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = Enum("Format", _FORMATS.split(), start=0, module=__name__)
-    globals()["Format"] = made
+    made = globals()[name] = Enum(name, members.split(), start=0, module=__name__)
     return made
 
 
-_CPU = frozenset(Extension) - {Extension.bls}
-EXTENSIONS: dict[Arch, frozenset[Extension]] = {
-    Arch.x64: _CPU,
-    Arch.arm64: _CPU - {Extension.extfunc},
-    Arch.cuda: frozenset(Extension) - {Extension.extfunc},
-    Arch.amdgpu: frozenset(
-        {
-            Extension.quant,
-            Extension.quant_basic,
-            Extension.data64,
-            Extension.adstack,
-            Extension.assertion,
-        }
-    ),
-    Arch.metal: frozenset({Extension.adstack}),
-    Arch.vulkan: frozenset({Extension.adstack}),
-    Arch.python: frozenset(),
+_EVERY_CPU = "sparse quant mesh quant_basic data64 adstack assertion"
+_EXTENSIONS = {
+    Arch.x64: _EVERY_CPU + " extfunc",
+    Arch.arm64: _EVERY_CPU,
+    Arch.cuda: _EVERY_CPU + " bls",
+    Arch.amdgpu: "quant quant_basic data64 adstack assertion",
+    Arch.metal: "adstack",
+    Arch.vulkan: "adstack",
+    Arch.python: "",
 }
+
+
+def is_extension_supported(arch: Arch, extension: Any) -> bool:
+    """Whether an architecture has an extension."""
+    return extension.name in _EXTENSIONS[arch].split()

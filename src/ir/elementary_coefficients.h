@@ -7,7 +7,7 @@
 
 #include <array>
 
-namespace qd::pass::elementary {
+namespace qd::ir::elementary {
 
 template <int bits>
 struct Coefficients;
@@ -87,4 +87,4 @@ struct Coefficients<64> {
         {0x1.7527bac7ebe5fp+0, 0x1.7b3d0739f78a5p-56, 0x1.497535fdafd89p-111, -0x1.ca8bdea7f33eep-170}};
 };
 
-}  // namespace qd::pass::elementary
+}  // namespace qd::ir::elementary

@@ -15,7 +15,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace qd::pass::elementary {
+namespace qd::ir::elementary {
 
 template <class Float, class Int>
 struct Fold {
@@ -92,4 +92,4 @@ private:
 using Fold32 = Fold<float, int32_t>;
 using Fold64 = Fold<double, int64_t>;
 
-}  // namespace qd::pass::elementary
+}  // namespace qd::ir::elementary

@@ -40,9 +40,9 @@
 #include <cstdint>
 #include <limits>
 
-#include "pass/elementary_coefficients.h"
+#include "ir/elementary_coefficients.h"
 
-namespace qd::pass::elementary {
+namespace qd::ir::elementary {
 
 template <class N>
 using F = typename N::F;
@@ -650,4 +650,4 @@ F<N> plain_ceil(N& n, F<N> x) {
     return n.neg(plain_floor(n, n.neg(x)));
 }
 
-}  // namespace qd::pass::elementary
+}  // namespace qd::ir::elementary

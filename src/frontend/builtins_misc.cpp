@@ -1,0 +1,172 @@
+// Python's own functions on symbolic values, compile-time statements, hints, clocks and thread
+// numbers; and the names that this build knows but cannot do.
+
+#include "frontend/builtins.h"
+
+namespace qd::frontend {
+namespace {
+
+Ref none() { return Ref::borrow(Py_None); }
+
+// --- Python's own -------------------------------------------------------------------------------
+// Calls the function of module `builtins` itself.
+Ref python_call(const char* name, const CallArgs& a) {
+    const Ref function = Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), name));
+    const Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(a.positional.size())));
+    for (size_t k = 0; k < a.positional.size(); ++k) PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(k), Py_NewRef(a.positional[k].get()));
+    const Ref kwargs = Ref::steal(PyDict_New());
+    for (const auto& [key, value] : a.keywords)
+        if (PyDict_SetItem(kwargs.get(), key.get(), value.get()) < 0) throw PyError{};
+    return Ref::steal(PyObject_Call(function.get(), args.get(), kwargs.get()));
+}
+
+Ref length(Lowering&, const CallArgs& a) {
+    PyObject* x = single(a, "len");
+    const Py_ssize_t n = PyObject_Size(x);
+    if (n < 0) throw PyError{};
+    return Ref::steal(PyLong_FromSsize_t(n));
+}
+
+bool is_symbolic_sequence(PyObject* o) { return (PyList_Check(o) || PyTuple_Check(o)) && is_symbolic(o); }
+
+// any(x), all(x): of a vector, or of the items of a list.
+template <bool want_all> Ref quantifier(Lowering& low, const CallArgs& a) {
+    const char* name = want_all ? "all" : "any";
+    PyObject* x = single(a, name);
+    if (is_expr(x)) return call_builtin(want_all ? "Matrix.all" : "Matrix.any", a);
+    if (!is_symbolic_sequence(x)) return python_call(name, a);
+    ir::Builder& b = low.b;
+    Value* result = b.int_const(Prim::u1, want_all);
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(x); ++k)
+        result = b.op(want_all ? Op::bit_and : Op::bit_or, {result, to_condition(PySequence_Fast_GET_ITEM(x, k), name)});
+    return make_value(result);
+}
+
+Ref sum(Lowering&, const CallArgs& a) {
+    if (a.positional.size() == 1 && a.keywords.empty()) {
+        PyObject* x = a.positional[0].get();
+        if (is_expr(x)) return call_builtin("Matrix.sum", a);
+        if (is_symbolic_sequence(x)) {
+            Ref total = Ref::borrow(PySequence_Fast_GET_ITEM(x, 0));
+            for (Py_ssize_t k = 1; k < PySequence_Fast_GET_SIZE(x); ++k) total = binary(BinOp::add, total.get(), PySequence_Fast_GET_ITEM(x, k));
+            return total;
+        }
+    }
+    return python_call("sum", a);
+}
+
+Ref python_round(Lowering&, const CallArgs& a) {
+    if (!a.positional.empty() && is_expr(a.positional[0].get())) return call_builtin("round", a);
+    return python_call("round", a);
+}
+
+Ref python_pow(Lowering&, const CallArgs& a) {
+    if (a.positional.size() == 2 && a.keywords.empty()) return binary(BinOp::pow, a.positional[0].get(), a.positional[1].get());
+    return python_call("pow", a);
+}
+
+// --- compile-time statements --------------------------------------------------------------------
+Ref static_print(Lowering&, const CallArgs& a) { return python_call("print", a); }
+
+Ref static_assert_(Lowering&, const CallArgs& a) {
+    static const char* const names[] = {"cond", "msg"};
+    const auto p = parameters(a, "static_assert", names, 1);
+    if (is_symbolic(p[0])) raise(Kind::type, "Static assert with non-static condition");
+    const int truth = PyObject_IsTrue(p[0]);
+    if (truth < 0) throw PyError{};
+    if (truth) return none();
+    PyErr_SetObject(PyExc_AssertionError, p[1] && p[1] != Py_None ? p[1] : nullptr);
+    throw PyError{};
+}
+
+// --- hints: promises that this build does not use ---------------------------------------------------
+Ref ignored(Lowering&, const CallArgs&) { return none(); }
+
+Ref assume_in_range(Lowering&, const CallArgs& a) {
+    static const char* const names[] = {"val", "base", "low", "high"};
+    return Ref::borrow(parameters(a, "assume_in_range", names)[0]);
+}
+Ref loop_unique(Lowering&, const CallArgs& a) {
+    static const char* const names[] = {"val", "covers"};
+    return Ref::borrow(parameters(a, "loop_unique", names, 1)[0]);
+}
+
+// --- machine --------------------------------------------------------------------------------------
+Ref thread_index(Lowering& low, const CallArgs&) { return make_value(low.b.typed(Op::thread_index, type::kI32, {})); }
+Ref clock_counter(Lowering& low, const CallArgs&) { return make_value(low.b.typed(Op::clock, type::kI64, {})); }
+Ref clock_freq_hz(Lowering& low, const CallArgs&) { return make_value(low.b.float_const(Prim::f64, 1e9)); }  // ticks are nanoseconds
+
+// --- indices --------------------------------------------------------------------------------------
+// I scaled by the integer ratio of the extents of `b` to those of `a`.
+Ref rescale_index(Lowering&, const CallArgs& args) {
+    static const char* const names[] = {"a", "b", "I"};
+    const auto p = parameters(args, "rescale_index", names);
+    std::vector<long long> extents[2];
+    for (size_t k = 0; k < 2; ++k) {
+        const Ref shape = Ref::steal(PyObject_GetAttrString(p[k], "shape"));
+        const Ref list = Ref::steal(PySequence_List(shape.get()));
+        for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list.get()); ++j) extents[k].push_back(static_int(PyList_GET_ITEM(list.get(), j)).value_or(1));
+    }
+    std::vector<Ref> items = index_list(p[2]);
+    std::vector<Ref> scaled;
+    for (size_t k = 0; k < items.size(); ++k) {
+        const long long from = k < extents[0].size() ? extents[0][k] : 1, to = k < extents[1].size() ? extents[1][k] : 1;
+        const bool grows = to > from;
+        const Ref ratio = Ref::steal(PyLong_FromLongLong(grows ? to / from : from / to));
+        scaled.push_back(from == to ? items[k] : binary(grows ? BinOp::mul : BinOp::floordiv, items[k].get(), ratio.get()));
+    }
+    return make_value(tensor_of_items(scaled));
+}
+
+Ref trace_subscript(Lowering&, const CallArgs& a) {
+    if (a.positional.empty()) raise(Kind::type, "subscript() needs a value");
+    if (a.positional.size() == 2) return subscript(a.positional[0].get(), a.positional[1].get());
+    const Ref index = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(a.positional.size()) - 1));
+    for (size_t k = 1; k < a.positional.size(); ++k) PyTuple_SET_ITEM(index.get(), static_cast<Py_ssize_t>(k) - 1, Py_NewRef(a.positional[k].get()));
+    return subscript(a.positional[0].get(), index.get());
+}
+
+template <const char* const* name> Ref unavailable(Lowering&, const CallArgs&) {
+    raise(Kind::compilation, std::string("qd.") + *name + " is not available in this build yet");
+}
+#define QD_MISSING(name) constexpr const char* kText_##name = #name;
+QD_MISSING(get_addr) QD_MISSING(is_active) QD_MISSING(activate) QD_MISSING(deactivate) QD_MISSING(append) QD_MISSING(length)
+QD_MISSING(mesh_local) QD_MISSING(mesh_patch_idx) QD_MISSING(call_internal)
+#undef QD_MISSING
+
+const Builtin kRows[] = {
+    {"len", length},
+    {"any", quantifier<false>},
+    {"all", quantifier<true>},
+    {"sum", sum},
+    {"python.round", python_round},
+    {"python.pow", python_pow},
+    {"static_print", static_print},
+    {"static_assert", static_assert_},
+    {"block_local", ignored},
+    {"cache_read_only", ignored},
+    {"no_activate", ignored},
+    {"stop_grad", ignored},
+    {"assume_in_range", assume_in_range},
+    {"loop_unique", loop_unique},
+    {"global_thread_idx", thread_index},
+    {"clock_counter", clock_counter},
+    {"clock_freq_hz", clock_freq_hz},
+    {"rescale_index", rescale_index},
+    {"subscript", trace_subscript},
+    {"get_addr", unavailable<&kText_get_addr>},
+    {"is_active", unavailable<&kText_is_active>},
+    {"activate", unavailable<&kText_activate>},
+    {"deactivate", unavailable<&kText_deactivate>},
+    {"append", unavailable<&kText_append>},
+    {"length", unavailable<&kText_length>},
+    {"mesh_local", unavailable<&kText_mesh_local>},
+    {"mesh_patch_idx", unavailable<&kText_mesh_patch_idx>},
+    {"call_internal", unavailable<&kText_call_internal>},
+};
+
+}  // namespace
+
+std::span<const Builtin> misc_builtins() { return kRows; }
+
+}  // namespace qd::frontend

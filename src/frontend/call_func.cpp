@@ -1,0 +1,796 @@
+// Calls of `@qd.func`: arguments are bound, then the body is either expanded in place or lowered
+// once into a function of its own and called.
+//
+// A specialisation is found by a key of words: the function, the types of values, the identity of
+// compile-time objects, what references refer to. A body is expanded in place if it holds a task,
+// if a reference leads to a variable that other threads see, or if two references lead to one
+// variable. References to other variables are copied in and out; elements of fields and arrays are
+// addressed again inside from the indices, which are passed.
+// Cost: one key per call; one lowering per key.
+
+#include <cstring>
+#include <unordered_map>
+
+#include "frontend/lower.h"
+
+namespace qd::frontend {
+
+// --- the cache -----------------------------------------------------------------------------------
+
+struct Entry {
+    std::unique_ptr<ir::Function> function;
+    std::unique_ptr<Unit> unit;
+    std::vector<Ref> constants;    // keeps what the key names by address
+    Ref result;                    // skeleton: Exprs of the callee as leaves
+    std::vector<ir::Value*> result_order;  // callee values that are returned, in order
+    std::vector<int> written;      // reference leaves that come back as results
+    int first_lazy = 0;
+    bool expand = false, in_progress = false;
+    bool has_print = false;
+    uint64_t checked = 0;          // number of the kernel that last checked the facts
+    Unit* merged_into = nullptr;   // facts were copied last to this unit, with these origins
+    uint64_t merged_kernel = 0;
+    std::vector<Prov*> merged_provs;
+};
+
+struct FunctionCache {
+    std::unordered_map<std::string, std::unique_ptr<Entry>> entries;
+    std::vector<std::unique_ptr<Entry>> loose;  // lowered per call site, or replaced
+    std::deque<ir::Format> formats;
+};
+
+namespace {
+
+using Body = Lowering::Body;
+
+constexpr int kDeepest = 180;  // nested bodies; each takes a few kilobytes of stack
+int depth_now = 0;
+
+std::shared_ptr<FunctionCache>& cache_pointer() {
+    static auto* p = new std::shared_ptr<FunctionCache>(std::make_shared<FunctionCache>());
+    return *p;
+}
+
+struct Param {
+    Ref name, annotation, default_value;
+    bool has_default = false;
+};
+struct Signature {
+    Ref definition, fn, returns;
+    std::vector<Param> params;
+    bool is_real = false, top_level_only = false;
+};
+
+Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
+bool flag(PyObject* o, PyObject* name) {
+    Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
+    if (!v) PyErr_Clear();
+    return v && PyObject_IsTrue(v.get()) == 1;
+}
+
+const Signature& signature_of(PyObject* definition) {
+    static auto* all = new std::unordered_map<PyObject*, Signature>;
+    auto [it, made] = all->try_emplace(definition);
+    Signature& s = it->second;
+    if (!made) return s;
+    s.definition = Ref::borrow(definition);
+    s.fn = get(definition, names().fn_);
+    s.returns = get(definition, names().returns_);
+    s.is_real = flag(definition, names()._is_real_function_);
+    s.top_level_only = flag(definition, names()._qd_requires_top_level_);
+    Ref params = get(definition, names().params_);
+    Ref list = Ref::steal(PySequence_Tuple(params.get()));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list.get()); ++k) {
+        PyObject* row = PyTuple_GET_ITEM(list.get(), k);
+        Param p{Ref::borrow(PyTuple_GetItem(row, 0)), Ref::borrow(PyTuple_GetItem(row, 1)), Ref::borrow(PyTuple_GetItem(row, 2))};
+        p.has_default = !is_empty(p.default_value.get());
+        PyObject* name = p.name.release();
+        PyUnicode_InternInPlace(&name);
+        p.name = Ref::steal(name);
+        s.params.push_back(std::move(p));
+    }
+    return s;
+}
+
+// --- binding ---------------------------------------------------------------------------------------
+
+std::string expected_text(const Signature& s) {
+    std::string out;
+    for (const Param& p : s.params) {
+        if (!out.empty()) out += ", ";
+        out += text(p.name.get()) + " : " + text(p.annotation.get());
+    }
+    return out;
+}
+
+std::vector<Val> bind(const Signature& s, const CallArgs& args, const std::vector<Prov*>& provs,
+                      const std::vector<Prov*>& keyword_provs) {
+    std::vector<Val> bound(s.params.size());
+    std::vector<std::string> problems;
+    if (args.positional.size() > s.params.size()) {
+        std::string got;
+        for (const Ref& a : args.positional) got += (got.empty() ? "" : ", ") + text(Ref::steal(PyObject_Repr(a.get())).get());
+        problems.push_back("Too many arguments. Expected (" + expected_text(s) + "), got (" + got + ").");
+    }
+    for (size_t k = 0; k < args.positional.size() && k < bound.size(); ++k)
+        bound[k] = {args.positional[k], k < provs.size() ? provs[k] : nullptr};
+    for (size_t k = 0; k < args.keywords.size(); ++k) {
+        const auto& [name, value] = args.keywords[k];
+        size_t at = 0;
+        while (at < s.params.size() && PyUnicode_Compare(s.params[at].name.get(), name.get())) ++at;
+        if (at == s.params.size()) {
+            problems.push_back("Unexpected argument '" + text(name.get()) + "'.");
+        } else if (bound[at].obj) {
+            problems.push_back("Multiple values for argument '" + text(name.get()) + "'.");
+        } else {
+            bound[at] = {value, k < keyword_provs.size() ? keyword_provs[k] : nullptr};
+        }
+    }
+    for (size_t k = 0; k < bound.size(); ++k) {
+        if (bound[k].obj) continue;
+        if (s.params[k].has_default) bound[k].obj = s.params[k].default_value;
+        else problems.push_back("Missing argument '" + text(s.params[k].name.get()) + "'.");
+    }
+    if (problems.empty()) return bound;
+    std::string all = problems.size() > 1 ? "Primary exception: " : "";
+    for (const std::string& p : problems) all += (&p == &problems[0] ? "" : "\n") + p;
+    raise(Kind::syntax, all);
+}
+
+// How a parameter reaches the body.
+enum class Mode : uint8_t { constant, value, reference };
+struct Arg {
+    Mode mode = Mode::constant;
+    Val v;
+    bool flattened = false;
+};
+
+bool is_number_like(PyObject* o) {
+    if (PyBool_Check(o) || PyLong_Check(o) || PyFloat_Check(o)) return true;
+    const std::string_view t = Py_TYPE(o)->tp_name;
+    return t.starts_with("numpy.") && t != "numpy.ndarray" && t != "numpy.dtype";
+}
+bool is_host_matrix_like(PyObject* o) {
+    for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
+        if (std::string_view(t->tp_name) == "Matrix") return true;
+    return false;
+}
+bool is_container(PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o); }
+bool has_expr(PyObject* o) { return is_expr(o) || is_struct(o) || (is_container(o) && is_symbolic(o)); }
+
+// Python numbers and matrices that go by value become IR values; containers keep their form.
+Ref as_values(PyObject* o) {
+    if (is_expr(o) && as_expr(o)->kind == ExprKind::array) return Ref::borrow(o);
+    if (is_expr(o) || is_number_like(o) || is_host_matrix_like(o)) return make_value(to_value(o));
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
+        Ref out = Ref::steal(PyList_New(0));
+        Ref items = Ref::steal(PySequence_List(o));
+        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k)
+            if (PyList_Append(out.get(), as_values(PyList_GET_ITEM(items.get(), k)).get()) < 0) throw PyError{};
+        return PyTuple_CheckExact(o) ? Ref::steal(PyList_AsTuple(out.get())) : out;
+    }
+    if (PyDict_CheckExact(o)) {
+        Ref out = Ref::steal(PyDict_New());
+        PyObject *key, *item;
+        for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &item);)
+            if (PyDict_SetItem(out.get(), key, as_values(item).get()) < 0) throw PyError{};
+        return out;
+    }
+    if (is_struct(o)) return map_leaves(o, [](PyObject* e) { return as_values(e); });
+    return Ref::borrow(o);
+}
+
+void check_tensor(PyObject* value, ir::Type want, const std::string& name) {
+    const ir::Type t = is_expr(value) ? type_of(value) : to_value(value)->type;
+    const std::string shown = "Argument " + name + " is expected to be a Matrix with ";
+    if (!t.is_tensor()) raise(Kind::syntax, "Argument " + name + " is expected to be a Matrix");
+    if (want.rank != t.rank) raise(Kind::syntax, shown + "ndim " + std::to_string(want.rank) + ", but got " + std::to_string(t.rank));
+    if (want.n && want.n != t.n) raise(Kind::syntax, shown + "n " + std::to_string(want.n) + ", but got " + std::to_string(t.n));
+    if (want.rank == 2 && want.m && want.m != t.m)
+        raise(Kind::syntax, shown + "m " + std::to_string(want.m) + ", but got " + std::to_string(t.m));
+}
+
+Arg classify(const Param& p, Val v) {
+    PyObject* annotation = strip_optional(p.annotation.get());
+    PyObject* o = v.get();
+    const std::string name = text(p.name.get());
+    const auto cannot = [&]() { raise(Kind::type, "Argument " + name + " of type " + type_name(o) + " is not supported. Invalid constant scalar data type: " + type_name(o)); };
+    Arg a;
+    a.v = v;
+    a.flattened = v.prov && v.prov->flattened;
+    if (is_empty(annotation) || (PyType_Check(annotation) && is_template(annotation))) {
+        if (is_expr(o) && as_expr(o)->kind == ExprKind::array && is_empty(annotation)) {
+            raise(Kind::type, "Ndarray argument " + name + " needs a qd.types.ndarray() or qd.template() annotation");
+        }
+        if (has_expr(o) || is_number_like(o) || is_host_matrix_like(o) || (is_container(o) && PyObject_Size(o) > 0)) {
+            a.mode = Mode::value;
+            a.v = {as_values(o)};
+        } else if (is_empty(annotation) && (PyUnicode_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o))) {
+            cannot();
+        }
+        return a;
+    }
+    if (is_template(annotation)) {
+        if (has_expr(o)) a.mode = Mode::reference;
+        return a;
+    }
+    if (const auto prim = prim_of(annotation)) {
+        a.mode = Mode::value;
+        a.v = {cast(Ref(make_value(to_value(o))).get(), *prim)};
+        return a;
+    }
+    if (const auto t = tensor_type_of(annotation)) {
+        a.mode = Mode::value;
+        if (!is_expr(o) && !is_host_matrix_like(o) && !is_container(o))
+            raise(Kind::syntax, "Argument " + name + " is expected to be a Matrix, but got " + type_name(o));
+        Ref value = make_value(to_value(o));
+        check_tensor(value.get(), *t, name);
+        a.v = {value};
+        return a;
+    }
+    if (is_struct_type(annotation)) {
+        a.mode = Mode::value;
+        a.v = {as_values(o)};
+        return a;
+    }
+    if (is_ndarray_annotation(annotation) || is_tensor_annotation(annotation)) {
+        if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
+            a.mode = Mode::reference;
+            if (is_ndarray_annotation(annotation)) check_array_expr(annotation, as_expr(o), name);
+        } else if (!is_field(o) && o != Py_None) {
+            raise(Kind::type, "Invalid value for argument " + name + " - an array is required, got " + type_name(o));
+        }
+        return a;
+    }
+    if (is_dataclass(annotation)) {
+        if (is_expr(o) || PyObject_IsInstance(o, annotation) != 1)
+            raise(Kind::type, "Argument " + name + " of type " + type_name(o) + " is not an instance of " + text(annotation));
+        return a;
+    }
+    if (has_expr(o)) a.mode = Mode::reference;  // qd.ref and the rest
+    else if (is_number_like(o)) {
+        a.mode = Mode::value;
+        a.v = {as_values(o)};
+    }
+    return a;
+}
+
+// --- keys ------------------------------------------------------------------------------------------
+
+struct Key {
+    std::string bytes;
+    std::vector<Ref> constants;
+    void word(uint64_t w) { bytes.append(reinterpret_cast<const char*>(&w), sizeof w); }
+    void tag(char c) { bytes += c; }
+    void object(PyObject* o) {
+        word(reinterpret_cast<uintptr_t>(o));
+        constants.push_back(Ref::borrow(o));
+    }
+};
+
+// What a reference leads to: the operations that make its place, outermost last.
+ir::Value* root_of_place(ir::Value* place) {
+    place = ir::resolve(place);
+    while (place->def && place->def->op == ir::Op::comp_place) place = place->def->operand(0);
+    return place;
+}
+
+void constant_key(Key& k, PyObject* o) {
+    if (o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o)) {
+        k.tag('c');
+        k.word(reinterpret_cast<uintptr_t>(Py_TYPE(o)));
+        Ref shown = Ref::steal(PyObject_Repr(o));
+        const char* s = PyUnicode_AsUTF8(shown.get());
+        if (!s) throw PyError{};
+        k.word(std::strlen(s));
+        k.bytes += s;
+    } else if (PyTuple_CheckExact(o)) {
+        k.tag('t');
+        k.word(static_cast<uint64_t>(PyTuple_GET_SIZE(o)));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) constant_key(k, PyTuple_GET_ITEM(o, i));
+    } else {
+        k.tag('o');
+        k.object(o);
+    }
+}
+
+void place_key(Key& k, ir::Value* place) {
+    place = ir::resolve(place);
+    const ir::Inst* d = place->def;
+    k.word(place->type.word());
+    if (!d || d->op == ir::Op::slot) {
+        k.tag('v');
+        return;
+    }
+    k.tag('p');
+    k.word(static_cast<uint64_t>(d->op));
+    k.word(d->imm);
+    k.word(reinterpret_cast<uintptr_t>(d->ref));
+    for (int i = 0; i < d->operand_count; ++i) {
+        ir::Value* o = d->operand(i);
+        if (o->type.is_place()) place_key(k, o);
+        else k.word(o->type.word());
+    }
+}
+
+void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
+    if (e->kind == ExprKind::array) {
+        k.tag('a');
+        k.word(e->value->type.word());
+        k.word(e->access.pack());
+    } else if (!by_reference || e->kind == ExprKind::value) {
+        k.tag('x');
+        k.word(type_of(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e))).word());
+    } else {
+        const ir::Value* root = root_of_place(e->value);
+        const bool local = !root->def || root->def->op == ir::Op::slot;
+        k.tag(e->shared ? 's' : 'r');
+        k.tag(e->read_only ? '1' : '0');
+        if (local) k.word(e->value->type.word());
+        else place_key(k, e->value);
+    }
+}
+
+void tree_key(Key& k, PyObject* o, bool by_reference) {
+    if (is_expr(o)) return leaf_key(k, as_expr(o), by_reference);
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
+        const bool list = PyList_CheckExact(o);
+        const Py_ssize_t n = list ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o);
+        k.tag(list ? 'L' : 'T');
+        k.word(static_cast<uint64_t>(n));
+        for (Py_ssize_t i = 0; i < n; ++i) tree_key(k, list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i), by_reference);
+        return;
+    }
+    const bool structure = is_struct(o);
+    if (structure || PyDict_CheckExact(o)) {
+        PyObject* from = structure ? reinterpret_cast<StructObject*>(o)->members : o;
+        k.tag(structure ? 'S' : 'D');
+        if (structure) k.object(reinterpret_cast<StructObject*>(o)->type);
+        k.word(static_cast<uint64_t>(PyDict_Size(from)));
+        PyObject *key, *item;
+        for (Py_ssize_t at = 0; PyDict_Next(from, &at, &key, &item);) {
+            constant_key(k, key);
+            tree_key(k, item, by_reference);
+        }
+        return;
+    }
+    constant_key(k, o);
+}
+
+Key key_of(const Signature& s, const std::vector<Arg>& args, const Lowering& l, bool top_level) {
+    Key k;
+    const FrontendOptions& o = l.kernel->options;
+    k.object(s.definition.get());
+    k.tag(top_level ? 'K' : 'k');
+    k.tag(static_cast<char>('A' + static_cast<int>(o.default_int)));
+    k.tag(static_cast<char>('A' + static_cast<int>(o.default_float)));
+    k.tag(static_cast<char>('A' + (o.debug ? 1 : 0) + (o.check_bounds ? 2 : 0) + (o.short_circuit ? 4 : 0)));
+    for (const Arg& a : args) {
+        k.tag(static_cast<char>('0' + static_cast<int>(a.mode)));
+        if (a.mode == Mode::constant) {
+            k.tag(!a.v.prov ? 'n' : a.v.prov->runtime_members ? 'm' : a.flattened ? 'f' : 'p');
+            k.tag(a.v.prov && a.v.prov->from_argument() ? 'A' : 'g');
+            constant_key(k, a.v.get());
+        } else {
+            tree_key(k, a.v.get(), a.mode == Mode::reference);
+        }
+    }
+    return k;
+}
+
+// --- passing -----------------------------------------------------------------------------------------
+
+// Rebuilds argument trees over the callee's parameters and collects what the caller passes.
+struct Passing {
+    Lowering& caller;
+    Lowering& callee;
+    std::vector<ir::Value*> operands;
+    struct Local {  // a variable passed by reference
+        Ref target;            // the caller's Expr
+        ir::Value* slot;       // the callee's copy
+        int operand;
+    };
+    std::vector<Local> locals;
+    bool must_expand = false;
+
+    ir::Value* pass(ir::Value* v) {
+        operands.push_back(v);
+        return callee.b.function->add_param(*callee.b.function->body, v->type);
+    }
+    ir::Value* rebuild(ir::Value* place) {
+        place = ir::resolve(place);
+        const ir::Inst* d = place->def;
+        std::vector<ir::Value*> inner;
+        for (int i = 0; i < d->operand_count; ++i) {
+            ir::Value* o = d->operand(i);
+            inner.push_back(o->type.is_place() ? rebuild(o) : pass(o));
+        }
+        return callee.b.typed(d->op, place->type, inner, d->imm, d->ref);
+    }
+    Ref leaf(PyObject* o, bool by_reference) {
+        ExprObject* e = as_expr(o);
+        if (e->kind == ExprKind::array) return make_array(pass(e->value), e->access);
+        if (!by_reference || e->kind == ExprKind::value) {
+            Ref r = make_value(pass(to_value(o)));
+            if (by_reference) as_expr(r.get())->read_only = e->read_only;
+            return r;
+        }
+        const ir::Value* root = root_of_place(e->value);
+        if (root->def && root->def->op != ir::Op::slot) return make_place(rebuild(e->value), e->kind, e->shared, e->read_only);
+        const int at = static_cast<int>(operands.size());
+        ir::Value* in = pass(caller.b.load(e->value));
+        ir::Value* slot = callee.b.slot(in->type);
+        callee.b.store(slot, in);
+        locals.push_back({Ref::borrow(o), slot, at});
+        return make_place(slot, ExprKind::variable, false, e->read_only);
+    }
+};
+
+// References that copying in and out cannot serve.
+struct ReferenceCheck {
+    std::vector<const ir::Value*> roots;
+    bool bad = false;
+    void see(PyObject* o) {
+        if (is_container(o) || is_struct(o)) {
+            map_leaves(o, [&](PyObject* e) { see(e); return Ref::borrow(e); });
+            return;
+        }
+        if (!is_expr(o)) return;
+        const ExprObject* e = as_expr(o);
+        if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return;
+        const ir::Value* root = root_of_place(e->value);
+        if (root->def && root->def->op != ir::Op::slot) return;
+        if (e->shared) bad = true;
+        for (const ir::Value* r : roots) bad |= r == root;
+        roots.push_back(root);
+    }
+};
+
+// Whether anything but loads uses the slot.
+bool is_written(const ir::Function& f, const ir::Value* slot) {
+    bool written = false;
+    int stores = 0;
+    ir::walk(*f.body, [&](ir::Inst& i) {
+        for (int k = 0; k < i.operand_count; ++k) {
+            if (ir::resolve(i.operand(k)) != slot) continue;
+            if (i.op == ir::Op::load) continue;
+            if (i.op == ir::Op::store && k == 0) ++stores;
+            else written = true;
+        }
+    });
+    return written || stores > 1;  // the first store is the copy in
+}
+
+struct DepthGuard {
+    DepthGuard() {
+        if (++depth_now > kDeepest) {
+            --depth_now;
+            raise(Kind::compilation, "Recursion in Quadrants functions is not supported: calls are nested more than " +
+                                         std::to_string(kDeepest) + " deep while compiling. Only recursion that qd.static ends works.");
+        }
+    }
+    ~DepthGuard() { --depth_now; }
+};
+
+Ref cast_result(const Signature& s, Ref value) {
+    if (s.returns.get() == Py_None || is_empty(s.returns.get())) return value;
+    if (const auto p = prim_of(s.returns.get())) return cast(Ref(make_value(to_value(value.get()))).get(), *p);
+    return value;
+}
+
+// Walks a func's body with its parameters declared; gives the result.
+Val run_body(Body& body, const Signature& s, const std::vector<Val>& params) {
+    for (size_t k = 0; k < params.size(); ++k) body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
+    body.parameter_count = params.size();
+    body.block(body.source.body);
+    const bool annotated = s.returns.get() != Py_None && !is_empty(s.returns.get());
+    if (annotated && !body.has_return) {
+        body.low.node = nullptr;
+        raise(Kind::syntax, "Function has a return type but does not have a return statement");
+    }
+    if (!body.result.obj) return {Ref::borrow(Py_None)};
+    if (annotated && prim_of(s.returns.get())) return {cast_result(s, body.result.obj)};
+    return body.result;
+}
+
+std::vector<Val> local_copies(const std::vector<Arg>& args) {
+    std::vector<Val> out;
+    for (const Arg& a : args) out.push_back(a.mode == Mode::value ? Val{new_variable(a.v.get())} : a.v);
+    return out;
+}
+
+Val expand(Lowering& caller, const Signature& s, const std::vector<Arg>& args) {
+    DepthGuard depth;
+    Lowering callee;
+    callee.kernel = caller.kernel;
+    callee.caller = &caller;
+    callee.kind = FunctionKind::func;
+    callee.b = caller.b;
+    callee.expanded_in_place = true;
+    callee.runtime_depth = caller.runtime_depth;
+    callee.parallel_depth = caller.parallel_depth;
+    Body body(callee, caller.body->unit, s.definition.get());
+    body.entry_depth = callee.runtime_depth;
+    body.call_site = caller.b.loc;
+    // An enclosing runtime `if` of the caller counts for the caller's loops only.
+    callee.body = &body;
+    Active active(callee);
+    try {
+        Val result = run_body(body, s, local_copies(args));
+        // Locals die with the body: what leaves is a value.
+        result.obj = map_leaves(result.get(), [](PyObject* e) {
+            return as_expr(e)->kind == ExprKind::variable ? to_rvalue(e) : Ref::borrow(e);
+        });
+        return result;
+    } catch (...) {
+        add_frame(callee);
+        throw;
+    }
+}
+
+// Lowers one specialisation. Throws HoldsTask if the body must be expanded instead.
+void lower_entry(Entry& e, Lowering& caller, const Signature& s, const std::vector<Arg>& args, bool top_level) {
+    DepthGuard depth;
+    Ref qualified = get(s.definition.get(), names().__name___);
+    e.function = std::make_unique<ir::Function>(text(qualified.get()));
+    e.unit = std::make_unique<Unit>();
+    e.unit->kernel = caller.kernel;
+    e.unit->function = e.function.get();
+    Lowering callee;
+    callee.kernel = caller.kernel;
+    callee.caller = &caller;
+    callee.kind = s.is_real ? FunctionKind::real_func : FunctionKind::func;
+    callee.b.function = e.function.get();
+    callee.b.region = e.function->body;
+    callee.runtime_depth = top_level ? 0 : 1;
+    Body body(callee, *e.unit, s.definition.get());
+    body.entry_depth = callee.runtime_depth;
+    body.is_real = s.is_real;
+    callee.body = &body;
+    callee.b.loc = e.function->new_loc({body.file_name, body.function_name, body.source.first_line});
+    Passing passing{caller, callee, {}, {}};
+    try {
+        std::vector<Val> params;
+        std::vector<Arg> inner;
+        {
+            // Places and slots of the callee are made in its own function.
+            ir::Region* region = caller.b.region;
+            (void)region;
+            for (size_t k = 0; k < args.size(); ++k) {
+                Arg a = args[k];
+                if (a.mode == Mode::constant) {
+                    if (a.v.prov) {
+                        Prov* p = e.unit->argument(static_cast<int>(k));
+                        p->flattened = a.v.prov->flattened;
+                        p->runtime_members = a.v.prov->runtime_members;
+                        a.v.prov = p;
+                    }
+                } else {
+                    a.v = {map_leaves(a.v.get(), [&](PyObject* o) { return passing.leaf(o, a.mode == Mode::reference); })};
+                }
+                inner.push_back(std::move(a));
+            }
+        }
+        e.first_lazy = static_cast<int>(e.function->body->params.size());
+        Active active(callee);
+        Val result = run_body(body, s, local_copies(inner));
+        // Results: leaves of the returned tree, then references that were written.
+        e.result = map_leaves(result.get(), [&](PyObject* o) {
+            if (as_expr(o)->kind == ExprKind::array) return Ref::borrow(o);
+            Ref r = to_rvalue(o);
+            e.result_order.push_back(as_expr(r.get())->value);
+            return r;
+        });
+        std::vector<ir::Value*> out = e.result_order;
+        for (size_t k = 0; k < passing.locals.size(); ++k)
+            if (is_written(*e.function, passing.locals[k].slot)) {
+                e.written.push_back(static_cast<int>(k));
+                out.push_back(callee.b.load(passing.locals[k].slot));
+            }
+        for (ir::Value* v : out) e.function->result_types.push_back(v->type);
+        callee.b.end(ir::Op::return_, out);
+    } catch (...) {
+        add_frame(callee);
+        throw;
+    }
+}
+
+// The operands of a call: evaluated in the caller, in the order the callee's parameters were made.
+struct Operands {
+    Lowering& caller;
+    std::vector<ir::Value*> values;
+    std::vector<Ref> locals;
+    void place(ir::Value* p) {
+        p = ir::resolve(p);
+        const ir::Inst* d = p->def;
+        for (int i = 0; i < d->operand_count; ++i) {
+            ir::Value* o = d->operand(i);
+            if (o->type.is_place()) place(o);
+            else values.push_back(o);
+        }
+    }
+    Ref leaf(PyObject* o, bool by_reference) {
+        ExprObject* e = as_expr(o);
+        if (e->kind == ExprKind::array) {
+            values.push_back(e->value);
+        } else if (!by_reference || e->kind == ExprKind::value) {
+            values.push_back(to_value(o));
+        } else {
+            const ir::Value* root = root_of_place(e->value);
+            if (root->def && root->def->op != ir::Op::slot) {
+                place(e->value);
+            } else {
+                values.push_back(caller.b.load(e->value));
+                locals.push_back(Ref::borrow(o));
+            }
+        }
+        return Ref::borrow(o);
+    }
+};
+
+// A place of the callee as the caller sees it.
+Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p) {
+    if (!p->parent) {
+        if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v;
+        Ref keep;
+        walk(p, {}, keep);
+        return {keep, caller.unit.global(p->kind, p->function.get(), p->key.get())};
+    }
+    Val base = follow(caller, args, p->parent);
+    if (!base.obj) return base;
+    return p->kind == Prov::Kind::attribute ? caller.member(base, p->key.get()) : caller.element(base, p->key.get());
+}
+
+Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
+    if (!p->parent) {
+        if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v.prov;
+        return to.global(p->kind, p->function.get(), p->key.get());
+    }
+    Prov* base = translate(to, args, p->parent);
+    if (!base) return nullptr;
+    return p->kind == Prov::Kind::attribute ? to.attribute(base, p->key.get()) : to.item(base, p->key.get());
+}
+
+bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
+    std::vector<PyObject*> objects;
+    for (const Arg& a : args) objects.push_back(a.v.get());
+    for (const Fact& f : e.unit->facts) {
+        if (f.kind == FactKind::absent) continue;
+        Ref keep;
+        PyObject* now = walk(f.prov, objects, keep);
+        if (!now || !fact_holds(f, now)) return false;
+    }
+    return true;
+}
+
+void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
+    std::vector<Prov*> provs;
+    for (const Arg& a : args) provs.push_back(a.v.prov);
+    if (e.merged_into == &to && e.merged_kernel == to.kernel->number && e.merged_provs == provs) return;
+    e.merged_into = &to;
+    e.merged_kernel = to.kernel->number;
+    e.merged_provs = provs;
+    for (const Fact& f : e.unit->facts) {
+        if (Prov* p = translate(to, args, f.prov)) to.fact(p, f.kind, f.value.get());
+        else to.opaque("the origin of an argument is not known");
+    }
+    for (const Ref& f : e.unit->fields) use_field(to, f.get());
+    for (const auto& [field, prov] : e.unit->field_places)
+        if (Prov* p = translate(to, args, prov)) to.field_places.try_emplace(field, p);
+    if (e.unit->foreign) to.opaque(e.unit->foreign_reason);
+}
+
+// Emits the call; false if the specialisation does not fit (an array changed its type).
+bool emit_call(Entry& e, Body& caller, const std::vector<Arg>& args, Val& out) {
+    Lowering& l = caller.low;
+    Operands operands{l, {}, {}};
+    for (const Arg& a : args)
+        if (a.mode != Mode::constant)
+            map_leaves(a.v.get(), [&](PyObject* o) { return operands.leaf(o, a.mode == Mode::reference); });
+    for (const Unit::Lazy& lazy : e.unit->lazy) {
+        Val v = follow(caller, args, lazy.prov);
+        if (!v.obj || !is_expr(v.get()) || as_expr(v.get())->value->type != lazy.value->type) return false;
+        operands.values.push_back(as_expr(v.get())->value);
+    }
+    ir::Inst* call = l.b.emit(ir::Op::call, operands.values, e.function->result_types);
+    call->ref = e.function.get();
+    size_t next = 0;
+    out = {map_leaves(e.result.get(), [&](PyObject* o) {
+        if (as_expr(o)->kind != ExprKind::array) return make_value(call->result(static_cast<int>(next++)));
+        return make_array(operands.values[as_expr(o)->value->index], as_expr(o)->access);
+    })};
+    for (const int k : e.written) l.b.store(as_expr(operands.locals[static_cast<size_t>(k)].get())->value, call->result(static_cast<int>(next++)));
+    return true;
+}
+
+}  // namespace
+
+FunctionCache& function_cache() { return *cache_pointer(); }
+
+void clear_function_cache() { cache_pointer() = std::make_shared<FunctionCache>(); }
+
+const ir::Format* own_format(ir::Format format) {
+    auto& all = function_cache().formats;
+    all.push_back(std::move(format));
+    return &all.back();
+}
+
+std::shared_ptr<void> functions_owner() { return cache_pointer(); }
+
+Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
+                    const std::vector<Prov*>& keyword_provs) {
+    Lowering& l = current_or_raise("A Quadrants function");
+    Body& caller = *l.body;
+    const Signature& s = signature_of(definition);
+    if (s.top_level_only && (l.runtime_depth > 0 || l.parallel_depth > 0))
+        raise(Kind::syntax, "Function " + text(s.fn.get()) + " has requires_top_level=True and cannot be called inside a runtime for, if or while");
+    std::vector<Val> bound = bind(s, args, provs, keyword_provs);
+    std::vector<Arg> plan;
+    ReferenceCheck references;
+    for (size_t k = 0; k < bound.size(); ++k) {
+        plan.push_back(classify(s.params[k], std::move(bound[k])));
+        if (plan.back().mode == Mode::reference) references.see(plan.back().v.get());
+    }
+    if (references.bad && !s.is_real) return expand(l, s, plan);
+
+    const bool top_level = l.runtime_depth == 0 && l.parallel_depth == 0;
+    Key key = key_of(s, plan, l, top_level);
+    FunctionCache& cache = function_cache();
+    std::unique_ptr<Entry>& slot = cache.entries[key.bytes];
+    if (slot && slot->in_progress) {
+        if (!s.is_real)
+            raise(Kind::compilation, "Recursive call of " + text(get(definition, names().__name___).get()) +
+                                         ": recursion at run time is not supported in Quadrants functions");
+    }
+    if (slot && slot->expand) return expand(l, s, plan);
+    if (slot && slot->checked != l.kernel->number) {
+        if (slot->unit->foreign || !facts_hold(*slot, plan)) cache.loose.push_back(std::move(slot));
+        else slot->checked = l.kernel->number;
+    }
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        if (!slot) {
+            slot = std::make_unique<Entry>();
+            Entry* e = slot.get();
+            e->constants = std::move(key.constants);
+            e->in_progress = true;
+            try {
+                const bool print_before = l.kernel->has_print;
+                l.kernel->has_print = false;
+                lower_entry(*e, l, s, plan, top_level);
+                e->has_print = l.kernel->has_print;
+                l.kernel->has_print |= print_before;
+            } catch (const HoldsTask&) {
+                // unique_ptr may have moved: look the entry up again
+                Entry& again = *cache.entries[key.bytes];
+                again.in_progress = false;
+                again.expand = true;
+                if (!top_level || !caller.unit.is_kernel) throw;
+                return expand(l, s, plan);
+            } catch (...) {
+                auto it = cache.entries.find(key.bytes);
+                cache.loose.push_back(std::move(it->second));
+                cache.entries.erase(it);
+                throw;
+            }
+            e->in_progress = false;
+            e->checked = l.kernel->number;
+        }
+        Entry& e = *cache.entries[key.bytes];
+        Val out;
+        merge_facts(e, caller.unit, plan);
+        if (emit_call(e, caller, plan, out)) {
+            l.kernel->has_print |= e.has_print;
+            if (e.unit->foreign) {  // never shared
+                auto it = cache.entries.find(key.bytes);
+                cache.loose.push_back(std::move(it->second));
+                cache.entries.erase(it);
+            }
+            return out;
+        }
+        cache.loose.push_back(std::move(cache.entries[key.bytes]));
+        key = key_of(s, plan, l, top_level);
+    }
+    raise(Kind::compilation, "internal error: a specialisation does not fit its call");
+}
+
+}  // namespace qd::frontend

@@ -1,0 +1,60 @@
+// a * b + c with one rounding, under fast_math on targets that have it.
+//
+// The only place where op fma is made: every tier and every vector width computes what is decided
+// here. A product is fused only if all its uses are sums, so that it disappears.
+//
+// Needs: cse, or equal products count as used once.
+// Cost:  O(instructions).
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+const Inst* product(const Value* v) {
+    return v->def && v->def->op == Op::mul && !(v->def->flags & kNoFastMath) ? v->def : nullptr;
+}
+
+}  // namespace
+
+bool contract(Session& s, Function& f) {
+    if (!s.m.fast_math || !s.options.fma) return false;
+    // Value::id of a product counts its uses that are not sums.
+    const auto is_sum = [](const Inst& i) { return i.op == Op::add || i.op == Op::sub; };
+    walk(*f.body, [](Inst& i) {
+        for (Value& v : i.result_values()) v.id = 0;
+    });
+    walk(*f.body, [&](Inst& i) {
+        const bool twice = i.operand_count == 2 && i.operand(0) == i.operand(1);
+        for (int k = 0; k < i.operand_count; ++k) {
+            Value* v = i.operand(k);
+            if (v->def && (!is_sum(i) || twice)) ++v->id;
+        }
+        // Of two products in one sum only the first is fused; the second stays.
+        if (is_sum(i) && !twice && product(i.operand(0)) && product(i.operand(1))) ++i.operand(1)->id;
+    });
+    bool changed = false;
+    walk(*f.body, [&](Inst& i) {
+        if (!is_sum(i) || (i.flags & kNoFastMath)) return;
+        const Prim p = i.results[0].type.prim;
+        if (p != Prim::f32 && p != Prim::f64) return;
+        for (int k = 0; k < 2; ++k) {
+            Value* v = i.operand(k);
+            const Inst* m = product(v);
+            if (!m || v->id != 0) continue;
+            Builder b = before(i);
+            Value *x = m->operand(0), *y = m->operand(1), *z = i.operand(1 - k);
+            if (i.op == Op::sub && k == 0) z = b.op(Op::neg, {z});
+            if (i.op == Op::sub && k == 1) x = b.op(Op::neg, {x});
+            replace(i.result(), b.op(Op::fma, {x, y, z}));
+            i.remove();
+            changed = true;
+            return;
+        }
+    });
+    return changed;
+}
+
+}  // namespace qd::pass

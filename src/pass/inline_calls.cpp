@@ -1,0 +1,48 @@
+// Expands calls in place where that is cheap.
+//
+// A callee is copied if it is tiny, or small and called from one place only; everything else stays
+// a call, so that the work grows with the source and not with its expansion. Callees are finished
+// before their callers, so a copy needs no further inlining. A function that returns early, or that
+// asks not to be, is never expanded.
+//
+// Keeps: locations, which get the call site appended.
+// Cost:  O(instructions copied): at most kTiny per call beyond the single call sites.
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+constexpr uint32_t kTiny = 40;    // scalar operations
+constexpr uint32_t kSmall = 500;  // with one call site
+
+bool worth_it(const Session& s, const Function& callee) {
+    if (callee.never_inline || callee.returns_early) return false;
+    const Summary& c = s.summaries[callee.id];
+    return c.cost <= kTiny || (s.call_sites[callee.id] == 1 && c.cost <= kSmall);
+}
+
+}  // namespace
+
+bool inline_calls(Session& s, Function& f) {
+    std::vector<Inst*> calls;
+    walk(*f.body, [&](Inst& i) {
+        if (i.op == Op::call && worth_it(s, *i.callee())) calls.push_back(&i);
+    });
+    for (Inst* i : calls) {
+        const Region& body = *i->callee()->body;
+        std::vector<std::pair<const Value*, Value*>> arguments;
+        for (int k = 0; k < i->operand_count; ++k) arguments.emplace_back(body.params[static_cast<uint32_t>(k)], i->operand(k));
+        Region* copy = clone_into(body, f, std::move(arguments), i->loc);
+        Inst* end = splice_before(*copy, *i);
+        for (int k = 0; k < i->result_count; ++k) {
+            if (!i->results[k].replaced) replace(i->result(k), end->operand(k));
+        }
+        i->remove();
+    }
+    return !calls.empty();
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,56 @@
+// Loop-invariant code motion.
+//
+// Moves a pure instruction in front of its loop if its operands are defined outside. Pure ops never
+// trap, so a loop that runs never is no obstacle. Inner loops go first: a value climbs as far as it
+// can in one run. Constants climb out of branches too.
+//
+// Loads stay: proving that a loop runs and that nothing writes is cheaper after address
+// computation, in the back end. Nothing leaves a parallel loop before it is a task, because what
+// the kernel's body computes may cost a task of its own.
+//
+// Cost: O(instructions x nesting depth).
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+bool inside(const Value* v, const Inst& loop) {
+    const Region* r = v->def ? v->def->parent : v->owner;
+    while (r && r->owner) {
+        if (r->owner == &loop) return true;
+        r = r->owner->parent;
+    }
+    return false;
+}
+
+bool hoist(Inst& loop, Region& r, bool constants_only) {
+    bool changed = false;
+    for (Inst& i : r) {
+        if (i.op == Op::if_) {
+            for (Region* c : i.region_list()) changed |= hoist(loop, *c, true);
+        }
+        if (i.effect() != Effect::pure || (constants_only && i.op != Op::constant)) continue;
+        bool invariant = true;
+        for (int k = 0; k < i.operand_count && invariant; ++k) invariant = !inside(i.operand(k), loop);
+        if (!invariant) continue;
+        i.move_before(loop);
+        changed = true;
+    }
+    return changed;
+}
+
+}  // namespace
+
+bool licm(Session&, Function& f) {
+    bool changed = false;
+    walk_post(*f.body, [&](Inst& i) {
+        const bool parallel = i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
+        if (i.is_loop() && !parallel) changed |= hoist(i, i.body(), false);
+    });
+    return changed;
+}
+
+}  // namespace qd::pass

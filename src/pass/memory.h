@@ -1,0 +1,33 @@
+// Which places may overlap: what store_forward and reduce know about memory.
+
+#pragma once
+
+#include <cstdint>
+
+#include "ir/ir.h"
+
+namespace qd::pass {
+
+// Places of different classes never overlap. A slot is a class of its own; so is each group of
+// fields; array parameters are one class, because one array may arrive twice.
+inline const ir::Inst* root_of(const ir::Value* place) {
+    const ir::Inst* d = place->def;
+    while (d && d->op == ir::Op::comp_place) d = d->operand(0)->def;
+    return d;
+}
+
+inline uint64_t memory_class(const ir::Value* place) {
+    enum : uint64_t { kArrays = 1, kTemps, kPartials, kUnknown };
+    const ir::Inst* d = root_of(place);
+    if (!d) return kUnknown;
+    switch (d->op) {
+        case ir::Op::field_place: return d->field()->alias_group << 3 | 5;
+        case ir::Op::slot: return reinterpret_cast<uintptr_t>(d);  // aligned: low bits 0
+        case ir::Op::temp: return kTemps;
+        case ir::Op::partial: return kPartials;
+        default: return kArrays;
+    }
+}
+inline bool is_local_class(uint64_t c) { return (c & 7) == 0; }
+
+}  // namespace qd::pass

@@ -1,0 +1,216 @@
+// See storage.h. DLPack's structs are those of its specification, version 1.0.
+
+#include "python/storage.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "ir/ir.h"
+#include "python/session.h"
+
+namespace qd::python {
+namespace {
+
+using type::Prim;
+
+// --- the buffer protocol ------------------------------------------------------------------------
+struct ViewObject {
+    PyObject_HEAD
+    Window* window;  // holds its storage
+};
+
+const char* format_of(Prim p) {
+    static const char* const table[] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "f", "d"};
+    return table[static_cast<int>(p)];
+}
+
+int view_getbuffer(PyObject* self, Py_buffer* out, int flags) {
+    Window& w = *reinterpret_cast<ViewObject*>(self)->window;
+    if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
+        PyErr_SetString(PyExc_BufferError, "this memory is strided");
+        return -1;
+    }
+    out->obj = Py_NewRef(self);
+    out->buf = w.data;
+    out->itemsize = type::bytes(w.prim);
+    out->len = out->itemsize;
+    for (Py_ssize_t n : w.shape) out->len *= n;
+    out->readonly = 0;
+    out->ndim = static_cast<int>(w.shape.size());
+    out->format = flags & PyBUF_FORMAT ? const_cast<char*>(format_of(w.prim)) : nullptr;
+    out->shape = w.shape.data();
+    out->strides = w.strides.data();
+    out->suboffsets = nullptr;
+    out->internal = nullptr;
+    return 0;
+}
+
+void view_dealloc(PyObject* self) {
+    Window* w = reinterpret_cast<ViewObject*>(self)->window;
+    if (w) drop(w->storage);
+    delete w;
+    Py_TYPE(self)->tp_free(self);
+}
+
+PyBufferProcs view_buffer = {view_getbuffer, nullptr};
+
+PyTypeObject View_Type = {
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
+    .tp_name = "quadrants._lib.core.StorageView",
+    .tp_basicsize = sizeof(ViewObject),
+    .tp_dealloc = view_dealloc,
+    .tp_as_buffer = &view_buffer,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A window into the memory of a field or ndarray.",
+};
+
+// --- DLPack ---------------------------------------------------------------------------------------
+struct DLDevice { int32_t device_type, device_id; };
+struct DLDataType { uint8_t code, bits; uint16_t lanes; };
+struct DLTensor {
+    void* data;
+    DLDevice device;
+    int32_t ndim;
+    DLDataType dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+};
+struct DLManagedTensor {
+    DLTensor tensor;
+    void* context;
+    void (*deleter)(DLManagedTensor*);
+};
+struct DLManagedTensorVersioned {
+    uint32_t major, minor;
+    void* context;
+    void (*deleter)(DLManagedTensorVersioned*);
+    uint64_t flags;
+    DLTensor tensor;
+};
+
+template <class Managed> struct Export {
+    Managed managed{};
+    Storage* storage = nullptr;
+    std::vector<int64_t> shape, strides;
+};
+
+template <class Managed> void delete_export(Managed* m) {
+    auto* e = static_cast<Export<Managed>*>(m->context);
+    drop(e->storage);
+    delete e;
+}
+
+// A consumer renames the capsule and then owns the tensor.
+template <class Managed> void capsule_destructor(PyObject* capsule, const char* name) {
+    if (!PyCapsule_IsValid(capsule, name)) return;
+    auto* m = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
+    m->deleter(m);
+}
+void destroy_plain(PyObject* c) { capsule_destructor<DLManagedTensor>(c, "dltensor"); }
+void destroy_versioned(PyObject* c) { capsule_destructor<DLManagedTensorVersioned>(c, "dltensor_versioned"); }
+
+template <class Managed> Managed* make_export(const Window& w) {
+    auto e = std::make_unique<Export<Managed>>();
+    const int size = type::bytes(w.prim);
+    e->shape.assign(w.shape.begin(), w.shape.end());
+    for (Py_ssize_t s : w.strides) e->strides.push_back(s / size);
+    e->storage = hold(w.storage);
+    DLTensor& t = e->managed.tensor;
+    t.data = w.data;
+    t.device = {1, 0};  // kDLCPU
+    t.ndim = static_cast<int32_t>(w.shape.size());
+    const uint8_t code = w.prim == Prim::u1 ? 6 : type::is_float(w.prim) ? 2 : type::is_signed(w.prim) ? 0 : 1;
+    t.dtype = {code, static_cast<uint8_t>(8 * size), 1};
+    t.shape = e->shape.data();
+    t.strides = e->strides.data();
+    t.byte_offset = 0;
+    e->managed.context = e.get();
+    e->managed.deleter = delete_export<Managed>;
+    return &e.release()->managed;
+}
+
+}  // namespace
+
+Storage* allocate_storage(size_t bytes) {
+    auto s = std::make_unique<Storage>();
+    s->raw = bytes > (size_t(1) << 62) ? nullptr : std::calloc(1, bytes + 64);  // large blocks are mapped, hence zeroed lazily
+    if (!s->raw) {
+        set_error("RuntimeError", "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
+        return nullptr;
+    }
+    s->data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(s->raw) + 63) & ~uintptr_t(63));
+    s->bytes = bytes;
+    return s.release();
+}
+
+void drop(Storage* s) {
+    if (!s || s->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    std::free(s->raw);
+    delete s;
+}
+
+PyObject* load_number(Prim p, const char* at) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
+    if (type::is_float(p)) return PyFloat_FromDouble(ir::double_of_bits(p, bits));
+    if (p == Prim::u1) return PyLong_FromLong(bits != 0);
+    return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits)) : PyLong_FromUnsignedLongLong(bits);
+}
+
+bool store_number(Prim p, char* at, PyObject* value) {
+    uint64_t bits;
+    if (type::is_float(p)) {
+        const double d = PyFloat_AsDouble(value);
+        if (d == -1 && PyErr_Occurred()) return false;
+        bits = ir::bits_of_double(p, d);
+    } else if (PyLong_Check(value)) {
+        bits = PyLong_AsUnsignedLongLongMask(value);
+    } else {
+        PyObject* index = PyFloat_Check(value) ? nullptr : PyNumber_Index(value);
+        if (!index) {
+            if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "an integer is required for an element of type %s, got %R", type::info(p).name, value);
+            return false;
+        }
+        bits = PyLong_AsUnsignedLongLongMask(index);
+        Py_DECREF(index);
+    }
+    if (bits == ~uint64_t(0) && PyErr_Occurred()) return false;
+    if (p == Prim::u1) bits = bits != 0;
+    std::memcpy(at, &bits, static_cast<size_t>(type::bytes(p)));
+    return true;
+}
+
+bool read_index(PyObject* o, int64_t& out) {
+    if (PyLong_Check(o)) {
+        out = PyLong_AsLongLong(o);
+        return !(out == -1 && PyErr_Occurred());
+    }
+    PyObject* index = PyNumber_Index(o);
+    if (!index) return false;
+    out = PyLong_AsLongLong(index);
+    Py_DECREF(index);
+    return !(out == -1 && PyErr_Occurred());
+}
+
+PyObject* make_view(const Window& w) {
+    auto* v = PyObject_New(ViewObject, &View_Type);
+    if (!v) return nullptr;
+    v->window = new Window(w);
+    hold(w.storage);
+    return reinterpret_cast<PyObject*>(v);
+}
+
+PyObject* make_capsule(const Window& w, bool versioned) {
+    if (!versioned) return PyCapsule_New(make_export<DLManagedTensor>(w), "dltensor", destroy_plain);
+    auto* m = make_export<DLManagedTensorVersioned>(w);
+    m->major = 1;
+    m->minor = 0;
+    m->flags = 0;
+    return PyCapsule_New(m, "dltensor_versioned", destroy_versioned);
+}
+
+bool add_storage_types() { return PyType_Ready(&View_Type) == 0; }
+
+}  // namespace qd::python

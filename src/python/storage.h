@@ -1,0 +1,51 @@
+// Memory of fields and ndarrays, numbers in it, and its export to NumPy and torch.
+//
+// A Storage is counted: the container, and every exported view or capsule, holds it. Counting is
+// atomic because a consumer may drop a capsule on any thread, without the GIL.
+
+#pragma once
+
+#include <Python.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "type/type.h"
+
+namespace qd::python {
+
+struct Storage {
+    std::atomic<int> holders{1};
+    char* data = nullptr;  // 64-byte aligned, zeroed
+    size_t bytes = 0;
+    void* raw = nullptr;
+};
+Storage* allocate_storage(size_t bytes);  // null with a Python RuntimeError set
+inline Storage* hold(Storage* s) { return s->holders.fetch_add(1, std::memory_order_relaxed), s; }
+void drop(Storage* s);
+
+// One number. `store_number` follows the host's rules: integers take integers and wrap, u1 becomes
+// 0 or 1, floats take both; false with a TypeError set.
+PyObject* load_number(type::Prim p, const char* at);
+bool store_number(type::Prim p, char* at, PyObject* value);
+
+// A strided window into storage: shape and strides in elements' axes, strides in bytes.
+struct Window {
+    Storage* storage = nullptr;  // borrowed
+    char* data = nullptr;
+    type::Prim prim = type::Prim::none;
+    std::vector<Py_ssize_t> shape, strides;
+};
+// An object with the buffer protocol that keeps the storage alive.
+PyObject* make_view(const Window& w);
+// A DLPack capsule, `dltensor` or `dltensor_versioned`.
+PyObject* make_capsule(const Window& w, bool versioned);
+
+// An index as Python sees it: int or anything with __index__. False with a TypeError set.
+bool read_index(PyObject* o, int64_t& out);
+
+bool add_storage_types();
+
+}  // namespace qd::python

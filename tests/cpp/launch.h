@@ -1,0 +1,138 @@
+// Runs modules and plans by the interpreter on memory of the test's own, as a launcher would.
+
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ir/interpreter.h"
+#include "ir/ir.h"
+#include "pass/pass.h"
+#include "support/abi.h"
+
+namespace qd::test {
+
+struct Machine {
+    std::vector<uint8_t> args, results, temps, partials;
+    std::vector<std::vector<uint64_t>> buffers;  // 8-byte aligned storage of fields and arrays
+    std::vector<void*> bindings;
+    std::string printed;                          // what print and a failed assert_ delivered
+    uint64_t launch_key = 42;
+    int64_t tile = 0;                             // 0: the whole inner extent
+    int64_t units_per_chunk = 3;
+
+    uint8_t* buffer(size_t bytes) {
+        buffers.emplace_back(bytes / 8 + 1);
+        return reinterpret_cast<uint8_t*>(buffers.back().data());
+    }
+
+    explicit Machine(const ir::Module& m, size_t bytes_each = 1024) {
+        buffers.reserve(64);
+        size_t args_bytes = 8;
+        for (const ir::Param& p : m.params) {
+            const size_t size = p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : size_t(p.type.size_bytes());
+            args_bytes = std::max(args_bytes, p.offset + size);
+        }
+        args.resize(args_bytes);
+        results.resize(m.result_bytes() + 8);
+        for (size_t k = 0; k < m.fields.size(); ++k) bindings.push_back(buffer(bytes_each));
+    }
+    template <class T> void set_arg(const ir::Module& m, size_t k, T v) {
+        std::memcpy(args.data() + m.params[k].offset, &v, sizeof v);
+    }
+    uint8_t* set_array(const ir::Module& m, size_t k, const std::vector<int32_t>& shape) {
+        size_t cells = 1;
+        for (const int32_t n : shape) cells *= size_t(n);
+        const size_t bytes = cells * size_t(m.params[k].type.value().size_bytes());
+        ir::ArrayDesc d{buffer(bytes), buffer(bytes)};
+        std::memcpy(args.data() + m.params[k].offset, &d, sizeof d);
+        std::memcpy(args.data() + m.params[k].offset + sizeof d, shape.data(), 4 * shape.size());
+        return static_cast<uint8_t*>(d.data);
+    }
+
+    struct Record : abi::Runtime {};
+    static std::string*& sink() {
+        thread_local std::string* s = nullptr;
+        return s;
+    }
+    const abi::Runtime& runtime() {
+        static const abi::Runtime r = {
+            [](abi::Thread*, uint32_t, const abi::Cell* c) { *sink() += "print " + std::to_string(c->i) + "\n"; },
+            [](abi::Thread*, uint32_t, const abi::Cell*) { *sink() += "fail\n"; },
+            []() -> int64_t { return 7; },
+        };
+        sink() = &printed;
+        return r;
+    }
+    abi::Context context() {
+        abi::Context c{};
+        c.runtime = &runtime();
+        c.bindings = bindings.data();
+        c.args = args.data();
+        c.results = results.data();
+        c.launch_key = launch_key;
+        return c;
+    }
+
+    bool run(const ir::Module& m) {
+        const abi::Context c = context();
+        return ir::interpret(m, c, {.max_steps = 10'000'000});
+    }
+
+    int64_t bound(const abi::Bound& b) const {
+        if (b.kind == abi::BoundKind::constant) return b.value;
+        const uint8_t* at = (b.kind == abi::BoundKind::arg ? args.data() : temps.data()) + b.value;
+        int32_t narrow;
+        int64_t v;
+        std::memcpy(&narrow, at, 4);
+        if (b.bytes == 4) return narrow;
+        std::memcpy(&v, at, 8);
+        return v;
+    }
+
+    bool run(const pass::Plan& plan) {
+        temps.assign(plan.temps_bytes + 8, 0xcd);
+        abi::Context c = context();
+        c.temps = temps.data();
+        abi::Thread thread{};
+        thread.context = &c;
+        const ir::InterpretOptions options{.max_steps = 10'000'000};
+        for (size_t k = 0; k < plan.tasks.size(); ++k) {
+            const pass::Task& t = plan.tasks[k];
+            c.task = uint32_t(k);
+            if (t.kind == abi::TaskKind::serial) {
+                if (!ir::interpret_task(*plan.module, *t.body, thread, 0, 1, 0, options)) return false;
+                continue;
+            }
+            int64_t bounds[2 * abi::kMaxDims];
+            int64_t units = 1;
+            for (int d = 0; d < t.dims; ++d) {
+                bounds[2 * d] = bound(t.bounds[2 * d]);
+                bounds[2 * d + 1] = bound(t.bounds[2 * d + 1]);
+                const int64_t extent = std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
+                if (d + 1 < t.dims || t.dims == 1) {
+                    units *= extent;
+                } else {
+                    thread.tile = tile ? tile : std::max<int64_t>(1, extent);
+                    thread.tiles = (extent + thread.tile - 1) / thread.tile;
+                    units *= thread.tiles;
+                }
+            }
+            c.bounds = bounds;
+            const int64_t chunks = (units + units_per_chunk - 1) / units_per_chunk;
+            partials.assign(size_t(chunks) * t.partial_bytes + 8, 0xcd);
+            c.partials = partials.data();
+            for (int64_t n = 0; n < chunks; ++n) {
+                const int64_t end = std::min(units, (n + 1) * units_per_chunk);
+                if (!ir::interpret_task(*plan.module, *t.body, thread, n * units_per_chunk, end, n, options)) return false;
+            }
+            if (t.finish && chunks) {
+                if (!ir::interpret_task(*plan.module, *t.finish, thread, 0, chunks, 0, options)) return false;
+            }
+        }
+        return true;
+    }
+};
+
+}  // namespace qd::test

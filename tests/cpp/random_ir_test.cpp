@@ -1,0 +1,78 @@
+// Random kernels: what the interpreter computes before the passes it computes after them, bit for
+// bit (NaN payloads aside), however the iteration space is cut.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "launch.h"
+#include "random_program.h"
+
+namespace qd::test {
+namespace {
+
+void fill(Machine& machine, const ir::Module& m, uint32_t seed) {
+    std::mt19937 random(seed);
+    machine.set_arg<int32_t>(m, 0, static_cast<int32_t>(random() % 20) - 5);
+    machine.set_arg<float>(m, 1, static_cast<float>(random() % 100) / 8 - 4);
+    auto* x = reinterpret_cast<float*>(machine.set_array(m, 2, {16}));
+    for (int k = 0; k < 16; ++k) x[k] = static_cast<float>(random() % 1000) / 16;
+    for (void* at : machine.bindings) {
+        for (int k = 0; k < 64; ++k) static_cast<int32_t*>(at)[k] = static_cast<int32_t>(random() % 7);
+    }
+}
+
+// 32-bit words, NaNs made equal where the memory holds floats.
+std::vector<uint64_t> state(const Machine& machine) {
+    std::vector<uint64_t> words;
+    for (const auto& buffer : machine.buffers) {
+        for (const uint64_t w : buffer) {
+            for (uint32_t half : {static_cast<uint32_t>(w), static_cast<uint32_t>(w >> 32)}) {
+                words.push_back((half & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : half);
+            }
+        }
+    }
+    for (size_t k = 0; k + 4 <= machine.results.size(); k += 4) {
+        uint32_t w;
+        std::memcpy(&w, machine.results.data() + k, 4);
+        words.push_back((w & 0x7fffffff) > 0x7f800000 ? 0x7fc00000 : w);
+    }
+    return words;
+}
+
+TEST(RandomIr, PassesKeepTheMeaning) {
+    const char* count_text = std::getenv("QD_RANDOM_PROGRAMS");
+    const uint32_t count = count_text ? static_cast<uint32_t>(std::atoi(count_text)) : 300;
+    const char* first_text = std::getenv("QD_RANDOM_FIRST");
+    const uint32_t first = first_text ? static_cast<uint32_t>(std::atoi(first_text)) : 1;
+    for (uint32_t seed = first; seed < first + count; ++seed) {
+        SCOPED_TRACE("seed " + std::to_string(seed));
+        auto m = RandomProgram(seed).make();
+        try {
+            ir::verify(*m);
+            Machine before(*m);
+            fill(before, *m, seed);
+            const bool finished = before.run(*m);
+            const std::vector<uint8_t> bytes = ir::serialise(*m);
+            auto again = ir::deserialise(bytes);
+            ASSERT_EQ(ir::serialise(*again), bytes);
+            again->debug = false;
+            pass::Plan plan = pass::run_pipeline(std::move(again));
+            ir::verify(*plan.module);
+            for (const int64_t tile : {0, 2}) {
+                Machine after(*m);
+                fill(after, *m, seed);
+                after.tile = tile;
+                ASSERT_EQ(after.run(plan), finished);
+                ASSERT_EQ(state(after), state(before)) << ir::print(*m) << ir::print(*plan.module);
+                ASSERT_EQ(after.printed, before.printed);
+            }
+        } catch (const std::exception& e) {
+            FAIL() << e.what() << "\n" << ir::print(*m);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace qd::test

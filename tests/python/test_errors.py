@@ -1,0 +1,292 @@
+"""Where errors point: file, line, carets, the chain of calls; and that the process goes on."""
+
+import importlib.util
+import textwrap
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+
+def load(tmp_path, source, name="snippet"):
+    path = tmp_path / f"{name}.py"
+    path.write_text("import quadrants as qd\n" + textwrap.dedent(source).lstrip("\n"))
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module, str(path)
+
+
+def blocks(error):
+    """The location blocks of a compile error and what follows them."""
+    text = str(error)
+    assert text == error.args[0]
+    assert text.startswith("\n") and "quadrants stack trace:" in text
+    return text.split("Your code:\n", 1)[1]
+
+
+def frame(path, line, function, code):
+    return f'File "{path}", line {line}, in {function}:\n' + code
+
+
+def test_caret_of_an_undefined_name(backend, tmp_path):
+    m, path = load(
+        tmp_path,
+        """
+        @qd.kernel
+        def foo():
+            a = 1 + zz * 2
+        """,
+    )
+    with pytest.raises(qd.QuadrantsNameError) as e:
+        m.foo()
+    assert frame(path, 4, "foo", "    a = 1 + zz * 2\n            ^^\n") in blocks(e.value)
+    assert 'Name "zz" is not defined' in str(e.value)
+
+
+def test_caret_of_an_undefined_callee(backend, tmp_path):
+    m, path = load(
+        tmp_path,
+        """
+        @qd.kernel
+        def foo():
+            if True:
+                bar(3)
+        """,
+    )
+    with pytest.raises(qd.QuadrantsNameError) as e:
+        m.foo()
+    assert frame(path, 5, "foo", "        bar(3)\n        ^^^\n") in blocks(e.value)
+
+
+def test_frames_from_kernel_to_innermost_func(backend, tmp_path):
+    m, path = load(
+        tmp_path,
+        """
+        @qd.func
+        def inner(x):
+            return qd.floor(x)
+
+        @qd.func
+        def outer(x):
+            return inner(x) + 1
+
+        @qd.kernel
+        def foo(n: qd.i32):
+            y = outer(n)
+        """,
+    )
+    with pytest.raises(qd.QuadrantsTypeError) as e:
+        m.foo(1)
+    text = blocks(e.value)
+    places = [
+        frame(path, 12, "foo", "    y = outer(n)\n        ^^^^^^^^\n"),
+        frame(path, 8, "outer", "    return inner(x) + 1\n           ^^^^^^^^\n"),
+        frame(path, 4, "inner", "    return qd.floor(x)\n           ^^^^^^^^^^^\n"),
+    ]
+    found = [text.find(p) for p in places]
+    assert -1 not in found and found == sorted(found), text
+    assert text.find("'floor' takes real inputs only") > found[-1]
+
+
+def test_a_compound_statement_shows_its_header(backend, tmp_path):
+    m, path = load(
+        tmp_path,
+        """
+        @qd.kernel
+        def foo():
+            for i in range(0, 9, 3):
+                pass
+        """,
+    )
+    with pytest.raises(qd.QuadrantsSyntaxError) as e:
+        m.foo()
+    code = "    for i in range(0, 9, 3):\n    ^^^^^^^^^^^^^^^^^^^^^^^^\n"
+    assert frame(path, 4, "foo", code) in blocks(e.value)
+
+
+def test_expression_over_several_lines(backend, tmp_path):
+    m, path = load(
+        tmp_path,
+        """
+        @qd.kernel
+        def foo(n: qd.i32):
+            a = qd.floor(
+                n
+                + 1
+            )
+        """,
+    )
+    with pytest.raises(qd.QuadrantsTypeError) as e:
+        m.foo(1)
+    text = blocks(e.value)
+    assert f'File "{path}", line 4, in foo:\n' in text
+    assert "    a = qd.floor(\n        ^^^^^^^^^\n        n\n        ^\n        + 1\n        ^^^\n" in text
+
+
+def test_long_lines_wrap_with_their_carets(backend, tmp_path):
+    names = " + ".join("n" for _ in range(30))
+    m, path = load(
+        tmp_path,
+        f"""
+        @qd.kernel
+        def foo(n: qd.i32):
+            a = {names} + missing_name_here
+        """,
+    )
+    with pytest.raises(qd.QuadrantsNameError) as e:
+        m.foo(1)
+    line = f"    a = {names} + missing_name_here"
+    at = line.index("missing")
+    pieces = [line[i : i + 80] for i in range(0, len(line), 80)]
+    carets = " " * at + "^" * len("missing_name_here")
+    marks = [carets[i : i + 80] for i in range(0, len(line), 80)]
+    text = blocks(e.value)
+    for piece, mark in zip(pieces, marks):
+        assert piece.rstrip() in text
+        if "^" in mark:
+            assert piece + "\n" + mark.rstrip() + "\n" in text
+
+
+def test_tabs_expand_to_four_columns(backend, tmp_path):
+    path = tmp_path / "tabbed.py"
+    path.write_text("import quadrants as qd\n@qd.kernel\ndef foo():\n\ta = zz\n")
+    spec = importlib.util.spec_from_file_location("tabbed", path)
+    m = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(m)
+    with pytest.raises(qd.QuadrantsNameError) as e:
+        m.foo()
+    assert "    a = zz\n        ^^\n" in blocks(e.value)
+
+
+def test_foreign_exceptions_are_wrapped(backend, tmp_path):
+    m, path = load(
+        tmp_path,
+        """
+        def helper(n):
+            raise ValueError("from the helper")
+
+        @qd.kernel
+        def foo():
+            for i in qd.static(helper(3)):
+                pass
+        """,
+    )
+    with pytest.raises(qd.QuadrantsCompilationError) as e:
+        m.foo()
+    assert "from the helper" in str(e.value) and "line 7, in foo" in str(e.value)
+
+
+def test_full_traceback_keeps_the_class(backend, tmp_path):
+    backend.init(print_full_traceback=True)
+    m, _ = load(
+        tmp_path,
+        """
+        def helper(n):
+            raise KeyError("from the helper")
+
+        @qd.kernel
+        def foo():
+            for i in qd.static(helper(3)):
+                pass
+
+        @qd.kernel
+        def bar():
+            a = zz
+        """,
+    )
+    with pytest.raises(KeyError):
+        m.foo()
+    with pytest.raises(NameError, match='Name "zz" is not defined'):
+        m.bar()
+
+
+def test_bool_and_string_misuse(backend, tmp_path):
+    m, _ = load(
+        tmp_path,
+        """
+        @qd.kernel
+        def string_variable():
+            a = "text"
+
+        @qd.kernel
+        def dict_key(n: qd.i32):
+            d = {"a": n}
+            b = d["c"]
+        """,
+    )
+    with pytest.raises(qd.QuadrantsTypeError, match="Invalid constant scalar data type"):
+        m.string_variable()
+    with pytest.raises(qd.QuadrantsCompilationError, match="KeyError"):
+        m.dict_key(1)
+
+
+def test_errors_leave_the_kernel_usable(backend):
+    switch = {"bad": True}
+
+    @qd.kernel
+    def k(a: qd.types.NDArray):
+        if qd.static(switch["bad"]):
+            b = a[0, 0, 0, 0] + nothing  # noqa: F821
+        for i in a:
+            a[i] += 1
+
+    a = np.zeros(3, np.int32)
+    for _ in range(2):
+        with pytest.raises(qd.QuadrantsCompilationError):
+            k(a)
+    switch["bad"] = False
+    k(a)
+    assert a.tolist() == [1, 1, 1]
+
+
+def test_file_changed_after_import(backend, tmp_path):
+    """Either the text of the import time is used, or an error says so; never garbage."""
+    m, path = load(
+        tmp_path,
+        """
+        @qd.kernel
+        def foo() -> qd.i32:
+            return 1
+        """,
+    )
+    with open(path, "w") as f:
+        f.write("# nothing\n" * 3)
+    try:
+        assert m.foo() == 1
+    except Exception as e:
+        assert not isinstance(e, (SystemError, AssertionError))
+
+
+def test_hierarchy():
+    assert issubclass(qd.QuadrantsSyntaxError, (qd.QuadrantsCompilationError, SyntaxError))
+    for cls, base in [
+        (qd.QuadrantsSyntaxError, SyntaxError),
+        (qd.QuadrantsNameError, NameError),
+        (qd.QuadrantsTypeError, TypeError),
+    ]:
+        assert issubclass(cls, qd.QuadrantsCompilationError) and issubclass(cls, base)
+    assert issubclass(qd.QuadrantsRuntimeError, RuntimeError)
+    assert issubclass(qd.QuadrantsRuntimeTypeError, (qd.QuadrantsRuntimeError, TypeError))
+    assert issubclass(qd.QuadrantsAssertionError, qd.QuadrantsRuntimeError)
+    assert issubclass(qd.QuadrantsAssertionError, AssertionError)
+    assert not issubclass(qd.QuadrantsCompilationError, RuntimeError)
+
+
+def test_decorator_order():
+    import functools
+
+    def other(f):
+        @functools.wraps(f)
+        def inner(*args):
+            return f(*args)
+
+        return inner
+
+    with pytest.raises(qd.QuadrantsSyntaxError, match="KERNEL_ANNOTATION_ORDER"):
+
+        @qd.kernel
+        @other
+        def k():
+            pass
