@@ -123,7 +123,7 @@ def run_child(python, case, flags, home, timeout, threads):
         return {"error": f"more than {timeout} s"}
     if run.returncode == 0 and run.stdout.strip():
         return json.loads(run.stdout.splitlines()[-1])
-    lines = run.stderr.strip().splitlines() or [""]
+    lines = run.stderr.replace(f"{HERE.parent}/", "").strip().splitlines() or [""]
     return {"error": f"exit {run.returncode}: {lines[-1][:200]}"}
 
 
@@ -209,7 +209,7 @@ def short(value):
 
 
 def table(case, measured):
-    """Markdown: a row per number; median (min-max) per contender, ours relative to the others."""
+    """A row per number: median (min-max) per contender, ours relative to others, what is asked."""
     medians = {
         who: {n: statistics.median(v) for n, v in record["numbers"].items()}
         for who, record in measured.items()
@@ -228,7 +228,11 @@ def table(case, measured):
             a, b = medians[who].get(n), medians["ours"].get(n)
             row.append(f"{a / b:.2f}" if a is not None and b else "")
         rows.append([*row, verdict(getattr(case, "TARGETS", {}).get(n), n, medians)])
-    widths = [max(len(r[c]) for r in rows) for c in range(len(heads))]
+    return rows
+
+
+def markdown(rows):
+    widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(r, widths)) + " |" for r in rows]
     return "\n".join(lines)
 
@@ -237,14 +241,20 @@ def table(case, measured):
 
 
 def report(name, case, measured):
-    """Markdown for one case. A contender whose results differ shows no times."""
+    """(Markdown for one case, what ours missed). Who computes something else shows no times."""
     wrong = disagreements(case, measured)
     losers = {w for w in measured if any(f": {w} differs" in t for t in wrong)}
     shown = {who: record for who, record in measured.items() if who not in losers}
-    lines = [f"### {name}", "", case.__doc__.strip(), "", table(case, shown), ""]
+    rows = table(case, shown)
+    lines = [f"### {name}", "", case.__doc__.strip(), "", markdown(rows), ""]
     lines += [f"- RESULTS DISAGREE, times withheld: {t}" for t in wrong]
     lines += [f"- {who}: {note}" for who, r in measured.items() for note in r["notes"]]
-    return "\n".join(lines), "ours" not in losers
+    missed = [f"{name}: {row[0]}" for row in rows if row[-1].endswith(" NO")]
+    if "ours" in losers:
+        missed.append(f"{name}: results of ours")
+    if "ours" in measured and not measured["ours"]["numbers"]:
+        missed.append(f"{name}: does not run")
+    return "\n".join(lines), missed
 
 
 def parse():
@@ -268,19 +278,23 @@ def main():
     pythons = {who: sys.executable if who == "ours" else opponents for who in child.ALL}
     facts = machine({"ours": sys.executable, "opponents": opponents})
     facts |= {"rounds": args.rounds, "quick": args.quick, "threads": args.threads}
-    texts, raw, good = [], {}, True
+    texts, raw, missed = [], {}, []
     for name in (n for n in ORDER if n in args.only):
         case = importlib.import_module(name)
         contenders = [who for who in args.contenders if who in case.CONTENDERS]
         if not contenders:
             continue
         raw[name] = measure(name, case, contenders, pythons, args)
-        text, agree = report(name, case, raw[name])
-        good &= agree
+        text, short_of = report(name, case, raw[name])
+        missed += short_of
         texts.append(text)
         print(f"\n{text}\n", flush=True)
         save(args, facts, raw, texts)
-    sys.exit(0 if good else 1)
+    if "ours" in args.contenders:
+        texts.append("### Missed by ours\n\n" + ("\n".join(f"- {m}" for m in missed) or "Nothing."))
+        print(texts[-1])
+        save(args, facts, raw, texts)
+    sys.exit(1 if any(m.endswith(("results of ours", "does not run")) for m in missed) else 0)
 
 
 def save(args, facts, raw, texts):

@@ -76,8 +76,10 @@ def show(file):
         window = tkinter.Tk()
     except Exception as error:  # no tkinter, or no display
         print(f"no tkinter window ({error}); trying matplotlib")
-        import matplotlib.pyplot as plt
-
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError:
+            return print(f"no matplotlib either; the picture is {file}")
         plt.imshow(frames[-1])
         plt.axis("off")
         plt.show()

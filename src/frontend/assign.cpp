@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "frontend/specialise.h"
+#include "frontend/structs.h"
 #include "frontend/values.h"
 
 namespace qd::frontend {
@@ -165,6 +166,8 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
 }
 
 Ref new_variable(PyObject* value, const Prim* annotation) {
+    if (is_buffer_view(value)) return Ref::borrow(value);  // its members are values already
+    if (is_host_struct(value)) return new_variable(struct_of_host(value).get());
     if (is_struct(value)) {
         const StructObject& s = *reinterpret_cast<StructObject*>(value);
         return make_struct(s.type, copy_dict(s.members).get());

@@ -46,6 +46,8 @@ std::unordered_map<PyObject*, const Builtin*>& known() {
         for (const char* name : {"Matrix", "Vector"}) add(matrix, name, name);
         PyObject* structs = PyImport_ImportModule("quadrants.lang.struct");
         add(structs, "Struct", "Struct");
+        PyObject* views = PyImport_ImportModule("quadrants.lang.buffer_view");
+        add(views, "BufferView", "BufferView");
         PyErr_Clear();
         return m;
     }();

@@ -1,6 +1,8 @@
 // Python's own functions on symbolic values, compile-time statements, hints, clocks and thread
 // numbers; and the names that this build knows but cannot do.
 
+#include <algorithm>
+
 #include "frontend/builtins.h"
 
 namespace qd::frontend {
@@ -126,13 +128,21 @@ Ref trace_subscript(Lowering&, const CallArgs& a) {
     return subscript(a.positional[0].get(), index.get());
 }
 
-template <const char* const* name> Ref unavailable(Lowering&, const CallArgs&) {
-    raise(Kind::compilation, std::string("qd.") + *name + " is not available in this build yet");
+// --- buffer views ---------------------------------------------------------------------------------
+Ref buffer_view(Lowering&, const CallArgs& a) {
+    static const char* const names[] = {"arr", "offset", "size"};
+    const auto p = parameters(a, "BufferView", names);
+    return buffer_view_of(p[0], p[1], p[2]);
 }
-#define QD_MISSING(name) constexpr const char* kText_##name = #name;
-QD_MISSING(get_addr) QD_MISSING(is_active) QD_MISSING(activate) QD_MISSING(deactivate) QD_MISSING(append) QD_MISSING(length)
-QD_MISSING(mesh_local) QD_MISSING(mesh_patch_idx) QD_MISSING(call_internal)
-#undef QD_MISSING
+Ref buffer_view_array(Lowering&, const CallArgs& a) { return attribute(single(a, "get_ndarray"), interned("arr").get()); }
+
+template <size_t N> struct Name {
+    char text[N];
+    constexpr Name(const char (&t)[N]) { std::copy_n(t, N, text); }
+};
+template <Name name> Ref unavailable(Lowering&, const CallArgs&) {
+    raise(Kind::compilation, std::string("qd.") + name.text + " is not available in this build yet");
+}
 
 const Builtin kRows[] = {
     {"len", length},
@@ -153,16 +163,19 @@ const Builtin kRows[] = {
     {"clock_counter", clock_counter},
     {"clock_freq_hz", clock_freq_hz},
     {"rescale_index", rescale_index},
+    {"BufferView", buffer_view},
+    {"BufferView.subview", buffer_view},
+    {"BufferView.get_ndarray", buffer_view_array},
     {"subscript", trace_subscript},
-    {"get_addr", unavailable<&kText_get_addr>},
-    {"is_active", unavailable<&kText_is_active>},
-    {"activate", unavailable<&kText_activate>},
-    {"deactivate", unavailable<&kText_deactivate>},
-    {"append", unavailable<&kText_append>},
-    {"length", unavailable<&kText_length>},
-    {"mesh_local", unavailable<&kText_mesh_local>},
-    {"mesh_patch_idx", unavailable<&kText_mesh_patch_idx>},
-    {"call_internal", unavailable<&kText_call_internal>},
+    {"get_addr", unavailable<"get_addr">},
+    {"is_active", unavailable<"is_active">},
+    {"activate", unavailable<"activate">},
+    {"deactivate", unavailable<"deactivate">},
+    {"append", unavailable<"append">},
+    {"length", unavailable<"length">},
+    {"mesh_local", unavailable<"mesh_local">},
+    {"mesh_patch_idx", unavailable<"mesh_patch_idx">},
+    {"call_internal", unavailable<"call_internal">},
 };
 
 }  // namespace

@@ -212,6 +212,7 @@ void set_python_error(const Diag& d) {
     std::string message = d.text;
     if (!d.help.empty()) message += "\n  " + d.help;
     const char* name = class_name(d.kind);
+    PyErr_Clear();
     try {
         const Ref cls = name ? exception_class(name) : Ref::borrow(PyExc_ValueError);
         PyErr_SetObject(cls.get(), Ref::steal(PyUnicode_FromStringAndSize(

@@ -24,6 +24,11 @@ bool has_type_named(PyObject* o, const char* name) {
 
 bool is_dtype(PyObject* o) { return has_type_named(o, "DataType"); }
 
+bool is_numpy_scalar(PyObject* o) {
+    const std::string_view t = Py_TYPE(o)->tp_name;
+    return t.starts_with("numpy.") && t != "numpy.ndarray" && t != "numpy.dtype";
+}
+
 bool is_enum_member(PyObject* o) {
     static PyObject* cls = [] {
         PyObject* m = PyImport_ImportModule("enum");
@@ -53,6 +58,26 @@ Ref field_signature(PyObject* o) {
     auto* f = reinterpret_cast<FieldObject*>(o);
     const uint64_t hash = f->field ? f->field->layout_hash() : 0;
     return Ref::steal(Py_BuildValue("(KO)", static_cast<unsigned long long>(hash), f->has_storage ? Py_True : Py_False));
+}
+
+bool is_host_matrix(PyObject* o) {
+    for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
+        if (std::string_view(t->tp_name) == "Matrix") return true;
+    return false;
+}
+
+// A host vector or matrix is baked in: each component is a fact.
+void guard_components(Unit& u, PyObject* o, Prov* prov) {
+    Ref n = Ref::steal(PyObject_GetAttr(o, names().n_)), m = Ref::steal(PyObject_GetAttr(o, names().m_)),
+        rank = Ref::steal(PyObject_GetAttr(o, names().ndim_));
+    const long rows = PyLong_AsLong(n.get()), columns = PyLong_AsLong(m.get());
+    const bool vector = PyLong_AsLong(rank.get()) == 1;
+    for (long i = 0; i < rows; ++i)
+        for (long k = 0; k < (vector ? 1 : columns); ++k) {
+            Ref key = Ref::steal(vector ? PyLong_FromLong(i) : Py_BuildValue("(ll)", i, k));
+            Ref item = Ref::steal(PyObject_GetItem(o, key.get()));
+            u.fact(u.item(prov, key.get()), FactKind::constant, item.get());
+        }
 }
 
 PyObject* plain_function_of(PyObject* o) {
@@ -177,10 +202,11 @@ int function_index(Unit& u, PyObject* fn) {
 
 // What the generated code may depend on when it uses `o`, found at `prov`.
 void guard_value(Unit& u, PyObject* o, Prov* prov) {
-    if (is_plain_constant(o) || is_dtype(o) || is_enum_member(o)) {
+    if (is_plain_constant(o) || is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {
         u.fact(prov, FactKind::constant, o);
     } else if (is_field(o)) {
         u.fact(prov, FactKind::field, field_signature(o).get());
+        u.field_places.try_emplace(o, prov);
     } else if (PyModule_Check(o)) {
         Ref name = Ref::steal_or_null(PyModule_GetNameObject(o));
         if (name) u.fact(prov, FactKind::module, name.get());
@@ -199,6 +225,8 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         ArrayInfo a;
         if (is_ndarray(o) && array_info(o, a)) u.fact(prov, FactKind::identity, array_signature(a).get());
         else u.fact(prov, FactKind::type, type_id(o).get());
+        if (is_external_array(o)) u.opaque("the contents of a NumPy array");
+        if (is_host_matrix(o)) guard_components(u, o, prov);
     }
 }
 

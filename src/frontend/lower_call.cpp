@@ -11,7 +11,7 @@ namespace {
 using Body = Lowering::Body;
 using K = NodeKind;
 
-enum class Callee : uint8_t { python, operation, builtin, func, kernel, type };
+enum class Callee : uint8_t { python, operation, builtin, func, kernel };
 
 struct Known {
     Ref object;  // keeps the key alive
@@ -19,7 +19,6 @@ struct Known {
     std::string op;
     const Builtin* builtin = nullptr;
     PyObject* definition = nullptr;
-    const char* type_op = nullptr;
 };
 
 Ref get(PyObject* o, PyObject* name) {
@@ -48,12 +47,6 @@ const Known& known(PyObject* o) {
     } else if (const Builtin* b = find_builtin(o)) {
         k.callee = Callee::builtin;
         k.builtin = b;
-    } else if (prim_of(o) && !PyType_Check(o)) {
-        k.callee = Callee::type;
-        k.type_op = "dtype_call";
-    } else if (tensor_type_of(o)) {
-        k.callee = Callee::type;
-        k.type_op = "typed_tensor";
     }
     return (*all)[o] = std::move(k);
 }
@@ -243,7 +236,7 @@ Val Body::call(const Node* n) {
             callable = inner;
         }
     }
-    const bool remember = is_long_lived(callable) || func_of(callable) || (!PyMethod_Check(callable) && (prim_of(callable) || tensor_type_of(callable)));
+    const bool remember = is_long_lived(callable) || func_of(callable);
     if (is_expr(callable)) raise_at(n, Kind::type, "'" + text(callable) + "' is not callable");
     if (remember) {
         const Known& k = known(callable);
@@ -276,12 +269,8 @@ Val Body::call(const Node* n) {
             }
             case Callee::operation:
             case Callee::builtin:
-                if (k.builtin && !all_host(k, args)) return {k.builtin->fn(low, args)};
+                if (k.builtin && !all_host(k, args)) return {call_builtin(*k.builtin, callable, args)};
                 break;
-            case Callee::type: {
-                args.positional.insert(args.positional.begin(), Ref::borrow(callable));
-                return {call_builtin(k.type_op, args)};
-            }
             case Callee::python:
             case Callee::kernel: break;
         }
@@ -292,6 +281,7 @@ Val Body::call(const Node* n) {
     CallArgs args;
     arguments(n, args, nullptr, nullptr);
     low.node = n->ast;
+    if (const Builtin* b = find_builtin(callable)) return {call_builtin(*b, callable, args)};  // methods of tensors, struct types
     return call_python(n, f, args);
 }
 
@@ -299,6 +289,7 @@ Val Body::call(const Node* n) {
 bool Body::all_host(const auto& k, const CallArgs& args) {
     if (k.callee != Callee::builtin) return false;
     if (std::string_view(k.builtin->name) == "print") return false;
+    if (!low.static_depth && !is_harmless(k.object.get())) return false;  // qd.Vector and kin make values of the kernel
     for (const Ref& a : args.positional)
         if (is_symbolic(a.get()) || !needs_no_kernel(a.get())) return false;
     for (const auto& [name, v] : args.keywords)

@@ -207,7 +207,6 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         if (!array_info(o, a))
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
         bind_array_type(annotation, o, name, a);
-        unit.fact(prov, FactKind::type, Py_None);  // arrays of one signature: the launcher's key
         ir::Value* v = unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name, a.has_grad);
         prov->leaf = make_array(v, a.access);
         return {prov->leaf, nullptr};
@@ -370,8 +369,7 @@ Val Body::compare_chain(const Node* n) {
 bool Body::is_direct_argument(const Node* n) {
     if (n->kind != K::Name || text(n->name).starts_with("__qd_")) return false;
     const Binding* b = find(n->name);
-    if (!b || b->kind != Binding::Kind::kernel_argument) return false;
-    return true;
+    return b && static_cast<size_t>(b - bindings.data()) < parameter_count;
 }
 
 Val Body::bool_op(const Node* n) {

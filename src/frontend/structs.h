@@ -24,6 +24,7 @@ bool is_host_struct(PyObject* o);
 // --- types of the Python side
 bool is_tensor_type_object(PyObject* o);                // qd.types.vector / matrix
 Type tensor_type_of_object(PyObject* o);                // its value type; raises on wildcards
+Value* tensor_of_items_as(std::span<const Ref> items, Prim p);  // every element cast
 // A vector or matrix from one scalar, all components, or any mixture of tensors, lists and scalars.
 Value* typed_tensor(Type t, std::span<const Ref> args);
 bool is_dtype_object(PyObject* o);
@@ -34,10 +35,11 @@ PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& 
 bool is_view(PyObject* o);
 Ref make_view(Type t, std::span<const Ref> parts);      // parts: scalar Exprs, writable if all are places
 
-// --- part of a 1-D array (buffer_view.cpp)
-extern PyTypeObject BufferViewValue_Type;
-inline bool is_buffer_view(PyObject* o) { return Py_IS_TYPE(o, &BufferViewValue_Type); }
+// --- part of a 1-D array (buffer_view.cpp): a struct of arr, offset and size with a type of its own
+PyObject* buffer_view_mark();
+inline bool is_buffer_view(PyObject* o) { return is_struct(o) && reinterpret_cast<StructObject*>(o)->type == buffer_view_mark(); }
 Ref make_buffer_view(PyObject* array, Value* offset, Value* size);
+Ref buffer_view_of(PyObject* array_or_view, PyObject* offset, PyObject* size);
 Ref buffer_view_slice(PyObject* array, PyObject* slice);
 Ref buffer_view_subscript(PyObject* view, PyObject* index);
 Ref buffer_view_attribute(PyObject* view, PyObject* name);

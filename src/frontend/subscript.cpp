@@ -59,7 +59,15 @@ struct Flat {
 
 Value* as_i32(Value* v) { return builder().cast(v, Prim::i32); }
 
-// Constant bits without range limits: the bounds check of debug mode reports them.
+// A constant index outside is undefined; in debug mode reaching it is a failure.
+void fail_out_of_bounds(Type t, long long index) {
+    const std::string shape = t.rank == 2 ? std::to_string(t.n) + ", " + std::to_string(t.m) : std::to_string(t.n);
+    ir::Format format;
+    format.pieces.push_back({"Out of bound access to a [" + shape + "] matrix with index [" + std::to_string(index) + "]", 0});
+    Value* operands[] = {builder().int_const(Prim::u1, 0)};
+    builder().emit(Op::assert_, operands, {})->ref = own_format(std::move(format));
+}
+
 Flat flat_index(Type t, std::span<const Ref> indices) {
     if (static_cast<int>(indices.size()) != t.rank)
         raise(Kind::index, "Expected " + std::to_string(t.rank) + " indices, got " + std::to_string(indices.size()));
@@ -74,8 +82,8 @@ Flat flat_index(Type t, std::span<const Ref> indices) {
     }
     if (all_static) {
         if (constant < t.count()) return {static_cast<int>(constant), nullptr};
-        if (!checks_bounds()) return {t.count() - 1, nullptr};
-        return {0, builder().int_const(Prim::i32, constant)};
+        if (checks_bounds()) fail_out_of_bounds(t, constant);
+        return {t.count() - 1, nullptr};
     }
     ir::Builder& b = builder();
     Value* flat = as_i32(index_value(indices[0].get(), 0));
@@ -223,10 +231,14 @@ const std::pair<std::string_view, ArrayMember> kArrayMembers[] = {
     {"n", ArrayMember::n},         {"m", ArrayMember::m},       {"element_shape", ArrayMember::element_shape},
 };
 
+Value* shape_of_axis(Value* array, int axis) {
+    return builder().typed(Op::array_shape, type::kI32, {&array, 1}, static_cast<uint64_t>(axis));
+}
+
 Ref array_shape(const ExprObject& e) {
     const int ndim = e.value->type.ndim;
     const Ref shape = Ref::steal(PyTuple_New(ndim));
-    for (int k = 0; k < ndim; ++k) PyTuple_SET_ITEM(shape.get(), k, make_value(builder().op(Op::array_shape, {e.value}, static_cast<uint64_t>(k))).release());
+    for (int k = 0; k < ndim; ++k) PyTuple_SET_ITEM(shape.get(), k, make_value(shape_of_axis(e.value, k)).release());
     return shape;
 }
 
@@ -371,8 +383,8 @@ Ref attribute(PyObject* base, PyObject* name) {
         PyErr_Format(PyExc_AttributeError, "'%s' has no attribute '%U'", type::to_user_string(type_of(base)).c_str(), name);
         throw PyError{};
     }
-    if (is_struct(base)) return struct_attribute(base, name);
     if (is_buffer_view(base)) return buffer_view_attribute(base, name);
+    if (is_struct(base)) return struct_attribute(base, name);
     return Ref::steal(PyObject_GetAttr(base, name));
 }
 

@@ -197,6 +197,7 @@ struct Parser {
         return std::string(word());
     }
     Value* value() {
+        skip();
         const size_t start = at;
         const auto found = values.find(value_name());
         if (found == values.end()) {
@@ -288,6 +289,7 @@ struct Parser {
             while (accept(','));
             expect('=');
         }
+        skip();
         const size_t start = at;
         Op op;
         if (!parse_op(word(), op)) {

@@ -9,6 +9,10 @@ namespace qd::pass {
 
 using namespace ir;
 
+bool enabled(const Session& s, const char* pass) {
+    return std::ranges::find(s.options.disabled, pass) == s.options.disabled.end();
+}
+
 void add_operands(Inst& i, std::span<Value* const> values) {
     Function& f = *i.parent->function;
     const size_t old = i.operand_count;

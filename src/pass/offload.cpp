@@ -257,7 +257,7 @@ void offload(Session& s, Plan& plan) {
         if (task.name.empty()) task.name = (p.loop ? "range" : "serial") + number;
         if (p.loop) {
             std::vector<Accumulator> accumulators;
-            reduce(s, task, *p.loop, accumulators);
+            if (enabled(s, "reduce")) reduce(s, task, *p.loop, accumulators);
             lower_units(s, task, *p.loop, accumulators);
             if (task.finish) task.finish->name = "finish" + number;
         }

@@ -41,7 +41,7 @@ namespace qd::pass {
 struct PipelineOptions {
     bool time_passes = false;          // per-pass time and instruction counts to stderr
     std::string dump;                  // a folder: one IR text file after each pass that changed something
-    bool fma = true;                   // the target has fused multiply-add: decides folds and `contract`
+    bool fused = true;                  // the target has fused multiply-add: decides folds and `contract`
     std::vector<std::string> disabled; // passes left out, by name (tests)
 };
 

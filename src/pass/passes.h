@@ -29,6 +29,8 @@ struct Session {
     std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
 };
 
+bool enabled(const Session& s, const char* pass);  // not left out by the options
+
 // Callees before callers; Function::id becomes the position. Throws support::Error on recursion.
 std::vector<ir::Function*> callees_first(ir::Module& m);
 void summarise(Session& s, const std::vector<ir::Function*>& order);

@@ -56,10 +56,6 @@ struct Runner {
     std::vector<Row> rows;
     int dumps = 0;
 
-    bool enabled(const char* name) const {
-        return std::ranges::find(s.options.disabled, name) == s.options.disabled.end();
-    }
-
     void check(const char* pass, const Function& f) {
         try {
             verify(s.m);
@@ -81,7 +77,7 @@ struct Runner {
     }
 
     void run(const Pass& pass, Function& f) {
-        if (!enabled(pass.name)) return;
+        if (!enabled(s, pass.name)) return;
         const uint32_t count = s.options.time_passes ? count_instructions(f) : 0;
         const auto start = Clock::now();
         const bool changed = pass.run(s, f);

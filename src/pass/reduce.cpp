@@ -1,5 +1,259 @@
-// (placeholder)
+// Atomics on one place in a parallel loop become partial results of each chunk.
+//
+// `atomic_add(s, x[i])` in every iteration would serialise the machine on one cache line. If the
+// place does not depend on the iteration, nobody uses the old value, and the loop touches that
+// memory in no other way, each chunk accumulates for itself and `finish` folds the chunks in
+// ascending order. Sums of floats take 16 lanes (f32) or 8 (f64): iteration k of a tile adds to
+// lane k % lanes, and the lanes are folded as a binary tree. The order depends on the trip counts
+// only, so any number of threads and any vector width give the same bits.
+//
+// Distinct array parameters are taken as distinct here: if they overlapped, a plain access next to
+// another iteration's atomic would be undefined anyway.
+//
+// Cost: O(instructions of the loop + accesses x reductions).
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "pass/memory.h"
 #include "pass/passes.h"
+
 namespace qd::pass {
-void reduce(Session&, Task&, ir::Inst&, std::vector<Accumulator>&) {}
+namespace {
+
+using namespace ir;
+
+constexpr size_t kMost = 8;  // accumulators of one loop
+
+Op step_of(Op atomic) {
+    switch (atomic) {
+        case Op::atomic_add: return Op::add;
+        case Op::atomic_min: return Op::min;
+        case Op::atomic_max: return Op::max;
+        case Op::atomic_and: return Op::bit_and;
+        case Op::atomic_or: return Op::bit_or;
+        case Op::atomic_xor: return Op::bit_xor;
+        default: return Op::count_;
+    }
+}
+
+uint64_t identity(Op op, Prim p) {
+    const int width = type::bits(p);
+    const uint64_t ones = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
+    const double infinity = std::numeric_limits<double>::infinity();
+    switch (op) {
+        case Op::add: return type::is_float(p) ? bits_of_double(p, -0.0) : 0;
+        case Op::min:
+            if (type::is_float(p)) return bits_of_double(p, infinity);
+            return type::is_signed(p) ? ones >> 1 : ones;
+        case Op::max:
+            if (type::is_float(p)) return bits_of_double(p, -infinity);
+            return type::is_signed(p) ? uint64_t(1) << (width - 1) : 0;
+        case Op::bit_and: return ones;
+        default: return 0;
+    }
+}
+
+struct Reducer {
+    Session& s;
+    Task& task;
+    Inst& loop;
+    std::vector<Accumulator>& out;
+    std::vector<Inst*> accesses;  // in the loop
+
+    bool inside(const Value* v) const {
+        const Region* r = v->def ? v->def->parent : v->owner;
+        while (r && r->owner) {
+            if (r->owner == &loop) return true;
+            r = r->owner->parent;
+        }
+        return false;
+    }
+    // Whether `finish` and the task's entry can compute v: no iteration in it, and nothing but
+    // parameters, pure arithmetic and temporaries.
+    bool computable(const Value* v, int depth = 0) const {
+        if (v->owner) return !v->owner->owner;
+        const Inst& d = *v->def;
+        if (depth > 16) return false;
+        if (d.op == Op::task_value || d.op == Op::slot) return false;
+        if (d.op == Op::load) return !inside(v) && d.operand(0)->def && d.operand(0)->def->op == Op::temp;
+        if (d.effect() != Effect::pure) return false;
+        for (int k = 0; k < d.operand_count; ++k) {
+            if (!computable(d.operand(k), depth + 1)) return false;
+        }
+        return true;
+    }
+
+    // Two places that surely differ, or that may be taken to.
+    static bool distinct(const Value* a, const Value* b) {
+        if (memory_class(a) != memory_class(b)) return true;
+        const Inst *x = root_of(a), *y = root_of(b);
+        if (!x || !y || x->op != y->op) return false;
+        if (x->op == Op::temp) return x->imm != y->imm;
+        if (x->op == Op::array_place) {
+            const bool same_storage = ArrayAccess::unpack(x->imm).grad == ArrayAccess::unpack(y->imm).grad;
+            return x->operand(0) != y->operand(0) || !same_storage;
+        }
+        return false;
+    }
+    static bool same_place(const Value* a, const Value* b, int depth = 0) {
+        if (a == b) return true;
+        if (!a->def || !b->def || depth > 8) return false;
+        const Inst &x = *a->def, &y = *b->def;
+        if (x.op != y.op || x.imm != y.imm || x.ref != y.ref || x.operand_count != y.operand_count) return false;
+        if (x.effect() != Effect::pure || !(a->type == b->type)) return false;
+        for (int k = 0; k < x.operand_count; ++k) {
+            if (!same_place(x.operand(k), y.operand(k), depth + 1)) return false;
+        }
+        return true;
+    }
+
+    bool candidate(const Inst& i) const {
+        const Type t = i.operand(0)->type;
+        if (step_of(i.op) == Op::count_ || t.rank != 0 || t.prim == Prim::f16 || t.prim == Prim::u1) return false;
+        if (i.results[0].id != 0) return false;  // somebody uses the old value
+        const Inst* root = root_of(i.operand(0));
+        if (!root || root->op == Op::slot) return false;
+        return computable(i.operand(0));
+    }
+    bool alone(const Inst& i) const {
+        return std::ranges::all_of(accesses, [&](const Inst* other) {
+            if (other == &i || distinct(i.operand(0), other->operand(0))) return true;
+            return other->op == i.op && candidate(*other) && same_place(i.operand(0), other->operand(0));
+        });
+    }
+
+    // A copy of v in front of `at` in another function.
+    Value* copy(Value* v, Builder& b, std::unordered_map<const Value*, Value*>& done) {
+        if (v->owner) return b.function->body->params[v->index];
+        const auto known = done.find(v);
+        if (known != done.end()) return known->second;
+        Inst* c = copy_inst(*v->def, *b.function);
+        for (int k = 0; k < c->operand_count; ++k) c->operands[k] = copy(c->operands[k], b, done);
+        c->append_to(*b.region);
+        return done[v] = c->result();
+    }
+
+    void build_finish(const std::vector<Value*>& places) {
+        s.m.owned.push_back(std::make_unique<Function>("finish"));
+        Function& f = *(task.finish = s.m.owned.back().get());
+        for (const Value* p : task.body->body->params) f.add_param(*f.body, p->type);
+        Builder b{&f, f.body, nullptr, loop.loc};
+        std::unordered_map<const Value*, Value*> done;
+        std::vector<Value*> operands = {b.int_const(Prim::i64, 0),
+                                        b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::end))};
+        std::vector<Type> types;
+        for (const Accumulator& a : out) {
+            operands.push_back(b.constant(a.type, identity(a.op, a.type.prim)));
+            types.push_back(a.type);
+        }
+        Inst* chunks = b.emit(Op::for_, operands, types, 1);
+        chunks->imm = 1;
+        Builder in{&f, &chunks->body(), nullptr, loop.loc};
+        Value* chunk = f.add_param(chunks->body(), type::kI64);
+        std::vector<Value*> next;
+        for (const Accumulator& a : out) {
+            Value* so_far = f.add_param(chunks->body(), a.type);
+            Value* one = in.load(partial(in, a, chunk));
+            next.push_back(in.op(a.op, {so_far, one}));
+        }
+        in.end(Op::continue_, next);
+        for (size_t k = 0; k < out.size(); ++k) {
+            Value* place = copy(places[k], b, done);
+            Value* total = chunks->result(static_cast<int>(k));
+            b.store(place, b.op(out[k].op, {b.load(place), total}));
+        }
+        b.end(Op::return_);
+    }
+
+    Value* partial(Builder& b, const Accumulator& a, Value* chunk) {
+        Value* operands[] = {chunk};
+        return b.typed(Op::partial, a.type.place(), operands, a.offset | static_cast<uint64_t>(task.partial_bytes) << 32);
+    }
+
+    void run() {
+        bool calls = false;
+        walk(loop.body(), [&](Inst& i) {
+            for (Value& v : i.result_values()) v.id = 0;
+            if (i.op == Op::call) {
+                const Summary& c = s.summaries[i.callee()->id];
+                calls |= c.reads || c.writes;
+            }
+        });
+        if (calls) return;
+        walk(loop.body(), [&](Inst& i) {
+            for (int k = 0; k < i.operand_count; ++k) i.operand(k)->id = 1;
+            const Effect e = i.effect();
+            if ((e == Effect::read && i.op == Op::load) || e == Effect::write || e == Effect::atomic) accesses.push_back(&i);
+        });
+        std::vector<Inst*> found;
+        for (Inst* i : accesses) {
+            if (i->effect() == Effect::atomic && candidate(*i) && alone(*i)) found.push_back(i);
+        }
+        if (found.empty()) return;
+
+        // Several atomics on one place share an accumulator's place but each has its own entry.
+        std::vector<Value*> places;
+        std::vector<Accumulator> all;
+        int lanes = 1;
+        for (Inst* i : found) {
+            const auto known = std::ranges::find_if(places, [&](Value* p) { return same_place(p, i->operand(0)); });
+            if (known == places.end() && places.size() == kMost) continue;
+            Accumulator a;
+            a.op = step_of(i->op);
+            a.type = i->operand(1)->type;
+            a.atomic = i;
+            a.offset = static_cast<uint32_t>(8 * (known - places.begin()));
+            if (known == places.end()) places.push_back(i->operand(0));
+            if (a.op == Op::add && a.type.prim == Prim::f32 && lanes == 1) lanes = 16;
+            if (a.op == Op::add && a.type.prim == Prim::f64) lanes = 8;
+            all.push_back(a);
+        }
+        task.partial_bytes = static_cast<uint32_t>(8 * places.size());
+
+        // Entry: accumulators start neutral. They live in slots; one lane is promoted again.
+        std::vector<Value*> slots(places.size());
+        Builder b = before(loop);
+        for (Accumulator& a : all) {
+            a.lanes = lanes;
+            Value*& slot = slots[a.offset / 8];
+            if (!slot) {
+                const Type whole = lanes == 1 ? a.type : Type::vector(a.type.prim, lanes);
+                slot = b.slot(whole);
+                b.store(slot, b.splat(b.constant(a.type, identity(a.op, a.type.prim)), whole));
+                out.push_back(a);
+            }
+            a.slot = slot;
+        }
+        build_finish(places);  // `out` holds one accumulator a place here
+
+        // End: lanes fold as a tree into this chunk's partial result.
+        Builder end = before(*task.body->body->last);
+        Value* chunk = end.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::chunk));
+        for (const Accumulator& a : out) {
+            Value* whole = end.load(slots[a.offset / 8]);
+            std::vector<Value*> lane;
+            for (int k = 0; k < lanes; ++k) {
+                lane.push_back(lanes == 1 ? whole : end.op(Op::extract, {whole}, static_cast<uint64_t>(k)));
+            }
+            for (int half = lanes / 2; half >= 1; half /= 2) {
+                for (int k = 0; k < half; ++k) {
+                    lane[static_cast<size_t>(k)] = end.op(a.op, {lane[static_cast<size_t>(k)], lane[static_cast<size_t>(k + half)]});
+                }
+            }
+            end.store(partial(end, a, chunk), lane[0]);
+        }
+        out = std::move(all);  // one entry an atomic, for lower_units
+    }
+};
+
+}  // namespace
+
+void reduce(Session& s, Task& task, Inst& loop, std::vector<Accumulator>& out) {
+    Reducer r{.s = s, .task = task, .loop = loop, .out = out, .accesses = {}};
+    r.run();
+}
+
 }  // namespace qd::pass

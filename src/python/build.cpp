@@ -133,13 +133,17 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
                                          const std::vector<uint8_t>& code_hash) {
     auto s = std::make_unique<Specialisation>();
     s->slot = std::move(slot);
-    note_kernel(code_hash);
     s->results = kernel.results;
     s->returns_tuple = kernel.returns_tuple;
-    s->result_bytes = s->slot->current()->result_bytes;
     add_identities(*s, *k.parameters, args, kernel);
     add_steps(*s, args, kernel, params);
-    s->args_bytes = std::max(s->args_bytes, s->slot->current()->args_bytes);
+    if (s->slot) {
+        note_kernel(code_hash);
+        s->result_bytes = s->slot->current()->result_bytes;
+        s->args_bytes = std::max(s->args_bytes, s->slot->current()->args_bytes);
+    } else {
+        s->result_bytes = kernel.module->result_bytes();
+    }
     if (!bind_fields(*s, kernel)) return nullptr;
     return s;
 }
@@ -241,7 +245,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
     Session& s = session();
     if (!check_arrays(*k.parameters, args)) return nullptr;
     try {
-        if (std::optional<Recipe> recipe = find_recipe(k, args, count)) {
+        const bool interpreted = s.tier == 2;
+        if (std::optional<Recipe> recipe = interpreted ? std::nullopt : find_recipe(k, args, count)) {
             try {
                 auto slot = slot_of_artefact(recipe->code_hash, recipe->artefact, kernel_name(k));
                 ++s.cache_hits;
@@ -255,6 +260,12 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, kernel_name(k) + "_c" + std::to_string(s.compiled));
         if (!kernel) return nullptr;
         ir::Module& module = *kernel->module;
+        if (interpreted) {
+            auto out = assemble(k, args, *kernel, module.params, nullptr, {});
+            if (out) out->interpreted = std::move(kernel);
+            ++s.compiled;
+            return out;
+        }
         const std::vector<uint8_t> hash = code_hash_of(module);
         auto slot = known_slot(hash);
         if (!slot) {

@@ -7,6 +7,7 @@
 
 #include "ir/random.h"
 #include "python/areas.h"
+#include "python/interpret.h"
 #include "python/output.h"
 
 namespace qd::python {
@@ -92,7 +93,6 @@ __attribute__((noinline)) PyObject* after_launch(Specialisation& s, runtime::Lau
 
 PyObject* launch(Specialisation& s, uint8_t* block) {
     Session& session_ = session();
-    const runtime::KernelImage* image = s.slot->current();
     alignas(64) uint8_t results[512];
     std::vector<uint8_t> large;
     uint8_t* out = results;
@@ -108,10 +108,13 @@ PyObject* launch(Specialisation& s, uint8_t* block) {
     runtime::LaunchOutcome outcome;
     const int64_t start = now_ns();
     bool special;
-    if (s.last_ns < kReleaseGilNs) {
-        special = runtime::launch(*image, context, *session_.pool, {}, outcome);
+    if (s.interpreted) {
+        special = interpret_launch(*s.interpreted->module, context, outcome);
+    } else if (s.last_ns < kReleaseGilNs) {
+        special = runtime::launch(*s.slot->current(), context, *session_.pool, {}, outcome);
     } else {
         runtime::Pool& pool = *session_.pool;
+        const runtime::KernelImage* image = s.slot->current();
         PyThreadState* state = PyEval_SaveThread();
         special = runtime::launch(*image, context, pool, {check_signals, nullptr}, outcome);
         PyEval_RestoreThread(state);
@@ -265,7 +268,7 @@ PyObject* specialisation_count(PyObject* self, void*) { return PyLong_FromSize_t
 PyObject* kernel_tiers(PyObject* self, void*) {
     PyObject* list = PyList_New(0);
     for (const auto& s : *as_kernel(self)->specialisations) {
-        PyObject* tier = PyLong_FromUnsignedLong(s->slot->current()->tier);
+        PyObject* tier = PyLong_FromUnsignedLong(s->slot ? s->slot->current()->tier : 2);
         PyList_Append(list, tier);
         Py_DECREF(tier);
     }

@@ -108,7 +108,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     s.pool = std::make_unique<runtime::Pool>(s.threads);
     if (s.frontend.debug) s.frontend.check_bounds = true;
     const std::string tier = environment("QD_CPU_TIER");
-    s.tier = tier == "0" ? 0 : tier == "1" ? 1 : -1;
+    s.tier = tier == "0" ? 0 : tier == "1" ? 1 : tier == "interpret" ? 2 : -1;
     s.cpu = environment("QD_CPU_TARGET");
     s.time_passes = !environment("QD_TIME_PASSES").empty();
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);

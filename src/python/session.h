@@ -24,7 +24,7 @@ struct Session {
     bool offline_cache = true;
     std::string cache_path;            // offline_cache_file_path
     int64_t cache_max_bytes = 100 << 20;
-    int tier = -1;                     // -1: quick first, then optimised; 0, 1: forced (QD_CPU_TIER)
+    int tier = -1;                     // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)
     std::string cpu;                   // QD_CPU_TARGET; "" = host
     bool print_ir = false, time_passes = false;
     uint32_t compiled = 0;             // specialisations compiled or loaded

@@ -167,6 +167,8 @@ bool store_number(Prim p, char* at, PyObject* value) {
         bits = ir::bits_of_double(p, d);
     } else if (PyLong_Check(value)) {
         bits = PyLong_AsUnsignedLongLongMask(value);
+    } else if (std::strncmp(Py_TYPE(value)->tp_name, "numpy.bool", 10) == 0) {  // has no __index__
+        bits = PyObject_IsTrue(value) == 1;
     } else {
         PyObject* index = PyFloat_Check(value) ? nullptr : PyNumber_Index(value);
         if (!index) {

@@ -21,6 +21,7 @@ struct RandomProgram {
     int loops = 0;                    // around the current point, in this function
     bool is_kernel = false;
     bool parallel = false;            // inside a parallel loop
+    bool float_sums = true;           // their order, and so their bits, changes with reductions
 
     static constexpr type::Prim kPrims[] = {type::Prim::i32, type::Prim::i64, type::Prim::u8, type::Prim::f32, type::Prim::f64, type::Prim::u1};
 
@@ -226,8 +227,8 @@ struct RandomProgram {
             }
             case 9: {
                 ir::Value* at = place(p);
-                const ir::Op ops[] = {ir::Op::atomic_add, ir::Op::atomic_min, ir::Op::atomic_max, ir::Op::atomic_exchange};
-                ir::Value* old = b.op(ops[below(type::is_float(p) ? 4 : 3)], {at, any(p)});
+                const ir::Op ops[] = {ir::Op::atomic_min, ir::Op::atomic_max, ir::Op::atomic_exchange, ir::Op::atomic_add};
+                ir::Value* old = b.op(ops[below(type::is_float(p) && !float_sums ? 3 : 4)], {at, any(p)});
                 if (below(2)) keep(old);
                 break;
             }

@@ -9,7 +9,6 @@ from helpers import (
     FLOATS,
     INTS,
     NUMPY,
-    SIGNED,
     Array,
     assert_close,
     bits,
@@ -506,9 +505,13 @@ def test_cast_spellings(backend):
             ("i16", "u16"), ("f16", "u16")]
 )  # fmt: skip
 def test_bit_cast(backend, a, b):
-    source = samples(a) if a[0] == "f" else samples("f" + b[1:]).view(NUMPY[a]) if (
-        b[0] == "f"
-    ) else samples(a)
+    source = (
+        samples(a)
+        if a[0] == "f"
+        else samples("f" + b[1:]).view(NUMPY[a])
+        if (b[0] == "f")
+        else samples(a)
+    )
     out = np.zeros(source.size, NUMPY[b])
     dt = dtype(b)
 
@@ -729,7 +732,7 @@ def test_misuse(backend, name, cls, text):
 def test_negative_constant_exponent(backend):
     @qd.kernel
     def run(n: qd.i32) -> qd.i32:
-        return n ** -2
+        return n**-2
 
     with raises(RuntimeError, "Negative exponent in pow(int, int) is not allowed."):
         run(3)
@@ -739,7 +742,7 @@ def test_negative_constant_exponent(backend):
 def test_negative_constant_exponent_class(backend):
     @qd.kernel
     def run(n: qd.i32) -> qd.i32:
-        return n ** -2
+        return n**-2
 
     with raises(qd.QuadrantsRuntimeError, "Negative exponent in pow(int, int) is not allowed."):
         run(3)

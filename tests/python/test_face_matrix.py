@@ -179,3 +179,23 @@ def test_live():
     assert w.x == 100 and w.sum() == 115
     w += 1
     assert not w.is_host_access and cells.values[0] == 100
+
+
+def test_symbolic_arguments_are_traced(monkeypatch):
+    from quadrants._lib import core
+
+    class Symbol:
+        def __radd__(self, other):
+            return "reflected"
+
+    monkeypatch.setattr(core, "is_expr", lambda x: isinstance(x, Symbol), raising=False)
+    monkeypatch.setattr(core, "trace_op", lambda name, args, **kw: (name, args), raising=False)
+    x = Symbol()
+    assert qd.sin(x) == ("sin", (x,)) and qd.max(1, x) == ("max", (1, x))
+    assert v.dot(x) == ("Matrix.dot", (v, x)) and v.norm(x) == ("Matrix.norm", (v, x))
+    assert v + x == "reflected"
+    assert qd.Vector([1, x]) == ("Vector", ([1, x], None))
+    assert qd.Matrix.cols([[1, x], [2, 3]])[0] == "Matrix.cols"
+    vec2 = qd.types.vector(2, qd.f32)
+    assert vec2(1, x) == ("typed_tensor", (vec2, 1, x))
+    assert qd.Struct(a=x) == ("Struct", ({"a": x},))

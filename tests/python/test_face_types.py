@@ -196,3 +196,42 @@ def test_quant():
     assert quant.int(5).bits == 5 and quant.int(5, False).compute is qd.u32
     assert quant.fixed(8).scale == 1 / 128 and quant.fixed(8, False, 2.0).scale == 2 / 256
     assert quant.float(5, 10).exponent.bits == 5 and quant.float(5, 10).compute is qd.f32
+
+
+def test_external_arrays(monkeypatch):
+    from quadrants._lib import core
+    from quadrants.lang._arguments import check_array
+
+    monkeypatch.setattr(core, "NdarrayBase", type("NdarrayBase", (), {}), raising=False)
+    nd = qd.types.ndarray
+    vec3, mat3 = qd.types.vector(3, qd.f32), qd.types.matrix(3, 3, qd.f32)
+    check_array(nd, np.zeros(3), "a")
+    check_array(nd(qd.f64, ndim=2), np.zeros((2, 3)), "a")
+    check_array(nd(vec3, ndim=2), np.zeros((10, 10, 3), np.float32), "a")
+    check_array(nd(vec3), np.zeros((10, 3), np.float64), "a")  # scalar type not enforced
+    for annotation, array, text in (
+        (nd(qd.f32), np.zeros(3), "required array has dtype=f32, array with dtype=f64 is provided"),
+        (
+            nd(ndim=2),
+            np.zeros((1, 1, 1, 1)),
+            "required array has ndim=2, array with 4 dimensions is provided",
+        ),
+        (
+            nd(mat3, ndim=2),
+            np.zeros((2, 3, 3)),
+            "required array has ndim=2 element_dim=2, array with 3 dimensions is provided",
+        ),
+        (
+            nd(mat3),
+            np.zeros((4, 2, 3)),
+            r"required element_shape=\(3, 3\), array with element shape of \(2, 3\) is provided",
+        ),
+    ):
+        with pytest.raises(ValueError, match="Invalid value for argument a - " + text):
+            check_array(annotation, array, "a")
+    for wrong in (1.2, [1, 2], None):
+        with pytest.raises(qd.QuadrantsRuntimeTypeError, match="Invalid type for argument a, got"):
+            check_array(nd(), wrong, "a")
+    for dtype in (np.complex64, "U3"):
+        with pytest.raises(TypeError):
+            check_array(nd(), np.zeros(2, dtype), "a")

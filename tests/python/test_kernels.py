@@ -818,7 +818,8 @@ def test_captured_ndarray(backend):
         a[0] = 1
 
     with raises(
-        qd.QuadrantsCompilationError, "used in kernel scope but not registered as a kernel parameter"
+        qd.QuadrantsCompilationError,
+        "used in kernel scope but not registered as a kernel parameter",
     ):
         k()
 

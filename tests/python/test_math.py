@@ -128,7 +128,9 @@ def test_integer_inputs(backend):
     assert_close(out, np.float32([3, 1, 0, math.pi / 4, 4]), atol=1e-6)
 
 
-@pytest.mark.parametrize("f", ["sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"])
+@pytest.mark.parametrize(
+    "f", ["sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"]
+)
 def test_real_functions_reject_integers(backend, f):
     op = getattr(qd, f)
 
@@ -167,9 +169,7 @@ def test_functions_on_vectors(backend):
     V = qd.types.vector(3, qd.f32)
 
     @qd.kernel
-    def run(
-        x: qd.types.ndarray(dtype=V, ndim=1), out: qd.types.ndarray(dtype=V, ndim=2)
-    ):
+    def run(x: qd.types.ndarray(dtype=V, ndim=1), out: qd.types.ndarray(dtype=V, ndim=2)):
         for i in range(10):
             out[0, i] = qd.sin(x[i])
             out[1, i] = qd.sqrt(x[i]) + qd.exp(-x[i])
@@ -293,7 +293,9 @@ def test_half_precision(backend):
 
     run(x, out, mixed)
     f = x.astype(np.float32)
-    assert_close(out, np.stack([f * f + 1, -f, np.abs(f), np.floor(f)]).astype(np.float16), rtol=2e-3)
+    assert_close(
+        out, np.stack([f * f + 1, -f, np.abs(f), np.floor(f)]).astype(np.float16), rtol=2e-3
+    )
     assert_close(mixed, f + np.float32(0.001), rtol=1e-6)
 
 

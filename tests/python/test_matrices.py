@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import Array, assert_close, draw, raises
+from helpers import Array, assert_close, raises
 
 vec2, vec3, vec4 = (qd.types.vector(n, qd.f32) for n in (2, 3, 4))
 mat22, mat33 = qd.types.matrix(2, 2, qd.f32), qd.types.matrix(3, 3, qd.f32)
@@ -168,7 +168,9 @@ def test_augmented_assignment_of_vectors(backend):
     assert f.to_numpy().tolist() == [[6, 2.75]] * 3
 
 
-@pytest.mark.parametrize("n,m,p", [(2, 2, 2), (3, 3, 3), (2, 3, 4), (4, 4, 1), (1, 5, 2), (6, 6, 6)])
+@pytest.mark.parametrize(
+    "n,m,p", [(2, 2, 2), (3, 3, 3), (2, 3, 4), (4, 4, 1), (1, 5, 2), (6, 6, 6)]
+)
 def test_matmul(backend, n, m, p):
     a, b = mats(n, m), mats(m, p, seed=2)
     v, w = mats(m, seed=3), mats(n, seed=4)

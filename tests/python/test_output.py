@@ -1,5 +1,7 @@
 """print, format strings, assert and bounds checks."""
 
+# ruff: noqa: UP031, UP032, F522, F524
+
 import numpy as np
 import pytest
 
@@ -96,8 +98,7 @@ def test_mismatched_format(backend, spec, dt, tmp_path):
 
     path = tmp_path / "mismatch.py"
     path.write_text(
-        "import quadrants as qd\n@qd.kernel\n"
-        f"def k(x: qd.{dt}):\n    print(f'{{x:{spec}}}')\n"
+        f"import quadrants as qd\n@qd.kernel\ndef k(x: qd.{dt}):\n    print(f'{{x:{spec}}}')\n"
     )
     module_spec = importlib.util.spec_from_file_location("mismatch", path)
     module = importlib.util.module_from_spec(module_spec)
@@ -115,7 +116,9 @@ def test_format_counts(backend):
     def missing(n: qd.i32):
         print("{k}".format(n=n))
 
-    with raises(qd.QuadrantsSyntaxError, "Expected 3 positional argument(s), but received 2 instead"):
+    with raises(
+        qd.QuadrantsSyntaxError, "Expected 3 positional argument(s), but received 2 instead"
+    ):
         few(1)
     with raises(qd.QuadrantsSyntaxError, "Keyword 'k' not found."):
         missing(1)

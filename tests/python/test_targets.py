@@ -1,6 +1,5 @@
 """Every target of the table: present ones run a kernel, the others say why they do not."""
 
-import numpy as np
 import pytest
 
 import quadrants as qd

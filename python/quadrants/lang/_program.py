@@ -43,11 +43,6 @@ class Program:
         self._config._on_change = None
         core.runtime_reset()
 
-    def _get_num_ndarrays(self) -> int:
-        from quadrants.lang.impl import get_runtime
-
-        return len(get_runtime().ndarrays)
-
     def get_device_caps(self) -> DeviceCaps:
         return DeviceCaps(self._config.arch.name)
 

@@ -18,6 +18,7 @@ from quadrants.lang.exception import (
     QuadrantsRuntimeError,
     QuadrantsSyntaxError,
     QuadrantsTypeError,
+    not_available,
     not_initialised,
 )
 from quadrants.types.primitive_types import DataType, f16, f32, f64, i32, i64, u32, u64
@@ -111,17 +112,12 @@ class PyQuadrants:
         """Starts the native runtime under this config."""
         from quadrants.lang._program import Program
 
+        if config.arch is Arch.python:
+            raise not_available("arch=qd.python")
         self._arch = config.arch
         self._cfg = config
         _finish_at_exit()
-        if config.arch is not Arch.python:
-            own = (
-                "short_circuit_operators",
-                "print_full_traceback",
-                "unrolling_limit",
-                "src_ll_cache",
-            )
-            self._prog = Program(config, {name: getattr(self, name) for name in own})
+        self._prog = Program(config, {name: getattr(self, name) for name in _PYTHON_OPTIONS})
 
     def materialize(self) -> None:
         """Makes storage of all fields declared so far. Called before launches and exports."""
@@ -153,6 +149,12 @@ class PyQuadrants:
         return core.num_compiled_functions() if core.native_loaded() else 0
 
 
+_PYTHON_OPTIONS = (
+    "short_circuit_operators",
+    "print_full_traceback",
+    "unrolling_limit",
+    "src_ll_cache",
+)
 _NATIVE_ATTRIBUTES = frozenset(
     (
         "default_fp",

@@ -165,10 +165,6 @@ class Matrix:
         where = self._indices(indices)
         if self.is_host_access:
             self._access.set(value, *where)
-            return
-        kind = np.asarray(value).dtype
-        if kind.kind == "f" and self.entries.dtype.kind in "iub" and not float(value).is_integer():
-            self.entries[where] = int(value)
         else:
             self.entries[where] = value
 
@@ -274,7 +270,7 @@ class Matrix:
             else NotImplemented
         )
 
-    # --- methods ---
+    # --- methods: with a symbolic argument they are traced ---
 
     def sum(self) -> Any:
         """Sum of all elements."""
@@ -302,10 +298,14 @@ class Matrix:
 
     def norm(self, eps: Any = 0) -> Any:
         """sqrt(sum of squares + eps)."""
+        if core.is_expr(eps):
+            return core.trace_op("Matrix.norm", (self, eps))
         return np.sqrt(self.norm_sqr() + eps)
 
     def norm_inv(self, eps: Any = 0) -> Any:
         """1 / norm(eps)."""
+        if core.is_expr(eps):
+            return core.trace_op("Matrix.norm_inv", (self, eps))
         return 1 / np.sqrt(self.norm_sqr() + eps)
 
     def normalized(self, eps: Any = 0) -> Any:
@@ -316,6 +316,8 @@ class Matrix:
 
     def dot(self, other: Any) -> Any:
         """Scalar product of two vectors."""
+        if _has_symbolic(other):
+            return core.trace_op("Matrix.dot", (self, other))
         if self.ndim != 1:
             raise QuadrantsCompilationError("lhs for dot is not a vector")
         other = other if isinstance(other, Matrix) else Matrix(other)
@@ -325,6 +327,8 @@ class Matrix:
 
     def cross(self, other: Any) -> Any:
         """Vector product in 3-D, its third component in 2-D."""
+        if _has_symbolic(other):
+            return core.trace_op("Matrix.cross", (self, other))
         if self.ndim != 1 or self.n not in (2, 3):
             raise QuadrantsCompilationError(
                 f"only dimension < 4 is supported, got shape {self.get_shape()}"
@@ -336,10 +340,14 @@ class Matrix:
 
     def outer_product(self, other: Any) -> Any:
         """The matrix of all products."""
+        if _has_symbolic(other):
+            return core.trace_op("Matrix.outer_product", (self, other))
         return Matrix(np.outer(self.entries, np.asarray(other)))
 
     def frobenius_inner(self, other: Any) -> Any:
         """Sum of the element-wise products."""
+        if _has_symbolic(other):
+            return core.trace_op("Matrix.frobenius_inner", (self, other))
         return (self.entries * np.asarray(other)).sum()
 
     def transpose(self) -> Any:
@@ -376,10 +384,14 @@ class Matrix:
 
     def determinant(self) -> Any:
         """The determinant; in kernels only."""
+        if impl.inside_kernel():
+            return core.trace_op("Matrix.determinant", (self,))
         raise AssertionError("determinant cannot be called in Python-scope")
 
     def cast(self, dtype: Any) -> Any:
         """Element-wise conversion; in kernels only."""
+        if impl.inside_kernel():
+            return core.trace_op("Matrix.cast", (self, dtype))
         raise AssertionError("cast cannot be called in Python-scope")
 
     # --- factories ---

@@ -21,11 +21,13 @@
 #include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/AssumptionCache.h>
 #include <llvm/Analysis/BasicAliasAnalysis.h>
+#include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ScopedNoAliasAA.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/CodeGen/Passes.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/PassTimingInfo.h>
@@ -49,6 +51,7 @@
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/LoopRotation.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Utils/LoopUtils.h>
 #include <llvm/Transforms/Vectorize/LoopVectorize.h>
 
 #include "codegen/llvm/lower.h"
@@ -143,15 +146,42 @@ struct DiagnosticText {
 
 // Code generation without the passes that cost more than they give here.
 struct CodegenPasses : llvm::legacy::PassManager {
-    bool lean = false;
+    bool lean = false, prepares = true;
     void add(llvm::Pass* p) override {
-        if (lean && p->getPassName() == "Loop Strength Reduction") {
+        const auto name = p->getPassName();
+        if ((lean && name == "Loop Strength Reduction") || (!prepares && name == "CodeGen Prepare")) {
             delete p;
             return;
         }
         llvm::legacy::PassManager::add(p);
     }
 };
+
+// Instruction selection and scheduling take time that grows faster than a block, so very long ones
+// are cut for code generation; CodeGenPrepare, which would join them again, is left out then.
+constexpr size_t kLongBlock = 2500, kBlockPiece = 800;
+
+bool cut_long_blocks(llvm::Module& module) {
+    std::vector<llvm::BasicBlock*> long_blocks;
+    for (auto& f : module)
+        for (auto& block : f)
+            if (block.size() > kLongBlock) long_blocks.push_back(&block);
+    for (auto* block : long_blocks) {  // from the end, so that each cut moves one piece only
+        auto at = block->end();
+        size_t piece = 0;
+        while (at != block->getFirstNonPHIIt()) {
+            --at;
+            if (++piece < kBlockPiece || llvm::isa<llvm::PHINode>(*at)) continue;
+            auto keep = at->getPrevNode();
+            if (!keep) break;
+            block->splitBasicBlock(at);
+            at = block->end();
+            --at;  // the branch that splitting made
+            piece = 0;
+        }
+    }
+    return !long_blocks.empty();
+}
 
 bool has_loop(const llvm::Function& f) {  // lowering puts a loop's header before its latch
     llvm::DenseMap<const llvm::BasicBlock*, unsigned> order;
@@ -160,6 +190,34 @@ bool has_loop(const llvm::Function& f) {  // lowering puts a loop's header befor
         for (const auto* next : llvm::successors(&block))
             if (order[next] <= order[&block]) return true;
     return false;
+}
+
+// The vectoriser's time grows with the square of a loop's body, and large bodies gain little: loops
+// above the limit, and those that cannot become vectors anyway, are marked as not for it.
+constexpr unsigned kLargestVectorBody = 500;
+
+bool may_become_vector(const llvm::Loop& loop) {
+    unsigned count = 0;
+    for (const auto* block : loop.blocks())
+        for (const auto& i : *block) {
+            if (++count > kLargestVectorBody) return false;
+            if (i.isAtomic() || llvm::isa<llvm::AllocaInst>(i)) return false;
+            const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
+            if (call && !llvm::isa<llvm::IntrinsicInst>(call)) return false;
+        }
+    return true;
+}
+
+bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
+    bool any = false;
+    for (llvm::Loop* loop : loops.getLoopsInPreorder()) {
+        if (!loop->isInnermost()) continue;
+        if (may_become_vector(*loop))
+            any = true;
+        else
+            llvm::addStringMetadataToLoop(loop, "llvm.loop.vectorize.enable", 0);
+    }
+    return any;
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
@@ -216,17 +274,24 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     llvm::LoopPassManager second;
     second.addPass(llvm::IndVarSimplifyPass());
     looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
-    looped.addPass(llvm::LoopVectorizePass());
-    looped.addPass(llvm::EarlyCSEPass(true));
-    looped.addPass(combine());
+    llvm::FunctionPassManager vectorised, rest;
+    vectorised.addPass(llvm::LoopVectorizePass());
+    vectorised.addPass(llvm::EarlyCSEPass(true));
+    vectorised.addPass(combine());
     llvm::LoopPassManager third;  // what the vectoriser's checks and preheaders left inside
     third.addPass(llvm::LICMPass(llvm::LICMOptions()));
-    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
-    looped.addPass(llvm::SimplifyCFGPass());
+    vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
+    rest.addPass(llvm::SimplifyCFGPass());
 
     for (auto& f : module) {
         if (f.isDeclaration()) continue;
-        (has_loop(f) ? looped : straight).run(f, functions);
+        if (has_loop(f)) {
+            looped.run(f, functions);
+            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f))) vectorised.run(f, functions);
+            rest.run(f, functions);
+        } else {
+            straight.run(f, functions);
+        }
         functions.clear(f, f.getName());
     }
     if (time_passes) timing.print();
@@ -299,6 +364,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
         llvm::raw_svector_ostream stream(out);
         CodegenPasses passes;
         passes.lean = options.tier > 0;
+        passes.prepares = options.tier == 0 || !cut_long_blocks(module);
         const auto kind = options.want_assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
         if (machine.tm->addPassesToEmitFile(passes, stream, nullptr, kind, /*DisableVerify=*/true))
             throw support::Error("this target emits no objects");

@@ -1,7 +1,5 @@
 """Mass-spring cloth falling on a ball, explicit integration, ndarrays as arguments."""
 
-import numpy as np
-
 import quadrants as qd
 
 N, STEPS = 24, 120

@@ -1,0 +1,214 @@
+"""Fields and ndarrays to and from NumPy and torch.
+
+A container offers `_view()`, a buffer over its whole memory with canonical shape, or None where
+strides cannot describe it; fields then offer `_parts(component)`. NumPy does all copying and casting.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quadrants._lazy import LazyNumpy
+from quadrants._lib import core
+from quadrants._lib.core import Arch
+from quadrants.lang import impl
+from quadrants.lang.util import has_pytorch, to_numpy_type, to_pytorch_type
+from quadrants.types.primitive_types import f32, f64, i32, i64, u1
+
+np: Any = LazyNumpy(globals())
+
+_VIEWABLE = (i32, i64, f32, f64, u1)
+
+
+def live_array(container: Any) -> Any:
+    """A NumPy array over the container's memory, None where strides cannot describe it."""
+    view = container._view()
+    return None if view is None else np.asarray(view)
+
+
+def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
+    """A fresh array of the container's own dtype and canonical shape."""
+    live = live_array(container)
+    if live is not None:
+        return np.array(live, order="C")
+    out = np.empty(shape + element_shape, to_numpy_type(container.dtype))
+    for number, where in enumerate(np.ndindex(*element_shape)):
+        out[(..., *where)] = np.asarray(container._parts(number)).reshape(shape)
+    return out
+
+
+def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> None:
+    """Stores an array of canonical shape, or a number, in the container, cast to its dtype."""
+    live = live_array(container)
+    with np.errstate(all="ignore"):
+        if live is not None:
+            np.copyto(live, array, casting="unsafe")
+            return
+        array = np.asarray(array)
+        for number, where in enumerate(np.ndindex(*element_shape)):
+            part = np.asarray(container._parts(number))
+            component = array[(..., *where)] if array.shape else array
+            component = component.reshape(part.shape) if component.shape else component
+            np.copyto(part, component, casting="unsafe")
+
+
+def number_as(dtype: Any, value: Any) -> Any:
+    """A host number cast to a dtype as a kernel would: integers wrap, floats are cut off."""
+    if not dtype.is_real:
+        value = int(value)
+        if dtype is u1:
+            return value != 0
+        value &= (1 << dtype.bits) - 1
+        if dtype.is_signed and value >> (dtype.bits - 1):
+            value -= 1 << dtype.bits
+    with np.errstate(all="ignore"):
+        return to_numpy_type(dtype)(value)
+
+
+def _no_view(reason: str) -> ValueError:
+    return ValueError(f"Zero-copy not available: {reason}")
+
+
+def why_no_view(container: Any) -> str | None:
+    """Why the container cannot be shared, None if it can."""
+    arch = impl.current_cfg().arch
+    if arch not in (Arch.x64, Arch.arm64, Arch.cuda, Arch.amdgpu, Arch.metal):
+        return f"backend {arch.name} does not share memory"
+    if container.dtype not in _VIEWABLE:
+        return f"dtype {container.dtype} is not one of i32, i64, f32, f64, u1"
+    return container._why_no_view()
+
+
+def numpy_of(
+    container: Any,
+    shape: tuple[int, ...],
+    element_shape: tuple[int, ...],
+    dtype: Any,
+    copy: bool | None,
+) -> Any:
+    """The body of every `to_numpy`."""
+    if copy is not True:
+        own = np.dtype(to_numpy_type(container.dtype))
+        if dtype is not None and np.dtype(dtype) != own:
+            if copy is False:
+                raise ValueError("copy=False is incompatible with dtype conversion")
+        else:
+            reason = why_no_view(container)
+            if reason is None:
+                return live_array(container)
+            if copy is False:
+                raise _no_view(reason)
+    array = copied_array(container, shape, element_shape)
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def torch_of(
+    container: Any,
+    shape: tuple[int, ...],
+    element_shape: tuple[int, ...],
+    device: Any,
+    copy: bool | None,
+) -> Any:
+    """The body of every `to_torch`."""
+    import torch
+
+    if copy is not True:
+        elsewhere = device is not None and torch.device(device).type != "cpu"
+        reason = None if elsewhere else why_no_view(container)
+        if elsewhere and copy is False:
+            raise ValueError(f"copy=False is incompatible with device transfer to {device}")
+        if not elsewhere:
+            if reason is None:
+                return torch.utils.dlpack.from_dlpack(container._capsule(False))
+            if copy is False:
+                raise _no_view(reason)
+    to_pytorch_type(container.dtype)  # raises if this torch has no such dtype
+    tensor = torch.from_numpy(copied_array(container, shape, element_shape))
+    return tensor if device is None else tensor.to(device)
+
+
+def array_of_torch(tensor: Any) -> Any:
+    """A NumPy array with the tensor's values."""
+    return tensor.detach().cpu().contiguous().numpy()
+
+
+def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
+    """The body of every `to_dlpack`."""
+    if needs_torch and not has_pytorch():
+        raise ModuleNotFoundError("to_dlpack of a field needs torch")
+    capsule = container._capsule(versioned)
+    if capsule is None:
+        raise RuntimeError("This layout cannot be described by strides, so DLPack cannot export it")
+    return capsule
+
+
+def write_components(owner: Any, key: Any, value: Any, shape: tuple[int, ...]) -> None:
+    """Stores a list, tuple, array, vector or matrix in an element of a compound container."""
+    entries = getattr(value, "entries", value)
+    if hasattr(entries, "tolist"):
+        entries = entries.tolist()
+    rows = _listed(entries, shape[0])
+    numbers = (
+        rows if len(shape) == 1 else [v for row in rows for v in _listed(_plain(row), shape[1])]
+    )
+    for component, number in enumerate(numbers):
+        owner._store(key, component, number)
+
+
+def _plain(row: Any) -> Any:
+    row = getattr(row, "entries", row)
+    return row.tolist() if hasattr(row, "tolist") else row
+
+
+def _listed(values: Any, count: int) -> list[Any]:
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{count} values are expected, got {values!r}")
+    values = list(values)
+    if len(values) != count:
+        raise ValueError(f"{count} values are expected, got {len(values)}")
+    return values
+
+
+class ElementAccess:
+    """The storage behind a live vector or matrix; see `Matrix`."""
+
+    __slots__ = ("owner", "key", "shape")
+
+    def __init__(self, owner: Any, key: Any, shape: tuple[int, ...]) -> None:
+        self.owner = owner
+        self.key = tuple(key) if isinstance(key, list) else key
+        self.shape = shape
+
+    def _component(self, indices: tuple[Any, ...]) -> int:
+        number = 0
+        for index, extent in zip(indices, self.shape):
+            index = index.__index__()
+            index += extent if index < 0 else 0
+            if not 0 <= index < extent:
+                raise IndexError(f"index {indices} is out of range for shape {self.shape}")
+            number = number * extent + index
+        return number
+
+    def get(self, *indices: Any) -> Any:
+        return self.owner._load(self.key, self._component(indices))
+
+    def set(self, value: Any, *indices: Any) -> None:
+        self.owner._store(self.key, self._component(indices), value)
+
+    def array(self) -> Any:
+        count = self.shape[0] * (self.shape[1] if len(self.shape) > 1 else 1)
+        numbers = [self.owner._load(self.key, c) for c in range(count)]
+        return np.array(numbers, to_numpy_type(self.owner.dtype)).reshape(self.shape)
+
+
+def live_element(owner: Any, key: Any, shape: tuple[int, ...]) -> Any:
+    """The live vector or matrix at a key."""
+    from quadrants.lang.matrix import Matrix, Vector
+
+    kind = Vector if len(shape) == 1 else Matrix
+    return kind._live(ElementAccess(owner, key, shape), shape)
+
+
+def fill_in_kernel(container: Any, value: Any) -> Any:
+    """`x.fill(value)` while a kernel is traced."""
+    return core.trace_op("fill", (container, value))

@@ -1,0 +1,233 @@
+"""Builders of field trees and the moment when declarations become storage.
+
+`qd.root` declares into the default builder, which becomes a tree at the next materialisation; a
+`FieldsBuilder` becomes one when it is finalised. Native code is told whether anything is pending, so
+that launches and accesses ask for a materialisation only then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quadrants._lib import core
+from quadrants.lang import impl
+from quadrants.lang.exception import QuadrantsRuntimeError
+from quadrants.lang.snode import SNode
+
+
+class _State:
+    """Declarations of the live runtime."""
+
+    def __init__(self) -> None:
+        self.default: FieldsBuilder | None = None
+        self.open: list[FieldsBuilder] = []  # built upon by the user, not finalised
+        self.roots: list[SNode] = []  # of finalised trees, by id
+        self.unplaced: dict[int, Any] = {}  # declared without shape, by id of the field
+        self.wanting: list[tuple[str, Any]] = []  # need a companion placed before the next launch
+
+
+_state = _State()
+
+
+class SNodeTree:
+    """A finalised tree."""
+
+    def __init__(self, number: int, prog: Any) -> None:
+        self._number = number
+        self._prog = prog
+        self._destroyed = False
+
+    @property
+    def destroyed(self) -> bool:
+        return self._destroyed
+
+    @property
+    def id(self) -> int:
+        if self._destroyed:
+            raise QuadrantsRuntimeError("SNode tree has been destroyed")
+        return self._number
+
+    def destroy(self) -> None:
+        """Frees the storage. A tree of an earlier runtime is ignored."""
+        if self._destroyed:
+            raise QuadrantsRuntimeError("SNode tree has been destroyed")
+        if self._prog is not impl.get_runtime()._prog:
+            return
+        core.destroy_tree(self._number)
+        self._destroyed = True
+
+
+class FieldsBuilder:
+    """Builds one field tree.
+
+    Its methods are those of `qd.root`; `finalize` makes it storage.
+    """
+
+    def __init__(self) -> None:
+        impl.check_initialised()
+        self._finalized = False
+        self._tree: SNodeTree | None = None
+        self._is_default = False
+        self._root = SNode(self, "root", None)
+
+    @classmethod
+    def _finalized_roots(cls) -> list[SNode]:
+        """Root nodes in tree order."""
+        return list(_state.roots)
+
+    def _touch(self) -> None:
+        if not self._is_default and not self._root._children:
+            _state.open.append(self)
+        core.set_fields_pending(True)
+
+    def _open(self) -> SNode:
+        self._root._open()
+        return self._root
+
+    def dense(self, axes: Any, dims: Any) -> SNode:
+        """Adds a fixed array; see `SNode.dense`."""
+        return self._open().dense(axes, dims)
+
+    def pointer(self, axes: Any, dims: Any) -> SNode:
+        """Adds pointers; see `SNode.pointer`."""
+        return self._open().pointer(axes, dims)
+
+    def bitmasked(self, axes: Any, dims: Any) -> SNode:
+        """Adds a masked array; see `SNode.bitmasked`."""
+        return self._open().bitmasked(axes, dims)
+
+    def dynamic(self, axis: Any, dim: Any, chunk_size: Any = None) -> SNode:
+        """Adds a growable list; see `SNode.dynamic`."""
+        return self._open().dynamic(axis, dim, chunk_size)
+
+    def quant_array(self, axes: Any, dims: Any, max_num_bits: int) -> SNode:
+        """Adds a packed array; see `SNode.quant_array`."""
+        return self._open().quant_array(axes, dims, max_num_bits)
+
+    def place(self, *args: Any, offset: Any = None) -> FieldsBuilder:
+        """Puts fields, 0-dimensional here, beside the containers."""
+        self._open().place(*args, offset=offset)
+        return self
+
+    def lazy_grad(self) -> None:
+        """Places the adjoint of every real field beside its primal."""
+        self._open().lazy_grad()
+
+    def lazy_dual(self) -> None:
+        """Places the dual of every real field beside its primal."""
+        self._open().lazy_dual()
+
+    def deactivate_all(self) -> None:
+        """Deactivates the cells of sparse nodes."""
+        if not self._finalized:
+            self._open()
+
+    def finalize(self, raise_warning: bool = True) -> SNodeTree:
+        """Makes the declared fields storage.
+
+        Args:
+            raise_warning: warn if nothing was declared.
+        """
+        self._open()
+        if not self._root._children and raise_warning:
+            import warnings
+
+            warnings.warn("Finalizing an empty FieldsBuilder!", stacklevel=2)
+        return self._finalize()
+
+    def _finalize(self) -> SNodeTree:
+        nodes = list(self._root._walk())
+        numbers = {id(node): n for n, node in enumerate(nodes)}
+        rows, fields = [], {}
+        for node in nodes:
+            up = -1 if node._up is None else numbers[id(node._up)]
+            if node._kind == "place":
+                field = node._field
+                fields[id(field)] = field
+                rows.append((up, field.dtype.id, (), ()))
+                continue
+            if not node._children and node._kind != "root":
+                raise RuntimeError(f"{node._kind} node must have at least one child.")
+            rows.append((up, -1, node._axes, node._dims))
+        whole = [f for f in fields.values() if f._is_placed()]
+        number, sizes = core.make_tree(rows, [f._description(numbers) for f in whole])
+        for node, size in zip(nodes, sizes):
+            node._sizes = size
+        self._finalized = True
+        self._tree = SNodeTree(number, impl.get_runtime()._prog)
+        _state.roots.append(self._root)
+        if self in _state.open:
+            _state.open.remove(self)
+        for field in whole:
+            field._bind_components()
+        return self._tree
+
+
+def default_builder() -> FieldsBuilder:
+    """The builder behind `qd.root`."""
+    if impl.get_runtime()._prog is None:
+        raise QuadrantsRuntimeError("Please call init() first")
+    builder = _state.default
+    if builder is None:
+        builder = _state.default = FieldsBuilder()
+        builder._is_default = True
+    return builder
+
+
+def declare_unplaced(field: Any) -> None:
+    """Remembers a field that must be placed before the next materialisation."""
+    _state.unplaced[id(field)] = field
+    core.set_fields_pending(True)
+
+
+def declare_wanting(which: str, field: Any) -> None:
+    """Remembers that the field's `grad` or `dual` must be placed."""
+    _state.wanting.append((which, field))
+
+
+def note_placed(field: Any) -> None:
+    """The field has all its places."""
+    _state.unplaced.pop(id(field), None)
+
+
+def _check_declarations() -> None:
+    if _state.open:
+        raise QuadrantsRuntimeError(f"Field builder {_state.open[0]} is not finalized")
+    if _state.unplaced:
+        places = [field._declared_at for field in _state.unplaced.values()]
+        raise RuntimeError("These field(s) are not placed:\n" + "\n".join(places))
+    for which in ("grad", "dual"):
+        missing = [
+            field
+            for wanted, field in _state.wanting
+            if wanted == which and not getattr(field, which)._is_placed()
+        ]
+        if missing:
+            raise RuntimeError(
+                f"These field(s) requrie `needs_{which}=True`, however their {which} field(s) are not placed:\n"
+                + "\n".join(field._declared_at for field in missing)
+            )
+
+
+def _check_shapes(root: SNode) -> None:
+    for node in root._walk():
+        if node._kind == "place":
+            node._field._check_component_shapes()
+
+
+@impl.on_materialize
+def _materialise(runtime: Any, is_first: bool) -> None:
+    builder = _state.default
+    _check_declarations()
+    _state.wanting.clear()
+    if builder is not None and builder._root._children:
+        _check_shapes(builder._root)
+        _state.default = None
+        builder._finalize()
+    core.set_fields_pending(False)
+
+
+@impl.on_reset
+def _forget() -> None:
+    global _state
+    _state = _State()

@@ -1,0 +1,449 @@
+"""Nodes of field trees: `qd.root`, containers and places, and the axes they are indexed by.
+
+A node is a declaration until its builder is finalised; then the native tree gives it a size and an
+offset. Only dense containers exist in this build.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from quadrants._lib import core
+from quadrants._lib.core import SNodeType
+from quadrants.lang.exception import QuadrantsRuntimeError
+
+if TYPE_CHECKING:
+    from quadrants.lang._fields_builder import FieldsBuilder, SNodeTree
+
+_MAX_EXTENT = 2**31 - 1
+_ids = itertools.count()
+
+
+class Axis:
+    """One axis; equal axes are one object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"Axis({self.value})"
+
+
+_AXES = [Axis(n) for n in range(core.get_max_num_indices())]
+
+
+def axes(*numbers: int) -> list[Axis]:
+    """The axes of these numbers, 0 to 11."""
+    return [_AXES[n] for n in numbers]
+
+
+i, j, k, l = (axes(n) for n in range(4))  # noqa: E741
+ij, ik, il, jk, jl, kl = (axes(*pair) for pair in itertools.combinations(range(4), 2))
+ijk, ijl, ikl, jkl = (axes(*three) for three in itertools.combinations(range(4), 3))
+ijkl = axes(0, 1, 2, 3)
+
+
+def checked_extent(extent: Any) -> int:
+    """An extent as an int; raises if it is no integer, not positive or too large."""
+    if not hasattr(extent, "__index__") or (extent := extent.__index__()) > _MAX_EXTENT:
+        raise TypeError(f"an extent is an integer of at most {_MAX_EXTENT}, got {extent!r}")
+    if extent <= 0:
+        raise QuadrantsRuntimeError("Every dimension of a Quadrants field should be positive")
+    return extent
+
+
+def unsupported(kind: str) -> QuadrantsRuntimeError:
+    return QuadrantsRuntimeError(f"{kind} SNode is not supported on this backend.")
+
+
+class NodePointer:
+    """What `snode.ptr` offers: facts about the native node."""
+
+    def __init__(self, node: SNode) -> None:
+        self._node = node
+
+    @property
+    def type(self) -> SNodeType:
+        return SNodeType[self._node._kind]
+
+    @property
+    def offset(self) -> list[int]:
+        return list(self._node._index_offset)
+
+    def get_num_ch(self) -> int:
+        return len(self._node._children)
+
+    def get_snode_tree_id(self) -> int:
+        return self._node._snode_tree_id
+
+    def name(self) -> str:
+        return self._node._name
+
+
+class SNode:
+    """A node of a field tree."""
+
+    def __init__(
+        self,
+        builder: FieldsBuilder,
+        kind: str,
+        up: SNode | None,
+        axis_numbers: Sequence[int] = (),
+        dims: Sequence[int] = (),
+        permuted: bool = False,
+    ) -> None:
+        self._builder = builder
+        self._kind = kind
+        self._up = up
+        self._axes = tuple(axis_numbers)
+        self._dims = tuple(dims)
+        self._permuted = permuted  # shape follows memory: a field declared with order=
+        self._children: list[SNode] = []
+        self._field: Any = None  # of a place: the scalar or matrix field, and which component
+        self._component = 0
+        self._index_offset: tuple[int, ...] = ()
+        self._id = next(_ids)
+        self._sizes: tuple[int, int, int] | None = None  # cell bytes, offset, cells
+        if up is not None:
+            up._children.append(self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "ptr":
+            return NodePointer(self)
+        if name == "_snode":
+            return self
+        raise AttributeError(f"'SNode' object has no attribute {name!r}")
+
+    # --- building ---
+
+    def _open(self) -> None:
+        if self._builder._finalized:
+            raise QuadrantsRuntimeError("FieldsBuilder finalized")
+
+    def dense(self, axes: Any, dims: Any) -> SNode:
+        """Adds a fixed array.
+
+        Args:
+            axes: axes such as `qd.ij`.
+            dims: extents, one per axis, or one for all.
+        """
+        self._open()
+        numbers, extents = _checked_dims(axes, dims)
+        above = {a for node in self._containers() for a in node._axes}
+        if len(above.union(numbers)) > core.get_max_num_indices():
+            raise RuntimeError("Too many dimensions. The maximum dimensionality is 12")
+        for number, extent in zip(numbers, extents):
+            if number in above and extent & (extent - 1):
+                from quadrants import _logging
+
+                _logging.warn(
+                    f"Non-first division of an axis into {extent} parts, which is no power of two, is slow"
+                )
+        return self._add_dense(numbers, extents)
+
+    def _add_dense(
+        self, numbers: Sequence[int], extents: Sequence[int], permuted: bool = False
+    ) -> SNode:
+        self._builder._touch()
+        return SNode(self._builder, "dense", self, numbers, extents, permuted)
+
+    def pointer(self, axes: Any, dims: Any) -> SNode:
+        """Adds pointers to cells that are allocated on activation."""
+        self._open()
+        _checked_dims(axes, dims)
+        raise unsupported("Pointer")
+
+    def bitmasked(self, axes: Any, dims: Any) -> SNode:
+        """Adds a fixed array with a bit of activity per cell."""
+        self._open()
+        _checked_dims(axes, dims)
+        raise unsupported("Bitmasked")
+
+    def dynamic(self, axis: Any, dim: Any, chunk_size: Any = None) -> SNode:
+        """Adds a list that grows up to `dim` elements, in chunks."""
+        self._open()
+        assert len(axis) == 1, "a dynamic node has exactly one axis"
+        _check_dynamic(dim, chunk_size)
+        raise unsupported("Dynamic")
+
+    def quant_array(self, axes: Any, dims: Any, max_num_bits: int) -> SNode:
+        """Adds an array of quantised numbers, packed."""
+        self._open()
+        _checked_dims(axes, dims)
+        raise unsupported("QuantArray")
+
+    def place(self, *args: Any, offset: Any = None) -> SNode:
+        """Puts fields into every cell of this node.
+
+        Args:
+            *args: fields and lists of fields.
+            offset: index of the first element, one number or one per axis.
+        """
+        self._open()
+        from quadrants.lang.field import place_field
+
+        if isinstance(offset, int):
+            offset = (offset,)
+        rank = len(self._axis_numbers())
+        if offset is not None and len(offset) != rank:
+            raise RuntimeError(
+                f"The offset has {len(offset)} entries, but the node has {rank} axes"
+            )
+        for arg in args:
+            for field in arg if isinstance(arg, list) else (arg,):
+                place_field(self, field, offset)
+        return self
+
+    def _add_place(self, field: Any, component: int, offset: Any) -> SNode:
+        self._builder._touch()
+        node = SNode(self._builder, "place", self)
+        node._field = field
+        node._component = component
+        if offset is not None:
+            node._index_offset = tuple(int(o) for o in offset)
+        return node
+
+    def lazy_grad(self) -> None:
+        """Places the adjoint of every real field beside its primal."""
+        self._place_companions("grad")
+
+    def lazy_dual(self) -> None:
+        """Places the dual of every real field beside its primal."""
+        self._place_companions("dual")
+
+    def _place_companions(self, which: str) -> None:
+        self._open()
+        from quadrants.lang.field import place_component
+
+        for node in list(self._walk()):
+            field = node._field
+            if node._kind != "place" or field._companion_of is not None:
+                continue
+            companion = getattr(field, which)
+            if companion is not None and companion._places[node._component] is None:
+                assert node._up is not None
+                place_component(
+                    node._up, companion, node._component, node._index_offset or None
+                )
+
+    # --- asking ---
+
+    def _walk(self) -> Iterator[SNode]:
+        yield self
+        for child in self._children:
+            yield from child._walk()
+
+    def _containers(self) -> list[SNode]:
+        """From below the root to this node."""
+        found: list[SNode] = []
+        node: SNode | None = self
+        while node is not None:
+            if node._kind not in ("root", "place"):
+                found.append(node)
+            node = node._up
+        return found[::-1]
+
+    def _axis_numbers(self) -> list[int]:
+        return sorted({a for node in self._containers() for a in node._axes})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents from the root, one per axis."""
+        containers = self._containers()
+        if len(containers) == 1:
+            only = containers[0]
+            if only._permuted or list(only._axes) == sorted(only._axes):
+                return only._dims
+        extents: dict[int, int] = {}
+        for node in containers:
+            for axis, dim in zip(node._axes, node._dims):
+                extents[axis] = extents.get(axis, 1) * dim
+        return tuple(extents[a] for a in sorted(extents))
+
+    def parent(self, n: int = 1) -> Any:
+        """The node n levels above: itself for 0, `qd.root` at the top, None beyond."""
+        node: SNode | None = self
+        for _ in range(n):
+            node = None if node is None else node._up
+        return root if node is not None and node._kind == "root" else node
+
+    def deactivate_all(self) -> None:
+        """Deactivates the cells of sparse nodes below; dense nodes have none."""
+
+    @property
+    def _name(self) -> str:
+        if self._field is None:
+            return f"S{self._id}{self._kind}"
+        return self._field._name
+
+    @property
+    def _tree(self) -> SNodeTree:
+        tree = self._builder._tree
+        if tree is None:
+            from quadrants.lang import impl
+
+            impl.get_runtime().materialize()
+            tree = self._builder._tree
+        if tree is None:
+            raise QuadrantsRuntimeError("This SNode is not part of a finalized tree")
+        return tree
+
+    @property
+    def _snode_tree_id(self) -> int:
+        return self._tree.id
+
+    @property
+    def _cell_size_bytes(self) -> int:
+        self._tree  # noqa: B018
+        assert self._sizes is not None
+        return self._sizes[0]
+
+    @property
+    def _offset_bytes_in_parent_cell(self) -> int:
+        self._tree  # noqa: B018
+        assert self._sizes is not None
+        return self._sizes[1]
+
+    @property
+    def _num_dynamically_allocated(self) -> int:
+        return 0
+
+    def _get_children(self) -> list[SNode]:
+        return list(self._children)
+
+    def _path_from_root(self) -> list[Any]:
+        path: list[Any] = [self]
+        while path[-1]._up is not None:
+            path.append(path[-1]._up)
+        if path[-1]._kind == "root":
+            path[-1] = root
+        return path[::-1]
+
+    def _physical_index_position(self) -> dict[int, int]:
+        return dict(enumerate(self._axis_numbers()))
+
+    def _loop_range(self) -> Any:
+        """A field that has an element for each cell of this node."""
+        for child in self._children:
+            if child._kind == "place":
+                return child._field
+        if self._kind == "place":
+            return self._field
+        raise QuadrantsRuntimeError("Looping over a node without fields is not supported yet")
+
+    def __repr__(self) -> str:
+        return f"<qd.SNode of type {self._kind}>"
+
+    def __str__(self) -> str:
+        words = ["qd.root"]
+        words += [f"{node._kind} {list(node.shape)}" for node in self._path_from_root()[1:]]
+        return " => ".join(words)
+
+
+def _checked_dims(axes: Any, dims: Any) -> tuple[list[int], list[int]]:
+    numbers = [axis.value for axis in axes]
+    if hasattr(dims, "__index__"):
+        dims = [dims] * len(numbers)
+    dims = list(dims)
+    if len(dims) == 1:
+        dims = dims * len(numbers)
+    if len(dims) != len(numbers):
+        raise ValueError(
+            f"axes and sizes must have the same size, got {len(numbers)} and {len(dims)}"
+        )
+    return numbers, [checked_extent(d) for d in dims]
+
+
+def _check_dynamic(dim: Any, chunk_size: Any) -> None:
+    for value in (dim, chunk_size):
+        if value is not None and value > _MAX_EXTENT:
+            raise QuadrantsRuntimeError(f"{value} is too large for a dynamic SNode")
+
+
+class Root:
+    """`qd.root`: the builder that is open now."""
+
+    def _builder(self) -> FieldsBuilder:
+        from quadrants.lang._fields_builder import default_builder
+
+        return default_builder()
+
+    def dense(self, axes: Any, dims: Any) -> SNode:
+        """Adds a fixed array; see `SNode.dense`."""
+        return self._builder().dense(axes, dims)
+
+    def pointer(self, axes: Any, dims: Any) -> SNode:
+        """Adds pointers; see `SNode.pointer`."""
+        return self._builder().pointer(axes, dims)
+
+    def bitmasked(self, axes: Any, dims: Any) -> SNode:
+        """Adds a masked array; see `SNode.bitmasked`."""
+        return self._builder().bitmasked(axes, dims)
+
+    def dynamic(self, axis: Any, dim: Any, chunk_size: Any = None) -> SNode:
+        """Adds a growable list; see `SNode.dynamic`."""
+        return self._builder().dynamic(axis, dim, chunk_size)
+
+    def quant_array(self, axes: Any, dims: Any, max_num_bits: int) -> SNode:
+        """Adds a packed array; see `SNode.quant_array`."""
+        return self._builder().quant_array(axes, dims, max_num_bits)
+
+    def place(self, *args: Any, offset: Any = None) -> Root:
+        """Puts fields, 0-dimensional here, beside the containers."""
+        self._builder()._root.place(*args, offset=offset)
+        return self
+
+    def lazy_grad(self) -> None:
+        """Places the adjoint of every real field declared since the last materialisation."""
+        self._builder().lazy_grad()
+
+    def lazy_dual(self) -> None:
+        """Places the dual of every real field declared since the last materialisation."""
+        self._builder().lazy_dual()
+
+    def deactivate_all(self) -> None:
+        """Deactivates everything sparse."""
+        import warnings
+
+        warnings.warn(
+            "'qd.root.deactivate_all()' would deactivate all finalized snodes.", stacklevel=2
+        )
+        deactivate_all_snodes()
+
+    def parent(self, n: int = 1) -> Any:
+        """None; qd.root itself for n=0."""
+        return self if n == 0 else None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """()"""
+        return ()
+
+    def _get_children(self) -> list[SNode]:
+        return list(self._builder()._root._children)
+
+    def _path_from_root(self) -> list[Any]:
+        return [self]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_snode":
+            return self._builder()._root
+        if name == "ptr":
+            return self._builder()._root.ptr
+        raise AttributeError(f"'qd.root' has no attribute {name!r}")
+
+    def __repr__(self) -> str:
+        return "qd.root"
+
+    __str__ = __repr__
+
+
+root = Root()
+
+
+def deactivate_all_snodes() -> None:
+    """Deactivates the cells of every sparse node; there are none in this build."""

@@ -1,0 +1,164 @@
+// f-strings, "...".format(...) and "..." % values: texts whose symbolic parts are formatted when the
+// kernel runs. Constants are rendered by Python at once.
+
+#include "frontend/lower.h"
+
+namespace qd::frontend {
+namespace {
+
+using Body = Lowering::Body;
+
+void free_format(PyObject* self) {
+    Py_XDECREF(as_format(self)->pieces);
+    Py_TYPE(self)->tp_free(self);
+}
+
+// Pieces being collected; neighbouring texts are joined.
+struct Pieces {
+    Ref list = Ref::steal(PyList_New(0));
+    std::string literal;
+    bool symbolic = false;
+
+    void flush() {
+        if (literal.empty()) return;
+        Ref s = Ref::steal(PyUnicode_FromStringAndSize(literal.data(), static_cast<Py_ssize_t>(literal.size())));
+        if (PyList_Append(list.get(), s.get()) < 0) throw PyError{};
+        literal.clear();
+    }
+    void add_text(PyObject* s) {
+        const char* c = PyUnicode_AsUTF8(s);
+        if (!c) throw PyError{};
+        literal += c;
+    }
+    void add(PyObject* value, PyObject* spec, bool ignore_spec = false) {
+        if (is_format(value)) {
+            flush();
+            PyObject* inner = as_format(value)->pieces;
+            for (Py_ssize_t k = 0; k < PyList_GET_SIZE(inner); ++k)
+                if (PyList_Append(list.get(), PyList_GET_ITEM(inner, k)) < 0) throw PyError{};
+            symbolic = true;
+            return;
+        }
+        if (!is_symbolic(value)) {
+            Ref s = Ref::steal(PyObject_Format(value, ignore_spec ? nullptr : spec));
+            return add_text(s.get());
+        }
+        flush();
+        symbolic = true;
+        // A variable is read now: the text shows its value at this point.
+        Ref now = map_leaves(value, [](PyObject* e) { return to_rvalue(e); });
+        Ref piece = Ref::steal(PyTuple_Pack(2, now.get(), spec && PyUnicode_GetLength(spec) > 0 ? spec : Py_None));
+        if (PyList_Append(list.get(), piece.get()) < 0) throw PyError{};
+    }
+    Ref finish() {
+        if (!symbolic)
+            return Ref::steal(PyUnicode_FromStringAndSize(literal.data(), static_cast<Py_ssize_t>(literal.size())));
+        flush();
+        Ref out = Ref::steal(FormatValue_Type.tp_alloc(&FormatValue_Type, 0));
+        as_format(out.get())->pieces = list.release();
+        return out;
+    }
+};
+
+}  // namespace
+
+PyTypeObject FormatValue_Type = {
+    .ob_base = {{1, nullptr}, 0},
+    .tp_name = "quadrants._lib.core.FormatValue",
+    .tp_basicsize = sizeof(FormatObject),
+    .tp_dealloc = free_format,
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A text with values that are known when the kernel runs.",
+};
+
+Ref Body::joined_string(const Node* n) {
+    static const bool ready = PyType_Ready(&FormatValue_Type) == 0;
+    if (!ready) throw PyError{};
+    Pieces out;
+    for (const Node* part : n->list) {
+        if (part->kind == NodeKind::Constant) {
+            out.add_text(part->name);
+            continue;
+        }
+        Ref v = value(part->a);
+        Ref spec = part->b ? joined_string(part->b) : Ref();
+        low.node = n->ast;
+        if (!is_symbolic(v.get()) && part->op) {
+            v = Ref::steal(part->op == 'r'   ? PyObject_Repr(v.get())
+                           : part->op == 'a' ? PyObject_ASCII(v.get())
+                                             : PyObject_Str(v.get()));
+        }
+        out.add(v.get(), spec.get());
+    }
+    return out.finish();
+}
+
+Ref Body::format_call(PyObject* format, const CallArgs& args) {
+    static const bool ready = PyType_Ready(&FormatValue_Type) == 0;
+    if (!ready) throw PyError{};
+    const char* c = PyUnicode_AsUTF8(format);
+    if (!c) throw PyError{};
+    const std::string_view s = c;
+    Pieces out;
+    size_t automatic = 0, needed = 0;
+    std::vector<bool> used(args.keywords.size());
+    for (size_t k = 0; k < s.size(); ++k) {
+        if (s[k] == '{' && k + 1 < s.size() && s[k + 1] == '{') { out.literal += '{'; ++k; continue; }
+        if (s[k] == '}') { out.literal += '}'; if (k + 1 < s.size() && s[k + 1] == '}') ++k; continue; }
+        if (s[k] != '{') { out.literal += s[k]; continue; }
+        const size_t close = s.find('}', k);
+        if (close == s.npos) raise(Kind::value, "Single '{' encountered in format string");
+        const std::string_view inside = s.substr(k + 1, close - k - 1);
+        const size_t colon = inside.find(':');
+        const std::string key(inside.substr(0, colon));
+        const std::string spec_text(colon == inside.npos ? std::string_view() : inside.substr(colon + 1));
+        k = close;
+        PyObject* value = nullptr;
+        if (key.empty() || std::isdigit(static_cast<unsigned char>(key[0]))) {
+            const size_t at = key.empty() ? automatic++ : std::stoul(key);
+            needed = std::max(needed, at + 1);
+            if (at < args.positional.size()) value = args.positional[at].get();
+        } else {
+            for (size_t i = 0; i < args.keywords.size(); ++i)
+                if (!PyUnicode_CompareWithASCIIString(args.keywords[i].first.get(), key.c_str())) {
+                    value = args.keywords[i].second.get();
+                    used[i] = true;
+                }
+            if (!value) raise(Kind::syntax, "Keyword '" + key + "' not found.");
+        }
+        Ref spec = Ref::steal(PyUnicode_FromString(spec_text.c_str()));
+        if (value) out.add(value, spec.get());
+    }
+    if (needed != args.positional.size())
+        raise(Kind::syntax, "Expected " + std::to_string(needed) + " positional argument(s), but received " +
+                                std::to_string(args.positional.size()) + " instead.");
+    for (size_t i = 0; i < used.size(); ++i)
+        if (!used[i]) raise(Kind::syntax, "Keyword '" + text(args.keywords[i].first.get()) + "' not used.");
+    return out.finish();
+}
+
+Ref Body::percent_format(PyObject* format, PyObject* values) {
+    static const bool ready = PyType_Ready(&FormatValue_Type) == 0;
+    if (!ready) throw PyError{};
+    if (!is_symbolic(values)) return Ref::steal(PyUnicode_Format(format, values));
+    std::vector<PyObject*> items;
+    if (PyTuple_Check(values))
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k) items.push_back(PyTuple_GET_ITEM(values, k));
+    else
+        items.push_back(values);
+    const std::string_view s = PyUnicode_AsUTF8(format);
+    Pieces out;
+    size_t next = 0;
+    for (size_t k = 0; k < s.size(); ++k) {
+        if (s[k] != '%') { out.literal += s[k]; continue; }
+        if (k + 1 < s.size() && s[k + 1] == '%') { out.literal += '%'; ++k; continue; }
+        size_t e = k + 1;
+        while (e < s.size() && !std::isalpha(static_cast<unsigned char>(s[e]))) ++e;
+        k = e;
+        if (next >= items.size()) raise(Kind::type, "not enough arguments for format string");
+        out.add(items[next++], nullptr, true);
+    }
+    return out.finish();
+}
+
+}  // namespace qd::frontend

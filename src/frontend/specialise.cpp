@@ -1,0 +1,397 @@
+// Lowering a kernel: parameters by their annotations, the body, results, and what the launcher and
+// the cache must know about it.
+
+#include "frontend/specialise.h"
+
+#include <algorithm>
+
+#include "frontend/lower.h"
+
+namespace qd::frontend {
+namespace {
+
+using Body = Lowering::Body;
+
+Lowering* innermost = nullptr;
+uint64_t lowered_kernels = 0;
+
+Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
+
+bool is_tuple_annotation(PyObject* a) {
+    if (PyTuple_Check(a) || PyList_Check(a)) return true;
+    Ref origin = Ref::steal_or_null(PyObject_GetAttr(a, names().__origin___));
+    if (!origin) PyErr_Clear();
+    return origin && origin.get() == reinterpret_cast<PyObject*>(&PyTuple_Type);
+}
+
+std::vector<Ref> result_annotations(PyObject* a, bool& is_tuple) {
+    std::vector<Ref> out;
+    if (a == Py_None || is_empty(a)) return out;
+    is_tuple = is_tuple_annotation(a);
+    if (!is_tuple) {
+        out.push_back(Ref::borrow(a));
+        return out;
+    }
+    Ref items = PyTuple_Check(a) || PyList_Check(a) ? Ref::borrow(a) : get(a, names().__args___);
+    Ref list = Ref::steal(PySequence_List(items.get()));
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k) {
+        PyObject* item = PyList_GET_ITEM(list.get(), k);
+        if (item == Py_Ellipsis) raise(Kind::syntax, "Ellipsis is not supported in return type annotations");
+        out.push_back(Ref::borrow(item));
+    }
+    return out;
+}
+
+[[noreturn]] void bad_return(const std::string& got, PyObject* wanted) {
+    raise(Kind::runtime_type, "Return (type=" + got + ") cannot be converted into required type " + text(wanted));
+}
+
+std::string shape_text(ir::Type t) {
+    return t.rank == 1 ? "(" + std::to_string(t.n) + ",)" : "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")";
+}
+
+// Stores one returned object into the module's results.
+ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
+    Lowering& l = body.low;
+    ir::Module& m = *l.kernel->module;
+    ResultShape shape;
+    shape.result = static_cast<int>(m.results.size());
+    const auto emit = [&](ir::Value* v) {
+        ir::Value* operands[] = {v};
+        ir::Inst* i = l.b.emit(ir::Op::set_result, operands, {});
+        i->imm = m.results.size();
+        m.results.push_back(v->type);
+        shape.type = v->type;
+    };
+    if (const auto p = prim_of(annotation)) {
+        shape.kind = ResultShape::Kind::scalar;
+        if (is_struct(value) || (!is_expr(value) && !PyNumber_Check(value))) bad_return(type_name(value), annotation);
+        ir::Value* v = to_value(value);
+        if (!v->type.is_scalar()) bad_return(type::to_user_string(v->type), annotation);
+        emit(l.b.cast(v, *p));
+        return shape;
+    }
+    if (const auto t = tensor_type_of(annotation)) {
+        shape.kind = ResultShape::Kind::tensor;
+        if (is_struct(value) || (!is_expr(value) && PyNumber_Check(value) && !PySequence_Check(value))) bad_return(type_name(value), annotation);
+        ir::Value* v = to_value(value);
+        if (!v->type.is_tensor()) bad_return(type::to_user_string(v->type), annotation);
+        if (v->type.rank != t->rank || v->type.n != t->n || v->type.m != t->m)
+            raise(Kind::runtime_type, "Return matrix shape mismatch, expecting=" + shape_text(*t) + ", got=" + shape_text(v->type));
+        const ir::Prim p = t->prim == ir::Prim::none ? v->type.prim : t->prim;
+        if (type::is_int(p) && type::is_float(v->type.prim)) bad_return(type::to_user_string(v->type), annotation);
+        emit(l.b.cast(v, p));
+        return shape;
+    }
+    if (is_struct_type(annotation)) {
+        shape.kind = ResultShape::Kind::structure;
+        shape.struct_type = Ref::borrow(annotation);
+        if (!is_struct(value)) bad_return(type_name(value), annotation);
+        Ref members = get(annotation, names().members_);
+        PyObject* given = reinterpret_cast<StructObject*>(value)->members;
+        if (PyDict_Size(given) != PyDict_Size(members.get())) bad_return("struct", annotation);
+        PyObject *key, *type;
+        for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);) {
+            PyObject* item = PyDict_GetItem(given, key);
+            if (!item) bad_return("struct without member " + text(key), annotation);
+            shape.members.push_back(store_result(body, type, item));
+        }
+        return shape;
+    }
+    raise(Kind::syntax, "Invalid return type annotation: " + text(annotation));
+}
+
+bool matches_prim(ir::Prim want, ir::Prim got) { return want == ir::Prim::none || want == got; }
+
+// Definition attributes.
+struct Signature {
+    Ref fn, returns;
+    std::vector<Ref> names, annotations;
+};
+
+Signature read_signature(PyObject* definition) {
+    Signature s;
+    s.fn = get(definition, names().fn_);
+    s.returns = get(definition, names().returns_);
+    Ref params = get(definition, names().params_);
+    Ref list = Ref::steal(PySequence_Tuple(params.get()));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list.get()); ++k) {
+        PyObject* row = PyTuple_GET_ITEM(list.get(), k);
+        PyObject* name = Py_NewRef(PyTuple_GetItem(row, 0));
+        PyUnicode_InternInPlace(&name);
+        s.names.push_back(Ref::steal(name));
+        s.annotations.push_back(Ref::borrow(PyTuple_GetItem(row, 1)));
+    }
+    return s;
+}
+
+void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject* const> args) {
+    Active active(l);
+    try {
+        for (size_t k = 0; k < s.names.size(); ++k) {
+            Prov* prov = body.unit.argument(static_cast<int>(k));
+            prov->key = s.names[k];
+            Val v = body.bind_parameter_member(s.annotations[k].get(), Ref::borrow(args[k]), prov);
+            body.declare(s.names[k].get(), std::move(v), Binding::Kind::kernel_argument);
+        }
+        body.parameter_count = s.names.size();
+    } catch (const Diag& d) {  // argument errors carry no source
+        set_python_error(d);
+        throw PyError{};
+    }
+    try {
+        body.block(body.source.body);
+        bool is_tuple = false;
+        l.node = nullptr;
+        if (!result_annotations(s.returns.get(), is_tuple).empty() && !body.has_return)
+            raise(Kind::syntax, "Kernel has a return type but does not have a return statement");
+        l.b.end(ir::Op::return_);
+    } catch (...) {
+        add_frame(l);
+        throw;
+    }
+}
+
+}  // namespace
+
+Lowering* current() { return innermost; }
+
+Lowering& current_or_raise(const char* what) {
+    if (!innermost) {
+        PyErr_Format(PyExc_AssertionError, "%s cannot be called in Python-scope", what);
+        throw PyError{};
+    }
+    return *innermost;
+}
+
+Active::Active(Lowering& l) : previous(innermost) { innermost = &l; }
+Active::~Active() { innermost = previous; }
+
+Lowering::Body::Body(Lowering& l, Unit& u, PyObject* definition_object)
+    : low(l),
+      unit(u),
+      source(source_of(get(definition_object, names().fn_).get())),
+      function(get(definition_object, names().fn_)),
+      definition(Ref::borrow(definition_object)) {
+    returns = get(definition_object, names().returns_);
+    file_name = source.file->name;
+    function_name = source.name;
+    PyObject* closure = PyFunction_GetClosure(function.get());
+    if (!closure) return;
+    Ref free = get(PyFunction_GetCode(function.get()), names().co_freevars_);
+    cells = Ref::steal(PyDict_New());
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(closure); ++k)
+        PyDict_SetItem(cells.get(), PyTuple_GET_ITEM(free.get(), k), PyTuple_GET_ITEM(closure, k));
+}
+
+void Lowering::Body::set_kernel_result(const Val& v) {
+    bool is_tuple = false;
+    const std::vector<Ref> annotations = result_annotations(returns.get(), is_tuple);
+    if (annotations.empty()) {
+        if (v.get() == Py_None) return;
+        raise(Kind::syntax, "A kernel with a return value must be annotated with a return type, e.g. def func() -> qd.f32");
+    }
+    LoweredKernel& out = *low.kernel->out;
+    out.returns_tuple = is_tuple;
+    if (!is_tuple) {
+        out.results.push_back(store_result(*this, annotations[0].get(), v.get()));
+        return;
+    }
+    if (!PyTuple_Check(v.get()) && !PyList_Check(v.get())) bad_return(type_name(v.get()), returns.get());
+    Ref items = Ref::steal(PySequence_List(v.get()));
+    if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != annotations.size())
+        raise(Kind::syntax, "The number of returned values (" + std::to_string(PyList_GET_SIZE(items.get())) +
+                                ") is not equal to the return type's (" + std::to_string(annotations.size()) + ")");
+    for (size_t k = 0; k < annotations.size(); ++k)
+        out.results.push_back(store_result(*this, annotations[k].get(), PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))));
+}
+
+void Lowering::Body::emit_real_return() {
+    raise(Kind::compilation, "Real functions are not available in this build yet");
+}
+
+// An array that was reached in a way that left no track (through zip, a helper): found again from the
+// arguments. Members of dataclasses, data-oriented objects, lists and dicts, breadth first.
+Prov* Lowering::Body::find_place(PyObject* array) {
+    std::vector<Val> queue;
+    for (size_t k = 0; k < parameter_count; ++k)
+        if (bindings[k].value.prov) queue.push_back(bindings[k].value);
+    std::vector<PyObject*> seen;
+    for (size_t at = 0; at < queue.size() && at < 4096; ++at) {
+        const Val v = queue[at];
+        PyObject* o = v.get();
+        if (std::find(seen.begin(), seen.end(), o) != seen.end()) continue;
+        seen.push_back(o);
+        const auto consider = [&](PyObject* item, Prov* prov) {
+            if (unwrap(item) == array) return prov;
+            if (PyList_Check(item) || PyTuple_Check(item) || PyDict_Check(item) || PyObject_HasAttr(item, names().__dict___))
+                if (!PyType_Check(item) && !PyModule_Check(item) && !PyFunction_Check(item) && !is_field(item))
+                    queue.push_back({Ref::borrow(item), prov});
+            return static_cast<Prov*>(nullptr);
+        };
+        if (PyList_Check(o) || PyTuple_Check(o)) {
+            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+                if (Prov* p = consider(PySequence_Fast_GET_ITEM(o, k), unit.item(v.prov, Ref::steal(PyLong_FromSsize_t(k)).get()))) return p;
+            continue;
+        }
+        Ref dict = PyDict_Check(o) ? Ref::borrow(o) : Ref::steal_or_null(PyObject_GetAttr(o, names().__dict___));
+        PyErr_Clear();
+        if (!dict || !PyDict_Check(dict.get())) continue;
+        PyObject *key, *item;
+        for (Py_ssize_t i = 0; PyDict_Next(dict.get(), &i, &key, &item);) {
+            if (is_expr(item)) continue;
+            if (Prov* p = consider(item, PyDict_Check(o) ? unit.item(v.prov, key) : unit.attribute(v.prov, key))) return p;
+        }
+    }
+    return nullptr;
+}
+
+// --- arrays ------------------------------------------------------------------------------------------
+
+// Applies an annotation to an array's own type: checks, and gathers trailing axes into the element.
+void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name, ArrayInfo& a) {
+    if (!is_ndarray_annotation(annotation) || PyType_Check(annotation)) return;
+    const bool external = is_external_array(unwrap(array));
+    Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_), boundary = get(annotation, names().boundary_);
+    Ref mode = Ref::steal_or_null(PyObject_GetAttr(boundary.get(), names().name_));
+    PyErr_Clear();
+    a.access.clamp = mode && text(mode.get()) == "CLAMP";
+    const int want_ndim = PyLong_Check(ndim.get()) ? static_cast<int>(PyLong_AsLong(ndim.get())) : -1;
+    const std::string head = "Invalid value for argument " + name + " - required ";
+    if (!external) return;  // checked by NDArray.check_matched at binding
+    const auto tensor = tensor_type_of(dtype.get());
+    const auto prim = prim_of(dtype.get());
+    Ref shape = get(array, names().shape_);
+    if (tensor) {
+        const int rank = tensor->rank;
+        if (a.ndim < rank || (want_ndim >= 0 && a.ndim != want_ndim + rank))
+            raise(Kind::value, head + "array has ndim=" + std::to_string(std::max(want_ndim, 0)) + " element_dim=" + std::to_string(rank) +
+                                   ", array with " + std::to_string(a.ndim) + " dimensions is provided");
+        int extents[2] = {1, 1};
+        for (int k = 0; k < rank; ++k) {
+            Ref e = Ref::steal(PySequence_GetItem(shape.get(), a.ndim - rank + k));
+            extents[k] = static_cast<int>(PyLong_AsLong(e.get()));
+        }
+        ir::Type t = *tensor;
+        const auto shown = [&](int n, int m) {
+            return rank == 1 ? "(" + std::to_string(n) + ",)" : "(" + std::to_string(n) + ", " + std::to_string(m) + ")";
+        };
+        if ((t.n && t.n != extents[0]) || (rank == 2 && t.m && t.m != extents[1]))
+            raise(Kind::value, head + "element_shape=" + shown(t.n, t.m) + ", array with element shape of " + shown(extents[0], extents[1]) +
+                                   " is provided");
+        a.ndim -= rank;
+        const ir::Prim p = a.elem.prim;
+        a.elem = rank == 1 ? ir::Type::vector(p, extents[0]) : ir::Type::matrix(p, extents[0], extents[1]);
+        return;
+    }
+    if (want_ndim >= 0 && a.ndim != want_ndim)
+        raise(Kind::value, head + "array has ndim=" + std::to_string(want_ndim) + ", array with " + std::to_string(a.ndim) +
+                               " dimensions is provided");
+    if (prim && !matches_prim(*prim, a.elem.prim))
+        raise(Kind::value, head + "array has dtype=" + type::info(*prim).name + ", array with dtype=" + type::info(a.elem.prim).name +
+                               " is provided");
+}
+
+void check_array_expr(PyObject* annotation, const ExprObject* e, const std::string& name) {
+    if (PyType_Check(annotation)) return;
+    const ir::Type got = e->value->type;
+    Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_);
+    const std::string head = "Invalid value for argument " + name + " - required ";
+    if (PyLong_Check(ndim.get()) && PyLong_AsLong(ndim.get()) != got.ndim)
+        raise(Kind::type, head + "ndim=" + text(ndim.get()) + ", but " + std::to_string(got.ndim) + "d ndarray is provided");
+    const auto tensor = tensor_type_of(dtype.get());
+    const auto prim = prim_of(dtype.get());
+    ir::Type elem = got.value();
+    const bool fits = tensor ? tensor->rank == elem.rank && (!tensor->n || tensor->n == elem.n) &&
+                                   (tensor->rank == 1 || !tensor->m || tensor->m == elem.m) && matches_prim(tensor->prim, elem.prim)
+                             : !prim || elem == ir::Type::scalar(*prim);
+    if (!fits) raise(Kind::type, head + "element type: " + text(dtype.get()) + ", but " + type::to_user_string(elem) + " is provided");
+}
+
+// --- fields ------------------------------------------------------------------------------------------
+
+void use_field(Unit& u, PyObject* field) {
+    if (!u.field_seen.try_emplace(field, true).second) return;
+    u.fields.push_back(Ref::borrow(field));
+}
+
+const ir::Field* bind_field(FieldObject* f) {
+    Lowering& l = current_or_raise("A field");
+    if (f->generation != current_generation() || f->destroyed)
+        raise(Kind::runtime, "This field belongs to a runtime or a tree that no longer exists (qd.init, qd.reset or destroy ended it)");
+    if (!f->field) raise(Kind::runtime, "This field has no storage yet: place it before a kernel uses it");
+    use_field(l.body->unit, reinterpret_cast<PyObject*>(f));
+    return f->field;
+}
+
+void finish_unit(Unit& u) {
+    LoweredKernel& out = *u.kernel->out;
+    function_index(u, out.functions.empty() ? nullptr : out.functions[0].function.get());
+    for (const Ref& f : u.fields) {
+        u.kernel->module->fields.push_back(reinterpret_cast<FieldObject*>(f.get())->field);
+        out.fields.push_back(f);
+        const auto it = u.field_places.find(f.get());
+        if (it == u.field_places.end()) u.opaque("a field was reached in a way that is not recorded");
+        out.field_paths.push_back(it == u.field_places.end() ? Path{} : path_of(it->second, u));
+    }
+    for (const Fact& f : u.facts) {
+        Guard g{path_of(f.prov, u), f.kind, f.value};
+        if (f.kind == FactKind::function) g.value = Ref::steal(PyLong_FromLong(function_index(u, f.value.get())));
+        out.guards.push_back(std::move(g));
+    }
+    if (u.foreign) {
+        out.cacheable = false;
+        if (out.uncacheable_reason.empty()) out.uncacheable_reason = u.foreign_reason;
+    }
+}
+
+// --- kernels -----------------------------------------------------------------------------------------
+
+std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,
+                                            const FrontendOptions& options, const std::string& name) {
+    begin_errors(options);
+    auto out = std::make_unique<LoweredKernel>();
+    out->module = std::make_unique<ir::Module>();
+    ir::Module& m = *out->module;
+    m.name = name;
+    m.fast_math = options.fast_math;
+    m.debug = options.debug;
+    m.check_bounds = options.check_bounds;
+    m.default_int = options.default_int;
+    m.default_float = options.default_float;
+    m.owned.push_back(std::make_unique<ir::Function>(name));
+    m.functions.push_back(m.owned.back().get());
+    KernelState state;
+    state.module = &m;
+    state.out = out.get();
+    state.options = options;
+    state.number = ++lowered_kernels;
+    Unit unit;
+    unit.kernel = &state;
+    unit.function = m.functions[0];
+    unit.is_kernel = true;
+    Lowering l;
+    l.kernel = &state;
+    l.kind = FunctionKind::kernel;
+    l.b.function = unit.function;
+    l.b.region = unit.function->body;
+    try {
+        const Signature s = read_signature(definition);
+        function_index(unit, s.fn.get());
+        Body body(l, unit, definition);
+        l.body = &body;
+        l.b.loc = unit.function->new_loc({body.file_name, body.function_name, body.source.first_line});
+        lower_body(l, body, s, args);
+        finish_unit(unit);
+        ir::complete(m);
+        ir::lay_out_params(m);
+    } catch (...) {
+        raise_python();
+        return nullptr;
+    }
+    out->has_print = state.has_print;
+    out->functions_owner = functions_owner();
+    return out;
+}
+
+}  // namespace qd::frontend

@@ -1,0 +1,38 @@
+// Dumps of the intermediate representation: `core._lower_to_text(kernel, *args)` lowers a kernel for
+// these arguments and prints the module; nothing is compiled or launched.
+
+#include "frontend/specialise.h"
+#include "python/areas.h"
+#include "python/session.h"
+#include "support/error.h"
+
+namespace qd::python {
+namespace {
+
+PyObject* lower_to_text(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count < 1) return PyErr_Format(PyExc_TypeError, "_lower_to_text takes a kernel and its arguments");
+    PyObject* definition = PyObject_GetAttrString(args[0], "_qd_kernel");
+    if (!definition) return nullptr;
+    try {
+        auto lowered = frontend::lower_kernel(definition, {args + 1, static_cast<size_t>(count - 1)}, session().frontend, "kernel");
+        Py_DECREF(definition);
+        if (!lowered) return nullptr;
+        const std::string text = ir::print(*lowered->module);
+        ir::verify(*lowered->module);
+        return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    } catch (const std::exception& e) {
+        return PyErr_Format(PyExc_RuntimeError, "%s", e.what());
+    }
+}
+
+PyMethodDef methods[] = {
+    {"_lower_to_text", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lower_to_text)), METH_FASTCALL,
+     "The intermediate representation of a kernel for these arguments."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+bool add_debug(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+
+}  // namespace qd::python

@@ -1,0 +1,83 @@
+// The module's functions on symbolic values: what traced Python code calls to emit operations.
+
+#include "frontend/structs.h"
+#include "python/areas.h"
+
+namespace qd::python {
+namespace {
+
+using namespace frontend;
+
+PyObject* is_expr_object(PyObject*, PyObject* o) {
+    return PyBool_FromLong(is_expr(o) || is_struct(o) || is_format(o));
+}
+
+void collect(PyObject* positional, PyObject* keywords, CallArgs& out) {
+    const Ref list = Ref::steal(PySequence_Tuple(positional));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list.get()); ++k) out.positional.push_back(Ref::borrow(PyTuple_GET_ITEM(list.get(), k)));
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (keywords && PyDict_Next(keywords, &at, &key, &value)) out.keywords.emplace_back(Ref::borrow(key), Ref::borrow(value));
+}
+
+// trace_op(name, args, **kwargs)
+PyObject* trace_op(PyObject*, PyObject* args, PyObject* kwargs) {
+    const char* name;
+    PyObject* positional;
+    if (!PyArg_ParseTuple(args, "sO", &name, &positional)) return nullptr;
+    return guarded([&] {
+        CallArgs a;
+        collect(positional, kwargs, a);
+        return call_builtin(name, a);
+    });
+}
+
+// trace_call(definition, args, kwargs): a call of a func from plain Python that a kernel runs
+PyObject* trace_call(PyObject*, PyObject* args) {
+    PyObject *definition, *positional, *keywords = nullptr;
+    if (!PyArg_ParseTuple(args, "OO|O", &definition, &positional, &keywords)) return nullptr;
+    return guarded([&] {
+        CallArgs a;
+        collect(positional, keywords == Py_None ? nullptr : keywords, a);
+        return call_func(definition, a);
+    });
+}
+
+PyObject* inside_kernel(PyObject*, PyObject*) { return PyBool_FromLong(current() != nullptr); }
+
+// An object with ast_builder(): some clients ask for it and pass it back to `subscript`.
+PyObject* compiling_callable(PyObject*, PyObject*) {
+    if (!current()) {
+        PyErr_SetString(PyExc_RuntimeError, "no kernel is being compiled");
+        return nullptr;
+    }
+    static PyObject* object;
+    if (!object) {
+        const char* source = "type('CompilingCallable', (), {'ast_builder': lambda self: self})()";
+        PyObject* space = PyDict_New();
+        if (!space) return nullptr;
+        PyDict_SetItemString(space, "__builtins__", PyEval_GetBuiltins());
+        object = PyRun_String(source, Py_eval_input, space, space);
+        Py_DECREF(space);
+    }
+    return Py_XNewRef(object);
+}
+
+PyMethodDef functions[] = {
+    {"is_expr", is_expr_object, METH_O, "Whether a value is known only when the kernel runs."},
+    {"trace_op", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace_op)), METH_VARARGS | METH_KEYWORDS, "Emits the operation of that name."},
+    {"trace_call", trace_call, METH_VARARGS, "Calls a func while a kernel is traced."},
+    {"inside_kernel", inside_kernel, METH_NOARGS, "Whether this thread traces a kernel."},
+    {"compiling_callable", compiling_callable, METH_NOARGS, "The function being traced."},
+    {},
+};
+
+}  // namespace
+
+bool add_expr(PyObject* module) {
+    for (PyTypeObject* t : {&Expr_Type, &StructValue_Type, &FormatValue_Type})
+        if (PyType_Ready(t) < 0) return false;
+    return PyModule_AddFunctions(module, functions) == 0 && PyModule_AddObjectRef(module, "Expr", reinterpret_cast<PyObject*>(&Expr_Type)) == 0;
+}
+
+}  // namespace qd::python

@@ -1,0 +1,169 @@
+// Golden tests of passes: each tests/cpp/ir/*.qir names the passes to run and what to find after
+// them. Lines of a file:
+//
+//   // run: promote simplify      passes on every function, in order; `pipeline` is all of it
+//   // fma: no                    the target lacks fused multiply-add
+//   // check: text                found somewhere behind the previous match
+//   // check-next: text           found in the line behind the previous match
+//   // check-not: text            found nowhere between the neighbouring matches
+//   // error: text                parsing or verifying fails with this in its message
+//
+// Blanks are compared as single ones; `{{...}}` in a text is a regular expression.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <sstream>
+
+#include "pass/passes.h"
+
+namespace qd::test {
+namespace {
+
+using Run = bool (*)(pass::Session&, ir::Function&);
+const std::pair<const char*, Run> kPasses[] = {
+    {"promote", pass::promote},   {"simplify", pass::simplify}, {"cse", pass::cse},
+    {"dce", pass::dce},           {"licm", pass::licm},         {"inline_calls", pass::inline_calls},
+    {"contract", pass::contract}, {"seed", pass::seed},         {"store_forward", pass::store_forward},
+    {"debug_checks", pass::debug_checks},
+};
+
+std::string squeezed(const std::string& line) {
+    std::string out;
+    for (const char c : line) {
+        if (!std::isspace(static_cast<unsigned char>(c))) {
+            out += c;
+        } else if (!out.empty() && out.back() != ' ') {
+            out += ' ';
+        }
+    }
+    while (!out.empty() && out.back() == ' ') out.pop_back();
+    return out;
+}
+
+std::regex pattern(const std::string& text) {
+    std::string out;
+    for (size_t k = 0; k < text.size(); ++k) {
+        const size_t end = text.compare(k, 2, "{{") == 0 ? text.find("}}", k) : std::string::npos;
+        if (end != std::string::npos) {
+            out += "(?:" + text.substr(k + 2, end - k - 2) + ")";
+            k = end + 1;
+        } else {
+            if (std::string_view("\\^$.|?*+()[]{}").find(text[k]) != std::string_view::npos) out += '\\';
+            out += text[k];
+        }
+    }
+    return std::regex(out);
+}
+
+struct Check {
+    std::string kind, text;
+};
+
+void compare(const std::string& output, const std::vector<Check>& checks) {
+    std::vector<std::string> lines;
+    std::istringstream in(output);
+    for (std::string line; std::getline(in, line);) lines.push_back(squeezed(line));
+    size_t at = 0;
+    std::vector<std::string> forbidden;
+    const auto absent = [&](size_t from, size_t to) {
+        for (const std::string& text : forbidden) {
+            for (size_t k = from; k < to; ++k) {
+                ASSERT_FALSE(std::regex_search(lines[k], pattern(text))) << "found '" << text << "' in\n" << output;
+            }
+        }
+    };
+    for (const Check& c : checks) {
+        if (c.kind == "check-not") {
+            forbidden.push_back(c.text);
+            continue;
+        }
+        size_t found = at;
+        while (found < lines.size() && !std::regex_search(lines[found], pattern(c.text))) ++found;
+        ASSERT_LT(found, lines.size()) << "no '" << c.text << "' in\n" << output;
+        if (c.kind == "check-next") {
+            ASSERT_EQ(found, at) << "'" << c.text << "' is not next in\n" << output;
+        }
+        absent(at, found);
+        forbidden.clear();
+        at = found + 1;
+    }
+    absent(at, lines.size());
+}
+
+class Golden : public testing::TestWithParam<std::string> {};
+
+TEST_P(Golden, Matches) {
+    std::ifstream file(GetParam());
+    std::stringstream text;
+    text << file.rdbuf();
+    std::vector<std::string> passes;
+    std::vector<Check> checks;
+    std::string error;
+    pass::PipelineOptions options;
+    std::istringstream in(text.str());
+    for (std::string line; std::getline(in, line);) {
+        std::smatch m;
+        if (!std::regex_match(line, m, std::regex(R"(\s*//\s*([a-z-]+):\s*(.*?)\s*)"))) continue;
+        const std::string kind = m[1], rest = m[2];
+        if (kind == "run") {
+            std::istringstream words(rest);
+            for (std::string w; words >> w;) passes.push_back(w);
+        } else if (kind == "fma") {
+            options.fused = rest != "no";
+        } else if (kind == "error") {
+            error = rest;
+        } else if (kind.rfind("check", 0) == 0) {
+            checks.push_back({kind, squeezed(rest)});
+        }
+    }
+    std::string output;
+    try {
+        std::unique_ptr<ir::Module> m = ir::parse(text.str());
+        ir::verify(*m);
+        for (const std::string& name : passes) {
+            if (name == "pipeline") {
+                pass::Plan plan = pass::run_pipeline(std::move(m), options);
+                m = std::move(plan.module);
+            } else {
+                pass::Session s{.m = *m, .options = options};
+                const auto order = pass::callees_first(*m);
+                pass::summarise(s, order);
+                const auto* found = std::ranges::find_if(kPasses, [&](const auto& p) { return name == p.first; });
+                ASSERT_NE(found, std::end(kPasses)) << "no pass " << name;
+                for (ir::Function* f : order) {
+                    if (name != "seed" || f == &m->kernel()) found->second(s, *f);
+                }
+            }
+            ir::verify(*m);
+        }
+        output = ir::print(*m);
+        // What a dump writes can be read again.
+        ASSERT_EQ(ir::print(*ir::parse(output)), output);
+    } catch (const std::exception& e) {
+        ASSERT_FALSE(error.empty()) << e.what();
+        ASSERT_NE(std::string(e.what()).find(error), std::string::npos) << e.what();
+        return;
+    }
+    ASSERT_TRUE(error.empty()) << "no error";
+    compare(output, checks);
+}
+
+std::vector<std::string> golden_files() {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(QD_TEST_DIR "/ir")) {
+        if (entry.path().extension() == ".qir") files.push_back(entry.path().string());
+    }
+    std::ranges::sort(files);
+    return files;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ir, Golden, testing::ValuesIn(golden_files()), [](const auto& info) {
+    return std::filesystem::path(info.param).stem().string();
+});
+
+}  // namespace
+}  // namespace qd::test
