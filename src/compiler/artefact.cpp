@@ -25,7 +25,8 @@ uint32_t append(std::vector<uint8_t>& out, const void* data, size_t bytes) {
 uint32_t args_bytes(const ir::Module& m) {
     uint32_t end = 0;
     for (const ir::Param& p : m.params) {
-        const uint32_t size = p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : uint32_t(p.type.size_bytes());
+        const uint32_t size =
+            p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : uint32_t(p.type.size_bytes());
         end = std::max(end, p.offset + size);
     }
     return (end + 7) & ~7u;
@@ -33,7 +34,8 @@ uint32_t args_bytes(const ir::Module& m) {
 
 }  // namespace
 
-std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier, std::span<const uint8_t> object) {
+std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
+                                    std::span<const uint8_t> object) {
     const pass::Plan& plan = prepared.plan;
     std::string strings(1, '\0');  // offset 0 is the empty string
     std::vector<abi::Task> tasks;

@@ -10,6 +10,7 @@
 
 namespace qd::compiler {
 
-[[nodiscard]] std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier, std::span<const uint8_t> object);
+[[nodiscard]] std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
+                                                  std::span<const uint8_t> object);
 
 }  // namespace qd::compiler

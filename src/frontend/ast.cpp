@@ -166,7 +166,6 @@ struct Converter {
         n->ast = o;
         const Fields f = fields_of(Py_TYPE(o));
         n->kind = f.kind;
-        if (f.kind != K::comprehension && f.kind != K::withitem) place(*n, o);
         n->a = child(o, f.a);
         n->b = child(o, f.b);
         n->c = child(o, f.c);
@@ -202,6 +201,8 @@ struct Converter {
     }
 };
 
+bool is_indented(const FunctionSource& s) { return !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t'); }
+
 Ref first_of(PyObject* tree) {
     Ref body = Ref::steal(PyObject_GetAttr(tree, names().body_));
     if (PyList_GET_SIZE(body.get()) == 0) return {};
@@ -210,8 +211,14 @@ Ref first_of(PyObject* tree) {
 
 }  // namespace
 
+void locate(FunctionSource& s, Node& n) {
+    if (n.line) return;
+    Converter c{s, s.first_line - 1 - (is_indented(s) ? 1 : 0)};
+    c.place(n, n.ast);
+}
+
 void parse_function(FunctionSource& s) {
-    const bool indented = !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t');
+    const bool indented = is_indented(s);
     const std::string text = indented ? "if 1:\n" + s.text : s.text;
     PyCompilerFlags flags{};
     flags.cf_flags = PyCF_ONLY_AST;

@@ -35,7 +35,7 @@ enum class NodeKind : uint8_t {
 struct Node {
     NodeKind kind = NodeKind::unsupported;
     uint8_t op = 0;                   // BinOp, CmpOp, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
-    int line = 0, col = 0;            // in the file, 1-based line, 0-based column in characters
+    int line = 0, col = 0;            // in the file, 1-based line, 0-based column in characters; set by locate
     int end_line = 0, end_col = 0;
     PyObject* ast = nullptr;
     PyObject* name = nullptr;         // identifier (interned) or the constant's value
@@ -67,6 +67,7 @@ struct FunctionSource {
 };
 
 // Cached per code object. Sets OSError and throws PyError if there is no source.
+void locate(FunctionSource& source, Node& n);  // fills the place of a node: few are ever asked
 FunctionSource& source_of(PyObject* function);
 const SourceFile* source_file(PyObject* filename);  // null if there is none
 // Text of the lines first..last (1-based).

@@ -88,7 +88,7 @@ Ref make_buffer_view(PyObject* array, Value* offset, Value* size) {
 }
 
 Ref buffer_view_slice(PyObject* array, PyObject* slice) {
-    Value* extent = builder().op(Op::array_shape, {as_expr(array)->value}, 0);
+    Value* extent = array_extent(array, 0);
     const auto [begin, end] = slice_range(slice, extent);
     return narrowed({array, constant(0), extent}, begin, builder().op(Op::sub, {end, begin}));
 }
@@ -126,7 +126,7 @@ Ref buffer_view_of(PyObject* array, PyObject* offset, PyObject* size) {
     Value* count = i32(index_value(size, 1));
     if (is_buffer_view(array)) return narrowed(parts_of(array), from, count);
     if (!is_expr(array) || as_expr(array)->kind != ExprKind::array) raise(Kind::type, "a BufferView needs a 1D ndarray");
-    Value* extent = builder().op(Op::array_shape, {as_expr(array)->value}, 0);
+    Value* extent = array_extent(array, 0);
     ir::Builder& b = builder();
     Value* inside = b.op(Op::bit_and, {b.op(Op::ge, {from, constant(0)}), b.op(Op::le, {b.op(Op::add, {from, count}), extent})});
     check(inside, "BufferView construction out of range", "view", {from, count}, {array, constant(0), extent});

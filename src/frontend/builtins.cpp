@@ -121,6 +121,8 @@ Ref make_bound(PyObject* self, const char* method) {
     return Ref::steal(reinterpret_cast<PyObject*>(o));
 }
 
+const Builtin* bound_method(PyObject* callable) { return is_bound(callable) ? as_bound(callable)->method : nullptr; }
+
 const Builtin* find_builtin(PyObject* callable) {
     if (is_bound(callable)) return as_bound(callable)->method;
     if (const auto found = known().find(callable); found != known().end()) return found->second;

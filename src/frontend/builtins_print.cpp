@@ -146,13 +146,11 @@ Ref assertion(Lowering& low, const CallArgs& a) {
     static const char* const names[] = {"condition", "message"};
     const auto p = parameters(a, "assert", names, 1);
     Value* condition = to_condition(p[0], "assert");
+    PyObject* message = p[1] ? p[1] : Py_None;
+    if (message != Py_None && !PyUnicode_Check(message) && !is_format(message)) raise(Kind::syntax, "assert info must be constant or formatted string");
     if (!low.kernel->options.debug) return Ref::borrow(Py_None);
     Text text;
-    PyObject* message = p[1] ? p[1] : Py_None;
-    if (message != Py_None) {
-        if (!PyUnicode_Check(message) && !is_format(message)) raise(Kind::syntax, "assert info must be constant or formatted string");
-        add(text, message, "");
-    }
+    if (message != Py_None) add(text, message, "");
     emit(Op::assert_, std::move(text), condition);
     return Ref::borrow(Py_None);
 }

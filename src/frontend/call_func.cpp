@@ -25,7 +25,8 @@ struct Entry {
     std::vector<ir::Value*> result_order;  // callee values that are returned, in order
     std::vector<int> written;      // reference leaves that come back as results
     int first_lazy = 0;
-    bool expand = false, in_progress = false;
+    std::vector<ir::Type> result_types_declared;  // real functions
+    bool expand = false, in_progress = false, recursive = false;
     bool has_print = false;
     uint64_t checked = 0;          // number of the kernel that last checked the facts
     Unit* merged_into = nullptr;   // facts were copied last to this unit, with these origins
@@ -357,11 +358,10 @@ void tree_key(Key& k, PyObject* o, bool by_reference) {
     constant_key(k, o);
 }
 
-Key key_of(const Signature& s, const std::vector<Arg>& args, const Lowering& l, bool top_level) {
+Key key_of(const Signature& s, const std::vector<Arg>& args, const Lowering& l) {
     Key k;
     const FrontendOptions& o = l.kernel->options;
     k.object(s.definition.get());
-    k.tag(top_level ? 'K' : 'k');
     k.tag(static_cast<char>('A' + static_cast<int>(o.default_int)));
     k.tag(static_cast<char>('A' + static_cast<int>(o.default_float)));
     k.tag(static_cast<char>('A' + (o.debug ? 1 : 0) + (o.check_bounds ? 2 : 0) + (o.short_circuit ? 4 : 0)));
@@ -528,8 +528,89 @@ Val expand(Lowering& caller, const Signature& s, const std::vector<Arg>& args) {
     }
 }
 
+// --- real functions --------------------------------------------------------------------------------
+// Their results are known from the annotation before the body is: calls may recurse, and every
+// `return` leaves with the declared values followed by the variables passed by reference.
+
+Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& types) {
+    const auto leaf = [&](ir::Type t) {
+        types.push_back(t);
+        // A stand-in that is only counted and retyped at calls.
+        return make_value(body.low.b.slot(t));
+    };
+    if (const auto p = prim_of(annotation)) return leaf(ir::Type::scalar(*p));
+    if (const auto t = tensor_type_of(annotation))
+        return leaf(t->prim == ir::Prim::none ? t->with(body.low.kernel->options.default_float) : *t);
+    if (is_struct_type(annotation)) {
+        Ref members = get(annotation, names().members_), out = Ref::steal(PyDict_New());
+        PyObject *key, *type;
+        for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);)
+            if (PyDict_SetItem(out.get(), key, declared_result(type, body, types).get()) < 0) throw PyError{};
+        return make_struct(annotation, out.get());
+    }
+    Ref items = PyTuple_Check(annotation) || PyList_Check(annotation)
+                    ? Ref::borrow(annotation)
+                    : Ref::steal_or_null(PyObject_GetAttr(annotation, names().__args___));
+    PyErr_Clear();
+    if (!items) raise(Kind::syntax, "Invalid return type annotation: " + text(annotation));
+    Ref list = Ref::steal(PySequence_List(items.get()));
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k) {
+        Ref part = declared_result(PyList_GET_ITEM(list.get(), k), body, types);
+        if (PyList_SetItem(list.get(), k, part.release()) < 0) throw PyError{};
+    }
+    return Ref::steal(PyList_AsTuple(list.get()));
+}
+
+// The values that `value` gives for the declared leaves, in their order.
+void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<ir::Value*>& out) {
+    if (is_expr(declared)) {
+        const ir::Type want = as_expr(declared)->value->type.value();
+        ir::Value* v = to_value(value);
+        if (v->type.rank != want.rank || v->type.n != want.n || v->type.m != want.m)
+            raise(Kind::runtime_type, "Return (type=" + type::to_user_string(v->type) + ") cannot be converted into required type " +
+                                          type::to_user_string(want));
+        out.push_back(l.b.cast(v, want.prim));
+        return;
+    }
+    if (is_struct(declared)) {
+        if (!is_struct(value)) raise(Kind::runtime_type, "Return (type=" + type_name(value) + ") cannot be converted into required struct type");
+        PyObject *key, *part, *from = reinterpret_cast<StructObject*>(value)->members;
+        for (Py_ssize_t at = 0; PyDict_Next(reinterpret_cast<StructObject*>(declared)->members, &at, &key, &part);) {
+            PyObject* item = PyDict_GetItem(from, key);
+            if (!item) raise(Kind::runtime_type, "The returned struct has no member " + text(key));
+            real_results(part, item, l, out);
+        }
+        return;
+    }
+    const Py_ssize_t n = PyTuple_GET_SIZE(declared);
+    Ref items = Ref::steal(PySequence_List(value));
+    if (PyList_GET_SIZE(items.get()) != n) raise(Kind::syntax, "The number of returned values is not equal to the return type's");
+    for (Py_ssize_t k = 0; k < n; ++k) real_results(PyTuple_GET_ITEM(declared, k), PyList_GET_ITEM(items.get(), k), l, out);
+}
+
+void check_real_signature(const Signature& s) {
+    for (size_t k = 0; k < s.params.size(); ++k)
+        if (is_empty(s.params[k].annotation.get()) && !(k == 0 && text(s.params[k].name.get()) == "self"))
+            raise(Kind::syntax, "Quadrants real function parameters must be type annotated");
+}
+
+// Walks the body of a real function: all its returns have been emitted, and one at the end.
+void run_real_body(Body& body, Entry& e, const Signature& s, const std::vector<Val>& params) {
+    for (size_t k = 0; k < params.size(); ++k) body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
+    body.parameter_count = params.size();
+    const Flow f = body.block(body.source.body);
+    if (!e.result_types_declared.empty() && !body.has_return)
+        raise(Kind::syntax, "Function has a return type but does not have a return statement");
+    if (f == Flow::ended) return;
+    Lowering& l = body.low;
+    std::vector<ir::Value*> out;  // falling off the end: zeros
+    for (const ir::Type t : e.result_types_declared) out.push_back(l.b.splat(l.b.int_const(t.prim, 0), t));
+    for (ir::Value* slot : body.reference_slots) out.push_back(l.b.load(slot));
+    l.b.end(ir::Op::return_, out);
+}
+
 // Lowers one specialisation. Throws HoldsTask if the body must be expanded instead.
-void lower_entry(Entry& e, Lowering& caller, const Signature& s, const std::vector<Arg>& args, bool top_level) {
+void lower_entry(Entry& e, Lowering& caller, const Signature& s, const std::vector<Arg>& args) {
     DepthGuard depth;
     Ref qualified = get(s.definition.get(), names().__name___);
     e.function = std::make_unique<ir::Function>(text(qualified.get()));
@@ -542,7 +623,7 @@ void lower_entry(Entry& e, Lowering& caller, const Signature& s, const std::vect
     callee.kind = s.is_real ? FunctionKind::real_func : FunctionKind::func;
     callee.b.function = e.function.get();
     callee.b.region = e.function->body;
-    callee.runtime_depth = top_level ? 0 : 1;
+    callee.runtime_depth = 1;  // loops are serial here
     Body body(callee, *e.unit, s.definition.get());
     body.entry_depth = callee.runtime_depth;
     body.is_real = s.is_real;
@@ -573,6 +654,24 @@ void lower_entry(Entry& e, Lowering& caller, const Signature& s, const std::vect
         }
         e.first_lazy = static_cast<int>(e.function->body->params.size());
         Active active(callee);
+        if (s.is_real) {
+            if (s.returns.get() != Py_None && !is_empty(s.returns.get()))
+                e.result = declared_result(s.returns.get(), body, e.result_types_declared);
+            else
+                e.result = Ref::borrow(Py_None);
+            body.declared = e.result;
+            e.function->result_types = e.result_types_declared;
+            for (size_t k = 0; k < passing.locals.size(); ++k) {
+                e.written.push_back(static_cast<int>(k));
+                body.reference_slots.push_back(passing.locals[k].slot);
+                e.function->result_types.push_back(passing.locals[k].slot->type.value());
+            }
+            e.function->returns_early = true;
+            run_real_body(body, e, s, local_copies(inner));
+            if (e.recursive && !e.unit->lazy.empty())
+                raise(Kind::compilation, "A recursive real function cannot read array members of objects; pass the arrays as arguments");
+            return;
+        }
         Val result = run_body(body, s, local_copies(inner));
         // Results: leaves of the returned tree, then references that were written.
         e.result = map_leaves(result.get(), [&](PyObject* o) {
@@ -709,6 +808,18 @@ FunctionCache& function_cache() { return *cache_pointer(); }
 
 void clear_function_cache() { cache_pointer() = std::make_shared<FunctionCache>(); }
 
+void Lowering::Body::emit_real_return() {
+    std::vector<ir::Value*> out;
+    if (declared.get() != Py_None) {
+        if (!result.obj) raise(Kind::syntax, "Function has a return type but does not have a return value");
+        real_results(declared.get(), result.get(), low, out);
+    } else if (result.obj && result.get() != Py_None) {
+        raise(Kind::syntax, "A function with a return value must be annotated with a return type");
+    }
+    for (ir::Value* slot : reference_slots) out.push_back(low.b.load(slot));
+    low.b.end(ir::Op::return_, out);
+}
+
 const ir::Format* own_format(ir::Format format) {
     auto& all = function_cache().formats;
     all.push_back(std::move(format));
@@ -722,8 +833,10 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
     Lowering& l = current_or_raise("A Quadrants function");
     Body& caller = *l.body;
     const Signature& s = signature_of(definition);
+    if (s.top_level_only && !caller.unit.is_kernel && l.runtime_depth == caller.entry_depth) throw HoldsTask{};
     if (s.top_level_only && (l.runtime_depth > 0 || l.parallel_depth > 0))
         raise(Kind::syntax, "Function " + text(s.fn.get()) + " has requires_top_level=True and cannot be called inside a runtime for, if or while");
+    if (s.is_real) check_real_signature(s);
     std::vector<Val> bound = bind(s, args, provs, keyword_provs);
     std::vector<Arg> plan;
     ReferenceCheck references;
@@ -731,15 +844,20 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
         plan.push_back(classify(s.params[k], std::move(bound[k])));
         if (plan.back().mode == Mode::reference) references.see(plan.back().v.get());
     }
-    if (references.bad && !s.is_real) return expand(l, s, plan);
+    const bool top_level = caller.unit.is_kernel && l.runtime_depth == 0 && l.parallel_depth == 0;
+    if ((references.bad && !s.is_real) || s.top_level_only) return expand(l, s, plan);
 
-    const bool top_level = l.runtime_depth == 0 && l.parallel_depth == 0;
-    Key key = key_of(s, plan, l, top_level);
+    Key key = key_of(s, plan, l);
     FunctionCache& cache = function_cache();
     std::unique_ptr<Entry>& slot = cache.entries[key.bytes];
     if (slot && slot->in_progress) {
-        if (!s.is_real)
-            raise(Kind::compilation, "Recursive call of " + text(get(definition, names().__name___).get()) +
+        if (s.is_real) {
+            slot->recursive = true;
+            Val out;
+            if (!emit_call(*slot, caller, plan, out)) raise(Kind::compilation, "internal error: a recursive call does not fit");
+            return out;
+        }
+        raise(Kind::compilation, "Recursive call of " + text(get(definition, names().__name___).get()) +
                                          ": recursion at run time is not supported in Quadrants functions");
     }
     if (slot && slot->expand) return expand(l, s, plan);
@@ -756,7 +874,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
             try {
                 const bool print_before = l.kernel->has_print;
                 l.kernel->has_print = false;
-                lower_entry(*e, l, s, plan, top_level);
+                lower_entry(*e, l, s, plan);
                 e->has_print = l.kernel->has_print;
                 l.kernel->has_print |= print_before;
             } catch (const HoldsTask&) {
@@ -764,7 +882,6 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                 Entry& again = *cache.entries[key.bytes];
                 again.in_progress = false;
                 again.expand = true;
-                if (!top_level || !caller.unit.is_kernel) throw;
                 return expand(l, s, plan);
             } catch (...) {
                 auto it = cache.entries.find(key.bytes);
@@ -776,6 +893,10 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
             e->checked = l.kernel->number;
         }
         Entry& e = *cache.entries[key.bytes];
+        if (e.unit->could_hold_task) {
+            if (top_level) return expand(l, s, plan);
+            if (!caller.unit.is_kernel && l.runtime_depth == caller.entry_depth) caller.unit.could_hold_task = true;
+        }
         Val out;
         merge_facts(e, caller.unit, plan);
         if (emit_call(e, caller, plan, out)) {
@@ -788,7 +909,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
             return out;
         }
         cache.loose.push_back(std::move(cache.entries[key.bytes]));
-        key = key_of(s, plan, l, top_level);
+        key = key_of(s, plan, l);
     }
     raise(Kind::compilation, "internal error: a specialisation does not fit its call");
 }

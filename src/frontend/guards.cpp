@@ -223,7 +223,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         u.fact(prov, FactKind::length, n.get());
     } else {
         ArrayInfo a;
-        if (is_ndarray(o) && array_info(o, a)) u.fact(prov, FactKind::identity, array_signature(a).get());
+        if (is_ndarray(o) && array_info(o, a)) u.fact(prov, FactKind::array, array_signature(a).get());
         else u.fact(prov, FactKind::type, type_id(o).get());
         if (is_external_array(o)) u.opaque("the contents of a NumPy array");
         if (is_host_matrix(o)) guard_components(u, o, prov);
@@ -254,7 +254,8 @@ bool fact_holds(const Fact& f, PyObject* now) {
         case FactKind::function: return plain_function_of(now) == f.value.get();
         case FactKind::field:
             return is_field(now) && PyObject_RichCompareBool(field_signature(now).get(), f.value.get(), Py_EQ) == 1;
-        case FactKind::identity: {
+        case FactKind::identity: return now == f.value.get();
+        case FactKind::array: {
             ArrayInfo a;
             return array_info(now, a) && PyObject_RichCompareBool(array_signature(a).get(), f.value.get(), Py_EQ) == 1;
         }
@@ -269,9 +270,12 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
     if (!prov->parent) {
         if (prov->kind == Prov::Kind::argument)
             keep = static_cast<size_t>(prov->argument) < args.size() ? Ref::borrow(args[prov->argument]) : Ref();
-        else if (prov->kind == Prov::Kind::global)
-            keep = Ref::steal_or_null(Py_XNewRef(PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get())));
-        else {
+        else if (prov->kind == Prov::Kind::global) {
+            PyObject* found = PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get());
+            PyObject* builtins = found ? nullptr : PyEval_GetBuiltins();
+            if (builtins) found = PyDict_GetItem(builtins, prov->key.get());
+            keep = Ref::steal_or_null(Py_XNewRef(found));
+        } else {
             PyObject* free = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(prov->function.get()))
                                  ? PyObject_GetAttr(PyFunction_GetCode(prov->function.get()), names().co_freevars_)
                                  : nullptr;

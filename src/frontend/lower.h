@@ -62,6 +62,7 @@ struct Unit {
     bool is_kernel = false;
     bool foreign = false;            // ran Python that guards cannot see, printed or warned
     std::string foreign_reason;
+    bool could_hold_task = false;    // a func with a loop that is a task when the call is at top level
     std::deque<Prov> provs;
     std::unordered_map<int, Prov*> arguments;
     std::unordered_map<PyObject*, Prov*> globals;   // by name, per function: key mixes both
@@ -152,6 +153,8 @@ struct Lowering::Body {
     Ref definition;              // KernelDef or FuncDef
     const ir::Loc* call_site = nullptr;
     bool is_real = false;
+    Ref declared;                // real function: skeleton of its results
+    std::vector<ir::Value*> reference_slots;  // real function: copies of variables passed by reference
     size_t parameter_count = 0;  // bindings[0, n) are the parameters
     int entry_depth = 0;         // runtime_depth where the body begins
 
@@ -272,7 +275,7 @@ struct Deeper {
 };
 
 // --- calls of funcs -----------------------------------------------------------------------------
-// Thrown when a body that is lowered on its own turns out to hold a task.
+// Thrown when a body that is lowered on its own calls what must be at the kernel's top level.
 struct HoldsTask {};
 
 Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,

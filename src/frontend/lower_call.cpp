@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "frontend/lower.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -236,6 +237,12 @@ Val Body::call(const Node* n) {
             callable = inner;
         }
     }
+    if (const Builtin* method = bound_method(callable)) {
+        CallArgs args;
+        arguments(n, args, nullptr, nullptr);
+        low.node = n->ast;
+        return {call_builtin(*method, callable, args)};
+    }
     const bool remember = is_long_lived(callable) || func_of(callable);
     if (is_expr(callable)) raise_at(n, Kind::type, "'" + text(callable) + "' is not callable");
     if (remember) {
@@ -326,6 +333,7 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
                                         "\". Scope inside the function is not processed by the Quadrants AST transformer. "
                                         "The function may not work as expected. Proceed with caution! Maybe you can consider "
                                         "turning it into a @qd.func?";
+            locate(source, const_cast<Node&>(*n));
             if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(), n->line, nullptr, nullptr) < 0)
                 throw PyError{};
         }

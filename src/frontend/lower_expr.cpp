@@ -88,7 +88,7 @@ Val Body::lookup(PyObject* name) {
             PyObject* b = builtins ? PyDict_GetItem(builtins, name) : nullptr;
             if (!b) raise(Kind::name, "Name \"" + text(name) + "\" is not defined");
             v.obj = Ref::borrow(b);
-            unit.fact(unit.global(Prov::Kind::global, function.get(), name), FactKind::absent, Py_None);
+            guard_value(unit, b, unit.global(Prov::Kind::global, function.get(), name));  // not shadowed since
         }
     }
     outer_names.emplace(name, v);

@@ -92,6 +92,7 @@ Flow Body::unrolled(const Node* n, const Val& iterable) {
             unit.opaque("a warning was given");
             const std::string message = "You are unrolling more than " + std::to_string(limit) +
                                         " iterations, so the compile time may be extremely long.";
+            locate(source, const_cast<Node&>(*n));
             if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(), n->line, nullptr, nullptr) < 0)
                 throw PyError{};
         }
@@ -257,12 +258,12 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
             if (find(t->name) && text(t->name) != "_")
                 raise(Kind::syntax, "Variable '" + text(t->name) + "' is already declared in the outer scope and cannot be used as loop variable");
 
-    const bool top_level = low.runtime_depth == 0 && low.parallel_depth == 0;
+    const bool top_level = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
+    if (!unit.is_kernel && low.runtime_depth == entry_depth) unit.could_hold_task = true;
     LoopSettings chosen;
     if (!settings_used) chosen = settings;
     settings_used = true;
-    if (top_level && !unit.is_kernel) throw HoldsTask{};
-    const bool parallel = top_level && unit.is_kernel && !(chosen.serialize && !over_data);
+    const bool parallel = top_level && !(chosen.serialize && !over_data);
 
     // Without dimensions the body runs once.
     const bool once = dims == 0;

@@ -30,7 +30,10 @@ std::string target_text(const Node* n) {
 
 bool is_lvalue(PyObject* o) {
     if (is_struct(o)) return true;
-    return is_expr(o) && as_expr(o)->kind != ExprKind::value && as_expr(o)->kind != ExprKind::array && !as_expr(o)->read_only;
+    if (!is_expr(o)) return false;
+    // Several components at once (swizzles, slices) remember their places.
+    if (as_expr(o)->origin && PyTuple_Check(as_expr(o)->origin)) return true;
+    return as_expr(o)->kind != ExprKind::value && as_expr(o)->kind != ExprKind::array && !as_expr(o)->read_only;
 }
 
 void immutable_argument(PyObject* name) {
@@ -41,6 +44,7 @@ void immutable_argument(PyObject* name) {
 }  // namespace
 
 void Body::set_location(const Node* n) {
+    locate(source, const_cast<Node&>(*n));
     ir::Loc loc;
     loc.file = file_name;
     loc.function = function_name;

@@ -366,14 +366,13 @@ Pair promoted(PyObject* a, PyObject* b, const char* symbol, bool divide) {
     Value* x = operand(a, symbol, a, b);
     Value* y = operand(b, symbol, a, b);
     if (!is_shape_compatible(x->type, y->type)) unsupported_operands(symbol, a, b);
-    Prim s = x->type.prim, t = y->type.prim;
-    if (divide) {
-        if (type::is_int(s)) s = default_float();
-        if (type::is_int(t)) t = default_float();
-    }
-    const Prim p = type::promote(s, t);
-    const Type shape = common_shape(x->type, y->type);
     ir::Builder& out = builder();
+    if (divide) {  // integers become default_fp first, also beside a wider float
+        if (type::is_int(x->type.prim)) x = out.cast(x, default_float());
+        if (type::is_int(y->type.prim)) y = out.cast(y, default_float());
+    }
+    const Prim p = type::promote(x->type.prim, y->type.prim);
+    const Type shape = common_shape(x->type, y->type);
     return {broadcast(out.cast(x, p), shape), broadcast(out.cast(y, p), shape)};
 }
 

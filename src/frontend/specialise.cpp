@@ -206,10 +206,6 @@ void Lowering::Body::set_kernel_result(const Val& v) {
         out.results.push_back(store_result(*this, annotations[k].get(), PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))));
 }
 
-void Lowering::Body::emit_real_return() {
-    raise(Kind::compilation, "Real functions are not available in this build yet");
-}
-
 // An array that was reached in a way that left no track (through zip, a helper): found again from the
 // arguments. Members of dataclasses, data-oriented objects, lists and dicts, breadth first.
 Prov* Lowering::Body::find_place(PyObject* array) {

@@ -41,6 +41,7 @@ enum class FactKind : uint8_t {
     absent,      // attribute or name does not exist there
     identity,    // arguments that are the same object (aliasing)
     module,      // a module, by name
+    array,       // an array: element type, axes, access
 };
 struct Guard {
     Path path;

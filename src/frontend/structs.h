@@ -31,6 +31,8 @@ bool is_dtype_object(PyObject* o);
 Ref dtype_object(Prim p);
 PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& cache);
 
+Value* array_extent(PyObject* array, int axis);        // canonical axis, i32 (subscript.cpp)
+
 // --- several places as one value (subscript.cpp)
 bool is_view(PyObject* o);
 Ref make_view(Type t, std::span<const Ref> parts);      // parts: scalar Exprs, writable if all are places

@@ -231,14 +231,10 @@ const std::pair<std::string_view, ArrayMember> kArrayMembers[] = {
     {"n", ArrayMember::n},         {"m", ArrayMember::m},       {"element_shape", ArrayMember::element_shape},
 };
 
-Value* shape_of_axis(Value* array, int axis) {
-    return builder().typed(Op::array_shape, type::kI32, {&array, 1}, static_cast<uint64_t>(axis));
-}
-
-Ref array_shape(const ExprObject& e) {
-    const int ndim = e.value->type.ndim;
+Ref array_shape(PyObject* base) {
+    const int ndim = as_expr(base)->value->type.ndim;
     const Ref shape = Ref::steal(PyTuple_New(ndim));
-    for (int k = 0; k < ndim; ++k) PyTuple_SET_ITEM(shape.get(), k, make_value(shape_of_axis(e.value, k)).release());
+    for (int k = 0; k < ndim; ++k) PyTuple_SET_ITEM(shape.get(), k, make_value(array_extent(base, k)).release());
     return shape;
 }
 
@@ -248,7 +244,7 @@ Ref array_attribute(PyObject* base, std::string_view name) {
     for (const auto& [known, member] : kArrayMembers) {
         if (known != name) continue;
         switch (member) {
-            case ArrayMember::shape: return array_shape(e);
+            case ArrayMember::shape: return array_shape(base);
             case ArrayMember::dtype: return dtype_object(t.prim);
             case ArrayMember::ndim: return Ref::steal(PyLong_FromLong(t.ndim));
             case ArrayMember::n: return Ref::steal(PyLong_FromLong(t.n));
@@ -352,6 +348,11 @@ Ref array_element(ExprObject* array, PyObject* const* indices, size_t n) {
     return make_place(builder().typed(Op::array_place, t.place(), {operands, n + 1}, array->access.pack()), ExprKind::element, true);
 }
 
+Value* array_extent(PyObject* array, int axis) {
+    Value* operands[] = {as_expr(array)->value};
+    return builder().typed(Op::array_shape, type::kI32, operands, static_cast<uint64_t>(axis));
+}
+
 // --- entry points -------------------------------------------------------------------------------
 Ref subscript(PyObject* base, PyObject* index) {
     if (is_expr(base)) return as_expr(base)->kind == ExprKind::array ? array_subscript(base, index) : tensor_subscript(base, index);
@@ -385,6 +386,11 @@ Ref attribute(PyObject* base, PyObject* name) {
     }
     if (is_buffer_view(base)) return buffer_view_attribute(base, name);
     if (is_struct(base)) return struct_attribute(base, name);
+    // A captured vector's methods may get run-time arguments: it becomes a value first.
+    if (is_host_matrix(base) && current() && !current()->static_depth) {
+        const std::string word = text_of(name);
+        if (is_tensor_method(word) && word != "get_shape" && word != "to_list" && word != "fill") return tensor_attribute(make_value(to_value(base)).get(), word);
+    }
     return Ref::steal(PyObject_GetAttr(base, name));
 }
 

@@ -101,6 +101,12 @@ const char* const kMethods[] = {
     "Matrix.all",       "Matrix.cast", "Matrix.fill", "Matrix.get_shape", "Matrix.to_list",
 };
 
+const char* method_of(std::string_view name) {
+    for (const char* method : kMethods)
+        if (name == method + sizeof("Matrix.") - 1) return method;
+    return nullptr;
+}
+
 Ref shape_tuple(Type t) { return Ref::steal(t.rank == 1 ? Py_BuildValue("(i)", int(t.n)) : Py_BuildValue("(ii)", int(t.n), int(t.m))); }
 
 }  // namespace
@@ -149,9 +155,10 @@ Ref tensor_attribute(PyObject* self, std::string_view name) {
     }
     if (name == "ndim") return Ref::steal(PyLong_FromLong(t.rank));
     if (name == "shape") return shape_tuple(t);
-    for (const char* method : kMethods)
-        if (name == method + 7) return make_bound(self, method);
-    return {};
+    const char* method = method_of(name);
+    return method ? make_bound(self, method) : Ref();
 }
+
+bool is_tensor_method(std::string_view name) { return method_of(name) != nullptr; }
 
 }  // namespace qd::frontend

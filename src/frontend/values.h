@@ -60,6 +60,8 @@ bool assign_op_special(BinOp op, PyObject* target, PyObject* value);
 bool assign_special(PyObject* target, PyObject* value);
 // Tensor members and methods (tensor.cpp): null Ref if there is no such name.
 Ref tensor_attribute(PyObject* self, std::string_view name);
+bool is_tensor_method(std::string_view name);
+const Builtin* bound_method(PyObject* callable);       // null if it is not one made by make_bound
 Ref make_bound(PyObject* self, const char* method);    // callable that runs call_builtin("Matrix.<method>", self, ...)
 
 // Runs f and turns Diag / PyError / anything else into a set Python exception and null.

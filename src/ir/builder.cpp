@@ -11,15 +11,22 @@ Type rule_type(Op op, std::span<Value* const> operands) {
         return operands[k]->type;
     };
     switch (info(op).rule) {
-        case Rule::same0: return operand_type(0);
-        case Rule::same1: return operand_type(1);
-        case Rule::boolean: return operand_type(0).with(Prim::u1);
-        case Rule::count32: return operand_type(0).with(Prim::i32);
-        case Rule::component: return operand_type(0).element();
-        case Rule::loaded: return operand_type(0).value();
+        case Rule::same0:
+            return operand_type(0);
+        case Rule::same1:
+            return operand_type(1);
+        case Rule::boolean:
+            return operand_type(0).with(Prim::u1);
+        case Rule::count32:
+            return operand_type(0).with(Prim::i32);
+        case Rule::component:
+            return operand_type(0).element();
+        case Rule::loaded:
+            return operand_type(0).value();
         case Rule::given:
         case Rule::regions:
-        case Rule::none: break;
+        case Rule::none:
+            break;
     }
     return type::kNone;
 }
@@ -58,7 +65,9 @@ Value* Builder::typed(Op op, Type type, std::span<Value* const> operands, uint64
     return i->result_count ? i->result() : nullptr;
 }
 
-Value* Builder::constant(Type scalar, uint64_t bits) { return typed(Op::constant, scalar, {}, bits); }
+Value* Builder::constant(Type scalar, uint64_t bits) {
+    return typed(Op::constant, scalar, {}, bits);
+}
 
 Value* Builder::int_const(Prim p, int64_t v) {
     if (type::is_float(p)) return float_const(p, static_cast<double>(v));
@@ -68,7 +77,9 @@ Value* Builder::int_const(Prim p, int64_t v) {
     return constant(Type::scalar(p), static_cast<uint64_t>(v) & mask);
 }
 
-Value* Builder::float_const(Prim p, double v) { return constant(Type::scalar(p), bits_of_double(p, v)); }
+Value* Builder::float_const(Prim p, double v) {
+    return constant(Type::scalar(p), bits_of_double(p, v));
+}
 
 Value* Builder::cast(Value* v, Prim p) {
     v = resolve(v);

@@ -47,7 +47,8 @@ struct Cloner {
             c->loc = loc_of(i.loc);
             c->append_to(into);
             for (int k = 0; k < i.region_count; ++k) {
-                for (Value* p : i.regions[k]->params) bind(p, to.add_param(*c->regions[k], p->type));
+                for (Value* p : i.regions[k]->params)
+                    bind(p, to.add_param(*c->regions[k], p->type));
                 copy_body(*i.regions[k], *c->regions[k]);
             }
         }
@@ -65,7 +66,8 @@ Region* clone_into(const Region& from, Function& to,
     }
     // Parameters that the caller maps get no copy.
     for (Value* p : from.params) {
-        const bool given = std::ranges::any_of(params, [&](const auto& pair) { return pair.first == p; });
+        const bool given =
+            std::ranges::any_of(params, [&](const auto& pair) { return pair.first == p; });
         if (!given) c.bind(p, to.add_param(*copy, p->type));
     }
     c.copy_body(from, *copy);

@@ -28,7 +28,9 @@ void store_scalar(Prim p, uint8_t* at, uint64_t bits) {
     std::memcpy(at, &bits, static_cast<size_t>(type::bytes(p)));
 }
 
-uint32_t cells_of(Type t) { return t.is_place() ? 2 : t.is_array() ? 1 : static_cast<uint32_t>(t.count()); }
+uint32_t cells_of(Type t) {
+    return t.is_place() ? 2 : t.is_array() ? 1 : static_cast<uint32_t>(t.count());
+}
 
 struct Layout {  // of one function's frame
     uint32_t cells = 0;
@@ -96,7 +98,8 @@ struct Interpreter {
         const auto* field = reinterpret_cast<const Field*>(place[1]);
         if (!field || field->component_offsets.empty()) return base + k * type::bytes(p);
         const auto& offsets = field->component_offsets;
-        if (k >= 0 && k < static_cast<int64_t>(offsets.size())) return base + offsets[static_cast<size_t>(k)];
+        if (k >= 0 && k < static_cast<int64_t>(offsets.size()))
+            return base + offsets[static_cast<size_t>(k)];
         return base + offsets[0] + k * field->component_stride();
     }
     static uint8_t* component(Frame& f, const Inst& i, int64_t k) {
@@ -107,7 +110,8 @@ struct Interpreter {
         const Field& field = *i.field();
         size_t binding = 0;
         while (m.fields[binding] != &field) {
-            if (++binding == m.fields.size()) throw support::Error("field not in the module: " + field.name);
+            if (++binding == m.fields.size())
+                throw support::Error("field not in the module: " + field.name);
         }
         auto* address = static_cast<uint8_t*>(context.bindings[binding]);
         for (const Field::Term& t : field.terms) {
@@ -124,7 +128,8 @@ struct Interpreter {
         const int ndim = i.operand_count - 1;
         int64_t linear = 0;
         for (int level = 0; level < ndim; ++level) {
-            const int axis = access.layout ? static_cast<int>(access.layout >> (4 * level) & 15) : level;
+            const int axis =
+                access.layout ? static_cast<int>(access.layout >> (4 * level) & 15) : level;
             int32_t extent;
             std::memcpy(&extent, desc + sizeof(ArrayDesc) + 4 * axis, 4);
             int64_t x = integer(f, i, 1 + axis);
@@ -133,19 +138,26 @@ struct Interpreter {
         }
         ArrayDesc d;
         std::memcpy(&d, desc, sizeof d);
-        return static_cast<uint8_t*>(access.grad ? d.grad : d.data) + linear * i.results[0].type.size_bytes();
+        return static_cast<uint8_t*>(access.grad ? d.grad : d.data) +
+               linear * i.results[0].type.size_bytes();
     }
 
     uint64_t random(Prim p) {
         const uint64_t r = random_bits(thread.random_key, thread.random_draw++);
         switch (p) {
-            case Prim::u1: return r >> 63;
-            case Prim::f32: return bits_of_double(p, static_cast<double>(r >> 40) * 0x1p-24);
-            case Prim::f64: return bits_of_double(p, static_cast<double>(r >> 11) * 0x1p-53);
-            case Prim::f16: return bits_of_double(p, static_cast<double>(r >> 40) * 0x1p-24);
+            case Prim::u1:
+                return r >> 63;
+            case Prim::f32:
+                return bits_of_double(p, static_cast<double>(r >> 40) * 0x1p-24);
+            case Prim::f64:
+                return bits_of_double(p, static_cast<double>(r >> 11) * 0x1p-53);
+            case Prim::f16:
+                return bits_of_double(p, static_cast<double>(r >> 40) * 0x1p-24);
             case Prim::i64:
-            case Prim::u64: return r;
-            default: return r >> 32 & ((uint64_t(1) << type::bits(p)) - 1);
+            case Prim::u64:
+                return r;
+            default:
+                return r >> 32 & ((uint64_t(1) << type::bits(p)) - 1);
         }
     }
     void seed(uint64_t stream, uint64_t iteration) {
@@ -211,7 +223,8 @@ struct Interpreter {
             for (int c = 0; c < b.m; ++c) {
                 uint64_t v = binary(Op::mul, a.prim, x[r * a.m], y[c]);
                 for (int k = 1; k < a.m; ++k) {
-                    v = binary(Op::add, a.prim, v, binary(Op::mul, a.prim, x[r * a.m + k], y[k * b.m + c]));
+                    v = binary(Op::add, a.prim, v,
+                               binary(Op::mul, a.prim, x[r * a.m + k], y[k * b.m + c]));
                 }
                 result[r * b.m + c] = v;
             }
@@ -227,19 +240,38 @@ struct Interpreter {
             const uint64_t old = load_scalar(t.prim, address);
             uint64_t next = old;
             switch (i.op) {
-                case Op::atomic_add: next = binary(Op::add, t.prim, old, v[k]); break;
-                case Op::atomic_sub: next = binary(Op::sub, t.prim, old, v[k]); break;
-                case Op::atomic_mul: next = binary(Op::mul, t.prim, old, v[k]); break;
-                case Op::atomic_min: next = binary(Op::min, t.prim, old, v[k]); break;
-                case Op::atomic_max: next = binary(Op::max, t.prim, old, v[k]); break;
-                case Op::atomic_and: next = old & v[k]; break;
-                case Op::atomic_or: next = old | v[k]; break;
-                case Op::atomic_xor: next = old ^ v[k]; break;
-                case Op::atomic_exchange: next = v[k]; break;
+                case Op::atomic_add:
+                    next = binary(Op::add, t.prim, old, v[k]);
+                    break;
+                case Op::atomic_sub:
+                    next = binary(Op::sub, t.prim, old, v[k]);
+                    break;
+                case Op::atomic_mul:
+                    next = binary(Op::mul, t.prim, old, v[k]);
+                    break;
+                case Op::atomic_min:
+                    next = binary(Op::min, t.prim, old, v[k]);
+                    break;
+                case Op::atomic_max:
+                    next = binary(Op::max, t.prim, old, v[k]);
+                    break;
+                case Op::atomic_and:
+                    next = old & v[k];
+                    break;
+                case Op::atomic_or:
+                    next = old | v[k];
+                    break;
+                case Op::atomic_xor:
+                    next = old ^ v[k];
+                    break;
+                case Op::atomic_exchange:
+                    next = v[k];
+                    break;
                 case Op::atomic_cas:
                     if (old == v[k]) next = in(f, i, 2)[k];
                     break;
-                default: break;
+                default:
+                    break;
             }
             store_scalar(t.prim, address, next);
             result[k] = old;
@@ -253,7 +285,8 @@ struct Interpreter {
             f.passed.insert(f.passed.end(), at(f, v), at(f, v) + cells_of(v->type));
         }
     }
-    template <class Values> static void receive(Frame& f, const Values& values) {
+    template <class Values>
+    static void receive(Frame& f, const Values& values) {
         size_t at_cell = 0;
         for (const Value* v : values) {
             for (uint32_t c = 0; c < cells_of(v->type); ++c) at(f, v)[c] = f.passed[at_cell++];
@@ -304,7 +337,8 @@ struct Interpreter {
             if (parallel) seed(stream, iteration);
             receive(f, carried);
             for (int k = 0; k < dims; ++k) {
-                *at(f, i.body().params[static_cast<uint32_t>(k)]) = static_cast<uint64_t>(x[static_cast<size_t>(k)]) & mask;
+                *at(f, i.body().params[static_cast<uint32_t>(k)]) =
+                    static_cast<uint64_t>(x[static_cast<size_t>(k)]) & mask;
             }
             const Flow flow = region(f, i.body());
             if (flow == Flow::done) return flow;
@@ -334,20 +368,25 @@ struct Interpreter {
     }
 
     Flow inst(Frame& f, const Inst& i) {
-        if (options.max_steps && ++steps > options.max_steps) throw support::Error("too many steps");
+        if (options.max_steps && ++steps > options.max_steps)
+            throw support::Error("too many steps");
         if (folds(i.op)) {
             element_wise(f, i);
             return Flow::next;
         }
         switch (i.op) {
-            case Op::constant: *out(f, i) = i.imm; break;
+            case Op::constant:
+                *out(f, i) = i.imm;
+                break;
             case Op::splat:
                 for (int k = 0; k < i.results[0].type.count(); ++k) out(f, i)[k] = *in(f, i, 0);
                 break;
             case Op::build:
                 for (int k = 0; k < i.operand_count; ++k) out(f, i)[k] = *in(f, i, k);
                 break;
-            case Op::extract: *out(f, i) = in(f, i, 0)[i.imm]; break;
+            case Op::extract:
+                *out(f, i) = in(f, i, 0)[i.imm];
+                break;
             case Op::extract_dyn: {
                 const int64_t k = integer(f, i, 1);
                 const bool inside = k >= 0 && k < i.operand(0)->type.count();
@@ -356,12 +395,16 @@ struct Interpreter {
             }
             case Op::insert:
             case Op::insert_dyn: {
-                const int64_t k = i.op == Op::insert ? static_cast<int64_t>(i.imm) : integer(f, i, 2);
+                const int64_t k =
+                    i.op == Op::insert ? static_cast<int64_t>(i.imm) : integer(f, i, 2);
                 const int count = i.results[0].type.count();
-                for (int c = 0; c < count; ++c) out(f, i)[c] = c == k ? *in(f, i, 1) : in(f, i, 0)[c];
+                for (int c = 0; c < count; ++c)
+                    out(f, i)[c] = c == k ? *in(f, i, 1) : in(f, i, 0)[c];
                 break;
             }
-            case Op::matmul: matmul(f, i); break;
+            case Op::matmul:
+                matmul(f, i);
+                break;
             case Op::transpose: {
                 const Type t = i.results[0].type;
                 for (int r = 0; r < t.n; ++r) {
@@ -369,52 +412,99 @@ struct Interpreter {
                 }
                 break;
             }
-            case Op::reduce_add: case Op::reduce_mul: case Op::reduce_min: case Op::reduce_max:
-            case Op::reduce_and: case Op::reduce_or: reduce(f, i); break;
-            case Op::slot: set_place(out(f, i), f.slots.data() + f.layout.slots.at(&i), nullptr); break;
-            case Op::temp: set_place(out(f, i), context.temps + i.imm, nullptr); break;
+            case Op::reduce_add:
+            case Op::reduce_mul:
+            case Op::reduce_min:
+            case Op::reduce_max:
+            case Op::reduce_and:
+            case Op::reduce_or:
+                reduce(f, i);
+                break;
+            case Op::slot:
+                set_place(out(f, i), f.slots.data() + f.layout.slots.at(&i), nullptr);
+                break;
+            case Op::temp:
+                set_place(out(f, i), context.temps + i.imm, nullptr);
+                break;
             case Op::partial: {
-                uint8_t* base = context.partials + integer(f, i, 0) * static_cast<int64_t>(i.imm >> 32);
+                uint8_t* base =
+                    context.partials + integer(f, i, 0) * static_cast<int64_t>(i.imm >> 32);
                 set_place(out(f, i), base + (i.imm & 0xffffffff), nullptr);
                 break;
             }
-            case Op::field_place: set_place(out(f, i), field_cell(f, i), i.field()); break;
-            case Op::array_place: set_place(out(f, i), array_cell(f, i), nullptr); break;
-            case Op::comp_place: set_place(out(f, i), component(f, i, integer(f, i, 1)), nullptr); break;
+            case Op::field_place:
+                set_place(out(f, i), field_cell(f, i), i.field());
+                break;
+            case Op::array_place:
+                set_place(out(f, i), array_cell(f, i), nullptr);
+                break;
+            case Op::comp_place:
+                set_place(out(f, i), component(f, i, integer(f, i, 1)), nullptr);
+                break;
             case Op::array_shape: {
                 int32_t extent;
-                std::memcpy(&extent, reinterpret_cast<const uint8_t*>(*in(f, i, 0)) + sizeof(ArrayDesc) + 4 * i.imm, 4);
+                std::memcpy(
+                    &extent,
+                    reinterpret_cast<const uint8_t*>(*in(f, i, 0)) + sizeof(ArrayDesc) + 4 * i.imm,
+                    4);
                 *out(f, i) = static_cast<uint32_t>(extent);
                 break;
             }
             case Op::load:
             case Op::volatile_load: {
                 const Type t = i.results[0].type;
-                for (int k = 0; k < t.count(); ++k) out(f, i)[k] = load_scalar(t.prim, component(f, i, k));
+                for (int k = 0; k < t.count(); ++k)
+                    out(f, i)[k] = load_scalar(t.prim, component(f, i, k));
                 break;
             }
             case Op::store: {
                 const Type t = i.operand(1)->type;
-                for (int k = 0; k < t.count(); ++k) store_scalar(t.prim, component(f, i, k), in(f, i, 1)[k]);
+                for (int k = 0; k < t.count(); ++k)
+                    store_scalar(t.prim, component(f, i, k), in(f, i, 1)[k]);
                 break;
             }
-            case Op::atomic_add: case Op::atomic_sub: case Op::atomic_mul: case Op::atomic_min: case Op::atomic_max:
-            case Op::atomic_and: case Op::atomic_or: case Op::atomic_xor: case Op::atomic_exchange: case Op::atomic_cas:
+            case Op::atomic_add:
+            case Op::atomic_sub:
+            case Op::atomic_mul:
+            case Op::atomic_min:
+            case Op::atomic_max:
+            case Op::atomic_and:
+            case Op::atomic_or:
+            case Op::atomic_xor:
+            case Op::atomic_exchange:
+            case Op::atomic_cas:
                 atomic(f, i);
                 break;
-            case Op::if_: return run_if(f, i);
-            case Op::for_: return run_for(f, i);
-            case Op::loop: return run_loop(f, i);
-            case Op::call: call(f, i); break;
-            case Op::yield: pass_values(f, i); return Flow::yield;
-            case Op::continue_: pass_values(f, i); return Flow::again;
-            case Op::break_: pass_values(f, i); return Flow::leave;
-            case Op::return_: pass_values(f, i); return Flow::done;
+            case Op::if_:
+                return run_if(f, i);
+            case Op::for_:
+                return run_for(f, i);
+            case Op::loop:
+                return run_loop(f, i);
+            case Op::call:
+                call(f, i);
+                break;
+            case Op::yield:
+                pass_values(f, i);
+                return Flow::yield;
+            case Op::continue_:
+                pass_values(f, i);
+                return Flow::again;
+            case Op::break_:
+                pass_values(f, i);
+                return Flow::leave;
+            case Op::return_:
+                pass_values(f, i);
+                return Flow::done;
             case Op::random:
                 *out(f, i) = random(i.results[0].type.prim);
                 break;
-            case Op::thread_index: *out(f, i) = static_cast<uint32_t>(thread.index); break;
-            case Op::clock: *out(f, i) = static_cast<uint64_t>(context.runtime->clock()); break;
+            case Op::thread_index:
+                *out(f, i) = static_cast<uint32_t>(thread.index);
+                break;
+            case Op::clock:
+                *out(f, i) = static_cast<uint64_t>(context.runtime->clock());
+                break;
             case Op::print: {
                 const auto cells = cells_for_format(f, i, 0);
                 context.runtime->print(&thread, format_numbers.at(i.format()), cells.data());
@@ -429,17 +519,22 @@ struct Interpreter {
             case Op::set_result: {
                 const Type t = m.results[i.imm];
                 uint8_t* base = context.results + m.result_offset(static_cast<int>(i.imm));
-                for (int k = 0; k < t.count(); ++k) store_scalar(t.prim, base + k * type::bytes(t.prim), in(f, i, 0)[k]);
+                for (int k = 0; k < t.count(); ++k)
+                    store_scalar(t.prim, base + k * type::bytes(t.prim), in(f, i, 0)[k]);
                 break;
             }
             case Op::task_value: {
                 const int64_t values[] = {begin, end, chunk, thread.tile, thread.tiles};
                 const auto bound = static_cast<uint64_t>(TaskValue::bound);
-                *out(f, i) = static_cast<uint64_t>(i.imm < bound ? values[i.imm] : context.bounds[i.imm - bound]);
+                *out(f, i) = static_cast<uint64_t>(i.imm < bound ? values[i.imm]
+                                                                 : context.bounds[i.imm - bound]);
                 break;
             }
-            case Op::seed: seed(i.imm, static_cast<uint64_t>(integer(f, i, 0))); break;
-            default: throw support::Error(std::string("cannot interpret ") + info(i.op).name);
+            case Op::seed:
+                seed(i.imm, static_cast<uint64_t>(integer(f, i, 0)));
+                break;
+            default:
+                throw support::Error(std::string("cannot interpret ") + info(i.op).name);
         }
         return Flow::next;
     }
@@ -470,7 +565,8 @@ struct Interpreter {
             if (t.is_array()) {
                 f.passed.push_back(reinterpret_cast<uint64_t>(at_arg));
             } else {
-                for (int c = 0; c < t.count(); ++c) f.passed.push_back(load_scalar(t.prim, at_arg + c * type::bytes(t.prim)));
+                for (int c = 0; c < t.count(); ++c)
+                    f.passed.push_back(load_scalar(t.prim, at_arg + c * type::bytes(t.prim)));
             }
         }
         try {
@@ -499,15 +595,27 @@ std::vector<const Format*> formats_of(const Module& m) {
 bool interpret(const Module& m, const abi::Context& context, const InterpretOptions& options) {
     abi::Thread thread{};
     thread.context = &context;
-    Interpreter run{.m = m, .context = context, .thread = thread, .options = options, .layouts = {}, .format_numbers = {}};
+    Interpreter run{.m = m,
+                    .context = context,
+                    .thread = thread,
+                    .options = options,
+                    .layouts = {},
+                    .format_numbers = {}};
     run.seed(0, 0);
     return run.start(m.kernel());
 }
 
 bool interpret_task(const Module& m, const Function& task, abi::Thread& thread, int64_t begin,
                     int64_t end, int64_t chunk, const InterpretOptions& options) {
-    Interpreter run{.m = m, .context = *thread.context, .thread = thread, .options = options, .begin = begin,
-                    .end = end, .chunk = chunk, .layouts = {}, .format_numbers = {}};
+    Interpreter run{.m = m,
+                    .context = *thread.context,
+                    .thread = thread,
+                    .options = options,
+                    .begin = begin,
+                    .end = end,
+                    .chunk = chunk,
+                    .layouts = {},
+                    .format_numbers = {}};
     return run.start(task);
 }
 

@@ -19,8 +19,8 @@
 namespace qd::ir {
 
 struct InterpretOptions {
-    bool fused = true;             // as in fold()
-    uint64_t max_steps = 0;        // 0: no limit; else support::Error beyond it
+    bool fused = true;       // as in fold()
+    uint64_t max_steps = 0;  // 0: no limit; else support::Error beyond it
 };
 
 bool interpret(const Module& m, const abi::Context& context, const InterpretOptions& options = {});

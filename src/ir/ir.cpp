@@ -15,7 +15,8 @@ namespace qd::ir {
 namespace {
 
 constexpr OpInfo kOps[] = {
-#define OP(name, operands, rule, effect, python) {#name, operands, Rule::rule, Effect::effect, python},
+#define OP(name, operands, rule, effect, python) \
+    {#name, operands, Rule::rule, Effect::effect, python},
 #include "ir/ops.inc"
 #undef OP
 };
@@ -173,10 +174,12 @@ uint64_t Field::layout_hash() const {
     };
     add(elem.word());
     add(static_cast<uint64_t>(ndim));
-    for (int k = 0; k < ndim; ++k) add(static_cast<uint64_t>(shape[k])), add(static_cast<uint64_t>(offset[k]));
+    for (int k = 0; k < ndim; ++k)
+        add(static_cast<uint64_t>(shape[k])), add(static_cast<uint64_t>(offset[k]));
     for (const Term& t : terms) {
         add(static_cast<uint64_t>(t.axis));
-        add(static_cast<uint64_t>(t.div)), add(static_cast<uint64_t>(t.mod)), add(static_cast<uint64_t>(t.stride));
+        add(static_cast<uint64_t>(t.div)), add(static_cast<uint64_t>(t.mod)),
+            add(static_cast<uint64_t>(t.stride));
     }
     for (const int64_t c : component_offsets) add(static_cast<uint64_t>(c));
     return h;
@@ -197,8 +200,10 @@ void complete(Module& m) {
     for (const Field* f : m.fields) seen[f] = true;
     for (size_t k = 0; k < m.functions.size(); ++k) {  // grows while it runs
         walk(*m.functions[k]->body, [&](Inst& i) {
-            if (i.op == Op::call && seen.emplace(i.ref, true).second) m.functions.push_back(i.callee());
-            if (i.op == Op::field_place && seen.emplace(i.ref, true).second) m.fields.push_back(i.field());
+            if (i.op == Op::call && seen.emplace(i.ref, true).second)
+                m.functions.push_back(i.callee());
+            if (i.op == Op::field_place && seen.emplace(i.ref, true).second)
+                m.fields.push_back(i.field());
         });
     }
 }
@@ -222,13 +227,18 @@ uint64_t constant_bits(const Value* v) { return v->def->imm; }
 
 double double_of_bits(Prim p, uint64_t bits) {
     switch (p) {
-        case Prim::f16: return support::half_to_double(static_cast<uint16_t>(bits));
-        case Prim::f32: return std::bit_cast<float>(static_cast<uint32_t>(bits));
-        case Prim::f64: return std::bit_cast<double>(bits);
-        default: break;
+        case Prim::f16:
+            return support::half_to_double(static_cast<uint16_t>(bits));
+        case Prim::f32:
+            return std::bit_cast<float>(static_cast<uint32_t>(bits));
+        case Prim::f64:
+            return std::bit_cast<double>(bits);
+        default:
+            break;
     }
     const int64_t v = int_of_bits(p, bits);
-    return type::is_signed(p) ? static_cast<double>(v) : static_cast<double>(static_cast<uint64_t>(v));
+    return type::is_signed(p) ? static_cast<double>(v)
+                              : static_cast<double>(static_cast<uint64_t>(v));
 }
 
 int64_t int_of_bits(Prim p, uint64_t bits) {
@@ -240,11 +250,16 @@ int64_t int_of_bits(Prim p, uint64_t bits) {
 
 uint64_t bits_of_double(Prim p, double v) {
     switch (p) {
-        case Prim::f16: return support::double_to_half(v);
-        case Prim::f32: return std::bit_cast<uint32_t>(static_cast<float>(v));
-        case Prim::f64: return std::bit_cast<uint64_t>(v);
-        case Prim::u1: return v != 0;
-        default: break;
+        case Prim::f16:
+            return support::double_to_half(v);
+        case Prim::f32:
+            return std::bit_cast<uint32_t>(static_cast<float>(v));
+        case Prim::f64:
+            return std::bit_cast<uint64_t>(v);
+        case Prim::u1:
+            return v != 0;
+        default:
+            break;
     }
     // Saturates; NaN is 0. The limits are exact doubles, so the comparisons are too.
     if (std::isnan(v)) return 0;

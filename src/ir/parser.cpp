@@ -61,7 +61,9 @@ struct Parser {
     void expect(char c) {
         if (!accept(c)) fail(std::string("expected '") + c + "'");
     }
-    static bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; }
+    static bool is_word(char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+    }
     std::string_view peek_word() {
         skip();
         size_t end = at;
@@ -82,7 +84,8 @@ struct Parser {
     void expect_word(std::string_view w) {
         if (!accept_word(w)) fail("expected '" + std::string(w) + "'");
     }
-    template <class T> T integer() {
+    template <class T>
+    T integer() {
         skip();
         T v{};
         const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), v);
@@ -154,14 +157,16 @@ struct Parser {
         if (text.substr(at, 2) == "0x") {
             at += 2;
             uint64_t bits = 0;
-            const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), bits, 16);
+            const auto [end, error] =
+                std::from_chars(text.data() + at, text.data() + text.size(), bits, 16);
             if (error != std::errc{}) fail("bad hexadecimal constant");
             at = static_cast<size_t>(end - text.data());
             return bits;
         }
         if (type::is_float(t.prim)) {
             double v = 0;
-            const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), v);
+            const auto [end, error] =
+                std::from_chars(text.data() + at, text.data() + text.size(), v);
             if (error != std::errc{}) fail("bad constant");
             at = static_cast<size_t>(end - text.data());
             return bits_of_double(t.prim, v);
@@ -246,7 +251,9 @@ struct Parser {
         bool any = false;
         for (;; any = true) {
             const std::string_view w = peek_word();
-            if (w != "parallel" && w != "strictly_serial" && w != "block_dim" && w != "max_threads" && w != "name") break;
+            if (w != "parallel" && w != "strictly_serial" && w != "block_dim" &&
+                w != "max_threads" && w != "name")
+                break;
             at += w.size();
             if (w == "parallel") c.parallel = true;
             if (w == "strictly_serial") c.strictly_serial = true;
@@ -330,9 +337,11 @@ struct Parser {
         } else if (op == Op::constant) {
             imm = constant_before_type();
         } else {
+            bool any_operands =
+                true;  // behind a name only a comma tells: a `%` may open the next line
             if (op == Op::call || op == Op::field_place) {
                 const std::string name = ref_name();
-                accept(',');
+                any_operands = accept(',');
                 if (op == Op::call) {
                     ref = function_named(name);
                 } else {
@@ -341,7 +350,7 @@ struct Parser {
                     ref = found->second;
                 }
             }
-            operands = value_list();
+            if (any_operands) operands = value_list();
             if (accept('#')) imm = integer<uint64_t>();
             if (op == Op::print || op == Op::assert_) ref = format();
         }
@@ -372,7 +381,8 @@ struct Parser {
         }
         if (!results.empty() && results.size() != types.size()) fail("as many types as results");
         const int region_count = op == Op::if_ ? 2 : op == Op::for_ || op == Op::loop ? 1 : 0;
-        Inst* i = function->new_inst(op, static_cast<int>(operands.size()), static_cast<int>(types.size()), region_count);
+        Inst* i = function->new_inst(op, static_cast<int>(operands.size()),
+                                     static_cast<int>(types.size()), region_count);
         std::copy(operands.begin(), operands.end(), i->operands);
         for (size_t k = 0; k < types.size(); ++k) i->results[k].type = types[k];
         i->imm = imm;
@@ -392,7 +402,8 @@ struct Parser {
                 function->new_inst(Op::yield, 0, 0, 0)->append_to(*i->regions[1]);
             }
         }
-        for (size_t k = 0; k < results.size(); ++k) values[results[k]] = i->result(static_cast<int>(k));
+        for (size_t k = 0; k < results.size(); ++k)
+            values[results[k]] = i->result(static_cast<int>(k));
     }
 
     void parse_function() {
@@ -481,7 +492,9 @@ struct Parser {
         module->name = quoted();
         for (;;) {
             const std::string_view w = peek_word();
-            if (w != "fast_math" && w != "debug" && w != "check_bounds" && w != "int" && w != "float") return;
+            if (w != "fast_math" && w != "debug" && w != "check_bounds" && w != "int" &&
+                w != "float")
+                return;
             at += w.size();
             expect('=');
             if (w == "fast_math") module->fast_math = flag_value();
@@ -532,7 +545,8 @@ struct Parser {
         if (module->name.empty()) module->name = module->kernel().name;
         if (module->params.empty()) {
             for (uint32_t k = 0; k < module->kernel().body->params.size(); ++k) {
-                module->params.push_back({module->kernel().body->params[k]->type, 0, false, names_of_params[k]});
+                module->params.push_back(
+                    {module->kernel().body->params[k]->type, 0, false, names_of_params[k]});
             }
             lay_out_params(*module);
         }

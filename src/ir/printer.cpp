@@ -49,8 +49,9 @@ std::string constant_text(Type t, uint64_t bits) {
         std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(bits));
         return text;
     }
-    const auto end = t.prim == Prim::f64 ? std::to_chars(text, text + sizeof text, v)
-                                         : std::to_chars(text, text + sizeof text, static_cast<float>(v));
+    const auto end = t.prim == Prim::f64
+                         ? std::to_chars(text, text + sizeof text, v)
+                         : std::to_chars(text, text + sizeof text, static_cast<float>(v));
     std::string out(text, end.ptr);
     if (out.find_first_of(".e") == std::string::npos) out += ".0";
     return out;
@@ -64,12 +65,14 @@ struct Printer {
     std::unordered_map<const Value*, uint32_t> numbers;
     int depth = 0;
 
-    template <class T> void name_all(const std::vector<T>& things) {
+    template <class T>
+    void name_all(const std::vector<T>& things) {
         std::unordered_map<std::string, int> used;
         for (const auto* t : things) {
             std::string name;
             for (const char c : t->name) {
-                const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
+                const bool plain =
+                    std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.';
                 name += plain ? c : '_';
             }
             if (name.empty()) name = "anonymous";
@@ -159,7 +162,8 @@ struct Printer {
             }
             out += " =";
             for (int k = 0; k < static_cast<int>(dims) && 2 * k + 1 < i.operand_count; ++k) {
-                out += (k ? ", " : " ") + value(i.operand(2 * k)) + " to " + value(i.operand(2 * k + 1));
+                out += (k ? ", " : " ") + value(i.operand(2 * k)) + " to " +
+                       value(i.operand(2 * k + 1));
             }
             carried(i, 2 * static_cast<int>(dims), dims);
             if (i.ref) loop_config(*i.loop_config());
@@ -169,8 +173,10 @@ struct Printer {
             if (i.op == Op::constant) {
                 out += " " + constant_text(i.result()->type, i.imm);
             } else {
-                if (i.op == Op::call) out += " " + ref_name(i.ref, i.callee()->name) + (i.operand_count ? "," : "");
-                if (i.op == Op::field_place) out += " " + ref_name(i.ref, i.field()->name) + (i.operand_count ? "," : "");
+                if (i.op == Op::call)
+                    out += " " + ref_name(i.ref, i.callee()->name) + (i.operand_count ? "," : "");
+                if (i.op == Op::field_place)
+                    out += " " + ref_name(i.ref, i.field()->name) + (i.operand_count ? "," : "");
                 operands(i, 0, i.operand_count);
                 if (i.imm) out += " #" + std::to_string(i.imm);
                 if ((i.op == Op::print || i.op == Op::assert_) && i.ref) format(*i.format());
@@ -211,14 +217,15 @@ struct Printer {
             out += "]";
         };
         const auto axes = static_cast<size_t>(f.ndim);
-        out += "field " + ref_name(&f, f.name) + " " + quote(f.name) + " : " + type::to_string(f.elem);
+        out +=
+            "field " + ref_name(&f, f.name) + " " + quote(f.name) + " : " + type::to_string(f.elem);
         list("shape", f.shape, axes);
         list("offset", f.offset, axes);
         out += " terms [";
         for (size_t k = 0; k < f.terms.size(); ++k) {
             const Field::Term& t = f.terms[k];
-            out += (k ? ", " : "") + std::to_string(t.axis) + " / " + std::to_string(t.div) + " % " +
-                   std::to_string(t.mod) + " * " + std::to_string(t.stride);
+            out += (k ? ", " : "") + std::to_string(t.axis) + " / " + std::to_string(t.div) +
+                   " % " + std::to_string(t.mod) + " * " + std::to_string(t.stride);
         }
         out += "]";
         list("components", f.component_offsets, f.component_offsets.size());
@@ -242,7 +249,8 @@ struct Printer {
         }
         if (!m.results.empty()) {
             out += "results ";
-            for (size_t k = 0; k < m.results.size(); ++k) out += (k ? ", " : "") + type::to_string(m.results[k]);
+            for (size_t k = 0; k < m.results.size(); ++k)
+                out += (k ? ", " : "") + type::to_string(m.results[k]);
             out += "\n";
         }
         for (const Field* f : m.fields) field(*f);

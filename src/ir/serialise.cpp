@@ -5,8 +5,9 @@
 // are numbered in the order in which a walk from the kernel meets them. Numbers are LEB128. An
 // operand is the distance back to its definition, so most take one byte.
 //
-//   "QDIR" version flags | strings | types | locations | loops | formats | fields | header | functions
-//   instruction: op, form (kHas... bits), [flags] [imm] [ref] [location] [counts] operands, types,
+//   "QDIR" version flags | strings | types | locations | loops | formats | fields | header |
+//   functions instruction: op, form (kHas... bits), [flags] [imm] [ref] [location] [counts]
+//   operands, types,
 //                regions
 //
 // Reading checks every count against the bytes left and every number against its table; what it
@@ -58,7 +59,9 @@ struct Buffer {
         *at++ = static_cast<uint8_t>(v);
         used = static_cast<size_t>(at - bytes.data());
     }
-    void signed_number(int64_t v) { number(static_cast<uint64_t>(v) << 1 ^ static_cast<uint64_t>(v >> 63)); }
+    void signed_number(int64_t v) {
+        number(static_cast<uint64_t>(v) << 1 ^ static_cast<uint64_t>(v >> 63));
+    }
     void raw(const void* data, size_t n) {
         if (n) std::memcpy(reserve(n), data, n);
         used += n;
@@ -86,7 +89,8 @@ struct Writer {
     uint32_t last_type = 0;
 
     uint32_t string(std::string_view text) {
-        const auto [found, fresh] = string_ids.emplace(text, static_cast<uint32_t>(string_ids.size()));
+        const auto [found, fresh] =
+            string_ids.emplace(text, static_cast<uint32_t>(string_ids.size()));
         if (fresh) {
             strings.number(text.size());
             strings.raw(text.data(), text.size());
@@ -118,8 +122,9 @@ struct Writer {
         b.signed_number(l->end_line);
         b.signed_number(l->end_col);
         b.number(caller);
-        const auto [found, fresh] = loc_ids.emplace(std::string(reinterpret_cast<char*>(b.bytes.data()), b.used),
-                                                    static_cast<uint32_t>(loc_ids.size() + 1));
+        const auto [found, fresh] =
+            loc_ids.emplace(std::string(reinterpret_cast<char*>(b.bytes.data()), b.used),
+                            static_cast<uint32_t>(loc_ids.size() + 1));
         if (fresh) locs.append(b);
         return loc_by_address[l] = found->second;
     }
@@ -161,7 +166,8 @@ struct Writer {
         fields.number(f.terms.size());
         for (const Field::Term& t : f.terms) {
             fields.number(static_cast<uint64_t>(t.axis));
-            fields.signed_number(t.div), fields.signed_number(t.mod), fields.signed_number(t.stride);
+            fields.signed_number(t.div), fields.signed_number(t.mod),
+                fields.signed_number(t.stride);
         }
         fields.number(f.component_offsets.size());
         for (const int64_t c : f.component_offsets) fields.signed_number(c);
@@ -199,16 +205,23 @@ struct Writer {
         if (!same && at) code.number(loc(at));
         last_loc = at;
         switch (ref_kind(i.op)) {
-            case Ref::none: break;
+            case Ref::none:
+                break;
             case Ref::field: {
                 const auto found = ref_ids.find(i.ref);
                 QD_CHECK(found != ref_ids.end(), "field not in Module::fields: " + i.field()->name);
                 code.number(found->second);
                 break;
             }
-            case Ref::function: code.number(function_number(i.callee())); break;
-            case Ref::loop: code.number(loop_config(i.loop_config())); break;
-            case Ref::format: code.number(format(i.format())); break;
+            case Ref::function:
+                code.number(function_number(i.callee()));
+                break;
+            case Ref::loop:
+                code.number(loop_config(i.loop_config()));
+                break;
+            case Ref::format:
+                code.number(format(i.format()));
+                break;
         }
         if (row.operands < 0) code.number(i.operand_count);
         for (int k = 0; k < i.operand_count; ++k) code.number(next_value - i.operand(k)->id);
@@ -331,7 +344,8 @@ struct Reader {
         if (n > static_cast<uint64_t>(end - at)) bad("count beyond the end");
         return static_cast<size_t>(n);
     }
-    template <class T> const T& pick(const std::vector<T>& table) {
+    template <class T>
+    const T& pick(const std::vector<T>& table) {
         const uint64_t k = number();
         if (k >= table.size()) bad("number beyond its table");
         return table[static_cast<size_t>(k)];
@@ -357,7 +371,8 @@ struct Reader {
             at += length;
         }
         for (size_t n = count(); n; --n) types.push_back(read_type());
-        m->owned.push_back(std::make_unique<Function>(""));  // the kernel; its arena keeps the locations
+        m->owned.push_back(
+            std::make_unique<Function>(""));  // the kernel; its arena keeps the locations
         Function& keeper = *m->owned[0];
         std::vector<std::string_view> kept(strings.size());
         const auto keep = [&]() -> std::string_view {
@@ -466,14 +481,24 @@ struct Reader {
         if (!(form & kSameLoc)) last_loc = form & kHasLoc ? pick(locs) : nullptr;
         const void* ref = nullptr;
         switch (Writer::ref_kind(op)) {
-            case Writer::Ref::none: break;
-            case Writer::Ref::field: ref = pick(m->fields); break;
-            case Writer::Ref::function: ref = pick(m->functions); break;
-            case Writer::Ref::loop: ref = pick(loops); break;
-            case Writer::Ref::format: ref = pick(formats); break;
+            case Writer::Ref::none:
+                break;
+            case Writer::Ref::field:
+                ref = pick(m->fields);
+                break;
+            case Writer::Ref::function:
+                ref = pick(m->functions);
+                break;
+            case Writer::Ref::loop:
+                ref = pick(loops);
+                break;
+            case Writer::Ref::format:
+                ref = pick(formats);
+                break;
         }
         const size_t operands = row.operands < 0 ? count() : static_cast<size_t>(row.operands);
-        if (operands > UINT16_MAX || operands > static_cast<size_t>(end - at)) bad("too many operands");
+        if (operands > UINT16_MAX || operands > static_cast<size_t>(end - at))
+            bad("too many operands");
         const int regions = op == Op::if_ ? 2 : op == Op::for_ || op == Op::loop ? 1 : 0;
         // The number of results is known only behind the operands, so those wait in a buffer.
         operand_buffer.clear();
@@ -485,7 +510,8 @@ struct Reader {
         size_t results = row.rule == Rule::none ? 0 : 1;
         if (row.rule == Rule::regions) results = count();
         if (results > UINT16_MAX) bad("too many results");
-        Inst* i = function->new_inst(op, static_cast<int>(operands), static_cast<int>(results), regions);
+        Inst* i =
+            function->new_inst(op, static_cast<int>(operands), static_cast<int>(results), regions);
         if (operands) std::memcpy(i->operands, operand_buffer.data(), operands * sizeof(Value*));
         for (size_t k = 0; k < results; ++k) {
             i->results[k].type = type();

@@ -63,11 +63,13 @@ struct Verifier {
         const auto floats = [&] { need(type::is_float(in(0).prim), i, "takes floats only"); };
         const auto ints = [&] { need(type::is_int(in(0).prim), i, "takes integers only"); };
         const auto all_values = [&] {
-            for (int k = 0; k < i.operand_count; ++k) need(in(k).is_value(), i, "operand is not a value");
+            for (int k = 0; k < i.operand_count; ++k)
+                need(in(k).is_value(), i, "operand is not a value");
         };
         const auto all_same = [&] {
             all_values();
-            for (int k = 1; k < i.operand_count; ++k) need(in(k) == in(0), i, "operands differ in type");
+            for (int k = 1; k < i.operand_count; ++k)
+                need(in(k) == in(0), i, "operands differ in type");
         };
         const auto component_index = [&](Type tensor) {
             need(i.imm < static_cast<uint64_t>(tensor.count()), i, "component out of range");
@@ -79,102 +81,231 @@ struct Verifier {
         switch (i.op) {
             case Op::constant:
                 need(out.is_scalar(), i, "constants are scalars");
-                need(type::bits(out.prim) == 64 || i.imm >> type::bits(out.prim) == 0, i, "bits beyond the type");
+                need(type::bits(out.prim) == 64 || i.imm >> type::bits(out.prim) == 0, i,
+                     "bits beyond the type");
                 break;
-            case Op::splat: need(in(0).is_scalar() && in(0) == out.element(), i, "splat of another type"); break;
+            case Op::splat:
+                need(in(0).is_scalar() && in(0) == out.element(), i, "splat of another type");
+                break;
             case Op::build:
                 all_values();
-                need(i.operand_count == out.count() && out.is_value(), i, "wrong number of components");
-                for (int k = 0; k < i.operand_count; ++k) need(in(k) == out.element(), i, "component of another type");
+                need(i.operand_count == out.count() && out.is_value(), i,
+                     "wrong number of components");
+                for (int k = 0; k < i.operand_count; ++k)
+                    need(in(k) == out.element(), i, "component of another type");
                 break;
-            case Op::extract: need(in(0).is_value(), i, "needs a value"), component_index(in(0)); break;
+            case Op::extract:
+                need(in(0).is_value(), i, "needs a value"), component_index(in(0));
+                break;
             case Op::insert:
                 need(in(0).is_value() && in(1) == in(0).element(), i, "component of another type");
                 component_index(in(0));
                 break;
-            case Op::extract_dyn: need(in(0).is_value() && index_type(in(1)), i, "bad index"); break;
+            case Op::extract_dyn:
+                need(in(0).is_value() && index_type(in(1)), i, "bad index");
+                break;
             case Op::insert_dyn:
-                need(in(0).is_value() && in(1) == in(0).element() && index_type(in(2)), i, "bad component or index");
+                need(in(0).is_value() && in(1) == in(0).element() && index_type(in(2)), i,
+                     "bad component or index");
                 break;
             case Op::matmul:
-                need(in(0).rank == 2 && in(1).rank >= 1 && in(0).m == in(1).n && in(0).prim == in(1).prim, i, "shapes do not fit");
+                need(in(0).rank == 2 && in(1).rank >= 1 && in(0).m == in(1).n &&
+                         in(0).prim == in(1).prim,
+                     i, "shapes do not fit");
                 need(out == (in(1).rank == 1 ? Type::vector(in(0).prim, in(0).n)
-                                             : Type::matrix(in(0).prim, in(0).n, in(1).m)), i, "wrong result shape");
+                                             : Type::matrix(in(0).prim, in(0).n, in(1).m)),
+                     i, "wrong result shape");
                 break;
             case Op::transpose:
-                need(in(0).rank == 2 && out == Type::matrix(in(0).prim, in(0).m, in(0).n), i, "wrong result shape");
+                need(in(0).rank == 2 && out == Type::matrix(in(0).prim, in(0).m, in(0).n), i,
+                     "wrong result shape");
                 break;
-            case Op::reduce_add: case Op::reduce_mul: case Op::reduce_min: case Op::reduce_max: all_values(); break;
-            case Op::reduce_and: case Op::reduce_or: all_values(), ints(); break;
-            case Op::add: case Op::sub: case Op::mul: case Op::floordiv: case Op::mod: case Op::raw_div:
-            case Op::raw_mod: case Op::min: case Op::max: case Op::lt: case Op::le: case Op::gt: case Op::ge:
-            case Op::eq: case Op::ne: all_same(); break;
-            case Op::div: case Op::pow: case Op::atan2: case Op::fma: all_same(), floats(); break;
+            case Op::reduce_add:
+            case Op::reduce_mul:
+            case Op::reduce_min:
+            case Op::reduce_max:
+                all_values();
+                break;
+            case Op::reduce_and:
+            case Op::reduce_or:
+                all_values(), ints();
+                break;
+            case Op::add:
+            case Op::sub:
+            case Op::mul:
+            case Op::floordiv:
+            case Op::mod:
+            case Op::raw_div:
+            case Op::raw_mod:
+            case Op::min:
+            case Op::max:
+            case Op::lt:
+            case Op::le:
+            case Op::gt:
+            case Op::ge:
+            case Op::eq:
+            case Op::ne:
+                all_same();
+                break;
+            case Op::div:
+            case Op::pow:
+            case Op::atan2:
+            case Op::fma:
+                all_same(), floats();
+                break;
             case Op::powi:
                 all_values();
-                need(same_shape(in(0), in(1)) && (in(1).prim == Prim::i32 || in(1).prim == Prim::i64), i, "bad exponent");
+                need(same_shape(in(0), in(1)) &&
+                         (in(1).prim == Prim::i32 || in(1).prim == Prim::i64),
+                     i, "bad exponent");
                 break;
-            case Op::bit_and: case Op::bit_or: case Op::bit_xor: all_same(), ints(); break;
-            case Op::shl: case Op::shr: case Op::lshr: all_same(), ints(); break;
+            case Op::bit_and:
+            case Op::bit_or:
+            case Op::bit_xor:
+                all_same(), ints();
+                break;
+            case Op::shl:
+            case Op::shr:
+            case Op::lshr:
+                all_same(), ints();
+                break;
             case Op::select:
                 need(in(0).prim == Prim::u1 && in(0).is_value(), i, "condition is not u1");
-                need(in(0).is_scalar() || same_shape(in(0), in(1)), i, "condition of another shape");
+                need(in(0).is_scalar() || same_shape(in(0), in(1)), i,
+                     "condition of another shape");
                 need(in(1) == in(2) && in(1).is_value(), i, "operands differ in type");
                 break;
-            case Op::neg: case Op::abs: all_values(); break;
-            case Op::bit_not: case Op::popcnt: case Op::clz: case Op::ctz: all_values(), ints(); break;
-            case Op::sqrt: case Op::rsqrt: case Op::sin: case Op::cos: case Op::tan: case Op::asin: case Op::acos:
-            case Op::tanh: case Op::exp: case Op::log: case Op::floor: case Op::ceil: case Op::round: case Op::trunc:
+            case Op::neg:
+            case Op::abs:
+                all_values();
+                break;
+            case Op::bit_not:
+            case Op::popcnt:
+            case Op::clz:
+            case Op::ctz:
+                all_values(), ints();
+                break;
+            case Op::sqrt:
+            case Op::rsqrt:
+            case Op::sin:
+            case Op::cos:
+            case Op::tan:
+            case Op::asin:
+            case Op::acos:
+            case Op::tanh:
+            case Op::exp:
+            case Op::log:
+            case Op::floor:
+            case Op::ceil:
+            case Op::round:
+            case Op::trunc:
                 all_values(), floats();
                 break;
-            case Op::cast: need(in(0).is_value() && out == in(0).with(out.prim) && out.prim != Prim::none, i, "casts change the primitive only"); break;
+            case Op::cast:
+                need(in(0).is_value() && out == in(0).with(out.prim) && out.prim != Prim::none, i,
+                     "casts change the primitive only");
+                break;
             case Op::bit_cast:
-                need(in(0).is_value() && out == in(0).with(out.prim), i, "casts change the primitive only");
+                need(in(0).is_value() && out == in(0).with(out.prim), i,
+                     "casts change the primitive only");
                 need(type::bytes(out.prim) == type::bytes(in(0).prim), i, "widths differ");
                 break;
-            case Op::slot: case Op::temp: need(out.is_place(), i, "result is not a place"); break;
-            case Op::partial: need(out.is_place() && in(0) == type::kI64, i, "bad partial"); break;
+            case Op::slot:
+            case Op::temp:
+                need(out.is_place(), i, "result is not a place");
+                break;
+            case Op::partial:
+                need(out.is_place() && in(0) == type::kI64, i, "bad partial");
+                break;
             case Op::field_place: {
                 need(i.ref != nullptr, i, "no field");
                 need(i.operand_count == i.field()->ndim, i, "one index per axis");
-                for (int k = 0; k < i.operand_count; ++k) need(in(k).is_scalar() && type::is_int(in(k).prim), i, "index is not an integer");
+                for (int k = 0; k < i.operand_count; ++k)
+                    need(in(k).is_scalar() && type::is_int(in(k).prim), i,
+                         "index is not an integer");
                 need(out == i.field()->elem.place(), i, "result type is not the field's");
                 break;
             }
             case Op::array_place:
                 need(i.operand_count >= 1 && in(0).is_array(), i, "needs an array");
                 need(i.operand_count == 1 + in(0).ndim, i, "one index per axis");
-                for (int k = 1; k < i.operand_count; ++k) need(in(k).is_scalar() && type::is_int(in(k).prim), i, "index is not an integer");
+                for (int k = 1; k < i.operand_count; ++k)
+                    need(in(k).is_scalar() && type::is_int(in(k).prim), i,
+                         "index is not an integer");
                 need(out == in(0).place(), i, "result type is not the array's");
                 break;
             case Op::comp_place:
                 need(in(0).is_place() && index_type(in(1)), i, "needs a place and an index");
                 need(out == in(0).element().place(), i, "result is not a component's place");
                 break;
-            case Op::array_shape: need(in(0).is_array() && i.imm < in(0).ndim && out == type::kI32, i, "bad axis"); break;
-            case Op::load: case Op::volatile_load: need(in(0).is_place(), i, "needs a place"); break;
-            case Op::store: place(in(1)); break;
-            case Op::atomic_add: case Op::atomic_sub: case Op::atomic_mul: case Op::atomic_min: case Op::atomic_max:
-            case Op::atomic_exchange: place(in(1)); break;
-            case Op::atomic_and: case Op::atomic_or: case Op::atomic_xor: place(in(1)), ints(); break;
-            case Op::atomic_cas: place(in(1)), need(in(1) == in(2) && in(1).is_scalar(), i, "scalar values only"); break;
-            case Op::random: need(out.is_scalar(), i, "result is not a scalar"); break;
-            case Op::thread_index: need(out == type::kI32, i, "result is not i32"); break;
-            case Op::clock: need(out == type::kI64, i, "result is not i64"); break;
-            case Op::task_value: need(out == type::kI64, i, "result is not i64"); break;
-            case Op::seed: need(in(0) == type::kI64, i, "iteration is not i64"); break;
-            case Op::print: need(i.ref != nullptr, i, "no format"); break;
-            case Op::assert_: need(i.operand_count >= 1 && in(0) == type::kU1 && i.ref, i, "needs a condition and a format"); break;
+            case Op::array_shape:
+                need(in(0).is_array() && i.imm < in(0).ndim && out == type::kI32, i, "bad axis");
+                break;
+            case Op::load:
+            case Op::volatile_load:
+                need(in(0).is_place(), i, "needs a place");
+                break;
+            case Op::store:
+                place(in(1));
+                break;
+            case Op::atomic_add:
+            case Op::atomic_sub:
+            case Op::atomic_mul:
+            case Op::atomic_min:
+            case Op::atomic_max:
+            case Op::atomic_exchange:
+                place(in(1));
+                break;
+            case Op::atomic_and:
+            case Op::atomic_or:
+            case Op::atomic_xor:
+                place(in(1)), ints();
+                break;
+            case Op::atomic_cas:
+                place(in(1)), need(in(1) == in(2) && in(1).is_scalar(), i, "scalar values only");
+                break;
+            case Op::random:
+                need(out.is_scalar(), i, "result is not a scalar");
+                break;
+            case Op::thread_index:
+                need(out == type::kI32, i, "result is not i32");
+                break;
+            case Op::clock:
+                need(out == type::kI64, i, "result is not i64");
+                break;
+            case Op::task_value:
+                need(out == type::kI64, i, "result is not i64");
+                break;
+            case Op::seed:
+                need(in(0) == type::kI64, i, "iteration is not i64");
+                break;
+            case Op::print:
+                need(i.ref != nullptr, i, "no format");
+                break;
+            case Op::assert_:
+                need(i.operand_count >= 1 && in(0) == type::kU1 && i.ref, i,
+                     "needs a condition and a format");
+                break;
             case Op::set_result:
-                need(function == &m.kernel() || function->result_types.empty(), i, "outside the kernel");
+                need(function == &m.kernel() || function->result_types.empty(), i,
+                     "outside the kernel");
                 need(i.imm < m.results.size() && in(0) == m.results[i.imm], i, "no such result");
                 break;
-            case Op::yield: case Op::continue_: case Op::break_: case Op::return_:
-            case Op::if_: case Op::for_: case Op::loop: case Op::call: case Op::count_: break;
+            case Op::yield:
+            case Op::continue_:
+            case Op::break_:
+            case Op::return_:
+            case Op::if_:
+            case Op::for_:
+            case Op::loop:
+            case Op::call:
+            case Op::count_:
+                break;
         }
     }
 
-    template <class Types> void match(const Inst& i, int from, const Types& types, const char* what) {
+    template <class Types>
+    void match(const Inst& i, int from, const Types& types, const char* what) {
         need(i.operand_count - from == static_cast<int>(types.size()), i, what);
         int k = from;
         for (const Type t : types) need(i.operand(k++)->type == t, i, what);
@@ -189,7 +320,8 @@ struct Verifier {
         const Inst* owner = r.owner;
         switch (i.op) {
             case Op::return_:
-                need(!owner || function->returns_early, i, "early return in a function without returns_early");
+                need(!owner || function->returns_early, i,
+                     "early return in a function without returns_early");
                 match(i, 0, function->result_types, "returns other types than the function");
                 break;
             case Op::yield:
@@ -202,19 +334,24 @@ struct Verifier {
                 while (loop && !loop->is_loop()) loop = loop->parent->owner;
                 need(loop != nullptr, i, "outside a loop");
                 if (loop->op == Op::for_ && i.op == Op::break_) {
-                    need(!loop->loop_config() || !loop->loop_config()->parallel, i, "break in a parallel loop");
+                    need(!loop->loop_config() || !loop->loop_config()->parallel, i,
+                         "break in a parallel loop");
                 }
                 if (i.op == Op::break_) {
-                    match(i, 0, types_of(loop->result_values()), "breaks with other types than the loop's results");
+                    match(i, 0, types_of(loop->result_values()),
+                          "breaks with other types than the loop's results");
                 } else {
                     std::vector<Type> types;
-                    const uint32_t first = loop->op == Op::for_ ? static_cast<uint32_t>(loop->imm) : 0;
-                    for (uint32_t k = first; k < loop->body().params.size(); ++k) types.push_back(loop->body().params[k]->type);
+                    const uint32_t first =
+                        loop->op == Op::for_ ? static_cast<uint32_t>(loop->imm) : 0;
+                    for (uint32_t k = first; k < loop->body().params.size(); ++k)
+                        types.push_back(loop->body().params[k]->type);
                     match(i, 0, types, "continues with other types than the loop carries");
                 }
                 break;
             }
-            default: break;
+            default:
+                break;
         }
     }
 
@@ -223,25 +360,31 @@ struct Verifier {
         size_t indices = 0;
         if (i.op == Op::for_) {
             indices = i.imm;
-            need(i.imm >= 1 && i.imm <= 12 && i.operand_count >= 2 * i.imm, i, "bad number of dimensions");
+            need(i.imm >= 1 && i.imm <= 12 && i.operand_count >= 2 * i.imm, i,
+                 "bad number of dimensions");
             for (size_t k = 0; k < 2 * indices; ++k) {
                 const Type t = i.operand(static_cast<int>(k))->type;
-                need(index_type(t) && t == i.operand(0)->type, i, "bounds are not of one index type");
+                need(index_type(t) && t == i.operand(0)->type, i,
+                     "bounds are not of one index type");
             }
         }
         need(params.size() + indices == i.operand_count, i, "parameters do not match operands");
         for (uint32_t k = 0; k < params.size(); ++k) {
-            const Type expected = k < indices ? i.operand(0)->type : i.operand(static_cast<int>(k + indices))->type;
+            const Type expected =
+                k < indices ? i.operand(0)->type : i.operand(static_cast<int>(k + indices))->type;
             need(params[k]->type == expected, i, "parameter of another type");
         }
         if (i.op == Op::for_) {
-            need(i.result_count + indices == params.size(), i, "results do not match carried values");
+            need(i.result_count + indices == params.size(), i,
+                 "results do not match carried values");
             for (int k = 0; k < i.result_count; ++k) {
-                need(i.results[k].type == params[static_cast<uint32_t>(k + indices)]->type, i, "result of another type");
+                need(i.results[k].type == params[static_cast<uint32_t>(k + indices)]->type, i,
+                     "result of another type");
             }
             if (i.loop_config() && i.loop_config()->parallel) {
                 const bool top = !i.parent->owner && function == m.functions[0];
-                need(top && i.result_count == 0, i, "parallel loops stand in the kernel's body and carry nothing");
+                need(top && i.result_count == 0, i,
+                     "parallel loops stand in the kernel's body and carry nothing");
             }
         }
     }
@@ -270,7 +413,8 @@ struct Verifier {
                 need(is_visible(i->operand(k)), *i, "operand used before its definition");
             }
             check_types(*i);
-            need(i->effect() != Effect::terminator || i == r.last, *i, "terminator inside a region");
+            need(i->effect() != Effect::terminator || i == r.last, *i,
+                 "terminator inside a region");
             if (i == r.last) check_terminator(*i, r);
             const int regions = i->op == Op::if_ ? 2 : i->is_loop() ? 1 : 0;
             need(i->region_count == regions, *i, "wrong number of regions");
@@ -293,9 +437,11 @@ struct Verifier {
             region(*f->body);
         }
         function = m.functions[0];
-        if (m.params.size() != function->body->params.size()) fail(nullptr, "parameters do not match Module::params");
+        if (m.params.size() != function->body->params.size())
+            fail(nullptr, "parameters do not match Module::params");
         for (uint32_t k = 0; k < function->body->params.size(); ++k) {
-            if (!(m.params[k].type == function->body->params[k]->type)) fail(nullptr, "parameters do not match Module::params");
+            if (!(m.params[k].type == function->body->params[k]->type))
+                fail(nullptr, "parameters do not match Module::params");
         }
     }
 };

@@ -33,7 +33,8 @@ bool contract(Session& s, Function& f) {
             if (v->def && (!is_sum(i) || twice)) ++v->id;
         }
         // Of two products in one sum only the first is fused; the second stays.
-        if (is_sum(i) && !twice && product(i.operand(0)) && product(i.operand(1))) ++i.operand(1)->id;
+        if (is_sum(i) && !twice && product(i.operand(0)) && product(i.operand(1)))
+            ++i.operand(1)->id;
     });
     bool changed = false;
     walk(*f.body, [&](Inst& i) {

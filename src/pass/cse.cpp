@@ -15,9 +15,16 @@ using namespace ir;
 
 bool commutes(Op op) {
     switch (op) {
-        case Op::add: case Op::mul: case Op::bit_and: case Op::bit_or: case Op::bit_xor: case Op::eq: case Op::ne:
+        case Op::add:
+        case Op::mul:
+        case Op::bit_and:
+        case Op::bit_or:
+        case Op::bit_xor:
+        case Op::eq:
+        case Op::ne:
             return true;
-        default: return false;  // min and max keep the payload of one NaN
+        default:
+            return false;  // min and max keep the payload of one NaN
     }
 }
 
@@ -31,7 +38,8 @@ struct Table {
         uint64_t h = static_cast<uint64_t>(i.op) * 0x9e3779b97f4a7c15 ^ i.imm * 0xff51afd7ed558ccd;
         h ^= reinterpret_cast<uintptr_t>(i.ref) ^ i.results[0].type.word() * 0xc4ceb9fe1a85ec53;
         if (commutes(i.op)) {
-            const uint64_t a = word(i.operand(0)) * 0xff51afd7ed558ccd, b = word(i.operand(1)) * 0xff51afd7ed558ccd;
+            const uint64_t a = word(i.operand(0)) * 0xff51afd7ed558ccd,
+                           b = word(i.operand(1)) * 0xff51afd7ed558ccd;
             h += (a ^ a >> 29) + (b ^ b >> 29);
         } else {
             for (int k = 0; k < i.operand_count; ++k) {
@@ -44,8 +52,10 @@ struct Table {
     }
     static bool same(const Inst& a, const Inst& b) {
         if (a.op != b.op || a.imm != b.imm || a.ref != b.ref || a.flags != b.flags) return false;
-        if (a.operand_count != b.operand_count || !(a.results[0].type == b.results[0].type)) return false;
-        if (commutes(a.op) && a.operand(0) == b.operand(1) && a.operand(1) == b.operand(0)) return true;
+        if (a.operand_count != b.operand_count || !(a.results[0].type == b.results[0].type))
+            return false;
+        if (commutes(a.op) && a.operand(0) == b.operand(1) && a.operand(1) == b.operand(0))
+            return true;
         for (int k = 0; k < a.operand_count; ++k) {
             if (a.operand(k) != b.operand(k)) return false;
         }

@@ -7,6 +7,8 @@
 // Keeps: the order of effects. A loop without effects goes even if it would not end.
 // Cost:  O(instructions).
 
+#include <unordered_map>
+
 #include "pass/passes.h"
 
 namespace qd::pass {
@@ -25,8 +27,8 @@ struct Marker {
     static constexpr uint32_t kLive = 0x80000000u;  // in Value::id of results, parameters
     // Instructions carry their mark in a side table, numbered by first result or by this map.
     std::vector<bool> live_insts;
-    std::vector<bool> escapes;     // contains break, continue or return out of itself
-    std::vector<bool> effects;     // contains visible effects
+    std::vector<bool> escapes;  // contains break, continue or return out of itself
+    std::vector<bool> effects;  // contains visible effects
     std::vector<Inst*> insts;
     std::vector<std::vector<Inst*>> slot_stores;  // waits until the slot is read
 
@@ -58,18 +60,23 @@ struct Marker {
         switch (i.effect()) {
             case Effect::write:
             case Effect::check:
-            case Effect::io: return true;
-            case Effect::atomic: return true;
+            case Effect::io:
+                return true;
+            case Effect::atomic:
+                return true;
             case Effect::call: {
                 const Summary& c = s.summaries[i.callee()->id];
                 return c.writes || c.observable;
             }
-            default: return false;
+            default:
+                return false;
         }
     }
 
     // Bottom up: what leaves or acts. A store to a slot acts only if the slot is read.
-    struct Facts { bool breaks = false, returns = false, acts = false; };
+    struct Facts {
+        bool breaks = false, returns = false, acts = false;
+    };
     Facts analyse(Inst& i) {
         Facts f;
         if (i.op == Op::break_ || i.op == Op::continue_) f.breaks = true;
@@ -123,7 +130,8 @@ struct Marker {
             }
             if (i->region_count == 0) {
                 if (!effects[n]) continue;
-                const bool place_effect = i->effect() == Effect::write || i->effect() == Effect::atomic;
+                const bool place_effect =
+                    i->effect() == Effect::write || i->effect() == Effect::atomic;
                 if (const Inst* slot = place_effect ? root_slot(i->operand(0)) : nullptr) {
                     const bool unused = i->result_count == 0 || !(i->results[0].id & kLive);
                     if (unused && !(slot->results[0].id & kLive)) {
@@ -150,21 +158,33 @@ struct Marker {
         mark(i.operand(static_cast<int>((i.op == Op::for_ ? 2 * first : 0) + k)));
         if (i.op == Op::for_) mark(i.result(static_cast<int>(k)));  // carried and result are one
         mark(i.body().params[first + k]);
-        mark_exits(i.body(), i, k);
+        mark_exits(i, k);
     }
-    void mark_exits(Region& r, Inst& loop, uint32_t k) {
+    // The continues and breaks of a loop, found once.
+    struct Exits {
+        std::vector<Inst*> continues, breaks;
+    };
+    std::unordered_map<const Inst*, Exits> exits_by_loop;
+    static void find_exits(Region& r, Exits& out) {
         for (Inst* i = r.first; i; i = i->next) {
             if (i->is_loop()) continue;
-            if (i->op == Op::continue_ || (i->op == Op::break_ && loop.op == Op::for_)) mark(i->operand(static_cast<int>(k)));
-            for (Region* c : i->region_list()) mark_exits(*c, loop, k);
+            if (i->op == Op::continue_) out.continues.push_back(i);
+            if (i->op == Op::break_) out.breaks.push_back(i);
+            for (Region* c : i->region_list()) find_exits(*c, out);
         }
     }
-    void mark_breaks(Region& r, uint32_t k) {
-        for (Inst* i = r.first; i; i = i->next) {
-            if (i->is_loop()) continue;
-            if (i->op == Op::break_) mark(i->operand(static_cast<int>(k)));
-            for (Region* c : i->region_list()) mark_breaks(*c, k);
-        }
+    const Exits& exits(const Inst& loop) {
+        const auto [found, fresh] = exits_by_loop.try_emplace(&loop);
+        if (fresh) find_exits(loop.body(), found->second);
+        return found->second;
+    }
+    void mark_exits(const Inst& loop, uint32_t k) {
+        const Exits& e = exits(loop);
+        for (const Inst* i : e.continues) mark(i->operand(static_cast<int>(k)));
+        if (loop.op == Op::for_) mark_breaks(loop, k);
+    }
+    void mark_breaks(const Inst& loop, uint32_t k) {
+        for (const Inst* i : exits(loop).breaks) mark(i->operand(static_cast<int>(k)));
     }
 
     void propagate() {
@@ -182,7 +202,7 @@ struct Marker {
             Inst& i = *v->def;
             mark_inst(i);
             if (i.op == Op::if_ || i.op == Op::for_) mark_position(i, v->index);
-            if (i.op == Op::loop) mark_breaks(i.body(), v->index);
+            if (i.op == Op::loop) mark_breaks(i, v->index);
             if (i.op == Op::slot) {
                 std::vector<Inst*> waiting = std::move(slot_stores[number(&i)]);
                 for (Inst* store : waiting) mark_inst(*store);
@@ -220,7 +240,8 @@ struct Sweeper {
 
     void shrink(Inst& i) {
         std::vector<bool> dead_results(i.result_count);
-        for (int k = 0; k < i.result_count; ++k) dead_results[static_cast<size_t>(k)] = !live(i.results[k]);
+        for (int k = 0; k < i.result_count; ++k)
+            dead_results[static_cast<size_t>(k)] = !live(i.results[k]);
         if (i.op == Op::if_) {
             if (!any(dead_results)) return;
             for (Region* r : i.region_list()) {
@@ -235,7 +256,8 @@ struct Sweeper {
         std::vector<bool> dead_params(params.size() - first);
         for (uint32_t k = first; k < params.size(); ++k) dead_params[k - first] = !live(*params[k]);
         if (i.op == Op::for_) {  // one position: parameter, result, exits
-            for (size_t k = 0; k < dead_params.size(); ++k) dead_results[k] = dead_params[k] = dead_params[k] && dead_results[k];
+            for (size_t k = 0; k < dead_params.size(); ++k)
+                dead_results[k] = dead_params[k] = dead_params[k] && dead_results[k];
         }
         if (any(dead_params)) {
             drop_operands(i, static_cast<int>(2 * first), dead_params);
@@ -273,7 +295,15 @@ struct Sweeper {
 }  // namespace
 
 bool dce(Session& s, Function& f) {
-    Marker m{.s = s, .work = {}, .live_insts = {}, .escapes = {}, .effects = {}, .insts = {}, .slot_stores = {}, .table = {}};
+    Marker m{.s = s,
+             .work = {},
+             .live_insts = {},
+             .escapes = {},
+             .effects = {},
+             .insts = {},
+             .slot_stores = {},
+             .table = {},
+             .exits_by_loop = {}};
     const uint32_t count = count_instructions(f);
     m.mask = 15;
     while (m.mask < 2 * count) m.mask = 2 * m.mask + 1;

@@ -1,8 +1,9 @@
 // Checks every index before it is used.
 //
 // In front of each place of a field or array stands an assert_ whose message names what was
-// accessed; components chosen at run time are checked too. Runs first, so that equal checks fold
-// and disappear with the code they guard. Arrays with clamped indices need none.
+// accessed; components chosen at run time are checked too, and in debug the exponents of integers.
+// Runs first, so that equal checks fold and disappear with the code they guard. Arrays with clamped
+// indices need none.
 //
 // Cost: O(indices).
 
@@ -43,7 +44,7 @@ struct Checker {
     static std::string list(const int64_t* values, int n) {
         std::string out = "(";
         for (int k = 0; k < n; ++k) out += (k ? ", " : "") + std::to_string(values[k]);
-        return out + (n == 1 ? ",)" : ")");
+        return out + ")";
     }
 
     void field(Inst& i) {
@@ -55,14 +56,17 @@ struct Checker {
         bool offset = false;
         for (int k = 0; k < field.ndim; ++k) {
             Value* x = b.cast(i.operand(k), Prim::i64);
-            ok = both(b, ok, within(b, x, b.int_const(Prim::i64, field.offset[k]),
-                                    b.int_const(Prim::i64, field.offset[k] + field.shape[k])));
+            ok = both(b, ok,
+                      within(b, x, b.int_const(Prim::i64, field.offset[k]),
+                             b.int_const(Prim::i64, field.offset[k] + field.shape[k])));
             shown.push_back(i.operand(k));
             offset |= field.offset[k] != 0;
         }
-        std::string head = "(kernel=" + s.m.name + ") Accessing field (" + field.name + ") of size " + list(field.shape, field.ndim);
+        std::string head = "(kernel=" + s.m.name + ") Accessing field (" + field.name + "<" +
+                           type::info(field.elem.prim).name + ">) of size " +
+                           list(field.shape, field.ndim);
         if (offset) head += " offset " + list(field.offset, field.ndim);
-        require(b, ok, shown, format(head + " with indices (", field.ndim == 1 ? ",)" : ")", field.ndim));
+        require(b, ok, shown, format(head + " with indices (", ")", field.ndim));
     }
 
     void array(Inst& i) {
@@ -72,7 +76,8 @@ struct Checker {
         std::vector<Value*> shown;
         for (int k = 1; k < i.operand_count; ++k) {
             Value* operands[] = {i.operand(0)};
-            Value* extent = b.typed(Op::array_shape, type::kI32, operands, static_cast<uint64_t>(k - 1));
+            Value* extent =
+                b.typed(Op::array_shape, type::kI32, operands, static_cast<uint64_t>(k - 1));
             Value* x = b.cast(i.operand(k), Prim::i64);
             ok = both(b, ok, within(b, x, b.int_const(Prim::i64, 0), b.cast(extent, Prim::i64)));
             shown.push_back(i.operand(k));
@@ -83,17 +88,34 @@ struct Checker {
         require(b, ok, shown, format(head, "]", i.operand_count - 1));
     }
 
+    void power(Inst& i) {
+        Builder b = before(i);
+        const Type t = i.operand(1)->type;
+        Value* ok = b.op(Op::ge, {i.operand(1), zero(b, t)});
+        if (t.is_tensor()) ok = b.op(Op::reduce_and, {ok});
+        require(b, ok, {}, format("Negative exponent in pow(int, int) is not allowed.", "", 0));
+    }
+
     static std::string shape_text(Type t) {
-        return t.rank == 2 ? "[" + std::to_string(t.n) + ", " + std::to_string(t.m) + "]" : "[" + std::to_string(t.n) + "]";
+        return t.rank == 2 ? "[" + std::to_string(t.n) + ", " + std::to_string(t.m) + "]"
+                           : "[" + std::to_string(t.n) + "]";
     }
     void component(Inst& i, Type t, Value* index) {
         if (is_constant(index)) return;
         Builder b = before(i);
         Value* x = b.cast(index, Prim::i64);
         Value* ok = within(b, x, b.int_const(Prim::i64, 0), b.int_const(Prim::i64, t.count()));
-        require(b, ok, {index}, format("[kernel=" + s.m.name + "] Out of bound access to a " + shape_text(t) + " matrix with index [", "]", 1));
+        require(b, ok, {index},
+                format("[kernel=" + s.m.name + "] Out of bound access to a " + shape_text(t) +
+                           " matrix with index [",
+                       "]", 1));
     }
 };
+
+// Integers to a negative power are undefined; a constant one never gets here.
+bool integer_power(const Inst& i) {
+    return i.op == Op::powi && type::is_int(i.operand(0)->type.prim) && !is_constant(i.operand(1));
+}
 
 }  // namespace
 
@@ -101,16 +123,21 @@ bool debug_checks(Session& s, Function& f) {
     Checker c{s, f};
     std::vector<Inst*> places;
     walk(*f.body, [&](Inst& i) {
-        const bool component = i.op == Op::comp_place || i.op == Op::extract_dyn || i.op == Op::insert_dyn;
+        const bool component =
+            i.op == Op::comp_place || i.op == Op::extract_dyn || i.op == Op::insert_dyn;
         if (i.op == Op::field_place || i.op == Op::array_place || component) places.push_back(&i);
+        if (s.m.debug && integer_power(i)) places.push_back(&i);
     });
     for (Inst* i : places) {
-        if (i->op == Op::field_place) {
+        if (i->op == Op::powi) {
+            c.power(*i);
+        } else if (i->op == Op::field_place) {
             c.field(*i);
         } else if (i->op == Op::array_place) {
             c.array(*i);
         } else {
-            c.component(*i, i->operand(0)->type.value(), i->operand(i->op == Op::insert_dyn ? 2 : 1));
+            c.component(*i, i->operand(0)->type.value(),
+                        i->operand(i->op == Op::insert_dyn ? 2 : 1));
         }
     }
     return !places.empty();

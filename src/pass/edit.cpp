@@ -124,17 +124,29 @@ Summary summary_of(const Session& s, const Inst& i) {
     out.cost = t.is_value() ? static_cast<uint32_t>(t.count()) : 1;
     switch (i.effect()) {
         case Effect::pure:
-        case Effect::alloc: break;
-        case Effect::terminator: out.cost = 0; break;
-        case Effect::read: out.reads = true; break;
-        case Effect::write: out.writes = true; break;
-        case Effect::atomic: out.reads = out.writes = true; break;
-        case Effect::check: out.observable = true; break;
+        case Effect::alloc:
+            break;
+        case Effect::terminator:
+            out.cost = 0;
+            break;
+        case Effect::read:
+            out.reads = true;
+            break;
+        case Effect::write:
+            out.writes = true;
+            break;
+        case Effect::atomic:
+            out.reads = out.writes = true;
+            break;
+        case Effect::check:
+            out.observable = true;
+            break;
         case Effect::io:
             out.observable = true;
             out.random = i.op == Op::random;
             break;
-        case Effect::region: break;
+        case Effect::region:
+            break;
         case Effect::call: {
             const Summary c = s.summaries[i.callee()->id];
             out = c;
@@ -147,7 +159,8 @@ Summary summary_of(const Session& s, const Inst& i) {
     for (const Region* r : i.region_list()) {
         for (const Inst* c = r->first; c; c = c->next) {
             const Summary inner = summary_of(s, *c);
-            out.reads |= inner.reads, out.writes |= inner.writes, out.observable |= inner.observable;
+            out.reads |= inner.reads, out.writes |= inner.writes,
+                out.observable |= inner.observable;
             out.random |= inner.random, out.loops |= inner.loops, out.cost += inner.cost;
         }
     }

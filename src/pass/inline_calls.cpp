@@ -34,7 +34,8 @@ bool inline_calls(Session& s, Function& f) {
     for (Inst* i : calls) {
         const Region& body = *i->callee()->body;
         std::vector<std::pair<const Value*, Value*>> arguments;
-        for (int k = 0; k < i->operand_count; ++k) arguments.emplace_back(body.params[static_cast<uint32_t>(k)], i->operand(k));
+        for (int k = 0; k < i->operand_count; ++k)
+            arguments.emplace_back(body.params[static_cast<uint32_t>(k)], i->operand(k));
         Region* copy = clone_into(body, f, std::move(arguments), i->loc);
         Inst* end = splice_before(*copy, *i);
         for (int k = 0; k < i->result_count; ++k) {

@@ -34,7 +34,8 @@ bool hoist(Inst& loop, Region& r, bool constants_only) {
         }
         if (i.effect() != Effect::pure || (constants_only && i.op != Op::constant)) continue;
         bool invariant = true;
-        for (int k = 0; k < i.operand_count && invariant; ++k) invariant = !inside(i.operand(k), loop);
+        for (int k = 0; k < i.operand_count && invariant; ++k)
+            invariant = !inside(i.operand(k), loop);
         if (!invariant) continue;
         i.move_before(loop);
         changed = true;

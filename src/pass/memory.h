@@ -21,11 +21,16 @@ inline uint64_t memory_class(const ir::Value* place) {
     const ir::Inst* d = root_of(place);
     if (!d) return kUnknown;
     switch (d->op) {
-        case ir::Op::field_place: return d->field()->alias_group << 3 | 5;
-        case ir::Op::slot: return reinterpret_cast<uintptr_t>(d);  // aligned: low bits 0
-        case ir::Op::temp: return kTemps;
-        case ir::Op::partial: return kPartials;
-        default: return kArrays;
+        case ir::Op::field_place:
+            return d->field()->alias_group << 3 | 5;
+        case ir::Op::slot:
+            return reinterpret_cast<uintptr_t>(d);  // aligned: low bits 0
+        case ir::Op::temp:
+            return kTemps;
+        case ir::Op::partial:
+            return kPartials;
+        default:
+            return kArrays;
     }
 }
 inline bool is_local_class(uint64_t c) { return (c & 7) == 0; }

@@ -24,7 +24,8 @@ namespace {
 using namespace ir;
 
 bool is_parallel(const Inst& i) {
-    return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel && !i.loop_config()->strictly_serial;
+    return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel &&
+           !i.loop_config()->strictly_serial;
 }
 
 struct Cutter {
@@ -33,14 +34,14 @@ struct Cutter {
     Function& kernel;
     struct Part {
         Function* f = nullptr;
-        Inst* loop = nullptr;      // of a range task
-        Inst* anchor = nullptr;    // entry computations go in front of it
+        Inst* loop = nullptr;    // of a range task
+        Inst* anchor = nullptr;  // entry computations go in front of it
         Task task;
         std::unordered_map<const Value*, Value*> here;  // values of other parts, and parameters
     };
     std::vector<Part> parts;
-    std::unordered_map<const Inst*, uint32_t> part_of;      // instructions of the kernel's body
-    std::unordered_map<const Value*, uint32_t> temps;       // byte offset
+    std::unordered_map<const Inst*, uint32_t> part_of;  // instructions of the kernel's body
+    std::unordered_map<const Value*, uint32_t> temps;   // byte offset
     std::unordered_map<const Value*, bool> shared_slots;
 
     uint32_t new_temp(Type t) {
@@ -83,7 +84,8 @@ struct Cutter {
                 while (v->def && v->def->op == Op::comp_place) v = v->def->operand(0);
                 if (!v->def || v->def->op != Op::slot) continue;
                 const auto home = part_of.find(v->def);
-                if (home != part_of.end() && (parallel || home->second != part)) shared_slots[v] = true;
+                if (home != part_of.end() && (parallel || home->second != part))
+                    shared_slots[v] = true;
             }
         };
         for (Inst& top : *kernel.body) {
@@ -105,10 +107,23 @@ struct Cutter {
         if (d.op == Op::constant || d.op == Op::array_shape || d.op == Op::task_value) return true;
         if (d.effect() != Effect::pure || depth > 3 || v->type.count() > 4) return false;
         switch (d.op) {
-            case Op::add: case Op::sub: case Op::mul: case Op::cast: case Op::neg: case Op::min: case Op::max:
-            case Op::splat: case Op::build: case Op::extract: case Op::lt: case Op::le: case Op::eq: case Op::ne:
+            case Op::add:
+            case Op::sub:
+            case Op::mul:
+            case Op::cast:
+            case Op::neg:
+            case Op::min:
+            case Op::max:
+            case Op::splat:
+            case Op::build:
+            case Op::extract:
+            case Op::lt:
+            case Op::le:
+            case Op::eq:
+            case Op::ne:
                 break;
-            default: return false;
+            default:
+                return false;
         }
         for (int k = 0; k < d.operand_count; ++k) {
             if (!again(d.operand(k), depth + 1)) return false;
@@ -140,7 +155,8 @@ struct Cutter {
             copy = b.typed(Op::temp, v->type, {}, found->second);
         } else if (again(v)) {
             Inst* c = copy_inst(*v->def, *p.f);
-            for (int k = 0; k < c->operand_count; ++k) c->operands[k] = in_part(part, c->operands[k]);
+            for (int k = 0; k < c->operand_count; ++k)
+                c->operands[k] = in_part(part, c->operands[k]);
             c->insert_before(*p.anchor);
             copy = c->result(static_cast<int>(v->index));
         } else {
@@ -195,7 +211,8 @@ struct Cutter {
     }
 
     static Value* through_widening(Value* v) {
-        while (v->def && v->def->op == Op::cast && v->type.prim == Prim::i64 && v->def->operand(0)->type.prim == Prim::i32) {
+        while (v->def && v->def->op == Op::cast && v->type.prim == Prim::i64 &&
+               v->def->operand(0)->type.prim == Prim::i32) {
             v = v->def->operand(0);
         }
         return v;
@@ -219,7 +236,8 @@ struct Cutter {
             } else if (v->def->op == Op::array_shape && v->def->operand(0)->owner) {
                 const Param& param = s.m.params[v->def->operand(0)->index];
                 bound.kind = abi::BoundKind::arg;
-                bound.value = param.offset + static_cast<int64_t>(sizeof(ArrayDesc) + 4 * v->def->imm);
+                bound.value =
+                    param.offset + static_cast<int64_t>(sizeof(ArrayDesc) + 4 * v->def->imm);
             } else {
                 bound.kind = abi::BoundKind::temp;
                 bound.value = temp_of(v);
@@ -244,7 +262,13 @@ bool does_something(const Session& s, const Function& f) {
 
 void offload(Session& s, Plan& plan) {
     Function& kernel = s.m.kernel();
-    Cutter c{.s = s, .plan = plan, .kernel = kernel, .parts = {}, .part_of = {}, .temps = {}, .shared_slots = {}};
+    Cutter c{.s = s,
+             .plan = plan,
+             .kernel = kernel,
+             .parts = {},
+             .part_of = {},
+             .temps = {},
+             .shared_slots = {}};
     c.split();
     c.find_shared_slots();
     c.move();

@@ -39,32 +39,35 @@
 namespace qd::pass {
 
 struct PipelineOptions {
-    bool time_passes = false;          // per-pass time and instruction counts to stderr
-    std::string dump;                  // a folder: one IR text file after each pass that changed something
-    bool fused = true;                  // the target has fused multiply-add: decides folds and `contract`
-    std::vector<std::string> disabled; // passes left out, by name (tests)
+    bool time_passes = false;  // per-pass time and instruction counts to stderr
+    std::string dump;          // a folder: one IR text file after each pass that changed something
+    bool fused = true;         // the target has fused multiply-add: decides folds and `contract`
+    std::vector<std::string> disabled;  // passes left out, by name (tests)
 };
 
 struct Task {
     abi::TaskKind kind = abi::TaskKind::serial;
     ir::Function* body = nullptr;
-    ir::Function* finish = nullptr;    // null: no reduction
-    uint32_t partial_bytes = 0;        // per chunk, multiple of 8
-    int dims = 0;                      // of a range task
+    ir::Function* finish = nullptr;             // null: no reduction
+    uint32_t partial_bytes = 0;                 // per chunk, multiple of 8
+    int dims = 0;                               // of a range task
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
     int block_dim = 0, max_threads = 0;
-    std::string name;                  // for profiles: LoopConfig::name, else kind and number
+    std::string name;  // for profiles: LoopConfig::name, else kind and number
 };
 
 struct Plan {
-    std::unique_ptr<ir::Module> module;    // owns everything below; functions = bodies, finishes, callees
-    std::vector<Task> tasks;               // run in this order
-    std::vector<ir::Function*> callees;    // every function reachable by calls, callees before callers
+    std::unique_ptr<ir::Module>
+        module;               // owns everything below; functions = bodies, finishes, callees
+    std::vector<Task> tasks;  // run in this order
+    std::vector<ir::Function*>
+        callees;  // every function reachable by calls, callees before callers
     uint32_t temps_bytes = 0;
     bool uses_random = false, uses_print = false;
-    uint32_t instructions = 0;             // after all passes
+    uint32_t instructions = 0;  // after all passes
 };
 
-[[nodiscard]] Plan run_pipeline(std::unique_ptr<ir::Module> module, const PipelineOptions& options = {});
+[[nodiscard]] Plan run_pipeline(std::unique_ptr<ir::Module> module,
+                                const PipelineOptions& options = {});
 
 }  // namespace qd::pass

@@ -18,8 +18,8 @@ struct Summary {
     bool reads = false, writes = false;  // memory
     bool observable = false;             // prints, checks, random numbers, clock: kept and ordered
     bool random = false;
-    bool loops = false;                  // contains a loop
-    uint32_t cost = 0;                   // instructions, components counted
+    bool loops = false;  // contains a loop
+    uint32_t cost = 0;   // instructions, components counted
 };
 
 struct Session {
@@ -40,12 +40,12 @@ Summary summary_of(const Session& s, const ir::Inst& i);  // of one instruction 
 void add_operands(ir::Inst& i, std::span<ir::Value* const> values);
 void add_results(ir::Inst& i, std::span<const ir::Type> types);  // old results forward to the new
 void erase_positions(ir::Inst& i, const std::vector<bool>& dead_results);
-ir::Builder before(ir::Inst& i);                                 // builds in front of i
-ir::Inst* copy_inst(const ir::Inst& i, ir::Function& to);        // without regions; not linked
+ir::Builder before(ir::Inst& i);                           // builds in front of i
+ir::Inst* copy_inst(const ir::Inst& i, ir::Function& to);  // without regions; not linked
 ir::Value* zero(ir::Builder& b, ir::Type t);
 // Moves the instructions of `from` but its terminator in front of `at`; returns the terminator.
 ir::Inst* splice_before(ir::Region& from, ir::Inst& at);
-void adopt(ir::Region& r, ir::Function& f);                      // sets Region::function in the tree
+void adopt(ir::Region& r, ir::Function& f);  // sets Region::function in the tree
 uint32_t count_instructions(const ir::Function& f);
 
 // --- passes on one function, by name
@@ -65,13 +65,13 @@ void offload(Session& s, Plan& plan);
 
 // --- parts of offload
 // Replaces the parallel loop of a range task's body by loops over its units (units.cpp).
-struct Accumulator {          // a reduction found in the loop (reduce.cpp)
-    ir::Op op;                // add, min, max, bit_and, bit_or, bit_xor
-    ir::Type type;            // scalar
+struct Accumulator {  // a reduction found in the loop (reduce.cpp)
+    ir::Op op;        // add, min, max, bit_and, bit_or, bit_xor
+    ir::Type type;    // scalar
     int lanes = 1;
-    uint32_t offset = 0;      // in the chunk's partial result
-    ir::Value* slot = nullptr;  // place of vec<type, lanes> (scalar if 1), in the task's preamble
-    ir::Inst* atomic = nullptr; // the instruction it replaces
+    uint32_t offset = 0;         // in the chunk's partial result
+    ir::Value* slot = nullptr;   // place of vec<type, lanes> (scalar if 1), in the task's preamble
+    ir::Inst* atomic = nullptr;  // the instruction it replaces
 };
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);

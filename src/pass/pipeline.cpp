@@ -4,9 +4,10 @@
 // cut into tasks once it is small; tasks get a last cleaning, because cutting and unit loops leave
 // arithmetic behind.
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <algorithm>
+#include <unordered_set>
 
 #include "pass/passes.h"
 #include "support/error.h"
@@ -33,17 +34,14 @@ constexpr Pass kFunctionPasses[] = {
     {"simplify", simplify},            // what forwarded values made constant
     {"cse", cse},
     {"licm", licm},
-    {"contract", contract},            // needs cse: a product used once is seen as such
+    {"contract", contract},  // needs cse: a product used once is seen as such
     {"dce", dce},
 };
 
 // Every task after offload.
 constexpr Pass kTaskPasses[] = {
     {"promote", promote},  // accumulators of reductions
-    {"simplify", simplify},
-    {"cse", cse},
-    {"licm", licm},
-    {"dce", dce},
+    {"simplify", simplify}, {"cse", cse}, {"licm", licm}, {"dce", dce},
 };
 
 struct Runner {
@@ -60,7 +58,8 @@ struct Runner {
         try {
             verify(s.m);
         } catch (const support::Error& e) {
-            throw support::Error(std::string("after pass ") + pass + " on @" + f.name + ": " + e.what());
+            throw support::Error(std::string("after pass ") + pass + " on @" + f.name + ": " +
+                                 e.what());
         }
     }
 
@@ -82,7 +81,8 @@ struct Runner {
         const auto start = Clock::now();
         const bool changed = pass.run(s, f);
         if (s.options.time_passes) {
-            auto row = std::ranges::find_if(rows, [&](const Row& r) { return r.name == pass.name; });
+            auto row =
+                std::ranges::find_if(rows, [&](const Row& r) { return r.name == pass.name; });
             if (row == rows.end()) row = rows.insert(rows.end(), Row{pass.name});
             row->seconds += std::chrono::duration<double>(Clock::now() - start).count();
             row->before += count;
@@ -95,17 +95,18 @@ struct Runner {
 
     void report() const {
         if (!s.options.time_passes) return;
-        std::fprintf(stderr, "%-14s %9s %8s -> %8s  (%s)\n", "pass", "ms", "before", "after", s.m.name.c_str());
+        std::fprintf(stderr, "%-14s %9s %8s -> %8s  (%s)\n", "pass", "ms", "before", "after",
+                     s.m.name.c_str());
         for (const Row& r : rows) {
-            std::fprintf(stderr, "%-14s %9.3f %8u -> %8u\n", r.name, 1e3 * r.seconds, r.before, r.after);
+            std::fprintf(stderr, "%-14s %9.3f %8u -> %8u\n", r.name, 1e3 * r.seconds, r.before,
+                         r.after);
         }
     }
 };
 
-void add_callees(Function& f, std::vector<Function*>& list, std::vector<Function*>& seen) {
+void add_callees(Function& f, std::vector<Function*>& list, std::unordered_set<Function*>& seen) {
     walk(*f.body, [&](Inst& i) {
-        if (i.op != Op::call || std::ranges::find(seen, i.callee()) != seen.end()) return;
-        seen.push_back(i.callee());
+        if (i.op != Op::call || !seen.insert(i.callee()).second) return;
         add_callees(*i.callee(), list, seen);
         list.push_back(i.callee());
     });
@@ -114,7 +115,8 @@ void add_callees(Function& f, std::vector<Function*>& list, std::vector<Function
 void finish_plan(Session& s, Plan& plan) {
     Module& m = s.m;
     Function* kernel = &m.kernel();
-    std::vector<Function*> roots, seen;
+    std::vector<Function*> roots;
+    std::unordered_set<Function*> seen;
     for (const Task& t : plan.tasks) roots.push_back(t.body);
     for (const Task& t : plan.tasks) {
         if (t.finish) roots.push_back(t.finish);
@@ -178,7 +180,8 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     runner.dump("plan");
     runner.report();
     if (options.time_passes) {
-        std::fprintf(stderr, "%-14s %9.3f %8s    %8u  (%zu tasks)\n", "offload", 1e3 * seconds, "", plan.instructions, plan.tasks.size());
+        std::fprintf(stderr, "%-14s %9.3f %8s    %8u  (%zu tasks)\n", "offload", 1e3 * seconds, "",
+                     plan.instructions, plan.tasks.size());
     }
     return plan;
 }

@@ -25,23 +25,33 @@ using namespace ir;
 
 Op step_of(Op atomic) {
     switch (atomic) {
-        case Op::atomic_add: return Op::add;
-        case Op::atomic_sub: return Op::sub;
-        case Op::atomic_mul: return Op::mul;
-        case Op::atomic_min: return Op::min;
-        case Op::atomic_max: return Op::max;
-        case Op::atomic_and: return Op::bit_and;
-        case Op::atomic_or: return Op::bit_or;
-        case Op::atomic_xor: return Op::bit_xor;
-        default: return Op::count_;
+        case Op::atomic_add:
+            return Op::add;
+        case Op::atomic_sub:
+            return Op::sub;
+        case Op::atomic_mul:
+            return Op::mul;
+        case Op::atomic_min:
+            return Op::min;
+        case Op::atomic_max:
+            return Op::max;
+        case Op::atomic_and:
+            return Op::bit_and;
+        case Op::atomic_or:
+            return Op::bit_or;
+        case Op::atomic_xor:
+            return Op::bit_xor;
+        default:
+            return Op::count_;
     }
 }
 
 bool is_access(Op op) {
-    return op == Op::load || op == Op::store || op == Op::volatile_load || info(op).effect == Effect::atomic;
+    return op == Op::load || op == Op::store || op == Op::volatile_load ||
+           info(op).effect == Effect::atomic;
 }
 
-struct Target {      // what a place stands for
+struct Target {  // what a place stands for
     int slot = -1;
     int component = -1;  // -1: the whole
 };
@@ -51,7 +61,8 @@ struct Promoter {
     std::vector<Inst*> slots;
     std::vector<bool> good;
     std::unordered_map<const Value*, Target> places;
-    std::unordered_map<const Inst*, std::vector<int>> stored;  // per region instruction, ascending first met
+    std::unordered_map<const Inst*, std::vector<int>>
+        stored;  // per region instruction, ascending first met
     std::vector<Value*> current;
     std::vector<Inst*> dead;
 
@@ -73,7 +84,8 @@ struct Promoter {
                 const auto n = static_cast<size_t>(t.slot);
                 if (k == 0 && i->op == Op::comp_place) {
                     const Value* at = i->operand(1);
-                    const int64_t c = is_constant(at) ? int_of_bits(at->type.prim, constant_bits(at)) : -1;
+                    const int64_t c =
+                        is_constant(at) ? int_of_bits(at->type.prim, constant_bits(at)) : -1;
                     if (t.component >= 0 || c < 0 || c >= slots[n]->results[0].type.count()) {
                         good[n] = false;
                     } else {
@@ -99,9 +111,13 @@ struct Promoter {
             const Region* home = slots[static_cast<size_t>(t.slot)]->parent;
             for (const Region* r = i.parent; r != home; r = r->owner->parent) {
                 const Inst* owner = r->owner;
-                const auto n = numbers.emplace(owner, static_cast<uint32_t>(numbers.size())).first->second;
-                if (!seen.insert(static_cast<uint64_t>(n) << 32 | static_cast<uint32_t>(t.slot)).second) break;
-                if (owner->op == Op::for_ && owner->loop_config() && owner->loop_config()->parallel) {
+                const auto n =
+                    numbers.emplace(owner, static_cast<uint32_t>(numbers.size())).first->second;
+                if (!seen.insert(static_cast<uint64_t>(n) << 32 | static_cast<uint32_t>(t.slot))
+                         .second)
+                    break;
+                if (owner->op == Op::for_ && owner->loop_config() &&
+                    owner->loop_config()->parallel) {
                     good[static_cast<size_t>(t.slot)] = false;
                 }
                 stored[owner].push_back(t.slot);
@@ -112,7 +128,9 @@ struct Promoter {
         }
     }
 
-    Type type_of(int slot) const { return slots[static_cast<size_t>(slot)]->results[0].type.value(); }
+    Type type_of(int slot) const {
+        return slots[static_cast<size_t>(slot)]->results[0].type.value();
+    }
     Value* value(Builder& b, int slot) {
         Value* v = current[static_cast<size_t>(slot)];
         return v ? resolve(v) : zero(b, type_of(slot));  // not remembered: b may be in a branch
@@ -121,7 +139,9 @@ struct Promoter {
     void set(Inst& i, Builder& b, Target t, Value* v) {
         if (t.component >= 0) {
             Value* whole = value(b, t.slot);
-            v = whole->type.is_scalar() ? v : b.op(Op::insert, {whole, v}, static_cast<uint64_t>(t.component));
+            v = whole->type.is_scalar()
+                    ? v
+                    : b.op(Op::insert, {whole, v}, static_cast<uint64_t>(t.component));
         }
         current[static_cast<size_t>(t.slot)] = v;
         dead.push_back(&i);
@@ -158,13 +178,16 @@ struct Promoter {
         Builder b = before(i);
         for (const int n : list) outer.push_back(value(b, n));
         for (int k = 0; k < 2; ++k) {
-            for (size_t n = 0; n < list.size(); ++n) current[static_cast<size_t>(list[n])] = outer[n];
+            for (size_t n = 0; n < list.size(); ++n)
+                current[static_cast<size_t>(list[n])] = outer[n];
             region(*i.regions[k]);
             for (const int n : list) branch[k].push_back(current[static_cast<size_t>(n)]);
         }
-        const bool falls[] = {i.regions[0]->last->op == Op::yield, i.regions[1]->last->op == Op::yield};
+        const bool falls[] = {i.regions[0]->last->op == Op::yield,
+                              i.regions[1]->last->op == Op::yield};
         if (!falls[0] && !falls[1]) {
-            for (size_t n = 0; n < list.size(); ++n) current[static_cast<size_t>(list[n])] = outer[n];
+            for (size_t n = 0; n < list.size(); ++n)
+                current[static_cast<size_t>(list[n])] = outer[n];
             return;
         }
         if (!falls[0] || !falls[1]) {
@@ -175,8 +198,8 @@ struct Promoter {
         }
         merge(i, list, branch[0], branch[1], falls);
     }
-    void merge(Inst& i, const std::vector<int>& list, const std::vector<Value*>& a, const std::vector<Value*>& b,
-               const bool falls[2]) {
+    void merge(Inst& i, const std::vector<int>& list, const std::vector<Value*>& a,
+               const std::vector<Value*>& b, const bool falls[2]) {
         std::vector<Type> types;
         for (const int n : list) types.push_back(type_of(n));
         const int first = i.result_count;
@@ -197,7 +220,8 @@ struct Promoter {
             types.push_back(type_of(n));
         }
         add_operands(i, initial);
-        for (const int n : list) current[static_cast<size_t>(n)] = f.add_param(i.body(), type_of(n));
+        for (const int n : list)
+            current[static_cast<size_t>(n)] = f.add_param(i.body(), type_of(n));
         loops.push_back(&i);
         region(i.body());
         loops.pop_back();
@@ -258,7 +282,14 @@ struct Promoter {
 }  // namespace
 
 bool promote(Session&, Function& f) {
-    Promoter p{.f = f, .slots = {}, .good = {}, .places = {}, .stored = {}, .current = {}, .dead = {}, .loops = {}};
+    Promoter p{.f = f,
+               .slots = {},
+               .good = {},
+               .places = {},
+               .stored = {},
+               .current = {},
+               .dead = {},
+               .loops = {}};
     p.find(*f.body);
     if (std::ranges::find(p.good, true) == p.good.end()) return false;
     p.find_stores();

@@ -3,7 +3,7 @@
 // `atomic_add(s, x[i])` in every iteration would serialise the machine on one cache line. If the
 // place does not depend on the iteration, nobody uses the old value, and the loop touches that
 // memory in no other way, each chunk accumulates for itself and `finish` folds the chunks in
-// ascending order. Sums of floats take 16 lanes (f32) or 8 (f64): iteration k of a tile adds to
+// ascending order. Floats take 16 lanes (f32) or 8 (f64): iteration k of a tile adds to
 // lane k % lanes, and the lanes are folded as a binary tree. The order depends on the trip counts
 // only, so any number of threads and any vector width give the same bits.
 //
@@ -25,17 +25,24 @@ namespace {
 
 using namespace ir;
 
-constexpr size_t kMost = 8;  // accumulators of one loop
+constexpr size_t kMost = 16;  // accumulators of one loop
 
 Op step_of(Op atomic) {
     switch (atomic) {
-        case Op::atomic_add: return Op::add;
-        case Op::atomic_min: return Op::min;
-        case Op::atomic_max: return Op::max;
-        case Op::atomic_and: return Op::bit_and;
-        case Op::atomic_or: return Op::bit_or;
-        case Op::atomic_xor: return Op::bit_xor;
-        default: return Op::count_;
+        case Op::atomic_add:
+            return Op::add;
+        case Op::atomic_min:
+            return Op::min;
+        case Op::atomic_max:
+            return Op::max;
+        case Op::atomic_and:
+            return Op::bit_and;
+        case Op::atomic_or:
+            return Op::bit_or;
+        case Op::atomic_xor:
+            return Op::bit_xor;
+        default:
+            return Op::count_;
     }
 }
 
@@ -44,15 +51,18 @@ uint64_t identity(Op op, Prim p) {
     const uint64_t ones = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
     const double infinity = std::numeric_limits<double>::infinity();
     switch (op) {
-        case Op::add: return type::is_float(p) ? bits_of_double(p, -0.0) : 0;
+        case Op::add:
+            return type::is_float(p) ? bits_of_double(p, -0.0) : 0;
         case Op::min:
             if (type::is_float(p)) return bits_of_double(p, infinity);
             return type::is_signed(p) ? ones >> 1 : ones;
         case Op::max:
             if (type::is_float(p)) return bits_of_double(p, -infinity);
             return type::is_signed(p) ? uint64_t(1) << (width - 1) : 0;
-        case Op::bit_and: return ones;
-        default: return 0;
+        case Op::bit_and:
+            return ones;
+        default:
+            return 0;
     }
 }
 
@@ -78,7 +88,8 @@ struct Reducer {
         const Inst& d = *v->def;
         if (depth > 16) return false;
         if (d.op == Op::task_value || d.op == Op::slot) return false;
-        if (d.op == Op::load) return !inside(v) && d.operand(0)->def && d.operand(0)->def->op == Op::temp;
+        if (d.op == Op::load)
+            return !inside(v) && d.operand(0)->def && d.operand(0)->def->op == Op::temp;
         if (d.effect() != Effect::pure) return false;
         for (int k = 0; k < d.operand_count; ++k) {
             if (!computable(d.operand(k), depth + 1)) return false;
@@ -86,14 +97,48 @@ struct Reducer {
         return true;
     }
 
+    static bool other_component(const Value* a, const Value* b) {
+        if (a->def->op != Op::comp_place || b->def->op != Op::comp_place) return false;
+        const Value *k = a->def->operand(1), *l = b->def->operand(1);
+        if (!is_constant(k) || !is_constant(l) || constant_bits(k) == constant_bits(l))
+            return false;
+        return same_place(a->def->operand(0), b->def->operand(0));
+    }
+
+    // An atomic on a whole vector is one on each component; alone each can become a reduction.
+    void split_tensors() {
+        std::vector<Inst*> whole;
+        walk(loop.body(), [&](Inst& i) {
+            if (step_of(i.op) == Op::count_ || i.results[0].id != 0) return;
+            const Type t = i.operand(0)->type;
+            if (t.rank != 0 && static_cast<size_t>(t.count()) <= kMost &&
+                computable(i.operand(0))) {
+                whole.push_back(&i);
+            }
+        });
+        for (Inst* i : whole) {
+            Builder b = before(*i);
+            const Type one = i->operand(1)->type.element();
+            for (int k = 0; k < i->operand(1)->type.count(); ++k) {
+                Value* operands[] = {i->operand(0), b.int_const(Prim::i32, k)};
+                Value* place = b.typed(Op::comp_place, one.place(), operands);
+                Value* v = b.op(Op::extract, {i->operand(1)}, static_cast<uint64_t>(k));
+                b.op(i->op, {place, v});
+            }
+            i->remove();
+        }
+    }
+
     // Two places that surely differ, or that may be taken to.
     static bool distinct(const Value* a, const Value* b) {
         if (memory_class(a) != memory_class(b)) return true;
         const Inst *x = root_of(a), *y = root_of(b);
         if (!x || !y || x->op != y->op) return false;
+        if (other_component(a, b)) return true;
         if (x->op == Op::temp) return x->imm != y->imm;
         if (x->op == Op::array_place) {
-            const bool same_storage = ArrayAccess::unpack(x->imm).grad == ArrayAccess::unpack(y->imm).grad;
+            const bool same_storage =
+                ArrayAccess::unpack(x->imm).grad == ArrayAccess::unpack(y->imm).grad;
             return x->operand(0) != y->operand(0) || !same_storage;
         }
         return false;
@@ -102,7 +147,8 @@ struct Reducer {
         if (a == b) return true;
         if (!a->def || !b->def || depth > 8) return false;
         const Inst &x = *a->def, &y = *b->def;
-        if (x.op != y.op || x.imm != y.imm || x.ref != y.ref || x.operand_count != y.operand_count) return false;
+        if (x.op != y.op || x.imm != y.imm || x.ref != y.ref || x.operand_count != y.operand_count)
+            return false;
         if (x.effect() != Effect::pure || !(a->type == b->type)) return false;
         for (int k = 0; k < x.operand_count; ++k) {
             if (!same_place(x.operand(k), y.operand(k), depth + 1)) return false;
@@ -112,7 +158,8 @@ struct Reducer {
 
     bool candidate(const Inst& i) const {
         const Type t = i.operand(0)->type;
-        if (step_of(i.op) == Op::count_ || t.rank != 0 || t.prim == Prim::f16 || t.prim == Prim::u1) return false;
+        if (step_of(i.op) == Op::count_ || t.rank != 0 || t.prim == Prim::f16 || t.prim == Prim::u1)
+            return false;
         if (i.results[0].id != 0) return false;  // somebody uses the old value
         const Inst* root = root_of(i.operand(0));
         if (!root || root->op == Op::slot) return false;
@@ -121,7 +168,8 @@ struct Reducer {
     bool alone(const Inst& i) const {
         return std::ranges::all_of(accesses, [&](const Inst* other) {
             if (other == &i || distinct(i.operand(0), other->operand(0))) return true;
-            return other->op == i.op && candidate(*other) && same_place(i.operand(0), other->operand(0));
+            return other->op == i.op && candidate(*other) &&
+                   same_place(i.operand(0), other->operand(0));
         });
     }
 
@@ -142,8 +190,9 @@ struct Reducer {
         for (const Value* p : task.body->body->params) f.add_param(*f.body, p->type);
         Builder b{&f, f.body, nullptr, loop.loc};
         std::unordered_map<const Value*, Value*> done;
-        std::vector<Value*> operands = {b.int_const(Prim::i64, 0),
-                                        b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::end))};
+        std::vector<Value*> operands = {
+            b.int_const(Prim::i64, 0),
+            b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::end))};
         std::vector<Type> types;
         for (const Accumulator& a : out) {
             operands.push_back(b.constant(a.type, identity(a.op, a.type.prim)));
@@ -170,7 +219,8 @@ struct Reducer {
 
     Value* partial(Builder& b, const Accumulator& a, Value* chunk) {
         Value* operands[] = {chunk};
-        return b.typed(Op::partial, a.type.place(), operands, a.offset | static_cast<uint64_t>(task.partial_bytes) << 32);
+        return b.typed(Op::partial, a.type.place(), operands,
+                       a.offset | static_cast<uint64_t>(task.partial_bytes) << 32);
     }
 
     void run() {
@@ -185,8 +235,13 @@ struct Reducer {
         if (calls) return;
         walk(loop.body(), [&](Inst& i) {
             for (int k = 0; k < i.operand_count; ++k) i.operand(k)->id = 1;
+        });
+        split_tensors();
+        walk(loop.body(), [&](Inst& i) {
             const Effect e = i.effect();
-            if ((e == Effect::read && i.op == Op::load) || e == Effect::write || e == Effect::atomic) accesses.push_back(&i);
+            if ((e == Effect::read && i.op == Op::load) || e == Effect::write ||
+                e == Effect::atomic)
+                accesses.push_back(&i);
         });
         std::vector<Inst*> found;
         for (Inst* i : accesses) {
@@ -199,7 +254,8 @@ struct Reducer {
         std::vector<Accumulator> all;
         int lanes = 1;
         for (Inst* i : found) {
-            const auto known = std::ranges::find_if(places, [&](Value* p) { return same_place(p, i->operand(0)); });
+            const auto known = std::ranges::find_if(
+                places, [&](Value* p) { return same_place(p, i->operand(0)); });
             if (known == places.end() && places.size() == kMost) continue;
             Accumulator a;
             a.op = step_of(i->op);
@@ -207,8 +263,8 @@ struct Reducer {
             a.atomic = i;
             a.offset = static_cast<uint32_t>(8 * (known - places.begin()));
             if (known == places.end()) places.push_back(i->operand(0));
-            if (a.op == Op::add && a.type.prim == Prim::f32 && lanes == 1) lanes = 16;
-            if (a.op == Op::add && a.type.prim == Prim::f64) lanes = 8;
+            if (a.type.prim == Prim::f32 && lanes == 1) lanes = 16;
+            if (a.type.prim == Prim::f64) lanes = 8;
             all.push_back(a);
         }
         task.partial_bytes = static_cast<uint32_t>(8 * places.size());
@@ -231,16 +287,19 @@ struct Reducer {
 
         // End: lanes fold as a tree into this chunk's partial result.
         Builder end = before(*task.body->body->last);
-        Value* chunk = end.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::chunk));
+        Value* chunk =
+            end.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::chunk));
         for (const Accumulator& a : out) {
             Value* whole = end.load(slots[a.offset / 8]);
             std::vector<Value*> lane;
             for (int k = 0; k < lanes; ++k) {
-                lane.push_back(lanes == 1 ? whole : end.op(Op::extract, {whole}, static_cast<uint64_t>(k)));
+                lane.push_back(lanes == 1 ? whole
+                                          : end.op(Op::extract, {whole}, static_cast<uint64_t>(k)));
             }
             for (int half = lanes / 2; half >= 1; half /= 2) {
                 for (int k = 0; k < half; ++k) {
-                    lane[static_cast<size_t>(k)] = end.op(a.op, {lane[static_cast<size_t>(k)], lane[static_cast<size_t>(k + half)]});
+                    lane[static_cast<size_t>(k)] = end.op(
+                        a.op, {lane[static_cast<size_t>(k)], lane[static_cast<size_t>(k + half)]});
                 }
             }
             end.store(partial(end, a, chunk), lane[0]);

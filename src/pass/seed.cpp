@@ -33,6 +33,7 @@ bool draws(const Session& s, const Inst& i) { return summary_of(s, i).random; }
 }  // namespace
 
 bool seed(Session& s, Function& kernel) {
+    if (!s.summaries[kernel.id].random) return false;
     bool changed = false;
     uint64_t loops = 0;
     bool seeded = false;  // the serial stretch under way

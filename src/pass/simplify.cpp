@@ -1,11 +1,11 @@
 // Constant folding, identities, and control flow that constants decide.
 //
 // One walk in order of execution: operands are simple before their users. Every rewrite is exact;
-// those that drop NaN, infinity or the sign of zero run under fast_math only, and folding uses the
-// same definition as the interpreter (ir/fold.h).
+// those that drop NaN, infinity, the sign of zero or the flushing of a subnormal operand run under
+// fast_math only, and folding uses the same definition as the interpreter (ir/fold.h).
 //
-//   arithmetic   folding; x+0, x*1, x*0 (integers), x-x (integers), x/c for powers of two, powi by
-//                small constants, select and min/max of equal operands, double negation
+//   arithmetic   folding; x+0, x*1, x*0, x-x (integers), x/c for powers of two, powi by small
+//                constants, select and min/max of equal operands, double negation
 //   tensors      extract of build, insert, splat and element-wise chains of those; casts of casts
 //   control      if on a constant or with equal results; loops that run never
 //
@@ -29,7 +29,9 @@ struct Simplifier {
     bool changed = false;
     const bool fast = s.m.fast_math;
 
-    static const Inst* def(const Value* v, Op op) { return v->def && v->def->op == op ? v->def : nullptr; }
+    static const Inst* def(const Value* v, Op op) {
+        return v->def && v->def->op == op ? v->def : nullptr;
+    }
 
     // The constant that every component of v equals.
     static std::optional<uint64_t> uniform(const Value* v) {
@@ -47,9 +49,14 @@ struct Simplifier {
         const auto bits = uniform(v);
         return bits && type::is_float(v->type.prim) && *bits == bits_of_double(v->type.prim, x);
     }
-    static bool is_number(const Value* v, int n) { return is_int_value(v, n) || is_float_value(v, n); }
+    // Floats only under fast_math: x * 1 is zero for a subnormal x, and 0 + -0 is not -0.
+    bool neutral(const Value* v, int n) const {
+        return is_int_value(v, n) || (fast && is_float_value(v, n));
+    }
 
-    Value* uniform_of(Builder& b, Type t, uint64_t bits) { return b.splat(b.constant(t.element(), bits), t); }
+    Value* uniform_of(Builder& b, Type t, uint64_t bits) {
+        return b.splat(b.constant(t.element(), bits), t);
+    }
 
     Value* fold_all(Builder& b, const Inst& i) {
         if (!folds(i.op)) return nullptr;
@@ -66,10 +73,13 @@ struct Simplifier {
     // 1/c if dividing by c and multiplying by 1/c agree for all x.
     static std::optional<double> exact_inverse(const Value* v) {
         const auto bits = uniform(v);
-        if (!bits || v->type.prim == Prim::f16 || !type::is_float(v->type.prim)) return std::nullopt;
+        if (!bits || v->type.prim == Prim::f16 || !type::is_float(v->type.prim))
+            return std::nullopt;
         const double c = double_of_bits(v->type.prim, *bits);
         int exponent;
-        if (!std::isfinite(c) || std::fabs(std::frexp(c, &exponent)) != 0.5 || std::abs(exponent) > 60) return std::nullopt;
+        if (!std::isfinite(c) || std::fabs(std::frexp(c, &exponent)) != 0.5 ||
+            std::abs(exponent) > 60)
+            return std::nullopt;
         return 1 / c;
     }
 
@@ -107,21 +117,21 @@ struct Simplifier {
         const bool real = type::is_float(t.prim);
         switch (i.op) {
             case Op::add:
-                if (is_int_value(y(), 0) || is_float_value(y(), -0.0) || (fast && is_float_value(y(), 0))) return x();
-                if (is_int_value(x(), 0) || is_float_value(x(), -0.0) || (fast && is_float_value(x(), 0))) return y();
+                if (neutral(y(), 0) || (fast && is_float_value(y(), -0.0))) return x();
+                if (neutral(x(), 0) || (fast && is_float_value(x(), -0.0))) return y();
                 break;
             case Op::sub:
-                if (is_number(y(), 0)) return x();
+                if (neutral(y(), 0)) return x();
                 if (!real && x() == y()) return uniform_of(b, t, 0);
                 break;
             case Op::mul:
-                if (is_number(y(), 1)) return x();
-                if (is_number(x(), 1)) return y();
-                if (is_int_value(x(), 0) || (fast && is_float_value(x(), 0))) return x();
-                if (is_int_value(y(), 0) || (fast && is_float_value(y(), 0))) return y();
+                if (neutral(y(), 1)) return x();
+                if (neutral(x(), 1)) return y();
+                if (neutral(x(), 0)) return x();
+                if (neutral(y(), 0)) return y();
                 break;
             case Op::div:
-                if (is_number(y(), 1)) return x();
+                if (neutral(y(), 1)) return x();
                 if (const auto inverse = exact_inverse(y())) {
                     return b.op(Op::mul, {x(), uniform_of(b, t, bits_of_double(t.prim, *inverse))});
                 }
@@ -140,11 +150,12 @@ struct Simplifier {
                 const int64_t n = int_of_bits(y()->type.prim, *e);
                 if (n == 0) return uniform_of(b, t, real ? bits_of_double(t.prim, 1) : 1);
                 if (n == 1) return x();
-                if (real ? n == 2 || (fast && n >= -16 && n <= 16) : n > 0 && n <= 64) return powi_by_multiplying(b, x(), n);
+                if (real ? n == 2 || (fast && n >= -16 && n <= 16) : n > 0 && n <= 64)
+                    return powi_by_multiplying(b, x(), n);
                 break;
             }
             case Op::pow: {
-                if (is_float_value(y(), 1)) return x();
+                if (neutral(y(), 1)) return x();
                 if (is_float_value(y(), 2)) return b.op(Op::mul, {x(), x()});
                 if (fast && is_float_value(y(), 0.5)) return b.op(Op::sqrt, {x()});
                 break;
@@ -154,8 +165,10 @@ struct Simplifier {
                 if (x() == y()) return x();
                 if (is_int_value(y(), 0)) return i.op == Op::bit_or ? x() : y();
                 if (is_int_value(x(), 0)) return i.op == Op::bit_or ? y() : x();
-                if (t.prim == Prim::u1 && is_int_value(y(), 1)) return i.op == Op::bit_and ? x() : y();
-                if (t.prim == Prim::u1 && is_int_value(x(), 1)) return i.op == Op::bit_and ? y() : x();
+                if (t.prim == Prim::u1 && is_int_value(y(), 1))
+                    return i.op == Op::bit_and ? x() : y();
+                if (t.prim == Prim::u1 && is_int_value(x(), 1))
+                    return i.op == Op::bit_and ? y() : x();
                 break;
             case Op::bit_xor:
                 if (is_int_value(y(), 0)) return x();
@@ -192,8 +205,9 @@ struct Simplifier {
                 if (x()->type.prim == t.prim) return x();
                 // An integer widened and brought back.
                 const Inst* d = def(x(), Op::cast);
-                if (d && d->operand(0)->type.prim == t.prim && type::is_int(t.prim) && t.prim != Prim::u1 &&
-                    type::is_int(x()->type.prim) && type::bits(x()->type.prim) > type::bits(t.prim)) {
+                if (d && d->operand(0)->type.prim == t.prim && type::is_int(t.prim) &&
+                    t.prim != Prim::u1 && type::is_int(x()->type.prim) &&
+                    type::bits(x()->type.prim) > type::bits(t.prim)) {
                     return d->operand(0);
                 }
                 break;
@@ -207,7 +221,8 @@ struct Simplifier {
             case Op::extract:
                 if (x()->type.is_scalar()) return x();
                 if (Value* c = component(x(), i.imm)) return c;
-                for (const Inst* d = def(x(), Op::insert); d && d->imm != i.imm; d = def(i.operand(0), Op::insert)) {
+                for (const Inst* d = def(x(), Op::insert); d && d->imm != i.imm;
+                     d = def(i.operand(0), Op::insert)) {
                     i.operands[0] = d->operand(0);  // another component was inserted
                     changed = true;
                 }
@@ -218,13 +233,16 @@ struct Simplifier {
             case Op::extract_dyn:
                 if (is_constant(y())) {
                     const int64_t k = int_of_bits(y()->type.prim, constant_bits(y()));
-                    if (k >= 0 && k < x()->type.count()) return b.op(Op::extract, {x()}, static_cast<uint64_t>(k));
+                    if (k >= 0 && k < x()->type.count())
+                        return b.op(Op::extract, {x()}, static_cast<uint64_t>(k));
                 }
                 break;
             case Op::insert_dyn:
                 if (is_constant(i.operand(2))) {
-                    const int64_t k = int_of_bits(i.operand(2)->type.prim, constant_bits(i.operand(2)));
-                    if (k >= 0 && k < t.count()) return b.op(Op::insert, {x(), y()}, static_cast<uint64_t>(k));
+                    const int64_t k =
+                        int_of_bits(i.operand(2)->type.prim, constant_bits(i.operand(2)));
+                    if (k >= 0 && k < t.count())
+                        return b.op(Op::insert, {x(), y()}, static_cast<uint64_t>(k));
                 }
                 break;
             case Op::build: {  // of all components of one value, in order
@@ -232,11 +250,14 @@ struct Simplifier {
                 if (!first || !(first->operand(0)->type == t)) break;
                 for (int k = 0; k < i.operand_count; ++k) {
                     const Inst* d = def(i.operand(k), Op::extract);
-                    if (!d || d->imm != static_cast<uint64_t>(k) || d->operand(0) != first->operand(0)) return nullptr;
+                    if (!d || d->imm != static_cast<uint64_t>(k) ||
+                        d->operand(0) != first->operand(0))
+                        return nullptr;
                 }
                 return first->operand(0);
             }
-            default: break;
+            default:
+                break;
         }
         return nullptr;
     }
@@ -288,13 +309,35 @@ struct Simplifier {
         for (Region* r : i.region_list()) {
             for (Inst* c = r->first; c; c = c->next) {
                 if (c == r->last) continue;
-                if (c->effect() != Effect::pure || !c->result_count || !c->results[0].type.is_scalar()) return false;
+                if (c->effect() != Effect::pure || !c->result_count ||
+                    !c->results[0].type.is_scalar())
+                    return false;
                 switch (c->op) {
-                    case Op::constant: break;
-                    case Op::add: case Op::sub: case Op::mul: case Op::neg: case Op::abs: case Op::min: case Op::max:
-                    case Op::lt: case Op::le: case Op::gt: case Op::ge: case Op::eq: case Op::ne: case Op::bit_and:
-                    case Op::bit_or: case Op::bit_xor: case Op::bit_not: case Op::extract: case Op::select: ++cost; break;
-                    default: return false;
+                    case Op::constant:
+                        break;
+                    case Op::add:
+                    case Op::sub:
+                    case Op::mul:
+                    case Op::neg:
+                    case Op::abs:
+                    case Op::min:
+                    case Op::max:
+                    case Op::lt:
+                    case Op::le:
+                    case Op::gt:
+                    case Op::ge:
+                    case Op::eq:
+                    case Op::ne:
+                    case Op::bit_and:
+                    case Op::bit_or:
+                    case Op::bit_xor:
+                    case Op::bit_not:
+                    case Op::extract:
+                    case Op::select:
+                        ++cost;
+                        break;
+                    default:
+                        return false;
                 }
             }
         }
@@ -307,7 +350,8 @@ struct Simplifier {
         Builder at = before(i);
         for (int k = 0; k < i.result_count; ++k) {
             if (i.results[k].replaced) continue;
-            forward(i.result(k), at.op(Op::select, {i.operand(0), a.last->operand(k), b.last->operand(k)}));
+            forward(i.result(k),
+                    at.op(Op::select, {i.operand(0), a.last->operand(k), b.last->operand(k)}));
         }
         i.remove();
         return changed = true;
@@ -337,7 +381,8 @@ struct Simplifier {
                 never |= int_of_bits(p, constant_bits(low)) >= int_of_bits(p, constant_bits(high));
             }
             if (never) {
-                for (int k = 0; k < i.result_count; ++k) forward(i.result(k), i.operand(static_cast<int>(2 * i.imm) + k));
+                for (int k = 0; k < i.result_count; ++k)
+                    forward(i.result(k), i.operand(static_cast<int>(2 * i.imm) + k));
                 i.remove();
                 changed = true;
                 return;
@@ -373,7 +418,8 @@ struct Simplifier {
                     i->remove();
                     changed = true;
                 }
-            } else if (i->op == Op::assert_ && is_constant(i->operand(0)) && constant_bits(i->operand(0))) {
+            } else if (i->op == Op::assert_ && is_constant(i->operand(0)) &&
+                       constant_bits(i->operand(0))) {
                 i->remove();
                 changed = true;
             }

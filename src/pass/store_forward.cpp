@@ -44,7 +44,7 @@ struct Forwarder {
     std::unordered_map<uint64_t, Class> classes;
     uint64_t all_generation = 0;  // of everything but slots
     uint64_t barriers = 0;
-    std::vector<bool> open;       // scopes by number
+    std::vector<bool> open;  // scopes by number
     std::vector<uint32_t> scopes;
 
     void remember(const Value* place, Value* v) {
@@ -103,7 +103,9 @@ struct Forwarder {
                         remember(i.operand(0), i.result());
                     }
                     break;
-                case Effect::write: store(i); break;
+                case Effect::write:
+                    store(i);
+                    break;
                 case Effect::atomic: {
                     Class& memory = classes[memory_class(i.operand(0))];
                     ++memory.reads;
@@ -111,7 +113,9 @@ struct Forwarder {
                     break;
                 }
                 case Effect::check:
-                case Effect::io: ++barriers; break;
+                case Effect::io:
+                    ++barriers;
+                    break;
                 case Effect::call: {
                     const Summary& c = s.summaries[i.callee()->id];
                     if (c.writes) ++all_generation;
@@ -124,7 +128,8 @@ struct Forwarder {
                     for (Region* c : i.region_list()) region(*c);
                     ++barriers;
                     break;
-                default: break;
+                default:
+                    break;
             }
         }
         open[scopes.back()] = false;

@@ -29,10 +29,11 @@ struct Units {
     Inst& loop;
     std::vector<Accumulator>& accumulators;
     int dims;
-    Prim index;   // of the original loop
+    Prim index;  // of the original loop
 
     Value* value(Builder& b, TaskValue which, int k = 0) {
-        return b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(which) + static_cast<uint64_t>(k));
+        return b.typed(Op::task_value, type::kI64, {},
+                       static_cast<uint64_t>(which) + static_cast<uint64_t>(k));
     }
     Value* wide(Builder& b, int64_t v) { return b.int_const(Prim::i64, v); }
     Value* add(Builder& b, Value* x, Value* y) { return b.op(Op::add, {x, y}); }
@@ -46,7 +47,8 @@ struct Units {
         return i;
     }
     void take_body(Inst& to, Region& body, const std::vector<Value*>& outer) {
-        for (size_t k = 0; k < outer.size(); ++k) replace(body.params[static_cast<uint32_t>(k)], outer[k]);
+        for (size_t k = 0; k < outer.size(); ++k)
+            replace(body.params[static_cast<uint32_t>(k)], outer[k]);
         body.params.data += outer.size();
         body.params.count -= static_cast<uint32_t>(outer.size());
         body.params.capacity = body.params.count;
@@ -63,7 +65,8 @@ struct Units {
             lower_atomics(nullptr);
             return;
         }
-        // Blocks: for k = 0 to count / lanes { for lane = 0 to lanes { i = low + k * lanes + lane } }
+        // Blocks: for k = 0 to count / lanes { for lane = 0 to lanes { i = low + k * lanes + lane }
+        // }
         const int lanes = accumulators[0].lanes;
         Value* count = b.op(Op::max, {sub(b, high, low), wide(b, 0)});
         Value* blocks = b.op(Op::shr, {count, wide(b, lanes == 16 ? 4 : 3)});
@@ -82,15 +85,17 @@ struct Units {
                 a.atomic = cloned[static_cast<size_t>(at)];
             }
         } else {
-            blocks = b.op(Op::shr, {add(b, count, wide(b, lanes - 1)), wide(b, lanes == 16 ? 4 : 3)});
+            blocks =
+                b.op(Op::shr, {add(b, count, wide(b, lanes - 1)), wide(b, lanes == 16 ? 4 : 3)});
         }
         std::vector<Accumulator> second = accumulators;
         Inst* block = new_for(b, wide(b, 0), blocks);
         Builder in_block{&f, &block->body(), nullptr, loop.loc};
         Value* k = f.add_param(block->body(), type::kI64);
         Value* start = in_block.op(Op::mul, {k, wide(in_block, lanes)});
-        Value* lanes_here = twice ? wide(in_block, lanes)
-                                  : in_block.op(Op::min, {sub(in_block, count, start), wide(in_block, lanes)});
+        Value* lanes_here =
+            twice ? wide(in_block, lanes)
+                  : in_block.op(Op::min, {sub(in_block, count, start), wide(in_block, lanes)});
         Inst* lane_loop = new_for(in_block, wide(in_block, 0), lanes_here);
         in_block.end(Op::continue_);
         fill_lane_loop(*lane_loop, *body, add_before(*lane_loop, low, start), outer, first);
@@ -105,8 +110,8 @@ struct Units {
     }
 
     // The lane is the loop's own index; the original index is base + lane.
-    void fill_lane_loop(Inst& lane_loop, Region& body, Value* base, const std::vector<Value*>& outer,
-                        std::vector<Accumulator>& here) {
+    void fill_lane_loop(Inst& lane_loop, Region& body, Value* base,
+                        const std::vector<Value*>& outer, std::vector<Accumulator>& here) {
         Value* old_index = body.params[body.params.size() - 1];
         std::vector<Value*> all = outer;
         Value* lane = f.add_param(body, type::kI64);
@@ -153,7 +158,8 @@ struct Units {
         std::vector<Value*> begin(static_cast<size_t>(dims)), extent(static_cast<size_t>(dims));
         for (int k = 0; k < dims; ++k) {
             begin[static_cast<size_t>(k)] = value(b, TaskValue::bound, 2 * k);
-            extent[static_cast<size_t>(k)] = sub(b, value(b, TaskValue::bound, 2 * k + 1), begin[static_cast<size_t>(k)]);
+            extent[static_cast<size_t>(k)] =
+                sub(b, value(b, TaskValue::bound, 2 * k + 1), begin[static_cast<size_t>(k)]);
         }
         for (int k = outer - 1; k >= 0; --k) {
             if (k == 0) {
@@ -178,7 +184,8 @@ struct Units {
         Builder in{&f, &body, nullptr, loop.loc};
         std::vector<Value*> indices;
         for (int k = 0; k < outer; ++k) {
-            Value* x = add(in, begin[static_cast<size_t>(k)], state[static_cast<size_t>(outer - k)]);
+            Value* x =
+                add(in, begin[static_cast<size_t>(k)], state[static_cast<size_t>(outer - k)]);
             indices.push_back(in.cast(x, index));
         }
         Value* low = add(in, begin.back(), in.op(Op::mul, {state[0], tile}));
@@ -194,7 +201,8 @@ struct Units {
                 next.push_back(x);
                 break;
             }
-            Value* limit = k == 0 ? tiles : extent[static_cast<size_t>(outer - static_cast<int>(k))];
+            Value* limit =
+                k == 0 ? tiles : extent[static_cast<size_t>(outer - static_cast<int>(k))];
             carry = in.op(Op::eq, {x, limit});
             next.push_back(in.op(Op::select, {carry, wide(in, 0), x}));
         }

@@ -94,6 +94,12 @@ bool read_parameters(KernelObject& k) {
         k.parameters->push_back(std::move(p));
     }
     Py_DECREF(params);
+    PyObject* describe = imported("quadrants.lang._signature", "signature_text");
+    PyObject* text = describe ? PyObject_CallFunctionObjArgs(describe, k.definition, nullptr) : nullptr;
+    const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
+    if (utf8) *k.signature = utf8;
+    Py_XDECREF(describe);
+    Py_XDECREF(text);
     return !PyErr_Occurred();
 }
 

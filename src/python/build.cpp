@@ -49,13 +49,16 @@ bool takes_object(const Parameter& p, PyObject* arg) {
 }
 
 void add_identities(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, const frontend::LoweredKernel& kernel) {
-    for (size_t k = 0; k < parameters.size(); ++k)
+    for (size_t k = 0; k < parameters.size(); ++k) {
         if (takes_object(parameters[k], args[k])) add_identity(s, static_cast<int>(k), {}, args[k]);
+        else if (parameters[k].optional || parameters[k].kind == Parameter::Kind::any_tensor)
+            s.identities.push_back({static_cast<int>(k), {}, nullptr, {}, {}, false});  // an array, not None or a field
+    }
     for (const frontend::Guard& g : kernel.guards) {
         if (g.path.root != Path::Root::argument || g.path.steps.empty()) continue;
         const auto n = static_cast<size_t>(g.path.argument);
         if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass) continue;  // template objects are baked
-        if (g.kind != frontend::FactKind::constant && g.kind != frontend::FactKind::field && g.kind != frontend::FactKind::identity) continue;
+        if (g.kind != frontend::FactKind::constant && g.kind != frontend::FactKind::field) continue;
         std::vector<Ref> keys = keys_of(g.path);
         PyObject* object = follow(args[n], keys);
         if (!object) {
@@ -246,15 +249,17 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
     if (!check_arrays(*k.parameters, args)) return nullptr;
     try {
         const bool interpreted = s.tier == 2;
-        if (std::optional<Recipe> recipe = interpreted ? std::nullopt : find_recipe(k, args, count)) {
-            try {
-                auto slot = slot_of_artefact(recipe->code_hash, recipe->artefact, kernel_name(k));
-                ++s.cache_hits;
-                ++s.compiled;
-                return assemble(k, args, recipe->kernel, recipe->params, std::move(slot), recipe->code_hash);
-            } catch (const support::Error&) {
-                // damaged code: a miss
-            }
+        const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
+            auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k));
+            auto made = assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
+            if (!made) return nullptr;
+            std::vector<uint8_t> block(made->args_bytes + 64);
+            return match_and_pack(*made, *k.parameters, args, block.data()) == Match::yes ? std::move(made) : nullptr;
+        };
+        if (auto made = interpreted ? nullptr : find_recipe(k, args, count, accept)) {
+            ++s.cache_hits;
+            ++s.compiled;
+            return made;
         }
         ++s.lowered;
         auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, kernel_name(k) + "_c" + std::to_string(s.compiled));
@@ -281,7 +286,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             slot = compile(module, hash);
         }
         ++s.compiled;
-        store_recipe(k, *kernel, module.params, hash);
+        store_recipe(k, args, count, *kernel, module.params, hash);
         return assemble(k, args, *kernel, module.params, std::move(slot), hash);
     } catch (const frontend::PyError&) {
     } catch (const std::exception& e) {

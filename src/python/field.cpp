@@ -106,7 +106,8 @@ __attribute__((noinline, cold)) bool prepare(FieldFull& f) {
         return false;
     }
     if (f.base) return true;
-    set_error("QuadrantsRuntimeError", "Field has no allocation. It was never placed; a gradient needs `needs_grad=True`, a dual `needs_dual=True`");
+    set_error("QuadrantsRuntimeError", "Field has no allocation. Allocate it with `qd.field(..., needs_grad=True)` or `needs_dual=True`, `qd.root.lazy_grad()` or "
+                                       "`lazy_dual()`, or place it in a node before it is filled, read or written.");
     return false;
 }
 
@@ -336,6 +337,7 @@ PyGetSetDef field_getset[] = {
     {"_destroyed", get_flag, nullptr, "Whether its tree was destroyed.", const_cast<char*>("d")},
     {"_uid", get_uid, nullptr, "Number of this object in the process.", nullptr},
     {"_address", get_address, nullptr, "Address of the first element; 0 without storage.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -221,6 +221,7 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
     if (!k) return nullptr;
     k->vectorcall = kernel_call;
     k->definition = Py_NewRef(definition);
+    k->signature = new std::string;
     k->parameters = new std::vector<Parameter>;
     k->specialisations = new std::vector<std::unique_ptr<Specialisation>>;
     return reinterpret_cast<PyObject*>(k);
@@ -244,6 +245,7 @@ void kernel_dealloc(PyObject* self) {
     kernel_clear(self);
     delete as_kernel(self)->specialisations;
     delete as_kernel(self)->parameters;
+    delete as_kernel(self)->signature;
     Py_TYPE(self)->tp_free(self);
 }
 

@@ -37,7 +37,7 @@ using type::Type;
 struct IdentityCheck {
     int argument;
     std::vector<Ref> attributes;   // path below the argument
-    PyObject* object;              // expected object; owned through `strong` or watched by `weak`
+    PyObject* object;              // expected object, owned through `strong` or watched by `weak`; null: any array
     Ref strong, weak;
     bool by_value;                 // numbers, strings, tuples, enums, objects with their own __eq__
 };
@@ -86,6 +86,7 @@ struct KernelObject {
     PyObject* weakrefs;
     PyObject* definition;
     uint32_t generation;                  // of `parameters` and `specialisations`
+    std::string* signature;               // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
 };

@@ -310,6 +310,7 @@ PyGetSetDef array_getset[] = {
     {"_physical_shape", get_shape, nullptr, "Extents by memory level.", kPhysical},
     {"_qd_layout", get_layout, set_layout, "The permutation tag, None without.", nullptr},
     {"_address", get_address, nullptr, "Address of the first element; 0 without memory.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

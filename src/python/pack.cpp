@@ -183,6 +183,7 @@ Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
 
 bool identity_holds(const IdentityCheck& check, PyObject* value) {
     value = frontend::unwrap(value);
+    if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
     if (value == check.object) return !check.weak || PyWeakref_GetObject(check.weak.get()) == value;
     if (!check.by_value) return false;
     const int equal = PyObject_RichCompareBool(value, check.object, Py_EQ);

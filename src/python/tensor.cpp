@@ -28,6 +28,7 @@ PyMethodDef methods[] = {
 };
 PyGetSetDef getset[] = {
     {"_impl", get_impl, set_impl, "The bare field or ndarray.", nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

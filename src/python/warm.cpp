@@ -12,6 +12,8 @@
 
 #include <cstring>
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -123,45 +125,13 @@ std::vector<ResultShape> read_results(Reader& r) {
     return results;
 }
 
-Bytes write_recipe(const LoweredKernel& k, std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
-    Writer w;
-    w.number(kRecipeVersion);
-    w.bytes(code_hash);
-    w.number(uint32_t(k.functions.size()));
-    for (const SourceFunction& f : k.functions) w.text(f.text);
-    w.number(uint32_t(k.guards.size()));
-    for (const Guard& g : k.guards) {
-        write_path(w, g.path);
-        w.number(static_cast<uint8_t>(g.kind));
-        w.object(g.value.get());
-    }
-    w.number(uint32_t(params.size()));
-    for (size_t n = 0; n < params.size(); ++n) {
-        write_path(w, k.params[n].path);
-        w.number(static_cast<uint8_t>(k.params[n].kind));
-        w.number(params[n].type.word());
-        w.number(params[n].offset);
-        w.number(uint8_t(params[n].needs_grad));
-        w.text(params[n].name);
-    }
-    w.number(uint32_t(k.field_paths.size()));
-    for (size_t n = 0; n < k.field_paths.size(); ++n) {
-        write_path(w, k.field_paths[n]);
-        const auto* f = reinterpret_cast<const frontend::FieldObject*>(k.fields[n].get());
-        w.number(f->field->layout_hash());
-        w.number(f->field->alias_group);
-    }
-    w.number(uint8_t(k.returns_tuple));
-    if (!write_results(w, k.results) || w.failed) return {};
-    return std::move(w.out);
-}
-
 struct FieldFact {
     uint64_t layout, alias;
 };
 
 struct StoredRecipe {
     Recipe recipe;
+    std::vector<uint32_t> field_groups;  // parallel to the guards
     std::vector<std::string> texts;
     std::vector<FieldFact> fields;
 };
@@ -175,11 +145,12 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     s.texts.resize(r.count(4));
     for (std::string& t : s.texts) t = r.text();
     k.functions.resize(s.texts.size());
-    k.guards.resize(r.count(14));
+    k.guards.resize(r.count(18));
     for (Guard& g : k.guards) {
         g.path = read_path(r);
         g.kind = static_cast<FactKind>(r.number<uint8_t>());
         g.value = r.object();
+        s.field_groups.push_back(r.number<uint32_t>());
     }
     const uint32_t params = r.count(20);
     k.params.resize(params);
@@ -228,6 +199,21 @@ bool source_is(PyObject* function, const std::string& text) {
     return true;
 }
 
+// QD_SHOW_GUARDS=1 says on stderr why a stored recipe was passed over.
+bool refuse(const char* what, const std::string& detail) {
+    static const bool show = std::getenv("QD_SHOW_GUARDS") != nullptr;
+    if (show) std::fprintf(stderr, "[I cache] recipe passed over: %s %s\n", what, detail.c_str());
+    return false;
+}
+
+std::string describe(const Path& p) {
+    static const char* const roots[] = {"argument ", "global ", "cell "};
+    std::string out = roots[static_cast<int>(p.root)];
+    out += p.root == Path::Root::argument ? std::to_string(p.argument) : p.name ? frontend::text(p.name.get()) : "?";
+    for (const Step& s : p.steps) out += "." + frontend::text(s.key.get());
+    return out;
+}
+
 struct Walker {
     std::span<PyObject* const> args;
     std::vector<Ref> functions;  // plain Python functions by index; null: not reached yet
@@ -267,6 +253,51 @@ struct Walker {
     }
 };
 
+// Guards on fields say which of them are one field: swapping in a different pattern is a change.
+Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args, std::span<const ir::Param> params,
+                   std::span<const uint8_t> code_hash) {
+    Walker walker{args, {}};
+    for (const SourceFunction& f : k.functions) walker.functions.push_back(f.function);
+    std::map<PyObject*, uint32_t> fields;
+    Writer w;
+    w.number(kRecipeVersion);
+    w.bytes(code_hash);
+    w.number(uint32_t(k.functions.size()));
+    for (const SourceFunction& f : k.functions) w.text(f.text);
+    w.number(uint32_t(k.guards.size()));
+    for (const Guard& g : k.guards) {
+        write_path(w, g.path);
+        w.number(static_cast<uint8_t>(g.kind));
+        w.object(g.value.get());
+        uint32_t group = 0;
+        if (g.kind == FactKind::field) {
+            const Ref now = walker.find(g.path);
+            if (!now) return {};
+            group = fields.try_emplace(frontend::unwrap(now.get()), static_cast<uint32_t>(fields.size())).first->second;
+        }
+        w.number(group);
+    }
+    w.number(uint32_t(params.size()));
+    for (size_t n = 0; n < params.size(); ++n) {
+        write_path(w, k.params[n].path);
+        w.number(static_cast<uint8_t>(k.params[n].kind));
+        w.number(params[n].type.word());
+        w.number(params[n].offset);
+        w.number(uint8_t(params[n].needs_grad));
+        w.text(params[n].name);
+    }
+    w.number(uint32_t(k.field_paths.size()));
+    for (size_t n = 0; n < k.field_paths.size(); ++n) {
+        write_path(w, k.field_paths[n]);
+        const auto* f = reinterpret_cast<const frontend::FieldObject*>(k.fields[n].get());
+        w.number(f->field->layout_hash());
+        w.number(f->field->alias_group);
+    }
+    w.number(uint8_t(k.returns_tuple));
+    if (!write_results(w, k.results) || w.failed) return {};
+    return std::move(w.out);
+}
+
 Ref plain_function(PyObject* o) {
     if (PyFunction_Check(o)) return Ref::borrow(o);
     if (PyMethod_Check(o)) return plain_function(PyMethod_GET_FUNCTION(o));
@@ -275,9 +306,17 @@ Ref plain_function(PyObject* o) {
     return fn && PyFunction_Check(fn.get()) ? fn : Ref();
 }
 
+// A name that was not in the globals: whether it still is not (a builtin of that name was used).
+bool still_absent(const Path& p, const Walker& walker) {
+    if (p.root != Path::Root::global || !p.steps.empty()) return !walker.find(p);
+    const auto n = static_cast<size_t>(p.function);
+    PyObject* fn = n < walker.functions.size() ? walker.functions[n].get() : nullptr;
+    return fn && !PyDict_GetItem(PyFunction_GetGlobals(fn), p.name.get());
+}
+
 bool guard_holds(const Guard& g, Walker& walker, const StoredRecipe& s) {
+    if (g.kind == FactKind::absent) return still_absent(g.path, walker);
     const Ref now = walker.find(g.path);
-    if (g.kind == FactKind::absent) return !now;
     if (!now) return false;
     if (g.kind == FactKind::function) {
         const long index = g.value && PyLong_Check(g.value.get()) ? PyLong_AsLong(g.value.get()) : -1;
@@ -298,26 +337,35 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     walker.functions.resize(s.texts.size());
     if (s.texts.empty()) return false;
     walker.functions[0] = plain_function(k.definition);
-    if (!walker.functions[0] || !source_is(walker.functions[0].get(), s.texts[0])) return false;
-    for (const Guard& g : s.recipe.kernel.guards)
-        if (!guard_holds(g, walker, s)) return PyErr_Clear(), false;
+    if (!walker.functions[0] || !source_is(walker.functions[0].get(), s.texts[0])) return refuse("source of the kernel", "");
+    std::map<uint32_t, PyObject*> field_of;
+    std::map<PyObject*, uint32_t> group_of;
+    for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
+        const Guard& g = s.recipe.kernel.guards[n];
+        if (!guard_holds(g, walker, s)) return PyErr_Clear(), refuse("guard kind", std::to_string(static_cast<int>(g.kind)) + " on " + describe(g.path));
+        if (g.kind != FactKind::field) continue;
+        const Ref now = walker.find(g.path);
+        PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;
+        if (field_of.try_emplace(s.field_groups[n], field).first->second != field || group_of.try_emplace(field, s.field_groups[n]).first->second != s.field_groups[n])
+            return refuse("which fields are one at", describe(g.path));
+    }
     std::set<PyObject*> seen;
     std::map<uint64_t, uint64_t> groups;  // stored alias group to live one, and back
     std::map<uint64_t, uint64_t> back;
     for (size_t n = 0; n < s.fields.size(); ++n) {
         const Ref found = walker.find(s.recipe.kernel.field_paths[n]);
         PyObject* o = found ? frontend::unwrap(found.get()) : nullptr;
-        if (!o || !frontend::is_field(o) || !seen.insert(o).second) return false;
+        if (!o || !frontend::is_field(o) || !seen.insert(o).second) return refuse("field", describe(s.recipe.kernel.field_paths[n]));
         const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
         if (!f->field || !f->base || f->destroyed || f->generation != session().generation) return false;
-        if (f->field->layout_hash() != s.fields[n].layout) return false;
+        if (f->field->layout_hash() != s.fields[n].layout) return refuse("layout of", describe(s.recipe.kernel.field_paths[n]));
         const uint64_t live = f->field->alias_group;
         if (groups.try_emplace(s.fields[n].alias, live).first->second != live) return false;
         if (back.try_emplace(live, s.fields[n].alias).first->second != s.fields[n].alias) return false;
         s.recipe.kernel.fields.push_back(Ref::borrow(o));
     }
     for (const ParamSource& p : s.recipe.kernel.params)
-        if (!walker.find(p.path)) return false;
+        if (!walker.find(p.path)) return refuse("parameter", describe(p.path));
     return true;
 }
 
@@ -331,6 +379,7 @@ std::string kernel_key(KernelObject& k) {
     if (!bytecode) return PyErr_Clear(), std::string();
     w.text({PyBytes_AS_STRING(bytecode.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytecode.get()))});
     w.object(code->co_name);
+    w.text(*k.signature);
     return cache::hex(hash_of(w.out));
 }
 
@@ -346,10 +395,10 @@ std::set<Bytes> used;  // code of this session; under the GIL
 
 }  // namespace
 
-std::optional<Recipe> find_recipe(KernelObject& k, PyObject* const* args, size_t count) {
-    if (!session().offline_cache) return std::nullopt;
+std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count, const AcceptRecipe& accept) {
+    if (!session().offline_cache) return nullptr;
     const std::string key = kernel_key(k);
-    if (key.empty()) return std::nullopt;
+    if (key.empty()) return nullptr;
     const std::string folder = "kernels/" + key;
     for (const std::string& name : store().list(folder)) {
         try {
@@ -360,19 +409,21 @@ std::optional<Recipe> find_recipe(KernelObject& k, PyObject* const* args, size_t
             auto artefact = find_artefact(s.recipe.code_hash);
             if (!artefact) continue;
             s.recipe.artefact = std::move(*artefact);
-            return std::move(s.recipe);
-        } catch (const support::Error&) {
+            if (auto made = accept(s.recipe)) return made;
+            if (PyErr_Occurred()) PyErr_Clear();
+        } catch (const support::Error&) {  // damaged: a miss
         } catch (const frontend::PyError&) {
             PyErr_Clear();
         }
     }
-    return std::nullopt;
+    return nullptr;
 }
 
-void store_recipe(KernelObject& k, const LoweredKernel& kernel, std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
+void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const LoweredKernel& kernel, std::span<const ir::Param> params,
+                  std::span<const uint8_t> code_hash) {
     if (!session().offline_cache || !kernel.cacheable) return;
     const std::string key = kernel_key(k);
-    const Bytes bytes = write_recipe(kernel, params, code_hash);
+    const Bytes bytes = write_recipe(kernel, {args, count}, params, code_hash);
     if (key.empty() || bytes.empty()) return;
     (void)store().write("kernels/" + key + "/" + cache::hex(hash_of(bytes)), bytes);
 }

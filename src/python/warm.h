@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,12 +24,14 @@ struct Recipe {
     std::vector<uint8_t> artefact;    // loaded code
 };
 
-// A stored recipe whose guards hold for these arguments, with its fields resolved and its artefact
-// read; nullopt if there is none. Never throws for bad files; Python errors inside guards mean "no".
-std::optional<Recipe> find_recipe(KernelObject& k, PyObject* const* args, size_t count);
-// Keeps what a cold start made. `params` are the module's.
-void store_recipe(KernelObject& k, const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
-                  std::span<const uint8_t> code_hash);
+// Tries the stored recipes whose guards hold for these arguments, their fields resolved and their
+// artefacts read, until `accept` makes a specialisation of one; null if there is none. Never throws
+// for bad files; Python errors inside guards mean "no".
+using AcceptRecipe = std::function<std::unique_ptr<Specialisation>(Recipe&)>;
+std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count, const AcceptRecipe& accept);
+// Keeps what a cold start made for these arguments. `params` are the module's.
+void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const frontend::LoweredKernel& kernel,
+                  std::span<const ir::Param> params, std::span<const uint8_t> code_hash);
 // Artefacts by hash, best tier known.
 std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_hash);
 // Any thread: `cache_path` is the session's when the compilation began; "" keeps nothing.

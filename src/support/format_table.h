@@ -34,8 +34,8 @@ struct FormatOperand {
 struct FormatEntry {
     std::vector<FormatPiece> pieces;  // the k-th piece with a conversion prints operand k
     std::vector<FormatOperand> operands;
-    std::string function;             // ir::Format::function
-    std::string file, where;          // source file and function of the statement, "" if unknown
+    std::string function;     // ir::Format::function
+    std::string file, where;  // source file and function of the statement, "" if unknown
     int32_t line = 0;
 };
 
@@ -47,7 +47,10 @@ struct Writer {
         auto* b = static_cast<const uint8_t*>(p);
         out.insert(out.end(), b, b + n);
     }
-    template <class T> void number(T v) { raw(&v, sizeof v); }
+    template <class T>
+    void number(T v) {
+        raw(&v, sizeof v);
+    }
     void text(std::string_view s) {
         number(uint32_t(s.size()));
         raw(s.data(), s.size());
@@ -62,7 +65,8 @@ struct Reader {
         in = in.subspan(n);
         return r;
     }
-    template <class T> T number() {
+    template <class T>
+    T number() {
         T v;
         std::memcpy(&v, raw(sizeof v).data(), sizeof v);
         return v;

@@ -29,10 +29,14 @@ std::string to_string(Type t) {
         value = "mat<" + value + ", " + std::to_string(t.n) + ", " + std::to_string(t.m) + ">";
     }
     switch (t.kind) {
-        case Kind::value: return value;
-        case Kind::place: return "place<" + value + ">";
-        case Kind::array: return "array<" + value + ", " + std::to_string(t.ndim) + ">";
-        case Kind::none: break;
+        case Kind::value:
+            return value;
+        case Kind::place:
+            return "place<" + value + ">";
+        case Kind::array:
+            return "array<" + value + ", " + std::to_string(t.ndim) + ">";
+        case Kind::none:
+            break;
     }
     return "none";
 }
@@ -46,7 +50,8 @@ std::string to_user_string(Type t) {
 }
 
 bool parse_prim(std::string_view name, Prim& out) {
-    const auto* found = std::ranges::find_if(kPrims, [&](const PrimInfo& p) { return name == p.name; });
+    const auto* found =
+        std::ranges::find_if(kPrims, [&](const PrimInfo& p) { return name == p.name; });
     if (found == std::end(kPrims)) return false;
     out = static_cast<Prim>(found - kPrims);
     return true;

@@ -15,50 +15,103 @@ namespace {
 using ir::Op;
 using type::Prim;
 
-template <class T> struct Row;
-template <> struct Row<int8_t> { static constexpr Prim prim = Prim::i8; };
-template <> struct Row<int16_t> { static constexpr Prim prim = Prim::i16; };
-template <> struct Row<int32_t> { static constexpr Prim prim = Prim::i32; };
-template <> struct Row<int64_t> { static constexpr Prim prim = Prim::i64; };
-template <> struct Row<uint8_t> { static constexpr Prim prim = Prim::u8; };
-template <> struct Row<uint16_t> { static constexpr Prim prim = Prim::u16; };
-template <> struct Row<uint32_t> { static constexpr Prim prim = Prim::u32; };
-template <> struct Row<uint64_t> { static constexpr Prim prim = Prim::u64; };
-template <> struct Row<float> { static constexpr Prim prim = Prim::f32; };
-template <> struct Row<double> { static constexpr Prim prim = Prim::f64; };
+template <class T>
+struct Row;
+template <>
+struct Row<int8_t> {
+    static constexpr Prim prim = Prim::i8;
+};
+template <>
+struct Row<int16_t> {
+    static constexpr Prim prim = Prim::i16;
+};
+template <>
+struct Row<int32_t> {
+    static constexpr Prim prim = Prim::i32;
+};
+template <>
+struct Row<int64_t> {
+    static constexpr Prim prim = Prim::i64;
+};
+template <>
+struct Row<uint8_t> {
+    static constexpr Prim prim = Prim::u8;
+};
+template <>
+struct Row<uint16_t> {
+    static constexpr Prim prim = Prim::u16;
+};
+template <>
+struct Row<uint32_t> {
+    static constexpr Prim prim = Prim::u32;
+};
+template <>
+struct Row<uint64_t> {
+    static constexpr Prim prim = Prim::u64;
+};
+template <>
+struct Row<float> {
+    static constexpr Prim prim = Prim::f32;
+};
+template <>
+struct Row<double> {
+    static constexpr Prim prim = Prim::f64;
+};
 
-template <class T> uint64_t bits(T v) {
-    if constexpr (sizeof(T) == 8) return std::bit_cast<uint64_t>(v);
-    else if constexpr (std::is_same_v<T, float>) return std::bit_cast<uint32_t>(v);
-    else return static_cast<std::make_unsigned_t<T>>(v);
+template <class T>
+uint64_t bits(T v) {
+    if constexpr (sizeof(T) == 8)
+        return std::bit_cast<uint64_t>(v);
+    else if constexpr (std::is_same_v<T, float>)
+        return std::bit_cast<uint32_t>(v);
+    else
+        return static_cast<std::make_unsigned_t<T>>(v);
 }
-template <class T> T value(uint64_t b) {
-    if constexpr (std::is_same_v<T, double>) return std::bit_cast<double>(b);
-    else if constexpr (std::is_same_v<T, float>) return std::bit_cast<float>(static_cast<uint32_t>(b));
-    else return static_cast<T>(b);
+template <class T>
+T value(uint64_t b) {
+    if constexpr (std::is_same_v<T, double>)
+        return std::bit_cast<double>(b);
+    else if constexpr (std::is_same_v<T, float>)
+        return std::bit_cast<float>(static_cast<uint32_t>(b));
+    else
+        return static_cast<T>(b);
 }
-template <class T> T run(Op op, T a, T b) {
+template <class T>
+T run(Op op, T a, T b) {
     const ir::Scalar in[] = {{Row<T>::prim, bits(a)}, {Row<T>::prim, bits(b)}};
     return value<T>(ir::fold(op, Row<T>::prim, in, true));
 }
-template <class T> bool compare(Op op, T a, T b) {
+template <class T>
+bool compare(Op op, T a, T b) {
     const ir::Scalar in[] = {{Row<T>::prim, bits(a)}, {Row<T>::prim, bits(b)}};
     return ir::fold(op, Prim::u1, in, true);
 }
-template <class T> T run(Op op, T a) {
+template <class T>
+T run(Op op, T a) {
     const ir::Scalar in[] = {{Row<T>::prim, bits(a)}};
     return value<T>(ir::fold(op, Row<T>::prim, in, true));
 }
 
-template <class T> class Integers : public testing::Test {};
-using IntegerTypes = testing::Types<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>;
+template <class T>
+class Integers : public testing::Test {};
+using IntegerTypes =
+    testing::Types<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t>;
 TYPED_TEST_SUITE(Integers, IntegerTypes);
 
 TYPED_TEST(Integers, MatchWideArithmetic) {
     using T = TypeParam;
     using Wide = __int128;
     std::mt19937_64 random(1);
-    std::vector<T> pool = {0, 1, 2, 3, 7, T(-1), T(-2), T(-7), std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
+    std::vector<T> pool = {0,
+                           1,
+                           2,
+                           3,
+                           7,
+                           T(-1),
+                           T(-2),
+                           T(-7),
+                           std::numeric_limits<T>::min(),
+                           std::numeric_limits<T>::max()};
     for (int k = 0; k < 20; ++k) pool.push_back(static_cast<T>(random()));
     constexpr int width = sizeof(T) * 8;
     for (const T a : pool) {
@@ -66,7 +119,8 @@ TYPED_TEST(Integers, MatchWideArithmetic) {
             const Wide x = a, y = b;
             ASSERT_EQ(run(Op::add, a, b), T(x + y));
             ASSERT_EQ(run(Op::sub, a, b), T(x - y));
-            ASSERT_EQ(run(Op::mul, a, b), static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)));
+            ASSERT_EQ(run(Op::mul, a, b),
+                      static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)));
             ASSERT_EQ(run(Op::raw_div, a, b), b == 0 ? T(0) : T(x / y));
             ASSERT_EQ(run(Op::raw_mod, a, b), b == 0 ? T(0) : T(x % y));
             if (b != 0) {
@@ -96,11 +150,13 @@ TYPED_TEST(Integers, MatchWideArithmetic) {
     }
 }
 
-template <class T> class Floats : public testing::Test {};
+template <class T>
+class Floats : public testing::Test {};
 using FloatTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(Floats, FloatTypes);
 
-template <class T> void same(T a, T b) {
+template <class T>
+void same(T a, T b) {
     if (a != a && b != b) return;
     ASSERT_EQ(bits(a), bits(b)) << a << " and " << b;
 }
@@ -109,9 +165,25 @@ TYPED_TEST(Floats, MatchTheHost) {
     using T = TypeParam;
     using L = std::numeric_limits<T>;
     std::mt19937_64 random(2);
-    std::vector<T> pool = {0, T(-0.0), 1, -1, T(0.5), T(-2.5), T(1e10), L::infinity(), -L::infinity(), L::quiet_NaN(), L::max(), L::min(), -L::min()};
-    for (int k = 0; k < 30; ++k) pool.push_back(static_cast<T>(std::ldexp(static_cast<double>(random() % 100000) - 50000, static_cast<int>(random() % 20) - 10)));
-    const auto flush = [](T v) { return v != 0 && std::fabs(v) < L::min() ? std::copysign(T(0), v) : v; };
+    std::vector<T> pool = {0,
+                           T(-0.0),
+                           1,
+                           -1,
+                           T(0.5),
+                           T(-2.5),
+                           T(1e10),
+                           L::infinity(),
+                           -L::infinity(),
+                           L::quiet_NaN(),
+                           L::max(),
+                           L::min(),
+                           -L::min()};
+    for (int k = 0; k < 30; ++k)
+        pool.push_back(static_cast<T>(std::ldexp(static_cast<double>(random() % 100000) - 50000,
+                                                 static_cast<int>(random() % 20) - 10)));
+    const auto flush = [](T v) {
+        return v != 0 && std::fabs(v) < L::min() ? std::copysign(T(0), v) : v;
+    };
     for (const T a : pool) {
         for (const T b : pool) {
             same(run(Op::add, a, b), flush(a + b));
@@ -120,9 +192,15 @@ TYPED_TEST(Floats, MatchTheHost) {
             same(run(Op::div, a, b), flush(a / b));
             ASSERT_EQ(compare(Op::lt, a, b), a < b);
             ASSERT_EQ(compare(Op::ne, a, b), a != b);
-            const T least = a != a ? b : b != b ? a : a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+            const T least = a != a   ? b
+                            : b != b ? a
+                            : a == b ? (std::signbit(a) ? a : b)
+                                     : std::min(a, b);
             same(run(Op::min, a, b), least);
-            const T most = a != a ? b : b != b ? a : a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+            const T most = a != a   ? b
+                           : b != b ? a
+                           : a == b ? (std::signbit(a) ? b : a)
+                                    : std::max(a, b);
             same(run(Op::max, a, b), most);
         }
         same(run(Op::floor, a), std::floor(a));

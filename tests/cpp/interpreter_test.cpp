@@ -156,7 +156,8 @@ TEST(Random, IsUniform) {
     const int n = 1 << 20;
     for (int k = 0; k < n; ++k) {
         const uint64_t key = ir::random_key(1, 1, static_cast<uint64_t>(k / 4));
-        const double v = static_cast<double>(ir::random_bits(key, static_cast<uint64_t>(k % 4)) >> 11) * 0x1p-53;
+        const double v =
+            static_cast<double>(ir::random_bits(key, static_cast<uint64_t>(k % 4)) >> 11) * 0x1p-53;
         mean += v, square += v * v, product += v * last;
         last = v;
     }

@@ -25,9 +25,15 @@ namespace {
 
 using Run = bool (*)(pass::Session&, ir::Function&);
 const std::pair<const char*, Run> kPasses[] = {
-    {"promote", pass::promote},   {"simplify", pass::simplify}, {"cse", pass::cse},
-    {"dce", pass::dce},           {"licm", pass::licm},         {"inline_calls", pass::inline_calls},
-    {"contract", pass::contract}, {"seed", pass::seed},         {"store_forward", pass::store_forward},
+    {"promote", pass::promote},
+    {"simplify", pass::simplify},
+    {"cse", pass::cse},
+    {"dce", pass::dce},
+    {"licm", pass::licm},
+    {"inline_calls", pass::inline_calls},
+    {"contract", pass::contract},
+    {"seed", pass::seed},
+    {"store_forward", pass::store_forward},
     {"debug_checks", pass::debug_checks},
 };
 
@@ -52,7 +58,8 @@ std::regex pattern(const std::string& text) {
             out += "(?:" + text.substr(k + 2, end - k - 2) + ")";
             k = end + 1;
         } else {
-            if (std::string_view("\\^$.|?*+()[]{}").find(text[k]) != std::string_view::npos) out += '\\';
+            if (std::string_view("\\^$.|?*+()[]{}").find(text[k]) != std::string_view::npos)
+                out += '\\';
             out += text[k];
         }
     }
@@ -72,7 +79,9 @@ void compare(const std::string& output, const std::vector<Check>& checks) {
     const auto absent = [&](size_t from, size_t to) {
         for (const std::string& text : forbidden) {
             for (size_t k = from; k < to; ++k) {
-                ASSERT_FALSE(std::regex_search(lines[k], pattern(text))) << "found '" << text << "' in\n" << output;
+                ASSERT_FALSE(std::regex_search(lines[k], pattern(text)))
+                    << "found '" << text << "' in\n"
+                    << output;
             }
         }
     };
@@ -132,7 +141,8 @@ TEST_P(Golden, Matches) {
                 pass::Session s{.m = *m, .options = options};
                 const auto order = pass::callees_first(*m);
                 pass::summarise(s, order);
-                const auto* found = std::ranges::find_if(kPasses, [&](const auto& p) { return name == p.first; });
+                const auto* found =
+                    std::ranges::find_if(kPasses, [&](const auto& p) { return name == p.first; });
                 ASSERT_NE(found, std::end(kPasses)) << "no pass " << name;
                 for (ir::Function* f : order) {
                     if (name != "seed" || f == &m->kernel()) found->second(s, *f);

@@ -34,7 +34,8 @@ TEST(Text, KeepsEveryConstant) {
             m.owned.push_back(std::make_unique<ir::Function>("k"));
             m.functions = {m.owned[0].get()};
             ir::Builder b{m.functions[0], m.functions[0]->body};
-            const uint64_t bits = random() & (width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1);
+            const uint64_t bits =
+                random() & (width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1);
             b.constant(type::Type::scalar(prim), bits);
             b.end(ir::Op::return_);
             const auto again = ir::parse(ir::print(m));
@@ -57,8 +58,10 @@ func @k(%a: i32, %c: u1) {
   }
 })");
     ir::Function& f = m->kernel();
-    const ir::Loc* outer = f.new_loc({f.new_string("a.py"), f.new_string("step"), 3, 4, 3, 9, nullptr});
-    f.body->first->loc = f.new_loc({f.new_string("b.py"), f.new_string("inner"), 7, 0, 8, 2, outer});
+    const ir::Loc* outer =
+        f.new_loc({f.new_string("a.py"), f.new_string("step"), 3, 4, 3, 9, nullptr});
+    f.body->first->loc =
+        f.new_loc({f.new_string("b.py"), f.new_string("inner"), 7, 0, 8, 2, outer});
     const auto again = ir::deserialise(ir::serialise(*m));
     const ir::Inst& loop = *again->kernel().body->first;
     ASSERT_TRUE(loop.loop_config()->parallel);
@@ -87,7 +90,8 @@ TEST(Bytes, HashIgnoresNamesAndLocations) {
 }
 
 TEST(Bytes, FunctionsAreFoundThroughCalls) {
-    auto m = ir::parse("func @k(%x: f32) { %y = call @f, %x : f32 }\nfunc @f(%x: f32) -> f32 { return %x }");
+    auto m = ir::parse(
+        "func @k(%x: f32) { %y = call @f, %x : f32 }\nfunc @f(%x: f32) -> f32 { return %x }");
     m->functions.resize(1);
     EXPECT_EQ(ir::deserialise(ir::serialise(*m))->functions.size(), 2u);
 }
@@ -104,7 +108,8 @@ TEST(Bytes, DamageIsAnErrorNeverACrash) {
             } catch (const support::Error&) {
             }
         };
-        for (size_t n = 0; n < good.size(); n += 7) read({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)});
+        for (size_t n = 0; n < good.size(); n += 7)
+            read({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(n)});
         for (int k = 0; k < 1000; ++k) {
             std::vector<uint8_t> bytes = good;
             for (int flips = 1 + static_cast<int>(random() % 4); flips > 0; --flips) {
@@ -164,7 +169,8 @@ TEST(Types, PromoteAsTheLanguageSays) {
     both(Prim::i8, Prim::u1, Prim::u1);
     both(Prim::u8, Prim::u1, Prim::u8);
     both(Prim::i16, Prim::u1, Prim::i16);
-    EXPECT_EQ(type::to_string(type::Type::array(type::Type::vector(Prim::f32, 3), 2)), "array<vec<f32, 3>, 2>");
+    EXPECT_EQ(type::to_string(type::Type::array(type::Type::vector(Prim::f32, 3), 2)),
+              "array<vec<f32, 3>, 2>");
     EXPECT_EQ(type::to_user_string(type::Type::matrix(Prim::i32, 2, 3)), "[Tensor (2, 3) i32]");
 }
 

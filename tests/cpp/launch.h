@@ -17,9 +17,9 @@ struct Machine {
     std::vector<uint8_t> args, results, temps, partials;
     std::vector<std::vector<uint64_t>> buffers;  // 8-byte aligned storage of fields and arrays
     std::vector<void*> bindings;
-    std::string printed;                          // what print and a failed assert_ delivered
+    std::string printed;  // what print and a failed assert_ delivered
     uint64_t launch_key = 42;
-    int64_t tile = 0;                             // 0: the whole inner extent
+    int64_t tile = 0;  // 0: the whole inner extent
     int64_t units_per_chunk = 3;
 
     uint8_t* buffer(size_t bytes) {
@@ -31,14 +31,16 @@ struct Machine {
         buffers.reserve(64);
         size_t args_bytes = 8;
         for (const ir::Param& p : m.params) {
-            const size_t size = p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : size_t(p.type.size_bytes());
+            const size_t size =
+                p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : size_t(p.type.size_bytes());
             args_bytes = std::max(args_bytes, p.offset + size);
         }
         args.resize(args_bytes);
         results.resize(m.result_bytes() + 8);
         for (size_t k = 0; k < m.fields.size(); ++k) bindings.push_back(buffer(bytes_each));
     }
-    template <class T> void set_arg(const ir::Module& m, size_t k, T v) {
+    template <class T>
+    void set_arg(const ir::Module& m, size_t k, T v) {
         std::memcpy(args.data() + m.params[k].offset, &v, sizeof v);
     }
     uint8_t* set_array(const ir::Module& m, size_t k, const std::vector<int32_t>& shape) {
@@ -58,7 +60,9 @@ struct Machine {
     }
     const abi::Runtime& runtime() {
         static const abi::Runtime r = {
-            [](abi::Thread*, uint32_t, const abi::Cell* c) { *sink() += "print " + std::to_string(c->i) + "\n"; },
+            [](abi::Thread*, uint32_t, const abi::Cell* c) {
+                *sink() += "print " + std::to_string(c->i) + "\n";
+            },
             [](abi::Thread*, uint32_t, const abi::Cell*) { *sink() += "fail\n"; },
             []() -> int64_t { return 7; },
         };
@@ -102,7 +106,8 @@ struct Machine {
             const pass::Task& t = plan.tasks[k];
             c.task = uint32_t(k);
             if (t.kind == abi::TaskKind::serial) {
-                if (!ir::interpret_task(*plan.module, *t.body, thread, 0, 1, 0, options)) return false;
+                if (!ir::interpret_task(*plan.module, *t.body, thread, 0, 1, 0, options))
+                    return false;
                 continue;
             }
             int64_t bounds[2 * abi::kMaxDims];
@@ -125,10 +130,13 @@ struct Machine {
             c.partials = partials.data();
             for (int64_t n = 0; n < chunks; ++n) {
                 const int64_t end = std::min(units, (n + 1) * units_per_chunk);
-                if (!ir::interpret_task(*plan.module, *t.body, thread, n * units_per_chunk, end, n, options)) return false;
+                if (!ir::interpret_task(*plan.module, *t.body, thread, n * units_per_chunk, end, n,
+                                        options))
+                    return false;
             }
             if (t.finish && chunks) {
-                if (!ir::interpret_task(*plan.module, *t.finish, thread, 0, chunks, 0, options)) return false;
+                if (!ir::interpret_task(*plan.module, *t.finish, thread, 0, chunks, 0, options))
+                    return false;
             }
         }
         return true;

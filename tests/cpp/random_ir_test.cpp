@@ -19,7 +19,8 @@ void fill(Machine& machine, const ir::Module& m, uint32_t seed) {
     auto* x = reinterpret_cast<float*>(machine.set_array(m, 2, {16}));
     for (int k = 0; k < 16; ++k) x[k] = static_cast<float>(random() % 1000) / 16;
     for (void* at : machine.bindings) {
-        for (int k = 0; k < 64; ++k) static_cast<int32_t*>(at)[k] = static_cast<int32_t>(random() % 7);
+        for (int k = 0; k < 64; ++k)
+            static_cast<int32_t*>(at)[k] = static_cast<int32_t>(random() % 7);
     }
 }
 
@@ -71,6 +72,18 @@ TEST(RandomIr, PassesKeepTheMeaning) {
                 ASSERT_EQ(state(after), state(before)) << ir::print(*m) << ir::print(*plan.module);
                 ASSERT_EQ(after.printed, before.printed);
             }
+            // Under debug every pass is verified, and all indices pass their checks.
+            auto checked = ir::deserialise(bytes);
+            checked->debug = true;
+            const pass::Plan checked_plan = pass::run_pipeline(std::move(checked), options);
+            Machine under_checks(*m);
+            fill(under_checks, *m, seed);
+            ASSERT_EQ(under_checks.run(checked_plan), finished);
+            ASSERT_EQ(state(under_checks), state(before)) << ir::print(*checked_plan.module);
+            // Under fast_math values may differ, but what comes out is well formed.
+            auto fast = ir::deserialise(bytes);
+            fast->fast_math = true;
+            ir::verify(*pass::run_pipeline(std::move(fast)).module);
         } catch (const std::exception& e) {
             FAIL() << e.what() << "\n" << ir::print(*m);
         }

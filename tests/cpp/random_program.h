@@ -15,15 +15,16 @@ struct RandomProgram {
     std::mt19937 random;
     std::unique_ptr<ir::Module> m = std::make_unique<ir::Module>();
     ir::Builder b;
-    std::vector<ir::Value*> values;   // visible scalars
-    std::vector<ir::Value*> slots;    // visible slots
+    std::vector<ir::Value*> values;  // visible scalars
+    std::vector<ir::Value*> slots;   // visible slots
     int budget = 0;
-    int loops = 0;                    // around the current point, in this function
+    int loops = 0;  // around the current point, in this function
     bool is_kernel = false;
-    bool parallel = false;            // inside a parallel loop
-    bool float_sums = true;           // their order, and so their bits, changes with reductions
+    bool parallel = false;   // inside a parallel loop
+    bool float_sums = true;  // their order, and so their bits, changes with reductions
 
-    static constexpr type::Prim kPrims[] = {type::Prim::i32, type::Prim::i64, type::Prim::u8, type::Prim::f32, type::Prim::f64, type::Prim::u1};
+    static constexpr type::Prim kPrims[] = {type::Prim::i32, type::Prim::i64, type::Prim::u8,
+                                            type::Prim::f32, type::Prim::f64, type::Prim::u1};
 
     explicit RandomProgram(uint32_t seed) : random(seed) {}
     int below(int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); }
@@ -43,7 +44,8 @@ struct RandomProgram {
             if (v->type.prim == p) return v;
         }
         if (!values.empty() && below(2)) {
-            return keep(b.cast(values[static_cast<size_t>(below(static_cast<int>(values.size())))], p));
+            return keep(
+                b.cast(values[static_cast<size_t>(below(static_cast<int>(values.size())))], p));
         }
         return keep(constant(p));
     }
@@ -57,13 +59,16 @@ struct RandomProgram {
     }
     ir::Value* place(type::Prim& p) {
         if (below(3) == 0) {
-            const ir::Field* f = m->fields[static_cast<size_t>(below(static_cast<int>(m->fields.size())))];
+            const ir::Field* f =
+                m->fields[static_cast<size_t>(below(static_cast<int>(m->fields.size())))];
             std::vector<ir::Value*> indices;
-            for (int k = 0; k < f->ndim; ++k) indices.push_back(index(static_cast<int>(f->shape[k])));
+            for (int k = 0; k < f->ndim; ++k)
+                indices.push_back(index(static_cast<int>(f->shape[k])));
             ir::Value* at = b.typed(ir::Op::field_place, f->elem.place(), indices, 0, f);
             p = f->elem.prim;
             if (f->elem.rank == 0) return at;
-            ir::Value* operands[] = {at, below(2) ? b.int_const(type::Prim::i32, below(f->elem.n)) : index(f->elem.n)};
+            ir::Value* operands[] = {
+                at, below(2) ? b.int_const(type::Prim::i32, below(f->elem.n)) : index(f->elem.n)};
             return b.typed(ir::Op::comp_place, f->elem.element().place(), operands);
         }
         if (is_kernel && below(3) == 0) {
@@ -82,7 +87,8 @@ struct RandomProgram {
         ir::Value* s = slots[static_cast<size_t>(below(static_cast<int>(slots.size())))];
         p = s->type.prim;
         if (s->type.rank == 0) return s;
-        ir::Value* operands[] = {s, below(4) ? b.int_const(type::Prim::i32, below(s->type.n)) : index(s->type.n)};
+        ir::Value* operands[] = {
+            s, below(4) ? b.int_const(type::Prim::i32, below(s->type.n)) : index(s->type.n)};
         return b.typed(ir::Op::comp_place, s->type.value().element().place(), operands);
     }
 
@@ -98,8 +104,9 @@ struct RandomProgram {
                 keep(b.op(ops[below(7)], {any(p), any(p)}));
             }
         } else {
-            const Op ops[] = {Op::add, Op::sub, Op::mul, Op::floordiv, Op::mod, Op::raw_div, Op::raw_mod, Op::min, Op::max,
-                              Op::bit_and, Op::bit_or, Op::bit_xor, Op::shl, Op::shr, Op::lshr};
+            const Op ops[] = {Op::add,     Op::sub,     Op::mul, Op::floordiv, Op::mod,
+                              Op::raw_div, Op::raw_mod, Op::min, Op::max,      Op::bit_and,
+                              Op::bit_or,  Op::bit_xor, Op::shl, Op::shr,      Op::lshr};
             const Op unary[] = {Op::neg, Op::abs, Op::bit_not, Op::popcnt, Op::clz};
             if (below(5) == 0) {
                 keep(b.op(unary[below(5)], {any(p)}));
@@ -119,7 +126,8 @@ struct RandomProgram {
         const type::Type t = type::Type::vector(type::Prim::f32, 3);
         ir::Value* parts[] = {any(type::Prim::f32), any(type::Prim::f32), any(type::Prim::f32)};
         ir::Value* v = b.typed(ir::Op::build, t, parts);
-        if (below(2)) v = b.op(ir::Op::insert, {v, any(type::Prim::f32)}, static_cast<uint64_t>(below(3)));
+        if (below(2))
+            v = b.op(ir::Op::insert, {v, any(type::Prim::f32)}, static_cast<uint64_t>(below(3)));
         if (below(2)) v = b.op(ir::Op::add, {v, b.splat(any(type::Prim::f32), t)});
         keep(b.op(ir::Op::extract, {v}, static_cast<uint64_t>(below(3))));
         if (below(2)) keep(b.op(ir::Op::extract_dyn, {v, index(3)}));
@@ -132,7 +140,8 @@ struct RandomProgram {
     }
 
     // Runs `make` with what is visible now; what it adds goes out of sight again.
-    template <class Make> void scope(ir::Region& r, ir::Op end, Make make) {
+    template <class Make>
+    void scope(ir::Region& r, ir::Op end, Make make) {
         const ir::Builder outer = b;
         const size_t value_count = values.size(), slot_count = slots.size();
         b.region = &r;
@@ -144,7 +153,8 @@ struct RandomProgram {
     }
 
     void leave_sometimes() {  // at the end of a branch inside a loop
-        if (loops && below(4) == 0) b.end(below(2) && !parallel_innermost ? ir::Op::break_ : ir::Op::continue_);
+        if (loops && below(4) == 0)
+            b.end(below(2) && !parallel_innermost ? ir::Op::break_ : ir::Op::continue_);
     }
     bool parallel_innermost = false;
 
@@ -207,39 +217,56 @@ struct RandomProgram {
     void statement(int depth) {
         type::Prim p;
         switch (below(13)) {
-            case 0: case 1: case 2: arithmetic(); break;
-            case 3: keep(condition()); break;
+            case 0:
+            case 1:
+            case 2:
+                arithmetic();
+                break;
+            case 3:
+                keep(condition());
+                break;
             case 4: {
                 ir::Value* c = condition();
                 p = prim();
                 keep(b.op(ir::Op::select, {c, any(p), any(p)}));
                 break;
             }
-            case 5: case 6: {
+            case 5:
+            case 6: {
                 ir::Value* at = place(p);
                 b.store(at, any(p));
                 break;
             }
-            case 7: case 8: {
+            case 7:
+            case 8: {
                 ir::Value* at = place(p);
                 keep(b.load(at));
                 break;
             }
             case 9: {
                 ir::Value* at = place(p);
-                const ir::Op ops[] = {ir::Op::atomic_min, ir::Op::atomic_max, ir::Op::atomic_exchange, ir::Op::atomic_add};
-                ir::Value* old = b.op(ops[below(type::is_float(p) && !float_sums ? 3 : 4)], {at, any(p)});
+                const ir::Op ops[] = {ir::Op::atomic_min, ir::Op::atomic_max,
+                                      ir::Op::atomic_exchange, ir::Op::atomic_add};
+                ir::Value* old =
+                    b.op(ops[below(type::is_float(p) && !float_sums ? 3 : 4)], {at, any(p)});
                 if (below(2)) keep(old);
                 break;
             }
-            case 10: tensor(); break;
+            case 10:
+                tensor();
+                break;
             case 11:
                 if (below(6) == 0) {
-                    keep(b.typed(ir::Op::random, type::Type::scalar(below(2) ? type::Prim::f32 : type::Prim::i32), {}));
+                    keep(b.typed(ir::Op::random,
+                                 type::Type::scalar(below(2) ? type::Prim::f32 : type::Prim::i32),
+                                 {}));
                 } else if (is_kernel && m->functions.size() > 1) {
-                    const ir::Function* f = m->functions[1 + static_cast<size_t>(below(static_cast<int>(m->functions.size()) - 1))];
+                    const ir::Function* f =
+                        m->functions[1 + static_cast<size_t>(
+                                             below(static_cast<int>(m->functions.size()) - 1))];
                     std::vector<ir::Value*> arguments;
-                    for (const ir::Value* v : f->body->params) arguments.push_back(any(v->type.prim));
+                    for (const ir::Value* v : f->body->params)
+                        arguments.push_back(any(v->type.prim));
                     ir::Inst* i = b.emit(ir::Op::call, arguments, f->result_types);
                     i->ref = f;
                     for (ir::Value& v : i->result_values()) keep(&v);
@@ -282,7 +309,8 @@ struct RandomProgram {
                 stride *= f.shape[k];
             }
             if (elem.rank) {
-                for (int k = 0; k < elem.n; ++k) f.component_offsets.push_back(k * type::bytes(elem.prim));
+                for (int k = 0; k < elem.n; ++k)
+                    f.component_offsets.push_back(k * type::bytes(elem.prim));
             }
             m->fields.push_back(&f);
         };
@@ -303,7 +331,8 @@ struct RandomProgram {
             ir::Function& f = *m->owned.back();
             values.clear(), slots.clear();
             b = {&f, f.body};
-            for (int a = below(4); a > 0; --a) keep(f.add_param(*f.body, type::Type::scalar(prim())));
+            for (int a = below(4); a > 0; --a)
+                keep(f.add_param(*f.body, type::Type::scalar(prim())));
             budget = 10;
             block(1);
             for (int r = below(3); r > 0; --r) f.result_types.push_back(type::Type::scalar(prim()));

@@ -131,6 +131,8 @@ class _Raises:
 
     def __exit__(self, *exc):
         done = self.context.__exit__(*exc)
+        if not done:
+            return done
         text = str(self.info.value)
         for fragment in self.fragments:
             assert fragment in text, f"{fragment!r} not in: {text}"

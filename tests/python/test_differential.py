@@ -12,7 +12,6 @@ import random
 import numpy as np
 import pytest
 
-import quadrants as qd
 from helpers import NUMPY, bits, promote
 
 BATCH = 10
@@ -152,8 +151,9 @@ class Maker:
         if choice < 0.3 and bits(t) >= 32:
             return f"qd.{self.pick('min', 'max')}({sub()}, {sub()})"
         if choice < 0.38 and t in ("i32", "i64"):
-            divisor = f"(({sub()} & 15) + {self.pick(1, 3)})"
-            return f"({sub()} {self.pick('//', '%')} {self.pick('', '-')}{divisor})"
+            sign = self.pick("", "-")
+            divisor = f"{sign}(({sub()} & 15) + {2 if sign else 1})"  # minimum // -1 overflows
+            return f"({sub()} {self.pick('//', '%')} {divisor})"
         if choice < 0.48:
             return f"({sub()} {self.pick('<<', '>>')} ({sub()} & {bits(t) - 1}))"
         if choice < 0.54:
@@ -307,6 +307,7 @@ def same_bits(a, b):
     return a.tobytes() == b.tobytes() or np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
 
 
+@pytest.mark.oracle_differs("the established package folds % of constants with C semantics")
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_random_programs(backend, tmp_path, batch):
     backend.init(fast_math=False)

@@ -193,6 +193,24 @@ def test_equal_templates_share_a_specialisation(backend):
     assert [k(n) for n in (1, 2, 1, 3, 2)] == [2, 3, 2, 4, 3]
 
 
+@pytest.mark.parametrize("offline_cache", [False, True])
+def test_templates_that_alias(backend, offline_cache):
+    """The same field twice is another specialisation than two fields, cached or not."""
+    backend.init(offline_cache=offline_cache)
+    x, y = qd.field(qd.f64, 4), qd.field(qd.f64, 4)
+    x.fill(2)
+    y.fill(5)
+
+    @qd.kernel
+    def dot(a: qd.template(), b: qd.template()) -> qd.f64:
+        s = qd.f64(0.0)
+        for i in a:
+            s += a[i] * b[i]
+        return s
+
+    assert [dot(x, x), dot(x, y), dot(y, x), dot(y, y)] == [16, 40, 40, 100]
+
+
 def test_captured_values(backend):
     scale, shift = 3, 0.5
     weights = [1, 2, 3]

@@ -1,99 +1,179 @@
-"""Rules for arrays as kernel arguments, checked when a new specialisation is made.
+"""Whether an argument fits an array annotation, asked once per new specialisation.
 
-Native code calls `check_array` for each array parameter; the texts are those that clients match on.
+The launcher calls `check_array` for each ndarray- or BufferView-annotated argument before it lowers
+a kernel, and for each argument that no specialisation takes.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from quadrants._lib import core
 from quadrants.lang.exception import QuadrantsRuntimeTypeError
-from quadrants.lang.util import to_quadrants_type
+from quadrants.lang.matrix import MatrixType
+from quadrants.lang.util import cook_dtype, to_quadrants_type
+from quadrants.types.annotations import OptionalAnnotation
 from quadrants.types.buffer_view_type import BufferViewType
 from quadrants.types.ndarray_type import NDArray
-from quadrants.types.primitive_types import DataType
 
-_ANY_ARRAY = NDArray()
-
-
-class _ArrayType:
-    """What an ndarray is, as `NDArray.check_matched` wants it."""
-
-    def __init__(self, array: Any) -> None:
-        self.element_type = array.element_type
-        self.shape = array.shape
-        self.needs_grad = array.grad is not None
+_MAX_ELEMENTS = 2**31 - 1
 
 
 def check_array(annotation: Any, value: Any, name: str) -> None:
-    """Raises unless an argument fits an array annotation.
+    """Raises unless the value fits the annotation.
 
     Args:
-        annotation: NDArray, BufferView or an instance of their annotation classes.
+        annotation: NDArray, BufferView or an instance of their annotations.
         value: the argument.
-        name: the parameter's name, for the message.
+        name: the parameter's name, for messages.
     """
-    if hasattr(value, "_unwrap"):
+    if isinstance(annotation, OptionalAnnotation):
+        annotation = annotation.inner
+    if isinstance(value, core.TensorBase):
         value = value._unwrap()
-    if (
-        isinstance(annotation, BufferViewType)
-        or getattr(annotation, "__name__", "") == "BufferView"
-    ):
+    if isinstance(annotation, BufferViewType) or _is_buffer_view_class(annotation):
         _check_view(annotation, value, name)
         return
     if annotation is NDArray:
-        annotation = _ANY_ARRAY
+        annotation = NDArray()
     if isinstance(value, core.NdarrayBase):
-        if value.shape is not None:  # emptied by a reset: refused at the launch
-            annotation.check_matched(_ArrayType(value), name)
-    elif _is_external(value):
-        _check_external(annotation, value, name)
+        value._prepare()
+        if _checks_enabled():
+            annotation.check_matched(value.get_type(), name)
+    elif is_numpy(value):
+        _check_numpy(annotation, value, name)
+    elif is_torch(value):
+        _check_torch(annotation, value, name)
     else:
         raise QuadrantsRuntimeTypeError(f"Invalid type for argument {name}, got {value}")
 
 
-def _is_external(value: Any) -> bool:
-    """Whether it is a NumPy array or a torch tensor; imports neither."""
-    return any(
-        (c.__module__, c.__name__) in (("numpy", "ndarray"), ("torch", "Tensor"))
-        for c in type(value).__mro__
-    )
+def is_numpy(value: Any) -> bool:
+    import sys
+
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def is_torch(value: Any) -> bool:
+    import sys
+
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def prepare_array(value: Any) -> tuple[Any, Any]:
+    """What to launch with in place of an external array, and what to copy back into it afterwards.
+
+    (value, None) if the memory can be used in place; (copy, value) for a Fortran-ordered array.
+    """
+    if is_numpy(value) and not value.flags.c_contiguous and value.flags.f_contiguous:
+        import numpy as np
+
+        return np.ascontiguousarray(value), value
+    return value, None
+
+
+def _checks_enabled() -> bool:
+    """A client switches the tests of Quadrants arrays off through this module's builtins."""
+    from quadrants.lang import _template_mapper
+
+    builtins: Any = _template_mapper.__builtins__
+    return bool(builtins.get("__debug__", True))
+
+
+def _is_buffer_view_class(annotation: Any) -> bool:
+    return isinstance(annotation, type) and annotation.__name__ == "BufferView"
 
 
 def _check_view(annotation: Any, value: Any, name: str) -> None:
-    if type(value).__name__ != "BufferView":
+    from quadrants.lang.buffer_view import BufferView
+
+    if not isinstance(value, BufferView):
         raise QuadrantsRuntimeTypeError(f"Invalid type for argument {name}, got {value}")
-    wanted = annotation.dtype if isinstance(annotation, BufferViewType) else None
-    if wanted is not None:
-        NDArray(wanted)._check_element(value.arr.element_type, name)
+    value.arr._prepare()
+    if isinstance(annotation, BufferViewType) and annotation.dtype is not None:
+        NDArray(annotation.dtype).check_matched(value.arr.get_type(), name)
 
 
-def _check_external(annotation: NDArray, value: Any, name: str) -> None:
-    """A compound element type consumes the trailing axes; its scalar type is not enforced."""
-    given = to_quadrants_type(value.dtype)
-    shape = tuple(value.shape)
-    wanted = annotation.dtype
-    start = f"Invalid value for argument {name} - "
-    element_dim = 0
-    if isinstance(wanted, DataType):
-        if wanted is not given:
-            raise ValueError(
-                f"{start}required array has dtype={wanted}, array with dtype={given} is provided"
-            )
-    elif wanted is not None:
-        element_dim = wanted.ndim
-    ndim = annotation.ndim
-    if len(shape) < element_dim or ndim is not None and len(shape) != ndim + element_dim:
-        compound = f" element_dim={element_dim}" if element_dim else ""
+def _invalid(name: str, required: str, provided: str) -> ValueError:
+    return ValueError(
+        f"Invalid value for argument {name} - required {required}, {provided} is provided"
+    )
+
+
+def _check_numpy(annotation: NDArray, value: Any, name: str) -> None:
+    if not value.flags.c_contiguous and not value.flags.f_contiguous:
         raise ValueError(
-            f"{start}required array has ndim={ndim}{compound}, "
-            f"array with {len(shape)} dimensions is provided"
+            "Non contiguous numpy arrays are not supported, please call np.ascontiguousarray(arr) "
+            f"before passing it into a Quadrants kernel (argument {name})"
         )
-    if element_dim:
-        got = shape[-element_dim:]
-        if any(w is not None and w != g for w, g in zip(wanted.get_shape(), got)):
-            raise ValueError(
-                f"{start}required element_shape={wanted.get_shape()}, "
-                f"array with element shape of {got} is provided"
+    if not value.dtype.isnative:
+        raise QuadrantsRuntimeTypeError(
+            f"Argument {name}: arrays of foreign byte order are not supported"
+        )
+    _check_external(annotation, value.dtype, tuple(value.shape), name)
+
+
+def _check_torch(annotation: NDArray, value: Any, name: str) -> None:
+    if not value.is_contiguous():
+        raise ValueError(
+            "Non contiguous tensors are not supported, please call tensor.contiguous() before "
+            f"passing it into a Quadrants kernel (argument {name})"
+        )
+    grad = value.grad if value.requires_grad and value.is_leaf else None
+    if grad is not None:
+        if not is_torch(grad):
+            raise ValueError(f"Invalid gradient of argument {name}: it is no tensor")
+        if not grad.is_contiguous():
+            raise ValueError("Non contiguous gradient tensors are not supported")
+    _check_external(annotation, value.dtype, tuple(value.shape), name)
+
+
+def _check_external(annotation: NDArray, raw: Any, shape: tuple[int, ...], name: str) -> None:
+    try:
+        dtype = to_quadrants_type(raw)
+    except TypeError:
+        raise QuadrantsRuntimeTypeError(
+            f"Argument {name}: an array with dtype={raw} is not supported"
+        ) from None
+    want = annotation.dtype
+    if isinstance(want, MatrixType):
+        _check_elements(annotation, want, shape, name)
+    else:
+        if annotation.ndim is not None and len(shape) != annotation.ndim:
+            raise _invalid(
+                name, f"array has ndim={annotation.ndim}", f"array with {len(shape)} dimensions"
             )
+        if want is not None and cook_dtype(want) is not dtype:
+            raise _invalid(
+                name, f"array has dtype={cook_dtype(want)}", f"array with dtype={dtype}"
+            )
+    if math.prod(shape) > _MAX_ELEMENTS:
+        import warnings
+
+        warnings.warn(
+            f"Argument {name} has more elements than int32 indices can address", stacklevel=3
+        )
+
+
+def _check_elements(
+    annotation: NDArray, want: MatrixType, shape: tuple[int, ...], name: str
+) -> None:
+    """The trailing axes must be the element's; its scalar type is the array's."""
+    rank = want.ndim
+    ndim = annotation.ndim
+    if len(shape) < rank or (ndim is not None and len(shape) - rank != ndim):
+        required = (
+            "array has at least" if ndim is None else f"array has ndim={ndim}"
+        ) + f" element_dim={rank}"
+        raise _invalid(name, required, f"array with {len(shape)} dimensions")
+    element = shape[len(shape) - rank :]
+    wanted = want.get_shape()
+    if any(w is not None and w != e for w, e in zip(wanted, element)):
+        raise _invalid(
+            name,
+            f"element_shape={wanted}",
+            f"array with element shape of {element}",
+        )

@@ -91,7 +91,9 @@ def numpy_of(
         own = np.dtype(to_numpy_type(container.dtype))
         if dtype is not None and np.dtype(dtype) != own:
             if copy is False:
-                raise ValueError("copy=False is incompatible with dtype conversion")
+                raise ValueError(
+                    f"copy=False is incompatible with dtype conversion ({own} -> {dtype})"
+                )
         else:
             reason = why_no_view(container)
             if reason is None:

@@ -182,3 +182,30 @@ def plain_function(fn: Any, decorator: str) -> FunctionType:
     if not isinstance(fn, FunctionType):
         raise TypeError(f"{fn!r} is not a callable object")
     return fn
+
+
+def signature_text(definition: Any) -> str:
+    """Annotations of a definition as text: part of the key under which compiled code is kept."""
+    returns = definition.returns if isinstance(definition.returns, tuple) else (definition.returns,)
+    params = [f"{name}:{_annotation_text(annotation)}" for name, annotation, _ in definition.params]
+    return ",".join(params) + "->" + ",".join(map(_annotation_text, returns))
+
+
+def _annotation_text(annotation: Any) -> str:
+    if isinstance(annotation, DataType):
+        return annotation.name
+    if isinstance(annotation, NDArray):
+        a = annotation
+        return f"array({_annotation_text(a.dtype)},{a.ndim},{a.needs_grad},{a.boundary})"
+    if isinstance(annotation, OptionalAnnotation):
+        return "?" + _annotation_text(annotation.inner)
+    if isinstance(annotation, type):
+        members = getattr(annotation, "__dataclass_fields__", {})
+        inner = ",".join(f"{name}:{_annotation_text(field.type)}" for name, field in members.items())
+        return f"{annotation.__module__}.{annotation.__qualname__}({inner})"
+    members = getattr(annotation, "members", None)
+    if isinstance(members, dict):  # struct types
+        return "struct(" + ",".join(f"{name}:{_annotation_text(kind)}" for name, kind in members.items()) + ")"
+    if hasattr(annotation, "to_string"):
+        return annotation.to_string()
+    return str(annotation) if annotation is None or isinstance(annotation, str) else type(annotation).__name__

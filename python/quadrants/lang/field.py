@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants._lib.core import Layout
 from quadrants.lang import _convert, impl
-from quadrants.lang._convert import np
 from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import Matrix, MatrixType
@@ -24,6 +24,8 @@ from quadrants.lang.struct import LiveScalar, Struct, StructType, _made
 from quadrants.lang.util import cook_dtype
 
 BitpackedFields = unavailable_class(__name__, "BitpackedFields", "qd.BitpackedFields")
+
+np: Any = LazyNumpy(globals())
 
 _numbers = itertools.count()
 
@@ -37,21 +39,12 @@ def _caller() -> str:
 
 
 class Field:
-    """What scalar, matrix and struct fields have in common."""
+    """A scalar, matrix or struct field."""
 
     __slots__ = ()
-
-    shape: Any
-    dtype: Any
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError("Struct for is only available in Quadrants scope.")
-
-
-class _Stored(Field):
-    """A field with storage of its own: scalar or matrix."""
-
-    __slots__ = ()
 
     def _setup(
         self,
@@ -68,7 +61,7 @@ class _Stored(Field):
         self._name = name or f"tmp{next(_numbers)}"
         self._places: list[SNode | None] = [None] * count
         self._components: dict[int, ScalarField] = {}  # made by get_scalar_field
-        self._component_of: tuple[_Stored, int] | None = None
+        self._component_of: tuple[Field, int] | None = None
         self._companion_of = companion_of
         self._order: tuple[int, ...] | None = None
         self._index_offset: tuple[int, ...] = ()
@@ -152,12 +145,12 @@ class _Stored(Field):
     # --- attributes ---
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         """Element type."""
         return self._dtype
 
     @property
-    def shape(self) -> Any:  # type: ignore[override]
+    def shape(self) -> Any:
         """Extents, one per axis; None while unplaced."""
         if self._shape is None and self._companion_of is not None:
             return self._companion_of.shape
@@ -225,10 +218,26 @@ class _Stored(Field):
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match {other.shape}")
-        assert isinstance(other, _Stored)
+        assert not isinstance(other, StructField)
         self._prepare()  # type: ignore[attr-defined]
         array = _convert.copied_array(other, other.shape, other._element_shape)
         _convert.write_array(self, array, self._element_shape)
+
+    def to_numpy(self, *args: Any, **kwargs: Any) -> Any:
+        """The elements as NumPy arrays."""
+        raise NotImplementedError
+
+    def to_torch(self, *args: Any, **kwargs: Any) -> Any:
+        """The elements as torch tensors."""
+        raise NotImplementedError
+
+    def from_numpy(self, arr: Any) -> None:
+        """Sets the elements from NumPy arrays."""
+        raise NotImplementedError
+
+    def from_torch(self, arr: Any) -> None:
+        """Sets the elements from torch tensors."""
+        raise NotImplementedError
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule over the storage."""
@@ -246,7 +255,7 @@ class _Stored(Field):
         return str(self.to_numpy())  # type: ignore[attr-defined]
 
 
-class ScalarField(_Stored, core.FieldBase):
+class ScalarField(Field, core.FieldBase):
     """A field of numbers."""
 
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> Any:
@@ -283,7 +292,7 @@ class ScalarField(_Stored, core.FieldBase):
         return "<qd.field>"
 
 
-class MatrixField(_Stored, core.FieldBase):
+class MatrixField(Field, core.FieldBase):
     """A field of vectors or matrices."""
 
     def _describe(self) -> None:
@@ -430,8 +439,13 @@ class StructField(Field):
         if name in ("grad", "dual"):
             members = {k: getattr(f, name) for k, f in self.field_dict.items()}
             given = {k: f for k, f in members.items() if f is not None}
+            if not given:
+                return None
             made = StructField(given, self.struct_methods, f"{self._name}.{name}")
             setattr(self, name, made)
+            return made
+        if name == "struct_type":
+            made = self.struct_type = self._make_struct_type()
             return made
         if name == "_snode":
             return self.snode
@@ -446,12 +460,12 @@ class StructField(Field):
         return next(iter(self.field_dict.values()))
 
     @property
-    def dtype(self) -> Any:  # type: ignore[override]
+    def dtype(self) -> Any:
         """Element types by member name."""
         return {k: f.dtype for k, f in self.field_dict.items()}
 
     @property
-    def shape(self) -> Any:  # type: ignore[override]
+    def shape(self) -> Any:
         """Extents, one per axis."""
         return self._first().shape
 
@@ -465,13 +479,14 @@ class StructField(Field):
         """The node of the first member."""
         return self._first().snode
 
-    @property
-    def _element_type(self) -> StructType:
-        """The struct type of an element."""
-        members: dict[str, Any] = {}
+    def _make_struct_type(self) -> StructType:
+        """The type of an element."""
+        members: dict[str, Any] = {"__struct_methods": self.struct_methods}
         for key, field in self.field_dict.items():
-            members[key] = field._element_type if isinstance(field, StructField) else _type_of(field)
-        return StructType(**members, __struct_methods=self.struct_methods)
+            members[key] = field.struct_type if isinstance(field, StructField) else _type_of(field)
+        made = StructType(**members)
+        made._unpacked_groups = self._groups
+        return made
 
     def parent(self, n: int = 1) -> Any:
         """The n-th node above the first member."""
@@ -566,7 +581,7 @@ def _live_scalar(field: Any, key: Any) -> LiveScalar:
     return LiveScalar(lambda: field[key], set)
 
 
-def _type_of(field: _Stored) -> Any:
+def _type_of(field: Field) -> Any:
     shape = field._element_shape
     if not shape:
         return field.dtype
@@ -588,8 +603,8 @@ def place_field(node: SNode, field: Any, offset: Any) -> None:
         for member in field.field_dict.values():
             place_field(node, member, offset)
         return
-    if not isinstance(field, _Stored):
-        raise ValueError(f"{field} cannot be placed.")
+    if not isinstance(field, Field):
+        raise ValueError(f"{field} cannot be placed")
     for component, place in enumerate(field._places):
         if place is not None:
             raise RuntimeError("This variable has been placed.")

@@ -1,12 +1,12 @@
 // Code generation for CPUs: a Plan in, an ELF relocatable object out.
 //
 // No LLVM type shows here; the .cpp files of this folder are the only ones that see LLVM:
-//   lower_module.cpp    declarations, helper functions, metadata; one LLVM function per ir::Function
-//   lower_control.cpp   regions, loops, calls, tasks' entry protocol
-//   lower_ops.cpp       arithmetic, tensors, conversions
-//   lower_places.cpp    addresses, loads, stores, atomics, random numbers, print and assert
-//   elementary.cpp      elementary functions, instantiated from the pass room's templates
-//   target.cpp          target machine, LLVM pass lists of both tiers, object emission
+//   lower_module.cpp    declarations, helper functions, metadata; one LLVM function per
+//   ir::Function lower_control.cpp   regions, loops, calls, tasks' entry protocol lower_ops.cpp
+//   arithmetic, tensors, conversions lower_places.cpp    addresses, loads, stores, atomics, random
+//   numbers, print and assert elementary.cpp      elementary functions, instantiated from the pass
+//   room's templates target.cpp          target machine, LLVM pass lists of both tiers, object
+//   emission
 //
 // A tensor is one LLVM scalar per component, never an LLVM vector: vectors come from the loop
 // vectoriser only. No fast-math flag is ever set, so both tiers compute the same bits.
@@ -29,11 +29,11 @@ namespace qd::codegen {
 // operands are resolved: emission itself only reads the plan, so several may run at once.
 struct Prepared {
     pass::Plan plan;
-    std::vector<ir::Function*> functions;   // by Function::id: callees, bodies, finishes
-    std::vector<uint32_t> value_counts;     // by Function::id
+    std::vector<ir::Function*> functions;  // by Function::id: callees, bodies, finishes
+    std::vector<uint32_t> value_counts;    // by Function::id
     std::unordered_map<const ir::Inst*, uint32_t> formats;  // of print and assert_
     std::vector<support::FormatEntry> format_table;
-    uint32_t scalar_instructions = 0;       // components counted one by one
+    uint32_t scalar_instructions = 0;  // components counted one by one
     uint32_t innermost_loops = 0;
 };
 
@@ -44,7 +44,7 @@ struct Options {
     std::string cpu, triple;  // "" = host
     std::string dump;         // "" or a folder: LLVM IR before and after, assembly
     bool time_passes = false;
-    bool verify = false;      // LLVM's verifier on what lowering made (always with a dump folder)
+    bool verify = false;  // LLVM's verifier on what lowering made (always with a dump folder)
     bool want_llvm_text = false, want_assembly = false;  // instead of an object
 };
 

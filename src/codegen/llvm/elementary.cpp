@@ -17,9 +17,15 @@ namespace elementary = ir::elementary;
 
 template <int width>
 struct Domain {
-    struct FloatValue { Value* v; };
-    struct IntValue { Value* v; };
-    struct Truth { Value* v; };
+    struct FloatValue {
+        Value* v;
+    };
+    struct IntValue {
+        Value* v;
+    };
+    struct Truth {
+        Value* v;
+    };
     using F = FloatValue;
     using I = IntValue;
     using B = Truth;
@@ -115,20 +121,34 @@ Value* expand(Op op, ModuleLowering& m, Builder& b, llvm::Function* f) {
     const F x{f->getArg(0)};
     const auto y = [&] { return F{f->getArg(1)}; };
     switch (op) {
-        case Op::sin: return elementary::sin(n, x).v;
-        case Op::cos: return elementary::cos(n, x).v;
-        case Op::tan: return elementary::tan(n, x).v;
-        case Op::asin: return elementary::asin(n, x).v;
-        case Op::acos: return elementary::acos(n, x).v;
-        case Op::tanh: return elementary::tanh(n, x).v;
-        case Op::exp: return elementary::exp(n, x).v;
-        case Op::log: return elementary::log(n, x).v;
-        case Op::rsqrt: return elementary::rsqrt(n, x).v;
-        case Op::round: return elementary::round(n, x).v;
-        case Op::atan2: return elementary::atan2(n, x, y()).v;  // operand 0 is the ordinate
-        case Op::pow: return elementary::pow(n, x, y()).v;
-        case Op::powi: return elementary::pow_integer(n, x, typename Domain<width>::I{f->getArg(1)}).v;
-        default: throw support::Error(std::string("no elementary function ") + ir::info(op).name);
+        case Op::sin:
+            return elementary::sin(n, x).v;
+        case Op::cos:
+            return elementary::cos(n, x).v;
+        case Op::tan:
+            return elementary::tan(n, x).v;
+        case Op::asin:
+            return elementary::asin(n, x).v;
+        case Op::acos:
+            return elementary::acos(n, x).v;
+        case Op::tanh:
+            return elementary::tanh(n, x).v;
+        case Op::exp:
+            return elementary::exp(n, x).v;
+        case Op::log:
+            return elementary::log(n, x).v;
+        case Op::rsqrt:
+            return elementary::rsqrt(n, x).v;
+        case Op::round:
+            return elementary::round(n, x).v;
+        case Op::atan2:
+            return elementary::atan2(n, x, y()).v;  // operand 0 is the ordinate
+        case Op::pow:
+            return elementary::pow(n, x, y()).v;
+        case Op::powi:
+            return elementary::pow_integer(n, x, typename Domain<width>::I{f->getArg(1)}).v;
+        default:
+            throw support::Error(std::string("no elementary function ") + ir::info(op).name);
     }
 }
 
@@ -162,7 +182,8 @@ Value* expand_integer_power(Op, ModuleLowering& m, Builder& b, llvm::Function* f
     return out;
 }
 
-llvm::Function* helper(ModuleLowering& m, const std::string& name, llvm::ArrayRef<Value*> args, llvm::Type* result,
+llvm::Function* helper(ModuleLowering& m, const std::string& name, llvm::ArrayRef<Value*> args,
+                       llvm::Type* result,
                        Value* (*body)(Op, ModuleLowering&, Builder&, llvm::Function*), Op op) {
     auto& h = m.helpers[name];
     ++h.calls;
@@ -204,10 +225,13 @@ Value* ModuleLowering::call_powi(Builder& b, Prim base, Prim exponent, Value* x,
     if (type::is_float(base)) {
         const bool single = base == Prim::f32;
         e = s.cast(e, exponent, single ? Prim::i32 : Prim::i64);
-        return b.CreateCall(helper(*this, name, {x, e}, reg(base), single ? expand<32> : expand<64>, Op::powi), {x, e});
+        return b.CreateCall(
+            helper(*this, name, {x, e}, reg(base), single ? expand<32> : expand<64>, Op::powi),
+            {x, e});
     }
     e = s.cast(e, exponent, Prim::i64);
-    return b.CreateCall(helper(*this, name, {x, e}, reg(base), expand_integer_power, Op::powi), {x, e});
+    return b.CreateCall(helper(*this, name, {x, e}, reg(base), expand_integer_power, Op::powi),
+                        {x, e});
 }
 
 }  // namespace qd::codegen

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -32,7 +33,7 @@ class IntegerFolder final : public llvm::IRBuilderFolder {
     llvm::ConstantFolder f_;
     static bool fp(const V* v) { return v->getType()->isFPOrFPVectorTy(); }
 
-   public:
+  public:
     V* FoldBinOp(llvm::Instruction::BinaryOps o, V* a, V* b) const override {
         return fp(a) ? nullptr : f_.FoldBinOp(o, a, b);
     }
@@ -42,8 +43,12 @@ class IntegerFolder final : public llvm::IRBuilderFolder {
     V* FoldNoWrapBinOp(llvm::Instruction::BinaryOps o, V* a, V* b, bool u, bool s) const override {
         return f_.FoldNoWrapBinOp(o, a, b, u, s);
     }
-    V* FoldBinOpFMF(llvm::Instruction::BinaryOps, V*, V*, llvm::FastMathFlags) const override { return nullptr; }
-    V* FoldUnOpFMF(llvm::Instruction::UnaryOps, V*, llvm::FastMathFlags) const override { return nullptr; }
+    V* FoldBinOpFMF(llvm::Instruction::BinaryOps, V*, V*, llvm::FastMathFlags) const override {
+        return nullptr;
+    }
+    V* FoldUnOpFMF(llvm::Instruction::UnaryOps, V*, llvm::FastMathFlags) const override {
+        return nullptr;
+    }
     V* FoldCmp(llvm::CmpInst::Predicate p, V* a, V* b) const override {
         return fp(a) ? nullptr : f_.FoldCmp(p, a, b);
     }
@@ -51,19 +56,28 @@ class IntegerFolder final : public llvm::IRBuilderFolder {
         return f_.FoldGEP(t, p, i, nw);
     }
     V* FoldSelect(V* c, V* a, V* b) const override { return f_.FoldSelect(c, a, b); }
-    V* FoldExtractValue(V* a, llvm::ArrayRef<unsigned> i) const override { return f_.FoldExtractValue(a, i); }
-    V* FoldInsertValue(V* a, V* v, llvm::ArrayRef<unsigned> i) const override { return f_.FoldInsertValue(a, v, i); }
+    V* FoldExtractValue(V* a, llvm::ArrayRef<unsigned> i) const override {
+        return f_.FoldExtractValue(a, i);
+    }
+    V* FoldInsertValue(V* a, V* v, llvm::ArrayRef<unsigned> i) const override {
+        return f_.FoldInsertValue(a, v, i);
+    }
     V* FoldExtractElement(V* v, V* i) const override { return f_.FoldExtractElement(v, i); }
     V* FoldInsertElement(V* v, V* e, V* i) const override { return f_.FoldInsertElement(v, e, i); }
-    V* FoldShuffleVector(V* a, V* b, llvm::ArrayRef<int> m) const override { return f_.FoldShuffleVector(a, b, m); }
+    V* FoldShuffleVector(V* a, V* b, llvm::ArrayRef<int> m) const override {
+        return f_.FoldShuffleVector(a, b, m);
+    }
     V* FoldCast(llvm::Instruction::CastOps o, V* v, llvm::Type* t) const override {
         const bool rounds = o != llvm::Instruction::BitCast && (fp(v) || t->isFPOrFPVectorTy());
         return rounds ? nullptr : f_.FoldCast(o, v, t);
     }
-    V* FoldBinaryIntrinsic(llvm::Intrinsic::ID, V*, V*, llvm::Type*, llvm::Instruction*) const override {
+    V* FoldBinaryIntrinsic(llvm::Intrinsic::ID, V*, V*, llvm::Type*,
+                           llvm::Instruction*) const override {
         return nullptr;
     }
-    V* CreatePointerCast(llvm::Constant* c, llvm::Type* t) const override { return f_.CreatePointerCast(c, t); }
+    V* CreatePointerCast(llvm::Constant* c, llvm::Type* t) const override {
+        return f_.CreatePointerCast(c, t);
+    }
     V* CreatePointerBitCastOrAddrSpaceCast(llvm::Constant* c, llvm::Type* t) const override {
         return f_.CreatePointerBitCastOrAddrSpaceCast(c, t);
     }
@@ -107,7 +121,7 @@ struct ModuleLowering {
     llvm::Function* matmul_helper(Prim p, int n, int k, int m);
 
     uint32_t field_class(const ir::Field& f);
-    size_t field_binding(const ir::Field* f) const;  // its number in Module::fields
+    size_t field_binding(const ir::Field* f) const;        // its number in Module::fields
     void tag(llvm::Instruction* i, uint32_t alias_class);  // alias metadata
 
     struct Helper {
@@ -116,7 +130,7 @@ struct ModuleLowering {
     };
     std::map<std::string, Helper> helpers;
 
-   private:
+  private:
     void make_alias_metadata();
     std::unordered_map<uint64_t, uint32_t> groups_;  // alias_group -> class
     std::unordered_map<const ir::Field*, size_t> bindings_;
@@ -134,14 +148,14 @@ struct Scalar {
     llvm::Value* fma(Prim p, llvm::Value* x, llvm::Value* y, llvm::Value* z);
     llvm::Value* cast(llvm::Value* x, Prim from, Prim to);
     llvm::Value* bit_cast(llvm::Value* x, Prim from, Prim to);
-    llvm::Value* widen(llvm::Value* x) { return b.CreateFPExt(x, m.f32); }    // f16 -> f32
+    llvm::Value* widen(llvm::Value* x) { return b.CreateFPExt(x, m.f32); }  // f16 -> f32
     llvm::Value* narrow(llvm::Value* x) { return b.CreateFPTrunc(x, m.f16); }
     llvm::Value* intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<llvm::Value*> args);
     llvm::Value* float_floor(llvm::Value* x);  // f32, f64
     llvm::Value* float_trunc(llvm::Value* x);
     llvm::Value* float_min_max(bool max, llvm::Value* x, llvm::Value* y);
 
-   private:
+  private:
     llvm::Value* float_binary(Op op, llvm::Value* x, llvm::Value* y);
     llvm::Value* divide(Op op, Prim p, llvm::Value* x, llvm::Value* y);
 };
@@ -156,7 +170,7 @@ struct FunctionLowering {
     FunctionLowering(ModuleLowering&, ir::Function&, llvm::Function*, bool is_task);
     void run();
 
-   private:
+  private:
     // --- control (lower_control.cpp)
     struct Frame {  // of the innermost for_ or loop being lowered
         llvm::BasicBlock *continue_to, *break_to;
@@ -179,7 +193,8 @@ struct FunctionLowering {
     void lower_elementwise(Inst& i);
     void lower_tensor(Inst& i);
     void lower_matmul(Inst& i);
-    llvm::AllocaInst* spill(ir::Value* v);  // components in memory, in register types' memory form
+    llvm::AllocaInst* spill(ir::Value* v,
+                            int which = 0);  // components in memory, in register types' memory form
     llvm::Value* reload(llvm::Value* memory, Prim p, int k);
 
     // --- places (lower_places.cpp)
@@ -207,7 +222,8 @@ struct FunctionLowering {
     void store_component(const Place& p, int k, llvm::Value* v);
     void lower_memory(Inst& i);
     void lower_atomic(Inst& i);
-    llvm::Value* atomic_component(Inst& i, const Place& p, int k, llvm::Value* v, llvm::Value* desired);
+    llvm::Value* atomic_component(Inst& i, const Place& p, int k, llvm::Value* v,
+                                  llvm::Value* desired);
     void lower_random(Inst& i);
     void lower_seed(Inst& i);
     void lower_text(Inst& i);
@@ -225,12 +241,17 @@ struct FunctionLowering {
     void set(Inst& i, int k, llvm::Value* v) { values_[i.results[0].id + k] = v; }
 
     // Values computed at the function's entry, on first use.
-    template <class Make> llvm::Value* at_entry(uint64_t key, Make make);
-    llvm::Value* invariant_load(Builder& at, llvm::Type* t, llvm::Value* p, int64_t offset, int align);
+    template <class Make>
+    llvm::Value* at_entry(uint64_t key, Make make);
+    llvm::Value* invariant_load(Builder& at, llvm::Type* t, llvm::Value* p, int64_t offset,
+                                int align);
     llvm::Value* context_member(size_t offset);
     llvm::Value* array_data(ir::Value* array, bool grad);
     llvm::Value* array_extent(ir::Value* array, int axis);  // i64
     llvm::AllocaInst* entry_alloca(llvm::Type* t, uint64_t count, int align);
+    // Memory that one instruction uses and nobody after it: shared by all that ask for the same.
+    // `which` tells apart what one instruction uses at a time.
+    llvm::AllocaInst* scratch(llvm::Type* t, uint64_t count, int align, int which);
     llvm::Value* parameter(ir::Value* v, int k);
 
     bool is_task_;
@@ -239,11 +260,12 @@ struct FunctionLowering {
     std::vector<llvm::Value*> values_;
     std::vector<llvm::Value*> wide_;  // i64 form of loop indices, by Value::id
     std::unordered_map<uint64_t, llvm::Value*> entry_values_;
+    std::map<std::tuple<llvm::Type*, uint64_t, int>, llvm::AllocaInst*> scratch_;
     std::vector<Frame> frames_;
     llvm::Value* result_out_ = nullptr;
     std::vector<Prim> result_prims_;
-    llvm::DenseMap<std::pair<llvm::BasicBlock*, ir::Value*>, llvm::Value*>
-        index_cache_, extended_;  // within one block: an index's base, a value's extension to i64
+    llvm::DenseMap<std::pair<llvm::BasicBlock*, ir::Value*>, llvm::Value*> index_cache_,
+        extended_;  // within one block: an index's base, a value's extension to i64
 
     friend struct ModuleLowering;
 };

@@ -12,8 +12,14 @@ using llvm::BasicBlock;
 using llvm::PHINode;
 using llvm::Value;
 
-FunctionLowering::FunctionLowering(ModuleLowering& module, ir::Function& function, llvm::Function* to, bool is_task)
-    : m(module), f(function), fn(to), b(module.context, IntegerFolder()), scalar{module, b}, is_task_(is_task) {}
+FunctionLowering::FunctionLowering(ModuleLowering& module, ir::Function& function,
+                                   llvm::Function* to, bool is_task)
+    : m(module),
+      f(function),
+      fn(to),
+      b(module.context, IntegerFolder()),
+      scalar{module, b},
+      is_task_(is_task) {}
 
 BasicBlock* FunctionLowering::new_block() { return BasicBlock::Create(m.context, "", fn); }
 
@@ -47,7 +53,8 @@ void FunctionLowering::jump(Inst& i, BasicBlock* to, const std::vector<PHINode*>
     size_t at = 0;
     for (int k = 0; k < i.operand_count; ++k) {
         ir::Value* v = operand(i, k);
-        for (int c = 0; c < v->type.count(); ++c) phis[at++]->addIncoming(get(v, c), b.GetInsertBlock());
+        for (int c = 0; c < v->type.count(); ++c)
+            phis[at++]->addIncoming(get(v, c), b.GetInsertBlock());
     }
     b.CreateBr(to);
 }
@@ -63,7 +70,8 @@ void FunctionLowering::lower_return(Inst& i) {
     } else if (result_out_) {
         for (size_t k = 0; k < values.size(); ++k)
             b.CreateAlignedStore(to_memory(result_prims_[k], values[k]),
-                                 b.CreateConstInBoundsGEP1_64(m.i8, result_out_, 8 * k), llvm::Align(8));
+                                 b.CreateConstInBoundsGEP1_64(m.i8, result_out_, 8 * k),
+                                 llvm::Align(8));
         b.CreateRetVoid();
     } else if (values.size() == 1) {
         b.CreateRet(values[0]);
@@ -80,7 +88,7 @@ void FunctionLowering::lower_call(Inst& i) {
         if (v->type.is_array()) {
             args.push_back(get(v));
         } else if (v->type.count() > kMaxFlatTensor) {
-            args.push_back(spill(v));
+            args.push_back(spill(v, k));
         } else {
             for (int c = 0; c < v->type.count(); ++c) args.push_back(get(v, c));
         }
@@ -88,7 +96,7 @@ void FunctionLowering::lower_call(Inst& i) {
     int count = 0;
     for (ir::Value& r : i.result_values()) count += r.type.count();
     Value* out = nullptr;
-    if (count > kMaxReturned) args.push_back(out = entry_alloca(m.i64, uint64_t(count), 8));
+    if (count > kMaxReturned) args.push_back(out = scratch(m.i64, uint64_t(count), 8, -1));
     Value* call = b.CreateCall(callee, args);
     int at = 0;
     for (ir::Value& r : i.result_values())
@@ -96,7 +104,10 @@ void FunctionLowering::lower_call(Inst& i) {
             const Prim p = r.type.prim;
             Value* v = call;
             if (out)
-                v = from_memory(p, b.CreateAlignedLoad(m.mem(p), b.CreateConstInBoundsGEP1_64(m.i8, out, uint64_t(8 * at)), llvm::Align(8)));
+                v = from_memory(
+                    p, b.CreateAlignedLoad(
+                           m.mem(p), b.CreateConstInBoundsGEP1_64(m.i8, out, uint64_t(8 * at)),
+                           llvm::Align(8)));
             else if (count > 1)
                 v = b.CreateExtractValue(call, unsigned(at));
             values_[r.id + c] = v;
@@ -113,8 +124,8 @@ void FunctionLowering::lower_if(Inst& i) {
     b.restoreIP(insertion);
     BasicBlock* sides[2];
     for (int k = 0; k < 2; ++k) {
-        const bool empty = k < i.region_count && i.regions[k]->first == i.regions[k]->last && phis.empty() &&
-                           i.regions[k]->terminator()->op == Op::yield;
+        const bool empty = k < i.region_count && i.regions[k]->first == i.regions[k]->last &&
+                           phis.empty() && i.regions[k]->terminator()->op == Op::yield;
         sides[k] = k >= i.region_count || empty ? join : new_block();
     }
     b.CreateCondBr(condition, sides[0], sides[1]);
@@ -136,7 +147,8 @@ void FunctionLowering::lower_if(Inst& i) {
             p->eraseFromParent();
         }
         for (ir::Value& r : i.result_values())
-            for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
+            for (int c = 0; c < r.type.count(); ++c)
+                values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
         return;
     }
     size_t at = 0;
@@ -160,7 +172,8 @@ void FunctionLowering::lower_for(Inst& i) {
     }
     std::vector<Value*> carried;
     for (int k = 2 * dims; k < i.operand_count; ++k)
-        for (int c = 0; c < operand(i, k)->type.count(); ++c) carried.push_back(get(operand(i, k), c));
+        for (int c = 0; c < operand(i, k)->type.count(); ++c)
+            carried.push_back(get(operand(i, k), c));
 
     auto results = i.result_values();
     auto* exit = new_block();
@@ -182,7 +195,8 @@ void FunctionLowering::lower_for(Inst& i) {
         l.after_carried = phis_at(l.after);
         l.before = b.GetInsertBlock();
         Value* some = b.CreateICmpSLT(l.begin, l.end);
-        for (size_t k = 0; k < carried.size(); ++k) l.after_carried[k]->addIncoming(carried[k], l.before);
+        for (size_t k = 0; k < carried.size(); ++k)
+            l.after_carried[k]->addIncoming(carried[k], l.before);
         b.CreateCondBr(some, l.header, l.after);
         start(l.header);
         l.index = b.CreatePHI(m.i64, 2);
@@ -197,12 +211,14 @@ void FunctionLowering::lower_for(Inst& i) {
     for (int d = 0; d < dims; ++d) {
         ir::Value* v = body.params[d];
         wide_[v->id] = levels[d].index;
-        values_[v->id] = index_prim == Prim::i64 ? static_cast<Value*>(levels[d].index)
-                                                 : b.CreateTrunc(levels[d].index, m.reg(index_prim), "", false, true);
+        values_[v->id] = index_prim == Prim::i64
+                             ? static_cast<Value*>(levels[d].index)
+                             : b.CreateTrunc(levels[d].index, m.reg(index_prim), "", false, true);
     }
     size_t at = 0;
     for (uint32_t k = uint32_t(dims); k < body.params.size(); ++k)
-        for (int c = 0; c < body.params[k]->type.count(); ++c) values_[body.params[k]->id + c] = carried[at++];
+        for (int c = 0; c < body.params[k]->type.count(); ++c)
+            values_[body.params[k]->id + c] = carried[at++];
     Level& inner = levels[dims - 1];
     inner.latch_carried = phis_at(inner.latch);
     frames_.push_back({inner.latch, exit, inner.latch_carried, exit_phis});
@@ -235,10 +251,12 @@ void FunctionLowering::lower_for(Inst& i) {
         if (d > 0) {
             Level& outer = levels[d - 1];
             outer.latch_carried = phis_at(outer.latch);
-            for (size_t k = 0; k < carried.size(); ++k) outer.latch_carried[k]->addIncoming(l.after_carried[k], l.after);
+            for (size_t k = 0; k < carried.size(); ++k)
+                outer.latch_carried[k]->addIncoming(l.after_carried[k], l.after);
             b.CreateBr(outer.latch);
         } else {
-            for (size_t k = 0; k < carried.size(); ++k) exit_phis[k]->addIncoming(l.after_carried[k], l.after);
+            for (size_t k = 0; k < carried.size(); ++k)
+                exit_phis[k]->addIncoming(l.after_carried[k], l.after);
             b.CreateBr(exit);
         }
     }
@@ -276,7 +294,8 @@ void FunctionLowering::lower_loop(Inst& i) {
     if (llvm::pred_empty(exit)) {  // an endless loop
         for (PHINode* p : exit_phis) p->eraseFromParent();
         for (ir::Value& r : i.result_values())
-            for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
+            for (int c = 0; c < r.type.count(); ++c)
+                values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
         return;
     }
     for (ir::Value& r : i.result_values())
@@ -285,7 +304,8 @@ void FunctionLowering::lower_loop(Inst& i) {
 
 void FunctionLowering::lower(Inst& i) {
     switch (i.op) {
-        case Op::constant: return;  // made where it is used
+        case Op::constant:
+            return;  // made where it is used
         case Op::splat:
         case Op::build:
         case Op::extract:
@@ -299,7 +319,8 @@ void FunctionLowering::lower(Inst& i) {
         case Op::reduce_min:
         case Op::reduce_max:
         case Op::reduce_and:
-        case Op::reduce_or: return lower_tensor(i);
+        case Op::reduce_or:
+            return lower_tensor(i);
 
         case Op::add:
         case Op::sub:
@@ -349,14 +370,16 @@ void FunctionLowering::lower(Inst& i) {
         case Op::clz:
         case Op::ctz:
         case Op::cast:
-        case Op::bit_cast: return lower_elementwise(i);
+        case Op::bit_cast:
+            return lower_elementwise(i);
 
         case Op::slot:
         case Op::temp:
         case Op::partial:
         case Op::field_place:
         case Op::array_place:
-        case Op::comp_place: return lower_place(i);
+        case Op::comp_place:
+            return lower_place(i);
 
         case Op::array_shape:
         case Op::load:
@@ -365,7 +388,8 @@ void FunctionLowering::lower(Inst& i) {
         case Op::set_result:
         case Op::thread_index:
         case Op::clock:
-        case Op::task_value: return lower_memory(i);
+        case Op::task_value:
+            return lower_memory(i);
 
         case Op::atomic_add:
         case Op::atomic_sub:
@@ -376,22 +400,35 @@ void FunctionLowering::lower(Inst& i) {
         case Op::atomic_or:
         case Op::atomic_xor:
         case Op::atomic_exchange:
-        case Op::atomic_cas: return lower_atomic(i);
+        case Op::atomic_cas:
+            return lower_atomic(i);
 
-        case Op::if_: return lower_if(i);
-        case Op::for_: return lower_for(i);
-        case Op::loop: return lower_loop(i);
-        case Op::call: return lower_call(i);
-        case Op::return_: return lower_return(i);
-        case Op::yield: return;  // lower_if
-        case Op::continue_: return jump(i, frames_.back().continue_to, frames_.back().continue_phis);
-        case Op::break_: return jump(i, frames_.back().break_to, frames_.back().break_phis);
+        case Op::if_:
+            return lower_if(i);
+        case Op::for_:
+            return lower_for(i);
+        case Op::loop:
+            return lower_loop(i);
+        case Op::call:
+            return lower_call(i);
+        case Op::return_:
+            return lower_return(i);
+        case Op::yield:
+            return;  // lower_if
+        case Op::continue_:
+            return jump(i, frames_.back().continue_to, frames_.back().continue_phis);
+        case Op::break_:
+            return jump(i, frames_.back().break_to, frames_.back().break_phis);
 
-        case Op::random: return lower_random(i);
-        case Op::seed: return lower_seed(i);
+        case Op::random:
+            return lower_random(i);
+        case Op::seed:
+            return lower_seed(i);
         case Op::print:
-        case Op::assert_: return lower_text(i);
-        case Op::count_: break;
+        case Op::assert_:
+            return lower_text(i);
+        case Op::count_:
+            break;
     }
     throw support::Error("unknown op in code generation");
 }
@@ -415,7 +452,8 @@ void FunctionLowering::run() {
                 values_[v->id] = fn->getArg(at++);
             } else if (v->type.count() > kMaxFlatTensor) {
                 Value* memory = fn->getArg(at++);
-                for (int k = 0; k < v->type.count(); ++k) values_[v->id + k] = reload(memory, v->type.prim, k);
+                for (int k = 0; k < v->type.count(); ++k)
+                    values_[v->id + k] = reload(memory, v->type.prim, k);
             } else {
                 for (int k = 0; k < v->type.count(); ++k) values_[v->id + k] = fn->getArg(at++);
             }

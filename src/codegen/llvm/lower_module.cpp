@@ -8,19 +8,35 @@ namespace qd::codegen {
 
 using llvm::Value;
 
-ModuleLowering::ModuleLowering(const Prepared& p, const Options& o, TargetFacts t, llvm::LLVMContext& c, llvm::Module& to)
-    : prepared(p), options(o), facts(t), context(c), module(to),
-      void_(llvm::Type::getVoidTy(c)), i1(llvm::Type::getInt1Ty(c)), i8(llvm::Type::getInt8Ty(c)),
-      i32(llvm::Type::getInt32Ty(c)), i64(llvm::Type::getInt64Ty(c)), f16(llvm::Type::getHalfTy(c)),
-      f32(llvm::Type::getFloatTy(c)), f64(llvm::Type::getDoubleTy(c)), ptr(llvm::PointerType::get(c, 0)) {}
+ModuleLowering::ModuleLowering(const Prepared& p, const Options& o, TargetFacts t,
+                               llvm::LLVMContext& c, llvm::Module& to)
+    : prepared(p),
+      options(o),
+      facts(t),
+      context(c),
+      module(to),
+      void_(llvm::Type::getVoidTy(c)),
+      i1(llvm::Type::getInt1Ty(c)),
+      i8(llvm::Type::getInt8Ty(c)),
+      i32(llvm::Type::getInt32Ty(c)),
+      i64(llvm::Type::getInt64Ty(c)),
+      f16(llvm::Type::getHalfTy(c)),
+      f32(llvm::Type::getFloatTy(c)),
+      f64(llvm::Type::getDoubleTy(c)),
+      ptr(llvm::PointerType::get(c, 0)) {}
 
 llvm::Type* ModuleLowering::reg(Prim p) const {
     switch (p) {
-        case Prim::u1: return i1;
-        case Prim::f16: return f16;
-        case Prim::f32: return f32;
-        case Prim::f64: return f64;
-        default: return llvm::Type::getIntNTy(context, unsigned(type::bits(p)));
+        case Prim::u1:
+            return i1;
+        case Prim::f16:
+            return f16;
+        case Prim::f32:
+            return f32;
+        case Prim::f64:
+            return f64;
+        default:
+            return llvm::Type::getIntNTy(context, unsigned(type::bits(p)));
     }
 }
 
@@ -52,7 +68,8 @@ void ModuleLowering::begin_helper_body(llvm::Function* f, Builder& b) {
 
 size_t ModuleLowering::field_binding(const ir::Field* f) const {
     const auto at = bindings_.find(f);
-    if (at == bindings_.end()) throw support::Error("field '" + f->name + "' is not among the module's fields");
+    if (at == bindings_.end())
+        throw support::Error("field '" + f->name + "' is not among the module's fields");
     return at->second;
 }
 
@@ -90,6 +107,9 @@ void ModuleLowering::tag(llvm::Instruction* i, uint32_t alias_class) {
     i->setMetadata(llvm::LLVMContext::MD_noalias, noalias_[alias_class]);
 }
 
+// Instructions that all copies of one helper may add to a module.
+constexpr int kExpandLimit = 1500;
+
 // --- functions ---------------------------------------------------------------------------------
 
 void ModuleLowering::run() {
@@ -105,7 +125,8 @@ void ModuleLowering::run() {
                 params.insert(params.end(), size_t(v->type.count()), reg(v->type.prim));
         }
         std::vector<llvm::Type*> results;
-        for (Type t : f->result_types) results.insert(results.end(), size_t(t.count()), reg(t.prim));
+        for (Type t : f->result_types)
+            results.insert(results.end(), size_t(t.count()), reg(t.prim));
         llvm::Type* result = void_;
         if (results.size() > kMaxReturned)
             params.push_back(ptr);
@@ -114,7 +135,8 @@ void ModuleLowering::run() {
         else if (!results.empty())
             result = llvm::StructType::get(context, results);
         auto* to = new_function(llvm::FunctionType::get(result, params, false), f->name);
-        if (results.size() > kMaxReturned) to->addParamAttr(unsigned(params.size() - 1), llvm::Attribute::NoAlias);
+        if (results.size() > kMaxReturned)
+            to->addParamAttr(unsigned(params.size() - 1), llvm::Attribute::NoAlias);
         functions[f->id] = to;
     }
     auto* entry_type = llvm::FunctionType::get(void_, {ptr, i64, i64, i64}, false);
@@ -136,8 +158,11 @@ void ModuleLowering::run() {
     // often stays a call (the code would grow with every use).
     for (auto& [name, helper] : helpers) {
         if (helper.function->hasFnAttribute(llvm::Attribute::NoInline)) continue;
-        const bool expand = options.tier > 0 && helper.calls <= 12;
-        helper.function->addFnAttr(expand ? llvm::Attribute::AlwaysInline : llvm::Attribute::NoInline);
+        const bool expand =
+            options.tier > 0 &&
+            helper.calls * int(helper.function->getInstructionCount()) <= kExpandLimit;
+        helper.function->addFnAttr(expand ? llvm::Attribute::AlwaysInline
+                                          : llvm::Attribute::NoInline);
     }
 }
 

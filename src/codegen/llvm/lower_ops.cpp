@@ -26,7 +26,8 @@ const llvm::ConstantInt* known(Value* v) { return llvm::dyn_cast<llvm::ConstantI
 }  // namespace
 
 Value* Scalar::intrinsic(Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
-    return b.CreateCall(Intrinsic::getOrInsertDeclaration(&m.module, id, {args[0]->getType()}), args);
+    return b.CreateCall(Intrinsic::getOrInsertDeclaration(&m.module, id, {args[0]->getType()}),
+                        args);
 }
 
 // --- floats ----------------------------------------------------------------------------------
@@ -46,7 +47,8 @@ Value* Scalar::float_trunc(Value* x) {
 Value* Scalar::float_floor(Value* x) {
     if (m.facts.rounding) return intrinsic(Intrinsic::floor, {x});
     Value* t = float_trunc(x);
-    return b.CreateSelect(b.CreateFCmpOGT(t, x), b.CreateFSub(t, llvm::ConstantFP::get(x->getType(), 1)), t);
+    return b.CreateSelect(b.CreateFCmpOGT(t, x),
+                          b.CreateFSub(t, llvm::ConstantFP::get(x->getType(), 1)), t);
 }
 
 // The number wins over NaN, and -0 is less than +0.
@@ -62,12 +64,18 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
 
 Value* Scalar::float_binary(Op op, Value* x, Value* y) {
     switch (op) {
-        case Op::add: return b.CreateFAdd(x, y);
-        case Op::sub: return b.CreateFSub(x, y);
-        case Op::mul: return b.CreateFMul(x, y);
-        case Op::div: return b.CreateFDiv(x, y);
-        case Op::raw_div: return float_trunc(b.CreateFDiv(x, y));
-        case Op::floordiv: return float_floor(b.CreateFDiv(x, y));
+        case Op::add:
+            return b.CreateFAdd(x, y);
+        case Op::sub:
+            return b.CreateFSub(x, y);
+        case Op::mul:
+            return b.CreateFMul(x, y);
+        case Op::div:
+            return b.CreateFDiv(x, y);
+        case Op::raw_div:
+            return float_trunc(b.CreateFDiv(x, y));
+        case Op::floordiv:
+            return float_floor(b.CreateFDiv(x, y));
         case Op::mod: {
             Value* q = float_floor(b.CreateFDiv(x, y));
             return b.CreateFSub(x, b.CreateFMul(q, y));
@@ -76,12 +84,16 @@ Value* Scalar::float_binary(Op op, Value* x, Value* y) {
             Value* q = float_trunc(b.CreateFDiv(x, y));
             return b.CreateFSub(x, b.CreateFMul(q, y));
         }
-        case Op::min: return float_min_max(false, x, y);
-        case Op::max: return float_min_max(true, x, y);
+        case Op::min:
+            return float_min_max(false, x, y);
+        case Op::max:
+            return float_min_max(true, x, y);
         case Op::pow:
         case Op::atan2:
-            return m.call_elementary(b, op, x->getType()->isFloatTy() ? Prim::f32 : Prim::f64, {x, y});
-        default: throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
+            return m.call_elementary(b, op, x->getType()->isFloatTy() ? Prim::f32 : Prim::f64,
+                                     {x, y});
+        default:
+            throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
     }
 }
 
@@ -101,7 +113,8 @@ Value* Scalar::divide(Op op, Prim p, Value* x, Value* y) {
     Value* one = int_constant(x, 1);
     const auto* c = known(y);
     if (c && c->isZero()) return zero;
-    if (c && c->getValue().isPowerOf2() && !(is_signed && c->isNegative()) && (floors || !is_signed)) {
+    if (c && c->getValue().isPowerOf2() && !(is_signed && c->isNegative()) &&
+        (floors || !is_signed)) {
         if (remainder) return b.CreateAnd(x, b.CreateSub(y, one));
         Value* shift = int_constant(x, c->getValue().logBase2());
         return is_signed ? b.CreateAShr(x, shift) : b.CreateLShr(x, shift);
@@ -120,8 +133,8 @@ Value* Scalar::divide(Op op, Prim p, Value* x, Value* y) {
     Value* r = remainder ? b.CreateSRem(x, safe) : b.CreateSDiv(x, safe);
     if (floors) {
         Value* rest = remainder ? r : b.CreateSub(x, b.CreateMul(r, safe));
-        Value* adjust = b.CreateAnd(b.CreateICmpNE(rest, zero),
-                                    b.CreateICmpSLT(b.CreateXor(rest, safe), zero));
+        Value* adjust =
+            b.CreateAnd(b.CreateICmpNE(rest, zero), b.CreateICmpSLT(b.CreateXor(rest, safe), zero));
         if (remainder)
             r = b.CreateAdd(r, b.CreateSelect(adjust, safe, zero));
         else
@@ -140,11 +153,16 @@ Value* Scalar::binary(Op op, Prim p, Value* x, Value* y) {
         return float_binary(op, x, y);
     }
     const bool is_signed = type::is_signed(p);
-    const auto count = [&] { return b.CreateAnd(y, int_constant(y, y->getType()->getIntegerBitWidth() - 1)); };
+    const auto count = [&] {
+        return b.CreateAnd(y, int_constant(y, y->getType()->getIntegerBitWidth() - 1));
+    };
     switch (op) {
-        case Op::add: return b.CreateAdd(x, y);
-        case Op::sub: return b.CreateSub(x, y);
-        case Op::mul: return b.CreateMul(x, y);
+        case Op::add:
+            return b.CreateAdd(x, y);
+        case Op::sub:
+            return b.CreateSub(x, y);
+        case Op::mul:
+            return b.CreateMul(x, y);
         case Op::floordiv:
         case Op::mod:
         case Op::raw_div:
@@ -159,13 +177,20 @@ Value* Scalar::binary(Op op, Prim p, Value* x, Value* y) {
             return b.CreateSelect(is_signed ? b.CreateICmpSLT(y, x) : b.CreateICmpULT(y, x), y, x);
         case Op::max:
             return b.CreateSelect(is_signed ? b.CreateICmpSGT(y, x) : b.CreateICmpUGT(y, x), y, x);
-        case Op::bit_and: return b.CreateAnd(x, y);
-        case Op::bit_or: return b.CreateOr(x, y);
-        case Op::bit_xor: return b.CreateXor(x, y);
-        case Op::shl: return b.CreateShl(x, count());
-        case Op::shr: return is_signed ? b.CreateAShr(x, count()) : b.CreateLShr(x, count());
-        case Op::lshr: return b.CreateLShr(x, count());
-        default: throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
+        case Op::bit_and:
+            return b.CreateAnd(x, y);
+        case Op::bit_or:
+            return b.CreateOr(x, y);
+        case Op::bit_xor:
+            return b.CreateXor(x, y);
+        case Op::shl:
+            return b.CreateShl(x, count());
+        case Op::shr:
+            return is_signed ? b.CreateAShr(x, count()) : b.CreateLShr(x, count());
+        case Op::lshr:
+            return b.CreateLShr(x, count());
+        default:
+            throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
     }
 }
 
@@ -192,7 +217,8 @@ Value* Scalar::compare(Op op, Prim p, Value* x, Value* y) {
 }
 
 Value* Scalar::unary(Op op, Prim p, Value* x) {
-    if (p == Prim::f16 && op != Op::neg && op != Op::abs) return narrow(unary(op, Prim::f32, widen(x)));
+    if (p == Prim::f16 && op != Op::neg && op != Op::abs)
+        return narrow(unary(op, Prim::f32, widen(x)));
     if (p == Prim::f16) {  // the sign bit alone
         Value* bits = b.CreateBitCast(x, llvm::Type::getInt16Ty(m.context));
         bits = op == Op::neg ? b.CreateXor(bits, 0x8000) : b.CreateAnd(bits, 0x7fff);
@@ -200,11 +226,16 @@ Value* Scalar::unary(Op op, Prim p, Value* x) {
     }
     if (type::is_float(p)) {
         switch (op) {
-            case Op::neg: return b.CreateFNeg(x);
-            case Op::abs: return intrinsic(Intrinsic::fabs, {x});
-            case Op::sqrt: return intrinsic(Intrinsic::sqrt, {x});
-            case Op::trunc: return float_trunc(x);
-            case Op::floor: return float_floor(x);
+            case Op::neg:
+                return b.CreateFNeg(x);
+            case Op::abs:
+                return intrinsic(Intrinsic::fabs, {x});
+            case Op::sqrt:
+                return intrinsic(Intrinsic::sqrt, {x});
+            case Op::trunc:
+                return float_trunc(x);
+            case Op::floor:
+                return float_floor(x);
             case Op::ceil:
                 if (m.facts.rounding) return intrinsic(Intrinsic::ceil, {x});
                 return b.CreateFNeg(float_floor(b.CreateFNeg(x)));
@@ -217,24 +248,34 @@ Value* Scalar::unary(Op op, Prim p, Value* x) {
             case Op::tanh:
             case Op::exp:
             case Op::log:
-            case Op::round: return m.call_elementary(b, op, p, {x});
-            default: throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
+            case Op::round:
+                return m.call_elementary(b, op, p, {x});
+            default:
+                throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
         }
     }
     switch (op) {
-        case Op::neg: return b.CreateSub(int_constant(x, 0), x);
-        case Op::abs: return type::is_signed(p) ? b.CreateSelect(b.CreateICmpSLT(x, int_constant(x, 0)),
-                                                                 b.CreateSub(int_constant(x, 0), x), x)
-                                                : x;
-        case Op::bit_not: return b.CreateNot(x);
+        case Op::neg:
+            return b.CreateSub(int_constant(x, 0), x);
+        case Op::abs:
+            return type::is_signed(p) ? b.CreateSelect(b.CreateICmpSLT(x, int_constant(x, 0)),
+                                                       b.CreateSub(int_constant(x, 0), x), x)
+                                      : x;
+        case Op::bit_not:
+            return b.CreateNot(x);
         case Op::floor:
         case Op::ceil:
         case Op::round:
-        case Op::trunc: return x;
-        case Op::popcnt: return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctpop, {x}), m.i32);
-        case Op::clz: return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctlz, {x, b.getFalse()}), m.i32);
-        case Op::ctz: return b.CreateZExtOrTrunc(intrinsic(Intrinsic::cttz, {x, b.getFalse()}), m.i32);
-        default: throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
+        case Op::trunc:
+            return x;
+        case Op::popcnt:
+            return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctpop, {x}), m.i32);
+        case Op::clz:
+            return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctlz, {x, b.getFalse()}), m.i32);
+        case Op::ctz:
+            return b.CreateZExtOrTrunc(intrinsic(Intrinsic::cttz, {x, b.getFalse()}), m.i32);
+        default:
+            throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
     }
 }
 
@@ -247,12 +288,14 @@ Value* Scalar::cast(Value* x, Prim from, Prim to) {
         return b.CreateFCmpUNE(x, llvm::ConstantFP::get(x->getType(), 0));
     }
     if (from_float && to_float) {
-        return type::bits(to) > type::bits(from) ? b.CreateFPExt(x, m.reg(to)) : b.CreateFPTrunc(x, m.reg(to));
+        return type::bits(to) > type::bits(from) ? b.CreateFPExt(x, m.reg(to))
+                                                 : b.CreateFPTrunc(x, m.reg(to));
     }
     if (from_float) {
         if (from == Prim::f16) x = widen(x);
         const auto id = type::is_signed(to) ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat;
-        return b.CreateCall(Intrinsic::getOrInsertDeclaration(&m.module, id, {m.reg(to), x->getType()}), {x});
+        return b.CreateCall(
+            Intrinsic::getOrInsertDeclaration(&m.module, id, {m.reg(to), x->getType()}), {x});
     }
     if (to_float) {
         llvm::Type* t = to == Prim::f16 ? m.f32 : m.reg(to);
@@ -265,7 +308,8 @@ Value* Scalar::cast(Value* x, Prim from, Prim to) {
 
 Value* Scalar::bit_cast(Value* x, Prim from, Prim to) {
     if (m.reg(from) == m.reg(to)) return x;
-    if (type::bytes(from) != type::bytes(to)) throw support::Error("bit_cast between different sizes");
+    if (type::bytes(from) != type::bytes(to))
+        throw support::Error("bit_cast between different sizes");
     if (from == Prim::u1) x = b.CreateZExt(x, m.i8);
     if (to == Prim::u1) return b.CreateICmpNE(x, int_constant(x, 0));
     return b.CreateBitCast(x, m.reg(to));
@@ -288,7 +332,8 @@ void FunctionLowering::lower_elementwise(Inst& i) {
         case Op::select: {
             ir::Value *y = operand(i, 1), *z = operand(i, 2);
             const bool one = x->type.is_scalar();
-            for (int k = 0; k < count; ++k) set(i, k, b.CreateSelect(get(x, one ? 0 : k), get(y, k), get(z, k)));
+            for (int k = 0; k < count; ++k)
+                set(i, k, b.CreateSelect(get(x, one ? 0 : k), get(y, k), get(z, k)));
             return;
         }
         case Op::fma:
@@ -308,9 +353,11 @@ void FunctionLowering::lower_elementwise(Inst& i) {
         case Op::ge:
         case Op::eq:
         case Op::ne:
-            for (int k = 0; k < count; ++k) set(i, k, scalar.compare(i.op, p, get(x, k), get(operand(i, 1), k)));
+            for (int k = 0; k < count; ++k)
+                set(i, k, scalar.compare(i.op, p, get(x, k), get(operand(i, 1), k)));
             return;
-        default: break;
+        default:
+            break;
     }
     if (i.operand_count == 1) {
         for (int k = 0; k < count; ++k) set(i, k, scalar.unary(i.op, p, get(x, k)));
@@ -320,19 +367,21 @@ void FunctionLowering::lower_elementwise(Inst& i) {
     for (int k = 0; k < count; ++k) set(i, k, scalar.binary(i.op, p, get(x, k), get(y, k)));
 }
 
-llvm::AllocaInst* FunctionLowering::spill(ir::Value* v) {
+llvm::AllocaInst* FunctionLowering::spill(ir::Value* v, int which) {
     const Prim p = v->type.prim;
     const int count = v->type.count();
-    auto* memory = entry_alloca(m.mem(p), count, type::bytes(p));
+    auto* memory = scratch(m.mem(p), uint64_t(count), type::bytes(p), which);
     for (int k = 0; k < count; ++k)
-        b.CreateAlignedStore(to_memory(p, get(v, k)), b.CreateConstInBoundsGEP1_64(m.mem(p), memory, k),
+        b.CreateAlignedStore(to_memory(p, get(v, k)),
+                             b.CreateConstInBoundsGEP1_64(m.mem(p), memory, k),
                              llvm::Align(type::bytes(p)));
     return memory;
 }
 
 Value* FunctionLowering::reload(Value* memory, Prim p, int k) {
-    return from_memory(p, b.CreateAlignedLoad(m.mem(p), b.CreateConstInBoundsGEP1_64(m.mem(p), memory, k),
-                                              llvm::Align(type::bytes(p))));
+    return from_memory(
+        p, b.CreateAlignedLoad(m.mem(p), b.CreateConstInBoundsGEP1_64(m.mem(p), memory, k),
+                               llvm::Align(type::bytes(p))));
 }
 
 void FunctionLowering::lower_tensor(Inst& i) {
@@ -346,23 +395,29 @@ void FunctionLowering::lower_tensor(Inst& i) {
         case Op::build:
             for (int k = 0; k < count; ++k) set(i, k, get(operand(i, k)));
             return;
-        case Op::extract: set(i, 0, get(x, int(i.imm))); return;
+        case Op::extract:
+            set(i, 0, get(x, int(i.imm)));
+            return;
         case Op::insert:
-            for (int k = 0; k < count; ++k) set(i, k, k == int(i.imm) ? get(operand(i, 1)) : get(x, k));
+            for (int k = 0; k < count; ++k)
+                set(i, k, k == int(i.imm) ? get(operand(i, 1)) : get(x, k));
             return;
         case Op::extract_dyn: {
             Value* at = index_value(index(operand(i, 1)));
             const int n = x->type.count();
             if (n <= 8) {  // a chain of selects beats memory
                 Value* v = get(x, n - 1);
-                for (int k = n - 1; k-- > 0;) v = b.CreateSelect(b.CreateICmpEQ(at, b.getInt64(k)), get(x, k), v);
+                for (int k = n - 1; k-- > 0;)
+                    v = b.CreateSelect(b.CreateICmpEQ(at, b.getInt64(k)), get(x, k), v);
                 set(i, 0, v);
                 return;
             }
             auto* memory = spill(x);
             const Prim p = x->type.prim;
-            set(i, 0, from_memory(p, b.CreateAlignedLoad(m.mem(p), b.CreateInBoundsGEP(m.mem(p), memory, at),
-                                                         llvm::Align(type::bytes(p)))));
+            set(i, 0,
+                from_memory(p,
+                            b.CreateAlignedLoad(m.mem(p), b.CreateInBoundsGEP(m.mem(p), memory, at),
+                                                llvm::Align(type::bytes(p)))));
             return;
         }
         case Op::insert_dyn: {
@@ -396,8 +451,11 @@ void FunctionLowering::lower_tensor(Inst& i) {
             set(i, 0, v);
             return;
         }
-        case Op::matmul: lower_matmul(i); return;
-        default: throw support::Error(std::string("no tensor lowering of ") + ir::info(i.op).name);
+        case Op::matmul:
+            lower_matmul(i);
+            return;
+        default:
+            throw support::Error(std::string("no tensor lowering of ") + ir::info(i.op).name);
     }
 }
 
@@ -409,8 +467,8 @@ void FunctionLowering::lower_matmul(Inst& i) {
     const int n = x->type.n, inner = x->type.m, columns = y->type.rank == 2 ? y->type.m : 1;
     if (n * columns > 64) {
         auto* left = spill(x);
-        auto* right = spill(y);
-        auto* out = entry_alloca(m.mem(p), n * columns, type::bytes(p));
+        auto* right = spill(y, 1);
+        auto* out = scratch(m.mem(p), uint64_t(n * columns), type::bytes(p), 2);
         b.CreateCall(m.matmul_helper(p, n, inner, columns), {left, right, out});
         for (int k = 0; k < n * columns; ++k) set(i, k, reload(out, p, k));
         return;
@@ -419,7 +477,8 @@ void FunctionLowering::lower_matmul(Inst& i) {
         for (int c = 0; c < columns; ++c) {
             Value* sum = nullptr;
             for (int k = 0; k < inner; ++k) {
-                Value* product = scalar.binary(Op::mul, p, get(x, r * inner + k), get(y, k * columns + c));
+                Value* product =
+                    scalar.binary(Op::mul, p, get(x, r * inner + k), get(y, k * columns + c));
                 sum = sum ? scalar.binary(Op::add, p, sum, product) : product;
             }
             set(i, r * columns + c, sum);
@@ -427,8 +486,9 @@ void FunctionLowering::lower_matmul(Inst& i) {
 }
 
 llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns) {
-    const std::string name = std::string("qd.matmul.") + type::info(p).name + "." + std::to_string(n) + "x" +
-                             std::to_string(k) + "x" + std::to_string(columns);
+    const std::string name = std::string("qd.matmul.") + type::info(p).name + "." +
+                             std::to_string(n) + "x" + std::to_string(k) + "x" +
+                             std::to_string(columns);
     auto& helper = helpers[name];
     ++helper.calls;
     if (helper.function) return helper.function;
@@ -449,7 +509,10 @@ llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns)
     std::vector<Value*> row(k);
     Value* row_at = b.CreateNSWMul(r, b.getInt64(k));
     for (int j = 0; j < k; ++j)
-        row[j] = b.CreateAlignedLoad(mem(p), b.CreateInBoundsGEP(mem(p), f->getArg(0), b.CreateNSWAdd(row_at, b.getInt64(j))), align);
+        row[j] = b.CreateAlignedLoad(
+            mem(p),
+            b.CreateInBoundsGEP(mem(p), f->getArg(0), b.CreateNSWAdd(row_at, b.getInt64(j))),
+            align);
     auto* column_loop = llvm::BasicBlock::Create(context, "", f);
     b.CreateBr(column_loop);
     b.SetInsertPoint(column_loop);
@@ -458,7 +521,8 @@ llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns)
     Value* sum = nullptr;
     for (int j = 0; j < k; ++j) {
         Value* at = b.CreateNSWAdd(c, b.getInt64(int64_t(j) * columns));
-        Value* v = b.CreateAlignedLoad(mem(p), b.CreateInBoundsGEP(mem(p), f->getArg(1), at), align);
+        Value* v =
+            b.CreateAlignedLoad(mem(p), b.CreateInBoundsGEP(mem(p), f->getArg(1), at), align);
         Value* product = scalar.binary(Op::mul, p, row[j], v);
         sum = sum ? scalar.binary(Op::add, p, sum, product) : product;
     }

@@ -18,7 +18,8 @@ namespace Intrinsic = llvm::Intrinsic;
 
 // --- what a function computes once, at its entry -----------------------------------------------
 
-template <class Make> Value* FunctionLowering::at_entry(uint64_t key, Make make) {
+template <class Make>
+Value* FunctionLowering::at_entry(uint64_t key, Make make) {
     auto [at, inserted] = entry_values_.try_emplace(key, nullptr);
     if (!inserted) return at->second;
     Builder entry(entry_end_->getParent(), entry_end_->getIterator(), IntegerFolder());
@@ -28,11 +29,21 @@ template <class Make> Value* FunctionLowering::at_entry(uint64_t key, Make make)
 }
 
 namespace {
-enum Kind : uint64_t { kContext = 1, kBinding, kArray, kArrayGrad, kExtent, kParameter, kThreadMember, kBound };
+enum Kind : uint64_t {
+    kContext = 1,
+    kBinding,
+    kArray,
+    kArrayGrad,
+    kExtent,
+    kParameter,
+    kThreadMember,
+    kBound
+};
 uint64_t key(Kind kind, uint64_t a, uint64_t b = 0) { return kind << 56 | a << 16 | b; }
 }  // namespace
 
-Value* FunctionLowering::invariant_load(Builder& at, llvm::Type* t, Value* p, int64_t offset, int align) {
+Value* FunctionLowering::invariant_load(Builder& at, llvm::Type* t, Value* p, int64_t offset,
+                                        int align) {
     Value* address = offset ? at.CreateConstInBoundsGEP1_64(m.i8, p, offset) : p;
     auto* load = at.CreateAlignedLoad(t, address, llvm::Align(align));
     load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m.context, {}));
@@ -43,13 +54,21 @@ Value* FunctionLowering::context_member(size_t offset) {
     Value* context = at_entry(key(kContext, ~0u), [&](Builder& at) {
         return invariant_load(at, m.ptr, fn->getArg(0), offsetof(abi::Thread, context), 8);
     });
-    return at_entry(key(kContext, offset),
-                    [&](Builder& at) { return invariant_load(at, m.ptr, context, int64_t(offset), 8); });
+    return at_entry(key(kContext, offset), [&](Builder& at) {
+        return invariant_load(at, m.ptr, context, int64_t(offset), 8);
+    });
 }
 
 llvm::AllocaInst* FunctionLowering::entry_alloca(llvm::Type* t, uint64_t count, int align) {
     llvm::Type* all = count == 1 ? t : llvm::ArrayType::get(t, count);
-    auto* a = new llvm::AllocaInst(all, 0, nullptr, llvm::Align(align), "", entry_end_->getIterator());
+    auto* a =
+        new llvm::AllocaInst(all, 0, nullptr, llvm::Align(align), "", entry_end_->getIterator());
+    return a;
+}
+
+llvm::AllocaInst* FunctionLowering::scratch(llvm::Type* t, uint64_t count, int align, int which) {
+    auto*& a = scratch_[{t, count, which}];
+    if (!a) a = entry_alloca(t, count, align);
     return a;
 }
 
@@ -61,7 +80,8 @@ Value* FunctionLowering::parameter(ir::Value* v, int k) {
         Value* args = context_member(offsetof(abi::Context, args));
         if (v->type.is_array()) return at.CreateConstInBoundsGEP1_64(m.i8, args, p.offset);
         const Prim prim = v->type.prim;
-        Value* x = invariant_load(at, m.mem(prim), args, p.offset + int64_t(k) * type::bytes(prim), type::bytes(prim));
+        Value* x = invariant_load(at, m.mem(prim), args, p.offset + int64_t(k) * type::bytes(prim),
+                                  type::bytes(prim));
         return prim == Prim::u1 ? at.CreateICmpNE(x, llvm::ConstantInt::get(m.i8, 0)) : x;
     });
 }
@@ -77,7 +97,8 @@ Value* FunctionLowering::array_data(ir::Value* array, bool grad) {
 Value* FunctionLowering::array_extent(ir::Value* array, int axis) {
     Value* descriptor = get(array);
     return at_entry(key(kExtent, array->id, axis), [&](Builder& at) -> Value* {
-        Value* extent = invariant_load(at, m.i32, descriptor, int64_t(sizeof(ir::ArrayDesc)) + 4 * axis, 4);
+        Value* extent =
+            invariant_load(at, m.i32, descriptor, int64_t(sizeof(ir::ArrayDesc)) + 4 * axis, 4);
         return at.CreateZExt(extent, m.i64, "", /*IsNonNeg=*/true);
     });
 }
@@ -92,7 +113,8 @@ FunctionLowering::Index FunctionLowering::index(ir::Value* v, int depth) {
     if (d && depth < 6 && (p == Prim::i32 || p == Prim::i64)) {
         if (d->op == Op::cast) {
             ir::Value* from = operand(*d, 0);
-            if (from->type.prim == Prim::i64 || from->type.prim == Prim::i32) return index(from, depth + 1);
+            if (from->type.prim == Prim::i64 || from->type.prim == Prim::i32)
+                return index(from, depth + 1);
         }
         if (d->op == Op::add || d->op == Op::sub) {
             const Index x = index(operand(*d, 0), depth + 1), y = index(operand(*d, 1), depth + 1);
@@ -105,7 +127,8 @@ FunctionLowering::Index FunctionLowering::index(ir::Value* v, int depth) {
             Value*& cached = index_cache_[{b.GetInsertBlock(), v}];
             if (!cached) {
                 Value* xb = x.base ? x.base : zero;
-                cached = minus ? b.CreateSub(xb, y.base, "", false, true) : b.CreateAdd(xb, y.base, "", false, true);
+                cached = minus ? b.CreateSub(xb, y.base, "", false, true)
+                               : b.CreateAdd(xb, y.base, "", false, true);
             }
             return {cached, constant};
         }
@@ -119,12 +142,15 @@ FunctionLowering::Index FunctionLowering::index(ir::Value* v, int depth) {
 
 Value* FunctionLowering::index_value(Index i) {
     if (!i.base) return b.getInt64(uint64_t(i.constant));
-    return i.constant ? b.CreateAdd(i.base, b.getInt64(uint64_t(i.constant)), "", false, true) : i.base;
+    return i.constant ? b.CreateAdd(i.base, b.getInt64(uint64_t(i.constant)), "", false, true)
+                      : i.base;
 }
 
 Value* FunctionLowering::offset(Value* pointer, Index i, int64_t stride) {
     if (i.base) {
-        Value* bytes = stride == 1 ? i.base : b.CreateMul(i.base, b.getInt64(uint64_t(stride)), "", false, true);
+        Value* bytes = stride == 1
+                           ? i.base
+                           : b.CreateMul(i.base, b.getInt64(uint64_t(stride)), "", false, true);
         pointer = b.CreateInBoundsGEP(m.i8, pointer, bytes);
     }
     return pointer;
@@ -153,7 +179,8 @@ Value* FunctionLowering::field_address(Inst& i) {
                 v = power(t.div) ? b.CreateLShr(v, uint64_t(__builtin_ctzll(uint64_t(t.div))))
                                  : b.CreateUDiv(v, b.getInt64(uint64_t(t.div)));
             if (t.mod != 0)
-                v = power(t.mod) ? b.CreateAnd(v, uint64_t(t.mod - 1)) : b.CreateURem(v, b.getInt64(uint64_t(t.mod)));
+                v = power(t.mod) ? b.CreateAnd(v, uint64_t(t.mod - 1))
+                                 : b.CreateURem(v, b.getInt64(uint64_t(t.mod)));
             x = {v, 0};
         }
         pointer = offset(pointer, x, t.stride);
@@ -198,9 +225,13 @@ void FunctionLowering::lower_place(Inst& i) {
     const Type t = i.results[0].type;
     const int bytes = type::bytes(t.prim);
     switch (i.op) {
-        case Op::slot: set(i, 0, entry_alloca(m.mem(t.prim), uint64_t(t.count()), bytes)); return;
+        case Op::slot:
+            set(i, 0, entry_alloca(m.mem(t.prim), uint64_t(t.count()), bytes));
+            return;
         case Op::temp:
-            set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, context_member(offsetof(abi::Context, temps)), i.imm));
+            set(i, 0,
+                b.CreateConstInBoundsGEP1_64(m.i8, context_member(offsetof(abi::Context, temps)),
+                                             i.imm));
             return;
         case Op::partial: {
             Value* base = context_member(offsetof(abi::Context, partials));
@@ -208,13 +239,18 @@ void FunctionLowering::lower_place(Inst& i) {
             set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, at, i.imm & 0xffffffff));
             return;
         }
-        case Op::field_place: set(i, 0, field_address(i)); return;
-        case Op::array_place: set(i, 0, array_address(i)); return;
+        case Op::field_place:
+            set(i, 0, field_address(i));
+            return;
+        case Op::array_place:
+            set(i, 0, array_address(i));
+            return;
         case Op::comp_place: {
             const Place base = place(operand(i, 0));
             const Index at = index(operand(i, 1));
             if (!at.base) {
-                if (at.constant < 0 || at.constant >= base.count) {  // undefined: any address of the value
+                if (at.constant < 0 ||
+                    at.constant >= base.count) {  // undefined: any address of the value
                     set(i, 0, base.address);
                     return;
                 }
@@ -222,13 +258,19 @@ void FunctionLowering::lower_place(Inst& i) {
                 return;
             }
             const int64_t stride = base.field ? base.field->component_stride() : bytes;
-            if (!stride) throw support::Error("a component of '" + base.field->name + "' is chosen at run time but its storage has no constant stride");
+            if (!stride)
+                throw support::Error(
+                    "a component of '" + base.field->name +
+                    "' is chosen at run time but its storage has no constant stride");
             Value* first = component_address(base, 0);
             Value* p = offset(first, at, stride);
-            set(i, 0, at.constant ? b.CreateConstInBoundsGEP1_64(m.i8, p, uint64_t(at.constant * stride)) : p);
+            set(i, 0,
+                at.constant ? b.CreateConstInBoundsGEP1_64(m.i8, p, uint64_t(at.constant * stride))
+                            : p);
             return;
         }
-        default: return;
+        default:
+            return;
     }
 }
 
@@ -237,21 +279,29 @@ FunctionLowering::Place FunctionLowering::place(ir::Value* v) {
     if (!d) throw support::Error("a place as a region parameter is not supported");
     Place p{values_[v->id], v->type.prim, v->type.count(), nullptr, kArrays, false};
     switch (d->op) {
-        case Op::slot: p.local = true; break;
-        case Op::temp: p.alias_class = kTemps; break;
-        case Op::partial: p.alias_class = kPartials; break;
+        case Op::slot:
+            p.local = true;
+            break;
+        case Op::temp:
+            p.alias_class = kTemps;
+            break;
+        case Op::partial:
+            p.alias_class = kPartials;
+            break;
         case Op::field_place:
             p.field = d->field();
             p.alias_class = m.field_class(*p.field);
             break;
-        case Op::array_place: break;
+        case Op::array_place:
+            break;
         case Op::comp_place: {
             const Place base = place(operand(*d, 0));
             p.alias_class = base.alias_class;
             p.local = base.local;
             break;
         }
-        default: throw support::Error(std::string("op ") + ir::info(d->op).name + " is no place");
+        default:
+            throw support::Error(std::string("op ") + ir::info(d->op).name + " is no place");
     }
     return p;
 }
@@ -263,13 +313,15 @@ Value* FunctionLowering::component_address(const Place& p, int k) {
 }
 
 Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile) {
-    auto* load = b.CreateAlignedLoad(m.mem(p.prim), component_address(p, k), llvm::Align(type::bytes(p.prim)), is_volatile);
+    auto* load = b.CreateAlignedLoad(m.mem(p.prim), component_address(p, k),
+                                     llvm::Align(type::bytes(p.prim)), is_volatile);
     if (!p.local) m.tag(load, p.alias_class);
     return from_memory(p.prim, load);
 }
 
 void FunctionLowering::store_component(const Place& p, int k, Value* v) {
-    auto* store = b.CreateAlignedStore(to_memory(p.prim, v), component_address(p, k), llvm::Align(type::bytes(p.prim)));
+    auto* store = b.CreateAlignedStore(to_memory(p.prim, v), component_address(p, k),
+                                       llvm::Align(type::bytes(p.prim)));
     if (!p.local) m.tag(store, p.alias_class);
 }
 
@@ -284,7 +336,8 @@ void FunctionLowering::lower_memory(Inst& i) {
         case Op::load:
         case Op::volatile_load: {
             const Place p = place(operand(i, 0));
-            for (int k = 0; k < p.count; ++k) set(i, k, load_component(p, k, i.op == Op::volatile_load));
+            for (int k = 0; k < p.count; ++k)
+                set(i, k, load_component(p, k, i.op == Op::volatile_load));
             return;
         }
         case Op::store: {
@@ -296,14 +349,20 @@ void FunctionLowering::lower_memory(Inst& i) {
         case Op::set_result: {
             ir::Value* v = operand(i, 0);
             Value* base = context_member(offsetof(abi::Context, results));
-            const Place p{b.CreateConstInBoundsGEP1_64(m.i8, base, m.prepared.plan.module->result_offset(int(i.imm))),
-                          v->type.prim, v->type.count(), nullptr, kResults, false};
+            const Place p{b.CreateConstInBoundsGEP1_64(
+                              m.i8, base, m.prepared.plan.module->result_offset(int(i.imm))),
+                          v->type.prim,
+                          v->type.count(),
+                          nullptr,
+                          kResults,
+                          false};
             for (int k = 0; k < p.count; ++k) store_component(p, k, get(v, k));
             return;
         }
         case Op::thread_index:
             set(i, 0, at_entry(key(kThreadMember, offsetof(abi::Thread, index)), [&](Builder& at) {
-                    return invariant_load(at, m.i32, fn->getArg(0), offsetof(abi::Thread, index), 4);
+                    return invariant_load(at, m.i32, fn->getArg(0), offsetof(abi::Thread, index),
+                                          4);
                 }));
             return;
         case Op::clock: {
@@ -318,7 +377,9 @@ void FunctionLowering::lower_memory(Inst& i) {
             if (which <= uint32_t(TaskValue::chunk)) {
                 set(i, 0, fn->getArg(1 + which));
             } else if (which < uint32_t(TaskValue::bound)) {
-                const size_t offset = which == uint32_t(TaskValue::tile) ? offsetof(abi::Thread, tile) : offsetof(abi::Thread, tiles);
+                const size_t offset = which == uint32_t(TaskValue::tile)
+                                          ? offsetof(abi::Thread, tile)
+                                          : offsetof(abi::Thread, tiles);
                 set(i, 0, at_entry(key(kThreadMember, offset), [&](Builder& at) {
                         return invariant_load(at, m.i64, fn->getArg(0), int64_t(offset), 8);
                     }));
@@ -331,7 +392,8 @@ void FunctionLowering::lower_memory(Inst& i) {
             }
             return;
         }
-        default: throw support::Error(std::string("no memory lowering of ") + ir::info(i.op).name);
+        default:
+            throw support::Error(std::string("no memory lowering of ") + ir::info(i.op).name);
     }
 }
 
@@ -341,16 +403,26 @@ namespace {
 
 Value* combine(Scalar& s, Op op, Prim p, Value* old, Value* v) {
     switch (op) {
-        case Op::atomic_add: return s.binary(Op::add, p, old, v);
-        case Op::atomic_sub: return s.binary(Op::sub, p, old, v);
-        case Op::atomic_mul: return s.binary(Op::mul, p, old, v);
-        case Op::atomic_min: return s.binary(Op::min, p, old, v);
-        case Op::atomic_max: return s.binary(Op::max, p, old, v);
-        case Op::atomic_and: return s.binary(Op::bit_and, p, old, v);
-        case Op::atomic_or: return s.binary(Op::bit_or, p, old, v);
-        case Op::atomic_xor: return s.binary(Op::bit_xor, p, old, v);
-        case Op::atomic_exchange: return v;
-        default: throw support::Error("not an atomic");
+        case Op::atomic_add:
+            return s.binary(Op::add, p, old, v);
+        case Op::atomic_sub:
+            return s.binary(Op::sub, p, old, v);
+        case Op::atomic_mul:
+            return s.binary(Op::mul, p, old, v);
+        case Op::atomic_min:
+            return s.binary(Op::min, p, old, v);
+        case Op::atomic_max:
+            return s.binary(Op::max, p, old, v);
+        case Op::atomic_and:
+            return s.binary(Op::bit_and, p, old, v);
+        case Op::atomic_or:
+            return s.binary(Op::bit_or, p, old, v);
+        case Op::atomic_xor:
+            return s.binary(Op::bit_xor, p, old, v);
+        case Op::atomic_exchange:
+            return v;
+        default:
+            throw support::Error("not an atomic");
     }
 }
 
@@ -360,21 +432,30 @@ bool one_instruction(Op op, Prim p, llvm::AtomicRMWInst::BinOp& out) {
     if (type::is_float(p)) return false;
     const bool boolean = p == Prim::u1, s = type::is_signed(p);
     switch (op) {
-        case Op::atomic_add: return out = A::Add, !boolean;
-        case Op::atomic_sub: return out = A::Sub, !boolean;
-        case Op::atomic_min: return out = s ? A::Min : A::UMin, true;
-        case Op::atomic_max: return out = s ? A::Max : A::UMax, true;
-        case Op::atomic_and: return out = A::And, true;
-        case Op::atomic_or: return out = A::Or, true;
-        case Op::atomic_xor: return out = A::Xor, true;
-        default: return false;
+        case Op::atomic_add:
+            return out = A::Add, !boolean;
+        case Op::atomic_sub:
+            return out = A::Sub, !boolean;
+        case Op::atomic_min:
+            return out = s ? A::Min : A::UMin, true;
+        case Op::atomic_max:
+            return out = s ? A::Max : A::UMax, true;
+        case Op::atomic_and:
+            return out = A::And, true;
+        case Op::atomic_or:
+            return out = A::Or, true;
+        case Op::atomic_xor:
+            return out = A::Xor, true;
+        default:
+            return false;
     }
 }
 
 }  // namespace
 
 // Relaxed order: what iterations see of each other is undefined apart from the value itself.
-Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value* v, Value* desired) {
+Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value* v,
+                                          Value* desired) {
     constexpr auto order = llvm::AtomicOrdering::Monotonic;
     Value* address = component_address(p, k);
     const llvm::Align align(type::bytes(p.prim));
@@ -394,7 +475,8 @@ Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value*
         return from_memory(p.prim, x);
     };
     if (desired) {
-        auto* pair = b.CreateAtomicCmpXchg(address, to_bits(v), to_bits(desired), align, order, order);
+        auto* pair =
+            b.CreateAtomicCmpXchg(address, to_bits(v), to_bits(desired), align, order, order);
         m.tag(pair, p.alias_class);
         return of_bits(b.CreateExtractValue(pair, 0));
     }
@@ -432,8 +514,9 @@ void FunctionLowering::lower_atomic(Inst& i) {
             Value *expected = get(v, k), *desired = get(operand(i, 2), k);
             if (plain) {
                 old = load_component(p, k);
-                Value* equal = type::is_float(p.prim) ? scalar.compare(Op::eq, p.prim, old, expected)
-                                                      : b.CreateICmpEQ(old, expected);
+                Value* equal = type::is_float(p.prim)
+                                   ? scalar.compare(Op::eq, p.prim, old, expected)
+                                   : b.CreateICmpEQ(old, expected);
                 store_component(p, k, b.CreateSelect(equal, desired, old));
             } else {
                 old = atomic_component(i, p, k, expected, desired);
@@ -451,7 +534,9 @@ void FunctionLowering::lower_atomic(Inst& i) {
 // --- random numbers (ir/random.h in LLVM) ------------------------------------------------------
 
 Value* FunctionLowering::mix(Value* x) {
-    const auto step = [&](Value* v, int shift) { return b.CreateXor(v, b.CreateLShr(v, uint64_t(shift))); };
+    const auto step = [&](Value* v, int shift) {
+        return b.CreateXor(v, b.CreateLShr(v, uint64_t(shift)));
+    };
     x = b.CreateMul(step(x, 30), b.getInt64(0xbf58476d1ce4e5b9));
     x = b.CreateMul(step(x, 27), b.getInt64(0x94d049bb133111eb));
     return step(x, 31);
@@ -467,34 +552,52 @@ void FunctionLowering::lower_seed(Inst& i) {
     Value* iteration = b.CreateAdd(get(operand(i, 0)), b.getInt64(1));
     Value* k = mix(b.CreateAdd(stream, b.CreateMul(iteration, b.getInt64(ir::kRandomStep))));
     const auto store = [&](Value* v, size_t offset) {
-        m.tag(b.CreateAlignedStore(v, b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), offset), llvm::Align(8)), kThread);
+        m.tag(b.CreateAlignedStore(v, b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), offset),
+                                   llvm::Align(8)),
+              kThread);
     };
     store(k, offsetof(abi::Thread, random_key));
     store(b.getInt64(0), offsetof(abi::Thread, random_draw));
 }
 
 void FunctionLowering::lower_random(Inst& i) {
-    const auto at = [&](size_t offset) { return b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), offset); };
+    const auto at = [&](size_t offset) {
+        return b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), offset);
+    };
     auto* k = b.CreateAlignedLoad(m.i64, at(offsetof(abi::Thread, random_key)), llvm::Align(8));
     auto* draw = b.CreateAlignedLoad(m.i64, at(offsetof(abi::Thread, random_draw)), llvm::Align(8));
     m.tag(k, kThread);
     m.tag(draw, kThread);
     Value* next = b.CreateAdd(draw, b.getInt64(1));
-    m.tag(b.CreateAlignedStore(next, at(offsetof(abi::Thread, random_draw)), llvm::Align(8)), kThread);
+    m.tag(b.CreateAlignedStore(next, at(offsetof(abi::Thread, random_draw)), llvm::Align(8)),
+          kThread);
     Value* r = mix(b.CreateAdd(k, b.CreateMul(next, b.getInt64(ir::kRandomStep))));
     const Prim p = i.results[0].type.prim;
     const auto scaled = [&](llvm::Type* t, int drop, double factor) {
         // The kept bits fit a signed integer, whose conversion every CPU has.
-        return b.CreateFMul(b.CreateSIToFP(b.CreateLShr(r, uint64_t(drop)), t), llvm::ConstantFP::get(t, factor));
+        return b.CreateFMul(b.CreateSIToFP(b.CreateLShr(r, uint64_t(drop)), t),
+                            llvm::ConstantFP::get(t, factor));
     };
     switch (p) {
-        case Prim::f32: set(i, 0, scaled(m.f32, 40, 0x1p-24)); return;
-        case Prim::f64: set(i, 0, scaled(m.f64, 11, 0x1p-53)); return;
-        case Prim::f16: set(i, 0, scalar.narrow(scaled(m.f32, 40, 0x1p-24))); return;
-        case Prim::u1: set(i, 0, b.CreateTrunc(b.CreateLShr(r, uint64_t(63)), m.i1)); return;
+        case Prim::f32:
+            set(i, 0, scaled(m.f32, 40, 0x1p-24));
+            return;
+        case Prim::f64:
+            set(i, 0, scaled(m.f64, 11, 0x1p-53));
+            return;
+        case Prim::f16:
+            set(i, 0, scalar.narrow(scaled(m.f32, 40, 0x1p-24)));
+            return;
+        case Prim::u1:
+            set(i, 0, b.CreateTrunc(b.CreateLShr(r, uint64_t(63)), m.i1));
+            return;
         case Prim::i64:
-        case Prim::u64: set(i, 0, r); return;
-        default: set(i, 0, b.CreateTrunc(b.CreateLShr(r, uint64_t(32)), m.reg(p))); return;
+        case Prim::u64:
+            set(i, 0, r);
+            return;
+        default:
+            set(i, 0, b.CreateTrunc(b.CreateLShr(r, uint64_t(32)), m.reg(p)));
+            return;
     }
 }
 
@@ -512,7 +615,7 @@ void FunctionLowering::lower_text(Inst& i) {
     }
     int count = 0;
     for (int k = is_assert; k < i.operand_count; ++k) count += operand(i, k)->type.count();
-    auto* cells = entry_alloca(m.i64, uint64_t(count ? count : 1), 8);
+    auto* cells = scratch(m.i64, uint64_t(count ? count : 1), 8, 0);
     int at = 0;
     for (int k = is_assert; k < i.operand_count; ++k) {
         ir::Value* v = operand(i, k);
@@ -523,14 +626,16 @@ void FunctionLowering::lower_text(Inst& i) {
                 x = p == Prim::f64 ? x : b.CreateFPExt(x, m.f64);
             else
                 x = type::is_signed(p) ? b.CreateSExt(x, m.i64) : b.CreateZExt(x, m.i64);
-            b.CreateAlignedStore(x, b.CreateConstInBoundsGEP1_64(m.i64, cells, uint64_t(at)), llvm::Align(8));
+            b.CreateAlignedStore(x, b.CreateConstInBoundsGEP1_64(m.i64, cells, uint64_t(at)),
+                                 llvm::Align(8));
         }
     }
     Value* runtime = context_member(offsetof(abi::Context, runtime));
     const size_t member = is_assert ? offsetof(abi::Runtime, fail) : offsetof(abi::Runtime, print);
     Value* callee = invariant_load(b, m.ptr, runtime, int64_t(member), 8);
     auto* type = llvm::FunctionType::get(m.void_, {m.ptr, m.i32, m.ptr}, false);
-    auto* call = b.CreateCall(type, callee, {fn->getArg(0), b.getInt32(m.prepared.formats.at(&i)), cells});
+    auto* call =
+        b.CreateCall(type, callee, {fn->getArg(0), b.getInt32(m.prepared.formats.at(&i)), cells});
     call->addFnAttr(llvm::Attribute::NoUnwind);
     if (is_assert) {
         call->setDoesNotReturn();

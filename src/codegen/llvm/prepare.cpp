@@ -53,13 +53,17 @@ struct Numbering {
             e.where = i.loc->function;
             e.line = i.loc->line;
         }
-        const auto fields = [](const support::FormatEntry& x) { return std::tie(x.file, x.where, x.line); };
-        const auto same_operand = [](const support::FormatOperand& x, const support::FormatOperand& y) {
+        const auto fields = [](const support::FormatEntry& x) {
+            return std::tie(x.file, x.where, x.line);
+        };
+        const auto same_operand = [](const support::FormatOperand& x,
+                                     const support::FormatOperand& y) {
             return x.prim == y.prim && x.rank == y.rank && x.n == y.n && x.m == y.m;
         };
         for (uint32_t number : known[&f]) {
             const auto& other = out.format_table[number];
-            if (fields(e) == fields(other) && std::ranges::equal(e.operands, other.operands, same_operand)) {
+            if (fields(e) == fields(other) &&
+                std::ranges::equal(e.operands, other.operands, same_operand)) {
                 out.formats[&i] = number;
                 return;
             }

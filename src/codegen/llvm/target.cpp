@@ -101,7 +101,8 @@ struct Machine {
 
 Machine make_machine(const std::string& cpu, const std::string& triple_text, int tier) {
     initialise_llvm();
-    const llvm::Triple triple(triple_text.empty() ? llvm::sys::getDefaultTargetTriple() : llvm::Triple::normalize(triple_text));
+    const llvm::Triple triple(triple_text.empty() ? llvm::sys::getDefaultTargetTriple()
+                                                  : llvm::Triple::normalize(triple_text));
     if (triple.isAArch64()) initialise_aarch64();
     std::string error;
     const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
@@ -116,14 +117,17 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
         name = triple.isX86() ? "x86-64" : "generic";
     }
     // Asked first, because a target machine prints its complaint to stderr.
-    const std::unique_ptr<llvm::MCSubtargetInfo> known(target->createMCSubtargetInfo(triple, "", ""));
-    if (!known || !known->isCPUStringValid(name)) throw support::Error("unknown CPU '" + name + "' for " + triple.str());
+    const std::unique_ptr<llvm::MCSubtargetInfo> known(
+        target->createMCSubtargetInfo(triple, "", ""));
+    if (!known || !known->isCPUStringValid(name))
+        throw support::Error("unknown CPU '" + name + "' for " + triple.str());
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
     options.EnableFastISel = tier == 0;
     Machine m;
-    m.tm.reset(target->createTargetMachine(triple, name, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
-                                           tier == 0 ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default));
+    m.tm.reset(target->createTargetMachine(
+        triple, name, features, options, llvm::Reloc::PIC_, llvm::CodeModel::Small,
+        tier == 0 ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default));
     if (!m.tm) throw support::Error("no target machine for " + triple.str());
     if (tier == 0) m.tm->setFastISel(true);
     m.x86 = triple.isX86();
@@ -149,7 +153,8 @@ struct CodegenPasses : llvm::legacy::PassManager {
     bool lean = false, prepares = true;
     void add(llvm::Pass* p) override {
         const auto name = p->getPassName();
-        if ((lean && name == "Loop Strength Reduction") || (!prepares && name == "CodeGen Prepare")) {
+        if ((lean && name == "Loop Strength Reduction") ||
+            (!prepares && name == "CodeGen Prepare")) {
             delete p;
             return;
         }
@@ -260,7 +265,10 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
         inlining.run(module, modules);
     }
 
-    const auto combine = [] { return llvm::InstCombinePass(llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1)); };
+    const auto combine = [] {
+        return llvm::InstCombinePass(
+            llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1));
+    };
     llvm::FunctionPassManager straight, looped;
     for (auto* list : {&straight, &looped}) {
         list->addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
@@ -287,7 +295,8 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
         if (f.isDeclaration()) continue;
         if (has_loop(f)) {
             looped.run(f, functions);
-            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f))) vectorised.run(f, functions);
+            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f)))
+                vectorised.run(f, functions);
             rest.run(f, functions);
         } else {
             straight.run(f, functions);
@@ -349,11 +358,13 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     std::string problem;
     llvm::raw_string_ostream problem_stream(problem);
     const bool check = options.verify || !options.dump.empty();
-    if (check && llvm::verifyModule(module, &problem_stream)) throw support::Error("invalid LLVM IR: " + problem);
+    if (check && llvm::verifyModule(module, &problem_stream))
+        throw support::Error("invalid LLVM IR: " + problem);
 
     if (options.tier > 0) optimise(module, *machine.tm, options.time_passes);
     const auto t3 = Clock::now();
-    if (!options.dump.empty() && options.tier > 0) write_text(dump_path(options, prepared, "opt.ll"), text_of(module));
+    if (!options.dump.empty() && options.tier > 0)
+        write_text(dump_path(options, prepared, "opt.ll"), text_of(module));
     if (options.want_llvm_text) {
         const std::string s = text_of(module);
         return {s.begin(), s.end()};
@@ -365,18 +376,26 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
         CodegenPasses passes;
         passes.lean = options.tier > 0;
         passes.prepares = options.tier == 0 || !cut_long_blocks(module);
-        const auto kind = options.want_assembly ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;
+        const auto kind = options.want_assembly ? llvm::CodeGenFileType::AssemblyFile
+                                                : llvm::CodeGenFileType::ObjectFile;
         if (machine.tm->addPassesToEmitFile(passes, stream, nullptr, kind, /*DisableVerify=*/true))
             throw support::Error("this target emits no objects");
         passes.run(module);
     }
     if (!diagnostics.errors.empty()) throw support::Error("LLVM: " + diagnostics.errors);
     const auto t4 = Clock::now();
-    if (!options.dump.empty()) write_text(dump_path(options, prepared, options.want_assembly ? "s" : "o"), {out.begin(), out.end()});
+    if (!options.dump.empty())
+        write_text(dump_path(options, prepared, options.want_assembly ? "s" : "o"),
+                   {out.begin(), out.end()});
     if (options.time_passes) {
-        const auto ms = [](auto a, auto b) { return std::chrono::duration<double, std::milli>(b - a).count(); };
-        std::fprintf(stderr, "llvm tier %d %s: target %.2f ms, lowering %.2f, passes %.2f, code generation %.2f; %zu bytes\n",
-                     options.tier, prepared.plan.module->name.c_str(), ms(t0, t1), ms(t1, t2), ms(t2, t3), ms(t3, t4), out.size());
+        const auto ms = [](auto a, auto b) {
+            return std::chrono::duration<double, std::milli>(b - a).count();
+        };
+        std::fprintf(stderr,
+                     "llvm tier %d %s: target %.2f ms, lowering %.2f, passes %.2f, code generation "
+                     "%.2f; %zu bytes\n",
+                     options.tier, prepared.plan.module->name.c_str(), ms(t0, t1), ms(t1, t2),
+                     ms(t2, t3), ms(t3, t4), out.size());
     }
     return {out.begin(), out.end()};
 }
