@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -76,6 +77,7 @@ std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::
     pass::PipelineOptions options;
     options.time_passes = o.time_passes != 0;
     options.dump = text_or_empty(o.dump);
+    if (!options.dump.empty()) std::filesystem::create_directories(options.dump);
     options.fused = codegen::has_fma(text_or_empty(o.cpu), text_or_empty(o.triple));
     auto c = std::make_unique<abi::Compilation>();
     c->prepared = codegen::prepare(pass::run_pipeline(std::move(module), options));

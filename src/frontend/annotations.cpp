@@ -114,6 +114,9 @@ bool is_tensor_annotation(PyObject* a) {
 
 bool is_dataclass(PyObject* a) { return PyType_Check(a) && get(a, names().__dataclass_fields___); }
 
+bool is_buffer_view_annotation(PyObject* a) {
+    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "BufferView") : named(Py_TYPE(a), "BufferViewType");
+}
 bool is_struct_type(PyObject* a) { return derives(Py_TYPE(a), "StructType"); }
 
 bool is_empty(PyObject* a) { return PyType_Check(a) && (named(reinterpret_cast<PyTypeObject*>(a), "empty") ||

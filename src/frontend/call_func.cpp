@@ -8,10 +8,9 @@
 // addressed again inside from the indices, which are passed.
 // Cost: one key per call; one lowering per key.
 
-#include <cstring>
 #include <unordered_map>
 
-#include "frontend/lower.h"
+#include "frontend/call.h"
 
 namespace qd::frontend {
 
@@ -52,331 +51,7 @@ std::shared_ptr<FunctionCache>& cache_pointer() {
     return *p;
 }
 
-struct Param {
-    Ref name, annotation, default_value;
-    bool has_default = false;
-};
-struct Signature {
-    Ref definition, fn, returns;
-    std::vector<Param> params;
-    bool is_real = false, top_level_only = false;
-};
-
 Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
-bool flag(PyObject* o, PyObject* name) {
-    Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
-    if (!v) PyErr_Clear();
-    return v && PyObject_IsTrue(v.get()) == 1;
-}
-
-const Signature& signature_of(PyObject* definition) {
-    static auto* all = new std::unordered_map<PyObject*, Signature>;
-    auto [it, made] = all->try_emplace(definition);
-    Signature& s = it->second;
-    if (!made) return s;
-    s.definition = Ref::borrow(definition);
-    s.fn = get(definition, names().fn_);
-    s.returns = get(definition, names().returns_);
-    s.is_real = flag(definition, names()._is_real_function_);
-    s.top_level_only = flag(definition, names()._qd_requires_top_level_);
-    Ref params = get(definition, names().params_);
-    Ref list = Ref::steal(PySequence_Tuple(params.get()));
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list.get()); ++k) {
-        PyObject* row = PyTuple_GET_ITEM(list.get(), k);
-        Param p{Ref::borrow(PyTuple_GetItem(row, 0)), Ref::borrow(PyTuple_GetItem(row, 1)), Ref::borrow(PyTuple_GetItem(row, 2))};
-        p.has_default = !is_empty(p.default_value.get());
-        PyObject* name = p.name.release();
-        PyUnicode_InternInPlace(&name);
-        p.name = Ref::steal(name);
-        s.params.push_back(std::move(p));
-    }
-    return s;
-}
-
-// --- binding ---------------------------------------------------------------------------------------
-
-std::string expected_text(const Signature& s) {
-    std::string out;
-    for (const Param& p : s.params) {
-        if (!out.empty()) out += ", ";
-        out += text(p.name.get()) + " : " + text(p.annotation.get());
-    }
-    return out;
-}
-
-std::vector<Val> bind(const Signature& s, const CallArgs& args, const std::vector<Prov*>& provs,
-                      const std::vector<Prov*>& keyword_provs) {
-    std::vector<Val> bound(s.params.size());
-    std::vector<std::string> problems;
-    if (args.positional.size() > s.params.size()) {
-        std::string got;
-        for (const Ref& a : args.positional) got += (got.empty() ? "" : ", ") + text(Ref::steal(PyObject_Repr(a.get())).get());
-        problems.push_back("Too many arguments. Expected (" + expected_text(s) + "), got (" + got + ").");
-    }
-    for (size_t k = 0; k < args.positional.size() && k < bound.size(); ++k)
-        bound[k] = {args.positional[k], k < provs.size() ? provs[k] : nullptr};
-    for (size_t k = 0; k < args.keywords.size(); ++k) {
-        const auto& [name, value] = args.keywords[k];
-        size_t at = 0;
-        while (at < s.params.size() && PyUnicode_Compare(s.params[at].name.get(), name.get())) ++at;
-        if (at == s.params.size()) {
-            problems.push_back("Unexpected argument '" + text(name.get()) + "'.");
-        } else if (bound[at].obj) {
-            problems.push_back("Multiple values for argument '" + text(name.get()) + "'.");
-        } else {
-            bound[at] = {value, k < keyword_provs.size() ? keyword_provs[k] : nullptr};
-        }
-    }
-    for (size_t k = 0; k < bound.size(); ++k) {
-        if (bound[k].obj) continue;
-        if (s.params[k].has_default) bound[k].obj = s.params[k].default_value;
-        else problems.push_back("Missing argument '" + text(s.params[k].name.get()) + "'.");
-    }
-    if (problems.empty()) return bound;
-    std::string all = problems.size() > 1 ? "Primary exception: " : "";
-    for (const std::string& p : problems) all += (&p == &problems[0] ? "" : "\n") + p;
-    raise(Kind::syntax, all);
-}
-
-// How a parameter reaches the body.
-enum class Mode : uint8_t { constant, value, reference };
-struct Arg {
-    Mode mode = Mode::constant;
-    Val v;
-    bool flattened = false;
-};
-
-bool is_number_like(PyObject* o) {
-    if (PyBool_Check(o) || PyLong_Check(o) || PyFloat_Check(o)) return true;
-    const std::string_view t = Py_TYPE(o)->tp_name;
-    return t.starts_with("numpy.") && t != "numpy.ndarray" && t != "numpy.dtype";
-}
-bool is_host_matrix_like(PyObject* o) {
-    for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
-        if (std::string_view(t->tp_name) == "Matrix") return true;
-    return false;
-}
-bool is_container(PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o); }
-bool has_expr(PyObject* o) { return is_expr(o) || is_struct(o) || (is_container(o) && is_symbolic(o)); }
-
-// Python numbers and matrices that go by value become IR values; containers keep their form.
-Ref as_values(PyObject* o) {
-    if (is_expr(o) && as_expr(o)->kind == ExprKind::array) return Ref::borrow(o);
-    if (is_expr(o) || is_number_like(o) || is_host_matrix_like(o)) return make_value(to_value(o));
-    if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
-        Ref out = Ref::steal(PyList_New(0));
-        Ref items = Ref::steal(PySequence_List(o));
-        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k)
-            if (PyList_Append(out.get(), as_values(PyList_GET_ITEM(items.get(), k)).get()) < 0) throw PyError{};
-        return PyTuple_CheckExact(o) ? Ref::steal(PyList_AsTuple(out.get())) : out;
-    }
-    if (PyDict_CheckExact(o)) {
-        Ref out = Ref::steal(PyDict_New());
-        PyObject *key, *item;
-        for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &item);)
-            if (PyDict_SetItem(out.get(), key, as_values(item).get()) < 0) throw PyError{};
-        return out;
-    }
-    if (is_struct(o)) return map_leaves(o, [](PyObject* e) { return as_values(e); });
-    return Ref::borrow(o);
-}
-
-void check_tensor(PyObject* value, ir::Type want, const std::string& name) {
-    const ir::Type t = is_expr(value) ? type_of(value) : to_value(value)->type;
-    const std::string shown = "Argument " + name + " is expected to be a Matrix with ";
-    if (!t.is_tensor()) raise(Kind::syntax, "Argument " + name + " is expected to be a Matrix");
-    if (want.rank != t.rank) raise(Kind::syntax, shown + "ndim " + std::to_string(want.rank) + ", but got " + std::to_string(t.rank));
-    if (want.n && want.n != t.n) raise(Kind::syntax, shown + "n " + std::to_string(want.n) + ", but got " + std::to_string(t.n));
-    if (want.rank == 2 && want.m && want.m != t.m)
-        raise(Kind::syntax, shown + "m " + std::to_string(want.m) + ", but got " + std::to_string(t.m));
-}
-
-Arg classify(const Param& p, Val v) {
-    PyObject* annotation = strip_optional(p.annotation.get());
-    PyObject* o = v.get();
-    const std::string name = text(p.name.get());
-    const auto cannot = [&]() { raise(Kind::type, "Argument " + name + " of type " + type_name(o) + " is not supported. Invalid constant scalar data type: " + type_name(o)); };
-    Arg a;
-    a.v = v;
-    a.flattened = v.prov && v.prov->flattened;
-    if (is_empty(annotation) || (PyType_Check(annotation) && is_template(annotation))) {
-        if (is_expr(o) && as_expr(o)->kind == ExprKind::array && is_empty(annotation)) {
-            raise(Kind::type, "Ndarray argument " + name + " needs a qd.types.ndarray() or qd.template() annotation");
-        }
-        if (has_expr(o) || is_number_like(o) || is_host_matrix_like(o) || (is_container(o) && PyObject_Size(o) > 0)) {
-            a.mode = Mode::value;
-            a.v = {as_values(o)};
-        } else if (is_empty(annotation) && (PyUnicode_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o))) {
-            cannot();
-        }
-        return a;
-    }
-    if (is_template(annotation)) {
-        if (has_expr(o)) a.mode = Mode::reference;
-        return a;
-    }
-    if (const auto prim = prim_of(annotation)) {
-        a.mode = Mode::value;
-        a.v = {cast(Ref(make_value(to_value(o))).get(), *prim)};
-        return a;
-    }
-    if (const auto t = tensor_type_of(annotation)) {
-        a.mode = Mode::value;
-        if (!is_expr(o) && !is_host_matrix_like(o) && !is_container(o))
-            raise(Kind::syntax, "Argument " + name + " is expected to be a Matrix, but got " + type_name(o));
-        Ref value = make_value(to_value(o));
-        check_tensor(value.get(), *t, name);
-        a.v = {value};
-        return a;
-    }
-    if (is_struct_type(annotation)) {
-        a.mode = Mode::value;
-        a.v = {as_values(o)};
-        return a;
-    }
-    if (is_ndarray_annotation(annotation) || is_tensor_annotation(annotation)) {
-        if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
-            a.mode = Mode::reference;
-            if (is_ndarray_annotation(annotation)) check_array_expr(annotation, as_expr(o), name);
-        } else if (!is_field(o) && o != Py_None) {
-            raise(Kind::type, "Invalid value for argument " + name + " - an array is required, got " + type_name(o));
-        }
-        return a;
-    }
-    if (is_dataclass(annotation)) {
-        if (is_expr(o) || PyObject_IsInstance(o, annotation) != 1)
-            raise(Kind::type, "Argument " + name + " of type " + type_name(o) + " is not an instance of " + text(annotation));
-        return a;
-    }
-    if (has_expr(o)) a.mode = Mode::reference;  // qd.ref and the rest
-    else if (is_number_like(o)) {
-        a.mode = Mode::value;
-        a.v = {as_values(o)};
-    }
-    return a;
-}
-
-// --- keys ------------------------------------------------------------------------------------------
-
-struct Key {
-    std::string bytes;
-    std::vector<Ref> constants;
-    void word(uint64_t w) { bytes.append(reinterpret_cast<const char*>(&w), sizeof w); }
-    void tag(char c) { bytes += c; }
-    void object(PyObject* o) {
-        word(reinterpret_cast<uintptr_t>(o));
-        constants.push_back(Ref::borrow(o));
-    }
-};
-
-// What a reference leads to: the operations that make its place, outermost last.
-ir::Value* root_of_place(ir::Value* place) {
-    place = ir::resolve(place);
-    while (place->def && place->def->op == ir::Op::comp_place) place = place->def->operand(0);
-    return place;
-}
-
-void constant_key(Key& k, PyObject* o) {
-    if (o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o)) {
-        k.tag('c');
-        k.word(reinterpret_cast<uintptr_t>(Py_TYPE(o)));
-        Ref shown = Ref::steal(PyObject_Repr(o));
-        const char* s = PyUnicode_AsUTF8(shown.get());
-        if (!s) throw PyError{};
-        k.word(std::strlen(s));
-        k.bytes += s;
-    } else if (PyTuple_CheckExact(o)) {
-        k.tag('t');
-        k.word(static_cast<uint64_t>(PyTuple_GET_SIZE(o)));
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) constant_key(k, PyTuple_GET_ITEM(o, i));
-    } else {
-        k.tag('o');
-        k.object(o);
-    }
-}
-
-void place_key(Key& k, ir::Value* place) {
-    place = ir::resolve(place);
-    const ir::Inst* d = place->def;
-    k.word(place->type.word());
-    if (!d || d->op == ir::Op::slot) {
-        k.tag('v');
-        return;
-    }
-    k.tag('p');
-    k.word(static_cast<uint64_t>(d->op));
-    k.word(d->imm);
-    k.word(reinterpret_cast<uintptr_t>(d->ref));
-    for (int i = 0; i < d->operand_count; ++i) {
-        ir::Value* o = d->operand(i);
-        if (o->type.is_place()) place_key(k, o);
-        else k.word(o->type.word());
-    }
-}
-
-void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
-    if (e->kind == ExprKind::array) {
-        k.tag('a');
-        k.word(e->value->type.word());
-        k.word(e->access.pack());
-    } else if (!by_reference || e->kind == ExprKind::value) {
-        k.tag('x');
-        k.word(type_of(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e))).word());
-    } else {
-        const ir::Value* root = root_of_place(e->value);
-        const bool local = !root->def || root->def->op == ir::Op::slot;
-        k.tag(e->shared ? 's' : 'r');
-        k.tag(e->read_only ? '1' : '0');
-        if (local) k.word(e->value->type.word());
-        else place_key(k, e->value);
-    }
-}
-
-void tree_key(Key& k, PyObject* o, bool by_reference) {
-    if (is_expr(o)) return leaf_key(k, as_expr(o), by_reference);
-    if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
-        const bool list = PyList_CheckExact(o);
-        const Py_ssize_t n = list ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o);
-        k.tag(list ? 'L' : 'T');
-        k.word(static_cast<uint64_t>(n));
-        for (Py_ssize_t i = 0; i < n; ++i) tree_key(k, list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i), by_reference);
-        return;
-    }
-    const bool structure = is_struct(o);
-    if (structure || PyDict_CheckExact(o)) {
-        PyObject* from = structure ? reinterpret_cast<StructObject*>(o)->members : o;
-        k.tag(structure ? 'S' : 'D');
-        if (structure) k.object(reinterpret_cast<StructObject*>(o)->type);
-        k.word(static_cast<uint64_t>(PyDict_Size(from)));
-        PyObject *key, *item;
-        for (Py_ssize_t at = 0; PyDict_Next(from, &at, &key, &item);) {
-            constant_key(k, key);
-            tree_key(k, item, by_reference);
-        }
-        return;
-    }
-    constant_key(k, o);
-}
-
-Key key_of(const Signature& s, const std::vector<Arg>& args, const Lowering& l) {
-    Key k;
-    const FrontendOptions& o = l.kernel->options;
-    k.object(s.definition.get());
-    k.tag(static_cast<char>('A' + static_cast<int>(o.default_int)));
-    k.tag(static_cast<char>('A' + static_cast<int>(o.default_float)));
-    k.tag(static_cast<char>('A' + (o.debug ? 1 : 0) + (o.check_bounds ? 2 : 0) + (o.short_circuit ? 4 : 0)));
-    for (const Arg& a : args) {
-        k.tag(static_cast<char>('0' + static_cast<int>(a.mode)));
-        if (a.mode == Mode::constant) {
-            k.tag(!a.v.prov ? 'n' : a.v.prov->runtime_members ? 'm' : a.flattened ? 'f' : 'p');
-            k.tag(a.v.prov && a.v.prov->from_argument() ? 'A' : 'g');
-            constant_key(k, a.v.get());
-        } else {
-            tree_key(k, a.v.get(), a.mode == Mode::reference);
-        }
-    }
-    return k;
-}
 
 // --- passing -----------------------------------------------------------------------------------------
 
@@ -416,7 +91,7 @@ struct Passing {
             return r;
         }
         const ir::Value* root = root_of_place(e->value);
-        if (root->def && root->def->op != ir::Op::slot) return make_place(rebuild(e->value), e->kind, e->shared, e->read_only);
+        if (!is_local_place(root)) return make_place(rebuild(e->value), e->kind, e->shared, e->read_only);
         const int at = static_cast<int>(operands.size());
         ir::Value* in = pass(caller.b.load(e->value));
         ir::Value* slot = callee.b.slot(in->type);
@@ -431,7 +106,7 @@ struct ReferenceCheck {
     std::vector<const ir::Value*> roots;
     bool bad = false;
     void see(PyObject* o) {
-        if (is_container(o) || is_struct(o)) {
+        if (is_plain_container(o) || is_struct(o)) {
             map_leaves(o, [&](PyObject* e) { see(e); return Ref::borrow(e); });
             return;
         }
@@ -439,7 +114,7 @@ struct ReferenceCheck {
         const ExprObject* e = as_expr(o);
         if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return;
         const ir::Value* root = root_of_place(e->value);
-        if (root->def && root->def->op != ir::Op::slot) return;
+        if (!is_local_place(root)) return;
         if (e->shared) bad = true;
         for (const ir::Value* r : roots) bad |= r == root;
         roots.push_back(root);
@@ -472,14 +147,14 @@ struct DepthGuard {
     ~DepthGuard() { --depth_now; }
 };
 
-Ref cast_result(const Signature& s, Ref value) {
+Ref cast_result(const FuncSignature& s, Ref value) {
     if (s.returns.get() == Py_None || is_empty(s.returns.get())) return value;
     if (const auto p = prim_of(s.returns.get())) return cast(Ref(make_value(to_value(value.get()))).get(), *p);
     return value;
 }
 
 // Walks a func's body with its parameters declared; gives the result.
-Val run_body(Body& body, const Signature& s, const std::vector<Val>& params) {
+Val run_body(Body& body, const FuncSignature& s, const std::vector<Val>& params) {
     for (size_t k = 0; k < params.size(); ++k) body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
     body.parameter_count = params.size();
     body.block(body.source.body);
@@ -499,7 +174,7 @@ std::vector<Val> local_copies(const std::vector<Arg>& args) {
     return out;
 }
 
-Val expand(Lowering& caller, const Signature& s, const std::vector<Arg>& args) {
+Val expand(Lowering& caller, const FuncSignature& s, const std::vector<Arg>& args) {
     DepthGuard depth;
     Lowering callee;
     callee.kernel = caller.kernel;
@@ -588,14 +263,14 @@ void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<
     for (Py_ssize_t k = 0; k < n; ++k) real_results(PyTuple_GET_ITEM(declared, k), PyList_GET_ITEM(items.get(), k), l, out);
 }
 
-void check_real_signature(const Signature& s) {
+void check_real_signature(const FuncSignature& s) {
     for (size_t k = 0; k < s.params.size(); ++k)
         if (is_empty(s.params[k].annotation.get()) && !(k == 0 && text(s.params[k].name.get()) == "self"))
             raise(Kind::syntax, "Quadrants real function parameters must be type annotated");
 }
 
 // Walks the body of a real function: all its returns have been emitted, and one at the end.
-void run_real_body(Body& body, Entry& e, const Signature& s, const std::vector<Val>& params) {
+void run_real_body(Body& body, Entry& e, const FuncSignature& s, const std::vector<Val>& params) {
     for (size_t k = 0; k < params.size(); ++k) body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
     body.parameter_count = params.size();
     const Flow f = body.block(body.source.body);
@@ -610,7 +285,7 @@ void run_real_body(Body& body, Entry& e, const Signature& s, const std::vector<V
 }
 
 // Lowers one specialisation. Throws HoldsTask if the body must be expanded instead.
-void lower_entry(Entry& e, Lowering& caller, const Signature& s, const std::vector<Arg>& args) {
+void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::vector<Arg>& args) {
     DepthGuard depth;
     Ref qualified = get(s.definition.get(), names().__name___);
     e.function = std::make_unique<ir::Function>(text(qualified.get()));
@@ -716,7 +391,7 @@ struct Operands {
             values.push_back(to_value(o));
         } else {
             const ir::Value* root = root_of_place(e->value);
-            if (root->def && root->def->op != ir::Op::slot) {
+            if (!is_local_place(root)) {
                 place(e->value);
             } else {
                 values.push_back(caller.b.load(e->value));
@@ -832,12 +507,12 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                     const std::vector<Prov*>& keyword_provs) {
     Lowering& l = current_or_raise("A Quadrants function");
     Body& caller = *l.body;
-    const Signature& s = signature_of(definition);
+    const FuncSignature& s = signature_of(definition);
     if (s.top_level_only && !caller.unit.is_kernel && l.runtime_depth == caller.entry_depth) throw HoldsTask{};
     if (s.top_level_only && (l.runtime_depth > 0 || l.parallel_depth > 0))
         raise(Kind::syntax, "Function " + text(s.fn.get()) + " has requires_top_level=True and cannot be called inside a runtime for, if or while");
     if (s.is_real) check_real_signature(s);
-    std::vector<Val> bound = bind(s, args, provs, keyword_provs);
+    std::vector<Val> bound = bind_arguments(s, args, provs, keyword_provs);
     std::vector<Arg> plan;
     ReferenceCheck references;
     for (size_t k = 0; k < bound.size(); ++k) {
@@ -893,7 +568,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
             e->checked = l.kernel->number;
         }
         Entry& e = *cache.entries[key.bytes];
-        if (e.unit->could_hold_task) {
+        if (e.unit->could_hold_task && !s.is_real) {
             if (top_level) return expand(l, s, plan);
             if (!caller.unit.is_kernel && l.runtime_depth == caller.entry_depth) caller.unit.could_hold_task = true;
         }

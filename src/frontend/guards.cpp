@@ -40,6 +40,17 @@ bool is_enum_member(PyObject* o) {
     return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
 }
 
+// A constant as a plain Python value that another process can read back and compare.
+Ref normalised(PyObject* o) {
+    if (is_dtype(o)) return Ref::steal(PyUnicode_FromFormat("dtype %s", text(o).c_str()));
+    if (is_enum_member(o)) {
+        Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
+        return is_plain_constant(v.get()) ? v : Ref::steal(PyObject_Repr(o));
+    }
+    if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
+    return Ref::borrow(o);
+}
+
 Ref type_id(PyObject* o) {
     PyObject* t = reinterpret_cast<PyObject*>(Py_TYPE(o));
     Ref module = Ref::steal_or_null(PyObject_GetAttr(t, names().__module___));
@@ -76,7 +87,7 @@ void guard_components(Unit& u, PyObject* o, Prov* prov) {
         for (long k = 0; k < (vector ? 1 : columns); ++k) {
             Ref key = Ref::steal(vector ? PyLong_FromLong(i) : Py_BuildValue("(ll)", i, k));
             Ref item = Ref::steal(PyObject_GetItem(o, key.get()));
-            u.fact(u.item(prov, key.get()), FactKind::constant, item.get());
+            u.fact(u.item(prov, key.get()), FactKind::constant, normalised(item.get()).get());
         }
 }
 
@@ -203,7 +214,7 @@ int function_index(Unit& u, PyObject* fn) {
 // What the generated code may depend on when it uses `o`, found at `prov`.
 void guard_value(Unit& u, PyObject* o, Prov* prov) {
     if (is_plain_constant(o) || is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {
-        u.fact(prov, FactKind::constant, o);
+        u.fact(prov, FactKind::constant, normalised(o).get());
     } else if (is_field(o)) {
         u.fact(prov, FactKind::field, field_signature(o).get());
         u.field_places.try_emplace(o, prov);
@@ -232,12 +243,15 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
 
 bool fact_holds(const Fact& f, PyObject* now) {
     switch (f.kind) {
-        case FactKind::constant:
+        case FactKind::constant: {
+            const Ref plain = normalised(now);
+            now = plain.get();
             if (Py_TYPE(now) != Py_TYPE(f.value.get())) return false;
             if (now == f.value.get()) return true;
             if (const int same = PyObject_RichCompareBool(now, f.value.get(), Py_EQ); same >= 0) return same == 1;
             PyErr_Clear();
             return false;
+        }
         case FactKind::type: {
             if (PyCFunction_Check(now) || PyType_Check(now)) {
                 Ref name = Ref::steal_or_null(PyObject_GetAttr(now, names().__qualname___));

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "frontend/lower.h"
+#include "frontend/structs.h"
 
 namespace qd::frontend {
 namespace {
@@ -171,6 +172,28 @@ Val Body::element(const Val& base, PyObject* index) {
 }
 
 // A member of a dataclass parameter, or a whole parameter, by its annotation.
+// A window of an array: three parameters that make one struct value.
+static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Prov* prov) {
+    const Ref array = Ref::steal_or_null(PyObject_GetAttrString(item, "arr"));
+    ArrayInfo a;
+    if (!array || !array_info(array.get(), a)) {
+        PyErr_Clear();
+        raise(Kind::runtime_type, "Argument " + type_name(item) + " cannot be converted into required type BufferView");
+    }
+    if (const Ref boundary = Ref::steal_or_null(PyObject_GetAttrString(annotation, "boundary"))) a.access.clamp = text(boundary.get()).ends_with("CLAMP");
+    else PyErr_Clear();
+    Unit& unit = body.unit;
+    const auto scalar = [&](const char* name) {
+        return unit.parameter(unit.attribute(prov, interned(name).get()), ParamSource::Kind::scalar, type::kI32, name);
+    };
+    ir::Value* handle = unit.parameter(unit.attribute(prov, interned("arr").get()), ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), "arr", a.has_grad);
+    const Ref arr = make_array(handle, a.access);
+    ir::Value* offset = scalar("offset");
+    ir::Value* size = scalar("size");
+    prov->leaf = make_buffer_view(arr.get(), offset, size);
+    return prov->leaf;
+}
+
 Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     annotation = strip_optional(annotation);
     const std::string name = prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
@@ -211,6 +234,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         prov->leaf = make_array(v, a.access);
         return {prov->leaf, nullptr};
     }
+    if (is_buffer_view_annotation(annotation)) return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
     if (is_dataclass(annotation) && PyObject_HasAttr(item.get(), names().__dataclass_fields___)) {
         PyObject* cls = reinterpret_cast<PyObject*>(Py_TYPE(item.get()));
         if (PyObject_HasAttr(cls, names()._data_oriented_) )

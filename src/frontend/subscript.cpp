@@ -94,6 +94,10 @@ Flat flat_index(Type t, std::span<const Ref> indices) {
     return {0, flat};
 }
 
+// Writing an element of a vector parameter is legal and has no effect.
+constexpr uint8_t kDropsWrites = 1;
+bool drops_writes(PyObject* o) { return is_expr(o) && as_expr(o)->kind == ExprKind::value && as_expr(o)->reserved == kDropsWrites; }
+
 bool is_place(const ExprObject& e) { return e.kind == ExprKind::variable || e.kind == ExprKind::element; }
 
 // Boundary "clamp" holds for the components of an array's elements too.
@@ -125,8 +129,9 @@ Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
     const Flat at = flat_index(e.value->type.value(), indices);
     if (is_place(e)) return place_component(e, at);
     if (is_view(base) && !at.runtime) return Ref::borrow(PyTuple_GET_ITEM(e.origin, at.number));
-    if (at.runtime) return make_value(builder().op(Op::extract_dyn, {e.value, at.runtime}));
-    return make_value(component(e.value, at.number));
+    Ref r = make_value(at.runtime ? builder().op(Op::extract_dyn, {e.value, at.runtime}) : component(e.value, at.number));
+    if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
+    return r;
 }
 
 // --- slices -------------------------------------------------------------------------------------
@@ -287,6 +292,7 @@ Ref make_view(Type t, std::span<const Ref> parts) {
 }
 
 bool assign_special(PyObject* target, PyObject* value) {
+    if (drops_writes(target)) return true;
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
     Value* v = fit(value, type_of(target), "Assign");
@@ -295,6 +301,7 @@ bool assign_special(PyObject* target, PyObject* value) {
 }
 
 bool assign_op_special(BinOp op, PyObject* target, PyObject* value) {
+    if (drops_writes(target)) return true;
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
     const ExprObject& first = *as_expr(PyTuple_GET_ITEM(places, 0));

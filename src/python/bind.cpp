@@ -16,13 +16,12 @@ PyObject* imported(const char* module, const char* name) {
     return found;
 }
 
-bool is_instance(PyObject* o, const char* module, const char* cls) {
-    PyObject* type = imported(module, cls);
-    if (!type) return PyErr_Clear(), false;
-    const int yes = PyObject_IsInstance(o, type);
-    Py_DECREF(type);
-    if (yes < 0) PyErr_Clear();
-    return yes == 1;
+// Whether an object's class, or a base of it, has this name. By name, because asking for the class
+// object would import modules that a launch does not need.
+bool is_a(PyTypeObject* type, const char* name) {
+    for (Py_ssize_t k = 0; type->tp_mro && k < PyTuple_GET_SIZE(type->tp_mro); ++k)
+        if (std::strcmp(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, k))->tp_name, name) == 0) return true;
+    return false;
 }
 
 bool dtype_prim(PyObject* annotation, Prim& out) {
@@ -42,28 +41,23 @@ Parameter::Kind kind_of(PyObject* annotation, Prim& prim) {
     using Kind = Parameter::Kind;
     if (dtype_prim(annotation, prim)) return type::is_float(prim) ? Kind::real : Kind::integer;
     struct Row {
-        const char* module;
         const char* cls;
-        Kind kind;
+        Kind of_instance, of_class;
     };
     static const Row rows[] = {
-        {"quadrants.types.ndarray_type", "NDArray", Kind::array},
-        {"quadrants.types.annotations", "Template", Kind::template_},
-        {"quadrants.types.buffer_view_type", "BufferViewType", Kind::buffer_view},
-        {"quadrants.lang.matrix", "MatrixType", Kind::tensor},
-        {"quadrants.lang.matrix", "VectorType", Kind::tensor},
-        {"quadrants.lang.struct", "StructType", Kind::structure},
+        {"NDArray", Kind::array, Kind::array},
+        {"Template", Kind::template_, Kind::template_},
+        {"BufferViewType", Kind::buffer_view, Kind::other},
+        {"BufferView", Kind::other, Kind::buffer_view},
+        {"Tensor", Kind::other, Kind::any_tensor},
+        {"MatrixType", Kind::tensor, Kind::other},
+        {"StructType", Kind::structure, Kind::other},
     };
+    const bool is_class = PyType_Check(annotation);
+    PyTypeObject* type = is_class ? reinterpret_cast<PyTypeObject*>(annotation) : Py_TYPE(annotation);
+    if (is_class && PyObject_HasAttrString(annotation, "__dataclass_fields__")) return Kind::dataclass;
     for (const Row& row : rows)
-        if (is_instance(annotation, row.module, row.cls)) return row.kind;
-    if (PyType_Check(annotation)) {
-        if (PyObject_HasAttrString(annotation, "__dataclass_fields__")) return Kind::dataclass;
-        const char* name = reinterpret_cast<PyTypeObject*>(annotation)->tp_name;
-        if (std::strcmp(name, "NDArray") == 0) return Kind::array;
-        if (std::strcmp(name, "Template") == 0) return Kind::template_;
-        if (std::strcmp(name, "Tensor") == 0) return Kind::any_tensor;
-        if (std::strcmp(name, "BufferView") == 0) return Kind::buffer_view;
-    }
+        if (is_a(type, row.cls)) return is_class ? row.of_class : row.of_instance;
     return Kind::other;
 }
 

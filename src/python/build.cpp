@@ -5,6 +5,7 @@
 
 #include "frontend/objects.h"
 #include "ir/ir.h"
+#include "python/external.h"
 #include "python/kernel.h"
 #include "python/warm.h"
 #include "runtime/compiler.h"
@@ -223,6 +224,39 @@ std::string kernel_name(KernelObject& k) {
     return text ? text : "kernel";
 }
 
+// The common case of those rules, without Python: a live array of the annotated primitive and rank.
+bool fits_quickly(PyObject* annotation, PyObject* arg) {
+    arg = frontend::unwrap(arg);
+    Type elem;
+    int ndim;
+    if (frontend::is_ndarray(arg)) {
+        const auto& a = *reinterpret_cast<frontend::NdarrayObject*>(arg);
+        if (!a.data || a.generation != session().generation) return false;
+        elem = a.elem;
+        ndim = a.ndim;
+    } else if (is_numpy(arg)) {
+        ExternalArray a;
+        if (!read_external(arg, a) || a.prim == Prim::none || !a.c_contiguous) return false;
+        for (int k = 0; k < a.ndim; ++k)
+            if (a.shape[k] > INT32_MAX) return false;
+        elem = Type::scalar(a.prim);
+        ndim = a.ndim;
+    } else {
+        return false;
+    }
+    if (PyType_Check(annotation)) return true;  // the bare class: no conditions
+    const Ref dtype = Ref::steal_or_null(PyObject_GetAttrString(annotation, "dtype"));
+    const Ref rank = Ref::steal_or_null(PyObject_GetAttrString(annotation, "ndim"));
+    const Ref grad = Ref::steal_or_null(PyObject_GetAttrString(annotation, "needs_grad"));
+    PyErr_Clear();
+    if (!dtype || !rank || !grad || grad.get() == Py_True) return false;
+    if (rank.get() != Py_None && PyLong_AsLong(rank.get()) != ndim) return false;
+    if (dtype.get() == Py_None) return true;
+    const Ref id = Ref::steal_or_null(PyObject_GetAttrString(dtype.get(), "id"));
+    PyErr_Clear();
+    return id && elem.rank == 0 && static_cast<Prim>(PyLong_AsLong(id.get())) == elem.prim;
+}
+
 // The array rules of spec 20 section 13 that do not depend on the body: raised by Python code, which
 // knows the annotation's texts.
 bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* args) {
@@ -230,6 +264,7 @@ bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* arg
     for (size_t k = 0; k < parameters.size(); ++k) {
         if (parameters[k].kind != Parameter::Kind::array && parameters[k].kind != Parameter::Kind::buffer_view) continue;
         if (parameters[k].optional && args[k] == Py_None) continue;
+        if (parameters[k].kind == Parameter::Kind::array && fits_quickly(parameters[k].annotation.get(), args[k])) continue;
         if (!check) {
             PyObject* module = PyImport_ImportModule("quadrants.lang._arguments");
             if (!module) return false;

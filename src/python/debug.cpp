@@ -17,7 +17,8 @@ PyObject* lower_to_text(PyObject*, PyObject* const* args, Py_ssize_t count) {
         auto lowered = frontend::lower_kernel(definition, {args + 1, static_cast<size_t>(count - 1)}, session().frontend, "kernel");
         Py_DECREF(definition);
         if (!lowered) return nullptr;
-        const std::string text = ir::print(*lowered->module);
+        std::string text = ir::print(*lowered->module);
+        if (!lowered->cacheable) text += "\n; not cacheable: " + lowered->uncacheable_reason + "\n";
         ir::verify(*lowered->module);
         return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
     } catch (const std::exception& e) {

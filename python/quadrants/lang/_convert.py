@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from quadrants._lazy import LazyNumpy
-from quadrants._lib import core
 from quadrants._lib.core import Arch
 from quadrants.lang import impl
 from quadrants.lang.util import has_pytorch, to_numpy_type, to_pytorch_type
@@ -213,4 +212,6 @@ def live_element(owner: Any, key: Any, shape: tuple[int, ...]) -> Any:
 
 def fill_in_kernel(container: Any, value: Any) -> Any:
     """`x.fill(value)` while a kernel is traced."""
-    return core.trace_op("fill", (container, value))
+    from quadrants.lang import _container_funcs
+
+    return _container_funcs.fill(container, value)

@@ -126,8 +126,6 @@ class Ndarray(core.NdarrayBase):
         Args:
             val: a number; for vectors and matrices also a value of their shape.
         """
-        if impl.inside_kernel():
-            return _convert.fill_in_kernel(self, val)
         self._prepare()
         entries = getattr(val, "entries", val)
         if isinstance(entries, (list, tuple, np.ndarray)) and np.ndim(entries):

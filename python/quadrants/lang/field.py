@@ -516,8 +516,6 @@ class StructField(Field):
 
     def fill(self, val: Any) -> None:
         """Sets every number of every element."""
-        if impl.inside_kernel():
-            return _convert.fill_in_kernel(self, val)
         for field in self.field_dict.values():
             field.fill(val)
 

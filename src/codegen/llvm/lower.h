@@ -214,6 +214,7 @@ struct FunctionLowering {
     Place place(ir::Value* v);
     llvm::Value* component_address(const Place& p, int k);
     Index index(ir::Value* v, int depth = 0);
+    bool counts_units(ir::Value* v, int depth);
     llvm::Value* index_value(Index i);
     llvm::Value* offset(llvm::Value* pointer, Index i, int64_t stride);  // + i * stride bytes
     llvm::Value* field_address(Inst& i);
@@ -262,6 +263,7 @@ struct FunctionLowering {
     std::unordered_map<uint64_t, llvm::Value*> entry_values_;
     std::map<std::tuple<llvm::Type*, uint64_t, int>, llvm::AllocaInst*> scratch_;
     std::vector<Frame> frames_;
+    std::unordered_map<ir::Value*, bool> counts_units_;
     llvm::Value* result_out_ = nullptr;
     std::vector<Prim> result_prims_;
     llvm::DenseMap<std::pair<llvm::BasicBlock*, ir::Value*>, llvm::Value*> index_cache_,

@@ -105,6 +105,45 @@ Value* FunctionLowering::array_extent(ir::Value* array, int axis) {
 
 // --- indices -----------------------------------------------------------------------------------
 
+// Whether an i64 is arithmetic on what the launch hands to a task: then it is an index of the loop,
+// and its cast to i32 loses nothing. Any other cast may wrap, which its user can see.
+bool FunctionLowering::counts_units(ir::Value* v, int depth) {
+    if (depth > 12) return false;
+    const auto [at, unknown] = counts_units_.try_emplace(v, false);
+    if (!unknown) return at->second;
+    bool yes = false;
+    const auto all = [&](const Inst& i, int from, int to) {
+        for (int k = from; k < to; ++k)
+            if (!counts_units(operand(i, k), depth + 1)) return false;
+        return true;
+    };
+    if (const Inst* d = v->def) {
+        switch (d->op) {
+            case Op::constant:
+            case Op::task_value:
+                yes = true;
+                break;
+            case Op::add:
+            case Op::sub:
+            case Op::mul:
+            case Op::min:
+            case Op::max:
+            case Op::shr:
+            case Op::raw_div:
+                yes = all(*d, 0, 2);
+                break;
+            default:
+                break;
+        }
+    } else if (const Inst* loop = v->owner ? v->owner->owner : nullptr;
+               loop && loop->op == Op::for_) {
+        const int dims = int(loop->imm), k = int(v->index);
+        yes = k < dims ? all(*loop, 2 * k, 2 * k + 2) : all(*loop, dims + k, dims + k + 1);
+    }
+    counts_units_[v] = yes;
+    return yes;
+}
+
 FunctionLowering::Index FunctionLowering::index(ir::Value* v, int depth) {
     const Inst* d = v->def;
     if (d && d->op == Op::constant) return {nullptr, ir::int_of_bits(v->type.prim, d->imm)};
@@ -113,8 +152,10 @@ FunctionLowering::Index FunctionLowering::index(ir::Value* v, int depth) {
     if (d && depth < 6 && (p == Prim::i32 || p == Prim::i64)) {
         if (d->op == Op::cast) {
             ir::Value* from = operand(*d, 0);
-            if (from->type.prim == Prim::i64 || from->type.prim == Prim::i32)
+            const Prim q = from->type.prim;
+            if (q == Prim::i32 || (q == Prim::i64 && (p == Prim::i64 || counts_units(from, 0)))) {
                 return index(from, depth + 1);
+            }
         }
         if (d->op == Op::add || d->op == Op::sub) {
             const Index x = index(operand(*d, 0), depth + 1), y = index(operand(*d, 1), depth + 1);

@@ -509,6 +509,58 @@ func @collatz(%n: i32) -> i32, i32 {
                   {{4 * 100, {100}}}, 0, 100);
 }
 
+TEST(codegen, loops_without_a_second_turn_and_returns_inside) {
+    check_program(R"(
+func @task(%o: array<i32, 1>) {
+  %first = task_value #0 : i64
+  %last = task_value #1 : i64
+  for %i = %first to %last {
+    %n = cast %i : i32
+    %r = call @find, %n : i32
+    %zero = constant 0 : i32
+    %once = for %j = %zero to %n carry %c = %r : i32 {
+      %d = add %c, %j
+      break %d
+    }
+    %l = loop carry %k = %once : i32 {
+      %neg = neg %k
+      break %neg
+    }
+    %wide = constant 4294967297 : i64
+    %big = add %wide, %i
+    %low = cast %big : i32
+    %turns = for %t = %zero to %low carry %u = %l : i32 {
+      %u2 = add %u, %t
+      continue %u2
+    }
+    %p = array_place %o, %n : place<i32>
+    store %p, %turns
+  }
+}
+func @find(%n: i32) -> i32 returns_early {
+  %zero = constant 0 : i32
+  %one = constant 1 : i32
+  %big = constant 20 : i32
+  for %i, %j = %zero to %n, %zero to %n {
+    %p = mul %i, %j
+    %hit = gt %p, %big
+    if %hit {
+      return %p
+    } else {
+      yield
+    }
+  }
+  %large = gt %n, %big
+  if %large {
+    return %one
+  } else {
+    return %n
+  }
+  return %zero
+})",
+                  {{4 * 64, {64}}}, 0, 40);
+}
+
 TEST(codegen, atomics_slots_random_and_large_tensors) {
     check_program(R"(
 func @task(%o: array<f32, 1>, %q: array<i32, 1>, %m: array<mat<f32, 9, 9>, 1>) {
