@@ -289,7 +289,9 @@ def tensor(
         layout = tuple(layout)
         shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
         if len(layout) != len(shape):
-            raise ValueError(f"layout has {len(layout)} entries but shape has {len(shape)} dimensions; they must match")
+            raise ValueError(
+                f"layout has {len(layout)} entries but shape has {len(shape)} dimensions; they must match"
+            )
         _check_permutation(layout, len(shape))
     return _built(backend, dtype, (), shape, layout, needs_grad)
 

@@ -10,14 +10,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
+#include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <mutex>
+#include <set>
+#include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace qd::cache {
 namespace {
+
+constexpr off_t kLargest = off_t(1) << 30;    // no artefact comes near
+constexpr time_t kAbandoned = 3600;           // seconds until an unfinished file is somebody's crash
 
 constexpr char kMagic[8] = {'Q', 'D', 'C', 'A', 'C', 'H', 'E', '1'};
 
@@ -35,16 +42,48 @@ struct File {
 };
 
 bool make_folders(const std::string& path) {
+    struct stat info;
+    if (::stat(path.c_str(), &info) == 0) return S_ISDIR(info.st_mode);
     for (size_t at = 1; at <= path.size(); ++at)
         if (at == path.size() || path[at] == '/')
-            if (::mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST) return false;
+            if (::mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST && at == path.size()) return false;
     return true;
+}
+
+// --- trust -----------------------------------------------------------------------------------------
+struct Warnings {
+    std::mutex lock;  // guards both
+    std::vector<std::string> pending;
+    std::set<std::string> named;
+};
+
+Warnings& warnings() {
+    static auto* all = new Warnings;  // other threads may warn during exit
+    return *all;
+}
+
+bool distrust(const std::string& path) {
+    Warnings& w = warnings();
+    std::lock_guard guard(w.lock);
+    if (w.named.insert(path).second)
+        w.pending.push_back("The kernel cache ignores " + path + ": it must belong to you and not be writable by others.");
+    return false;
+}
+
+bool is_private(const struct stat& info) { return info.st_uid == ::geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH)); }
+
+// The folder that holds the store is the user's choice: /tmp is fine, since nobody can replace what
+// is inside. Inside the store everything is ours alone.
+bool holds_safely(const struct stat& info) {
+    if (info.st_uid != ::geteuid() && info.st_uid != 0) return false;
+    return !(info.st_mode & S_IWOTH) || (info.st_mode & S_ISVTX);
 }
 
 bool write_all(int descriptor, const void* data, size_t bytes) {
     auto* at = static_cast<const char*>(data);
     while (bytes) {
         const ssize_t n = ::write(descriptor, at, bytes);
+        if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
         at += n;
         bytes -= static_cast<size_t>(n);
@@ -64,21 +103,38 @@ std::string hex(std::span<const uint8_t> bytes) {
     return out;
 }
 
-bool Store::trusted(int descriptor, const std::string& path) const {
+std::vector<std::string> take_warnings() {
+    Warnings& w = warnings();
+    std::lock_guard guard(w.lock);
+    return std::exchange(w.pending, {});
+}
+
+bool Store::usable(std::string_view name) const {
     struct stat info;
-    if (::fstat(descriptor, &info) != 0) return false;
-    if (info.st_uid == ::geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH))) return true;
-    if (warning_.empty()) warning_ = "The cache entry " + path + " is ignored: it must belong to you and not be writable by others.";
-    return false;
+    const size_t slash = folder_.find_last_of('/');
+    const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : folder_.substr(0, slash);
+    if (::stat(parent.c_str(), &info) != 0) return false;
+    if (!holds_safely(info)) return distrust(parent);
+    std::string path = folder_;
+    for (size_t at = 0;;) {
+        if (::lstat(path.c_str(), &info) != 0) return false;
+        if (!S_ISDIR(info.st_mode) || !is_private(info)) return distrust(path);
+        const size_t end = name.find('/', at);
+        if (end == std::string_view::npos) return true;
+        path = folder_ + "/" + std::string(name.substr(0, end));
+        at = end + 1;
+    }
 }
 
 std::optional<Bytes> Store::read(std::string_view name) const {
     const std::string path = folder_ + "/" + std::string(name);
-    const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)};
+    if (!usable(name)) return std::nullopt;
+    const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};  // a pipe must not block
     Header header;
-    if (file.descriptor < 0 || !trusted(file.descriptor, path)) return std::nullopt;
     struct stat info;
-    if (::fstat(file.descriptor, &info) != 0 || info.st_size < static_cast<off_t>(sizeof header)) return std::nullopt;
+    if (file.descriptor < 0 || ::fstat(file.descriptor, &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+    if (!is_private(info)) return distrust(path), std::nullopt;
+    if (info.st_size < static_cast<off_t>(sizeof header) || info.st_size > kLargest) return std::nullopt;
     if (::read(file.descriptor, &header, sizeof header) != static_cast<ssize_t>(sizeof header)) return std::nullopt;
     if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return std::nullopt;
     if (header.bytes != static_cast<uint64_t>(info.st_size) - sizeof header) return std::nullopt;
@@ -86,6 +142,7 @@ std::optional<Bytes> Store::read(std::string_view name) const {
     size_t done = 0;
     while (done < content.size()) {
         const ssize_t n = ::read(file.descriptor, content.data() + done, content.size() - done);
+        if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return std::nullopt;
         done += static_cast<size_t>(n);
     }
@@ -96,7 +153,7 @@ std::optional<Bytes> Store::read(std::string_view name) const {
 bool Store::write(std::string_view name, std::span<const uint8_t> content) const {
     static std::atomic<unsigned> counter{0};
     const std::string path = folder_ + "/" + std::string(name);
-    if (!make_folders(path.substr(0, path.rfind('/')))) return false;
+    if (!make_folders(path.substr(0, path.rfind('/'))) || !usable(name)) return false;
     const std::string temporary = path + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
     {
         const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
@@ -118,6 +175,7 @@ bool Store::write(std::string_view name, std::span<const uint8_t> content) const
 std::vector<std::string> Store::list(std::string_view subfolder) const {
     std::vector<std::string> names;
     const std::string path = folder_ + "/" + std::string(subfolder);
+    if (!usable(std::string(subfolder) + "/")) return names;
     if (DIR* d = ::opendir(path.c_str())) {
         while (const dirent* entry = ::readdir(d)) {
             const std::string name = entry->d_name;
@@ -137,6 +195,7 @@ void Store::clean(int64_t limit, double share) const {
     };
     std::vector<Entry> entries;
     int64_t total = 0;
+    const time_t now = ::time(nullptr);
     auto visit = [&](auto&& self, const std::string& folder) -> void {
         DIR* d = ::opendir(folder.c_str());
         if (!d) return;
@@ -147,6 +206,8 @@ void Store::clean(int64_t limit, double share) const {
             if (::lstat(path.c_str(), &info) != 0) continue;
             if (S_ISDIR(info.st_mode)) {
                 self(self, path);
+            } else if (path.ends_with(".tmp")) {
+                if (info.st_mtime + kAbandoned < now) ::unlink(path.c_str());
             } else {
                 entries.push_back({path, info.st_size, std::max(info.st_atime, info.st_mtime)});
                 total += info.st_size;
@@ -154,6 +215,7 @@ void Store::clean(int64_t limit, double share) const {
         }
         ::closedir(d);
     };
+    if (!usable("")) return;
     visit(visit, folder_);
     if (total < limit) return;
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });

@@ -3,7 +3,8 @@
 // An entry is one file, written whole under a temporary name and renamed, so a reader sees all of
 // it or nothing. A damaged, foreign or missing file is a miss; an I/O failure (full disk, read-only
 // folder) is a miss too and deletes nothing. Folder and files must belong to the user and not be
-// writable by others: a checksum does not authenticate native code. Any thread.
+// writable by others: a checksum does not authenticate native code. What cannot be trusted is
+// ignored, with one warning a path. Any thread.
 
 #pragma once
 
@@ -22,22 +23,24 @@ std::string hex(std::span<const uint8_t> bytes);
 
 class Store {
    public:
-    // The folder is made on the first write. `warning` is set, once, if it cannot be trusted.
+    // The folder is made on the first write.
     explicit Store(std::string folder) : folder_(std::move(folder)) {}
 
     const std::string& folder() const { return folder_; }
     std::optional<Bytes> read(std::string_view name) const;
     bool write(std::string_view name, std::span<const uint8_t> content) const;
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
-    // Removes the least recently used entries while their total exceeds `limit` bytes.
+    // Removes a share of the entries, the least recently used first, if their total exceeds `limit`
+    // bytes; and always what interrupted writers left behind an hour ago.
     void clean(int64_t limit, double share) const;
-    const std::string& warning() const { return warning_; }
 
    private:
-    bool trusted(int descriptor, const std::string& path) const;
+    bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file
 
     std::string folder_;
-    mutable std::string warning_;
 };
+
+// Warnings of all stores since the last call. The caller shows them; each path is named once.
+std::vector<std::string> take_warnings();
 
 }  // namespace qd::cache

@@ -75,6 +75,9 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
     header.uses_random = plan.uses_random;
     header.uses_print = plan.uses_print;
     header.instructions = plan.instructions;
+    header.arrays = uint32_t(plan.module->arrays_may_overlap ? abi::ArrayUse::overlapping
+                             : plan.assumes_distinct_arrays  ? abi::ArrayUse::distinct
+                                                             : abi::ArrayUse::any);
 
     std::vector<uint8_t> out;
     append(out, &header, sizeof header);

@@ -29,16 +29,22 @@ int integer(PyObject* o, PyObject* name, int otherwise) {
 // "float32", "torch.float32", "<f4" have names that differ; this knows the long ones.
 bool prim_of_long_name(std::string_view s, ir::Prim& out) {
     if (s.starts_with("torch.")) s.remove_prefix(6);
-    if (s == "bool" || s == "bool_") { out = ir::Prim::u1; return true; }
+    if (s == "bool" || s == "bool_") {
+        out = ir::Prim::u1;
+        return true;
+    }
     if (s == "half") s = "float16";
     if (s == "float") s = "float32";
     if (s == "double") s = "float64";
     if (s == "long") s = "int64";
     if (s == "int") s = "int32";
     std::string name;
-    if (s.starts_with("uint")) name = "u" + std::string(s.substr(4));
-    else if (s.starts_with("int")) name = "i" + std::string(s.substr(3));
-    else if (s.starts_with("float")) name = "f" + std::string(s.substr(5));
+    if (s.starts_with("uint"))
+        name = "u" + std::string(s.substr(4));
+    else if (s.starts_with("int"))
+        name = "i" + std::string(s.substr(3));
+    else if (s.starts_with("float"))
+        name = "f" + std::string(s.substr(5));
     return !name.empty() && type::parse_prim(name, out);
 }
 
@@ -77,8 +83,10 @@ bool array_info(PyObject* o, ArrayInfo& out) {
 }
 
 std::optional<ir::Prim> prim_of(PyObject* a) {
-    if (a == reinterpret_cast<PyObject*>(&PyLong_Type)) return current() ? current()->kernel->options.default_int : ir::Prim::i32;
-    if (a == reinterpret_cast<PyObject*>(&PyFloat_Type)) return current() ? current()->kernel->options.default_float : ir::Prim::f32;
+    if (a == reinterpret_cast<PyObject*>(&PyLong_Type))
+        return current() ? current()->kernel->options.default_int : ir::Prim::i32;
+    if (a == reinterpret_cast<PyObject*>(&PyFloat_Type))
+        return current() ? current()->kernel->options.default_float : ir::Prim::f32;
     if (a == reinterpret_cast<PyObject*>(&PyBool_Type)) return ir::Prim::u1;
     if (!named(Py_TYPE(a), "DataType")) return std::nullopt;
     const int id = integer(a, names().id_, -1);
@@ -90,7 +98,8 @@ std::optional<ir::Type> tensor_type_of(PyObject* a) {
     if (!derives(Py_TYPE(a), "MatrixType")) return std::nullopt;
     Ref dtype = get(a, names().dtype_);
     std::optional<ir::Prim> p = dtype ? prim_of(dtype.get()) : std::nullopt;
-    const int n = integer(a, names().n_, 0), m = integer(a, names().m_, 1), rank = integer(a, names().ndim_, 1);
+    const int n = integer(a, names().n_, 0), m = integer(a, names().m_, 1),
+              rank = integer(a, names().ndim_, 1);
     if (!p) p = ir::Prim::none;
     return rank == 1 ? ir::Type::vector(*p, n) : ir::Type::matrix(*p, n, m);
 }
@@ -99,11 +108,13 @@ bool is_template(PyObject* a) {
     if (PyType_Check(a)) return named(reinterpret_cast<PyTypeObject*>(a), "Template");
     if (derives(Py_TYPE(a), "Template")) return true;
     Ref origin = get(a, names().__origin___);
-    return origin && PyType_Check(origin.get()) && named(reinterpret_cast<PyTypeObject*>(origin.get()), "Template");
+    return origin && PyType_Check(origin.get()) &&
+           named(reinterpret_cast<PyTypeObject*>(origin.get()), "Template");
 }
 
 bool is_ndarray_annotation(PyObject* a) {
-    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "NDArray") : derives(Py_TYPE(a), "NDArray");
+    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "NDArray")
+                           : derives(Py_TYPE(a), "NDArray");
 }
 
 bool is_tensor_annotation(PyObject* a) {
@@ -115,12 +126,15 @@ bool is_tensor_annotation(PyObject* a) {
 bool is_dataclass(PyObject* a) { return PyType_Check(a) && get(a, names().__dataclass_fields___); }
 
 bool is_buffer_view_annotation(PyObject* a) {
-    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "BufferView") : named(Py_TYPE(a), "BufferViewType");
+    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "BufferView")
+                           : named(Py_TYPE(a), "BufferViewType");
 }
 bool is_struct_type(PyObject* a) { return derives(Py_TYPE(a), "StructType"); }
 
-bool is_empty(PyObject* a) { return PyType_Check(a) && (named(reinterpret_cast<PyTypeObject*>(a), "empty") ||
-                                                        named(reinterpret_cast<PyTypeObject*>(a), "_empty")); }
+bool is_empty(PyObject* a) {
+    return PyType_Check(a) && (named(reinterpret_cast<PyTypeObject*>(a), "empty") ||
+                               named(reinterpret_cast<PyTypeObject*>(a), "_empty"));
+}
 
 PyObject* strip_optional(PyObject* a) {
     if (named(Py_TYPE(a), "OptionalAnnotation")) {
@@ -129,7 +143,8 @@ PyObject* strip_optional(PyObject* a) {
     }
     if (named(Py_TYPE(a), "UnionType") || named(Py_TYPE(a), "_UnionGenericAlias")) {
         Ref args = get(a, names().__args___);
-        for (Py_ssize_t k = 0; args && PyTuple_Check(args.get()) && k < PyTuple_GET_SIZE(args.get()); ++k)
+        for (Py_ssize_t k = 0;
+             args && PyTuple_Check(args.get()) && k < PyTuple_GET_SIZE(args.get()); ++k)
             if (PyTuple_GET_ITEM(args.get(), k) != reinterpret_cast<PyObject*>(Py_TYPE(Py_None)))
                 return PyTuple_GET_ITEM(args.get(), k);
     }

@@ -1,8 +1,8 @@
 // Assignment, augmented assignment and new variables.
 //
-// Every store converts to the target's type. `+= -= &= |= ^=` are atomic on targets that other
-// threads may see (fields, arrays, kernel-level variables inside a parallel loop); the other
-// augmented operators load, compute and store.
+// Every store converts to the target's type. `+= -= &= |= ^=` convert their operand to the target's
+// type first, and are atomic on targets that other threads may see (fields, arrays, kernel-level
+// variables inside a parallel loop); the other augmented operators load, compute and store.
 
 #include <string>
 #include <unordered_set>
@@ -44,6 +44,8 @@ void check_precision(const char* verb, Prim to, Prim from) {
     warn_precision(std::string(verb) + " may lose precision: " + type::info(to).name + " <- " + type::info(from).name);
 }
 
+Prim literal_prim(PyObject* o) { return PyBool_Check(o) ? Prim::u1 : PyLong_Check(o) ? default_int() : default_float(); }
+
 }  // namespace
 
 Value* fit(PyObject* value, Type target, const char* verb) {
@@ -53,7 +55,7 @@ Value* fit(PyObject* value, Type target, const char* verb) {
         // A list given for an n x 1 matrix or the other way round is still a shape error.
         cannot_assign(v->type, target);
     }
-    if (!literal) check_precision(verb, target.prim, v->type.prim);
+    check_precision(verb, target.prim, literal ? literal_prim(value) : v->type.prim);
     return broadcast(builder().cast(v, target.prim), target);
 }
 
@@ -150,15 +152,16 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
         const ExprObject& e = *as_expr(target);
         static const char* const symbols[] = {"+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", "<<=", ">>=", "@="};
         check_writable(e, symbols[static_cast<int>(op)]);
-        if (e.shared)
-            for (const AtomicRow& row : kAtomics)
-                if (row.op == op) {
-                    const Type t = e.value->type.value();
-                    if (op >= BinOp::bit_and && type::is_float(t.prim)) unsupported_operands(row.op == BinOp::bit_and ? "&" : row.op == BinOp::bit_or ? "|" : "^", target, value);
-                    const std::string verb = std::string("Atomic ") + row.word;
-                    builder().op(row.atomic, {e.value, fit(value, t, verb.c_str())});
-                    return;
-                }
+        for (const AtomicRow& row : kAtomics)
+            if (row.op == op) {
+                const Type t = e.value->type.value();
+                if (op >= BinOp::bit_and && type::is_float(t.prim)) unsupported_operands(row.op == BinOp::bit_and ? "&" : row.op == BinOp::bit_or ? "|" : "^", target, value);
+                const std::string verb = std::string("Atomic ") + row.word;
+                Value* operand = fit(value, t, verb.c_str());
+                if (e.shared) builder().op(row.atomic, {e.value, operand});
+                else assign(target, binary(op, target, make_value(operand).get()).get());
+                return;
+            }
     }
     if (op == BinOp::matmul) raise(Kind::syntax, "'@=' is not supported");
     const Ref result = binary(op, target, value);

@@ -19,7 +19,8 @@ using K = NodeKind;
 struct Row {
     K kind;
     const char* name;
-    const char *a = nullptr, *b = nullptr, *c = nullptr, *list = nullptr, *list2 = nullptr, *text = nullptr;
+    const char *a = nullptr, *b = nullptr, *c = nullptr, *list = nullptr, *list2 = nullptr,
+               *text = nullptr;
 };
 
 constexpr Row kRows[] = {
@@ -68,20 +69,42 @@ struct OpName {
 };
 constexpr uint8_t code(auto op) { return static_cast<uint8_t>(op); }
 constexpr OpName kOperators[] = {
-    {"Add", code(BinOp::add)}, {"Sub", code(BinOp::sub)}, {"Mult", code(BinOp::mul)}, {"Div", code(BinOp::div)},
-    {"FloorDiv", code(BinOp::floordiv)}, {"Mod", code(BinOp::mod)}, {"Pow", code(BinOp::pow)},
-    {"BitAnd", code(BinOp::bit_and)}, {"BitOr", code(BinOp::bit_or)}, {"BitXor", code(BinOp::bit_xor)},
-    {"LShift", code(BinOp::shl)}, {"RShift", code(BinOp::shr)}, {"MatMult", code(BinOp::matmul)},
-    {"Lt", code(CmpOp::lt)}, {"LtE", code(CmpOp::le)}, {"Gt", code(CmpOp::gt)}, {"GtE", code(CmpOp::ge)},
-    {"Eq", code(CmpOp::eq)}, {"NotEq", code(CmpOp::ne)}, {"Is", kIs}, {"IsNot", kIsNot}, {"In", kIn},
-    {"NotIn", kNotIn}, {"USub", code(UnOp::neg)}, {"UAdd", code(UnOp::pos)}, {"Invert", code(UnOp::bit_not)},
-    {"Not", code(UnOp::logical_not)}, {"And", 0}, {"Or", 1},
+    {"Add", code(BinOp::add)},
+    {"Sub", code(BinOp::sub)},
+    {"Mult", code(BinOp::mul)},
+    {"Div", code(BinOp::div)},
+    {"FloorDiv", code(BinOp::floordiv)},
+    {"Mod", code(BinOp::mod)},
+    {"Pow", code(BinOp::pow)},
+    {"BitAnd", code(BinOp::bit_and)},
+    {"BitOr", code(BinOp::bit_or)},
+    {"BitXor", code(BinOp::bit_xor)},
+    {"LShift", code(BinOp::shl)},
+    {"RShift", code(BinOp::shr)},
+    {"MatMult", code(BinOp::matmul)},
+    {"Lt", code(CmpOp::lt)},
+    {"LtE", code(CmpOp::le)},
+    {"Gt", code(CmpOp::gt)},
+    {"GtE", code(CmpOp::ge)},
+    {"Eq", code(CmpOp::eq)},
+    {"NotEq", code(CmpOp::ne)},
+    {"Is", kIs},
+    {"IsNot", kIsNot},
+    {"In", kIn},
+    {"NotIn", kNotIn},
+    {"USub", code(UnOp::neg)},
+    {"UAdd", code(UnOp::pos)},
+    {"Invert", code(UnOp::bit_not)},
+    {"Not", code(UnOp::logical_not)},
+    {"And", 0},
+    {"Or", 1},
 };
 
 // A row with its field names interned, by ast class.
 struct Fields {
     K kind = K::unsupported;
-    PyObject *a = nullptr, *b = nullptr, *c = nullptr, *list = nullptr, *list2 = nullptr, *text = nullptr;
+    PyObject *a = nullptr, *b = nullptr, *c = nullptr, *list = nullptr, *list2 = nullptr,
+             *text = nullptr;
 };
 
 struct Tables {
@@ -97,7 +120,8 @@ const char* class_name(PyTypeObject* t) {
 PyObject* interned(const char* s) { return s ? PyUnicode_InternFromString(s) : nullptr; }
 
 Tables& tables() {
-    static auto* t = new Tables{{}, {}, interned("op"), interned("ops"), interned("conversion"), interned("elt")};
+    static auto* t = new Tables{
+        {}, {}, interned("op"), interned("ops"), interned("conversion"), interned("elt")};
     return *t;
 }
 
@@ -133,7 +157,8 @@ struct Converter {
         if (line < 1 || static_cast<size_t>(line) > lines.size()) return bytes;
         const std::string_view s = lines[line - 1];
         int n = 0;
-        for (int k = 0; k < bytes && static_cast<size_t>(k) < s.size(); ++k) n += (s[k] & 0xC0) != 0x80;
+        for (int k = 0; k < bytes && static_cast<size_t>(k) < s.size(); ++k)
+            n += (s[k] & 0xC0) != 0x80;
         return n;
     }
     void place(Node& n, PyObject* o) {
@@ -185,7 +210,8 @@ struct Converter {
         return n;
     }
     void read_operators(Node& n, PyObject* o) {
-        if (n.kind == K::BinOp || n.kind == K::UnaryOp || n.kind == K::BoolOp || n.kind == K::AugAssign) {
+        if (n.kind == K::BinOp || n.kind == K::UnaryOp || n.kind == K::BoolOp ||
+            n.kind == K::AugAssign) {
             n.op = operator_of(Ref::steal(PyObject_GetAttr(o, tables().op)).get());
         } else if (n.kind == K::FormattedValue) {
             Ref v = Ref::steal(PyObject_GetAttr(o, tables().conversion));
@@ -201,7 +227,9 @@ struct Converter {
     }
 };
 
-bool is_indented(const FunctionSource& s) { return !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t'); }
+bool is_indented(const FunctionSource& s) {
+    return !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t');
+}
 
 Ref first_of(PyObject* tree) {
     Ref body = Ref::steal(PyObject_GetAttr(tree, names().body_));
@@ -223,13 +251,14 @@ void parse_function(FunctionSource& s) {
     PyCompilerFlags flags{};
     flags.cf_flags = PyCF_ONLY_AST;
     flags.cf_feature_version = PY_MINOR_VERSION;
-    s.tree = Ref::steal(Py_CompileStringFlags(text.c_str(), s.file->name.c_str(), Py_file_input, &flags));
+    s.tree = Ref::steal(
+        Py_CompileStringFlags(text.c_str(), s.file->name.c_str(), Py_file_input, &flags));
     Ref top = first_of(s.tree.get());
     if (indented && top) top = first_of(top.get());
     Converter c{s, s.first_line - 1 - (indented ? 1 : 0)};
     if (!top || std::strcmp(class_name(Py_TYPE(top.get())), "FunctionDef")) {
-        PyErr_Format(PyExc_OSError, "Cannot find source code for Object: %s (\"%s\", line %d)", s.name.c_str(),
-                     s.file->name.c_str(), s.first_line);
+        PyErr_Format(PyExc_OSError, "Cannot find source code for Object: %s (\"%s\", line %d)",
+                     s.name.c_str(), s.file->name.c_str(), s.first_line);
         throw PyError{};
     }
     Ref body = Ref::steal(PyObject_GetAttr(top.get(), names().body_));

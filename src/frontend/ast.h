@@ -22,26 +22,60 @@ namespace qd::frontend {
 enum class NodeKind : uint8_t {
     unsupported,
     // statements
-    FunctionDef, Return, Assign, AugAssign, AnnAssign, For, While, If, With, Assert, Expr, Pass, Break, Continue,
+    FunctionDef,
+    Return,
+    Assign,
+    AugAssign,
+    AnnAssign,
+    For,
+    While,
+    If,
+    With,
+    Assert,
+    Expr,
+    Pass,
+    Break,
+    Continue,
     // expressions
-    BoolOp, NamedExpr, BinOp, UnaryOp, IfExp, Dict, ListComp, DictComp, Compare, Call, FormattedValue, JoinedStr,
-    Constant, Attribute, Subscript, Starred, Name, List, Tuple, Slice,
+    BoolOp,
+    NamedExpr,
+    BinOp,
+    UnaryOp,
+    IfExp,
+    Dict,
+    ListComp,
+    DictComp,
+    Compare,
+    Call,
+    FormattedValue,
+    JoinedStr,
+    Constant,
+    Attribute,
+    Subscript,
+    Starred,
+    Name,
+    List,
+    Tuple,
+    Slice,
     // parts
-    comprehension, keyword, withitem,
+    comprehension,
+    keyword,
+    withitem,
     count_,
 };
 
 // Which fields a kind has is the table in ast.cpp; a, b, c are children, lists are in source order.
 struct Node {
     NodeKind kind = NodeKind::unsupported;
-    uint8_t op = 0;                   // BinOp, CmpOp, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
-    int line = 0, col = 0;            // in the file, 1-based line, 0-based column in characters; set by locate
+    uint8_t op = 0;  // BinOp, CmpOp, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
+    int line = 0,
+        col = 0;  // in the file, 1-based line, 0-based column in characters; set by locate
     int end_line = 0, end_col = 0;
     PyObject* ast = nullptr;
-    PyObject* name = nullptr;         // identifier (interned) or the constant's value
+    PyObject* name = nullptr;  // identifier (interned) or the constant's value
     Node *a = nullptr, *b = nullptr, *c = nullptr;
     std::span<Node*> list, list2;
-    std::span<uint8_t> ops;           // Compare
+    std::span<uint8_t> ops;  // Compare
 };
 // Comparison operators beyond CmpOp.
 inline constexpr uint8_t kIs = 6, kIsNot = 7, kIn = 8, kNotIn = 9;
@@ -55,12 +89,12 @@ struct SourceFile {
 
 // One Python function's text and tree.
 struct FunctionSource {
-    Ref code;                 // code object
+    Ref code;  // code object
     const SourceFile* file = nullptr;
-    std::string name;         // of the function
+    std::string name;  // of the function
     int first_line = 0, last_line = 0;
-    std::string text;         // decorators included
-    Ref tree;                 // keeps every Node::ast alive
+    std::string text;  // decorators included
+    Ref tree;          // keeps every Node::ast alive
     support::Arena arena;
     std::span<Node*> body;
     bool has_for = false;

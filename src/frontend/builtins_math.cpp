@@ -174,6 +174,7 @@ Ref dtype_call(Lowering&, const CallArgs& a) {
             if (type::is_float(to)) raise(Kind::type, "Integer literals must be annotated with a integer type. For type casting, use `qd.cast`.");
             return make_value(integer_literal(x, to, "specified dtype"));
         }
+        if (PyFloat_Check(x)) return make_value(const_of(to, PyFloat_AS_DOUBLE(x)));
         if (is_host_matrix(x) || PyList_Check(x) || PyTuple_Check(x) || is_struct(x)) raise(Kind::syntax, "A primitive type cannot decorate an expression with a compound type.");
     } else if (type_of(x).rank) {
         raise(Kind::syntax, "A primitive type cannot decorate an expression with a compound type.");

@@ -22,7 +22,8 @@ struct FuncSignature {
 
 // Read once per definition.
 const FuncSignature& signature_of(PyObject* definition);
-std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args, const std::vector<Prov*>& provs,
+std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
+                                const std::vector<Prov*>& provs,
                                 const std::vector<Prov*>& keyword_provs);
 
 // How a parameter reaches the body.
@@ -51,7 +52,11 @@ struct Key {
 Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l);
 // The place at the bottom of a chain of components: a slot, or an element of a field or array.
 ir::Value* root_of_place(ir::Value* place);
-inline bool is_local_place(const ir::Value* root) { return !root->def || root->def->op == ir::Op::slot; }
-inline bool is_plain_container(PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o); }
+inline bool is_local_place(const ir::Value* root) {
+    return !root->def || root->def->op == ir::Op::slot;
+}
+inline bool is_plain_container(PyObject* o) {
+    return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o);
+}
 
 }  // namespace qd::frontend

@@ -34,7 +34,9 @@ bool is_host_matrix_like(PyObject* o) {
         if (std::string_view(t->tp_name) == "Matrix") return true;
     return false;
 }
-bool has_expr(PyObject* o) { return is_expr(o) || is_struct(o) || (is_plain_container(o) && is_symbolic(o)); }
+bool has_expr(PyObject* o) {
+    return is_expr(o) || is_struct(o) || (is_plain_container(o) && is_symbolic(o));
+}
 
 // Python numbers and matrices that go by value become IR values; containers keep their form.
 Ref as_values(PyObject* o) {
@@ -44,7 +46,8 @@ Ref as_values(PyObject* o) {
         Ref out = Ref::steal(PyList_New(0));
         Ref items = Ref::steal(PySequence_List(o));
         for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k)
-            if (PyList_Append(out.get(), as_values(PyList_GET_ITEM(items.get(), k)).get()) < 0) throw PyError{};
+            if (PyList_Append(out.get(), as_values(PyList_GET_ITEM(items.get(), k)).get()) < 0)
+                throw PyError{};
         return PyTuple_CheckExact(o) ? Ref::steal(PyList_AsTuple(out.get())) : out;
     }
     if (PyDict_CheckExact(o)) {
@@ -62,10 +65,15 @@ void check_tensor(PyObject* value, ir::Type want, const std::string& name) {
     const ir::Type t = is_expr(value) ? type_of(value) : to_value(value)->type;
     const std::string shown = "Argument " + name + " is expected to be a Matrix with ";
     if (!t.is_tensor()) raise(Kind::syntax, "Argument " + name + " is expected to be a Matrix");
-    if (want.rank != t.rank) raise(Kind::syntax, shown + "ndim " + std::to_string(want.rank) + ", but got " + std::to_string(t.rank));
-    if (want.n && want.n != t.n) raise(Kind::syntax, shown + "n " + std::to_string(want.n) + ", but got " + std::to_string(t.n));
+    if (want.rank != t.rank)
+        raise(Kind::syntax,
+              shown + "ndim " + std::to_string(want.rank) + ", but got " + std::to_string(t.rank));
+    if (want.n && want.n != t.n)
+        raise(Kind::syntax,
+              shown + "n " + std::to_string(want.n) + ", but got " + std::to_string(t.n));
     if (want.rank == 2 && want.m && want.m != t.m)
-        raise(Kind::syntax, shown + "m " + std::to_string(want.m) + ", but got " + std::to_string(t.m));
+        raise(Kind::syntax,
+              shown + "m " + std::to_string(want.m) + ", but got " + std::to_string(t.m));
 }
 
 }  // namespace
@@ -84,7 +92,8 @@ const FuncSignature& signature_of(PyObject* definition) {
     Ref list = Ref::steal(PySequence_Tuple(params.get()));
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list.get()); ++k) {
         PyObject* row = PyTuple_GET_ITEM(list.get(), k);
-        Param p{Ref::borrow(PyTuple_GetItem(row, 0)), Ref::borrow(PyTuple_GetItem(row, 1)), Ref::borrow(PyTuple_GetItem(row, 2))};
+        Param p{Ref::borrow(PyTuple_GetItem(row, 0)), Ref::borrow(PyTuple_GetItem(row, 1)),
+                Ref::borrow(PyTuple_GetItem(row, 2))};
         p.has_default = !is_empty(p.default_value.get());
         PyObject* name = p.name.release();
         PyUnicode_InternInPlace(&name);
@@ -94,14 +103,17 @@ const FuncSignature& signature_of(PyObject* definition) {
     return s;
 }
 
-std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args, const std::vector<Prov*>& provs,
+std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
+                                const std::vector<Prov*>& provs,
                                 const std::vector<Prov*>& keyword_provs) {
     std::vector<Val> bound(s.params.size());
     std::vector<std::string> problems;
     if (args.positional.size() > s.params.size()) {
         std::string got;
-        for (const Ref& a : args.positional) got += (got.empty() ? "" : ", ") + text(Ref::steal(PyObject_Repr(a.get())).get());
-        problems.push_back("Too many arguments. Expected (" + expected_text(s) + "), got (" + got + ").");
+        for (const Ref& a : args.positional)
+            got += (got.empty() ? "" : ", ") + text(Ref::steal(PyObject_Repr(a.get())).get());
+        problems.push_back("Too many arguments. Expected (" + expected_text(s) + "), got (" + got +
+                           ").");
     }
     for (size_t k = 0; k < args.positional.size() && k < bound.size(); ++k)
         bound[k] = {args.positional[k], k < provs.size() ? provs[k] : nullptr};
@@ -119,8 +131,10 @@ std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args, co
     }
     for (size_t k = 0; k < bound.size(); ++k) {
         if (bound[k].obj) continue;
-        if (s.params[k].has_default) bound[k].obj = s.params[k].default_value;
-        else problems.push_back("Missing argument '" + text(s.params[k].name.get()) + "'.");
+        if (s.params[k].has_default)
+            bound[k].obj = s.params[k].default_value;
+        else
+            problems.push_back("Missing argument '" + text(s.params[k].name.get()) + "'.");
     }
     if (problems.empty()) return bound;
     std::string all = problems.size() > 1 ? "Primary exception: " : "";
@@ -132,18 +146,25 @@ Arg classify(const Param& p, Val v) {
     PyObject* annotation = strip_optional(p.annotation.get());
     PyObject* o = v.get();
     const std::string name = text(p.name.get());
-    const auto cannot = [&]() { raise(Kind::type, "Argument " + name + " of type " + type_name(o) + " is not supported. Invalid constant scalar data type: " + type_name(o)); };
+    const auto cannot = [&]() {
+        raise(Kind::type,
+              "Argument " + name + " of type " + type_name(o) +
+                  " is not supported. Invalid constant scalar data type: " + type_name(o));
+    };
     Arg a;
     a.v = v;
     a.flattened = v.prov && v.prov->flattened;
     if (is_empty(annotation) || (PyType_Check(annotation) && is_template(annotation))) {
         if (is_expr(o) && as_expr(o)->kind == ExprKind::array && is_empty(annotation)) {
-            raise(Kind::type, "Ndarray argument " + name + " needs a qd.types.ndarray() or qd.template() annotation");
+            raise(Kind::type, "Ndarray argument " + name +
+                                  " needs a qd.types.ndarray() or qd.template() annotation");
         }
-        if (has_expr(o) || is_number_like(o) || is_host_matrix_like(o) || (is_plain_container(o) && PyObject_Size(o) > 0)) {
+        if (has_expr(o) || is_number_like(o) || is_host_matrix_like(o) ||
+            (is_plain_container(o) && PyObject_Size(o) > 0)) {
             a.mode = Mode::value;
             a.v = {as_values(o)};
-        } else if (is_empty(annotation) && (PyUnicode_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o))) {
+        } else if (is_empty(annotation) &&
+                   (PyUnicode_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o))) {
             cannot();
         }
         return a;
@@ -160,7 +181,8 @@ Arg classify(const Param& p, Val v) {
     if (const auto t = tensor_type_of(annotation)) {
         a.mode = Mode::value;
         if (!is_expr(o) && !is_host_matrix_like(o) && !is_plain_container(o))
-            raise(Kind::syntax, "Argument " + name + " is expected to be a Matrix, but got " + type_name(o));
+            raise(Kind::syntax,
+                  "Argument " + name + " is expected to be a Matrix, but got " + type_name(o));
         Ref value = make_value(to_value(o));
         check_tensor(value.get(), *t, name);
         a.v = {value};
@@ -176,16 +198,19 @@ Arg classify(const Param& p, Val v) {
             a.mode = Mode::reference;
             if (is_ndarray_annotation(annotation)) check_array_expr(annotation, as_expr(o), name);
         } else if (!is_field(o) && o != Py_None) {
-            raise(Kind::type, "Invalid value for argument " + name + " - an array is required, got " + type_name(o));
+            raise(Kind::type, "Invalid value for argument " + name +
+                                  " - an array is required, got " + type_name(o));
         }
         return a;
     }
     if (is_dataclass(annotation)) {
         if (is_expr(o) || PyObject_IsInstance(o, annotation) != 1)
-            raise(Kind::type, "Argument " + name + " of type " + type_name(o) + " is not an instance of " + text(annotation));
+            raise(Kind::type, "Argument " + name + " of type " + type_name(o) +
+                                  " is not an instance of " + text(annotation));
         return a;
     }
-    if (has_expr(o)) a.mode = Mode::reference;  // qd.ref and the rest
+    if (has_expr(o))
+        a.mode = Mode::reference;  // qd.ref and the rest
     else if (is_number_like(o)) {
         a.mode = Mode::value;
         a.v = {as_values(o)};

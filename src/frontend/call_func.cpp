@@ -19,16 +19,16 @@ namespace qd::frontend {
 struct Entry {
     std::unique_ptr<ir::Function> function;
     std::unique_ptr<Unit> unit;
-    std::vector<Ref> constants;    // keeps what the key names by address
-    Ref result;                    // skeleton: Exprs of the callee as leaves
+    std::vector<Ref> constants;            // keeps what the key names by address
+    Ref result;                            // skeleton: Exprs of the callee as leaves
     std::vector<ir::Value*> result_order;  // callee values that are returned, in order
-    std::vector<int> written;      // reference leaves that come back as results
+    std::vector<int> written;              // reference leaves that come back as results
     int first_lazy = 0;
     std::vector<ir::Type> result_types_declared;  // real functions
     bool expand = false, in_progress = false, recursive = false;
     bool has_print = false;
-    uint64_t checked = 0;          // number of the kernel that last checked the facts
-    Unit* merged_into = nullptr;   // facts were copied last to this unit, with these origins
+    uint64_t checked = 0;         // number of the kernel that last checked the facts
+    Unit* merged_into = nullptr;  // facts were copied last to this unit, with these origins
     uint64_t merged_kernel = 0;
     std::vector<Prov*> merged_provs;
 };
@@ -53,16 +53,17 @@ std::shared_ptr<FunctionCache>& cache_pointer() {
 
 Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
 
-// --- passing -----------------------------------------------------------------------------------------
+// --- passing
+// -----------------------------------------------------------------------------------------
 
 // Rebuilds argument trees over the callee's parameters and collects what the caller passes.
 struct Passing {
     Lowering& caller;
     Lowering& callee;
     std::vector<ir::Value*> operands;
-    struct Local {  // a variable passed by reference
-        Ref target;            // the caller's Expr
-        ir::Value* slot;       // the callee's copy
+    struct Local {        // a variable passed by reference
+        Ref target;       // the caller's Expr
+        ir::Value* slot;  // the callee's copy
         int operand;
     };
     std::vector<Local> locals;
@@ -91,7 +92,8 @@ struct Passing {
             return r;
         }
         const ir::Value* root = root_of_place(e->value);
-        if (!is_local_place(root)) return make_place(rebuild(e->value), e->kind, e->shared, e->read_only);
+        if (!is_local_place(root))
+            return make_place(rebuild(e->value), e->kind, e->shared, e->read_only);
         const int at = static_cast<int>(operands.size());
         ir::Value* in = pass(caller.b.load(e->value));
         ir::Value* slot = callee.b.slot(in->type);
@@ -107,7 +109,10 @@ struct ReferenceCheck {
     bool bad = false;
     void see(PyObject* o) {
         if (is_plain_container(o) || is_struct(o)) {
-            map_leaves(o, [&](PyObject* e) { see(e); return Ref::borrow(e); });
+            map_leaves(o, [&](PyObject* e) {
+                see(e);
+                return Ref::borrow(e);
+            });
             return;
         }
         if (!is_expr(o)) return;
@@ -129,8 +134,10 @@ bool is_written(const ir::Function& f, const ir::Value* slot) {
         for (int k = 0; k < i.operand_count; ++k) {
             if (ir::resolve(i.operand(k)) != slot) continue;
             if (i.op == ir::Op::load) continue;
-            if (i.op == ir::Op::store && k == 0) ++stores;
-            else written = true;
+            if (i.op == ir::Op::store && k == 0)
+                ++stores;
+            else
+                written = true;
         }
     });
     return written || stores > 1;  // the first store is the copy in
@@ -140,8 +147,10 @@ struct DepthGuard {
     DepthGuard() {
         if (++depth_now > kDeepest) {
             --depth_now;
-            raise(Kind::compilation, "Recursion in Quadrants functions is not supported: calls are nested more than " +
-                                         std::to_string(kDeepest) + " deep while compiling. Only recursion that qd.static ends works.");
+            raise(Kind::compilation,
+                  "Recursion in Quadrants functions is not supported: calls are nested more than " +
+                      std::to_string(kDeepest) +
+                      " deep while compiling. Only recursion that qd.static ends works.");
         }
     }
     ~DepthGuard() { --depth_now; }
@@ -149,13 +158,15 @@ struct DepthGuard {
 
 Ref cast_result(const FuncSignature& s, Ref value) {
     if (s.returns.get() == Py_None || is_empty(s.returns.get())) return value;
-    if (const auto p = prim_of(s.returns.get())) return cast(Ref(make_value(to_value(value.get()))).get(), *p);
+    if (const auto p = prim_of(s.returns.get()))
+        return cast(Ref(make_value(to_value(value.get()))).get(), *p);
     return value;
 }
 
 // Walks a func's body with its parameters declared; gives the result.
 Val run_body(Body& body, const FuncSignature& s, const std::vector<Val>& params) {
-    for (size_t k = 0; k < params.size(); ++k) body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
+    for (size_t k = 0; k < params.size(); ++k)
+        body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
     body.parameter_count = params.size();
     body.block(body.source.body);
     const bool annotated = s.returns.get() != Py_None && !is_empty(s.returns.get());
@@ -170,7 +181,8 @@ Val run_body(Body& body, const FuncSignature& s, const std::vector<Val>& params)
 
 std::vector<Val> local_copies(const std::vector<Arg>& args) {
     std::vector<Val> out;
-    for (const Arg& a : args) out.push_back(a.mode == Mode::value ? Val{new_variable(a.v.get())} : a.v);
+    for (const Arg& a : args)
+        out.push_back(a.mode == Mode::value ? Val{new_variable(a.v.get())} : a.v);
     return out;
 }
 
@@ -203,9 +215,10 @@ Val expand(Lowering& caller, const FuncSignature& s, const std::vector<Arg>& arg
     }
 }
 
-// --- real functions --------------------------------------------------------------------------------
-// Their results are known from the annotation before the body is: calls may recurse, and every
-// `return` leaves with the declared values followed by the variables passed by reference.
+// --- real functions
+// -------------------------------------------------------------------------------- Their results
+// are known from the annotation before the body is: calls may recurse, and every `return` leaves
+// with the declared values followed by the variables passed by reference.
 
 Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& types) {
     const auto leaf = [&](ir::Type t) {
@@ -215,12 +228,14 @@ Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& typ
     };
     if (const auto p = prim_of(annotation)) return leaf(ir::Type::scalar(*p));
     if (const auto t = tensor_type_of(annotation))
-        return leaf(t->prim == ir::Prim::none ? t->with(body.low.kernel->options.default_float) : *t);
+        return leaf(t->prim == ir::Prim::none ? t->with(body.low.kernel->options.default_float)
+                                              : *t);
     if (is_struct_type(annotation)) {
         Ref members = get(annotation, names().members_), out = Ref::steal(PyDict_New());
         PyObject *key, *type;
         for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);)
-            if (PyDict_SetItem(out.get(), key, declared_result(type, body, types).get()) < 0) throw PyError{};
+            if (PyDict_SetItem(out.get(), key, declared_result(type, body, types).get()) < 0)
+                throw PyError{};
         return make_struct(annotation, out.get());
     }
     Ref items = PyTuple_Check(annotation) || PyList_Check(annotation)
@@ -242,15 +257,19 @@ void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<
         const ir::Type want = as_expr(declared)->value->type.value();
         ir::Value* v = to_value(value);
         if (v->type.rank != want.rank || v->type.n != want.n || v->type.m != want.m)
-            raise(Kind::runtime_type, "Return (type=" + type::to_user_string(v->type) + ") cannot be converted into required type " +
+            raise(Kind::runtime_type, "Return (type=" + type::to_user_string(v->type) +
+                                          ") cannot be converted into required type " +
                                           type::to_user_string(want));
         out.push_back(l.b.cast(v, want.prim));
         return;
     }
     if (is_struct(declared)) {
-        if (!is_struct(value)) raise(Kind::runtime_type, "Return (type=" + type_name(value) + ") cannot be converted into required struct type");
+        if (!is_struct(value))
+            raise(Kind::runtime_type, "Return (type=" + type_name(value) +
+                                          ") cannot be converted into required struct type");
         PyObject *key, *part, *from = reinterpret_cast<StructObject*>(value)->members;
-        for (Py_ssize_t at = 0; PyDict_Next(reinterpret_cast<StructObject*>(declared)->members, &at, &key, &part);) {
+        for (Py_ssize_t at = 0;
+             PyDict_Next(reinterpret_cast<StructObject*>(declared)->members, &at, &key, &part);) {
             PyObject* item = PyDict_GetItem(from, key);
             if (!item) raise(Kind::runtime_type, "The returned struct has no member " + text(key));
             real_results(part, item, l, out);
@@ -259,19 +278,23 @@ void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<
     }
     const Py_ssize_t n = PyTuple_GET_SIZE(declared);
     Ref items = Ref::steal(PySequence_List(value));
-    if (PyList_GET_SIZE(items.get()) != n) raise(Kind::syntax, "The number of returned values is not equal to the return type's");
-    for (Py_ssize_t k = 0; k < n; ++k) real_results(PyTuple_GET_ITEM(declared, k), PyList_GET_ITEM(items.get(), k), l, out);
+    if (PyList_GET_SIZE(items.get()) != n)
+        raise(Kind::syntax, "The number of returned values is not equal to the return type's");
+    for (Py_ssize_t k = 0; k < n; ++k)
+        real_results(PyTuple_GET_ITEM(declared, k), PyList_GET_ITEM(items.get(), k), l, out);
 }
 
 void check_real_signature(const FuncSignature& s) {
     for (size_t k = 0; k < s.params.size(); ++k)
-        if (is_empty(s.params[k].annotation.get()) && !(k == 0 && text(s.params[k].name.get()) == "self"))
+        if (is_empty(s.params[k].annotation.get()) &&
+            !(k == 0 && text(s.params[k].name.get()) == "self"))
             raise(Kind::syntax, "Quadrants real function parameters must be type annotated");
 }
 
 // Walks the body of a real function: all its returns have been emitted, and one at the end.
 void run_real_body(Body& body, Entry& e, const FuncSignature& s, const std::vector<Val>& params) {
-    for (size_t k = 0; k < params.size(); ++k) body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
+    for (size_t k = 0; k < params.size(); ++k)
+        body.declare(s.params[k].name.get(), params[k], Binding::Kind::variable);
     body.parameter_count = params.size();
     const Flow f = body.block(body.source.body);
     if (!e.result_types_declared.empty() && !body.has_return)
@@ -279,7 +302,8 @@ void run_real_body(Body& body, Entry& e, const FuncSignature& s, const std::vect
     if (f == Flow::ended) return;
     Lowering& l = body.low;
     std::vector<ir::Value*> out;  // falling off the end: zeros
-    for (const ir::Type t : e.result_types_declared) out.push_back(l.b.splat(l.b.int_const(t.prim, 0), t));
+    for (const ir::Type t : e.result_types_declared)
+        out.push_back(l.b.splat(l.b.int_const(t.prim, 0), t));
     for (ir::Value* slot : body.reference_slots) out.push_back(l.b.load(slot));
     l.b.end(ir::Op::return_, out);
 }
@@ -303,7 +327,8 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
     body.entry_depth = callee.runtime_depth;
     body.is_real = s.is_real;
     callee.body = &body;
-    callee.b.loc = e.function->new_loc({body.file_name, body.function_name, body.source.first_line});
+    callee.b.loc =
+        e.function->new_loc({body.file_name, body.function_name, body.source.first_line});
     Passing passing{caller, callee, {}, {}};
     try {
         std::vector<Val> params;
@@ -322,7 +347,9 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
                         a.v.prov = p;
                     }
                 } else {
-                    a.v = {map_leaves(a.v.get(), [&](PyObject* o) { return passing.leaf(o, a.mode == Mode::reference); })};
+                    a.v = {map_leaves(a.v.get(), [&](PyObject* o) {
+                        return passing.leaf(o, a.mode == Mode::reference);
+                    })};
                 }
                 inner.push_back(std::move(a));
             }
@@ -344,7 +371,9 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
             e.function->returns_early = true;
             run_real_body(body, e, s, local_copies(inner));
             if (e.recursive && !e.unit->lazy.empty())
-                raise(Kind::compilation, "A recursive real function cannot read array members of objects; pass the arrays as arguments");
+                raise(Kind::compilation,
+                      "A recursive real function cannot read array members of objects; pass the "
+                      "arrays as arguments");
             return;
         }
         Val result = run_body(body, s, local_copies(inner));
@@ -379,8 +408,10 @@ struct Operands {
         const ir::Inst* d = p->def;
         for (int i = 0; i < d->operand_count; ++i) {
             ir::Value* o = d->operand(i);
-            if (o->type.is_place()) place(o);
-            else values.push_back(o);
+            if (o->type.is_place())
+                place(o);
+            else
+                values.push_back(o);
         }
     }
     Ref leaf(PyObject* o, bool by_reference) {
@@ -412,7 +443,8 @@ Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p) {
     }
     Val base = follow(caller, args, p->parent);
     if (!base.obj) return base;
-    return p->kind == Prov::Kind::attribute ? caller.member(base, p->key.get()) : caller.element(base, p->key.get());
+    return p->kind == Prov::Kind::attribute ? caller.member(base, p->key.get())
+                                            : caller.element(base, p->key.get());
 }
 
 Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
@@ -422,7 +454,8 @@ Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
     }
     Prov* base = translate(to, args, p->parent);
     if (!base) return nullptr;
-    return p->kind == Prov::Kind::attribute ? to.attribute(base, p->key.get()) : to.item(base, p->key.get());
+    return p->kind == Prov::Kind::attribute ? to.attribute(base, p->key.get())
+                                            : to.item(base, p->key.get());
 }
 
 bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
@@ -440,13 +473,16 @@ bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
 void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
     std::vector<Prov*> provs;
     for (const Arg& a : args) provs.push_back(a.v.prov);
-    if (e.merged_into == &to && e.merged_kernel == to.kernel->number && e.merged_provs == provs) return;
+    if (e.merged_into == &to && e.merged_kernel == to.kernel->number && e.merged_provs == provs)
+        return;
     e.merged_into = &to;
     e.merged_kernel = to.kernel->number;
     e.merged_provs = provs;
     for (const Fact& f : e.unit->facts) {
-        if (Prov* p = translate(to, args, f.prov)) to.fact(p, f.kind, f.value.get());
-        else to.opaque("the origin of an argument is not known");
+        if (Prov* p = translate(to, args, f.prov))
+            to.fact(p, f.kind, f.value.get());
+        else
+            to.opaque("the origin of an argument is not known");
     }
     for (const Ref& f : e.unit->fields) use_field(to, f.get());
     for (const auto& [field, prov] : e.unit->field_places)
@@ -460,20 +496,25 @@ bool emit_call(Entry& e, Body& caller, const std::vector<Arg>& args, Val& out) {
     Operands operands{l, {}, {}};
     for (const Arg& a : args)
         if (a.mode != Mode::constant)
-            map_leaves(a.v.get(), [&](PyObject* o) { return operands.leaf(o, a.mode == Mode::reference); });
+            map_leaves(a.v.get(),
+                       [&](PyObject* o) { return operands.leaf(o, a.mode == Mode::reference); });
     for (const Unit::Lazy& lazy : e.unit->lazy) {
         Val v = follow(caller, args, lazy.prov);
-        if (!v.obj || !is_expr(v.get()) || as_expr(v.get())->value->type != lazy.value->type) return false;
+        if (!v.obj || !is_expr(v.get()) || as_expr(v.get())->value->type != lazy.value->type)
+            return false;
         operands.values.push_back(as_expr(v.get())->value);
     }
     ir::Inst* call = l.b.emit(ir::Op::call, operands.values, e.function->result_types);
     call->ref = e.function.get();
     size_t next = 0;
     out = {map_leaves(e.result.get(), [&](PyObject* o) {
-        if (as_expr(o)->kind != ExprKind::array) return make_value(call->result(static_cast<int>(next++)));
+        if (as_expr(o)->kind != ExprKind::array)
+            return make_value(call->result(static_cast<int>(next++)));
         return make_array(operands.values[as_expr(o)->value->index], as_expr(o)->access);
     })};
-    for (const int k : e.written) l.b.store(as_expr(operands.locals[static_cast<size_t>(k)].get())->value, call->result(static_cast<int>(next++)));
+    for (const int k : e.written)
+        l.b.store(as_expr(operands.locals[static_cast<size_t>(k)].get())->value,
+                  call->result(static_cast<int>(next++)));
     return true;
 }
 
@@ -486,7 +527,8 @@ void clear_function_cache() { cache_pointer() = std::make_shared<FunctionCache>(
 void Lowering::Body::emit_real_return() {
     std::vector<ir::Value*> out;
     if (declared.get() != Py_None) {
-        if (!result.obj) raise(Kind::syntax, "Function has a return type but does not have a return value");
+        if (!result.obj)
+            raise(Kind::syntax, "Function has a return type but does not have a return value");
         real_results(declared.get(), result.get(), low, out);
     } else if (result.obj && result.get() != Py_None) {
         raise(Kind::syntax, "A function with a return value must be annotated with a return type");
@@ -508,9 +550,12 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
     Lowering& l = current_or_raise("A Quadrants function");
     Body& caller = *l.body;
     const FuncSignature& s = signature_of(definition);
-    if (s.top_level_only && !caller.unit.is_kernel && l.runtime_depth == caller.entry_depth) throw HoldsTask{};
+    if (s.top_level_only && !caller.unit.is_kernel && l.runtime_depth == caller.entry_depth)
+        throw HoldsTask{};
     if (s.top_level_only && (l.runtime_depth > 0 || l.parallel_depth > 0))
-        raise(Kind::syntax, "Function " + text(s.fn.get()) + " has requires_top_level=True and cannot be called inside a runtime for, if or while");
+        raise(Kind::syntax, "Function " + text(s.fn.get()) +
+                                " has requires_top_level=True and cannot be called inside a "
+                                "runtime for, if or while");
     if (s.is_real) check_real_signature(s);
     std::vector<Val> bound = bind_arguments(s, args, provs, keyword_provs);
     std::vector<Arg> plan;
@@ -529,16 +574,20 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
         if (s.is_real) {
             slot->recursive = true;
             Val out;
-            if (!emit_call(*slot, caller, plan, out)) raise(Kind::compilation, "internal error: a recursive call does not fit");
+            if (!emit_call(*slot, caller, plan, out))
+                raise(Kind::compilation, "internal error: a recursive call does not fit");
             return out;
         }
-        raise(Kind::compilation, "Recursive call of " + text(get(definition, names().__name___).get()) +
-                                         ": recursion at run time is not supported in Quadrants functions");
+        raise(Kind::compilation,
+              "Recursive call of " + text(get(definition, names().__name___).get()) +
+                  ": recursion at run time is not supported in Quadrants functions");
     }
     if (slot && slot->expand) return expand(l, s, plan);
     if (slot && slot->checked != l.kernel->number) {
-        if (slot->unit->foreign || !facts_hold(*slot, plan)) cache.loose.push_back(std::move(slot));
-        else slot->checked = l.kernel->number;
+        if (slot->unit->foreign || !facts_hold(*slot, plan))
+            cache.loose.push_back(std::move(slot));
+        else
+            slot->checked = l.kernel->number;
     }
     for (int attempt = 0; attempt < 2; ++attempt) {
         if (!slot) {
@@ -570,7 +619,8 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
         Entry& e = *cache.entries[key.bytes];
         if (e.unit->could_hold_task && !s.is_real) {
             if (top_level) return expand(l, s, plan);
-            if (!caller.unit.is_kernel && l.runtime_depth == caller.entry_depth) caller.unit.could_hold_task = true;
+            if (!caller.unit.is_kernel && l.runtime_depth == caller.entry_depth)
+                caller.unit.could_hold_task = true;
         }
         Val out;
         merge_facts(e, caller.unit, plan);

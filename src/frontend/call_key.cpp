@@ -1,5 +1,5 @@
-// Keys of specialisations: words that say all that the lowered body depends on. Objects are named by
-// address, and the entry keeps them alive.
+// Keys of specialisations: words that say all that the lowered body depends on. Objects are named
+// by address, and the entry keeps them alive.
 
 #include <cstring>
 
@@ -9,7 +9,8 @@ namespace qd::frontend {
 namespace {
 
 void constant_key(Key& k, PyObject* o) {
-    if (o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o)) {
+    if (o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+        PyUnicode_CheckExact(o)) {
         k.tag('c');
         k.word(reinterpret_cast<uintptr_t>(Py_TYPE(o)));
         Ref shown = Ref::steal(PyObject_Repr(o));
@@ -20,7 +21,8 @@ void constant_key(Key& k, PyObject* o) {
     } else if (PyTuple_CheckExact(o)) {
         k.tag('t');
         k.word(static_cast<uint64_t>(PyTuple_GET_SIZE(o)));
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) constant_key(k, PyTuple_GET_ITEM(o, i));
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+            constant_key(k, PyTuple_GET_ITEM(o, i));
     } else {
         k.tag('o');
         k.object(o);
@@ -41,8 +43,10 @@ void place_key(Key& k, ir::Value* place) {
     k.word(reinterpret_cast<uintptr_t>(d->ref));
     for (int i = 0; i < d->operand_count; ++i) {
         ir::Value* o = d->operand(i);
-        if (o->type.is_place()) place_key(k, o);
-        else k.word(o->type.word());
+        if (o->type.is_place())
+            place_key(k, o);
+        else
+            k.word(o->type.word());
     }
 }
 
@@ -59,8 +63,10 @@ void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
         const bool local = is_local_place(root);
         k.tag(e->shared ? 's' : 'r');
         k.tag(e->read_only ? '1' : '0');
-        if (local) k.word(e->value->type.word());
-        else place_key(k, e->value);
+        if (local)
+            k.word(e->value->type.word());
+        else
+            place_key(k, e->value);
     }
 }
 
@@ -71,7 +77,8 @@ void tree_key(Key& k, PyObject* o, bool by_reference) {
         const Py_ssize_t n = list ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o);
         k.tag(list ? 'L' : 'T');
         k.word(static_cast<uint64_t>(n));
-        for (Py_ssize_t i = 0; i < n; ++i) tree_key(k, list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i), by_reference);
+        for (Py_ssize_t i = 0; i < n; ++i)
+            tree_key(k, list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i), by_reference);
         return;
     }
     const bool structure = is_struct(o);
@@ -105,7 +112,8 @@ Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering&
     k.object(s.definition.get());
     k.tag(static_cast<char>('A' + static_cast<int>(o.default_int)));
     k.tag(static_cast<char>('A' + static_cast<int>(o.default_float)));
-    k.tag(static_cast<char>('A' + (o.debug ? 1 : 0) + (o.check_bounds ? 2 : 0) + (o.short_circuit ? 4 : 0)));
+    k.tag(static_cast<char>('A' + (o.debug ? 1 : 0) + (o.check_bounds ? 2 : 0) +
+                            (o.short_circuit ? 4 : 0)));
     for (const Arg& a : args) {
         k.tag(static_cast<char>('0' + static_cast<int>(a.mode)));
         if (a.mode == Mode::constant) {

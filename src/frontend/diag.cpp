@@ -1,8 +1,9 @@
 // Errors: from a Diag or a Python exception to the exception that the user sees.
 //
-// While an error unwinds, each Body leaves a frame (file, line, source with carets). At the boundary
-// the frames are joined, kernel first, and put in front of the message; with print_full_traceback
-// the exception passes unchanged and the frames travel as a note. Runs on failure only.
+// While an error unwinds, each Body leaves a frame (file, line, source with carets). At the
+// boundary the frames are joined, kernel first, and put in front of the message; with
+// print_full_traceback the exception passes unchanged and the frames travel as a note. Runs on
+// failure only.
 
 #include <algorithm>
 
@@ -38,7 +39,8 @@ int number(PyObject* node, PyObject* name, int otherwise) {
 
 Span span_in_slice(PyObject* node) {
     const int line = number(node, names().lineno_, 1), col = number(node, names().col_offset_, 0);
-    return {line, col, number(node, names().end_lineno_, line), number(node, names().end_col_offset_, col)};
+    return {line, col, number(node, names().end_lineno_, line),
+            number(node, names().end_col_offset_, col)};
 }
 
 // Columns here are bytes of the line.
@@ -58,7 +60,8 @@ Span span_of(PyObject* node, const FunctionSource& s) {
         for (; line >= p.line; --line, limit = 1 << 30) {
             const size_t at = static_cast<size_t>(line + shift);
             if (at < 1 || at > s.file->lines.size()) break;
-            const std::string_view text = s.file->lines[at - 1].substr(0, static_cast<size_t>(limit));
+            const std::string_view text =
+                s.file->lines[at - 1].substr(0, static_cast<size_t>(limit));
             const size_t colon = text.rfind(':');
             if (colon != std::string_view::npos && text.find('#') == std::string_view::npos) {
                 p.end_line = line;
@@ -89,7 +92,8 @@ void show_line(std::string& out, std::string_view line, size_t from, size_t to) 
             carets += mark;
         }
     }
-    if (code.size() != carets.size()) carets.resize(code.size(), ' ');  // non-ASCII text stays whole
+    if (code.size() != carets.size())
+        carets.resize(code.size(), ' ');  // non-ASCII text stays whole
     for (size_t at = 0; at < code.size(); at += kWidth) {
         out += code.substr(at, kWidth);
         out += '\n';
@@ -104,11 +108,15 @@ std::string frame_text(const Lowering& l) {
     std::string out;
     if (!l.node) return out;
     const Span p = span_of(l.node, s);
-    out = "File \"" + s.file->name + "\", line " + std::to_string(p.line) + ", in " + s.name + ":\n";
-    for (int line = p.line; line <= p.end_line && static_cast<size_t>(line) <= s.file->lines.size(); ++line) {
+    out =
+        "File \"" + s.file->name + "\", line " + std::to_string(p.line) + ", in " + s.name + ":\n";
+    for (int line = p.line; line <= p.end_line && static_cast<size_t>(line) <= s.file->lines.size();
+         ++line) {
         const std::string_view code = s.file->lines[line - 1];
-        const size_t begin = line == p.line ? static_cast<size_t>(p.col) : std::min(code.find_first_not_of(" \t"), code.size());
-        const size_t end = line == p.end_line ? static_cast<size_t>(p.end_col) : code.find_last_not_of(" \t") + 1;
+        const size_t begin = line == p.line ? static_cast<size_t>(p.col)
+                                            : std::min(code.find_first_not_of(" \t"), code.size());
+        const size_t end =
+            line == p.end_line ? static_cast<size_t>(p.end_col) : code.find_last_not_of(" \t") + 1;
         if (begin < end || line == p.line) show_line(out, code, begin, end);
     }
     return out;
@@ -121,14 +129,22 @@ Ref exception_class(const char* name) {
 
 const char* class_name(Kind k) {
     switch (k) {
-        case Kind::compilation: return "QuadrantsCompilationError";
-        case Kind::syntax: return "QuadrantsSyntaxError";
-        case Kind::name: return "QuadrantsNameError";
-        case Kind::type: return "QuadrantsTypeError";
-        case Kind::index: return "QuadrantsIndexError";
-        case Kind::runtime: return "QuadrantsRuntimeError";
-        case Kind::runtime_type: return "QuadrantsRuntimeTypeError";
-        case Kind::value: return nullptr;
+        case Kind::compilation:
+            return "QuadrantsCompilationError";
+        case Kind::syntax:
+            return "QuadrantsSyntaxError";
+        case Kind::name:
+            return "QuadrantsNameError";
+        case Kind::type:
+            return "QuadrantsTypeError";
+        case Kind::index:
+            return "QuadrantsIndexError";
+        case Kind::runtime:
+            return "QuadrantsRuntimeError";
+        case Kind::runtime_type:
+            return "QuadrantsRuntimeTypeError";
+        case Kind::value:
+            return nullptr;
     }
     return nullptr;
 }
@@ -142,8 +158,8 @@ std::string joined_frames() {
 
 std::string traceback_text(PyObject* type, PyObject* value, PyObject* tb) {
     Ref module = Ref::steal(PyImport_ImportModule("traceback"));
-    Ref lines = Ref::steal(PyObject_CallMethod(module.get(), "format_exception", "OOO", type, value ? value : Py_None,
-                                               tb ? tb : Py_None));
+    Ref lines = Ref::steal(PyObject_CallMethod(module.get(), "format_exception", "OOO", type,
+                                               value ? value : Py_None, tb ? tb : Py_None));
     Ref empty = Ref::steal(PyUnicode_FromString(""));
     Ref joined = Ref::steal(PyUnicode_Join(empty.get(), lines.get()));
     return text(joined.get());
@@ -157,7 +173,8 @@ void add_note(PyObject* value, const std::string& note) {
 
 // Raises `cls(message)` with no trace of what led to it.
 void raise_plain(PyObject* cls, const std::string& message) {
-    Ref value = Ref::steal(PyObject_CallFunction(cls, "s#", message.data(), static_cast<Py_ssize_t>(message.size())));
+    Ref value = Ref::steal(
+        PyObject_CallFunction(cls, "s#", message.data(), static_cast<Py_ssize_t>(message.size())));
     PyException_SetCause(value.get(), Py_NewRef(Py_None));
     Ref yes = Ref::borrow(Py_True);
     PyObject_SetAttrString(value.get(), "__suppress_context__", yes.get());
@@ -179,7 +196,9 @@ void finish_python_error() {
         return;
     }
     const Ref ours = exception_class("QuadrantsCompilationError");
-    const bool compile_error = PyObject_IsSubclass(type, ours.get()) == 1;
+    // What the language itself reports keeps its class; anything else is wrapped.
+    const bool compile_error = PyObject_IsSubclass(type, ours.get()) == 1 ||
+                               type == exception_class("QuadrantsRuntimeError").get();
     const std::string head = "\nquadrants stack trace:\n===\n";
     if (compile_error)
         raise_plain(type, head + "\nYour code:\n" + frames + text(value) + "\n");
@@ -204,9 +223,7 @@ std::string text(PyObject* o) {
     return c ? c : "<?>";
 }
 
-std::string type_name(PyObject* o) {
-    return text(reinterpret_cast<PyObject*>(Py_TYPE(o)));
-}
+std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_TYPE(o))); }
 
 void set_python_error(const Diag& d) {
     std::string message = d.text;
@@ -215,8 +232,10 @@ void set_python_error(const Diag& d) {
     PyErr_Clear();
     try {
         const Ref cls = name ? exception_class(name) : Ref::borrow(PyExc_ValueError);
-        PyErr_SetObject(cls.get(), Ref::steal(PyUnicode_FromStringAndSize(
-                                       message.data(), static_cast<Py_ssize_t>(message.size()))).get());
+        PyErr_SetObject(cls.get(),
+                        Ref::steal(PyUnicode_FromStringAndSize(
+                                       message.data(), static_cast<Py_ssize_t>(message.size())))
+                            .get());
     } catch (const PyError&) {
     }
 }
@@ -226,7 +245,8 @@ void begin_errors(const FrontendOptions& options) {
     failure().full_traceback = options.full_traceback;
 }
 
-// Called inside a catch block. A Diag becomes a Python exception here, so that only PyError goes on.
+// Called inside a catch block. A Diag becomes a Python exception here, so that only PyError goes
+// on.
 void add_frame(Lowering& l) {
     try {
         throw;

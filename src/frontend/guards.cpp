@@ -2,8 +2,8 @@
 //
 // A Prov node is made when lowering reads a global, a closure cell, a member or an item; facts are
 // recorded on it at most once per kind. What cannot be said as a fact (a property, a `__getattr__`,
-// a helper that runs) marks the unit as foreign: its kernel's front end runs again in every process.
-// Cost: one hash look-up per read, one record per distinct fact.
+// a helper that runs) marks the unit as foreign: its kernel's front end runs again in every
+// process. Cost: one hash look-up per read, one record per distinct fact.
 
 #include <algorithm>
 
@@ -14,7 +14,8 @@ namespace {
 
 // Types whose instances are guarded by value.
 bool is_plain_constant(PyObject* o) {
-    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o);
+    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+           PyUnicode_CheckExact(o);
 }
 
 bool has_type_named(PyObject* o, const char* name) {
@@ -68,7 +69,18 @@ Ref array_signature(const ArrayInfo& a) {
 Ref field_signature(PyObject* o) {
     auto* f = reinterpret_cast<FieldObject*>(o);
     const uint64_t hash = f->field ? f->field->layout_hash() : 0;
-    return Ref::steal(Py_BuildValue("(KO)", static_cast<unsigned long long>(hash), f->has_storage ? Py_True : Py_False));
+    return Ref::steal(Py_BuildValue("(KO)", static_cast<unsigned long long>(hash),
+                                    f->has_storage ? Py_True : Py_False));
+}
+
+// What names a callable whose source is not the user's: an operation, a built-in function, a type.
+Ref callable_id(PyObject* o) {
+    if (const std::string_view op = operation_of(o); !op.empty())
+        return Ref::steal(PyUnicode_FromFormat("operation %s", std::string(op).c_str()));
+    if (!PyCFunction_Check(o) && !PyType_Check(o)) return {};
+    Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___));
+    PyErr_Clear();
+    return name;
 }
 
 bool is_host_matrix(PyObject* o) {
@@ -79,7 +91,8 @@ bool is_host_matrix(PyObject* o) {
 
 // A host vector or matrix is baked in: each component is a fact.
 void guard_components(Unit& u, PyObject* o, Prov* prov) {
-    Ref n = Ref::steal(PyObject_GetAttr(o, names().n_)), m = Ref::steal(PyObject_GetAttr(o, names().m_)),
+    Ref n = Ref::steal(PyObject_GetAttr(o, names().n_)),
+        m = Ref::steal(PyObject_GetAttr(o, names().m_)),
         rank = Ref::steal(PyObject_GetAttr(o, names().ndim_));
     const long rows = PyLong_AsLong(n.get()), columns = PyLong_AsLong(m.get());
     const bool vector = PyLong_AsLong(rank.get()) == 1;
@@ -115,7 +128,8 @@ Prov* Unit::argument(int index) {
 
 Prov* Unit::global(Prov::Kind kind, PyObject* fn, PyObject* name) {
     // Globals of different functions of one module share a node only if function and name agree.
-    PyObject* key = reinterpret_cast<PyObject*>(reinterpret_cast<uintptr_t>(fn) * 31 ^ reinterpret_cast<uintptr_t>(name));
+    PyObject* key = reinterpret_cast<PyObject*>(reinterpret_cast<uintptr_t>(fn) * 31 ^
+                                                reinterpret_cast<uintptr_t>(name));
     Prov*& p = globals[key];
     if (!p) {
         p = &provs.emplace_back();
@@ -161,8 +175,8 @@ void Unit::opaque(const std::string& reason) {
     foreign = true;
 }
 
-ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, const std::string& name,
-                           bool needs_grad) {
+ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type,
+                           const std::string& name, bool needs_grad) {
     for (const Lazy& l : lazy)
         if (l.prov == prov && l.value->type == type) return l.value;
     ir::Value* v = function->add_param(*function->body, type);
@@ -181,19 +195,23 @@ ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, co
 Path path_of(const Prov* prov, Unit& kernel_unit) {
     Path path;
     for (; prov->parent; prov = prov->parent)
-        path.steps.push_back({prov->kind == Prov::Kind::attribute ? Step::Kind::attribute : Step::Kind::item, prov->key});
+        path.steps.push_back(
+            {prov->kind == Prov::Kind::attribute ? Step::Kind::attribute : Step::Kind::item,
+             prov->key});
     std::reverse(path.steps.begin(), path.steps.end());
     path.root = prov->kind == Prov::Kind::argument ? Path::Root::argument
                 : prov->kind == Prov::Kind::cell   ? Path::Root::cell
                                                    : Path::Root::global;
     path.argument = prov->argument;
     path.name = prov->key;
-    if (path.root != Path::Root::argument) path.function = function_index(kernel_unit, prov->function.get());
+    if (path.root != Path::Root::argument)
+        path.function = function_index(kernel_unit, prov->function.get());
     return path;
 }
 
 int function_index(Unit& u, PyObject* fn) {
-    auto [it, made] = u.functions.try_emplace(fn, static_cast<int>(u.kernel->out->functions.size()));
+    auto [it, made] =
+        u.functions.try_emplace(fn, static_cast<int>(u.kernel->out->functions.size()));
     if (!made) return it->second;
     SourceFunction s;
     s.function = Ref::borrow(fn);
@@ -222,20 +240,20 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         Ref name = Ref::steal_or_null(PyModule_GetNameObject(o));
         if (name) u.fact(prov, FactKind::module, name.get());
         PyErr_Clear();
+    } else if (const Ref name = callable_id(o)) {
+        u.fact(prov, FactKind::type, name.get());
     } else if (PyObject* fn = plain_function_of(o)) {
         u.fact(prov, FactKind::function, fn);
-    } else if (PyCFunction_Check(o) || PyType_Check(o)) {
-        Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___));
-        PyErr_Clear();
-        if (name) u.fact(prov, FactKind::type, name.get());
     } else if (PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o)) {
         u.fact(prov, FactKind::type, type_id(o).get());
         Ref n = Ref::steal(PyLong_FromSsize_t(PyObject_Size(o)));
         u.fact(prov, FactKind::length, n.get());
     } else {
         ArrayInfo a;
-        if (is_ndarray(o) && array_info(o, a)) u.fact(prov, FactKind::array, array_signature(a).get());
-        else u.fact(prov, FactKind::type, type_id(o).get());
+        if (is_ndarray(o) && array_info(o, a))
+            u.fact(prov, FactKind::array, array_signature(a).get());
+        else
+            u.fact(prov, FactKind::type, type_id(o).get());
         if (is_external_array(o)) u.opaque("the contents of a NumPy array");
         if (is_host_matrix(o)) guard_components(u, o, prov);
     }
@@ -248,16 +266,14 @@ bool fact_holds(const Fact& f, PyObject* now) {
             now = plain.get();
             if (Py_TYPE(now) != Py_TYPE(f.value.get())) return false;
             if (now == f.value.get()) return true;
-            if (const int same = PyObject_RichCompareBool(now, f.value.get(), Py_EQ); same >= 0) return same == 1;
+            if (const int same = PyObject_RichCompareBool(now, f.value.get(), Py_EQ); same >= 0)
+                return same == 1;
             PyErr_Clear();
             return false;
         }
         case FactKind::type: {
-            if (PyCFunction_Check(now) || PyType_Check(now)) {
-                Ref name = Ref::steal_or_null(PyObject_GetAttr(now, names().__qualname___));
-                PyErr_Clear();
-                return name && PyObject_RichCompareBool(name.get(), f.value.get(), Py_EQ) == 1;
-            }
+            if (const Ref name = callable_id(now))
+                return PyObject_RichCompareBool(name.get(), f.value.get(), Py_EQ) == 1;
             return PyObject_RichCompareBool(type_id(now).get(), f.value.get(), Py_EQ) == 1;
         }
         case FactKind::length: {
@@ -265,16 +281,22 @@ bool fact_holds(const Fact& f, PyObject* now) {
             if (n < 0) PyErr_Clear();
             return n == PyLong_AsSsize_t(f.value.get());
         }
-        case FactKind::function: return plain_function_of(now) == f.value.get();
+        case FactKind::function:
+            return plain_function_of(now) == f.value.get();
         case FactKind::field:
-            return is_field(now) && PyObject_RichCompareBool(field_signature(now).get(), f.value.get(), Py_EQ) == 1;
-        case FactKind::identity: return now == f.value.get();
+            return is_field(now) &&
+                   PyObject_RichCompareBool(field_signature(now).get(), f.value.get(), Py_EQ) == 1;
+        case FactKind::identity:
+            return now == f.value.get();
         case FactKind::array: {
             ArrayInfo a;
-            return array_info(now, a) && PyObject_RichCompareBool(array_signature(a).get(), f.value.get(), Py_EQ) == 1;
+            return array_info(now, a) &&
+                   PyObject_RichCompareBool(array_signature(a).get(), f.value.get(), Py_EQ) == 1;
         }
-        case FactKind::module: return PyModule_Check(now);
-        case FactKind::absent: return true;
+        case FactKind::module:
+            return PyModule_Check(now);
+        case FactKind::absent:
+            return true;
     }
     return false;
 }
@@ -283,16 +305,21 @@ bool fact_holds(const Fact& f, PyObject* now) {
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
     if (!prov->parent) {
         if (prov->kind == Prov::Kind::argument)
-            keep = static_cast<size_t>(prov->argument) < args.size() ? Ref::borrow(args[prov->argument]) : Ref();
+            keep = static_cast<size_t>(prov->argument) < args.size()
+                       ? Ref::borrow(args[prov->argument])
+                       : Ref();
         else if (prov->kind == Prov::Kind::global) {
-            PyObject* found = PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get());
+            PyObject* found =
+                PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get());
             PyObject* builtins = found ? nullptr : PyEval_GetBuiltins();
             if (builtins) found = PyDict_GetItem(builtins, prov->key.get());
             keep = Ref::steal_or_null(Py_XNewRef(found));
         } else {
-            PyObject* free = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(prov->function.get()))
-                                 ? PyObject_GetAttr(PyFunction_GetCode(prov->function.get()), names().co_freevars_)
-                                 : nullptr;
+            PyObject* free =
+                reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(prov->function.get()))
+                    ? PyObject_GetAttr(PyFunction_GetCode(prov->function.get()),
+                                       names().co_freevars_)
+                    : nullptr;
             Ref names_ref = Ref::steal_or_null(free);
             PyObject* closure = PyFunction_GetClosure(prov->function.get());
             keep = {};
@@ -305,8 +332,9 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
     PyObject* base = walk(prov->parent, args, keep);
     if (!base) return nullptr;
     Ref inner = Ref::borrow(unwrap(base));
-    keep = Ref::steal_or_null(prov->kind == Prov::Kind::attribute ? PyObject_GetAttr(inner.get(), prov->key.get())
-                                                                  : PyObject_GetItem(inner.get(), prov->key.get()));
+    keep = Ref::steal_or_null(prov->kind == Prov::Kind::attribute
+                                  ? PyObject_GetAttr(inner.get(), prov->key.get())
+                                  : PyObject_GetItem(inner.get(), prov->key.get()));
     PyErr_Clear();
     return keep.get();
 }

@@ -26,17 +26,21 @@ namespace qd::frontend {
 struct Prov {
     enum class Kind : uint8_t { argument, global, cell, attribute, item } kind;
     Prov* parent = nullptr;
-    int argument = 0;          // root argument: parameter number of the Unit
-    bool flattened = false;    // reached through a parameter annotated with a dataclass
+    int argument = 0;              // root argument: parameter number of the Unit
+    bool flattened = false;        // reached through a parameter annotated with a dataclass
     bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
-    uint16_t facts = 0;        // bit k: FactKind k is recorded
-    Ref key;                   // name, attribute or item
-    Ref function;              // root global or cell: the Python function
-    Ref leaf;                  // the Expr of a parameter made for this place
+    uint16_t facts = 0;            // bit k: FactKind k is recorded
+    Ref key;                       // name, attribute or item
+    Ref function;                  // root global or cell: the Python function
+    Ref leaf;                      // the Expr of a parameter made for this place
     std::unordered_map<PyObject*, Prov*> attributes;
     std::vector<Prov*> items;
 
-    const Prov* root() const { const Prov* p = this; while (p->parent) p = p->parent; return p; }
+    const Prov* root() const {
+        const Prov* p = this;
+        while (p->parent) p = p->parent;
+        return p;
+    }
     bool from_argument() const { return root()->kind == Kind::argument; }
 };
 
@@ -60,12 +64,13 @@ struct Unit {
     KernelState* kernel = nullptr;
     ir::Function* function = nullptr;
     bool is_kernel = false;
-    bool foreign = false;            // ran Python that guards cannot see, printed or warned
+    bool foreign = false;  // ran Python that guards cannot see, printed or warned
     std::string foreign_reason;
-    bool could_hold_task = false;    // a func with a loop that is a task when the call is at top level
+    bool could_hold_task =
+        false;  // a func with a loop that is a task when the call is at top level
     std::deque<Prov> provs;
     std::unordered_map<int, Prov*> arguments;
-    std::unordered_map<PyObject*, Prov*> globals;   // by name, per function: key mixes both
+    std::unordered_map<PyObject*, Prov*> globals;  // by name, per function: key mixes both
     std::vector<Fact> facts;
     // Parameters made while the body was walked; place k of `lazy` is function parameter
     // first_lazy + k (funcs) or module parameter (kernel).
@@ -74,10 +79,10 @@ struct Unit {
         ir::Value* value;
     };
     std::vector<Lazy> lazy;
-    std::vector<Ref> fields;         // FieldObjects used, once each
+    std::vector<Ref> fields;                            // FieldObjects used, once each
     std::unordered_map<PyObject*, Prov*> field_places;  // where each was found
     std::unordered_map<PyObject*, bool> field_seen;
-    std::vector<Entry*> callees;     // once each
+    std::vector<Entry*> callees;                   // once each
     std::unordered_map<PyObject*, int> functions;  // kernel: index into LoweredKernel::functions
 
     Prov* argument(int index);
@@ -104,30 +109,31 @@ struct ArrayInfo {
     ir::ArrayAccess access;
     bool has_grad = false;
 };
-bool is_external_array(PyObject* o);            // NumPy array or torch tensor
-bool array_info(PyObject* o, ArrayInfo& out);   // any array; false if it is none
-std::optional<ir::Prim> prim_of(PyObject* annotation);           // dtype objects, int, float, bool
-std::optional<ir::Type> tensor_type_of(PyObject* annotation);    // vector and matrix types
+bool is_external_array(PyObject* o);                           // NumPy array or torch tensor
+bool array_info(PyObject* o, ArrayInfo& out);                  // any array; false if it is none
+std::optional<ir::Prim> prim_of(PyObject* annotation);         // dtype objects, int, float, bool
+std::optional<ir::Type> tensor_type_of(PyObject* annotation);  // vector and matrix types
 bool is_template(PyObject* annotation);
 bool is_ndarray_annotation(PyObject* annotation);
-bool is_tensor_annotation(PyObject* annotation);                 // qd.Tensor
+bool is_tensor_annotation(PyObject* annotation);  // qd.Tensor
 bool is_dataclass(PyObject* type);
 bool is_buffer_view_annotation(PyObject* annotation);
-bool is_struct_type(PyObject* annotation);                       // qd.types.struct, qd.dataclass
-PyObject* strip_optional(PyObject* annotation);                  // X | None -> X (borrowed)
-bool is_empty(PyObject* annotation);                             // no annotation
+bool is_struct_type(PyObject* annotation);       // qd.types.struct, qd.dataclass
+PyObject* strip_optional(PyObject* annotation);  // X | None -> X (borrowed)
+bool is_empty(PyObject* annotation);             // no annotation
 
 void check_array_expr(PyObject* annotation, const ExprObject* array, const std::string& name);
-void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name, ArrayInfo& a);  // checks; compound elements
-std::string_view operation_of(PyObject* callable);               // its _qd_op, "" if none
-Ref make_struct(PyObject* struct_type, PyObject* members);       // StructValue
+void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name,
+                     ArrayInfo& a);                         // checks; compound elements
+std::string_view operation_of(PyObject* callable);          // its _qd_op, "" if none
+Ref make_struct(PyObject* struct_type, PyObject* members);  // StructValue
 
 // --- bodies --------------------------------------------------------------------------------------
 enum class Flow : uint8_t { normal, ended, returned, static_break, static_continue };
 
 struct Binding {
     enum class Kind : uint8_t { variable, fixed, loop_variable, kernel_argument };
-    PyObject* name;      // interned, borrowed from the tree or the code object
+    PyObject* name;  // interned, borrowed from the tree or the code object
     Val value;
     Kind kind;
     int parallel_depth;  // where it was made
@@ -150,12 +156,13 @@ struct Lowering::Body {
     Lowering& low;
     Unit& unit;
     FunctionSource& source;
-    Ref function;                // Python function
-    Ref definition;              // KernelDef or FuncDef
+    Ref function;    // Python function
+    Ref definition;  // KernelDef or FuncDef
     const ir::Loc* call_site = nullptr;
     bool is_real = false;
-    Ref declared;                // real function: skeleton of its results
-    std::vector<ir::Value*> reference_slots;  // real function: copies of variables passed by reference
+    Ref declared;  // real function: skeleton of its results
+    std::vector<ir::Value*>
+        reference_slots;         // real function: copies of variables passed by reference
     size_t parameter_count = 0;  // bindings[0, n) are the parameters
     int entry_depth = 0;         // runtime_depth where the body begins
 
@@ -167,9 +174,9 @@ struct Lowering::Body {
     bool settings_used = true;
     bool has_return = false;
     Val result;
-    Ref returns;                 // return annotation, empty if none
+    Ref returns;  // return annotation, empty if none
     std::string_view file_name, function_name;
-    Ref cells;                   // dict: free variable -> cell
+    Ref cells;  // dict: free variable -> cell
 
     Body(Lowering& l, Unit& u, PyObject* definition);
 
@@ -184,7 +191,8 @@ struct Lowering::Body {
     Val bind_parameter_member(PyObject* annotation, Ref item, Prov* prov);
     Val unit_item(const Val& over, Ref item, Py_ssize_t at);
     void bind_static_target(const Node* target, const Val& v);
-    Prov* find_place(PyObject* array);  // an array reached through arguments in a way that was not tracked
+    Prov* find_place(
+        PyObject* array);  // an array reached through arguments in a way that was not tracked
 
     // expressions
     Val expr(const Node* n);
@@ -210,7 +218,8 @@ struct Lowering::Body {
     bool needs_no_kernel(PyObject* o);
     Ref format_call(PyObject* format, const CallArgs& args);
     Val call_special(const Node* n, std::string_view op, bool& handled);
-    void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs, std::vector<Prov*>* keyword_provs);
+    void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
+                   std::vector<Prov*>* keyword_provs);
 
     // statements (lower_stmt.cpp)
     Flow block(std::span<Node* const> list);
@@ -237,9 +246,11 @@ struct Lowering::Body {
     Flow range_loop(const Node* n, const Node* call);
     Flow ndrange_loop(const Node* n, const Node* call, bool grouped);
     Flow data_loop(const Node* n, const Val& over, bool grouped);
-    struct Bounds { ir::Value *begin, *end; };
-    Flow counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order, bool grouped,
-                 bool one_name, bool over_data);
+    struct Bounds {
+        ir::Value *begin, *end;
+    };
+    Flow counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order,
+                 bool grouped, bool one_name, bool over_data);
     void set_loop_config(const Node* call);
     FieldObject* first_field(PyObject* o);
     [[noreturn]] void throw_index(const std::string& message);
@@ -283,8 +294,9 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                     const std::vector<Prov*>& keyword_provs);
 PyObject* func_of(PyObject* callable);  // FuncDef behind a callable, borrowed; null if it is none
 bool is_kernel_callable(PyObject* callable);
-Ref map_leaves(PyObject* o, const std::function<Ref(PyObject* expr)>& f);  // containers and structs rebuilt
-std::string text(PyObject* o);          // str(o), never fails
+Ref map_leaves(PyObject* o,
+               const std::function<Ref(PyObject* expr)>& f);  // containers and structs rebuilt
+std::string text(PyObject* o);                                // str(o), never fails
 std::string type_name(PyObject* o);
 [[noreturn]] void raise_at(const Node* n, Kind kind, std::string message, std::string hint = {});
 
@@ -293,12 +305,12 @@ struct FunctionCache;
 FunctionCache& function_cache();
 std::shared_ptr<void> functions_owner();
 void use_field(Unit& unit, PyObject* field);
-void finish_unit(Unit& kernel_unit);    // callees, fields and guards into the module
+void finish_unit(Unit& kernel_unit);  // callees, fields and guards into the module
 
 // --- errors ----------------------------------------------------------------------------------
 // Remembers where an exception passed: called once per Body while it unwinds.
 void add_frame(Lowering& l);
 void begin_errors(const FrontendOptions& options);
-void raise_python();                    // turns the C++ exception in flight into a Python exception
+void raise_python();  // turns the C++ exception in flight into a Python exception
 
 }  // namespace qd::frontend

@@ -53,7 +53,8 @@ const Known& known(PyObject* o) {
 }
 
 bool is_long_lived(PyObject* o) {
-    return PyFunction_Check(o) || PyType_Check(o) || (PyCFunction_Check(o) && !PyCFunction_GET_SELF(o)) ||
+    return PyFunction_Check(o) || PyType_Check(o) ||
+           (PyCFunction_Check(o) && !PyCFunction_GET_SELF(o)) ||
            (PyCFunction_Check(o) && PyModule_Check(PyCFunction_GET_SELF(o)));
 }
 
@@ -93,7 +94,9 @@ std::string_view operation_of(PyObject* callable) {
 
 PyObject* func_of(PyObject* o) {
     if (PyMethod_Check(o)) return nullptr;
-    if (PyFunction_Check(o) || PyType_Check(o) || PyModule_Check(o) || PyLong_Check(o) || is_expr(o)) return nullptr;
+    if (PyFunction_Check(o) || PyType_Check(o) || PyModule_Check(o) || PyLong_Check(o) ||
+        is_expr(o))
+        return nullptr;
     if (!PyCallable_Check(o)) return nullptr;
     Ref d = get(o, names()._qd_func_);
     return d && d.get() == o ? o : nullptr;
@@ -110,13 +113,15 @@ Ref map_leaves(PyObject* o, const std::function<Ref(PyObject*)>& f) {
     if (PyList_CheckExact(o)) {
         const Py_ssize_t n = PyList_GET_SIZE(o);
         Ref out = Ref::steal(PyList_New(n));
-        for (Py_ssize_t k = 0; k < n; ++k) PyList_SET_ITEM(out.get(), k, map_leaves(PyList_GET_ITEM(o, k), f).release());
+        for (Py_ssize_t k = 0; k < n; ++k)
+            PyList_SET_ITEM(out.get(), k, map_leaves(PyList_GET_ITEM(o, k), f).release());
         return out;
     }
     if (PyTuple_CheckExact(o)) {
         const Py_ssize_t n = PyTuple_GET_SIZE(o);
         Ref out = Ref::steal(PyTuple_New(n));
-        for (Py_ssize_t k = 0; k < n; ++k) PyTuple_SET_ITEM(out.get(), k, map_leaves(PyTuple_GET_ITEM(o, k), f).release());
+        for (Py_ssize_t k = 0; k < n; ++k)
+            PyTuple_SET_ITEM(out.get(), k, map_leaves(PyTuple_GET_ITEM(o, k), f).release());
         return out;
     }
     const bool structure = is_struct(o);
@@ -131,7 +136,8 @@ Ref map_leaves(PyObject* o, const std::function<Ref(PyObject*)>& f) {
     return Ref::borrow(o);
 }
 
-void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs, std::vector<Prov*>* keyword_provs) {
+void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
+                     std::vector<Prov*>* keyword_provs) {
     for (const Node* a : n->list) {
         if (a->kind == K::Starred) {
             Val many = expr(a->a);
@@ -142,7 +148,8 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs, st
                 const ir::Type t = type_of(many.get());
                 for (int k = 0; k < t.n; ++k) {
                     Ref i = Ref::steal(PyLong_FromLong(k));
-                    if (PyList_Append(items.get(), subscript(many.get(), i.get()).get()) < 0) throw PyError{};
+                    if (PyList_Append(items.get(), subscript(many.get(), i.get()).get()) < 0)
+                        throw PyError{};
                 }
             } else {
                 items = Ref::steal(PySequence_List(many.get()));
@@ -162,7 +169,8 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs, st
         Val v = expr(k->a);
         if (!k->name) {  // **mapping
             PyObject *key, *item;
-            for (Py_ssize_t at = 0; PyDict_Check(v.get()) && PyDict_Next(v.get(), &at, &key, &item);) {
+            for (Py_ssize_t at = 0;
+                 PyDict_Check(v.get()) && PyDict_Next(v.get(), &at, &key, &item);) {
                 out.keywords.emplace_back(Ref::borrow(key), Ref::borrow(item));
                 if (keyword_provs) keyword_provs->push_back(nullptr);
             }
@@ -194,8 +202,10 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
         const int ok = PyObject_IsTrue(args.positional[0].get());
         if (ok < 0) throw PyError{};
         if (!ok) {
-            if (args.positional.size() > 1) PyErr_SetObject(PyExc_AssertionError, args.positional[1].get());
-            else PyErr_SetNone(PyExc_AssertionError);
+            if (args.positional.size() > 1)
+                PyErr_SetObject(PyExc_AssertionError, args.positional[1].get());
+            else
+                PyErr_SetNone(PyExc_AssertionError);
             throw PyError{};
         }
         return {Ref::borrow(Py_None)};
@@ -218,8 +228,8 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
 
 Val Body::call(const Node* n) {
     // "...".format(...) on a literal
-    if (n->a->kind == K::Attribute && n->a->a->kind == K::Constant && PyUnicode_Check(n->a->a->name) &&
-        n->a->name == names().format_) {
+    if (n->a->kind == K::Attribute && n->a->a->kind == K::Constant &&
+        PyUnicode_Check(n->a->a->name) && n->a->name == names().format_) {
         CallArgs args;
         arguments(n, args, nullptr, nullptr);
         low.node = n->ast;
@@ -253,7 +263,10 @@ Val Body::call(const Node* n) {
             if (handled) return v;
         }
         if (k.callee == Callee::kernel)
-            raise_at(n, Kind::syntax, "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please check if you have direct/indirect invocation of kernels within kernels.");
+            raise_at(
+                n, Kind::syntax,
+                "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
+                "check if you have direct/indirect invocation of kernels within kernels.");
         CallArgs args;
         std::vector<Prov*> provs, keyword_provs;
         if (self) {
@@ -263,7 +276,9 @@ Val Body::call(const Node* n) {
         if (k.callee == Callee::func)
             for (size_t i = 0; i < n->list.size(); ++i)
                 if (n->list[i]->kind == K::Starred && (i + 1 < n->list.size() || !n->list2.empty()))
-                    raise_at(n, Kind::syntax, "* args can only be present as the last argument of a function (error code: STARNOTLAST)");
+                    raise_at(n, Kind::syntax,
+                             "* args can only be present as the last argument of a function (error "
+                             "code: STARNOTLAST)");
         arguments(n, args, &provs, &keyword_provs);
         low.node = n->ast;
         switch (k.callee) {
@@ -276,19 +291,24 @@ Val Body::call(const Node* n) {
             }
             case Callee::operation:
             case Callee::builtin:
-                if (k.builtin && !all_host(k, args)) return {call_builtin(*k.builtin, callable, args)};
+                if (k.builtin && !all_host(k, args))
+                    return {call_builtin(*k.builtin, callable, args)};
                 break;
             case Callee::python:
-            case Callee::kernel: break;
+            case Callee::kernel:
+                break;
         }
         return call_python(n, f, args);
     }
     if (is_kernel_callable(callable))
-        raise_at(n, Kind::syntax, "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please check if you have direct/indirect invocation of kernels within kernels.");
+        raise_at(n, Kind::syntax,
+                 "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
+                 "check if you have direct/indirect invocation of kernels within kernels.");
     CallArgs args;
     arguments(n, args, nullptr, nullptr);
     low.node = n->ast;
-    if (const Builtin* b = find_builtin(callable)) return {call_builtin(*b, callable, args)};  // methods of tensors, struct types
+    if (const Builtin* b = find_builtin(callable))
+        return {call_builtin(*b, callable, args)};  // methods of tensors, struct types
     return call_python(n, f, args);
 }
 
@@ -296,7 +316,8 @@ Val Body::call(const Node* n) {
 bool Body::all_host(const auto& k, const CallArgs& args) {
     if (k.callee != Callee::builtin) return false;
     if (std::string_view(k.builtin->name) == "print") return false;
-    if (!low.static_depth && !is_harmless(k.object.get())) return false;  // qd.Vector and kin make values of the kernel
+    if (!low.static_depth && !is_harmless(k.object.get()))
+        return false;  // qd.Vector and kin make values of the kernel
     for (const Ref& a : args.positional)
         if (is_symbolic(a.get()) || !needs_no_kernel(a.get())) return false;
     for (const auto& [name, v] : args.keywords)
@@ -305,8 +326,8 @@ bool Body::all_host(const auto& k, const CallArgs& args) {
 }
 
 bool Body::needs_no_kernel(PyObject* o) {
-    return PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o) ||
-           o == Py_None || PyRange_Check(o);
+    return PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyList_Check(o) ||
+           PyTuple_Check(o) || PyDict_Check(o) || o == Py_None || PyRange_Check(o);
 }
 
 Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
@@ -315,7 +336,8 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
     Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.positional.size())));
     for (size_t k = 0; k < args.positional.size(); ++k) {
         symbolic |= is_symbolic(args.positional[k].get());
-        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(k), Ref(args.positional[k]).release());
+        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(k),
+                         Ref(args.positional[k]).release());
     }
     Ref keywords;
     if (!args.keywords.empty()) {
@@ -325,16 +347,20 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
             if (PyDict_SetItem(keywords.get(), name.get(), v.get()) < 0) throw PyError{};
         }
     }
-    const bool ours = is_expr(callable) || from_quadrants(callable) || from_quadrants(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
+    const bool ours = is_expr(callable) || from_quadrants(callable) ||
+                      from_quadrants(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     if (!ours && !is_harmless(callable)) {
         unit.opaque("Python function " + callee_name(callable) + " runs");
         if (!low.static_depth) {
-            const std::string message = "Calling non-quadrants function \"" + callee_name(callable) +
-                                        "\". Scope inside the function is not processed by the Quadrants AST transformer. "
-                                        "The function may not work as expected. Proceed with caution! Maybe you can consider "
-                                        "turning it into a @qd.func?";
+            const std::string message =
+                "Calling non-quadrants function \"" + callee_name(callable) +
+                "\". Scope inside the function is not processed by the Quadrants AST transformer. "
+                "The function may not work as expected. Proceed with caution! Maybe you can "
+                "consider "
+                "turning it into a @qd.func?";
             locate(source, const_cast<Node&>(*n));
-            if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(), n->line, nullptr, nullptr) < 0)
+            if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(),
+                                   n->line, nullptr, nullptr) < 0)
                 throw PyError{};
         }
     }
@@ -349,14 +375,17 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
                 Py_XDECREF(type);
                 Py_XDECREF(value);
                 Py_XDECREF(tb);
-                raise(Kind::type, "TypeError when calling `" + callee_name(callable) + "`: " + what +
-                                      ". Maybe a Quadrants Expression was passed to a function that takes Python values only.");
+                raise(Kind::type, "TypeError when calling `" + callee_name(callable) +
+                                      "`: " + what +
+                                      ". Maybe a Quadrants Expression was passed to a function "
+                                      "that takes Python values only.");
             }
             PyErr_Restore(type, value, tb);
         }
         throw PyError{};
     }
-    if (result.get() == Py_NotImplemented) raise(Kind::type, "`" + callee_name(callable) + "` does not take a Quadrants Expression");
+    if (result.get() == Py_NotImplemented)
+        raise(Kind::type, "`" + callee_name(callable) + "` does not take a Quadrants Expression");
     Prov* prov = is_ndarray(unwrap(result.get())) ? find_place(unwrap(result.get())) : nullptr;
     return adopt(std::move(result), prov);
 }
@@ -367,7 +396,8 @@ Ref call_func(PyObject* func, const CallArgs& args) {
     CallArgs with_self = args;
     if (PyMethod_Check(func)) {
         definition = PyMethod_GET_FUNCTION(func);
-        with_self.positional.insert(with_self.positional.begin(), Ref::borrow(PyMethod_GET_SELF(func)));
+        with_self.positional.insert(with_self.positional.begin(),
+                                    Ref::borrow(PyMethod_GET_SELF(func)));
     }
     std::vector<Prov*> provs(with_self.positional.size()), keyword_provs(with_self.keywords.size());
     return call_definition(definition, with_self, provs, keyword_provs).obj;

@@ -35,21 +35,24 @@ ir::Value* scalar_int(PyObject* o, PyObject* a, PyObject* b, const char* symbol)
     ir::Value* v = to_value(o);
     if (type::is_float(v->type.prim)) {
         const auto name = [](PyObject* x) { return type::to_user_string(to_value(x)->type); };
-        raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "': '" + name(a) + "' and '" +
-                              name(b) + "'");
+        raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "': '" +
+                              name(a) + "' and '" + name(b) + "'");
     }
     return v;
 }
 
 }  // namespace
 
-// --- names -----------------------------------------------------------------------------------------
+// --- names
+// -----------------------------------------------------------------------------------------
 
 Body::Scope::~Scope() {
     while (body.bindings.size() > mark) {
         Binding& b = body.bindings.back();
-        if (b.hidden >= 0) body.visible[b.name] = b.hidden;
-        else body.visible.erase(b.name);
+        if (b.hidden >= 0)
+            body.visible[b.name] = b.hidden;
+        else
+            body.visible.erase(b.name);
         body.bindings.pop_back();
     }
 }
@@ -68,7 +71,8 @@ void Body::declare(PyObject* name, Val value, Binding::Kind kind) {
 
 Val Body::lookup(PyObject* name) {
     if (Binding* b = find(name)) {
-        if (b->kind != Binding::Kind::variable || low.parallel_depth <= b->parallel_depth) return b->value;
+        if (b->kind != Binding::Kind::variable || low.parallel_depth <= b->parallel_depth)
+            return b->value;
         if (b->parallel_depth > 0) return b->value;
         if (!b->shared) b->shared = shared_view(b->value.get());
         return {b->shared, nullptr};
@@ -78,7 +82,8 @@ Val Body::lookup(PyObject* name) {
     PyObject* cell = cells ? PyDict_GetItem(cells.get(), name) : nullptr;
     if (cell) {
         PyObject* content = PyCell_Get(cell);
-        if (content) v = adopt(Ref::steal(content), unit.global(Prov::Kind::cell, function.get(), name));
+        if (content)
+            v = adopt(Ref::steal(content), unit.global(Prov::Kind::cell, function.get(), name));
     }
     if (!v.obj) {
         PyObject* globals = PyFunction_GetGlobals(function.get());
@@ -89,7 +94,9 @@ Val Body::lookup(PyObject* name) {
             PyObject* b = builtins ? PyDict_GetItem(builtins, name) : nullptr;
             if (!b) raise(Kind::name, "Name \"" + text(name) + "\" is not defined");
             v.obj = Ref::borrow(b);
-            guard_value(unit, b, unit.global(Prov::Kind::global, function.get(), name));  // not shadowed since
+            guard_value(
+                unit, b,
+                unit.global(Prov::Kind::global, function.get(), name));  // not shadowed since
         }
     }
     outer_names.emplace(name, v);
@@ -106,13 +113,17 @@ Val Body::adopt(Ref value, Prov* prov) {
     }
     if (is_ndarray(o)) {
         if (!prov || !prov->from_argument())
-            raise(Kind::compilation, "Ndarray " + text(o) + " used in kernel scope but not registered as a kernel parameter");
+            raise(Kind::compilation,
+                  "Ndarray " + text(o) +
+                      " used in kernel scope but not registered as a kernel parameter");
         if (!prov->leaf) {
             ArrayInfo a;
             array_info(o, a);
             guard_value(unit, o, prov);
-            std::string name = prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
-            ir::Value* v = unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+            std::string name =
+                prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
+            ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
+                                          ir::Type::array(a.elem, a.ndim), name, a.has_grad);
             prov->leaf = make_array(v, a.access);
         }
         return {prov->leaf, nullptr};
@@ -128,8 +139,8 @@ Val Body::member(const Val& base, PyObject* name) {
     Prov* prov = base.prov ? unit.attribute(base.prov, name) : nullptr;
     if (prov && prov->leaf) return {prov->leaf, nullptr};
     if (base.prov && base.prov->flattened) {
-        Ref fields = Ref::steal_or_null(
-            PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(o)), names().__dataclass_fields___));
+        Ref fields = Ref::steal_or_null(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(o)),
+                                                         names().__dataclass_fields___));
         if (!fields) PyErr_Clear();
         PyObject* field = fields ? PyDict_GetItem(fields.get(), name) : nullptr;
         if (field) {
@@ -143,15 +154,19 @@ Val Body::member(const Val& base, PyObject* name) {
     // A property or a computed attribute may answer anything tomorrow.
     if (prov && !is_field(o) && !PyModule_Check(o)) {
         PyObject* found = _PyType_Lookup(Py_TYPE(o), name);
-        if (found && Py_TYPE(found) == &PyProperty_Type) unit.opaque("property " + text(name));
-        else if (!found && Py_TYPE(o)->tp_getattro != PyObject_GenericGetAttr && !PyType_Check(o) && !PyMethod_Check(o))
+        if (found && Py_TYPE(found) == &PyProperty_Type)
+            unit.opaque("property " + text(name));
+        else if (!found && Py_TYPE(o)->tp_getattro != PyObject_GenericGetAttr && !PyType_Check(o) &&
+                 !PyMethod_Check(o))
             unit.opaque("attribute " + text(name) + " is computed");
     }
     if (base.prov && base.prov->runtime_members && prov->from_argument() && !low.static_depth &&
-        (PyLong_Check(item.get()) || PyFloat_Check(item.get())) ) {
+        (PyLong_Check(item.get()) || PyFloat_Check(item.get()))) {
         const bool real = PyFloat_Check(item.get());
-        const ir::Prim p = real ? low.kernel->options.default_float : low.kernel->options.default_int;
-        ir::Value* v = unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(p), text(name));
+        const ir::Prim p =
+            real ? low.kernel->options.default_float : low.kernel->options.default_int;
+        ir::Value* v =
+            unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(p), text(name));
         prov->leaf = make_value(v);
         return {prov->leaf, nullptr};
     }
@@ -166,8 +181,11 @@ Val Body::member(const Val& base, PyObject* name) {
 // base[index], index compile-time or not
 Val Body::element(const Val& base, PyObject* index) {
     Ref item = subscript(base.get(), index);
-    if (is_expr(item.get()) || is_struct(item.get()) || is_field(base.get())) return {item, nullptr};
-    Prov* prov = base.prov && !is_symbolic(index) && !PySlice_Check(index) ? unit.item(base.prov, index) : nullptr;
+    if (is_expr(item.get()) || is_struct(item.get()) || is_field(base.get()))
+        return {item, nullptr};
+    Prov* prov = base.prov && !is_symbolic(index) && !PySlice_Check(index)
+                     ? unit.item(base.prov, index)
+                     : nullptr;
     return adopt(std::move(item), prov);
 }
 
@@ -178,15 +196,21 @@ static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Pr
     ArrayInfo a;
     if (!array || !array_info(array.get(), a)) {
         PyErr_Clear();
-        raise(Kind::runtime_type, "Argument " + type_name(item) + " cannot be converted into required type BufferView");
+        raise(Kind::runtime_type,
+              "Argument " + type_name(item) + " cannot be converted into required type BufferView");
     }
-    if (const Ref boundary = Ref::steal_or_null(PyObject_GetAttrString(annotation, "boundary"))) a.access.clamp = text(boundary.get()).ends_with("CLAMP");
-    else PyErr_Clear();
+    if (const Ref boundary = Ref::steal_or_null(PyObject_GetAttrString(annotation, "boundary")))
+        a.access.clamp = text(boundary.get()).ends_with("CLAMP");
+    else
+        PyErr_Clear();
     Unit& unit = body.unit;
     const auto scalar = [&](const char* name) {
-        return unit.parameter(unit.attribute(prov, interned(name).get()), ParamSource::Kind::scalar, type::kI32, name);
+        return unit.parameter(unit.attribute(prov, interned(name).get()), ParamSource::Kind::scalar,
+                              type::kI32, name);
     };
-    ir::Value* handle = unit.parameter(unit.attribute(prov, interned("arr").get()), ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), "arr", a.has_grad);
+    ir::Value* handle =
+        unit.parameter(unit.attribute(prov, interned("arr").get()), ParamSource::Kind::array,
+                       ir::Type::array(a.elem, a.ndim), "arr", a.has_grad);
     const Ref arr = make_array(handle, a.access);
     ir::Value* offset = scalar("offset");
     ir::Value* size = scalar("size");
@@ -196,7 +220,8 @@ static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Pr
 
 Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     annotation = strip_optional(annotation);
-    const std::string name = prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
+    const std::string name =
+        prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
     if (const auto p = prim_of(annotation)) {
         ir::Value* v = unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(*p), name);
         prov->leaf = make_value(v);
@@ -217,7 +242,8 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         PyObject *key, *type;
         for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);) {
             Prov* p = unit.attribute(prov, key);
-            Val v = bind_parameter_member(type, item ? Ref::steal(PyObject_GetAttr(item.get(), key)) : Ref(), p);
+            Val v = bind_parameter_member(
+                type, item ? Ref::steal(PyObject_GetAttr(item.get(), key)) : Ref(), p);
             if (PyDict_SetItem(values.get(), key, v.get()) < 0) throw PyError{};
         }
         prov->leaf = make_struct(annotation, values.get());
@@ -230,17 +256,23 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         if (!array_info(o, a))
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
         bind_array_type(annotation, o, name, a);
-        ir::Value* v = unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
+                                      ir::Type::array(a.elem, a.ndim), name, a.has_grad);
         prov->leaf = make_array(v, a.access);
         return {prov->leaf, nullptr};
     }
-    if (is_buffer_view_annotation(annotation)) return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
+    if (is_buffer_view_annotation(annotation))
+        return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
     if (is_dataclass(annotation) && PyObject_HasAttr(item.get(), names().__dataclass_fields___)) {
         PyObject* cls = reinterpret_cast<PyObject*>(Py_TYPE(item.get()));
-        if (PyObject_HasAttr(cls, names()._data_oriented_) )
-            raise(Kind::syntax, "A member of a dataclass parameter is a data_oriented object; pass it through qd.template()");
+        if (PyObject_HasAttr(cls, names()._data_oriented_))
+            raise(Kind::syntax,
+                  "A member of a dataclass parameter is a data_oriented object; pass it through "
+                  "qd.template()");
         if (!PyObject_IsInstance(item.get(), annotation))
-            raise(Kind::runtime_type, "Argument " + type_name(item.get()) + " cannot be converted into required type " + text(annotation));
+            raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
+                                          " cannot be converted into required type " +
+                                          text(annotation));
         prov->flattened = true;
         guard_value(unit, item.get(), prov);
         return {std::move(item), prov};
@@ -250,26 +282,30 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     if (v.prov) {
         PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
         v.prov->runtime_members = flag == Py_False;
-        if (Py_TYPE(v.get())->tp_dict && !_PyType_Lookup(Py_TYPE(v.get()), names()._data_oriented_) &&
+        if (Py_TYPE(v.get())->tp_dict &&
+            !_PyType_Lookup(Py_TYPE(v.get()), names()._data_oriented_) &&
             _PyType_Lookup(Py_TYPE(v.get()), names().__dataclass_fields___))
             v.prov->flattened = true;
     }
     return v;
 }
 
-// --- expressions -----------------------------------------------------------------------------------
+// --- expressions
+// -----------------------------------------------------------------------------------
 
 Ref Body::index(const Node* n) {
     if (n->kind == K::Slice) {
         const auto part = [&](const Node* p) { return p ? expr(p).obj : none(); };
         Ref a = part(n->a), b = part(n->b), c = part(n->c);
         for (const Ref& r : {a, b, c})
-            if (is_expr(r.get())) raise(Kind::compilation, "Quadrants does not support variables in slice now");
+            if (is_expr(r.get()))
+                raise(Kind::compilation, "Quadrants does not support variables in slice now");
         return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
     }
     if (n->kind == K::Tuple) {
         Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(n->list.size())));
-        for (size_t k = 0; k < n->list.size(); ++k) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(k), index(n->list[k]).release());
+        for (size_t k = 0; k < n->list.size(); ++k)
+            PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(k), index(n->list[k]).release());
         return t;
     }
     return expr(n).obj;
@@ -278,8 +314,10 @@ Ref Body::index(const Node* n) {
 Val Body::expr(const Node* n) {
     low.node = n->ast;
     switch (n->kind) {
-        case K::Constant: return {Ref::borrow(n->name)};
-        case K::Name: return lookup(n->name);
+        case K::Constant:
+            return {Ref::borrow(n->name)};
+        case K::Name:
+            return lookup(n->name);
         case K::BinOp: {
             Val a = expr(n->a), b = expr(n->b);
             low.node = n->ast;
@@ -301,10 +339,14 @@ Val Body::expr(const Node* n) {
             low.node = n->ast;
             return element(base, i.get());
         }
-        case K::Call: return call(n);
-        case K::Compare: return compare_chain(n);
-        case K::BoolOp: return bool_op(n);
-        case K::IfExp: return if_exp(n);
+        case K::Call:
+            return call(n);
+        case K::Compare:
+            return compare_chain(n);
+        case K::BoolOp:
+            return bool_op(n);
+        case K::IfExp:
+            return if_exp(n);
         case K::Tuple:
         case K::List: {
             Ref list = Ref::steal(PyList_New(0));
@@ -320,22 +362,28 @@ Val Body::expr(const Node* n) {
             if (n->kind == K::List) return {list};
             return {Ref::steal(PyList_AsTuple(list.get()))};
         }
-        case K::Dict: return {dict_display(n)};
+        case K::Dict:
+            return {dict_display(n)};
         case K::ListComp:
-        case K::DictComp: return {comprehension(n)};
-        case K::JoinedStr: return {joined_string(n)};
+        case K::DictComp:
+            return {comprehension(n)};
+        case K::JoinedStr:
+            return {joined_string(n)};
         case K::NamedExpr: {
             Val v = expr(n->b);
             low.node = n->ast;
             assign_name(n->a, v, false);
             return lookup(n->a->name);
         }
-        case K::Slice: return {index(n)};
-        default: break;
+        case K::Slice:
+            return {index(n)};
+        default:
+            break;
     }
     const std::string_view full = Py_TYPE(n->ast)->tp_name;
     const size_t dot = full.rfind('.');
-    raise(Kind::syntax, "Unsupported node \"" + std::string(dot == full.npos ? full : full.substr(dot + 1)) + "\"");
+    raise(Kind::syntax, "Unsupported node \"" +
+                            std::string(dot == full.npos ? full : full.substr(dot + 1)) + "\"");
 }
 
 Ref Body::dict_display(const Node* n) {
@@ -364,23 +412,30 @@ Val Body::compare_chain(const Node* n) {
             const bool negated = op == kIsNot || op == kNotIn;
             if (op == kIs || op == kIsNot) {
                 if (!low.static_depth)
-                    raise(Kind::syntax, std::string("Operator \"") + (negated ? "is not" : "is") + "\" in Quadrants scope is not supported.");
-                if (!is_direct_argument(n->a) || right.get() != Py_None || n->list[k]->kind != K::Constant || n->list.size() != 1)
                     raise(Kind::syntax, std::string("Operator \"") + (negated ? "is not" : "is") +
-                                            "\" inside `qd.static` requires a direct `qd.template()` or `qd.Tensor` kernel argument and `None`.");
+                                            "\" in Quadrants scope is not supported.");
+                if (!is_direct_argument(n->a) || right.get() != Py_None ||
+                    n->list[k]->kind != K::Constant || n->list.size() != 1)
+                    raise(Kind::syntax,
+                          std::string("Operator \"") + (negated ? "is not" : "is") +
+                              "\" inside `qd.static` requires a direct `qd.template()` or "
+                              "`qd.Tensor` kernel argument and `None`.");
                 r = Ref::borrow((left.get() == Py_None) != negated ? Py_True : Py_False);
             } else {
                 if (!low.static_depth)
-                    raise(Kind::syntax, negated ? "\"NotIn\" is only supported inside `qd.static`." : "\"In\" is only supported inside `qd.static`.");
+                    raise(Kind::syntax, negated ? "\"NotIn\" is only supported inside `qd.static`."
+                                                : "\"In\" is only supported inside `qd.static`.");
                 const int found = PySequence_Contains(right.get(), left.get());
                 if (found < 0) throw PyError{};
                 r = Ref::borrow((found == 1) != negated ? Py_True : Py_False);
             }
         } else {
-            // Each operand is evaluated once: a variable is read before later operands can change it.
+            // Each operand is evaluated once: a variable is read before later operands can change
+            // it.
             r = frontend::compare(static_cast<CmpOp>(op), left.get(), right.get());
         }
-        if (!result) result = r;
+        if (!result)
+            result = r;
         else if (low.static_depth || (!is_symbolic(result.get()) && !is_symbolic(r.get())))
             result = truth(result.get()) ? r : result;
         else
@@ -432,7 +487,8 @@ Val Body::bool_op(const Node* n) {
         const ir::Type placeholder = l->type;
         ir::Value* operands[] = {condition};
         ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {&placeholder, 1}, 2);
-        ir::Region *evaluated = branch->regions[is_and ? 0 : 1], *decided = branch->regions[is_and ? 1 : 0];
+        ir::Region *evaluated = branch->regions[is_and ? 0 : 1],
+                   *decided = branch->regions[is_and ? 1 : 0];
         ir::Value* r;
         {
             InRegion in(low, evaluated);
@@ -440,7 +496,8 @@ Val Body::bool_op(const Node* n) {
             Val right = expr(n->list[k]);
             low.node = n->ast;
             r = scalar_int(right.get(), left.get(), right.get(), symbol);
-            if (r->type.is_tensor()) raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "'");
+            if (r->type.is_tensor())
+                raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "'");
             const ir::Prim p = type::promote(l->type.prim, r->type.prim);
             branch->results[0].type = ir::Type::scalar(p);
             ir::Value* out[] = {low.b.cast(r, p)};
@@ -462,7 +519,9 @@ Val Body::if_exp(const Node* n) {
     low.node = n->ast;
     if (!is_symbolic(c.get())) return expr(truth(c.get()) ? n->b : n->c);
     if (is_expr(c.get()) && type_of(c.get()).is_tensor())
-        raise(Kind::syntax, "The condition of a conditional expression must be a scalar. Please use \"qd.select\" instead.");
+        raise(Kind::syntax,
+              "The condition of a conditional expression must be a scalar. Please use "
+              "\"qd.select\" instead.");
     ir::Value* condition = to_condition(c.get(), "ternary");
     ir::Value* operands[] = {condition};
     const ir::Type placeholder = ir::Type::scalar(ir::Prim::i32);
@@ -494,7 +553,8 @@ Val Body::if_exp(const Node* n) {
     return {make_value(branch->result())};
 }
 
-// --- comprehensions --------------------------------------------------------------------------------
+// --- comprehensions
+// --------------------------------------------------------------------------------
 
 Ref Body::comprehension(const Node* n) {
     Ref out = n->kind == K::DictComp ? Ref::steal(PyDict_New()) : Ref::steal(PyList_New(0));
@@ -540,23 +600,28 @@ Val Body::unit_item(const Val& over, Ref item, Py_ssize_t at) {
     Prov* prov = nullptr;
     if (over.prov && is_container(over.get()) && !PyDict_Check(over.get()))
         prov = unit.item(over.prov, Ref::steal(PyLong_FromSsize_t(at)).get());
-    if (!prov && !is_expr(item.get()) && is_ndarray(unwrap(item.get()))) prov = find_place(unwrap(item.get()));
+    if (!prov && !is_expr(item.get()) && is_ndarray(unwrap(item.get())))
+        prov = find_place(unwrap(item.get()));
     return adopt(std::move(item), prov);
 }
 
 // Names of a loop over compile-time items, bound for one turn.
 void Body::bind_static_target(const Node* target, const Val& v) {
     if (target->kind == K::Name) return declare(target->name, v, Binding::Kind::fixed);
-    if (target->kind != K::Tuple) raise_at(target, Kind::compilation, "A loop target must be a name or a tuple of names");
+    if (target->kind != K::Tuple)
+        raise_at(target, Kind::compilation, "A loop target must be a name or a tuple of names");
     Ref items = Ref::steal(PySequence_List(v.get()));
     if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != target->list.size())
         raise_at(target, Kind::syntax, "The number of targets is not equal to value length");
     for (size_t k = 0; k < target->list.size(); ++k)
-        bind_static_target(target->list[k], unit_item(v, Ref::borrow(PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))),
-                                                     static_cast<Py_ssize_t>(k)));
+        bind_static_target(
+            target->list[k],
+            unit_item(v, Ref::borrow(PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))),
+                      static_cast<Py_ssize_t>(k)));
 }
 
-// --- qd.static -------------------------------------------------------------------------------------
+// --- qd.static
+// -------------------------------------------------------------------------------------
 
 bool Body::is_static_call(const Node* n, PyObject**) {
     if (n->kind != K::Call || (n->a->kind != K::Name && n->a->kind != K::Attribute)) return false;
@@ -565,8 +630,10 @@ bool Body::is_static_call(const Node* n, PyObject**) {
     if (f->kind == K::Name && find(f->name)) return false;
     Val callable;
     try {
-        if (f->kind == K::Attribute && f->a->kind != K::Name && f->a->kind != K::Attribute) return false;
-        if (f->kind == K::Attribute && PyUnicode_CompareWithASCIIString(f->name, "static")) return false;
+        if (f->kind == K::Attribute && f->a->kind != K::Name && f->a->kind != K::Attribute)
+            return false;
+        if (f->kind == K::Attribute && PyUnicode_CompareWithASCIIString(f->name, "static"))
+            return false;
         callable = expr(f);
     } catch (const Diag&) {
         return false;
@@ -597,9 +664,13 @@ Val Body::static_value(const Node* call) {
 
 void Body::check_static(PyObject* o) {
     if (is_expr(o) && as_expr(o)->kind != ExprKind::array)
-        raise(Kind::value, "Input to qd.static must be compile-time constants or global pointers, instead of " + type_name(o));
+        raise(Kind::value,
+              "Input to qd.static must be compile-time constants or global pointers, instead of " +
+                  type_name(o));
     if (is_struct(o) || (!is_expr(o) && (PyUnicode_Check(o) || PySet_Check(o) || PyDict_Check(o))))
-        raise(Kind::value, "Input to qd.static must be compile-time constants or global pointers, instead of " + type_name(o));
+        raise(Kind::value,
+              "Input to qd.static must be compile-time constants or global pointers, instead of " +
+                  type_name(o));
 }
 
 }  // namespace qd::frontend

@@ -1,5 +1,5 @@
-// f-strings, "...".format(...) and "..." % values: texts whose symbolic parts are formatted when the
-// kernel runs. Constants are rendered by Python at once.
+// f-strings, "...".format(...) and "..." % values: texts whose symbolic parts are formatted when
+// the kernel runs. Constants are rendered by Python at once.
 
 #include "frontend/lower.h"
 
@@ -21,7 +21,8 @@ struct Pieces {
 
     void flush() {
         if (literal.empty()) return;
-        Ref s = Ref::steal(PyUnicode_FromStringAndSize(literal.data(), static_cast<Py_ssize_t>(literal.size())));
+        Ref s = Ref::steal(
+            PyUnicode_FromStringAndSize(literal.data(), static_cast<Py_ssize_t>(literal.size())));
         if (PyList_Append(list.get(), s.get()) < 0) throw PyError{};
         literal.clear();
     }
@@ -47,12 +48,14 @@ struct Pieces {
         symbolic = true;
         // A variable is read now: the text shows its value at this point.
         Ref now = map_leaves(value, [](PyObject* e) { return to_rvalue(e); });
-        Ref piece = Ref::steal(PyTuple_Pack(2, now.get(), spec && PyUnicode_GetLength(spec) > 0 ? spec : Py_None));
+        Ref piece = Ref::steal(
+            PyTuple_Pack(2, now.get(), spec && PyUnicode_GetLength(spec) > 0 ? spec : Py_None));
         if (PyList_Append(list.get(), piece.get()) < 0) throw PyError{};
     }
     Ref finish() {
         if (!symbolic)
-            return Ref::steal(PyUnicode_FromStringAndSize(literal.data(), static_cast<Py_ssize_t>(literal.size())));
+            return Ref::steal(PyUnicode_FromStringAndSize(literal.data(),
+                                                          static_cast<Py_ssize_t>(literal.size())));
         flush();
         Ref out = Ref::steal(FormatValue_Type.tp_alloc(&FormatValue_Type, 0));
         as_format(out.get())->pieces = list.release();
@@ -103,15 +106,27 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
     size_t automatic = 0, needed = 0;
     std::vector<bool> used(args.keywords.size());
     for (size_t k = 0; k < s.size(); ++k) {
-        if (s[k] == '{' && k + 1 < s.size() && s[k + 1] == '{') { out.literal += '{'; ++k; continue; }
-        if (s[k] == '}') { out.literal += '}'; if (k + 1 < s.size() && s[k + 1] == '}') ++k; continue; }
-        if (s[k] != '{') { out.literal += s[k]; continue; }
+        if (s[k] == '{' && k + 1 < s.size() && s[k + 1] == '{') {
+            out.literal += '{';
+            ++k;
+            continue;
+        }
+        if (s[k] == '}') {
+            out.literal += '}';
+            if (k + 1 < s.size() && s[k + 1] == '}') ++k;
+            continue;
+        }
+        if (s[k] != '{') {
+            out.literal += s[k];
+            continue;
+        }
         const size_t close = s.find('}', k);
         if (close == s.npos) raise(Kind::value, "Single '{' encountered in format string");
         const std::string_view inside = s.substr(k + 1, close - k - 1);
         const size_t colon = inside.find(':');
         const std::string key(inside.substr(0, colon));
-        const std::string spec_text(colon == inside.npos ? std::string_view() : inside.substr(colon + 1));
+        const std::string spec_text(colon == inside.npos ? std::string_view()
+                                                         : inside.substr(colon + 1));
         k = close;
         PyObject* value = nullptr;
         if (key.empty() || std::isdigit(static_cast<unsigned char>(key[0]))) {
@@ -130,10 +145,12 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
         if (value) out.add(value, spec.get());
     }
     if (needed != args.positional.size())
-        raise(Kind::syntax, "Expected " + std::to_string(needed) + " positional argument(s), but received " +
+        raise(Kind::syntax, "Expected " + std::to_string(needed) +
+                                " positional argument(s), but received " +
                                 std::to_string(args.positional.size()) + " instead.");
     for (size_t i = 0; i < used.size(); ++i)
-        if (!used[i]) raise(Kind::syntax, "Keyword '" + text(args.keywords[i].first.get()) + "' not used.");
+        if (!used[i])
+            raise(Kind::syntax, "Keyword '" + text(args.keywords[i].first.get()) + "' not used.");
     return out.finish();
 }
 
@@ -143,15 +160,23 @@ Ref Body::percent_format(PyObject* format, PyObject* values) {
     if (!is_symbolic(values)) return Ref::steal(PyUnicode_Format(format, values));
     std::vector<PyObject*> items;
     if (PyTuple_Check(values))
-        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k) items.push_back(PyTuple_GET_ITEM(values, k));
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k)
+            items.push_back(PyTuple_GET_ITEM(values, k));
     else
         items.push_back(values);
     const std::string_view s = PyUnicode_AsUTF8(format);
     Pieces out;
     size_t next = 0;
     for (size_t k = 0; k < s.size(); ++k) {
-        if (s[k] != '%') { out.literal += s[k]; continue; }
-        if (k + 1 < s.size() && s[k + 1] == '%') { out.literal += '%'; ++k; continue; }
+        if (s[k] != '%') {
+            out.literal += s[k];
+            continue;
+        }
+        if (k + 1 < s.size() && s[k + 1] == '%') {
+            out.literal += '%';
+            ++k;
+            continue;
+        }
         size_t e = k + 1;
         while (e < s.size() && !std::isalpha(static_cast<unsigned char>(s[e]))) ++e;
         k = e;

@@ -16,8 +16,10 @@ using K = NodeKind;
 
 ir::Value* as_i32(Lowering& l, ir::Value* v, bool warn) {
     if (v->type.prim == ir::Prim::i32) return v;
-    if (warn && (type::is_float(v->type.prim) || v->type.prim == ir::Prim::u32 || type::bits(v->type.prim) == 64)) {
-        const std::string message = std::string("Casting range_for boundary values from ") + type::info(v->type.prim).name +
+    if (warn && (type::is_float(v->type.prim) || v->type.prim == ir::Prim::u32 ||
+                 type::bits(v->type.prim) == 64)) {
+        const std::string message = std::string("Casting range_for boundary values from ") +
+                                    type::info(v->type.prim).name +
                                     " to i32, which may cause numerical issues";
         l.body->unit.opaque("a warning was given");
         if (PyErr_WarnEx(PyExc_Warning, message.c_str(), 1) < 0) throw PyError{};
@@ -34,14 +36,22 @@ ir::Value* bound(Lowering& l, PyObject* o, bool warn) {
     return as_i32(l, v, warn);
 }
 
+void log_warning(const std::string& message) {
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants._logging"));
+    Ref::steal(PyObject_CallMethod(module.get(), "warn", "s", message.c_str()));
+}
+
 }  // namespace
 
 Flow Body::for_stmt(const Node* n) {
-    if (!n->list2.empty()) raise(Kind::syntax, "'else' clause for 'for' not supported in Quadrants kernels");
+    if (!n->list2.empty())
+        raise(Kind::syntax, "'else' clause for 'for' not supported in Quadrants kernels");
     const Node* over = n->b;
     if (over->kind == K::IfExp) {
         if (!is_static_call(over->a))
-            raise(Kind::syntax, "Using non static inlined if statement as for-loop iterable is not currently supported.");
+            raise(Kind::syntax,
+                  "Using non static inlined if statement as for-loop iterable is not currently "
+                  "supported.");
         over = static_truth(over->a) ? over->b : over->c;
         low.node = n->ast;
     }
@@ -51,7 +61,8 @@ Flow Body::for_stmt(const Node* n) {
         op = operation_of(callee.get());
         low.node = n->ast;
         if (op == "static") {
-            if (over->list.size() == 1 && is_static_call(over->list[0])) raise(Kind::syntax, "'qd.static' cannot be nested");
+            if (over->list.size() == 1 && is_static_call(over->list[0]))
+                raise(Kind::syntax, "'qd.static' cannot be nested");
             Val items = static_value(over);
             low.node = n->ast;
             return unrolled(n, items);
@@ -93,7 +104,8 @@ Flow Body::unrolled(const Node* n, const Val& iterable) {
             const std::string message = "You are unrolling more than " + std::to_string(limit) +
                                         " iterations, so the compile time may be extremely long.";
             locate(source, const_cast<Node&>(*n));
-            if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(), n->line, nullptr, nullptr) < 0)
+            if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(),
+                                   n->line, nullptr, nullptr) < 0)
                 throw PyError{};
         }
         (void)is_ndrange;
@@ -123,9 +135,12 @@ Flow Body::range_loop(const Node* n, const Node* call) {
     const size_t count = args.positional.size();
     if (count != 1 && count != 2)
         raise(Kind::syntax, "Range should have 1 or 2 arguments, found " + std::to_string(count));
-    if (n->a->kind != K::Name) raise(Kind::syntax, "Range for should have 1 loop target, found " + std::to_string(n->a->list.size()));
+    if (n->a->kind != K::Name)
+        raise(Kind::syntax,
+              "Range for should have 1 loop target, found " + std::to_string(n->a->list.size()));
     Bounds b;
-    b.begin = count == 2 ? bound(low, args.positional[0].get(), true) : low.b.int_const(ir::Prim::i32, 0);
+    b.begin =
+        count == 2 ? bound(low, args.positional[0].get(), true) : low.b.int_const(ir::Prim::i32, 0);
     b.end = bound(low, args.positional[count - 1].get(), true);
     const int order[] = {0};
     return counted(n, {&b, 1}, order, false, true, false);
@@ -138,36 +153,49 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
     std::vector<Bounds> bounds;
     const auto need_int = [](ir::Value* v) {
         if (!v->type.is_scalar() || type::is_float(v->type.prim))
-            raise(Kind::type, "Every argument of ndrange should be an integer scalar or a tuple/list of (int, int)");
+            raise(Kind::type,
+                  "Every argument of ndrange should be an integer scalar or a tuple/list of (int, "
+                  "int)");
         return v;
     };
     const auto number = [&](PyObject* o) {
         if (!is_expr(o) && PyFloat_Check(o))
-            raise(Kind::type, "Every argument of ndrange should be an integer scalar or a tuple/list of (int, int)");
+            raise(Kind::type,
+                  "Every argument of ndrange should be an integer scalar or a tuple/list of (int, "
+                  "int)");
         need_int(to_value(o));
         return bound(low, o, false);
     };
     for (const Ref& a : args.positional) {
         PyObject* o = a.get();
         const bool tensor = is_expr(o) && type_of(o).is_tensor();
-        const bool sequence = !is_expr(o) && (PyTuple_Check(o) || PyList_Check(o) || (PySequence_Check(o) && !PyUnicode_Check(o)));
-        if (!is_expr(o) && PyIter_Check(o)) raise(Kind::value, "A generator cannot be an argument of ndrange");
+        const bool sequence = !is_expr(o) && (PyTuple_Check(o) || PyList_Check(o) ||
+                                              (PySequence_Check(o) && !PyUnicode_Check(o)));
+        if (!is_expr(o) && PyIter_Check(o))
+            raise(Kind::value, "A generator cannot be an argument of ndrange");
         if (tensor || sequence) {
             const Py_ssize_t len = tensor ? type_of(o).n : PySequence_Size(o);
             if (len < 0) PyErr_Clear();
-            if (len != 2) raise(Kind::syntax, "Every argument of ndrange should be a scalar or a tuple/list like (begin, end)");
+            if (len != 2)
+                raise(Kind::syntax,
+                      "Every argument of ndrange should be a scalar or a tuple/list like (begin, "
+                      "end)");
             Ref zero = Ref::steal(PyLong_FromLong(0)), one = Ref::steal(PyLong_FromLong(1));
-            bounds.push_back({number(subscript(o, zero.get()).get()), number(subscript(o, one.get()).get())});
+            bounds.push_back(
+                {number(subscript(o, zero.get()).get()), number(subscript(o, one.get()).get())});
         } else {
             if (!is_expr(o) && PyUnicode_Check(o))
-                raise(Kind::syntax, "Every argument of ndrange should be a scalar or a tuple/list like (begin, end)");
+                raise(Kind::syntax,
+                      "Every argument of ndrange should be a scalar or a tuple/list like (begin, "
+                      "end)");
             bounds.push_back({low.b.int_const(ir::Prim::i32, 0), number(o)});
         }
     }
     std::vector<int> order(bounds.size());
     for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
     for (const auto& [name, v] : args.keywords) {
-        if (PyUnicode_CompareWithASCIIString(name.get(), "axes")) raise(Kind::syntax, "qd.ndrange has no argument " + text(name.get()));
+        if (PyUnicode_CompareWithASCIIString(name.get(), "axes"))
+            raise(Kind::syntax, "qd.ndrange has no argument " + text(name.get()));
         if (v.get() == Py_None) continue;
         Ref axes = Ref::steal(PySequence_Tuple(v.get()));
         const size_t count = static_cast<size_t>(PyTuple_GET_SIZE(axes.get()));
@@ -176,16 +204,21 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
         for (size_t k = 0; k < count; ++k) {
             PyObject* e = PyTuple_GET_ITEM(axes.get(), static_cast<Py_ssize_t>(k));
             if (!PyLong_CheckExact(e))
-                raise(Kind::type, shown + " entries must be Python ints; got " + std::string(Py_TYPE(e)->tp_name) + " (" +
+                raise(Kind::type, shown + " entries must be Python ints; got " +
+                                      std::string(Py_TYPE(e)->tp_name) + " (" +
                                       text(Ref::steal(PyObject_Repr(e)).get()) + ")");
         }
         if (count != bounds.size())
-            raise(Kind::syntax, shown + " has " + std::to_string(count) + " entries but ndrange was called with " +
-                                    std::to_string(bounds.size()) + " dimension argument(s); they must match");
+            raise(Kind::syntax, shown + " has " + std::to_string(count) +
+                                    " entries but ndrange was called with " +
+                                    std::to_string(bounds.size()) +
+                                    " dimension argument(s); they must match");
         for (size_t k = 0; k < count; ++k) {
-            const long axis = PyLong_AsLong(PyTuple_GET_ITEM(axes.get(), static_cast<Py_ssize_t>(k)));
+            const long axis =
+                PyLong_AsLong(PyTuple_GET_ITEM(axes.get(), static_cast<Py_ssize_t>(k)));
             if (axis < 0 || static_cast<size_t>(axis) >= count || seen[static_cast<size_t>(axis)])
-                raise(Kind::syntax, shown + " is not a permutation of range(" + std::to_string(count) + ")");
+                raise(Kind::syntax,
+                      shown + " is not a permutation of range(" + std::to_string(count) + ")");
             seen[static_cast<size_t>(axis)] = true;
             order[k] = static_cast<int>(axis);
         }
@@ -201,20 +234,25 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
     if (f) {
         const ir::Field* field = bind_field(f);
         for (int k = 0; k < field->ndim; ++k)
-            bounds.push_back({constant(field->offset[k]), constant(field->offset[k] + field->shape[k])});
+            bounds.push_back(
+                {constant(field->offset[k]), constant(field->offset[k] + field->shape[k])});
     } else if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
         ir::Value* array = as_expr(o)->value;
         for (int k = 0; k < array->type.ndim; ++k)
-            bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1}, static_cast<uint64_t>(k))});
+            bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1},
+                                                       static_cast<uint64_t>(k))});
     } else {
-        raise(Kind::type, "Cannot loop over the object " + type_name(o) + " in Quadrants scope. Only ranges, fields and arrays can be looped over at run time; use qd.static to unroll other iterables.");
+        raise(Kind::type, "Cannot loop over the object " + type_name(o) +
+                              " in Quadrants scope. Only ranges, fields and arrays can be looped "
+                              "over at run time; use qd.static to unroll other iterables.");
     }
     std::vector<int> order(bounds.size());
     for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
     const size_t names_given = n->a->kind == K::Tuple ? n->a->list.size() : 1;
     if (!grouped && names_given != bounds.size())
-        throw_index("Number of struct-for indices does not match loop variable dimensionality (" + std::to_string(names_given) +
-                    " != " + std::to_string(bounds.size()) + "). Maybe you wanted to use \"for I in qd.grouped(x)\"?");
+        throw_index("Number of struct-for indices does not match loop variable dimensionality (" +
+                    std::to_string(names_given) + " != " + std::to_string(bounds.size()) +
+                    "). Maybe you wanted to use \"for I in qd.grouped(x)\"?");
     return counted(n, bounds, order, grouped, false, true);
 }
 
@@ -233,36 +271,52 @@ FieldObject* Body::first_field(PyObject* o) {
             PyErr_Clear();
             continue;
         }
-        Ref value = PyCallable_Check(found.get()) ? Ref::steal(PyObject_CallNoArgs(found.get())) : found;
-        if (is_field(value.get())) return reinterpret_cast<FieldObject*>(value.get());  // owned by its parent
+        Ref value =
+            PyCallable_Check(found.get()) ? Ref::steal(PyObject_CallNoArgs(found.get())) : found;
+        if (is_field(value.get()))
+            return reinterpret_cast<FieldObject*>(value.get());  // owned by its parent
     }
     return nullptr;
 }
 
-Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order, bool grouped, bool one_name,
-                   bool over_data) {
+Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order,
+                   bool grouped, bool one_name, bool over_data) {
     const Node* target = n->a;
     const size_t dims = bounds.size();
     if (grouped && target->kind != K::Name)
-        raise(Kind::syntax, "Group for should have 1 loop target, found " + std::to_string(target->list.size()));
+        raise(Kind::syntax,
+              "Group for should have 1 loop target, found " + std::to_string(target->list.size()));
     std::vector<const Node*> targets;
-    if (target->kind == K::Name) targets = {target};
-    else if (target->kind == K::Tuple) targets.assign(target->list.begin(), target->list.end());
-    else raise(Kind::syntax, "Unsupported loop target");
+    if (target->kind == K::Name)
+        targets = {target};
+    else if (target->kind == K::Tuple)
+        targets.assign(target->list.begin(), target->list.end());
+    else
+        raise(Kind::syntax, "Unsupported loop target");
     for (const Node* t : targets)
         if (t->kind != K::Name) raise(Kind::syntax, "Unsupported loop target");
-    if (!grouped && !over_data && !one_name && targets.size() != dims && !(dims == 0 && targets.size() == 1))
-        raise(Kind::syntax, "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange is not supported");
+    if (!grouped && !over_data && !one_name && targets.size() != dims &&
+        !(dims == 0 && targets.size() == 1))
+        raise(Kind::syntax,
+              "Ndrange for loop with number of the loop variables not equal to the dimension of "
+              "the ndrange is not supported");
     if (one_name || over_data)
         for (const Node* t : targets)
             if (find(t->name) && text(t->name) != "_")
-                raise(Kind::syntax, "Variable '" + text(t->name) + "' is already declared in the outer scope and cannot be used as loop variable");
+                raise(Kind::syntax, "Variable '" + text(t->name) +
+                                        "' is already declared in the outer scope and cannot be "
+                                        "used as loop variable");
 
     const bool top_level = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
     if (!unit.is_kernel && low.runtime_depth == entry_depth) unit.could_hold_task = true;
     LoopSettings chosen;
     if (!settings_used) chosen = settings;
     settings_used = true;
+    if (chosen.serialize && over_data)
+        log_warning("qd.loop_config(serialize=True) does not have effect on the struct for.");
+    if (!chosen.name.empty() && !loops.empty())
+        log_warning("qd.loop_config(name=\"" + chosen.name +
+                    "\") has no effect on a loop nested inside another for-loop");
     const bool parallel = top_level && !(chosen.serialize && !over_data);
 
     // Without dimensions the body runs once.
@@ -292,7 +346,8 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
     }
     ir::Region* region = loop->regions[0];
     std::vector<ir::Value*> indices(used.size());
-    for (const int axis : axes) indices[static_cast<size_t>(axis)] = low.b.function->add_param(*region, type::kI32);
+    for (const int axis : axes)
+        indices[static_cast<size_t>(axis)] = low.b.function->add_param(*region, type::kI32);
 
     InRegion in(low, region);
     Deeper deeper(low.runtime_depth);
@@ -306,8 +361,12 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
             declare(t->name, {std::move(e)}, Binding::Kind::loop_variable);
         };
         if (grouped) {
-            if (once) declare(target->name, {Ref::steal(PyTuple_New(0))}, Binding::Kind::loop_variable);
-            else bind(target, low.b.typed(ir::Op::build, ir::Type::vector(ir::Prim::i32, static_cast<int>(dims)), indices));
+            if (once)
+                declare(target->name, {Ref::steal(PyTuple_New(0))}, Binding::Kind::loop_variable);
+            else
+                bind(target,
+                     low.b.typed(ir::Op::build,
+                                 ir::Type::vector(ir::Prim::i32, static_cast<int>(dims)), indices));
         } else if (!once) {
             for (size_t k = 0; k < targets.size(); ++k) bind(targets[k], indices[k]);
         }
@@ -338,7 +397,8 @@ void Body::set_loop_config(const Node* call) {
         } else if (key == "block_dim") {
             if (o == Py_None) continue;
             const long d = PyLong_AsLong(o);
-            if (d <= 0 || (d & (d - 1))) raise(Kind::syntax, "block_dim must be a power of two, got " + text(o));
+            if (d <= 0 || (d & (d - 1)))
+                raise(Kind::syntax, "block_dim must be a power of two, got " + text(o));
             settings.block_dim = static_cast<int>(d);
         } else if (key == "name") {
             if (o != Py_None) settings.name = text(o);

@@ -1,8 +1,8 @@
 // Walking statements.
 //
 // A statement returns how control goes on. `ended`: a runtime break or continue closed the region,
-// so what follows in this block is dead. `returned`, `static_break`, `static_continue` unwind to the
-// function or the unrolled loop. Dead code is not examined.
+// so what follows in this block is dead. `returned`, `static_break`, `static_continue` unwind to
+// the function or the unrolled loop. Dead code is not examined.
 
 #include <functional>
 
@@ -25,7 +25,8 @@ std::string target_text(const Node* n) {
 }
 
 [[noreturn]] void not_assignable(const Node* target) {
-    raise(Kind::syntax, "Variable '" + target_text(target) + "' cannot be assigned. Maybe it is not a Quadrants object?");
+    raise(Kind::syntax, "Variable '" + target_text(target) +
+                            "' cannot be assigned. Maybe it is not a Quadrants object?");
 }
 
 bool is_lvalue(PyObject* o) {
@@ -33,12 +34,14 @@ bool is_lvalue(PyObject* o) {
     if (!is_expr(o)) return false;
     // Several components at once (swizzles, slices) remember their places.
     if (as_expr(o)->origin && PyTuple_Check(as_expr(o)->origin)) return true;
-    return as_expr(o)->kind != ExprKind::value && as_expr(o)->kind != ExprKind::array && !as_expr(o)->read_only;
+    return as_expr(o)->kind != ExprKind::value && as_expr(o)->kind != ExprKind::array &&
+           !as_expr(o)->read_only;
 }
 
 void immutable_argument(PyObject* name) {
     raise(Kind::syntax, "Kernel argument " + quoted(name) +
-                            " is immutable in the kernel. If you want to change its value, please create a new variable.");
+                            " is immutable in the kernel. If you want to change its value, please "
+                            "create a new variable.");
 }
 
 }  // namespace
@@ -81,35 +84,57 @@ Flow Body::stmt(const Node* n) {
             }
             return Flow::normal;
         }
-        case K::AugAssign: aug_assign(n); return Flow::normal;
-        case K::AnnAssign: ann_assign(n); return Flow::normal;
-        case K::If: return if_stmt(n);
-        case K::For: return for_stmt(n);
-        case K::While: return while_stmt(n);
-        case K::Return: return return_stmt(n);
-        case K::Break: return jump(n, true);
-        case K::Continue: return jump(n, false);
-        case K::Assert: assert_stmt(n); return Flow::normal;
-        case K::Pass: return Flow::normal;
-        case K::With: with_stmt(n); return Flow::normal;
+        case K::AugAssign:
+            aug_assign(n);
+            return Flow::normal;
+        case K::AnnAssign:
+            ann_assign(n);
+            return Flow::normal;
+        case K::If:
+            return if_stmt(n);
+        case K::For:
+            return for_stmt(n);
+        case K::While:
+            return while_stmt(n);
+        case K::Return:
+            return return_stmt(n);
+        case K::Break:
+            return jump(n, true);
+        case K::Continue:
+            return jump(n, false);
+        case K::Assert:
+            assert_stmt(n);
+            return Flow::normal;
+        case K::Pass:
+            return Flow::normal;
+        case K::With:
+            with_stmt(n);
+            return Flow::normal;
         case K::FunctionDef:
             raise(Kind::syntax, std::string("Function definition is not allowed in '") +
-                                    (low.kind == FunctionKind::kernel ? "qd.kernel" : "qd.func") + "'.");
-        default: break;
+                                    (low.kind == FunctionKind::kernel ? "qd.kernel" : "qd.func") +
+                                    "'.");
+        default:
+            break;
     }
     expr(n);  // says that the node is unsupported
     return Flow::normal;
 }
 
-// --- assignment ------------------------------------------------------------------------------------
+// --- assignment
+// ------------------------------------------------------------------------------------
 
 void Body::assign_to(const Node* target, Val v, bool is_static) {
     switch (target->kind) {
-        case K::Name: return assign_name(target, std::move(v), is_static);
-        case K::Tuple: return unpack(target, v, is_static);
+        case K::Name:
+            return assign_name(target, std::move(v), is_static);
+        case K::Tuple:
+            return unpack(target, v, is_static);
         case K::Attribute:
-        case K::Subscript: break;
-        default: raise(Kind::syntax, "Unsupported assignment target");
+        case K::Subscript:
+            break;
+        default:
+            raise(Kind::syntax, "Unsupported assignment target");
     }
     if (is_static) raise(Kind::syntax, "Static assign cannot be used on elements in arrays");
     const PyObject* statement = low.node;
@@ -166,8 +191,10 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
     if (is_struct(o)) raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
     if (is_expr(o)) {
         const ir::Type t = type_of(o);
-        if (t.rank == 2 && t.m > 1) raise(Kind::value, "Matrices with more than one column cannot be unpacked");
-        if (!t.is_tensor() || as_expr(o)->kind == ExprKind::array) raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
+        if (t.rank == 2 && t.m > 1)
+            raise(Kind::value, "Matrices with more than one column cannot be unpacked");
+        if (!t.is_tensor() || as_expr(o)->kind == ExprKind::array)
+            raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
         if (t.n != count) raise(Kind::syntax, "The number of targets is not equal to value length");
         for (size_t k = 0; k < count; ++k) {
             Ref i = Ref::steal(PyLong_FromSize_t(k));
@@ -183,12 +210,14 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
         for (size_t k = 0; k < count; ++k) {
             // All right sides are read before any target is written.
             Ref item = Ref::borrow(PyList_GET_ITEM(list.get(), static_cast<Py_ssize_t>(k)));
-            items.push_back(is_static ? unit_item(v, item, static_cast<Py_ssize_t>(k))
-                                      : Val{map_leaves(item.get(), [](PyObject* e) { return to_rvalue(e); })});
+            items.push_back(
+                is_static ? unit_item(v, item, static_cast<Py_ssize_t>(k))
+                          : Val{map_leaves(item.get(), [](PyObject* e) { return to_rvalue(e); })});
         }
     }
     for (size_t k = 0; k < count; ++k) {
-        if (target->list[k]->kind == K::Starred) raise(Kind::syntax, "Starred assignment targets are not supported");
+        if (target->list[k]->kind == K::Starred)
+            raise(Kind::syntax, "Starred assignment targets are not supported");
         assign_to(target->list[k], items[k], is_static);
     }
 }
@@ -207,7 +236,7 @@ void Body::aug_assign(const Node* n) {
     }
     Val v = expr(n->b);
     low.node = n->ast;
-    if (!is_lvalue(place.get())) not_assignable(n->a);
+    if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(n->a);
     if (op == BinOp::matmul) raise(Kind::syntax, "Unsupported operator @=");
     assign_op(op, place.get(), v.get());
 }
@@ -231,7 +260,8 @@ void Body::ann_assign(const Node* n) {
     declare(n->a->name, {new_variable(v.get(), &prim)}, Binding::Kind::variable);
 }
 
-// --- branches --------------------------------------------------------------------------------------
+// --- branches
+// --------------------------------------------------------------------------------------
 
 Flow Body::if_stmt(const Node* n) {
     if (is_static_call(n->a)) {
@@ -259,7 +289,8 @@ Flow Body::if_stmt(const Node* n) {
 }
 
 Flow Body::while_stmt(const Node* n) {
-    if (!n->list2.empty()) raise(Kind::syntax, "'else' clause for 'while' not supported in Quadrants kernels");
+    if (!n->list2.empty())
+        raise(Kind::syntax, "'else' clause for 'while' not supported in Quadrants kernels");
     const bool is_static = is_static_call(n->a);
     if (is_static && !static_truth(n->a)) return Flow::normal;
     ir::Inst* loop = low.b.emit(ir::Op::loop, {}, {}, 1);
@@ -273,8 +304,14 @@ Flow Body::while_stmt(const Node* n) {
             low.node = n->ast;
             ir::Value* operands[] = {to_condition(c.get(), "if")};
             ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);
-            { InRegion then(low, branch->regions[0]); low.b.end(ir::Op::yield); }
-            { InRegion otherwise(low, branch->regions[1]); low.b.end(ir::Op::break_); }
+            {
+                InRegion then(low, branch->regions[0]);
+                low.b.end(ir::Op::yield);
+            }
+            {
+                InRegion otherwise(low, branch->regions[1]);
+                low.b.end(ir::Op::break_);
+            }
         }
         if (block(n->list) == Flow::normal) low.b.end(ir::Op::continue_);
     }
@@ -291,11 +328,13 @@ Flow Body::jump(const Node* n, bool is_break) {
     const LoopFrame& loop = loops.back();
     if (loop.kind == LoopFrame::Kind::unrolled) {
         if (loop.runtime_ifs)
-            raise(Kind::syntax, std::string("You are trying to `") + word + "` a static `for` loop, but the `" + word +
+            raise(Kind::syntax, std::string("You are trying to `") + word +
+                                    "` a static `for` loop, but the `" + word +
                                     "` statement is inside a non-static `if`.");
         return is_break ? Flow::static_break : Flow::static_continue;
     }
-    if (is_break && loop.kind == LoopFrame::Kind::parallel) raise(Kind::syntax, "Cannot break in the outermost loop");
+    if (is_break && loop.kind == LoopFrame::Kind::parallel)
+        raise(Kind::syntax, "Cannot break in the outermost loop");
     low.b.end(is_break ? ir::Op::break_ : ir::Op::continue_);
     return Flow::ended;
 }
@@ -306,8 +345,10 @@ Flow Body::return_stmt(const Node* n) {
     if (n->a) {
         Val v = expr(n->a);
         low.node = n->ast;
-        if (low.kind == FunctionKind::kernel) set_kernel_result(v);
-        else result = std::move(v);
+        if (low.kind == FunctionKind::kernel)
+            set_kernel_result(v);
+        else
+            result = std::move(v);
         has_return = has_return || low.kind != FunctionKind::kernel || v.get() != Py_None;
     }
     if (is_real) {
@@ -317,7 +358,8 @@ Flow Body::return_stmt(const Node* n) {
     return Flow::returned;
 }
 
-// --- assert, with ----------------------------------------------------------------------------------
+// --- assert, with
+// ----------------------------------------------------------------------------------
 
 void Body::assert_stmt(const Node* n) {
     Val c = expr(n->a);
@@ -327,8 +369,8 @@ void Body::assert_stmt(const Node* n) {
     if (n->b) {
         const Node* m = n->b;
         // "...%d" % values: the values are formatted when the check fails.
-        if (m->kind == K::BinOp && static_cast<BinOp>(m->op) == BinOp::mod && m->a->kind == K::Constant &&
-            PyUnicode_Check(m->a->name)) {
+        if (m->kind == K::BinOp && static_cast<BinOp>(m->op) == BinOp::mod &&
+            m->a->kind == K::Constant && PyUnicode_Check(m->a->name)) {
             Ref values = value(m->b);
             message = percent_format(m->a->name, values.get());
         } else {

@@ -338,9 +338,8 @@ Value* to_value_as(PyObject* o, Prim p) {
         if (!overflow && (type::bits(p) == 64 || v == static_cast<int32_t>(v) || (v >= 0 && v <= 0xffffffffLL))) return builder().int_const(p, v);
         return integer_literal(o, p, "specified dtype");
     }
-    if (PyFloat_Check(o) && type::is_float(p)) return const_of(p, PyFloat_AS_DOUBLE(o));
     if (!is_expr(o) && is_numpy_scalar(o)) return to_value_as(numpy_item(o).get(), p);
-    return builder().cast(to_value(o), p);
+    return builder().cast(to_value(o), p);  // a float literal has default_fp first
 }
 
 Ref to_rvalue(PyObject* o) {

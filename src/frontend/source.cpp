@@ -1,8 +1,8 @@
 // Finds a function's text by its code object's file and line, without `inspect`.
 //
-// Files are read once per process; what has no file (notebooks, REPL, exec) is asked from linecache.
-// The end of a function is found by a light scan of its logical lines: brackets, strings and
-// comments are skipped, and the first line that is not indented deeper than the `def` ends it.
+// Files are read once per process; what has no file (notebooks, REPL, exec) is asked from
+// linecache. The end of a function is found by a light scan of its logical lines: brackets, strings
+// and comments are skipped, and the first line that is not indented deeper than the `def` ends it.
 // Cost: one pass over the function's text.
 
 #include <cstdio>
@@ -44,7 +44,9 @@ bool read_linecache(PyObject* filename, std::string& out) {
 // In interactive sessions `dill` can know the history that linecache does not.
 bool read_through_dill(PyObject* function, std::string& out) {
     Ref module = Ref::steal_or_null(PyImport_ImportModule("dill.source"));
-    Ref lines = module ? Ref::steal_or_null(PyObject_CallMethod(module.get(), "getsource", "O", function)) : Ref();
+    Ref lines =
+        module ? Ref::steal_or_null(PyObject_CallMethod(module.get(), "getsource", "O", function))
+               : Ref();
     const char* text = lines ? PyUnicode_AsUTF8(lines.get()) : nullptr;
     if (text) out = text;
     PyErr_Clear();
@@ -85,14 +87,17 @@ bool blank(std::string_view line) {
 // Scanner state between physical lines.
 struct Scan {
     int depth = 0;
-    char quote = 0;      // open triple-quoted string
-    bool joined = false; // line ended in a backslash
+    char quote = 0;       // open triple-quoted string
+    bool joined = false;  // line ended in a backslash
 
     bool inside() const { return depth > 0 || quote != 0 || joined; }
 
     size_t skip_triple(std::string_view s, size_t k) {
         for (; k < s.size(); ++k) {
-            if (s[k] == '\\') { ++k; continue; }
+            if (s[k] == '\\') {
+                ++k;
+                continue;
+            }
             if (s[k] == quote && s.substr(k, 3) == std::string(3, quote)) {
                 quote = 0;
                 return k + 3;
@@ -106,7 +111,10 @@ struct Scan {
         while (k < s.size()) {
             const char c = s[k];
             if (c == '#') return;
-            if (c == '\\' && k + 1 == s.size()) { joined = true; return; }
+            if (c == '\\' && k + 1 == s.size()) {
+                joined = true;
+                return;
+            }
             if (c == '(' || c == '[' || c == '{') ++depth;
             if (c == ')' || c == ']' || c == '}') --depth;
             if (c == '"' || c == '\'') {
@@ -144,8 +152,10 @@ int block_end(const SourceFile& f, int first) {
         if (!scan.inside()) {
             if (blank(line)) continue;
             if (!seen_def) {
-                if (starts_def(line)) seen_def = true;
-                else if (line[indent_of(line)] != '@') return 0;
+                if (starts_def(line))
+                    seen_def = true;
+                else if (line[indent_of(line)] != '@')
+                    return 0;
             } else if (indent_of(line) <= base) {
                 break;
             }
@@ -179,7 +189,8 @@ const SourceFile* source_file(PyObject* filename) {
     if (!path) throw PyError{};
     if (auto it = files().find(path); it != files().end()) return it->second.get();
     std::string text;
-    // Pseudo files such as <ipython-input-3> may be redefined, but never under the same name and line.
+    // Pseudo files such as <ipython-input-3> may be redefined, but never under the same name and
+    // line.
     if (path[0] != '<' && read_file(path, text)) return keep(path, std::move(text));
     if (read_linecache(filename, text)) return keep(path, std::move(text));
     return nullptr;

@@ -36,18 +36,21 @@ std::vector<Ref> result_annotations(PyObject* a, bool& is_tuple) {
     Ref list = Ref::steal(PySequence_List(items.get()));
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k) {
         PyObject* item = PyList_GET_ITEM(list.get(), k);
-        if (item == Py_Ellipsis) raise(Kind::syntax, "Ellipsis is not supported in return type annotations");
+        if (item == Py_Ellipsis)
+            raise(Kind::syntax, "Ellipsis is not supported in return type annotations");
         out.push_back(Ref::borrow(item));
     }
     return out;
 }
 
 [[noreturn]] void bad_return(const std::string& got, PyObject* wanted) {
-    raise(Kind::runtime_type, "Return (type=" + got + ") cannot be converted into required type " + text(wanted));
+    raise(Kind::runtime_type,
+          "Return (type=" + got + ") cannot be converted into required type " + text(wanted));
 }
 
 std::string shape_text(ir::Type t) {
-    return t.rank == 1 ? "(" + std::to_string(t.n) + ",)" : "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")";
+    return t.rank == 1 ? "(" + std::to_string(t.n) + ",)"
+                       : "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")";
 }
 
 // Stores one returned object into the module's results.
@@ -65,7 +68,8 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
     };
     if (const auto p = prim_of(annotation)) {
         shape.kind = ResultShape::Kind::scalar;
-        if (is_struct(value) || (!is_expr(value) && !PyNumber_Check(value))) bad_return(type_name(value), annotation);
+        if (is_struct(value) || (!is_expr(value) && !PyNumber_Check(value)))
+            bad_return(type_name(value), annotation);
         ir::Value* v = to_value(value);
         if (!v->type.is_scalar()) bad_return(type::to_user_string(v->type), annotation);
         emit(l.b.cast(v, *p));
@@ -73,13 +77,17 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
     }
     if (const auto t = tensor_type_of(annotation)) {
         shape.kind = ResultShape::Kind::tensor;
-        if (is_struct(value) || (!is_expr(value) && PyNumber_Check(value) && !PySequence_Check(value))) bad_return(type_name(value), annotation);
+        if (is_struct(value) ||
+            (!is_expr(value) && PyNumber_Check(value) && !PySequence_Check(value)))
+            bad_return(type_name(value), annotation);
         ir::Value* v = to_value(value);
         if (!v->type.is_tensor()) bad_return(type::to_user_string(v->type), annotation);
         if (v->type.rank != t->rank || v->type.n != t->n || v->type.m != t->m)
-            raise(Kind::runtime_type, "Return matrix shape mismatch, expecting=" + shape_text(*t) + ", got=" + shape_text(v->type));
+            raise(Kind::runtime_type, "Return matrix shape mismatch, expecting=" + shape_text(*t) +
+                                          ", got=" + shape_text(v->type));
         const ir::Prim p = t->prim == ir::Prim::none ? v->type.prim : t->prim;
-        if (type::is_int(p) && type::is_float(v->type.prim)) bad_return(type::to_user_string(v->type), annotation);
+        if (type::is_int(p) && type::is_float(v->type.prim))
+            bad_return(type::to_user_string(v->type), annotation);
         emit(l.b.cast(v, p));
         return shape;
     }
@@ -102,6 +110,14 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
 }
 
 bool matches_prim(ir::Prim want, ir::Prim got) { return want == ir::Prim::none || want == got; }
+
+// Syntax trees are many tracked objects without garbage: the collector only walks them in vain.
+struct CollectorPause {
+    const bool was_on = PyGC_Disable() == 1;
+    ~CollectorPause() {
+        if (was_on) PyGC_Enable();
+    }
+};
 
 // Definition attributes.
 struct Signature {
@@ -189,7 +205,9 @@ void Lowering::Body::set_kernel_result(const Val& v) {
     const std::vector<Ref> annotations = result_annotations(returns.get(), is_tuple);
     if (annotations.empty()) {
         if (v.get() == Py_None) return;
-        raise(Kind::syntax, "A kernel with a return value must be annotated with a return type, e.g. def func() -> qd.f32");
+        raise(Kind::syntax,
+              "A kernel with a return value must be annotated with a return type, e.g. def func() "
+              "-> qd.f32");
     }
     LoweredKernel& out = *low.kernel->out;
     out.returns_tuple = is_tuple;
@@ -197,17 +215,21 @@ void Lowering::Body::set_kernel_result(const Val& v) {
         out.results.push_back(store_result(*this, annotations[0].get(), v.get()));
         return;
     }
-    if (!PyTuple_Check(v.get()) && !PyList_Check(v.get())) bad_return(type_name(v.get()), returns.get());
+    if (!PyTuple_Check(v.get()) && !PyList_Check(v.get()))
+        bad_return(type_name(v.get()), returns.get());
     Ref items = Ref::steal(PySequence_List(v.get()));
     if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != annotations.size())
-        raise(Kind::syntax, "The number of returned values (" + std::to_string(PyList_GET_SIZE(items.get())) +
-                                ") is not equal to the return type's (" + std::to_string(annotations.size()) + ")");
+        raise(Kind::syntax, "The number of returned values (" +
+                                std::to_string(PyList_GET_SIZE(items.get())) +
+                                ") is not equal to the return type's (" +
+                                std::to_string(annotations.size()) + ")");
     for (size_t k = 0; k < annotations.size(); ++k)
-        out.results.push_back(store_result(*this, annotations[k].get(), PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))));
+        out.results.push_back(store_result(
+            *this, annotations[k].get(), PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))));
 }
 
-// An array that was reached in a way that left no track (through zip, a helper): found again from the
-// arguments. Members of dataclasses, data-oriented objects, lists and dicts, breadth first.
+// An array that was reached in a way that left no track (through zip, a helper): found again from
+// the arguments. Members of dataclasses, data-oriented objects, lists and dicts, breadth first.
 Prov* Lowering::Body::find_place(PyObject* array) {
     std::vector<Val> queue;
     for (size_t k = 0; k < parameter_count; ++k)
@@ -220,39 +242,49 @@ Prov* Lowering::Body::find_place(PyObject* array) {
         seen.push_back(o);
         const auto consider = [&](PyObject* item, Prov* prov) {
             if (unwrap(item) == array) return prov;
-            if (PyList_Check(item) || PyTuple_Check(item) || PyDict_Check(item) || PyObject_HasAttr(item, names().__dict___))
-                if (!PyType_Check(item) && !PyModule_Check(item) && !PyFunction_Check(item) && !is_field(item))
+            if (PyList_Check(item) || PyTuple_Check(item) || PyDict_Check(item) ||
+                PyObject_HasAttr(item, names().__dict___))
+                if (!PyType_Check(item) && !PyModule_Check(item) && !PyFunction_Check(item) &&
+                    !is_field(item))
                     queue.push_back({Ref::borrow(item), prov});
             return static_cast<Prov*>(nullptr);
         };
         if (PyList_Check(o) || PyTuple_Check(o)) {
             for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-                if (Prov* p = consider(PySequence_Fast_GET_ITEM(o, k), unit.item(v.prov, Ref::steal(PyLong_FromSsize_t(k)).get()))) return p;
+                if (Prov* p = consider(PySequence_Fast_GET_ITEM(o, k),
+                                       unit.item(v.prov, Ref::steal(PyLong_FromSsize_t(k)).get())))
+                    return p;
             continue;
         }
-        Ref dict = PyDict_Check(o) ? Ref::borrow(o) : Ref::steal_or_null(PyObject_GetAttr(o, names().__dict___));
+        Ref dict = PyDict_Check(o) ? Ref::borrow(o)
+                                   : Ref::steal_or_null(PyObject_GetAttr(o, names().__dict___));
         PyErr_Clear();
         if (!dict || !PyDict_Check(dict.get())) continue;
         PyObject *key, *item;
         for (Py_ssize_t i = 0; PyDict_Next(dict.get(), &i, &key, &item);) {
             if (is_expr(item)) continue;
-            if (Prov* p = consider(item, PyDict_Check(o) ? unit.item(v.prov, key) : unit.attribute(v.prov, key))) return p;
+            if (Prov* p = consider(
+                    item, PyDict_Check(o) ? unit.item(v.prov, key) : unit.attribute(v.prov, key)))
+                return p;
         }
     }
     return nullptr;
 }
 
-// --- arrays ------------------------------------------------------------------------------------------
+// --- arrays
+// ------------------------------------------------------------------------------------------
 
 // Applies an annotation to an array's own type: checks, and gathers trailing axes into the element.
 void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name, ArrayInfo& a) {
     if (!is_ndarray_annotation(annotation) || PyType_Check(annotation)) return;
     const bool external = is_external_array(unwrap(array));
-    Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_), boundary = get(annotation, names().boundary_);
+    Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_),
+        boundary = get(annotation, names().boundary_);
     Ref mode = Ref::steal_or_null(PyObject_GetAttr(boundary.get(), names().name_));
     PyErr_Clear();
     a.access.clamp = mode && text(mode.get()) == "CLAMP";
-    const int want_ndim = PyLong_Check(ndim.get()) ? static_cast<int>(PyLong_AsLong(ndim.get())) : -1;
+    const int want_ndim =
+        PyLong_Check(ndim.get()) ? static_cast<int>(PyLong_AsLong(ndim.get())) : -1;
     const std::string head = "Invalid value for argument " + name + " - required ";
     if (!external) return;  // checked by NDArray.check_matched at binding
     const auto tensor = tensor_type_of(dtype.get());
@@ -261,8 +293,9 @@ void bind_array_type(PyObject* annotation, PyObject* array, const std::string& n
     if (tensor) {
         const int rank = tensor->rank;
         if (a.ndim < rank || (want_ndim >= 0 && a.ndim != want_ndim + rank))
-            raise(Kind::value, head + "array has ndim=" + std::to_string(std::max(want_ndim, 0)) + " element_dim=" + std::to_string(rank) +
-                                   ", array with " + std::to_string(a.ndim) + " dimensions is provided");
+            raise(Kind::value, head + "array has ndim=" + std::to_string(std::max(want_ndim, 0)) +
+                                   " element_dim=" + std::to_string(rank) + ", array with " +
+                                   std::to_string(a.ndim) + " dimensions is provided");
         int extents[2] = {1, 1};
         for (int k = 0; k < rank; ++k) {
             Ref e = Ref::steal(PySequence_GetItem(shape.get(), a.ndim - rank + k));
@@ -270,21 +303,25 @@ void bind_array_type(PyObject* annotation, PyObject* array, const std::string& n
         }
         ir::Type t = *tensor;
         const auto shown = [&](int n, int m) {
-            return rank == 1 ? "(" + std::to_string(n) + ",)" : "(" + std::to_string(n) + ", " + std::to_string(m) + ")";
+            return rank == 1 ? "(" + std::to_string(n) + ",)"
+                             : "(" + std::to_string(n) + ", " + std::to_string(m) + ")";
         };
         if ((t.n && t.n != extents[0]) || (rank == 2 && t.m && t.m != extents[1]))
-            raise(Kind::value, head + "element_shape=" + shown(t.n, t.m) + ", array with element shape of " + shown(extents[0], extents[1]) +
-                                   " is provided");
+            raise(Kind::value, head + "element_shape=" + shown(t.n, t.m) +
+                                   ", array with element shape of " +
+                                   shown(extents[0], extents[1]) + " is provided");
         a.ndim -= rank;
         const ir::Prim p = a.elem.prim;
-        a.elem = rank == 1 ? ir::Type::vector(p, extents[0]) : ir::Type::matrix(p, extents[0], extents[1]);
+        a.elem = rank == 1 ? ir::Type::vector(p, extents[0])
+                           : ir::Type::matrix(p, extents[0], extents[1]);
         return;
     }
     if (want_ndim >= 0 && a.ndim != want_ndim)
-        raise(Kind::value, head + "array has ndim=" + std::to_string(want_ndim) + ", array with " + std::to_string(a.ndim) +
-                               " dimensions is provided");
+        raise(Kind::value, head + "array has ndim=" + std::to_string(want_ndim) + ", array with " +
+                               std::to_string(a.ndim) + " dimensions is provided");
     if (prim && !matches_prim(*prim, a.elem.prim))
-        raise(Kind::value, head + "array has dtype=" + type::info(*prim).name + ", array with dtype=" + type::info(a.elem.prim).name +
+        raise(Kind::value, head + "array has dtype=" + type::info(*prim).name +
+                               ", array with dtype=" + type::info(a.elem.prim).name +
                                " is provided");
 }
 
@@ -294,17 +331,22 @@ void check_array_expr(PyObject* annotation, const ExprObject* e, const std::stri
     Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_);
     const std::string head = "Invalid value for argument " + name + " - required ";
     if (PyLong_Check(ndim.get()) && PyLong_AsLong(ndim.get()) != got.ndim)
-        raise(Kind::type, head + "ndim=" + text(ndim.get()) + ", but " + std::to_string(got.ndim) + "d ndarray is provided");
+        raise(Kind::type, head + "ndim=" + text(ndim.get()) + ", but " + std::to_string(got.ndim) +
+                              "d ndarray is provided");
     const auto tensor = tensor_type_of(dtype.get());
     const auto prim = prim_of(dtype.get());
     ir::Type elem = got.value();
     const bool fits = tensor ? tensor->rank == elem.rank && (!tensor->n || tensor->n == elem.n) &&
-                                   (tensor->rank == 1 || !tensor->m || tensor->m == elem.m) && matches_prim(tensor->prim, elem.prim)
+                                   (tensor->rank == 1 || !tensor->m || tensor->m == elem.m) &&
+                                   matches_prim(tensor->prim, elem.prim)
                              : !prim || elem == ir::Type::scalar(*prim);
-    if (!fits) raise(Kind::type, head + "element type: " + text(dtype.get()) + ", but " + type::to_user_string(elem) + " is provided");
+    if (!fits)
+        raise(Kind::type, head + "element type: " + text(dtype.get()) + ", but " +
+                              type::to_user_string(elem) + " is provided");
 }
 
-// --- fields ------------------------------------------------------------------------------------------
+// --- fields
+// ------------------------------------------------------------------------------------------
 
 void use_field(Unit& u, PyObject* field) {
     if (!u.field_seen.try_emplace(field, true).second) return;
@@ -314,8 +356,11 @@ void use_field(Unit& u, PyObject* field) {
 const ir::Field* bind_field(FieldObject* f) {
     Lowering& l = current_or_raise("A field");
     if (f->generation != current_generation() || f->destroyed)
-        raise(Kind::runtime, "This field belongs to a runtime or a tree that no longer exists (qd.init, qd.reset or destroy ended it)");
-    if (!f->field) raise(Kind::runtime, "This field has no storage yet: place it before a kernel uses it");
+        raise(Kind::runtime,
+              "This field belongs to a runtime or a tree that no longer exists (qd.init, qd.reset "
+              "or destroy ended it)");
+    if (!f->field)
+        raise(Kind::runtime, "This field has no storage yet: place it before a kernel uses it");
     use_field(l.body->unit, reinterpret_cast<PyObject*>(f));
     return f->field;
 }
@@ -327,12 +372,14 @@ void finish_unit(Unit& u) {
         u.kernel->module->fields.push_back(reinterpret_cast<FieldObject*>(f.get())->field);
         out.fields.push_back(f);
         const auto it = u.field_places.find(f.get());
-        if (it == u.field_places.end()) u.opaque("a field was reached in a way that is not recorded");
+        if (it == u.field_places.end())
+            u.opaque("a field was reached in a way that is not recorded");
         out.field_paths.push_back(it == u.field_places.end() ? Path{} : path_of(it->second, u));
     }
     for (const Fact& f : u.facts) {
         Guard g{path_of(f.prov, u), f.kind, f.value};
-        if (f.kind == FactKind::function) g.value = Ref::steal(PyLong_FromLong(function_index(u, f.value.get())));
+        if (f.kind == FactKind::function)
+            g.value = Ref::steal(PyLong_FromLong(function_index(u, f.value.get())));
         out.guards.push_back(std::move(g));
     }
     if (u.foreign) {
@@ -341,10 +388,13 @@ void finish_unit(Unit& u) {
     }
 }
 
-// --- kernels -----------------------------------------------------------------------------------------
+// --- kernels
+// -----------------------------------------------------------------------------------------
 
 std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,
-                                            const FrontendOptions& options, const std::string& name) {
+                                            const FrontendOptions& options,
+                                            const std::string& name) {
+    const CollectorPause pause;
     begin_errors(options);
     auto out = std::make_unique<LoweredKernel>();
     out->module = std::make_unique<ir::Module>();
@@ -376,7 +426,8 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
         function_index(unit, s.fn.get());
         Body body(l, unit, definition);
         l.body = &body;
-        l.b.loc = unit.function->new_loc({body.file_name, body.function_name, body.source.first_line});
+        l.b.loc =
+            unit.function->new_loc({body.file_name, body.function_name, body.source.first_line});
         lower_body(l, body, s, args);
         finish_unit(unit);
         ir::complete(m);

@@ -4,8 +4,9 @@
 // argument becomes a module parameter when the body first touches it, so unused members cost
 // nothing. Each parameter says how to fetch its value from the Python arguments at every launch.
 //
-// Provenance: every compile-time object reached from a root (argument, global, closure cell) through
-// attributes and items has a Path. Guards are facts about paths; array leaves are fetched by path.
+// Provenance: every compile-time object reached from a root (argument, global, closure cell)
+// through attributes and items has a Path. Guards are facts about paths; array leaves are fetched
+// by path.
 
 #pragma once
 
@@ -26,62 +27,64 @@ struct Step {
 };
 struct Path {
     enum class Root : uint8_t { argument, global, cell } root;
-    int argument = 0;        // index of the kernel's parameter
-    int function = 0;        // global/cell: index into LoweredKernel::functions
-    Ref name;                // str: global or free variable
+    int argument = 0;  // index of the kernel's parameter
+    int function = 0;  // global/cell: index into LoweredKernel::functions
+    Ref name;          // str: global or free variable
     std::vector<Step> steps;
 };
 
 enum class FactKind : uint8_t {
-    constant,    // a bool/int/float/str/None/enum member/dtype: its type and value
-    type,        // exact type of an object (module + qualname)
-    length,      // len() of a container
-    function,    // a Python or Quadrants function: its source text and the facts it depends on (functions[k])
-    field,       // a field: type, shape, offsets, layout hash, whether gradients have storage
-    absent,      // attribute or name does not exist there
-    identity,    // arguments that are the same object (aliasing)
-    module,      // a module, by name
-    array,       // an array: element type, axes, access
+    constant,  // a bool/int/float/str/None/enum member/dtype: its type and value
+    type,      // exact type of an object (module + qualname)
+    length,    // len() of a container
+    function,  // a Python or Quadrants function: its source text and the facts it depends on
+               // (functions[k])
+    field,     // a field: type, shape, offsets, layout hash, whether gradients have storage
+    absent,    // attribute or name does not exist there
+    identity,  // arguments that are the same object (aliasing)
+    module,    // a module, by name
+    array,     // an array: element type, axes, access
 };
 struct Guard {
     Path path;
     FactKind kind;
-    Ref value;        // what it was: constant, type name, length, function index, layout hash
+    Ref value;  // what it was: constant, type name, length, function index, layout hash
 };
 
 // A Python function whose source the code depends on; reached by the guards that name it.
 struct SourceFunction {
-    Ref function;        // the plain Python function
+    Ref function;  // the plain Python function
     std::string file;
     int first_line = 0;
-    std::string text;    // its source, decorators included
+    std::string text;  // its source, decorators included
 };
 
 // --- the launcher's side ---------------------------------------------------------------------
 // How one flattened parameter gets its value: args[argument], then the steps.
 struct ParamSource {
-    Path path;               // root == argument; may also end in the pseudo attributes of BufferView
+    Path path;  // root == argument; may also end in the pseudo attributes of BufferView
     enum class Kind : uint8_t { scalar, tensor, array } kind;
 };
 // How results become Python objects: one entry per returned object.
 struct ResultShape {
     enum class Kind : uint8_t { scalar, tensor, structure } kind;
-    ir::Type type;                        // scalar, tensor
-    Ref struct_type;                      // structure: the StructType
-    std::vector<ResultShape> members;     // structure
-    int result = 0;                       // first number in Module::results
+    ir::Type type;                     // scalar, tensor
+    Ref struct_type;                   // structure: the StructType
+    std::vector<ResultShape> members;  // structure
+    int result = 0;                    // first number in Module::results
 };
 
 struct LoweredKernel {
     std::unique_ptr<ir::Module> module;
-    std::vector<ParamSource> params;      // parallel to module->params
-    std::vector<Ref> fields;              // FieldObjects, parallel to module->fields
-    std::vector<Path> field_paths;        // how a later process finds them
-    std::vector<ResultShape> results;     // empty: returns None; more than one or tuple annotation: a tuple
+    std::vector<ParamSource> params;  // parallel to module->params
+    std::vector<Ref> fields;          // FieldObjects, parallel to module->fields
+    std::vector<Path> field_paths;    // how a later process finds them
+    std::vector<ResultShape>
+        results;  // empty: returns None; more than one or tuple annotation: a tuple
     bool returns_tuple = false;
     std::vector<SourceFunction> functions;  // [0] is the kernel
     std::vector<Guard> guards;
-    bool cacheable = true;                // false: some fact could not be guarded (reason says which)
+    bool cacheable = true;  // false: some fact could not be guarded (reason says which)
     std::string uncacheable_reason;
     bool has_print = false;
     std::shared_ptr<void> functions_owner;  // keeps the callees' IR alive while the module is
@@ -104,11 +107,13 @@ struct KernelState {
     bool has_print = false;  // set by print
 };
 
-// Parses and lowers one specialisation. `definition` is the Python KernelDef object (attributes: fn,
-// params, returns, is_classkernel, ...); `args` the bound arguments, one per parameter, in order.
-// Throws Diag/PyError already converted: on failure a Python exception is set and null is returned.
+// Parses and lowers one specialisation. `definition` is the Python KernelDef object (attributes:
+// fn, params, returns, is_classkernel, ...); `args` the bound arguments, one per parameter, in
+// order. Throws Diag/PyError already converted: on failure a Python exception is set and null is
+// returned.
 std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,
-                                            const FrontendOptions& options, const std::string& name);
+                                            const FrontendOptions& options,
+                                            const std::string& name);
 
 // Forget function specialisations (qd.init with other options, qd.reset).
 void clear_function_cache();

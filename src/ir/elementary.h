@@ -573,11 +573,13 @@ F<N> pow(N& n, F<N> x, F<N> y) {
     const B<N> undefined = n.band(n.band(n.le(x, n.f(-Of<N>::smallest)), n.gt(x, n.f(-Of<N>::infinity))), n.bnot(whole));
     const B<N> nan = n.bor(undefined, n.bor(n.isnan(x), n.isnan(y)));
     out = n.select(nan, n.f(Of<N>::nan), out);
+    out = n.select(n.eq(y, n.f(2)), n.mul(x, x), out);
     return n.select(n.bor(n.eq(y, zero), n.eq(x, one)), one, out);
 }
 
-// Float to the power of an integer of any size, not by multiplying: as exact as pow. The integer
-// is split into two floats, so no digit of it is lost.
+// Float to the power of an integer of any size, as exact as pow and not by multiplying, the square
+// excepted: it equals x * x, whether or not the compiler sees the exponent. The integer is split
+// into two floats, so no digit of it is lost.
 template <class N>
 F<N> pow_integer(N& n, F<N> x, I<N> y) {
     constexpr int low_bits = Of<N>::single ? 12 : 26;
@@ -587,6 +589,7 @@ F<N> pow_integer(N& n, F<N> x, I<N> y) {
     const B<N> odd = n.ieq(n.iand(y, n.i(1)), n.i(1));
     F<N> out = n.select(odd, flip_sign_by(n, value, x), value);
     out = n.select(n.isnan(x), x, out);
+    out = n.select(n.ieq(y, n.i(2)), n.mul(x, x), out);
     return n.select(n.ieq(y, n.i(0)), n.f(1), out);
 }
 

@@ -441,6 +441,9 @@ struct Interpreter {
             case Op::comp_place:
                 set_place(out(f, i), component(f, i, integer(f, i, 1)), nullptr);
                 break;
+            case Op::address:
+                *out(f, i) = reinterpret_cast<uint64_t>(component(f, i, 0));
+                break;
             case Op::array_shape: {
                 int32_t extent;
                 std::memcpy(

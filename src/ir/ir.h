@@ -275,6 +275,7 @@ struct Module {
     std::vector<Type> results;              // set_result k writes results[k] at result_offset(k)
     // Options that change code (each is part of the hash).
     bool fast_math = true, debug = false, check_bounds = false;
+    bool arrays_may_overlap = false;        // array arguments of a launch share memory
     Prim default_int = Prim::i32, default_float = Prim::f32;
 
     std::vector<std::unique_ptr<Function>> owned;      // functions that die with the module

@@ -239,6 +239,7 @@ struct Printer {
         out += std::string(" fast_math=") + (m.fast_math ? "1" : "0");
         out += std::string(" debug=") + (m.debug ? "1" : "0");
         out += std::string(" check_bounds=") + (m.check_bounds ? "1" : "0");
+        if (m.arrays_may_overlap) out += " overlap=1";
         out += std::string(" int=") + type::info(m.default_int).name;
         out += std::string(" float=") + type::info(m.default_float).name;
         out += "\n";

@@ -238,6 +238,9 @@ struct Verifier {
                 need(in(0).is_place() && index_type(in(1)), i, "needs a place and an index");
                 need(out == in(0).element().place(), i, "result is not a component's place");
                 break;
+            case Op::address:
+                need(in(0).is_place() && out == type::scalar(Prim::u64), i, "address of a place is u64");
+                break;
             case Op::array_shape:
                 need(in(0).is_array() && i.imm < in(0).ndim && out == type::kI32, i, "bad axis");
                 break;

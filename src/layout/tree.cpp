@@ -17,7 +17,8 @@ int64_t multiply(int64_t a, int64_t b) {
 }
 
 int64_t align_up(int64_t value, int64_t align) {
-    if (value > (int64_t(1) << 62)) throw support::Error("a field tree is larger than the address space");
+    if (value > (int64_t(1) << 62))
+        throw support::Error("a field tree is larger than the address space");
     return (value + align - 1) / align * align;
 }
 
@@ -38,7 +39,8 @@ std::vector<Split> path_to(std::span<const Node> nodes, int place, int64_t& base
         const Node& node = nodes[static_cast<size_t>(n)];
         base += node.offset;
         const size_t first = splits.size();
-        for (size_t k = 0; k < node.axes.size(); ++k) splits.push_back({node.axes[k], node.extents[k], 0});
+        for (size_t k = 0; k < node.axes.size(); ++k)
+            splits.push_back({node.axes[k], node.extents[k], 0});
         int64_t stride = node.cell_bytes;
         for (size_t k = node.axes.size(); k-- > 0;) {
             splits[first + k].stride = stride;
@@ -69,7 +71,8 @@ void lay_out(std::span<Node> nodes) {
     }
     // Nodes from the last to the first: children have larger numbers, so their sizes are final.
     std::vector<std::vector<size_t>> children(nodes.size());
-    for (size_t k = 1; k < nodes.size(); ++k) children[static_cast<size_t>(nodes[k].parent)].push_back(k);
+    for (size_t k = 1; k < nodes.size(); ++k)
+        children[static_cast<size_t>(nodes[k].parent)].push_back(k);
     for (size_t k = nodes.size(); k-- > 0;) {
         Node& n = nodes[k];
         if (n.prim != type::Prim::none) continue;
@@ -95,8 +98,10 @@ ir::Field make_field(std::span<const Node> nodes, const FieldSpec& spec, int64_t
     f.ndim = static_cast<int>(axes.size());
     std::vector<int64_t> inner(axes.size(), 1);  // extents of deeper subdivisions of that axis
     for (size_t k = splits.size(); k-- > 0;) {
-        const auto position = static_cast<size_t>(std::lower_bound(axes.begin(), axes.end(), splits[k].axis) - axes.begin());
-        const int canonical = spec.order.empty() ? static_cast<int>(position) : spec.order[position];
+        const auto position = static_cast<size_t>(
+            std::lower_bound(axes.begin(), axes.end(), splits[k].axis) - axes.begin());
+        const int canonical =
+            spec.order.empty() ? static_cast<int>(position) : spec.order[position];
         if (splits[k].extent > 1)  // a subdivision into one part adds nothing to any address
             f.terms.push_back({canonical, inner[position], splits[k].extent, splits[k].stride});
         inner[position] = multiply(inner[position], splits[k].extent);
@@ -111,10 +116,13 @@ ir::Field make_field(std::span<const Node> nodes, const FieldSpec& spec, int64_t
     for (size_t c = 1; c < spec.places.size(); ++c) {
         int64_t other_base;
         const std::vector<Split> other = path_to(nodes, spec.places[c], other_base);
-        const bool same = std::equal(splits.begin(), splits.end(), other.begin(), other.end(), [](const Split& a, const Split& b) {
-            return a.axis == b.axis && a.extent == b.extent && a.stride == b.stride;
-        });
-        if (!same) throw support::Error("components of field " + spec.name + " lie at uneven distances");
+        const bool same =
+            std::equal(splits.begin(), splits.end(), other.begin(), other.end(),
+                       [](const Split& a, const Split& b) {
+                           return a.axis == b.axis && a.extent == b.extent && a.stride == b.stride;
+                       });
+        if (!same)
+            throw support::Error("components of field " + spec.name + " lie at uneven distances");
         f.component_offsets.push_back(other_base - base);
     }
     return f;

@@ -19,16 +19,16 @@
 namespace qd::layout {
 
 struct Node {
-    int parent = -1;                        // an earlier node; -1 for the root, which is node 0
-    type::Prim prim = type::Prim::none;     // of a place; none for containers
-    std::vector<int> axes;                  // of a container, in memory order
-    std::vector<int64_t> extents;           // parallel to axes
+    int parent = -1;                     // an earlier node; -1 for the root, which is node 0
+    type::Prim prim = type::Prim::none;  // of a place; none for containers
+    std::vector<int> axes;               // of a container, in memory order
+    std::vector<int64_t> extents;        // parallel to axes
 
     // Filled by lay_out.
-    int64_t cells = 1;                      // of one instance of this container
-    int64_t cell_bytes = 0;                 // of a place: of the number
+    int64_t cells = 1;       // of one instance of this container
+    int64_t cell_bytes = 0;  // of a place: of the number
     int64_t align = 1;
-    int64_t offset = 0;                     // in the parent's cell
+    int64_t offset = 0;  // in the parent's cell
     int64_t bytes() const { return cells * cell_bytes; }
 };
 

@@ -99,7 +99,8 @@ uint32_t count_instructions(const Function& f) {
 namespace {
 void visit(Function& f, std::vector<Function*>& order, int depth) {
     constexpr uint32_t kOpen = UINT32_MAX - 1, kUnseen = UINT32_MAX;
-    if (f.id == kOpen || depth > 1000) throw support::Error("recursive function " + f.name);
+    if (depth > 1000) throw support::Error("calls nest too deeply at " + f.name);
+    if (f.id == kOpen) f.never_inline = true;  // a recursive function stays one
     if (f.id != kUnseen) return;
     f.id = kOpen;
     walk(*f.body, [&](Inst& i) {
@@ -168,7 +169,10 @@ Summary summary_of(const Session& s, const Inst& i) {
 }
 
 void summarise(Session& s, const std::vector<Function*>& order) {
-    s.summaries.assign(order.size(), {});
+    // A function that is not summarised yet, because it is recursive, may do anything.
+    Summary anything;
+    anything.reads = anything.writes = anything.observable = anything.random = anything.loops = true;
+    s.summaries.assign(order.size(), anything);
     s.call_sites.assign(order.size(), 0);
     for (Function* f : order) {
         Summary all;

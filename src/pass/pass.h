@@ -64,6 +64,7 @@ struct Plan {
         callees;  // every function reachable by calls, callees before callers
     uint32_t temps_bytes = 0;
     bool uses_random = false, uses_print = false;
+    bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
     uint32_t instructions = 0;  // after all passes
 };
 

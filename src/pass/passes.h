@@ -27,6 +27,7 @@ struct Session {
     PipelineOptions options;
     std::vector<Summary> summaries = {};    // by Function::id, see callees_first
     std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
+    bool assumes_distinct_arrays = false;   // a pass has relied on it
 };
 
 bool enabled(const Session& s, const char* pass);  // not left out by the options
@@ -56,6 +57,7 @@ bool dce(Session& s, ir::Function& f);
 bool inline_calls(Session& s, ir::Function& f);
 bool store_forward(Session& s, ir::Function& f);
 bool licm(Session& s, ir::Function& f);
+bool serial_reduce(Session& s, ir::Function& f);
 bool contract(Session& s, ir::Function& f);
 bool debug_checks(Session& s, ir::Function& f);
 

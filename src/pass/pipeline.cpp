@@ -34,6 +34,7 @@ constexpr Pass kFunctionPasses[] = {
     {"simplify", simplify},            // what forwarded values made constant
     {"cse", cse},
     {"licm", licm},
+    {"serial_reduce", serial_reduce},  // float sums in lanes; the product is still apart from the sum
     {"contract", contract},  // needs cse: a product used once is seen as such
     {"dce", dce},
 };
@@ -123,6 +124,7 @@ void finish_plan(Session& s, Plan& plan) {
     }
     for (Function* f : roots) add_callees(*f, plan.callees, seen);
     m.functions = roots;
+    plan.assumes_distinct_arrays = s.assumes_distinct_arrays;
     if (m.functions.empty()) m.functions.push_back(kernel);
     m.functions.insert(m.functions.end(), plan.callees.begin(), plan.callees.end());
     for (Function* f : m.functions) {
@@ -151,13 +153,13 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     for (Function* f : order) {
         if (s.m.debug || s.m.check_bounds) runner.run({"debug_checks", debug_checks}, *f);
         for (const Pass& pass : kFunctionPasses) runner.run(pass, *f);
-        Summary& mine = s.summaries[f->id];
-        mine = {};
+        Summary mine;
         for (const Inst* i = f->body->first; i; i = i->next) {
             const Summary one = summary_of(s, *i);
             mine.reads |= one.reads, mine.writes |= one.writes, mine.observable |= one.observable;
             mine.random |= one.random, mine.loops |= one.loops, mine.cost += one.cost;
         }
+        s.summaries[f->id] = mine;
     }
 
     const auto start = Clock::now();

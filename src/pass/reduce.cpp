@@ -7,8 +7,8 @@
 // lane k % lanes, and the lanes are folded as a binary tree. The order depends on the trip counts
 // only, so any number of threads and any vector width give the same bits.
 //
-// Distinct array parameters are taken as distinct here: if they overlapped, a plain access next to
-// another iteration's atomic would be undefined anyway.
+// Distinct array parameters are taken as distinct here unless the module says that they overlap; the
+// artefact tells the launcher, which compares the arguments' ranges and compiles again if they do.
 //
 // Cost: O(instructions of the loop + accesses x reductions).
 
@@ -72,6 +72,7 @@ struct Reducer {
     Inst& loop;
     std::vector<Accumulator>& out;
     std::vector<Inst*> accesses;  // in the loop
+    bool assumed = false;         // that two array parameters differ, since the last look
 
     bool inside(const Value* v) const {
         const Region* r = v->def ? v->def->parent : v->owner;
@@ -130,7 +131,7 @@ struct Reducer {
     }
 
     // Two places that surely differ, or that may be taken to.
-    static bool distinct(const Value* a, const Value* b) {
+    bool distinct(const Value* a, const Value* b) {
         if (memory_class(a) != memory_class(b)) return true;
         const Inst *x = root_of(a), *y = root_of(b);
         if (!x || !y || x->op != y->op) return false;
@@ -139,7 +140,9 @@ struct Reducer {
         if (x->op == Op::array_place) {
             const bool same_storage =
                 ArrayAccess::unpack(x->imm).grad == ArrayAccess::unpack(y->imm).grad;
-            return x->operand(0) != y->operand(0) || !same_storage;
+            if (x->operand(0) == y->operand(0) && same_storage) return false;
+            assumed = true;
+            return !s.m.arrays_may_overlap;
         }
         return false;
     }
@@ -165,7 +168,7 @@ struct Reducer {
         if (!root || root->op == Op::slot) return false;
         return computable(i.operand(0));
     }
-    bool alone(const Inst& i) const {
+    bool alone(const Inst& i) {
         return std::ranges::all_of(accesses, [&](const Inst* other) {
             if (other == &i || distinct(i.operand(0), other->operand(0))) return true;
             return other->op == i.op && candidate(*other) &&
@@ -245,7 +248,11 @@ struct Reducer {
         });
         std::vector<Inst*> found;
         for (Inst* i : accesses) {
-            if (i->effect() == Effect::atomic && candidate(*i) && alone(*i)) found.push_back(i);
+            if (i->effect() != Effect::atomic || !candidate(*i)) continue;
+            assumed = false;
+            if (!alone(*i)) continue;
+            found.push_back(i);
+            s.assumes_distinct_arrays |= assumed;
         }
         if (found.empty()) return;
 
@@ -311,7 +318,7 @@ struct Reducer {
 }  // namespace
 
 void reduce(Session& s, Task& task, Inst& loop, std::vector<Accumulator>& out) {
-    Reducer r{.s = s, .task = task, .loop = loop, .out = out, .accesses = {}};
+    Reducer r{.s = s, .task = task, .loop = loop, .out = out, .accesses = {}, .assumed = false};
     r.run();
 }
 

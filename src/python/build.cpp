@@ -110,8 +110,8 @@ void add_steps(Specialisation& s, PyObject* const* args, const frontend::Lowered
         step.cacheable = reached_through_frozen(args[step.argument], step.attributes);
         if (step.cacheable) {
             bool known = false;
-            for (const auto& root : s.cached_roots) known |= root.first == step.argument;
-            if (!known) s.cached_roots.emplace_back(step.argument, Ref());
+            for (const CachedRoot& root : s.cached_roots) known |= root.argument == step.argument;
+            if (!known) s.cached_roots.push_back({step.argument, nullptr, {}});
         }
         const uint32_t bytes = step.type.is_array() ? ir::array_desc_bytes(step.type.ndim) : static_cast<uint32_t>(step.type.size_bytes());
         s.args_bytes = std::max(s.args_bytes, (step.offset + bytes + 7) & ~7u);
@@ -136,6 +136,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
                                          std::span<const ir::Param> params, std::shared_ptr<runtime::ImageSlot> slot,
                                          const std::vector<uint8_t>& code_hash) {
     auto s = std::make_unique<Specialisation>();
+    s->generation = session().generation;
     s->slot = std::move(slot);
     s->results = kernel.results;
     s->returns_tuple = kernel.returns_tuple;
@@ -185,6 +186,7 @@ std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std:
     const bool time_passes = s.time_passes;
     std::vector<uint8_t> artefact;
     std::string failure;
+    const Working working;
     PyThreadState* state = PyEval_SaveThread();
     try {
         const runtime::Compiler& compiler = runtime::Compiler::get();
@@ -279,6 +281,35 @@ bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* arg
     return true;
 }
 
+// Code for a lowered kernel, from memory, the store or the compiler.
+std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* args, size_t count, const frontend::LoweredKernel& kernel) {
+    const ir::Module& module = *kernel.module;
+    const std::vector<uint8_t> hash = code_hash_of(module);
+    auto slot = known_slot(hash);
+    if (!slot) {
+        if (auto artefact = find_artefact(hash)) {
+            try {
+                slot = slot_of_artefact(hash, *artefact, module.name);
+            } catch (const support::Error&) {  // damaged: a miss
+            }
+        }
+    }
+    if (!slot) {
+        ++session().cache_misses;
+        slot = compile(module, hash);
+    }
+    store_recipe(k, args, count, kernel, module.params, hash);
+    return assemble(k, args, kernel, module.params, std::move(slot), hash);
+}
+
+// Whether two of these arguments share memory, which the code at hand does not expect.
+bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args) {
+    std::vector<uint8_t> block(s.args_bytes + 64);
+    const Match matched = match_and_pack(s, parameters, args, block.data());
+    if (matched == Match::error) PyErr_Clear();  // raised again at the launch
+    return matched == Match::no && arrays_overlap(s, block.data());
+}
+
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
     Session& s = session();
     if (!check_arrays(*k.parameters, args)) return nullptr;
@@ -306,23 +337,13 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             ++s.compiled;
             return out;
         }
-        const std::vector<uint8_t> hash = code_hash_of(module);
-        auto slot = known_slot(hash);
-        if (!slot) {
-            if (auto artefact = find_artefact(hash)) {
-                try {
-                    slot = slot_of_artefact(hash, *artefact, module.name);
-                } catch (const support::Error&) {
-                }
-            }
-        }
-        if (!slot) {
-            ++s.cache_misses;
-            slot = compile(module, hash);
+        auto made = from_module(k, args, count, *kernel);
+        if (made && made->image_assumes_distinct() && overlap(*made, *k.parameters, args)) {
+            module.arrays_may_overlap = true;
+            made = from_module(k, args, count, *kernel);
         }
         ++s.compiled;
-        store_recipe(k, args, count, *kernel, module.params, hash);
-        return assemble(k, args, *kernel, module.params, std::move(slot), hash);
+        return made;
     } catch (const frontend::PyError&) {
     } catch (const std::exception& e) {
         if (!PyErr_Occurred()) set_error("QuadrantsRuntimeError", std::string("internal error while compiling ") + kernel_name(k) + ": " + e.what());
@@ -341,10 +362,24 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         Py_XDECREF(module);
         Py_XDECREF(runtime);
         if (!lock) return nullptr;
+        // A forked child must not wait for a thread that only its parent has.
+        const Ref os = Ref::steal_or_null(PyImport_ImportModule("os"));
+        const Ref renew = Ref::steal_or_null(PyObject_GetAttrString(lock, "_at_fork_reinit"));
+        const Ref at_fork = os && renew ? Ref::steal_or_null(PyObject_GetAttrString(os.get(), "register_at_fork")) : Ref();
+        const Ref none = at_fork ? Ref::steal_or_null(PyTuple_New(0)) : Ref();
+        const Ref keywords = none ? Ref::steal_or_null(Py_BuildValue("{s:O}", "after_in_child", renew.get())) : Ref();
+        const Ref done = keywords ? Ref::steal_or_null(PyObject_Call(at_fork.get(), none.get(), keywords.get())) : Ref();
+        if (!done) PyErr_Clear();
     }
     const Ref held = Ref::steal_or_null(PyObject_CallMethod(lock, "acquire", nullptr));
     if (!held) return nullptr;
+    const uint32_t generation = session().generation;
     auto s = build_locked(k, args, count);
+    show_cache_warnings();
+    if (s && session().generation != generation) {
+        s.reset();
+        set_error("QuadrantsRuntimeError", "the runtime was reset while " + kernel_name(k) + " was being compiled");
+    }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     const Ref released = Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));

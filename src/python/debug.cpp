@@ -1,5 +1,5 @@
-// Dumps of the intermediate representation: `core._lower_to_text(kernel, *args)` lowers a kernel for
-// these arguments and prints the module; nothing is compiled or launched.
+// Dumps of the intermediate representation: `core._lower_to_text(kernel, *args)` lowers a kernel
+// for these arguments and prints the module; nothing is compiled or launched.
 
 #include "frontend/specialise.h"
 #include "python/areas.h"
@@ -10,11 +10,13 @@ namespace qd::python {
 namespace {
 
 PyObject* lower_to_text(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count < 1) return PyErr_Format(PyExc_TypeError, "_lower_to_text takes a kernel and its arguments");
+    if (count < 1)
+        return PyErr_Format(PyExc_TypeError, "_lower_to_text takes a kernel and its arguments");
     PyObject* definition = PyObject_GetAttrString(args[0], "_qd_kernel");
     if (!definition) return nullptr;
     try {
-        auto lowered = frontend::lower_kernel(definition, {args + 1, static_cast<size_t>(count - 1)}, session().frontend, "kernel");
+        auto lowered = frontend::lower_kernel(
+            definition, {args + 1, static_cast<size_t>(count - 1)}, session().frontend, "kernel");
         Py_DECREF(definition);
         if (!lowered) return nullptr;
         std::string text = ir::print(*lowered->module);
@@ -27,8 +29,8 @@ PyObject* lower_to_text(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyMethodDef methods[] = {
-    {"_lower_to_text", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lower_to_text)), METH_FASTCALL,
-     "The intermediate representation of a kernel for these arguments."},
+    {"_lower_to_text", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lower_to_text)),
+     METH_FASTCALL, "The intermediate representation of a kernel for these arguments."},
     {nullptr, nullptr, 0, nullptr},
 };
 

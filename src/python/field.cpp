@@ -1,7 +1,7 @@
 // Field trees and host access to field elements.
 //
-// A TreeRecord owns the layout and storage of one materialised tree. The registry holds the trees of
-// the live runtime; each field object holds its record too, so that a stale object can always be
+// A TreeRecord owns the layout and storage of one materialised tree. The registry holds the trees
+// of the live runtime; each field object holds its record too, so that a stale object can always be
 // asked and refused. Storage goes at destroy or reset, except while exported views need it.
 //
 // Everything here is touched under the GIL only.
@@ -81,7 +81,8 @@ void attach(FieldFull& f, TreeRecord& r, std::unique_ptr<ir::Field> layout, char
     r.objects.push_back(&f);
 }
 
-// --- may this field be used? ----------------------------------------------------------------------
+// --- may this field be used?
+// ----------------------------------------------------------------------
 bool materialise() {
     PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
     if (!module) return false;
@@ -106,8 +107,10 @@ __attribute__((noinline, cold)) bool prepare(FieldFull& f) {
         return false;
     }
     if (f.base) return true;
-    set_error("QuadrantsRuntimeError", "Field has no allocation. Allocate it with `qd.field(..., needs_grad=True)` or `needs_dual=True`, `qd.root.lazy_grad()` or "
-                                       "`lazy_dual()`, or place it in a node before it is filled, read or written.");
+    set_error("QuadrantsRuntimeError",
+              "Field has no allocation. Allocate it with `qd.field(..., needs_grad=True)` or "
+              "`needs_dual=True`, `qd.root.lazy_grad()` or "
+              "`lazy_dual()`, or place it in a node before it is filled, read or written.");
     return false;
 }
 
@@ -115,9 +118,13 @@ bool usable(FieldFull& f) {
     return (f.base && f.generation == session().generation && !pending) || prepare(f);
 }
 
-// --- keys -------------------------------------------------------------------------------------------
+// --- keys
+// -------------------------------------------------------------------------------------------
 bool illegal_element(PyObject* o) {
-    PyErr_Format(PyExc_TypeError, "Detected illegal element of type: %R. Please be aware that slicing a qd.field is not supported so far.", Py_TYPE(o));
+    PyErr_Format(PyExc_TypeError,
+                 "Detected illegal element of type: %R. Please be aware that slicing a qd.field is "
+                 "not supported so far.",
+                 Py_TYPE(o));
     return false;
 }
 
@@ -136,7 +143,8 @@ bool wrong_rank() {
 bool read_key(const FieldFull& f, PyObject* key, int64_t* indices) {
     const int ndim = f.field->ndim;
     if (key == Py_None) return ndim == 0 || wrong_rank();
-    if (PyLong_Check(key) || (!PySequence_Check(key) && PyIndex_Check(key)) || PySlice_Check(key) || PyUnicode_Check(key) || PyFloat_Check(key)) {
+    if (PyLong_Check(key) || (!PySequence_Check(key) && PyIndex_Check(key)) || PySlice_Check(key) ||
+        PyUnicode_Check(key) || PyFloat_Check(key)) {
         if (ndim != 1) return wrong_rank();
         return one_index(key, indices[0]);
     }
@@ -145,7 +153,8 @@ bool read_key(const FieldFull& f, PyObject* key, int64_t* indices) {
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
     const bool zero = ndim == 0 && n == 1 && PySequence_Fast_GET_ITEM(items, 0) == Py_None;
     bool ok = zero || n == ndim || wrong_rank();
-    for (Py_ssize_t k = 0; ok && !zero && k < n; ++k) ok = one_index(PySequence_Fast_GET_ITEM(items, k), indices[k]);
+    for (Py_ssize_t k = 0; ok && !zero && k < n; ++k)
+        ok = one_index(PySequence_Fast_GET_ITEM(items, k), indices[k]);
     Py_DECREF(items);
     return ok;
 }
@@ -157,7 +166,9 @@ std::string list_of(const int64_t* values, int n) {
 }
 
 __attribute__((noinline, cold)) void out_of_bounds(const ir::Field& f, const int64_t* indices) {
-    set_error("QuadrantsAssertionError", "Accessing field (" + f.name + ") of size " + list_of(f.shape, f.ndim) + " with indices " + list_of(indices, f.ndim));
+    set_error("QuadrantsAssertionError", "Accessing field (" + f.name + ") of size " +
+                                             list_of(f.shape, f.ndim) + " with indices " +
+                                             list_of(indices, f.ndim));
 }
 
 // Address of a component of the element at `key`. Outside debug mode indices may leave the shape as
@@ -175,13 +186,16 @@ char* locate(FieldFull& f, PyObject* key, int component) {
         PyErr_Format(PyExc_IndexError, "component %d is out of range", component);
         return nullptr;
     }
-    char* at = f.base + layout::address(layout, indices) + layout.component_offsets[static_cast<size_t>(component)];
+    char* at = f.base + layout::address(layout, indices) +
+               layout.component_offsets[static_cast<size_t>(component)];
     const Storage& s = *f.record->storage;
-    if (at < s.data || at + type::bytes(layout.elem.prim) > s.data + s.bytes) return out_of_bounds(layout, indices), nullptr;
+    if (at < s.data || at + type::bytes(layout.elem.prim) > s.data + s.bytes)
+        return out_of_bounds(layout, indices), nullptr;
     return at;
 }
 
-// --- methods ------------------------------------------------------------------------------------------
+// --- methods
+// ------------------------------------------------------------------------------------------
 PyObject* field_getitem(PyObject* self, PyObject* key) {
     FieldFull& f = *as_field(self);
     if (!usable(f)) return nullptr;
@@ -197,7 +211,8 @@ PyObject* field_getitem(PyObject* self, PyObject* key) {
 
 int field_setitem(PyObject* self, PyObject* key, PyObject* value) {
     FieldFull& f = *as_field(self);
-    if (!value) return PyErr_SetString(PyExc_TypeError, "elements of a field cannot be deleted"), -1;
+    if (!value)
+        return PyErr_SetString(PyExc_TypeError, "elements of a field cannot be deleted"), -1;
     if (!usable(f)) return -1;
     if (f.field->elem.rank) {
         PyObject* done = PyObject_CallMethod(self, "_assign_element", "OO", key, value);
@@ -317,11 +332,13 @@ PyMethodDef field_methods[] = {
     {"_load", field_load, METH_VARARGS, "A component of an element: key, component."},
     {"_store", field_store, METH_VARARGS, "Sets a component of an element: key, component, value."},
     {"_prepare", field_prepare, METH_NOARGS, "Makes sure that there is storage, or raises."},
-    {"_view", field_view, METH_NOARGS, "The whole field as a buffer; None if strides cannot say it."},
+    {"_view", field_view, METH_NOARGS,
+     "The whole field as a buffer; None if strides cannot say it."},
     {"_parts", field_parts, METH_O, "One component as a buffer with an axis per subdivision."},
     {"_compact", field_compact, METH_NOARGS, "Whether the elements lie side by side."},
     {"_capsule", field_capsule, METH_O, "A DLPack capsule; None if strides cannot say it."},
-    {"_component_stride", field_component_stride, METH_NOARGS, "Bytes between components; None if uneven."},
+    {"_component_stride", field_component_stride, METH_NOARGS,
+     "Bytes between components; None if uneven."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -329,7 +346,9 @@ PyObject* get_flag(PyObject* self, void* which) {
     const FieldFull& f = *as_field(self);
     return PyBool_FromLong(which ? f.destroyed : f.base != nullptr);
 }
-PyObject* get_uid(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_field(self)->uid); }
+PyObject* get_uid(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong(as_field(self)->uid);
+}
 PyObject* get_address(PyObject* self, void*) { return PyLong_FromVoidPtr(as_field(self)->base); }
 
 PyGetSetDef field_getset[] = {
@@ -371,14 +390,16 @@ void field_dealloc(PyObject* self) {
 
 PyMappingMethods field_mapping = {nullptr, field_getitem, field_setitem};
 
-// --- trees ------------------------------------------------------------------------------------------
+// --- trees
+// ------------------------------------------------------------------------------------------
 [[noreturn]] void bad_description() { throw support::Error("a field tree is described wrongly"); }
 
 std::vector<int64_t> read_list(PyObject* tuple) {
     std::vector<int64_t> out;
     if (tuple == Py_None) return out;
     if (!PyTuple_Check(tuple)) bad_description();
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); ++k) out.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, k)));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); ++k)
+        out.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, k)));
     return out;
 }
 
@@ -391,7 +412,8 @@ void read_nodes(PyObject* list, std::vector<layout::Node>& nodes) {
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list); ++k) {
         int parent, prim;
         PyObject *axes, *extents;
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, k), "iiOO", &parent, &prim, &axes, &extents)) bad_description();
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(list, k), "iiOO", &parent, &prim, &axes, &extents))
+            bad_description();
         layout::Node n;
         n.parent = parent;
         n.prim = prim < 0 ? Prim::none : static_cast<Prim>(prim);
@@ -417,9 +439,16 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
     PyObject *object, *places, *order, *offset;
     int prim, rank, n, m;
     const char* name;
-    if (!PyArg_ParseTuple(row, "O!OiiiiOOs", &frontend::FieldBase_Type, &object, &places, &prim, &rank, &n, &m, &order, &offset, &name)) bad_description();
+    if (!PyArg_ParseTuple(row, "O!OiiiiOOs", &frontend::FieldBase_Type, &object, &places, &prim,
+                          &rank, &n, &m, &order, &offset, &name))
+        bad_description();
     FieldFull& f = *as_field(object);
-    layout::FieldSpec spec{name, element_type(prim, rank, n, m), read_ints(places), read_ints(order), read_list(offset), f.uid};
+    layout::FieldSpec spec{name,
+                           element_type(prim, rank, n, m),
+                           read_ints(places),
+                           read_ints(order),
+                           read_list(offset),
+                           f.uid};
     Planned p{&f, nullptr, 0};
     p.layout = std::make_unique<ir::Field>(layout::make_field(nodes, spec, p.base));
     return p;
@@ -428,7 +457,10 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
 PyObject* node_sizes(const std::vector<layout::Node>& nodes) {
     PyObject* out = PyList_New(static_cast<Py_ssize_t>(nodes.size()));
     for (size_t k = 0; out && k < nodes.size(); ++k)
-        PyList_SET_ITEM(out, static_cast<Py_ssize_t>(k), Py_BuildValue("(LLL)", static_cast<long long>(nodes[k].cell_bytes), static_cast<long long>(nodes[k].offset), static_cast<long long>(nodes[k].cells)));
+        PyList_SET_ITEM(out, static_cast<Py_ssize_t>(k),
+                        Py_BuildValue("(LLL)", static_cast<long long>(nodes[k].cell_bytes),
+                                      static_cast<long long>(nodes[k].offset),
+                                      static_cast<long long>(nodes[k].cells)));
     return out;
 }
 
@@ -437,17 +469,21 @@ PyObject* node_sizes(const std::vector<layout::Node>& nodes) {
 //   field: (object, place nodes, prim, rank, n, m, order or None, offset or None, name)
 PyObject* make_tree(PyObject*, PyObject* args) {
     PyObject *node_list, *field_list;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &node_list, &PyList_Type, &field_list) || !require_session()) return nullptr;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &node_list, &PyList_Type, &field_list) ||
+        !require_session())
+        return nullptr;
     auto record = std::make_unique<TreeRecord>();
     try {
         read_nodes(node_list, record->nodes);
         layout::lay_out(record->nodes);
         std::vector<Planned> planned;
-        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(field_list); ++k) planned.push_back(plan_field(PyList_GET_ITEM(field_list, k), record->nodes));
+        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(field_list); ++k)
+            planned.push_back(plan_field(PyList_GET_ITEM(field_list, k), record->nodes));
         record->storage = allocate_storage(static_cast<size_t>(record->nodes.at(0).bytes()));
         if (!record->storage) return nullptr;
         record->id = static_cast<uint32_t>(trees.size());
-        for (Planned& p : planned) attach(*p.object, *record, std::move(p.layout), record->storage->data + p.base);
+        for (Planned& p : planned)
+            attach(*p.object, *record, std::move(p.layout), record->storage->data + p.base);
     } catch (const std::exception& e) {
         if (!PyErr_Occurred()) set_error("RuntimeError", e.what());
         return nullptr;
@@ -471,10 +507,13 @@ PyObject* destroy_tree(PyObject*, PyObject* arg) {
 PyObject* bind_component(PyObject*, PyObject* args) {
     PyObject *scalar, *whole;
     int k;
-    if (!PyArg_ParseTuple(args, "O!O!i", &frontend::FieldBase_Type, &scalar, &frontend::FieldBase_Type, &whole, &k)) return nullptr;
+    if (!PyArg_ParseTuple(args, "O!O!i", &frontend::FieldBase_Type, &scalar,
+                          &frontend::FieldBase_Type, &whole, &k))
+        return nullptr;
     FieldFull &f = *as_field(scalar), &m = *as_field(whole);
     if (f.field || !m.base) Py_RETURN_NONE;
-    attach(f, *m.record, std::make_unique<ir::Field>(layout::component_field(*m.field, k)), m.base + m.field->component_offsets.at(static_cast<size_t>(k)));
+    attach(f, *m.record, std::make_unique<ir::Field>(layout::component_field(*m.field, k)),
+           m.base + m.field->component_offsets.at(static_cast<size_t>(k)));
     Py_RETURN_NONE;
 }
 
@@ -486,9 +525,12 @@ PyObject* set_fields_pending(PyObject*, PyObject* arg) {
 PyObject* tree_count(PyObject*, PyObject*) { return PyLong_FromSize_t(trees.size()); }
 
 PyMethodDef methods[] = {
-    {"make_tree", make_tree, METH_VARARGS, "Lays out a field tree and allocates its zeroed storage."},
-    {"destroy_tree", destroy_tree, METH_O, "Frees the storage of a tree; its fields can no longer be used."},
-    {"bind_component", bind_component, METH_VARARGS, "Makes a scalar field a component of a matrix field."},
+    {"make_tree", make_tree, METH_VARARGS,
+     "Lays out a field tree and allocates its zeroed storage."},
+    {"destroy_tree", destroy_tree, METH_O,
+     "Frees the storage of a tree; its fields can no longer be used."},
+    {"bind_component", bind_component, METH_VARARGS,
+     "Makes a scalar field a component of a matrix field."},
     {"set_fields_pending", set_fields_pending, METH_O, "Whether declared fields wait for storage."},
     {"prog_get_snode_tree_size", tree_count, METH_NOARGS, "Trees materialised in this runtime."},
     {nullptr, nullptr, 0, nullptr},
@@ -500,14 +542,14 @@ bool has_pending_fields() { return pending; }
 
 bool add_field(PyObject* module) {
     on_reset(forget_trees);
-    return add_storage_types() && PyModule_AddType(module, &frontend::FieldBase_Type) == 0 && PyModule_AddFunctions(module, methods) == 0;
+    return add_storage_types() && PyModule_AddType(module, &frontend::FieldBase_Type) == 0 &&
+           PyModule_AddFunctions(module, methods) == 0;
 }
 
 }  // namespace qd::python
 
 PyTypeObject qd::frontend::FieldBase_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants._lib.core.FieldBase",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.FieldBase",
     .tp_basicsize = sizeof(qd::python::FieldFull),
     .tp_dealloc = qd::python::field_dealloc,
     .tp_as_mapping = &qd::python::field_mapping,

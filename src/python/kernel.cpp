@@ -5,6 +5,9 @@
 #include <alloca.h>
 #include <time.h>
 
+#include <algorithm>
+
+#include "frontend/ast.h"
 #include "ir/random.h"
 #include "python/areas.h"
 #include "python/interpret.h"
@@ -68,24 +71,71 @@ bool run_hook() {
 }
 
 // --- launching ------------------------------------------------------------------------------------
-bool check_signals(void*) {
-    const PyGILState_STATE state = PyGILState_Ensure();
-    const bool stop = PyErr_CheckSignals() != 0;
-    if (stop) {  // raised again by the launching code, which sees `interrupted`
-        PyErr_Clear();
+// The GIL during a launch: held for short ones, given up at the start or as soon as it shows that
+// other threads would wait. What a signal handler raises is kept for the end of the launch.
+struct Patience {
+    Working working;
+    PyThreadState* state = nullptr;
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+
+    void release() {
+        if (!state) state = PyEval_SaveThread();
     }
-    PyGILState_Release(state);
-    return stop;
+    void take() {
+        if (state) PyEval_RestoreThread(state);
+        state = nullptr;
+    }
+    ~Patience() { take(); }
+    static void long_run(void* self) { static_cast<Patience*>(self)->release(); }
+    static bool check_signals(void* self) {
+        auto& p = *static_cast<Patience*>(self);
+        p.take();
+        const bool stop = PyErr_CheckSignals() != 0;
+        if (stop) PyErr_Fetch(&p.type, &p.value, &p.trace);
+        p.release();
+        return stop;
+    }
+};
+
+std::string_view source_line(const support::FormatEntry& place) {
+    const Ref name = Ref::steal_or_null(PyUnicode_FromStringAndSize(place.file.data(), static_cast<Py_ssize_t>(place.file.size())));
+    if (!name) return PyErr_Clear(), std::string_view();
+    try {
+        const frontend::SourceFile* file = frontend::source_file(name.get());
+        if (!file || place.line < 1 || static_cast<size_t>(place.line) > file->lines.size()) return {};
+        return file->lines[static_cast<size_t>(place.line) - 1];
+    } catch (const frontend::PyError&) {
+        PyErr_Clear();
+        return {};
+    }
 }
 
-__attribute__((noinline)) PyObject* after_launch(Specialisation& s, runtime::LaunchOutcome& outcome) {
-    if (!outcome.printed.empty() && !write_output(outcome.printed)) return nullptr;
-    if (outcome.interrupted) {
-        PyErr_SetNone(PyExc_KeyboardInterrupt);
-        return nullptr;
+// The message of a failed check. Checks of indices say where they stand; an assertion without a
+// message is its source.
+std::string failure_text(const runtime::LaunchOutcome& outcome) {
+    std::string text = outcome.failure;
+    if (!outcome.place) return text;
+    const support::FormatEntry& place = *outcome.place;
+    std::string_view line = source_line(place);
+    const size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
+    if (text.empty()) {
+        std::string_view statement = line.substr(indent);
+        if (statement.starts_with("assert ")) statement.remove_prefix(7);
+        return statement.empty() ? "assertion failed in " + place.where : std::string(statement);
     }
-    if (!outcome.failure.empty()) {
-        set_error("QuadrantsAssertionError", outcome.failure);
+    if (!text.starts_with("(kernel=") && !text.starts_with("[kernel=")) return text;
+    if (place.file.empty()) return text;
+    text += "\nFile \"" + place.file + "\", line " + std::to_string(place.line);
+    if (!place.where.empty()) text += ", in " + place.where;
+    text += ":\n";
+    if (indent < line.size()) text += std::string(line) + "\n" + std::string(indent, ' ') + std::string(line.size() - indent, '^') + "\n";
+    return text;
+}
+
+__attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome) {
+    if (!outcome.printed.empty() && !write_output(outcome.printed)) return nullptr;
+    if (outcome.failed) {
+        set_error("QuadrantsAssertionError", failure_text(outcome));
         return nullptr;
     }
     return Py_NewRef(Py_None);
@@ -93,6 +143,10 @@ __attribute__((noinline)) PyObject* after_launch(Specialisation& s, runtime::Lau
 
 PyObject* launch(Specialisation& s, uint8_t* block) {
     Session& session_ = session();
+    if (s.generation != session_.generation || !session_.pool) {
+        set_error("QuadrantsRuntimeError", "the runtime was reset during this call");
+        return nullptr;
+    }
     alignas(64) uint8_t results[512];
     std::vector<uint8_t> large;
     uint8_t* out = results;
@@ -110,18 +164,19 @@ PyObject* launch(Specialisation& s, uint8_t* block) {
     bool special;
     if (s.interpreted) {
         special = interpret_launch(*s.interpreted->module, context, outcome);
-    } else if (s.last_ns < kReleaseGilNs) {
-        special = runtime::launch(*s.slot->current(), context, *session_.pool, {}, outcome);
     } else {
-        runtime::Pool& pool = *session_.pool;
-        const runtime::KernelImage* image = s.slot->current();
-        PyThreadState* state = PyEval_SaveThread();
-        special = runtime::launch(*image, context, pool, {check_signals, nullptr}, outcome);
-        PyEval_RestoreThread(state);
+        Patience patience;
+        if (s.last_ns >= kReleaseGilNs) patience.release();
+        special = runtime::launch(*s.slot->current(), context, *session_.pool, {Patience::check_signals, Patience::long_run, &patience}, outcome);
+        patience.take();
+        if (patience.type) {
+            PyErr_Restore(patience.type, patience.value, patience.trace);
+            return nullptr;
+        }
     }
     s.last_ns = now_ns() - start;
     if (special) {
-        PyObject* ok = after_launch(s, outcome);
+        PyObject* ok = after_launch(outcome);
         if (!ok) return nullptr;
         Py_DECREF(ok);
     }
@@ -155,7 +210,11 @@ PyObject* try_specialisation(Specialisation& s, const std::vector<Parameter>& pa
     matched = match_and_pack(s, parameters, args, block);
     if (matched != Match::yes) return nullptr;
     if (!s.fields.empty() && !valid_storage(s)) return nullptr;
-    return launch(s, block);
+    try {
+        return launch(s, block);
+    } catch (const std::bad_alloc&) {
+        return PyErr_NoMemory();
+    }
 }
 
 __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
@@ -170,8 +229,9 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     }
     std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
     if (!built) return nullptr;
+    Specialisation& made = *built;
     specialisations.insert(specialisations.begin(), std::move(built));
-    PyObject* r = try_specialisation(*specialisations[0], *k.parameters, args, matched);
+    PyObject* r = try_specialisation(made, *k.parameters, args, matched);
     if (matched == Match::no && !PyErr_Occurred())
         set_error("QuadrantsRuntimeError", "the new specialisation of a kernel does not fit its own arguments; please report this");
     return r;
@@ -179,6 +239,10 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
 
 bool begin_generation(KernelObject& k) {
     if (!require_session()) return false;
+    if (k.active) {
+        set_error("QuadrantsRuntimeError", "the runtime was reset while this kernel was being called");
+        return false;
+    }
     k.specialisations->clear();
     k.parameters->clear();
     if (!read_parameters(k)) return false;
@@ -186,12 +250,19 @@ bool begin_generation(KernelObject& k) {
     return true;
 }
 
+struct Active {  // a call in progress; Python code that it runs may reset the runtime or call again
+    KernelObject& k;
+    explicit Active(KernelObject& kernel) : k(kernel) { ++k.active; }
+    ~Active() { --k.active; }
+};
+
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
     KernelObject& k = *as_kernel(self);
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (k.generation != session().generation || k.generation == 0) {
         if (!begin_generation(k)) return nullptr;
     }
+    const Active active(k);
     std::vector<PyObject*> bound;
     if (names || count != static_cast<Py_ssize_t>(k.parameters->size())) {
         if (!bind_arguments(k, args, count, names, bound)) return nullptr;

@@ -55,6 +55,13 @@ struct PackStep {
     std::string name;              // for messages
 };
 
+// A frozen dataclass argument whose arrays are in the cached block; watched, not kept alive.
+struct CachedRoot {
+    int argument;
+    PyObject* object = nullptr;    // compared only while `weak` still refers to it
+    Ref weak;
+};
+
 struct Specialisation {
     std::vector<IdentityCheck> identities;
     std::vector<PackStep> steps;
@@ -65,11 +72,15 @@ struct Specialisation {
     uint32_t args_bytes = 0, result_bytes = 0;
     std::shared_ptr<runtime::ImageSlot> slot;  // code; shared by kernels with equal IR
     std::unique_ptr<frontend::LoweredKernel> interpreted;  // instead of code: the interpreter runs this
+    uint32_t generation = 0;              // of the runtime whose storage it is bound to
     int64_t last_ns = 1 << 30;            // duration of the last launch: long ones release the GIL
     // Cached block for frozen dataclass arguments: valid while these roots are the same objects.
-    std::vector<std::pair<int, Ref>> cached_roots;
+    std::vector<CachedRoot> cached_roots;
     std::vector<uint8_t> cached_block;
     std::string name;
+
+    bool image_assumes_distinct() const { return slot && slot->current()->assumes_distinct_arrays; }
+    bool image_may_overlap() const { return slot && slot->current()->arrays_may_overlap; }
 };
 
 struct Parameter {                        // read from the definition once per runtime
@@ -86,6 +97,7 @@ struct KernelObject {
     PyObject* weakrefs;
     PyObject* definition;
     uint32_t generation;                  // of `parameters` and `specialisations`
+    uint32_t active;                      // calls in progress: they use both, so neither is cleared
     std::string* signature;               // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
@@ -96,6 +108,8 @@ enum class Match : uint8_t { yes, no, error };
 // Whether a specialisation fits these arguments; if so the block is filled. `error`: a Python
 // exception is set (for instance a float given for an integer parameter).
 Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, uint8_t* block);
+// Whether any two arrays (or gradients) of a packed block share memory.
+bool arrays_overlap(const Specialisation& s, const uint8_t* block);
 PyObject* build_results(const Specialisation& s, const uint8_t* results);
 // Follows a path below an argument; new reference, null with an exception set.
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);

@@ -1,8 +1,8 @@
 // Ndarrays: dense row-major memory with a shape, host element access and exports.
 //
 // With a layout the memory has the permuted shape: layout[p] is the canonical axis at memory level
-// p, outermost first. `shape` is canonical; the host indexes a bare array physically. At reset every
-// live array becomes an empty shell; its memory goes unless exported views hold it.
+// p, outermost first. `shape` is canonical; the host indexes a bare array physically. At reset
+// every live array becomes an empty shell; its memory goes unless exported views hold it.
 //
 // Everything here is touched under the GIL only; memory may be dropped on any thread.
 
@@ -32,7 +32,9 @@ size_t live_count = 0;
 
 NdarrayFull* as_array(PyObject* o) { return reinterpret_cast<NdarrayFull*>(o); }
 
-int axis_at(uint64_t layout, int level) { return layout ? static_cast<int>(layout >> (4 * level) & 15) : level; }
+int axis_at(uint64_t layout, int level) {
+    return layout ? static_cast<int>(layout >> (4 * level) & 15) : level;
+}
 
 void enlist(NdarrayFull& a) {
     a.previous = nullptr;
@@ -59,7 +61,8 @@ void free_memory(NdarrayFull& a) {
 
 void empty_shells() {
     std::vector<PyObject*> arrays;
-    for (NdarrayFull* a = live; a; a = a->next) arrays.push_back(Py_NewRef(reinterpret_cast<PyObject*>(a)));
+    for (NdarrayFull* a = live; a; a = a->next)
+        arrays.push_back(Py_NewRef(reinterpret_cast<PyObject*>(a)));
     for (PyObject* o : arrays) {
         NdarrayFull& a = *as_array(o);
         free_memory(a);
@@ -87,14 +90,17 @@ std::string text_of(PyObject* o) {
 }
 
 char* wrong_count(const NdarrayFull& a, Py_ssize_t given, PyObject* key) {
-    set_error("QuadrantsIndexError", std::to_string(a.ndim) + "d ndarray indexed with " + std::to_string(given) + "d indices: " + text_of(key));
+    set_error("QuadrantsIndexError",
+              std::to_string(a.ndim) + "d ndarray indexed with " + std::to_string(given) +
+                  "d indices: " + (PyLong_Check(key) ? "(" + text_of(key) + ",)" : text_of(key)));
     return nullptr;
 }
 
 // Address of an element by its physical indices; anything inside the memory goes.
 char* address_of(const NdarrayFull& a, const int64_t* indices) {
     int64_t flat = 0;
-    for (int level = 0; level < a.ndim; ++level) flat = flat * a.shape[axis_at(a.layout, level)] + indices[level];
+    for (int level = 0; level < a.ndim; ++level)
+        flat = flat * a.shape[axis_at(a.layout, level)] + indices[level];
     const int64_t bytes = a.elem.size_bytes();
     const int64_t at = flat * bytes;
     if (at >= 0 && at + bytes <= static_cast<int64_t>(a.storage->bytes)) return a.data + at;
@@ -105,7 +111,8 @@ char* address_of(const NdarrayFull& a, const int64_t* indices) {
 char* locate(const NdarrayFull& a, PyObject* key) {
     int64_t indices[12] = {};
     if (!usable(a)) return nullptr;
-    if (PyLong_Check(key) && a.ndim == 1) return read_index(key, indices[0]) ? address_of(a, indices) : nullptr;
+    if (PyLong_Check(key) && a.ndim == 1)
+        return read_index(key, indices[0]) ? address_of(a, indices) : nullptr;
     if (key == Py_None) return a.ndim == 0 ? address_of(a, indices) : wrong_count(a, 0, key);
     if (PyLong_Check(key) || (!PySequence_Check(key) && PyIndex_Check(key))) {
         if (a.ndim != 1) return wrong_count(a, 1, key);
@@ -117,7 +124,8 @@ char* locate(const NdarrayFull& a, PyObject* key) {
     const bool zero = a.ndim == 0 && n == 1 && PySequence_Fast_GET_ITEM(items, 0) == Py_None;
     bool ok = n == a.ndim || zero;
     if (!ok) wrong_count(a, n, key);
-    for (Py_ssize_t k = 0; ok && !zero && k < n; ++k) ok = read_index(PySequence_Fast_GET_ITEM(items, k), indices[k]);
+    for (Py_ssize_t k = 0; ok && !zero && k < n; ++k)
+        ok = read_index(PySequence_Fast_GET_ITEM(items, k), indices[k]);
     Py_DECREF(items);
     return ok ? address_of(a, indices) : nullptr;
 }
@@ -132,16 +140,22 @@ bool holds_slice(PyObject* key) {
 
 PyObject* array_getitem(PyObject* self, PyObject* key) {
     const NdarrayFull& a = *as_array(self);
-    if (!PyLong_Check(key) && holds_slice(key)) return usable(a) ? PyObject_CallMethod(self, "_slice", "O", key) : nullptr;
+    if (!PyLong_Check(key) && holds_slice(key))
+        return usable(a) ? PyObject_CallMethod(self, "_slice", "O", key) : nullptr;
     const char* at = locate(a, key);
     if (!at) return nullptr;
-    return a.elem.rank ? PyObject_CallMethod(self, "_element", "O", key) : load_number(a.elem.prim, at);
+    return a.elem.rank ? PyObject_CallMethod(self, "_element", "O", key)
+                       : load_number(a.elem.prim, at);
 }
 
 int array_setitem(PyObject* self, PyObject* key, PyObject* value) {
     const NdarrayFull& a = *as_array(self);
-    if (!value) return PyErr_SetString(PyExc_TypeError, "elements of an ndarray cannot be deleted"), -1;
-    if (holds_slice(key)) return PyErr_SetString(PyExc_TypeError, "a slice of an ndarray is a BufferView and cannot be assigned"), -1;
+    if (!value)
+        return PyErr_SetString(PyExc_TypeError, "elements of an ndarray cannot be deleted"), -1;
+    if (holds_slice(key))
+        return PyErr_SetString(PyExc_TypeError,
+                               "a slice of an ndarray is a BufferView and cannot be assigned"),
+               -1;
     char* at = locate(a, key);
     if (!at) return -1;
     if (!a.elem.rank) return store_number(a.elem.prim, at, value) ? 0 : -1;
@@ -153,7 +167,8 @@ int array_setitem(PyObject* self, PyObject* key, PyObject* value) {
 char* component_at(const NdarrayFull& a, PyObject* key, int component) {
     char* at = locate(a, key);
     if (!at) return nullptr;
-    if (component >= 0 && component < a.elem.count()) return at + component * type::bytes(a.elem.prim);
+    if (component >= 0 && component < a.elem.count())
+        return at + component * type::bytes(a.elem.prim);
     PyErr_Format(PyExc_IndexError, "component %d is out of range", component);
     return nullptr;
 }
@@ -191,29 +206,40 @@ Window window_of(const NdarrayFull& a) {
         stride *= a.shape[axis];
     }
     const int size = type::bytes(a.elem.prim);
-    if (a.elem.rank) w.shape.push_back(a.elem.n), w.strides.push_back(a.elem.rank == 2 ? a.elem.m * size : size);
+    if (a.elem.rank)
+        w.shape.push_back(a.elem.n), w.strides.push_back(a.elem.rank == 2 ? a.elem.m * size : size);
     if (a.elem.rank == 2) w.shape.push_back(a.elem.m), w.strides.push_back(size);
     return w;
 }
 
-PyObject* array_view(PyObject* self, PyObject*) { return usable(*as_array(self)) ? make_view(window_of(*as_array(self))) : nullptr; }
-
-PyObject* array_capsule(PyObject* self, PyObject* versioned) {
-    return usable(*as_array(self)) ? make_capsule(window_of(*as_array(self)), PyObject_IsTrue(versioned) == 1) : nullptr;
+PyObject* array_view(PyObject* self, PyObject*) {
+    return usable(*as_array(self)) ? make_view(window_of(*as_array(self))) : nullptr;
 }
 
-PyObject* array_prepare(PyObject* self, PyObject*) { return usable(*as_array(self)) ? Py_NewRef(Py_None) : nullptr; }
+PyObject* array_capsule(PyObject* self, PyObject* versioned) {
+    return usable(*as_array(self))
+               ? make_capsule(window_of(*as_array(self)), PyObject_IsTrue(versioned) == 1)
+               : nullptr;
+}
+
+PyObject* array_prepare(PyObject* self, PyObject*) {
+    return usable(*as_array(self)) ? Py_NewRef(Py_None) : nullptr;
+}
 
 // _allocate(prim, rank, n, m, shape)
 PyObject* array_allocate(PyObject* self, PyObject* args) {
     NdarrayFull& a = *as_array(self);
     int prim, rank, n, m;
     PyObject* shape;
-    if (!PyArg_ParseTuple(args, "iiiiO!", &prim, &rank, &n, &m, &PyTuple_Type, &shape) || !require_session()) return nullptr;
+    if (!PyArg_ParseTuple(args, "iiiiO!", &prim, &rank, &n, &m, &PyTuple_Type, &shape) ||
+        !require_session())
+        return nullptr;
     if (a.data) return PyErr_Format(PyExc_RuntimeError, "this ndarray has its memory already");
     const auto p = static_cast<Prim>(prim);
     a.elem = rank == 0 ? Type::scalar(p) : rank == 1 ? Type::vector(p, n) : Type::matrix(p, n, m);
-    if (PyTuple_GET_SIZE(shape) > 12) return PyErr_Format(PyExc_RuntimeError, "Too many dimensions. The maximum dimensionality is 12");
+    if (PyTuple_GET_SIZE(shape) > 12)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Too many dimensions. The maximum dimensionality is 12");
     size_t bytes = static_cast<size_t>(a.elem.size_bytes());
     a.ndim = static_cast<uint8_t>(PyTuple_GET_SIZE(shape));
     for (int k = 0; k < a.ndim; ++k) {
@@ -231,7 +257,8 @@ PyObject* array_allocate(PyObject* self, PyObject* args) {
 }
 
 PyObject* array_set_gradient(PyObject* self, PyObject* gradient) {
-    if (gradient != Py_None && !frontend::is_ndarray(gradient)) return PyErr_Format(PyExc_TypeError, "a gradient is an ndarray");
+    if (gradient != Py_None && !frontend::is_ndarray(gradient))
+        return PyErr_Format(PyExc_TypeError, "a gradient is an ndarray");
     Py_XSETREF(as_array(self)->grad, gradient == Py_None ? nullptr : Py_NewRef(gradient));
     Py_RETURN_NONE;
 }
@@ -247,21 +274,26 @@ PyMethodDef array_methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-// --- attributes -------------------------------------------------------------------------------------
+// --- attributes
+// -------------------------------------------------------------------------------------
 PyObject* shape_tuple(const NdarrayFull& a, bool physical) {
     if (!a.data) Py_RETURN_NONE;
     PyObject* out = PyTuple_New(a.ndim);
-    for (int k = 0; out && k < a.ndim; ++k) PyTuple_SET_ITEM(out, k, PyLong_FromLong(a.shape[physical ? axis_at(a.layout, k) : k]));
+    for (int k = 0; out && k < a.ndim; ++k)
+        PyTuple_SET_ITEM(out, k, PyLong_FromLong(a.shape[physical ? axis_at(a.layout, k) : k]));
     return out;
 }
 
-PyObject* get_shape(PyObject* self, void* physical) { return shape_tuple(*as_array(self), physical != nullptr); }
+PyObject* get_shape(PyObject* self, void* physical) {
+    return shape_tuple(*as_array(self), physical != nullptr);
+}
 
 PyObject* get_layout(PyObject* self, void*) {
     const NdarrayFull& a = *as_array(self);
     if (!a.layout && !a.layout_tagged) Py_RETURN_NONE;
     PyObject* out = PyTuple_New(a.ndim);
-    for (int k = 0; out && k < a.ndim; ++k) PyTuple_SET_ITEM(out, k, PyLong_FromLong(axis_at(a.layout, k)));
+    for (int k = 0; out && k < a.ndim; ++k)
+        PyTuple_SET_ITEM(out, k, PyLong_FromLong(axis_at(a.layout, k)));
     return out;
 }
 
@@ -279,7 +311,9 @@ int set_layout(PyObject* self, PyObject* value, void*) {
         const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
         if (n != a.ndim) {
             Py_DECREF(items);
-            return PyErr_Format(PyExc_ValueError, "layout has %zd entries but the array has %d axes", n, int(a.ndim)), -1;
+            return PyErr_Format(PyExc_ValueError,
+                                "layout has %zd entries but the array has %d axes", n, int(a.ndim)),
+                   -1;
         }
         unsigned seen = 0;
         for (int k = 0; k < a.ndim; ++k) {
@@ -288,7 +322,10 @@ int set_layout(PyObject* self, PyObject* value, void*) {
         }
         Py_DECREF(items);
         if (PyErr_Occurred()) return -1;
-        if (seen != (1u << a.ndim) - 1) return PyErr_Format(PyExc_ValueError, "layout %R is not a permutation of range(%d)", value, int(a.ndim)), -1;
+        if (seen != (1u << a.ndim) - 1)
+            return PyErr_Format(PyExc_ValueError, "layout %R is not a permutation of range(%d)",
+                                value, int(a.ndim)),
+                   -1;
     }
     uint64_t packed = 0;
     bool identity = true;
@@ -336,7 +373,10 @@ void array_dealloc(PyObject* self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-PyObject* array_iter(PyObject* self) { return PyErr_Format(PyExc_TypeError, "'%s' object is not iterable on the host", Py_TYPE(self)->tp_name); }
+PyObject* array_iter(PyObject* self) {
+    return PyErr_Format(PyExc_TypeError, "'%s' object is not iterable on the host",
+                        Py_TYPE(self)->tp_name);
+}
 
 PyMappingMethods array_mapping = {nullptr, array_getitem, array_setitem};
 
@@ -351,14 +391,14 @@ PyMethodDef methods[] = {
 
 bool add_ndarray(PyObject* module) {
     on_reset(empty_shells);
-    return PyModule_AddType(module, &frontend::NdarrayBase_Type) == 0 && add_tensor(module) && PyModule_AddFunctions(module, methods) == 0;
+    return PyModule_AddType(module, &frontend::NdarrayBase_Type) == 0 && add_tensor(module) &&
+           PyModule_AddFunctions(module, methods) == 0;
 }
 
 }  // namespace qd::python
 
 PyTypeObject qd::frontend::NdarrayBase_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants._lib.core.NdarrayBase",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.NdarrayBase",
     .tp_basicsize = sizeof(qd::python::NdarrayFull),
     .tp_dealloc = qd::python::array_dealloc,
     .tp_as_mapping = &qd::python::array_mapping,

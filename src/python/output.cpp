@@ -5,6 +5,7 @@
 #include <Python.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -33,8 +34,13 @@ bool write_output(const std::string& text) {
         Py_XDECREF(r);
     }
     size_t done = 0;
-    while (done < text.size()) {
-        const ssize_t n = ::write(1, text.data() + done, text.size() - done);
+    while (done < text.size()) {  // who reads the other end of a pipe may be a thread of this process
+        ssize_t n;
+        Py_BEGIN_ALLOW_THREADS n = ::write(1, text.data() + done, text.size() - done);
+        Py_END_ALLOW_THREADS if (n < 0 && errno == EINTR) {
+            if (PyErr_CheckSignals() != 0) return false;
+            continue;
+        }
         if (n <= 0) break;
         done += static_cast<size_t>(n);
     }

@@ -1,5 +1,6 @@
 // Arguments to block, block to results. See kernel.h.
 
+#include <algorithm>
 #include <cstring>
 
 #include "frontend/objects.h"
@@ -11,6 +12,8 @@ namespace qd::python {
 namespace {
 
 using frontend::NdarrayObject;
+
+constexpr int kDeepest = 8;  // nesting of a vector or matrix argument
 
 void conversion_error(const PackStep& step, PyObject* value) {
     set_error("QuadrantsRuntimeTypeError",
@@ -78,7 +81,11 @@ bool write_scalar(const PackStep& step, PyObject* value, uint8_t* at) {
 }
 
 // Vectors and matrices: anything indexable, flattened in order.
-bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end) {
+bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end, int depth = 0) {
+    if (depth > kDeepest) {  // a text holds texts for ever
+        set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+        return false;
+    }
     if (PyNumber_Check(value) && !PySequence_Check(value)) {
         if (at >= end) return true;  // surplus components go unnoticed
         if (!type::is_float(step.type.prim) && PyFloat_Check(value)) {
@@ -103,12 +110,12 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
     }
     if (!items) return false;
     if (!PyList_Check(items)) {
-        const bool ok = write_tensor_items(step, items, at, end);
+        const bool ok = write_tensor_items(step, items, at, end, depth + 1);
         Py_DECREF(items);
         return ok;
     }
     bool ok = true;
-    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items); ++k) ok = write_tensor_items(step, PyList_GET_ITEM(items, k), at, end);
+    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items); ++k) ok = write_tensor_items(step, PyList_GET_ITEM(items, k), at, end, depth + 1);
     Py_DECREF(items);
     return ok;
 }
@@ -160,7 +167,13 @@ Match write_external(const PackStep& step, PyObject* value, uint8_t* at) {
     if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Match::no;
     if (!a.c_contiguous || a.on_device || (step.needs_grad && !a.grad)) return Match::no;
     int32_t shape[12];
-    for (int k = 0; k < step.type.ndim; ++k) shape[k] = static_cast<int32_t>(a.shape[k]);
+    for (int k = 0; k < step.type.ndim; ++k) {
+        if (a.shape[k] > INT32_MAX) {
+            set_error("QuadrantsRuntimeError", "Argument " + step.name + " has " + std::to_string(a.shape[k]) + " elements along axis " + std::to_string(k) + "; at most 2147483647 are supported");
+            return Match::error;
+        }
+        shape[k] = static_cast<int32_t>(a.shape[k]);
+    }
     write_descriptor(at, a.data, a.grad, shape, step.type.ndim);
     return Match::yes;
 }
@@ -181,11 +194,34 @@ Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
     return Match::no;
 }
 
+// Tuples of constants: equal, and of the same types (1 and 1.0 are equal to Python).
+bool same_items(PyObject* a, PyObject* b) {
+    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(a); ++k) {
+        PyObject *x = PyTuple_GET_ITEM(a, k), *y = PyTuple_GET_ITEM(b, k);
+        if (x == y) continue;
+        if (Py_TYPE(x) != Py_TYPE(y)) return false;
+        if (PyTuple_CheckExact(x)) {
+            if (!same_items(x, y)) return false;
+            continue;
+        }
+        const int equal = PyObject_RichCompareBool(x, y, Py_EQ);
+        if (equal < 0) PyErr_Clear();
+        if (equal != 1) return false;
+    }
+    return true;
+}
+
 bool identity_holds(const IdentityCheck& check, PyObject* value) {
     value = frontend::unwrap(value);
     if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
     if (value == check.object) return !check.weak || PyWeakref_GetObject(check.weak.get()) == value;
-    if (!check.by_value) return false;
+    if (!check.by_value || Py_TYPE(value) != Py_TYPE(check.object)) return false;
+    if (PyFloat_CheckExact(value)) {  // -0.0 and 0.0 are different constants, NaN is one
+        const double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(check.object);
+        return std::memcmp(&a, &b, sizeof a) == 0;
+    }
+    if (PyTuple_CheckExact(value)) return same_items(value, check.object);
     const int equal = PyObject_RichCompareBool(value, check.object, Py_EQ);
     if (equal < 0) PyErr_Clear();
     return equal == 1;
@@ -210,8 +246,8 @@ bool identities_hold(const Specialisation& s, PyObject* const* args) {
 // Whether the arrays under frozen dataclasses are those of the cached block.
 bool cache_valid(const Specialisation& s, PyObject* const* args) {
     if (s.cached_roots.empty()) return false;
-    for (const auto& [argument, root] : s.cached_roots)
-        if (args[argument] != root.get()) return false;
+    for (const CachedRoot& root : s.cached_roots)
+        if (args[root.argument] != root.object || !root.weak || PyWeakref_GetObject(root.weak.get()) != root.object) return false;
     return true;
 }
 
@@ -312,9 +348,48 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
     }
     if (!cached && !s.cached_roots.empty()) {  // remember the block for the next launch
         s.cached_block.assign(block, block + s.args_bytes);
-        for (auto& [argument, root] : s.cached_roots) root = Ref::borrow(args[argument]);
+        for (CachedRoot& root : s.cached_roots) {
+            root.object = args[root.argument];
+            root.weak = Ref::steal_or_null(PyWeakref_NewRef(root.object, nullptr));
+            if (!root.weak) PyErr_Clear();  // a class without weak references: packed at each launch
+        }
     }
+    const bool assumes = s.image_assumes_distinct(), overlapping = s.image_may_overlap();
+    if ((assumes || overlapping) && arrays_overlap(s, block) != overlapping) return Match::no;
     return Match::yes;
+}
+
+bool arrays_overlap(const Specialisation& s, const uint8_t* block) {
+    struct Range {
+        uintptr_t begin, end;
+    };
+    Range small[32];
+    std::vector<Range> large;
+    Range* ranges = small;
+    if (2 * s.steps.size() > std::size(small)) {
+        large.resize(2 * s.steps.size());
+        ranges = large.data();
+    }
+    size_t count = 0;
+    for (const PackStep& step : s.steps) {
+        if (step.kind != PackStep::Kind::array) continue;
+        ir::ArrayDesc desc;
+        std::memcpy(&desc, block + step.offset, sizeof desc);
+        auto bytes = static_cast<uintptr_t>(step.type.value().size_bytes());
+        for (int k = 0; k < step.type.ndim; ++k) {
+            int32_t extent;
+            std::memcpy(&extent, block + step.offset + sizeof desc + 4 * static_cast<size_t>(k), 4);
+            bytes *= static_cast<uintptr_t>(extent);
+        }
+        for (const void* start : {static_cast<const void*>(desc.data), static_cast<const void*>(desc.grad)}) {
+            const auto begin = reinterpret_cast<uintptr_t>(start);
+            if (start && bytes) ranges[count++] = {begin, begin + bytes};
+        }
+    }
+    std::sort(ranges, ranges + count, [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    for (size_t k = 1; k < count; ++k)
+        if (ranges[k].begin < ranges[k - 1].end) return true;  // sorted, and the first overlap is between neighbours
+    return false;
 }
 
 PyObject* build_results(const Specialisation& s, const uint8_t* results) {

@@ -3,8 +3,10 @@
 
 #include "python/session.h"
 
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "frontend/frontend.h"
@@ -18,6 +20,7 @@ namespace qd::python {
 namespace {
 
 Session the_session;
+thread_local int my_work = 0;  // of Session::working, this thread's part
 std::vector<ResetHook> hooks;
 
 // One row an option that native code reads: how it lands in the session.
@@ -51,8 +54,8 @@ const OptionRow kOptions[] = {
          return true;
      }},
     {"cpu_max_num_threads", [](Session& s, PyObject* v) {
-         s.threads = static_cast<int>(PyLong_AsLong(v));
-         s.pool.reset();
+         s.threads = std::max(1, static_cast<int>(PyLong_AsLong(v)));
+         s.pool.reset();  // made again when all options are known
          return true;
      }},
     {"random_seed", [](Session& s, PyObject* v) {
@@ -95,7 +98,22 @@ std::string environment(const char* name) {
     return value ? value : "";
 }
 
+// Waits for the other threads' launches and compilations. False, with an exception, inside one of
+// this thread's own (a signal handler).
+bool wait_for_work() {
+    if (my_work) {
+        set_error("QuadrantsRuntimeError", "the runtime cannot be reset while a kernel is running in this thread");
+        return false;
+    }
+    while (the_session.working) {
+        Py_BEGIN_ALLOW_THREADS std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return false;
+    }
+    return true;
+}
+
 PyObject* runtime_init(PyObject*, PyObject* options) {
+    if (!wait_for_work()) return nullptr;
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(options, &at, &key, &value))
@@ -116,6 +134,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
 }
 
 PyObject* runtime_reset(PyObject*, PyObject*) {
+    if (!wait_for_work()) return nullptr;
     if (the_session.generation) {
         runtime::drop_optimisations();
         flush_cache();
@@ -134,7 +153,10 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
 
 PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count != 2) return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
-    return set_option(args[0], args[1]) ? Py_NewRef(Py_None) : nullptr;
+    if (!wait_for_work() || !set_option(args[0], args[1])) return nullptr;
+    Session& s = the_session;
+    if (s.generation && !s.pool) s.pool = std::make_unique<runtime::Pool>(s.threads);
+    Py_RETURN_NONE;
 }
 
 PyObject* finish_optimisations(PyObject*, PyObject*) {
@@ -171,6 +193,15 @@ PyMethodDef methods[] = {
 }  // namespace
 
 Session& session() { return the_session; }
+
+Working::Working() {
+    ++the_session.working;
+    ++my_work;
+}
+Working::~Working() {
+    --the_session.working;
+    --my_work;
+}
 
 void on_reset(ResetHook hook) { hooks.push_back(hook); }
 

@@ -30,9 +30,18 @@ struct Session {
     uint32_t compiled = 0;             // specialisations compiled or loaded
     uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
     uint32_t next_generation = 1;
+    int working = 0;                   // threads that use the session with the GIL released
 };
 
 Session& session();
+// Around work with the GIL released: the runtime is not reset meanwhile. Made and ended under the GIL.
+class Working {
+   public:
+    Working();
+    ~Working();
+    Working(const Working&) = delete;
+    Working& operator=(const Working&) = delete;
+};
 // Raises QuadrantsRuntimeError and returns false if there is no runtime.
 bool require_session();
 // Called by qd.reset after the Python side has let go: registered by areas that hold storage.

@@ -2,6 +2,8 @@
 
 #include "python/storage.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -57,8 +59,7 @@ void view_dealloc(PyObject* self) {
 PyBufferProcs view_buffer = {view_getbuffer, nullptr};
 
 PyTypeObject View_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants._lib.core.StorageView",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.StorageView",
     .tp_basicsize = sizeof(ViewObject),
     .tp_dealloc = view_dealloc,
     .tp_as_buffer = &view_buffer,
@@ -66,9 +67,15 @@ PyTypeObject View_Type = {
     .tp_doc = "A window into the memory of a field or ndarray.",
 };
 
-// --- DLPack ---------------------------------------------------------------------------------------
-struct DLDevice { int32_t device_type, device_id; };
-struct DLDataType { uint8_t code, bits; uint16_t lanes; };
+// --- DLPack
+// ---------------------------------------------------------------------------------------
+struct DLDevice {
+    int32_t device_type, device_id;
+};
+struct DLDataType {
+    uint8_t code, bits;
+    uint16_t lanes;
+};
 struct DLTensor {
     void* data;
     DLDevice device;
@@ -90,28 +97,34 @@ struct DLManagedTensorVersioned {
     DLTensor tensor;
 };
 
-template <class Managed> struct Export {
+template <class Managed>
+struct Export {
     Managed managed{};
     Storage* storage = nullptr;
     std::vector<int64_t> shape, strides;
 };
 
-template <class Managed> void delete_export(Managed* m) {
+template <class Managed>
+void delete_export(Managed* m) {
     auto* e = static_cast<Export<Managed>*>(m->context);
     drop(e->storage);
     delete e;
 }
 
 // A consumer renames the capsule and then owns the tensor.
-template <class Managed> void capsule_destructor(PyObject* capsule, const char* name) {
+template <class Managed>
+void capsule_destructor(PyObject* capsule, const char* name) {
     if (!PyCapsule_IsValid(capsule, name)) return;
     auto* m = static_cast<Managed*>(PyCapsule_GetPointer(capsule, name));
     m->deleter(m);
 }
 void destroy_plain(PyObject* c) { capsule_destructor<DLManagedTensor>(c, "dltensor"); }
-void destroy_versioned(PyObject* c) { capsule_destructor<DLManagedTensorVersioned>(c, "dltensor_versioned"); }
+void destroy_versioned(PyObject* c) {
+    capsule_destructor<DLManagedTensorVersioned>(c, "dltensor_versioned");
+}
 
-template <class Managed> Managed* make_export(const Window& w) {
+template <class Managed>
+Managed* make_export(const Window& w) {
     auto e = std::make_unique<Export<Managed>>();
     const int size = type::bytes(w.prim);
     e->shape.assign(w.shape.begin(), w.shape.end());
@@ -121,7 +134,10 @@ template <class Managed> Managed* make_export(const Window& w) {
     t.data = w.data;
     t.device = {1, 0};  // kDLCPU
     t.ndim = static_cast<int32_t>(w.shape.size());
-    const uint8_t code = w.prim == Prim::u1 ? 6 : type::is_float(w.prim) ? 2 : type::is_signed(w.prim) ? 0 : 1;
+    const uint8_t code = w.prim == Prim::u1        ? 6
+                         : type::is_float(w.prim)  ? 2
+                         : type::is_signed(w.prim) ? 0
+                                                   : 1;
     t.dtype = {code, static_cast<uint8_t>(8 * size), 1};
     t.shape = e->shape.data();
     t.strides = e->strides.data();
@@ -131,17 +147,31 @@ template <class Managed> Managed* make_export(const Window& w) {
     return &e.release()->managed;
 }
 
+// Streams over large arrays are bound by page walks: a third of a sum's speed over 256 MB. Only a
+// hint, which small arrays go without.
+void ask_for_huge_pages(char* data, size_t bytes) {
+    constexpr size_t kLeast = size_t(4) << 20, kPage = 4096;
+    if (bytes < kLeast) return;
+    const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + kPage - 1) & ~(kPage - 1);
+    const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(kPage - 1);
+    (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
+}
+
 }  // namespace
 
 Storage* allocate_storage(size_t bytes) {
     auto s = std::make_unique<Storage>();
-    s->raw = bytes > (size_t(1) << 62) ? nullptr : std::calloc(1, bytes + 64);  // large blocks are mapped, hence zeroed lazily
+    s->raw = bytes > (size_t(1) << 62)
+                 ? nullptr
+                 : std::calloc(1, bytes + 64);  // large blocks are mapped, hence zeroed lazily
     if (!s->raw) {
-        set_error("RuntimeError", "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
+        set_error("RuntimeError",
+                  "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
         return nullptr;
     }
     s->data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(s->raw) + 63) & ~uintptr_t(63));
     s->bytes = bytes;
+    ask_for_huge_pages(s->data, bytes);
     return s.release();
 }
 
@@ -156,7 +186,8 @@ PyObject* load_number(Prim p, const char* at) {
     std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
     if (type::is_float(p)) return PyFloat_FromDouble(ir::double_of_bits(p, bits));
     if (p == Prim::u1) return PyLong_FromLong(bits != 0);
-    return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits)) : PyLong_FromUnsignedLongLong(bits);
+    return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits))
+                              : PyLong_FromUnsignedLongLong(bits);
 }
 
 bool store_number(Prim p, char* at, PyObject* value) {
@@ -167,12 +198,17 @@ bool store_number(Prim p, char* at, PyObject* value) {
         bits = ir::bits_of_double(p, d);
     } else if (PyLong_Check(value)) {
         bits = PyLong_AsUnsignedLongLongMask(value);
-    } else if (std::strncmp(Py_TYPE(value)->tp_name, "numpy.bool", 10) == 0) {  // has no __index__
-        bits = PyObject_IsTrue(value) == 1;
-    } else {
-        PyObject* index = PyFloat_Check(value) ? nullptr : PyNumber_Index(value);
+    } else {  // NumPy's numbers, floats among them, are cut to integers; Python's floats are
+              // refused
+        const PyNumberMethods* number = Py_TYPE(value)->tp_as_number;
+        const bool accepted =
+            !PyFloat_Check(value) && number && (number->nb_int || number->nb_index);
+        PyObject* index = accepted ? PyNumber_Long(value) : nullptr;
         if (!index) {
-            if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "an integer is required for an element of type %s, got %R", type::info(p).name, value);
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_TypeError,
+                             "an integer is required for an element of type %s, got %R",
+                             type::info(p).name, value);
             return false;
         }
         bits = PyLong_AsUnsignedLongLongMask(index);
@@ -205,7 +241,8 @@ PyObject* make_view(const Window& w) {
 }
 
 PyObject* make_capsule(const Window& w, bool versioned) {
-    if (!versioned) return PyCapsule_New(make_export<DLManagedTensor>(w), "dltensor", destroy_plain);
+    if (!versioned)
+        return PyCapsule_New(make_export<DLManagedTensor>(w), "dltensor", destroy_plain);
     auto* m = make_export<DLManagedTensorVersioned>(w);
     m->major = 1;
     m->minor = 0;

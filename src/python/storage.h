@@ -46,7 +46,7 @@ PyObject* make_capsule(const Window& w, bool versioned);
 // An index as Python sees it: int or anything with __index__. False with a TypeError set.
 bool read_index(PyObject* o, int64_t& out);
 
-bool add_storage_types();               // called by add_field
-bool add_tensor(PyObject* module);      // tensor.cpp; called by add_ndarray
+bool add_storage_types();           // called by add_field
+bool add_tensor(PyObject* module);  // tensor.cpp; called by add_ndarray
 
 }  // namespace qd::python

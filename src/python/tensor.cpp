@@ -56,13 +56,14 @@ PyObject* tensor_new(PyTypeObject* type, PyObject*, PyObject*) {
 
 }  // namespace
 
-bool add_tensor(PyObject* module) { return PyModule_AddType(module, &frontend::TensorBase_Type) == 0; }
+bool add_tensor(PyObject* module) {
+    return PyModule_AddType(module, &frontend::TensorBase_Type) == 0;
+}
 
 }  // namespace qd::python
 
 PyTypeObject qd::frontend::TensorBase_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants._lib.core.TensorBase",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.TensorBase",
     .tp_basicsize = sizeof(qd::frontend::TensorObject),
     .tp_dealloc = qd::python::dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,

@@ -85,7 +85,9 @@ void write_path(Writer& w, const Path& p) {
 
 Path read_path(Reader& r) {
     Path p{};
-    p.root = static_cast<Path::Root>(r.number<uint8_t>());
+    const auto root = r.number<uint8_t>();
+    if (root > static_cast<uint8_t>(Path::Root::cell)) throw support::Error("recipe: unknown root");
+    p.root = static_cast<Path::Root>(root);
     p.argument = r.number<int32_t>();
     p.function = r.number<int32_t>();
     p.name = r.object();
@@ -157,7 +159,9 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     s.recipe.params.resize(params);
     for (uint32_t n = 0; n < params; ++n) {
         k.params[n].path = read_path(r);
-        k.params[n].kind = static_cast<ParamSource::Kind>(r.number<uint8_t>());
+        const auto kind = r.number<uint8_t>();
+        if (kind > static_cast<uint8_t>(ParamSource::Kind::array)) throw support::Error("recipe: unknown kind of parameter");
+        k.params[n].kind = static_cast<ParamSource::Kind>(kind);
         s.recipe.params[n].type = std::bit_cast<Type>(r.number<uint64_t>());
         s.recipe.params[n].offset = r.number<uint32_t>();
         s.recipe.params[n].needs_grad = r.number<uint8_t>();
@@ -461,6 +465,15 @@ void flush_cache() {
         store().clean(s.cache_max_bytes, 0.25);
     }
     used.clear();
+    show_cache_warnings();
+}
+
+void show_cache_warnings() {
+    for (const std::string& text : cache::take_warnings()) {
+        const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
+        const Ref done = log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str())) : Ref();
+        if (!done) PyErr_Clear();
+    }
 }
 
 }  // namespace qd::python

@@ -38,6 +38,8 @@ std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_
 void store_artefact(const std::string& cache_path, const std::vector<uint8_t>& code_hash, std::span<const uint8_t> artefact);
 // Notes that this session uses a kernel's code, for the visible index.
 void note_kernel(const std::vector<uint8_t>& code_hash);
+// Passes the store's warnings on to the log.
+void show_cache_warnings();
 // The flush point of spec 51: cleans by size and writes the files that users may count.
 void flush_cache();
 

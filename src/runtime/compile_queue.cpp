@@ -3,9 +3,9 @@
 #include "runtime/compile_queue.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <condition_variable>
+#include <cstdlib>
 #include <deque>
 #include <thread>
 
@@ -22,7 +22,6 @@ struct Queue {
     bool running = false;   // a job is being compiled
     bool stop = false;
     std::thread thread;
-    pid_t process = 0;      // that has the thread
 
     void loop() {
         std::unique_lock guard(lock);
@@ -51,7 +50,7 @@ struct Queue {
             const std::vector<uint8_t> artefact = compiler.emit(job.compilation, options);
             job.slot->publish(load_artefact(artefact, job.name));
             if (job.store) job.store(artefact);
-        } catch (const std::exception&) {
+        } catch (...) {
             // The quick tier's code stays: slower, and as right as before.
         }
         compiler.end(job.compilation);
@@ -64,37 +63,47 @@ struct Queue {
             jobs.clear();
             changed.notify_all();
         }
-        if (thread.joinable()) {
-            if (process == getpid()) thread.join();
-            else thread.detach();
-        }
+        if (thread.joinable()) thread.join();
     }
 };
 
-Queue* the_queue;            // leaked in a forked child
-std::mutex creation;
+Queue* the_queue;     // a forked child leaks its parent's: nobody works on it there
+std::mutex creation;  // guards the_queue; held during fork
 
+// What is being compiled at exit is finished, the rest is dropped.
 void stop_at_exit() {
-    std::lock_guard guard(creation);
-    if (the_queue && the_queue->process == getpid()) delete the_queue;
-    the_queue = nullptr;
+    Queue* last;
+    {
+        std::lock_guard guard(creation);
+        last = the_queue;
+        the_queue = nullptr;
+    }
+    delete last;
 }
 
+// Under `creation`.
 Queue& queue() {
-    std::lock_guard guard(creation);
-    if (!the_queue || the_queue->process != getpid()) {
-        static bool registered = (std::atexit(stop_at_exit), true);
+    if (!the_queue) {
+        static bool registered = [] {
+            std::atexit(stop_at_exit);
+            pthread_atfork([] { creation.lock(); }, [] { creation.unlock(); },
+                           [] {
+                               the_queue = nullptr;
+                               creation.unlock();
+                           });
+            return true;
+        }();
         (void)registered;
-        the_queue = new Queue;
-        the_queue->process = getpid();
-        the_queue->thread = std::thread([q = the_queue] { q->loop(); });
+        auto made = std::make_unique<Queue>();
+        made->thread = std::thread([q = made.get()] { q->loop(); });
+        the_queue = made.release();
     }
     return *the_queue;
 }
 
 Queue* existing() {
     std::lock_guard guard(creation);
-    return the_queue && the_queue->process == getpid() ? the_queue : nullptr;
+    return the_queue;
 }
 
 }  // namespace
@@ -106,6 +115,7 @@ void ImageSlot::publish(std::unique_ptr<KernelImage> image) {
 }
 
 void enqueue_optimisation(TierJob job) {
+    std::lock_guard creating(creation);
     Queue& q = queue();
     std::lock_guard guard(q.lock);
     q.jobs.push_back(std::move(job));

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -90,6 +90,13 @@ struct Task {
     Bound bounds[2 * kMaxDims];
 };
 
+// What code may rely on about its array arguments.
+enum class ArrayUse : uint32_t {
+    any,           // it does not matter whether they overlap
+    distinct,      // right only if no two of them overlap: the launcher compares their ranges
+    overlapping,   // made for arguments that do overlap, by Module::arrays_may_overlap
+};
+
 // An artefact: header, tasks, formats, strings, object file; all offsets from the header's start.
 // Position independent: the object is ELF relocatable, loaded by runtime/cpu/loader.
 struct Artefact {
@@ -104,6 +111,8 @@ struct Artefact {
     uint32_t object_bytes, object;       // entry symbols are named "task<k>" and "finish<k>"; Task::entry is filled in by the loader
     uint32_t uses_random, uses_print;
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
+    uint32_t arrays;         // ArrayUse
+    uint32_t pad;
 };
 
 // --- the compiler object's C entry points (dlsym) --------------------------------------------

@@ -32,6 +32,7 @@ const std::pair<const char*, Run> kPasses[] = {
     {"licm", pass::licm},
     {"inline_calls", pass::inline_calls},
     {"contract", pass::contract},
+    {"serial_reduce", pass::serial_reduce},
     {"seed", pass::seed},
     {"store_forward", pass::store_forward},
     {"debug_checks", pass::debug_checks},

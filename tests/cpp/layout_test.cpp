@@ -22,15 +22,23 @@ Node dense(int parent, std::vector<int> axes, std::vector<int64_t> extents) {
 }
 Node place(int parent, Prim p) { return {parent, p, {}, {}}; }
 
-qd::ir::Field field_at(std::vector<Node>& nodes, std::vector<int> places, Type elem = qd::type::kF32, std::vector<int> order = {},
+qd::ir::Field field_at(std::vector<Node>& nodes, std::vector<int> places,
+                       Type elem = qd::type::kF32, std::vector<int> order = {},
                        std::vector<int64_t> offset = {}) {
     qd::layout::lay_out(nodes);
     int64_t base;
-    return make_field(nodes, {"x", elem, std::move(places), std::move(order), std::move(offset), 1}, base);
+    return make_field(nodes, {"x", elem, std::move(places), std::move(order), std::move(offset), 1},
+                      base);
 }
 
 TEST(Layout, CellsPackInOrderWithNaturalAlignment) {
-    std::vector<Node> n{root(), dense(0, {0}, {3}), place(1, Prim::u8), place(1, Prim::f64), place(1, Prim::i16), dense(0, {0}, {5}), place(5, Prim::u8)};
+    std::vector<Node> n{root(),
+                        dense(0, {0}, {3}),
+                        place(1, Prim::u8),
+                        place(1, Prim::f64),
+                        place(1, Prim::i16),
+                        dense(0, {0}, {5}),
+                        place(5, Prim::u8)};
     qd::layout::lay_out(n);
     EXPECT_EQ(n[2].offset, 0);
     EXPECT_EQ(n[3].offset, 8);
@@ -67,7 +75,8 @@ TEST(Layout, ListedAxesGiveMemoryOrderAndSortedAxesIndices) {
 }
 
 TEST(Layout, BlocksOfBlocks) {
-    std::vector<Node> n{root(), dense(0, {0, 1}, {2, 3}), dense(1, {0, 1}, {4, 5}), place(2, Prim::i32)};
+    std::vector<Node> n{root(), dense(0, {0, 1}, {2, 3}), dense(1, {0, 1}, {4, 5}),
+                        place(2, Prim::i32)};
     const auto f = field_at(n, {3});
     EXPECT_EQ(f.shape[0], 8);
     EXPECT_EQ(f.shape[1], 15);
@@ -91,7 +100,8 @@ TEST(Layout, SubdivisionsOfOneAxisMayStillBeStrided) {
 }
 
 TEST(Layout, OrderPermutesPhysicalAxes) {
-    std::vector<Node> n{root(), dense(0, {0, 1}, {3, 2}), place(1, Prim::f32)};  // canonical shape (2, 3)
+    std::vector<Node> n{root(), dense(0, {0, 1}, {3, 2}),
+                        place(1, Prim::f32)};  // canonical shape (2, 3)
     const auto f = field_at(n, {2}, qd::type::kF32, {1, 0});
     EXPECT_EQ(f.shape[0], 2);
     EXPECT_EQ(f.shape[1], 3);
@@ -108,19 +118,29 @@ TEST(Layout, OffsetShiftsIndices) {
 }
 
 TEST(Layout, Components) {
-    std::vector<Node> aos{root(), dense(0, {0}, {4}), place(1, Prim::f32), place(1, Prim::f32), place(1, Prim::f32)};
+    std::vector<Node> aos{root(), dense(0, {0}, {4}), place(1, Prim::f32), place(1, Prim::f32),
+                          place(1, Prim::f32)};
     EXPECT_EQ(field_at(aos, {2, 3, 4}, Type::vector(Prim::f32, 3)).component_stride(), 4);
-    std::vector<Node> soa{root(), dense(0, {0}, {4}), place(1, Prim::f32), dense(0, {0}, {4}), place(3, Prim::f32)};
+    std::vector<Node> soa{root(), dense(0, {0}, {4}), place(1, Prim::f32), dense(0, {0}, {4}),
+                          place(3, Prim::f32)};
     EXPECT_EQ(field_at(soa, {2, 4}, Type::vector(Prim::f32, 2)).component_stride(), 16);
-    std::vector<Node> uneven{root(), dense(0, {0}, {4}), place(1, Prim::f32), dense(0, {0}, {4}), place(3, Prim::f32), place(3, Prim::f64)};
+    std::vector<Node> uneven{root(),
+                             dense(0, {0}, {4}),
+                             place(1, Prim::f32),
+                             dense(0, {0}, {4}),
+                             place(3, Prim::f32),
+                             place(3, Prim::f64)};
     EXPECT_THROW(field_at(uneven, {2, 4}, Type::vector(Prim::f32, 2)), qd::support::Error);
 }
 
 TEST(Layout, LargeTreesAndOverflow) {
-    std::vector<Node> n{root(), dense(0, {0}, {int64_t(1) << 31}), place(1, Prim::u8), dense(0, {0}, {8}), place(3, Prim::i32)};
+    std::vector<Node> n{root(), dense(0, {0}, {int64_t(1) << 31}), place(1, Prim::u8),
+                        dense(0, {0}, {8}), place(3, Prim::i32)};
     qd::layout::lay_out(n);
     EXPECT_EQ(n[3].offset, int64_t(1) << 31);
-    std::vector<Node> huge{root(), dense(0, {0, 1, 2}, {int64_t(1) << 30, int64_t(1) << 30, int64_t(1) << 30}), place(1, Prim::u8)};
+    std::vector<Node> huge{
+        root(), dense(0, {0, 1, 2}, {int64_t(1) << 30, int64_t(1) << 30, int64_t(1) << 30}),
+        place(1, Prim::u8)};
     EXPECT_THROW(qd::layout::lay_out(huge), qd::support::Error);
 }
 

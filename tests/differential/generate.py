@@ -62,6 +62,7 @@ class Program:
     scalars: list  # (name, dtype, value), the kernel's arguments after its arrays
     profile: str = "full"
     result: str | None = None
+    reorders: bool = False  # sums floats over a parallel loop: the interpreter adds in another order
     options: dict = field(default_factory=dict)
 
     def declarations(self):
@@ -473,9 +474,8 @@ class Generator:
             t = promote(promote(ta, self.fp), promote(tb, self.fp))
             return f"((abs({a}) + 0.25) ** qd.math.clamp({b}, -3.0, 3.0))", t
         if which == "bitcast":
-            a, ta = self.scalar(depth, "int")
-            t = r.choice(["f32", "f64"])
-            return f"qd.bit_cast(qd.cast({a}, qd.u{t[1:]}), qd.{t})", t
+            a, ta = self.scalar(depth, "int")  # never subnormal: LLVM compares such a pattern as an integer
+            return f"qd.bit_cast(qd.cast((qd.cast({a}, qd.u32) & {0x3FFFFFFF}) | {0x10000000}, qd.u32), qd.f32)", "f32"
         if which == "vec":
             return self.vector_to_scalar(depth, "float")
         return self.call_scalar(depth, "float")
@@ -909,7 +909,8 @@ class Generator:
             self.emit(f"    {self.pick(['break', 'continue'])}")
 
     def do_for(self):
-        if self.loops >= 2 or self.where == "serial" and len(self.scopes) == 1:
+        # A loop at the top of a func is the kernel's own, parallel one where the call is at the top.
+        if self.loops >= 2 or self.where != "parallel" and len(self.scopes) == 1:
             return self.do_if() if self.loops >= 2 else self.do_while()
         self.loops += 1
         v = self.fresh("i")
@@ -1016,6 +1017,7 @@ class Generator:
             return
         tops = self.vars(lambda v: v.top and v.mutable and v.t[0] in ("i", "u", "f") and v.t not in ("f16",))
         self.reducing = {v.name for v in tops if self.chance(0.3)}
+        self.reorders |= any(v.t[0] == "f" for v in tops if v.name in self.reducing)
         self.frozen_top = True
         self.emit_config()
         self.own = (own, shape)
@@ -1059,7 +1061,7 @@ class Generator:
 
     def program(self):
         r = self.r
-        self.busy, self.setters, self.reducing = [], [], set()
+        self.busy, self.setters, self.reducing, self.reorders = [], [], set(), False
         if not self.plain and self.chance(0.3):
             s = f"{self.name}_s"
             t = self.a_type("int")
@@ -1128,7 +1130,7 @@ class Generator:
         params += [f"{name}: qd.{t}" for name, t, _ in scalars]
         arrow = f" -> qd.{result}" if result else ""
         lines = [*head, "@qd.kernel", f"def {self.name}({', '.join(params)}){arrow}:", *self.lines]
-        return Program(self.seed, self.name, "\n".join(lines) + "\n", self.data, scalars, self.profile, result)
+        return Program(self.seed, self.name, "\n".join(lines) + "\n", self.data, scalars, self.profile, result, self.reorders)
 
     def layout(self):
         return "SOA" if self.chance(0.2) else "AOS"

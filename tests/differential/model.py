@@ -1033,7 +1033,8 @@ class Machine:
             self.assign(t, v, s)
 
     def st_AnnAssign(self, n, s):
-        s.names[n.target.id] = Cell(self.convert(self.dtype_of(ast.unparse(n.annotation)), self.ev(n.value, s)))
+        v = self.convert(self.dtype_of(ast.unparse(n.annotation)), self.ev(n.value, s))
+        s.names[n.target.id] = Cell(v, top=s.parent is None and not self.calls)
 
     def fit(self, old, v):
         """`v` as a value of `old`'s type and shape."""

@@ -40,8 +40,8 @@ def test_integers_wrap(name):
     assert x[1] == (-1 if signed else 1) * 2 ** (bits(name) - 1)
     with pytest.raises(TypeError):
         x[0] = 1.5
-    with pytest.raises(TypeError):
-        x[0] = np.float32(1)
+    x[0] = np.float32(1.5)
+    assert x[0] == 1
 
 
 def test_bool_takes_any_number_as_truth():
@@ -70,7 +70,9 @@ def test_debug_checks_bounds(backend):
     backend.init(debug=True)
     x = qd.field(qd.i32, shape=3)
     for index in (5, -1, 3):
-        with raises(qd._lib.core.QuadrantsAssertionError, "Accessing field (", f"with indices ({index})"):
+        with raises(
+            qd._lib.core.QuadrantsAssertionError, "Accessing field (", f"with indices ({index})"
+        ):
             x[index]
 
 
@@ -94,7 +96,10 @@ def test_texts():
 
 def test_wrong_shapes():
     for bad in (0, -1, (2, 0)):
-        with raises(qd._lib.core.QuadrantsRuntimeError, "Every dimension of a Quadrants field should be positive"):
+        with raises(
+            qd._lib.core.QuadrantsRuntimeError,
+            "Every dimension of a Quadrants field should be positive",
+        ):
             qd.field(qd.f32, bad)
     for bad in (2.5, 2**31):
         with pytest.raises(TypeError):
@@ -201,13 +206,20 @@ def test_matrix_conversion():
     assert (v.to_numpy() == values).all()
     v.from_numpy(values.reshape(2, 3, 1) + 1)
     assert (v.to_numpy(keep_dims=True) == values.reshape(2, 3, 1) + 1).all()
-    v.from_numpy(values.reshape(2, 1, 3))
-    assert (v.to_numpy(dtype=np.float64) == values).all()
+    assert (v.to_numpy(dtype=np.float64) == values + 1).all()
     column = qd.Matrix.field(3, 1, qd.f32, shape=2)
     assert column.to_numpy().shape == (2, 3)
     assert qd.Matrix.field(1, 3, qd.f32, shape=2).to_numpy().shape == (2, 1, 3)
     with raises(AssertionError, "This is not a vector field"):
         qd.Matrix.field(2, 2, qd.f32, shape=2).from_numpy(np.zeros((2, 4), np.float32))
+
+
+@pytest.mark.oracle_differs("it reads beyond the first number there")
+def test_rows_for_a_vector_field():
+    v = qd.Vector.field(3, qd.f32, shape=2)
+    values = np.arange(6, dtype=np.float32).reshape(2, 1, 3)
+    v.from_numpy(values)
+    assert (v.to_numpy() == values[:, 0]).all()
 
 
 def test_dtype_lists():
@@ -296,7 +308,11 @@ def test_nodes():
     assert x.parent(4) is None and qd.root.parent() is None and inner.parent(0) == inner
     assert str(inner) == "qd.root => dense [3] => dense [3, 4]"
     assert repr(inner) == "<qd.SNode of type dense>" and repr(qd.root) == "qd.root"
-    assert outer._get_children() == [inner] and x.snode._path_from_root()[1:] == [outer, inner, x.snode]
+    assert outer._get_children() == [inner] and x.snode._path_from_root()[1:] == [
+        outer,
+        inner,
+        x.snode,
+    ]
     assert inner._cell_size_bytes == 16 and y.snode._offset_bytes_in_parent_cell == 8
     assert inner._physical_index_position() == {0: 0, 1: 1}
     assert x.snode.ptr.type == qd._lib.core.SNodeType.place
@@ -310,7 +326,7 @@ def test_placing_errors():
     node.place(x)
     with raises(RuntimeError, "This variable has been placed."):
         node.place(x)
-    with pytest.raises(ValueError):
+    with raises(qd._lib.core.QuadrantsRuntimeError, "axes and sizes must have the same size"):
         qd.root.dense(qd.ij, (2, 3, 4))
 
 
@@ -433,7 +449,9 @@ def test_explicit_and_lazy_gradients():
 def test_wanted_gradient_must_be_placed():
     x = qd.field(qd.f32, needs_grad=True)
     qd.root.dense(qd.i, 3).place(x)
-    with raises(RuntimeError, "requrie `needs_grad=True`, however their grad field(s) are not placed"):
+    with raises(
+        RuntimeError, "requrie `needs_grad=True`, however their grad field(s) are not placed"
+    ):
         qd.sync()
 
 
@@ -492,7 +510,7 @@ def test_reset_makes_fields_stale(backend):
     assert view[1] == 2
     y = qd.field(qd.f32, shape=3)
     assert y[1] == 0
-    del x, y
+    del y
     gc.collect()
 
 
@@ -503,6 +521,7 @@ def test_no_pickle_no_copy():
             use()
 
 
+@pytest.mark.oracle_differs("not everything is checked there")
 def test_without_runtime():
     qd.reset()
     with raises(qd.QuadrantsRuntimeError, "qd.init()"):

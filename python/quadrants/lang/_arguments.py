@@ -147,9 +147,7 @@ def _check_external(annotation: NDArray, raw: Any, shape: tuple[int, ...], name:
                 name, f"array has ndim={annotation.ndim}", f"array with {len(shape)} dimensions"
             )
         if want is not None and cook_dtype(want) is not dtype:
-            raise _invalid(
-                name, f"array has dtype={cook_dtype(want)}", f"array with dtype={dtype}"
-            )
+            raise _invalid(name, f"array has dtype={cook_dtype(want)}", f"array with dtype={dtype}")
     if math.prod(shape) > _MAX_ELEMENTS:
         import warnings
 

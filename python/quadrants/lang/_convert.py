@@ -137,6 +137,9 @@ def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
     """The body of every `to_dlpack`."""
     if needs_torch and not has_pytorch():
         raise ModuleNotFoundError("to_dlpack of a field needs torch")
+    container._prepare()
+    if container.dtype not in _VIEWABLE:
+        raise RuntimeError(f"DLPack export does not support dtype {container.dtype}")
     capsule = container._capsule(versioned)
     if capsule is None:
         raise RuntimeError("This layout cannot be described by strides, so DLPack cannot export it")

@@ -150,6 +150,11 @@ class FieldsBuilder:
                 raise RuntimeError(f"{node._kind} node must have at least one child.")
             rows.append((up, -1, node._axes, node._dims))
         whole = [f for f in fields.values() if f._is_placed()]
+        for field in whole:
+            if any(id(node) not in numbers for node in field._places):
+                raise QuadrantsRuntimeError(
+                    f"The components of field {field._name} are placed in different trees"
+                )
         number, sizes = core.make_tree(rows, [f._description(numbers) for f in whole])
         for node, size in zip(nodes, sizes):
             node._sizes = size

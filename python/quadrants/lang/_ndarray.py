@@ -311,7 +311,9 @@ def _check_runtime(dtype: Any, needs_grad: bool) -> None:
     if impl.is_python_backend():
         raise QuadrantsRuntimeError("qd.ndarray is not available on the Python backend yet")
     if needs_grad and not dtype.is_real:
-        raise QuadrantsRuntimeError(f"{dtype} is not supported for ndarray with `needs_grad=True` or `needs_dual=True`.")
+        raise QuadrantsRuntimeError(
+            f"{dtype} is not supported for ndarray with `needs_grad=True` or `needs_dual=True`."
+        )
 
 
 def _made(
@@ -334,9 +336,7 @@ def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Any:
         needs_grad: give it a gradient.
     """
     if isinstance(dtype, MatrixType):
-        return create_matrix_ndarray(
-            dtype.n, dtype.m, dtype.ndim, dtype.dtype, shape, needs_grad
-        )
+        return create_matrix_ndarray(dtype.n, dtype.m, dtype.ndim, dtype.dtype, shape, needs_grad)
     return _made(ScalarNdarray, _element_dtype(dtype), (), shape, needs_grad)
 
 

@@ -43,6 +43,12 @@ class Program:
         self._config._on_change = None
         core.runtime_reset()
 
+    def get_snode_root(self, number: int) -> Any:
+        """The root node of a finalised tree."""
+        from quadrants.lang._fields_builder import FieldsBuilder
+
+        return FieldsBuilder._finalized_roots()[number].ptr
+
     def get_device_caps(self) -> DeviceCaps:
         return DeviceCaps(self._config.arch.name)
 

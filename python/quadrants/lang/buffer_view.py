@@ -27,7 +27,9 @@ class BufferView:
 
     def __init__(self, arr: Any, offset: Any, size: Any) -> None:
         if isinstance(arr, BufferView):
-            raise TypeError("Cannot nest BufferView(view, ...); use view.subview(offset, size) instead")
+            raise TypeError(
+                "Cannot nest BufferView(view, ...); use view.subview(offset, size) instead"
+            )
         bare = _bare(arr)
         if not isinstance(bare, Ndarray):
             raise TypeError(f"BufferView requires a 1D ndarray, got {type(arr)}")

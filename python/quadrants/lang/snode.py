@@ -226,9 +226,7 @@ class SNode:
             companion = getattr(field, which)
             if companion is not None and companion._places[node._component] is None:
                 assert node._up is not None
-                place_component(
-                    node._up, companion, node._component, node._index_offset or None
-                )
+                place_component(node._up, companion, node._component, node._index_offset or None)
 
     # --- asking ---
 
@@ -352,8 +350,8 @@ def _checked_dims(axes: Any, dims: Any) -> tuple[list[int], list[int]]:
     if len(dims) == 1:
         dims = dims * len(numbers)
     if len(dims) != len(numbers):
-        raise ValueError(
-            f"axes and sizes must have the same size, got {len(numbers)} and {len(dims)}"
+        raise QuadrantsRuntimeError(
+            f"axes and sizes must have the same size, but got {len(numbers)} and {len(dims)}."
         )
     return numbers, [checked_extent(d) for d in dims]
 

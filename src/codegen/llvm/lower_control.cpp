@@ -382,6 +382,7 @@ void FunctionLowering::lower(Inst& i) {
             return lower_place(i);
 
         case Op::array_shape:
+        case Op::address:
         case Op::load:
         case Op::store:
         case Op::volatile_load:

@@ -120,6 +120,8 @@ bool FunctionLowering::counts_units(ir::Value* v, int depth) {
     if (const Inst* d = v->def) {
         switch (d->op) {
             case Op::constant:
+                yes = int64_t(d->imm) == int32_t(d->imm);
+                break;
             case Op::task_value:
                 yes = true;
                 break;
@@ -374,6 +376,9 @@ void FunctionLowering::lower_memory(Inst& i) {
             wide_[i.results[0].id] = extent;
             return;
         }
+        case Op::address:
+            set(i, 0, b.CreatePtrToInt(component_address(place(operand(i, 0)), 0), m.i64));
+            return;
         case Op::load:
         case Op::volatile_load: {
             const Place p = place(operand(i, 0));

@@ -36,6 +36,8 @@ struct KernelImage {
     std::vector<support::FormatEntry> formats;
     uint32_t temps_bytes = 0, result_bytes = 0, args_bytes = 0, tier = 0;
     bool uses_random = false, uses_print = false;
+    bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
+    bool arrays_may_overlap = false;       // compiled for arguments that do
     std::string name;
 
     const abi::Artefact& header() const { return *reinterpret_cast<const abi::Artefact*>(artefact.data()); }
@@ -47,12 +49,16 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
 // What a launch leaves behind besides its results.
 struct LaunchOutcome {
     std::string printed;  // text of print statements, in order of arrival
-    std::string failure;  // text of the first failed assertion, "" if none
+    bool failed = false;  // an assertion did not hold
+    std::string failure;  // text of the first one; may be empty
+    const support::FormatEntry* place = nullptr;  // where it stands; lives as long as the image
     bool interrupted = false;
 };
 
-struct LaunchHooks {  // how the caller waits: e.g. check for Ctrl-C between tasks
-    bool (*should_stop)(void*) = nullptr;
+// How the caller waits. Both are called on the launching thread only, and not for short launches.
+struct LaunchHooks {
+    bool (*should_stop)(void*) = nullptr;  // between tasks, every kStopCheckNs at most
+    void (*long_run)(void*) = nullptr;     // once, when the launch turns out to take long
     void* data = nullptr;
 };
 

@@ -21,12 +21,21 @@ constexpr int64_t kWakeNs = 4000;       // what waking a sleeping worker costs, 
 constexpr int64_t kRowsEnough = 64;     // with so many rows the innermost dimension stays whole
 constexpr int64_t kReductionChunks = 64;
 constexpr size_t kStackTemps = 4096;
+constexpr int64_t kLongNs = 50000;          // more than this still to do: other threads may run
+constexpr int64_t kStopCheckNs = 5000000;   // how often a long launch asks whether to go on
 
 struct Launch {  // shared by the threads of one launch
     const KernelImage* image;
     LaunchOutcome* outcome;
     std::mutex lock;  // guards *outcome
     int32_t stop = 0;
+    LaunchHooks hooks;
+
+    void expect_long() {
+        if (!hooks.long_run) return;
+        hooks.long_run(hooks.data);
+        hooks.long_run = nullptr;
+    }
 };
 
 struct Worker {  // what compiled code sees as Thread, and where a failed check jumps to
@@ -49,7 +58,8 @@ __attribute__((noinline)) void call_entry(Worker& w, abi::TaskFn entry, int64_t 
 
 void on_print(abi::Thread* t, uint32_t format, const abi::Cell* cells) {
     Launch& l = *reinterpret_cast<Worker*>(t)->launch;
-    const std::string text = format_text(l.image->formats.at(format), cells);
+    if (format >= l.image->formats.size()) return;
+    const std::string text = format_text(l.image->formats[format], cells);
     std::lock_guard guard(l.lock);
     l.outcome->printed += text;
 }
@@ -58,9 +68,14 @@ __attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const ab
     auto* w = reinterpret_cast<Worker*>(t);
     {
         Launch& l = *w->launch;
-        const std::string text = format_text(l.image->formats.at(format), cells);
+        const support::FormatEntry* entry = format < l.image->formats.size() ? &l.image->formats[format] : nullptr;
+        std::string text = entry ? format_text(*entry, cells) : std::string();
         std::lock_guard guard(l.lock);
-        if (l.outcome->failure.empty()) l.outcome->failure = text;
+        if (!l.outcome->failed) {
+            l.outcome->failed = true;
+            l.outcome->failure = std::move(text);
+            l.outcome->place = entry;
+        }
         __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
     }
     __builtin_longjmp(w->jump, 1);
@@ -142,10 +157,13 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
     } else if (chunks > 1) {
         const int64_t start = now_ns();
         run_chunk(&job, 0, 0);
-        if ((now_ns() - start) * (chunks - 1) < kWakeNs)
+        const int64_t rest = (now_ns() - start) * (chunks - 1);
+        if (rest < kWakeNs) {
             for (int64_t c = 1; c < chunks; ++c) run_chunk(&job, c, 0);
-        else
+        } else {
+            if (rest > kLongNs) launch.expect_long();
             pool.run(run_chunk, &job, 1, chunks, threads);
+        }
     }
     if (task.finish && !__atomic_load_n(&launch.stop, __ATOMIC_RELAXED)) {
         Worker w{{&context, 1, 1, 0, 0, 0}, &launch, {}};
@@ -160,7 +178,8 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
     alignas(64) uint8_t small[kStackTemps];
     std::unique_ptr<uint8_t[]> large;
     if (image.temps_bytes > kStackTemps) large = std::make_unique_for_overwrite<uint8_t[]>(image.temps_bytes);
-    Launch state{&image, &outcome, {}, 0};
+    Launch state{&image, &outcome, {}, 0, hooks};
+    int64_t checked = hooks.should_stop && image.tasks.size() > 1 ? now_ns() : 0;
     context.runtime = &kRuntime;
     context.temps = large ? large.get() : small;
     context.partials = nullptr;
@@ -177,7 +196,12 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         }
         if (state.stop) break;
         ++context.task;
-        if (hooks.should_stop && context.task < image.tasks.size() && hooks.should_stop(hooks.data)) {
+        if (!checked || context.task == image.tasks.size()) continue;
+        const int64_t now = now_ns();
+        if (now - checked < kStopCheckNs) continue;
+        state.expect_long();
+        checked = now;
+        if (hooks.should_stop(hooks.data)) {
             outcome.interrupted = true;
             break;
         }

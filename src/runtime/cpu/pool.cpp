@@ -3,10 +3,12 @@
 #include "runtime/cpu/pool.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <climits>
+#include <system_error>
 
 #include "runtime/cpu/float_mode.h"
 
@@ -89,36 +91,67 @@ struct Pool::Shared {
     }
 };
 
-Pool::Pool(int threads) : threads_(threads < 1 ? 1 : threads), shared_(std::make_unique<Shared>()) {}
+// Locked during fork, so that the child finds it whole.
+struct Pool::Registry {
+    std::mutex lock;
+    std::vector<Pool*> pools;
+
+    static Registry& get() {
+        static auto* all = [] {
+            pthread_atfork([] { get().lock.lock(); }, [] { get().lock.unlock(); },
+                           [] {
+                               for (Pool* p : get().pools) p->forget_workers();
+                               get().lock.unlock();
+                           });
+            return new Registry;
+        }();
+        return *all;
+    }
+};
+
+Pool::Pool(int threads) : threads_(threads < 1 ? 1 : threads), busy_(std::make_unique<std::mutex>()), shared_(std::make_unique<Shared>()) {
+    Registry& all = Registry::get();
+    std::lock_guard guard(all.lock);
+    all.pools.push_back(this);
+}
 
 Pool::~Pool() {
-    if (workers_.empty()) return;
-    if (process_ != getpid()) {  // a forked child: the threads do not exist here
-        for (std::thread& t : workers_) t.detach();
-        (void)shared_.release();
-        return;
+    {
+        Registry& all = Registry::get();
+        std::lock_guard guard(all.lock);
+        std::erase(all.pools, this);
     }
+    if (workers_.empty()) return;
     shared_->stop.store(true);
     shared_->generation.fetch_add(1);
     futex_wake(shared_->generation, INT_MAX);
     for (std::thread& t : workers_) t.join();
 }
 
+// A system without room for more threads gets by with those that it has.
 void Pool::start_workers() {
-    if (process_ == getpid()) return;
-    if (process_ != 0) {
-        for (std::thread& t : workers_) t.detach();
-        workers_.clear();
-        (void)shared_.release();  // other threads' state; leaked once per fork
-        shared_ = std::make_unique<Shared>();
+    if (!workers_.empty()) return;
+    try {
+        for (int t = 1; t < threads_; ++t) workers_.emplace_back([s = shared_.get(), t] { s->work(t); });
+    } catch (const std::system_error&) {
+        if (workers_.empty()) threads_ = 1;
     }
-    process_ = getpid();
-    for (int t = 1; t < threads_; ++t) workers_.emplace_back([s = shared_.get(), t] { s->work(t); });
+}
+
+// What the parent's threads were using, a lock among it, is leaked: once a fork.
+void Pool::forget_workers() {
+    if (workers_.empty()) return;
+    (void)new std::vector<std::thread>(std::move(workers_));
+    workers_.clear();
+    (void)shared_.release();
+    (void)busy_.release();
+    shared_ = std::make_unique<Shared>();
+    busy_ = std::make_unique<std::mutex>();
 }
 
 void Pool::run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_threads) {
     const int limit = max_threads > 0 && max_threads < threads_ ? max_threads : threads_;
-    std::unique_lock lock(busy_, std::try_to_lock);
+    std::unique_lock lock(*busy_, std::try_to_lock);
     if (limit == 1 || count - first < 2 || !lock.owns_lock()) {
         for (int64_t c = first; c < count; ++c) fn(job, c, 0);
         return;

@@ -6,7 +6,7 @@
 // briefly, then sleep on a futex (100 spins measured best: longer spinning steals the caller's core).
 //
 // One job runs at a time; a second launching thread runs its own job alone, in its own thread.
-// After fork the child has no workers: the pool notices by process id and starts new ones.
+// After fork the child has no workers: every pool of the process forgets them and starts new ones.
 
 #pragma once
 
@@ -33,11 +33,12 @@ class Pool {
 
    private:
     struct Shared;
+    struct Registry;  // of live pools, for fork
     void start_workers();
+    void forget_workers();  // in a forked child, where this is the only thread
 
     int threads_;
-    std::mutex busy_;
-    int64_t process_ = 0;
+    std::unique_ptr<std::mutex> busy_;
     std::unique_ptr<Shared> shared_;
     std::vector<std::thread> workers_;
 };

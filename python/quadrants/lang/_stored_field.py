@@ -1,0 +1,397 @@
+"""Scalar and matrix fields on the host.
+
+They are native objects: element access and views are native; this module has the declarations
+(places, gradient companions) and the public methods. A component of a matrix field is a scalar field
+of its own that shares the storage. Companions exist once asked for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from quadrants._lazy import LazyNumpy
+from quadrants._lib import core
+from quadrants.lang import _convert, impl
+from quadrants.lang.exception import QuadrantsRuntimeError
+from quadrants.lang.snode import SNode
+
+np: Any = LazyNumpy(globals())
+
+_numbers = itertools.count()
+
+
+class Field:
+    """A scalar, matrix or struct field."""
+
+    __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError("Struct for is only available in Quadrants scope.")
+
+    def _setup(
+        self,
+        dtype: Any,
+        element_shape: tuple[int, ...],
+        name: str,
+        companion_of: Any = None,
+    ) -> None:
+        count = 1
+        for extent in element_shape:
+            count *= extent
+        self._dtype = dtype
+        self._element_shape = element_shape
+        self._name = name or f"tmp{next(_numbers)}"
+        self._places: list[SNode | None] = [None] * count
+        self._components: dict[int, ScalarField] = {}  # made by get_scalar_field
+        self._component_of: tuple[Field, int] | None = None
+        self._companion_of = companion_of
+        self._order: tuple[int, ...] | None = None
+        self._index_offset: tuple[int, ...] = ()
+        self._shape: tuple[int, ...] | None = None
+        self._declared_at = ""
+        if not dtype.is_real or companion_of is not None:
+            self.grad = self.dual = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("grad", "dual"):
+            made = self._make_companion(name)
+            setattr(self, name, made)
+            return made
+        if name == "ptr":
+            return self.snode.ptr
+        if name == "_snode":
+            return self.snode
+        if name == "vars":
+            return [self._component(c) for c in range(len(self._places))]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # --- declaration ---
+
+    def _make_companion(self, which: str) -> Any:
+        if self._component_of is not None:
+            whole, number = self._component_of
+            return getattr(whole, which)._component(number)
+        made = type(self).__new__(type(self))
+        made._setup(self._dtype, self._element_shape, f"{self._name}.{which}", self)
+        made._order = self._order
+        if isinstance(self, MatrixField):
+            made._describe()
+        return made
+
+    def _component(self, number: int) -> Any:
+        return self
+
+    def _set_place(self, component: int, node: SNode) -> None:
+        if self._places[component] is not None:
+            raise RuntimeError("This variable has been placed.")
+        self._places[component] = node
+
+    def _is_placed(self) -> bool:
+        return None not in self._places
+
+    def _placed(self) -> None:
+        """All places are known: the shape follows."""
+        node = self._places[0]
+        assert node is not None
+        shape = node.shape
+        if self._order is not None:
+            canonical = [0] * len(shape)
+            for level, axis in enumerate(self._order):
+                canonical[axis] = shape[level]
+            shape = tuple(canonical)
+        self._shape = shape
+        self._index_offset = node._index_offset
+        if self._companion_of is None:
+            from quadrants.lang._fields_builder import note_placed
+
+            note_placed(self)
+
+    def _check_component_shapes(self) -> None:
+        shapes = {node.shape for node in self._places if node is not None}
+        if len(shapes) > 1:
+            raise RuntimeError(
+                "Members of the following field have different shapes: " + self._name
+            )
+
+    def _description(self, numbers: dict[int, int]) -> tuple[Any, ...]:
+        """What native code needs to know; `numbers` are those of the tree's nodes."""
+        shape = self._element_shape
+        places = tuple(numbers[id(node)] for node in self._places)
+        n, m = (*shape, 1, 1)[:2]
+        offset = self._index_offset or None
+        kind = self._dtype.id
+        return (self, places, kind, len(shape), n, m, self._order, offset, self._name)
+
+    def _bind_components(self) -> None:
+        for number, scalar in self._components.items():
+            core.bind_component(scalar, self, number)
+
+    # --- attributes ---
+
+    @property
+    def dtype(self) -> Any:
+        """Element type."""
+        return self._dtype
+
+    @property
+    def shape(self) -> Any:
+        """Extents, one per axis; None while unplaced."""
+        if self._shape is None and self._companion_of is not None:
+            return self._companion_of.shape
+        return self._shape
+
+    @property
+    def layout(self) -> tuple[int, ...] | None:
+        """Canonical axis at each memory level; None if in order."""
+        order = self._order
+        return None if order is None or order == tuple(range(len(order))) else order
+
+    @property
+    def snode(self) -> SNode:
+        """The node of the first component."""
+        node = self._places[0]
+        if node is None:
+            raise QuadrantsRuntimeError(f"Field {self._name} has not been placed")
+        return node
+
+    @property
+    def _qd_layout(self) -> tuple[int, ...] | None:
+        return self._order
+
+    def parent(self, n: int = 1) -> Any:
+        """The n-th node above the first component."""
+        return self.snode.parent(n)
+
+    def has_grad(self) -> bool:
+        """Whether the gradient has storage."""
+        grad = self.__dict__.get("grad")
+        return grad is not None and grad._is_placed()
+
+    def has_dual(self) -> bool:
+        """Whether the dual has storage."""
+        dual = self.__dict__.get("dual")
+        return dual is not None and dual._is_placed()
+
+    def _loop_range(self) -> Any:
+        return self if self._is_placed() else None
+
+    def _why_no_view(self) -> str | None:
+        if not self.shape and not self._element_shape:
+            return "a 0-dimensional scalar field is not shared"
+        return None if self._compact() else "its elements do not lie side by side"  # type: ignore[attr-defined]
+
+    # --- data ---
+
+    def fill(self, val: Any) -> None:
+        """Sets every element.
+
+        Args:
+            val: a number; for vectors and matrices also a value of their shape.
+        """
+        if impl.inside_kernel():
+            return _convert.fill_in_kernel(self, val)
+        self._prepare()  # type: ignore[attr-defined]
+        return self._fill(val)
+
+    def _fill(self, val: Any) -> None:
+        _convert.write_array(self, _convert.number_as(self._dtype, val), ())
+
+    def copy_from(self, other: Field) -> None:
+        """Copies all elements of a field of equal shape; dtypes may differ."""
+        if not isinstance(other, Field):
+            raise TypeError("Cannot copy from a non-field object")
+        if self.shape != other.shape:
+            raise ValueError(f"qd.field shape {self.shape} does not match {other.shape}")
+        assert not hasattr(other, "field_dict"), "a struct field is not a field of numbers"
+        self._prepare()  # type: ignore[attr-defined]
+        array = _convert.copied_array(other, other.shape, other._element_shape)
+        _convert.write_array(self, array, self._element_shape)
+
+    def to_numpy(self, *args: Any, **kwargs: Any) -> Any:
+        """The elements as NumPy arrays."""
+        raise NotImplementedError
+
+    def to_torch(self, *args: Any, **kwargs: Any) -> Any:
+        """The elements as torch tensors."""
+        raise NotImplementedError
+
+    def from_numpy(self, arr: Any) -> None:
+        """Sets the elements from NumPy arrays."""
+        raise NotImplementedError
+
+    def from_torch(self, arr: Any) -> None:
+        """Sets the elements from torch tensors."""
+        raise NotImplementedError
+
+    def to_dlpack(self, versioned: bool = False) -> Any:
+        """A DLPack capsule over the storage."""
+        return _convert.capsule_of(self, versioned, needs_torch=True)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        raise TypeError(f"cannot deepcopy {type(self).__name__!r} object")
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError(f"cannot pickle {type(self).__name__!r} object")
+
+    def __str__(self) -> str:
+        if not self._is_placed():
+            return "<Field: Definition of this field is incomplete>"
+        return str(self.to_numpy())  # type: ignore[attr-defined]
+
+
+class ScalarField(Field, core.FieldBase):
+    """A field of numbers."""
+
+    def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> Any:
+        """The elements as a NumPy array.
+
+        Args:
+            dtype: NumPy dtype of the result.
+            copy: True copies, False shares the memory or raises, None shares if possible.
+        """
+        self._prepare()
+        return _convert.numpy_of(self, self.shape, (), dtype, copy)
+
+    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
+        """The elements as a torch tensor; `copy` as for `to_numpy`."""
+        self._prepare()
+        return _convert.torch_of(self, self.shape, (), device, copy)
+
+    def from_numpy(self, arr: Any) -> None:
+        """Sets the elements from an array of the field's shape."""
+        if not isinstance(arr, np.ndarray):
+            raise AttributeError(f"a NumPy array is expected, got {type(arr)}")
+        self._prepare()
+        if tuple(arr.shape) != self.shape:
+            raise ValueError(
+                f"qd.field shape {self.shape} does not match the numpy array shape {arr.shape}"
+            )
+        _convert.write_array(self, arr, ())
+
+    def from_torch(self, arr: Any) -> None:
+        """Sets the elements from a tensor of the field's shape."""
+        self.from_numpy(_convert.array_of_torch(arr))
+
+    def __repr__(self) -> str:
+        return "<qd.field>"
+
+
+class MatrixField(Field, core.FieldBase):
+    """A field of vectors or matrices."""
+
+    def _describe(self) -> None:
+        shape = self._element_shape
+        self.ndim = len(shape)
+        self.n, self.m = (*shape, 1)[:2]
+
+    def _component(self, number: int) -> ScalarField:
+        made = self._components.get(number)
+        if made is None:
+            made = ScalarField()
+            made._setup(self._dtype, (), f"{self._name}[{number}]", self._companion_of)
+            made._component_of = self, number
+            made._order = self._order
+            self._components[number] = made
+            if self._places[number] is not None:
+                made._places[0] = self._places[number]
+                made._placed()
+            if self._has_storage:
+                core.bind_component(made, self, number)
+        return made
+
+    def _set_place(self, component: int, node: SNode) -> None:
+        super()._set_place(component, node)
+        scalar = self._components.get(component)
+        if scalar is not None:
+            scalar._places[0] = node
+            scalar._placed()
+
+    def get_scalar_field(self, *indices: int) -> ScalarField:
+        """The field of one component: (i) of vectors, (i, j) of matrices."""
+        assert len(indices) in (1, 2)
+        column = indices[1] if len(indices) == 2 else 0
+        return self._component(indices[0] * self.m + column)
+
+    def _get_dynamic_index_stride(self) -> int | None:
+        self._prepare()
+        return self._component_stride()
+
+    def _element(self, key: Any) -> Any:
+        return _convert.live_element(self, key, self._element_shape)
+
+    def _assign_element(self, key: Any, value: Any) -> None:
+        _convert.write_components(self, key, value, self._element_shape)
+
+    def _fill(self, val: Any) -> None:
+        entries = getattr(val, "entries", val)
+        if isinstance(entries, (list, tuple, np.ndarray)):
+            entries = np.asarray(entries)
+            if entries.shape != self._element_shape:
+                raise AssertionError(
+                    f"a value of shape {self._element_shape} is expected, got shape {entries.shape}"
+                )
+            _convert.write_array(
+                self, np.broadcast_to(entries, self.shape + entries.shape), self._element_shape
+            )
+        else:
+            value = _convert.number_as(self._dtype, entries)
+            _convert.write_array(self, value, self._element_shape)
+
+    def _shaped(self, array: Any, keep_dims: bool) -> Any:
+        if keep_dims:
+            return array.reshape((*self.shape, self.n, self.m))
+        if self.m == 1 and self.ndim == 2:
+            return array.reshape((*self.shape, self.n))
+        return array
+
+    def to_numpy(
+        self, keep_dims: bool = False, dtype: Any = None, *, copy: bool | None = True
+    ) -> Any:
+        """The elements as a NumPy array, element axes last.
+
+        Args:
+            keep_dims: always append (n, m), for vectors too.
+            dtype: NumPy dtype of the result.
+            copy: True copies, False shares the memory or raises, None shares if possible.
+        """
+        self._prepare()
+        array = _convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
+        return self._shaped(array, keep_dims)
+
+    def to_torch(
+        self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True
+    ) -> Any:
+        """The elements as a torch tensor; arguments as for `to_numpy`."""
+        self._prepare()
+        tensor = _convert.torch_of(self, self.shape, self._element_shape, device, copy)
+        return self._shaped(tensor, keep_dims)
+
+    def from_numpy(self, arr: Any) -> None:
+        """Sets the elements from an array of shape `shape + (n,)` or `shape + (n, m)`."""
+        if not isinstance(arr, np.ndarray):
+            raise AttributeError(f"a NumPy array is expected, got {type(arr)}")
+        self._prepare()
+        rank = len(self.shape)
+        if arr.ndim == rank + 1:
+            assert self.m == 1, "This is not a vector field"
+        else:
+            assert arr.ndim == rank + 2, f"an array of rank {rank + 2} is expected"
+        count = self.n * self.m
+        elements = arr.shape[rank:]
+        size = elements[0] * (elements[1] if len(elements) > 1 else 1)
+        if arr.shape[:rank] != self.shape or size != count:
+            raise ValueError(
+                f"qd.field shape {self.shape} with elements {self._element_shape} does not match the numpy "
+                f"array shape {arr.shape}"
+            )
+        array = np.ascontiguousarray(arr).reshape(self.shape + self._element_shape)
+        _convert.write_array(self, array, self._element_shape)
+
+    def from_torch(self, arr: Any) -> None:
+        """Sets the elements from a tensor; shapes as for `from_numpy`."""
+        self.from_numpy(_convert.array_of_torch(arr))
+
+    def __repr__(self) -> str:
+        return f"<{self.n}x{self.m} qd.Matrix.field>"

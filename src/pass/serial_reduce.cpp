@@ -1,0 +1,329 @@
+// Serial float reductions become strided partials, under fast_math.
+//
+// `for j: s += f(j)` is a chain of additions that no vector unit can shorten. Where the loop only
+// accumulates, iterations run in blocks of 16 (f32) or 8 (f64) lanes: lane k adds to partial k, the
+// partials fold as a binary tree, and the rest of the iterations go on in order from there:
+//
+//   if count >= 2 * lanes:
+//     for block: for lane: partial[lane] = partial[lane] + f(begin + block * lanes + lane)
+//     s = s + tree(partial)
+//   for the rest: s += f(j)
+//
+// The order depends on the trip count alone, so every tier and vector width gives the same bits.
+//
+// A loop qualifies if it is innermost, has one dimension, no effect but loads, one exit, and
+// carries nothing but sums, minima and maxima of floats (and of integers, which are left alone).
+//
+// Needs: promoted slots. Keeps: the order of everything that is no such reduction.
+// Cost:  O(instructions); bodies up to kCopyLimit are copied once.
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+constexpr uint32_t kCopyLimit = 250;    // scalar operations of a body
+constexpr int kMostComponents = 16;     // of all accumulators
+constexpr int64_t kFewestBlocks = 2;    // below, the plain loop is faster
+
+// What a carried value becomes in an iteration, followed down to the value itself.
+struct Chain {
+    const Value* carried;
+    Op kind = Op::count_;
+    std::unordered_map<const Value*, uint32_t> uses;  // by the chain
+
+    bool join(Op op) {
+        if (kind == Op::count_) kind = op;
+        return kind == op;
+    }
+    bool follow(const Value* v, int depth = 0) {
+        ++uses[v];
+        if (v == carried) return true;
+        const Inst* d = v->def;
+        if (!d || depth > 32) return false;
+        if (uses[v] > 1) return false;
+        if (d->flags & kNoFastMath) return false;
+        switch (d->op) {
+            case Op::add:
+                return join(Op::add) && (reaches(d->operand(0))
+                                             ? follow(d->operand(0), depth + 1)
+                                             : follow(d->operand(1), depth + 1));
+            case Op::sub:
+                return join(Op::add) && follow(d->operand(0), depth + 1);
+            case Op::min:
+            case Op::max:
+                return join(d->op) && (reaches(d->operand(0))
+                                           ? follow(d->operand(0), depth + 1)
+                                           : follow(d->operand(1), depth + 1));
+            case Op::if_:
+                return follow(d->regions[0]->last->operand(static_cast<int>(v->index)), depth + 1) &&
+                       follow(d->regions[1]->last->operand(static_cast<int>(v->index)), depth + 1);
+            default:
+                return false;
+        }
+    }
+    // Whether v leads to the carried value through accumulating ops; the other operand must not,
+    // which the count of uses shows.
+    bool reaches(const Value* v, int depth = 0) const {
+        if (v == carried) return true;
+        const Inst* d = v->def;
+        if (!d || depth > 8) return false;
+        if (d->op == Op::add || d->op == Op::sub || d->op == Op::min || d->op == Op::max)
+            return reaches(d->operand(0), depth + 1) || reaches(d->operand(1), depth + 1);
+        if (d->op == Op::if_ && d->regions[0]->last->op == Op::yield &&
+            d->regions[1]->last->op == Op::yield) {
+            const int k = static_cast<int>(v->index);
+            return reaches(d->regions[0]->last->operand(k), depth + 1) ||
+                   reaches(d->regions[1]->last->operand(k), depth + 1);
+        }
+        return false;
+    }
+};
+
+struct Carried {
+    int number;  // among the carried values
+    Op kind;
+    bool lanes;  // false: an integer, carried along as it is
+    Type type;
+    std::vector<Value*> slots = {};  // one a component
+};
+
+bool plain_body(const Region& r, bool top, uint32_t& cost) {
+    for (const Inst* i = r.first; i; i = i->next) {
+        const Type t = i->result_count ? i->results[0].type : type::kNone;
+        cost += i->op == Op::constant ? 0 : t.is_value() ? static_cast<uint32_t>(t.count()) : 1;
+        if (cost > kCopyLimit) return false;
+        switch (i->effect()) {
+            case Effect::pure:
+                break;
+            case Effect::read:
+                if (i->op != Op::load && i->op != Op::thread_index) return false;
+                break;
+            case Effect::region:
+                if (i->op != Op::if_) return false;
+                for (const Region* c : i->region_list()) {
+                    if (!plain_body(*c, false, cost)) return false;
+                }
+                break;
+            case Effect::terminator:
+                if (i->op != (top ? Op::continue_ : Op::yield)) return false;
+                break;
+            default:
+                return false;
+        }
+    }
+    return true;
+}
+
+struct Blocks {
+    Function& f;
+    Inst& loop;
+    std::vector<Carried> carried;
+    int lanes = 16;
+
+    bool find() {
+        if (loop.op != Op::for_ || loop.imm != 1 || loop.result_count == 0) return false;
+        if (loop.loop_config() && (loop.loop_config()->parallel || loop.loop_config()->strictly_serial))
+            return false;
+        if (is_constant(loop.operand(0)) && is_constant(loop.operand(1))) {
+            const Prim p = loop.operand(0)->type.prim;
+            if (int_of_bits(p, constant_bits(loop.operand(1))) -
+                    int_of_bits(p, constant_bits(loop.operand(0))) < 32)
+                return false;
+        }
+        uint32_t cost = 0;
+        if (!plain_body(loop.body(), true, cost)) return false;
+
+        // Value::id counts the uses inside the body.
+        for (Value* v : loop.body().params) v->id = 0;
+        walk(loop.body(), [](Inst& i) {
+            for (Value& v : i.result_values()) v.id = 0;
+        });
+        walk(loop.body(), [](Inst& i) {
+            for (int k = 0; k < i.operand_count; ++k) ++i.operand(k)->id;
+        });
+        int components = 0;
+        for (int k = 0; k < loop.result_count; ++k) {
+            const Value* param = loop.body().params[static_cast<uint32_t>(1 + k)];
+            const Type t = param->type;
+            Chain chain{.carried = param, .uses = {}};
+            if (!chain.follow(loop.body().last->operand(k)) || chain.kind == Op::count_) return false;
+            for (const auto& [v, uses] : chain.uses) {
+                if (v->id != uses) return false;
+            }
+            const bool is_float = type::is_float(t.prim);
+            if (is_float && t.prim != Prim::f32 && t.prim != Prim::f64) return false;
+            if (!is_float && !t.is_scalar()) return false;
+            carried.push_back({.number = k, .kind = chain.kind, .lanes = is_float, .type = t});
+            if (!is_float) continue;
+            components += t.count();
+            if (t.prim == Prim::f64) lanes = 8;
+        }
+        return components > 0 && components <= kMostComponents;
+    }
+
+    // All components of the accumulator's lane, as one value.
+    Value* read(Builder& b, const Carried& c, Value* lane) {
+        std::vector<Value*> parts;
+        for (Value* slot : c.slots) {
+            Value* operands[] = {slot, lane};
+            parts.push_back(b.load(b.typed(Op::comp_place, c.type.element().place(), operands)));
+        }
+        return c.type.is_scalar() ? parts[0] : b.typed(Op::build, c.type, parts);
+    }
+    void write(Builder& b, const Carried& c, Value* lane, Value* v) {
+        for (size_t k = 0; k < c.slots.size(); ++k) {
+            Value* operands[] = {c.slots[k], lane};
+            Value* place = b.typed(Op::comp_place, c.type.element().place(), operands);
+            b.store(place, c.type.is_scalar() ? v : b.op(Op::extract, {v}, k));
+        }
+    }
+
+    // Lanes fold as a binary tree.
+    Value* fold(Builder& b, const Carried& c) {
+        std::vector<Value*> parts;
+        for (Value* slot : c.slots) {
+            Value* whole = b.load(slot);
+            std::vector<Value*> lane;
+            for (int k = 0; k < lanes; ++k)
+                lane.push_back(b.op(Op::extract, {whole}, static_cast<uint64_t>(k)));
+            for (size_t half = lane.size() / 2; half >= 1; half /= 2) {
+                for (size_t k = 0; k < half; ++k) lane[k] = b.op(c.kind, {lane[k], lane[k + half]});
+            }
+            parts.push_back(lane[0]);
+        }
+        return c.type.is_scalar() ? parts[0] : b.typed(Op::build, c.type, parts);
+    }
+
+    void run() {
+        const Prim index = loop.operand(0)->type.prim;
+        Builder b = before(loop);
+        Value *begin = loop.operand(0), *end = loop.operand(1);
+        std::vector<Value*> initial;
+        for (int k = 0; k < loop.result_count; ++k) initial.push_back(loop.operand(2 + k));
+        Value* count = b.op(Op::sub, {b.cast(end, Prim::i64), b.cast(begin, Prim::i64)});
+        Value* enough = b.op(Op::ge, {count, b.int_const(Prim::i64, kFewestBlocks * lanes)});
+        std::vector<Type> types = {Type::scalar(index)};
+        for (const Carried& c : carried) types.push_back(c.type);
+        Value* condition[] = {enough};
+        Inst* choice = b.emit(Op::if_, condition, types, 2);
+        {
+            std::vector<Value*> none = {begin};
+            none.insert(none.end(), initial.begin(), initial.end());
+            Builder other{&f, choice->regions[1], nullptr, loop.loc};
+            other.end(Op::yield, none);
+        }
+        Builder in{&f, choice->regions[0], nullptr, loop.loc};
+        Value* blocks = in.op(Op::shr, {count, in.int_const(Prim::i64, lanes == 16 ? 4 : 3)});
+        std::vector<Value*> along;  // integers that are carried as they are
+        std::vector<Type> along_types;
+        for (Carried& c : carried) {
+            Value* start = initial[static_cast<size_t>(c.number)];
+            if (!c.lanes) {
+                along.push_back(start);
+                along_types.push_back(c.type);
+                continue;
+            }
+            const Type whole = Type::vector(c.type.prim, lanes);
+            for (int k = 0; k < c.type.count(); ++k) {
+                Value* slot = in.slot(whole);
+                // A minimum may count the initial value any number of times.
+                Value* neutral = c.kind == Op::add ? in.float_const(c.type.prim, -0.0)
+                                 : c.type.is_scalar()
+                                     ? start
+                                     : in.op(Op::extract, {start}, static_cast<uint64_t>(k));
+                in.store(slot, in.splat(neutral, whole));
+                c.slots.push_back(slot);
+            }
+        }
+        // for block { for lane { body } }
+        const auto new_for = [&](Builder& at, Value* last, const std::vector<Value*>& values) {
+            std::vector<Value*> operands = {at.int_const(index, 0), last};
+            operands.insert(operands.end(), values.begin(), values.end());
+            Inst* i = at.emit(Op::for_, operands, along_types, 1);
+            i->imm = 1;
+            return i;
+        };
+        Inst* outer = new_for(in, in.cast(blocks, index), along);
+        Builder in_block{&f, &outer->body(), nullptr, loop.loc};
+        Value* block = f.add_param(outer->body(), Type::scalar(index));
+        std::vector<Value*> block_along;
+        for (const Type t : along_types) block_along.push_back(f.add_param(outer->body(), t));
+        Value* start = in_block.op(
+            Op::add, {begin, in_block.op(Op::mul, {block, in_block.int_const(index, lanes)})});
+        Inst* inner = new_for(in_block, in_block.int_const(index, lanes), block_along);
+        std::vector<Value*> inner_results;
+        for (int k = 0; k < inner->result_count; ++k) inner_results.push_back(inner->result(k));
+        in_block.end(Op::continue_, inner_results);
+
+        Builder top{&f, &inner->body(), nullptr, loop.loc};
+        Value* lane = f.add_param(inner->body(), Type::scalar(index));
+        std::vector<Value*> lane_along;
+        for (const Type t : along_types) lane_along.push_back(f.add_param(inner->body(), t));
+        std::vector<std::pair<const Value*, Value*>> arguments;
+        const Region& body = loop.body();
+        arguments.emplace_back(body.params[0], top.op(Op::add, {start, lane}));
+        size_t next = 0;
+        for (const Carried& c : carried) {
+            arguments.emplace_back(body.params[static_cast<uint32_t>(1 + c.number)],
+                                   c.lanes ? read(top, c, lane) : lane_along[next++]);
+        }
+        Region* copy = clone_into(body, f, std::move(arguments));
+        Inst* bottom = top.emit(Op::continue_, {}, {});
+        const Inst* last = splice_before(*copy, *bottom);
+        Builder tail = before(*bottom);
+        std::vector<Value*> ends;
+        for (const Carried& c : carried) {
+            Value* v = last->operand(c.number);
+            if (c.lanes)
+                write(tail, c, lane, v);
+            else
+                ends.push_back(v);
+        }
+        add_operands(*bottom, ends);
+        adopt(*choice->regions[0], f);
+
+        std::vector<Value*> results = {
+            in.op(Op::add, {begin, in.op(Op::mul, {in.cast(blocks, index),
+                                                   in.int_const(index, lanes)})})};
+        next = 0;
+        for (const Carried& c : carried) {
+            if (!c.lanes) {
+                results.push_back(outer->result(static_cast<int>(next++)));
+            } else if (c.kind == Op::add) {
+                results.push_back(
+                    in.op(Op::add, {initial[static_cast<size_t>(c.number)], fold(in, c)}));
+            } else {
+                results.push_back(fold(in, c));
+            }
+        }
+        in.end(Op::yield, results);
+        loop.operands[0] = choice->result(0);
+        for (int k = 0; k < loop.result_count; ++k) loop.operands[2 + k] = choice->result(1 + k);
+    }
+};
+
+}  // namespace
+
+bool serial_reduce(Session& s, Function& f) {
+    if (!s.m.fast_math) return false;
+    std::vector<Inst*> loops;
+    walk(*f.body, [&](Inst& i) {
+        if (i.op == Op::for_) loops.push_back(&i);
+    });
+    bool changed = false;
+    for (Inst* i : loops) {
+        Blocks b{.f = f, .loop = *i, .carried = {}};
+        if (!b.find()) continue;
+        b.run();
+        changed = true;
+    }
+    return changed;
+}
+
+}  // namespace qd::pass
