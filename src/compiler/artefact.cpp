@@ -3,6 +3,7 @@
 
 #include "compiler/artefact.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -48,6 +49,10 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
         out.partial_bytes = t.partial_bytes;
         out.block_dim = t.block_dim;
         out.max_threads = t.max_threads;
+        out.has_atomics = t.has_atomics;
+        out.privates = uint32_t(t.private_fields.size());
+        out.private_atomics = t.private_atomics;
+        std::copy(t.private_fields.begin(), t.private_fields.end(), out.private_fields);
         out.name = uint32_t(strings.size());
         strings += t.name;
         strings += '\0';
@@ -73,6 +78,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
     header.strings_bytes = uint32_t(strings.size());
     header.object_bytes = uint32_t(object.size());
     header.uses_random = plan.uses_random;
+    header.binding_count = uint32_t(plan.module->fields.size());
     header.uses_print = plan.uses_print;
     header.instructions = plan.instructions;
     header.arrays = uint32_t(plan.module->arrays_may_overlap ? abi::ArrayUse::overlapping

@@ -85,6 +85,9 @@ struct SourceFile {
     std::string name;
     std::string text;
     std::vector<std::string_view> lines;  // without their line ends
+    uint64_t stamp = 0;                   // of the file when it was read; 0: it has no file
+    bool suspect = false;                 // written while this process was running
+    mutable Ref code;                     // of a suspect file: its text, compiled
 };
 
 // One Python function's text and tree.
@@ -103,7 +106,10 @@ struct FunctionSource {
 // Cached per code object. Sets OSError and throws PyError if there is no source.
 void locate(FunctionSource& source, Node& n);  // fills the place of a node: few are ever asked
 FunctionSource& source_of(PyObject* function);
-const SourceFile* source_file(PyObject* filename);  // null if there is none
+// The file as it is now; null if there is none. Texts read earlier stay valid.
+const SourceFile* source_file(PyObject* filename);
+// False if a function was imported from an earlier version of the file.
+bool is_source_of(const SourceFile& file, PyObject* code);
 // Text of the lines first..last (1-based).
 std::string slice_of(const SourceFile& file, int first, int last);
 

@@ -98,6 +98,16 @@ Ref thread_index(Lowering& low, const CallArgs&) { return make_value(low.b.typed
 Ref clock_counter(Lowering& low, const CallArgs&) { return make_value(low.b.typed(Op::clock, type::kI64, {})); }
 Ref clock_freq_hz(Lowering& low, const CallArgs&) { return make_value(low.b.float_const(Prim::f64, 1e9)); }  // ticks are nanoseconds
 
+// Address of a field element, by its canonical indices.
+Ref address(Lowering& low, const CallArgs& args) {
+    static const char* const names[] = {"field", "indices"};
+    const auto p = parameters(args, "get_addr", names);
+    const Ref place = subscript(p[0], p[1]);
+    if (!is_expr(place.get()) || as_expr(place.get())->kind != ExprKind::element) raise(Kind::type, "qd.get_addr takes a field and the indices of one element");
+    Value* operands[] = {as_expr(place.get())->value};
+    return make_value(low.b.typed(Op::address, Type::scalar(Prim::u64), operands));
+}
+
 // --- indices --------------------------------------------------------------------------------------
 // I scaled by the integer ratio of the extents of `b` to those of `a`.
 Ref rescale_index(Lowering&, const CallArgs& args) {
@@ -167,7 +177,7 @@ const Builtin kRows[] = {
     {"BufferView.subview", buffer_view},
     {"BufferView.get_ndarray", buffer_view_array},
     {"subscript", trace_subscript},
-    {"get_addr", unavailable<"get_addr">},
+    {"get_addr", address},
     {"is_active", unavailable<"is_active">},
     {"activate", unavailable<"activate">},
     {"deactivate", unavailable<"deactivate">},

@@ -479,9 +479,11 @@ void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
     e.merged_kernel = to.kernel->number;
     e.merged_provs = provs;
     for (const Fact& f : e.unit->facts) {
-        if (Prov* p = translate(to, args, f.prov))
+        if (Prov* p = translate(to, args, f.prov)) {
             to.fact(p, f.kind, f.value.get());
-        else
+            if (f.prov->impurity != Impurity::none)
+                report_capture(*to.kernel, p, f.prov->impurity, f.value.get());
+        } else
             to.opaque("the origin of an argument is not known");
     }
     for (const Ref& f : e.unit->fields) use_field(to, f.get());

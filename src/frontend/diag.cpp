@@ -18,6 +18,7 @@ constexpr size_t kTab = 4;
 struct Failure {
     std::vector<std::string> frames;  // innermost first
     bool full_traceback = false;
+    bool argument = false;  // the error in flight is about an argument
 };
 Failure& failure() {
     static auto* f = new Failure;
@@ -189,7 +190,7 @@ void finish_python_error() {
     if (tb) PyException_SetTraceback(value, tb);
     Ref type_ref = Ref::steal(type), value_ref = Ref::steal(value), tb_ref = Ref::steal_or_null(tb);
     const std::string frames = joined_frames();
-    const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1;
+    const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1 && !failure().argument;
     if (failure().full_traceback || frames.empty() || !ordinary) {
         add_note(value, frames);
         PyErr_Restore(type_ref.release(), value_ref.release(), tb_ref.release());
@@ -207,6 +208,21 @@ void finish_python_error() {
 }
 
 }  // namespace
+
+std::string location_text(const Lowering& low) { return frame_text(low); }
+
+std::string source_text(const FunctionSource& s, PyObject* node) {
+    const Span p = span_of(node, s);
+    if (p.line < 1 || static_cast<size_t>(p.end_line) > s.file->lines.size()) return {};
+    std::string out;
+    for (int line = p.line; line <= p.end_line; ++line) {
+        std::string_view code = s.file->lines[static_cast<size_t>(line) - 1];
+        if (line == p.end_line) code = code.substr(0, static_cast<size_t>(p.end_col));
+        if (line == p.line) code.remove_prefix(std::min(code.size(), static_cast<size_t>(p.col)));
+        out += (line == p.line ? "" : "\n") + std::string(code);
+    }
+    return out;
+}
 
 void raise(Kind kind, std::string message, std::string hint) {
     throw Diag{kind, std::move(message), std::move(hint)};
@@ -240,8 +256,13 @@ void set_python_error(const Diag& d) {
     }
 }
 
+ArgumentErrors::~ArgumentErrors() {
+    if (PyErr_Occurred()) failure().argument = true;
+}
+
 void begin_errors(const FrontendOptions& options) {
     failure().frames.clear();
+    failure().argument = false;
     failure().full_traceback = options.full_traceback;
 }
 

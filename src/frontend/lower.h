@@ -23,6 +23,7 @@ namespace qd::frontend {
 
 // --- provenance ---------------------------------------------------------------------------------
 // Where a compile-time object came from: a tree per Unit, one node per (parent, step).
+enum class Impurity : uint8_t { none, warned, refused };
 struct Prov {
     enum class Kind : uint8_t { argument, global, cell, attribute, item } kind;
     Prov* parent = nullptr;
@@ -30,6 +31,7 @@ struct Prov {
     bool flattened = false;        // reached through a parameter annotated with a dataclass
     bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
     uint16_t facts = 0;            // bit k: FactKind k is recorded
+    Impurity impurity = Impurity::none;  // what a pure kernel makes of this place if it is a global one
     Ref key;                       // name, attribute or item
     Ref function;                  // root global or cell: the Python function
     Ref leaf;                      // the Expr of a parameter made for this place
@@ -97,6 +99,10 @@ struct Unit {
 };
 
 Path path_of(const Prov* prov, Unit& kernel_unit);
+// Captured values in kernels that promise to depend on their arguments only (purity.cpp): `base` is
+// the object that had the attribute, null for a name. note_ marks the place, both report it.
+void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name, Prov* prov);
+void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value);
 void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
 bool fact_holds(const Fact& f, PyObject* now);
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep);  // null: gone
@@ -310,7 +316,14 @@ void finish_unit(Unit& kernel_unit);  // callees, fields and guards into the mod
 // --- errors ----------------------------------------------------------------------------------
 // Remembers where an exception passed: called once per Body while it unwinds.
 void add_frame(Lowering& l);
+std::string source_text(const FunctionSource& s, PyObject* node);  // the code of one node
 void begin_errors(const FrontendOptions& options);
+// A Python exception that leaves this scope is about an argument: it reaches the caller as it is.
+struct ArgumentErrors {
+    ArgumentErrors() = default;
+    ArgumentErrors(const ArgumentErrors&) = delete;
+    ~ArgumentErrors();
+};
 void raise_python();  // turns the C++ exception in flight into a Python exception
 
 }  // namespace qd::frontend

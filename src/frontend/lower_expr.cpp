@@ -77,7 +77,10 @@ Val Body::lookup(PyObject* name) {
         if (!b->shared) b->shared = shared_view(b->value.get());
         return {b->shared, nullptr};
     }
-    if (const auto it = outer_names.find(name); it != outer_names.end()) return it->second;
+    if (const auto it = outer_names.find(name); it != outer_names.end()) {
+        note_capture(low, function.get(), nullptr, it->second.get(), name, it->second.prov);
+        return it->second;
+    }
     Val v;
     PyObject* cell = cells ? PyDict_GetItem(cells.get(), name) : nullptr;
     if (cell) {
@@ -100,6 +103,7 @@ Val Body::lookup(PyObject* name) {
         }
     }
     outer_names.emplace(name, v);
+    note_capture(low, function.get(), nullptr, v.get(), name, v.prov);
     return v;
 }
 
@@ -160,8 +164,12 @@ Val Body::member(const Val& base, PyObject* name) {
                  !PyMethod_Check(o))
             unit.opaque("attribute " + text(name) + " is computed");
     }
-    if (base.prov && base.prov->runtime_members && prov->from_argument() && !low.static_depth &&
-        (PyLong_Check(item.get()) || PyFloat_Check(item.get()))) {
+    if (base.prov && base.prov->runtime_members && prov->from_argument() &&
+        (PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) || PyFloat_CheckExact(item.get()))) {
+        if (low.static_depth)
+            raise(Kind::syntax, "Attribute " + text(name) + " of " + type_name(o) +
+                                    " is a runtime kernel argument (template_primitives=False): it has no value "
+                                    "inside qd.static");
         const bool real = PyFloat_Check(item.get());
         const ir::Prim p =
             real ? low.kernel->options.default_float : low.kernel->options.default_int;
@@ -171,6 +179,7 @@ Val Body::member(const Val& base, PyObject* name) {
         return {prov->leaf, nullptr};
     }
     Val v = adopt(std::move(item), prov);
+    note_capture(low, function.get(), o, v.get(), name, v.prov);
     if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
         PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
         v.prov->runtime_members = flag == Py_False;
@@ -218,6 +227,33 @@ static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Pr
     return prov->leaf;
 }
 
+// The array rules that do not depend on the body, for members of dataclasses.
+static void check_member_array(PyObject* annotation, PyObject* array, const std::string& name) {
+    static PyObject* check = [] {
+        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._arguments"));
+        return PyObject_GetAttrString(module.get(), "check_array");
+    }();
+    const Ref shown = Ref::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+    Ref::steal(PyObject_CallFunctionObjArgs(check, annotation, array, shown.get(), nullptr));
+}
+
+// Raises if the annotations of a dataclass name a data-oriented class, at any depth.
+static void check_dataclass(PyObject* cls, int depth) {
+    constexpr int kDeepestDataclass = 32;
+    Ref fields = Ref::steal_or_null(PyObject_GetAttr(cls, names().__dataclass_fields___));
+    PyErr_Clear();
+    if (!fields || !PyDict_Check(fields.get()) || depth > kDeepestDataclass) return;
+    PyObject *key, *field;
+    for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);) {
+        const Ref type = Ref::steal(PyObject_GetAttr(field, names().type_));
+        if (!PyType_Check(type.get())) continue;
+        if (PyObject_HasAttr(type.get(), names()._data_oriented_))
+            raise(Kind::syntax, "Member " + text(key) + " of dataclass " + text(cls) +
+                                    " is a data_oriented class; pass it through qd.template()");
+        if (is_dataclass(type.get())) check_dataclass(type.get(), depth + 1);
+    }
+}
+
 Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     annotation = strip_optional(annotation);
     const std::string name =
@@ -237,6 +273,12 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         return {prov->leaf, nullptr};
     }
     if (is_struct_type(annotation)) {
+        if (item && PyObject_IsInstance(item.get(), annotation) != 1) {
+            PyErr_Clear();
+            raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
+                                          " cannot be converted into required type " +
+                                          text(annotation));
+        }
         Ref members = Ref::steal(PyObject_GetAttr(annotation, names().members_));
         Ref values = Ref::steal(PyDict_New());
         PyObject *key, *type;
@@ -255,6 +297,10 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         if (is_field(o) || o == Py_None) return adopt(Ref::borrow(o), prov);
         if (!array_info(o, a))
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
+        if (prov->parent && is_ndarray_annotation(annotation)) {
+            const ArgumentErrors plain;
+            check_member_array(annotation, o, name);
+        }
         bind_array_type(annotation, o, name, a);
         ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
                                       ir::Type::array(a.elem, a.ndim), name, a.has_grad);
@@ -263,12 +309,8 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     }
     if (is_buffer_view_annotation(annotation))
         return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
-    if (is_dataclass(annotation) && PyObject_HasAttr(item.get(), names().__dataclass_fields___)) {
-        PyObject* cls = reinterpret_cast<PyObject*>(Py_TYPE(item.get()));
-        if (PyObject_HasAttr(cls, names()._data_oriented_))
-            raise(Kind::syntax,
-                  "A member of a dataclass parameter is a data_oriented object; pass it through "
-                  "qd.template()");
+    if (is_dataclass(annotation)) {
+        if (!prov->parent) check_dataclass(annotation, 0);
         if (!PyObject_IsInstance(item.get(), annotation))
             raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
                                           " cannot be converted into required type " +

@@ -31,7 +31,7 @@ ir::Value* as_i32(Lowering& l, ir::Value* v, bool warn) {
 ir::Value* bound(Lowering& l, PyObject* o, bool warn) {
     ir::Value* v = to_value(o);
     if (!v->type.is_scalar()) raise(Kind::type, "Loop bounds must be scalars");
-    if (ir::is_constant(v) && type::is_int(v->type.prim))
+    if (!is_expr(o) && ir::is_constant(v) && type::is_int(v->type.prim))
         return l.b.int_const(ir::Prim::i32, ir::int_of_bits(v->type.prim, ir::constant_bits(v)));
     return as_i32(l, v, warn);
 }
@@ -299,7 +299,8 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
         !(dims == 0 && targets.size() == 1))
         raise(Kind::syntax,
               "Ndrange for loop with number of the loop variables not equal to the dimension of "
-              "the ndrange is not supported");
+              "the ndrange is not supported. Please check if the number of arguments of "
+              "qd.ndrange() is equal to the number of the loop variables.");
     if (one_name || over_data)
         for (const Node* t : targets)
             if (find(t->name) && text(t->name) != "_")

@@ -161,6 +161,10 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
         if (!is_symbolic(place.get())) not_assignable(target);
         return assign(place.get(), v.get());
     }
+    if (base.prov && base.prov->flattened) {
+        Ref flat = Ref::steal(PyUnicode_FromFormat("%s.%U", target_text(target->a).c_str(), target->name));
+        immutable_argument(flat.get());
+    }
     Val place = member(base, target->name);
     if (!is_lvalue(place.get())) not_assignable(target);
     assign(place.get(), v.get());
@@ -180,6 +184,10 @@ void Body::assign_name(const Node* target, Val v, bool is_static) {
     if (b->kind == Binding::Kind::loop_variable)
         raise(Kind::syntax, "Loop variable '" + text(target->name) + "' cannot be assigned");
     const Val place = lookup(target->name);
+    if (is_expr(place.get()) && !is_lvalue(place.get()))
+        raise(Kind::syntax,
+              "cannot use a non-writable target as the first operand of 'assign': '" +
+                  text(target->name) + "' stands for a value or a kernel argument");
     if (!is_lvalue(place.get())) not_assignable(target);
     assign(place.get(), v.get());
 }
@@ -378,6 +386,11 @@ void Body::assert_stmt(const Node* n) {
         }
     }
     low.node = n->ast;
+    if (!n->b && low.kernel->options.debug) {
+        const std::string condition = source_text(source, n->a->ast);
+        message = Ref::steal(PyUnicode_FromStringAndSize(
+            condition.data(), static_cast<Py_ssize_t>(condition.size())));
+    }
     args.positional.push_back(message);
     call_builtin("assert", args);
 }

@@ -12,6 +12,8 @@
 namespace qd::frontend {
 namespace {
 
+Ref checked(BinOp op, Value* a, Value* b, Value* r);
+
 struct OpRow {
     const char* symbol;
     Op op;
@@ -88,7 +90,14 @@ bool is_sequence_literal(PyObject* o) { return PyList_CheckExact(o) || PyTuple_C
           "only numbers, vectors, matrices and structs can be values here; keep other objects in qd.static(...)");
 }
 
-Ref python_result(PyObject* o) { return Ref::steal(o); }
+// What Python's operators answer; the operands they refuse are the user's mistake.
+Ref python_result(PyObject* o) {
+    if (o || !PyErr_ExceptionMatches(PyExc_TypeError)) return Ref::steal(o);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value), Ref::steal_or_null(traceback)};
+    raise(Kind::type, value ? text_of(value) : "unsupported operand types");
+}
 
 bool both_compile_time(PyObject* a, PyObject* b) { return !is_symbolic(a) && !is_symbolic(b); }
 
@@ -164,7 +173,63 @@ Ref shift(BinOp op, PyObject* a, PyObject* b) {
     Value* y = operand(b, row.symbol, a, b);
     if (type::is_float(x->type.prim) || type::is_float(y->type.prim) || !is_shape_compatible(x->type, y->type)) unsupported_operands(row.symbol, a, b);
     const Type shape = common_shape(x->type, y->type);
-    return make_value(builder().op(row.op, {broadcast(x, shape), broadcast(builder().cast(y, x->type.prim), shape)}));
+    x = broadcast(x, shape);
+    y = broadcast(builder().cast(y, x->type.prim), shape);
+    return checked(op, x, y, builder().op(row.op, {x, y}));
+}
+
+// --- overflow reports (debug) ---------------------------------------------------------------------
+// u1, per component: whether r = a op b left the range of its type; null if it cannot.
+Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
+    ir::Builder& out = builder();
+    const Type t = r->type;
+    const bool is_signed = type::is_signed(t.prim);
+    auto zero = [&] { return broadcast(out.int_const(t.prim, 0), t); };
+    switch (op) {
+        case BinOp::add:
+            if (!is_signed) return out.op(Op::lt, {r, a});
+            return out.op(Op::lt, {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, r}), out.op(Op::bit_xor, {b, r})}), zero()});
+        case BinOp::sub:
+            if (!is_signed) return out.op(Op::lt, {a, b});
+            return out.op(Op::lt, {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, b}), out.op(Op::bit_xor, {a, r})}), zero()});
+        case BinOp::mul: {
+            if (type::bits(t.prim) < 64) {
+                const Prim wide = is_signed ? Prim::i64 : Prim::u64;
+                return out.op(Op::ne, {out.op(Op::mul, {out.cast(a, wide), out.cast(b, wide)}), out.cast(r, wide)});
+            }
+            Value* lost = out.op(Op::bit_and, {out.op(Op::ne, {a, zero()}), out.op(Op::ne, {out.op(Op::raw_div, {r, a}), b})});
+            if (!is_signed) return lost;
+            Value* minus_one = broadcast(out.int_const(t.prim, -1), t);
+            Value* lowest = broadcast(out.int_const(t.prim, INT64_MIN), t);
+            return out.op(Op::bit_or, {lost, out.op(Op::bit_and, {out.op(Op::eq, {a, minus_one}), out.op(Op::eq, {b, lowest})})});
+        }
+        case BinOp::shl: return out.op(Op::ne, {out.op(Op::shr, {r, b}), a});
+        default: return nullptr;
+    }
+}
+
+// The result of an integer operation; in debug mode an overflow is printed with its place.
+Ref checked(BinOp op, Value* a, Value* b, Value* r) {
+    KernelState& kernel = *current()->kernel;
+    if (!kernel.options.debug || !type::is_int(r->type.prim) || r->type.prim == Prim::u1) return make_value(r);
+    Value* lost = overflows(op, a, b, r);
+    if (!lost) return make_value(r);
+    const char* word = op == BinOp::add ? "Addition" : op == BinOp::sub ? "Subtraction" : op == BinOp::mul ? "Multiplication" : "Shift left";
+    ir::Builder& out = builder();
+    if (lost->type.rank) lost = out.op(Op::reduce_or, {lost});
+    Value* operands[] = {lost};
+    ir::Inst* branch = out.emit(Op::if_, operands, {}, 2);
+    ir::Region* home = out.region;
+    ir::Format format;
+    format.pieces.push_back({std::string(word) + " overflow detected in " + location_text(*current()) + "\n", 0});
+    out.region = branch->regions[0];
+    out.emit(Op::print, {}, {})->ref = own_format(std::move(format));
+    out.end(Op::yield);
+    out.region = branch->regions[1];
+    out.end(Op::yield);
+    out.region = home;
+    kernel.has_print = true;
+    return make_value(r);
 }
 
 }  // namespace
@@ -390,7 +455,7 @@ Ref binary(BinOp op, PyObject* a, PyObject* b) {
     const OpRow& row = kBinary[static_cast<int>(op)];
     const Pair p = promoted(a, b, row.symbol, op == BinOp::div);
     if (row.integers_only && type::is_float(p.a->type.prim)) unsupported_operands(row.symbol, a, b);
-    return make_value(builder().op(row.op, {p.a, p.b}));
+    return checked(op, p.a, p.b, builder().op(row.op, {p.a, p.b}));
 }
 
 Ref compare(CmpOp op, PyObject* a, PyObject* b) {

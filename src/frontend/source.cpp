@@ -5,7 +5,12 @@
 // and comments are skipped, and the first line that is not indented deeper than the `def` ends it.
 // Cost: one pass over the function's text.
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
+#include <ctime>
 #include <unordered_map>
 
 #include "frontend/ast.h"
@@ -27,6 +32,47 @@ bool read_file(const char* path, std::string& out) {
     const bool ok = !std::ferror(f);
     std::fclose(f);
     return ok;
+}
+
+double seconds(const timespec& t) { return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec); }
+
+double clock_seconds(clockid_t clock) {
+    timespec t;
+    clock_gettime(clock, &t);
+    return seconds(t);
+}
+
+// When this process began, in seconds since the epoch; a file as old as that may have changed since.
+double process_start() {
+    static const double start = [] {
+        std::string text;
+        if (!read_file("/proc/self/stat", text)) return 0.0;
+        size_t at = text.rfind(')');  // the program's name may hold anything
+        for (int field = 2; at != std::string::npos && field < 22; ++field) at = text.find(' ', at + 1);
+        if (at == std::string::npos) return 0.0;
+        const double ticks = std::strtod(text.c_str() + at, nullptr);
+        const double age = clock_seconds(CLOCK_BOOTTIME) - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+        return clock_seconds(CLOCK_REALTIME) - age - 0.05;
+    }();
+    return start;
+}
+
+uint64_t stamp_of(const struct stat& info) {
+    const auto time = static_cast<uint64_t>(info.st_mtim.tv_sec) * 1000000000 + static_cast<uint64_t>(info.st_mtim.tv_nsec);
+    return (time * 31 + static_cast<uint64_t>(info.st_size)) * 31 + static_cast<uint64_t>(info.st_ino) + 1;
+}
+
+// The code object of a function inside a module's: by name and line.
+PyObject* code_at(PyObject* code, PyObject* name, int line) {
+    const Ref consts = Ref::steal(PyObject_GetAttrString(code, "co_consts"));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(consts.get()); ++k) {
+        PyObject* o = PyTuple_GET_ITEM(consts.get(), k);  // kept alive by its code object
+        if (!PyCode_Check(o)) continue;
+        auto* c = reinterpret_cast<PyCodeObject*>(o);
+        if (c->co_firstlineno == line && PyUnicode_Compare(c->co_name, name) == 0) return o;
+        if (PyObject* inner = code_at(o, name, line)) return inner;
+    }
+    return nullptr;
 }
 
 bool read_linecache(PyObject* filename, std::string& out) {
@@ -66,12 +112,18 @@ void split(SourceFile& f) {
     }
 }
 
-const SourceFile* keep(std::string name, std::string text) {
+const SourceFile* keep(std::string name, std::string text, const struct stat* info = nullptr) {
     auto f = std::make_unique<SourceFile>();
     f->name = name;
     f->text = std::move(text);
     if (f->text.starts_with("\xEF\xBB\xBF")) f->text.erase(0, 3);
+    if (info) {
+        f->stamp = stamp_of(*info);
+        f->suspect = seconds(info->st_mtim) >= process_start();
+    }
     split(*f);
+    static auto* retired = new std::vector<std::unique_ptr<SourceFile>>;  // functions refer to them
+    if (auto& old = files()[name]) retired->push_back(std::move(old));
     return (files()[std::move(name)] = std::move(f)).get();
 }
 
@@ -171,6 +223,14 @@ int block_end(const SourceFile& f, int first) {
     throw PyError{};
 }
 
+[[noreturn]] void changed_source(const FunctionSource& s) {
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.exception"));
+    const Ref cls = Ref::steal(PyObject_GetAttrString(module.get(), "QuadrantsRuntimeError"));
+    PyErr_Format(cls.get(), "File \"%s\", line %d, in %s:\nthe source has changed on disk since it was imported; import it again, or start the program again",
+                 s.file->name.c_str(), s.first_line, s.name.c_str());
+    throw PyError{};
+}
+
 }  // namespace
 
 const Names& names() {
@@ -187,13 +247,31 @@ const Names& names() {
 const SourceFile* source_file(PyObject* filename) {
     const char* path = PyUnicode_AsUTF8(filename);
     if (!path) throw PyError{};
-    if (auto it = files().find(path); it != files().end()) return it->second.get();
+    struct stat info;
+    const bool exists = path[0] != '<' && ::stat(path, &info) == 0;
+    if (auto it = files().find(path); it != files().end())
+        if (!exists || !it->second->stamp || it->second->stamp == stamp_of(info)) return it->second.get();
     std::string text;
     // Pseudo files such as <ipython-input-3> may be redefined, but never under the same name and
     // line.
-    if (path[0] != '<' && read_file(path, text)) return keep(path, std::move(text));
+    if (exists && read_file(path, text)) return keep(path, std::move(text), &info);
     if (read_linecache(filename, text)) return keep(path, std::move(text));
     return nullptr;
+}
+
+bool is_source_of(const SourceFile& file, PyObject* code) {
+    if (!file.suspect) return true;
+    if (!file.code) file.code = Ref::steal_or_null(Py_CompileString(file.text.c_str(), file.name.c_str(), Py_file_input));
+    if (!file.code) return PyErr_Clear(), false;
+    auto* mine = reinterpret_cast<PyCodeObject*>(code);
+    PyObject* now = code_at(file.code.get(), mine->co_name, mine->co_firstlineno);
+    if (now && PyObject_RichCompareBool(now, code, Py_EQ) == 1) return true;
+    PyErr_Clear();
+    // Tests whose asserts were rewritten have code that no compilation of their text gives.
+    const Ref variables = Ref::steal(PyObject_GetAttrString(code, "co_varnames"));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(variables.get()); ++k)
+        if (PyUnicode_ReadChar(PyTuple_GET_ITEM(variables.get(), k), 0) == '@') return now != nullptr;
+    return false;
 }
 
 std::string slice_of(const SourceFile& file, int first, int last) {
@@ -220,6 +298,7 @@ FunctionSource& source_of(PyObject* function) {
     s->name = PyUnicode_AsUTF8(name.get());
     s->first_line = static_cast<int>(PyLong_AsLong(line.get()));
     s->file = source_file(filename.get());
+    if (s->file && !is_source_of(*s->file, code.get())) changed_source(*s);
     s->last_line = s->file ? block_end(*s->file, s->first_line) : 0;
     if (!s->last_line) {
         const char* path = PyUnicode_AsUTF8(filename.get());

@@ -84,7 +84,7 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
         if (!v->type.is_tensor()) bad_return(type::to_user_string(v->type), annotation);
         if (v->type.rank != t->rank || v->type.n != t->n || v->type.m != t->m)
             raise(Kind::runtime_type, "Return matrix shape mismatch, expecting=" + shape_text(*t) +
-                                          ", got=" + shape_text(v->type));
+                                          ", got=" + shape_text(v->type) + ".");
         const ir::Prim p = t->prim == ir::Prim::none ? v->type.prim : t->prim;
         if (type::is_int(p) && type::is_float(v->type.prim))
             bad_return(type::to_user_string(v->type), annotation);
@@ -141,19 +141,46 @@ Signature read_signature(PyObject* definition) {
     return s;
 }
 
+// What a kernel's template parameter refuses.
+void check_template(PyObject* annotation, PyObject* value) {
+    if (!is_template(annotation)) return;
+    if (PyList_Check(value) || PyDict_Check(value)) {
+        PyErr_Format(PyExc_TypeError, "a '%s' cannot be a template argument: it has no identity that specialisations can hold on to",
+                     Py_TYPE(value)->tp_name);
+        throw PyError{};
+    }
+    if (is_ndarray(unwrap(value)))
+        raise(Kind::runtime_type, "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel using `qd.types.ndarray(...)` instead");
+}
+
+// The Python exception that is set says first what was being done; its class stays.
+void prefix_error(const std::string& text_in_front) {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value), Ref::steal_or_null(traceback)};
+    PyErr_SetString(type, (text_in_front + text(value)).c_str());
+}
+
 void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject* const> args) {
     Active active(l);
     try {
         for (size_t k = 0; k < s.names.size(); ++k) {
             Prov* prov = body.unit.argument(static_cast<int>(k));
             prov->key = s.names[k];
+            check_template(strip_optional(s.annotations[k].get()), args[k]);
             Val v = body.bind_parameter_member(s.annotations[k].get(), Ref::borrow(args[k]), prov);
             body.declare(s.names[k].get(), std::move(v), Binding::Kind::kernel_argument);
         }
         body.parameter_count = s.names.size();
     } catch (const Diag& d) {  // argument errors carry no source
         set_python_error(d);
+        if (d.kind == Kind::runtime_type || d.kind == Kind::type)
+            prefix_error("exception while trying to ensure compiled " + text(s.fn.get()) + ":\n");
         throw PyError{};
+    } catch (const PyError&) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError)) prefix_error("exception while trying to ensure compiled " + text(s.fn.get()) + ":\n");
+        throw;
     }
     try {
         body.block(body.source.body);
@@ -367,6 +394,11 @@ const ir::Field* bind_field(FieldObject* f) {
 
 void finish_unit(Unit& u) {
     LoweredKernel& out = *u.kernel->out;
+    constexpr size_t kMostParameters = 512;
+    if (out.params.size() > kMostParameters)
+        raise(Kind::runtime, "The kernel has " + std::to_string(out.params.size()) +
+                                 " parameters that it uses, members of dataclasses counted singly. "
+                                 "Do not exceed 512 on x64 backend.");
     function_index(u, out.functions.empty() ? nullptr : out.functions[0].function.get());
     for (const Ref& f : u.fields) {
         u.kernel->module->fields.push_back(reinterpret_cast<FieldObject*>(f.get())->field);
@@ -423,6 +455,8 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
     l.b.region = unit.function->body;
     try {
         const Signature s = read_signature(definition);
+        const Ref pure = get(definition, names().is_pure_);
+        state.pure = pure.get() == Py_True;
         function_index(unit, s.fn.get());
         Body body(l, unit, definition);
         l.body = &body;

@@ -98,6 +98,9 @@ struct FrontendOptions {
     int unrolling_limit = 32;
 };
 
+// File, line, code and carets of what is being lowered (diag.cpp).
+std::string location_text(const Lowering& low);
+
 // What the lowerings of one kernel share (Lowering::kernel).
 struct KernelState {
     ir::Module* module = nullptr;
@@ -105,6 +108,8 @@ struct KernelState {
     FrontendOptions options;
     uint64_t number = 0;     // of this lowering: stamps checks done once per kernel
     bool has_print = false;  // set by print
+    bool pure = false;       // depends on its arguments only: captured values are reported
+    std::vector<std::string> captures;  // reported already
 };
 
 // Parses and lowers one specialisation. `definition` is the Python KernelDef object (attributes:

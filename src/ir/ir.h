@@ -202,6 +202,7 @@ struct Inst {
 };
 inline constexpr uint8_t kNonAtomic = 1;  // an atomic proven private: plain read-modify-write
 inline constexpr uint8_t kNoFastMath = 2;
+inline constexpr uint8_t kPrivateField = 4;  // an atomic on a field of which threads may have copies
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;

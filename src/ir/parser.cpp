@@ -358,6 +358,8 @@ struct Parser {
             const std::string_view w = word();
             if (w == "nonatomic") {
                 flags |= kNonAtomic;
+            } else if (w == "private") {
+                flags |= kPrivateField;
             } else if (w == "nofastmath") {
                 flags |= kNoFastMath;
             } else {

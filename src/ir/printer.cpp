@@ -183,6 +183,7 @@ struct Printer {
             }
         }
         if (i.flags & kNonAtomic) out += " !nonatomic";
+        if (i.flags & kPrivateField) out += " !private";
         if (i.flags & kNoFastMath) out += " !nofastmath";
         types(i.result_values());
         for (int k = 0; k < i.region_count; ++k) {

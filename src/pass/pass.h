@@ -53,6 +53,9 @@ struct Task {
     int dims = 0;                               // of a range task
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
     int block_dim = 0, max_threads = 0;
+    std::vector<abi::PrivateField> private_fields;  // private_fields.cpp
+    uint32_t private_atomics = 0;
+    bool has_atomics = false;
     std::string name;  // for profiles: LoopConfig::name, else kind and number
 };
 

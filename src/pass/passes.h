@@ -76,6 +76,7 @@ struct Accumulator {  // a reduction found in the loop (reduce.cpp)
     ir::Inst* atomic = nullptr;  // the instruction it replaces
 };
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
+void private_fields(const Session& s, Task& task);  // on a finished task (private_fields.cpp)
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
 
 }  // namespace qd::pass

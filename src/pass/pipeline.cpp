@@ -177,6 +177,9 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
             for (const Pass& pass : kTaskPasses) runner.run(pass, *f);
         }
     }
+    if (enabled(s, "private_fields")) {
+        for (Task& t : plan.tasks) private_fields(s, t);
+    }
     finish_plan(s, plan);
     if (s.m.debug) verify(s.m);
     runner.dump("plan");

@@ -63,7 +63,13 @@ Parameter::Kind kind_of(PyObject* annotation, Prim& prim) {
 
 std::string list_names(const std::vector<Parameter>& parameters) {
     std::string out;
-    for (const Parameter& p : parameters) out += (out.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(p.name.get()));
+    for (const Parameter& p : parameters) {
+        PyObject* annotation = PyObject_Str(p.annotation.get());
+        const char* text = annotation ? PyUnicode_AsUTF8(annotation) : nullptr;
+        if (!text) PyErr_Clear();
+        out += (out.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(p.name.get())) + " : " + (text ? text : "?");
+        Py_XDECREF(annotation);
+    }
     return out;
 }
 

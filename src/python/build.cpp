@@ -54,6 +54,8 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
         if (takes_object(parameters[k], args[k])) add_identity(s, static_cast<int>(k), {}, args[k]);
         else if (parameters[k].optional || parameters[k].kind == Parameter::Kind::any_tensor)
             s.identities.push_back({static_cast<int>(k), {}, nullptr, {}, {}, false});  // an array, not None or a field
+        if (parameters[k].kind == Parameter::Kind::dataclass)
+            s.dataclasses.push_back({static_cast<int>(k), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(args[k])))});
     }
     for (const frontend::Guard& g : kernel.guards) {
         if (g.path.root != Path::Root::argument || g.path.steps.empty()) continue;
@@ -281,6 +283,22 @@ bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* arg
     return true;
 }
 
+// Template values with rules of their own (floats under raise_on_templated_floats, dataclasses).
+bool check_templates(KernelObject& k, PyObject* const* args) {
+    static PyObject* check;
+    for (size_t n = 0; n < k.parameters->size(); ++n) {
+        const Parameter& p = (*k.parameters)[n];
+        if (p.kind != Parameter::Kind::template_ || args[n] == Py_None || PyLong_CheckExact(args[n]) || PyFunction_Check(args[n]) || frontend::is_field(args[n])) continue;
+        if (!check) {
+            const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._arguments"));
+            check = module ? PyObject_GetAttrString(module.get(), "check_template") : nullptr;
+            if (!check) return false;
+        }
+        if (!Ref::steal_or_null(PyObject_CallFunctionObjArgs(check, k.definition, args[n], p.name.get(), nullptr))) return false;
+    }
+    return true;
+}
+
 // Code for a lowered kernel, from memory, the store or the compiler.
 std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* args, size_t count, const frontend::LoweredKernel& kernel) {
     const ir::Module& module = *kernel.module;
@@ -310,9 +328,32 @@ bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObje
     return matched == Match::no && arrays_overlap(s, block.data());
 }
 
+// With qd.init(print_non_pure=True), kernels that are not declared fastcache=True are named.
+bool show_non_pure(KernelObject& k) {
+    static PyObject* runtime;
+    if (!runtime) {
+        const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang.impl"));
+        runtime = module ? PyObject_GetAttrString(module.get(), "pyquadrants") : nullptr;
+        if (!runtime) return false;
+    }
+    const Ref wanted = Ref::steal_or_null(PyObject_GetAttrString(runtime, "print_non_pure"));
+    const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
+    if (!wanted || !pure) return false;
+    if (wanted.get() != Py_True || pure.get() == Py_True) return true;
+    PySys_FormatStdout("[NOT_PURE] Debug information: not pure: %s\n", kernel_name(k).c_str());
+    return true;
+}
+
+// Tells the definition where the code of a new specialisation came from, for its observations.
+bool tell(KernelObject& k, const char* origin, bool cacheable) {
+    const Ref told = Ref::steal_or_null(PyObject_CallMethod(k.definition, "_built", "sO", origin, cacheable ? Py_True : Py_False));
+    return told.get() != nullptr;
+}
+
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
     Session& s = session();
-    if (!check_arrays(*k.parameters, args)) return nullptr;
+    if (!show_non_pure(k)) return nullptr;
+    if (!check_arrays(*k.parameters, args) || !check_templates(k, args)) return nullptr;
     try {
         const bool interpreted = s.tier == 2;
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
@@ -325,6 +366,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         if (auto made = interpreted ? nullptr : find_recipe(k, args, count, accept)) {
             ++s.cache_hits;
             ++s.compiled;
+            if (!tell(k, "loaded", made->fields.empty())) return nullptr;
             return made;
         }
         ++s.lowered;
@@ -337,12 +379,14 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             ++s.compiled;
             return out;
         }
+        const uint64_t misses = s.cache_misses;
         auto made = from_module(k, args, count, *kernel);
         if (made && made->image_assumes_distinct() && overlap(*made, *k.parameters, args)) {
             module.arrays_may_overlap = true;
             made = from_module(k, args, count, *kernel);
         }
         ++s.compiled;
+        if (made && !tell(k, s.cache_misses == misses ? "reused" : "compiled", kernel->cacheable && kernel->fields.empty())) return nullptr;
         return made;
     } catch (const frontend::PyError&) {
     } catch (const std::exception& e) {

@@ -6,10 +6,12 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "frontend/ast.h"
 #include "ir/random.h"
 #include "python/areas.h"
+#include "python/external.h"
 #include "python/interpret.h"
 #include "python/output.h"
 
@@ -217,7 +219,30 @@ PyObject* try_specialisation(Specialisation& s, const std::vector<Parameter>& pa
     }
 }
 
+bool is_fortran_ordered(PyObject* o) {
+    ExternalArray a;
+    return is_numpy(o) && read_external(o, a) && !a.c_contiguous && a.f_contiguous;
+}
+
+// Fortran-ordered NumPy arrays are launched through C-ordered copies, which are copied back.
+PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t count) {
+    std::vector<PyObject*> replaced(args, args + count);
+    std::vector<std::pair<PyObject*, Ref>> copies;
+    for (PyObject*& arg : replaced)
+        if (is_fortran_ordered(arg)) {
+            copies.emplace_back(arg, Ref::steal_or_null(PyObject_CallMethod(arg, "copy", "s", "C")));
+            if (!copies.back().second) return nullptr;
+            arg = copies.back().second.get();
+        }
+    PyObject* r = k.vectorcall(reinterpret_cast<PyObject*>(&k), replaced.data(), count, nullptr);
+    for (const auto& [original, copy] : copies)
+        if (r && PyObject_SetItem(original, Py_Ellipsis, copy.get()) < 0) Py_CLEAR(r);
+    return r;
+}
+
 __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
+    for (size_t n = 0; n < k.parameters->size(); ++n)
+        if (is_fortran_ordered(args[n])) return launch_with_copies(k, args, k.parameters->size());
     auto& specialisations = *k.specialisations;
     Match matched;
     for (size_t n = 1; n < specialisations.size(); ++n) {
@@ -235,6 +260,25 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     if (matched == Match::no && !PyErr_Occurred())
         set_error("QuadrantsRuntimeError", "the new specialisation of a kernel does not fit its own arguments; please report this");
     return r;
+}
+
+// --- the Python backend: without a native session the definition runs its own function -----------
+bool is_python_backend() {
+    PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
+    PyObject* answer = module ? PyObject_CallMethod(module, "is_python_backend", nullptr) : nullptr;
+    const bool is = answer == Py_True;
+    Py_XDECREF(module);
+    Py_XDECREF(answer);
+    if (!answer) PyErr_Clear();
+    return is;
+}
+
+PyObject* call_python(const KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
+    PyObject* run = PyObject_GetAttrString(k.definition, "run_as_python");
+    if (!run) return nullptr;
+    PyObject* result = PyObject_Vectorcall(run, args, static_cast<size_t>(PyVectorcall_NARGS(flags)), names);
+    Py_DECREF(run);
+    return result;
 }
 
 bool begin_generation(KernelObject& k) {
@@ -256,12 +300,25 @@ struct Active {  // a call in progress; Python code that it runs may reset the r
     ~Active() { --k.active; }
 };
 
+// --- test doubles: methods of the definition's class that somebody replaced ------------------------
+// quadrants._compat.kernel_face says when; calls then go through `definition._call_doubles`, which
+// comes back here under `in_double`.
+bool doubled = false, in_double = false;
+
+PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
+    const Ref call = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "_call_doubles"));
+    return call ? PyObject_Vectorcall(call.get(), args, static_cast<size_t>(PyVectorcall_NARGS(flags)), names) : nullptr;
+}
+
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
     KernelObject& k = *as_kernel(self);
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (k.generation != session().generation || k.generation == 0) {
+        if (session().generation == 0 && is_python_backend()) return call_python(k, args, flags, names);
         if (!begin_generation(k)) return nullptr;
     }
+    if (doubled && !in_double) return call_doubles(k, args, flags, names);
+    ++k.launches;
     const Active active(k);
     std::vector<PyObject*> bound;
     if (names || count != static_cast<Py_ssize_t>(k.parameters->size())) {
@@ -283,6 +340,57 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
     }
     return call_cold(k, args);
 }
+
+// prepare_kernel(kernel, args): makes the specialisation for these arguments if there is none; does not
+// launch. Gives the number of specialisations that were made.
+PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
+    PyObject *object, *tuple;
+    if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyTuple_Type, &tuple)) return nullptr;
+    KernelObject& k = *as_kernel(object);
+    if ((k.generation != session().generation || k.generation == 0) && !begin_generation(k)) return nullptr;
+    const Active active(k);
+    std::vector<PyObject*> bound;
+    PyObject* const* given = reinterpret_cast<PyTupleObject*>(tuple)->ob_item;
+    if (!bind_arguments(k, given, PyTuple_GET_SIZE(tuple), nullptr, bound)) return nullptr;
+    if (!hook.runtime && !find_hook()) return nullptr;
+    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() || hook_replaced()))
+        if (!run_hook()) return nullptr;
+    auto& all = *k.specialisations;
+    for (size_t n = 0; n < all.size(); ++n) {
+        std::vector<uint8_t> block(all[n]->args_bytes + 64);
+        const Match matched = match_and_pack(*all[n], *k.parameters, bound.data(), block.data());
+        if (matched == Match::error) return nullptr;
+        if (matched == Match::no) continue;
+        std::swap(all[0], all[n]);
+        return PyLong_FromLong(0);
+    }
+    std::unique_ptr<Specialisation> built = build_specialisation(k, bound.data(), bound.size());
+    if (!built) return nullptr;
+    all.insert(all.begin(), std::move(built));
+    return PyLong_FromLong(1);
+}
+
+PyObject* set_kernel_doubles(PyObject*, PyObject* on) {
+    doubled = PyObject_IsTrue(on) == 1;
+    Py_RETURN_NONE;
+}
+
+// launch_undoubled(kernel, args): the launch behind the test doubles.
+PyObject* launch_undoubled(PyObject*, PyObject* arguments) {
+    PyObject *object, *tuple;
+    if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyTuple_Type, &tuple)) return nullptr;
+    const bool before = std::exchange(in_double, true);
+    PyObject* r = PyObject_Call(object, tuple, nullptr);
+    in_double = before;
+    return r;
+}
+
+PyMethodDef kernel_functions[] = {
+    {"prepare_kernel", prepare_kernel, METH_VARARGS, "Makes a kernel's specialisation without launching it."},
+    {"set_kernel_doubles", set_kernel_doubles, METH_O, "Whether calls of kernels go through methods of their class."},
+    {"launch_undoubled", launch_undoubled, METH_VARARGS, "Launches a kernel, past the methods of its class."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 // --- the types ------------------------------------------------------------------------------------
 PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
@@ -348,6 +456,31 @@ PyObject* kernel_tiers(PyObject* self, void*) {
     return list;
 }
 
+PyObject* launch_count(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_kernel(self)->launches); }
+
+// What each specialisation passes: a list of (kind, element type, has gradient, parameter name, path).
+PyObject* passed_arguments(PyObject* self, void*) {
+    const KernelObject& k = *as_kernel(self);
+    const Ref out = Ref::steal_or_null(PyList_New(0));
+    if (!out) return nullptr;
+    for (const auto& s : *k.specialisations) {
+        const Ref steps = Ref::steal_or_null(PyList_New(0));
+        if (!steps) return nullptr;
+        for (const PackStep& step : s->steps) {
+            const Ref path = Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(step.attributes.size())));
+            if (!path) return nullptr;
+            for (size_t n = 0; n < step.attributes.size(); ++n)
+                PyTuple_SET_ITEM(path.get(), static_cast<Py_ssize_t>(n), Py_NewRef(step.attributes[n].get()));
+            static const char* kinds[] = {"scalar", "tensor", "array"};
+            const Ref row = Ref::steal_or_null(Py_BuildValue("(ssOOO)", kinds[static_cast<int>(step.kind)], type::info(step.type.prim).name,
+                                                             step.needs_grad ? Py_True : Py_False, (*k.parameters)[step.argument].name.get(), path.get()));
+            if (!row || PyList_Append(steps.get(), row.get()) < 0) return nullptr;
+        }
+        if (PyList_Append(out.get(), steps.get()) < 0) return nullptr;
+    }
+    return Py_NewRef(out.get());
+}
+
 char kDoc[] = "__doc__", kModule[] = "__module__", kPure[] = "is_pure";
 PyGetSetDef kernel_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -355,6 +488,8 @@ PyGetSetDef kernel_getset[] = {
     {"__module__", kernel_name, nullptr, nullptr, kModule},
     {"is_pure", kernel_name, kernel_set_definition, nullptr, kPure},
     {"_specialisations", specialisation_count, nullptr, "How many specialisations exist.", nullptr},
+    {"_launches", launch_count, nullptr, "How many calls there were.", nullptr},
+    {"_passed_arguments", passed_arguments, nullptr, "What each specialisation passes.", nullptr},
     {"_tiers", kernel_tiers, nullptr, "Tier of each specialisation's code.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -483,7 +618,8 @@ PyTypeObject Kernel_Type = {
 }  // namespace
 
 bool add_kernel(PyObject* module) {
-    return PyType_Ready(&BoundKernel_Type) == 0 && PyModule_AddType(module, &Kernel_Type) == 0;
+    return PyType_Ready(&BoundKernel_Type) == 0 && PyModule_AddType(module, &Kernel_Type) == 0 &&
+           PyModule_AddFunctions(module, kernel_functions) == 0;
 }
 
 }  // namespace qd::python

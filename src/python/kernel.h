@@ -32,6 +32,11 @@ using frontend::ResultShape;
 using type::Prim;
 using type::Type;
 
+// Whether a weak reference is to this object, which the caller holds: a dead one is to None.
+inline bool refers_to(PyObject* weak, PyObject* object) {
+    return reinterpret_cast<PyWeakReference*>(weak)->wr_object == object;
+}
+
 // What a specialisation depends on besides array features: an argument (or member of one) that
 // must be the same object, or an equal value.
 struct IdentityCheck {
@@ -62,8 +67,14 @@ struct CachedRoot {
     Ref weak;
 };
 
+struct DataclassCheck {  // an argument must be of the very class it had
+    int argument;
+    Ref type;
+};
+
 struct Specialisation {
     std::vector<IdentityCheck> identities;
+    std::vector<DataclassCheck> dataclasses;
     std::vector<PackStep> steps;
     std::vector<void*> bindings;          // base addresses, parallel to the module's fields
     std::vector<Ref> fields;              // keeps them alive
@@ -98,6 +109,7 @@ struct KernelObject {
     PyObject* definition;
     uint32_t generation;                  // of `parameters` and `specialisations`
     uint32_t active;                      // calls in progress: they use both, so neither is cleared
+    uint64_t launches;                    // calls so far
     std::string* signature;               // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first

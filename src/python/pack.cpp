@@ -24,7 +24,8 @@ void conversion_error(const PackStep& step, PyObject* value) {
                       Py_XDECREF(text);
                       return s;
                   }() +
-                  ") cannot be converted into required type " + type::to_string(step.type.element()));
+                  ") cannot be converted into required type " + type::to_string(step.type.element()) +
+                  (PyFloat_Check(value) ? ": that would truncate " + step.name : ""));
 }
 
 // NumPy's integer and float scalars by class name: numpy may not be imported at all.
@@ -215,7 +216,7 @@ bool same_items(PyObject* a, PyObject* b) {
 bool identity_holds(const IdentityCheck& check, PyObject* value) {
     value = frontend::unwrap(value);
     if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
-    if (value == check.object) return !check.weak || PyWeakref_GetObject(check.weak.get()) == value;
+    if (value == check.object) return !check.weak || refers_to(check.weak.get(), value);
     if (!check.by_value || Py_TYPE(value) != Py_TYPE(check.object)) return false;
     if (PyFloat_CheckExact(value)) {  // -0.0 and 0.0 are different constants, NaN is one
         const double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(check.object);
@@ -228,6 +229,8 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
 }
 
 bool identities_hold(const Specialisation& s, PyObject* const* args) {
+    for (const DataclassCheck& check : s.dataclasses)
+        if (reinterpret_cast<PyObject*>(Py_TYPE(args[check.argument])) != check.type.get()) return false;
     for (const IdentityCheck& check : s.identities) {
         PyObject* root = args[check.argument];
         if (check.attributes.empty()) {
@@ -247,7 +250,7 @@ bool identities_hold(const Specialisation& s, PyObject* const* args) {
 bool cache_valid(const Specialisation& s, PyObject* const* args) {
     if (s.cached_roots.empty()) return false;
     for (const CachedRoot& root : s.cached_roots)
-        if (args[root.argument] != root.object || !root.weak || PyWeakref_GetObject(root.weak.get()) != root.object) return false;
+        if (args[root.argument] != root.object || !root.weak || !refers_to(root.weak.get(), root.object)) return false;
     return true;
 }
 

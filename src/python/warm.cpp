@@ -185,7 +185,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
 bool source_is(PyObject* function, const std::string& text) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
     const frontend::SourceFile* file = frontend::source_file(code->co_filename);
-    if (!file) return false;
+    if (!file || !frontend::is_source_of(*file, PyFunction_GetCode(function))) return false;
     const int first = code->co_firstlineno;
     int lines = 0;
     for (const char c : text) lines += c == '\n';
@@ -379,7 +379,7 @@ std::string kernel_key(KernelObject& k) {
     const Ref fn = plain_function(k.definition);
     if (!fn) return {};
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(fn.get()));
-    const Ref bytecode = Ref::steal_or_null(PyCode_GetCode(code));
+    const Ref bytecode = Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "co_code"));
     if (!bytecode) return PyErr_Clear(), std::string();
     w.text({PyBytes_AS_STRING(bytecode.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytecode.get()))});
     w.object(code->co_name);

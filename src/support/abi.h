@@ -21,10 +21,14 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
+
+// Bits of Thread::alone. No other thread runs the launch, or none sees this thread's copies of the
+// task's private fields.
+inline constexpr int32_t kAlone = 1, kAloneInPrivate = 2;
 
 struct Thread {  // hidden first argument of every compiled function
     const Context* context;
@@ -33,6 +37,7 @@ struct Thread {  // hidden first argument of every compiled function
     uint64_t random_key;  // set by the task entry per iteration: mix(launch, task, iteration)
     uint64_t random_draw; // number of draws so far in this iteration
     int32_t index;        // number of the thread, 0 = caller
+    int32_t alone;        // kAloneXxx: where atomics may be plain reads and writes
 };
 
 // One operand of print/assert, as stored by compiled code: 8 bytes each, scalars widened
@@ -75,6 +80,16 @@ struct Bound {       // a loop bound the launcher can read before the task runs
     int64_t value;   // constant, or byte offset into args / temps
 };
 
+// A field that a task touches by atomic additions alone, results unused: with several threads each
+// may add to a copy of its own, which starts as zeros and is added to the field at the end.
+enum class Addend : uint32_t { f32, f64, i32, i64 };  // integers of either sign
+struct PrivateField {
+    uint32_t binding;  // its number in Context::bindings
+    Addend addend;     // all its bytes are such
+    uint64_t bytes;
+};
+inline constexpr int kMaxPrivateFields = 4;
+
 enum class TaskKind : uint8_t { serial, range };
 struct Task {
     TaskKind kind;
@@ -86,7 +101,10 @@ struct Task {
     int32_t block_dim;       // 0: runtime decides
     int32_t max_threads;     // 0: all
     uint32_t name;           // offset into the artefact's strings
-    uint32_t pad2;
+    uint32_t privates;       // how many of private_fields count
+    uint32_t private_atomics;  // scalar atomics on them in the body
+    uint32_t has_atomics;
+    PrivateField private_fields[kMaxPrivateFields];
     Bound bounds[2 * kMaxDims];
 };
 
@@ -110,6 +128,7 @@ struct Artefact {
     uint32_t strings_bytes, strings;
     uint32_t object_bytes, object;       // entry symbols are named "task<k>" and "finish<k>"; Task::entry is filled in by the loader
     uint32_t uses_random, uses_print;
+    uint32_t binding_count;  // how many entries Context::bindings has
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
     uint32_t arrays;         // ArrayUse
     uint32_t pad;

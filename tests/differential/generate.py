@@ -136,6 +136,7 @@ class Generator:
         self.loops = 0  # nesting of runtime loops
         self.frozen_top = False
         self.indexing = 0
+        self.nested = 0  # depth of run-time scopes
         self.n, self.m = self.r.choice([3, 5, 6, 8]), self.r.choice([2, 3])
 
     # -- small tools
@@ -881,6 +882,7 @@ class Generator:
     def inside(self, header, body, last=None):
         self.emit(header)
         self.indent += 1
+        self.nested += "qd.static" not in header
         self.scopes.append([])
         before, place = self.budget, len(self.lines)
         self.budget = min(before, self.r.randrange(1, 4))
@@ -893,6 +895,7 @@ class Generator:
             self.emit("pass")
         self.budget = max(0, before - spent)
         self.scopes.pop()
+        self.nested -= "qd.static" not in header
         self.indent -= 1
 
     def do_if(self):
@@ -910,7 +913,7 @@ class Generator:
 
     def do_for(self):
         # A loop at the top of a func is the kernel's own, parallel one where the call is at the top.
-        if self.loops >= 2 or self.where != "parallel" and len(self.scopes) == 1:
+        if self.loops >= 2 or self.where != "parallel" and self.nested == 0:
             return self.do_if() if self.loops >= 2 else self.do_while()
         self.loops += 1
         v = self.fresh("i")

@@ -771,6 +771,7 @@ class Machine:
                 args.append(a)
             else:
                 args.append(self.ev(a, s))
+        args += [self.ev(k.value, s) for k in n.keywords]  # `dt=` of the constructors
         if isinstance(f, Method):
             return self.method(f.owner, f.name, args, s)
         name = f.path[-1]

@@ -19,6 +19,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ import model
 # (label, QD_CPU_TIER, threads)
 VARIANTS = [("interpreter", "interpret", 1), ("tier 0", "0", 1), ("tier 1", "1", 2)]
 BATCH = 25
+PLAIN_BATCH = 7  # its options are what Python has: 64-bit defaults, no fast_math
 
 
 def options_of(batch):
@@ -263,7 +265,7 @@ def short(error):
 # --- processes -----------------------------------------------------------------------------------
 
 
-def child(batch, seeds, profile="full", sources=None, timeout=300):
+def child(batch, seeds, profile="full", sources=None, timeout=90):
     """Runs seeds (or given sources) in a process of its own; its answer, or how it died."""
     job = json.dumps(dict(batch=batch, seeds=seeds, profile=profile, sources=sources))
     env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
@@ -296,14 +298,15 @@ def child_main():
 
 def run_batch(batch, seeds, profile="full"):
     """(failures, stats) of a batch; a crash is traced to its program by running them singly."""
-    answer, death = child(batch, seeds, profile)
+    answer, death = child(batch, seeds, profile, timeout=20 if len(seeds) == 1 else 60)
     if answer:
         return answer["found"], answer["stats"]
     if len(seeds) == 1:
         return [(seeds[0], "crash", death)], dict(programs=1)
     found, stats = [], {}
-    middle = len(seeds) // 2
-    for part in (seeds[:middle], seeds[middle:]):
+    mark = re.search(r"@(\d+)", death)  # the program that it was in
+    last = int(mark[1]) if mark else seeds[0]
+    for part in ([last], [s for s in seeds if s != last]):
         f, s = run_batch(batch, part, profile)
         found += f
         for k, v in s.items():
@@ -358,7 +361,7 @@ def candidates(source):
         subs = [x for x in ast.iter_child_nodes(e) if isinstance(x, ast.expr) and not isinstance(x, (ast.Name,))]
         subs += [x for x in ast.iter_child_nodes(e) if isinstance(x, ast.Name) and x.id not in ("qd", "abs", "min", "max")]
         for sub in subs[:3]:
-            if isinstance(e, ast.Attribute) or isinstance(sub, ast.Attribute) and isinstance(e, ast.Call):
+            if isinstance(sub, (ast.List, ast.Tuple)) or isinstance(e, ast.Attribute) or isinstance(sub, ast.Attribute) and isinstance(e, ast.Call):
                 continue
 
             class Swap(ast.NodeTransformer):
@@ -458,7 +461,7 @@ def main():
         seeds = list(range(first, min(first + BATCH, args.seed + args.count)))
         batch = first // BATCH
         plain = batch % 100 < args.plain
-        jobs.append((batch if not plain else 7, seeds, "plain" if plain else "full"))
+        jobs.append((batch if not plain else PLAIN_BATCH, seeds, "plain" if plain else "full"))
     failures, total, done = [], {}, 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         pending = {}

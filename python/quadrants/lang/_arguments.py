@@ -11,6 +11,7 @@ from typing import Any
 
 from quadrants._lib import core
 from quadrants.lang.exception import QuadrantsRuntimeTypeError
+from quadrants.lang.impl import current_cfg
 from quadrants.lang.matrix import MatrixType
 from quadrants.lang.util import cook_dtype, to_quadrants_type
 from quadrants.types.annotations import OptionalAnnotation
@@ -47,6 +48,48 @@ def check_array(annotation: Any, value: Any, name: str) -> None:
         _check_torch(annotation, value, name)
     else:
         raise QuadrantsRuntimeTypeError(f"Invalid type for argument {name}, got {value}")
+
+
+def check_template(kernel: Any, value: Any, name: str) -> None:
+    """Raises or warns where a template value has rules of its own.
+
+    Args:
+        kernel: the definition.
+        value: the argument of a `qd.template()` parameter.
+        name: the parameter's name, for messages.
+    """
+    cls = type(value)
+    if hasattr(cls, "__dataclass_fields__") and not getattr(cls, "_data_oriented", False):
+        hash(value)
+        import warnings
+
+        warnings.warn(
+            f"Kernel {kernel.__name__!r} parameter {name!r}: a dataclasses.dataclass instance is passed to a "
+            "qd.Template-annotated kernel parameter. Annotate the parameter with the dataclass itself: this will "
+            "become an error.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    if current_cfg().raise_on_templated_floats and _holds_float(value, []):
+        raise ValueError(
+            f"Floats are not allowed as template values: parameter {name!r} of kernel {kernel.__name__!r} "
+            "(raise_on_templated_floats=True)"
+        )
+
+
+def _holds_float(value: Any, seen: list[Any]) -> bool:
+    """Whether a template value, or a member that is compiled in, is a Python float."""
+    if isinstance(value, float):
+        return True
+    if any(value is s for s in seen):
+        return False
+    seen.append(value)
+    if isinstance(value, (list, tuple)):
+        return any(_holds_float(v, seen) for v in value)
+    cls = type(value)
+    if getattr(cls, "_data_oriented", False) and getattr(cls, "_qd_template_primitives", True):
+        return any(_holds_float(v, seen) for v in getattr(value, "__dict__", {}).values())
+    return False
 
 
 def is_numpy(value: Any) -> bool:

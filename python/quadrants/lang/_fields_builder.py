@@ -171,6 +171,8 @@ class FieldsBuilder:
 def default_builder() -> FieldsBuilder:
     """The builder behind `qd.root`."""
     if impl.get_runtime()._prog is None:
+        if impl.is_python_backend():
+            raise QuadrantsRuntimeError("field trees are not available on the Python backend")
         raise QuadrantsRuntimeError("Please call init() first")
     builder = _state.default
     if builder is None:

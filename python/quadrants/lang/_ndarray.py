@@ -308,8 +308,6 @@ def _element_dtype(dtype: Any) -> DataType:
 
 def _check_runtime(dtype: Any, needs_grad: bool) -> None:
     impl.check_initialised()
-    if impl.is_python_backend():
-        raise QuadrantsRuntimeError("qd.ndarray is not available on the Python backend yet")
     if needs_grad and not dtype.is_real:
         raise QuadrantsRuntimeError(
             f"{dtype} is not supported for ndarray with `needs_grad=True` or `needs_dual=True`."
@@ -319,6 +317,10 @@ def _check_runtime(dtype: Any, needs_grad: bool) -> None:
 def _made(
     kind: type, dtype: Any, element_shape: tuple[int, ...], shape: Any, needs_grad: bool
 ) -> Any:
+    if impl.is_python_backend():
+        from quadrants.lang._python_backend import create_array
+
+        return create_array(dtype, element_shape, shape)
     _check_runtime(dtype, needs_grad)
     shape = _checked_shape(shape)
     made = kind.__new__(kind)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsSyntaxError, QuadrantsTypeError
 
 _NOT_A_PAIR = "Every argument of ndrange should be a scalar or a tuple/list like (begin, end)"
@@ -64,6 +65,11 @@ class _Ndrange:
         self.axes = None if axes is None else _checked_axes(axes, len(args))
 
     def __iter__(self) -> Iterator[tuple[int, ...]]:
+        if len(self.bounds) == 1 and impl.is_python_backend():
+            from quadrants.lang._python_backend import single_indices
+
+            yield from single_indices(*self.bounds[0])
+            return
         if self.axes is None:
             yield from product(*(range(*b) for b in self.bounds))
             return

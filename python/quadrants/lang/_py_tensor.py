@@ -134,7 +134,13 @@ def operands(*args: Any) -> tuple[list[Any], torch.dtype] | None:
             dtypes.append(x.dtype)
         elif (dtype := literal_dtype(x)) is not None:
             dtypes.append(dtype)
-            x = bool(x) if dtype is torch.bool else int(x) if not dtype.is_floating_point else float(x)
+            x = (
+                bool(x)
+                if dtype is torch.bool
+                else int(x)
+                if not dtype.is_floating_point
+                else float(x)
+            )
         else:
             try:
                 x = tensor_of(x)
@@ -156,7 +162,9 @@ def _foreign(x: Any) -> bool:
 
 def _modulo_2(compute: Callable[..., Any], a: Any, b: Any) -> torch.Tensor:
     """Arithmetic of u1."""
-    return (compute(*(x.int() if isinstance(x, torch.Tensor) else int(x) for x in (a, b))) & 1).bool()
+    return (
+        compute(*(x.int() if isinstance(x, torch.Tensor) else int(x) for x in (a, b))) & 1
+    ).bool()
 
 
 def arithmetic(compute: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -247,10 +255,10 @@ def _augmented(forward: Callable[..., Any]) -> Callable[..., Any]:
         result = forward(self, other)
         if result is NotImplemented or type(result) is not PyTensor:
             return result
-        result = wrapped(plain(result).to(self.dtype))
-        if self._rank is not None:
-            result._rank = self._rank
-        return result
+        if self._container:
+            plain(self).copy_(plain(result))
+            return self
+        return wrapped(plain(result).to(self.dtype), self._rank)
 
     return method
 
@@ -345,9 +353,7 @@ class PyTensor(torch.Tensor):
         pass
 
     @classmethod
-    def __torch_function__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if any(t is not torch.Tensor and not issubclass(t, PyTensor) for t in types):
             args = torch.utils._pytree.tree_map(_unwrapped, args)
@@ -398,7 +404,9 @@ class PyTensor(torch.Tensor):
     def _T_tc(self) -> PyTensor:
         if len(self._batch_shape) < 2:
             return self
-        return wrapped(plain(self).transpose(0, 1), self._rank)
+        swapped = wrapped(plain(self).transpose(0, 1), self._rank)
+        swapped._container = self._container
+        return swapped
 
     @property
     def _np(self) -> Any:

@@ -9,6 +9,7 @@ Imported by the first `qd.init(qd.python)` and by hooks that ask `impl.is_python
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Iterator
@@ -30,7 +31,6 @@ from quadrants.lang._py_tensor import (
     literal_dtype,
     operands,
     plain,
-    product_of,
     tensor_of,
     torch_dtype,
     wrapped,
@@ -47,8 +47,6 @@ from quadrants.lang.util import cook_dtype
 from quadrants.types.annotations import OptionalAnnotation, Template
 from quadrants.types.ndarray_type import NDArray
 from quadrants.types.primitive_types import DataType, f32, u1
-
-__all__ = ["PyStructField", "product_of", "unavailable"]
 
 
 def unavailable(name: str) -> QuadrantsRuntimeError:
@@ -117,7 +115,28 @@ def _argument(annotation: Any, value: Any, place: int, name: str) -> Any:
         return _array(getattr(annotation, "dtype", None), value, name)
     if isinstance(annotation, MatrixType):
         return typed(annotation, (value,))
+    if isinstance(annotation, type) and hasattr(annotation, "__dataclass_fields__"):
+        return _with_arrays(annotation, value)
     return value
+
+
+def _with_arrays(annotation: Any, value: Any) -> Any:
+    """A dataclass argument whose foreign arrays are containers; the same object if it has none."""
+    changed = {}
+    for name, field in annotation.__dataclass_fields__.items():
+        member = getattr(value, name)
+        if isinstance(member, np.ndarray) or type(member) is torch.Tensor:
+            changed[name] = _array(getattr(field.type, "dtype", None), member, name)
+        elif isinstance(field.type, type) and hasattr(field.type, "__dataclass_fields__"):
+            nested = _with_arrays(field.type, member)
+            if nested is not member:
+                changed[name] = nested
+    if not changed:
+        return value
+    made = copy.copy(value)
+    for name, member in changed.items():
+        object.__setattr__(made, name, member)
+    return made
 
 
 def _scalar_argument(dtype: DataType, value: Any, place: int) -> Any:
@@ -188,13 +207,24 @@ def run_func(definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
             given.append(cast(value, annotation))
         else:
             given.append(_copied(value))
-    return definition.fn(*given)
+    result = definition.fn(*given)
+    returns = definition.returns
+    if (
+        returns is None
+        or result is None
+        or isinstance(returns, tuple)
+        or not _is_scalar_type(returns)
+    ):
+        return result
+    return cast(result, returns)
 
 
 def _copied(value: Any) -> Any:
     """A value without ties to where it came from; containers are themselves."""
     if type(value) is PyTensor:
-        return value if value._container or value._rank is not None else wrapped(plain(value).clone())
+        return (
+            value if value._container or value._rank is not None else wrapped(plain(value).clone())
+        )
     if isinstance(value, Struct):
         cls: Any = type(value)
         members = {k: _copied(Struct.__getitem__(value, k)) for k in value._entries}
@@ -231,6 +261,26 @@ def create_struct(members: Any, methods: Any, groups: Any, shape: Any) -> PyStru
     """A field of structs."""
     made = {name: create_member(kind, shape) for name, kind in members.items()}
     return PyStructField(made, methods, groups, _extents(shape))
+
+
+class SingleIndex(int):
+    """What a loop over a one-dimensional ndrange gets: the index, and a tuple of it."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((int(self),))
+
+    def __getitem__(self, place: int) -> int:
+        return (int(self),)[place]
+
+    def __len__(self) -> int:
+        return 1
+
+
+def single_indices(begin: int, end: int) -> Iterator[Any]:
+    """The indices of a one-dimensional ndrange: on the host 1-tuples, in kernels numbers too."""
+    if _py_tensor.running:
+        return map(SingleIndex, range(begin, end))
+    return ((i,) for i in range(begin, end))
 
 
 class PyStructField:
@@ -324,9 +374,9 @@ def _live(element: Any) -> Any:
         element = wrapped(torch.tensor(element))
 
     def read() -> Any:
-        copy = wrapped(plain(element).clone())
-        copy._homes = (plain(element), *element._homes)
-        return copy
+        value = wrapped(plain(element).clone())
+        value._homes = (plain(element), *element._homes)
+        return value
 
     def write(value: Any) -> None:
         element[...] = value
@@ -426,7 +476,9 @@ def _real(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], An
 
 
 _UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    **{n: _real(getattr(torch, n)) for n in "sin cos tan asin acos tanh exp log sqrt rsqrt".split()},
+    **{
+        n: _real(getattr(torch, n)) for n in "sin cos tan asin acos tanh exp log sqrt rsqrt".split()
+    },
     **{n: _real(getattr(torch, n)) for n in ("floor", "ceil")},
     "round": _real(_half_away),
     "neg": torch.neg,
@@ -540,6 +592,22 @@ def bit_cast(x: Any, dtype: Any) -> Any:
     """The bits of x read as dtype."""
     t = tensor_of(x).view(torch_dtype(dtype))
     return t.item() if _is_number(x) else wrapped(t)
+
+
+def call_dtype(dtype: DataType, *args: Any, **kwargs: Any) -> Any:
+    """`qd.f32(x)`: a Python number."""
+    if len(args) != 1 or kwargs:
+        raise QuadrantsSyntaxError("A primitive type can only decorate a single expression.")
+    x = args[0]
+    if isinstance(x, torch.Tensor) and x.numel() == 1:
+        x = x.item()
+    if not _is_number(x):
+        raise QuadrantsSyntaxError(
+            "A primitive type cannot decorate an expression with a compound type."
+        )
+    if dtype.is_real:
+        return float(x)
+    return convert_number(dtype, x)
 
 
 def frexp(x: Any) -> Any:

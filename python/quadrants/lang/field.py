@@ -164,8 +164,12 @@ def _declare(
 
 def _check_runtime() -> None:
     impl.check_initialised()
-    if impl.is_python_backend():
-        raise QuadrantsRuntimeError("qd.field is not available on the Python backend yet")
+
+
+def _python_array(dtype: Any, element_shape: tuple[int, ...], shape: Any) -> Any:
+    from quadrants.lang._python_backend import create_array
+
+    return create_array(dtype, element_shape, shape)
 
 
 def field(
@@ -198,6 +202,8 @@ def field(
             needs_dual=needs_dual,
         )
     dtype = cook_dtype(dtype)
+    if impl.is_python_backend():
+        return _python_array(dtype, (), shape)
     _check_runtime()
     _check_companions(dtype, needs_grad, needs_dual)
     plan = _plan(shape, order, offset)
@@ -238,6 +244,8 @@ def create_matrix_field(
 ) -> MatrixField:
     """What `Vector.field` (ndim 1) and `Matrix.field` make."""
     kind = _compute_type(dtype, n, m, ndim)
+    if impl.is_python_backend():
+        return _python_array(kind, (n,) if ndim == 1 else (n, m), shape)
     _check_runtime()
     _check_companions(kind, needs_grad, needs_dual)
     plan = _plan(shape, order, offset)
@@ -261,6 +269,10 @@ def create_struct_field(
     groups: dict[str, Any] | None = None,
 ) -> StructField:
     """What `Struct.field` and `StructType.field` make."""
+    if impl.is_python_backend():
+        from quadrants.lang._python_backend import create_struct
+
+        return create_struct(members, methods, groups, shape)  # type: ignore[return-value]
     _check_runtime()
     plan = _plan(shape, None, offset)
     made = _struct_of(members, methods or {}, name, groups or {})

@@ -18,7 +18,6 @@ from quadrants.lang.exception import (
     QuadrantsRuntimeError,
     QuadrantsSyntaxError,
     QuadrantsTypeError,
-    not_available,
     not_initialised,
 )
 from quadrants.types.primitive_types import DataType, f16, f32, f64, i32, i64, u32, u64
@@ -112,10 +111,13 @@ class PyQuadrants:
         """Starts the native runtime under this config."""
         from quadrants.lang._program import Program
 
-        if config.arch is Arch.python:
-            raise not_available("arch=qd.python")
         self._arch = config.arch
         self._cfg = config
+        if config.arch is Arch.python:
+            from quadrants.lang._python_backend import install
+
+            install()
+            return
         _finish_at_exit()
         self._prog = Program(config, {name: getattr(self, name) for name in _PYTHON_OPTIONS})
 
@@ -292,8 +294,10 @@ def __getattr__(name: str) -> Any:
 
 
 def check_initialised() -> None:
-    """Raises unless there is a live runtime."""
-    if pyquadrants._prog is None and not is_python_backend():
+    """Raises unless there is a native runtime."""
+    if is_python_backend():
+        raise QuadrantsRuntimeError("this is not available on the Python backend")
+    if pyquadrants._prog is None:
         raise not_initialised()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
+from quadrants._compat.kernel_face import AdjointFace, KernelFace
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._signature import Param, is_class_member, plain_function, read_parameters
@@ -61,7 +62,7 @@ class Definition:
         return f"<{type(self).__name__} {self.__qualname__}>"
 
 
-class KernelDef(Definition):
+class KernelDef(Definition, KernelFace):
     """A kernel: calling it binds arguments, finds or makes the specialisation and launches it."""
 
     _is_quadrants_function = True
@@ -76,7 +77,17 @@ class KernelDef(Definition):
         impl.pyquadrants.kernels.append(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return core.launch(self, args, kwargs)
+        return self._native()(*args, **kwargs)
+
+    def run_as_python(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the Python function itself; what a call does on the Python backend."""
+        from quadrants.lang._python_backend import run_kernel
+
+        return run_kernel(self, args, kwargs)
+
+    @property
+    def _adjoint(self) -> AdjointFace:
+        return AdjointFace(self)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Launches the reverse-mode version."""
@@ -151,7 +162,11 @@ class FuncDef(Definition):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if impl.inside_kernel():
             return core.trace_call(self, args, kwargs)
-        if self._runs_on_host or impl.is_python_backend():
+        if impl.is_python_backend():
+            from quadrants.lang._python_backend import run_func
+
+            return run_func(self, args, kwargs)
+        if self._runs_on_host:
             return self.fn(*args, **kwargs)
         raise QuadrantsSyntaxError("Quadrants functions cannot be called from Python-scope.")
 
@@ -165,7 +180,7 @@ Kernel = KernelDef  # the class of `k._primal`
 def _make_kernel(definition: KernelDef) -> Any:
     """The object that users call: native where the native module has a kernel type."""
     native = getattr(core, "Kernel", None)
-    return definition if native is None else native(definition)
+    return definition if native is None else definition._made(native(definition))
 
 
 def kernel(

@@ -77,12 +77,20 @@ def _factory(name: str, doc: str) -> Any:
     def fn(*args: Any, **kwargs: Any) -> Any:
         if impl.inside_kernel():
             return core.trace_op(f"Matrix.{name}", args, **kwargs)
+        if impl.is_python_backend():
+            return _python_factory(name, *args, **kwargs)
         raise AssertionError(f"{name} cannot be called in Python-scope")
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc
     fn._qd_op = f"Matrix.{name}"  # type: ignore[attr-defined]
     return staticmethod(fn)
+
+
+def _python_factory(name: str, *args: Any, **kwargs: Any) -> Any:
+    from quadrants.lang._python_backend import factory
+
+    return factory(name, *args, **kwargs)
 
 
 class Matrix:
@@ -97,6 +105,10 @@ class Matrix:
     __hash__ = object.__hash__
 
     def __new__(cls, arr: Any, dt: Any = None) -> Any:
+        if impl.is_python_backend():
+            from quadrants.lang._python_backend import matrix
+
+            return matrix(arr, dt)
         if isinstance(arr, (list, tuple)) and _has_symbolic(arr):
             return core.trace_op(cls.__name__, (arr, dt))
         return object.__new__(cls)
@@ -406,6 +418,8 @@ class Matrix:
         """The dim x dim matrix with val on the diagonal."""
         if _has_symbolic(val) or impl.inside_kernel():
             return core.trace_op("Matrix.diag", (dim, val))
+        if impl.is_python_backend():
+            return _python_factory("diag", dim, val)
         return Matrix(np.diag(np.full(dim, val)))
 
     @staticmethod
@@ -471,6 +485,8 @@ def _stacked(name: str, parts: Any, as_columns: bool) -> Any:
         or impl.inside_kernel()
     ):
         return core.trace_op(f"Matrix.{name}", (parts,))
+    if impl.is_python_backend():
+        return _python_factory(name, parts)
     arrays = [np.asarray(p) for p in parts]
     shapes = [a.shape for a in arrays]
     if builtins.any(s != shapes[0] for s in shapes):
@@ -588,6 +604,10 @@ class MatrixType:
             )
         if impl.inside_kernel() or _has_symbolic(args):
             return core.trace_op("typed_tensor", (self, *args))
+        if impl.is_python_backend():
+            from quadrants.lang._python_backend import typed
+
+            return typed(self, args)
         count = self.n * (self.m if self.ndim == 2 else 1)  # type: ignore[operator]
         values = _flattened(args)
         if len(args) == 1 and not isinstance(args[0], (list, tuple, Matrix, np.ndarray)):

@@ -40,9 +40,7 @@ def __getattr__(name: str) -> Any:
 gpu = [cuda, metal, vulkan, amdgpu]
 
 _DRIVERS = {Arch.cuda: "cuda", Arch.amdgpu: "amdgpu", Arch.metal: "metal", Arch.vulkan: "vulkan"}
-_dtype_call_installed = (
-    True  # dtypes can always be called; the Python backend gives the call a value
-)
+_dtype_call_installed = False  # whether the Python backend has given calls of dtypes a value
 
 
 class _SpecialConfig:

@@ -39,8 +39,16 @@ def _symbolic(args: tuple[Any, ...]) -> bool:
     return False
 
 
-def _host(compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _python_backend() -> Any:
+    from quadrants.lang import _python_backend
+
+    return _python_backend
+
+
+def _host(name: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Applies a NumPy function; a matrix operand makes the result a matrix."""
+    if impl.is_python_backend():
+        return _python_backend().apply(name, args)
     from quadrants.lang.matrix import Matrix
 
     if builtins.any(isinstance(a, Matrix) for a in args):
@@ -57,14 +65,14 @@ def _elementwise(
         def fn(x: Any) -> Any:
             if _symbolic((x,)):
                 return core.trace_op(name, (x,))
-            return _host(compute, (x,))
+            return _host(name, compute, (x,))
 
     else:
 
         def fn(a: Any, b: Any) -> Any:  # type: ignore[misc]
             if _symbolic((a, b)):
                 return core.trace_op(name, (a, b))
-            return _host(compute, (a, b))
+            return _host(name, compute, (a, b))
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc
@@ -77,6 +85,8 @@ def _kernel_only(name: str, doc: str) -> Callable[..., Any]:
     def fn(*args: Any, **kwargs: Any) -> Any:
         if impl.inside_kernel():
             return core.trace_op(name, args, **kwargs)
+        if impl.is_python_backend():
+            return _python_backend().kernel_only(name, args)
         if impl.pyquadrants._prog is None:
             raise not_initialised("_compiling_callable")
         raise AssertionError(f"{name} cannot be called in Python-scope")
@@ -154,11 +164,13 @@ def _rounding(name: str, compute: Callable[..., Any], doc: str) -> Callable[...,
     def fn(x: Any, dtype: Any = None) -> Any:
         if _symbolic((x,)):
             return core.trace_op(name, (x, dtype))
+        if impl.is_python_backend():
+            return _python_backend().rounding(name, x, dtype)
         if dtype is None:
-            return _host(compute, (x,))
+            return _host(name, compute, (x,))
         from quadrants.lang.util import to_numpy_type
 
-        return _host(lambda v: np.asarray(compute(v)).astype(to_numpy_type(dtype))[()], (x,))
+        return _host(name, lambda v: np.asarray(compute(v)).astype(to_numpy_type(dtype))[()], (x,))
 
     fn.__name__ = fn.__qualname__ = name
     fn.__doc__ = doc
@@ -190,7 +202,7 @@ def _fold(name: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return core.trace_op(name, args)
     result = args[-1]
     for a in reversed(args[:-1]):
-        result = _host(compute, (a, result))
+        result = _host(name, compute, (a, result))
     return result
 
 
@@ -199,7 +211,9 @@ def select(cond: Any, x1: Any, x2: Any) -> Any:
     """x1 where cond is not zero, else x2; both are evaluated."""
     if _symbolic((cond, x1, x2)):
         return core.trace_op("select", (cond, x1, x2))
-    return _host(lambda c, a, b: np.where(np.asarray(c) != 0, a, b)[()], (cond, x1, x2))
+    if impl.is_python_backend():
+        return _python_backend().select(cond, x1, x2)
+    return _host("select", lambda c, a, b: np.where(np.asarray(c) != 0, a, b)[()], (cond, x1, x2))
 
 
 @op("ifte")
@@ -213,6 +227,8 @@ def ifte(cond: Any, x1: Any, x2: Any) -> Any:
 @op("frexp")
 def frexp(x: Any) -> Any:
     """Fraction in [0.5, 1) and exponent of x."""
+    if impl.is_python_backend():
+        return _python_backend().frexp(x)
     return core.trace_op("frexp", (x,)) if _symbolic((x,)) else np.frexp(x)
 
 
@@ -220,10 +236,8 @@ def _converting(name: str, doc: str) -> Callable[[Any, Any], Any]:
     def fn(obj: Any, dtype: Any) -> Any:
         if impl.inside_kernel() or _symbolic((obj,)):
             return core.trace_op(name, (obj, dtype))
-        if impl.is_python_backend() and name == "cast":
-            from quadrants.lang.util import to_numpy_type
-
-            return np.asarray(obj).astype(to_numpy_type(dtype))[()].item()
+        if impl.is_python_backend():
+            return getattr(_python_backend(), name)(obj, dtype)
         from quadrants.lang.matrix import Matrix
 
         if isinstance(obj, Matrix):
@@ -246,6 +260,8 @@ def bit_shr(x1: Any, x2: Any) -> Any:
     """Logical shift to the right."""
     if impl.inside_kernel() or _symbolic((x1, x2)):
         return core.trace_op("bit_shr", (x1, x2))
+    if impl.is_python_backend():
+        return _python_backend().apply("bit_shr", (x1, x2))
     raise _python_scope_error("bit_shr")
 
 
@@ -254,6 +270,8 @@ def random(dtype: Any = builtins.float) -> Any:
     """A uniformly distributed number: floats in [0, 1), integers over their range."""
     if impl.inside_kernel():
         return core.trace_op("random", (dtype,))
+    if impl.is_python_backend():
+        raise _python_backend().unavailable("qd.random")
     if impl.pyquadrants._prog is None:
         raise not_initialised("_compiling_callable")
     raise _python_scope_error("random")
@@ -276,17 +294,13 @@ ffs = _bit_count("ffs", "One-based position of the lowest set bit, 0 if there is
 
 
 def _atomic(name: str, doc: str, operands: builtins.int = 2) -> Callable[..., Any]:
-    apply = _SEQUENTIAL.get(name)
-
     def fn(x: Any, *values: Any) -> Any:
         if len(values) != operands - 1:
             raise TypeError(f"{name}() takes {operands} arguments, got {len(values) + 1}")
         if impl.inside_kernel() or _symbolic((x, *values)):
             return core.trace_op(name, (x, *values))
-        if apply is not None and impl.is_python_backend() and hasattr(x, "copy_"):
-            before = x.clone()
-            x.copy_(apply(x, *values))
-            return before
+        if impl.is_python_backend():
+            return _python_backend().atomic(name, x, values)
         raise QuadrantsSyntaxError(
             f"cannot use a non-writable target as the first operand of '{name}'"
         )
@@ -295,18 +309,6 @@ def _atomic(name: str, doc: str, operands: builtins.int = 2) -> Callable[..., An
     fn.__doc__ = doc
     return op(name)(fn)
 
-
-# What the Python backend, which runs in one thread, stores.
-_SEQUENTIAL: dict[str, Callable[[Any, Any], Any]] = {
-    "atomic_add": lambda a, b: a + b,
-    "atomic_sub": lambda a, b: a - b,
-    "atomic_mul": lambda a, b: a * b,
-    "atomic_min": lambda a, b: a if a < b else b,
-    "atomic_max": lambda a, b: a if a > b else b,
-    "atomic_and": lambda a, b: a & b,
-    "atomic_or": lambda a, b: a | b,
-    "atomic_xor": lambda a, b: a ^ b,
-}
 
 atomic_add = _atomic("atomic_add", "x += y atomically; returns the old x.")
 atomic_sub = _atomic("atomic_sub", "x -= y atomically; returns the old x.")
@@ -352,7 +354,7 @@ def grouped(x: Any) -> Any:
         if isinstance(x, _Ndrange):
             return x.grouped()
         if impl.is_python_backend():
-            return _Ndrange(*x._batch_shape).grouped()
+            return _Ndrange(*getattr(x, "_batch_shape", x.shape)).grouped()
         return core.trace_op("grouped", (x,))
     raise _python_scope_error("grouped")
 
@@ -362,7 +364,7 @@ def _like(name: str, value: builtins.int) -> Callable[[Any], Any]:
         if impl.inside_kernel() or _symbolic((x,)):
             return core.trace_op(name, (x,))
         if impl.is_python_backend():
-            return x * 0 + value
+            return _python_backend().like(x, value)
         raise _python_scope_error(name)
 
     fn.__name__ = fn.__qualname__ = name

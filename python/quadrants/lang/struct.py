@@ -13,6 +13,7 @@ from types import FunctionType
 from typing import Any
 
 from quadrants._lib import core
+from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsSyntaxError
 from quadrants.lang.matrix import Matrix, MatrixType, UnpackedVectorType, Vector, _has_symbolic
 from quadrants.lang.util import cook_dtype
@@ -105,7 +106,11 @@ class Struct:
 
     def __setitem__(self, key: str, value: Any) -> None:
         old = self._entries[key]
-        if isinstance(old, Matrix):
+        if impl.is_python_backend() and not isinstance(old, Struct):
+            from quadrants.lang._python_backend import set_member
+
+            set_member(self._entries, key, value)
+        elif isinstance(old, Matrix):
             old._assign(value)
         elif isinstance(old, Struct):
             source = value._entries if isinstance(value, Struct) else value
@@ -339,7 +344,8 @@ def _fits(kind: Any, value: Any) -> bool:
     if isinstance(kind, StructType):
         return isinstance(value, kind)  # type: ignore[arg-type]
     if isinstance(kind, MatrixType):
-        return isinstance(value, Matrix) and value.get_shape() == kind.get_shape()
+        vector = isinstance(value, Matrix) or impl.is_python_backend()
+        return vector and tuple(value.get_shape()) == kind.get_shape()
     return not isinstance(value, (Struct, Matrix))
 
 

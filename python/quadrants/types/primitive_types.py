@@ -103,8 +103,9 @@ def _call(dtype: DataType, *args: Any, **kwargs: Any) -> Any:
     from quadrants.lang import impl
 
     if impl.is_python_backend():
-        (x,) = args
-        return bool(x) if dtype is u1 else float(x) if dtype.is_real else int(x)
+        from quadrants.lang._python_backend import call_dtype
+
+        return call_dtype(dtype, *args, **kwargs)
     if impl.inside_kernel():
         return impl.core.trace_op("dtype_call", (dtype, *args))
     raise QuadrantsSyntaxError("Quadrants data types cannot be called outside Quadrants kernels.")

@@ -223,6 +223,7 @@ struct FunctionLowering {
     void store_component(const Place& p, int k, llvm::Value* v);
     void lower_memory(Inst& i);
     void lower_atomic(Inst& i);
+    void lower_atomic(Inst& i, const Place& p, bool plain);
     llvm::Value* atomic_component(Inst& i, const Place& p, int k, llvm::Value* v,
                                   llvm::Value* desired);
     void lower_random(Inst& i);

@@ -37,7 +37,8 @@ enum Kind : uint64_t {
     kExtent,
     kParameter,
     kThreadMember,
-    kBound
+    kBound,
+    kAloneBit
 };
 uint64_t key(Kind kind, uint64_t a, uint64_t b = 0) { return kind << 56 | a << 16 | b; }
 }  // namespace
@@ -550,10 +551,40 @@ Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value*
     return of_bits(old);
 }
 
+// Where no other thread can come between (Thread::alone), an atomic is a read and a write.
 void FunctionLowering::lower_atomic(Inst& i) {
     const Place p = place(operand(i, 0));
+    if (p.local || (i.flags & ir::kNonAtomic)) return lower_atomic(i, p, true);
+    if (i.op == Op::volatile_load) return lower_atomic(i, p, false);
+    Value* alone = at_entry(key(kThreadMember, offsetof(abi::Thread, alone)), [&](Builder& at) {
+        return invariant_load(at, m.i32, fn->getArg(0), offsetof(abi::Thread, alone), 4);
+    });
+    const int32_t bit = i.flags & ir::kPrivateField ? abi::kAloneInPrivate : abi::kAlone;
+    Value* quick = at_entry(key(kAloneBit, uint64_t(bit)), [&](Builder& at) {
+        return at.CreateICmpNE(at.CreateAnd(alone, uint64_t(bit)), at.getInt32(0));
+    });
+    auto *plain = new_block(), *locked = new_block(), *done = new_block();
+    b.CreateCondBr(quick, plain, locked);
+    llvm::SmallVector<std::pair<Value*, llvm::BasicBlock*>> olds;
+    for (auto* side : {plain, locked}) {
+        start(side);
+        lower_atomic(i, p, side == plain);
+        for (int k = 0; k < p.count; ++k)
+            olds.push_back({values_[i.results[0].id + uint32_t(k)], b.GetInsertBlock()});
+        b.CreateBr(done);
+    }
+    start(done);
+    for (int k = 0; k < p.count; ++k) {
+        const auto &x = olds[size_t(k)], &y = olds[size_t(p.count + k)];
+        auto* phi = b.CreatePHI(x.first->getType(), 2);
+        phi->addIncoming(x.first, x.second);
+        phi->addIncoming(y.first, y.second);
+        set(i, k, phi);
+    }
+}
+
+void FunctionLowering::lower_atomic(Inst& i, const Place& p, bool plain) {
     ir::Value* v = operand(i, 1);
-    const bool plain = p.local || (i.flags & ir::kNonAtomic);
     for (int k = 0; k < p.count; ++k) {
         Value* old;
         if (i.op == Op::atomic_cas) {

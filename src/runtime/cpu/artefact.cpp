@@ -27,8 +27,9 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     if (std::memcmp(header.magic, "QDART\0\0", 8) != 0) throw Error("artefact: not one");
     if (header.abi_version != abi::kAbiVersion) throw Error("artefact: of another version");
     if (header.bytes != bytes.size()) throw Error("artefact: truncated");
+    if (header.object < sizeof header) throw Error("artefact: object inside the header");
     const auto object = table<uint8_t>(bytes, header.object, header.object_bytes);
-    image->artefact.assign(bytes.begin(), bytes.begin() + (header.object_bytes ? header.object : bytes.size()));
+    image->artefact.assign(bytes.begin(), bytes.begin() + header.object);
     const std::span<const uint8_t> kept = image->artefact;
     const auto tasks = table<abi::Task>(kept, header.tasks, header.task_count);
     image->formats = support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
@@ -44,7 +45,10 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->name = std::move(name);
     for (size_t k = 0; k < tasks.size(); ++k) {
         const abi::Task& t = tasks[k];
-        if (t.dims > abi::kMaxDims) throw Error("artefact: too many dimensions");
+        if (t.kind != abi::TaskKind::serial && t.kind != abi::TaskKind::range) throw Error("artefact: unknown kind of task");
+        if (t.dims > abi::kMaxDims || (t.kind == abi::TaskKind::range) != (t.dims > 0)) throw Error("artefact: wrong number of dimensions");
+        if (t.privates > abi::kMaxPrivateFields) throw Error("artefact: too many private fields");
+        image->uses_atomics |= t.has_atomics != 0;
         auto entry = [&](const char* prefix) {
             void* at = image->code->find(prefix + std::to_string(k));
             if (!at) throw Error("artefact: entry point missing");
@@ -53,12 +57,14 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
         for (int b = 0; b < 2 * t.dims; ++b) {
             const abi::Bound& bound = t.bounds[b];
             if (bound.kind == abi::BoundKind::constant) continue;
+            if (bound.kind != abi::BoundKind::arg && bound.kind != abi::BoundKind::temp) throw Error("artefact: unknown kind of loop bound");
             const uint64_t limit = bound.kind == abi::BoundKind::arg ? header.args_bytes : header.temps_bytes;
             if ((bound.bytes != 4 && bound.bytes != 8) || bound.value < 0 || uint64_t(bound.value) + bound.bytes > limit)
                 throw Error("artefact: loop bound outside its block");
         }
         image->tasks.push_back({t.kind, t.dims, entry("task"), t.partial_bytes ? entry("finish") : nullptr,
-                                t.partial_bytes, t.max_threads, {t.bounds, size_t(2 * t.dims)}});
+                                t.partial_bytes, t.max_threads, {t.bounds, size_t(2 * t.dims)},
+                                {t.private_fields, t.privates}, t.private_atomics});
     }
     return image;
 }

@@ -27,6 +27,8 @@ struct LoadedTask {
     uint32_t partial_bytes;
     int max_threads;
     std::span<const abi::Bound> bounds;  // begin/end pairs
+    std::span<const abi::PrivateField> private_fields;
+    uint32_t private_atomics = 0;
 };
 
 struct KernelImage {
@@ -36,6 +38,7 @@ struct KernelImage {
     std::vector<support::FormatEntry> formats;
     uint32_t temps_bytes = 0, result_bytes = 0, args_bytes = 0, tier = 0;
     bool uses_random = false, uses_print = false;
+    bool uses_atomics = false;
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
     bool arrays_may_overlap = false;       // compiled for arguments that do
     std::string name;

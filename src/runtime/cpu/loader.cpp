@@ -17,6 +17,7 @@ namespace {
 using support::Error;
 
 constexpr size_t kStubBytes = 16;
+constexpr size_t kLargest = size_t(1) << 30;  // of a section: 32-bit relocations reach no further
 
 struct Input {
     std::span<const uint8_t> bytes;
@@ -174,7 +175,7 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
             const Elf64_Shdr& s = sections[k];
             if (!(s.sh_flags & SHF_ALLOC) || bool(s.sh_flags & SHF_WRITE) != writable) continue;
             if (s.sh_type == 0x70000001) continue;  // unwind tables: nothing here unwinds
-            if (s.sh_size > (size_t(1) << 30)) throw Error("object file: section too large");
+            if (s.sh_size > kLargest || s.sh_addralign > page || size > kLargest) throw Error("object file: section too large");
             if (s.sh_type != SHT_NOBITS) (void)in.range(s.sh_offset, s.sh_size);
             size = align_up(size, s.sh_addralign ? s.sh_addralign : 1);
             start[k] = size;
@@ -225,7 +226,8 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
             } else if (symbol.st_shndx < sections.size() && start[symbol.st_shndx] != SIZE_MAX) {
                 if (symbol.st_value > sections[symbol.st_shndx].sh_size) throw Error("object file: symbol outside its section");
                 address[k] = reinterpret_cast<int64_t>(memory_ + start[symbol.st_shndx] + symbol.st_value);
-                if (ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL) symbols_.emplace(name, reinterpret_cast<void*>(address[k]));
+                const bool code = sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR;
+                if (code && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL) symbols_.emplace(name, reinterpret_cast<void*>(address[k]));
             }
             std::memcpy(memory_ + pointers + k * 8, &address[k], 8);
         }

@@ -25,7 +25,7 @@ class LoadedObject {
     LoadedObject(const LoadedObject&) = delete;
     LoadedObject& operator=(const LoadedObject&) = delete;
 
-    // Address of a defined global symbol; null if there is none.
+    // Address of a defined global symbol in code; null if there is none.
     void* find(std::string_view symbol) const;
     size_t bytes() const { return size_; }
 

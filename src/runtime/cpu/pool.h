@@ -31,6 +31,10 @@ class Pool {
     // Runs chunks [first, count) and returns when all are done.
     void run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_threads);
 
+    // Held by launches with atomics: while one is alone it may do without locked instructions.
+    // Recursive, because a signal handler may launch.
+    std::recursive_mutex& atomics() { return *atomics_; }
+
    private:
     struct Shared;
     struct Registry;  // of live pools, for fork
@@ -39,6 +43,7 @@ class Pool {
 
     int threads_;
     std::unique_ptr<std::mutex> busy_;
+    std::unique_ptr<std::recursive_mutex> atomics_ = std::make_unique<std::recursive_mutex>();
     std::unique_ptr<Shared> shared_;
     std::vector<std::thread> workers_;
 };

@@ -4,6 +4,7 @@
 #include "runtime/cpu/print.h"
 
 #include <cstdio>
+#include <cstring>
 
 #include "type/type.h"
 
@@ -12,18 +13,36 @@ namespace {
 
 using type::Prim;
 
+constexpr int kWidest = 1 << 20;  // bytes of one number
+
 void append_scalar(std::string& out, Prim prim, const support::FormatPiece& piece, abi::Cell cell) {
     std::string spec = "%" + piece.text;
     char conversion = piece.conversion;
+    const char* known = type::is_float(prim) ? "*fFeEgGaA" : "*diuoxX";
+    if (piece.text.find_first_not_of("-+ #0123456789.l") != std::string::npos || !std::strchr(known, conversion)) {
+        out += spec + conversion;  // never from our compiler; printf must not see it
+        return;
+    }
     if (conversion == '*') {
         conversion = type::is_float(prim) ? 'f' : type::is_signed(prim) ? 'd' : 'u';
         if (type::is_float(prim) && piece.text.find('.') == std::string::npos) spec += prim == Prim::f64 ? ".12" : ".6";
     }
     char buffer[512];
-    int length;
+    auto append = [&](auto value) {
+        const int length = std::snprintf(buffer, sizeof buffer, spec.c_str(), value);
+        if (length < 0 || length > kWidest) return;
+        const auto n = static_cast<size_t>(length), at = out.size();
+        if (n < sizeof buffer) {
+            out.append(buffer, n);
+            return;
+        }
+        out.resize(at + n + 1);
+        std::snprintf(out.data() + at, n + 1, spec.c_str(), value);
+        out.resize(at + n);
+    };
     if (type::is_float(prim)) {
         spec += conversion;
-        length = std::snprintf(buffer, sizeof buffer, spec.c_str(), cell.f);
+        append(cell.f);
     } else {
         while (!spec.empty() && spec.back() == 'l') spec.pop_back();
         spec += "ll";
@@ -31,10 +50,8 @@ void append_scalar(std::string& out, Prim prim, const support::FormatPiece& piec
         const int width = type::bits(prim);
         const uint64_t mask = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
         const bool wants_signed = conversion == 'd' || conversion == 'i';
-        length = std::snprintf(buffer, sizeof buffer, spec.c_str(),
-                               static_cast<long long>(wants_signed ? cell.u : cell.u & mask));
+        append(static_cast<long long>(wants_signed ? cell.u : cell.u & mask));
     }
-    if (length > 0) out.append(buffer, std::min<size_t>(static_cast<size_t>(length), sizeof buffer - 1));
 }
 
 void append_operand(std::string& out, const support::FormatOperand& o, const support::FormatPiece& piece, const abi::Cell* cells) {

@@ -1,0 +1,261 @@
+"""What `kernel._primal` shows of a kernel's inside, computed when asked for.
+
+Specialisations live in the native kernel, most recently used first; the tables here are views.
+Methods that test doubles replace on the class (`launch_kernel`, `materialize`) are called only while
+they are replaced: replacing one switches the native launch to `_call_doubles`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from quadrants._lib import core
+
+_DOUBLED = ("launch_kernel", "materialize")
+
+
+class _WatchedClass(type):
+    """Class whose replaced methods take effect on native launches."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in _DOUBLED and core.native_loaded():
+            core.set_kernel_doubles(any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED))
+
+    def __delattr__(cls, name: str) -> None:
+        super().__delattr__(name)
+        if name in _DOUBLED and core.native_loaded():
+            core.set_kernel_doubles(any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED))
+
+
+class CompiledKernelData:
+    """The code of one specialisation."""
+
+    def __init__(self, kernel: Any, tier: int) -> None:
+        self._kernel = kernel
+        self._tier = tier
+
+    def _debug_dump_to_string(self) -> str:
+        return f"compiled kernel {self._kernel.__qualname__}"
+
+
+class _Mapper:
+    """Specialisations by number."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._mapping_cache: dict[Any, Any] = {}
+        self._mapping_cache_tracker: dict[Any, Any] = {}
+
+    @property
+    def mapping(self) -> dict[Any, int]:
+        return {("specialisation", n): n for n in range(self._kernel._specialisation_count())}
+
+    def lookup(self, raise_on_templated_floats: bool, args: tuple[Any, ...]) -> Any:
+        from quadrants._compat.template_mapper import TemplateMapper
+
+        if not hasattr(self, "_numbered"):
+            self._numbered = TemplateMapper(self._kernel.arg_metas)
+        return self._numbered.lookup(raise_on_templated_floats, args)
+
+
+class _LaunchContexts:
+    """Prepared launches; they are native here, so the tables stay empty."""
+
+    def __init__(self) -> None:
+        self._launch_ctx_cache: dict[Any, Any] = {}
+        self._launch_ctx_cache_tracker: dict[Any, Any] = {}
+
+
+class KernelFace(metaclass=_WatchedClass):
+    """The part of a kernel's definition that only outside code uses."""
+
+    _native: Any = None  # weak reference to the native kernel
+    _state: Any = None
+    graph_do_while_levels: tuple[Any, ...] = ()
+    runtime_ops: Any = None
+
+    def _made(self, native: Any) -> Any:
+        self._native = weakref.ref(native)
+        return native
+
+    # --- observations ---
+
+    def _observed(self) -> dict[str, Any]:
+        """The records of the live program; a new program starts with new ones."""
+        from quadrants.lang.impl import pyquadrants
+
+        state = self._state
+        if state is None or state["program"] is not pyquadrants._prog:
+            from quadrants._compat import observations
+
+            state = self._state = {
+                "program": pyquadrants._prog,
+                "src_ll_cache_observations": observations.SrcLlCacheObservations(),
+                "fe_ll_cache_observations": observations.FeLlCacheObservations(),
+                "launch_observations": observations.LaunchObservations(),
+                "mapper": _Mapper(self),
+                "launch_context_buffer_cache": _LaunchContexts(),
+                "built_at": -1,
+            }
+        return state
+
+    def _built(self, origin: str, cacheable: bool) -> None:
+        """Native code calls this for each new specialisation: "loaded", "reused" or "compiled"."""
+        from quadrants.lang.impl import pyquadrants
+
+        state = self._observed()
+        native = self._native and self._native()
+        state["built_at"] = -1 if native is None or origin == "loaded" else native._launches
+        seen = state["src_ll_cache_observations"]
+        fast = self.is_pure and cacheable and pyquadrants.src_ll_cache  # type: ignore[attr-defined]
+        if fast:
+            seen.cache_key_generated = True
+            if origin == "loaded":
+                seen.cache_validated = seen.cache_loaded = True
+            else:
+                seen.cache_stored = True
+        if origin == "reused" or (origin == "loaded" and not fast):
+            state["fe_ll_cache_observations"].cache_hit = True
+
+    @property
+    def launch_observations(self) -> Any:
+        state = self._observed()
+        native = self._native and self._native()
+        state["launch_observations"].found_kernel_in_materialize_cache = bool(
+            native is not None and native._launches > 0 and native._launches != state["built_at"]
+        )
+        return state["launch_observations"]
+
+    @property
+    def launch_stats(self) -> Any:
+        from quadrants._compat.observations import counted
+
+        passed = self._passed()
+        return counted(passed[0] if passed else [])
+
+    # --- specialisations ---
+
+    def _live(self) -> Any:
+        native = self._native and self._native()
+        return native if native is not None and core.native_loaded() else None
+
+    def _specialisation_count(self) -> int:
+        native = self._live()
+        return 0 if native is None or self._program() is None else native._specialisations
+
+    def _program(self) -> Any:
+        from quadrants.lang.impl import pyquadrants
+
+        return pyquadrants._prog
+
+    def _passed(self) -> list[Any]:
+        native = self._live()
+        return [] if native is None or self._program() is None else native._passed_arguments
+
+    def _key(self, number: int) -> tuple[Any, int, Any]:
+        return (self.fn, number, self.autodiff_mode)  # type: ignore[attr-defined]
+
+    @property
+    def autodiff_mode(self) -> Any:
+        return core.AutodiffMode.NONE
+
+    @property
+    def kernel_cpp(self) -> None:
+        return None
+
+    @property
+    def materialized_kernels(self) -> dict[Any, Any]:
+        return {self._key(n): self for n in range(self._specialisation_count())}
+
+    @property
+    def compiled_kernel_data_by_key(self) -> dict[Any, CompiledKernelData]:
+        native = self._live()
+        tiers = [] if self._specialisation_count() == 0 else native._tiers
+        return {self._key(n): CompiledKernelData(self, tier) for n, tier in enumerate(tiers)}
+
+    @property
+    def _last_compiled_kernel_data(self) -> CompiledKernelData | None:
+        return self.compiled_kernel_data_by_key.get(self._key(0))
+
+    @property
+    def _last_launch_key(self) -> Any:
+        return self._key(0) if self._specialisation_count() else None
+
+    @property
+    def used_py_dataclass_parameters_by_key_enforcing(self) -> dict[Any, set[str]]:
+        from quadrants.lang._dataclass_util import create_flat_name
+
+        found = {}
+        for n, steps in enumerate(self._passed()):
+            names: set[str] = set()
+            for _kind, _dtype, _grad, parameter, path in steps:
+                flat = parameter
+                for k, member in enumerate(path):
+                    if k == 0:
+                        names.add("__qd_" + parameter)
+                    flat = create_flat_name(flat, str(member))
+                    names.add(flat)
+            found[self._key(n)] = names
+        return found
+
+    # --- launching in steps ---
+
+    def ensure_compiled(self, *args: Any) -> Any:
+        """Compiles the specialisation for these arguments; returns its key."""
+        core.prepare_kernel(self._live(), args)
+        return self._key(0)
+
+    def materialize(self, key: Any = None, py_args: tuple[Any, ...] = (), arg_features: Any = None) -> None:
+        """Makes the specialisation for these arguments."""
+        self._fresh = core.prepare_kernel(self._live(), tuple(py_args))
+
+    def launch_kernel(
+        self, key: Any, t_kernel: Any, compiled_kernel_data: Any, *args: Any, qd_stream: Any = None
+    ) -> Any:
+        """Launches the specialisation for these arguments."""
+        return core.launch_undoubled(self._live(), args)
+
+    def _call_doubles(self, *args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            rest = [name for name, _annotation, _default in self.params[len(args) :]]  # type: ignore[attr-defined]
+            args += tuple(kwargs.pop(name) for name in rest if name in kwargs)
+        self._fresh = 0
+        self.materialize(self._key(0), args, None)
+        loaded = self._observed()["src_ll_cache_observations"].cache_loaded
+        data = None if self._fresh and not loaded else self._last_compiled_kernel_data
+        return self.launch_kernel(self._key(0), self, data, *args, **kwargs)
+
+
+def _record(name: str) -> property:
+    def read(self: KernelFace) -> Any:
+        return self._observed()[name]
+
+    def write(self: KernelFace, value: Any) -> None:
+        self._observed()[name] = value
+
+    return property(read, write)
+
+
+for _name in (
+    "src_ll_cache_observations",
+    "fe_ll_cache_observations",
+    "mapper",
+    "launch_context_buffer_cache",
+):
+    setattr(KernelFace, _name, _record(_name))
+
+
+class AdjointFace:
+    """The reverse-mode companion of a kernel: the same tables, empty, under another mode."""
+
+    def __init__(self, primal: Any) -> None:
+        self._primal = primal
+        self.func = primal.fn
+        self.materialized_kernels: dict[Any, Any] = {}
+        self.compiled_kernel_data_by_key: dict[Any, Any] = {}
+
+    @property
+    def autodiff_mode(self) -> Any:
+        return core.AutodiffMode.REVERSE

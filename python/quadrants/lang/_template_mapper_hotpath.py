@@ -1,0 +1,7 @@
+"""Re-exports of the compatibility room."""
+
+
+def _extract_arg(raise_on_templated_floats, arg, annotation, arg_name):  # type: ignore[no-untyped-def]
+    from quadrants._compat.template_mapper import extract_arg
+
+    return extract_arg(raise_on_templated_floats, arg, annotation, arg_name)

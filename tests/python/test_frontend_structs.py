@@ -1,0 +1,191 @@
+"""Structs in kernels: copies, members as places, nesting, methods, fields, arguments, results."""
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import raises
+
+vec2, vec3 = qd.types.vector(2, qd.f32), qd.types.vector(3, qd.f32)
+Leaf = qd.types.struct(x=qd.f32, v=vec2)
+Tree = qd.types.struct(a=Leaf, n=qd.i32)
+
+
+@qd.dataclass
+class Ball:
+    centre: vec3
+    radius: qd.f32
+
+    @qd.func
+    def size(self):
+        return self.radius * self.radius + self.centre.sum()
+
+    @qd.func
+    def grow(self, by):
+        self.radius += by
+
+
+def run(kernel, n, *args):
+    """What `kernel` writes into the n values of its field argument."""
+    out = qd.field(qd.f32, n)
+    kernel(out, *args)
+    return out.to_numpy().tolist()
+
+
+def test_assignment_copies(backend):
+    @qd.kernel
+    def k(out: qd.template()):
+        s = Leaf(x=3.0, v=vec2(1, 2))
+        t = s
+        t.x = 9
+        t.v[1] = 5
+        s.v.x += 7
+        out[0], out[1], out[2], out[3] = s.x, s.v.x, s.v.y, t.v.sum()
+
+    assert run(k, 4) == [3, 8, 2, 6]
+
+
+def test_nested_members(backend):
+    @qd.kernel
+    def k(out: qd.template()):
+        s = Leaf(1.5, [2, 3])
+        t = Tree(s, 4)
+        t.a.x = 7
+        out[0], out[1], out[2] = t.a.x, s.x, t.n
+        part = Tree(n=3)
+        out[3], out[4] = part.n, part.a.v.sum()
+        swapped = Leaf(v=4, x=2)
+        out[5] = swapped.v.sum()
+        t.a = swapped
+        out[6] = t.a.x
+        scalar_first = Tree(7, 8)
+        out[7] = scalar_first.a.x
+
+    assert run(k, 8) == [7, 1.5, 4, 3, 0, 8, 2, 7]
+
+
+def test_structs_made_on_the_spot(backend):
+    @qd.kernel
+    def k(out: qd.template()):
+        r = qd.Struct(x=1, y=qd.Vector([1.5, 2]))
+        out[0] = r.y.sum()
+        r.x = 4
+        out[1] = r.x
+
+    assert run(k, 2) == [3.5, 4]
+
+
+def test_struct_captured_from_the_host(backend):
+    host = Leaf(4, [5, 6])
+
+    @qd.kernel
+    def k(out: qd.template()):
+        copy = host
+        copy.x = 1
+        out[0], out[1], out[2] = host.x, copy.v.y, copy.x
+
+    assert run(k, 3) == [4, 6, 1]
+
+
+@pytest.mark.parametrize("layout", ["AOS", "SOA"])
+def test_fields_of_nested_structs(backend, layout):
+    f = Tree.field(shape=3, layout=getattr(qd.Layout, layout))
+
+    @qd.kernel
+    def k(out: qd.template()):
+        for i in f:
+            f[i].a.x = i
+            f[i].a.v = [i, 2 * i]
+            f[i].n = 7
+        b = f[2]
+        b.a.v.y += 1
+        out[0], out[1] = b.a.v.y, f[2].a.v.y
+        f[0] = b
+        f[1].a = Leaf(5, 1.0)
+        out[2], out[3], out[4] = f[0].a.v.y, f[1].a.x + f[1].a.v.x, f[1].n
+        qd.atomic_add(f[0].a.v.x, 3)
+        f[2].a.v += 1
+        out[5], out[6] = f[0].a.v.x, f[2].a.v.y
+
+    assert run(k, 7) == [5, 4, 5, 6, 7, 5, 5]
+
+
+def test_methods_on_locals_and_elements(backend):
+    f = Ball.field(shape=4)
+
+    @qd.kernel
+    def k(out: qd.template()):
+        b = Ball(centre=[1.0, 2.0, 3.0], radius=2.0)
+        b.grow(1)
+        out[0] = b.size()
+        for i in f:
+            f[i].radius = i
+            f[i].centre = [1.0, i, 2.0]
+            f[i].grow(1)
+        s = 0.0
+        for i in range(4):
+            s += f[i].size()
+        out[1] = s
+
+    assert run(k, 2) == [15, sum((i + 1) ** 2 + 3 + i for i in range(4))]
+
+
+def test_arguments_and_results(backend):
+    @qd.func
+    def total(s):
+        return s.x + s.v.sum()
+
+    @qd.func
+    def made(a) -> Leaf:
+        return Leaf(a, vec2(a, a))
+
+    @qd.kernel
+    def k(out: qd.template(), s: Leaf):
+        t = s
+        t.x = 9
+        out[0], out[1], out[2], out[3] = total(s), total(made(2.0)), t.x, s.x
+
+    @qd.kernel
+    def result() -> Leaf:
+        return Leaf(3, [4, 5])
+
+    assert run(k, 4, Leaf(1, [2, 3])) == [6, 6, 9, 1]
+    r = result()
+    assert (r.x, r.v[0], r.v[1]) == (3, 4, 5)
+
+
+def test_unpacked_vector_members(backend):
+    Wide = qd.types.struct(a=qd.f32, r=qd.types.vector(3, qd.f32, unpacked=True))
+    f = Wide.field(shape=2)
+
+    @qd.kernel
+    def k(out: qd.template()):
+        for i in qd.static(range(3)):
+            f[1].r[i] = i + 1.0
+        f[1].r[2] += 5
+        u = Wide()
+        u.r[1] = 4
+        out[0], out[1] = f[1].r[2], u.r[1] + u.a
+        u = f[1]
+        out[2] = u.r[0]
+
+    @qd.kernel
+    def by_runtime_index(i: qd.i32):
+        f[1].r[i] = 1
+
+    assert run(k, 3) == [8, 4, 1]
+    with raises(qd.QuadrantsSyntaxError, "python-int"):
+        by_runtime_index(1)
+
+
+def test_struct_arrays_match_numpy(backend):
+    f = Ball.field(shape=5)
+    f.radius.from_numpy(np.arange(5, dtype=np.float32))
+
+    @qd.kernel
+    def k():
+        for i in f:
+            f[i].centre = vec3(f[i].radius)
+
+    k()
+    assert f.centre.to_numpy().tolist() == [[i, i, i] for i in range(5)]

@@ -1,0 +1,134 @@
+"""Warm starts by guards: what a second process recompiles after an edit, counted, not timed.
+
+Each step runs the program in a fresh process on a shared cache folder and reads the counters.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.oracle_differs("the established package has no such counters")
+
+PROGRAM = """\
+import json, sys
+import quadrants as qd
+{imports}
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+from quadrants._lib import core
+
+factor = 3
+unused = 1
+f = qd.field(qd.f32, shape=16)
+
+@qd.func
+def g(x):
+    return x * factor
+
+@qd.kernel
+def k(n: qd.i32) -> qd.f32:
+    for i in range(n):
+        f[i] = g(i)
+    s = 0.0
+    for i in f:
+        s += f[i]
+    return s
+
+@qd.data_oriented
+class Sim:
+    def __init__(self):
+        self.a = qd.ndarray(qd.f32, (5,))
+        self.n = 5
+        self.v = qd.Vector([1.0, 2.0])
+        self.l = [1, 2]
+
+    @qd.func
+    def get(self, i):
+        return self.a[i] * self.n + self.v[0] + self.l[1]
+
+    @qd.kernel
+    def run(self):
+        for i in self.a:
+            self.a[i] = self.get(i)
+
+sim = Sim()
+out = [k(5)]
+sim.run()
+out += sim.a.to_numpy().tolist()
+qd.sync()
+print("RESULT " + json.dumps([out, core.counters()]))
+"""
+
+
+class Project:
+    def __init__(self, folder):
+        self.folder = folder
+        self.text = PROGRAM.replace("{imports}", "")
+
+    def run(self, text=None):
+        """What the program prints and its counters."""
+        (self.folder / "program.py").write_text(text or self.text)
+        env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
+        done = subprocess.run(
+            [sys.executable, "program.py", str(self.folder / "cache")],
+            capture_output=True, text=True, env=env, cwd=self.folder, timeout=100,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        line = [t for t in done.stdout.splitlines() if t.startswith("RESULT ")][-1]
+        return json.loads(line[7:])
+
+
+@pytest.fixture
+def project(tmp_path):
+    return Project(tmp_path)
+
+
+EDITS = {
+    # what changes: (old text, new text, kernels traced anew, compiler loaded, result changes)
+    "nothing": ("", "", 0, False, False),
+    "a global that no kernel reads": ("unused = 1", "unused = 2", 0, False, False),
+    "a comment in a kernel": ("    s = 0.0\n", "    # why\n    s = 0.0\n", 1, False, False),
+    "the shape of an ndarray": ("qd.f32, (5,)", "qd.f32, (7,)", 0, False, True),
+    "the type of an ndarray": ("qd.f32, (5,)", "qd.i32, (5,)", 1, True, False),
+    "the shape of a field": ("shape=16", "shape=20", 1, True, False),
+    "a captured number": ("factor = 3", "factor = 4", 1, True, True),
+    "a number in a member": ("self.n = 5", "self.n = 6", 1, True, False),
+    "an element of a list": ("[1, 2]", "[1, 3]", 1, True, True),
+    "the body of a func": ("x * factor", "x * factor + 1", 1, True, True),
+}
+
+
+def test_an_edit_redoes_only_what_it_touches(project):
+    first, counters = project.run()
+    assert first == [30.0] + [3.0] * 5
+    assert counters["lowered"] == 2 and counters["compiler_loaded"]
+    wrong = []
+    for name, (old, new, traced, loaded, changes) in EDITS.items():
+        assert old in project.text
+        values, counters = project.run(project.text.replace(old, new) if old else None)
+        got = counters["lowered"], counters["compiler_loaded"], values != first
+        if got != (traced, loaded, changes):
+            wrong.append(f"{name}: {got}, expected {(traced, loaded, changes)}")
+    assert not wrong
+    values, counters = project.run()  # all edits undone
+    assert values == first and counters["lowered"] == 0 and not counters["compiler_loaded"]
+
+
+def test_kernels_of_two_modules_share_no_guard(project):
+    """Globals of the same name in an imported module are told apart from the program's own."""
+    (project.folder / "other.py").write_text(
+        "import quadrants as qd\nfactor = 100\n\n@qd.func\ndef h(x):\n    return x * factor\n"
+    )
+    text = PROGRAM.replace("{imports}", "from other import h").replace(
+        "g(x):", "g(x):\n    x = h(x)"
+    )
+    project.text = text
+    cold, warm = project.run(), project.run()
+    assert cold[0] == warm[0] == [3000.0] + [3.0] * 5
+    assert warm[1]["lowered"] == 0
+    other = project.folder / "other.py"
+    other.write_text(other.read_text().replace("100", "10"))
+    values, counters = project.run()
+    assert values[0] == 300.0 and counters["lowered"] == 1
