@@ -23,8 +23,8 @@
 namespace qd::cache {
 namespace {
 
-constexpr off_t kLargest = off_t(1) << 30;    // no artefact comes near
-constexpr time_t kAbandoned = 3600;           // seconds until an unfinished file is somebody's crash
+constexpr off_t kLargest = off_t(1) << 30;  // no artefact comes near
+constexpr time_t kAbandoned = 3600;         // seconds until an unfinished file is somebody's crash
 
 constexpr char kMagic[8] = {'Q', 'D', 'C', 'A', 'C', 'H', 'E', '1'};
 
@@ -46,11 +46,14 @@ bool make_folders(const std::string& path) {
     if (::stat(path.c_str(), &info) == 0) return S_ISDIR(info.st_mode);
     for (size_t at = 1; at <= path.size(); ++at)
         if (at == path.size() || path[at] == '/')
-            if (::mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST && at == path.size()) return false;
+            if (::mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST &&
+                at == path.size())
+                return false;
     return true;
 }
 
-// --- trust -----------------------------------------------------------------------------------------
+// --- trust
+// -----------------------------------------------------------------------------------------
 struct Warnings {
     std::mutex lock;  // guards both
     std::vector<std::string> pending;
@@ -66,11 +69,14 @@ bool distrust(const std::string& path) {
     Warnings& w = warnings();
     std::lock_guard guard(w.lock);
     if (w.named.insert(path).second)
-        w.pending.push_back("The kernel cache ignores " + path + ": it must belong to you and not be writable by others.");
+        w.pending.push_back("The kernel cache ignores " + path +
+                            ": it must belong to you and not be writable by others.");
     return false;
 }
 
-bool is_private(const struct stat& info) { return info.st_uid == ::geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH)); }
+bool is_private(const struct stat& info) {
+    return info.st_uid == ::geteuid() && !(info.st_mode & (S_IWGRP | S_IWOTH));
+}
 
 // The folder that holds the store is the user's choice: /tmp is fine, since nobody can replace what
 // is inside. Inside the store everything is ours alone.
@@ -112,7 +118,9 @@ std::vector<std::string> take_warnings() {
 bool Store::usable(std::string_view name) const {
     struct stat info;
     const size_t slash = folder_.find_last_of('/');
-    const std::string parent = slash == std::string::npos ? "." : slash == 0 ? "/" : folder_.substr(0, slash);
+    const std::string parent = slash == std::string::npos ? "."
+                               : slash == 0               ? "/"
+                                                          : folder_.substr(0, slash);
     if (::stat(parent.c_str(), &info) != 0) return false;
     if (!holds_safely(info)) return distrust(parent);
     std::string path = folder_;
@@ -129,13 +137,17 @@ bool Store::usable(std::string_view name) const {
 std::optional<Bytes> Store::read(std::string_view name) const {
     const std::string path = folder_ + "/" + std::string(name);
     if (!usable(name)) return std::nullopt;
-    const File file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};  // a pipe must not block
+    const File file{::open(
+        path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)};  // a pipe must not block
     Header header;
     struct stat info;
-    if (file.descriptor < 0 || ::fstat(file.descriptor, &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+    if (file.descriptor < 0 || ::fstat(file.descriptor, &info) != 0 || !S_ISREG(info.st_mode))
+        return std::nullopt;
     if (!is_private(info)) return distrust(path), std::nullopt;
-    if (info.st_size < static_cast<off_t>(sizeof header) || info.st_size > kLargest) return std::nullopt;
-    if (::read(file.descriptor, &header, sizeof header) != static_cast<ssize_t>(sizeof header)) return std::nullopt;
+    if (info.st_size < static_cast<off_t>(sizeof header) || info.st_size > kLargest)
+        return std::nullopt;
+    if (::read(file.descriptor, &header, sizeof header) != static_cast<ssize_t>(sizeof header))
+        return std::nullopt;
     if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return std::nullopt;
     if (header.bytes != static_cast<uint64_t>(info.st_size) - sizeof header) return std::nullopt;
     Bytes content(header.bytes);
@@ -154,7 +166,8 @@ bool Store::write(std::string_view name, std::span<const uint8_t> content) const
     static std::atomic<unsigned> counter{0};
     const std::string path = folder_ + "/" + std::string(name);
     if (!make_folders(path.substr(0, path.rfind('/'))) || !usable(name)) return false;
-    const std::string temporary = path + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
+    const std::string temporary =
+        path + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
     {
         const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
         if (file.descriptor < 0) return false;
@@ -162,7 +175,8 @@ bool Store::write(std::string_view name, std::span<const uint8_t> content) const
         std::memcpy(header.magic, kMagic, sizeof kMagic);
         header.bytes = content.size();
         header.checksum = XXH3_64bits(content.data(), content.size());
-        if (!write_all(file.descriptor, &header, sizeof header) || !write_all(file.descriptor, content.data(), content.size())) {
+        if (!write_all(file.descriptor, &header, sizeof header) ||
+            !write_all(file.descriptor, content.data(), content.size())) {
             ::unlink(temporary.c_str());
             return false;
         }
@@ -218,7 +232,8 @@ void Store::clean(int64_t limit, double share) const {
     if (!usable("")) return;
     visit(visit, folder_);
     if (total < limit) return;
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    std::sort(entries.begin(), entries.end(),
+              [](const Entry& a, const Entry& b) { return a.used < b.used; });
     const auto count = static_cast<size_t>(share * static_cast<double>(entries.size()));
     for (size_t k = 0; k < count; ++k) ::unlink(entries[k].path.c_str());
 }

@@ -22,7 +22,7 @@ using Bytes = std::vector<uint8_t>;
 std::string hex(std::span<const uint8_t> bytes);
 
 class Store {
-   public:
+  public:
     // The folder is made on the first write.
     explicit Store(std::string folder) : folder_(std::move(folder)) {}
 
@@ -34,7 +34,7 @@ class Store {
     // bytes; and always what interrupted writers left behind an hour ago.
     void clean(int64_t limit, double share) const;
 
-   private:
+  private:
     bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file
 
     std::string folder_;

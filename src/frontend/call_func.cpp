@@ -85,7 +85,11 @@ struct Passing {
     }
     Ref leaf(PyObject* o, bool by_reference) {
         ExprObject* e = as_expr(o);
-        if (e->kind == ExprKind::array) return make_array(pass(e->value), e->access);
+        if (e->kind == ExprKind::array) {
+            Ref passed = make_array(pass(e->value), e->access);
+            as_expr(passed.get())->reserved = lacks_gradient(e);
+            return passed;
+        }
         if (!by_reference || e->kind == ExprKind::value) {
             Ref r = make_value(pass(to_value(o)));
             if (by_reference) as_expr(r.get())->read_only = e->read_only;
@@ -481,7 +485,7 @@ void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
     for (const Fact& f : e.unit->facts) {
         if (Prov* p = translate(to, args, f.prov)) {
             to.fact(p, f.kind, f.value.get());
-            if (f.prov->impurity != Impurity::none)
+            if (f.prov->impurity != Impurity::none && !f.prov->from_argument())
                 report_capture(*to.kernel, p, f.prov->impurity, f.value.get());
         } else
             to.opaque("the origin of an argument is not known");

@@ -55,6 +55,7 @@ void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
         k.tag('a');
         k.word(e->value->type.word());
         k.word(e->access.pack());
+        k.tag(lacks_gradient(e) ? '0' : '1');
     } else if (!by_reference || e->kind == ExprKind::value) {
         k.tag('x');
         k.word(type_of(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e))).word());

@@ -176,7 +176,7 @@ void add_note(PyObject* value, const std::string& note) {
 void raise_plain(PyObject* cls, const std::string& message) {
     Ref value = Ref::steal(
         PyObject_CallFunction(cls, "s#", message.data(), static_cast<Py_ssize_t>(message.size())));
-    PyException_SetCause(value.get(), Py_NewRef(Py_None));
+    PyException_SetCause(value.get(), nullptr);  // None would break the printing of tracebacks
     Ref yes = Ref::borrow(Py_True);
     PyObject_SetAttrString(value.get(), "__suppress_context__", yes.get());
     PyErr_SetObject(cls, value.get());

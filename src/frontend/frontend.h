@@ -90,7 +90,7 @@ struct ExprObject {
     ExprKind kind;
     bool read_only;   // kernel argument, loop variable: not assignable (the message says which)
     bool shared;      // lvalue other threads may see: augmented assignment must be atomic
-    uint8_t reserved;
+    uint8_t reserved;  // of kind array: 1 if it is known to have no gradient (ask lacks_gradient)
     PyObject* origin;  // what to name in messages (str) or null
 };
 extern PyTypeObject Expr_Type;
@@ -168,6 +168,7 @@ Ref subscript(PyObject* base, PyObject* index);
 Ref attribute(PyObject* base, PyObject* name);
 // Places of a field element / array element.
 Ref field_element(FieldObject* f, PyObject* const* indices, size_t n);
+bool lacks_gradient(const ExprObject* array);
 Ref array_element(ExprObject* array, PyObject* const* indices, size_t n);
 
 // --- builtins: Python callables with kernel meaning ---------------------------------------------

@@ -6,6 +6,7 @@
 // process. Cost: one hash look-up per read, one record per distinct fact.
 
 #include <algorithm>
+#include <cstring>
 
 #include "frontend/lower.h"
 
@@ -266,6 +267,10 @@ bool fact_holds(const Fact& f, PyObject* now) {
             now = plain.get();
             if (Py_TYPE(now) != Py_TYPE(f.value.get())) return false;
             if (now == f.value.get()) return true;
+            if (PyFloat_CheckExact(now)) {  // -0.0 and 0.0 are different constants, NaN is one
+                const double a = PyFloat_AS_DOUBLE(now), b = PyFloat_AS_DOUBLE(f.value.get());
+                return std::memcmp(&a, &b, sizeof a) == 0;
+            }
             if (const int same = PyObject_RichCompareBool(now, f.value.get(), Py_EQ); same >= 0)
                 return same == 1;
             PyErr_Clear();

@@ -396,7 +396,7 @@ Val Body::expr(const Node* n) {
                 if (e->kind == K::Starred) {
                     Ref part = value(e->a);
                     if (is_expr(part.get())) part = Ref::steal(PySequence_List(part.get()));
-                    Ref r = Ref::steal(PyObject_CallMethod(list.get(), "extend", "O", part.get()));
+                    Ref r = Ref::steal(PyObject_CallMethod(list.get(), "extend", "(O)", part.get()));
                     continue;
                 }
                 if (PyList_Append(list.get(), expr(e).get()) < 0) throw PyError{};

@@ -61,10 +61,8 @@ void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, 
 }
 
 void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value) {
-    if (prov->from_argument()) {  // of a func: its calls know better
-        prov->impurity = std::max(prov->impurity, impurity);
-        return;
-    }
+    // What a func reads from its own arguments is no capture, even if a caller gave it a captured object.
+    if (prov->from_argument()) return;
     prov->impurity = std::max(prov->impurity, impurity);
     if (!k.pure) return;
     const std::string name = text(prov->key.get());

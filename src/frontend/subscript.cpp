@@ -243,12 +243,18 @@ Ref array_shape(PyObject* base) {
     return shape;
 }
 
-// Known for parameters of the kernel itself.
-bool lacks_gradient(const Value* handle) {
+}  // namespace
+
+// Known for parameters of the kernel itself, and passed on to the funcs that it calls.
+bool lacks_gradient(const ExprObject* array) {
+    if (array->reserved) return true;
+    const Value* handle = array->value;
     const ir::Module& m = *current()->kernel->module;
     if (m.functions.empty() || !handle->owner || handle->owner != m.kernel().body || handle->index >= m.params.size()) return false;
     return !m.params[handle->index].needs_grad;
 }
+
+namespace {
 
 Ref array_attribute(PyObject* base, std::string_view name) {
     const ExprObject& e = *as_expr(base);
@@ -265,7 +271,7 @@ Ref array_attribute(PyObject* base, std::string_view name) {
                 return Ref::steal(t.rank == 0 ? PyTuple_New(0) : t.rank == 1 ? Py_BuildValue("(i)", t.n) : Py_BuildValue("(ii)", t.n, t.m));
             case ArrayMember::grad: {
                 if (e.access.grad) raise(Kind::compilation, "the gradient of a gradient does not exist");
-                if (lacks_gradient(e.value)) raise(Kind::compilation, "the array has no gradient", "create it with needs_grad=True");
+                if (lacks_gradient(&e)) raise(Kind::compilation, "the array has no gradient", "create it with needs_grad=True");
                 ir::ArrayAccess access = e.access;
                 access.grad = true;
                 return make_array(e.value, access);

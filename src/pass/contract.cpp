@@ -13,8 +13,27 @@ namespace {
 
 using namespace ir;
 
+constexpr int kLongestDot = 16;
+
 const Inst* product(const Value* v) {
     return v->def && v->def->op == Op::mul && !(v->def->flags & kNoFastMath) ? v->def : nullptr;
+}
+
+// The sum of a product's components, as in dot and norm: a chain, ascending as before.
+bool contract_dot(Inst& i) {
+    const Inst* m = product(i.operand(0));
+    if (!m || i.operand(0)->id != 0 || (i.flags & kNoFastMath)) return false;
+    const int n = m->results[0].type.count();
+    if (n < 2 || n > kLongestDot) return false;
+    Builder b = before(i);
+    const auto part = [&](int which, int k) {
+        return b.op(Op::extract, {m->operand(which)}, static_cast<uint64_t>(k));
+    };
+    Value* sum = b.op(Op::mul, {part(0, 0), part(1, 0)});
+    for (int k = 1; k < n; ++k) sum = b.op(Op::fma, {part(0, k), part(1, k), sum});
+    replace(i.result(), sum);
+    i.remove();
+    return true;
 }
 
 }  // namespace
@@ -30,7 +49,7 @@ bool contract(Session& s, Function& f) {
         const bool twice = i.operand_count == 2 && i.operand(0) == i.operand(1);
         for (int k = 0; k < i.operand_count; ++k) {
             Value* v = i.operand(k);
-            if (v->def && (!is_sum(i) || twice)) ++v->id;
+            if (v->def && ((!is_sum(i) && i.op != Op::reduce_add) || twice)) ++v->id;
         }
         // Of two products in one sum only the first is fused; the second stays.
         if (is_sum(i) && !twice && product(i.operand(0)) && product(i.operand(1)))
@@ -38,9 +57,14 @@ bool contract(Session& s, Function& f) {
     });
     bool changed = false;
     walk(*f.body, [&](Inst& i) {
-        if (!is_sum(i) || (i.flags & kNoFastMath)) return;
+        if (i.result_count != 1 || (i.flags & kNoFastMath)) return;
         const Prim p = i.results[0].type.prim;
         if (p != Prim::f32 && p != Prim::f64) return;
+        if (i.op == Op::reduce_add) {
+            changed |= contract_dot(i);
+            return;
+        }
+        if (!is_sum(i)) return;
         for (int k = 0; k < 2; ++k) {
             Value* v = i.operand(k);
             const Inst* m = product(v);

@@ -34,8 +34,8 @@ constexpr Pass kFunctionPasses[] = {
     {"simplify", simplify},            // what forwarded values made constant
     {"cse", cse},
     {"licm", licm},
-    {"serial_reduce", serial_reduce},  // float sums in lanes; the product is still apart from the sum
-    {"contract", contract},  // needs cse: a product used once is seen as such
+    {"serial_reduce", serial_reduce},  // float sums in lanes; before products join sums
+    {"contract", contract},            // needs cse: a product used once is seen as such
     {"dce", dce},
 };
 

@@ -27,9 +27,9 @@ namespace {
 
 using namespace ir;
 
-constexpr uint32_t kCopyLimit = 250;    // scalar operations of a body
-constexpr int kMostComponents = 16;     // of all accumulators
-constexpr int64_t kFewestBlocks = 2;    // below, the plain loop is faster
+constexpr uint32_t kCopyLimit = 250;  // scalar operations of a body
+constexpr int kMostComponents = 16;   // of all accumulators
+constexpr int64_t kFewestBlocks = 2;  // below, the plain loop is faster
 
 // What a carried value becomes in an iteration, followed down to the value itself.
 struct Chain {
@@ -50,18 +50,17 @@ struct Chain {
         if (d->flags & kNoFastMath) return false;
         switch (d->op) {
             case Op::add:
-                return join(Op::add) && (reaches(d->operand(0))
-                                             ? follow(d->operand(0), depth + 1)
-                                             : follow(d->operand(1), depth + 1));
+                return join(Op::add) && (reaches(d->operand(0)) ? follow(d->operand(0), depth + 1)
+                                                                : follow(d->operand(1), depth + 1));
             case Op::sub:
                 return join(Op::add) && follow(d->operand(0), depth + 1);
             case Op::min:
             case Op::max:
-                return join(d->op) && (reaches(d->operand(0))
-                                           ? follow(d->operand(0), depth + 1)
-                                           : follow(d->operand(1), depth + 1));
+                return join(d->op) && (reaches(d->operand(0)) ? follow(d->operand(0), depth + 1)
+                                                              : follow(d->operand(1), depth + 1));
             case Op::if_:
-                return follow(d->regions[0]->last->operand(static_cast<int>(v->index)), depth + 1) &&
+                return follow(d->regions[0]->last->operand(static_cast<int>(v->index)),
+                              depth + 1) &&
                        follow(d->regions[1]->last->operand(static_cast<int>(v->index)), depth + 1);
             default:
                 return false;
@@ -128,12 +127,14 @@ struct Blocks {
 
     bool find() {
         if (loop.op != Op::for_ || loop.imm != 1 || loop.result_count == 0) return false;
-        if (loop.loop_config() && (loop.loop_config()->parallel || loop.loop_config()->strictly_serial))
+        if (loop.loop_config() &&
+            (loop.loop_config()->parallel || loop.loop_config()->strictly_serial))
             return false;
         if (is_constant(loop.operand(0)) && is_constant(loop.operand(1))) {
             const Prim p = loop.operand(0)->type.prim;
             if (int_of_bits(p, constant_bits(loop.operand(1))) -
-                    int_of_bits(p, constant_bits(loop.operand(0))) < 32)
+                    int_of_bits(p, constant_bits(loop.operand(0))) <
+                32)
                 return false;
         }
         uint32_t cost = 0;
@@ -152,7 +153,8 @@ struct Blocks {
             const Value* param = loop.body().params[static_cast<uint32_t>(1 + k)];
             const Type t = param->type;
             Chain chain{.carried = param, .uses = {}};
-            if (!chain.follow(loop.body().last->operand(k)) || chain.kind == Op::count_) return false;
+            if (!chain.follow(loop.body().last->operand(k)) || chain.kind == Op::count_)
+                return false;
             for (const auto& [v, uses] : chain.uses) {
                 if (v->id != uses) return false;
             }
@@ -289,8 +291,8 @@ struct Blocks {
         adopt(*choice->regions[0], f);
 
         std::vector<Value*> results = {
-            in.op(Op::add, {begin, in.op(Op::mul, {in.cast(blocks, index),
-                                                   in.int_const(index, lanes)})})};
+            in.op(Op::add,
+                  {begin, in.op(Op::mul, {in.cast(blocks, index), in.int_const(index, lanes)})})};
         next = 0;
         for (const Carried& c : carried) {
             if (!c.lanes) {

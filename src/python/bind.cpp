@@ -20,14 +20,18 @@ PyObject* imported(const char* module, const char* name) {
 // object would import modules that a launch does not need.
 bool is_a(PyTypeObject* type, const char* name) {
     for (Py_ssize_t k = 0; type->tp_mro && k < PyTuple_GET_SIZE(type->tp_mro); ++k)
-        if (std::strcmp(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, k))->tp_name, name) == 0) return true;
+        if (std::strcmp(reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(type->tp_mro, k))->tp_name,
+                        name) == 0)
+            return true;
     return false;
 }
 
 bool dtype_prim(PyObject* annotation, Prim& out) {
     const frontend::FrontendOptions& options = session().frontend;
-    if (annotation == reinterpret_cast<PyObject*>(&PyLong_Type)) return out = options.default_int, true;
-    if (annotation == reinterpret_cast<PyObject*>(&PyFloat_Type)) return out = options.default_float, true;
+    if (annotation == reinterpret_cast<PyObject*>(&PyLong_Type))
+        return out = options.default_int, true;
+    if (annotation == reinterpret_cast<PyObject*>(&PyFloat_Type))
+        return out = options.default_float, true;
     if (annotation == reinterpret_cast<PyObject*>(&PyBool_Type)) return out = Prim::u1, true;
     if (std::strcmp(Py_TYPE(annotation)->tp_name, "DataType") != 0) return false;
     PyObject* id = PyObject_GetAttrString(annotation, "id");
@@ -54,8 +58,10 @@ Parameter::Kind kind_of(PyObject* annotation, Prim& prim) {
         {"StructType", Kind::structure, Kind::other},
     };
     const bool is_class = PyType_Check(annotation);
-    PyTypeObject* type = is_class ? reinterpret_cast<PyTypeObject*>(annotation) : Py_TYPE(annotation);
-    if (is_class && PyObject_HasAttrString(annotation, "__dataclass_fields__")) return Kind::dataclass;
+    PyTypeObject* type =
+        is_class ? reinterpret_cast<PyTypeObject*>(annotation) : Py_TYPE(annotation);
+    if (is_class && PyObject_HasAttrString(annotation, "__dataclass_fields__"))
+        return Kind::dataclass;
     for (const Row& row : rows)
         if (is_a(type, row.cls)) return is_class ? row.of_class : row.of_instance;
     return Kind::other;
@@ -67,7 +73,8 @@ std::string list_names(const std::vector<Parameter>& parameters) {
         PyObject* annotation = PyObject_Str(p.annotation.get());
         const char* text = annotation ? PyUnicode_AsUTF8(annotation) : nullptr;
         if (!text) PyErr_Clear();
-        out += (out.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(p.name.get())) + " : " + (text ? text : "?");
+        out += (out.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(p.name.get())) + " : " +
+               (text ? text : "?");
         Py_XDECREF(annotation);
     }
     return out;
@@ -95,7 +102,8 @@ bool read_parameters(KernelObject& k) {
     }
     Py_DECREF(params);
     PyObject* describe = imported("quadrants.lang._signature", "signature_text");
-    PyObject* text = describe ? PyObject_CallFunctionObjArgs(describe, k.definition, nullptr) : nullptr;
+    PyObject* text =
+        describe ? PyObject_CallFunctionObjArgs(describe, k.definition, nullptr) : nullptr;
     const char* utf8 = text ? PyUnicode_AsUTF8(text) : nullptr;
     if (utf8) *k.signature = utf8;
     Py_XDECREF(describe);
@@ -103,7 +111,8 @@ bool read_parameters(KernelObject& k) {
     return !PyErr_Occurred();
 }
 
-bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names, std::vector<PyObject*>& bound) {
+bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                    std::vector<PyObject*>& bound) {
     const std::vector<Parameter>& parameters = *k.parameters;
     bound.assign(parameters.size(), nullptr);
     std::vector<std::string> errors;
@@ -114,9 +123,11 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
             got += (n ? ", " : "") + std::string(text ? PyUnicode_AsUTF8(text) : "?");
             Py_XDECREF(text);
         }
-        errors.push_back("Too many arguments. Expected (" + list_names(parameters) + "), got (" + got + ").");
+        errors.push_back("Too many arguments. Expected (" + list_names(parameters) + "), got (" +
+                         got + ").");
     }
-    for (Py_ssize_t n = 0; n < count && n < static_cast<Py_ssize_t>(parameters.size()); ++n) bound[static_cast<size_t>(n)] = args[n];
+    for (Py_ssize_t n = 0; n < count && n < static_cast<Py_ssize_t>(parameters.size()); ++n)
+        bound[static_cast<size_t>(n)] = args[n];
     const Py_ssize_t keywords = names ? PyTuple_GET_SIZE(names) : 0;
     for (Py_ssize_t n = 0; n < keywords; ++n) {
         PyObject* name = PyTuple_GET_ITEM(names, n);
@@ -129,13 +140,19 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
         for (size_t p = 0; p < parameters.size() && !found; ++p) {
             if (PyUnicode_Compare(name, parameters[p].name.get()) != 0) continue;
             found = true;
-            if (bound[p]) errors.push_back("Multiple values for argument '" + std::string(PyUnicode_AsUTF8(name)) + "'.");
-            else bound[p] = args[count + n];
+            if (bound[p])
+                errors.push_back("Multiple values for argument '" +
+                                 std::string(PyUnicode_AsUTF8(name)) + "'.");
+            else
+                bound[p] = args[count + n];
         }
-        if (!found) errors.push_back("Unexpected argument '" + std::string(PyUnicode_AsUTF8(name)) + "'.");
+        if (!found)
+            errors.push_back("Unexpected argument '" + std::string(PyUnicode_AsUTF8(name)) + "'.");
     }
     for (size_t p = 0; p < parameters.size(); ++p)
-        if (!bound[p]) errors.push_back("Missing argument '" + std::string(PyUnicode_AsUTF8(parameters[p].name.get())) + "'.");
+        if (!bound[p])
+            errors.push_back("Missing argument '" +
+                             std::string(PyUnicode_AsUTF8(parameters[p].name.get())) + "'.");
     if (errors.empty()) return true;
     std::string text = errors.size() == 1 ? errors[0] : "Primary exception: " + errors[0];
     for (size_t e = 1; e < errors.size(); ++e) text += "\n" + errors[e];

@@ -21,9 +21,12 @@ std::map<std::vector<uint8_t>, std::weak_ptr<runtime::ImageSlot>> slots;  // und
 
 // --- what the specialisation depends on ---------------------------------------------------------
 bool compares_by_value(PyObject* o) {
-    if (o == Py_None || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) || PyTuple_Check(o)) return true;
+    if (o == Py_None || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) ||
+        PyTuple_Check(o))
+        return true;
     if (frontend::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
-    return Py_TYPE(o)->tp_richcompare != PyBaseObject_Type.tp_richcompare && Py_TYPE(o)->tp_hash != PyObject_HashNotImplemented;
+    return Py_TYPE(o)->tp_richcompare != PyBaseObject_Type.tp_richcompare &&
+           Py_TYPE(o)->tp_hash != PyObject_HashNotImplemented;
 }
 
 void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, PyObject* object) {
@@ -45,22 +48,32 @@ std::vector<Ref> keys_of(const Path& path) {
 
 bool takes_object(const Parameter& p, PyObject* arg) {
     if (p.kind == Parameter::Kind::template_) return true;
-    const bool arrays = p.kind == Parameter::Kind::any_tensor || p.kind == Parameter::Kind::array || p.optional;
+    const bool arrays =
+        p.kind == Parameter::Kind::any_tensor || p.kind == Parameter::Kind::array || p.optional;
     return arrays && (arg == Py_None || frontend::is_field(frontend::unwrap(arg)));
 }
 
-void add_identities(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, const frontend::LoweredKernel& kernel) {
+void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
+                    PyObject* const* args, const frontend::LoweredKernel& kernel) {
     for (size_t k = 0; k < parameters.size(); ++k) {
-        if (takes_object(parameters[k], args[k])) add_identity(s, static_cast<int>(k), {}, args[k]);
+        if (takes_object(parameters[k], args[k]))
+            add_identity(s, static_cast<int>(k), {}, args[k]);
         else if (parameters[k].optional || parameters[k].kind == Parameter::Kind::any_tensor)
-            s.identities.push_back({static_cast<int>(k), {}, nullptr, {}, {}, false});  // an array, not None or a field
+            s.identities.push_back({static_cast<int>(k),
+                                    {},
+                                    nullptr,
+                                    {},
+                                    {},
+                                    false});  // an array, not None or a field
         if (parameters[k].kind == Parameter::Kind::dataclass)
-            s.dataclasses.push_back({static_cast<int>(k), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(args[k])))});
+            s.dataclasses.push_back(
+                {static_cast<int>(k), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(args[k])))});
     }
     for (const frontend::Guard& g : kernel.guards) {
         if (g.path.root != Path::Root::argument || g.path.steps.empty()) continue;
         const auto n = static_cast<size_t>(g.path.argument);
-        if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass) continue;  // template objects are baked
+        if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass)
+            continue;  // template objects are baked
         if (g.kind != frontend::FactKind::constant && g.kind != frontend::FactKind::field) continue;
         std::vector<Ref> keys = keys_of(g.path);
         PyObject* object = follow(args[n], keys);
@@ -77,13 +90,17 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
 bool reached_through_frozen(PyObject* root, const std::vector<Ref>& keys) {
     Ref at = Ref::borrow(root);
     for (const Ref& key : keys) {
-        const Ref params = Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(at.get())), "__dataclass_params__"));
-        const Ref frozen = params ? Ref::steal_or_null(PyObject_GetAttrString(params.get(), "frozen")) : Ref();
-        if (!frozen || frozen.get() != Py_True || !PyUnicode_Check(key.get())) return PyErr_Clear(), false;
+        const Ref params = Ref::steal_or_null(PyObject_GetAttrString(
+            reinterpret_cast<PyObject*>(Py_TYPE(at.get())), "__dataclass_params__"));
+        const Ref frozen =
+            params ? Ref::steal_or_null(PyObject_GetAttrString(params.get(), "frozen")) : Ref();
+        if (!frozen || frozen.get() != Py_True || !PyUnicode_Check(key.get()))
+            return PyErr_Clear(), false;
         at = Ref::steal_or_null(PyObject_GetAttr(at.get(), key.get()));
         if (!at) return PyErr_Clear(), false;
     }
-    return !keys.empty() && (frontend::is_ndarray(frontend::unwrap(at.get())) || PyLong_Check(at.get()) || PyFloat_Check(at.get()));
+    return !keys.empty() && (frontend::is_ndarray(frontend::unwrap(at.get())) ||
+                             PyLong_Check(at.get()) || PyFloat_Check(at.get()));
 }
 
 PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
@@ -92,7 +109,8 @@ PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
     return leaf;
 }
 
-void add_steps(Specialisation& s, PyObject* const* args, const frontend::LoweredKernel& kernel, std::span<const ir::Param> params) {
+void add_steps(Specialisation& s, PyObject* const* args, const frontend::LoweredKernel& kernel,
+               std::span<const ir::Param> params) {
     for (size_t k = 0; k < params.size(); ++k) {
         const frontend::ParamSource& source = kernel.params[k];
         PackStep step{};
@@ -106,7 +124,8 @@ void add_steps(Specialisation& s, PyObject* const* args, const frontend::Lowered
         if (step.kind == PackStep::Kind::array)
             if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
                 PyObject* bare = frontend::unwrap(leaf);
-                if (frontend::is_ndarray(bare)) step.layout = reinterpret_cast<frontend::NdarrayObject*>(bare)->layout;
+                if (frontend::is_ndarray(bare))
+                    step.layout = reinterpret_cast<frontend::NdarrayObject*>(bare)->layout;
                 Py_DECREF(leaf);
             }
         step.cacheable = reached_through_frozen(args[step.argument], step.attributes);
@@ -115,7 +134,8 @@ void add_steps(Specialisation& s, PyObject* const* args, const frontend::Lowered
             for (const CachedRoot& root : s.cached_roots) known |= root.argument == step.argument;
             if (!known) s.cached_roots.push_back({step.argument, nullptr, {}});
         }
-        const uint32_t bytes = step.type.is_array() ? ir::array_desc_bytes(step.type.ndim) : static_cast<uint32_t>(step.type.size_bytes());
+        const uint32_t bytes = step.type.is_array() ? ir::array_desc_bytes(step.type.ndim)
+                                                    : static_cast<uint32_t>(step.type.size_bytes());
         s.args_bytes = std::max(s.args_bytes, (step.offset + bytes + 7) & ~7u);
         s.steps.push_back(std::move(step));
     }
@@ -134,8 +154,10 @@ bool bind_fields(Specialisation& s, const frontend::LoweredKernel& kernel) {
     return true;
 }
 
-std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel,
-                                         std::span<const ir::Param> params, std::shared_ptr<runtime::ImageSlot> slot,
+std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
+                                         const frontend::LoweredKernel& kernel,
+                                         std::span<const ir::Param> params,
+                                         std::shared_ptr<runtime::ImageSlot> slot,
                                          const std::vector<uint8_t>& code_hash) {
     auto s = std::make_unique<Specialisation>();
     s->generation = session().generation;
@@ -155,7 +177,8 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     return s;
 }
 
-// --- code ------------------------------------------------------------------------------------------
+// --- code
+// ------------------------------------------------------------------------------------------
 std::vector<uint8_t> code_hash_of(const ir::Module& module) {
     const auto hash = ir::content_hash(module);
     std::vector<uint8_t> key(sizeof hash);
@@ -170,7 +193,9 @@ std::shared_ptr<runtime::ImageSlot> known_slot(const std::vector<uint8_t>& hash)
     return it == slots.end() ? nullptr : it->second.lock();
 }
 
-std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash, std::span<const uint8_t> artefact, const std::string& name) {
+std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash,
+                                                     std::span<const uint8_t> artefact,
+                                                     const std::string& name) {
     if (auto slot = known_slot(hash)) return slot;
     auto slot = std::make_shared<runtime::ImageSlot>();
     slot->publish(runtime::load_artefact(artefact, name));
@@ -179,7 +204,8 @@ std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>&
 }
 
 // Compiles outside the GIL. Throws support::Error.
-std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std::vector<uint8_t>& hash) {
+std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module,
+                                            const std::vector<uint8_t>& hash) {
     const Session& s = session();
     const std::vector<uint8_t> bytes = ir::serialise(module);
     const std::string name = module.name, cpu = s.cpu, path = s.offline_cache ? s.cache_path : "";
@@ -198,7 +224,8 @@ std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std:
         options.triple = options.dump = "";
         options.time_passes = time_passes;
         abi::Compilation* compilation = compiler.begin(bytes, options);
-        const bool quick = forced == 0 || (forced < 0 && compiler.cost(compilation) > kOptimiseAtOnceUs);
+        const bool quick =
+            forced == 0 || (forced < 0 && compiler.cost(compilation) > kOptimiseAtOnceUs);
         options.tier = quick ? 0 : 1;
         try {
             artefact = compiler.emit(compilation, options);
@@ -208,7 +235,9 @@ std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module, const std:
             throw;
         }
         if (quick && forced < 0)
-            runtime::enqueue_optimisation({compilation, slot, name, cpu, [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); }});
+            runtime::enqueue_optimisation(
+                {compilation, slot, name, cpu,
+                 [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); }});
         else
             compiler.end(compilation);
     } catch (const std::exception& e) {
@@ -261,14 +290,18 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
     return id && elem.rank == 0 && static_cast<Prim>(PyLong_AsLong(id.get())) == elem.prim;
 }
 
-// The array rules of spec 20 section 13 that do not depend on the body: raised by Python code, which
-// knows the annotation's texts.
+// The array rules of spec 20 section 13 that do not depend on the body: raised by Python code,
+// which knows the annotation's texts.
 bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* args) {
     static PyObject* check;
     for (size_t k = 0; k < parameters.size(); ++k) {
-        if (parameters[k].kind != Parameter::Kind::array && parameters[k].kind != Parameter::Kind::buffer_view) continue;
+        if (parameters[k].kind != Parameter::Kind::array &&
+            parameters[k].kind != Parameter::Kind::buffer_view)
+            continue;
         if (parameters[k].optional && args[k] == Py_None) continue;
-        if (parameters[k].kind == Parameter::Kind::array && fits_quickly(parameters[k].annotation.get(), args[k])) continue;
+        if (parameters[k].kind == Parameter::Kind::array &&
+            fits_quickly(parameters[k].annotation.get(), args[k]))
+            continue;
         if (!check) {
             PyObject* module = PyImport_ImportModule("quadrants.lang._arguments");
             if (!module) return false;
@@ -276,7 +309,8 @@ bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* arg
             Py_DECREF(module);
             if (!check) return false;
         }
-        PyObject* ok = PyObject_CallFunctionObjArgs(check, parameters[k].annotation.get(), args[k], parameters[k].name.get(), nullptr);
+        PyObject* ok = PyObject_CallFunctionObjArgs(check, parameters[k].annotation.get(), args[k],
+                                                    parameters[k].name.get(), nullptr);
         if (!ok) return false;
         Py_DECREF(ok);
     }
@@ -288,19 +322,25 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
     static PyObject* check;
     for (size_t n = 0; n < k.parameters->size(); ++n) {
         const Parameter& p = (*k.parameters)[n];
-        if (p.kind != Parameter::Kind::template_ || args[n] == Py_None || PyLong_CheckExact(args[n]) || PyFunction_Check(args[n]) || frontend::is_field(args[n])) continue;
+        if (p.kind != Parameter::Kind::template_ || args[n] == Py_None ||
+            PyLong_CheckExact(args[n]) || PyFunction_Check(args[n]) || frontend::is_field(args[n]))
+            continue;
         if (!check) {
-            const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._arguments"));
+            const Ref module =
+                Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._arguments"));
             check = module ? PyObject_GetAttrString(module.get(), "check_template") : nullptr;
             if (!check) return false;
         }
-        if (!Ref::steal_or_null(PyObject_CallFunctionObjArgs(check, k.definition, args[n], p.name.get(), nullptr))) return false;
+        if (!Ref::steal_or_null(
+                PyObject_CallFunctionObjArgs(check, k.definition, args[n], p.name.get(), nullptr)))
+            return false;
     }
     return true;
 }
 
 // Code for a lowered kernel, from memory, the store or the compiler.
-std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* args, size_t count, const frontend::LoweredKernel& kernel) {
+std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* args, size_t count,
+                                            const frontend::LoweredKernel& kernel) {
     const ir::Module& module = *kernel.module;
     const std::vector<uint8_t> hash = code_hash_of(module);
     auto slot = known_slot(hash);
@@ -346,7 +386,8 @@ bool show_non_pure(KernelObject& k) {
 
 // Tells the definition where the code of a new specialisation came from, for its observations.
 bool tell(KernelObject& k, const char* origin, bool cacheable) {
-    const Ref told = Ref::steal_or_null(PyObject_CallMethod(k.definition, "_built", "sO", origin, cacheable ? Py_True : Py_False));
+    const Ref told = Ref::steal_or_null(
+        PyObject_CallMethod(k.definition, "_built", "sO", origin, cacheable ? Py_True : Py_False));
     return told.get() != nullptr;
 }
 
@@ -358,10 +399,13 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         const bool interpreted = s.tier == 2;
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
             auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k));
-            auto made = assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
+            auto made =
+                assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
             if (!made) return nullptr;
             std::vector<uint8_t> block(made->args_bytes + 64);
-            return match_and_pack(*made, *k.parameters, args, block.data()) == Match::yes ? std::move(made) : nullptr;
+            return match_and_pack(*made, *k.parameters, args, block.data()) == Match::yes
+                       ? std::move(made)
+                       : nullptr;
         };
         if (auto made = interpreted ? nullptr : find_recipe(k, args, count, accept)) {
             ++s.cache_hits;
@@ -370,7 +414,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             return made;
         }
         ++s.lowered;
-        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, kernel_name(k) + "_c" + std::to_string(s.compiled));
+        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend,
+                                             kernel_name(k) + "_c" + std::to_string(s.compiled));
         if (!kernel) return nullptr;
         ir::Module& module = *kernel->module;
         if (interpreted) {
@@ -386,19 +431,25 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             made = from_module(k, args, count, *kernel);
         }
         ++s.compiled;
-        if (made && !tell(k, s.cache_misses == misses ? "reused" : "compiled", kernel->cacheable && kernel->fields.empty())) return nullptr;
+        if (made && !tell(k, s.cache_misses == misses ? "reused" : "compiled",
+                          kernel->cacheable && kernel->fields.empty()))
+            return nullptr;
         return made;
     } catch (const frontend::PyError&) {
     } catch (const std::exception& e) {
-        if (!PyErr_Occurred()) set_error("QuadrantsRuntimeError", std::string("internal error while compiling ") + kernel_name(k) + ": " + e.what());
+        if (!PyErr_Occurred())
+            set_error("QuadrantsRuntimeError", std::string("internal error while compiling ") +
+                                                   kernel_name(k) + ": " + e.what());
     }
     return nullptr;
 }
 
 }  // namespace
 
-std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args, size_t count) {
-    static PyObject* lock;  // PyQuadrants.compilation_lock: re-entrant, for threads that first-call at once
+std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
+                                                     size_t count) {
+    static PyObject*
+        lock;  // PyQuadrants.compilation_lock: re-entrant, for threads that first-call at once
     if (!lock) {
         PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
         PyObject* runtime = module ? PyObject_GetAttrString(module, "pyquadrants") : nullptr;
@@ -409,10 +460,16 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         // A forked child must not wait for a thread that only its parent has.
         const Ref os = Ref::steal_or_null(PyImport_ImportModule("os"));
         const Ref renew = Ref::steal_or_null(PyObject_GetAttrString(lock, "_at_fork_reinit"));
-        const Ref at_fork = os && renew ? Ref::steal_or_null(PyObject_GetAttrString(os.get(), "register_at_fork")) : Ref();
+        const Ref at_fork =
+            os && renew ? Ref::steal_or_null(PyObject_GetAttrString(os.get(), "register_at_fork"))
+                        : Ref();
         const Ref none = at_fork ? Ref::steal_or_null(PyTuple_New(0)) : Ref();
-        const Ref keywords = none ? Ref::steal_or_null(Py_BuildValue("{s:O}", "after_in_child", renew.get())) : Ref();
-        const Ref done = keywords ? Ref::steal_or_null(PyObject_Call(at_fork.get(), none.get(), keywords.get())) : Ref();
+        const Ref keywords =
+            none ? Ref::steal_or_null(Py_BuildValue("{s:O}", "after_in_child", renew.get()))
+                 : Ref();
+        const Ref done =
+            keywords ? Ref::steal_or_null(PyObject_Call(at_fork.get(), none.get(), keywords.get()))
+                     : Ref();
         if (!done) PyErr_Clear();
     }
     const Ref held = Ref::steal_or_null(PyObject_CallMethod(lock, "acquire", nullptr));
@@ -422,7 +479,8 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
     show_cache_warnings();
     if (s && session().generation != generation) {
         s.reset();
-        set_error("QuadrantsRuntimeError", "the runtime was reset while " + kernel_name(k) + " was being compiled");
+        set_error("QuadrantsRuntimeError",
+                  "the runtime was reset while " + kernel_name(k) + " was being compiled");
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);

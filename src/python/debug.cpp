@@ -3,15 +3,29 @@
 
 #include "frontend/specialise.h"
 #include "python/areas.h"
+#include "python/output.h"
 #include "python/session.h"
 #include "support/error.h"
 
 namespace qd::python {
 namespace {
 
+// Fields get their storage before a kernel can refer to them, as at a launch.
+bool materialise() {
+    if (!has_pending_fields()) return true;
+    PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
+    PyObject* runtime = module ? PyObject_GetAttrString(module, "pyquadrants") : nullptr;
+    PyObject* done = runtime ? PyObject_CallMethod(runtime, "materialize", nullptr) : nullptr;
+    Py_XDECREF(module);
+    Py_XDECREF(runtime);
+    Py_XDECREF(done);
+    return done != nullptr;
+}
+
 PyObject* lower_to_text(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count < 1)
         return PyErr_Format(PyExc_TypeError, "_lower_to_text takes a kernel and its arguments");
+    if (!materialise()) return nullptr;
     PyObject* definition = PyObject_GetAttrString(args[0], "_qd_kernel");
     if (!definition) return nullptr;
     try {

@@ -21,7 +21,8 @@ bool name_of(PyObject* o, std::string& module, std::string& name) {
     }
     PyObject* cls = reinterpret_cast<PyObject*>(Py_TYPE(o));
     const Ref member = Ref::steal_or_null(PyObject_GetAttrString(o, "_name_"));
-    const Ref owner = member ? Ref::steal_or_null(PyObject_GetAttrString(cls, "__qualname__")) : Ref();
+    const Ref owner =
+        member ? Ref::steal_or_null(PyObject_GetAttrString(cls, "__qualname__")) : Ref();
     const Ref home = owner ? Ref::steal_or_null(PyObject_GetAttrString(cls, "__module__")) : Ref();
     if (!home || !PyUnicode_Check(member.get())) return PyErr_Clear(), false;
     module = PyUnicode_AsUTF8(home.get());
@@ -58,7 +59,8 @@ Ref Reader::object() {
     if (tag == kNull) return {};
     if (tag == kMarshal) {
         const std::vector<uint8_t> data = bytes();
-        return Ref::steal(PyMarshal_ReadObjectFromString(reinterpret_cast<const char*>(data.data()), static_cast<Py_ssize_t>(data.size())));
+        return Ref::steal(PyMarshal_ReadObjectFromString(reinterpret_cast<const char*>(data.data()),
+                                                         static_cast<Py_ssize_t>(data.size())));
     }
     const std::string module = text(), name = text();
     const Ref value = object();
@@ -73,7 +75,8 @@ Ref Reader::object() {
     }
     if (value) {
         const Ref now = Ref::steal(PyObject_GetAttrString(at.get(), "_value_"));
-        if (PyObject_RichCompareBool(now.get(), value.get(), Py_EQ) != 1) throw support::Error("recipe: an enumeration has changed");
+        if (PyObject_RichCompareBool(now.get(), value.get(), Py_EQ) != 1)
+            throw support::Error("recipe: an enumeration has changed");
     }
     return at;
 }

@@ -22,7 +22,8 @@ struct Writer {
     std::vector<uint8_t> out;
     bool failed = false;  // a value that has no bytes
 
-    template <class T> void number(T v) {
+    template <class T>
+    void number(T v) {
         const auto* at = reinterpret_cast<const uint8_t*>(&v);
         out.insert(out.end(), at, at + sizeof v);
     }
@@ -43,7 +44,8 @@ struct Reader {
         in = in.subspan(n);
         return r;
     }
-    template <class T> T number() {
+    template <class T>
+    T number() {
         T v;
         std::memcpy(&v, raw(sizeof v).data(), sizeof v);
         return v;

@@ -203,7 +203,7 @@ PyObject* field_getitem(PyObject* self, PyObject* key) {
         int64_t indices[12];
         if (!read_key(f, key, indices)) return nullptr;  // errors come now, not at the first use
         if (session().frontend.debug && !locate(f, key, 0)) return nullptr;
-        return PyObject_CallMethod(self, "_element", "O", key);
+        return PyObject_CallMethod(self, "_element", "(O)", key);
     }
     const char* at = locate(f, key, 0);
     return at ? load_number(f.field->elem.prim, at) : nullptr;

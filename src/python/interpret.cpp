@@ -38,7 +38,10 @@ std::string text_of(uint32_t number, const abi::Cell* cells) {
 }
 
 void on_print(abi::Thread*, uint32_t format, const abi::Cell* cells) { run->outcome->printed += text_of(format, cells); }
-void on_fail(abi::Thread*, uint32_t format, const abi::Cell* cells) { run->outcome->failure = text_of(format, cells); }
+void on_fail(abi::Thread*, uint32_t format, const abi::Cell* cells) {
+    run->outcome->failed = true;
+    run->outcome->failure = text_of(format, cells);
+}
 int64_t clock_now() { return 0; }
 
 const abi::Runtime kRuntime = {on_print, on_fail, clock_now};
@@ -55,7 +58,7 @@ bool interpret_launch(const ir::Module& module, abi::Context& context, runtime::
     context.stop = &stop;
     ir::interpret(module, context);
     run = nullptr;
-    return !outcome.printed.empty() || !outcome.failure.empty();
+    return !outcome.printed.empty() || outcome.failed;
 }
 
 }  // namespace qd::python

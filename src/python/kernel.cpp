@@ -33,10 +33,10 @@ int64_t now_ns() {
 // PyQuadrants.materialize runs before the first launch and whenever fields were declared since; it
 // runs before every launch while a client has replaced it on the class.
 struct MaterialiseHook {
-    PyObject* runtime = nullptr;    // quadrants.lang.impl.pyquadrants
-    PyTypeObject* type = nullptr;   // its class
-    PyObject* original = nullptr;   // the unreplaced method
-    unsigned version = 0;           // of the class, when it was last seen unreplaced
+    PyObject* runtime = nullptr;   // quadrants.lang.impl.pyquadrants
+    PyTypeObject* type = nullptr;  // its class
+    PyObject* original = nullptr;  // the unreplaced method
+    unsigned version = 0;          // of the class, when it was last seen unreplaced
     bool running = false;
 };
 MaterialiseHook hook;
@@ -56,7 +56,8 @@ bool find_hook() {
 
 bool hook_replaced() {
     if (hook.type->tp_version_tag == hook.version && hook.version != 0) return false;
-    PyObject* method = PyObject_GetAttrString(reinterpret_cast<PyObject*>(hook.type), "materialize");
+    PyObject* method =
+        PyObject_GetAttrString(reinterpret_cast<PyObject*>(hook.type), "materialize");
     const bool replaced = method != hook.original;
     Py_XDECREF(method);
     hook.version = replaced ? 0 : hook.type->tp_version_tag;
@@ -72,9 +73,10 @@ bool run_hook() {
     return r != nullptr;
 }
 
-// --- launching ------------------------------------------------------------------------------------
-// The GIL during a launch: held for short ones, given up at the start or as soon as it shows that
-// other threads would wait. What a signal handler raises is kept for the end of the launch.
+// --- launching
+// ------------------------------------------------------------------------------------ The GIL
+// during a launch: held for short ones, given up at the start or as soon as it shows that other
+// threads would wait. What a signal handler raises is kept for the end of the launch.
 struct Patience {
     Working working;
     PyThreadState* state = nullptr;
@@ -100,11 +102,13 @@ struct Patience {
 };
 
 std::string_view source_line(const support::FormatEntry& place) {
-    const Ref name = Ref::steal_or_null(PyUnicode_FromStringAndSize(place.file.data(), static_cast<Py_ssize_t>(place.file.size())));
+    const Ref name = Ref::steal_or_null(
+        PyUnicode_FromStringAndSize(place.file.data(), static_cast<Py_ssize_t>(place.file.size())));
     if (!name) return PyErr_Clear(), std::string_view();
     try {
         const frontend::SourceFile* file = frontend::source_file(name.get());
-        if (!file || place.line < 1 || static_cast<size_t>(place.line) > file->lines.size()) return {};
+        if (!file || place.line < 1 || static_cast<size_t>(place.line) > file->lines.size())
+            return {};
         return file->lines[static_cast<size_t>(place.line) - 1];
     } catch (const frontend::PyError&) {
         PyErr_Clear();
@@ -130,7 +134,9 @@ std::string failure_text(const runtime::LaunchOutcome& outcome) {
     text += "\nFile \"" + place.file + "\", line " + std::to_string(place.line);
     if (!place.where.empty()) text += ", in " + place.where;
     text += ":\n";
-    if (indent < line.size()) text += std::string(line) + "\n" + std::string(indent, ' ') + std::string(line.size() - indent, '^') + "\n";
+    if (indent < line.size())
+        text += std::string(line) + "\n" + std::string(indent, ' ') +
+                std::string(line.size() - indent, '^') + "\n";
     return text;
 }
 
@@ -142,6 +148,8 @@ __attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome
     }
     return Py_NewRef(Py_None);
 }
+
+size_t tasks_of_last_call = 0;
 
 PyObject* launch(Specialisation& s, uint8_t* block) {
     Session& session_ = session();
@@ -167,9 +175,12 @@ PyObject* launch(Specialisation& s, uint8_t* block) {
     if (s.interpreted) {
         special = interpret_launch(*s.interpreted->module, context, outcome);
     } else {
+        tasks_of_last_call = s.slot->current()->tasks.size();
         Patience patience;
         if (s.last_ns >= kReleaseGilNs) patience.release();
-        special = runtime::launch(*s.slot->current(), context, *session_.pool, {Patience::check_signals, Patience::long_run, &patience}, outcome);
+        special =
+            runtime::launch(*s.slot->current(), context, *session_.pool,
+                            {Patience::check_signals, Patience::long_run, &patience}, outcome);
         patience.take();
         if (patience.type) {
             PyErr_Restore(patience.type, patience.value, patience.trace);
@@ -199,12 +210,14 @@ bool valid_storage(const Specialisation& s) {
 }
 
 // Packs into a block on the stack and launches; `matched` says whether the arguments fit.
-PyObject* try_specialisation(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, Match& matched) {
+PyObject* try_specialisation(Specialisation& s, const std::vector<Parameter>& parameters,
+                             PyObject* const* args, Match& matched) {
     std::vector<uint8_t> large;
     uint8_t* block;
     if (s.args_bytes <= kStackBlock) {
         block = static_cast<uint8_t*>(alloca(s.args_bytes + 64));
-        block = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(block) + 15) & ~uintptr_t(15));
+        block =
+            reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(block) + 15) & ~uintptr_t(15));
     } else {
         large.resize(s.args_bytes);
         block = large.data();
@@ -230,7 +243,8 @@ PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t coun
     std::vector<std::pair<PyObject*, Ref>> copies;
     for (PyObject*& arg : replaced)
         if (is_fortran_ordered(arg)) {
-            copies.emplace_back(arg, Ref::steal_or_null(PyObject_CallMethod(arg, "copy", "s", "C")));
+            copies.emplace_back(arg,
+                                Ref::steal_or_null(PyObject_CallMethod(arg, "copy", "s", "C")));
             if (!copies.back().second) return nullptr;
             arg = copies.back().second.get();
         }
@@ -249,7 +263,8 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
         PyObject* r = try_specialisation(*specialisations[n], *k.parameters, args, matched);
         if (matched == Match::no) continue;
         // A nested launch may have moved it: find it again before moving it to the front.
-        if (matched == Match::yes && n < specialisations.size()) std::swap(specialisations[0], specialisations[n]);
+        if (matched == Match::yes && n < specialisations.size())
+            std::swap(specialisations[0], specialisations[n]);
         return r;
     }
     std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
@@ -258,7 +273,9 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     specialisations.insert(specialisations.begin(), std::move(built));
     PyObject* r = try_specialisation(made, *k.parameters, args, matched);
     if (matched == Match::no && !PyErr_Occurred())
-        set_error("QuadrantsRuntimeError", "the new specialisation of a kernel does not fit its own arguments; please report this");
+        set_error("QuadrantsRuntimeError",
+                  "the new specialisation of a kernel does not fit its own arguments; please "
+                  "report this");
     return r;
 }
 
@@ -276,7 +293,8 @@ bool is_python_backend() {
 PyObject* call_python(const KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
     PyObject* run = PyObject_GetAttrString(k.definition, "run_as_python");
     if (!run) return nullptr;
-    PyObject* result = PyObject_Vectorcall(run, args, static_cast<size_t>(PyVectorcall_NARGS(flags)), names);
+    PyObject* result =
+        PyObject_Vectorcall(run, args, static_cast<size_t>(PyVectorcall_NARGS(flags)), names);
     Py_DECREF(run);
     return result;
 }
@@ -284,7 +302,8 @@ PyObject* call_python(const KernelObject& k, PyObject* const* args, size_t flags
 bool begin_generation(KernelObject& k) {
     if (!require_session()) return false;
     if (k.active) {
-        set_error("QuadrantsRuntimeError", "the runtime was reset while this kernel was being called");
+        set_error("QuadrantsRuntimeError",
+                  "the runtime was reset while this kernel was being called");
         return false;
     }
     k.specialisations->clear();
@@ -300,21 +319,24 @@ struct Active {  // a call in progress; Python code that it runs may reset the r
     ~Active() { --k.active; }
 };
 
-// --- test doubles: methods of the definition's class that somebody replaced ------------------------
-// quadrants._compat.kernel_face says when; calls then go through `definition._call_doubles`, which
-// comes back here under `in_double`.
+// --- test doubles: methods of the definition's class that somebody replaced
+// ------------------------ quadrants._compat.kernel_face says when; calls then go through
+// `definition._call_doubles`, which comes back here under `in_double`.
 bool doubled = false, in_double = false;
 
 PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
     const Ref call = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "_call_doubles"));
-    return call ? PyObject_Vectorcall(call.get(), args, static_cast<size_t>(PyVectorcall_NARGS(flags)), names) : nullptr;
+    return call ? PyObject_Vectorcall(call.get(), args,
+                                      static_cast<size_t>(PyVectorcall_NARGS(flags)), names)
+                : nullptr;
 }
 
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
     KernelObject& k = *as_kernel(self);
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (k.generation != session().generation || k.generation == 0) {
-        if (session().generation == 0 && is_python_backend()) return call_python(k, args, flags, names);
+        if (session().generation == 0 && is_python_backend())
+            return call_python(k, args, flags, names);
         if (!begin_generation(k)) return nullptr;
     }
     if (doubled && !in_double) return call_doubles(k, args, flags, names);
@@ -326,11 +348,14 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
         args = bound.data();
     }
     if (frontend::current() != nullptr) {
-        set_error("QuadrantsSyntaxError", "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please check if you have direct/indirect invocation of kernels within kernels.");
+        set_error("QuadrantsSyntaxError",
+                  "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
+                  "check if you have direct/indirect invocation of kernels within kernels.");
         return nullptr;
     }
     if (!hook.runtime && !find_hook()) return nullptr;
-    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() || hook_replaced()))
+    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() ||
+                          hook_replaced()))
         if (!run_hook()) return nullptr;
     auto& specialisations = *k.specialisations;
     if (!specialisations.empty()) {
@@ -341,19 +366,21 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
     return call_cold(k, args);
 }
 
-// prepare_kernel(kernel, args): makes the specialisation for these arguments if there is none; does not
-// launch. Gives the number of specialisations that were made.
+// prepare_kernel(kernel, args): makes the specialisation for these arguments if there is none; does
+// not launch. Gives the number of specialisations that were made.
 PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
     PyObject *object, *tuple;
     if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyTuple_Type, &tuple)) return nullptr;
     KernelObject& k = *as_kernel(object);
-    if ((k.generation != session().generation || k.generation == 0) && !begin_generation(k)) return nullptr;
+    if ((k.generation != session().generation || k.generation == 0) && !begin_generation(k))
+        return nullptr;
     const Active active(k);
     std::vector<PyObject*> bound;
     PyObject* const* given = reinterpret_cast<PyTupleObject*>(tuple)->ob_item;
     if (!bind_arguments(k, given, PyTuple_GET_SIZE(tuple), nullptr, bound)) return nullptr;
     if (!hook.runtime && !find_hook()) return nullptr;
-    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() || hook_replaced()))
+    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() ||
+                          hook_replaced()))
         if (!run_hook()) return nullptr;
     auto& all = *k.specialisations;
     for (size_t n = 0; n < all.size(); ++n) {
@@ -385,14 +412,22 @@ PyObject* launch_undoubled(PyObject*, PyObject* arguments) {
     return r;
 }
 
+PyObject* offloaded_tasks(PyObject*, PyObject*) { return PyLong_FromSize_t(tasks_of_last_call); }
+
 PyMethodDef kernel_functions[] = {
-    {"prepare_kernel", prepare_kernel, METH_VARARGS, "Makes a kernel's specialisation without launching it."},
-    {"set_kernel_doubles", set_kernel_doubles, METH_O, "Whether calls of kernels go through methods of their class."},
-    {"launch_undoubled", launch_undoubled, METH_VARARGS, "Launches a kernel, past the methods of its class."},
+    {"prog_get_num_offloaded_tasks_on_last_call", offloaded_tasks, METH_NOARGS,
+     "How many tasks the last launched kernel has."},
+    {"prepare_kernel", prepare_kernel, METH_VARARGS,
+     "Makes a kernel's specialisation without launching it."},
+    {"set_kernel_doubles", set_kernel_doubles, METH_O,
+     "Whether calls of kernels go through methods of their class."},
+    {"launch_undoubled", launch_undoubled, METH_VARARGS,
+     "Launches a kernel, past the methods of its class."},
     {nullptr, nullptr, 0, nullptr},
 };
 
-// --- the types ------------------------------------------------------------------------------------
+// --- the types
+// ------------------------------------------------------------------------------------
 PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
     PyObject* definition;
     if (!PyArg_ParseTuple(args, "O", &definition)) return nullptr;
@@ -438,13 +473,18 @@ PyObject* kernel_getattro(PyObject* self, PyObject* name) {
 
 PyObject* kernel_repr(PyObject* self) { return PyObject_Repr(as_kernel(self)->definition); }
 
-PyObject* kernel_name(PyObject* self, void* name) { return PyObject_GetAttrString(as_kernel(self)->definition, static_cast<const char*>(name)); }
-
-int kernel_set_definition(PyObject* self, PyObject* value, void* name) {
-    return PyObject_SetAttrString(as_kernel(self)->definition, static_cast<const char*>(name), value);
+PyObject* kernel_name(PyObject* self, void* name) {
+    return PyObject_GetAttrString(as_kernel(self)->definition, static_cast<const char*>(name));
 }
 
-PyObject* specialisation_count(PyObject* self, void*) { return PyLong_FromSize_t(as_kernel(self)->specialisations->size()); }
+int kernel_set_definition(PyObject* self, PyObject* value, void* name) {
+    return PyObject_SetAttrString(as_kernel(self)->definition, static_cast<const char*>(name),
+                                  value);
+}
+
+PyObject* specialisation_count(PyObject* self, void*) {
+    return PyLong_FromSize_t(as_kernel(self)->specialisations->size());
+}
 
 PyObject* kernel_tiers(PyObject* self, void*) {
     PyObject* list = PyList_New(0);
@@ -456,9 +496,12 @@ PyObject* kernel_tiers(PyObject* self, void*) {
     return list;
 }
 
-PyObject* launch_count(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(as_kernel(self)->launches); }
+PyObject* launch_count(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong(as_kernel(self)->launches);
+}
 
-// What each specialisation passes: a list of (kind, element type, has gradient, parameter name, path).
+// What each specialisation passes: a list of (kind, element type, has gradient, parameter name,
+// path).
 PyObject* passed_arguments(PyObject* self, void*) {
     const KernelObject& k = *as_kernel(self);
     const Ref out = Ref::steal_or_null(PyList_New(0));
@@ -467,13 +510,17 @@ PyObject* passed_arguments(PyObject* self, void*) {
         const Ref steps = Ref::steal_or_null(PyList_New(0));
         if (!steps) return nullptr;
         for (const PackStep& step : s->steps) {
-            const Ref path = Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(step.attributes.size())));
+            const Ref path =
+                Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(step.attributes.size())));
             if (!path) return nullptr;
             for (size_t n = 0; n < step.attributes.size(); ++n)
-                PyTuple_SET_ITEM(path.get(), static_cast<Py_ssize_t>(n), Py_NewRef(step.attributes[n].get()));
+                PyTuple_SET_ITEM(path.get(), static_cast<Py_ssize_t>(n),
+                                 Py_NewRef(step.attributes[n].get()));
             static const char* kinds[] = {"scalar", "tensor", "array"};
-            const Ref row = Ref::steal_or_null(Py_BuildValue("(ssOOO)", kinds[static_cast<int>(step.kind)], type::info(step.type.prim).name,
-                                                             step.needs_grad ? Py_True : Py_False, (*k.parameters)[step.argument].name.get(), path.get()));
+            const Ref row = Ref::steal_or_null(
+                Py_BuildValue("(ssOOO)", kinds[static_cast<int>(step.kind)],
+                              type::info(step.type.prim).name, step.needs_grad ? Py_True : Py_False,
+                              (*k.parameters)[step.argument].name.get(), path.get()));
             if (!row || PyList_Append(steps.get(), row.get()) < 0) return nullptr;
         }
         if (PyList_Append(out.get(), steps.get()) < 0) return nullptr;
@@ -507,14 +554,16 @@ BoundObject* as_bound(PyObject* o) { return reinterpret_cast<BoundObject*>(o); }
 bool check_owner(PyObject* instance) {
     static PyTypeObject* last;
     static unsigned last_version;
-    PyTypeObject* type = PyType_Check(instance) ? reinterpret_cast<PyTypeObject*>(instance) : Py_TYPE(instance);
+    PyTypeObject* type =
+        PyType_Check(instance) ? reinterpret_cast<PyTypeObject*>(instance) : Py_TYPE(instance);
     if (type == last && type->tp_version_tag == last_version && last_version) return true;
     PyObject* mark = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "_data_oriented");
     if (!mark) PyErr_Clear();
     const bool good = mark && PyObject_IsTrue(mark) == 1;
     Py_XDECREF(mark);
     if (!good) {
-        set_error("QuadrantsSyntaxError", std::string("Please decorate class ") + type->tp_name + " with @qd.data_oriented");
+        set_error("QuadrantsSyntaxError", std::string("Please decorate class ") + type->tp_name +
+                                              " with @qd.data_oriented");
         return false;
     }
     last = type;
@@ -543,11 +592,15 @@ PyObject* bound_getattro(PyObject* self, PyObject* name) {
     PyObject* found = PyObject_GenericGetAttr(self, name);
     if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
     PyErr_Clear();
-    if (PyUnicode_CompareWithASCIIString(name, "instance") == 0 || PyUnicode_CompareWithASCIIString(name, "__self__") == 0) return Py_NewRef(as_bound(self)->instance);
-    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0 || PyUnicode_CompareWithASCIIString(name, "resume") == 0) {
+    if (PyUnicode_CompareWithASCIIString(name, "instance") == 0 ||
+        PyUnicode_CompareWithASCIIString(name, "__self__") == 0)
+        return Py_NewRef(as_bound(self)->instance);
+    if (PyUnicode_CompareWithASCIIString(name, "grad") == 0 ||
+        PyUnicode_CompareWithASCIIString(name, "resume") == 0) {
         // The definition's own bound form knows how to launch these.
         PyObject* definition = as_kernel(as_bound(self)->kernel)->definition;
-        PyObject* bound = PyObject_CallMethod(definition, "__get__", "OO", as_bound(self)->instance, Py_TYPE(as_bound(self)->instance));
+        PyObject* bound = PyObject_CallMethod(definition, "__get__", "OO", as_bound(self)->instance,
+                                              Py_TYPE(as_bound(self)->instance));
         if (!bound) return nullptr;
         PyObject* out = PyObject_GetAttr(bound, name);
         Py_DECREF(bound);
@@ -571,8 +624,7 @@ void bound_dealloc(PyObject* self) {
 }
 
 PyTypeObject BoundKernel_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants._lib.core.BoundKernel",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.BoundKernel",
     .tp_basicsize = sizeof(BoundObject),
     .tp_dealloc = bound_dealloc,
     .tp_vectorcall_offset = offsetof(BoundObject, vectorcall),
@@ -597,8 +649,7 @@ PyObject* kernel_get(PyObject* self, PyObject* instance, PyObject*) {
 }
 
 PyTypeObject Kernel_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants._lib.core.Kernel",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.Kernel",
     .tp_basicsize = sizeof(KernelObject),
     .tp_dealloc = kernel_dealloc,
     .tp_vectorcall_offset = offsetof(KernelObject, vectorcall),

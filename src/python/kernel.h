@@ -41,29 +41,30 @@ inline bool refers_to(PyObject* weak, PyObject* object) {
 // must be the same object, or an equal value.
 struct IdentityCheck {
     int argument;
-    std::vector<Ref> attributes;   // path below the argument
-    PyObject* object;              // expected object, owned through `strong` or watched by `weak`; null: any array
+    std::vector<Ref> attributes;  // path below the argument
+    PyObject*
+        object;  // expected object, owned through `strong` or watched by `weak`; null: any array
     Ref strong, weak;
-    bool by_value;                 // numbers, strings, tuples, enums, objects with their own __eq__
+    bool by_value;  // numbers, strings, tuples, enums, objects with their own __eq__
 };
 
 // One flattened parameter: where it comes from and where it goes.
 struct PackStep {
     enum class Kind : uint8_t { scalar, tensor, array } kind;
     bool needs_grad = false;
-    bool cacheable = false;        // reached through frozen dataclasses only, and a Quadrants ndarray
+    bool cacheable = false;  // reached through frozen dataclasses only, and a Quadrants ndarray
     uint16_t argument = 0;
     uint32_t offset = 0;
-    Type type;                     // scalar, tensor, or array (element and rank)
-    uint64_t layout = 0;           // of an array
-    std::vector<Ref> attributes;   // interned str: attribute; other: item
-    std::string name;              // for messages
+    Type type;                    // scalar, tensor, or array (element and rank)
+    uint64_t layout = 0;          // of an array
+    std::vector<Ref> attributes;  // interned str: attribute; other: item
+    std::string name;             // for messages
 };
 
 // A frozen dataclass argument whose arrays are in the cached block; watched, not kept alive.
 struct CachedRoot {
     int argument;
-    PyObject* object = nullptr;    // compared only while `weak` still refers to it
+    PyObject* object = nullptr;  // compared only while `weak` still refers to it
     Ref weak;
 };
 
@@ -76,15 +77,16 @@ struct Specialisation {
     std::vector<IdentityCheck> identities;
     std::vector<DataclassCheck> dataclasses;
     std::vector<PackStep> steps;
-    std::vector<void*> bindings;          // base addresses, parallel to the module's fields
-    std::vector<Ref> fields;              // keeps them alive
+    std::vector<void*> bindings;  // base addresses, parallel to the module's fields
+    std::vector<Ref> fields;      // keeps them alive
     std::vector<ResultShape> results;
     bool returns_tuple = false;
     uint32_t args_bytes = 0, result_bytes = 0;
     std::shared_ptr<runtime::ImageSlot> slot;  // code; shared by kernels with equal IR
-    std::unique_ptr<frontend::LoweredKernel> interpreted;  // instead of code: the interpreter runs this
-    uint32_t generation = 0;              // of the runtime whose storage it is bound to
-    int64_t last_ns = 1 << 30;            // duration of the last launch: long ones release the GIL
+    std::unique_ptr<frontend::LoweredKernel>
+        interpreted;            // instead of code: the interpreter runs this
+    uint32_t generation = 0;    // of the runtime whose storage it is bound to
+    int64_t last_ns = 1 << 30;  // duration of the last launch: long ones release the GIL
     // Cached block for frozen dataclass arguments: valid while these roots are the same objects.
     std::vector<CachedRoot> cached_roots;
     std::vector<uint8_t> cached_block;
@@ -94,8 +96,19 @@ struct Specialisation {
     bool image_may_overlap() const { return slot && slot->current()->arrays_may_overlap; }
 };
 
-struct Parameter {                        // read from the definition once per runtime
-    enum class Kind : uint8_t { integer, real, tensor, array, template_, any_tensor, dataclass, structure, buffer_view, other } kind;
+struct Parameter {  // read from the definition once per runtime
+    enum class Kind : uint8_t {
+        integer,
+        real,
+        tensor,
+        array,
+        template_,
+        any_tensor,
+        dataclass,
+        structure,
+        buffer_view,
+        other
+    } kind;
     Prim prim = Prim::none;
     bool optional = false;
     Ref annotation, name;
@@ -107,10 +120,10 @@ struct KernelObject {
     PyObject* dict;
     PyObject* weakrefs;
     PyObject* definition;
-    uint32_t generation;                  // of `parameters` and `specialisations`
-    uint32_t active;                      // calls in progress: they use both, so neither is cleared
-    uint64_t launches;                    // calls so far
-    std::string* signature;               // the annotations as text: part of the cache key
+    uint32_t generation;     // of `parameters` and `specialisations`
+    uint32_t active;         // calls in progress: they use both, so neither is cleared
+    uint64_t launches;       // calls so far
+    std::string* signature;  // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
 };
@@ -119,7 +132,8 @@ struct KernelObject {
 enum class Match : uint8_t { yes, no, error };
 // Whether a specialisation fits these arguments; if so the block is filled. `error`: a Python
 // exception is set (for instance a float given for an integer parameter).
-Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, uint8_t* block);
+Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters,
+                     PyObject* const* args, uint8_t* block);
 // Whether any two arrays (or gradients) of a packed block share memory.
 bool arrays_overlap(const Specialisation& s, const uint8_t* block);
 PyObject* build_results(const Specialisation& s, const uint8_t* results);
@@ -128,11 +142,13 @@ PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
 
 // bind.cpp ------------------------------------------------------------------------------------
 // Arguments in parameter order from positional and keyword ones; false with an exception set.
-bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names, std::vector<PyObject*>& bound);
+bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
+                    std::vector<PyObject*>& bound);
 bool read_parameters(KernelObject& k);
 
 // build.cpp -----------------------------------------------------------------------------------
 // A specialisation for these arguments, from the cache or compiled; null with an exception set.
-std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args, size_t count);
+std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
+                                                     size_t count);
 
 }  // namespace qd::python

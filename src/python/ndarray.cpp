@@ -141,10 +141,10 @@ bool holds_slice(PyObject* key) {
 PyObject* array_getitem(PyObject* self, PyObject* key) {
     const NdarrayFull& a = *as_array(self);
     if (!PyLong_Check(key) && holds_slice(key))
-        return usable(a) ? PyObject_CallMethod(self, "_slice", "O", key) : nullptr;
+        return usable(a) ? PyObject_CallMethod(self, "_slice", "(O)", key) : nullptr;
     const char* at = locate(a, key);
     if (!at) return nullptr;
-    return a.elem.rank ? PyObject_CallMethod(self, "_element", "O", key)
+    return a.elem.rank ? PyObject_CallMethod(self, "_element", "(O)", key)
                        : load_number(a.elem.prim, at);
 }
 

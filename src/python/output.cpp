@@ -24,7 +24,8 @@ bool captured() {
 bool write_output(const std::string& text) {
     PyObject* out = PySys_GetObject("stdout");
     if (captured() && out && out != Py_None) {
-        PyObject* r = PyObject_CallMethod(out, "write", "s#", text.data(), static_cast<Py_ssize_t>(text.size()));
+        PyObject* r = PyObject_CallMethod(out, "write", "s#", text.data(),
+                                          static_cast<Py_ssize_t>(text.size()));
         Py_XDECREF(r);
         return r != nullptr;
     }
@@ -34,7 +35,8 @@ bool write_output(const std::string& text) {
         Py_XDECREF(r);
     }
     size_t done = 0;
-    while (done < text.size()) {  // who reads the other end of a pipe may be a thread of this process
+    while (done <
+           text.size()) {  // who reads the other end of a pipe may be a thread of this process
         ssize_t n;
         Py_BEGIN_ALLOW_THREADS n = ::write(1, text.data() + done, text.size() - done);
         Py_END_ALLOW_THREADS if (n < 0 && errno == EINTR) {

@@ -16,16 +16,17 @@ using frontend::NdarrayObject;
 constexpr int kDeepest = 8;  // nesting of a vector or matrix argument
 
 void conversion_error(const PackStep& step, PyObject* value) {
-    set_error("QuadrantsRuntimeTypeError",
-              "Argument (" + std::to_string(step.argument) + ",) (type=" +
-                  [&] {
-                      PyObject* text = PyObject_Repr(reinterpret_cast<PyObject*>(Py_TYPE(value)));
-                      std::string s = text ? PyUnicode_AsUTF8(text) : "?";
-                      Py_XDECREF(text);
-                      return s;
-                  }() +
-                  ") cannot be converted into required type " + type::to_string(step.type.element()) +
-                  (PyFloat_Check(value) ? ": that would truncate " + step.name : ""));
+    set_error(
+        "QuadrantsRuntimeTypeError",
+        "Argument (" + std::to_string(step.argument) + ",) (type=" +
+            [&] {
+                PyObject* text = PyObject_Repr(reinterpret_cast<PyObject*>(Py_TYPE(value)));
+                std::string s = text ? PyUnicode_AsUTF8(text) : "?";
+                Py_XDECREF(text);
+                return s;
+            }() +
+            ") cannot be converted into required type " + type::to_string(step.type.element()) +
+            (PyFloat_Check(value) ? ": that would truncate " + step.name : ""));
 }
 
 // NumPy's integer and float scalars by class name: numpy may not be imported at all.
@@ -33,7 +34,9 @@ bool is_numpy_scalar(PyObject* o, bool integer) {
     const char* name = Py_TYPE(o)->tp_name;
     if (std::strncmp(name, "numpy.", 6) != 0) return false;
     name += 6;
-    if (integer) return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 || std::strncmp(name, "long", 4) == 0;
+    if (integer)
+        return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 ||
+               std::strncmp(name, "long", 4) == 0;
     return std::strncmp(name, "float", 5) == 0 || is_numpy_scalar(o, true);
 }
 
@@ -53,8 +56,8 @@ bool write_int(const PackStep& step, PyObject* value, uint8_t* at) {
         bits = PyLong_AsUnsignedLongLong(value);
     }
     if (PyErr_Occurred()) {
-        PyErr_Format(PyExc_TypeError, "Argument %s: %R does not fit type %s", step.name.c_str(), value,
-                     type::to_string(step.type.element()).c_str());
+        PyErr_Format(PyExc_TypeError, "Argument %s: %R does not fit type %s", step.name.c_str(),
+                     value, type::to_string(step.type.element()).c_str());
         return false;
     }
     if (step.type.prim == Prim::u1) bits = bits != 0;
@@ -78,23 +81,31 @@ bool write_float(const PackStep& step, PyObject* value, uint8_t* at) {
 }
 
 bool write_scalar(const PackStep& step, PyObject* value, uint8_t* at) {
-    return type::is_float(step.type.prim) ? write_float(step, value, at) : write_int(step, value, at);
+    return type::is_float(step.type.prim) ? write_float(step, value, at)
+                                          : write_int(step, value, at);
 }
 
 // Vectors and matrices: anything indexable, flattened in order.
-bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end, int depth = 0) {
+bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end,
+                        int depth = 0) {
     if (depth > kDeepest) {  // a text holds texts for ever
-        set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+        set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " +
+                                                   type::to_string(step.type.element()));
         return false;
     }
     if (PyNumber_Check(value) && !PySequence_Check(value)) {
         if (at >= end) return true;  // surplus components go unnoticed
         if (!type::is_float(step.type.prim) && PyFloat_Check(value)) {
-            set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+            set_error("QuadrantsRuntimeTypeError",
+                      "Argument cannot be converted into required type " +
+                          type::to_string(step.type.element()));
             return false;
         }
-        if (!type::is_float(step.type.prim) && is_numpy_scalar(value, false) && !is_numpy_scalar(value, true)) {
-            set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+        if (!type::is_float(step.type.prim) && is_numpy_scalar(value, false) &&
+            !is_numpy_scalar(value, true)) {
+            set_error("QuadrantsRuntimeTypeError",
+                      "Argument cannot be converted into required type " +
+                          type::to_string(step.type.element()));
             return false;
         }
         if (!write_scalar(step, value, at)) return false;
@@ -116,7 +127,8 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
         return ok;
     }
     bool ok = true;
-    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items); ++k) ok = write_tensor_items(step, PyList_GET_ITEM(items, k), at, end, depth + 1);
+    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items); ++k)
+        ok = write_tensor_items(step, PyList_GET_ITEM(items, k), at, end, depth + 1);
     Py_DECREF(items);
     return ok;
 }
@@ -127,12 +139,16 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     if (!write_tensor_items(step, value, next, end)) {
         if (PyErr_ExceptionMatches(PyExc_TypeError)) {
             PyErr_Clear();
-            set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " + type::to_string(step.type.element()));
+            set_error("QuadrantsRuntimeTypeError",
+                      "Argument cannot be converted into required type " +
+                          type::to_string(step.type.element()));
         }
         return false;
     }
     if (next != end) {
-        set_error("QuadrantsRuntimeTypeError", "Argument " + step.name + " has too few components for " + type::to_user_string(step.type));
+        set_error("QuadrantsRuntimeTypeError", "Argument " + step.name +
+                                                   " has too few components for " +
+                                                   type::to_user_string(step.type));
         return false;
     }
     return true;
@@ -146,10 +162,13 @@ void write_descriptor(uint8_t* at, char* data, char* grad, const int32_t* shape,
 
 Match write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (a.generation != session().generation || !a.data) {
-        set_error("QuadrantsRuntimeError", "Argument " + step.name + " is an ndarray of a runtime that has been reset");
+        set_error("QuadrantsRuntimeError",
+                  "Argument " + step.name + " is an ndarray of a runtime that has been reset");
         return Match::error;
     }
-    if (a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim || a.layout != step.layout) return Match::no;
+    if (a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim ||
+        a.layout != step.layout)
+        return Match::no;
     char* grad = nullptr;
     if (step.needs_grad) {
         if (!a.grad) return Match::no;
@@ -163,14 +182,18 @@ Match write_external(const PackStep& step, PyObject* value, uint8_t* at) {
     ExternalArray a;
     if (!read_external(value, a)) return Match::error;
     const int elem_rank = step.type.rank;
-    if (a.prim != step.type.prim || a.ndim != step.type.ndim + elem_rank || step.layout) return Match::no;
+    if (a.prim != step.type.prim || a.ndim != step.type.ndim + elem_rank || step.layout)
+        return Match::no;
     if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Match::no;
     if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Match::no;
     if (!a.c_contiguous || a.on_device || (step.needs_grad && !a.grad)) return Match::no;
     int32_t shape[12];
     for (int k = 0; k < step.type.ndim; ++k) {
         if (a.shape[k] > INT32_MAX) {
-            set_error("QuadrantsRuntimeError", "Argument " + step.name + " has " + std::to_string(a.shape[k]) + " elements along axis " + std::to_string(k) + "; at most 2147483647 are supported");
+            set_error("QuadrantsRuntimeError", "Argument " + step.name + " has " +
+                                                   std::to_string(a.shape[k]) +
+                                                   " elements along axis " + std::to_string(k) +
+                                                   "; at most 2147483647 are supported");
             return Match::error;
         }
         shape[k] = static_cast<int32_t>(a.shape[k]);
@@ -181,16 +204,20 @@ Match write_external(const PackStep& step, PyObject* value, uint8_t* at) {
 
 Match write_array(const PackStep& step, PyObject* value, uint8_t* at) {
     value = frontend::unwrap(value);
-    if (frontend::is_ndarray(value)) return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
+    if (frontend::is_ndarray(value))
+        return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
     if (is_numpy(value) || is_torch(value)) return write_external(step, value, at);
     return Match::no;
 }
 
 Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
     switch (step.kind) {
-        case PackStep::Kind::scalar: return write_scalar(step, value, at) ? Match::yes : Match::error;
-        case PackStep::Kind::tensor: return write_tensor(step, value, at) ? Match::yes : Match::error;
-        case PackStep::Kind::array: return write_array(step, value, at);
+        case PackStep::Kind::scalar:
+            return write_scalar(step, value, at) ? Match::yes : Match::error;
+        case PackStep::Kind::tensor:
+            return write_tensor(step, value, at) ? Match::yes : Match::error;
+        case PackStep::Kind::array:
+            return write_array(step, value, at);
     }
     return Match::no;
 }
@@ -230,7 +257,8 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
 
 bool identities_hold(const Specialisation& s, PyObject* const* args) {
     for (const DataclassCheck& check : s.dataclasses)
-        if (reinterpret_cast<PyObject*>(Py_TYPE(args[check.argument])) != check.type.get()) return false;
+        if (reinterpret_cast<PyObject*>(Py_TYPE(args[check.argument])) != check.type.get())
+            return false;
     for (const IdentityCheck& check : s.identities) {
         PyObject* root = args[check.argument];
         if (check.attributes.empty()) {
@@ -250,17 +278,21 @@ bool identities_hold(const Specialisation& s, PyObject* const* args) {
 bool cache_valid(const Specialisation& s, PyObject* const* args) {
     if (s.cached_roots.empty()) return false;
     for (const CachedRoot& root : s.cached_roots)
-        if (args[root.argument] != root.object || !root.weak || !refers_to(root.weak.get(), root.object)) return false;
+        if (args[root.argument] != root.object || !root.weak ||
+            !refers_to(root.weak.get(), root.object))
+            return false;
     return true;
 }
 
-PyObject* result_object(const ResultShape& shape, const uint8_t* results, const std::vector<uint32_t>& offsets);
+PyObject* result_object(const ResultShape& shape, const uint8_t* results,
+                        const std::vector<uint32_t>& offsets);
 
 PyObject* scalar_object(Prim p, const uint8_t* at) {
     uint64_t bits = 0;
     std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
     if (type::is_float(p)) return PyFloat_FromDouble(ir::double_of_bits(p, bits));
-    return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits)) : PyLong_FromUnsignedLongLong(bits);
+    return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits))
+                              : PyLong_FromUnsignedLongLong(bits);
 }
 
 PyObject* tensor_object(Type t, const uint8_t* at) {
@@ -281,7 +313,8 @@ PyObject* tensor_object(Type t, const uint8_t* at) {
             row = scalar_object(t.prim, at + i * size);
         } else {
             row = PyList_New(t.m);
-            for (int j = 0; row && j < t.m; ++j) PyList_SET_ITEM(row, j, scalar_object(t.prim, at + (i * t.m + j) * size));
+            for (int j = 0; row && j < t.m; ++j)
+                PyList_SET_ITEM(row, j, scalar_object(t.prim, at + (i * t.m + j) * size));
         }
         PyList_SET_ITEM(rows, i, row);
     }
@@ -290,7 +323,8 @@ PyObject* tensor_object(Type t, const uint8_t* at) {
     return out;
 }
 
-PyObject* struct_object(const ResultShape& shape, const uint8_t* results, const std::vector<uint32_t>& offsets) {
+PyObject* struct_object(const ResultShape& shape, const uint8_t* results,
+                        const std::vector<uint32_t>& offsets) {
     PyObject* members = PyTuple_New(static_cast<Py_ssize_t>(shape.members.size()));
     if (!members) return nullptr;
     for (size_t k = 0; k < shape.members.size(); ++k) {
@@ -306,11 +340,16 @@ PyObject* struct_object(const ResultShape& shape, const uint8_t* results, const 
     return out;
 }
 
-PyObject* result_object(const ResultShape& shape, const uint8_t* results, const std::vector<uint32_t>& offsets) {
+PyObject* result_object(const ResultShape& shape, const uint8_t* results,
+                        const std::vector<uint32_t>& offsets) {
     switch (shape.kind) {
-        case ResultShape::Kind::scalar: return scalar_object(shape.type.prim, results + offsets[static_cast<size_t>(shape.result)]);
-        case ResultShape::Kind::tensor: return tensor_object(shape.type, results + offsets[static_cast<size_t>(shape.result)]);
-        case ResultShape::Kind::structure: return struct_object(shape, results, offsets);
+        case ResultShape::Kind::scalar:
+            return scalar_object(shape.type.prim,
+                                 results + offsets[static_cast<size_t>(shape.result)]);
+        case ResultShape::Kind::tensor:
+            return tensor_object(shape.type, results + offsets[static_cast<size_t>(shape.result)]);
+        case ResultShape::Kind::structure:
+            return struct_object(shape, results, offsets);
     }
     return nullptr;
 }
@@ -320,7 +359,8 @@ PyObject* result_object(const ResultShape& shape, const uint8_t* results, const 
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes) {
     PyObject* at = Py_NewRef(root);
     for (const Ref& key : attributes) {
-        PyObject* next = PyUnicode_Check(key.get()) ? PyObject_GetAttr(at, key.get()) : PyObject_GetItem(at, key.get());
+        PyObject* next = PyUnicode_Check(key.get()) ? PyObject_GetAttr(at, key.get())
+                                                    : PyObject_GetItem(at, key.get());
         Py_DECREF(at);
         if (!next) return nullptr;
         at = next;
@@ -328,7 +368,8 @@ PyObject* follow(PyObject* root, const std::vector<Ref>& attributes) {
     return at;
 }
 
-Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args, uint8_t* block) {
+Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters,
+                     PyObject* const* args, uint8_t* block) {
     if (!identities_hold(s, args)) return Match::no;
     const bool cached = cache_valid(s, args);
     if (cached) std::memcpy(block, s.cached_block.data(), s.cached_block.size());
@@ -341,7 +382,9 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
         } else {
             value = follow(value, step.attributes);
             if (!value) {
-                if (step.kind != PackStep::Kind::array || !PyErr_ExceptionMatches(PyExc_AttributeError)) return Match::error;
+                if (step.kind != PackStep::Kind::array ||
+                    !PyErr_ExceptionMatches(PyExc_AttributeError))
+                    return Match::error;
                 return Match::error;
             }
             m = write_step(step, value, block + step.offset);
@@ -354,7 +397,8 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
         for (CachedRoot& root : s.cached_roots) {
             root.object = args[root.argument];
             root.weak = Ref::steal_or_null(PyWeakref_NewRef(root.object, nullptr));
-            if (!root.weak) PyErr_Clear();  // a class without weak references: packed at each launch
+            if (!root.weak)
+                PyErr_Clear();  // a class without weak references: packed at each launch
         }
     }
     const bool assumes = s.image_assumes_distinct(), overlapping = s.image_may_overlap();
@@ -384,14 +428,17 @@ bool arrays_overlap(const Specialisation& s, const uint8_t* block) {
             std::memcpy(&extent, block + step.offset + sizeof desc + 4 * static_cast<size_t>(k), 4);
             bytes *= static_cast<uintptr_t>(extent);
         }
-        for (const void* start : {static_cast<const void*>(desc.data), static_cast<const void*>(desc.grad)}) {
+        for (const void* start :
+             {static_cast<const void*>(desc.data), static_cast<const void*>(desc.grad)}) {
             const auto begin = reinterpret_cast<uintptr_t>(start);
             if (start && bytes) ranges[count++] = {begin, begin + bytes};
         }
     }
-    std::sort(ranges, ranges + count, [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    std::sort(ranges, ranges + count,
+              [](const Range& a, const Range& b) { return a.begin < b.begin; });
     for (size_t k = 1; k < count; ++k)
-        if (ranges[k].begin < ranges[k - 1].end) return true;  // sorted, and the first overlap is between neighbours
+        if (ranges[k].begin < ranges[k - 1].end)
+            return true;  // sorted, and the first overlap is between neighbours
     return false;
 }
 

@@ -33,7 +33,8 @@ bool prim_of(PyObject* value, ir::Prim& out) {
     const char* text = PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : nullptr;
     return text && type::parse_prim(text, out);
 }
-template <bool frontend::FrontendOptions::*M> bool set_flag(Session& s, PyObject* v) {
+template <bool frontend::FrontendOptions::* M>
+bool set_flag(Session& s, PyObject* v) {
     s.frontend.*M = PyObject_IsTrue(v) == 1;
     return true;
 }
@@ -41,7 +42,8 @@ template <bool frontend::FrontendOptions::*M> bool set_flag(Session& s, PyObject
 const OptionRow kOptions[] = {
     {"default_fp", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_float); }},
     {"default_ip", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_int); }},
-    {"debug", [](Session& s, PyObject* v) {
+    {"debug",
+     [](Session& s, PyObject* v) {
          s.frontend.debug = PyObject_IsTrue(v) == 1;
          return true;
      }},
@@ -49,33 +51,40 @@ const OptionRow kOptions[] = {
     {"fast_math", set_flag<&frontend::FrontendOptions::fast_math>},
     {"short_circuit_operators", set_flag<&frontend::FrontendOptions::short_circuit>},
     {"print_full_traceback", set_flag<&frontend::FrontendOptions::full_traceback>},
-    {"unrolling_limit", [](Session& s, PyObject* v) {
+    {"unrolling_limit",
+     [](Session& s, PyObject* v) {
          s.frontend.unrolling_limit = static_cast<int>(PyLong_AsLong(v));
          return true;
      }},
-    {"cpu_max_num_threads", [](Session& s, PyObject* v) {
+    {"cpu_max_num_threads",
+     [](Session& s, PyObject* v) {
          s.threads = std::max(1, static_cast<int>(PyLong_AsLong(v)));
          s.pool.reset();  // made again when all options are known
          return true;
      }},
-    {"random_seed", [](Session& s, PyObject* v) {
+    {"random_seed",
+     [](Session& s, PyObject* v) {
          s.seed = static_cast<uint64_t>(PyLong_AsLongLong(v));
          return true;
      }},
-    {"offline_cache", [](Session& s, PyObject* v) {
+    {"offline_cache",
+     [](Session& s, PyObject* v) {
          s.offline_cache = PyObject_IsTrue(v) == 1;
          return true;
      }},
-    {"offline_cache_file_path", [](Session& s, PyObject* v) {
+    {"offline_cache_file_path",
+     [](Session& s, PyObject* v) {
          const char* text = PyUnicode_AsUTF8(v);
          if (text) s.cache_path = text;
          return text != nullptr;
      }},
-    {"offline_cache_max_size_of_files", [](Session& s, PyObject* v) {
+    {"offline_cache_max_size_of_files",
+     [](Session& s, PyObject* v) {
          s.cache_max_bytes = PyLong_AsLongLong(v);
          return true;
      }},
-    {"print_ir", [](Session& s, PyObject* v) {
+    {"print_ir",
+     [](Session& s, PyObject* v) {
          s.print_ir = PyObject_IsTrue(v) == 1;
          return true;
      }},
@@ -102,7 +111,8 @@ std::string environment(const char* name) {
 // this thread's own (a signal handler).
 bool wait_for_work() {
     if (my_work) {
-        set_error("QuadrantsRuntimeError", "the runtime cannot be reset while a kernel is running in this thread");
+        set_error("QuadrantsRuntimeError",
+                  "the runtime cannot be reset while a kernel is running in this thread");
         return false;
     }
     while (the_session.working) {
@@ -152,7 +162,8 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
 }
 
 PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count != 2) return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
+    if (count != 2)
+        return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
     if (!wait_for_work() || !set_option(args[0], args[1])) return nullptr;
     Session& s = the_session;
     if (s.generation && !s.pool) s.pool = std::make_unique<runtime::Pool>(s.threads);
@@ -164,11 +175,14 @@ PyObject* finish_optimisations(PyObject*, PyObject*) {
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
-PyObject* num_compiled_functions(PyObject*, PyObject*) { return PyLong_FromUnsignedLong(the_session.compiled); }
+PyObject* num_compiled_functions(PyObject*, PyObject*) {
+    return PyLong_FromUnsignedLong(the_session.compiled);
+}
 
 PyObject* counters(PyObject*, PyObject*) {
     const Session& s = the_session;
-    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K}", "compiled", static_cast<unsigned long>(s.compiled), "lowered",
+    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K}", "compiled",
+                         static_cast<unsigned long>(s.compiled), "lowered",
                          static_cast<unsigned long long>(s.lowered), "cache_hits",
                          static_cast<unsigned long long>(s.cache_hits), "cache_misses",
                          static_cast<unsigned long long>(s.cache_misses), "compiler_loaded",
@@ -180,12 +194,15 @@ PyMethodDef methods[] = {
     {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
     {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
     {"runtime_sync", runtime_sync, METH_NOARGS, "Waits for the default stream."},
-    {"set_config_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
-     "Changes one option of the live runtime."},
-    {"set_runtime_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
+    {"set_config_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)),
+     METH_FASTCALL, "Changes one option of the live runtime."},
+    {"set_runtime_option",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
      "Changes one option kept by the Python side."},
-    {"finish_optimisations", finish_optimisations, METH_NOARGS, "Waits until no optimised code is pending."},
-    {"num_compiled_functions", num_compiled_functions, METH_NOARGS, "Specialisations compiled or loaded so far."},
+    {"finish_optimisations", finish_optimisations, METH_NOARGS,
+     "Waits until no optimised code is pending."},
+    {"num_compiled_functions", num_compiled_functions, METH_NOARGS,
+     "Specialisations compiled or loaded so far."},
     {"counters", counters, METH_NOARGS, "Numbers that tests count."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -222,11 +239,15 @@ void set_error(const char* name, const std::string& text) {
 
 bool require_session() {
     if (the_session.generation) return true;
-    set_error("QuadrantsRuntimeError", "_prog attribute not initialized. Maybe you forgot to call `qd.init()` first?");
+    set_error("QuadrantsRuntimeError",
+              "_prog attribute not initialized. Maybe you forgot to call `qd.init()` first?");
     return false;
 }
 
-bool add_runtime(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
+bool add_runtime(PyObject* module) {
+    (void)Py_AtExit(runtime::stop_optimisations);
+    return PyModule_AddFunctions(module, methods) == 0;
+}
 
 }  // namespace qd::python
 

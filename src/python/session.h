@@ -20,23 +20,24 @@ struct Session {
     std::unique_ptr<runtime::Pool> pool;
     int threads = 1;
     uint64_t seed = 0;
-    uint64_t launches = 0;             // for the random numbers' launch key
+    uint64_t launches = 0;  // for the random numbers' launch key
     bool offline_cache = true;
-    std::string cache_path;            // offline_cache_file_path
+    std::string cache_path;  // offline_cache_file_path
     int64_t cache_max_bytes = 100 << 20;
-    int tier = -1;                     // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)
-    std::string cpu;                   // QD_CPU_TARGET; "" = host
+    int tier = -1;    // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)
+    std::string cpu;  // QD_CPU_TARGET; "" = host
     bool print_ir = false, time_passes = false;
-    uint32_t compiled = 0;             // specialisations compiled or loaded
+    uint32_t compiled = 0;                                   // specialisations compiled or loaded
     uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
     uint32_t next_generation = 1;
-    int working = 0;                   // threads that use the session with the GIL released
+    int working = 0;  // threads that use the session with the GIL released
 };
 
 Session& session();
-// Around work with the GIL released: the runtime is not reset meanwhile. Made and ended under the GIL.
+// Around work with the GIL released: the runtime is not reset meanwhile. Made and ended under the
+// GIL.
 class Working {
-   public:
+  public:
     Working();
     ~Working();
     Working(const Working&) = delete;

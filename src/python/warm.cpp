@@ -10,10 +10,10 @@
 
 #include <sys/stat.h>
 
-#include <cstring>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -70,7 +70,8 @@ cache::Store& store() {
     return *s;
 }
 
-// --- recipes as bytes ------------------------------------------------------------------------------
+// --- recipes as bytes
+// ------------------------------------------------------------------------------
 void write_path(Writer& w, const Path& p) {
     w.number(static_cast<uint8_t>(p.root));
     w.number(int32_t(p.argument));
@@ -160,7 +161,8 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     for (uint32_t n = 0; n < params; ++n) {
         k.params[n].path = read_path(r);
         const auto kind = r.number<uint8_t>();
-        if (kind > static_cast<uint8_t>(ParamSource::Kind::array)) throw support::Error("recipe: unknown kind of parameter");
+        if (kind > static_cast<uint8_t>(ParamSource::Kind::array))
+            throw support::Error("recipe: unknown kind of parameter");
         k.params[n].kind = static_cast<ParamSource::Kind>(kind);
         s.recipe.params[n].type = std::bit_cast<Type>(r.number<uint64_t>());
         s.recipe.params[n].offset = r.number<uint32_t>();
@@ -179,9 +181,10 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     return s;
 }
 
-// --- guards ------------------------------------------------------------------------------------------
-// Whether a function's source now is `text`: its lines in the file, and nothing more that belongs to
-// the same block behind them.
+// --- guards
+// ------------------------------------------------------------------------------------------
+// Whether a function's source now is `text`: its lines in the file, and nothing more that belongs
+// to the same block behind them.
 bool source_is(PyObject* function, const std::string& text) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
     const frontend::SourceFile* file = frontend::source_file(code->co_filename);
@@ -213,7 +216,9 @@ bool refuse(const char* what, const std::string& detail) {
 std::string describe(const Path& p) {
     static const char* const roots[] = {"argument ", "global ", "cell "};
     std::string out = roots[static_cast<int>(p.root)];
-    out += p.root == Path::Root::argument ? std::to_string(p.argument) : p.name ? frontend::text(p.name.get()) : "?";
+    out += p.root == Path::Root::argument ? std::to_string(p.argument)
+           : p.name                       ? frontend::text(p.name.get())
+                                          : "?";
     for (const Step& s : p.steps) out += "." + frontend::text(s.key.get());
     return out;
 }
@@ -224,7 +229,9 @@ struct Walker {
 
     Ref root(const Path& p) const {
         if (p.root == Path::Root::argument)
-            return p.argument >= 0 && static_cast<size_t>(p.argument) < args.size() ? Ref::borrow(args[static_cast<size_t>(p.argument)]) : Ref();
+            return p.argument >= 0 && static_cast<size_t>(p.argument) < args.size()
+                       ? Ref::borrow(args[static_cast<size_t>(p.argument)])
+                       : Ref();
         if (p.function < 0 || static_cast<size_t>(p.function) >= functions.size()) return {};
         PyObject* fn = functions[static_cast<size_t>(p.function)].get();
         if (!fn || !p.name) return {};
@@ -237,10 +244,12 @@ struct Walker {
             }
             return Ref::steal_or_null(Py_XNewRef(found));
         }
-        const Ref names = Ref::steal_or_null(PyObject_GetAttrString(PyFunction_GetCode(fn), "co_freevars"));
+        const Ref names =
+            Ref::steal_or_null(PyObject_GetAttrString(PyFunction_GetCode(fn), "co_freevars"));
         PyObject* closure = PyFunction_GetClosure(fn);
         for (Py_ssize_t n = 0; names && closure && n < PyTuple_GET_SIZE(names.get()); ++n)
-            if (PyUnicode_Compare(PyTuple_GET_ITEM(names.get(), n), p.name.get()) == 0) return Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, n)));
+            if (PyUnicode_Compare(PyTuple_GET_ITEM(names.get(), n), p.name.get()) == 0)
+                return Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, n)));
         return {};
     }
 
@@ -249,7 +258,9 @@ struct Walker {
         for (const Step& s : p.steps) {
             if (!at) break;
             PyObject* inner = frontend::unwrap(at.get());
-            Ref next = Ref::steal_or_null(s.kind == Step::Kind::attribute ? PyObject_GetAttr(inner, s.key.get()) : PyObject_GetItem(inner, s.key.get()));
+            Ref next = Ref::steal_or_null(s.kind == Step::Kind::attribute
+                                              ? PyObject_GetAttr(inner, s.key.get())
+                                              : PyObject_GetItem(inner, s.key.get()));
             at = std::move(next);
         }
         if (!at) PyErr_Clear();
@@ -258,8 +269,8 @@ struct Walker {
 };
 
 // Guards on fields say which of them are one field: swapping in a different pattern is a change.
-Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args, std::span<const ir::Param> params,
-                   std::span<const uint8_t> code_hash) {
+Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args,
+                   std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
     Walker walker{args, {}};
     for (const SourceFunction& f : k.functions) walker.functions.push_back(f.function);
     std::map<PyObject*, uint32_t> fields;
@@ -277,7 +288,10 @@ Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args, std:
         if (g.kind == FactKind::field) {
             const Ref now = walker.find(g.path);
             if (!now) return {};
-            group = fields.try_emplace(frontend::unwrap(now.get()), static_cast<uint32_t>(fields.size())).first->second;
+            group =
+                fields
+                    .try_emplace(frontend::unwrap(now.get()), static_cast<uint32_t>(fields.size()))
+                    .first->second;
         }
         w.number(group);
     }
@@ -323,7 +337,8 @@ bool guard_holds(const Guard& g, Walker& walker, const StoredRecipe& s) {
     const Ref now = walker.find(g.path);
     if (!now) return false;
     if (g.kind == FactKind::function) {
-        const long index = g.value && PyLong_Check(g.value.get()) ? PyLong_AsLong(g.value.get()) : -1;
+        const long index =
+            g.value && PyLong_Check(g.value.get()) ? PyLong_AsLong(g.value.get()) : -1;
         if (index < 0 || static_cast<size_t>(index) >= s.texts.size()) return false;
         Ref fn = plain_function(now.get());
         if (!fn) return false;
@@ -341,16 +356,20 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     walker.functions.resize(s.texts.size());
     if (s.texts.empty()) return false;
     walker.functions[0] = plain_function(k.definition);
-    if (!walker.functions[0] || !source_is(walker.functions[0].get(), s.texts[0])) return refuse("source of the kernel", "");
+    if (!walker.functions[0] || !source_is(walker.functions[0].get(), s.texts[0]))
+        return refuse("source of the kernel", "");
     std::map<uint32_t, PyObject*> field_of;
     std::map<PyObject*, uint32_t> group_of;
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
-        if (!guard_holds(g, walker, s)) return PyErr_Clear(), refuse("guard kind", std::to_string(static_cast<int>(g.kind)) + " on " + describe(g.path));
+        if (!guard_holds(g, walker, s))
+            return PyErr_Clear(), refuse("guard kind", std::to_string(static_cast<int>(g.kind)) +
+                                                           " on " + describe(g.path));
         if (g.kind != FactKind::field) continue;
         const Ref now = walker.find(g.path);
         PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;
-        if (field_of.try_emplace(s.field_groups[n], field).first->second != field || group_of.try_emplace(field, s.field_groups[n]).first->second != s.field_groups[n])
+        if (field_of.try_emplace(s.field_groups[n], field).first->second != field ||
+            group_of.try_emplace(field, s.field_groups[n]).first->second != s.field_groups[n])
             return refuse("which fields are one at", describe(g.path));
     }
     std::set<PyObject*> seen;
@@ -359,13 +378,17 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     for (size_t n = 0; n < s.fields.size(); ++n) {
         const Ref found = walker.find(s.recipe.kernel.field_paths[n]);
         PyObject* o = found ? frontend::unwrap(found.get()) : nullptr;
-        if (!o || !frontend::is_field(o) || !seen.insert(o).second) return refuse("field", describe(s.recipe.kernel.field_paths[n]));
+        if (!o || !frontend::is_field(o) || !seen.insert(o).second)
+            return refuse("field", describe(s.recipe.kernel.field_paths[n]));
         const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
-        if (!f->field || !f->base || f->destroyed || f->generation != session().generation) return false;
-        if (f->field->layout_hash() != s.fields[n].layout) return refuse("layout of", describe(s.recipe.kernel.field_paths[n]));
+        if (!f->field || !f->base || f->destroyed || f->generation != session().generation)
+            return false;
+        if (f->field->layout_hash() != s.fields[n].layout)
+            return refuse("layout of", describe(s.recipe.kernel.field_paths[n]));
         const uint64_t live = f->field->alias_group;
         if (groups.try_emplace(s.fields[n].alias, live).first->second != live) return false;
-        if (back.try_emplace(live, s.fields[n].alias).first->second != s.fields[n].alias) return false;
+        if (back.try_emplace(live, s.fields[n].alias).first->second != s.fields[n].alias)
+            return false;
         s.recipe.kernel.fields.push_back(Ref::borrow(o));
     }
     for (const ParamSource& p : s.recipe.kernel.params)
@@ -379,9 +402,11 @@ std::string kernel_key(KernelObject& k) {
     const Ref fn = plain_function(k.definition);
     if (!fn) return {};
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(fn.get()));
-    const Ref bytecode = Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "co_code"));
+    const Ref bytecode =
+        Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "co_code"));
     if (!bytecode) return PyErr_Clear(), std::string();
-    w.text({PyBytes_AS_STRING(bytecode.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytecode.get()))});
+    w.text(
+        {PyBytes_AS_STRING(bytecode.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytecode.get()))});
     w.object(code->co_name);
     w.text(*k.signature);
     return cache::hex(hash_of(w.out));
@@ -399,7 +424,8 @@ std::set<Bytes> used;  // code of this session; under the GIL
 
 }  // namespace
 
-std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count, const AcceptRecipe& accept) {
+std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
+                                            const AcceptRecipe& accept) {
     if (!session().offline_cache) return nullptr;
     const std::string key = kernel_key(k);
     if (key.empty()) return nullptr;
@@ -423,8 +449,8 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
     return nullptr;
 }
 
-void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const LoweredKernel& kernel, std::span<const ir::Param> params,
-                  std::span<const uint8_t> code_hash) {
+void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const LoweredKernel& kernel,
+                  std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
     if (!session().offline_cache || !kernel.cacheable) return;
     const std::string key = kernel_key(k);
     const Bytes bytes = write_recipe(kernel, {args, count}, params, code_hash);
@@ -436,7 +462,8 @@ std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {
     return session().offline_cache ? store().read(code_file(code_hash)) : std::nullopt;
 }
 
-void store_artefact(const std::string& cache_path, const Bytes& code_hash, std::span<const uint8_t> artefact) {
+void store_artefact(const std::string& cache_path, const Bytes& code_hash,
+                    std::span<const uint8_t> artefact) {
     if (cache_path.empty()) return;
     const cache::Store target(cache_path + "/native");
     (void)target.write(code_file(code_hash), artefact);
@@ -461,7 +488,8 @@ void flush_cache() {
             entries += visible.write(name, hash);
         }
         const std::string text = "entries " + std::to_string(entries) + "\n";
-        (void)visible.write("qdcache.qdb", {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+        (void)visible.write("qdcache.qdb",
+                            {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
         store().clean(s.cache_max_bytes, 0.25);
     }
     used.clear();
@@ -471,7 +499,9 @@ void flush_cache() {
 void show_cache_warnings() {
     for (const std::string& text : cache::take_warnings()) {
         const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
-        const Ref done = log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str())) : Ref();
+        const Ref done =
+            log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str()))
+                : Ref();
         if (!done) PyErr_Clear();
     }
 }

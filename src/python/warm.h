@@ -18,24 +18,27 @@
 namespace qd::python {
 
 struct Recipe {
-    frontend::LoweredKernel kernel;   // module is null
-    std::vector<ir::Param> params;    // parallel to kernel.params
-    std::vector<uint8_t> code_hash;   // of the IR and target: names the artefact
-    std::vector<uint8_t> artefact;    // loaded code
+    frontend::LoweredKernel kernel;  // module is null
+    std::vector<ir::Param> params;   // parallel to kernel.params
+    std::vector<uint8_t> code_hash;  // of the IR and target: names the artefact
+    std::vector<uint8_t> artefact;   // loaded code
 };
 
 // Tries the stored recipes whose guards hold for these arguments, their fields resolved and their
 // artefacts read, until `accept` makes a specialisation of one; null if there is none. Never throws
 // for bad files; Python errors inside guards mean "no".
 using AcceptRecipe = std::function<std::unique_ptr<Specialisation>(Recipe&)>;
-std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count, const AcceptRecipe& accept);
+std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
+                                            const AcceptRecipe& accept);
 // Keeps what a cold start made for these arguments. `params` are the module's.
-void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const frontend::LoweredKernel& kernel,
-                  std::span<const ir::Param> params, std::span<const uint8_t> code_hash);
+void store_recipe(KernelObject& k, PyObject* const* args, size_t count,
+                  const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
+                  std::span<const uint8_t> code_hash);
 // Artefacts by hash, best tier known.
 std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_hash);
 // Any thread: `cache_path` is the session's when the compilation began; "" keeps nothing.
-void store_artefact(const std::string& cache_path, const std::vector<uint8_t>& code_hash, std::span<const uint8_t> artefact);
+void store_artefact(const std::string& cache_path, const std::vector<uint8_t>& code_hash,
+                    std::span<const uint8_t> artefact);
 // Notes that this session uses a kernel's code, for the visible index.
 void note_kernel(const std::vector<uint8_t>& code_hash);
 // Passes the store's warnings on to the log.

@@ -19,7 +19,7 @@ struct Queue {
     std::mutex lock;  // guards everything here
     std::condition_variable changed;
     std::deque<TierJob> jobs;
-    bool running = false;   // a job is being compiled
+    bool running = false;  // a job is being compiled
     bool stop = false;
     std::thread thread;
 
@@ -70,22 +70,11 @@ struct Queue {
 Queue* the_queue;     // a forked child leaks its parent's: nobody works on it there
 std::mutex creation;  // guards the_queue; held during fork
 
-// What is being compiled at exit is finished, the rest is dropped.
-void stop_at_exit() {
-    Queue* last;
-    {
-        std::lock_guard guard(creation);
-        last = the_queue;
-        the_queue = nullptr;
-    }
-    delete last;
-}
-
 // Under `creation`.
 Queue& queue() {
     if (!the_queue) {
         static bool registered = [] {
-            std::atexit(stop_at_exit);
+            std::atexit(stop_optimisations);  // for hosts that forget
             pthread_atfork([] { creation.lock(); }, [] { creation.unlock(); },
                            [] {
                                the_queue = nullptr;
@@ -135,6 +124,16 @@ void drop_optimisations() {
         for (TierJob& job : q->jobs) Compiler::get().end(job.compilation);
         q->jobs.clear();
     }
+}
+
+void stop_optimisations() {
+    Queue* last;
+    {
+        std::lock_guard guard(creation);
+        last = the_queue;
+        the_queue = nullptr;
+    }
+    delete last;
 }
 
 size_t pending_optimisations() {

@@ -19,18 +19,18 @@
 namespace qd::runtime {
 
 class ImageSlot {
-   public:
+  public:
     const KernelImage* current() const { return current_.load(std::memory_order_acquire); }
     void publish(std::unique_ptr<KernelImage> image);
 
-   private:
+  private:
     std::atomic<const KernelImage*> current_{nullptr};
     std::mutex lock_;  // guards images_
     std::vector<std::unique_ptr<KernelImage>> images_;
 };
 
 struct TierJob {
-    abi::Compilation* compilation;       // owned: ended when the job is over
+    abi::Compilation* compilation;  // owned: ended when the job is over
     std::shared_ptr<ImageSlot> slot;
     std::string name, cpu;
     std::function<void(std::span<const uint8_t>)> store;  // keeps the artefact; may be empty
@@ -42,5 +42,8 @@ void enqueue_optimisation(TierJob job);
 void finish_optimisations();
 void drop_optimisations();
 size_t pending_optimisations();
+// Finishes what is being compiled and drops the rest. Called before the process's exit handlers,
+// which take away what the compiler uses.
+void stop_optimisations();
 
 }  // namespace qd::runtime

@@ -20,13 +20,16 @@ std::atomic<const Compiler*> instance{nullptr};
 
 std::string default_path() {
     Dl_info info;
-    if (!dladdr(reinterpret_cast<void*>(&default_path), &info)) throw Error("cannot find the folder of the extension");
+    if (!dladdr(reinterpret_cast<void*>(&default_path), &info))
+        throw Error("cannot find the folder of the extension");
     std::string here = info.dli_fname;  // .../quadrants/_lib/core/quadrants_python...so
-    for (int up = 0; up < 2; ++up) here.erase(here.find_last_of('/') == std::string::npos ? 0 : here.find_last_of('/'));
+    for (int up = 0; up < 2; ++up)
+        here.erase(here.find_last_of('/') == std::string::npos ? 0 : here.find_last_of('/'));
     return here + "/libqd_compiler.so";
 }
 
-template <class F> void bind(void* library, const char* name, F& fn) {
+template <class F>
+void bind(void* library, const char* name, F& fn) {
     fn = reinterpret_cast<F>(dlsym(library, name));
     if (!fn) throw Error(std::string("the compiler object lacks ") + name);
 }
@@ -50,7 +53,8 @@ const Compiler& Compiler::get() {
     auto c = std::make_unique<Compiler>();
     uint32_t (*version)() = nullptr;
     bind(library, "qd_compiler_abi_version", version);
-    if (version() != abi::kAbiVersion) throw Error("the compiler object is of another version: " + file);
+    if (version() != abi::kAbiVersion)
+        throw Error("the compiler object is of another version: " + file);
     bind(library, "qd_compiler_begin", c->begin_);
     bind(library, "qd_compiler_cost", c->cost_);
     bind(library, "qd_compiler_emit", c->emit_);
@@ -74,14 +78,16 @@ void Compiler::raise(abi::Blob& error) const {
     throw Error(text);
 }
 
-abi::Compilation* Compiler::begin(std::span<const uint8_t> ir, const abi::CompileOptions& options) const {
+abi::Compilation* Compiler::begin(std::span<const uint8_t> ir,
+                                  const abi::CompileOptions& options) const {
     abi::Compilation* compilation = nullptr;
     abi::Blob error{};
     if (begin_(ir.data(), ir.size(), &options, &compilation, &error)) raise(error);
     return compilation;
 }
 
-std::vector<uint8_t> Compiler::emit(abi::Compilation* compilation, const abi::CompileOptions& options) const {
+std::vector<uint8_t> Compiler::emit(abi::Compilation* compilation,
+                                    const abi::CompileOptions& options) const {
     abi::Blob artefact{}, error{};
     if (emit_(compilation, &options, &artefact, &error)) raise(error);
     return take(artefact);

@@ -14,21 +14,24 @@
 namespace qd::runtime {
 
 class Compiler {
-   public:
-    // Loads it if that has not happened yet. Throws support::Error if it is missing or of another version.
+  public:
+    // Loads it if that has not happened yet. Throws support::Error if it is missing or of another
+    // version.
     static const Compiler& get();
     static bool loaded();
-    static void set_path(std::string path);  // before the first get(); default: beside the extension
+    static void set_path(
+        std::string path);  // before the first get(); default: beside the extension
 
     // Each throws support::Error with the compiler's message.
     abi::Compilation* begin(std::span<const uint8_t> ir, const abi::CompileOptions& options) const;
-    std::vector<uint8_t> emit(abi::Compilation* compilation, const abi::CompileOptions& options) const;
+    std::vector<uint8_t> emit(abi::Compilation* compilation,
+                              const abi::CompileOptions& options) const;
     std::string text(std::span<const uint8_t> ir, int stage) const;
     void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
     uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
     void end(abi::Compilation* c) const { end_(c); }
 
-   private:
+  private:
     std::vector<uint8_t> take(abi::Blob& blob) const;
     void raise(abi::Blob& error) const;
 

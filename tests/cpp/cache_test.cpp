@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 class cache_store : public testing::Test {
-   protected:
+  protected:
     void SetUp() override {
         std::string pattern = (fs::temp_directory_path() / "qd_store_XXXXXX").string();
         ASSERT_NE(mkdtemp(pattern.data()), nullptr);
@@ -33,7 +33,8 @@ class cache_store : public testing::Test {
     void TearDown() override {
         for (const auto& e : fs::recursive_directory_iterator(root)) {
             std::error_code ignored;
-            if (e.is_directory() && !e.is_symlink()) fs::permissions(e.path(), fs::perms::owner_all, ignored);
+            if (e.is_directory() && !e.is_symlink())
+                fs::permissions(e.path(), fs::perms::owner_all, ignored);
         }
         fs::remove_all(root);
     }
@@ -91,7 +92,8 @@ TEST_F(cache_store, what_others_may_write_is_ignored_with_one_warning) {
         EXPECT_EQ(store().write("code/b", content), !fs::is_directory(p)) << path;
         const auto warnings = take_warnings();
         ASSERT_EQ(warnings.size(), 1u) << path;
-        EXPECT_NE(warnings[0].find(fs::path(p).lexically_normal().filename().string().substr(0, 3)), std::string::npos);
+        EXPECT_NE(warnings[0].find(fs::path(p).lexically_normal().filename().string().substr(0, 3)),
+                  std::string::npos);
         EXPECT_EQ(store().read("code/a"), std::nullopt);
         EXPECT_TRUE(take_warnings().empty());
         ASSERT_EQ(chmod(p.c_str(), 0700), 0);
@@ -124,7 +126,8 @@ TEST_F(cache_store, links_pipes_and_folders_are_no_entries) {
     fs::create_symlink(file("code/real"), file("code/link"));
     ASSERT_EQ(mkfifo(file("code/pipe").c_str(), 0600), 0);
     fs::create_directory(file("code/folder"));
-    for (const char* name : {"code/link", "code/pipe", "code/folder", "code"}) EXPECT_EQ(store().read(name), std::nullopt) << name;
+    for (const char* name : {"code/link", "code/pipe", "code/folder", "code"})
+        EXPECT_EQ(store().read(name), std::nullopt) << name;
     EXPECT_TRUE(store().write("code/link", content));  // replaced, not followed
     EXPECT_FALSE(fs::is_symlink(file("code/link")));
     EXPECT_FALSE(store().write("code/folder", content));
@@ -162,7 +165,9 @@ TEST_F(cache_store, read_only_folder) {
         return s.read("code/a") == content ? 0 : 4;
     };
     EXPECT_EQ(in_child([&] {
-                  if (geteuid() == 0 && (chown(root.c_str(), 12345, 12345) != 0 || setgid(12345) != 0 || setuid(12345) != 0)) return 9;
+                  if (geteuid() == 0 && (chown(root.c_str(), 12345, 12345) != 0 ||
+                                         setgid(12345) != 0 || setuid(12345) != 0))
+                      return 9;
                   return body();
               }),
               0);
@@ -223,7 +228,9 @@ TEST_F(cache_store, writers_at_once) {
     for (const pid_t c : children) waitpid(c, nullptr, 0);
     EXPECT_EQ(wrong, 0);
     EXPECT_EQ(store().list("code").size(), 1u);
-    EXPECT_EQ(std::distance(fs::directory_iterator(root / "native" / "code"), fs::directory_iterator()), 1);
+    EXPECT_EQ(
+        std::distance(fs::directory_iterator(root / "native" / "code"), fs::directory_iterator()),
+        1);
 }
 
 TEST_F(cache_store, cleaning_removes_the_oldest_and_what_crashes_left) {

@@ -35,10 +35,13 @@ void count_units(abi::Thread* t, int64_t begin, int64_t end, int64_t) {
             continue;
         }
         const int64_t extent = b[3] - b[2], last = std::min(extent, (tile + 1) * t->tile);
-        for (int64_t i = tile * t->tile; i < last; ++i) ++test.seen[static_cast<size_t>(row * extent + i)];
+        for (int64_t i = tile * t->tile; i < last; ++i)
+            ++test.seen[static_cast<size_t>(row * extent + i)];
     }
 }
-void serial(abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) { test_of(t).tasks += begin == 0 && end == 1 && chunk == 0; }
+void serial(abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) {
+    test_of(t).tasks += begin == 0 && end == 1 && chunk == 0;
+}
 void print_unit(abi::Thread* t, int64_t begin, int64_t end, int64_t) {
     for (int64_t u = begin; u < end; ++u) {
         abi::Cell c{.i = u};
@@ -52,7 +55,8 @@ void sum_units(abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) {
 }
 void sum_partials(abi::Thread* t, int64_t, int64_t chunks, int64_t) {
     float sum = 0;
-    for (int64_t c = 0; c < chunks; ++c) sum += reinterpret_cast<float*>(t->context->partials)[c * 2];
+    for (int64_t c = 0; c < chunks; ++c)
+        sum += reinterpret_cast<float*>(t->context->partials)[c * 2];
     *reinterpret_cast<float*>(t->context->results) = sum;
 }
 
@@ -71,12 +75,16 @@ struct Fixture {
         printed.operands = {{static_cast<uint8_t>(type::Prim::i64), 0, 1, 1}};
         image.formats = {failed, printed};
     }
-    void add_serial(abi::TaskFn f = serial) { image.tasks.push_back({abi::TaskKind::serial, 0, f, nullptr, 0, 0, {}}); }
-    void add_range(std::vector<int64_t> limits, abi::TaskFn f = count_units, abi::TaskFn finish = nullptr) {
+    void add_serial(abi::TaskFn f = serial) {
+        image.tasks.push_back({abi::TaskKind::serial, 0, f, nullptr, 0, 0, {}});
+    }
+    void add_range(std::vector<int64_t> limits, abi::TaskFn f = count_units,
+                   abi::TaskFn finish = nullptr) {
         std::vector<abi::Bound> b;
         for (const int64_t v : limits) b.push_back({abi::BoundKind::constant, 8, 0, v});
         bounds.push_back(std::move(b));
-        image.tasks.push_back({abi::TaskKind::range, static_cast<int>(limits.size() / 2), f, finish, finish ? 8u : 0u, 0, bounds.back()});
+        image.tasks.push_back({abi::TaskKind::range, static_cast<int>(limits.size() / 2), f, finish,
+                               finish ? 8u : 0u, 0, bounds.back()});
     }
     bool run(Pool& pool, LaunchHooks hooks = {}) {
         void* bindings[] = {&test};
@@ -96,8 +104,15 @@ struct Fixture {
 TEST(launch, every_index_once) {
     for (const int threads : {1, 2, 5}) {
         Pool pool(threads);
-        for (const std::vector<int64_t>& limits : std::vector<std::vector<int64_t>>{
-                 {0, 1}, {0, 99999}, {10, 17}, {0, 1, 0, 1000}, {0, 100, 0, 100}, {0, 3, 0, 10001}, {0, 70, 0, 1}, {0, 3, 0, 1, 0, 5000}}) {
+        for (const std::vector<int64_t>& limits :
+             std::vector<std::vector<int64_t>>{{0, 1},
+                                               {0, 99999},
+                                               {10, 17},
+                                               {0, 1, 0, 1000},
+                                               {0, 100, 0, 100},
+                                               {0, 3, 0, 10001},
+                                               {0, 70, 0, 1},
+                                               {0, 3, 0, 1, 0, 5000}}) {
             if (limits.size() == 6) continue;  // three dimensions enumerate rows of two
             Fixture f;
             f.add_range(limits);
@@ -111,7 +126,8 @@ TEST(launch, every_index_once) {
 
 TEST(launch, empty_ranges) {
     Pool pool(2);
-    for (const std::vector<int64_t>& limits : std::vector<std::vector<int64_t>>{{0, 0}, {5, 2}, {0, 0, 0, 9}, {0, 9, 4, 4}, {9, 0, 9, 0}}) {
+    for (const std::vector<int64_t>& limits : std::vector<std::vector<int64_t>>{
+             {0, 0}, {5, 2}, {0, 0, 0, 9}, {0, 9, 4, 4}, {9, 0, 9, 0}}) {
         Fixture f;
         f.add_range(limits);
         f.add_serial();
@@ -209,7 +225,8 @@ TEST(launch, short_tasks_never_ask) {
     Fixture f;
     for (int k = 0; k < 5; ++k) f.add_serial();
     int asked = 0;
-    EXPECT_FALSE(f.run(pool, {[](void* n) { return ++*static_cast<int*>(n) > 1000; }, nullptr, &asked}));
+    EXPECT_FALSE(
+        f.run(pool, {[](void* n) { return ++*static_cast<int*>(n) > 1000; }, nullptr, &asked}));
     EXPECT_LE(asked, 1);  // a stall of this machine may look like a long task
     EXPECT_EQ(f.test.tasks, 5);
 }
@@ -251,7 +268,9 @@ TEST(launch, the_callers_float_mode_comes_back) {
     set_float_mode(before & ~kFlushBits);
     Pool pool(2);
     Fixture f;
-    f.add_serial([](abi::Thread* t, int64_t, int64_t, int64_t) { test_of(t).tasks += (float_mode() & kFlushBits) == kFlushBits; });
+    f.add_serial([](abi::Thread* t, int64_t, int64_t, int64_t) {
+        test_of(t).tasks += (float_mode() & kFlushBits) == kFlushBits;
+    });
     f.run(pool);
     EXPECT_EQ(f.test.tasks, 1);
     EXPECT_EQ(float_mode() & kFlushBits, 0u);

@@ -20,7 +20,9 @@ namespace {
 using test::Bytes;
 using test::Object;
 
-int call(const LoadedObject& o, const char* name) { return reinterpret_cast<int (*)()>(o.find(name))(); }
+int call(const LoadedObject& o, const char* name) {
+    return reinterpret_cast<int (*)()>(o.find(name))();
+}
 
 TEST(loader, runs_code) {
     const LoadedObject o(test::answer("f").elf());
@@ -56,10 +58,12 @@ Object reads_absolute() {
 }
 
 // int f(int* to): memset(to, 5, 4) by a call that the stub carries; then returns *to.
-// push rdi; push rdi; sub rsp,8; mov esi,5; mov edx,4; call; add rsp,8; pop rdi; mov eax,[rdi]; pop rdi; ret
+// push rdi; push rdi; sub rsp,8; mov esi,5; mov edx,4; call; add rsp,8; pop rdi; mov eax,[rdi]; pop
+// rdi; ret
 Object calls_helper(const char* name) {
     Object o;
-    o.text = {0x57, 0x57, 0x48, 0x83, 0xec, 8, 0xbe, 5, 0, 0, 0, 0xba, 4, 0, 0, 0, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 8, 0x5f, 0x8b, 0x07, 0x5f, 0xc3};
+    o.text = {0x57, 0x57, 0x48, 0x83, 0xec, 8, 0xbe, 5,    0,    0, 0,    0xba, 4,    0,    0,
+              0,    0xe8, 0,    0,    0,    0, 0x48, 0x83, 0xc4, 8, 0x5f, 0x8b, 0x07, 0x5f, 0xc3};
     o.symbols = {{"f", Object::kText, 0}, {name, SHN_UNDEF, 0}};
     o.relocations = {{17, R_X86_64_PLT32, 2, -4}};
     return o;
@@ -101,7 +105,8 @@ void refuses(const char* text, Change change) {
 }
 
 TEST(loader, says_what_is_wrong) {
-    refuses("unknown symbol 'system'", [](Object& o) { o.symbols.push_back({"system", SHN_UNDEF}); });
+    refuses("unknown symbol 'system'",
+            [](Object& o) { o.symbols.push_back({"system", SHN_UNDEF}); });
     refuses("unknown x86-64 relocation", [](Object& o) { o.relocations[0].type = R_X86_64_TLSGD; });
     refuses("outside its section", [](Object& o) { o.relocations[0].offset = 5; });
     refuses("outside its section", [](Object& o) { o.relocations[0].offset = ~uint64_t(0); });
@@ -122,7 +127,8 @@ void survives_damage(const Bytes& good, Read read) {
         } catch (const support::Error&) {
         }
     };
-    for (size_t n = 0; n < good.size(); ++n) attempt(Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(n)));
+    for (size_t n = 0; n < good.size(); ++n)
+        attempt(Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(n)));
     for (size_t k = 0; k < good.size(); ++k) {
         for (const uint8_t flip : {0x01, 0x80, 0xff, 0x41}) {
             Bytes bad = good;
@@ -135,7 +141,8 @@ void survives_damage(const Bytes& good, Read read) {
         Bytes bad = good;
         for (int n = 0; n < 4; ++n) {
             const size_t at = random() % bad.size() & ~size_t(7);
-            const uint64_t values[] = {0, ~uint64_t(0), uint64_t(1) << 63, bad.size(), 0x7fffffff, random()};
+            const uint64_t values[] = {0,          ~uint64_t(0), uint64_t(1) << 63,
+                                       bad.size(), 0x7fffffff,   random()};
             const uint64_t v = values[random() % 6];
             std::memcpy(bad.data() + at, &v, std::min<size_t>(8, bad.size() - at));
         }
@@ -188,7 +195,8 @@ template <class Change>
 void refuses_task(Change change) {
     abi::Task t = range_task();
     change(t);
-    EXPECT_THROW((void)load_artefact(test::artefact({t}, test::answer().elf()), "k"), support::Error);
+    EXPECT_THROW((void)load_artefact(test::artefact({t}, test::answer().elf()), "k"),
+                 support::Error);
 }
 
 TEST(artefact, refuses_impossible_tasks) {
@@ -201,7 +209,9 @@ TEST(artefact, refuses_impossible_tasks) {
     refuses_task([](abi::Task& t) { t.bounds[2].value = -4; });
     refuses_task([](abi::Task& t) { t.bounds[2].bytes = 3; });
     refuses_task([](abi::Task& t) { t.bounds[2].kind = static_cast<abi::BoundKind>(9); });
-    EXPECT_THROW((void)load_artefact(test::artefact({range_task()}, test::answer("other").elf()), "k"), support::Error);
+    EXPECT_THROW(
+        (void)load_artefact(test::artefact({range_task()}, test::answer("other").elf()), "k"),
+        support::Error);
 }
 
 }  // namespace

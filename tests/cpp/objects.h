@@ -45,7 +45,8 @@ struct Object {
         header.e_shnum = kCount;
         Bytes out(sizeof header);
         Elf64_Shdr sections[kCount] = {};
-        auto add = [&](int k, uint32_t type, uint64_t flags, const void* at, size_t bytes, uint64_t align) {
+        auto add = [&](int k, uint32_t type, uint64_t flags, const void* at, size_t bytes,
+                       uint64_t align) {
             out.resize((out.size() + 15) & ~size_t(15));
             sections[k].sh_type = type;
             sections[k].sh_flags = flags;
@@ -59,7 +60,8 @@ struct Object {
         add(kData, SHT_PROGBITS, SHF_ALLOC, data.data(), data.size(), 8);
         add(kBss, SHT_NOBITS, SHF_ALLOC | SHF_WRITE, nullptr, bss, 64);
         std::vector<Elf64_Rela> rela;
-        for (const Relocation& r : relocations) rela.push_back({r.offset, ELF64_R_INFO(uint64_t(r.symbol), r.type), r.addend});
+        for (const Relocation& r : relocations)
+            rela.push_back({r.offset, ELF64_R_INFO(uint64_t(r.symbol), r.type), r.addend});
         add(kRela, SHT_RELA, 0, rela.data(), rela.size() * sizeof(Elf64_Rela), 8);
         sections[kRela].sh_info = kText;
         sections[kRela].sh_link = kSymbols;
@@ -94,7 +96,8 @@ inline Object answer(const char* name = "task0") {
     return o;
 }
 
-inline Bytes artefact(const std::vector<abi::Task>& tasks, const Bytes& object, const std::vector<support::FormatEntry>& formats = {}) {
+inline Bytes artefact(const std::vector<abi::Task>& tasks, const Bytes& object,
+                      const std::vector<support::FormatEntry>& formats = {}) {
     abi::Artefact h{};
     std::memcpy(h.magic, "QDART\0\0", 8);
     h.abi_version = abi::kAbiVersion;

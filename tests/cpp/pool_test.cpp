@@ -67,7 +67,8 @@ TEST(pool, many_small_jobs) {
     Pool pool(3);
     for (int job = 0; job < 100000; ++job) {
         std::atomic<int> sum{0};
-        pool.run([](void* s, int64_t k, int) { *static_cast<std::atomic<int>*>(s) += int(k) + 1; }, &sum, 0, 4, 0);
+        pool.run([](void* s, int64_t k, int) { *static_cast<std::atomic<int>*>(s) += int(k) + 1; },
+                 &sum, 0, 4, 0);
         ASSERT_EQ(sum, 10);
     }
 }

@@ -21,8 +21,12 @@ std::string one(Prim prim, abi::Cell cell, std::string spec = "", char conversio
     e.operands = {{static_cast<uint8_t>(prim), 0, 1, 1}};
     return format_text(e, &cell);
 }
-std::string real(Prim p, double v, std::string spec = "", char conversion = '*') { return one(p, {.f = v}, std::move(spec), conversion); }
-std::string whole(Prim p, int64_t v, std::string spec = "", char conversion = '*') { return one(p, {.i = v}, std::move(spec), conversion); }
+std::string real(Prim p, double v, std::string spec = "", char conversion = '*') {
+    return one(p, {.f = v}, std::move(spec), conversion);
+}
+std::string whole(Prim p, int64_t v, std::string spec = "", char conversion = '*') {
+    return one(p, {.i = v}, std::move(spec), conversion);
+}
 
 TEST(print, defaults) {
     EXPECT_EQ(real(Prim::f32, 1.5), "<1.500000>");
@@ -63,7 +67,8 @@ TEST(print, foreign_specs_never_reach_printf) {
 TEST(print, tensors_and_missing_operands) {
     FormatEntry e;
     e.pieces = {{"", '*'}, {" | ", 0}, {".1", 'f'}, {"; ", 0}, {"", '*'}, {"!", 0}};
-    e.operands = {{static_cast<uint8_t>(Prim::i32), 1, 3, 1}, {static_cast<uint8_t>(Prim::f32), 2, 2, 2}};
+    e.operands = {{static_cast<uint8_t>(Prim::i32), 1, 3, 1},
+                  {static_cast<uint8_t>(Prim::f32), 2, 2, 2}};
     abi::Cell cells[7] = {{.i = 1}, {.i = -2}, {.i = 3}, {.f = 1}, {.f = 2}, {.f = 3}, {.f = 4}};
     EXPECT_EQ(format_text(e, cells), "[1, -2, 3] | [[1.0, 2.0], [3.0, 4.0]]; !");
 }

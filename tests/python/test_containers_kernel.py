@@ -59,6 +59,7 @@ def add_both(o: Outer, i):
     add_pair(p=o.b, i=i)
 
 
+@pytest.mark.oracle_differs("counts kernels of the library too")
 def test_nested_frozen_dataclass():
     @qd.kernel
     def k(o: Outer):
@@ -202,6 +203,7 @@ def test_unread_members_do_not_count():
     assert s.m3.to_numpy().tolist() == [6] * 3
 
 
+@pytest.mark.oracle_differs("the sum is too deep for its parser")
 def test_over_512_used_leaves(tmp_path):
     from quadrants._test_tools.load_kernel_string import load_kernel_from_string
 
@@ -220,6 +222,7 @@ k.many = Many
             k(k.many(**{f"m{n}": 1 for n in range(520)}))
 
 
+@pytest.mark.oracle_differs("raises AttributeError")
 def test_type_mismatches():
     @dataclasses.dataclass(frozen=True)
     class Other:
@@ -423,6 +426,7 @@ def test_unhashable_dataclass_through_template():
         k(S(full(0)))
 
 
+@pytest.mark.oracle_differs("has no optional members")
 def test_optional_tensor_member():
     @dataclasses.dataclass(frozen=True)
     class S:
@@ -447,6 +451,7 @@ class Color(enum.IntEnum):
     GREEN = 2
 
 
+@pytest.mark.oracle_differs("does not reach arrays through lists")
 def test_data_oriented_members():
     @qd.data_oriented
     class Child:
@@ -570,6 +575,7 @@ def test_rebinding_in_a_frozen_outer():
     assert k(s) == 6
 
 
+@pytest.mark.oracle_differs("refuses arrays in named tuples")
 def test_named_tuple():
     @qd.data_oriented
     class N(typing.NamedTuple):
@@ -694,6 +700,7 @@ class Config:
 Config = qd.data_oriented(Config)
 
 
+@pytest.mark.oracle_differs("counts kernels of the library too")
 def test_equal_configs_share_a_specialisation():
     @qd.kernel
     def k(x: qd.types.ndarray(), c: qd.template()):
@@ -783,7 +790,8 @@ def test_many_unread_primitives():
     assert C().k() == 699
 
 
-def test_list_of_objects_as_template():
+@pytest.mark.oracle_differs("does not reach arrays through tuples")
+def test_tuple_of_objects_as_template():
     @qd.data_oriented
     class Item:
         def __init__(self, n):
@@ -797,7 +805,7 @@ def test_list_of_objects_as_template():
             r += item.x[0] * item.n
         return r
 
-    items = [Item(1), Item(2), Item(3)]
+    items = (Item(1), Item(2), Item(3))
     assert k(items) == 14
     items[0].x = full(100)
     assert k(items) == 113

@@ -8,14 +8,18 @@ hypothesis picks. A failure prints its seed; `run.py --seed N --count 1` repeats
 import pathlib
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import quadrants as qd
+
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "differential"))
 
-import generate
-import run
+import generate  # noqa: E402
+
+import run  # noqa: E402
 
 
 def agree(batch, seeds, profile="full"):
@@ -54,3 +58,72 @@ def test_generation_is_deterministic():
     a, b = generate.program(1234), generate.program(1234)
     assert a.source == b.source
     assert all((a.inputs()[k].tobytes() == b.inputs()[k].tobytes()) for k in a.inputs())
+
+
+def test_long_uniform_computation_compiles(backend):
+    """LLVM 22's vectoriser took forever where it interleaved such a loop."""
+    f = qd.field(qd.f32, 4)
+    f.fill(1)
+
+    @qd.kernel
+    def fill(y: qd.types.ndarray()):
+        for i in y:
+            y[i] = qd.tan(0.5 / f[2])
+
+    y = np.zeros(50, np.float32)
+    fill(y)
+    qd.sync()
+    np.testing.assert_allclose(y, np.tan(0.5), rtol=1e-6)
+
+
+def test_augmented_assignment_converts_its_operand_first(backend):
+    @qd.kernel
+    def run_it(y: qd.types.ndarray()):
+        for i in range(1):
+            a = 3
+            a += -1.5
+            b = qd.cast(200, qd.u8)
+            b += 100.75
+            c = 3
+            c *= -1.5
+            y[0], y[1], y[2] = a, b, c
+
+    y = np.zeros(3, np.int32)
+    run_it(y)
+    assert y.tolist() == [2, 44, -4]
+
+
+def test_float_literal_has_the_default_type_first(backend):
+    """Whether it is stored, cast or computed with: only `qd.f64(0.1)` is the double."""
+    single = float(np.float32(0.1))
+
+    @qd.kernel
+    def literals(y: qd.types.ndarray(), s: qd.f64) -> qd.f64:
+        v = qd.Vector([0.1, s], dt=qd.f64)
+        a: qd.f64 = 0.1
+        y[0], y[1], y[2], y[3] = 0.1, v[0], a, qd.cast(0.1, qd.f64)
+        y[4] += 0.1
+        y[5] = qd.f64(0.1)
+        return 0.1
+
+    y = np.zeros(6)
+    assert literals(y, 1.0) == single
+    assert y.tolist() == [single] * 5 + [0.1]
+
+
+def test_square_is_a_product(backend):
+    """Whether the compiler sees the exponent or not."""
+    backend.init(fast_math=False, default_fp=qd.f64)
+
+    @qd.kernel
+    def squares(x: qd.types.ndarray(), y: qd.types.ndarray(), n: qd.i32):
+        for i in range(x.shape[0]):
+            y[i, 0] = x[i] ** 2
+            y[i, 1] = x[i] ** n
+            y[i, 2] = x[i] ** qd.cast(n, qd.f64)
+
+    x = np.random.default_rng(0).normal(0, 3, 500)
+    y = np.zeros((500, 3))
+    squares(x, y, 2)
+    for k in range(3):
+        np.testing.assert_array_equal(y[:, k], x * x)

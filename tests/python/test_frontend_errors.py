@@ -6,6 +6,7 @@ a body stand in `SOURCES`.
 """
 
 import importlib.util
+import sys
 
 import numpy as np
 import pytest
@@ -331,3 +332,39 @@ def test_layout(backend, tmp_path, name):
         module.k(1)
     head = "\nquadrants stack trace:\n===\n\nYour code:\n"
     assert str(e.value) == head + expect.replace("PATH", str(path))
+
+
+def test_uncaught_errors_print_themselves_only(backend, tmp_path, capfd):
+    """The interpreter's own printer shows no cause and no context."""
+    module = load(tmp_path / "uncaught.py", LAYOUTS["an undefined callee"][1], prefix="")
+    with pytest.raises(qd.QuadrantsNameError) as e:
+        module.k(1)
+    capfd.readouterr()
+    sys.__excepthook__(e.type, e.value, None)
+    sys.stderr.flush()
+    text = capfd.readouterr().err
+    assert 'Name "undefined_function" is not defined' in text
+    assert "print_exception" not in text and "direct cause" not in text
+
+
+def test_ir_of_a_kernel_as_text(backend, tmp_path, established):
+    """`core._lower_to_text` places fields, and an error of the kernel is the kernel's."""
+    if established:
+        pytest.skip("a tool of this implementation")
+    from quadrants._lib import core
+
+    source = """
+@qd.kernel
+def k(n: qd.i32):
+    for i in line:
+        line[i] = n
+
+@qd.kernel
+def wrong(n: qd.i32):
+    line[n, n] = 1
+"""
+    module = load(tmp_path / "shown.py", source)
+    text = core._lower_to_text(module.k, 3)
+    assert text.count("store ") == 1 and "for " in text
+    with pytest.raises(I, match="Field with dim 1 accessed with indices of dim 2"):
+        core._lower_to_text(module.wrong, 3)

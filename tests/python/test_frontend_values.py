@@ -177,6 +177,7 @@ def differences(module, rows, expect):
             yield f"{row}: {got}, expected {e}"
 
 
+@pytest.mark.oracle_differs("the established package aborts on one of the rows", run=False)
 def test_same_text_in_python(backend, tmp_path):
     def python(row):
         *statements, result = row.replace("; ", "\n").split("\n")
@@ -188,6 +189,7 @@ def test_same_text_in_python(backend, tmp_path):
     assert not list(differences(module, AS_PYTHON, map(python, AS_PYTHON)))
 
 
+@pytest.mark.oracle_differs("the established package aborts on some of the rows", run=False)
 @pytest.mark.parametrize("group", TABLE)
 def test_table(backend, tmp_path, group):
     setup, table = TABLE[group]

@@ -46,7 +46,9 @@ def run(tmp_path, body, *args, name="program", check=True, env=None, init=True):
     return (json.loads(lines[-1][7:]) if lines else None), done
 
 
-COUNTED = "result([k(), qd._lib.core.counters()['lowered'], qd._lib.core.counters()['cache_misses']])"
+COUNTED = (
+    "result([k(), qd._lib.core.counters()['lowered'], qd._lib.core.counters()['cache_misses']])"
+)
 
 
 # --- guards ------------------------------------------------------------------------------------
@@ -60,7 +62,7 @@ GUARDED = {
     "tuple": ("T = (1, ({}, 2))", "T[1][0] * 1.0", "5", "6"),
     "dict": ("D = dict(a={})", "qd.static(D['a']) * 1.0", "5", "6"),
     "static_global": ("N = {}", "qd.static(N * 2) * 1.0", "5", "6"),
-    "sign_of_zero": ("Z = {}", "1.0 / Z", "0.0", "-0.0"),
+    "sign_of_zero": ("Z = {}", "qd.atan2(qd.cast(Z, qd.f32), -1.0)", "0.0", "-0.0"),
     "type_of_number": ("N = {}", "N / 2 * 1.0 + qd.static(1.0 if isinstance(N, int) else 0.0)",
                        "4", "4.0"),
     "enum": ("import enum\nclass E(enum.IntEnum):\n    A = {}", "E.A * 1.0", "5", "6"),
@@ -118,7 +120,9 @@ def test_options_that_change_code_are_a_miss(tmp_path, option):
 @pytest.mark.oracle_differs("counters are ours")
 def test_field_layout_is_guarded(tmp_path):
     def program(declare):
-        body = declare + """
+        body = (
+            declare
+            + """
 @qd.kernel
 def k() -> qd.i32:
     s = 0
@@ -128,6 +132,7 @@ def k() -> qd.i32:
         s += f[i]
     return s
 """
+        )
         return run(tmp_path, body + COUNTED)[0]
 
     layouts = {
@@ -145,9 +150,9 @@ def k() -> qd.i32:
 def test_template_numbers_are_told_apart_by_type(backend):
     @qd.kernel
     def k(n: qd.template()) -> qd.f32:
-        return qd.static(1.0 if isinstance(n, int) else 2.0) / n
+        return qd.static(1.0 if isinstance(n, int) else 2.0) * qd.atan2(qd.cast(n, qd.f32), -1.0)
 
-    assert [k(1), k(1.0), k(1)] == [1, 2, 1]
+    assert k(1.0) == 2 * k(1) == k(1.0)
     assert k(0.0) > 0 > k(-0.0)
 
 
@@ -175,7 +180,9 @@ import mine
 @pytest.mark.oracle_differs("the established package compiles what stands there now")
 @pytest.mark.parametrize("edit", ['"", 2', '"\\n\\n", 1', '"# shorter"[:0], 111'])
 def test_an_edited_file_is_an_error(tmp_path, edit):
-    body = EDITED + f"""
+    body = (
+        EDITED
+        + f"""
 write({edit})
 try:
     mine.k()
@@ -183,12 +190,15 @@ try:
 except qd.QuadrantsRuntimeError as e:
     result(str(e))
 """
+    )
     text = run(tmp_path, body, tmp_path / "cache", tmp_path)[0]
     assert "changed on disk" in text and "mine.py" in text
 
 
 def test_a_reloaded_module_has_its_new_text(tmp_path):
-    body = EDITED + """
+    body = (
+        EDITED
+        + """
 out = [mine.k()]
 for n in range(3):
     write("# line" * (n % 2), 10 + n)
@@ -196,31 +206,38 @@ for n in range(3):
     out.append(importlib.reload(mine).k())
 result(out)
 """
+    )
     assert run(tmp_path, body, tmp_path / "cache", tmp_path)[0] == [1, 10, 11, 12]
 
 
 @pytest.mark.oracle_differs("may read the edited file")
 def test_a_file_edited_after_the_first_call_stays_as_it_was(tmp_path):
-    body = EDITED + """
+    body = (
+        EDITED
+        + """
 out = [mine.k()]
 write("", 5)
 out.append(mine.k())
 result(out)
 """
+    )
     assert run(tmp_path, body, tmp_path / "cache", tmp_path)[0] == [1, 1]
 
 
 # --- the store ------------------------------------------------------------------------------------
 
 
-SIMPLE = """
+SIMPLE = (
+    """
 @qd.kernel
 def k() -> qd.i32:
     s = 0
     for i in range(100):
         s += i
     return s
-""" + COUNTED
+"""
+    + COUNTED
+)
 
 
 def files(cache):
@@ -297,32 +314,38 @@ def test_processes_write_at_once(tmp_path):
 # --- signals, threads, forks, exits -----------------------------------------------------------
 
 
-LONG = """
+LONG = (
+    """
 f = qd.field(qd.f32, 1000)
 @qd.kernel
 def work(n: qd.i32):
     for i in f:
         for j in range(n):
             f[i] = qd.sin(f[i] + j)
-""" + "".join("    for i in f:\n        for j in range(n):\n            f[i] = qd.sin(f[i] + j)\n"
-              for _ in range(60)) + """
+"""
+    + "".join(
+        "    for i in f:\n        for j in range(n):\n            f[i] = qd.sin(f[i] + j)\n"
+        for _ in range(30)
+    )
+    + """
 work(1)
 """
+)
 
 
-@pytest.mark.parametrize("first", [True, False], ids=["known_long", "short_before"])
 @pytest.mark.oracle_differs("the established package is not interrupted")
-def test_interrupt(tmp_path, first):
-    body = LONG + f"""
+def test_interrupt(tmp_path):
+    body = (
+        LONG
+        + """
 import signal
-work({1 if first else 20000})
 def interrupt():
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 begin = time.monotonic()
 try:
-    for _ in range(1000): work(100000)
+    for _ in range(1000): work(2000)
     out = "finished"
 except KeyboardInterrupt:
     out = "interrupted"
@@ -330,12 +353,15 @@ f.fill(0)
 work(1)
 result([out, bool(np.isfinite(f.to_numpy()).all())])
 """
+    )
     assert run(tmp_path, body)[0] == ["interrupted", True]
 
 
 @pytest.mark.oracle_differs("the established package is not interrupted")
 def test_a_signal_handlers_exception_comes_out(tmp_path):
-    body = LONG + """
+    body = (
+        LONG
+        + """
 import signal
 class Enough(Exception): pass
 def stop(*_):
@@ -345,18 +371,20 @@ def stop(*_):
     except qd.QuadrantsRuntimeError as e:
         raise Enough(str(e))
 signal.signal(signal.SIGALRM, stop)
-work(20000)
 signal.setitimer(signal.ITIMER_REAL, 0.2)
 try:
-    for _ in range(1000): work(100000)
+    for _ in range(1000): work(2000)
 except Enough as e:
     result(str(e))
 """
+    )
     assert "reset" in run(tmp_path, body)[0]
 
 
 def test_other_threads_run_during_a_long_kernel(tmp_path):
-    body = LONG + """
+    body = (
+        LONG
+        + """
 count, stop = 0, False
 def tick():
     global count
@@ -366,17 +394,20 @@ def tick():
 t = threading.Thread(target=tick)
 t.start()
 before = count
-work(10000)
+work(1000)
 during = count - before
 stop = True
 t.join()
 result(during)
 """
+    )
     assert run(tmp_path, body)[0] > 0
 
 
 def test_fork(tmp_path):
-    body = LONG + """
+    body = (
+        LONG
+        + """
 f.fill(1)
 work(3)
 expect = f.to_numpy().tolist()
@@ -399,6 +430,7 @@ codes = [os.waitstatus_to_exitcode(os.waitpid(p, 0)[1]) for p in children]
 work(1)
 result(codes)
 """
+    )
     assert run(tmp_path, body)[0] == [0, 0, 0]
 
 
@@ -649,7 +681,9 @@ def test_a_failed_check_says_where(debug_backend):
         store(i)
 
     guilty(1)
-    with raises(qd.QuadrantsAssertionError, "guilty", "indices (5)", "test_robustness.py", "f[i + 1]"):
+    with raises(
+        qd.QuadrantsAssertionError, "guilty", "indices (5)", "test_robustness.py", "f[i + 1]"
+    ):
         guilty(4)
     with raises(qd.QuadrantsAssertionError, "indices (-6)"):
         guilty(-7)

@@ -107,9 +107,10 @@ class KernelFace(metaclass=_WatchedClass):
 
         state = self._observed()
         native = self._native and self._native()
-        state["built_at"] = -1 if native is None or origin == "loaded" else native._launches
         seen = state["src_ll_cache_observations"]
         fast = self.is_pure and cacheable and pyquadrants.src_ll_cache  # type: ignore[attr-defined]
+        found = native is None or (fast and origin == "loaded")
+        state["built_at"] = -1 if found else native._launches
         if fast:
             seen.cache_key_generated = True
             if origin == "loaded":

@@ -43,6 +43,9 @@ class Program:
         self._config._on_change = None
         core.runtime_reset()
 
+    def dump_cache_data_to_disk(self) -> None:
+        """Nothing to do: code is stored as soon as it is made."""
+
     def get_snode_root(self, number: int) -> Any:
         """The root node of a finalised tree."""
         from quadrants.lang._fields_builder import FieldsBuilder

@@ -7,7 +7,7 @@ differs from its base class in four ways:
   show in `.size()` only.
 - Reading an element gives a copy that knows where it came from: it keeps its value when storage
   changes later, as a variable in a kernel does, and writing to it (`f[i][0] = 1`, `f[i].x = 1`,
-  atomics) reaches storage. The one difference to kernels: `a = v[i]; a[0] = 1` reaches it too.
+  atomics) reaches storage. Unlike in kernels, `a = v[i]; a[0] = 1` reaches it too.
 - Operators promote as kernels do: number literals take the default types, integers divide to the
   default float, `+=` keeps the dtype and makes a new value.
 - The methods of vectors and matrices and the swizzles.
@@ -76,10 +76,7 @@ def default_ip() -> torch.dtype:
 
 def plain(t: torch.Tensor) -> torch.Tensor:
     """The same storage as an ordinary tensor; other subclasses are left alone."""
-    if type(t) is not PyTensor:
-        return t
-    with _NO_OVERRIDES():
-        return t.as_subclass(torch.Tensor)
+    return t.as_subclass(torch.Tensor) if type(t) is PyTensor else t
 
 
 def wrapped(t: torch.Tensor, rank: int | None = None) -> PyTensor:

@@ -17,6 +17,8 @@
 #include <mutex>
 #include <vector>
 
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallString.h>
 #include <llvm/Analysis/AliasAnalysis.h>
 #include <llvm/Analysis/AssumptionCache.h>
@@ -213,14 +215,36 @@ bool may_become_vector(const llvm::Loop& loop) {
     return true;
 }
 
+// While it interleaves, LLVM 22 asks of each value whether it is the same in all lanes, and walks all
+// paths through its operands each time: exponential in a long computation that does not vary in the
+// loop and cannot leave it, say tan(f[0]) where a store may change f. Such loops are not interleaved.
+constexpr unsigned kLargestUniformPart = 16;
+
+bool computes_much_that_is_uniform(const llvm::Loop& loop) {
+    llvm::DenseSet<const llvm::Value*> uniform;
+    for (const auto* block : loop.blocks())
+        for (const auto& i : *block) {
+            if (llvm::isa<llvm::PHINode, llvm::StoreInst>(i) || i.isTerminator()) continue;
+            const bool same = llvm::all_of(i.operands(), [&](const llvm::Use& u) {
+                const auto* d = llvm::dyn_cast<llvm::Instruction>(u.get());
+                return !d || !loop.contains(d) || uniform.contains(d);
+            });
+            if (same) uniform.insert(&i);
+        }
+    return uniform.size() > kLargestUniformPart;
+}
+
 bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
     bool any = false;
     for (llvm::Loop* loop : loops.getLoopsInPreorder()) {
         if (!loop->isInnermost()) continue;
-        if (may_become_vector(*loop))
-            any = true;
-        else
+        if (!may_become_vector(*loop)) {
             llvm::addStringMetadataToLoop(loop, "llvm.loop.vectorize.enable", 0);
+            continue;
+        }
+        any = true;
+        if (computes_much_that_is_uniform(*loop))
+            llvm::addStringMetadataToLoop(loop, "llvm.loop.interleave.count", 1);
     }
     return any;
 }

@@ -11,7 +11,8 @@ namespace {
 
 using support::Error;
 
-template <class T> std::span<const T> table(std::span<const uint8_t> bytes, uint64_t offset, uint64_t count) {
+template <class T>
+std::span<const T> table(std::span<const uint8_t> bytes, uint64_t offset, uint64_t count) {
     if (offset % alignof(T) || offset > bytes.size() || count > (bytes.size() - offset) / sizeof(T))
         throw Error("artefact: table outside the file");
     return {reinterpret_cast<const T*>(bytes.data() + offset), count};
@@ -32,7 +33,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->artefact.assign(bytes.begin(), bytes.begin() + header.object);
     const std::span<const uint8_t> kept = image->artefact;
     const auto tasks = table<abi::Task>(kept, header.tasks, header.task_count);
-    image->formats = support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
+    image->formats =
+        support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
     image->code = std::make_unique<LoadedObject>(object);
     image->temps_bytes = header.temps_bytes;
     image->result_bytes = header.result_bytes;
@@ -40,13 +42,16 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->tier = header.tier;
     image->uses_random = header.uses_random;
     image->uses_print = header.uses_print;
-    image->assumes_distinct_arrays = header.arrays == static_cast<uint32_t>(abi::ArrayUse::distinct);
+    image->assumes_distinct_arrays =
+        header.arrays == static_cast<uint32_t>(abi::ArrayUse::distinct);
     image->arrays_may_overlap = header.arrays == static_cast<uint32_t>(abi::ArrayUse::overlapping);
     image->name = std::move(name);
     for (size_t k = 0; k < tasks.size(); ++k) {
         const abi::Task& t = tasks[k];
-        if (t.kind != abi::TaskKind::serial && t.kind != abi::TaskKind::range) throw Error("artefact: unknown kind of task");
-        if (t.dims > abi::kMaxDims || (t.kind == abi::TaskKind::range) != (t.dims > 0)) throw Error("artefact: wrong number of dimensions");
+        if (t.kind != abi::TaskKind::serial && t.kind != abi::TaskKind::range)
+            throw Error("artefact: unknown kind of task");
+        if (t.dims > abi::kMaxDims || (t.kind == abi::TaskKind::range) != (t.dims > 0))
+            throw Error("artefact: wrong number of dimensions");
         if (t.privates > abi::kMaxPrivateFields) throw Error("artefact: too many private fields");
         image->uses_atomics |= t.has_atomics != 0;
         auto entry = [&](const char* prefix) {
@@ -57,14 +62,23 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
         for (int b = 0; b < 2 * t.dims; ++b) {
             const abi::Bound& bound = t.bounds[b];
             if (bound.kind == abi::BoundKind::constant) continue;
-            if (bound.kind != abi::BoundKind::arg && bound.kind != abi::BoundKind::temp) throw Error("artefact: unknown kind of loop bound");
-            const uint64_t limit = bound.kind == abi::BoundKind::arg ? header.args_bytes : header.temps_bytes;
-            if ((bound.bytes != 4 && bound.bytes != 8) || bound.value < 0 || uint64_t(bound.value) + bound.bytes > limit)
+            if (bound.kind != abi::BoundKind::arg && bound.kind != abi::BoundKind::temp)
+                throw Error("artefact: unknown kind of loop bound");
+            const uint64_t limit =
+                bound.kind == abi::BoundKind::arg ? header.args_bytes : header.temps_bytes;
+            if ((bound.bytes != 4 && bound.bytes != 8) || bound.value < 0 ||
+                uint64_t(bound.value) + bound.bytes > limit)
                 throw Error("artefact: loop bound outside its block");
         }
-        image->tasks.push_back({t.kind, t.dims, entry("task"), t.partial_bytes ? entry("finish") : nullptr,
-                                t.partial_bytes, t.max_threads, {t.bounds, size_t(2 * t.dims)},
-                                {t.private_fields, t.privates}, t.private_atomics});
+        image->tasks.push_back({t.kind,
+                                t.dims,
+                                entry("task"),
+                                t.partial_bytes ? entry("finish") : nullptr,
+                                t.partial_bytes,
+                                t.max_threads,
+                                {t.bounds, size_t(2 * t.dims)},
+                                {t.private_fields, t.privates},
+                                t.private_atomics});
     }
     return image;
 }

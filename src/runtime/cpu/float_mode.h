@@ -22,7 +22,7 @@ inline void set_float_mode(uint64_t mode) { asm volatile("msr fpcr, %0" : : "r"(
 
 // Writing the register is slow, so an already flushing thread (after qd.init) pays one read.
 class FlushDenormals {
-   public:
+  public:
     FlushDenormals() : old_(float_mode()) {
         if ((old_ & kFlushBits) != kFlushBits) set_float_mode(old_ | kFlushBits);
     }
@@ -32,7 +32,7 @@ class FlushDenormals {
     FlushDenormals(const FlushDenormals&) = delete;
     FlushDenormals& operator=(const FlushDenormals&) = delete;
 
-   private:
+  private:
     decltype(float_mode()) old_;
 };
 

@@ -33,7 +33,8 @@ uint16_t double_to_half(double d) {
     const auto sign = static_cast<uint16_t>(bits >> 48 & 0x8000);
     const int exponent = static_cast<int>(bits >> 52 & 0x7ff);
     uint64_t fraction = bits & ((uint64_t(1) << 52) - 1);
-    if (exponent == 0x7ff) return sign | 0x7c00 | (fraction ? 0x200 | static_cast<uint16_t>(fraction >> 42) : 0);
+    if (exponent == 0x7ff)
+        return sign | 0x7c00 | (fraction ? 0x200 | static_cast<uint16_t>(fraction >> 42) : 0);
     if (exponent == 0) return sign;
     const int e = exponent - 1023 + 15;
     if (e >= 31) return sign | 0x7c00;
@@ -43,7 +44,8 @@ uint16_t double_to_half(double d) {
     uint64_t kept = fraction >> drop;
     const uint64_t rest = fraction & ((uint64_t(1) << drop) - 1), half = uint64_t(1) << (drop - 1);
     if (rest > half || (rest == half && (kept & 1))) ++kept;
-    if (e > 0) kept += (uint64_t(e) - 1) << 10;  // the leading one adds the last unit of the exponent
+    if (e > 0)
+        kept += (uint64_t(e) - 1) << 10;  // the leading one adds the last unit of the exponent
     return sign | static_cast<uint16_t>(kept);
 }
 
@@ -69,7 +71,10 @@ struct Helper {
     void* address;
 };
 
-template <class F> void* pointer(F* f) { return reinterpret_cast<void*>(f); }
+template <class F>
+void* pointer(F* f) {
+    return reinterpret_cast<void*>(f);
+}
 
 }  // namespace
 

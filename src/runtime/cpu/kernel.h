@@ -43,7 +43,9 @@ struct KernelImage {
     bool arrays_may_overlap = false;       // compiled for arguments that do
     std::string name;
 
-    const abi::Artefact& header() const { return *reinterpret_cast<const abi::Artefact*>(artefact.data()); }
+    const abi::Artefact& header() const {
+        return *reinterpret_cast<const abi::Artefact*>(artefact.data());
+    }
 };
 
 // Checks every offset and loads the object. Throws support::Error on damaged or foreign bytes.
@@ -51,9 +53,9 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
 
 // What a launch leaves behind besides its results.
 struct LaunchOutcome {
-    std::string printed;  // text of print statements, in order of arrival
-    bool failed = false;  // an assertion did not hold
-    std::string failure;  // text of the first one; may be empty
+    std::string printed;                          // text of print statements, in order of arrival
+    bool failed = false;                          // an assertion did not hold
+    std::string failure;                          // text of the first one; may be empty
     const support::FormatEntry* place = nullptr;  // where it stands; lives as long as the image
     bool interrupted = false;
 };

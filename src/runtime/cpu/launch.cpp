@@ -19,13 +19,13 @@
 namespace qd::runtime {
 namespace {
 
-constexpr int64_t kWakeNs = 4000;       // what waking a sleeping worker costs, measured
-constexpr int64_t kRowsEnough = 64;     // with so many rows the innermost dimension stays whole
+constexpr int64_t kWakeNs = 4000;    // what waking a sleeping worker costs, measured
+constexpr int64_t kRowsEnough = 64;  // with so many rows the innermost dimension stays whole
 constexpr int64_t kReductionChunks = 64;
 constexpr size_t kStackTemps = 4096;
 constexpr int32_t kAll = abi::kAlone | abi::kAloneInPrivate;
-constexpr int64_t kLongNs = 50000;          // more than this still to do: other threads may run
-constexpr int64_t kStopCheckNs = 5000000;   // how often a long launch asks whether to go on
+constexpr int64_t kLongNs = 50000;         // more than this still to do: other threads may run
+constexpr int64_t kStopCheckNs = 5000000;  // how often a long launch asks whether to go on
 
 struct Launch {  // shared by the threads of one launch
     const KernelImage* image;
@@ -60,11 +60,12 @@ struct Job {  // one range task
     abi::TaskFn entry;
     int64_t units, chunk_units;
     int64_t tile, tiles;
-    int32_t alone = 0;                 // abi::kAloneXxx
-    PrivateCopies* copies = nullptr;   // by thread; null: none. Each is touched by its thread only
+    int32_t alone = 0;                // abi::kAloneXxx
+    PrivateCopies* copies = nullptr;  // by thread; null: none. Each is touched by its thread only
 };
 
-__attribute__((noinline)) void call_entry(Worker& w, abi::TaskFn entry, int64_t begin, int64_t end, int64_t chunk) {
+__attribute__((noinline)) void call_entry(Worker& w, abi::TaskFn entry, int64_t begin, int64_t end,
+                                          int64_t chunk) {
     if (__builtin_setjmp(w.jump) == 0) entry(&w.thread, begin, end, chunk);
 }
 
@@ -80,7 +81,8 @@ __attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const ab
     auto* w = reinterpret_cast<Worker*>(t);
     {
         Launch& l = *w->launch;
-        const support::FormatEntry* entry = format < l.image->formats.size() ? &l.image->formats[format] : nullptr;
+        const support::FormatEntry* entry =
+            format < l.image->formats.size() ? &l.image->formats[format] : nullptr;
         std::string text = entry ? format_text(*entry, cells) : std::string();
         std::lock_guard guard(l.lock);
         if (!l.outcome->failed) {
@@ -127,8 +129,10 @@ int64_t read_bound(const abi::Bound& b, const abi::Context& c) {
 // Cuts the iteration space of a range task.
 void cut(Job& job, const LoadedTask& task, const int64_t* bounds, int threads) {
     int64_t rows = 1;
-    for (int d = 0; d + 1 < task.dims; ++d) rows *= std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
-    const int64_t inner = std::max<int64_t>(0, bounds[2 * task.dims - 1] - bounds[2 * task.dims - 2]);
+    for (int d = 0; d + 1 < task.dims; ++d)
+        rows *= std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
+    const int64_t inner =
+        std::max<int64_t>(0, bounds[2 * task.dims - 1] - bounds[2 * task.dims - 2]);
     if (rows == 0 || inner == 0) {
         job.units = 0;
         return;
@@ -144,7 +148,8 @@ void cut(Job& job, const LoadedTask& task, const int64_t* bounds, int threads) {
     }
     if (task.finish) {  // must not look at the number of threads
         job.chunk_units = (job.units + kReductionChunks - 1) / kReductionChunks;
-        if (task.dims == 1) job.chunk_units = (std::max<int64_t>(job.chunk_units, 64) + 15) / 16 * 16;
+        if (task.dims == 1)
+            job.chunk_units = (std::max<int64_t>(job.chunk_units, 64) + 15) / 16 * 16;
     } else {
         const int64_t chunks = threads == 1 ? 1 : threads * 8;
         job.chunk_units = (job.units + chunks - 1) / chunks;
@@ -161,9 +166,11 @@ bool worth_copies(const LoadedTask& task, int64_t iterations, int threads) {
            double(iterations) * task.private_atomics * 16 > double(bytes) * (threads - 1);
 }
 
-bool make_copies(const LoadedTask& task, const abi::Context& context, int threads, std::vector<PrivateCopies>& out) {
+bool make_copies(const LoadedTask& task, const abi::Context& context, int threads,
+                 std::vector<PrivateCopies>& out) {
     uint32_t bindings = 0;
-    for (const abi::PrivateField& f : task.private_fields) bindings = std::max(bindings, f.binding + 1);
+    for (const abi::PrivateField& f : task.private_fields)
+        bindings = std::max(bindings, f.binding + 1);
     const auto* kernel = static_cast<const KernelImage*>(context.kernel);
     bindings = std::max(bindings, kernel->header().binding_count);
     out.resize(size_t(threads));
@@ -191,27 +198,38 @@ void add_up(void* to, const void* from, uint64_t bytes) {
     }
 }
 
-void add_copies(const LoadedTask& task, const abi::Context& context, std::span<const PrivateCopies> copies) {
+void add_copies(const LoadedTask& task, const abi::Context& context,
+                std::span<const PrivateCopies> copies) {
     for (const PrivateCopies& c : copies) {
         for (size_t k = 0; k < c.fields.size(); ++k) {
             const abi::PrivateField& f = task.private_fields[k];
             void* to = context.bindings[f.binding];
             const void* from = c.fields[k].get();
             switch (f.addend) {
-                case abi::Addend::f32: add_up<float>(to, from, f.bytes); break;
-                case abi::Addend::f64: add_up<double>(to, from, f.bytes); break;
-                case abi::Addend::i32: add_up<uint32_t>(to, from, f.bytes); break;
-                case abi::Addend::i64: add_up<uint64_t>(to, from, f.bytes); break;
+                case abi::Addend::f32:
+                    add_up<float>(to, from, f.bytes);
+                    break;
+                case abi::Addend::f64:
+                    add_up<double>(to, from, f.bytes);
+                    break;
+                case abi::Addend::i32:
+                    add_up<uint32_t>(to, from, f.bytes);
+                    break;
+                case abi::Addend::i64:
+                    add_up<uint64_t>(to, from, f.bytes);
+                    break;
             }
         }
     }
 }
 
 // Chunks from 1 on, by all threads.
-void run_together(const LoadedTask& task, const abi::Context& context, Job& job, int64_t chunks, int threads, Pool& pool) {
+void run_together(const LoadedTask& task, const abi::Context& context, Job& job, int64_t chunks,
+                  int threads, Pool& pool) {
     std::vector<PrivateCopies> copies;
     const int64_t inner = task.dims == 1 ? 1 : job.tile;
-    if (worth_copies(task, job.units * inner, threads) && make_copies(task, context, threads, copies)) {
+    if (worth_copies(task, job.units * inner, threads) &&
+        make_copies(task, context, threads, copies)) {
         job.copies = copies.data();
         job.alone = abi::kAloneInPrivate;
     } else {
@@ -226,14 +244,17 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
     for (int b = 0; b < 2 * task.dims; ++b) bounds[b] = read_bound(task.bounds[b], context);
     context.bounds = bounds;
     Job job{&context, &launch, task.entry, 0, 1, 1, 1, kAll};
-    const int threads = task.max_threads > 0 ? std::min(task.max_threads, pool.threads()) : pool.threads();
+    const int threads =
+        task.max_threads > 0 ? std::min(task.max_threads, pool.threads()) : pool.threads();
     cut(job, task, bounds, threads);
     const int64_t chunks = job.units ? (job.units + job.chunk_units - 1) / job.chunk_units : 0;
 
     std::unique_ptr<uint8_t[]> partials;
     if (task.finish) {
-        partials = std::make_unique_for_overwrite<uint8_t[]>(size_t(chunks) * task.partial_bytes + 64);
-        context.partials = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(partials.get()) + 63) & ~uintptr_t(63));
+        partials =
+            std::make_unique_for_overwrite<uint8_t[]>(size_t(chunks) * task.partial_bytes + 64);
+        context.partials = reinterpret_cast<uint8_t*>(
+            (reinterpret_cast<uintptr_t>(partials.get()) + 63) & ~uintptr_t(63));
     }
     if (chunks == 1 || threads == 1) {
         for (int64_t c = 0; c < chunks; ++c) run_chunk(&job, c, 0);
@@ -256,11 +277,13 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
 
 }  // namespace
 
-bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const LaunchHooks& hooks, LaunchOutcome& outcome) {
+bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const LaunchHooks& hooks,
+            LaunchOutcome& outcome) {
     const FlushDenormals flush;
     alignas(64) uint8_t small[kStackTemps];
     std::unique_ptr<uint8_t[]> large;
-    if (image.temps_bytes > kStackTemps) large = std::make_unique_for_overwrite<uint8_t[]>(image.temps_bytes);
+    if (image.temps_bytes > kStackTemps)
+        large = std::make_unique_for_overwrite<uint8_t[]>(image.temps_bytes);
     Launch state{&image, &outcome, {}, 0, hooks};
     std::unique_lock lock(pool.atomics(), std::defer_lock);
     if (image.uses_atomics && !lock.try_lock()) {

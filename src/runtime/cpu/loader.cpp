@@ -22,14 +22,17 @@ constexpr size_t kLargest = size_t(1) << 30;  // of a section: 32-bit relocation
 struct Input {
     std::span<const uint8_t> bytes;
 
-    template <class T> T read(uint64_t offset) const {
-        if (offset > bytes.size() || sizeof(T) > bytes.size() - offset) throw Error("object file: offset outside the file");
+    template <class T>
+    T read(uint64_t offset) const {
+        if (offset > bytes.size() || sizeof(T) > bytes.size() - offset)
+            throw Error("object file: offset outside the file");
         T value;
         std::memcpy(&value, bytes.data() + offset, sizeof(T));
         return value;
     }
     const uint8_t* range(uint64_t offset, uint64_t size) const {
-        if (offset > bytes.size() || size > bytes.size() - offset) throw Error("object file: range outside the file");
+        if (offset > bytes.size() || size > bytes.size() - offset)
+            throw Error("object file: range outside the file");
         return bytes.data() + offset;
     }
     std::string_view text(const Elf64_Shdr& table, uint64_t offset) const {
@@ -41,12 +44,20 @@ struct Input {
     }
 };
 
+// A damaged addend may be anything: addresses wrap.
+int64_t plus(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+}
+int64_t minus(int64_t a, int64_t b) {
+    return static_cast<int64_t>(static_cast<uint64_t>(a) - static_cast<uint64_t>(b));
+}
+
 size_t align_up(size_t n, size_t align) { return (n + align - 1) / align * align; }
 
 // The target of a relocation inside the mapping, bounds-checked.
 struct Patch {
-    char* at;       // address to patch
-    char* end;      // end of its section
+    char* at;   // address to patch
+    char* end;  // end of its section
     void write(const void* value, size_t bytes) const {
         if (at + bytes > end) throw Error("object file: relocation outside its section");
         std::memcpy(at, value, bytes);
@@ -58,7 +69,8 @@ struct Patch {
         return w;
     }
     void signed32(int64_t value) const {
-        if (value != static_cast<int32_t>(value)) throw Error("object file: relocation out of range");
+        if (value != static_cast<int32_t>(value))
+            throw Error("object file: relocation out of range");
         const auto v = static_cast<int32_t>(value);
         write(&v, 4);
     }
@@ -66,26 +78,31 @@ struct Patch {
 
 // Everything a relocation may need to know about its symbol.
 struct Target {
-    int64_t value;      // S + A
-    int64_t stub;       // address of a jump to S, for far calls; 0 if S is in the mapping
-    int64_t got;        // address of a pointer to S
+    int64_t value;  // S + A
+    int64_t stub;   // address of a jump to S, for far calls; 0 if S is in the mapping
+    int64_t got;    // address of a pointer to S
 };
 
 void relocate_x86(uint32_t type, const Patch& p, const Target& t, int64_t addend) {
     const auto place = reinterpret_cast<int64_t>(p.at);
     switch (type) {
-        case R_X86_64_NONE: return;
-        case R_X86_64_64: return p.write(&t.value, 8);
+        case R_X86_64_NONE:
+            return;
+        case R_X86_64_64:
+            return p.write(&t.value, 8);
         case R_X86_64_PC64: {
-            const int64_t v = t.value - place;
+            const int64_t v = minus(t.value, place);
             return p.write(&v, 8);
         }
         case R_X86_64_PC32:
-        case R_X86_64_PLT32: return p.signed32((t.stub ? t.stub + addend : t.value) - place);
+        case R_X86_64_PLT32:
+            return p.signed32(minus(t.stub ? plus(t.stub, addend) : t.value, place));
         case R_X86_64_GOTPCREL:
         case R_X86_64_GOTPCRELX:
-        case R_X86_64_REX_GOTPCRELX: return p.signed32(t.got + addend - place);
-        default: throw Error("object file: unknown x86-64 relocation " + std::to_string(type));
+        case R_X86_64_REX_GOTPCRELX:
+            return p.signed32(minus(plus(t.got, addend), place));
+        default:
+            throw Error("object file: unknown x86-64 relocation " + std::to_string(type));
     }
 }
 
@@ -98,7 +115,8 @@ void patch_bits(const Patch& p, uint32_t mask, uint32_t bits) {
 
 void adr_page(const Patch& p, int64_t target) {
     const int64_t pages = (page_of(target) - page_of(reinterpret_cast<int64_t>(p.at))) >> 12;
-    if (pages < -(1 << 20) || pages >= (1 << 20)) throw Error("object file: page relocation out of range");
+    if (pages < -(1 << 20) || pages >= (1 << 20))
+        throw Error("object file: page relocation out of range");
     const auto u = static_cast<uint32_t>(pages);
     patch_bits(p, 0x60ffffe0, (u & 3) << 29 | (u >> 2 & 0x7ffff) << 5);
 }
@@ -110,29 +128,41 @@ void low12(const Patch& p, int64_t target, int shift) {
 void relocate_aarch64(uint32_t type, const Patch& p, const Target& t, int64_t addend) {
     const auto place = reinterpret_cast<int64_t>(p.at);
     switch (type) {
-        case R_AARCH64_NONE: return;
-        case R_AARCH64_ABS64: return p.write(&t.value, 8);
+        case R_AARCH64_NONE:
+            return;
+        case R_AARCH64_ABS64:
+            return p.write(&t.value, 8);
         case R_AARCH64_PREL64: {
-            const int64_t v = t.value - place;
+            const int64_t v = minus(t.value, place);
             return p.write(&v, 8);
         }
-        case R_AARCH64_PREL32: return p.signed32(t.value - place);
+        case R_AARCH64_PREL32:
+            return p.signed32(minus(t.value, place));
         case R_AARCH64_CALL26:
         case R_AARCH64_JUMP26: {
-            const int64_t d = ((t.stub ? t.stub + addend : t.value) - place) >> 2;
+            const int64_t d = (minus(t.stub ? plus(t.stub, addend) : t.value, place)) >> 2;
             if (d < -(1 << 25) || d >= (1 << 25)) throw Error("object file: branch out of range");
             return patch_bits(p, 0x03ffffff, static_cast<uint32_t>(d));
         }
-        case R_AARCH64_ADR_PREL_PG_HI21: return adr_page(p, t.value);
+        case R_AARCH64_ADR_PREL_PG_HI21:
+            return adr_page(p, t.value);
         case R_AARCH64_ADD_ABS_LO12_NC:
-        case R_AARCH64_LDST8_ABS_LO12_NC: return low12(p, t.value, 0);
-        case R_AARCH64_LDST16_ABS_LO12_NC: return low12(p, t.value, 1);
-        case R_AARCH64_LDST32_ABS_LO12_NC: return low12(p, t.value, 2);
-        case R_AARCH64_LDST64_ABS_LO12_NC: return low12(p, t.value, 3);
-        case R_AARCH64_LDST128_ABS_LO12_NC: return low12(p, t.value, 4);
-        case R_AARCH64_ADR_GOT_PAGE: return adr_page(p, t.got + addend);
-        case R_AARCH64_LD64_GOT_LO12_NC: return low12(p, t.got + addend, 3);
-        default: throw Error("object file: unknown AArch64 relocation " + std::to_string(type));
+        case R_AARCH64_LDST8_ABS_LO12_NC:
+            return low12(p, t.value, 0);
+        case R_AARCH64_LDST16_ABS_LO12_NC:
+            return low12(p, t.value, 1);
+        case R_AARCH64_LDST32_ABS_LO12_NC:
+            return low12(p, t.value, 2);
+        case R_AARCH64_LDST64_ABS_LO12_NC:
+            return low12(p, t.value, 3);
+        case R_AARCH64_LDST128_ABS_LO12_NC:
+            return low12(p, t.value, 4);
+        case R_AARCH64_ADR_GOT_PAGE:
+            return adr_page(p, plus(t.got, addend));
+        case R_AARCH64_LD64_GOT_LO12_NC:
+            return low12(p, plus(t.got, addend), 3);
+        default:
+            throw Error("object file: unknown AArch64 relocation " + std::to_string(type));
     }
 }
 
@@ -152,7 +182,8 @@ void write_stub(char* at, uint16_t machine, int64_t target) {
 LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
     const Input in{elf};
     const auto header = in.read<Elf64_Ehdr>(0);
-    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_REL)
+    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_REL)
         throw Error("object file: not a relocatable ELF64 object");
 #if defined(__x86_64__)
     constexpr uint16_t kMachine = EM_X86_64;
@@ -175,7 +206,8 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
             const Elf64_Shdr& s = sections[k];
             if (!(s.sh_flags & SHF_ALLOC) || bool(s.sh_flags & SHF_WRITE) != writable) continue;
             if (s.sh_type == 0x70000001) continue;  // unwind tables: nothing here unwinds
-            if (s.sh_size > kLargest || s.sh_addralign > page || size > kLargest) throw Error("object file: section too large");
+            if (s.sh_size > kLargest || s.sh_addralign > page || size > kLargest)
+                throw Error("object file: section too large");
             if (s.sh_type != SHT_NOBITS) (void)in.range(s.sh_offset, s.sh_size);
             size = align_up(size, s.sh_addralign ? s.sh_addralign : 1);
             start[k] = size;
@@ -198,7 +230,8 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
     size = executable;
     place(true);
     size_ = align_up(size ? size : 1, page);
-    memory_ = static_cast<char*>(mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    memory_ = static_cast<char*>(
+        mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (memory_ == MAP_FAILED) {
         memory_ = nullptr;
         throw Error("object file: no memory for the code");
@@ -206,7 +239,9 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
     try {
         for (size_t k = 0; k < sections.size(); ++k)
             if (start[k] != SIZE_MAX && sections[k].sh_type != SHT_NOBITS)
-                std::memcpy(memory_ + start[k], in.range(sections[k].sh_offset, sections[k].sh_size), sections[k].sh_size);
+                std::memcpy(memory_ + start[k],
+                            in.range(sections[k].sh_offset, sections[k].sh_size),
+                            sections[k].sh_size);
 
         std::vector<int64_t> address(count, 0);
         std::vector<bool> external(count, false);
@@ -224,31 +259,42 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
             } else if (symbol.st_shndx == SHN_ABS) {
                 address[k] = static_cast<int64_t>(symbol.st_value);
             } else if (symbol.st_shndx < sections.size() && start[symbol.st_shndx] != SIZE_MAX) {
-                if (symbol.st_value > sections[symbol.st_shndx].sh_size) throw Error("object file: symbol outside its section");
-                address[k] = reinterpret_cast<int64_t>(memory_ + start[symbol.st_shndx] + symbol.st_value);
+                if (symbol.st_value > sections[symbol.st_shndx].sh_size)
+                    throw Error("object file: symbol outside its section");
+                address[k] =
+                    reinterpret_cast<int64_t>(memory_ + start[symbol.st_shndx] + symbol.st_value);
                 const bool code = sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR;
-                if (code && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL) symbols_.emplace(name, reinterpret_cast<void*>(address[k]));
+                if (code && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL)
+                    symbols_.emplace(name, reinterpret_cast<void*>(address[k]));
             }
             std::memcpy(memory_ + pointers + k * 8, &address[k], 8);
         }
 
         for (const Elf64_Shdr& s : sections) {
-            if (s.sh_type != SHT_RELA || s.sh_info >= sections.size() || start[s.sh_info] == SIZE_MAX) continue;
+            if (s.sh_type != SHT_RELA || s.sh_info >= sections.size() ||
+                start[s.sh_info] == SIZE_MAX)
+                continue;
             char* base = memory_ + start[s.sh_info];
             const size_t limit = sections[s.sh_info].sh_size;
             for (size_t r = 0; r < s.sh_size / sizeof(Elf64_Rela); ++r) {
                 const auto rela = in.read<Elf64_Rela>(s.sh_offset + r * sizeof(Elf64_Rela));
                 const size_t symbol = ELF64_R_SYM(rela.r_info);
-                if (symbol >= count || rela.r_offset >= limit) throw Error("object file: relocation outside its section");
+                if (symbol >= count || rela.r_offset >= limit)
+                    throw Error("object file: relocation outside its section");
                 const Patch patch{base + rela.r_offset, base + limit};
-                const Target target{address[symbol] + rela.r_addend,
-                                    external[symbol] ? reinterpret_cast<int64_t>(memory_ + stubs + symbol * kStubBytes) : 0,
+                const Target target{plus(address[symbol], rela.r_addend),
+                                    external[symbol] ? reinterpret_cast<int64_t>(
+                                                           memory_ + stubs + symbol * kStubBytes)
+                                                     : 0,
                                     reinterpret_cast<int64_t>(memory_ + pointers + symbol * 8)};
-                if constexpr (kMachine == EM_X86_64) relocate_x86(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
-                else relocate_aarch64(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
+                if constexpr (kMachine == EM_X86_64)
+                    relocate_x86(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
+                else
+                    relocate_aarch64(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
             }
         }
-        if (mprotect(memory_, executable, PROT_READ | PROT_EXEC) != 0) throw Error("object file: cannot make code executable");
+        if (mprotect(memory_, executable, PROT_READ | PROT_EXEC) != 0)
+            throw Error("object file: cannot make code executable");
         __builtin___clear_cache(memory_, memory_ + executable);
     } catch (...) {
         munmap(memory_, size_);

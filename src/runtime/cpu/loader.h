@@ -18,7 +18,7 @@
 namespace qd::runtime {
 
 class LoadedObject {
-   public:
+  public:
     // Throws support::Error.
     explicit LoadedObject(std::span<const uint8_t> elf);
     ~LoadedObject();
@@ -29,13 +29,14 @@ class LoadedObject {
     void* find(std::string_view symbol) const;
     size_t bytes() const { return size_; }
 
-   private:
+  private:
     char* memory_ = nullptr;
     size_t size_ = 0;
     std::unordered_map<std::string, void*> symbols_;
 };
 
-// Address of a helper routine that generated code may call (memcpy, half conversions, ...), or null.
+// Address of a helper routine that generated code may call (memcpy, half conversions, ...), or
+// null.
 void* helper_routine(std::string_view name);
 
 }  // namespace qd::runtime

@@ -18,10 +18,12 @@ namespace {
 constexpr int kSpins = 100;
 
 void futex_wait(std::atomic<uint32_t>& word, uint32_t expected) {
-    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, nullptr,
+            nullptr, 0);
 }
 void futex_wake(std::atomic<uint32_t>& word, int count) {
-    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, count, nullptr,
+            nullptr, 0);
 }
 void pause() {
 #if defined(__x86_64__)
@@ -36,14 +38,14 @@ void pause() {
 // Fields of the current job may be read while the next one is being written: a worker that read a
 // mixture holds an old generation, so its claim fails.
 struct Pool::Shared {
-    alignas(64) std::atomic<uint64_t> ticket{0};     // generation << 40 | next chunk
+    alignas(64) std::atomic<uint64_t> ticket{0};      // generation << 40 | next chunk
     alignas(64) std::atomic<uint32_t> generation{0};  // futex: sleeping workers wait for a change
     std::atomic<int32_t> sleepers{0};
     std::atomic<ChunkFn> fn{nullptr};
     std::atomic<void*> job{nullptr};
     std::atomic<int64_t> count{0};
     std::atomic<int32_t> max_threads{0};
-    alignas(64) std::atomic<uint32_t> done{0};        // chunks finished; futex for the caller
+    alignas(64) std::atomic<uint32_t> done{0};  // chunks finished; futex for the caller
     std::atomic<bool> caller_sleeps{false};
     std::atomic<bool> stop{false};
 
@@ -109,7 +111,10 @@ struct Pool::Registry {
     }
 };
 
-Pool::Pool(int threads) : threads_(threads < 1 ? 1 : threads), busy_(std::make_unique<std::mutex>()), shared_(std::make_unique<Shared>()) {
+Pool::Pool(int threads)
+    : threads_(threads < 1 ? 1 : threads),
+      busy_(std::make_unique<std::mutex>()),
+      shared_(std::make_unique<Shared>()) {
     Registry& all = Registry::get();
     std::lock_guard guard(all.lock);
     all.pools.push_back(this);
@@ -132,7 +137,8 @@ Pool::~Pool() {
 void Pool::start_workers() {
     if (!workers_.empty()) return;
     try {
-        for (int t = 1; t < threads_; ++t) workers_.emplace_back([s = shared_.get(), t] { s->work(t); });
+        for (int t = 1; t < threads_; ++t)
+            workers_.emplace_back([s = shared_.get(), t] { s->work(t); });
     } catch (const std::system_error&) {
         if (workers_.empty()) threads_ = 1;
     }
@@ -166,7 +172,8 @@ void Pool::run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_thre
     s.count.store(count, std::memory_order_relaxed);
     s.max_threads.store(limit, std::memory_order_relaxed);
     s.done.store(0, std::memory_order_relaxed);
-    s.ticket.store(uint64_t(g & 0xffffff) << Shared::kShift | static_cast<uint64_t>(first), std::memory_order_release);
+    s.ticket.store(uint64_t(g & 0xffffff) << Shared::kShift | static_cast<uint64_t>(first),
+                   std::memory_order_release);
     s.generation.store(g, std::memory_order_seq_cst);
     if (s.sleepers.load(std::memory_order_seq_cst) > 0) futex_wake(s.generation, limit - 1);
 

@@ -3,7 +3,8 @@
 // Work is handed out in tickets: one 64-bit word packs the job's generation and its next chunk, so
 // claiming is one compare-and-swap and a late worker can never take a ticket of another job. The
 // caller works too and waits only for chunks that a worker has really claimed. Idle workers spin
-// briefly, then sleep on a futex (100 spins measured best: longer spinning steals the caller's core).
+// briefly, then sleep on a futex (100 spins measured best: longer spinning steals the caller's
+// core).
 //
 // One job runs at a time; a second launching thread runs its own job alone, in its own thread.
 // After fork the child has no workers: every pool of the process forgets them and starts new ones.
@@ -20,7 +21,7 @@
 namespace qd::runtime {
 
 class Pool {
-   public:
+  public:
     // Runs one chunk on thread `thread` (0: the caller). Must not throw.
     using ChunkFn = void (*)(void* job, int64_t chunk, int thread);
 
@@ -35,7 +36,7 @@ class Pool {
     // Recursive, because a signal handler may launch.
     std::recursive_mutex& atomics() { return *atomics_; }
 
-   private:
+  private:
     struct Shared;
     struct Registry;  // of live pools, for fork
     void start_workers();

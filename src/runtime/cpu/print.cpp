@@ -19,13 +19,15 @@ void append_scalar(std::string& out, Prim prim, const support::FormatPiece& piec
     std::string spec = "%" + piece.text;
     char conversion = piece.conversion;
     const char* known = type::is_float(prim) ? "*fFeEgGaA" : "*diuoxX";
-    if (piece.text.find_first_not_of("-+ #0123456789.l") != std::string::npos || !std::strchr(known, conversion)) {
+    if (piece.text.find_first_not_of("-+ #0123456789.l") != std::string::npos ||
+        !std::strchr(known, conversion)) {
         out += spec + conversion;  // never from our compiler; printf must not see it
         return;
     }
     if (conversion == '*') {
         conversion = type::is_float(prim) ? 'f' : type::is_signed(prim) ? 'd' : 'u';
-        if (type::is_float(prim) && piece.text.find('.') == std::string::npos) spec += prim == Prim::f64 ? ".12" : ".6";
+        if (type::is_float(prim) && piece.text.find('.') == std::string::npos)
+            spec += prim == Prim::f64 ? ".12" : ".6";
     }
     char buffer[512];
     auto append = [&](auto value) {
@@ -54,7 +56,8 @@ void append_scalar(std::string& out, Prim prim, const support::FormatPiece& piec
     }
 }
 
-void append_operand(std::string& out, const support::FormatOperand& o, const support::FormatPiece& piece, const abi::Cell* cells) {
+void append_operand(std::string& out, const support::FormatOperand& o,
+                    const support::FormatPiece& piece, const abi::Cell* cells) {
     const auto prim = static_cast<Prim>(o.prim);
     if (o.rank == 0) return append_scalar(out, prim, piece, cells[0]);
     out += '[';

@@ -1,0 +1,21 @@
+"""Foreign code in kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from quadrants.lang.exception import not_available
+
+
+class SourceBuilder:
+    """Legacy: calls into C++ or LLVM IR that is compiled by an installed compiler."""
+
+    @classmethod
+    def from_source(cls, source: str, compile_fn: Any = None) -> SourceBuilder:
+        """Would compile C++ text."""
+        raise not_available("SourceBuilder")
+
+    @classmethod
+    def from_file(cls, filename: str, compile_fn: Any = None) -> SourceBuilder:
+        """Would compile or load a file."""
+        raise not_available("SourceBuilder")

@@ -1,0 +1,206 @@
+"""Small programs whose results and messages users of the interface rely on."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from tests.python.helpers import raises
+
+F32 = qd.f32
+
+
+def test_recursive_real_functions(backend):
+    @qd.real_func
+    def factorial(n: qd.i32) -> qd.i32:
+        if n <= 1:
+            return 1
+        return n * factorial(n - 1)
+
+    @qd.real_func
+    def even(n: qd.i32) -> qd.i32:
+        r = 1
+        if n > 0:
+            r = odd(n - 1)
+        return r
+
+    @qd.real_func
+    def odd(n: qd.i32) -> qd.i32:
+        r = 0
+        if n > 0:
+            r = even(n - 1)
+        return r
+
+    @qd.kernel
+    def k(n: qd.i32) -> (qd.i32, qd.i32):
+        return factorial(n), even(n)
+
+    assert k(6) == (720, 1)
+    assert k(7) == (5040, 0)
+
+
+def test_real_function_returns_from_a_loop(backend):
+    @qd.real_func
+    def first(x: F32, v: qd.types.vector(2, F32)) -> (F32, qd.types.vector(2, F32)):
+        for i in range(10):
+            if i == 3:
+                return x * i, v * i
+        return x, v
+
+    @qd.kernel
+    def k() -> F32:
+        p, q = first(2, qd.Vector([1.0, 2.0]))
+        return p + q[1]
+
+    assert k() == 12
+
+
+def test_addresses(backend):
+    f = qd.field(qd.f64, (3, 4))
+
+    @qd.kernel
+    def k() -> qd.i64:
+        return qd.cast(qd.get_addr(f, [1, 2]) - qd.get_addr(f, [0, 0]), qd.i64)
+
+    assert k() == 8 * 6
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}])
+def test_templates_refuse_containers(backend, value):
+    @qd.kernel
+    def k(x: qd.template()):
+        pass
+
+    with raises(TypeError, "exception while trying to ensure compiled"):
+        k(value)
+
+
+def test_fields_are_no_operands(backend):
+    f = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def k():
+        a = f * 3
+
+    with raises(qd.QuadrantsTypeError, "unsupported operand type(s) for *: 'ScalarField' and 'int'"):
+        k()
+
+
+def test_assert_without_a_message_shows_its_condition(debug_backend):
+    @qd.kernel
+    def k(x: qd.i32):
+        assert x + 1 > 5
+
+    k(5)
+    with raises(qd.QuadrantsAssertionError, "x + 1 > 5"):
+        k(1)
+
+
+def test_negative_exponent_keeps_its_class(backend):
+    @qd.kernel
+    def k(n: qd.i32) -> qd.i32:
+        return n**-2
+
+    with raises(qd.QuadrantsRuntimeError, "Negative exponent in pow(int, int) is not allowed."):
+        k(2)
+
+
+def test_gradient_that_does_not_exist(backend):
+    @qd.func
+    def gradient(x: qd.template()):
+        return x.grad[0]
+
+    @qd.kernel
+    def k(x: qd.types.ndarray()) -> F32:
+        return gradient(x)
+
+    assert k(qd.ndarray(F32, 3, needs_grad=True)) == 0
+    with raises(qd.QuadrantsCompilationError, "the array has no gradient"):
+        k(qd.ndarray(F32, 3))
+
+
+def test_element_of_a_two_dimensional_vector_field(backend):
+    f = qd.Vector.field(2, F32, (2, 3))
+    f[1, 2] = [3, 4]
+    assert f[1, 2].to_list() == [3, 4] and f[1, 2][1] == 4
+
+
+def test_members_of_dataclass_arguments_are_immutable(backend):
+    @dataclasses.dataclass
+    class Arguments:
+        x: qd.types.ndarray(F32, 1)
+        y: F32
+
+    @qd.kernel
+    def k(a: Arguments):
+        a.y = 3
+
+    with raises(qd.QuadrantsSyntaxError, "is immutable in the kernel"):
+        k(Arguments(qd.ndarray(F32, 2), 1.0))
+
+
+def test_kernel_argument_is_no_target_through_a_template(backend):
+    @qd.func
+    def add(x: qd.template()):
+        x = x + 5
+
+    @qd.kernel
+    def k(x: qd.i32):
+        add(x)
+
+    with raises(qd.QuadrantsSyntaxError, "cannot use a non-writable target"):
+        k(3)
+
+
+def test_typed_bounds_warn(backend):
+    @qd.kernel
+    def k() -> qd.i32:
+        s = 0
+        for i in range(qd.i64(5)):
+            s += i
+        return s
+
+    with pytest.warns(Warning, match="Casting range_for boundary values from i64 to i32"):
+        assert k() == 10
+
+
+def test_too_many_arguments_names_the_parameters(backend):
+    @qd.kernel
+    def k(a: qd.i32, b: qd.i32):
+        pass
+
+    with raises(qd.QuadrantsSyntaxError, "Expected (a : i32, b : i32), got (1, 2, 3)."):
+        k(1, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", [qd.i8, qd.u8, qd.i64, qd.u64])
+def test_overflow_of_every_width(debug_backend, capfd, dtype):
+    bits, signed = {qd.i8: (8, 1), qd.u8: (8, 0), qd.i64: (64, 1), qd.u64: (64, 0)}[dtype]
+    largest = 2 ** (bits - signed) - 1
+
+    @qd.kernel
+    def k(a: dtype, b: dtype, out: qd.types.ndarray(dtype, 1)):
+        out[0] = a + b
+        out[1] = a * b
+
+    out = qd.ndarray(dtype, 2)
+    if dtype is not qd.u64:
+        k(largest, 2, out)
+        qd.sync()
+        text = capfd.readouterr().out
+        assert "Addition overflow detected in File" in text
+        assert "Multiplication overflow detected in File" in text
+    k(3, 4, out)
+    qd.sync()
+    assert "overflow" not in capfd.readouterr().out
+    assert out.to_numpy().tolist() == [7, 12]
+
+
+def test_numpy_scalars_and_small_integers(backend):
+    @qd.kernel
+    def k(x: qd.u8, y: F32) -> F32:
+        return x + y
+
+    assert k(256, np.float64(2.5)) == 2.5
+    assert k(np.int64(7), np.int32(3)) == 10

@@ -1,0 +1,290 @@
+"""Names below the public surface that client programs and other suites touch."""
+
+import ast
+import dataclasses
+
+import pytest
+
+import quadrants as qd
+from quadrants.lang import impl
+from quadrants.lang._kernel_types import (
+    FeLlCacheObservations,
+    KernelBatchedArgType,
+    LaunchObservations,
+    LaunchStats,
+    SrcLlCacheObservations,
+)
+from quadrants.lang.kernel_impl import Kernel
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    x: qd.types.ndarray()
+    y: qd.types.ndarray()
+    n: qd.i32
+
+
+@qd.kernel(fastcache=True)
+def pure_kernel(x: qd.types.ndarray(), s: Pair, a: qd.i32, b: qd.f32):
+    for i in x:
+        x[i] += s.x[i] * s.n + a + b
+
+
+@qd.kernel
+def plain_kernel(x: qd.types.ndarray()):
+    for i in x:
+        x[i] += 1
+
+
+def pattern(kernel):
+    s = kernel._primal.src_ll_cache_observations
+    return s.cache_key_generated, s.cache_validated, s.cache_loaded, s.cache_stored
+
+
+@pytest.fixture
+def start(tmp_path):
+    def start(**options):
+        qd.init(arch=qd.cpu, offline_cache_file_path=str(tmp_path), **options)
+        return qd.ndarray(qd.f32, (3,))
+
+    return start
+
+
+def call(x):
+    pure_kernel(x, Pair(x, x, 1), 1, 1.0)
+
+
+def test_fastcache_patterns(start):
+    x = start()
+    assert pattern(pure_kernel) == (False, False, False, False)
+    call(x)
+    assert pattern(pure_kernel) == (True, False, False, True)
+    call(qd.ndarray(qd.f32, (7,)))
+    assert pattern(pure_kernel) == (True, False, False, True)
+    x = start()
+    assert pattern(pure_kernel) == (False, False, False, False)
+    call(x)
+    assert pattern(pure_kernel) == (True, True, True, False)
+    assert not pure_kernel._primal.fe_ll_cache_observations.cache_hit
+    plain_kernel(x)
+    assert pattern(plain_kernel) == (False, False, False, False)
+    x = start(src_ll_cache=False)
+    call(x)
+    assert pattern(pure_kernel) == (False, False, False, False)
+
+
+def test_a_field_is_not_fast_cached(start):
+    @qd.kernel(fastcache=True)
+    def k(f: qd.template()):
+        for i in f:
+            f[i] = 1
+
+    start()
+    f = qd.field(qd.i32, 3)
+    k(f)
+    assert pattern(k) == (False, False, False, False)
+
+
+def test_observations_of_plain_kernels(start):
+    x = start()
+    plain_kernel(x)
+    assert not plain_kernel._primal.launch_observations.found_kernel_in_materialize_cache
+    plain_kernel(x)
+    assert plain_kernel._primal.launch_observations.found_kernel_in_materialize_cache
+    x = start()
+    plain_kernel(x)
+    assert plain_kernel._primal.fe_ll_cache_observations.cache_hit
+
+
+def test_tables_of_a_kernel(start):
+    x = start(offline_cache=False)
+    call(x)
+    p = pure_kernel._primal
+    (key,) = p.materialized_kernels
+    assert key[0] is pure_kernel.fn is p.func and key[1] == 0
+    assert p._last_launch_key == key
+    assert p.used_py_dataclass_parameters_by_key_enforcing == {
+        key: {"__qd_s", "__qd_s__qd_x", "__qd_s__qd_n"}
+    }
+    assert list(p.compiled_kernel_data_by_key) == [key]
+    assert p._last_compiled_kernel_data._debug_dump_to_string()
+    assert len(p.mapper.mapping) == 1
+    assert p.launch_stats.kernel_args_count_by_type == {
+        KernelBatchedArgType.QD_ARRAY: 2,
+        KernelBatchedArgType.INT: 2,
+        KernelBatchedArgType.FLOAT: 1,
+    }
+    assert p.autodiff_mode.name == "NONE" and pure_kernel._adjoint.autodiff_mode.name == "REVERSE"
+    pure_kernel(x, Pair(qd.ndarray(qd.i32, (3,)), x, 1), 1, 1.0)
+    assert len(p.mapper.mapping) == len(p.materialized_kernels) == 2
+    qd.reset()
+    assert len(p.materialized_kernels) == 0
+
+
+def test_records_are_assignable():
+    assert SrcLlCacheObservations() == SrcLlCacheObservations(False, False, False, False)
+    p = plain_kernel._primal
+    p.src_ll_cache_observations.cache_loaded = True
+    p.fe_ll_cache_observations = FeLlCacheObservations(True)
+    assert p.src_ll_cache_observations.cache_loaded and p.fe_ll_cache_observations.cache_hit
+    assert not LaunchObservations().found_kernel_in_materialize_cache
+    assert LaunchStats().kernel_args_count_by_type[KernelBatchedArgType.UINT] == 0
+
+
+def test_launches_go_through_replaced_methods(start, monkeypatch):
+    x = start(offline_cache=False)
+    seen = []
+    original = Kernel.launch_kernel
+
+    def double(self, key, t_kernel, compiled_kernel_data, *args, qd_stream=None):
+        seen.append((self.fn.__name__, compiled_kernel_data is None, len(args)))
+        return original(self, key, t_kernel, compiled_kernel_data, *args, qd_stream=qd_stream)
+
+    with monkeypatch.context() as m:
+        m.setattr(Kernel, "launch_kernel", double)
+        plain_kernel(x)
+        plain_kernel(x=x)
+    plain_kernel(x)
+    assert seen == [("plain_kernel", True, 1), ("plain_kernel", False, 1)]
+    assert x.to_numpy().tolist() == [3] * 3
+
+
+def test_ensure_compiled(start):
+    x = start(offline_cache=False)
+    plain_kernel._primal.ensure_compiled(x)
+    assert x.to_numpy().tolist() == [0] * 3
+    assert impl.get_runtime().get_num_compiled_functions() == 1
+    plain_kernel(x)
+    assert impl.get_runtime().get_num_compiled_functions() == 1
+
+    @qd.kernel
+    def bad(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = unknown_name  # noqa: F821
+
+    with pytest.raises(qd.QuadrantsNameError):
+        bad._primal.ensure_compiled(x)
+
+
+def test_template_mapper(start):
+    from quadrants.lang._template_mapper import TemplateMapper
+    from quadrants.lang.kernel_arguments import ArgMetadata
+
+    x = start(offline_cache=False)
+    mapper = TemplateMapper([ArgMetadata(qd.template(), "a"), ArgMetadata(qd.types.ndarray(), "b")])
+    assert mapper.lookup(False, (1, x))[0] == 0
+    assert mapper.lookup(False, (2, x))[0] == 1
+    assert mapper.lookup(False, (1, qd.ndarray(qd.f32, (9,))))[0] == 0
+    assert mapper.lookup(False, (1, qd.ndarray(qd.i32, (9,))))[0] == 2
+    assert len(mapper.mapping) == 3
+    with pytest.raises(ValueError):
+        mapper.lookup(True, (1.0, x))
+
+
+def test_template_mapper_builtins_are_writable(monkeypatch):
+    from quadrants.lang import _template_mapper
+
+    monkeypatch.setitem(_template_mapper.__builtins__, "__debug__", False)
+    assert __debug__
+
+
+def test_symbol_resolver():
+    from quadrants.lang.ast.symbol_resolver import ASTResolver
+
+    node = ast.parse("qd.math.pi", mode="eval").body
+    assert ASTResolver.resolve_to(node, qd.math.pi, {"qd": qd})
+    assert not ASTResolver.resolve_to(node, qd.math.inf, {"qd": qd})
+    assert not ASTResolver.resolve_to(node, qd.math.pi, {})
+    assert not ASTResolver.resolve_to(ast.Constant(1), 1, {})
+
+
+def test_args_hasher(start):
+    from quadrants.lang._fast_caching import FIELD_METADATA_CACHE_VALUE
+    from quadrants.lang._fast_caching.args_hasher import FastcacheSkip, hash_args
+    from quadrants.lang.kernel_arguments import ArgMetadata
+
+    x = start(offline_cache=False)
+
+    @dataclasses.dataclass
+    class Opts:
+        n: int = dataclasses.field(metadata={FIELD_METADATA_CACHE_VALUE: True})
+        scale: float = 1.0
+
+    none = [None]
+    assert hash_args(False, [x], none) == hash_args(False, [qd.ndarray(qd.f32, (9,))], none)
+    assert hash_args(False, [x], none) != hash_args(False, [qd.ndarray(qd.i32, (9,))], none)
+    assert hash_args(False, [1], none) == hash_args(False, [2], none) != hash_args(False, [2.0], none)
+    template = [ArgMetadata(qd.Template, "a")]
+    assert hash_args(False, [1], template) != hash_args(False, [2], template)
+    assert hash_args(False, [Opts(1, 2.0)], none) == hash_args(False, [Opts(1, 3.0)], none)
+    assert hash_args(False, [Opts(1)], none) != hash_args(False, [Opts(2)], none)
+    f = qd.field(qd.i32, 3)
+    assert hash_args(False, [f], template) is FastcacheSkip.WARN
+    assert hash_args(False, [f], [ArgMetadata(qd.Tensor, "a")]) is FastcacheSkip.FIELD_VIA_TENSOR
+    with pytest.raises(RuntimeError):
+        hash_args(False, [x], [])
+    with pytest.raises(ValueError):
+        hash_args(True, [1.0], template)
+
+
+def test_other_hashers(start, tmp_path):
+    from quadrants.lang._fast_caching import config_hasher, function_hasher, python_side_cache
+    from quadrants.lang._wrap_inspect import FunctionSourceInfo
+
+    start()
+    first = config_hasher.hash_compile_config()
+    assert config_hasher.hash_device_caps().startswith("T")
+    start(random_seed=5)
+    assert config_hasher.hash_compile_config() != first
+    path = tmp_path / "f.py"
+    path.write_text("a\nb\nc\nd\n")
+    info = FunctionSourceInfo(function_name="f", filepath=str(path), start_lineno=1, end_lineno=2)
+    assert function_hasher._read_file(info) == ["b", "c"]
+    hashed = function_hasher.hash_functions([info])
+    path.write_text("A\nb\nc\nD\n")
+    assert function_hasher.validate_hashed_function_infos(hashed)
+    path.write_text("a\nb\nX\nd\n")
+    assert not function_hasher.validate_hashed_function_infos(hashed)
+    path.unlink()
+    assert not function_hasher.validate_hashed_function_infos(hashed)
+    side = python_side_cache.PythonSideCache()
+    assert side.try_load("k") is None
+    side.store("k", "text")
+    assert side.try_load("k") == "text"
+
+
+def test_replaced_runtime_methods(monkeypatch):
+    calls = []
+    materialize, clear = impl.PyQuadrants.materialize, impl.PyQuadrants.clear
+    monkeypatch.setattr(
+        impl.PyQuadrants, "materialize", lambda self: (calls.append("materialize"), materialize(self))
+    )
+    monkeypatch.setattr(impl.PyQuadrants, "clear", lambda self: (calls.append("clear"), clear(self)))
+    qd.init(arch=qd.cpu, offline_cache=False)
+    f = qd.field(qd.i32, 3)
+    calls.clear()
+    f.to_numpy(copy=False)
+    assert "materialize" in calls
+    calls.clear()
+    qd.reset()
+    assert calls == ["clear"]
+
+
+def test_import_paths():
+    from quadrants._test_tools import qd_init_same_arch  # noqa: F401
+    from quadrants.lang.kernel import Kernel as same
+    from quadrants.lang.kernel import transform_tree  # noqa: F401
+
+    assert same is Kernel is impl.Kernel
+    assert isinstance(plain_kernel._primal, Kernel)
+
+
+def test_program(start):
+    x = start(offline_cache=False)
+    program = impl.get_runtime().prog
+    plain_kernel(x)
+    assert program.get_num_offloaded_tasks_on_last_call() == 1
+    program.dump_cache_data_to_disk()
+    assert program.config().arch == qd.cfg.arch
+    assert program.get_device_caps().hashed_key().startswith("T")
+    assert program._get_num_ndarrays() >= 1
