@@ -1,4 +1,7 @@
-"""Quadrants: Python functions compiled to parallel code for CPUs and GPUs."""
+"""Quadrants: Python functions compiled to parallel code for CPUs and GPUs.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
+"""
 
 import warnings as _warnings
 from importlib import import_module as _import_module

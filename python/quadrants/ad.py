@@ -1,4 +1,7 @@
-"""Automatic differentiation: tapes, forward mode, custom gradients."""
+"""Automatic differentiation: tapes, forward mode, custom gradients.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
+"""
 
 from quadrants.lang._unavailable import declare as _declare
 

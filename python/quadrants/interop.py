@@ -1,4 +1,7 @@
-"""Sharing device objects with other libraries."""
+"""Sharing device objects with other libraries.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
+"""
 
 
 def get_mps_command_queue() -> int:

@@ -1,4 +1,7 @@
-"""Sparse grids."""
+"""Sparse grids.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
+"""
 
 from quadrants.lang._unavailable import declare as _declare
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from tests.python.helpers import raises
+from helpers import raises
 
 F32 = qd.f32
 
@@ -83,7 +83,9 @@ def test_fields_are_no_operands(backend):
     def k():
         a = f * 3
 
-    with raises(qd.QuadrantsTypeError, "unsupported operand type(s) for *: 'ScalarField' and 'int'"):
+    with raises(
+        qd.QuadrantsTypeError, "unsupported operand type(s) for *: 'ScalarField' and 'int'"
+    ):
         k()
 
 

@@ -1,4 +1,7 @@
-"""Scans, sorts, reductions and selection."""
+"""Scans, sorts, reductions and selection.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
+"""
 
 from quadrants.lang._unavailable import declare as _declare
 

@@ -1,4 +1,7 @@
-"""Graphs of tasks: constructs inside `@qd.kernel(graph=True)`."""
+"""Graphs of tasks: constructs inside `@qd.kernel(graph=True)`.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
+"""
 
 from quadrants.lang._unavailable import unavailable_function as _missing
 

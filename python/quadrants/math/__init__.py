@@ -2,6 +2,8 @@
 
 The functions are funcs of the kernel language: element-wise where that makes sense, callable from
 kernels only. Literals are integers wherever possible, so that the operand's type decides.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
 import math as _math

@@ -1,4 +1,7 @@
-"""Types: element types, compound types and annotations."""
+"""Types: element types, compound types and annotations.
+
+PYTEST_DONT_REWRITE (its imports would show in `dir`)
+"""
 
 from quadrants.types import (
     annotations,

@@ -61,6 +61,7 @@ struct Job {  // one range task
     int64_t units, chunk_units;
     int64_t tile, tiles;
     int32_t alone = 0;                // abi::kAloneXxx
+    int64_t first = 0;                // units before it are done
     PrivateCopies* copies = nullptr;  // by thread; null: none. Each is touched by its thread only
 };
 
@@ -108,8 +109,8 @@ void run_chunk(void* data, int64_t chunk, int thread) {
     if (__atomic_load_n(&job.launch->stop, __ATOMIC_RELAXED)) return;
     const abi::Context* context = job.copies && thread ? &job.copies[thread].context : job.context;
     Worker w{{context, job.tile, job.tiles, 0, 0, thread, job.alone}, job.launch, {}};
-    const int64_t begin = chunk * job.chunk_units;
-    const int64_t end = begin + job.chunk_units < job.units ? begin + job.chunk_units : job.units;
+    const int64_t begin = std::max(chunk * job.chunk_units, job.first);
+    const int64_t end = std::min((chunk + 1) * job.chunk_units, job.units);
     call_entry(w, job.entry, begin, end, chunk);
 }
 
@@ -223,9 +224,9 @@ void add_copies(const LoadedTask& task, const abi::Context& context,
     }
 }
 
-// Chunks from 1 on, by all threads.
-void run_together(const LoadedTask& task, const abi::Context& context, Job& job, int64_t chunks,
-                  int threads, Pool& pool) {
+// Chunks from `next` on, by all threads.
+void run_together(const LoadedTask& task, const abi::Context& context, Job& job, int64_t next,
+                  int64_t chunks, int threads, Pool& pool) {
     std::vector<PrivateCopies> copies;
     const int64_t inner = task.dims == 1 ? 1 : job.tile;
     if (worth_copies(task, job.units * inner, threads) &&
@@ -235,7 +236,7 @@ void run_together(const LoadedTask& task, const abi::Context& context, Job& job,
     } else {
         job.alone = 0;
     }
-    pool.run(run_chunk, &job, 1, chunks, threads);
+    pool.run(run_chunk, &job, next, chunks, threads);
     if (job.copies) add_copies(task, context, std::span<const PrivateCopies>(copies).subspan(1));
 }
 
@@ -260,13 +261,25 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         for (int64_t c = 0; c < chunks; ++c) run_chunk(&job, c, 0);
     } else if (chunks > 1) {
         const int64_t start = now_ns();
+        // What is clearly long is not kept from the others for a whole chunk.
+        if (const int64_t part = job.chunk_units / 8; part >= 4 && !task.finish) {
+            Job probe = job;
+            probe.units = part;
+            run_chunk(&probe, 0, 0);
+            job.first = part;
+            if (now_ns() - start > kWakeNs) {
+                launch.expect_long();
+                run_together(task, context, job, 0, chunks, threads, pool);
+                return;
+            }
+        }
         run_chunk(&job, 0, 0);
         const int64_t rest = (now_ns() - start) * (chunks - 1);
         if (rest < kWakeNs) {
             for (int64_t c = 1; c < chunks; ++c) run_chunk(&job, c, 0);
         } else {
             if (rest > kLongNs) launch.expect_long();
-            run_together(task, context, job, chunks, threads, pool);
+            run_together(task, context, job, 1, chunks, threads, pool);
         }
     }
     if (task.finish && !__atomic_load_n(&launch.stop, __ATOMIC_RELAXED)) {
