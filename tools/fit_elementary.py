@@ -7,15 +7,33 @@ The fits are weighted Remez exchanges (Remez 1934; Muller, "Elementary Functions
 gives the weighted error before rounding as a power of two.
 """
 
-from mpmath import (mp, mpf, asin, atan, cos, floor, frexp, ldexp, log, lu_solve,
-                    matrix, nint, pi, sqrt, tan)
+from mpmath import (
+    asin,
+    atan,
+    cos,
+    floor,
+    frexp,
+    ldexp,
+    log,
+    lu_solve,
+    matrix,
+    mp,
+    mpf,
+    nint,
+    pi,
+    sqrt,
+    tan,
+)
 
 mp.dps = 60
 
 
 def remez(g, lo, hi, terms, weight):
     """Coefficients c of sum c[k] z^k that minimise max |weight * (g - p)| on [lo, hi]."""
-    grid = [(lo + hi) / 2 - (hi - lo) / 2 * cos(pi * (k + mpf(1) / 2) / (24 * terms)) for k in range(24 * terms)]
+    grid = [
+        (lo + hi) / 2 - (hi - lo) / 2 * cos(pi * (k + mpf(1) / 2) / (24 * terms))
+        for k in range(24 * terms)
+    ]
     values = [(z, g(z), weight(z)) for z in grid]
     n = terms + 1
     points = [values[min(len(values) - 1, int((k + 0.5) * len(values) / n))] for k in range(n)]
@@ -24,7 +42,7 @@ def remez(g, lo, hi, terms, weight):
         b = matrix(n, 1)
         for row, (z, y, w) in enumerate(points):
             for k in range(terms):
-                a[row, k] = z ** k
+                a[row, k] = z**k
             a[row, terms] = (-1) ** row / w
             b[row] = y
         solved = lu_solve(a, b)
@@ -91,7 +109,7 @@ def fit(name, g, lo, hi, terms, weight, bits):
 
 # Series keep the quotients exact where the closed forms cancel; the terms fall off fast enough.
 def series(term, z, count=90):
-    return sum(term(k) * z ** k for k in range(count))
+    return sum(term(k) * z**k for k in range(count))
 
 
 def factorial(n):
@@ -152,8 +170,10 @@ namespace qd::ir::elementary {
 template <int bits>
 struct Coefficients;""")
 
-for width, p, terms in ((32, 24, dict(sin=3, cos=3, tan=6, exp=5, exp2=6, log=3, pow=3, atan=9, asin=5)),
-                        (64, 53, dict(sin=6, cos=6, tan=14, exp=11, exp2=11, log=7, pow=7, atan=19, asin=13))):
+for width, p, terms in (
+    (32, 24, dict(sin=3, cos=3, tan=6, exp=5, exp2=6, log=3, pow=3, atan=9, asin=5)),
+    (64, 53, dict(sin=6, cos=6, tan=14, exp=11, exp2=11, log=7, pow=7, atan=19, asin=13)),
+):
     print(f"\ntemplate <>\nstruct Coefficients<{width}> {{")
     fit("kSin", sin_tail, 0, QUARTER, terms["sin"], lambda z: z, p)
     fit("kCos", cos_tail, 0, QUARTER, terms["cos"], lambda z: z * z, p)
@@ -169,7 +189,12 @@ for width, p, terms in ((32, 24, dict(sin=3, cos=3, tan=6, exp=5, exp2=6, log=3,
     table("kHalfPi", split(pi / 2, [chunk, chunk, chunk, p], truncated))
     ln2_bits = p - (8 if width == 32 else 11)  # times any exponent: exact
     table("kLn2", split(log(2), [ln2_bits, p], truncated))
-    for name, value in (("kHalfPiPair", pi / 2), ("kPiPair", pi), ("kLog2e", 1 / log(2)), ("kTwoThirds", mpf(2) / 3)):
+    for name, value in (
+        ("kHalfPiPair", pi / 2),
+        ("kPiPair", pi),
+        ("kLog2e", 1 / log(2)),
+        ("kTwoThirds", mpf(2) / 3),
+    ):
         table(name, split(value, [p, p]))
     print(f"    static constexpr double kTwoOverPi = {hexes([rounded(2 / pi, p)])};")
 
@@ -182,10 +207,18 @@ for width, p, terms in ((32, 24, dict(sin=3, cos=3, tan=6, exp=5, exp2=6, log=3,
         value -= 4 * floor(value / 4)
         rows.append("{" + hexes(split(value, [p] * 4)) + "}")
         mp.dps = 60
-    print(f"    static constexpr double kHugeFrom = {hexes([ldexp(mpf(1), 13 if width == 32 else 29)])};")
+    print(
+        f"    static constexpr double kHugeFrom = {hexes([ldexp(mpf(1), 13 if width == 32 else 29)])};"
+    )
     print(f"    static constexpr double kHugeStep = {hexes([ldexp(mpf(1), step)])};")
-    print(f"    // Row j > 0, for arguments from 2^({p - 1} + {step} j): 2^({step} j) 2/pi modulo 4, a sum of four.")
-    print(f"    static constexpr double kHuge[{len(rows)}][4] = {{\n        " + ",\n        ".join(rows) + "};")
+    print(
+        f"    // Row j > 0, for arguments from 2^({p - 1} + {step} j): 2^({step} j) 2/pi modulo 4, a sum of four."
+    )
+    print(
+        f"    static constexpr double kHuge[{len(rows)}][4] = {{\n        "
+        + ",\n        ".join(rows)
+        + "};"
+    )
     print("};")
 
 print("\n}  // namespace qd::ir::elementary")

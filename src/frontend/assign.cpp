@@ -20,38 +20,47 @@ struct AtomicRow {
     const char* word;  // for the precision warning
 };
 const AtomicRow kAtomics[] = {
-    {BinOp::add, Op::atomic_add, "add"},   {BinOp::sub, Op::atomic_sub, "sub"},     {BinOp::bit_and, Op::atomic_and, "bit_and"},
-    {BinOp::bit_or, Op::atomic_or, "bit_or"}, {BinOp::bit_xor, Op::atomic_xor, "bit_xor"},
+    {BinOp::add, Op::atomic_add, "add"},         {BinOp::sub, Op::atomic_sub, "sub"},
+    {BinOp::bit_and, Op::atomic_and, "bit_and"}, {BinOp::bit_or, Op::atomic_or, "bit_or"},
+    {BinOp::bit_xor, Op::atomic_xor, "bit_xor"},
 };
 
 [[noreturn]] void cannot_assign(Type from, Type to) {
-    raise(Kind::type, "cannot assign '" + type::to_user_string(from) + "' to '" + type::to_user_string(to) + "'");
+    raise(Kind::type, "cannot assign '" + type::to_user_string(from) + "' to '" +
+                          type::to_user_string(to) + "'");
 }
 
 // Once per place in the source: the site is the instruction's location.
 void warn_precision(const std::string& text) {
     static std::unordered_set<std::string> seen;
     const ir::Loc* loc = builder().loc;
-    const std::string key = text + (loc ? std::string(loc->file) + ":" + std::to_string(loc->line) : "");
+    const std::string key =
+        text + (loc ? std::string(loc->file) + ":" + std::to_string(loc->line) : "");
     if (!seen.insert(key).second) return;
     const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
-    const Ref done = module ? Ref::steal_or_null(PyObject_CallMethod(module.get(), "warn", "s", text.c_str())) : Ref();
+    const Ref done =
+        module ? Ref::steal_or_null(PyObject_CallMethod(module.get(), "warn", "s", text.c_str()))
+               : Ref();
     if (!done) PyErr_Clear();
 }
 
 void check_precision(const char* verb, Prim to, Prim from) {
     if (to == from || type::promote(to, from) == to) return;
-    warn_precision(std::string(verb) + " may lose precision: " + type::info(to).name + " <- " + type::info(from).name);
+    warn_precision(std::string(verb) + " may lose precision: " + type::info(to).name + " <- " +
+                   type::info(from).name);
 }
 
-Prim literal_prim(PyObject* o) { return PyBool_Check(o) ? Prim::u1 : PyLong_Check(o) ? default_int() : default_float(); }
+Prim literal_prim(PyObject* o) {
+    return PyBool_Check(o) ? Prim::u1 : PyLong_Check(o) ? default_int() : default_float();
+}
 
 }  // namespace
 
 Value* fit(PyObject* value, Type target, const char* verb) {
     const bool literal = is_number(value);
     Value* v = literal ? to_value_as(value, target.prim) : to_value(value);
-    if (v->type.rank && (v->type.rank != target.rank || v->type.n != target.n || v->type.m != target.m)) {
+    if (v->type.rank &&
+        (v->type.rank != target.rank || v->type.n != target.n || v->type.m != target.m)) {
         // A list given for an n x 1 matrix or the other way round is still a shape error.
         cannot_assign(v->type, target);
     }
@@ -62,11 +71,15 @@ Value* fit(PyObject* value, Type target, const char* verb) {
 namespace {
 
 void check_writable(const ExprObject& e, const char* what) {
-    if (e.kind == ExprKind::array) raise(Kind::type, "an ndarray cannot be assigned as a whole", "assign its elements: a[i] = ...");
+    if (e.kind == ExprKind::array)
+        raise(Kind::type, "an ndarray cannot be assigned as a whole",
+              "assign its elements: a[i] = ...");
     if (e.kind == ExprKind::value || e.read_only) {
         const std::string name = e.origin ? text_of(e.origin) : "";
         if (e.read_only && !name.empty()) raise(Kind::syntax, name);
-        raise(Kind::syntax, std::string("cannot use a non-writable target as the first operand of '") + what + "'");
+        raise(
+            Kind::syntax,
+            std::string("cannot use a non-writable target as the first operand of '") + what + "'");
     }
 }
 
@@ -79,7 +92,8 @@ void assign_struct(StructObject& target, PyObject* value) {
         if (!PyObject_HasAttrString(value, "to_dict")) {
             PyObject *key, *member;  // a scalar fills every member
             Py_ssize_t at = 0;
-            if (!is_expr(value) && !is_number(value)) raise(Kind::type, "cannot assign '" + type_text(value) + "' to a struct");
+            if (!is_expr(value) && !is_number(value))
+                raise(Kind::type, "cannot assign '" + type_text(value) + "' to a struct");
             while (PyDict_Next(target.members, &at, &key, &member)) assign(member, value);
             return;
         }
@@ -97,7 +111,8 @@ void assign_struct(StructObject& target, PyObject* value) {
         }
         stores.emplace_back(member, to_rvalue(from));
     }
-    if (PyDict_Size(source) != static_cast<Py_ssize_t>(stores.size())) raise(Kind::type, "cannot assign structs with different members");
+    if (PyDict_Size(source) != static_cast<Py_ssize_t>(stores.size()))
+        raise(Kind::type, "cannot assign structs with different members");
     for (auto& [to, from] : stores) assign(to, from.get());
 }
 
@@ -128,8 +143,10 @@ Ref copy_container(PyObject* value) {
     const Ref out = Ref::steal(tuple ? PyTuple_New(n) : PyList_New(n));
     for (Py_ssize_t k = 0; k < n; ++k) {
         PyObject* copy = new_variable(PySequence_Fast_GET_ITEM(value, k)).release();
-        if (tuple) PyTuple_SET_ITEM(out.get(), k, copy);
-        else PyList_SET_ITEM(out.get(), k, copy);
+        if (tuple)
+            PyTuple_SET_ITEM(out.get(), k, copy);
+        else
+            PyList_SET_ITEM(out.get(), k, copy);
     }
     return out;
 }
@@ -139,10 +156,14 @@ Ref copy_container(PyObject* value) {
 void assign(PyObject* target, PyObject* value) {
     if (assign_special(target, value)) return;
     if (is_struct(target)) return assign_struct(*reinterpret_cast<StructObject*>(target), value);
-    if (!is_expr(target)) raise(Kind::syntax, "Variable '" + text_of(target) + "' cannot be assigned. Maybe it is not a Quadrants object?");
+    if (!is_expr(target))
+        raise(Kind::syntax, "Variable '" + text_of(target) +
+                                "' cannot be assigned. Maybe it is not a Quadrants object?");
     const ExprObject& e = *as_expr(target);
     check_writable(e, "=");
-    if (is_struct(value)) raise(Kind::type, "cannot assign a struct to '" + type::to_user_string(type_of(target)) + "'");
+    if (is_struct(value))
+        raise(Kind::type,
+              "cannot assign a struct to '" + type::to_user_string(type_of(target)) + "'");
     builder().store(e.value, fit(value, e.value->type.value(), "Assign"));
 }
 
@@ -150,16 +171,23 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
     if (assign_op_special(op, target, value)) return;
     if (is_expr(target)) {
         const ExprObject& e = *as_expr(target);
-        static const char* const symbols[] = {"+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", "<<=", ">>=", "@="};
+        static const char* const symbols[] = {
+            "+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", "<<=", ">>=", "@="};
         check_writable(e, symbols[static_cast<int>(op)]);
         for (const AtomicRow& row : kAtomics)
             if (row.op == op) {
                 const Type t = e.value->type.value();
-                if (op >= BinOp::bit_and && type::is_float(t.prim)) unsupported_operands(row.op == BinOp::bit_and ? "&" : row.op == BinOp::bit_or ? "|" : "^", target, value);
+                if (op >= BinOp::bit_and && type::is_float(t.prim))
+                    unsupported_operands(row.op == BinOp::bit_and  ? "&"
+                                         : row.op == BinOp::bit_or ? "|"
+                                                                   : "^",
+                                         target, value);
                 const std::string verb = std::string("Atomic ") + row.word;
                 Value* operand = fit(value, t, verb.c_str());
-                if (e.shared) builder().op(row.atomic, {e.value, operand});
-                else assign(target, binary(op, target, make_value(operand).get()).get());
+                if (e.shared)
+                    builder().op(row.atomic, {e.value, operand});
+                else
+                    assign(target, binary(op, target, make_value(operand).get()).get());
                 return;
             }
     }
@@ -175,9 +203,11 @@ Ref new_variable(PyObject* value, const Prim* annotation) {
         const StructObject& s = *reinterpret_cast<StructObject*>(value);
         return make_struct(s.type, copy_dict(s.members).get());
     }
-    if (PyDict_CheckExact(value) || PyTuple_CheckExact(value) || PyList_CheckExact(value)) return copy_container(value);
+    if (PyDict_CheckExact(value) || PyTuple_CheckExact(value) || PyList_CheckExact(value))
+        return copy_container(value);
     if (PyTuple_Check(value) && !is_number(value)) return copy_container(value);
-    if (!is_expr(value) && prim_of_dtype(value)) return Ref::borrow(value);  // dtypes are passed as such
+    if (!is_expr(value) && prim_of_dtype(value))
+        return Ref::borrow(value);  // dtypes are passed as such
     return new_slot(annotation ? to_value_as(value, *annotation) : to_value(value));
 }
 

@@ -20,16 +20,21 @@ PyObject* member(PyObject* view, const char* name) {
     return o;
 }
 
-View parts_of(PyObject* view) { return {member(view, "arr"), to_value(member(view, "offset")), to_value(member(view, "size"))}; }
+View parts_of(PyObject* view) {
+    return {member(view, "arr"), to_value(member(view, "offset")), to_value(member(view, "size"))};
+}
 
 Value* i32(Value* v) { return builder().cast(v, Prim::i32); }
 Value* constant(int64_t v) { return builder().int_const(Prim::i32, v); }
 
 // "<text> Out Of Range ...": the failing index or range beside the window.
-void check(Value* ok, const char* what, const char* got, std::initializer_list<Value*> shown, const View& v) {
+void check(Value* ok, const char* what, const char* got, std::initializer_list<Value*> shown,
+           const View& v) {
     if (!current()->kernel->options.debug) return;
     ir::Format f;
-    f.pieces.push_back({std::string(what) + ": kernel[" + current()->kernel->module->name + "], got " + got + " ", 0});
+    f.pieces.push_back(
+        {std::string(what) + ": kernel[" + current()->kernel->module->name + "], got " + got + " ",
+         0});
     std::vector<Value*> operands{ok};
     for (Value* s : shown) {
         if (operands.size() > 1) f.pieces.push_back({", ", 0});
@@ -52,7 +57,8 @@ std::pair<Value*, Value*> slice_range(PyObject* slice, Value* size) {
     if (s.step != Py_None) raise(Kind::syntax, "a BufferView slice takes no explicit step");
     auto bound = [&](PyObject* o, Value* fallback) {
         if (o == Py_None) return fallback;
-        if (const auto c = static_int(o); c && *c < 0) raise(Kind::syntax, "Negative indices are not supported in Quadrants kernels.");
+        if (const auto c = static_int(o); c && *c < 0)
+            raise(Kind::syntax, "Negative indices are not supported in Quadrants kernels.");
         return i32(index_value(o, 0));
     };
     return {bound(s.start, constant(0)), bound(s.stop, size)};
@@ -63,8 +69,10 @@ Ref narrowed(const View& v, Value* start, Value* size) {
     ir::Builder& b = builder();
     Value* end = b.op(Op::add, {start, size});
     Value* low = b.op(Op::ge, {start, constant(0)});
-    Value* high = b.op(Op::bit_and, {b.op(Op::ge, {size, constant(0)}), b.op(Op::le, {end, v.size})});
-    check(b.op(Op::bit_and, {low, high}), "BufferView subview Out Of Range", "subview", {start, size}, v);
+    Value* high =
+        b.op(Op::bit_and, {b.op(Op::ge, {size, constant(0)}), b.op(Op::le, {end, v.size})});
+    check(b.op(Op::bit_and, {low, high}), "BufferView subview Out Of Range", "subview",
+          {start, size}, v);
     return make_buffer_view(v.array, b.op(Op::add, {v.offset, start}), size);
 }
 
@@ -76,7 +84,9 @@ PyObject* buffer_view_mark() {
 }
 
 Ref make_buffer_view(PyObject* array, Value* offset, Value* size) {
-    if (!is_expr(array) || as_expr(array)->kind != ExprKind::array || as_expr(array)->value->type.ndim != 1) raise(Kind::type, "a BufferView needs a 1D ndarray");
+    if (!is_expr(array) || as_expr(array)->kind != ExprKind::array ||
+        as_expr(array)->value->type.ndim != 1)
+        raise(Kind::type, "a BufferView needs a 1D ndarray");
     const Ref members = Ref::steal(PyDict_New());
     auto put = [&](const char* name, PyObject* value) {
         if (PyDict_SetItemString(members.get(), name, value) < 0) throw PyError{};
@@ -101,10 +111,14 @@ Ref buffer_view_subscript(PyObject* view, PyObject* index) {
         return narrowed(v, begin, b.op(Op::sub, {end, begin}));
     }
     const std::vector<Ref> items = index_list(index);
-    if (items.size() != 1) raise(Kind::index, "Array with dim 1 accessed with indices of dim " + std::to_string(items.size()));
-    if (const auto c = static_int(items[0].get()); c && *c < 0) raise(Kind::syntax, "Negative indices are not supported in Quadrants kernels.");
+    if (items.size() != 1)
+        raise(Kind::index,
+              "Array with dim 1 accessed with indices of dim " + std::to_string(items.size()));
+    if (const auto c = static_int(items[0].get()); c && *c < 0)
+        raise(Kind::syntax, "Negative indices are not supported in Quadrants kernels.");
     Value* i = i32(index_value(items[0].get(), 0));
-    check(b.op(Op::bit_and, {b.op(Op::ge, {i, constant(0)}), b.op(Op::lt, {i, v.size})}), "BufferView Out Of Range", "index", {i}, v);
+    check(b.op(Op::bit_and, {b.op(Op::ge, {i, constant(0)}), b.op(Op::lt, {i, v.size})}),
+          "BufferView Out Of Range", "index", {i}, v);
     const Ref at = make_value(b.op(Op::add, {v.offset, i}));
     PyObject* raw[] = {at.get()};
     return array_element(as_expr(v.array), raw, 1);
@@ -112,7 +126,8 @@ Ref buffer_view_subscript(PyObject* view, PyObject* index) {
 
 Ref buffer_view_attribute(PyObject* view, PyObject* name) {
     const std::string word = text_of(name);
-    if (word == "size" || word == "offset" || word == "arr") return Ref::borrow(member(view, word.c_str()));
+    if (word == "size" || word == "offset" || word == "arr")
+        return Ref::borrow(member(view, word.c_str()));
     if (word == "shape") return Ref::steal(PyTuple_Pack(1, member(view, "size")));
     if (word == "subview") return make_bound(view, "BufferView.subview");
     if (word == "get_ndarray") return make_bound(view, "BufferView.get_ndarray");
@@ -125,11 +140,14 @@ Ref buffer_view_of(PyObject* array, PyObject* offset, PyObject* size) {
     Value* from = i32(index_value(offset, 0));
     Value* count = i32(index_value(size, 1));
     if (is_buffer_view(array)) return narrowed(parts_of(array), from, count);
-    if (!is_expr(array) || as_expr(array)->kind != ExprKind::array) raise(Kind::type, "a BufferView needs a 1D ndarray");
+    if (!is_expr(array) || as_expr(array)->kind != ExprKind::array)
+        raise(Kind::type, "a BufferView needs a 1D ndarray");
     Value* extent = array_extent(array, 0);
     ir::Builder& b = builder();
-    Value* inside = b.op(Op::bit_and, {b.op(Op::ge, {from, constant(0)}), b.op(Op::le, {b.op(Op::add, {from, count}), extent})});
-    check(inside, "BufferView construction out of range", "view", {from, count}, {array, constant(0), extent});
+    Value* inside = b.op(Op::bit_and, {b.op(Op::ge, {from, constant(0)}),
+                                       b.op(Op::le, {b.op(Op::add, {from, count}), extent})});
+    check(inside, "BufferView construction out of range", "view", {from, count},
+          {array, constant(0), extent});
     return make_buffer_view(array, from, count);
 }
 

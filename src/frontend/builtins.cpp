@@ -16,7 +16,8 @@ using Table = std::unordered_map<std::string_view, const Builtin*>;
 const Table& table() {
     static const Table& t = *[] {
         auto* all = new Table;
-        for (auto rows : {math_builtins(), atomic_builtins(), tensor_builtins(), misc_builtins(), print_builtins()})
+        for (auto rows : {math_builtins(), atomic_builtins(), tensor_builtins(), misc_builtins(),
+                          print_builtins()})
             for (const Builtin& b : rows) all->emplace(b.name, &b);
         return all;
     }();
@@ -38,7 +39,8 @@ std::unordered_map<PyObject*, const Builtin*>& known() {
             (*m)[o] = row(op);
         };
         PyObject* builtins = PyImport_ImportModule("builtins");
-        for (const char* name : {"print", "min", "max", "abs", "int", "float", "bool", "len", "pow", "any", "all", "sum", "round"}) {
+        for (const char* name : {"print", "min", "max", "abs", "int", "float", "bool", "len", "pow",
+                                 "any", "all", "sum", "round"}) {
             const std::string python = std::string("python.") + name;
             add(builtins, name, row(python) ? python.c_str() : name);
         }
@@ -54,7 +56,8 @@ std::unordered_map<PyObject*, const Builtin*>& known() {
     return map;
 }
 
-// --- bound methods --------------------------------------------------------------------------------
+// --- bound methods
+// --------------------------------------------------------------------------------
 struct BoundObject {
     PyObject_HEAD
     PyObject* self;
@@ -72,17 +75,18 @@ void bound_dealloc(PyObject* o) {
 PyObject* bound_call(PyObject* o, PyObject* args, PyObject* kwargs) {
     return guarded([&] {
         CallArgs a;
-        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args); ++k) a.positional.push_back(Ref::borrow(PyTuple_GET_ITEM(args, k)));
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args); ++k)
+            a.positional.push_back(Ref::borrow(PyTuple_GET_ITEM(args, k)));
         PyObject *key, *value;
         Py_ssize_t at = 0;
-        while (kwargs && PyDict_Next(kwargs, &at, &key, &value)) a.keywords.emplace_back(Ref::borrow(key), Ref::borrow(value));
+        while (kwargs && PyDict_Next(kwargs, &at, &key, &value))
+            a.keywords.emplace_back(Ref::borrow(key), Ref::borrow(value));
         return call_builtin(*as_bound(o)->method, o, a);
     });
 }
 
 PyTypeObject Bound_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants.lang.expr.BoundMethod",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants.lang.expr.BoundMethod",
     .tp_basicsize = sizeof(BoundObject),
     .tp_dealloc = bound_dealloc,
     .tp_call = bound_call,
@@ -121,7 +125,9 @@ Ref make_bound(PyObject* self, const char* method) {
     return Ref::steal(reinterpret_cast<PyObject*>(o));
 }
 
-const Builtin* bound_method(PyObject* callable) { return is_bound(callable) ? as_bound(callable)->method : nullptr; }
+const Builtin* bound_method(PyObject* callable) {
+    return is_bound(callable) ? as_bound(callable)->method : nullptr;
+}
 
 const Builtin* find_builtin(PyObject* callable) {
     if (is_bound(callable)) return as_bound(callable)->method;
@@ -144,7 +150,8 @@ Ref call_builtin(const Builtin& builtin, PyObject* callable, const CallArgs& arg
     if (!builtin.takes_callable) return builtin.fn(low, args);
     CallArgs with;
     with.positional.reserve(args.positional.size() + 1);
-    with.positional.push_back(Ref::borrow(is_bound(callable) ? as_bound(callable)->self : callable));
+    with.positional.push_back(
+        Ref::borrow(is_bound(callable) ? as_bound(callable)->self : callable));
     with.positional.insert(with.positional.end(), args.positional.begin(), args.positional.end());
     with.keywords = args.keywords;
     return builtin.fn(low, with);
@@ -157,25 +164,36 @@ Ref call_builtin(const char* name, const CallArgs& args) {
 }
 
 // --- arguments ----------------------------------------------------------------------------------
-void bind_parameters(const CallArgs& args, const char* function, const char* const* names, size_t count, size_t required, PyObject** out) {
+void bind_parameters(const CallArgs& args, const char* function, const char* const* names,
+                     size_t count, size_t required, PyObject** out) {
     if (args.positional.size() > count)
-        raise(Kind::type, std::string(function) + "() takes " + std::to_string(count) + " argument" + (count == 1 ? "" : "s") + " but " + std::to_string(args.positional.size()) + " were given");
+        raise(Kind::type, std::string(function) + "() takes " + std::to_string(count) +
+                              " argument" + (count == 1 ? "" : "s") + " but " +
+                              std::to_string(args.positional.size()) + " were given");
     for (size_t k = 0; k < args.positional.size(); ++k) out[k] = args.positional[k].get();
     for (const auto& [key, value] : args.keywords) {
         size_t k = 0;
         while (k < count && PyUnicode_CompareWithASCIIString(key.get(), names[k]) != 0) ++k;
-        if (k == count) raise(Kind::type, std::string(function) + "() got an unexpected keyword argument '" + text_of(key.get()) + "'");
-        if (out[k]) raise(Kind::type, std::string(function) + "() got multiple values for argument '" + names[k] + "'");
+        if (k == count)
+            raise(Kind::type, std::string(function) + "() got an unexpected keyword argument '" +
+                                  text_of(key.get()) + "'");
+        if (out[k])
+            raise(Kind::type,
+                  std::string(function) + "() got multiple values for argument '" + names[k] + "'");
         out[k] = value.get();
     }
     for (size_t k = 0; k < required; ++k)
-        if (!out[k]) raise(Kind::type, std::string(function) + "() missing a required argument: '" + names[k] + "'");
+        if (!out[k])
+            raise(Kind::type,
+                  std::string(function) + "() missing a required argument: '" + names[k] + "'");
 }
 
 PyObject* single(const CallArgs& args, const char* function) {
     if (args.positional.size() == 1 && args.keywords.empty()) return args.positional[0].get();
     if (args.positional.empty() && args.keywords.size() == 1) return args.keywords[0].second.get();
-    raise(Kind::type, std::string(function) + "() takes 1 argument but " + std::to_string(args.positional.size() + args.keywords.size()) + " were given");
+    raise(Kind::type, std::string(function) + "() takes 1 argument but " +
+                          std::to_string(args.positional.size() + args.keywords.size()) +
+                          " were given");
 }
 
 Prim prim_argument(PyObject* dtype, const char* function) {
@@ -185,7 +203,9 @@ Prim prim_argument(PyObject* dtype, const char* function) {
 
 int int_argument(PyObject* o, const char* function, const char* name) {
     const auto v = is_expr(o) ? std::nullopt : static_int(o);
-    if (!v) raise(Kind::type, std::string(function) + "(): '" + name + "' must be a compile-time integer");
+    if (!v)
+        raise(Kind::type,
+              std::string(function) + "(): '" + name + "' must be a compile-time integer");
     return static_cast<int>(*v);
 }
 

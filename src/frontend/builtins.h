@@ -16,15 +16,19 @@ std::span<const Builtin> tensor_builtins();  // Matrix.*, constructors of tensor
 std::span<const Builtin> misc_builtins();
 std::span<const Builtin> print_builtins();
 
-// The arguments of a call by parameter names: `names` in order, the first `required` of them needed.
-template <size_t N> struct Parameters {
+// The arguments of a call by parameter names: `names` in order, the first `required` of them
+// needed.
+template <size_t N>
+struct Parameters {
     PyObject* value[N] = {};  // null: not given
     PyObject* operator[](size_t k) const { return value[k]; }
 };
-void bind_parameters(const CallArgs& args, const char* function, const char* const* names, size_t count, size_t required, PyObject** out);
+void bind_parameters(const CallArgs& args, const char* function, const char* const* names,
+                     size_t count, size_t required, PyObject** out);
 
 template <size_t N>
-Parameters<N> parameters(const CallArgs& args, const char* function, const char* const (&names)[N], size_t required = N) {
+Parameters<N> parameters(const CallArgs& args, const char* function, const char* const (&names)[N],
+                         size_t required = N) {
     Parameters<N> p;
     bind_parameters(args, function, names, N, required, p.value);
     return p;

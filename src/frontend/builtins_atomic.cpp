@@ -10,9 +10,9 @@ namespace {
 
 struct AtomicRow {
     Op atomic;
-    Op plain;              // Op::count_: the new value is the operand itself
-    const char* python;    // qd.<python>
-    const char* word;      // in messages about operand types
+    Op plain;            // Op::count_: the new value is the operand itself
+    const char* python;  // qd.<python>
+    const char* word;    // in messages about operand types
     bool integers_only;
 };
 const AtomicRow kAtomics[] = {
@@ -29,17 +29,27 @@ const AtomicRow kAtomics[] = {
 
 const ExprObject& target_of(PyObject* x, const char* name) {
     x = unwrap(x);
-    if (is_field(x)) raise(Kind::syntax, std::string("cannot use a non-writable target as the first operand of '") + name + "': it is a field; index it first");
-    const bool writable = is_expr(x) && !as_expr(x)->read_only && (as_expr(x)->kind == ExprKind::variable || as_expr(x)->kind == ExprKind::element);
-    if (!writable) raise(Kind::syntax, std::string("cannot use a non-writable target as the first operand of '") + name + "'");
+    if (is_field(x))
+        raise(Kind::syntax,
+              std::string("cannot use a non-writable target as the first operand of '") + name +
+                  "': it is a field; index it first");
+    const bool writable =
+        is_expr(x) && !as_expr(x)->read_only &&
+        (as_expr(x)->kind == ExprKind::variable || as_expr(x)->kind == ExprKind::element);
+    if (!writable)
+        raise(
+            Kind::syntax,
+            std::string("cannot use a non-writable target as the first operand of '") + name + "'");
     return *as_expr(x);
 }
 
 [[noreturn]] void integers_required(const char* word, Prim p) {
-    raise(Kind::type, std::string("'atomic_") + word + "' requires integer operands, got " + type::info(p).name);
+    raise(Kind::type, std::string("'atomic_") + word + "' requires integer operands, got " +
+                          type::info(p).name);
 }
 
-template <size_t k> Ref atomic(Lowering&, const CallArgs& a) {
+template <size_t k>
+Ref atomic(Lowering&, const CallArgs& a) {
     const AtomicRow& row = kAtomics[k];
     static const char* const names[] = {"x", "y"};
     const auto p = parameters(a, row.python, names);
@@ -64,7 +74,9 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
     const auto p = parameters(a, "atomic_cas", names);
     const ExprObject& target = target_of(p[0], "atomic_cas");
     const Type t = target.value->type.value();
-    if (t.rank) raise(Kind::type, "'atomic_cas' on tensor (vector / matrix) destinations is not supported", "use it on one component");
+    if (t.rank)
+        raise(Kind::type, "'atomic_cas' on tensor (vector / matrix) destinations is not supported",
+              "use it on one component");
     if (type::is_float(t.prim)) integers_required("cas", t.prim);
     Value* wanted[2];
     for (int k = 0; k < 2; ++k) {
@@ -73,7 +85,8 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
         wanted[k] = builder().cast(v, t.prim);
     }
     ir::Builder& b = builder();
-    if (target.shared) return make_value(b.op(Op::atomic_cas, {target.value, wanted[0], wanted[1]}));
+    if (target.shared)
+        return make_value(b.op(Op::atomic_cas, {target.value, wanted[0], wanted[1]}));
     Value* old = b.load(target.value);
     b.store(target.value, b.op(Op::select, {b.op(Op::eq, {old, wanted[0]}), wanted[1], old}));
     return make_value(old);
@@ -81,17 +94,23 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
 
 Ref volatile_load(Lowering&, const CallArgs& a) {
     PyObject* x = unwrap(single(a, "volatile_load"));
-    if (is_field(x)) raise(Kind::syntax, "volatile_load cannot pass a Field directly", "index it first");
-    if (!is_expr(x) || as_expr(x)->kind == ExprKind::value || as_expr(x)->kind == ExprKind::array) raise(Kind::syntax, "volatile_load requires an lvalue");
+    if (is_field(x))
+        raise(Kind::syntax, "volatile_load cannot pass a Field directly", "index it first");
+    if (!is_expr(x) || as_expr(x)->kind == ExprKind::value || as_expr(x)->kind == ExprKind::array)
+        raise(Kind::syntax, "volatile_load requires an lvalue");
     const ir::Inst* def = as_expr(x)->value->def;
     while (def && def->op == Op::comp_place) def = def->operand(0)->def;
-    if (def && def->op == Op::slot) raise(Kind::type, "volatile_load of a local variable or local array has no meaning");
+    if (def && def->op == Op::slot)
+        raise(Kind::type, "volatile_load of a local variable or local array has no meaning");
     return make_value(builder().op(Op::volatile_load, {as_expr(x)->value}));
 }
 
 const Builtin kRows[] = {
-    {"atomic_add", atomic<0>}, {"atomic_sub", atomic<1>}, {"atomic_mul", atomic<2>},      {"atomic_min", atomic<3>},        {"atomic_max", atomic<4>},
-    {"atomic_and", atomic<5>}, {"atomic_or", atomic<6>},  {"atomic_xor", atomic<7>},      {"atomic_exchange", atomic<8>},   {"atomic_cas", compare_and_swap},
+    {"atomic_add", atomic<0>},        {"atomic_sub", atomic<1>},
+    {"atomic_mul", atomic<2>},        {"atomic_min", atomic<3>},
+    {"atomic_max", atomic<4>},        {"atomic_and", atomic<5>},
+    {"atomic_or", atomic<6>},         {"atomic_xor", atomic<7>},
+    {"atomic_exchange", atomic<8>},   {"atomic_cas", compare_and_swap},
     {"volatile_load", volatile_load},
 };
 

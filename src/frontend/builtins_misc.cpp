@@ -15,7 +15,8 @@ Ref none() { return Ref::borrow(Py_None); }
 Ref python_call(const char* name, const CallArgs& a) {
     const Ref function = Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), name));
     const Ref args = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(a.positional.size())));
-    for (size_t k = 0; k < a.positional.size(); ++k) PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(k), Py_NewRef(a.positional[k].get()));
+    for (size_t k = 0; k < a.positional.size(); ++k)
+        PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(k), Py_NewRef(a.positional[k].get()));
     const Ref kwargs = Ref::steal(PyDict_New());
     for (const auto& [key, value] : a.keywords)
         if (PyDict_SetItem(kwargs.get(), key.get(), value.get()) < 0) throw PyError{};
@@ -29,10 +30,13 @@ Ref length(Lowering&, const CallArgs& a) {
     return Ref::steal(PyLong_FromSsize_t(n));
 }
 
-bool is_symbolic_sequence(PyObject* o) { return (PyList_Check(o) || PyTuple_Check(o)) && is_symbolic(o); }
+bool is_symbolic_sequence(PyObject* o) {
+    return (PyList_Check(o) || PyTuple_Check(o)) && is_symbolic(o);
+}
 
 // any(x), all(x): of a vector, or of the items of a list.
-template <bool want_all> Ref quantifier(Lowering& low, const CallArgs& a) {
+template <bool want_all>
+Ref quantifier(Lowering& low, const CallArgs& a) {
     const char* name = want_all ? "all" : "any";
     PyObject* x = single(a, name);
     if (is_expr(x)) return call_builtin(want_all ? "Matrix.all" : "Matrix.any", a);
@@ -40,7 +44,8 @@ template <bool want_all> Ref quantifier(Lowering& low, const CallArgs& a) {
     ir::Builder& b = low.b;
     Value* result = b.int_const(Prim::u1, want_all);
     for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(x); ++k)
-        result = b.op(want_all ? Op::bit_and : Op::bit_or, {result, to_condition(PySequence_Fast_GET_ITEM(x, k), name)});
+        result = b.op(want_all ? Op::bit_and : Op::bit_or,
+                      {result, to_condition(PySequence_Fast_GET_ITEM(x, k), name)});
     return make_value(result);
 }
 
@@ -50,7 +55,8 @@ Ref sum(Lowering&, const CallArgs& a) {
         if (is_expr(x)) return call_builtin("Matrix.sum", a);
         if (is_symbolic_sequence(x)) {
             Ref total = Ref::borrow(PySequence_Fast_GET_ITEM(x, 0));
-            for (Py_ssize_t k = 1; k < PySequence_Fast_GET_SIZE(x); ++k) total = binary(BinOp::add, total.get(), PySequence_Fast_GET_ITEM(x, k));
+            for (Py_ssize_t k = 1; k < PySequence_Fast_GET_SIZE(x); ++k)
+                total = binary(BinOp::add, total.get(), PySequence_Fast_GET_ITEM(x, k));
             return total;
         }
     }
@@ -63,7 +69,8 @@ Ref python_round(Lowering&, const CallArgs& a) {
 }
 
 Ref python_pow(Lowering&, const CallArgs& a) {
-    if (a.positional.size() == 2 && a.keywords.empty()) return binary(BinOp::pow, a.positional[0].get(), a.positional[1].get());
+    if (a.positional.size() == 2 && a.keywords.empty())
+        return binary(BinOp::pow, a.positional[0].get(), a.positional[1].get());
     return python_call("pow", a);
 }
 
@@ -81,7 +88,8 @@ Ref static_assert_(Lowering&, const CallArgs& a) {
     throw PyError{};
 }
 
-// --- hints: promises that this build does not use ---------------------------------------------------
+// --- hints: promises that this build does not use
+// ---------------------------------------------------
 Ref ignored(Lowering&, const CallArgs&) { return none(); }
 
 Ref assume_in_range(Lowering&, const CallArgs& a) {
@@ -93,23 +101,32 @@ Ref loop_unique(Lowering&, const CallArgs& a) {
     return Ref::borrow(parameters(a, "loop_unique", names, 1)[0]);
 }
 
-// --- machine --------------------------------------------------------------------------------------
-Ref thread_index(Lowering& low, const CallArgs&) { return make_value(low.b.typed(Op::thread_index, type::kI32, {})); }
-Ref clock_counter(Lowering& low, const CallArgs&) { return make_value(low.b.typed(Op::clock, type::kI64, {})); }
-Ref clock_freq_hz(Lowering& low, const CallArgs&) { return make_value(low.b.float_const(Prim::f64, 1e9)); }  // ticks are nanoseconds
+// --- machine
+// --------------------------------------------------------------------------------------
+Ref thread_index(Lowering& low, const CallArgs&) {
+    return make_value(low.b.typed(Op::thread_index, type::kI32, {}));
+}
+Ref clock_counter(Lowering& low, const CallArgs&) {
+    return make_value(low.b.typed(Op::clock, type::kI64, {}));
+}
+Ref clock_freq_hz(Lowering& low, const CallArgs&) {
+    return make_value(low.b.float_const(Prim::f64, 1e9));
+}  // ticks are nanoseconds
 
 // Address of a field element, by its canonical indices.
 Ref address(Lowering& low, const CallArgs& args) {
     static const char* const names[] = {"field", "indices"};
     const auto p = parameters(args, "get_addr", names);
     const Ref place = subscript(p[0], p[1]);
-    if (!is_expr(place.get()) || as_expr(place.get())->kind != ExprKind::element) raise(Kind::type, "qd.get_addr takes a field and the indices of one element");
+    if (!is_expr(place.get()) || as_expr(place.get())->kind != ExprKind::element)
+        raise(Kind::type, "qd.get_addr takes a field and the indices of one element");
     Value* operands[] = {as_expr(place.get())->value};
     return make_value(low.b.typed(Op::address, Type::scalar(Prim::u64), operands));
 }
 
-// --- indices --------------------------------------------------------------------------------------
-// I scaled by the integer ratio of the extents of `b` to those of `a`.
+// --- indices
+// -------------------------------------------------------------------------------------- I scaled
+// by the integer ratio of the extents of `b` to those of `a`.
 Ref rescale_index(Lowering&, const CallArgs& args) {
     static const char* const names[] = {"a", "b", "I"};
     const auto p = parameters(args, "rescale_index", names);
@@ -117,15 +134,19 @@ Ref rescale_index(Lowering&, const CallArgs& args) {
     for (size_t k = 0; k < 2; ++k) {
         const Ref shape = Ref::steal(PyObject_GetAttrString(p[k], "shape"));
         const Ref list = Ref::steal(PySequence_List(shape.get()));
-        for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list.get()); ++j) extents[k].push_back(static_int(PyList_GET_ITEM(list.get(), j)).value_or(1));
+        for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list.get()); ++j)
+            extents[k].push_back(static_int(PyList_GET_ITEM(list.get(), j)).value_or(1));
     }
     std::vector<Ref> items = index_list(p[2]);
     std::vector<Ref> scaled;
     for (size_t k = 0; k < items.size(); ++k) {
-        const long long from = k < extents[0].size() ? extents[0][k] : 1, to = k < extents[1].size() ? extents[1][k] : 1;
+        const long long from = k < extents[0].size() ? extents[0][k] : 1,
+                        to = k < extents[1].size() ? extents[1][k] : 1;
         const bool grows = to > from;
         const Ref ratio = Ref::steal(PyLong_FromLongLong(grows ? to / from : from / to));
-        scaled.push_back(from == to ? items[k] : binary(grows ? BinOp::mul : BinOp::floordiv, items[k].get(), ratio.get()));
+        scaled.push_back(
+            from == to ? items[k]
+                       : binary(grows ? BinOp::mul : BinOp::floordiv, items[k].get(), ratio.get()));
     }
     return make_value(tensor_of_items(scaled));
 }
@@ -134,24 +155,32 @@ Ref trace_subscript(Lowering&, const CallArgs& a) {
     if (a.positional.empty()) raise(Kind::type, "subscript() needs a value");
     if (a.positional.size() == 2) return subscript(a.positional[0].get(), a.positional[1].get());
     const Ref index = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(a.positional.size()) - 1));
-    for (size_t k = 1; k < a.positional.size(); ++k) PyTuple_SET_ITEM(index.get(), static_cast<Py_ssize_t>(k) - 1, Py_NewRef(a.positional[k].get()));
+    for (size_t k = 1; k < a.positional.size(); ++k)
+        PyTuple_SET_ITEM(index.get(), static_cast<Py_ssize_t>(k) - 1,
+                         Py_NewRef(a.positional[k].get()));
     return subscript(a.positional[0].get(), index.get());
 }
 
-// --- buffer views ---------------------------------------------------------------------------------
+// --- buffer views
+// ---------------------------------------------------------------------------------
 Ref buffer_view(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"arr", "offset", "size"};
     const auto p = parameters(a, "BufferView", names);
     return buffer_view_of(p[0], p[1], p[2]);
 }
-Ref buffer_view_array(Lowering&, const CallArgs& a) { return attribute(single(a, "get_ndarray"), interned("arr").get()); }
+Ref buffer_view_array(Lowering&, const CallArgs& a) {
+    return attribute(single(a, "get_ndarray"), interned("arr").get());
+}
 
-template <size_t N> struct Name {
+template <size_t N>
+struct Name {
     char text[N];
     constexpr Name(const char (&t)[N]) { std::copy_n(t, N, text); }
 };
-template <Name name> Ref unavailable(Lowering&, const CallArgs&) {
-    raise(Kind::compilation, std::string("qd.") + name.text + " is not available in this build yet");
+template <Name name>
+Ref unavailable(Lowering&, const CallArgs&) {
+    raise(Kind::compilation,
+          std::string("qd.") + name.text + " is not available in this build yet");
 }
 
 const Builtin kRows[] = {

@@ -18,8 +18,10 @@ struct Text {
 
     void literal(std::string_view s) {
         if (s.empty()) return;
-        if (!format.pieces.empty() && !format.pieces.back().conversion) format.pieces.back().text += s;
-        else format.pieces.push_back({std::string(s), 0});
+        if (!format.pieces.empty() && !format.pieces.back().conversion)
+            format.pieces.back().text += s;
+        else
+            format.pieces.push_back({std::string(s), 0});
     }
     void conversion(Value* v, std::string spec, char letter) {
         format.pieces.push_back({std::move(spec), letter});
@@ -36,7 +38,7 @@ std::string utf8(PyObject* s) {
 
 // --- specs --------------------------------------------------------------------------------------
 struct Spec {
-    std::string flags;      // flags, width and precision
+    std::string flags;  // flags, width and precision
     char conversion = '*';
 };
 
@@ -68,7 +70,8 @@ bool fits(char conversion, Prim p) {
 void add_with_spec(Text& out, Value* v, const std::string& spec) {
     Spec parsed;
     const char* type = type::info(v->type.prim).name;
-    if (!parse_spec(spec, parsed) || !fits(parsed.conversion, v->type.prim)) raise(Kind::type, "'" + spec + "' doesn't match '" + type + "'.");
+    if (!parse_spec(spec, parsed) || !fits(parsed.conversion, v->type.prim))
+        raise(Kind::type, "'" + spec + "' doesn't match '" + type + "'.");
     out.conversion(v, parsed.flags, parsed.conversion);
 }
 
@@ -101,16 +104,23 @@ void add(Text& out, PyObject* o, const std::string& spec) {
     if (PyUnicode_Check(o)) return out.literal(utf8(o));
     if (is_format(o)) return add_format(out, o);
     if (PyList_Check(o) || (PyTuple_Check(o) && !is_number(o))) return add_items(out, o, spec);
-    const bool value = is_expr(o) ? as_expr(o)->kind != ExprKind::array : is_number(o) || is_host_matrix(o);
-    if (!value) raise(Kind::type, "cannot print a value of type " + (is_struct(o) ? "struct" : type_text(o)), "print its members or elements");
+    const bool value =
+        is_expr(o) ? as_expr(o)->kind != ExprKind::array : is_number(o) || is_host_matrix(o);
+    if (!value)
+        raise(Kind::type,
+              "cannot print a value of type " + (is_struct(o) ? "struct" : type_text(o)),
+              "print its members or elements");
     Value* v = to_value(o);
-    if (spec.empty()) out.conversion(v, "", '*');
-    else add_with_spec(out, v, spec);
+    if (spec.empty())
+        out.conversion(v, "", '*');
+    else
+        add_with_spec(out, v, spec);
 }
 
 std::string separator(PyObject* value, const char* fallback, const char* name) {
     if (!value || value == Py_None) return fallback;
-    if (!PyUnicode_Check(value)) raise(Kind::type, std::string("print(): '") + name + "' must be a constant string");
+    if (!PyUnicode_Check(value))
+        raise(Kind::type, std::string("print(): '") + name + "' must be a constant string");
     return utf8(value);
 }
 
@@ -125,9 +135,12 @@ Ref print(Lowering& low, const CallArgs& a) {
     PyObject *sep = nullptr, *end = nullptr;
     for (const auto& [key, value] : a.keywords) {
         const std::string name = utf8(key.get());
-        if (name == "sep") sep = value.get();
-        else if (name == "end") end = value.get();
-        else if (name != "file" && name != "flush") raise(Kind::type, "print() got an unexpected keyword argument '" + name + "'");
+        if (name == "sep")
+            sep = value.get();
+        else if (name == "end")
+            end = value.get();
+        else if (name != "file" && name != "flush")
+            raise(Kind::type, "print() got an unexpected keyword argument '" + name + "'");
     }
     const std::string between = separator(sep, " ", "sep");
     Text text;
@@ -147,7 +160,8 @@ Ref assertion(Lowering& low, const CallArgs& a) {
     const auto p = parameters(a, "assert", names, 1);
     Value* condition = to_condition(p[0], "assert");
     PyObject* message = p[1] ? p[1] : Py_None;
-    if (message != Py_None && !PyUnicode_Check(message) && !is_format(message)) raise(Kind::syntax, "assert info must be constant or formatted string");
+    if (message != Py_None && !PyUnicode_Check(message) && !is_format(message))
+        raise(Kind::syntax, "assert info must be constant or formatted string");
     if (!low.kernel->options.debug) return Ref::borrow(Py_None);
     Text text;
     if (message != Py_None) add(text, message, "");

@@ -17,24 +17,31 @@ Num operator*(Num a, Num b) { return {builder().op(Op::mul, {a.v, b.v})}; }
 Num operator-(Num a) { return {builder().op(Op::neg, {a.v})}; }
 
 std::string shape_text(Type t) {
-    return t.rank == 2 ? "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")" : "(" + std::to_string(t.n) + ",)";
+    return t.rank == 2 ? "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")"
+                       : "(" + std::to_string(t.n) + ",)";
 }
 
 Value* tensor(PyObject* o, const char* method) {
     Value* v = to_value(o);
-    if (!v->type.rank) raise(Kind::compilation, std::string("`") + method + "` needs a vector or matrix, got " + type::to_user_string(v->type));
+    if (!v->type.rank)
+        raise(Kind::compilation, std::string("`") + method + "` needs a vector or matrix, got " +
+                                     type::to_user_string(v->type));
     return v;
 }
 
-Value* real(Value* v) { return type::is_int(v->type.prim) ? builder().cast(v, default_float()) : v; }
+Value* real(Value* v) {
+    return type::is_int(v->type.prim) ? builder().cast(v, default_float()) : v;
+}
 
 Value* transposed(Value* v) {
     Value* operands[] = {v};
-    return builder().typed(Op::transpose, Type::matrix(v->type.prim, v->type.m, v->type.n), operands);
+    return builder().typed(Op::transpose, Type::matrix(v->type.prim, v->type.m, v->type.n),
+                           operands);
 }
 
 // --- constructors -------------------------------------------------------------------------------
-template <bool vector> Ref literal(Lowering&, const CallArgs& a) {
+template <bool vector>
+Ref literal(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"arr", "dt"};
     const char* function = vector ? "Vector" : "Matrix";
     const auto p = parameters(a, function, names, 1);
@@ -45,33 +52,44 @@ template <bool vector> Ref literal(Lowering&, const CallArgs& a) {
         Value* v = tensor(arr, function);
         return make_value(typed ? builder().cast(v, prim_argument(p[1], function)) : v);
     }
-    if (!PyList_Check(arr) && !PyTuple_Check(arr) && PyObject_HasAttrString(arr, "tolist")) {  // NumPy array
+    if (!PyList_Check(arr) && !PyTuple_Check(arr) &&
+        PyObject_HasAttrString(arr, "tolist")) {  // NumPy array
         list = Ref::steal(PyObject_CallMethod(arr, "tolist", nullptr));
         arr = list.get();
     }
-    if (!PyList_Check(arr) && !PyTuple_Check(arr)) raise(Kind::type, "An Matrix/Vector can only be initialized with an array-like object");
-    if (PySequence_Fast_GET_SIZE(arr) == 0) return Ref::steal(PyTuple_New(0));  // the index of a 0-D field
+    if (!PyList_Check(arr) && !PyTuple_Check(arr))
+        raise(Kind::type, "An Matrix/Vector can only be initialized with an array-like object");
+    if (PySequence_Fast_GET_SIZE(arr) == 0)
+        return Ref::steal(PyTuple_New(0));  // the index of a 0-D field
     std::vector<Ref> items;
-    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(arr); ++k) items.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(arr, k)));
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(arr); ++k)
+        items.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(arr, k)));
     PyObject* first = items[0].get();
-    if (is_host_matrix(first) || (is_expr(first) && type_of(first).rank)) raise(Kind::compilation, "cols/rows required when using list of vectors", "write qd.Matrix.rows([...]) or qd.Matrix.cols([...])");
-    return make_value(typed ? tensor_of_items_as(items, prim_argument(p[1], function)) : tensor_of_items(items));
+    if (is_host_matrix(first) || (is_expr(first) && type_of(first).rank))
+        raise(Kind::compilation, "cols/rows required when using list of vectors",
+              "write qd.Matrix.rows([...]) or qd.Matrix.cols([...])");
+    return make_value(typed ? tensor_of_items_as(items, prim_argument(p[1], function))
+                            : tensor_of_items(items));
 }
 
 Ref typed(Lowering&, const CallArgs& a) {
     const Type t = tensor_type_of_object(a.positional.at(0).get());
     if (!a.keywords.empty()) raise(Kind::type, "vector and matrix types take no keyword arguments");
-    if (a.positional.size() == 1) raise(Kind::syntax, "Custom type instances need to be created with an initial value.");
+    if (a.positional.size() == 1)
+        raise(Kind::syntax, "Custom type instances need to be created with an initial value.");
     return make_value(typed_tensor(t, std::span(a.positional).subspan(1)));
 }
 
-template <int value> Ref filled(Lowering&, const CallArgs& a) {
+template <int value>
+Ref filled(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"dt", "n", "m"};
     const char* function = value ? "one" : "zero";
     const auto p = parameters(a, function, names, 2);
     const Prim prim = prim_argument(p[0], function);
     const int n = int_argument(p[1], function, "n");
-    const Type t = p[2] && p[2] != Py_None ? Type::matrix(prim, n, int_argument(p[2], function, "m")) : Type::vector(prim, n);
+    const Type t = p[2] && p[2] != Py_None
+                       ? Type::matrix(prim, n, int_argument(p[2], function, "m"))
+                       : Type::vector(prim, n);
     return make_value(broadcast(builder().int_const(prim, value), t));
 }
 
@@ -86,13 +104,15 @@ Ref square(int n, Value* diagonal) {
 Ref identity(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"dt", "n"};
     const auto p = parameters(a, "identity", names);
-    return square(int_argument(p[1], "identity", "n"), builder().int_const(prim_argument(p[0], "identity"), 1));
+    return square(int_argument(p[1], "identity", "n"),
+                  builder().int_const(prim_argument(p[0], "identity"), 1));
 }
 
 Ref diag(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"dim", "val"};
     const auto p = parameters(a, "diag", names);
-    Value* v = is_static_number(p[1]) && PyBool_Check(p[1]) ? to_value_as(p[1], default_int()) : to_value(p[1]);
+    Value* v = is_static_number(p[1]) && PyBool_Check(p[1]) ? to_value_as(p[1], default_int())
+                                                            : to_value(p[1]);
     if (v->type.rank) raise(Kind::type, "diag() needs a scalar");
     return square(int_argument(p[0], "diag", "dim"), v);
 }
@@ -102,22 +122,28 @@ Ref unit(Lowering&, const CallArgs& a) {
     const auto p = parameters(a, "unit", names, 2);
     const Prim prim = p[2] && p[2] != Py_None ? prim_argument(p[2], "unit") : default_int();
     const int n = int_argument(p[0], "unit", "n"), i = int_argument(p[1], "unit", "i");
-    if (i < 0 || i >= n) raise(Kind::value, "unit() needs 0 <= i < n, got i = " + std::to_string(i) + ", n = " + std::to_string(n));
+    if (i < 0 || i >= n)
+        raise(Kind::value, "unit() needs 0 <= i < n, got i = " + std::to_string(i) +
+                               ", n = " + std::to_string(n));
     std::vector<Value*> parts(static_cast<size_t>(n), builder().int_const(prim, 0));
     parts[static_cast<size_t>(i)] = builder().int_const(prim, 1);
     return make_value(build(Type::vector(prim, n), parts));
 }
 
-template <bool as_columns> Ref stacked(Lowering&, const CallArgs& a) {
+template <bool as_columns>
+Ref stacked(Lowering&, const CallArgs& a) {
     PyObject* list = single(a, as_columns ? "cols" : "rows");
     const Ref items = Ref::steal(PySequence_List(list));
     std::vector<Value*> lines;
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k) lines.push_back(tensor(PyList_GET_ITEM(items.get(), k), "rows"));
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k)
+        lines.push_back(tensor(PyList_GET_ITEM(items.get(), k), "rows"));
     if (lines.empty()) raise(Kind::compilation, "a matrix needs at least one row");
     Prim p = lines[0]->type.prim;
     for (Value*& v : lines) {
         if (v->type.rank != 1 || v->type.n != lines[0]->type.n)
-            raise(Kind::compilation, "required shapes to be the same, got shapes " + shape_text(lines[0]->type) + " and " + shape_text(v->type));
+            raise(Kind::compilation, "required shapes to be the same, got shapes " +
+                                         shape_text(lines[0]->type) + " and " +
+                                         shape_text(v->type));
         p = type::promote(p, v->type.prim);
     }
     if (lines.size() == 1) p = lines[0]->type.prim;
@@ -129,16 +155,22 @@ template <bool as_columns> Ref stacked(Lowering&, const CallArgs& a) {
 }
 
 // --- reductions ---------------------------------------------------------------------------------
-template <Op op> Ref reduction(Lowering&, const CallArgs& a) { return make_value(builder().op(op, {tensor(single(a, "reduction"), "reduction")})); }
+template <Op op>
+Ref reduction(Lowering&, const CallArgs& a) {
+    return make_value(builder().op(op, {tensor(single(a, "reduction"), "reduction")}));
+}
 
-template <Op op> Ref truth(Lowering&, const CallArgs& a) {
+template <Op op>
+Ref truth(Lowering&, const CallArgs& a) {
     Value* v = tensor(single(a, "any"), "any");
     Value* zero = broadcast(builder().int_const(v->type.prim, 0), v->type);
     return make_value(builder().op(op, {builder().op(Op::ne, {v, zero})}));
 }
 
 // --- lengths and products -----------------------------------------------------------------------
-Value* sum_of_squares(Value* v) { return builder().op(Op::reduce_add, {builder().op(Op::mul, {v, v})}); }
+Value* sum_of_squares(Value* v) {
+    return builder().op(Op::reduce_add, {builder().op(Op::mul, {v, v})});
+}
 
 // sqrt(sum of squares + eps)
 Value* norm_value(Value* v, PyObject* eps) {
@@ -158,7 +190,9 @@ SelfEps self_eps(const CallArgs& a, const char* method) {
     return {tensor(p[0], method), p[1]};
 }
 
-Ref norm_sqr(Lowering&, const CallArgs& a) { return make_value(sum_of_squares(tensor(single(a, "norm_sqr"), "norm_sqr"))); }
+Ref norm_sqr(Lowering&, const CallArgs& a) {
+    return make_value(sum_of_squares(tensor(single(a, "norm_sqr"), "norm_sqr")));
+}
 Ref norm(Lowering&, const CallArgs& a) {
     const SelfEps s = self_eps(a, "norm");
     return make_value(norm_value(s.self, s.eps));
@@ -170,7 +204,9 @@ Ref norm_inv(Lowering&, const CallArgs& a) {
 }
 Ref normalized(Lowering&, const CallArgs& a) {
     const SelfEps s = self_eps(a, "normalized");
-    if (s.self->type.rank != 1) raise(Kind::compilation, "`normalized` needs a vector, got shape " + shape_text(s.self->type));
+    if (s.self->type.rank != 1)
+        raise(Kind::compilation,
+              "`normalized` needs a vector, got shape " + shape_text(s.self->type));
     Ref length = make_value(norm_value(s.self, nullptr));
     if (s.eps) length = binary(BinOp::add, length.get(), s.eps);
     return binary(BinOp::div, make_value(s.self).get(), length.get());
@@ -202,19 +238,22 @@ Ref cross(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "cross");
     const Pair v = same_prim(p[0], p[1], "cross");
     const Type t = v.a->type;
-    if (t.rank != 1 || (t.n != 2 && t.n != 3)) raise(Kind::compilation, "only dimension < 4 is supported, got shape " + shape_text(t));
+    if (t.rank != 1 || (t.n != 2 && t.n != 3))
+        raise(Kind::compilation, "only dimension < 4 is supported, got shape " + shape_text(t));
     if (v.b->type != t) unsupported_operands("cross", p[0], p[1]);
     Num x[3], y[3];
     for (int k = 0; k < t.n; ++k) x[k] = {component(v.a, k)}, y[k] = {component(v.b, k)};
     if (t.n == 2) return make_value((x[0] * y[1] - x[1] * y[0]).v);
-    Value* parts[] = {(x[1] * y[2] - x[2] * y[1]).v, (x[2] * y[0] - x[0] * y[2]).v, (x[0] * y[1] - x[1] * y[0]).v};
+    Value* parts[] = {(x[1] * y[2] - x[2] * y[1]).v, (x[2] * y[0] - x[0] * y[2]).v,
+                      (x[0] * y[1] - x[1] * y[0]).v};
     return make_value(build(t, parts));
 }
 
 Ref outer_product(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "outer_product");
     const Pair v = same_prim(p[0], p[1], "outer_product");
-    if (v.a->type.rank != 1 || v.b->type.rank != 1) raise(Kind::compilation, "`outer_product` needs two vectors");
+    if (v.a->type.rank != 1 || v.b->type.rank != 1)
+        raise(Kind::compilation, "`outer_product` needs two vectors");
     std::vector<Value*> parts;
     const std::vector<Value*> x = components(v.a), y = components(v.b);
     for (Value* i : x)
@@ -232,14 +271,17 @@ Ref frobenius_inner(Lowering&, const CallArgs& a) {
 // --- square matrices ----------------------------------------------------------------------------
 Value* square_matrix(const CallArgs& a, const char* method) {
     Value* v = tensor(single(a, method), method);
-    if (v->type.rank != 2 || v->type.n != v->type.m) raise(Kind::compilation, "expected a square matrix, got shape " + shape_text(v->type));
+    if (v->type.rank != 2 || v->type.n != v->type.m)
+        raise(Kind::compilation, "expected a square matrix, got shape " + shape_text(v->type));
     return v;
 }
 
 Ref transpose(Lowering&, const CallArgs& a) {
     Value* v = tensor(single(a, "transpose"), "transpose");
     if (v->type.rank != 2)
-        raise(Kind::compilation, "`transpose()` cannot apply to a vector. If you want something like `a @ b.transpose()`, write `a.outer_product(b)` instead.");
+        raise(Kind::compilation,
+              "`transpose()` cannot apply to a vector. If you want something like `a @ "
+              "b.transpose()`, write `a.outer_product(b)` instead.");
     return make_value(transposed(v));
 }
 
@@ -261,9 +303,13 @@ struct Entries {
 };
 
 Num determinant2(const Entries& m) { return m.minor2(0, 1, 0, 1); }
-Num determinant3(const Entries& m) { return m.e[0][0] * m.minor2(1, 2, 1, 2) - m.e[0][1] * m.minor2(1, 2, 0, 2) + m.e[0][2] * m.minor2(1, 2, 0, 1); }
+Num determinant3(const Entries& m) {
+    return m.e[0][0] * m.minor2(1, 2, 1, 2) - m.e[0][1] * m.minor2(1, 2, 0, 2) +
+           m.e[0][2] * m.minor2(1, 2, 0, 1);
+}
 
-// 2x2 minors of the upper two rows (s) and the lower two (c), by pairs of columns 01 02 03 12 13 23.
+// 2x2 minors of the upper two rows (s) and the lower two (c), by pairs of columns 01 02 03 12
+// 13 23.
 struct Minors4 {
     Num s[6], c[6];
     explicit Minors4(const Entries& m) {
@@ -273,35 +319,51 @@ struct Minors4 {
             c[k] = m.minor2(2, 3, pairs[k][0], pairs[k][1]);
         }
     }
-    Num determinant() const { return s[0] * c[5] - s[1] * c[4] + s[2] * c[3] + s[3] * c[2] - s[4] * c[1] + s[5] * c[0]; }
+    Num determinant() const {
+        return s[0] * c[5] - s[1] * c[4] + s[2] * c[3] + s[3] * c[2] - s[4] * c[1] + s[5] * c[0];
+    }
 };
 
 Ref determinant(Lowering&, const CallArgs& a) {
     Value* v = square_matrix(a, "determinant");
     const int n = v->type.n;
-    if (n > 4) raise(Kind::compilation, "only dimension < 5 is supported, got shape " + shape_text(v->type));
+    if (n > 4)
+        raise(Kind::compilation,
+              "only dimension < 5 is supported, got shape " + shape_text(v->type));
     const Entries m(v);
     if (n == 1) return make_value(m.e[0][0].v);
-    return make_value((n == 2 ? determinant2(m) : n == 3 ? determinant3(m) : Minors4(m).determinant()).v);
+    return make_value((n == 2   ? determinant2(m)
+                       : n == 3 ? determinant3(m)
+                                : Minors4(m).determinant())
+                          .v);
 }
 
 std::vector<Num> adjugate3(const Entries& m) {
-    return {m.minor2(1, 2, 1, 2), -m.minor2(0, 2, 1, 2), m.minor2(0, 1, 1, 2), -m.minor2(1, 2, 0, 2), m.minor2(0, 2, 0, 2),
-            -m.minor2(0, 1, 0, 2), m.minor2(1, 2, 0, 1), -m.minor2(0, 2, 0, 1), m.minor2(0, 1, 0, 1)};
+    return {m.minor2(1, 2, 1, 2),  -m.minor2(0, 2, 1, 2), m.minor2(0, 1, 1, 2),
+            -m.minor2(1, 2, 0, 2), m.minor2(0, 2, 0, 2),  -m.minor2(0, 1, 0, 2),
+            m.minor2(1, 2, 0, 1),  -m.minor2(0, 2, 0, 1), m.minor2(0, 1, 0, 1)};
 }
 
 std::vector<Num> adjugate4(const Entries& m, const Minors4& f) {
     const auto& e = m.e;
     const auto &s = f.s, &c = f.c;
     return {
-        e[1][1] * c[5] - e[1][2] * c[4] + e[1][3] * c[3],  -(e[0][1] * c[5]) + e[0][2] * c[4] - e[0][3] * c[3],
-        e[3][1] * s[5] - e[3][2] * s[4] + e[3][3] * s[3],  -(e[2][1] * s[5]) + e[2][2] * s[4] - e[2][3] * s[3],
-        -(e[1][0] * c[5]) + e[1][2] * c[2] - e[1][3] * c[1], e[0][0] * c[5] - e[0][2] * c[2] + e[0][3] * c[1],
-        -(e[3][0] * s[5]) + e[3][2] * s[2] - e[3][3] * s[1], e[2][0] * s[5] - e[2][2] * s[2] + e[2][3] * s[1],
-        e[1][0] * c[4] - e[1][1] * c[2] + e[1][3] * c[0],  -(e[0][0] * c[4]) + e[0][1] * c[2] - e[0][3] * c[0],
-        e[3][0] * s[4] - e[3][1] * s[2] + e[3][3] * s[0],  -(e[2][0] * s[4]) + e[2][1] * s[2] - e[2][3] * s[0],
-        -(e[1][0] * c[3]) + e[1][1] * c[1] - e[1][2] * c[0], e[0][0] * c[3] - e[0][1] * c[1] + e[0][2] * c[0],
-        -(e[3][0] * s[3]) + e[3][1] * s[1] - e[3][2] * s[0], e[2][0] * s[3] - e[2][1] * s[1] + e[2][2] * s[0],
+        e[1][1] * c[5] - e[1][2] * c[4] + e[1][3] * c[3],
+        -(e[0][1] * c[5]) + e[0][2] * c[4] - e[0][3] * c[3],
+        e[3][1] * s[5] - e[3][2] * s[4] + e[3][3] * s[3],
+        -(e[2][1] * s[5]) + e[2][2] * s[4] - e[2][3] * s[3],
+        -(e[1][0] * c[5]) + e[1][2] * c[2] - e[1][3] * c[1],
+        e[0][0] * c[5] - e[0][2] * c[2] + e[0][3] * c[1],
+        -(e[3][0] * s[5]) + e[3][2] * s[2] - e[3][3] * s[1],
+        e[2][0] * s[5] - e[2][2] * s[2] + e[2][3] * s[1],
+        e[1][0] * c[4] - e[1][1] * c[2] + e[1][3] * c[0],
+        -(e[0][0] * c[4]) + e[0][1] * c[2] - e[0][3] * c[0],
+        e[3][0] * s[4] - e[3][1] * s[2] + e[3][3] * s[0],
+        -(e[2][0] * s[4]) + e[2][1] * s[2] - e[2][3] * s[0],
+        -(e[1][0] * c[3]) + e[1][1] * c[1] - e[1][2] * c[0],
+        e[0][0] * c[3] - e[0][1] * c[1] + e[0][2] * c[0],
+        -(e[3][0] * s[3]) + e[3][1] * s[1] - e[3][2] * s[0],
+        e[2][0] * s[3] - e[2][1] * s[1] + e[2][2] * s[0],
     };
 }
 
@@ -317,14 +379,17 @@ Ref library_inverse(PyObject* self) {
 Ref inverse(Lowering&, const CallArgs& a) {
     Value* v = real(square_matrix(a, "inverse"));
     const int n = v->type.n;
-    if (n > 12) raise(Kind::compilation, "only dimension < 13 is supported, got shape " + shape_text(v->type));
+    if (n > 12)
+        raise(Kind::compilation,
+              "only dimension < 13 is supported, got shape " + shape_text(v->type));
     if (n > 4) return library_inverse(make_value(v).get());
     const Entries m(v);
     const Prim p = v->type.prim;
     std::vector<Num> adjugate;
     Num determinant = m.e[0][0];
     if (n == 1) adjugate = {{builder().int_const(p, 1)}};
-    if (n == 2) adjugate = {m.e[1][1], -m.e[0][1], -m.e[1][0], m.e[0][0]}, determinant = determinant2(m);
+    if (n == 2)
+        adjugate = {m.e[1][1], -m.e[0][1], -m.e[1][0], m.e[0][0]}, determinant = determinant2(m);
     if (n == 3) adjugate = adjugate3(m), determinant = determinant3(m);
     if (n == 4) {
         const Minors4 f(m);
@@ -352,7 +417,8 @@ Ref fill(Lowering&, const CallArgs& a) {
 
 Ref get_shape(Lowering&, const CallArgs& a) {
     const Type t = tensor(single(a, "get_shape"), "get_shape")->type;
-    return Ref::steal(t.rank == 1 ? Py_BuildValue("(i)", int(t.n)) : Py_BuildValue("(ii)", int(t.n), int(t.m)));
+    return Ref::steal(t.rank == 1 ? Py_BuildValue("(i)", int(t.n))
+                                  : Py_BuildValue("(ii)", int(t.n), int(t.m)));
 }
 
 Ref to_list(Lowering&, const CallArgs& a) {
@@ -365,7 +431,8 @@ Ref to_list(Lowering&, const CallArgs& a) {
         }
         PyObject* row = Ref::steal(PyList_New(v->type.m)).release();
         PyList_SET_ITEM(list.get(), i, row);
-        for (int j = 0; j < v->type.m; ++j) PyList_SET_ITEM(row, j, make_value(component(v, i * v->type.m + j)).release());
+        for (int j = 0; j < v->type.m; ++j)
+            PyList_SET_ITEM(row, j, make_value(component(v, i * v->type.m + j)).release());
     }
     return list;
 }
@@ -377,17 +444,20 @@ Ref adhoc_struct(Lowering&, const CallArgs& a) { return make_adhoc_struct(a); }
 Ref typed_struct(Lowering&, const CallArgs& a) {
     PyObject* type = a.positional.at(0).get();
     CallArgs members;
-    const bool traced = a.positional.size() == 3 && PyTuple_CheckExact(a.positional[1].get()) && PyDict_CheckExact(a.positional[2].get());
+    const bool traced = a.positional.size() == 3 && PyTuple_CheckExact(a.positional[1].get()) &&
+                        PyDict_CheckExact(a.positional[2].get());
     if (!traced) {
         members.positional.assign(a.positional.begin() + 1, a.positional.end());
         members.keywords = a.keywords;
         return make_typed_struct(type, members);
     }
     PyObject* args = a.positional[1].get();
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args); ++k) members.positional.push_back(Ref::borrow(PyTuple_GET_ITEM(args, k)));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(args); ++k)
+        members.positional.push_back(Ref::borrow(PyTuple_GET_ITEM(args, k)));
     PyObject *key, *value;
     Py_ssize_t at = 0;
-    while (PyDict_Next(a.positional[2].get(), &at, &key, &value)) members.keywords.emplace_back(Ref::borrow(key), Ref::borrow(value));
+    while (PyDict_Next(a.positional[2].get(), &at, &key, &value))
+        members.keywords.emplace_back(Ref::borrow(key), Ref::borrow(value));
     return make_typed_struct(type, members);
 }
 

@@ -36,15 +36,19 @@ ExprObject* new_expr() {
 void expr_dealloc(PyObject* o) {
     ExprObject* e = as_expr(o);
     Py_XDECREF(e->origin);
-    if (free_count < kFreeMost) free_list[free_count++] = e;
-    else PyObject_Free(e);
+    if (free_count < kFreeMost)
+        free_list[free_count++] = e;
+    else
+        PyObject_Free(e);
 }
 
-template <BinOp op> PyObject* number_slot(PyObject* a, PyObject* b) {
+template <BinOp op>
+PyObject* number_slot(PyObject* a, PyObject* b) {
     return guarded([&] { return binary(op, a, b); });
 }
 PyObject* number_pow(PyObject* a, PyObject* b, PyObject*) { return number_slot<BinOp::pow>(a, b); }
-template <UnOp op> PyObject* unary_slot(PyObject* a) {
+template <UnOp op>
+PyObject* unary_slot(PyObject* a) {
     return guarded([&] { return unary(op, a); });
 }
 PyObject* absolute(PyObject* a) {
@@ -56,22 +60,28 @@ PyObject* absolute(PyObject* a) {
 }
 
 int expr_bool(PyObject*) {
-    PyErr_SetString(PyExc_TypeError, "a value that is only known when the kernel runs cannot decide a Python branch; use it in the kernel's own `if`, or qd.select");
+    PyErr_SetString(PyExc_TypeError,
+                    "a value that is only known when the kernel runs cannot decide a Python "
+                    "branch; use it in the kernel's own `if`, or qd.select");
     return -1;
 }
 
 PyObject* compare_slot(PyObject* a, PyObject* b, int op) {
-    static const CmpOp table[] = {CmpOp::lt, CmpOp::le, CmpOp::eq, CmpOp::ne, CmpOp::gt, CmpOp::ge};  // Py_LT, LE, EQ, NE, GT, GE
+    static const CmpOp table[] = {CmpOp::lt, CmpOp::le, CmpOp::eq,
+                                  CmpOp::ne, CmpOp::gt, CmpOp::ge};  // Py_LT, LE, EQ, NE, GT, GE
     if (!current()) Py_RETURN_NOTIMPLEMENTED;
     return guarded([&] { return compare(table[op], a, b); });
 }
 
-Py_hash_t expr_hash(PyObject* o) { return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(o) >> 4); }
+Py_hash_t expr_hash(PyObject* o) {
+    return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(o) >> 4);
+}
 
 Py_ssize_t expr_length(PyObject* o) {
     const Type t = type_of(o);
     if (t.is_tensor()) return t.n;
-    PyErr_Format(PyExc_TypeError, "object of type '%s' has no len()", type::to_user_string(t).c_str());
+    PyErr_Format(PyExc_TypeError, "object of type '%s' has no len()",
+                 type::to_user_string(t).c_str());
     return -1;
 }
 
@@ -107,7 +117,8 @@ int expr_setattr(PyObject* o, PyObject* name, PyObject* value) {
 PyObject* expr_iter(PyObject* o) {
     const Type t = type_of(o);
     if (!t.is_tensor()) {
-        PyErr_Format(PyExc_TypeError, "'%s' object is not iterable", type::to_user_string(t).c_str());
+        PyErr_Format(PyExc_TypeError, "'%s' object is not iterable",
+                     type::to_user_string(t).c_str());
         return nullptr;
     }
     PyObject* list = PyList_New(0);
@@ -137,7 +148,9 @@ PyObject* expr_iter(PyObject* o) {
 
 PyObject* expr_repr(PyObject* o) {
     const ExprObject& e = *as_expr(o);
-    return PyUnicode_FromFormat("<Quadrants Expression of type %s>", e.kind == ExprKind::array ? "ndarray" : type::to_user_string(type_of(o)).c_str());
+    return PyUnicode_FromFormat(
+        "<Quadrants Expression of type %s>",
+        e.kind == ExprKind::array ? "ndarray" : type::to_user_string(type_of(o)).c_str());
 }
 
 PyNumberMethods number_methods = {
@@ -162,7 +175,8 @@ PyNumberMethods number_methods = {
 };
 PyMappingMethods mapping_methods = {expr_length, expr_item, expr_set_item};
 
-// --- struct values --------------------------------------------------------------------------------
+// --- struct values
+// --------------------------------------------------------------------------------
 StructObject* as_struct(PyObject* o) { return reinterpret_cast<StructObject*>(o); }
 
 int struct_traverse(PyObject* o, visitproc visit, void* arg) {
@@ -203,8 +217,7 @@ PyMappingMethods struct_mapping = {struct_length, struct_item, nullptr};
 }  // namespace
 
 PyTypeObject Expr_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants.lang.expr.Expr",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants.lang.expr.Expr",
     .tp_basicsize = sizeof(ExprObject),
     .tp_dealloc = expr_dealloc,
     .tp_repr = expr_repr,
@@ -220,8 +233,7 @@ PyTypeObject Expr_Type = {
 };
 
 PyTypeObject StructValue_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0)
-    .tp_name = "quadrants.lang.struct.StructValue",
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants.lang.struct.StructValue",
     .tp_basicsize = sizeof(StructObject),
     .tp_dealloc = struct_dealloc,
     .tp_as_mapping = &struct_mapping,
@@ -271,7 +283,8 @@ ir::Type type_of(PyObject* expr) {
 }
 
 void set_internal_error(const char* what) {
-    PyErr_Format(PyExc_RuntimeError, "internal error in the front end: %s (please report this)", what);
+    PyErr_Format(PyExc_RuntimeError, "internal error in the front end: %s (please report this)",
+                 what);
 }
 
 }  // namespace qd::frontend

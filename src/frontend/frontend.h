@@ -10,8 +10,8 @@
 // Plain Python helpers called by a kernel run natively on Exprs: Expr implements the number,
 // sequence and attribute protocols by emitting IR into the innermost active Lowering (`current()`).
 //
-// Errors: a user's mistake is thrown as Diag (C++); a Python exception that is already set is thrown
-// as PyError. Both are turned, at the boundary, into the spec's classes with source carets.
+// Errors: a user's mistake is thrown as Diag (C++); a Python exception that is already set is
+// thrown as PyError. Both are turned, at the boundary, into the spec's classes with source carets.
 //
 // Files: source (text, ast), diag (errors), expr (the Expr type), ops (operators, casts, promotion,
 // assignment, subscripts), tensor (vector/matrix members and methods), builtins_* (tables of
@@ -41,20 +41,33 @@ namespace qd::frontend {
 struct PyError {};  // thrown when a Python exception is set
 
 class Ref {  // owned reference
-   public:
+  public:
     Ref() = default;
-    static Ref steal(PyObject* o) { if (!o) throw PyError{}; return Ref(o); }       // new reference, null -> PyError
+    static Ref steal(PyObject* o) {
+        if (!o) throw PyError{};
+        return Ref(o);
+    }  // new reference, null -> PyError
     static Ref steal_or_null(PyObject* o) { return Ref(o); }
-    static Ref borrow(PyObject* o) { Py_XINCREF(o); return Ref(o); }
+    static Ref borrow(PyObject* o) {
+        Py_XINCREF(o);
+        return Ref(o);
+    }
     Ref(const Ref& r) : p_(r.p_) { Py_XINCREF(p_); }
     Ref(Ref&& r) noexcept : p_(r.p_) { r.p_ = nullptr; }
-    Ref& operator=(Ref r) noexcept { std::swap(p_, r.p_); return *this; }
+    Ref& operator=(Ref r) noexcept {
+        std::swap(p_, r.p_);
+        return *this;
+    }
     ~Ref() { Py_XDECREF(p_); }
     PyObject* get() const { return p_; }
-    PyObject* release() { PyObject* p = p_; p_ = nullptr; return p; }
+    PyObject* release() {
+        PyObject* p = p_;
+        p_ = nullptr;
+        return p;
+    }
     explicit operator bool() const { return p_ != nullptr; }
 
-   private:
+  private:
     explicit Ref(PyObject* p) : p_(p) {}
     PyObject* p_ = nullptr;
 };
@@ -65,10 +78,13 @@ enum class Kind { compilation, syntax, name, type, index, runtime, runtime_type,
 // ...IndexError, ...RuntimeError, ...RuntimeTypeError, ValueError (wrapped by the boundary).
 struct Diag {
     Kind kind;
-    std::string text;      // the spec's fragment first
-    std::string help;      // optional second line
+    std::string text;          // the spec's fragment first
+    std::string help;          // optional second line
     PyObject* node = nullptr;  // borrowed ast node to underline; null: the node being lowered
-    Diag& hint(std::string h) { help = std::move(h); return *this; }
+    Diag& hint(std::string h) {
+        help = std::move(h);
+        return *this;
+    }
 };
 [[noreturn]] void raise(Kind kind, std::string text, std::string hint = {});
 // Sets the Python exception of a Diag, for slots of Expr that plain Python helpers call (diag.cpp).
@@ -81,15 +97,15 @@ enum class ExprKind : uint8_t {
     value,     // rvalue
     variable,  // lvalue: a local variable; `value` is its slot (place type)
     element,   // lvalue: part of a field, array or variable; `value` is a place
-    array,     // an array parameter; `value` is a handle (Type::array), `access` its layout/boundary
+    array,  // an array parameter; `value` is a handle (Type::array), `access` its layout/boundary
 };
 struct ExprObject {
     PyObject_HEAD
     ir::Value* value;
     ir::ArrayAccess access;  // of kind array
     ExprKind kind;
-    bool read_only;   // kernel argument, loop variable: not assignable (the message says which)
-    bool shared;      // lvalue other threads may see: augmented assignment must be atomic
+    bool read_only;    // kernel argument, loop variable: not assignable (the message says which)
+    bool shared;       // lvalue other threads may see: augmented assignment must be atomic
     uint8_t reserved;  // of kind array: 1 if it is known to have no gradient (ask lacks_gradient)
     PyObject* origin;  // what to name in messages (str) or null
 };
@@ -97,7 +113,7 @@ extern PyTypeObject Expr_Type;
 inline bool is_expr(PyObject* o) { return Py_IS_TYPE(o, &Expr_Type); }
 inline ExprObject* as_expr(PyObject* o) { return reinterpret_cast<ExprObject*>(o); }
 
-Ref make_value(ir::Value* v);                                // rvalue
+Ref make_value(ir::Value* v);  // rvalue
 Ref make_place(ir::Value* place, ExprKind kind, bool shared, bool read_only = false);
 Ref make_array(ir::Value* handle, ir::ArrayAccess access);
 // Type as the user sees it: value type of an lvalue; kNone for arrays.
@@ -117,43 +133,62 @@ Ref make_struct(PyObject* type, PyObject* members);  // shares the dict
 // One per function body being lowered; nested calls push another (linked by `caller`).
 enum class FunctionKind : uint8_t { kernel, func, real_func };
 
-struct KernelState;  // shared by all Lowerings of one kernel: module, options, guards, task state (specialise.h)
+struct KernelState;  // shared by all Lowerings of one kernel: module, options, guards, task state
+                     // (specialise.h)
 
 struct Lowering {
     KernelState* kernel = nullptr;
     Lowering* caller = nullptr;
-    ir::Builder b;                 // b.function, b.region = insertion point, b.loc = current source
+    ir::Builder b;  // b.function, b.region = insertion point, b.loc = current source
     FunctionKind kind = FunctionKind::kernel;
-    PyObject* node = nullptr;      // ast node being lowered, for carets (borrowed)
-    bool expanded_in_place = false;   // a func with tasks, expanded into its caller: shares b.function
-    int runtime_depth = 0;         // enclosing runtime if/for/while: 0 = top level of this body
-    int static_depth = 0;          // inside qd.static(...)
-    int parallel_depth = 0;        // inside a parallel loop
-    struct Body;                   // AST side: scopes, source, return handling (lower.h)
+    PyObject* node = nullptr;  // ast node being lowered, for carets (borrowed)
+    bool expanded_in_place =
+        false;               // a func with tasks, expanded into its caller: shares b.function
+    int runtime_depth = 0;   // enclosing runtime if/for/while: 0 = top level of this body
+    int static_depth = 0;    // inside qd.static(...)
+    int parallel_depth = 0;  // inside a parallel loop
+    struct Body;             // AST side: scopes, source, return handling (lower.h)
     Body* body = nullptr;
 };
-Lowering* current();               // innermost active lowering, null outside tracing
+Lowering* current();                           // innermost active lowering, null outside tracing
 Lowering& current_or_raise(const char* what);  // "`what` cannot be called in Python-scope"
 
 // --- ops.cpp: what both AST walking and the Expr protocols use ---------------------------------
-enum class BinOp : uint8_t { add, sub, mul, div, floordiv, mod, pow, bit_and, bit_or, bit_xor, shl, shr, matmul };
+enum class BinOp : uint8_t {
+    add,
+    sub,
+    mul,
+    div,
+    floordiv,
+    mod,
+    pow,
+    bit_and,
+    bit_or,
+    bit_xor,
+    shl,
+    shr,
+    matmul
+};
 enum class CmpOp : uint8_t { lt, le, gt, ge, eq, ne };
 enum class UnOp : uint8_t { neg, pos, bit_not, logical_not };
 
 // Loads an lvalue, types a Python number by default_ip/default_fp, turns lists/tuples/host
 // matrices into a tensor. Raises for what has no value ("Invalid constant scalar data type: ...").
 ir::Value* to_value(PyObject* o);
-ir::Value* to_value_as(PyObject* o, ir::Prim p);      // typed literal where it is a Python number, cast otherwise
-Ref to_rvalue(PyObject* o);                           // an lvalue becomes its loaded value; else unchanged
-bool is_symbolic(PyObject* o);                        // Expr, StructValue, or container that holds one
-ir::Value* to_condition(PyObject* o, const char* what);  // u1; "`if` conditions must be an integer; found f32 ..."
+ir::Value* to_value_as(PyObject* o,
+                       ir::Prim p);  // typed literal where it is a Python number, cast otherwise
+Ref to_rvalue(PyObject* o);          // an lvalue becomes its loaded value; else unchanged
+bool is_symbolic(PyObject* o);       // Expr, StructValue, or container that holds one
+ir::Value* to_condition(
+    PyObject* o, const char* what);  // u1; "`if` conditions must be an integer; found f32 ..."
 
-Ref binary(BinOp op, PyObject* a, PyObject* b);       // both compile-time: done by Python
+Ref binary(BinOp op, PyObject* a, PyObject* b);  // both compile-time: done by Python
 Ref compare(CmpOp op, PyObject* a, PyObject* b);
 Ref unary(UnOp op, PyObject* a);
 Ref cast(PyObject* a, ir::Prim p);
 Ref select(PyObject* c, PyObject* a, PyObject* b);
-// Stores `value` with conversion into lvalue `target` (Expr or StructValue); broadcasts, checks shapes.
+// Stores `value` with conversion into lvalue `target` (Expr or StructValue); broadcasts, checks
+// shapes.
 void assign(PyObject* target, PyObject* value);
 // += and friends; atomic if the target is shared (spec 10 section 7).
 void assign_op(BinOp op, PyObject* target, PyObject* value);
@@ -164,7 +199,8 @@ Ref new_variable(PyObject* value, const ir::Prim* annotation = nullptr);
 // fields, ndarray params, tensors, containers, ordinary Python objects.
 Ref subscript(PyObject* base, PyObject* index);
 // base.name for Exprs, StructValues and data objects in kernel scope (swizzles, .shape, .n, .grad,
-// bound methods); falls back to Python getattr for compile-time objects (guards recorded by caller).
+// bound methods); falls back to Python getattr for compile-time objects (guards recorded by
+// caller).
 Ref attribute(PyObject* base, PyObject* name);
 // Places of a field element / array element.
 Ref field_element(FieldObject* f, PyObject* const* indices, size_t n);
@@ -186,15 +222,17 @@ struct Builtin {
     bool takes_callable = false;  // handler wants the callable itself as first positional argument:
                                   // dtypes, vector/matrix/struct types, bound tensor methods
 };
-const Builtin* find_builtin(PyObject* callable);      // cached by identity; null if none
+const Builtin* find_builtin(PyObject* callable);  // cached by identity; null if none
 // What the walkers call: runs the handler, with the callable in front if it takes it.
 Ref call_builtin(const Builtin& builtin, PyObject* callable, const CallArgs& args);
-Ref call_builtin(const char* name, const CallArgs& args);   // by name: "sin", "select", "atomic_add", ...
+Ref call_builtin(const char* name,
+                 const CallArgs& args);  // by name: "sin", "select", "atomic_add", ...
 
-// --- formatted text -------------------------------------------------------------------------------
-// What an f-string or `"...".format(...)` with symbolic values evaluates to (made by lower_format.cpp,
-// consumed by print and assert). Pieces: str = literal text; tuple (value, spec: str or None) = one
-// conversion of `value` (anything print accepts) by printf rules. All-constant texts are plain str.
+// --- formatted text
+// ------------------------------------------------------------------------------- What an f-string
+// or `"...".format(...)` with symbolic values evaluates to (made by lower_format.cpp, consumed by
+// print and assert). Pieces: str = literal text; tuple (value, spec: str or None) = one conversion
+// of `value` (anything print accepts) by printf rules. All-constant texts are plain str.
 struct FormatObject {
     PyObject_HEAD
     PyObject* pieces;  // list
@@ -211,7 +249,8 @@ const ir::Field* bind_field(FieldObject* f);
 // Formats outlive the module (functions are shared among kernels): never Module::owned_formats.
 const ir::Format* own_format(ir::Format format);
 
-// --- calls of qd.func from C++ (matrix inverse and other library code written in the language) ----
+// --- calls of qd.func from C++ (matrix inverse and other library code written in the language)
+// ----
 Ref call_func(PyObject* func, const CallArgs& args);  // lower_call.cpp
 
 }  // namespace qd::frontend

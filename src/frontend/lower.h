@@ -31,10 +31,11 @@ struct Prov {
     bool flattened = false;        // reached through a parameter annotated with a dataclass
     bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
     uint16_t facts = 0;            // bit k: FactKind k is recorded
-    Impurity impurity = Impurity::none;  // what a pure kernel makes of this place if it is a global one
-    Ref key;                       // name, attribute or item
-    Ref function;                  // root global or cell: the Python function
-    Ref leaf;                      // the Expr of a parameter made for this place
+    Impurity impurity =
+        Impurity::none;  // what a pure kernel makes of this place if it is a global one
+    Ref key;             // name, attribute or item
+    Ref function;        // root global or cell: the Python function
+    Ref leaf;            // the Expr of a parameter made for this place
     std::unordered_map<PyObject*, Prov*> attributes;
     std::vector<Prov*> items;
 
@@ -101,7 +102,8 @@ struct Unit {
 Path path_of(const Prov* prov, Unit& kernel_unit);
 // Captured values in kernels that promise to depend on their arguments only (purity.cpp): `base` is
 // the object that had the attribute, null for a name. note_ marks the place, both report it.
-void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name, Prov* prov);
+void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name,
+                  Prov* prov);
 void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value);
 void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
 bool fact_holds(const Fact& f, PyObject* now);

@@ -165,11 +165,13 @@ Val Body::member(const Val& base, PyObject* name) {
             unit.opaque("attribute " + text(name) + " is computed");
     }
     if (base.prov && base.prov->runtime_members && prov->from_argument() &&
-        (PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) || PyFloat_CheckExact(item.get()))) {
+        (PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) ||
+         PyFloat_CheckExact(item.get()))) {
         if (low.static_depth)
-            raise(Kind::syntax, "Attribute " + text(name) + " of " + type_name(o) +
-                                    " is a runtime kernel argument (template_primitives=False): it has no value "
-                                    "inside qd.static");
+            raise(Kind::syntax,
+                  "Attribute " + text(name) + " of " + type_name(o) +
+                      " is a runtime kernel argument (template_primitives=False): it has no value "
+                      "inside qd.static");
         const bool real = PyFloat_Check(item.get());
         const ir::Prim p =
             real ? low.kernel->options.default_float : low.kernel->options.default_int;
@@ -233,7 +235,8 @@ static void check_member_array(PyObject* annotation, PyObject* array, const std:
         const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._arguments"));
         return PyObject_GetAttrString(module.get(), "check_array");
     }();
-    const Ref shown = Ref::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+    const Ref shown =
+        Ref::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
     Ref::steal(PyObject_CallFunctionObjArgs(check, annotation, array, shown.get(), nullptr));
 }
 
@@ -396,7 +399,8 @@ Val Body::expr(const Node* n) {
                 if (e->kind == K::Starred) {
                     Ref part = value(e->a);
                     if (is_expr(part.get())) part = Ref::steal(PySequence_List(part.get()));
-                    Ref r = Ref::steal(PyObject_CallMethod(list.get(), "extend", "(O)", part.get()));
+                    Ref r =
+                        Ref::steal(PyObject_CallMethod(list.get(), "extend", "(O)", part.get()));
                     continue;
                 }
                 if (PyList_Append(list.get(), expr(e).get()) < 0) throw PyError{};

@@ -162,7 +162,8 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
         return assign(place.get(), v.get());
     }
     if (base.prov && base.prov->flattened) {
-        Ref flat = Ref::steal(PyUnicode_FromFormat("%s.%U", target_text(target->a).c_str(), target->name));
+        Ref flat =
+            Ref::steal(PyUnicode_FromFormat("%s.%U", target_text(target->a).c_str(), target->name));
         immutable_argument(flat.get());
     }
     Val place = member(base, target->name);
@@ -185,9 +186,8 @@ void Body::assign_name(const Node* target, Val v, bool is_static) {
         raise(Kind::syntax, "Loop variable '" + text(target->name) + "' cannot be assigned");
     const Val place = lookup(target->name);
     if (is_expr(place.get()) && !is_lvalue(place.get()))
-        raise(Kind::syntax,
-              "cannot use a non-writable target as the first operand of 'assign': '" +
-                  text(target->name) + "' stands for a value or a kernel argument");
+        raise(Kind::syntax, "cannot use a non-writable target as the first operand of 'assign': '" +
+                                text(target->name) + "' stands for a value or a kernel argument");
     if (!is_lvalue(place.get())) not_assignable(target);
     assign(place.get(), v.get());
 }

@@ -21,22 +21,34 @@ struct OpRow {
 };
 // In the order of BinOp; pow and matmul have rules of their own.
 const OpRow kBinary[] = {
-    {"+", Op::add, false},         {"-", Op::sub, false},       {"*", Op::mul, false},   {"/", Op::div, false},
-    {"//", Op::floordiv, false},   {"%", Op::mod, false},       {"**", Op::pow, false},  {"&", Op::bit_and, true},
-    {"|", Op::bit_or, true},       {"^", Op::bit_xor, true},    {"<<", Op::shl, true},   {">>", Op::shr, true},
+    {"+", Op::add, false},    {"-", Op::sub, false},       {"*", Op::mul, false},
+    {"/", Op::div, false},    {"//", Op::floordiv, false}, {"%", Op::mod, false},
+    {"**", Op::pow, false},   {"&", Op::bit_and, true},    {"|", Op::bit_or, true},
+    {"^", Op::bit_xor, true}, {"<<", Op::shl, true},       {">>", Op::shr, true},
     {"@", Op::matmul, false},
 };
 struct CmpRow {
     const char* symbol;
     Op op;
 };
-const CmpRow kCompare[] = {{"<", Op::lt}, {"<=", Op::le}, {">", Op::gt}, {">=", Op::ge}, {"==", Op::eq}, {"!=", Op::ne}};
+const CmpRow kCompare[] = {{"<", Op::lt},  {"<=", Op::le}, {">", Op::gt},
+                           {">=", Op::ge}, {"==", Op::eq}, {"!=", Op::ne}};
 
 using PyBinary = PyObject* (*)(PyObject*, PyObject*);
 PyObject* python_pow(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
-const PyBinary kPython[] = {PyNumber_Add, PyNumber_Subtract, PyNumber_Multiply, PyNumber_TrueDivide, PyNumber_FloorDivide,
-                            PyNumber_Remainder, python_pow, PyNumber_And, PyNumber_Or, PyNumber_Xor, PyNumber_Lshift,
-                            PyNumber_Rshift, PyNumber_MatrixMultiply};
+const PyBinary kPython[] = {PyNumber_Add,
+                            PyNumber_Subtract,
+                            PyNumber_Multiply,
+                            PyNumber_TrueDivide,
+                            PyNumber_FloorDivide,
+                            PyNumber_Remainder,
+                            python_pow,
+                            PyNumber_And,
+                            PyNumber_Or,
+                            PyNumber_Xor,
+                            PyNumber_Lshift,
+                            PyNumber_Rshift,
+                            PyNumber_MatrixMultiply};
 
 PyTypeObject* host_matrix_type() {
     static PyTypeObject* type;
@@ -53,8 +65,9 @@ PyTypeObject* host_matrix_type() {
 bool is_numpy_scalar(PyObject* o) {
     if (std::strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) != 0) return false;
     const char* name = Py_TYPE(o)->tp_name + 6;
-    return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 || std::strncmp(name, "float", 5) == 0 ||
-           std::strncmp(name, "bool", 4) == 0 || std::strncmp(name, "longlong", 8) == 0 || std::strncmp(name, "ulonglong", 9) == 0;
+    return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 ||
+           std::strncmp(name, "float", 5) == 0 || std::strncmp(name, "bool", 4) == 0 ||
+           std::strncmp(name, "longlong", 8) == 0 || std::strncmp(name, "ulonglong", 9) == 0;
 }
 
 // A NumPy scalar or 0-d array as a Python number; null Ref if it is neither.
@@ -62,7 +75,9 @@ Ref numpy_item(PyObject* o) {
     if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
     if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0) {
         const Ref ndim = Ref::steal(PyObject_GetAttrString(o, "ndim"));
-        if (PyLong_AsLong(ndim.get()) != 0) raise(Kind::type, "Only 0-dimensional numpy array can be used to initialize a scalar expression");
+        if (PyLong_AsLong(ndim.get()) != 0)
+            raise(Kind::type,
+                  "Only 0-dimensional numpy array can be used to initialize a scalar expression");
         return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
     }
     return {};
@@ -79,15 +94,18 @@ Value* host_matrix_value(PyObject* o) {
     const Ref list = Ref::steal(PyObject_CallMethod(o, "to_list", nullptr));
     // An element keeps no width of its own: integers and bools are default_ip, floats default_fp.
     std::vector<Ref> items;
-    for (Py_ssize_t k = 0; k < PyList_Size(list.get()); ++k) items.push_back(Ref::borrow(PyList_GET_ITEM(list.get(), k)));
+    for (Py_ssize_t k = 0; k < PyList_Size(list.get()); ++k)
+        items.push_back(Ref::borrow(PyList_GET_ITEM(list.get(), k)));
     return tensor_of_items(items);
 }
 
 bool is_sequence_literal(PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
 
 [[noreturn]] void invalid_scalar(PyObject* o) {
-    raise(Kind::type, "Invalid constant scalar data type: " + text_of(reinterpret_cast<PyObject*>(Py_TYPE(o))),
-          "only numbers, vectors, matrices and structs can be values here; keep other objects in qd.static(...)");
+    raise(Kind::type,
+          "Invalid constant scalar data type: " + text_of(reinterpret_cast<PyObject*>(Py_TYPE(o))),
+          "only numbers, vectors, matrices and structs can be values here; keep other objects in "
+          "qd.static(...)");
 }
 
 // What Python's operators answer; the operands they refuse are the user's mistake.
@@ -95,19 +113,23 @@ Ref python_result(PyObject* o) {
     if (o || !PyErr_ExceptionMatches(PyExc_TypeError)) return Ref::steal(o);
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value), Ref::steal_or_null(traceback)};
+    const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value),
+                         Ref::steal_or_null(traceback)};
     raise(Kind::type, value ? text_of(value) : "unsupported operand types");
 }
 
 bool both_compile_time(PyObject* a, PyObject* b) { return !is_symbolic(a) && !is_symbolic(b); }
 
-bool is_shape_compatible(Type a, Type b) { return a.rank == 0 || b.rank == 0 || (a.rank == b.rank && a.n == b.n && a.m == b.m); }
+bool is_shape_compatible(Type a, Type b) {
+    return a.rank == 0 || b.rank == 0 || (a.rank == b.rank && a.n == b.n && a.m == b.m);
+}
 
 Type common_shape(Type a, Type b) { return a.rank ? a : b; }
 
 bool is_valueless(PyObject* o) {  // has no place in arithmetic: fields, arrays, strings, None ...
     if (is_expr(o)) return as_expr(o)->kind == ExprKind::array;
-    return !is_number(o) && !is_host_matrix(o) && !is_sequence_literal(o) && !is_numpy_scalar(o) && std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") != 0;
+    return !is_number(o) && !is_host_matrix(o) && !is_sequence_literal(o) && !is_numpy_scalar(o) &&
+           std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") != 0;
 }
 
 Value* operand(PyObject* o, const char* symbol, PyObject* a, PyObject* b) {
@@ -129,17 +151,26 @@ Ref power(PyObject* a, PyObject* b) {
     const Type shape = common_shape(base->type, exponent->type);
     if (type::is_float(exponent->type.prim)) {
         const Prim p = type::promote(base->type.prim, exponent->type.prim);
-        return make_value(out.op(Op::pow, {broadcast(out.cast(base, p), shape), broadcast(out.cast(exponent, p), shape)}));
+        return make_value(out.op(Op::pow, {broadcast(out.cast(base, p), shape),
+                                           broadcast(out.cast(exponent, p), shape)}));
     }
-    if (const auto constant = constant_exponent(b); constant && *constant < 0 && type::is_int(base->type.prim))
+    if (const auto constant = constant_exponent(b);
+        constant && *constant < 0 && type::is_int(base->type.prim))
         raise(Kind::runtime, "Negative exponent in pow(int, int) is not allowed.");
-    const Prim wide = type::bits(exponent->type.prim) == 64 || exponent->type.prim == Prim::u32 ? Prim::i64 : Prim::i32;
-    return make_value(out.op(Op::powi, {broadcast(base, shape), broadcast(out.cast(exponent, wide), shape)}));
+    const Prim wide = type::bits(exponent->type.prim) == 64 || exponent->type.prim == Prim::u32
+                          ? Prim::i64
+                          : Prim::i32;
+    return make_value(
+        out.op(Op::powi, {broadcast(base, shape), broadcast(out.cast(exponent, wide), shape)}));
 }
 
 [[noreturn]] void matmul_mismatch(Type a, Type b) {
-    auto text = [](Type t) { return t.rank == 2 ? "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")" : "(" + std::to_string(t.n) + ",)"; };
-    raise(Kind::compilation, "dimension mismatch between " + text(a) + " and " + text(b) + " for matrix multiplication");
+    auto text = [](Type t) {
+        return t.rank == 2 ? "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")"
+                           : "(" + std::to_string(t.n) + ",)";
+    };
+    raise(Kind::compilation, "dimension mismatch between " + text(a) + " and " + text(b) +
+                                 " for matrix multiplication");
 }
 
 Ref matrix_product(PyObject* a, PyObject* b) {
@@ -164,22 +195,26 @@ Ref matrix_product(PyObject* a, PyObject* b) {
     }
     if (s.m != t.n) matmul_mismatch(s, t);
     Value* operands[] = {x, y};
-    return make_value(out.typed(Op::matmul, t.rank == 1 ? Type::vector(p, s.n) : Type::matrix(p, s.n, t.m), operands));
+    return make_value(out.typed(
+        Op::matmul, t.rank == 1 ? Type::vector(p, s.n) : Type::matrix(p, s.n, t.m), operands));
 }
 
 Ref shift(BinOp op, PyObject* a, PyObject* b) {
     const OpRow& row = kBinary[static_cast<int>(op)];
     Value* x = operand(a, row.symbol, a, b);
     Value* y = operand(b, row.symbol, a, b);
-    if (type::is_float(x->type.prim) || type::is_float(y->type.prim) || !is_shape_compatible(x->type, y->type)) unsupported_operands(row.symbol, a, b);
+    if (type::is_float(x->type.prim) || type::is_float(y->type.prim) ||
+        !is_shape_compatible(x->type, y->type))
+        unsupported_operands(row.symbol, a, b);
     const Type shape = common_shape(x->type, y->type);
     x = broadcast(x, shape);
     y = broadcast(builder().cast(y, x->type.prim), shape);
     return checked(op, x, y, builder().op(row.op, {x, y}));
 }
 
-// --- overflow reports (debug) ---------------------------------------------------------------------
-// u1, per component: whether r = a op b left the range of its type; null if it cannot.
+// --- overflow reports (debug)
+// --------------------------------------------------------------------- u1, per component: whether
+// r = a op b left the range of its type; null if it cannot.
 Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
     ir::Builder& out = builder();
     const Type t = r->type;
@@ -188,40 +223,56 @@ Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
     switch (op) {
         case BinOp::add:
             if (!is_signed) return out.op(Op::lt, {r, a});
-            return out.op(Op::lt, {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, r}), out.op(Op::bit_xor, {b, r})}), zero()});
+            return out.op(
+                Op::lt,
+                {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, r}), out.op(Op::bit_xor, {b, r})}),
+                 zero()});
         case BinOp::sub:
             if (!is_signed) return out.op(Op::lt, {a, b});
-            return out.op(Op::lt, {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, b}), out.op(Op::bit_xor, {a, r})}), zero()});
+            return out.op(
+                Op::lt,
+                {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, b}), out.op(Op::bit_xor, {a, r})}),
+                 zero()});
         case BinOp::mul: {
             if (type::bits(t.prim) < 64) {
                 const Prim wide = is_signed ? Prim::i64 : Prim::u64;
-                return out.op(Op::ne, {out.op(Op::mul, {out.cast(a, wide), out.cast(b, wide)}), out.cast(r, wide)});
+                return out.op(Op::ne, {out.op(Op::mul, {out.cast(a, wide), out.cast(b, wide)}),
+                                       out.cast(r, wide)});
             }
-            Value* lost = out.op(Op::bit_and, {out.op(Op::ne, {a, zero()}), out.op(Op::ne, {out.op(Op::raw_div, {r, a}), b})});
+            Value* lost = out.op(Op::bit_and, {out.op(Op::ne, {a, zero()}),
+                                               out.op(Op::ne, {out.op(Op::raw_div, {r, a}), b})});
             if (!is_signed) return lost;
             Value* minus_one = broadcast(out.int_const(t.prim, -1), t);
             Value* lowest = broadcast(out.int_const(t.prim, INT64_MIN), t);
-            return out.op(Op::bit_or, {lost, out.op(Op::bit_and, {out.op(Op::eq, {a, minus_one}), out.op(Op::eq, {b, lowest})})});
+            return out.op(Op::bit_or, {lost, out.op(Op::bit_and, {out.op(Op::eq, {a, minus_one}),
+                                                                  out.op(Op::eq, {b, lowest})})});
         }
-        case BinOp::shl: return out.op(Op::ne, {out.op(Op::shr, {r, b}), a});
-        default: return nullptr;
+        case BinOp::shl:
+            return out.op(Op::ne, {out.op(Op::shr, {r, b}), a});
+        default:
+            return nullptr;
     }
 }
 
 // The result of an integer operation; in debug mode an overflow is printed with its place.
 Ref checked(BinOp op, Value* a, Value* b, Value* r) {
     KernelState& kernel = *current()->kernel;
-    if (!kernel.options.debug || !type::is_int(r->type.prim) || r->type.prim == Prim::u1) return make_value(r);
+    if (!kernel.options.debug || !type::is_int(r->type.prim) || r->type.prim == Prim::u1)
+        return make_value(r);
     Value* lost = overflows(op, a, b, r);
     if (!lost) return make_value(r);
-    const char* word = op == BinOp::add ? "Addition" : op == BinOp::sub ? "Subtraction" : op == BinOp::mul ? "Multiplication" : "Shift left";
+    const char* word = op == BinOp::add   ? "Addition"
+                       : op == BinOp::sub ? "Subtraction"
+                       : op == BinOp::mul ? "Multiplication"
+                                          : "Shift left";
     ir::Builder& out = builder();
     if (lost->type.rank) lost = out.op(Op::reduce_or, {lost});
     Value* operands[] = {lost};
     ir::Inst* branch = out.emit(Op::if_, operands, {}, 2);
     ir::Region* home = out.region;
     ir::Format format;
-    format.pieces.push_back({std::string(word) + " overflow detected in " + location_text(*current()) + "\n", 0});
+    format.pieces.push_back(
+        {std::string(word) + " overflow detected in " + location_text(*current()) + "\n", 0});
     out.region = branch->regions[0];
     out.emit(Op::print, {}, {})->ref = own_format(std::move(format));
     out.end(Op::yield);
@@ -284,9 +335,7 @@ std::optional<Prim> prim_of_dtype(PyObject* o) {
     return static_cast<Prim>(PyLong_AsLong(number.get()));
 }
 
-Value* const_of(Prim p, double v) {
-    return builder().float_const(p, v);
-}
+Value* const_of(Prim p, double v) { return builder().float_const(p, v); }
 
 Value* integer_literal(PyObject* o, Prim p, const char* what) {
     int overflow = 0;
@@ -303,21 +352,27 @@ Value* integer_literal(PyObject* o, Prim p, const char* what) {
         bits = 0;
     } else {
         bits = static_cast<uint64_t>(v);
-        if (type::is_signed(p)) fits = width == 64 || (v >= -(1LL << (width - 1)) && v < (1LL << (width - 1)));
-        else fits = v >= 0 && (width == 64 || bits < (uint64_t(1) << width));
+        if (type::is_signed(p))
+            fits = width == 64 || (v >= -(1LL << (width - 1)) && v < (1LL << (width - 1)));
+        else
+            fits = v >= 0 && (width == 64 || bits < (uint64_t(1) << width));
     }
     if (!fits) {
         const std::string name = type::info(p).name;
         if (std::strcmp(what, "default_ip") == 0)
-            raise(Kind::type, "Integer literal " + text_of(o) + " exceeded the range of default_ip: " + name +
-                                  ", please specify the dtype via e.g. `qd.u64(" + text_of(o) + ")` or set a different `default_ip` in `qd.init()`");
-        raise(Kind::type, "Integer literal " + text_of(o) + " exceeded the range of specified dtype: " + name);
+            raise(Kind::type, "Integer literal " + text_of(o) +
+                                  " exceeded the range of default_ip: " + name +
+                                  ", please specify the dtype via e.g. `qd.u64(" + text_of(o) +
+                                  ")` or set a different `default_ip` in `qd.init()`");
+        raise(Kind::type,
+              "Integer literal " + text_of(o) + " exceeded the range of specified dtype: " + name);
     }
     return builder().int_const(p, static_cast<int64_t>(bits));
 }
 
 std::string type_text(PyObject* o) {
-    if (is_expr(o)) return as_expr(o)->kind == ExprKind::array ? "ndarray" : type::to_user_string(type_of(o));
+    if (is_expr(o))
+        return as_expr(o)->kind == ExprKind::array ? "ndarray" : type::to_user_string(type_of(o));
     if (PyBool_Check(o)) return "u1";
     if (PyLong_Check(o)) return type::info(default_int()).name;
     if (PyFloat_Check(o)) return type::info(default_float()).name;
@@ -326,7 +381,8 @@ std::string type_text(PyObject* o) {
 }
 
 void unsupported_operands(const char* symbol, PyObject* a, PyObject* b) {
-    raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "': '" + type_text(a) + "' and '" + type_text(b) + "'");
+    raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "': '" +
+                          type_text(a) + "' and '" + type_text(b) + "'");
 }
 
 Type shaped(Type shape, Prim p) {
@@ -340,7 +396,9 @@ Value* broadcast(Value* v, Type shape) {
     return builder().splat(v, shaped(shape, v->type.prim));
 }
 
-Value* component(Value* tensor, int flat) { return builder().op(Op::extract, {tensor}, static_cast<uint64_t>(flat)); }
+Value* component(Value* tensor, int flat) {
+    return builder().op(Op::extract, {tensor}, static_cast<uint64_t>(flat));
+}
 
 std::vector<Value*> components(Value* v) {
     if (!v->type.rank) return {v};
@@ -372,16 +430,20 @@ Value* to_value(PyObject* o) {
     if (is_expr(o)) {
         const ExprObject& e = *as_expr(o);
         switch (e.kind) {
-            case ExprKind::value: return e.value;
+            case ExprKind::value:
+                return e.value;
             case ExprKind::variable:
-            case ExprKind::element: return builder().load(e.value);
-            case ExprKind::array: raise(Kind::type, "an ndarray cannot be used as a value", "index it: a[i]");
+            case ExprKind::element:
+                return builder().load(e.value);
+            case ExprKind::array:
+                raise(Kind::type, "an ndarray cannot be used as a value", "index it: a[i]");
         }
     }
     if (Value* v = number_constant(o)) return v;
     if (is_sequence_literal(o)) {
         std::vector<Ref> items;
-        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) items.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(o, k)));
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+            items.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(o, k)));
         return tensor_of_items(items);
     }
     if (is_host_matrix(o)) return host_matrix_value(o);
@@ -400,7 +462,9 @@ Value* to_value_as(PyObject* o, Prim p) {
         int overflow = 0;
         const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
         if (p == Prim::u1) return builder().int_const(p, v != 0 || overflow);
-        if (!overflow && (type::bits(p) == 64 || v == static_cast<int32_t>(v) || (v >= 0 && v <= 0xffffffffLL))) return builder().int_const(p, v);
+        if (!overflow &&
+            (type::bits(p) == 64 || v == static_cast<int32_t>(v) || (v >= 0 && v <= 0xffffffffLL)))
+            return builder().int_const(p, v);
         return integer_literal(o, p, "specified dtype");
     }
     if (!is_expr(o) && is_numpy_scalar(o)) return to_value_as(numpy_item(o).get(), p);
@@ -408,20 +472,28 @@ Value* to_value_as(PyObject* o, Prim p) {
 }
 
 Ref to_rvalue(PyObject* o) {
-    if (is_expr(o) && (as_expr(o)->kind == ExprKind::variable || as_expr(o)->kind == ExprKind::element)) return make_value(builder().load(as_expr(o)->value));
+    if (is_expr(o) &&
+        (as_expr(o)->kind == ExprKind::variable || as_expr(o)->kind == ExprKind::element))
+        return make_value(builder().load(as_expr(o)->value));
     return Ref::borrow(o);
 }
 
 Value* to_condition(PyObject* o, const char* what) {
-    const bool is_if = std::strcmp(what, "if") == 0 || std::strcmp(what, "while") == 0 || std::strcmp(what, "assert") == 0;
+    const bool is_if = std::strcmp(what, "if") == 0 || std::strcmp(what, "while") == 0 ||
+                       std::strcmp(what, "assert") == 0;
     Value* v = to_value(o);
     if (v->type.rank || type::is_float(v->type.prim)) {
         const std::string found = type::to_user_string(v->type);
-        if (!is_if) raise(Kind::type, std::string("'") + what + "' takes integral inputs only, however '" + found + "' is provided");
+        if (!is_if)
+            raise(Kind::type, std::string("'") + what + "' takes integral inputs only, however '" +
+                                  found + "' is provided");
         const std::string name = std::strcmp(what, "assert") == 0 ? "assert" : "if";
         if (v->type.rank)
-            raise(Kind::type, "`" + name + "` conditions must be an integer; found " + found + ". Consider using `any` or `all` to reduce it first");
-        raise(Kind::type, "`" + name + "` conditions must be an integer; found " + found + ". Consider using `" + name + " x != 0` instead of `" + name + " x` for float values");
+            raise(Kind::type, "`" + name + "` conditions must be an integer; found " + found +
+                                  ". Consider using `any` or `all` to reduce it first");
+        raise(Kind::type, "`" + name + "` conditions must be an integer; found " + found +
+                              ". Consider using `" + name + " x != 0` instead of `" + name +
+                              " x` for float values");
     }
     return builder().cast(v, Prim::u1);
 }
@@ -443,14 +515,20 @@ Pair promoted(PyObject* a, PyObject* b, const char* symbol, bool divide) {
 // --- operators -----------------------------------------------------------------------------------
 Ref binary(BinOp op, PyObject* a, PyObject* b) {
     if (both_compile_time(a, b)) return python_result(kPython[static_cast<int>(op)](a, b));
-    if ((op == BinOp::add || op == BinOp::mul) && !is_expr(a) && !is_expr(b) && (is_sequence_literal(a) || is_sequence_literal(b)))
-        return python_result(kPython[static_cast<int>(op)](a, b));  // list + list, list * 2: containers
+    if ((op == BinOp::add || op == BinOp::mul) && !is_expr(a) && !is_expr(b) &&
+        (is_sequence_literal(a) || is_sequence_literal(b)))
+        return python_result(
+            kPython[static_cast<int>(op)](a, b));  // list + list, list * 2: containers
     switch (op) {
-        case BinOp::pow: return power(a, b);
-        case BinOp::matmul: return matrix_product(a, b);
+        case BinOp::pow:
+            return power(a, b);
+        case BinOp::matmul:
+            return matrix_product(a, b);
         case BinOp::shl:
-        case BinOp::shr: return shift(op, a, b);
-        default: break;
+        case BinOp::shr:
+            return shift(op, a, b);
+        default:
+            break;
     }
     const OpRow& row = kBinary[static_cast<int>(op)];
     const Pair p = promoted(a, b, row.symbol, op == BinOp::div);
@@ -460,7 +538,8 @@ Ref binary(BinOp op, PyObject* a, PyObject* b) {
 
 Ref compare(CmpOp op, PyObject* a, PyObject* b) {
     static const int python[] = {Py_LT, Py_LE, Py_GT, Py_GE, Py_EQ, Py_NE};
-    if (both_compile_time(a, b)) return python_result(PyObject_RichCompare(a, b, python[static_cast<int>(op)]));
+    if (both_compile_time(a, b))
+        return python_result(PyObject_RichCompare(a, b, python[static_cast<int>(op)]));
     const CmpRow& row = kCompare[static_cast<int>(op)];
     const Pair p = promoted(a, b, row.symbol);
     return make_value(builder().op(row.op, {p.a, p.b}));
@@ -469,9 +548,12 @@ Ref compare(CmpOp op, PyObject* a, PyObject* b) {
 Ref unary(UnOp op, PyObject* a) {
     if (!is_symbolic(a)) {
         switch (op) {
-            case UnOp::neg: return python_result(PyNumber_Negative(a));
-            case UnOp::pos: return python_result(PyNumber_Positive(a));
-            case UnOp::bit_not: return python_result(PyNumber_Invert(a));
+            case UnOp::neg:
+                return python_result(PyNumber_Negative(a));
+            case UnOp::pos:
+                return python_result(PyNumber_Positive(a));
+            case UnOp::bit_not:
+                return python_result(PyNumber_Invert(a));
             case UnOp::logical_not: {
                 const int truth = PyObject_Not(a);
                 if (truth < 0) throw PyError{};
@@ -481,13 +563,19 @@ Ref unary(UnOp op, PyObject* a) {
     }
     Value* v = to_value(a);
     switch (op) {
-        case UnOp::neg: return make_value(builder().op(Op::neg, {v}));
-        case UnOp::pos: return make_value(v);
+        case UnOp::neg:
+            return make_value(builder().op(Op::neg, {v}));
+        case UnOp::pos:
+            return make_value(v);
         case UnOp::bit_not:
-            if (type::is_float(v->type.prim)) raise(Kind::type, "'~' takes integral inputs only, however '" + type::to_user_string(v->type) + "' is provided");
+            if (type::is_float(v->type.prim))
+                raise(Kind::type, "'~' takes integral inputs only, however '" +
+                                      type::to_user_string(v->type) + "' is provided");
             return make_value(builder().op(Op::bit_not, {v}));
         case UnOp::logical_not: {
-            if (type::is_float(v->type.prim)) raise(Kind::type, "'not' takes integral inputs only, however '" + type::to_user_string(v->type) + "' is provided");
+            if (type::is_float(v->type.prim))
+                raise(Kind::type, "'not' takes integral inputs only, however '" +
+                                      type::to_user_string(v->type) + "' is provided");
             Value* zero = broadcast(builder().int_const(v->type.prim, 0), v->type);
             return make_value(builder().op(Op::eq, {v, zero}));
         }
@@ -500,7 +588,11 @@ Ref unary_op(Op op, PyObject* a) { return make_value(builder().op(op, {to_value(
 Ref float_op(Op op, PyObject* a, bool promote_ints) {
     Value* v = to_value(a);
     if (type::is_int(v->type.prim)) {
-        if (!promote_ints) raise(Kind::type, std::string("'") + ir::info(op).name + "' takes real inputs only, however '" + type::to_user_string(v->type) + "' is provided", "write qd.cast(x, qd.f32)");
+        if (!promote_ints)
+            raise(Kind::type,
+                  std::string("'") + ir::info(op).name + "' takes real inputs only, however '" +
+                      type::to_user_string(v->type) + "' is provided",
+                  "write qd.cast(x, qd.f32)");
         v = builder().cast(v, default_float());
     }
     return make_value(builder().op(op, {v}));
@@ -513,13 +605,17 @@ Ref cast(PyObject* a, Prim p) {
 
 Ref select(PyObject* c, PyObject* a, PyObject* b) {
     Value* condition = to_value(c);
-    if (type::is_float(condition->type.prim)) raise(Kind::type, "`select` conditions must be an integer; found " + type::to_user_string(condition->type));
+    if (type::is_float(condition->type.prim))
+        raise(Kind::type, "`select` conditions must be an integer; found " +
+                              type::to_user_string(condition->type));
     const Pair p = promoted(a, b, "select");
     ir::Builder& out = builder();
     condition = out.cast(condition, Prim::u1);
-    if (condition->type.rank && p.a->type.rank && !is_shape_compatible(condition->type, p.a->type)) raise(Kind::type, "Cannot broadcast tensor to tensor");
+    if (condition->type.rank && p.a->type.rank && !is_shape_compatible(condition->type, p.a->type))
+        raise(Kind::type, "Cannot broadcast tensor to tensor");
     const Type shape = common_shape(p.a->type, condition->type);
-    return make_value(out.op(Op::select, {condition, broadcast(p.a, shape), broadcast(p.b, shape)}));
+    return make_value(
+        out.op(Op::select, {condition, broadcast(p.a, shape), broadcast(p.b, shape)}));
 }
 
 }  // namespace qd::frontend

@@ -17,7 +17,8 @@ bool is_flagged(PyObject* o) {
 }
 
 bool module_is_free(const std::string& name) {
-    return name == "math" || name == "numpy" || name == "quadrants" || name.starts_with("quadrants.");
+    return name == "math" || name == "numpy" || name == "quadrants" ||
+           name.starts_with("quadrants.");
 }
 
 // Attributes of these objects belong to no user: `math.pi`, `qd.math.pi`, members of an enum class.
@@ -37,18 +38,21 @@ bool owner_is_free(PyObject* base, PyObject* o) {
 bool is_upper(const std::string& name) {
     const auto letter = [](char c) { return c >= 'A' && c <= 'Z'; };
     const auto small = [](char c) { return c >= 'a' && c <= 'z'; };
-    return std::any_of(name.begin(), name.end(), letter) && std::none_of(name.begin(), name.end(), small);
+    return std::any_of(name.begin(), name.end(), letter) &&
+           std::none_of(name.begin(), name.end(), small);
 }
 
 bool is_own_code(PyObject* function) {
     const Ref module = Ref::steal_or_null(PyObject_GetAttr(function, names().__module___));
     PyErr_Clear();
-    return module && module_is_free(text(module.get())) && text(module.get()).starts_with("quadrants");
+    return module && module_is_free(text(module.get())) &&
+           text(module.get()).starts_with("quadrants");
 }
 
 }  // namespace
 
-void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name, Prov* prov) {
+void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name,
+                  Prov* prov) {
     if (!prov || !is_flagged(o)) return;
     const std::string shown = text(name);
     if (shown.starts_with("_qd_") || (base && owner_is_free(base, o))) return;
@@ -61,7 +65,8 @@ void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, 
 }
 
 void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value) {
-    // What a func reads from its own arguments is no capture, even if a caller gave it a captured object.
+    // What a func reads from its own arguments is no capture, even if a caller gave it a captured
+    // object.
     if (prov->from_argument()) return;
     prov->impurity = std::max(prov->impurity, impurity);
     if (!k.pure) return;
@@ -71,7 +76,8 @@ void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* val
         message += "var " + name + " from outside function scope within pure kernel " +
                    text(prov->root()->key.get()) + " is in global vars, therefore violates pure";
     else
-        message += "variable " + name + " " + type_name(value) + " " + name + " is in global vars, therefore violates pure";
+        message += "variable " + name + " " + type_name(value) + " " + name +
+                   " is in global vars, therefore violates pure";
     if (impurity == Impurity::refused) raise(Kind::compilation, message);
     if (std::find(k.captures.begin(), k.captures.end(), message) != k.captures.end()) return;
     k.captures.push_back(message);

@@ -34,7 +34,9 @@ bool read_file(const char* path, std::string& out) {
     return ok;
 }
 
-double seconds(const timespec& t) { return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec); }
+double seconds(const timespec& t) {
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
 
 double clock_seconds(clockid_t clock) {
     timespec t;
@@ -42,24 +44,29 @@ double clock_seconds(clockid_t clock) {
     return seconds(t);
 }
 
-// When this process began, in seconds since the epoch; a file as old as that may have changed since.
+// When this process began, in seconds since the epoch; a file as old as that may have changed
+// since.
 double process_start() {
     static const double start = [] {
         std::string text;
         if (!read_file("/proc/self/stat", text)) return 0.0;
         size_t at = text.rfind(')');  // the program's name may hold anything
-        for (int field = 2; at != std::string::npos && field < 22; ++field) at = text.find(' ', at + 1);
+        for (int field = 2; at != std::string::npos && field < 22; ++field)
+            at = text.find(' ', at + 1);
         if (at == std::string::npos) return 0.0;
         const double ticks = std::strtod(text.c_str() + at, nullptr);
-        const double age = clock_seconds(CLOCK_BOOTTIME) - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
+        const double age =
+            clock_seconds(CLOCK_BOOTTIME) - ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
         return clock_seconds(CLOCK_REALTIME) - age - 0.05;
     }();
     return start;
 }
 
 uint64_t stamp_of(const struct stat& info) {
-    const auto time = static_cast<uint64_t>(info.st_mtim.tv_sec) * 1000000000 + static_cast<uint64_t>(info.st_mtim.tv_nsec);
-    return (time * 31 + static_cast<uint64_t>(info.st_size)) * 31 + static_cast<uint64_t>(info.st_ino) + 1;
+    const auto time = static_cast<uint64_t>(info.st_mtim.tv_sec) * 1000000000 +
+                      static_cast<uint64_t>(info.st_mtim.tv_nsec);
+    return (time * 31 + static_cast<uint64_t>(info.st_size)) * 31 +
+           static_cast<uint64_t>(info.st_ino) + 1;
 }
 
 // The code object of a function inside a module's: by name and line.
@@ -226,7 +233,9 @@ int block_end(const SourceFile& f, int first) {
 [[noreturn]] void changed_source(const FunctionSource& s) {
     const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.exception"));
     const Ref cls = Ref::steal(PyObject_GetAttrString(module.get(), "QuadrantsRuntimeError"));
-    PyErr_Format(cls.get(), "File \"%s\", line %d, in %s:\nthe source has changed on disk since it was imported; import it again, or start the program again",
+    PyErr_Format(cls.get(),
+                 "File \"%s\", line %d, in %s:\nthe source has changed on disk since it was "
+                 "imported; import it again, or start the program again",
                  s.file->name.c_str(), s.first_line, s.name.c_str());
     throw PyError{};
 }
@@ -250,7 +259,8 @@ const SourceFile* source_file(PyObject* filename) {
     struct stat info;
     const bool exists = path[0] != '<' && ::stat(path, &info) == 0;
     if (auto it = files().find(path); it != files().end())
-        if (!exists || !it->second->stamp || it->second->stamp == stamp_of(info)) return it->second.get();
+        if (!exists || !it->second->stamp || it->second->stamp == stamp_of(info))
+            return it->second.get();
     std::string text;
     // Pseudo files such as <ipython-input-3> may be redefined, but never under the same name and
     // line.
@@ -261,7 +271,9 @@ const SourceFile* source_file(PyObject* filename) {
 
 bool is_source_of(const SourceFile& file, PyObject* code) {
     if (!file.suspect) return true;
-    if (!file.code) file.code = Ref::steal_or_null(Py_CompileString(file.text.c_str(), file.name.c_str(), Py_file_input));
+    if (!file.code)
+        file.code = Ref::steal_or_null(
+            Py_CompileString(file.text.c_str(), file.name.c_str(), Py_file_input));
     if (!file.code) return PyErr_Clear(), false;
     auto* mine = reinterpret_cast<PyCodeObject*>(code);
     PyObject* now = code_at(file.code.get(), mine->co_name, mine->co_firstlineno);
@@ -270,7 +282,8 @@ bool is_source_of(const SourceFile& file, PyObject* code) {
     // Tests whose asserts were rewritten have code that no compilation of their text gives.
     const Ref variables = Ref::steal(PyObject_GetAttrString(code, "co_varnames"));
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(variables.get()); ++k)
-        if (PyUnicode_ReadChar(PyTuple_GET_ITEM(variables.get(), k), 0) == '@') return now != nullptr;
+        if (PyUnicode_ReadChar(PyTuple_GET_ITEM(variables.get(), k), 0) == '@')
+            return now != nullptr;
     return false;
 }
 

@@ -145,12 +145,16 @@ Signature read_signature(PyObject* definition) {
 void check_template(PyObject* annotation, PyObject* value) {
     if (!is_template(annotation)) return;
     if (PyList_Check(value) || PyDict_Check(value)) {
-        PyErr_Format(PyExc_TypeError, "a '%s' cannot be a template argument: it has no identity that specialisations can hold on to",
+        PyErr_Format(PyExc_TypeError,
+                     "a '%s' cannot be a template argument: it has no identity that "
+                     "specialisations can hold on to",
                      Py_TYPE(value)->tp_name);
         throw PyError{};
     }
     if (is_ndarray(unwrap(value)))
-        raise(Kind::runtime_type, "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel using `qd.types.ndarray(...)` instead");
+        raise(Kind::runtime_type,
+              "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "
+              "using `qd.types.ndarray(...)` instead");
 }
 
 // The Python exception that is set says first what was being done; its class stays.
@@ -158,7 +162,8 @@ void prefix_error(const std::string& text_in_front) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value), Ref::steal_or_null(traceback)};
+    const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value),
+                         Ref::steal_or_null(traceback)};
     PyErr_SetString(type, (text_in_front + text(value)).c_str());
 }
 
@@ -179,7 +184,8 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
             prefix_error("exception while trying to ensure compiled " + text(s.fn.get()) + ":\n");
         throw PyError{};
     } catch (const PyError&) {
-        if (PyErr_ExceptionMatches(PyExc_TypeError)) prefix_error("exception while trying to ensure compiled " + text(s.fn.get()) + ":\n");
+        if (PyErr_ExceptionMatches(PyExc_TypeError))
+            prefix_error("exception while trying to ensure compiled " + text(s.fn.get()) + ":\n");
         throw;
     }
     try {

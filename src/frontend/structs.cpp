@@ -13,13 +13,23 @@ namespace qd::frontend {
 namespace {
 
 struct Words {
-    PyObject *members, *methods, *groups, *field_dict, *struct_methods, *struct_type, *n, *m, *ndim, *dtype, *entries;
+    PyObject *members, *methods, *groups, *field_dict, *struct_methods, *struct_type, *n, *m, *ndim,
+        *dtype, *entries;
 };
 const Words& words() {
     static const Words w = [] {
         auto in = [](const char* s) { return PyUnicode_InternFromString(s); };
-        return Words{in("members"), in("methods"), in("_unpacked_groups"), in("field_dict"), in("struct_methods"), in("struct_type"),
-                     in("n"), in("m"), in("ndim"), in("dtype"), in("entries")};
+        return Words{in("members"),
+                     in("methods"),
+                     in("_unpacked_groups"),
+                     in("field_dict"),
+                     in("struct_methods"),
+                     in("struct_type"),
+                     in("n"),
+                     in("m"),
+                     in("ndim"),
+                     in("dtype"),
+                     in("entries")};
     }();
     return w;
 }
@@ -52,11 +62,13 @@ PyObject* members_of(PyObject* struct_type) {
         Ref type, members;
         Defaults defaults;
     };
-    static auto& cache = *new std::unordered_map<PyObject*, Entry>;  // outlives static destruction, as the interpreter does
+    static auto& cache = *new std::unordered_map<PyObject*, Entry>;  // outlives static destruction,
+                                                                     // as the interpreter does
     Entry& e = cache[struct_type];
     if (!e.type || !(e.defaults == Defaults::now())) {
         Ref members = Ref::steal(PyObject_GetAttr(struct_type, words().members));
-        if (!PyDict_Check(members.get())) raise(Kind::type, "a struct type's members must be a dict");
+        if (!PyDict_Check(members.get()))
+            raise(Kind::type, "a struct type's members must be a dict");
         e = {Ref::borrow(struct_type), std::move(members), Defaults::now()};
     }
     return e.members.get();
@@ -141,12 +153,15 @@ Type tensor_type_of_object(PyObject* o) {
     if (e.object && e.defaults == Defaults::now()) return e.type;
     const Words& w = words();
     const Ref n = Ref::steal(PyObject_GetAttr(o, w.n)), m = Ref::steal(PyObject_GetAttr(o, w.m));
-    const Ref ndim = Ref::steal(PyObject_GetAttr(o, w.ndim)), dtype = Ref::steal(PyObject_GetAttr(o, w.dtype));
+    const Ref ndim = Ref::steal(PyObject_GetAttr(o, w.ndim)),
+              dtype = Ref::steal(PyObject_GetAttr(o, w.dtype));
     const auto prim = dtype.get() == Py_None ? std::nullopt : prim_of_dtype(dtype.get());
     const bool vector = PyLong_AsLong(ndim.get()) == 1;
-    if (!prim || n.get() == Py_None || (!vector && m.get() == Py_None)) raise(Kind::type, "a type with open sizes or dtype has no values", "give n, m and dtype");
+    if (!prim || n.get() == Py_None || (!vector && m.get() == Py_None))
+        raise(Kind::type, "a type with open sizes or dtype has no values", "give n, m and dtype");
     const int rows = static_cast<int>(PyLong_AsLong(n.get()));
-    const Type t = vector ? Type::vector(*prim, rows) : Type::matrix(*prim, rows, static_cast<int>(PyLong_AsLong(m.get())));
+    const Type t = vector ? Type::vector(*prim, rows)
+                          : Type::matrix(*prim, rows, static_cast<int>(PyLong_AsLong(m.get())));
     e = {Ref::borrow(o), t, Defaults::now()};
     return t;
 }
@@ -162,19 +177,26 @@ Ref cast_to_member(PyObject* type, PyObject* value) {
         if (const Ref named = named_members(value)) {
             PyObject *key, *member;
             Py_ssize_t at = 0;
-            while (PyDict_Next(named.get(), &at, &key, &member)) args.keywords.emplace_back(Ref::borrow(key), Ref::borrow(member));
+            while (PyDict_Next(named.get(), &at, &key, &member))
+                args.keywords.emplace_back(Ref::borrow(key), Ref::borrow(member));
         } else if (PyList_Check(value) || PyTuple_Check(value)) {
-            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k) args.positional.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(value, k)));
+            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(value); ++k)
+                args.positional.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(value, k)));
         } else {
-            args.positional.push_back(Ref::borrow(value));  // a number: the first member of the nested struct
+            args.positional.push_back(
+                Ref::borrow(value));  // a number: the first member of the nested struct
         }
         return make_typed_struct(type, args);
     }
     const auto prim = prim_of_dtype(type);
     if (!prim) raise(Kind::type, "'" + text_of(type) + "' is not a member type");
-    if (is_struct(value) || PyDict_Check(value) || is_host_struct(value)) raise(Kind::type, "a number is expected for a member of type " + std::string(type::info(*prim).name));
+    if (is_struct(value) || PyDict_Check(value) || is_host_struct(value))
+        raise(Kind::type,
+              "a number is expected for a member of type " + std::string(type::info(*prim).name));
     Value* v = to_value_as(value, *prim);
-    if (v->type.rank) raise(Kind::type, "cannot assign '" + type::to_user_string(v->type) + "' to '" + type::info(*prim).name + "'");
+    if (v->type.rank)
+        raise(Kind::type, "cannot assign '" + type::to_user_string(v->type) + "' to '" +
+                              type::info(*prim).name + "'");
     return make_value(v);
 }
 
@@ -198,14 +220,19 @@ Ref make_typed_struct(PyObject* struct_type, const CallArgs& args) {
 
 Ref make_adhoc_struct(const CallArgs& args) {
     const Ref members = Ref::steal(PyDict_New());
-    auto add = [&](PyObject* key, PyObject* value) { put(members.get(), key, adhoc_member(value)); };
-    const Ref named = args.positional.size() == 1 && args.keywords.empty() ? named_members(args.positional[0].get()) : Ref();
+    auto add = [&](PyObject* key, PyObject* value) {
+        put(members.get(), key, adhoc_member(value));
+    };
+    const Ref named = args.positional.size() == 1 && args.keywords.empty()
+                          ? named_members(args.positional[0].get())
+                          : Ref();
     if (named) {
         PyObject *key, *value;
         Py_ssize_t at = 0;
         while (PyDict_Next(named.get(), &at, &key, &value)) add(key, value);
     } else if (!args.positional.empty()) {
-        raise(Kind::syntax, "Custom structs need to be initialized using either dictionary or keyword arguments");
+        raise(Kind::syntax,
+              "Custom structs need to be initialized using either dictionary or keyword arguments");
     } else {
         for (const auto& [key, value] : args.keywords) add(key.get(), value.get());
     }
@@ -221,7 +248,8 @@ Ref struct_of_host(PyObject* host) {
     const Ref members = Ref::steal(PyDict_New());
     PyObject *key, *value;
     Py_ssize_t at = 0;
-    while (PyDict_Next(entries.get(), &at, &key, &value)) put(members.get(), key, is_host_struct(value) ? struct_of_host(value) : Ref::borrow(value));
+    while (PyDict_Next(entries.get(), &at, &key, &value))
+        put(members.get(), key, is_host_struct(value) ? struct_of_host(value) : Ref::borrow(value));
     static PyObject* const name = PyUnicode_InternFromString("_methods");
     const Ref methods = optional_attribute(reinterpret_cast<PyObject*>(Py_TYPE(host)), name);
     return make_struct(methods ? methods.get() : Py_None, members.get());
@@ -232,12 +260,15 @@ namespace {
 Ref element_of(PyObject* field, PyObject* const* indices, size_t n) {
     field = unwrap(field);
     if (is_field(field)) return field_element(reinterpret_cast<FieldObject*>(field), indices, n);
-    if (!is_struct_field(field)) raise(Kind::type, "'" + text_of(reinterpret_cast<PyObject*>(Py_TYPE(field))) + "' is not a field");
+    if (!is_struct_field(field))
+        raise(Kind::type,
+              "'" + text_of(reinterpret_cast<PyObject*>(Py_TYPE(field))) + "' is not a field");
     const Ref fields = Ref::steal(PyObject_GetAttr(field, words().field_dict));
     const Ref members = Ref::steal(PyDict_New());
     PyObject *key, *member;
     Py_ssize_t at = 0;
-    while (PyDict_Next(fields.get(), &at, &key, &member)) put(members.get(), key, element_of(member, indices, n));
+    while (PyDict_Next(fields.get(), &at, &key, &member))
+        put(members.get(), key, element_of(member, indices, n));
     const Ref type = optional_attribute(field, words().struct_type);
     return make_struct(type && type.get() != Py_None ? type.get() : field, members.get());
 }
@@ -249,7 +280,10 @@ Ref struct_element(PyObject* struct_field, PyObject* index) {
     std::vector<Ref> values;  // evaluated once for all members
     const size_t n = std::min<size_t>(items.size(), 16);
     for (size_t k = 0; k < n; ++k) {
-        if (PySlice_Check(items[k].get())) raise(Kind::syntax, "The type " + text_of(reinterpret_cast<PyObject*>(Py_TYPE(struct_field))) + " do not support index of slice type");
+        if (PySlice_Check(items[k].get()))
+            raise(Kind::syntax, "The type " +
+                                    text_of(reinterpret_cast<PyObject*>(Py_TYPE(struct_field))) +
+                                    " do not support index of slice type");
         values.push_back(make_value(index_value(items[k].get(), static_cast<int>(k))));
         raw[k] = values.back().get();
     }
@@ -268,12 +302,14 @@ PyObject* dict_item(const Ref& dict, PyObject* key) {
 Ref methods_of(PyObject* type) {
     if (type == Py_None) return {};
     if (PyDict_Check(type)) return Ref::borrow(type);
-    return optional_attribute(type, is_struct_field(type) ? words().struct_methods : words().methods);
+    return optional_attribute(type,
+                              is_struct_field(type) ? words().struct_methods : words().methods);
 }
 
 Ref unpacked_view(PyObject* self, PyObject* name, PyObject* group) {
     const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.struct"));
-    return Ref::steal(PyObject_CallMethod(module.get(), "UnpackedView", "OOO", self, name, PyTuple_GET_ITEM(group, 0)));
+    return Ref::steal(PyObject_CallMethod(module.get(), "UnpackedView", "OOO", self, name,
+                                          PyTuple_GET_ITEM(group, 0)));
 }
 }  // namespace
 
@@ -283,7 +319,8 @@ Ref struct_attribute(PyObject* self, PyObject* name) {
     if (PyErr_Occurred()) throw PyError{};
     const Ref methods = methods_of(s.type);
     if (PyObject* method = dict_item(methods, name)) {
-        if (PyObject_TypeCheck(method, &PyStaticMethod_Type)) return Ref::steal(PyObject_GetAttrString(method, "__func__"));
+        if (PyObject_TypeCheck(method, &PyStaticMethod_Type))
+            return Ref::steal(PyObject_GetAttrString(method, "__func__"));
         return Ref::steal(PyMethod_New(method, self));
     }
     if (s.type != Py_None && !PyDict_Check(s.type)) {

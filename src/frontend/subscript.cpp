@@ -14,10 +14,13 @@
 namespace qd::frontend {
 namespace {
 
-[[noreturn]] void negative_index() { raise(Kind::syntax, "Negative indices are not supported in Quadrants kernels."); }
+[[noreturn]] void negative_index() {
+    raise(Kind::syntax, "Negative indices are not supported in Quadrants kernels.");
+}
 
 [[noreturn]] void bad_index(const std::string& type, int position) {
-    raise(Kind::type, "indices must be integers, however '" + type + "' is provided as index " + std::to_string(position));
+    raise(Kind::type, "indices must be integers, however '" + type + "' is provided as index " +
+                          std::to_string(position));
 }
 
 void flatten(PyObject* o, std::vector<Ref>& out) {
@@ -29,7 +32,8 @@ void flatten(PyObject* o, std::vector<Ref>& out) {
         return;
     }
     if (PyTuple_Check(o) || PyList_Check(o)) {
-        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) flatten(PySequence_Fast_GET_ITEM(o, k), out);
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+            flatten(PySequence_Fast_GET_ITEM(o, k), out);
         return;
     }
     if (is_host_matrix(o)) {
@@ -61,24 +65,30 @@ Value* as_i32(Value* v) { return builder().cast(v, Prim::i32); }
 
 // A constant index outside is undefined; in debug mode reaching it is a failure.
 void fail_out_of_bounds(Type t, long long index) {
-    const std::string shape = t.rank == 2 ? std::to_string(t.n) + ", " + std::to_string(t.m) : std::to_string(t.n);
+    const std::string shape =
+        t.rank == 2 ? std::to_string(t.n) + ", " + std::to_string(t.m) : std::to_string(t.n);
     ir::Format format;
-    format.pieces.push_back({"Out of bound access to a [" + shape + "] matrix with index [" + std::to_string(index) + "]", 0});
+    format.pieces.push_back({"Out of bound access to a [" + shape + "] matrix with index [" +
+                                 std::to_string(index) + "]",
+                             0});
     Value* operands[] = {builder().int_const(Prim::u1, 0)};
     builder().emit(Op::assert_, operands, {})->ref = own_format(std::move(format));
 }
 
 Flat flat_index(Type t, std::span<const Ref> indices) {
     if (static_cast<int>(indices.size()) != t.rank)
-        raise(Kind::index, "Expected " + std::to_string(t.rank) + " indices, got " + std::to_string(indices.size()));
+        raise(Kind::index, "Expected " + std::to_string(t.rank) + " indices, got " +
+                               std::to_string(indices.size()));
     const int extents[] = {t.n, t.m};
     long long constant = 0;
     bool all_static = true;
     for (int k = 0; k < t.rank; ++k) {
         const auto c = static_int(indices[static_cast<size_t>(k)].get());
         if (c && *c < 0) negative_index();
-        if (!c) all_static = false;
-        else constant = constant * (k ? extents[k] : 1) + *c;
+        if (!c)
+            all_static = false;
+        else
+            constant = constant * (k ? extents[k] : 1) + *c;
     }
     if (all_static) {
         if (constant < t.count()) return {static_cast<int>(constant), nullptr};
@@ -96,9 +106,14 @@ Flat flat_index(Type t, std::span<const Ref> indices) {
 
 // Writing an element of a vector parameter is legal and has no effect.
 constexpr uint8_t kDropsWrites = 1;
-bool drops_writes(PyObject* o) { return is_expr(o) && as_expr(o)->kind == ExprKind::value && as_expr(o)->reserved == kDropsWrites; }
+bool drops_writes(PyObject* o) {
+    return is_expr(o) && as_expr(o)->kind == ExprKind::value &&
+           as_expr(o)->reserved == kDropsWrites;
+}
 
-bool is_place(const ExprObject& e) { return e.kind == ExprKind::variable || e.kind == ExprKind::element; }
+bool is_place(const ExprObject& e) {
+    return e.kind == ExprKind::variable || e.kind == ExprKind::element;
+}
 
 // Boundary "clamp" holds for the components of an array's elements too.
 Value* clamped(const ExprObject& e, Value* flat) {
@@ -114,8 +129,10 @@ Ref place_component(const ExprObject& e, const Flat& at) {
     Value* index = at.runtime ? clamped(e, at.runtime) : b.int_const(Prim::i32, at.number);
     if (at.runtime) {
         const ir::Inst* def = e.value->def;
-        if (def && def->op == Op::field_place && def->field()->component_stride() == 0 && e.value->type.count() > 1)
-            raise(Kind::runtime, "Element of the MatrixField is not dynamic indexable.", "place its components a constant number of bytes apart, or use constant indices");
+        if (def && def->op == Op::field_place && def->field()->component_stride() == 0 &&
+            e.value->type.count() > 1)
+            raise(Kind::runtime, "Element of the MatrixField is not dynamic indexable.",
+                  "place its components a constant number of bytes apart, or use constant indices");
     }
     Value* operands[] = {e.value, index};
     Value* place = b.typed(Op::comp_place, e.value->type.element().place(), operands);
@@ -129,7 +146,8 @@ Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
     const Flat at = flat_index(e.value->type.value(), indices);
     if (is_place(e)) return place_component(e, at);
     if (is_view(base) && !at.runtime) return Ref::borrow(PyTuple_GET_ITEM(e.origin, at.number));
-    Ref r = make_value(at.runtime ? builder().op(Op::extract_dyn, {e.value, at.runtime}) : component(e.value, at.number));
+    Ref r = make_value(at.runtime ? builder().op(Op::extract_dyn, {e.value, at.runtime})
+                                  : component(e.value, at.number));
     if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
     return r;
 }
@@ -137,23 +155,34 @@ Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
 // --- slices -------------------------------------------------------------------------------------
 std::optional<long long> slice_bound(PyObject* o) {
     if (o == Py_None) return std::nullopt;
-    if (is_expr(o)) raise(Kind::compilation, "Quadrants does not support variables in slice now", "use constant bounds, or a loop");
+    if (is_expr(o))
+        raise(Kind::compilation, "Quadrants does not support variables in slice now",
+              "use constant bounds, or a loop");
     const auto v = static_int(o);
-    if (!v) raise(Kind::compilation, "Quadrants does not support variables in slice now, and '" + class_text(o) + "' is not an integer");
+    if (!v)
+        raise(Kind::compilation, "Quadrants does not support variables in slice now, and '" +
+                                     class_text(o) + "' is not an integer");
     return v;
 }
 
 std::vector<int> slice_positions(PyObject* o, int extent) {
     const auto& s = *reinterpret_cast<PySliceObject*>(o);
-    const auto start = slice_bound(s.start), stop = slice_bound(s.stop), step_given = slice_bound(s.step);
+    const auto start = slice_bound(s.start), stop = slice_bound(s.stop),
+               step_given = slice_bound(s.step);
     const long long step = step_given.value_or(1);
     if (step == 0) raise(Kind::value, "slice step cannot be zero");
     if ((start && *start < 0) || (stop && *stop < 0)) negative_index();
     std::vector<int> out;
     if (step > 0) {
-        for (long long k = start.value_or(0), end = std::min<long long>(stop.value_or(extent), extent); k < end; k += step) out.push_back(static_cast<int>(k));
+        for (long long k = start.value_or(0),
+                       end = std::min<long long>(stop.value_or(extent), extent);
+             k < end; k += step)
+            out.push_back(static_cast<int>(k));
     } else {
-        for (long long k = std::min<long long>(start.value_or(extent - 1), extent - 1), end = stop.value_or(-1); k > end; k += step) out.push_back(static_cast<int>(k));
+        for (long long k = std::min<long long>(start.value_or(extent - 1), extent - 1),
+                       end = stop.value_or(-1);
+             k > end; k += step)
+            out.push_back(static_cast<int>(k));
     }
     return out;
 }
@@ -162,7 +191,8 @@ Ref tensor_slice(PyObject* base, std::span<const Ref> indices) {
     const Type t = type_of(base);
     if (!t.rank) raise(Kind::syntax, "a scalar cannot be sliced");
     if (static_cast<int>(indices.size()) != t.rank)
-        raise(Kind::index, "Expected " + std::to_string(t.rank) + " indices, got " + std::to_string(indices.size()));
+        raise(Kind::index, "Expected " + std::to_string(t.rank) + " indices, got " +
+                               std::to_string(indices.size()));
     const int extents[] = {t.n, t.m};
     std::vector<std::vector<Ref>> along(static_cast<size_t>(t.rank));
     int slices = 0;
@@ -173,7 +203,8 @@ Ref tensor_slice(PyObject* base, std::span<const Ref> indices) {
             along[k].push_back(indices[k]);
             continue;
         }
-        for (int p : slice_positions(index, extents[k])) along[k].push_back(Ref::steal(PyLong_FromLong(p)));
+        for (int p : slice_positions(index, extents[k]))
+            along[k].push_back(Ref::steal(PyLong_FromLong(p)));
         if (along[k].empty()) raise(Kind::compilation, "the slice is empty");
         const int n = static_cast<int>(along[k].size());
         result = ++slices == 1 ? Type::vector(t.prim, n) : Type::matrix(t.prim, result.n, n);
@@ -195,8 +226,10 @@ Ref tensor_slice(PyObject* base, std::span<const Ref> indices) {
 Ref tensor_subscript(PyObject* base, PyObject* index) {
     if (!as_expr(base)->value->type.rank) {
         if (PySlice_Check(index)) raise(Kind::syntax, "a scalar cannot be sliced");
-        if (index == Py_None || (PyTuple_Check(index) && PyTuple_GET_SIZE(index) == 0)) return Ref::borrow(base);
-        raise(Kind::type, "'" + type::to_user_string(type_of(base)) + "' is a scalar and cannot be indexed");
+        if (index == Py_None || (PyTuple_Check(index) && PyTuple_GET_SIZE(index) == 0))
+            return Ref::borrow(base);
+        raise(Kind::type,
+              "'" + type::to_user_string(type_of(base)) + "' is a scalar and cannot be indexed");
     }
     const std::vector<Ref> items = index_list(index);
     return holds_slice(items) ? tensor_slice(base, items) : tensor_component(base, items);
@@ -206,8 +239,11 @@ Ref tensor_subscript(PyObject* base, PyObject* index) {
 Ref array_subscript(PyObject* base, PyObject* index) {
     const std::vector<Ref> items = index_list(index);
     if (holds_slice(items)) {
-        if (items.size() == 1 && as_expr(base)->value->type.ndim == 1) return buffer_view_slice(base, items[0].get());
-        raise(Kind::syntax, "The type <class 'quadrants.lang._ndarray.Ndarray'> do not support index of slice type");
+        if (items.size() == 1 && as_expr(base)->value->type.ndim == 1)
+            return buffer_view_slice(base, items[0].get());
+        raise(Kind::syntax,
+              "The type <class 'quadrants.lang._ndarray.Ndarray'> do not support index of slice "
+              "type");
     }
     PyObject* raw[16];
     const size_t n = std::min<size_t>(items.size(), 16);
@@ -216,9 +252,12 @@ Ref array_subscript(PyObject* base, PyObject* index) {
 }
 
 Ref field_subscript(FieldObject* f, PyObject* index) {
-    if (is_expr(index) && !as_expr(index)->value->type.rank) return field_element(f, &index, 1);  // the frequent case
+    if (is_expr(index) && !as_expr(index)->value->type.rank)
+        return field_element(f, &index, 1);  // the frequent case
     const std::vector<Ref> items = index_list(index);
-    if (holds_slice(items)) raise(Kind::syntax, "The type " + class_text(reinterpret_cast<PyObject*>(f)) + " do not support index of slice type");
+    if (holds_slice(items))
+        raise(Kind::syntax, "The type " + class_text(reinterpret_cast<PyObject*>(f)) +
+                                " do not support index of slice type");
     PyObject* raw[16];
     const size_t n = std::min<size_t>(items.size(), 16);
     for (size_t k = 0; k < n; ++k) raw[k] = items[k].get();
@@ -226,20 +265,27 @@ Ref field_subscript(FieldObject* f, PyObject* index) {
 }
 
 [[noreturn]] void wrong_count(const char* what, int dim, size_t given) {
-    raise(Kind::index, std::string(what) + " with dim " + std::to_string(dim) + " accessed with indices of dim " + std::to_string(given));
+    raise(Kind::index, std::string(what) + " with dim " + std::to_string(dim) +
+                           " accessed with indices of dim " + std::to_string(given));
 }
 
 // --- attributes ---------------------------------------------------------------------------------
 enum class ArrayMember : uint8_t { shape, grad, dtype, ndim, n, m, element_shape };
 const std::pair<std::string_view, ArrayMember> kArrayMembers[] = {
-    {"shape", ArrayMember::shape}, {"grad", ArrayMember::grad}, {"dtype", ArrayMember::dtype}, {"ndim", ArrayMember::ndim},
-    {"n", ArrayMember::n},         {"m", ArrayMember::m},       {"element_shape", ArrayMember::element_shape},
+    {"shape", ArrayMember::shape},
+    {"grad", ArrayMember::grad},
+    {"dtype", ArrayMember::dtype},
+    {"ndim", ArrayMember::ndim},
+    {"n", ArrayMember::n},
+    {"m", ArrayMember::m},
+    {"element_shape", ArrayMember::element_shape},
 };
 
 Ref array_shape(PyObject* base) {
     const int ndim = as_expr(base)->value->type.ndim;
     const Ref shape = Ref::steal(PyTuple_New(ndim));
-    for (int k = 0; k < ndim; ++k) PyTuple_SET_ITEM(shape.get(), k, make_value(array_extent(base, k)).release());
+    for (int k = 0; k < ndim; ++k)
+        PyTuple_SET_ITEM(shape.get(), k, make_value(array_extent(base, k)).release());
     return shape;
 }
 
@@ -250,7 +296,9 @@ bool lacks_gradient(const ExprObject* array) {
     if (array->reserved) return true;
     const Value* handle = array->value;
     const ir::Module& m = *current()->kernel->module;
-    if (m.functions.empty() || !handle->owner || handle->owner != m.kernel().body || handle->index >= m.params.size()) return false;
+    if (m.functions.empty() || !handle->owner || handle->owner != m.kernel().body ||
+        handle->index >= m.params.size())
+        return false;
     return !m.params[handle->index].needs_grad;
 }
 
@@ -262,16 +310,26 @@ Ref array_attribute(PyObject* base, std::string_view name) {
     for (const auto& [known, member] : kArrayMembers) {
         if (known != name) continue;
         switch (member) {
-            case ArrayMember::shape: return array_shape(base);
-            case ArrayMember::dtype: return dtype_object(t.prim);
-            case ArrayMember::ndim: return Ref::steal(PyLong_FromLong(t.ndim));
-            case ArrayMember::n: return Ref::steal(PyLong_FromLong(t.n));
-            case ArrayMember::m: return Ref::steal(PyLong_FromLong(t.m));
+            case ArrayMember::shape:
+                return array_shape(base);
+            case ArrayMember::dtype:
+                return dtype_object(t.prim);
+            case ArrayMember::ndim:
+                return Ref::steal(PyLong_FromLong(t.ndim));
+            case ArrayMember::n:
+                return Ref::steal(PyLong_FromLong(t.n));
+            case ArrayMember::m:
+                return Ref::steal(PyLong_FromLong(t.m));
             case ArrayMember::element_shape:
-                return Ref::steal(t.rank == 0 ? PyTuple_New(0) : t.rank == 1 ? Py_BuildValue("(i)", t.n) : Py_BuildValue("(ii)", t.n, t.m));
+                return Ref::steal(t.rank == 0   ? PyTuple_New(0)
+                                  : t.rank == 1 ? Py_BuildValue("(i)", t.n)
+                                                : Py_BuildValue("(ii)", t.n, t.m));
             case ArrayMember::grad: {
-                if (e.access.grad) raise(Kind::compilation, "the gradient of a gradient does not exist");
-                if (lacks_gradient(&e)) raise(Kind::compilation, "the array has no gradient", "create it with needs_grad=True");
+                if (e.access.grad)
+                    raise(Kind::compilation, "the gradient of a gradient does not exist");
+                if (lacks_gradient(&e))
+                    raise(Kind::compilation, "the array has no gradient",
+                          "create it with needs_grad=True");
                 ir::ArrayAccess access = e.access;
                 access.grad = true;
                 return make_array(e.value, access);
@@ -285,7 +343,8 @@ Ref array_attribute(PyObject* base, std::string_view name) {
 
 // --- views --------------------------------------------------------------------------------------
 bool is_view(PyObject* o) {
-    return is_expr(o) && as_expr(o)->kind == ExprKind::value && as_expr(o)->origin && PyTuple_CheckExact(as_expr(o)->origin);
+    return is_expr(o) && as_expr(o)->kind == ExprKind::value && as_expr(o)->origin &&
+           PyTuple_CheckExact(as_expr(o)->origin);
 }
 
 Ref make_view(Type t, std::span<const Ref> parts) {
@@ -299,7 +358,8 @@ Ref make_view(Type t, std::span<const Ref> parts) {
     if (writable) {
         PyObject* places = PyTuple_New(static_cast<Py_ssize_t>(parts.size()));
         if (!places) throw PyError{};
-        for (size_t k = 0; k < parts.size(); ++k) PyTuple_SET_ITEM(places, static_cast<Py_ssize_t>(k), Py_NewRef(parts[k].get()));
+        for (size_t k = 0; k < parts.size(); ++k)
+            PyTuple_SET_ITEM(places, static_cast<Py_ssize_t>(k), Py_NewRef(parts[k].get()));
         as_expr(view.get())->origin = places;
     }
     return view;
@@ -310,7 +370,8 @@ bool assign_special(PyObject* target, PyObject* value) {
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
     Value* v = fit(value, type_of(target), "Assign");
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(places); ++k) assign(PyTuple_GET_ITEM(places, k), make_value(component(v, static_cast<int>(k))).get());
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(places); ++k)
+        assign(PyTuple_GET_ITEM(places, k), make_value(component(v, static_cast<int>(k))).get());
     return true;
 }
 
@@ -319,12 +380,15 @@ bool assign_op_special(BinOp op, PyObject* target, PyObject* value) {
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
     const ExprObject& first = *as_expr(PyTuple_GET_ITEM(places, 0));
-    const bool atomic = first.shared && (op == BinOp::add || op == BinOp::sub || (op >= BinOp::bit_and && op <= BinOp::bit_xor));
+    const bool atomic = first.shared && (op == BinOp::add || op == BinOp::sub ||
+                                         (op >= BinOp::bit_and && op <= BinOp::bit_xor));
     if (!atomic) return assign_special(target, binary(op, target, value).get());
     Value* v = to_value(value);
-    if (v->type.rank && v->type.with(type_of(target).prim) != type_of(target)) unsupported_operands("+=", target, value);
+    if (v->type.rank && v->type.with(type_of(target).prim) != type_of(target))
+        unsupported_operands("+=", target, value);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(places); ++k)
-        assign_op(op, PyTuple_GET_ITEM(places, k), make_value(v->type.rank ? component(v, static_cast<int>(k)) : v).get());
+        assign_op(op, PyTuple_GET_ITEM(places, k),
+                  make_value(v->type.rank ? component(v, static_cast<int>(k)) : v).get());
     return true;
 }
 
@@ -332,11 +396,13 @@ bool assign_op_special(BinOp op, PyObject* target, PyObject* value) {
 Value* index_value(PyObject* o, int position) {
     if (is_expr(o)) {
         Value* v = to_value(o);
-        if (v->type.rank || type::is_float(v->type.prim)) bad_index(type::to_user_string(v->type), position);
+        if (v->type.rank || type::is_float(v->type.prim))
+            bad_index(type::to_user_string(v->type), position);
         if (v->type.prim == Prim::i32 || v->type.prim == Prim::i64) return v;
         return builder().cast(v, type::bits(v->type.prim) == 64 ? Prim::i64 : Prim::i32);
     }
-    if (const auto c = static_int(o)) return builder().int_const(*c == static_cast<int32_t>(*c) ? Prim::i32 : Prim::i64, *c);
+    if (const auto c = static_int(o))
+        return builder().int_const(*c == static_cast<int32_t>(*c) ? Prim::i32 : Prim::i64, *c);
     if (is_number(o) && !PyLong_Check(o)) bad_index(type::info(default_float()).name, position);
     if (is_number(o)) raise(Kind::type, "index " + text_of(o) + " does not fit 64 bits");
     bad_index(class_text(o), position);
@@ -345,7 +411,9 @@ Value* index_value(PyObject* o, int position) {
 std::vector<Ref> index_list(PyObject* index) {
     std::vector<Ref> out;
     if (index == Py_None) return out;
-    if (PyTuple_CheckExact(index) && PyTuple_GET_SIZE(index) == 1 && PyTuple_GET_ITEM(index, 0) == Py_None) return out;
+    if (PyTuple_CheckExact(index) && PyTuple_GET_SIZE(index) == 1 &&
+        PyTuple_GET_ITEM(index, 0) == Py_None)
+        return out;
     flatten(index, out);
     return out;
 }
@@ -355,7 +423,9 @@ Ref field_element(FieldObject* f, PyObject* const* indices, size_t n) {
     if (static_cast<size_t>(field->ndim) != n) wrong_count("Field", field->ndim, n);
     Value* operands[16];
     for (size_t k = 0; k < n; ++k) operands[k] = index_value(indices[k], static_cast<int>(k));
-    return make_place(builder().typed(Op::field_place, field->elem.place(), {operands, n}, 0, field), ExprKind::element, true);
+    return make_place(
+        builder().typed(Op::field_place, field->elem.place(), {operands, n}, 0, field),
+        ExprKind::element, true);
 }
 
 Ref array_element(ExprObject* array, PyObject* const* indices, size_t n) {
@@ -366,7 +436,9 @@ Ref array_element(ExprObject* array, PyObject* const* indices, size_t n) {
         if (const auto c = static_int(indices[k]); c && *c < 0) negative_index();
         operands[k + 1] = index_value(indices[k], static_cast<int>(k));
     }
-    return make_place(builder().typed(Op::array_place, t.place(), {operands, n + 1}, array->access.pack()), ExprKind::element, true);
+    return make_place(
+        builder().typed(Op::array_place, t.place(), {operands, n + 1}, array->access.pack()),
+        ExprKind::element, true);
 }
 
 Value* array_extent(PyObject* array, int axis) {
@@ -376,12 +448,15 @@ Value* array_extent(PyObject* array, int axis) {
 
 // --- entry points -------------------------------------------------------------------------------
 Ref subscript(PyObject* base, PyObject* index) {
-    if (is_expr(base)) return as_expr(base)->kind == ExprKind::array ? array_subscript(base, index) : tensor_subscript(base, index);
+    if (is_expr(base))
+        return as_expr(base)->kind == ExprKind::array ? array_subscript(base, index)
+                                                      : tensor_subscript(base, index);
     base = unwrap(base);
     if (is_field(base)) return field_subscript(reinterpret_cast<FieldObject*>(base), index);
     if (is_buffer_view(base)) return buffer_view_subscript(base, index);
     if (is_struct_field(base)) return struct_element(base, index);
-    if (is_symbolic(index) && (is_host_matrix(base) || PyList_CheckExact(base) || PyTuple_CheckExact(base))) {
+    if (is_symbolic(index) &&
+        (is_host_matrix(base) || PyList_CheckExact(base) || PyTuple_CheckExact(base))) {
         const Ref tensor = make_value(to_value(base));  // a runtime index makes it a tensor
         return tensor_subscript(tensor.get(), index);
     }
@@ -402,7 +477,8 @@ Ref attribute(PyObject* base, PyObject* name) {
         if (word.starts_with("__")) return Ref::steal(PyObject_GenericGetAttr(base, name));
         if (as_expr(base)->kind == ExprKind::array) return array_attribute(base, word);
         if (Ref r = tensor_attribute(base, word)) return r;
-        PyErr_Format(PyExc_AttributeError, "'%s' has no attribute '%U'", type::to_user_string(type_of(base)).c_str(), name);
+        PyErr_Format(PyExc_AttributeError, "'%s' has no attribute '%U'",
+                     type::to_user_string(type_of(base)).c_str(), name);
         throw PyError{};
     }
     if (is_buffer_view(base)) return buffer_view_attribute(base, name);
@@ -410,7 +486,8 @@ Ref attribute(PyObject* base, PyObject* name) {
     // A captured vector's methods may get run-time arguments: it becomes a value first.
     if (is_host_matrix(base) && current() && !current()->static_depth) {
         const std::string word = text_of(name);
-        if (is_tensor_method(word) && word != "get_shape" && word != "to_list" && word != "fill") return tensor_attribute(make_value(to_value(base)).get(), word);
+        if (is_tensor_method(word) && word != "get_shape" && word != "to_list" && word != "fill")
+            return tensor_attribute(make_value(to_value(base)).get(), word);
     }
     return Ref::steal(PyObject_GetAttr(base, name));
 }

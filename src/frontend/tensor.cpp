@@ -10,7 +10,10 @@ namespace {
 // --- construction -------------------------------------------------------------------------------
 bool is_row(PyObject* o) { return PyList_Check(o) || (PyTuple_Check(o) && !is_number(o)); }
 
-[[noreturn]] void bad_element() { raise(Kind::type, "Element type of the matrix is invalid.", "elements are numbers; use qd.Matrix.rows or qd.Matrix.cols for vectors"); }
+[[noreturn]] void bad_element() {
+    raise(Kind::type, "Element type of the matrix is invalid.",
+          "elements are numbers; use qd.Matrix.rows or qd.Matrix.cols for vectors");
+}
 
 // The primitive an element would have; literals count as the default types.
 Prim element_prim(PyObject* o) {
@@ -25,7 +28,8 @@ Prim element_prim(PyObject* o) {
 }
 
 Value* element_value(PyObject* o, Prim p) {
-    if (!is_expr(o) && PyLong_Check(o) && !PyBool_Check(o) && p == default_int()) return integer_literal(o, p, "default_ip");
+    if (!is_expr(o) && PyLong_Check(o) && !PyBool_Check(o) && p == default_int())
+        return integer_literal(o, p, "default_ip");
     return to_value_as(o, p);
 }
 
@@ -47,7 +51,8 @@ Literal elements_of(std::span<const Ref> items) {
             l.elements.push_back(o);
             continue;
         }
-        if (PySequence_Fast_GET_SIZE(o) != l.m || l.m == 0) raise(Kind::type, "all rows of a matrix must have the same number of elements");
+        if (PySequence_Fast_GET_SIZE(o) != l.m || l.m == 0)
+            raise(Kind::type, "all rows of a matrix must have the same number of elements");
         for (Py_ssize_t k = 0; k < l.m; ++k) l.elements.push_back(PySequence_Fast_GET_ITEM(o, k));
     }
     return l;
@@ -55,10 +60,12 @@ Literal elements_of(std::span<const Ref> items) {
 
 void append_components(PyObject* o, Prim p, std::vector<Value*>& out) {
     if (is_row(o)) {
-        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) append_components(PySequence_Fast_GET_ITEM(o, k), p, out);
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+            append_components(PySequence_Fast_GET_ITEM(o, k), p, out);
         return;
     }
-    if (!is_expr(o) && !is_number(o) && !is_host_matrix(o) && PyObject_HasAttrString(o, "tolist")) {  // NumPy array
+    if (!is_expr(o) && !is_number(o) && !is_host_matrix(o) &&
+        PyObject_HasAttrString(o, "tolist")) {  // NumPy array
         const Ref list = Ref::steal(PyObject_CallMethod(o, "tolist", nullptr));
         return append_components(list.get(), p, out);
     }
@@ -78,7 +85,8 @@ const std::string_view* alphabet_of(std::string_view word) {
 
 std::string quoted(std::string_view letters) {
     std::string text = "(";
-    for (size_t k = 0; k < letters.size(); ++k) text += std::string(k ? ", " : "") + "'" + letters[k] + "'";
+    for (size_t k = 0; k < letters.size(); ++k)
+        text += std::string(k ? ", " : "") + "'" + letters[k] + "'";
     return text + (letters.size() == 1 ? ",)" : ")");
 }
 
@@ -86,8 +94,10 @@ Ref swizzle(PyObject* self, Type t, std::string_view word, std::string_view alph
     if (t.rank == 2) raise(Kind::index, "Expected 2 indices, got 1");
     const std::string_view letters = alphabet.substr(0, t.n);
     if (word.find_first_not_of(letters) != word.npos)
-        raise(Kind::syntax, "vec" + std::to_string(t.n) + " only has attributes=" + quoted(letters) + ", got=" + quoted(word));
-    static PyObject* const numbers[] = {PyLong_FromLong(0), PyLong_FromLong(1), PyLong_FromLong(2), PyLong_FromLong(3)};
+        raise(Kind::syntax, "vec" + std::to_string(t.n) + " only has attributes=" +
+                                quoted(letters) + ", got=" + quoted(word));
+    static PyObject* const numbers[] = {PyLong_FromLong(0), PyLong_FromLong(1), PyLong_FromLong(2),
+                                        PyLong_FromLong(3)};
     if (word.size() == 1) return subscript(self, numbers[letters.find(word[0])]);
     std::vector<Ref> parts;
     for (char c : word) parts.push_back(subscript(self, numbers[letters.find(c)]));
@@ -96,9 +106,12 @@ Ref swizzle(PyObject* self, Type t, std::string_view word, std::string_view alph
 
 // --- attributes ---------------------------------------------------------------------------------
 const char* const kMethods[] = {
-    "Matrix.dot",       "Matrix.cross", "Matrix.norm", "Matrix.norm_sqr", "Matrix.norm_inv", "Matrix.normalized", "Matrix.outer_product", "Matrix.frobenius_inner",
-    "Matrix.trace",     "Matrix.transpose", "Matrix.determinant", "Matrix.inverse", "Matrix.sum", "Matrix.min", "Matrix.max", "Matrix.any",
-    "Matrix.all",       "Matrix.cast", "Matrix.fill", "Matrix.get_shape", "Matrix.to_list",
+    "Matrix.dot",      "Matrix.cross",      "Matrix.norm",          "Matrix.norm_sqr",
+    "Matrix.norm_inv", "Matrix.normalized", "Matrix.outer_product", "Matrix.frobenius_inner",
+    "Matrix.trace",    "Matrix.transpose",  "Matrix.determinant",   "Matrix.inverse",
+    "Matrix.sum",      "Matrix.min",        "Matrix.max",           "Matrix.any",
+    "Matrix.all",      "Matrix.cast",       "Matrix.fill",          "Matrix.get_shape",
+    "Matrix.to_list",
 };
 
 const char* method_of(std::string_view name) {
@@ -107,7 +120,10 @@ const char* method_of(std::string_view name) {
     return nullptr;
 }
 
-Ref shape_tuple(Type t) { return Ref::steal(t.rank == 1 ? Py_BuildValue("(i)", int(t.n)) : Py_BuildValue("(ii)", int(t.n), int(t.m))); }
+Ref shape_tuple(Type t) {
+    return Ref::steal(t.rank == 1 ? Py_BuildValue("(i)", int(t.n))
+                                  : Py_BuildValue("(ii)", int(t.n), int(t.m)));
+}
 
 }  // namespace
 
@@ -136,10 +152,13 @@ Value* typed_tensor(Type t, std::span<const Ref> args) {
     for (const Ref& a : args) append_components(a.get(), t.prim, parts);
     if (parts.size() == 1 && args.size() == 1 && t.count() > 1) {
         PyObject* only = args[0].get();
-        if (is_expr(only) ? type_of(only).rank == 0 : is_number(only)) return broadcast(parts[0], t);
+        if (is_expr(only) ? type_of(only).rank == 0 : is_number(only))
+            return broadcast(parts[0], t);
     }
     if (static_cast<int>(parts.size()) != t.count())
-        raise(Kind::type, "Incompatible arguments for a " + type::to_user_string(t) + ": it needs " + std::to_string(t.count()) + " components, got " + std::to_string(parts.size()));
+        raise(Kind::type, "Incompatible arguments for a " + type::to_user_string(t) +
+                              ": it needs " + std::to_string(t.count()) + " components, got " +
+                              std::to_string(parts.size()));
     return build(t, parts);
 }
 
@@ -147,7 +166,8 @@ Ref tensor_attribute(PyObject* self, std::string_view name) {
     const Type t = type_of(self);
     if (name == "dtype") return dtype_object(t.prim);
     if (!t.rank) return {};
-    if (const std::string_view* alphabet = alphabet_of(name)) return swizzle(self, t, name, *alphabet);
+    if (const std::string_view* alphabet = alphabet_of(name))
+        return swizzle(self, t, name, *alphabet);
     if (name == "n") return Ref::steal(PyLong_FromLong(t.n));
     if (name == "m") {
         if (t.rank == 1) raise(Kind::compilation, "a vector has no attribute 'm'");

@@ -37,23 +37,26 @@ struct Pair {
     Value *a, *b;
 };
 Pair promoted(PyObject* a, PyObject* b, const char* symbol, bool divide = false);
-Type shaped(Type shape, Prim p);                       // p with the shape of a value type
-Value* broadcast(Value* v, Type shape);                // scalar to tensor, else unchanged
+Type shaped(Type shape, Prim p);         // p with the shape of a value type
+Value* broadcast(Value* v, Type shape);  // scalar to tensor, else unchanged
 Value* component(Value* tensor, int flat);
-std::vector<Value*> components(Value* v);              // row-major; one for a scalar
+std::vector<Value*> components(Value* v);  // row-major; one for a scalar
 Value* build(Type t, std::span<Value* const> parts);
-Value* index_value(PyObject* o, int position);         // integer scalar for an index; errors of spec 10 section 4
-std::vector<Ref> index_list(PyObject* index);          // one object or a tuple; vectors and sequences flattened
-std::optional<long long> static_int(PyObject* o);      // a compile-time integer
+Value* index_value(PyObject* o,
+                   int position);  // integer scalar for an index; errors of spec 10 section 4
+std::vector<Ref> index_list(
+    PyObject* index);  // one object or a tuple; vectors and sequences flattened
+std::optional<long long> static_int(PyObject* o);  // a compile-time integer
 [[noreturn]] void unsupported_operands(const char* symbol, PyObject* a, PyObject* b);
-std::string type_text(PyObject* o);                    // how a value's type reads in messages
+std::string type_text(PyObject* o);  // how a value's type reads in messages
 Ref unary_op(Op op, PyObject* a);
-Ref float_op(Op op, PyObject* a, bool promote_ints);   // real functions; `promote_ints`: sqrt exp log
+Ref float_op(Op op, PyObject* a,
+             bool promote_ints);  // real functions; `promote_ints`: sqrt exp log
 Ref interned(const char* text);
-std::string text_of(PyObject* o);                      // str(o)
-Value* tensor_of_items(std::span<const Ref> items);    // list or tuple literal to vector/matrix
-// The value as type `target`: converted and broadcast; shapes must agree. `verb` starts the precision
-// warning ("Assign", "Atomic add").
+std::string text_of(PyObject* o);                    // str(o)
+Value* tensor_of_items(std::span<const Ref> items);  // list or tuple literal to vector/matrix
+// The value as type `target`: converted and broadcast; shapes must agree. `verb` starts the
+// precision warning ("Assign", "Atomic add").
 Value* fit(PyObject* value, Type target, const char* verb);
 bool assign_op_special(BinOp op, PyObject* target, PyObject* value);
 // Targets that are neither Expr nor struct (swizzles, slices): true if it was one and is stored.
@@ -61,17 +64,21 @@ bool assign_special(PyObject* target, PyObject* value);
 // Tensor members and methods (tensor.cpp): null Ref if there is no such name.
 Ref tensor_attribute(PyObject* self, std::string_view name);
 bool is_tensor_method(std::string_view name);
-const Builtin* bound_method(PyObject* callable);       // null if it is not one made by make_bound
-Ref make_bound(PyObject* self, const char* method);    // callable that runs call_builtin("Matrix.<method>", self, ...)
+const Builtin* bound_method(PyObject* callable);  // null if it is not one made by make_bound
+Ref make_bound(
+    PyObject* self,
+    const char* method);  // callable that runs call_builtin("Matrix.<method>", self, ...)
 
 // Runs f and turns Diag / PyError / anything else into a set Python exception and null.
-template <class F> PyObject* guarded(F&& f) noexcept;
+template <class F>
+PyObject* guarded(F&& f) noexcept;
 
 }  // namespace qd::frontend
 
 namespace qd::frontend {
 void set_internal_error(const char* what);
-template <class F> PyObject* guarded(F&& f) noexcept {
+template <class F>
+PyObject* guarded(F&& f) noexcept {
     try {
         return f().release();
     } catch (const Diag& d) {

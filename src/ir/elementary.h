@@ -13,9 +13,11 @@
 //   integers  selecti(B, I, I) iadd isub iand ixor ior shl(I, int) shr(I, int), ieq ilt,
 //             bits_of(F) from_bits(I), to_float(I);
 //   fused()   whether muladd rounds once; a property of the target, fixed while code is made.
-// Optional, both about sin, cos, tan of huge arguments, whose reduction costs several times the rest:
+// Optional, both about sin, cos, tan of huge arguments, whose reduction costs several times the
+// rest:
 //   rarely(B, Reduced<N> usual, make)   make() gives the Reduced<N> to use when B holds: a domain
-//                                       may branch there. Without it both are computed, one selected;
+//                                       may branch there. Without it both are computed, one
+//                                       selected;
 //   near_angles_only()                  if true they are left out: NaN from 2^18 (2^46 at 64 bits),
 //                                       without fusing from kHugeFrom.
 //
@@ -59,10 +61,11 @@ struct Format {
     static constexpr int bias = single ? 127 : 1023;
     static constexpr double infinity = std::numeric_limits<double>::infinity();
     static constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-    static constexpr double smallest = single ? 0x1p-126 : 0x1p-1022;    // normal
-    static constexpr double integers = single ? 0x1p23 : 0x1p52;         // from here all are whole
-    static constexpr double magic = single ? 0x1.8p23 : 0x1.8p52;        // its low half is zero bits
-    static constexpr int64_t sign = single ? int64_t{-0x80000000LL} : std::numeric_limits<int64_t>::min();
+    static constexpr double smallest = single ? 0x1p-126 : 0x1p-1022;  // normal
+    static constexpr double integers = single ? 0x1p23 : 0x1p52;       // from here all are whole
+    static constexpr double magic = single ? 0x1.8p23 : 0x1.8p52;      // its low half is zero bits
+    static constexpr int64_t sign =
+        single ? int64_t{-0x80000000LL} : std::numeric_limits<int64_t>::min();
     static constexpr int64_t high_half = single ? ~int64_t{0xfff} : ~int64_t{0x7ffffff};
     static constexpr int64_t half_unit = single ? 0x800 : 0x4000000;  // of the high half
 };
@@ -131,7 +134,8 @@ Pair<N> two_product(N& n, F<N> a, F<N> b) {
     const F<N> p = n.mul(a, b);
     if (n.fused()) return {p, n.muladd(a, b, n.neg(p))};
     const auto high = [&](F<N> v) {
-        return n.from_bits(n.iand(n.iadd(n.bits_of(v), n.i(Of<N>::half_unit)), n.i(Of<N>::high_half)));
+        return n.from_bits(
+            n.iand(n.iadd(n.bits_of(v), n.i(Of<N>::half_unit)), n.i(Of<N>::high_half)));
     };
     const F<N> ah = high(a), al = n.sub(a, ah);
     const F<N> bh = high(b), bl = n.sub(b, bh);
@@ -195,7 +199,8 @@ Reduced<N> reduce_usual(N& n, F<N> x) {
 template <class N>
 Reduced<N> reduce_huge(N& n, F<N> ax) {
     const auto& rows = C<N>::kHuge;
-    F<N> scale = n.f(1), c0 = n.f(rows[0][0]), c1 = n.f(rows[0][1]), c2 = n.f(rows[0][2]), c3 = n.f(rows[0][3]);
+    F<N> scale = n.f(1), c0 = n.f(rows[0][0]), c1 = n.f(rows[0][1]), c2 = n.f(rows[0][2]),
+         c3 = n.f(rows[0][3]);
     double unit = 1, bound = Of<N>::integers;
     for (size_t j = 1; j < std::size(rows); ++j) {
         unit /= C<N>::kHugeStep, bound *= C<N>::kHugeStep;
@@ -207,7 +212,8 @@ Reduced<N> reduce_huge(N& n, F<N> ax) {
         c3 = n.select(from, n.f(rows[j][3]), c3);
     }
     const F<N> y = n.mul(ax, scale);
-    const Pair<N> p0 = two_product(n, y, c0), p1 = two_product(n, y, c1), p2 = two_product(n, y, c2);
+    const Pair<N> p0 = two_product(n, y, c0), p1 = two_product(n, y, c1),
+                  p2 = two_product(n, y, c2);
 
     const F<N> whole = n.f(Of<N>::integers);
     const F<N> fours = n.mul(p0.hi, n.f(0.25));
@@ -237,7 +243,8 @@ Reduced<N> reduce(N& n, F<N> x) {
     const F<N> ax = n.abs(x);
     const Reduced<N> usual = reduce_usual(n, ax);
     if constexpr (requires { n.near_angles_only(); }) {
-        if (n.near_angles_only()) {  // fused, r keeps an absolute error of a unit of 1 up to `reach`
+        if (n.near_angles_only()) {  // fused, r keeps an absolute error of a unit of 1 up to
+                                     // `reach`
             const double reach = n.fused() ? (Of<N>::single ? 0x1p18 : 0x1p46) : C<N>::kHugeFrom;
             return {n.select(n.lt(ax, n.f(reach)), usual.r, n.f(Of<N>::nan)), usual.low, usual.q};
         }
@@ -271,7 +278,8 @@ F<N> sin_or_cos(N& n, F<N> r, I<N> q) {
     return n.select(even, sin_of_rest(n, r, z), cos_of_rest(n, z));
 }
 
-// Both polynomials on [-pi/4, pi/4], so that sin and cos of one angle share everything (Muller, 11).
+// Both polynomials on [-pi/4, pi/4], so that sin and cos of one angle share everything (Muller,
+// 11).
 template <class N>
 F<N> sin(N& n, F<N> x) {
     const Reduced<N> a = reduce(n, x);
@@ -346,9 +354,9 @@ F<N> atan2(N& n, F<N> y, F<N> x) {
 // acos(|x|) = 2 asin(s). (1 - |x|) is exact there, and acos is below 1. (Muller, 11.)
 template <class N>
 struct ArcParts {
-    B<N> inner;     // |x| <= 0.541
-    F<N> base;      // |x| or 2 s
-    F<N> excess;    // asin(|x|) - |x|, or 2 (asin(s) - s)
+    B<N> inner;   // |x| <= 0.541
+    F<N> base;    // |x| or 2 s
+    F<N> excess;  // asin(|x|) - |x|, or 2 (asin(s) - s)
 };
 
 template <class N>
@@ -477,12 +485,13 @@ template <class N>
 F<N> log_special(N& n, F<N> x, F<N> value) {
     const F<N> inf = n.f(Of<N>::infinity), least = n.f(Of<N>::smallest);
     value = n.select(n.lt(x, inf), value, x);
-    const F<N> below = n.select(n.gt(x, n.f(-Of<N>::smallest)), n.f(-Of<N>::infinity), n.f(Of<N>::nan));
+    const F<N> below =
+        n.select(n.gt(x, n.f(-Of<N>::smallest)), n.f(-Of<N>::infinity), n.f(Of<N>::nan));
     return n.select(n.lt(x, least), below, value);
 }
 
-// log(1 + f) = 2 atanh(s) = f - s (f - z Q(z)), s = f / (2 + f), z = s^2 (Cody & Waite; Muller, 11);
-// this is what to take from f.
+// log(1 + f) = 2 atanh(s) = f - s (f - z Q(z)), s = f / (2 + f), z = s^2 (Cody & Waite; Muller,
+// 11); this is what to take from f.
 template <class N>
 F<N> log_of_rest(N& n, F<N> f) {
     const F<N> s = n.div(f, n.add(f, n.f(2)));
@@ -570,7 +579,8 @@ F<N> pow(N& n, F<N> x, F<N> y) {
     const B<N> whole = n.eq(n.floor(y), y);
     const B<N> odd = n.band(whole, n.ne(n.floor(half), half));
     F<N> out = n.select(odd, flip_sign_by(n, value, x), value);
-    const B<N> undefined = n.band(n.band(n.le(x, n.f(-Of<N>::smallest)), n.gt(x, n.f(-Of<N>::infinity))), n.bnot(whole));
+    const B<N> undefined = n.band(
+        n.band(n.le(x, n.f(-Of<N>::smallest)), n.gt(x, n.f(-Of<N>::infinity))), n.bnot(whole));
     const B<N> nan = n.bor(undefined, n.bor(n.isnan(x), n.isnan(y)));
     out = n.select(nan, n.f(Of<N>::nan), out);
     out = n.select(n.eq(y, n.f(2)), n.mul(x, x), out);

@@ -1,8 +1,9 @@
 // The arithmetic domains of elementary.h on numbers: constant folding.
 //
-// `fused` and `near_angles_only` must equal the target's, and `flush` (subnormals are zero, as operand and as result)
-// the mode that kernels run in; then folding yields the bits that the compiled code yields,
-// whatever the mode of the compiling thread. Integers wrap; no operation is undefined.
+// `fused` and `near_angles_only` must equal the target's, and `flush` (subnormals are zero, as
+// operand and as result) the mode that kernels run in; then folding yields the bits that the
+// compiled code yields, whatever the mode of the compiling thread. Integers wrap; no operation is
+// undefined.
 //
 // Needs: -ffp-contract=off where it is compiled. Without it g++ fuses a*b + c on targets with
 //        FMA, and bits then depend on the compiler.
@@ -34,8 +35,8 @@ struct Fold {
     I i(int64_t c) const { return I(c); }
 
     F add(F a, F b) const { return out(in(a) + in(b)); }
-    F sub(F a, F b) const { return out(in(a) - in(b)); }
-    F mul(F a, F b) const { return out(in(a) * in(b)); }
+    F sub(F a, F b) const { return out(in(a)-in(b)); }
+    F mul(F a, F b) const { return out(in(a)*in(b)); }
     F div(F a, F b) const { return out(in(a) / in(b)); }
     F sqrt(F a) const { return std::sqrt(in(a)); }
     F floor(F a) const { return std::floor(in(a)); }
@@ -76,7 +77,7 @@ struct Fold {
     F from_bits(I a) const { return std::bit_cast<F>(a); }
     F to_float(I a) const { return F(a); }
 
-private:
+  private:
     static constexpr U sign = U(1) << (bits - 1);
 
     F zero_if_subnormal(F a) const {

@@ -67,15 +67,15 @@ enum class Rule : uint8_t {
 };
 
 enum class Effect : uint8_t {
-    pure,        // may be removed, duplicated, reordered, hoisted: never traps
-    alloc,       // slot
-    read,        // reads memory
-    write,       // writes memory
-    atomic,      // reads and writes memory, ordered
-    check,       // may end the launch (assert_): kept, ordered with other effects
-    io,          // kept and ordered
-    region,      // effects of its regions
-    call,        // effects of the callee's summary
+    pure,    // may be removed, duplicated, reordered, hoisted: never traps
+    alloc,   // slot
+    read,    // reads memory
+    write,   // writes memory
+    atomic,  // reads and writes memory, ordered
+    check,   // may end the launch (assert_): kept, ordered with other effects
+    io,      // kept and ordered
+    region,  // effects of its regions
+    call,    // effects of the callee's summary
     terminator,
 };
 
@@ -135,8 +135,8 @@ enum class TaskValue : uint32_t {
 // (((index[axis] - offset[axis]) / div) % mod) * stride   (mod 0: no remainder taken).
 // The base pointer is bound per kernel (Module::fields order), so a Field holds no address.
 struct Field {
-    std::string name;    // for messages
-    Type elem;           // value type of one cell's member
+    std::string name;  // for messages
+    Type elem;         // value type of one cell's member
     int ndim = 0;
     int64_t shape[12] = {}, offset[12] = {};
     struct Term {
@@ -163,7 +163,8 @@ struct LoopConfig {
 struct Format {
     struct Piece {
         std::string text;  // literal, or printf-like spec without '%' and conversion, e.g. "-8.3"
-        char conversion = 0;  // 0: literal; 'd','u','x','f','e','g',... ; '*': the type's natural one
+        char conversion =
+            0;  // 0: literal; 'd','u','x','f','e','g',... ; '*': the type's natural one
     };
     std::vector<Piece> pieces;
     std::string function;  // assert: user-facing kind of failure is in text; print: unused
@@ -195,14 +196,15 @@ struct Inst {
     const Format* format() const { return static_cast<const Format*>(ref); }
     Effect effect() const { return info(op).effect; }
 
-    void remove();                    // unlink; its values must have been replaced or be unused
+    void remove();  // unlink; its values must have been replaced or be unused
     void move_before(Inst& other);
     void append_to(Region& region);
     void insert_before(Inst& other);
 };
 inline constexpr uint8_t kNonAtomic = 1;  // an atomic proven private: plain read-modify-write
 inline constexpr uint8_t kNoFastMath = 2;
-inline constexpr uint8_t kPrivateField = 4;  // an atomic on a field of which threads may have copies
+inline constexpr uint8_t kPrivateField =
+    4;  // an atomic on a field of which threads may have copies
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;
@@ -221,7 +223,11 @@ struct Region {
     struct Iterator {
         Inst *at, *next;
         Inst& operator*() const { return *at; }
-        Iterator& operator++() { at = next; next = at ? at->next : nullptr; return *this; }
+        Iterator& operator++() {
+            at = next;
+            next = at ? at->next : nullptr;
+            return *this;
+        }
         bool operator!=(const Iterator& o) const { return at != o.at; }
     };
     Iterator begin() const { return {first, first ? first->next : nullptr}; }
@@ -233,17 +239,19 @@ inline Value* resolve(Value* v) {
     while (v->replaced) v = v->replaced;
     return v;
 }
-inline void replace(Value* from, Value* to) { if (resolve(from) != resolve(to)) resolve(from)->replaced = resolve(to); }
+inline void replace(Value* from, Value* to) {
+    if (resolve(from) != resolve(to)) resolve(from)->replaced = resolve(to);
+}
 
 struct Function {
     support::Arena arena;
     std::string name;
-    Region* body = nullptr;          // its params are the function's parameters
+    Region* body = nullptr;  // its params are the function's parameters
     std::vector<Type> result_types;
     bool returns_early = false;
     bool never_inline = false;
-    uint64_t content_hash = 0;       // 0: not computed
-    uint32_t id = 0;                 // scratch: number in a module
+    uint64_t content_hash = 0;  // 0: not computed
+    uint32_t id = 0;            // scratch: number in a module
 
     explicit Function(std::string name);
     Region* new_region(Inst* owner);
@@ -269,17 +277,17 @@ struct ArrayDesc {  // followed by int32_t shape[ndim], canonical order
 inline constexpr uint32_t array_desc_bytes(int ndim) { return 16 + 4 * ((ndim + 1) & ~1); }
 
 struct Module {
-    std::string name;  // of the kernel, for messages and dumps
-    std::vector<Function*> functions;       // [0] is the kernel; callees before or after, any order
-    std::vector<const Field*> fields;       // binding k is the base address of fields[k]
+    std::string name;                  // of the kernel, for messages and dumps
+    std::vector<Function*> functions;  // [0] is the kernel; callees before or after, any order
+    std::vector<const Field*> fields;  // binding k is the base address of fields[k]
     std::vector<Param> params;
-    std::vector<Type> results;              // set_result k writes results[k] at result_offset(k)
+    std::vector<Type> results;  // set_result k writes results[k] at result_offset(k)
     // Options that change code (each is part of the hash).
     bool fast_math = true, debug = false, check_bounds = false;
-    bool arrays_may_overlap = false;        // array arguments of a launch share memory
+    bool arrays_may_overlap = false;  // array arguments of a launch share memory
     Prim default_int = Prim::i32, default_float = Prim::f32;
 
-    std::vector<std::unique_ptr<Function>> owned;      // functions that die with the module
+    std::vector<std::unique_ptr<Function>> owned;  // functions that die with the module
     std::vector<std::unique_ptr<Field>> owned_fields;
     std::vector<std::unique_ptr<LoopConfig>> owned_loops;
     std::vector<std::unique_ptr<Format>> owned_formats;
@@ -290,11 +298,20 @@ struct Module {
 };
 
 // Walks every instruction of a region, parents before children / children before parents.
-template <class F> void walk(Region& r, F&& f) {
-    for (Inst& i : r) { for (Region* c : i.region_list()) (void)c; f(i); for (Region* c : i.region_list()) walk(*c, f); }
+template <class F>
+void walk(Region& r, F&& f) {
+    for (Inst& i : r) {
+        for (Region* c : i.region_list()) (void)c;
+        f(i);
+        for (Region* c : i.region_list()) walk(*c, f);
+    }
 }
-template <class F> void walk_post(Region& r, F&& f) {
-    for (Inst& i : r) { for (Region* c : i.region_list()) walk_post(*c, f); f(i); }
+template <class F>
+void walk_post(Region& r, F&& f) {
+    for (Inst& i : r) {
+        for (Region* c : i.region_list()) walk_post(*c, f);
+        f(i);
+    }
 }
 
 // --- building -----------------------------------------------------------------------------
@@ -309,13 +326,13 @@ struct Builder {
     Inst* emit(Op op, std::span<Value* const> operands, std::span<const Type> result_types,
                int regions = 0);
     Value* op(Op op, std::initializer_list<Value*> operands, uint64_t imm = 0,
-              const void* ref = nullptr);                       // rule-typed
+              const void* ref = nullptr);  // rule-typed
     Value* typed(Op op, Type type, std::span<Value* const> operands, uint64_t imm = 0,
-                 const void* ref = nullptr);                    // rule `given`
+                 const void* ref = nullptr);  // rule `given`
     Value* constant(Type scalar, uint64_t bits);
     Value* int_const(Prim p, int64_t v);
     Value* float_const(Prim p, double v);
-    Value* cast(Value* v, Prim p);       // no-op if it already has that primitive
+    Value* cast(Value* v, Prim p);  // no-op if it already has that primitive
     Value* splat(Value* scalar, Type tensor);
     Value* slot(Type value_type);
     Value* load(Value* place);
@@ -325,20 +342,21 @@ struct Builder {
 
 Type rule_type(Op op, std::span<Value* const> operands);  // by the op table; none if it is `given`
 
-bool is_constant(const Value* v);               // defined by Op::constant
+bool is_constant(const Value* v);  // defined by Op::constant
 uint64_t constant_bits(const Value* v);
-uint64_t bits_of_double(Prim p, double v);      // rounds to p (f16 too), or converts to the integer
+uint64_t bits_of_double(Prim p, double v);  // rounds to p (f16 too), or converts to the integer
 double double_of_bits(Prim p, uint64_t bits);
-int64_t int_of_bits(Prim p, uint64_t bits);     // sign- or zero-extended
+int64_t int_of_bits(Prim p, uint64_t bits);  // sign- or zero-extended
 
 // --- whole-module services (each in its own .cpp) -------------------------------------------
-void complete(Module& m);        // appends functions reached by calls and fields they use, if missing
+void complete(Module& m);  // appends functions reached by calls and fields they use, if missing
 void lay_out_params(Module& m);  // Param::offset, in order, naturally aligned
 
-std::string print(const Module& m);                     // printer.cpp
+std::string print(const Module& m);  // printer.cpp
 std::string print(const Function& f);
-std::unique_ptr<Module> parse(std::string_view text);   // parser.cpp; throws support::Error with line:col
-void verify(const Module& m);                           // verifier.cpp; throws support::Error
+std::unique_ptr<Module> parse(
+    std::string_view text);    // parser.cpp; throws support::Error with line:col
+void verify(const Module& m);  // verifier.cpp; throws support::Error
 
 // serialise.cpp. Deterministic: equal modules give equal bytes. Functions reached by calls are
 // included even if Module::functions lacks them; fields must all be in Module::fields (they number
@@ -350,7 +368,8 @@ struct SerialiseOptions {
 std::vector<uint8_t> serialise(const Module& m, SerialiseOptions options = {});
 std::unique_ptr<Module> deserialise(std::span<const uint8_t> bytes);  // bad bytes: support::Error
 
-// Hash of everything that decides the code: names and locations count only if checks can print them.
+// Hash of everything that decides the code: names and locations count only if checks can print
+// them.
 struct Hash128 {
     uint64_t low = 0, high = 0;
     bool operator==(const Hash128&) const = default;
@@ -360,6 +379,7 @@ Hash128 content_hash(const Module& m);
 // Copies a region's parameters and instructions into a new region of `to` (owner null). Operands
 // from outside map through `params`, else stay. With `caller` every location gets that call site
 // appended to its chain. Uses Value::id as scratch. clone.cpp
-Region* clone_into(const Region& from, Function& to, std::vector<std::pair<const Value*, Value*>> params,
+Region* clone_into(const Region& from, Function& to,
+                   std::vector<std::pair<const Value*, Value*>> params,
                    const Loc* caller = nullptr);
 }  // namespace qd::ir

@@ -251,7 +251,8 @@ struct Writer {
         }
         Buffer header;
         header.number(string(options.names ? std::string_view(m.name) : std::string_view()));
-        header.byte(static_cast<uint8_t>(m.fast_math | m.debug << 1 | m.check_bounds << 2 | m.arrays_may_overlap << 3));
+        header.byte(static_cast<uint8_t>(m.fast_math | m.debug << 1 | m.check_bounds << 2 |
+                                         m.arrays_may_overlap << 3));
         header.byte(static_cast<uint8_t>(m.default_int));
         header.byte(static_cast<uint8_t>(m.default_float));
         header.number(m.params.size());
@@ -443,7 +444,8 @@ struct Reader {
     void header() {
         m->name = pick(strings);
         const uint8_t bits = byte();
-        m->fast_math = bits & 1, m->debug = bits & 2, m->check_bounds = bits & 4, m->arrays_may_overlap = bits & 8;
+        m->fast_math = bits & 1, m->debug = bits & 2, m->check_bounds = bits & 4,
+        m->arrays_may_overlap = bits & 8;
         m->default_int = prim();
         m->default_float = prim();
         m->params.resize(count());

@@ -239,7 +239,8 @@ struct Verifier {
                 need(out == in(0).element().place(), i, "result is not a component's place");
                 break;
             case Op::address:
-                need(in(0).is_place() && out == Type::scalar(Prim::u64), i, "address of a place is u64");
+                need(in(0).is_place() && out == Type::scalar(Prim::u64), i,
+                     "address of a place is u64");
                 break;
             case Op::array_shape:
                 need(in(0).is_array() && i.imm < in(0).ndim && out == type::kI32, i, "bad axis");

@@ -171,7 +171,8 @@ Summary summary_of(const Session& s, const Inst& i) {
 void summarise(Session& s, const std::vector<Function*>& order) {
     // A function that is not summarised yet, because it is recursive, may do anything.
     Summary anything;
-    anything.reads = anything.writes = anything.observable = anything.random = anything.loops = true;
+    anything.reads = anything.writes = anything.observable = anything.random = anything.loops =
+        true;
     s.summaries.assign(order.size(), anything);
     s.call_sites.assign(order.size(), 0);
     for (Function* f : order) {

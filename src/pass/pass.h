@@ -68,7 +68,7 @@ struct Plan {
     uint32_t temps_bytes = 0;
     bool uses_random = false, uses_print = false;
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
-    uint32_t instructions = 0;  // after all passes
+    uint32_t instructions = 0;             // after all passes
 };
 
 [[nodiscard]] Plan run_pipeline(std::unique_ptr<ir::Module> module,

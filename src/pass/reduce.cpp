@@ -7,8 +7,9 @@
 // lane k % lanes, and the lanes are folded as a binary tree. The order depends on the trip counts
 // only, so any number of threads and any vector width give the same bits.
 //
-// Distinct array parameters are taken as distinct here unless the module says that they overlap; the
-// artefact tells the launcher, which compares the arguments' ranges and compiles again if they do.
+// Distinct array parameters are taken as distinct here unless the module says that they overlap;
+// the artefact tells the launcher, which compares the arguments' ranges and compiles again if they
+// do.
 //
 // Cost: O(instructions of the loop + accesses x reductions).
 

@@ -14,10 +14,12 @@ PyObject* is_expr_object(PyObject*, PyObject* o) {
 
 void collect(PyObject* positional, PyObject* keywords, CallArgs& out) {
     const Ref list = Ref::steal(PySequence_Tuple(positional));
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list.get()); ++k) out.positional.push_back(Ref::borrow(PyTuple_GET_ITEM(list.get(), k)));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(list.get()); ++k)
+        out.positional.push_back(Ref::borrow(PyTuple_GET_ITEM(list.get(), k)));
     PyObject *key, *value;
     Py_ssize_t at = 0;
-    while (keywords && PyDict_Next(keywords, &at, &key, &value)) out.keywords.emplace_back(Ref::borrow(key), Ref::borrow(value));
+    while (keywords && PyDict_Next(keywords, &at, &key, &value))
+        out.keywords.emplace_back(Ref::borrow(key), Ref::borrow(value));
 }
 
 // trace_op(name, args, **kwargs)
@@ -65,7 +67,8 @@ PyObject* compiling_callable(PyObject*, PyObject*) {
 
 PyMethodDef functions[] = {
     {"is_expr", is_expr_object, METH_O, "Whether a value is known only when the kernel runs."},
-    {"trace_op", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace_op)), METH_VARARGS | METH_KEYWORDS, "Emits the operation of that name."},
+    {"trace_op", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace_op)),
+     METH_VARARGS | METH_KEYWORDS, "Emits the operation of that name."},
     {"trace_call", trace_call, METH_VARARGS, "Calls a func while a kernel is traced."},
     {"inside_kernel", inside_kernel, METH_NOARGS, "Whether this thread traces a kernel."},
     {"compiling_callable", compiling_callable, METH_NOARGS, "The function being traced."},
@@ -77,7 +80,8 @@ PyMethodDef functions[] = {
 bool add_expr(PyObject* module) {
     for (PyTypeObject* t : {&Expr_Type, &StructValue_Type, &FormatValue_Type})
         if (PyType_Ready(t) < 0) return false;
-    return PyModule_AddFunctions(module, functions) == 0 && PyModule_AddObjectRef(module, "Expr", reinterpret_cast<PyObject*>(&Expr_Type)) == 0;
+    return PyModule_AddFunctions(module, functions) == 0 &&
+           PyModule_AddObjectRef(module, "Expr", reinterpret_cast<PyObject*>(&Expr_Type)) == 0;
 }
 
 }  // namespace qd::python

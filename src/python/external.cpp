@@ -29,10 +29,13 @@ struct NumpyArray {  // PyArrayObject_fields
 };
 constexpr int kCContiguous = 1, kFContiguous = 2;
 
-// NPY_BOOL, BYTE, UBYTE, SHORT, USHORT, INT, UINT, LONG, ULONG, LONGLONG, ULONGLONG, FLOAT, DOUBLE; HALF is 23.
+// NPY_BOOL, BYTE, UBYTE, SHORT, USHORT, INT, UINT, LONG, ULONG, LONGLONG, ULONGLONG, FLOAT, DOUBLE;
+// HALF is 23.
 Prim prim_of_numpy(const NumpyDescr& d) {
     if (d.byteorder == '>') return Prim::none;
-    static const Prim table[] = {Prim::u1, Prim::i8, Prim::u8, Prim::i16, Prim::u16, Prim::i32, Prim::u32, Prim::i64, Prim::u64, Prim::i64, Prim::u64, Prim::f32, Prim::f64};
+    static const Prim table[] = {Prim::u1,  Prim::i8,  Prim::u8,  Prim::i16, Prim::u16,
+                                 Prim::i32, Prim::u32, Prim::i64, Prim::u64, Prim::i64,
+                                 Prim::u64, Prim::f32, Prim::f64};
     if (d.type_num >= 0 && d.type_num < 13) return table[d.type_num];
     return d.type_num == 23 ? Prim::f16 : Prim::none;
 }
@@ -80,10 +83,14 @@ bool long_attr(PyObject* o, const char* method, long long& out) {
 }
 
 Prim prim_of_torch(PyObject* o) {
-    static const struct { const char* name; Prim prim; } table[] = {
-        {"torch.float32", Prim::f32}, {"torch.float64", Prim::f64}, {"torch.int32", Prim::i32}, {"torch.int64", Prim::i64},
-        {"torch.bool", Prim::u1}, {"torch.uint8", Prim::u8}, {"torch.int8", Prim::i8}, {"torch.int16", Prim::i16},
-        {"torch.float16", Prim::f16}, {"torch.uint16", Prim::u16}, {"torch.uint32", Prim::u32}, {"torch.uint64", Prim::u64},
+    static const struct {
+        const char* name;
+        Prim prim;
+    } table[] = {
+        {"torch.float32", Prim::f32}, {"torch.float64", Prim::f64}, {"torch.int32", Prim::i32},
+        {"torch.int64", Prim::i64},   {"torch.bool", Prim::u1},     {"torch.uint8", Prim::u8},
+        {"torch.int8", Prim::i8},     {"torch.int16", Prim::i16},   {"torch.float16", Prim::f16},
+        {"torch.uint16", Prim::u16},  {"torch.uint32", Prim::u32},  {"torch.uint64", Prim::u64},
     };
     PyObject* dtype = PyObject_GetAttrString(o, "dtype");
     if (!dtype) return PyErr_Clear(), Prim::none;
@@ -118,7 +125,8 @@ bool read_torch(PyObject* o, ExternalArray& out) {
     if (!shape) return false;
     const Py_ssize_t n = PyTuple_Check(shape) ? PyTuple_GET_SIZE(shape) : 0;
     out.ndim = static_cast<int>(n);
-    for (Py_ssize_t k = 0; k < n && k < 32; ++k) out.shape[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, k));
+    for (Py_ssize_t k = 0; k < n && k < 32; ++k)
+        out.shape[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, k));
     Py_DECREF(shape);
     PyObject* device = PyObject_GetAttrString(o, "is_cpu");
     if (!device) return false;
@@ -139,6 +147,8 @@ bool is_torch(PyObject* o) {
     return t && PyObject_TypeCheck(o, t);
 }
 
-bool read_external(PyObject* o, ExternalArray& out) { return is_numpy(o) ? read_numpy(o, out) : read_torch(o, out); }
+bool read_external(PyObject* o, ExternalArray& out) {
+    return is_numpy(o) ? read_numpy(o, out) : read_torch(o, out);
+}
 
 }  // namespace qd::python

@@ -19,8 +19,8 @@ struct ExternalArray {
     bool on_device = false;
 };
 
-bool is_numpy(PyObject* o);   // an instance of numpy.ndarray
-bool is_torch(PyObject* o);   // an instance of torch.Tensor; false while torch is not imported
+bool is_numpy(PyObject* o);  // an instance of numpy.ndarray
+bool is_torch(PyObject* o);  // an instance of torch.Tensor; false while torch is not imported
 // Reads either kind. False with a Python exception set.
 bool read_external(PyObject* o, ExternalArray& out);
 

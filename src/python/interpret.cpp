@@ -16,10 +16,13 @@ struct Run {  // what the callbacks of the running interpretation need
 thread_local Run* run;
 
 // Operand types of a format, in order: found at its instruction.
-void collect_operands(const ir::Module& module, const ir::Format* format, support::FormatEntry& entry) {
+void collect_operands(const ir::Module& module, const ir::Format* format,
+                      support::FormatEntry& entry) {
     for (const ir::Function* f : module.functions)
         ir::walk(*f->body, [&](const ir::Inst& i) {
-            if (i.ref != format || !entry.operands.empty() || (i.op != ir::Op::print && i.op != ir::Op::assert_)) return;
+            if (i.ref != format || !entry.operands.empty() ||
+                (i.op != ir::Op::print && i.op != ir::Op::assert_))
+                return;
             for (int k = i.op == ir::Op::assert_; k < i.operand_count; ++k) {
                 const ir::Type t = i.operand(k)->type;
                 entry.operands.push_back({static_cast<uint8_t>(t.prim), t.rank, t.n, t.m});
@@ -32,12 +35,15 @@ const ir::Module* current_module;  // one interpretation at a time: under the GI
 std::string text_of(uint32_t number, const abi::Cell* cells) {
     const ir::Format* format = run->formats.at(number);
     support::FormatEntry entry;
-    for (const ir::Format::Piece& p : format->pieces) entry.pieces.push_back({p.text, p.conversion});
+    for (const ir::Format::Piece& p : format->pieces)
+        entry.pieces.push_back({p.text, p.conversion});
     collect_operands(*current_module, format, entry);
     return runtime::format_text(entry, cells);
 }
 
-void on_print(abi::Thread*, uint32_t format, const abi::Cell* cells) { run->outcome->printed += text_of(format, cells); }
+void on_print(abi::Thread*, uint32_t format, const abi::Cell* cells) {
+    run->outcome->printed += text_of(format, cells);
+}
 void on_fail(abi::Thread*, uint32_t format, const abi::Cell* cells) {
     run->outcome->failed = true;
     run->outcome->failure = text_of(format, cells);
@@ -48,7 +54,8 @@ const abi::Runtime kRuntime = {on_print, on_fail, clock_now};
 
 }  // namespace
 
-bool interpret_launch(const ir::Module& module, abi::Context& context, runtime::LaunchOutcome& outcome) {
+bool interpret_launch(const ir::Module& module, abi::Context& context,
+                      runtime::LaunchOutcome& outcome) {
     const runtime::FlushDenormals flush;
     Run state{ir::formats_of(module), &outcome};
     run = &state;

@@ -9,6 +9,7 @@
 namespace qd::python {
 
 // As runtime::launch; `context` lacks runtime and temps.
-bool interpret_launch(const ir::Module& module, abi::Context& context, runtime::LaunchOutcome& outcome);
+bool interpret_launch(const ir::Module& module, abi::Context& context,
+                      runtime::LaunchOutcome& outcome);
 
 }  // namespace qd::python

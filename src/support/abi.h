@@ -32,12 +32,12 @@ inline constexpr int32_t kAlone = 1, kAloneInPrivate = 2;
 
 struct Thread {  // hidden first argument of every compiled function
     const Context* context;
-    int64_t tile;         // see above
-    int64_t tiles;        // tiles per row
-    uint64_t random_key;  // set by the task entry per iteration: mix(launch, task, iteration)
-    uint64_t random_draw; // number of draws so far in this iteration
-    int32_t index;        // number of the thread, 0 = caller
-    int32_t alone;        // kAloneXxx: where atomics may be plain reads and writes
+    int64_t tile;          // see above
+    int64_t tiles;         // tiles per row
+    uint64_t random_key;   // set by the task entry per iteration: mix(launch, task, iteration)
+    uint64_t random_draw;  // number of draws so far in this iteration
+    int32_t index;         // number of the thread, 0 = caller
+    int32_t alone;         // kAloneXxx: where atomics may be plain reads and writes
 };
 
 // One operand of print/assert, as stored by compiled code: 8 bytes each, scalars widened
@@ -58,11 +58,11 @@ struct Runtime {  // callbacks; compiled code reaches them through Context::runt
 
 struct Context {  // one launch; lives on the launcher's stack
     const Runtime* runtime;
-    void* const* bindings;   // base address of Module::fields[k]
-    uint8_t* args;           // Param::offset
-    uint8_t* results;        // Module::result_offset
-    uint8_t* temps;          // kernel temporaries (op temp), zero-initialised only where the IR stores
-    uint8_t* partials;       // of the running task
+    void* const* bindings;  // base address of Module::fields[k]
+    uint8_t* args;          // Param::offset
+    uint8_t* results;       // Module::result_offset
+    uint8_t* temps;     // kernel temporaries (op temp), zero-initialised only where the IR stores
+    uint8_t* partials;  // of the running task
     const int64_t* bounds;   // begin/end pairs of the running range task
     uint64_t launch_key;     // seed and launch number, mixed
     uint32_t task;           // number of the running task
@@ -73,11 +73,11 @@ struct Context {  // one launch; lives on the launcher's stack
 using TaskFn = void (*)(Thread*, int64_t begin, int64_t end, int64_t chunk);
 
 enum class BoundKind : uint8_t { constant, arg, temp };
-struct Bound {       // a loop bound the launcher can read before the task runs
+struct Bound {  // a loop bound the launcher can read before the task runs
     BoundKind kind;
-    uint8_t bytes;   // width of the integer in memory: 4 or 8 (arg, temp); signed
+    uint8_t bytes;  // width of the integer in memory: 4 or 8 (arg, temp); signed
     uint32_t pad;
-    int64_t value;   // constant, or byte offset into args / temps
+    int64_t value;  // constant, or byte offset into args / temps
 };
 
 // A field that a task touches by atomic additions alone, results unused: with several threads each
@@ -93,15 +93,15 @@ inline constexpr int kMaxPrivateFields = 4;
 enum class TaskKind : uint8_t { serial, range };
 struct Task {
     TaskKind kind;
-    uint8_t dims;            // of a range task
+    uint8_t dims;  // of a range task
     uint16_t pad;
-    uint32_t entry;          // offset of the entry in the code image
-    uint32_t finish;         // offset, or UINT32_MAX
-    uint32_t partial_bytes;  // 0: no reduction
-    int32_t block_dim;       // 0: runtime decides
-    int32_t max_threads;     // 0: all
-    uint32_t name;           // offset into the artefact's strings
-    uint32_t privates;       // how many of private_fields count
+    uint32_t entry;            // offset of the entry in the code image
+    uint32_t finish;           // offset, or UINT32_MAX
+    uint32_t partial_bytes;    // 0: no reduction
+    int32_t block_dim;         // 0: runtime decides
+    int32_t max_threads;       // 0: all
+    uint32_t name;             // offset into the artefact's strings
+    uint32_t privates;         // how many of private_fields count
     uint32_t private_atomics;  // scalar atomics on them in the body
     uint32_t has_atomics;
     PrivateField private_fields[kMaxPrivateFields];
@@ -110,23 +110,24 @@ struct Task {
 
 // What code may rely on about its array arguments.
 enum class ArrayUse : uint32_t {
-    any,           // it does not matter whether they overlap
-    distinct,      // right only if no two of them overlap: the launcher compares their ranges
-    overlapping,   // made for arguments that do overlap, by Module::arrays_may_overlap
+    any,          // it does not matter whether they overlap
+    distinct,     // right only if no two of them overlap: the launcher compares their ranges
+    overlapping,  // made for arguments that do overlap, by Module::arrays_may_overlap
 };
 
 // An artefact: header, tasks, formats, strings, object file; all offsets from the header's start.
 // Position independent: the object is ELF relocatable, loaded by runtime/cpu/loader.
 struct Artefact {
-    char magic[8];           // "QDART\0\0\0"
+    char magic[8];  // "QDART\0\0\0"
     uint32_t abi_version;
-    uint32_t tier;           // 0 quick, 1 optimised
-    uint64_t bytes;          // whole artefact
+    uint32_t tier;   // 0 quick, 1 optimised
+    uint64_t bytes;  // whole artefact
     uint32_t temps_bytes, result_bytes, args_bytes;
-    uint32_t task_count, tasks;          // count, offset
-    uint32_t format_bytes, formats;      // serialised ir::Format table (see runtime/format.h)
+    uint32_t task_count, tasks;      // count, offset
+    uint32_t format_bytes, formats;  // serialised ir::Format table (see runtime/format.h)
     uint32_t strings_bytes, strings;
-    uint32_t object_bytes, object;       // entry symbols are named "task<k>" and "finish<k>"; Task::entry is filled in by the loader
+    uint32_t object_bytes, object;  // entry symbols are named "task<k>" and "finish<k>";
+                                    // Task::entry is filled in by the loader
     uint32_t uses_random, uses_print;
     uint32_t binding_count;  // how many entries Context::bindings has
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
@@ -137,27 +138,30 @@ struct Artefact {
 // --- the compiler object's C entry points (dlsym) --------------------------------------------
 struct CompileOptions {
     uint32_t abi_version;
-    int32_t tier;            // 0, 1
-    const char* cpu;         // "" = host; else an LLVM CPU name, e.g. "x86-64", "haswell", "skylake-avx512"
-    const char* triple;      // "" = host
-    const char* dump;        // "" or a folder for IR/LLVM dumps
-    int32_t time_passes;     // print per-pass time and instruction counts to stderr
+    int32_t tier;  // 0, 1
+    const char*
+        cpu;  // "" = host; else an LLVM CPU name, e.g. "x86-64", "haswell", "skylake-avx512"
+    const char* triple;   // "" = host
+    const char* dump;     // "" or a folder for IR/LLVM dumps
+    int32_t time_passes;  // print per-pass time and instruction counts to stderr
 };
-struct Blob {                // allocated by the compiler object; free with qd_compiler_free
+struct Blob {  // allocated by the compiler object; free with qd_compiler_free
     uint8_t* data;
     size_t bytes;
 };
-struct Compilation;          // a module after passes, ready for code generation by either tier
+struct Compilation;  // a module after passes, ready for code generation by either tier
 
 // All return 0 or non-zero with a message in *error (a Blob of text). Callable from any thread,
 // several at once.
-using BeginFn = int (*)(const uint8_t* ir, size_t bytes, const CompileOptions*, Compilation**, Blob* error);
+using BeginFn = int (*)(const uint8_t* ir, size_t bytes, const CompileOptions*, Compilation**,
+                        Blob* error);
 using CostFn = uint32_t (*)(const Compilation*);  // estimated microseconds of tier 1
 using EmitFn = int (*)(Compilation*, const CompileOptions*, Blob* artefact, Blob* error);
 using EndFn = void (*)(Compilation*);
 using FreeFn = void (*)(Blob*);
 using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blob* error);
-using TextFn = int (*)(const uint8_t* ir, size_t bytes, int stage, Blob* text, Blob* error);  // 0: as given, 1: after passes, 2: LLVM, 3: assembly
+using TextFn = int (*)(const uint8_t* ir, size_t bytes, int stage, Blob* text,
+                       Blob* error);  // 0: as given, 1: after passes, 2: LLVM, 3: assembly
 // exported: qd_compiler_begin, qd_compiler_cost, qd_compiler_emit, qd_compiler_end,
 // qd_compiler_free, qd_compiler_interpret, qd_compiler_text, qd_compiler_abi_version (uint32_t())
 

@@ -12,9 +12,13 @@ struct Error : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-[[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& text);
+[[noreturn]] void check_failed(const char* condition, const char* file, int line,
+                               const std::string& text);
 
 }  // namespace qd::support
 
-#define QD_CHECK(condition, ...) \
-    do { if (!(condition)) ::qd::support::check_failed(#condition, __FILE__, __LINE__, std::string{__VA_ARGS__}); } while (0)
+#define QD_CHECK(condition, ...)                                                                   \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            ::qd::support::check_failed(#condition, __FILE__, __LINE__, std::string{__VA_ARGS__}); \
+    } while (0)

@@ -26,10 +26,10 @@ struct PrimInfo {
 };
 
 inline constexpr PrimInfo kPrims[] = {
-    {"u1", 1, 1, false, false},  {"i8", 8, 1, false, true},   {"i16", 16, 2, false, true},
-    {"i32", 32, 4, false, true}, {"i64", 64, 8, false, true}, {"u8", 8, 1, false, false},
+    {"u1", 1, 1, false, false},   {"i8", 8, 1, false, true},    {"i16", 16, 2, false, true},
+    {"i32", 32, 4, false, true},  {"i64", 64, 8, false, true},  {"u8", 8, 1, false, false},
     {"u16", 16, 2, false, false}, {"u32", 32, 4, false, false}, {"u64", 64, 8, false, false},
-    {"f16", 16, 2, true, true},  {"f32", 32, 4, true, true},  {"f64", 64, 8, true, true},
+    {"f16", 16, 2, true, true},   {"f32", 32, 4, true, true},   {"f64", 64, 8, true, true},
     {"none", 0, 0, false, false},
 };
 
@@ -82,8 +82,12 @@ struct Type {
     // The value that a place or array element holds.
     constexpr Type value() const { return {prim, Kind::value, rank, 0, n, m}; }
     constexpr Type place() const { return {prim, Kind::place, rank, 0, n, m}; }
-    constexpr Type element() const { return scalar(prim); }          // one component
-    constexpr Type with(Prim p) const { Type t = *this; t.prim = p; return t; }
+    constexpr Type element() const { return scalar(prim); }  // one component
+    constexpr Type with(Prim p) const {
+        Type t = *this;
+        t.prim = p;
+        return t;
+    }
     constexpr uint64_t word() const { return std::bit_cast<uint64_t>(*this); }
     constexpr bool operator==(const Type& o) const { return word() == o.word(); }
 };

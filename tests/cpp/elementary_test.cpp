@@ -42,12 +42,14 @@ double ulps(T got, long double want) {
 }
 
 class Draw {
-public:
+  public:
     explicit Draw(uint64_t seed) : random_(seed) {}
-    double flat(double a, double b) { return std::uniform_real_distribution<double>(a, b)(random_); }
+    double flat(double a, double b) {
+        return std::uniform_real_distribution<double>(a, b)(random_);
+    }
     double scaled(double a, double b) { return std::exp2(flat(a, b)) * (random_() & 1 ? 1 : -1); }
 
-private:
+  private:
     std::mt19937_64 random_;
 };
 
@@ -73,12 +75,19 @@ template <class D>
 std::vector<Case<D>> unary_cases() {
     using T = typename D::F;
     constexpr bool single = sizeof(T) == 4;
-    const double top = single ? 127.9 : 1023.9, bottom = single ? -125 : -1021, huge = single ? 13 : 29;
+    const double top = single ? 127.9 : 1023.9, bottom = single ? -125 : -1021,
+                 huge = single ? 13 : 29;
     const auto flat = [](double a, double b) { return [=](Draw& d) { return d.flat(a, b); }; };
     const auto scaled = [](double a, double b) { return [=](Draw& d) { return d.scaled(a, b); }; };
-    const auto positive = [](double a, double b) { return [=](Draw& d) { return std::fabs(d.scaled(a, b)); }; };
-#define CASE(fn, ...)                                                                             \
-    {#fn, [](D& n, T x) { return e::fn(n, x); }, [](long double x) { return std::fn(x); }, {__VA_ARGS__}}
+    const auto positive = [](double a, double b) {
+        return [=](Draw& d) { return std::fabs(d.scaled(a, b)); };
+    };
+#define CASE(fn, ...)                                                                           \
+    {                                                                                           \
+        #fn, [](D& n, T x) { return e::fn(n, x); }, [](long double x) { return std::fn(x); }, { \
+            __VA_ARGS__                                                                         \
+        }                                                                                       \
+    }
     return {
         CASE(sin, flat(-4, 4), flat(-100, 100), scaled(bottom, huge), scaled(huge, top)),
         CASE(cos, flat(-4, 4), flat(-100, 100), scaled(bottom, huge), scaled(huge, top)),
@@ -91,15 +100,18 @@ std::vector<Case<D>> unary_cases() {
         CASE(tanh, flat(-1, 1), flat(-30, 30), scaled(bottom, top)),
         CASE(log, flat(0.4, 2.5), flat(0.99, 1.01), positive(bottom, top)),
         CASE(log2, flat(0.4, 2.5), flat(0.99, 1.01), positive(bottom, top)),
-        {"rsqrt", [](D& n, T x) { return e::rsqrt(n, x); },
-         [](long double x) { return 1 / std::sqrt(x); }, {positive(bottom, top)}},
+        {"rsqrt",
+         [](D& n, T x) { return e::rsqrt(n, x); },
+         [](long double x) { return 1 / std::sqrt(x); },
+         {positive(bottom, top)}},
     };
 #undef CASE
 }
 
 template <class D>
 void report(const std::string& name, const D& n, double worst) {
-    std::printf("  %-6s f%d %-8s %.3f ulp\n", name.c_str(), D::bits, n.fused() ? "fused" : "separate", worst);
+    std::printf("  %-6s f%d %-8s %.3f ulp\n", name.c_str(), D::bits,
+                n.fused() ? "fused" : "separate", worst);
 }
 
 TYPED_TEST(Elementary, UnaryWithinTwoUlp) {
@@ -139,7 +151,8 @@ TYPED_TEST(Elementary, PowAndAtan2WithinTwoUlp) {
         };
         const auto try_atan2 = [&](double y0, double x0) {
             const T x = T(x0), y = T(y0);
-            const double error = ulps<T>(e::atan2(n, y, x), std::atan2((long double)y, (long double)x));
+            const double error =
+                ulps<T>(e::atan2(n, y, x), std::atan2((long double)y, (long double)x));
             EXPECT_LE(error, 2) << "atan2(" << y << ", " << x << ")";
             atan2 = std::max(atan2, error);
         };
@@ -153,7 +166,8 @@ TYPED_TEST(Elementary, PowAndAtan2WithinTwoUlp) {
             try_atan2(d.scaled(-60, 60), d.scaled(-60, 60));
             const T x = T(1 + d.scaled(-24, -1));
             const auto y = typename TypeParam::I(d.flat(-2e9, 2e9) * std::exp2(d.flat(-30, 0)));
-            const double error = ulps<T>(e::pow_integer(n, x, y), std::pow((long double)x, (long double)y));
+            const double error =
+                ulps<T>(e::pow_integer(n, x, y), std::pow((long double)x, (long double)y));
             EXPECT_LE(error, 2) << "pow_integer(" << x << ", " << y << ")";
             integer = std::max(integer, error);
         }
@@ -191,8 +205,9 @@ template <class T>
 std::vector<T> specials() {
     using Limits = std::numeric_limits<T>;
     std::vector<T> out;
-    for (const T v : {T(0), T(0.25), T(0.5), T(1), T(1.5), T(2), T(3), T(4), T(1e5), T(1) / Limits::epsilon(),
-                      2 / Limits::epsilon() - 1, Limits::max(), Limits::min(), Limits::infinity(), 1 - Limits::epsilon()}) {
+    for (const T v : {T(0), T(0.25), T(0.5), T(1), T(1.5), T(2), T(3), T(4), T(1e5),
+                      T(1) / Limits::epsilon(), 2 / Limits::epsilon() - 1, Limits::max(),
+                      Limits::min(), Limits::infinity(), 1 - Limits::epsilon()}) {
         out.push_back(v);
         out.push_back(-v);
     }
@@ -229,7 +244,8 @@ TYPED_TEST(Elementary, SpecialValuesAsInC) {
                 EXPECT_LE(ulps<T>(angle, std::atan2((long double)x, (long double)y)), 2)
                     << "atan2(" << x << ", " << y << ") = " << angle;
                 if (expect == 0) {
-                    EXPECT_TRUE(same(angle, expect)) << "atan2(" << x << ", " << y << ") = " << angle;
+                    EXPECT_TRUE(same(angle, expect))
+                        << "atan2(" << x << ", " << y << ") = " << angle;
                 }
             }
         }
@@ -244,8 +260,11 @@ TYPED_TEST(Elementary, IntegerPowers) {
     TypeParam n(true);
     for (const int power : {0, 1, 2, 3, 5, 8, 15, -1, -2, -7}) {
         for (const T x : {T(1.5), T(-0.75), T(2), T(0), T(-3)}) {
-            EXPECT_LE(ulps<T>(e::powi(n, x, power), std::pow((long double)x, power)), std::abs(power)) << x << " " << power;
-            EXPECT_LE(ulps<T>(e::pow_integer(n, x, I(power)), std::pow((long double)x, power)), 2) << x << " " << power;
+            EXPECT_LE(ulps<T>(e::powi(n, x, power), std::pow((long double)x, power)),
+                      std::abs(power))
+                << x << " " << power;
+            EXPECT_LE(ulps<T>(e::pow_integer(n, x, I(power)), std::pow((long double)x, power)), 2)
+                << x << " " << power;
         }
     }
     EXPECT_EQ(e::pow_integer(n, std::numeric_limits<T>::quiet_NaN(), I(0)), 1);
@@ -264,7 +283,8 @@ struct FlushToZero {  // FTZ and DAZ on this thread
 };
 
 template <class D>
-[[gnu::noinline]] void run_all(D n, const std::vector<typename D::F>& x, std::vector<typename D::F>& out) {
+[[gnu::noinline]] void run_all(D n, const std::vector<typename D::F>& x,
+                               std::vector<typename D::F>& out) {
     for (const auto& c : unary_cases<D>())
         for (const auto v : x) out.push_back(c.ours(n, v));
     for (size_t k = 1; k < x.size(); ++k) {
@@ -320,16 +340,20 @@ struct Counting {
     F div(F a, F b) { return ++slow, n.div(a, b); }
     F sqrt(F a) { return ++slow, n.sqrt(a); }
     F muladd(F a, F b, F c) { return cheap += n.fused() ? 1 : 2, n.muladd(a, b, c); }
-#define COUNTED(op) \
-    template <class... A> auto op(A... a) { return ++cheap, n.op(a...); }
-    COUNTED(add) COUNTED(sub) COUNTED(mul) COUNTED(neg) COUNTED(abs) COUNTED(floor)
-    COUNTED(lt) COUNTED(le) COUNTED(gt) COUNTED(ge) COUNTED(eq) COUNTED(ne) COUNTED(isnan)
-    COUNTED(select) COUNTED(selecti) COUNTED(band) COUNTED(bor) COUNTED(bnot)
-    COUNTED(iadd) COUNTED(isub) COUNTED(iand) COUNTED(ior) COUNTED(ixor) COUNTED(shl) COUNTED(shr)
-    COUNTED(ieq) COUNTED(ilt) COUNTED(to_float)
+#define COUNTED(op)                 \
+    template <class... A>           \
+    auto op(A... a) {               \
+        return ++cheap, n.op(a...); \
+    }
+    COUNTED(add)
+    COUNTED(sub) COUNTED(mul) COUNTED(neg) COUNTED(abs) COUNTED(floor) COUNTED(lt) COUNTED(le)
+        COUNTED(gt) COUNTED(ge) COUNTED(eq) COUNTED(ne) COUNTED(isnan) COUNTED(select)
+            COUNTED(selecti) COUNTED(band) COUNTED(bor) COUNTED(bnot) COUNTED(iadd) COUNTED(isub)
+                COUNTED(iand) COUNTED(ior) COUNTED(ixor) COUNTED(shl) COUNTED(shr) COUNTED(ieq)
+                    COUNTED(ilt) COUNTED(to_float)
 #undef COUNTED
-    template <class Make>
-    e::Reduced<Counting> rarely(bool, e::Reduced<Counting> usual, Make make) {
+                        template <class Make>
+                        e::Reduced<Counting> rarely(bool, e::Reduced<Counting> usual, Make make) {
         const int before = cheap;
         make();
         rare += cheap - before;
@@ -345,13 +369,15 @@ TYPED_TEST(Elementary, Counts) {
         for (const bool fused : {true, false}) {
             Count n{TypeParam(fused)};
             call(n);
-            std::printf("  %-6s f%d %-8s %3d cheap %d slow%s\n", name, Count::bits, fused ? "fused" : "separate", n.cheap,
-                        n.slow, n.rare ? (" + " + std::to_string(n.rare) + " rare").c_str() : "");
+            std::printf("  %-6s f%d %-8s %3d cheap %d slow%s\n", name, Count::bits,
+                        fused ? "fused" : "separate", n.cheap, n.slow,
+                        n.rare ? (" + " + std::to_string(n.rare) + " rare").c_str() : "");
             EXPECT_LT(n.cheap, 260) << name;
             EXPECT_LE(n.slow, 2) << name;
         }
     };
-    for (const auto& c : unary_cases<Count>()) print(c.name, [&](Count& n) { (void)c.ours(n, T(0.7)); });
+    for (const auto& c : unary_cases<Count>())
+        print(c.name, [&](Count& n) { (void)c.ours(n, T(0.7)); });
     print("pow", [](Count& n) { (void)e::pow(n, T(0.7), T(3.1)); });
     print("powint", [](Count& n) { (void)e::pow_integer(n, T(0.7), 3); });
     print("atan2", [](Count& n) { (void)e::atan2(n, T(0.7), T(3.1)); });

@@ -62,7 +62,9 @@ class Program:
     scalars: list  # (name, dtype, value), the kernel's arguments after its arrays
     profile: str = "full"
     result: str | None = None
-    reorders: bool = False  # sums floats over a parallel loop: the interpreter adds in another order
+    reorders: bool = (
+        False  # sums floats over a parallel loop: the interpreter adds in another order
+    )
     options: dict = field(default_factory=dict)
 
     def declarations(self):
@@ -76,7 +78,9 @@ class Program:
             if not d.elem:
                 out.append(f"{d.name} = qd.field(qd.{d.t}, shape={shape})")
             elif len(d.elem) == 1:
-                out.append(f"{d.name} = qd.Vector.field({d.elem[0]}, qd.{d.t}, shape={shape}{layout})")
+                out.append(
+                    f"{d.name} = qd.Vector.field({d.elem[0]}, qd.{d.t}, shape={shape}{layout})"
+                )
             else:
                 n, m = d.elem
                 out.append(f"{d.name} = qd.Matrix.field({n}, {m}, qd.{d.t}, shape={shape}{layout})")
@@ -97,7 +101,14 @@ def values(rng, t, shape, profile="full"):
         a = a.astype(NP[t])
         if profile == "full":
             odd = rng.random(n) < 0.06
-            special = [np.inf, -np.inf, np.nan, -0.0, 1e30 if t != "f16" else 6e4, 1e-30 if t != "f16" else 6e-8]
+            special = [
+                np.inf,
+                -np.inf,
+                np.nan,
+                -0.0,
+                1e30 if t != "f16" else 6e4,
+                1e-30 if t != "f16" else 6e-8,
+            ]
             special += [1e-40, 1e5, -3e9] if t != "f16" else [0.1, -2049]
             with np.errstate(all="ignore"):
                 a = np.where(odd, rng.choice(np.array(special), n).astype(NP[t]), a)
@@ -110,7 +121,9 @@ def values(rng, t, shape, profile="full"):
     small = rng.integers(0 if info.min == 0 else -9, 10, n).astype(NP[t])
     wide = rng.integers(info.min, info.max, n, dtype=NP[t], endpoint=True)
     edge = rng.choice(np.array([info.min, info.max, 0, 1, info.max // 2], dtype=NP[t]), n)
-    return np.select([rng.random(n) < 0.55, rng.random(n) < 0.7], [small, wide], edge).reshape(shape)
+    return np.select([rng.random(n) < 0.55, rng.random(n) < 0.7], [small, wide], edge).reshape(
+        shape
+    )
 
 
 class Var:
@@ -174,12 +187,18 @@ class Generator:
         if kind == "float" or kind == "any" and self.chance(0.4):
             x = self.pick([0.5, 1.0, 2.0, 0.1, 3.25, -1.5, 1e-3, 7.0, 100.0, -0.25])
             return repr(x), self.fp
-        x = self.pick([0, 1, 2, 3, 5, 7, 10, 31, 100, -1, -3, 255] if not self.plain else [1, 2, 3, 5, 7, 10, -3])
+        x = self.pick(
+            [0, 1, 2, 3, 5, 7, 10, 31, 100, -1, -3, 255]
+            if not self.plain
+            else [1, 2, 3, 5, 7, 10, -3]
+        )
         return (f"({x})" if x < 0 else str(x)), self.ip
 
     def leaf(self, kind):
         """A runtime scalar without operators."""
-        choices = self.vars(lambda v: not v.literal and v.shape == () and self.fits(v.t, kind) and self.readable(v))
+        choices = self.vars(
+            lambda v: not v.literal and v.shape == () and self.fits(v.t, kind) and self.readable(v)
+        )
         arrays = [d for d in self.data if self.may_read(d) and self.fits(d.t, kind)]
         if self.indexing > 1 or self.indexing and choices:
             arrays = []
@@ -207,10 +226,22 @@ class Generator:
     def may_read(self, d):
         if self.where == "func":
             return False
-        return d.use == "read" or self.where == "serial" and d.use == "own" or self.owns(d) or self.where == "serial" and d.use == "atomic"
+        return (
+            d.use == "read"
+            or self.where == "serial"
+            and d.use == "own"
+            or self.owns(d)
+            or self.where == "serial"
+            and d.use == "atomic"
+        )
 
     def owns(self, d):
-        return self.where == "parallel" and d.use == "own" and self.own is not None and d.shape == self.own[1]
+        return (
+            self.where == "parallel"
+            and d.use == "own"
+            and self.own is not None
+            and d.shape == self.own[1]
+        )
 
     def index(self, d):
         if d.use == "own" and self.where == "parallel":
@@ -267,7 +298,11 @@ class Generator:
         if which == 0 and not self.plain:
             return self.scalar(depth, "int")[0]
         if which == 1:
-            return f"({self.condition(depth - 1)} {self.pick(['and', 'or'])} {self.condition(depth - 1)})" if depth > 0 else self.comparison(0)
+            return (
+                f"({self.condition(depth - 1)} {self.pick(['and', 'or'])} {self.condition(depth - 1)})"
+                if depth > 0
+                else self.comparison(0)
+            )
         if which == 2:
             return f"(not {self.condition(depth - 1)})" if depth > 0 else self.comparison(0)
         return self.comparison(depth)
@@ -284,11 +319,42 @@ class Generator:
     def int_scalar(self, depth):
         r = self.r
         if self.plain:
-            which = r.choice(["arith", "div", "bits", "minmax", "unary", "ifexp", "shift", "call", "and_or"])
+            which = r.choice(
+                ["arith", "div", "bits", "minmax", "unary", "ifexp", "shift", "call", "and_or"]
+            )
         else:
             which = r.choice(
-                ["arith"] * 4 + ["div"] * 2 + ["bits", "bits", "shift", "shift", "minmax", "unary", "unary", "cast", "cast", "cast"]
-                + ["ifexp", "select", "and_or", "compare", "compare", "raw", "bitshr", "count", "bitcast", "pow", "call", "vec", "vec", "round", "math"]
+                ["arith"] * 4
+                + ["div"] * 2
+                + [
+                    "bits",
+                    "bits",
+                    "shift",
+                    "shift",
+                    "minmax",
+                    "unary",
+                    "unary",
+                    "cast",
+                    "cast",
+                    "cast",
+                ]
+                + [
+                    "ifexp",
+                    "select",
+                    "and_or",
+                    "compare",
+                    "compare",
+                    "raw",
+                    "bitshr",
+                    "count",
+                    "bitcast",
+                    "pow",
+                    "call",
+                    "vec",
+                    "vec",
+                    "round",
+                    "math",
+                ]
             )
         if which == "arith":
             (a, ta), (b, tb) = self.pair(depth, "int")
@@ -324,7 +390,11 @@ class Generator:
             return f"{f}({a}, {b})", promote(ta, tb)
         if which == "unary":
             a, ta = self.scalar(depth, "int")
-            f = r.choice(["-{}", "~{}", "abs({})"] if self.plain else ["-{}", "~{}", "abs({})", "qd.abs({})", "(not {})"])
+            f = r.choice(
+                ["-{}", "~{}", "abs({})"]
+                if self.plain
+                else ["-{}", "~{}", "abs({})", "qd.abs({})", "(not {})"]
+            )
             return f"({f.format(a)})", "u1" if "not" in f else ta
         if which == "cast":
             a, _ = self.scalar(depth, "any")
@@ -384,11 +454,40 @@ class Generator:
     def float_scalar(self, depth):
         r = self.r
         if self.plain:
-            which = r.choice(["arith", "arith", "div", "minmax", "unary", "ifexp", "mixed", "call", "sqrt"])
+            which = r.choice(
+                ["arith", "arith", "div", "minmax", "unary", "ifexp", "mixed", "call", "sqrt"]
+            )
         else:
             which = r.choice(
-                ["arith"] * 5 + ["div"] * 2 + ["mod", "mod", "minmax", "minmax", "unary", "cast", "cast", "cast", "ifexp", "select", "mixed"]
-                + ["mixed", "sqrt", "round", "round", "math", "elementary", "elementary", "pow", "call", "vec", "vec", "bitcast"]
+                ["arith"] * 5
+                + ["div"] * 2
+                + [
+                    "mod",
+                    "mod",
+                    "minmax",
+                    "minmax",
+                    "unary",
+                    "cast",
+                    "cast",
+                    "cast",
+                    "ifexp",
+                    "select",
+                    "mixed",
+                ]
+                + [
+                    "mixed",
+                    "sqrt",
+                    "round",
+                    "round",
+                    "math",
+                    "elementary",
+                    "elementary",
+                    "pow",
+                    "call",
+                    "vec",
+                    "vec",
+                    "bitcast",
+                ]
             )
         if which == "arith":
             (a, ta), (b, tb) = self.pair(depth, "float")
@@ -455,7 +554,9 @@ class Generator:
             return f"qd.math.{f}({a}, {b}, {c})", promote(ta, promote(tb, tc))
         if which == "elementary":
             a, ta = self.scalar(depth, "float")
-            f = r.choice(["sin", "cos", "tan", "asin", "acos", "tanh", "exp", "log", "atan2", "rsqrt"])
+            f = r.choice(
+                ["sin", "cos", "tan", "asin", "acos", "tanh", "exp", "log", "atan2", "rsqrt"]
+            )
             if f in ("asin", "acos"):
                 return f"qd.{f}(qd.math.clamp({a}, -1.0, 1.0))", promote(ta, self.fp)
             if f in ("tan",):
@@ -475,8 +576,13 @@ class Generator:
             t = promote(promote(ta, self.fp), promote(tb, self.fp))
             return f"((abs({a}) + 0.25) ** qd.math.clamp({b}, -3.0, 3.0))", t
         if which == "bitcast":
-            a, ta = self.scalar(depth, "int")  # never subnormal: LLVM compares such a pattern as an integer
-            return f"qd.bit_cast(qd.cast((qd.cast({a}, qd.u32) & {0x3FFFFFFF}) | {0x10000000}, qd.u32), qd.f32)", "f32"
+            a, ta = self.scalar(
+                depth, "int"
+            )  # never subnormal: LLVM compares such a pattern as an integer
+            return (
+                f"qd.bit_cast(qd.cast((qd.cast({a}, qd.u32) & {0x3FFFFFFF}) | {0x10000000}, qd.u32), qd.f32)",
+                "f32",
+            )
         if which == "vec":
             return self.vector_to_scalar(depth, "float")
         return self.call_scalar(depth, "float")
@@ -488,7 +594,9 @@ class Generator:
 
     def vector_leaf(self, shape, kind):
         found = self.vars(lambda v: v.shape == shape and self.fits(v.t, kind) and self.readable(v))
-        arrays = [d for d in self.data if d.elem == shape and self.may_read(d) and self.fits(d.t, kind)]
+        arrays = [
+            d for d in self.data if d.elem == shape and self.may_read(d) and self.fits(d.t, kind)
+        ]
         if found and (not arrays or self.chance(0.6)):
             v = self.pick(found)
             return v.name, v.t
@@ -508,7 +616,11 @@ class Generator:
             text = f"[{', '.join(items)}]"
         else:
             m = shape[1]
-            text = "[" + ", ".join(f"[{', '.join(items[i * m : i * m + m])}]" for i in range(shape[0])) + "]"
+            text = (
+                "["
+                + ", ".join(f"[{', '.join(items[i * m : i * m + m])}]" for i in range(shape[0]))
+                + "]"
+            )
         name = "Vector" if len(shape) == 1 else "Matrix"
         if self.chance(0.25):
             t = self.a_type(kind)
@@ -522,9 +634,16 @@ class Generator:
             return self.vector_leaf(shape, kind)
         d = depth - 1
         r = self.r
-        options = ["arith"] * 4 + ["scale"] * 2 + ["leaf"] * 2 + ["unary", "minmax", "select", "cast", "literal"]
+        options = (
+            ["arith"] * 4
+            + ["scale"] * 2
+            + ["leaf"] * 2
+            + ["unary", "minmax", "select", "cast", "literal"]
+        )
         if len(shape) == 1:
-            options += ["swizzle", "swizzle", "matvec", "slice"] + (["cross"] if shape == (3,) else [])
+            options += ["swizzle", "swizzle", "matvec", "slice"] + (
+                ["cross"] if shape == (3,) else []
+            )
         else:
             options += ["transpose", "matmul", "outer"]
         if kind == "int":
@@ -573,7 +692,10 @@ class Generator:
             return f"({a} @ {b})", promote(ta, tb)
         if which == "matmul":
             k = r.choice([2, 3])
-            (a, ta), (b, tb) = self.vector(d, (shape[0], k), kind), self.vector(d, (k, shape[1]), kind)
+            (a, ta), (b, tb) = (
+                self.vector(d, (shape[0], k), kind),
+                self.vector(d, (k, shape[1]), kind),
+            )
             return f"({a} @ {b})", promote(ta, tb)
         if which == "outer":
             (a, ta), (b, tb) = self.vector(d, shape[:1], kind), self.vector(d, shape[1:], kind)
@@ -635,7 +757,11 @@ class Generator:
     # -- funcs
 
     def call_scalar(self, depth, kind):
-        able = [f for f in self.funcs if f["returns"] == 1 and self.fits_func(f, kind) and f not in self.busy]
+        able = [
+            f
+            for f in self.funcs
+            if f["returns"] == 1 and self.fits_func(f, kind) and f not in self.busy
+        ]
         if not able:
             return self.leaf(kind)
         f = self.pick(able)
@@ -650,7 +776,12 @@ class Generator:
         return text, t
 
     def fits_func(self, f, kind):
-        return f["out"] is None and not self.plain or f["out"] is not None and self.fits(f["out"], kind)
+        return (
+            f["out"] is None
+            and not self.plain
+            or f["out"] is not None
+            and self.fits(f["out"], kind)
+        )
 
     def arguments(self, f, depth):
         args = []
@@ -687,9 +818,15 @@ class Generator:
                 w = self.fresh("w")
                 self.emit(f"{w} = qd.cast({p}, qd.{t})")
                 self.add(Var(w, t, shape))
-        self.lines, outer = [f"    {l.strip()}" for l in self.lines[len(self.lines) - sum(1 for p in params if p["shape"]) :]] if any(
-            p["shape"] for p in params
-        ) else [], self.lines[: len(self.lines) - sum(1 for p in params if p["shape"])]
+        self.lines, outer = (
+            [
+                f"    {l.strip()}"
+                for l in self.lines[len(self.lines) - sum(1 for p in params if p["shape"]) :]
+            ]
+            if any(p["shape"] for p in params)
+            else [],
+            self.lines[: len(self.lines) - sum(1 for p in params if p["shape"])],
+        )
         self.budget = self.r.randrange(0, 4)
         self.statements()
         returns = 1 if self.chance(0.75) else 2
@@ -719,12 +856,18 @@ class Generator:
         if not deep:
             choices += ["if"] * 3 + ["for"] * 2 + ["while", "static"]
         if not self.plain:
-            choices += ["vlocal"] * 2 + ["vassign"] * 3 + ["vstore"] * 2 + ["atomic"] * 2 + ["template"]
+            choices += (
+                ["vlocal"] * 2 + ["vassign"] * 3 + ["vstore"] * 2 + ["atomic"] * 2 + ["template"]
+            )
         choices += ["unpack"]
         getattr(self, "do_" + r.choice(choices))()
 
     def writable(self, test):
-        return self.vars(lambda v: v.mutable and not v.literal and test(v) and not (self.where == "parallel" and v.top))
+        return self.vars(
+            lambda v: (
+                v.mutable and not v.literal and test(v) and not (self.where == "parallel" and v.top)
+            )
+        )
 
     def do_local(self):
         e, t = self.scalar(self.r.randrange(1, 4))
@@ -745,7 +888,9 @@ class Generator:
             return self.do_local()
         v = self.pick(found)
         kind = "any" if not self.plain else ("float" if v.t[0] == "f" else "int")
-        e, _ = self.operand(self.r.randrange(1, 4), kind) if not self.plain else self.scalar(2, kind)
+        e, _ = (
+            self.operand(self.r.randrange(1, 4), kind) if not self.plain else self.scalar(2, kind)
+        )
         self.emit(f"{v.name} = {e}")
 
     def aug(self, t):
@@ -756,7 +901,11 @@ class Generator:
             return self.pick(["+=", "-=", "&=", "|=", "^="]), self.operand(1, "int")[0]
         if t[0] == "f":
             op = self.pick(["+=", "-=", "*=", "/=", "+=", "-=", "//=", "%="])
-            e = self.operand(2, "any")[0] if op in ("+=", "-=", "*=") else self.scalar(2, "float")[0]
+            e = (
+                self.operand(2, "any")[0]
+                if op in ("+=", "-=", "*=")
+                else self.scalar(2, "float")[0]
+            )
             return op, e
         op = self.pick(["+=", "-=", "*=", "&=", "|=", "^=", "<<=", ">>=", "//=", "%=", "+=", "-="])
         if op in ("<<=", ">>="):
@@ -822,7 +971,9 @@ class Generator:
         elif how == 3 and len(shape) == 1:
             n = shape[0]
             word = "".join(self.r.sample("xyzw"[:n], 2))
-            self.emit(f"{name}.{word} {self.pick(['=', '=', '+='])} {self.vector(1, (2,), kind)[0]}")
+            self.emit(
+                f"{name}.{word} {self.pick(['=', '=', '+='])} {self.vector(1, (2,), kind)[0]}"
+            )
         elif how == 4:
             op, e = self.aug(t)
             self.emit(f"{name}{self.component(shape)} {op} {e}")
@@ -1018,7 +1169,9 @@ class Generator:
         if header is None:
             self.where = "serial"
             return
-        tops = self.vars(lambda v: v.top and v.mutable and v.t[0] in ("i", "u", "f") and v.t not in ("f16",))
+        tops = self.vars(
+            lambda v: v.top and v.mutable and v.t[0] in ("i", "u", "f") and v.t not in ("f16",)
+        )
         self.reducing = {v.name for v in tops if self.chance(0.3)}
         self.reorders |= any(v.t[0] == "f" for v in tops if v.name in self.reducing)
         self.frozen_top = True
@@ -1050,7 +1203,9 @@ class Generator:
         d = self.target()
         if d is None:
             return self.do_vstore()
-        found = [v for v in self.scopes[-1] if v.shape == () and v.mutable] or self.vars(lambda v: v.shape == () and not v.top and v.mutable)
+        found = [v for v in self.scopes[-1] if v.shape == () and v.mutable] or self.vars(
+            lambda v: v.shape == () and not v.top and v.mutable
+        )
         if self.plain:
             found = [v for v in found if v.t[0] == d.t[0]]
         if found and self.chance(0.7):
@@ -1060,7 +1215,11 @@ class Generator:
 
     def emit_config(self):
         if not self.plain and self.chance(0.1):
-            self.emit("qd.loop_config(serialize=True)" if self.chance(0.5) else "qd.loop_config(block_dim=64)")
+            self.emit(
+                "qd.loop_config(serialize=True)"
+                if self.chance(0.5)
+                else "qd.loop_config(block_dim=64)"
+            )
 
     def program(self):
         r = self.r
@@ -1068,7 +1227,11 @@ class Generator:
         if not self.plain and self.chance(0.3):
             s = f"{self.name}_s"
             t = self.a_type("int")
-            self.lines += ["@qd.func", f"def {s}(r: qd.template(), a0: qd.{t}):", f"    r {self.pick(['+=', '-=', '*='])} a0"]
+            self.lines += [
+                "@qd.func",
+                f"def {s}(r: qd.template(), a0: qd.{t}):",
+                f"    r {self.pick(['+=', '-=', '*='])} a0",
+            ]
             self.setters.append(s)
         for _ in range(r.choice([0, 0, 1, 1, 2, 3])):
             self.func()
@@ -1079,15 +1242,28 @@ class Generator:
             shape = (n,) if self.chance(0.8) else (n, m)
             elem = () if self.plain or self.chance(0.75) else self.a_shape()
             kind = "array" if self.plain or self.chance(0.6) else "field"
-            self.data.append(Data(f"{self.name}_x{k}", kind, self.a_type(), shape, elem, "read", self.layout()))
+            self.data.append(
+                Data(f"{self.name}_x{k}", kind, self.a_type(), shape, elem, "read", self.layout())
+            )
         for k in range(r.randrange(2, 4)):
             shape = (n,) if k == 0 or self.chance(0.7) else (n, m)
             elem = () if self.plain or k == 0 or self.chance(0.7) else self.a_shape()
             kind = "array" if self.plain or self.chance(0.6) else "field"
-            self.data.append(Data(f"{self.name}_y{k}", kind, self.a_type(), shape, elem, "own", self.layout()))
+            self.data.append(
+                Data(f"{self.name}_y{k}", kind, self.a_type(), shape, elem, "own", self.layout())
+            )
         if not self.plain and self.chance(0.5):
             t = r.choice(["i32", "u32", "i64", "u64"])
-            self.data.append(Data(f"{self.name}_z", "array" if self.chance(0.5) else "field", t, (3,), (), "atomic"))
+            self.data.append(
+                Data(
+                    f"{self.name}_z",
+                    "array" if self.chance(0.5) else "field",
+                    t,
+                    (3,),
+                    (),
+                    "atomic",
+                )
+            )
         self.scopes = [[]]
         scalars = []
         for k in range(r.randrange(0, 3)):
@@ -1124,7 +1300,11 @@ class Generator:
             if d.kind != "array":
                 continue
             if not d.elem:
-                note = f"qd.types.ndarray(qd.{d.t}, ndim={len(d.shape)})" if self.chance(0.5) else "qd.types.ndarray()"
+                note = (
+                    f"qd.types.ndarray(qd.{d.t}, ndim={len(d.shape)})"
+                    if self.chance(0.5)
+                    else "qd.types.ndarray()"
+                )
             elif len(d.elem) == 1:
                 note = f"qd.types.ndarray(dtype=qd.types.vector({d.elem[0]}, qd.{d.t}), ndim={len(d.shape)})"
             else:
@@ -1133,7 +1313,16 @@ class Generator:
         params += [f"{name}: qd.{t}" for name, t, _ in scalars]
         arrow = f" -> qd.{result}" if result else ""
         lines = [*head, "@qd.kernel", f"def {self.name}({', '.join(params)}){arrow}:", *self.lines]
-        return Program(self.seed, self.name, "\n".join(lines) + "\n", self.data, scalars, self.profile, result, self.reorders)
+        return Program(
+            self.seed,
+            self.name,
+            "\n".join(lines) + "\n",
+            self.data,
+            scalars,
+            self.profile,
+            result,
+            self.reorders,
+        )
 
     def layout(self):
         return "SOA" if self.chance(0.2) else "AOS"

@@ -22,7 +22,9 @@ for _k in "iu":
         BITS[f"{_k}{_b}"] = _b
 NP = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 NP_ALL = {"u1": np.bool_, **NP}
-NP_ALL.update({t: np.dtype(("int" if t[0] == "i" else "uint") + t[1:]).type for t in BITS if t != "u1"})
+NP_ALL.update(
+    {t: np.dtype(("int" if t[0] == "i" else "uint") + t[1:]).type for t in BITS if t != "u1"}
+)
 EPS = {"f16": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53}
 TINY = {"f16": 0.0, "f32": np.float32(2.0**-126), "f64": np.float64(2.0**-1022)}
 INF = math.inf
@@ -178,7 +180,7 @@ def decide(a, f):
     """f of the value where its error cannot change the answer."""
     if not a.e:
         return f(float(a.v))
-    if a.e == INF or not math.isfinite(a.v):
+    if not a.e < INF or not math.isfinite(a.v):
         raise Undecidable
     lo, hi = f(float(a.v) - 2 * a.e), f(float(a.v) + 2 * a.e)
     if lo != hi:
@@ -395,7 +397,12 @@ def power(a, b):
                 return V(a.t, NP[a.t](x) ** n, INF)
             v = np.float64(x) ** np.float64(n)
             r = NP[a.t](v)
-            if not np.isfinite(r) or abs(float(r)) < 1e3 * float(TINY[a.t]) or abs(float(r)) > 1e4 and a.t == "f16":
+            if (
+                not np.isfinite(r)
+                or abs(float(r)) < 1e3 * float(TINY[a.t])
+                or abs(float(r)) > 1e4
+                and a.t == "f16"
+            ):
                 return V(a.t, flush(a.t, r), INF)
             return V(a.t, r, tolerance(a.t, r, 8 + abs(n)))
         t = promote(a.t, b.t)
@@ -572,7 +579,15 @@ class Machine:
             return self.dot(a, b)
         if len(a.shape) == 1:  # v @ M is the transpose of M times v
             n, m = b.shape
-            return Mat((m,), [self.fold(self.add, [self.mul(a.items[k], b.items[k * m + j]) for k in range(n)]) for j in range(m)])
+            return Mat(
+                (m,),
+                [
+                    self.fold(
+                        self.add, [self.mul(a.items[k], b.items[k * m + j]) for k in range(n)]
+                    )
+                    for j in range(m)
+                ],
+            )
         n, k = a.shape
         if len(b.shape) == 1:
             return Mat((n,), [self.dot(Mat((k,), a.items[i * k : i * k + k]), b) for i in range(n)])
@@ -580,7 +595,9 @@ class Machine:
         return Mat(
             (n, m),
             [
-                self.fold(self.add, [self.mul(a.items[i * k + q], b.items[q * m + j]) for q in range(k)])
+                self.fold(
+                    self.add, [self.mul(a.items[i * k + q], b.items[q * m + j]) for q in range(k)]
+                )
                 for i in range(n)
                 for j in range(m)
             ],
@@ -635,7 +652,21 @@ class Machine:
             return c.v
         if n.id in self.globals:
             return self.globals[n.id]
-        if n.id in self.functions or n.id in ("qd", "abs", "min", "max", "int", "float", "bool", "pow", "range", "any", "all", "len", "round"):
+        if n.id in self.functions or n.id in (
+            "qd",
+            "abs",
+            "min",
+            "max",
+            "int",
+            "float",
+            "bool",
+            "pow",
+            "range",
+            "any",
+            "all",
+            "len",
+            "round",
+        ):
             return Name((n.id,))
         raise NameError(n.id)
 
@@ -646,9 +677,16 @@ class Machine:
         x = self.ev(n.operand, s)
         op = type(n.op)
         if isinstance(x, PY):
-            return {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_, ast.Invert: operator.invert}[op](x)
+            return {
+                ast.USub: operator.neg,
+                ast.UAdd: operator.pos,
+                ast.Not: operator.not_,
+                ast.Invert: operator.invert,
+            }[op](x)
         if op is ast.USub:
-            return self.each(lambda a: V(a.t, -a.v, a.e) if is_float(a.t) else V(a.t, wrap(a.t, -a.v)), x)
+            return self.each(
+                lambda a: V(a.t, -a.v, a.e) if is_float(a.t) else V(a.t, wrap(a.t, -a.v)), x
+            )
         if op is ast.Not:
             return self.each(lambda a: V("u1", int(a.v == 0)), x)
         if op is ast.Invert:
@@ -679,7 +717,11 @@ class Machine:
         for v in reversed(values[:-1]):
             v = self.typed(v)
             if isinstance(v, Mat) or isinstance(out, Mat):
-                f = (lambda a, b: V("u1", int(a.v != 0 and b.v != 0))) if is_and else (lambda a, b: V("u1", int(a.v != 0 or b.v != 0)))
+                f = (
+                    (lambda a, b: V("u1", int(a.v != 0 and b.v != 0)))
+                    if is_and
+                    else (lambda a, b: V("u1", int(a.v != 0 or b.v != 0)))
+                )
                 out = self.each(f, v, out)
             else:
                 out = two(v, out)
@@ -723,7 +765,9 @@ class Machine:
         out = []
         for e in node.elts if isinstance(node, ast.Tuple) else [node]:
             if isinstance(e, ast.Slice):
-                part = [self.ev(p, s) if p is not None else None for p in (e.lower, e.upper, e.step)]
+                part = [
+                    self.ev(p, s) if p is not None else None for p in (e.lower, e.upper, e.step)
+                ]
                 out.append(slice(*part))
                 continue
             x = self.ev(e, s)
@@ -767,7 +811,12 @@ class Machine:
             if isinstance(a, ast.Starred):
                 x = self.ev(a.value, s)
                 args += x.items if isinstance(x, Mat) else list(x)
-            elif isinstance(f, Name) and len(f.path) == 2 and f.path[1].startswith("atomic_") and not args:
+            elif (
+                isinstance(f, Name)
+                and len(f.path) == 2
+                and f.path[1].startswith("atomic_")
+                and not args
+            ):
                 args.append(a)
             else:
                 args.append(self.ev(a, s))
@@ -787,7 +836,12 @@ class Machine:
         if name in DTYPES:
             x = args[0]
             if isinstance(x, PY):
-                return cast(name, V(name, wrap(name, x)) if not is_float(name) else V(name, flush(name, NP[name](x))))
+                return cast(
+                    name,
+                    V(name, wrap(name, x))
+                    if not is_float(name)
+                    else V(name, flush(name, NP[name](x))),
+                )
             return cast(name, x)
         if name.startswith("atomic_"):
             return self.atomic(name[7:], args[0], args[1], s)
@@ -834,7 +888,10 @@ class Machine:
         if name == "abs":
             if isinstance(args[0], PY):
                 return abs(args[0])
-            return self.each(lambda a: V(a.t, abs(a.v), a.e) if is_float(a.t) else V(a.t, wrap(a.t, abs(a.v))), args[0])
+            return self.each(
+                lambda a: V(a.t, abs(a.v), a.e) if is_float(a.t) else V(a.t, wrap(a.t, abs(a.v))),
+                args[0],
+            )
         if name == "cast":
             return self.convert(self.dtype_of(".".join(args[1].path)), args[0])
         if name == "bit_cast":
@@ -866,23 +923,34 @@ class Machine:
         if name == "raw_mod":
             return self.each(self.raw_mod, *args)
         if name == "bit_shr":
-            return self.each(lambda a, b: V(a.t, wrap(a.t, (a.v & ((1 << BITS[a.t]) - 1)) >> (b.v & (BITS[a.t] - 1)))), *args)
+            return self.each(
+                lambda a, b: V(
+                    a.t, wrap(a.t, (a.v & ((1 << BITS[a.t]) - 1)) >> (b.v & (BITS[a.t] - 1)))
+                ),
+                *args,
+            )
         if name in ("popcnt", "clz", "ffs"):
             return self.each(lambda a: bit_count(name, a), args[0])
         if name == "clamp":
             return self.minimum(False, [args[2], self.minimum(True, [args[1], args[0]])])
         if name == "mix":
             x, y, a = args
-            return self.binary(ast.Add, self.binary(ast.Mult, x, self.binary(ast.Sub, 1, a)), self.binary(ast.Mult, y, a))
+            return self.binary(
+                ast.Add,
+                self.binary(ast.Mult, x, self.binary(ast.Sub, 1, a)),
+                self.binary(ast.Mult, y, a),
+            )
         if name == "fract":
             return self.binary(ast.Sub, args[0], self.each(lambda a: rounding("floor", a), args[0]))
         if name == "sign":
+
             def sign(a):
                 z = V(a.t, NP[a.t](0) if is_float(a.t) else 0)
                 return V(self.fp, NP[self.fp](compare(ast.Gt, a, z) - compare(ast.Lt, a, z)))
 
             return self.each(sign, args[0])
         if name in ("isnan", "isinf"):
+
             def test(a):
                 a = cast(self.fp, a)
                 if a.e and not math.isfinite(a.v):
@@ -944,7 +1012,13 @@ class Machine:
             if args:
                 n = self.binary(ast.Add, n, args[0])
             r = self.binary(ast.Div, x, n)
-            return Mat(r.shape, [V(a.t, a.v, a.e or tolerance(a.t, a.v, 4) if np.isfinite(a.v) else INF) for a in r.items])
+            return Mat(
+                r.shape,
+                [
+                    V(a.t, a.v, a.e or tolerance(a.t, a.v, 4) if np.isfinite(a.v) else INF)
+                    for a in r.items
+                ],
+            )
         if name == "dot":
             return self.dot(x, self.typed(args[0]))
         if name == "cross":
@@ -952,7 +1026,9 @@ class Machine:
             if len(it) == 2:
                 return self.sub(self.mul(it[0], y[1]), self.mul(it[1], y[0]))
             pairs = [(1, 2), (2, 0), (0, 1)]
-            return Mat((3,), [self.sub(self.mul(it[a], y[b]), self.mul(it[b], y[a])) for a, b in pairs])
+            return Mat(
+                (3,), [self.sub(self.mul(it[a], y[b]), self.mul(it[b], y[a])) for a, b in pairs]
+            )
         if name == "outer_product":
             y = self.typed(args[0]).items
             return Mat((len(it), len(y)), [self.mul(a, b) for a in it for b in y])
@@ -976,13 +1052,26 @@ class Machine:
         else:
             r = None
             for j in range(n):
-                minor = Mat((n - 1, n - 1), [it[i * n + k] for i in range(1, n) for k in range(n) if k != j])
+                minor = Mat(
+                    (n - 1, n - 1), [it[i * n + k] for i in range(1, n) for k in range(n) if k != j]
+                )
                 term = self.mul(it[j], self.determinant(minor))
                 r = term if r is None else (self.sub if j & 1 else self.add)(r, term)
         if is_float(r.t):  # the order of the terms is not part of the contract
-            big = self.fold(self.mul, [V("f64", np.float64(max(1.0, *(abs(float(a.v)) for a in it))))] * n)
+            big = self.fold(
+                self.mul, [V("f64", np.float64(max(1.0, *(abs(float(a.v)) for a in it))))] * n
+            )
             size = float(big.v) * 8 * EPS[r.t]
-            r = V(r.t, r.v, INF if not math.isfinite(r.v) or not math.isfinite(size) or any(a.e for a in it) or r.t == "f16" else size)
+            r = V(
+                r.t,
+                r.v,
+                INF
+                if not math.isfinite(r.v)
+                or not math.isfinite(size)
+                or any(a.e for a in it)
+                or r.t == "f16"
+                else size,
+            )
         return r
 
     def atomic(self, name, target, value, s):
@@ -1097,7 +1186,13 @@ class Machine:
         op = type(n.op)
         old = self.ev(n.target, s)
         value = self.ev(n.value, s)
-        if op in (ast.Add, ast.Sub, ast.BitAnd, ast.BitOr, ast.BitXor):  # the operand becomes the target's type first
+        if op in (
+            ast.Add,
+            ast.Sub,
+            ast.BitAnd,
+            ast.BitOr,
+            ast.BitXor,
+        ):  # the operand becomes the target's type first
             value = self.fit(old, value)
         new = self.binary(op, old, value)
         if self.parallel and isinstance(n.target, (ast.Name, ast.Subscript, ast.Attribute)):
@@ -1162,7 +1257,13 @@ class Machine:
                 rows = list(np.ndindex(*x.shape))
             else:
                 rows = [(v,) for v in x]
-        top = s.parent is None and not static and not self.calls and s.function is not None and self.parallel == 0
+        top = (
+            s.parent is None
+            and not static
+            and not self.calls
+            and s.function is not None
+            and self.parallel == 0
+        )
         self.parallel += top
         try:
             for row in rows:
@@ -1172,7 +1273,9 @@ class Machine:
                 inner = Scope(s)
                 values = list(row) if static else [V("i32", int(i)) for i in row]
                 if grouped:
-                    inner.names[n.target.id] = Cell(Mat((len(values),), [self.typed(v) for v in values]))
+                    inner.names[n.target.id] = Cell(
+                        Mat((len(values),), [self.typed(v) for v in values])
+                    )
                 elif isinstance(n.target, ast.Tuple):
                     for t, v in zip(n.target.elts, values, strict=True):
                         inner.names[t.id] = Cell(v)
@@ -1201,7 +1304,10 @@ class Machine:
                     return None
                 if isinstance(r.value, tuple):
                     notes = f.returns.elts
-                    return tuple(self.convert(self.dtype_of(ast.unparse(t)), v) for t, v in zip(notes, r.value, strict=True))
+                    return tuple(
+                        self.convert(self.dtype_of(ast.unparse(t)), v)
+                        for t, v in zip(notes, r.value, strict=True)
+                    )
                 return self.convert(self.dtype_of(ast.unparse(f.returns)), r.value)
         return None
 

@@ -11,10 +11,8 @@ Failing programs are reduced by removing statements while they still fail the sa
 import argparse
 import ast
 import concurrent.futures
-import contextlib
 import datetime
 import importlib.util
-import io
 import json
 import os
 import pathlib
@@ -27,15 +25,13 @@ import time
 import traceback
 import warnings
 
+import generate
+import model
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-
-import generate
-import model
-
-# (label, QD_CPU_TIER, threads)
+# noqa: E402
+# (label, QD_CPU_TIER, threads)  # noqa: E402
 VARIANTS = [("interpreter", "interpret", 1), ("tier 0", "0", 1), ("tier 1", "1", 2)]
 BATCH = 25
 PLAIN_BATCH = 7  # its options are what Python has: 64-bit defaults, no fast_math
@@ -43,8 +39,8 @@ PLAIN_BATCH = 7  # its options are what Python has: 64-bit defaults, no fast_mat
 
 def options_of(batch):
     """Defaults of a batch: most are the usual ones."""
-    ip, fp = [("i32", "f32")] * 7 + [("i64", "f64"), ("i32", "f64"), ("i64", "f32")] , None
-    ip, fp = ip[batch % 10]
+    defaults = [("i32", "f32")] * 7 + [("i64", "f64"), ("i32", "f64"), ("i64", "f32")]
+    ip, fp = defaults[batch % 10]
     return dict(ip=ip, fp=fp, fast_math=batch % 7 == 3)
 
 
@@ -100,7 +96,12 @@ def execute(module, p):
 def by_model(p, o):
     """The same by the model: values and error bounds."""
     arrays = {d.name: model.Array.of(d.t, a, d.elem) for d, a in zip(p.data, p.inputs().values())}
-    m = model.Machine(ast.parse(p.source), o["ip"], o["fp"], {d.name: arrays[d.name] for d in p.data if d.kind == "field"})
+    m = model.Machine(
+        ast.parse(p.source),
+        o["ip"],
+        o["fp"],
+        {d.name: arrays[d.name] for d in p.data if d.kind == "field"},
+    )
     args = [arrays[d.name] for d in p.data if d.kind == "array"]
     for _, t, v in p.scalars:
         args.append(model.V(t, model.NP[t](v) if t[0] == "f" else model.wrap(t, v)))
@@ -109,10 +110,6 @@ def by_model(p, o):
     if result is not None:
         out["return"] = (np.asarray(result.v), np.asarray(result.e))
     return out
-
-
-class PlainValue(list):
-    pass
 
 
 class PlainQd:
@@ -184,7 +181,9 @@ def model_difference(out, expect):
         else:
             y = x.astype(v.dtype)
             tiny = np.finfo(v.dtype).tiny if v.dtype != np.float16 else 0
-            exact = (y.view(f"u{v.dtype.itemsize}") == v.view(f"u{v.dtype.itemsize}")) | (np.isnan(y) & np.isnan(v))
+            exact = (y.view(f"u{v.dtype.itemsize}") == v.view(f"u{v.dtype.itemsize}")) | (
+                np.isnan(y) & np.isnan(v)
+            )
             exact |= (np.abs(y) <= tiny) & (np.abs(v) <= tiny)
             known = np.isfinite(e)
             with np.errstate(all="ignore"):
@@ -194,7 +193,10 @@ def model_difference(out, expect):
         if not np.all(same):
             at = tuple(int(i) for i in np.argwhere(~np.atleast_1d(same))[0])
             bound = np.atleast_1d(e)[at]
-            return f"{name}{list(at)}: compiled {np.atleast_1d(x)[at]!r}, model {np.atleast_1d(v)[at]!r} ±{bound:.3g}", compared
+            return (
+                f"{name}{list(at)}: compiled {np.atleast_1d(x)[at]!r}, model {np.atleast_1d(v)[at]!r} ±{bound:.3g}",
+                compared,
+            )
     return None, compared
 
 
@@ -271,17 +273,29 @@ def child(batch, seeds, profile="full", sources=None, timeout=90):
     env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
     try:
         done = subprocess.run(
-            [sys.executable, str(HERE / "run.py"), "--child"], input=job, capture_output=True, text=True, env=env, timeout=timeout
+            [sys.executable, str(HERE / "run.py"), "--child"],
+            input=job,
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=timeout,
         )
     except subprocess.TimeoutExpired as slow:
-        marks = [l for l in (slow.stderr or b"").decode(errors="replace").splitlines() if l.startswith("@")]
+        marks = [
+            l
+            for l in (slow.stderr or b"").decode(errors="replace").splitlines()
+            if l.startswith("@")
+        ]
         return None, f"timeout at {marks[-1] if marks else 'start'}"
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
             return json.loads(line[7:]), None
     marks = [l for l in done.stderr.splitlines() if l.startswith("@")]
     tail = [l for l in done.stderr.splitlines() if not l.startswith("@")][-4:]
-    return None, f"exit {done.returncode} at {marks[-1] if marks else 'start'}: {' | '.join(tail)[-500:]}"
+    return (
+        None,
+        f"exit {done.returncode} at {marks[-1] if marks else 'start'}: {' | '.join(tail)[-500:]}",
+    )
 
 
 def child_main():
@@ -323,14 +337,24 @@ def bodies(tree):
     for n in ast.walk(tree):
         for field in ("body", "orelse"):
             b = getattr(n, field, None)
-            if isinstance(b, list) and b and isinstance(b[0], ast.stmt) and not isinstance(n, ast.Module):
+            if (
+                isinstance(b, list)
+                and b
+                and isinstance(b[0], ast.stmt)
+                and not isinstance(n, ast.Module)
+            ):
                 yield n, field
 
 
 def candidates(source):
     """Smaller versions of a source: statements removed, compound ones opened, expressions shortened."""
     tree = ast.parse(source)
-    spots = [(i, j, how) for i, (n, f) in enumerate(bodies(tree)) for j in range(len(getattr(n, f))) for how in ("drop", "open")]
+    spots = [
+        (i, j, how)
+        for i, (n, f) in enumerate(bodies(tree))
+        for j in range(len(getattr(n, f)))
+        for how in ("drop", "open")
+    ]
     for i, j, how in spots:
         t = ast.parse(source)
         n, f = list(bodies(t))[i]
@@ -358,10 +382,23 @@ def candidates(source):
     for k in range(count):
         t = ast.parse(source)
         e = [x for x in ast.walk(t) if isinstance(x, ast.expr)][k]
-        subs = [x for x in ast.iter_child_nodes(e) if isinstance(x, ast.expr) and not isinstance(x, (ast.Name,))]
-        subs += [x for x in ast.iter_child_nodes(e) if isinstance(x, ast.Name) and x.id not in ("qd", "abs", "min", "max")]
+        subs = [
+            x
+            for x in ast.iter_child_nodes(e)
+            if isinstance(x, ast.expr) and not isinstance(x, (ast.Name,))
+        ]
+        subs += [
+            x
+            for x in ast.iter_child_nodes(e)
+            if isinstance(x, ast.Name) and x.id not in ("qd", "abs", "min", "max")
+        ]
         for sub in subs[:3]:
-            if isinstance(sub, (ast.List, ast.Tuple)) or isinstance(e, ast.Attribute) or isinstance(sub, ast.Attribute) and isinstance(e, ast.Call):
+            if (
+                isinstance(sub, (ast.List, ast.Tuple))
+                or isinstance(e, ast.Attribute)
+                or isinstance(sub, ast.Attribute)
+                and isinstance(e, ast.Call)
+            ):
                 continue
 
             class Swap(ast.NodeTransformer):
@@ -415,7 +452,10 @@ def record(args, total, failures, seconds):
     kinds = {}
     for _, k, _ in failures:
         kinds[k] = kinds.get(k, 0) + 1
-    cpu = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    cpu = next(
+        (l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")),
+        platform.machine(),
+    )
     lines = [
         f"# Random differential tests, {date}",
         "",
@@ -436,7 +476,9 @@ def record(args, total, failures, seconds):
     ]
     for k, n in sorted(kinds.items()):
         lines.append(f"- {k}: {n}")
-    lines += [f"- seed {s} ({k}): `{t.strip().splitlines()[-1][:150]}`" for s, k, t in failures[:40]]
+    lines += [
+        f"- seed {s} ({k}): `{t.strip().splitlines()[-1][:150]}`" for s, k, t in failures[:40]
+    ]
     path.write_text("\n".join(lines).rstrip() + "\n")
     print(f"wrote {path}")
 
@@ -445,7 +487,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--plain", type=int, default=10, help="per cent of batches of the plain profile")
+    parser.add_argument(
+        "--plain", type=int, default=10, help="per cent of batches of the plain profile"
+    )
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop early")
     parser.add_argument("--reduce", type=int, default=3, help="how many failures to reduce")
@@ -476,7 +520,9 @@ def main():
         for _ in range(args.jobs):
             more()
         while pending:
-            ready, _ = concurrent.futures.wait(pending, return_when=concurrent.futures.FIRST_COMPLETED)
+            ready, _ = concurrent.futures.wait(
+                pending, return_when=concurrent.futures.FIRST_COMPLETED
+            )
             for f in ready:
                 job = pending.pop(f)
                 found, stats = f.result()
@@ -484,13 +530,30 @@ def main():
                     total[k] = total.get(k, 0) + v
                 for seed, kind, text in found:
                     failures.append((seed, kind, text))
-                    print(f"seed {seed} (batch {job[0]}, {job[2]}) {kind}: {text.strip().splitlines()[-1][:200]}", flush=True)
+                    print(
+                        f"seed {seed} (batch {job[0]}, {job[2]}) {kind}: {text.strip().splitlines()[-1][:200]}",
+                        flush=True,
+                    )
                     if args.out:
                         with args.out.open("a") as o:
-                            o.write(json.dumps(dict(seed=seed, batch=job[0], profile=job[2], kind=kind, text=text)) + "\n")
+                            o.write(
+                                json.dumps(
+                                    dict(
+                                        seed=seed,
+                                        batch=job[0],
+                                        profile=job[2],
+                                        kind=kind,
+                                        text=text,
+                                    )
+                                )
+                                + "\n"
+                            )
                 done += 1
                 if done % 40 == 0:
-                    print(f"... {total.get('programs', 0)} programs, {len(failures)} failures, {time.time() - begin:.0f} s", flush=True)
+                    print(
+                        f"... {total.get('programs', 0)} programs, {len(failures)} failures, {time.time() - begin:.0f} s",
+                        flush=True,
+                    )
                 more()
     seconds = time.time() - begin
     print(f"{total} in {seconds:.0f} s, {len(failures)} failures")
@@ -501,7 +564,9 @@ def main():
             continue
         seen.add(seed)
         batch, _, profile = by_seed[seed]
-        print(f"\n--- seed {seed} {kind}: {text.strip()[-300:]}\n{reduce(batch, seed, kind, text, profile)}")
+        print(
+            f"\n--- seed {seed} {kind}: {text.strip()[-300:]}\n{reduce(batch, seed, kind, text, profile)}"
+        )
     if args.record:
         record(args, total, failures, seconds)
     return 1 if failures else 0

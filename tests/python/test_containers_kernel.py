@@ -6,7 +6,6 @@ import gc
 import typing
 import weakref
 
-import numpy as np
 import pytest
 
 import quadrants as qd
@@ -648,7 +647,9 @@ def test_undecorated_class():
         def k(self):
             pass
 
-    with pytest.raises(qd.QuadrantsSyntaxError, match="Please decorate class C with @qd.data_oriented"):
+    with pytest.raises(
+        qd.QuadrantsSyntaxError, match="Please decorate class C with @qd.data_oriented"
+    ):
         C().k()
 
 

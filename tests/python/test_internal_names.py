@@ -213,7 +213,9 @@ def test_args_hasher(start):
     none = [None]
     assert hash_args(False, [x], none) == hash_args(False, [qd.ndarray(qd.f32, (9,))], none)
     assert hash_args(False, [x], none) != hash_args(False, [qd.ndarray(qd.i32, (9,))], none)
-    assert hash_args(False, [1], none) == hash_args(False, [2], none) != hash_args(False, [2.0], none)
+    assert (
+        hash_args(False, [1], none) == hash_args(False, [2], none) != hash_args(False, [2.0], none)
+    )
     template = [ArgMetadata(qd.Template, "a")]
     assert hash_args(False, [1], template) != hash_args(False, [2], template)
     assert hash_args(False, [Opts(1, 2.0)], none) == hash_args(False, [Opts(1, 3.0)], none)
@@ -257,9 +259,13 @@ def test_replaced_runtime_methods(monkeypatch):
     calls = []
     materialize, clear = impl.PyQuadrants.materialize, impl.PyQuadrants.clear
     monkeypatch.setattr(
-        impl.PyQuadrants, "materialize", lambda self: (calls.append("materialize"), materialize(self))
+        impl.PyQuadrants,
+        "materialize",
+        lambda self: (calls.append("materialize"), materialize(self)),
     )
-    monkeypatch.setattr(impl.PyQuadrants, "clear", lambda self: (calls.append("clear"), clear(self)))
+    monkeypatch.setattr(
+        impl.PyQuadrants, "clear", lambda self: (calls.append("clear"), clear(self))
+    )
     qd.init(arch=qd.cpu, offline_cache=False)
     f = qd.field(qd.i32, 3)
     calls.clear()

@@ -45,7 +45,9 @@ def launch(kernel, x):
 
 
 def refused(kernel, x, name):
-    with pytest.raises(qd.QuadrantsCompilationError, match=r"\[PURE.VIOLATION\] WARNING: Accessing global") as e:
+    with pytest.raises(
+        qd.QuadrantsCompilationError, match=r"\[PURE.VIOLATION\] WARNING: Accessing global"
+    ) as e:
         kernel(x)
     assert name in str(e.value)
 

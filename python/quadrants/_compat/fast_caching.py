@@ -53,7 +53,11 @@ class _Uncacheable(Exception):
 
 
 def _is_tensor_annotation(annotation: Any) -> bool:
-    return isinstance(annotation, type) and annotation.__name__ == "Tensor" and annotation.__module__.startswith("quadrants")
+    return (
+        isinstance(annotation, type)
+        and annotation.__name__ == "Tensor"
+        and annotation.__module__.startswith("quadrants")
+    )
 
 
 def _unknown(value: Any, path: tuple[str, ...]) -> _Uncacheable:
@@ -66,7 +70,9 @@ def _unknown(value: Any, path: tuple[str, ...]) -> _Uncacheable:
     return _Uncacheable(FastcacheSkip.WARN)
 
 
-def _text_of(strict: bool, path: tuple[str, ...], value: Any, annotation: Any, by_value: bool) -> str:
+def _text_of(
+    strict: bool, path: tuple[str, ...], value: Any, annotation: Any, by_value: bool
+) -> str:
     """What one argument, or a member of one, adds to the key."""
     if isinstance(value, core.TensorBase):
         value = value._unwrap()
@@ -77,12 +83,20 @@ def _text_of(strict: bool, path: tuple[str, ...], value: Any, annotation: Any, b
         layout = getattr(value, "layout", None)
         return f"[nd-{value.dtype}-{len(value.shape)}-{shape}-{layout}-{value.grad is not None}]"
     if isinstance(value, core.FieldBase):
-        raise _Uncacheable(FastcacheSkip.FIELD_VIA_TENSOR if _is_tensor_annotation(annotation) else FastcacheSkip.WARN)
+        raise _Uncacheable(
+            FastcacheSkip.FIELD_VIA_TENSOR
+            if _is_tensor_annotation(annotation)
+            else FastcacheSkip.WARN
+        )
     if isinstance(value, enum.Enum) and not isinstance(value, int):
         return f"[enum-{value.name}-{value.value}]"
     cls = type(value)
     if dataclasses.is_dataclass(value):
-        owner = annotation if dataclasses.is_dataclass(annotation) and isinstance(annotation, type) else cls
+        owner = (
+            annotation
+            if dataclasses.is_dataclass(annotation) and isinstance(annotation, type)
+            else cls
+        )
         members = [
             f"{f.name}: "
             + _text_of(
@@ -103,7 +117,11 @@ def _text_of(strict: bool, path: tuple[str, ...], value: Any, annotation: Any, b
             for name, member in members_of.items()
         ]
         return "[do-" + ",".join(members) + "]"
-    if isinstance(value, (int, float)) or cls.__module__ == "numpy" and not hasattr(value, "__len__"):
+    if (
+        isinstance(value, (int, float))
+        or cls.__module__ == "numpy"
+        and not hasattr(value, "__len__")
+    ):
         if is_qd_template(annotation) or by_value:
             if strict and isinstance(value, float):
                 raise ValueError("Floats not allowed as templated types.")
@@ -120,7 +138,9 @@ def stringify_obj_type(
 ) -> str | None:
     """The text that an argument adds to the key; None if it has none."""
     try:
-        return _text_of(raise_on_templated_floats, path, obj, arg_meta.annotation if arg_meta else None, False)
+        return _text_of(
+            raise_on_templated_floats, path, obj, arg_meta.annotation if arg_meta else None, False
+        )
     except _Uncacheable:
         return None
 
@@ -133,7 +153,9 @@ def hash_args(
 ) -> str | FastcacheSkip:
     """The key of a call's arguments, or why it has none."""
     if len(args) != len(arg_metas):
-        raise RuntimeError(f"Number of args passed in {len(args)} doesn't match number of arg metas {len(arg_metas)}")
+        raise RuntimeError(
+            f"Number of args passed in {len(args)} doesn't match number of arg metas {len(arg_metas)}"
+        )
     _counts["calls"] += 1
     texts = []
     for n, (value, meta) in enumerate(zip(args, arg_metas)):

@@ -21,12 +21,16 @@ class _WatchedClass(type):
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value)
         if name in _DOUBLED and core.native_loaded():
-            core.set_kernel_doubles(any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED))
+            core.set_kernel_doubles(
+                any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED)
+            )
 
     def __delattr__(cls, name: str) -> None:
         super().__delattr__(name)
         if name in _DOUBLED and core.native_loaded():
-            core.set_kernel_doubles(any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED))
+            core.set_kernel_doubles(
+                any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED)
+            )
 
 
 class CompiledKernelData:
@@ -208,7 +212,9 @@ class KernelFace(metaclass=_WatchedClass):
         core.prepare_kernel(self._live(), args)
         return self._key(0)
 
-    def materialize(self, key: Any = None, py_args: tuple[Any, ...] = (), arg_features: Any = None) -> None:
+    def materialize(
+        self, key: Any = None, py_args: tuple[Any, ...] = (), arg_features: Any = None
+    ) -> None:
         """Makes the specialisation for these arguments."""
         self._fresh = core.prepare_kernel(self._live(), tuple(py_args))
 

@@ -55,7 +55,11 @@ def counted(steps: list[tuple[str, str, bool, str, tuple[str, ...]]]) -> LaunchS
     stats = LaunchStats()
     for kind, dtype, has_grad, _name, _path in steps:
         if kind == "array":
-            which = KernelBatchedArgType.QD_ARRAY_WITH_GRAD if has_grad else KernelBatchedArgType.QD_ARRAY
+            which = (
+                KernelBatchedArgType.QD_ARRAY_WITH_GRAD
+                if has_grad
+                else KernelBatchedArgType.QD_ARRAY
+            )
         elif dtype.startswith("f"):
             which = KernelBatchedArgType.FLOAT
         else:

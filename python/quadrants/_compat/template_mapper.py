@@ -19,7 +19,11 @@ def extract_arg(raise_on_templated_floats: bool, arg: Any, annotation: Any, arg_
     if is_qd_template(annotation):
         if raise_on_templated_floats and isinstance(arg, float):
             raise ValueError("Floats not allowed as templated types.")
-        if is_data_oriented(arg) or isinstance(arg, (list, dict, set)) or type(arg).__hash__ is None:
+        if (
+            is_data_oriented(arg)
+            or isinstance(arg, (list, dict, set))
+            or type(arg).__hash__ is None
+        ):
             return weakref.ref(arg) if hasattr(arg, "__weakref__") else id(arg)
         return (type(arg), arg) if isinstance(arg, (int, float)) else arg
     if isinstance(arg, core.NdarrayBase):
@@ -32,7 +36,9 @@ def extract_arg(raise_on_templated_floats: bool, arg: Any, annotation: Any, arg_
         )
     if dataclasses.is_dataclass(annotation):
         return tuple(
-            _hotpath._extract_arg(raise_on_templated_floats, getattr(arg, f.name), f.type, f"{arg_name}.{f.name}")
+            _hotpath._extract_arg(
+                raise_on_templated_floats, getattr(arg, f.name), f.type, f"{arg_name}.{f.name}"
+            )
             for f in dataclasses.fields(annotation)  # type: ignore[arg-type]
         )
     if hasattr(arg, "dtype") and hasattr(arg, "ndim"):
@@ -43,13 +49,17 @@ def extract_arg(raise_on_templated_floats: bool, arg: Any, annotation: Any, arg_
 class TemplateMapper:
     """Gives every distinct tuple of features a number, from 0."""
 
-    def __init__(self, arg_metas: Sequence[ArgMetadata], template_slot_locations: Any = None) -> None:
+    def __init__(
+        self, arg_metas: Sequence[ArgMetadata], template_slot_locations: Any = None
+    ) -> None:
         self.arguments = list(arg_metas)
         self.mapping: dict[Any, int] = {}
         self._mapping_cache: dict[Any, Any] = {}
         self._mapping_cache_tracker: dict[Any, Any] = {}
 
-    def lookup(self, raise_on_templated_floats: bool, args: Sequence[Any]) -> tuple[int, tuple[Any, ...]]:
+    def lookup(
+        self, raise_on_templated_floats: bool, args: Sequence[Any]
+    ) -> tuple[int, tuple[Any, ...]]:
         """The number and the features of these arguments."""
         if len(args) != len(self.arguments):
             raise TypeError(f"{len(self.arguments)} argument(s) needed but {len(args)} provided.")

@@ -201,11 +201,21 @@ def _annotation_text(annotation: Any) -> str:
         return "?" + _annotation_text(annotation.inner)
     if isinstance(annotation, type):
         members = getattr(annotation, "__dataclass_fields__", {})
-        inner = ",".join(f"{name}:{_annotation_text(field.type)}" for name, field in members.items())
+        inner = ",".join(
+            f"{name}:{_annotation_text(field.type)}" for name, field in members.items()
+        )
         return f"{annotation.__module__}.{annotation.__qualname__}({inner})"
     members = getattr(annotation, "members", None)
     if isinstance(members, dict):  # struct types
-        return "struct(" + ",".join(f"{name}:{_annotation_text(kind)}" for name, kind in members.items()) + ")"
+        return (
+            "struct("
+            + ",".join(f"{name}:{_annotation_text(kind)}" for name, kind in members.items())
+            + ")"
+        )
     if hasattr(annotation, "to_string"):
         return annotation.to_string()
-    return str(annotation) if annotation is None or isinstance(annotation, str) else type(annotation).__name__
+    return (
+        str(annotation)
+        if annotation is None or isinstance(annotation, str)
+        else type(annotation).__name__
+    )

@@ -80,6 +80,10 @@ class NDArray:
         self.needs_grad = needs_grad
         self.boundary = to_boundary_enum(boundary)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        # Python 3.10's typing takes only callables as annotations of a NamedTuple.
+        raise TypeError("an array annotation cannot be called")
+
     def __class_getitem__(cls, item: Any) -> NDArray:
         if not isinstance(item, tuple):
             item = (item,)

@@ -215,9 +215,10 @@ bool may_become_vector(const llvm::Loop& loop) {
     return true;
 }
 
-// While it interleaves, LLVM 22 asks of each value whether it is the same in all lanes, and walks all
-// paths through its operands each time: exponential in a long computation that does not vary in the
-// loop and cannot leave it, say tan(f[0]) where a store may change f. Such loops are not interleaved.
+// While it interleaves, LLVM 22 asks of each value whether it is the same in all lanes, and walks
+// all paths through its operands each time: exponential in a long computation that does not vary in
+// the loop and cannot leave it, say tan(f[0]) where a store may change f. Such loops are not
+// interleaved.
 constexpr unsigned kLargestUniformPart = 16;
 
 bool computes_much_that_is_uniform(const llvm::Loop& loop) {
