@@ -21,7 +21,7 @@ struct FieldObject {
     PyObject* weakrefs;
     const ir::Field* field;  // null until its tree is materialised; then fixed. Owned by the tree
                              // record, which outlives every compiled kernel of the generation
-    char* base;  // address of element zero's member: what Module::fields binding wants
+    char* base;              // address of element zero's member: what Module::fields binding wants
     uint32_t generation;
     uint32_t tree;     // number of the SNode tree
     uint64_t uid;      // process-wide number of this field object, never reused

@@ -346,11 +346,12 @@ struct Counting {
         return ++cheap, n.op(a...); \
     }
     COUNTED(add)
-    COUNTED(sub) COUNTED(mul) COUNTED(neg) COUNTED(abs) COUNTED(floor) COUNTED(lt) COUNTED(le)
-        COUNTED(gt) COUNTED(ge) COUNTED(eq) COUNTED(ne) COUNTED(isnan) COUNTED(select)
-            COUNTED(selecti) COUNTED(band) COUNTED(bor) COUNTED(bnot) COUNTED(iadd) COUNTED(isub)
-                COUNTED(iand) COUNTED(ior) COUNTED(ixor) COUNTED(shl) COUNTED(shr) COUNTED(ieq)
-                    COUNTED(ilt) COUNTED(to_float)
+    COUNTED(sub)
+    COUNTED(mul) COUNTED(neg) COUNTED(abs) COUNTED(floor) COUNTED(lt) COUNTED(le) COUNTED(gt)
+        COUNTED(ge) COUNTED(eq) COUNTED(ne) COUNTED(isnan) COUNTED(select) COUNTED(selecti)
+            COUNTED(band) COUNTED(bor) COUNTED(bnot) COUNTED(iadd) COUNTED(isub) COUNTED(iand)
+                COUNTED(ior) COUNTED(ixor) COUNTED(shl) COUNTED(shr) COUNTED(ieq) COUNTED(ilt)
+                    COUNTED(to_float)
 #undef COUNTED
                         template <class Make>
                         e::Reduced<Counting> rarely(bool, e::Reduced<Counting> usual, Make make) {
