@@ -5,8 +5,10 @@
 
 #include "frontend/builtins.h"
 
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace qd::frontend {
 namespace {
@@ -29,30 +31,43 @@ const Builtin* row(std::string_view name) {
     return found == table().end() ? nullptr : found->second;
 }
 
-// Callables of Python and Quadrants that carry no mark.
+// Callables of Python and Quadrants that carry no mark. Those of a module are entered once the
+// program has imported it: nothing can name them before, and a warm start imports nothing for them.
+struct Unmarked {
+    const char* module;
+    std::vector<const char*> names;
+    bool entered = false;
+};
+
 std::unordered_map<PyObject*, const Builtin*>& known() {
-    static auto& map = *[] {
-        auto* m = new std::unordered_map<PyObject*, const Builtin*>;
-        auto add = [&](PyObject* module, const char* name, const char* op) {
-            PyObject* o = module ? PyObject_GetAttrString(module, name) : nullptr;  // kept for good
-            if (!o) return PyErr_Clear();
-            (*m)[o] = row(op);
-        };
-        PyObject* builtins = PyImport_ImportModule("builtins");
-        for (const char* name : {"print", "min", "max", "abs", "int", "float", "bool", "len", "pow",
-                                 "any", "all", "sum", "round"}) {
+    static auto& map = *new std::unordered_map<PyObject*, const Builtin*>;
+    static auto& modules = *new std::vector<Unmarked>{
+        {"builtins",
+         {"print", "min", "max", "abs", "int", "float", "bool", "len", "pow", "any", "all", "sum",
+          "round"}},
+        {"quadrants.lang.matrix", {"Matrix", "Vector"}},
+        {"quadrants.lang.struct", {"Struct"}},
+        {"quadrants.lang.buffer_view", {"BufferView"}},
+    };
+    static size_t missing = modules.size();
+    if (missing == 0) return map;
+    PyObject* imported = PyImport_GetModuleDict();
+    for (Unmarked& m : modules) {
+        PyObject* module = m.entered ? nullptr : PyDict_GetItemString(imported, m.module);
+        if (!module) continue;
+        bool complete = true;  // a module may be looked at while it is still being imported
+        for (const char* name : m.names) {
             const std::string python = std::string("python.") + name;
-            add(builtins, name, row(python) ? python.c_str() : name);
+            PyObject* o = PyObject_GetAttrString(module, name);  // kept for good
+            if (o)
+                map[o] = row(row(python) ? python : std::string(name));
+            else
+                complete = false;
         }
-        PyObject* matrix = PyImport_ImportModule("quadrants.lang.matrix");
-        for (const char* name : {"Matrix", "Vector"}) add(matrix, name, name);
-        PyObject* structs = PyImport_ImportModule("quadrants.lang.struct");
-        add(structs, "Struct", "Struct");
-        PyObject* views = PyImport_ImportModule("quadrants.lang.buffer_view");
-        add(views, "BufferView", "BufferView");
         PyErr_Clear();
-        return m;
-    }();
+        m.entered = complete;
+        missing -= complete;
+    }
     return map;
 }
 

@@ -345,16 +345,39 @@ struct Counting {
     auto op(A... a) {               \
         return ++cheap, n.op(a...); \
     }
+    // clang-format off: macros without semicolons confuse it
     COUNTED(add)
     COUNTED(sub)
-    COUNTED(mul) COUNTED(neg) COUNTED(abs) COUNTED(floor) COUNTED(lt) COUNTED(le) COUNTED(gt)
-        COUNTED(ge) COUNTED(eq) COUNTED(ne) COUNTED(isnan) COUNTED(select) COUNTED(selecti)
-            COUNTED(band) COUNTED(bor) COUNTED(bnot) COUNTED(iadd) COUNTED(isub) COUNTED(iand)
-                COUNTED(ior) COUNTED(ixor) COUNTED(shl) COUNTED(shr) COUNTED(ieq) COUNTED(ilt)
-                    COUNTED(to_float)
+    COUNTED(mul)
+    COUNTED(neg)
+    COUNTED(abs)
+    COUNTED(floor)
+    COUNTED(lt)
+    COUNTED(le)
+    COUNTED(gt)
+    COUNTED(ge)
+    COUNTED(eq)
+    COUNTED(ne)
+    COUNTED(isnan)
+    COUNTED(select)
+    COUNTED(selecti)
+    COUNTED(band)
+    COUNTED(bor)
+    COUNTED(bnot)
+    COUNTED(iadd)
+    COUNTED(isub)
+    COUNTED(iand)
+    COUNTED(ior)
+    COUNTED(ixor)
+    COUNTED(shl)
+    COUNTED(shr)
+    COUNTED(ieq)
+    COUNTED(ilt)
+    COUNTED(to_float)
 #undef COUNTED
-                        template <class Make>
-                        e::Reduced<Counting> rarely(bool, e::Reduced<Counting> usual, Make make) {
+    // clang-format on
+    template <class Make>
+    e::Reduced<Counting> rarely(bool, e::Reduced<Counting> usual, Make make) {
         const int before = cheap;
         make();
         rare += cheap - before;

@@ -77,6 +77,7 @@ class KernelFace(metaclass=_WatchedClass):
 
     _native: Any = None  # weak reference to the native kernel
     _state: Any = None
+    _events: tuple[Any, ...] = ()
     graph_do_while_levels: tuple[Any, ...] = ()
     runtime_ops: Any = None
 
@@ -103,18 +104,28 @@ class KernelFace(metaclass=_WatchedClass):
                 "launch_context_buffer_cache": _LaunchContexts(),
                 "built_at": -1,
             }
+        events, self._events = self._events, ()
+        for event in events:
+            if event[0] is state["program"]:
+                self._record(state, *event[1:])
         return state
 
     def _built(self, origin: str, cacheable: bool) -> None:
-        """Native code calls this for each new specialisation: "loaded", "reused" or "compiled"."""
+        """Native code calls this for each new specialisation: "loaded", "reused" or "compiled".
+
+        Kept as it comes and read when somebody asks: a first call should not pay for records.
+        """
         from quadrants.lang.impl import pyquadrants
 
-        state = self._observed()
         native = self._native and self._native()
-        seen = state["src_ll_cache_observations"]
+        launches = native._launches if native is not None else None
         fast = self.is_pure and cacheable and pyquadrants.src_ll_cache  # type: ignore[attr-defined]
-        found = native is None or (fast and origin == "loaded")
-        state["built_at"] = -1 if found else native._launches
+        self._events += ((pyquadrants._prog, origin, fast, launches),)
+
+    def _record(self, state: dict[str, Any], origin: str, fast: bool, launches: int | None) -> None:
+        seen = state["src_ll_cache_observations"]
+        found = launches is None or (fast and origin == "loaded")
+        state["built_at"] = -1 if found else launches
         if fast:
             seen.cache_key_generated = True
             if origin == "loaded":
