@@ -18,6 +18,7 @@
 #include "python/output.h"
 #include "python/session.h"
 #include "python/storage.h"
+#include "runtime/cpu/kernel.h"
 #include "support/error.h"
 
 namespace qd::python {
@@ -479,7 +480,10 @@ PyObject* make_tree(PyObject*, PyObject* args) {
         std::vector<Planned> planned;
         for (Py_ssize_t k = 0; k < PyList_GET_SIZE(field_list); ++k)
             planned.push_back(plan_field(PyList_GET_ITEM(field_list, k), record->nodes));
-        record->storage = allocate_storage(static_cast<size_t>(record->nodes.at(0).bytes()));
+        // Programs that step over an edge by a cell or a row (undefined, but common beside a grid)
+        // must not hit the heap's own records.
+        const auto bytes = static_cast<size_t>(record->nodes.at(0).bytes());
+        record->storage = allocate_storage(bytes, runtime::edge_margin(bytes));
         if (!record->storage) return nullptr;
         record->id = static_cast<uint32_t>(trees.size());
         for (Planned& p : planned)

@@ -159,17 +159,19 @@ void ask_for_huge_pages(char* data, size_t bytes) {
 
 }  // namespace
 
-Storage* allocate_storage(size_t bytes) {
+Storage* allocate_storage(size_t bytes, size_t margin) {
     auto s = std::make_unique<Storage>();
     s->raw = bytes > (size_t(1) << 62)
                  ? nullptr
-                 : std::calloc(1, bytes + 64);  // large blocks are mapped, hence zeroed lazily
+                 : std::calloc(
+                       1, bytes + 2 * margin + 64);  // large blocks are mapped, hence zeroed lazily
     if (!s->raw) {
         set_error("RuntimeError",
                   "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
         return nullptr;
     }
-    s->data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(s->raw) + 63) & ~uintptr_t(63));
+    s->data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(s->raw) + margin + 63) &
+                                      ~uintptr_t(63));
     s->bytes = bytes;
     ask_for_huge_pages(s->data, bytes);
     return s.release();

@@ -22,7 +22,8 @@ struct Storage {
     size_t bytes = 0;
     void* raw = nullptr;
 };
-Storage* allocate_storage(size_t bytes);  // null with a Python RuntimeError set
+// `margin` bytes on either side belong to it too. Null with a Python RuntimeError set.
+Storage* allocate_storage(size_t bytes, size_t margin = 0);
 inline Storage* hold(Storage* s) { return s->holders.fetch_add(1, std::memory_order_relaxed), s; }
 void drop(Storage* s);
 

@@ -12,7 +12,6 @@ from typing import Any
 from quadrants._lib import core
 from quadrants.lang.exception import QuadrantsRuntimeTypeError
 from quadrants.lang.impl import current_cfg
-from quadrants.lang.matrix import MatrixType
 from quadrants.lang.util import cook_dtype, to_quadrants_type
 from quadrants.types.annotations import OptionalAnnotation
 from quadrants.types.buffer_view_type import BufferViewType
@@ -90,6 +89,14 @@ def _holds_float(value: Any, seen: list[Any]) -> bool:
     if getattr(cls, "_data_oriented", False) and getattr(cls, "_qd_template_primitives", True):
         return any(_holds_float(v, seen) for v in getattr(value, "__dict__", {}).values())
     return False
+
+
+def _is_tensor_type(annotation: Any) -> bool:
+    """Whether it is a vector or matrix type; there is none while their module is not imported."""
+    import sys
+
+    module = sys.modules.get("quadrants.lang.matrix")
+    return module is not None and isinstance(annotation, module.MatrixType)
 
 
 def is_numpy(value: Any) -> bool:
@@ -182,7 +189,7 @@ def _check_external(annotation: NDArray, raw: Any, shape: tuple[int, ...], name:
             f"Argument {name}: an array with dtype={raw} is not supported"
         ) from None
     want = annotation.dtype
-    if isinstance(want, MatrixType):
+    if _is_tensor_type(want):
         _check_elements(annotation, want, shape, name)
     else:
         if annotation.ndim is not None and len(shape) != annotation.ndim:
@@ -200,7 +207,7 @@ def _check_external(annotation: NDArray, raw: Any, shape: tuple[int, ...], name:
 
 
 def _check_elements(
-    annotation: NDArray, want: MatrixType, shape: tuple[int, ...], name: str
+    annotation: NDArray, want: Any, shape: tuple[int, ...], name: str
 ) -> None:
     """The trailing axes must be the element's; its scalar type is the array's."""
     rank = want.ndim

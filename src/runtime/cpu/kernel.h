@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -50,6 +51,12 @@ struct KernelImage {
 
 // Checks every offset and loads the object. Throws support::Error on damaged or foreign bytes.
 std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::string name);
+
+// Spare bytes on either side of a field's memory: an index that is off by a row of a square grid
+// stays inside.
+inline size_t edge_margin(size_t bytes) {
+    return (std::clamp<size_t>(bytes / 8, 256, size_t(1) << 20) + 63) & ~size_t(63);
+}
 
 // What a launch leaves behind besides its results.
 struct LaunchOutcome {

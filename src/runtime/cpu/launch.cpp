@@ -181,9 +181,11 @@ bool make_copies(const LoadedTask& task, const abi::Context& context, int thread
         c.bindings = std::make_unique_for_overwrite<void*[]>(bindings);
         std::copy_n(context.bindings, bindings, c.bindings.get());
         for (const abi::PrivateField& f : task.private_fields) {
-            c.fields.emplace_back(static_cast<uint8_t*>(std::calloc(1, f.bytes)), &std::free);
+            const size_t margin = edge_margin(f.bytes);
+            c.fields.emplace_back(static_cast<uint8_t*>(std::calloc(1, f.bytes + 2 * margin)),
+                                  &std::free);
             if (!c.fields.back()) return false;
-            c.bindings[f.binding] = c.fields.back().get();
+            c.bindings[f.binding] = c.fields.back().get() + margin;
         }
         c.context.bindings = c.bindings.get();
     }
@@ -205,7 +207,7 @@ void add_copies(const LoadedTask& task, const abi::Context& context,
         for (size_t k = 0; k < c.fields.size(); ++k) {
             const abi::PrivateField& f = task.private_fields[k];
             void* to = context.bindings[f.binding];
-            const void* from = c.fields[k].get();
+            const void* from = c.bindings[f.binding];
             switch (f.addend) {
                 case abi::Addend::f32:
                     add_up<float>(to, from, f.bytes);
