@@ -206,9 +206,7 @@ def _check_external(annotation: NDArray, raw: Any, shape: tuple[int, ...], name:
         )
 
 
-def _check_elements(
-    annotation: NDArray, want: Any, shape: tuple[int, ...], name: str
-) -> None:
+def _check_elements(annotation: NDArray, want: Any, shape: tuple[int, ...], name: str) -> None:
     """The trailing axes must be the element's; its scalar type is the array's."""
     rank = want.ndim
     ndim = annotation.ndim
