@@ -18,47 +18,47 @@ def generate_patterns(key_group: str, required_length: int = 4) -> list[str]:
     return ["".join(w) for n in range(1, required_length + 1) for w in product(key_group, repeat=n)]
 
 
-class Swizzle:
-    """One word as an attribute."""
+class Swizzle(str):
+    """One word as an attribute. A str, so that a thousand of them cost nothing to make."""
 
-    __slots__ = ("word", "alphabet", "places")
+    __slots__ = ()
 
-    def __init__(self, word: str, alphabet: str) -> None:
-        self.word = word
-        self.alphabet = alphabet
-        self.places = tuple(map(alphabet.index, word))
-
-    def _check(self, vector: Any) -> None:
+    def _places(self, vector: Any) -> tuple[int, ...]:
+        """The components that the letters name; raises if the vector lacks one."""
         if vector.ndim != 1:
             raise AssertionError(f"Expected {vector.ndim} indices, got 1")
-        if max(self.places) >= vector.n:
-            known = tuple(self.alphabet[: vector.n])
+        alphabet = next(letters for letters in ALPHABETS if self[0] in letters)
+        places = tuple(map(alphabet.index, self))
+        if max(places) >= vector.n:
+            known = tuple(alphabet[: vector.n])
             raise QuadrantsSyntaxError(
-                f"vec{vector.n} only has attributes={known}, got={tuple(self.word)}"
+                f"vec{vector.n} only has attributes={known}, got={tuple(self)}"
             )
+        return places
 
     def __get__(self, vector: Any, owner: type | None = None) -> Any:
         if vector is None:
             return self
-        self._check(vector)
-        if len(self.places) == 1:
-            return vector[self.places[0]]
+        places = self._places(vector)
+        if len(places) == 1:
+            return vector[places[0]]
         from quadrants.lang.matrix import Vector
 
-        return Vector([vector[p] for p in self.places])
+        return Vector([vector[p] for p in places])
 
     def __set__(self, vector: Any, value: Any) -> None:
-        self._check(vector)
-        if len(self.places) == 1:
-            vector[self.places[0]] = value
+        places = self._places(vector)
+        if len(places) == 1:
+            vector[places[0]] = value
             return
         values = list(value)
-        if len(values) != len(self.places):
-            raise QuadrantsRuntimeError(f"value len does not match the swizzle pattern={self.word}")
-        for place, v in zip(self.places, values):
+        if len(values) != len(places):
+            raise QuadrantsRuntimeError(f"value len does not match the swizzle pattern={self[:]}")
+        for place, v in zip(places, values):
             vector[place] = v
 
 
 def all_swizzles() -> dict[str, Swizzle]:
     """Every word of every alphabet."""
-    return {w: Swizzle(w, letters) for letters in ALPHABETS for w in generate_patterns(letters)}
+    words = [w for letters in ALPHABETS for w in generate_patterns(letters)]
+    return dict(zip(words, map(Swizzle, words)))
