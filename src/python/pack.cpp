@@ -382,10 +382,12 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
         } else {
             value = follow(value, step.attributes);
             if (!value) {
-                if (step.kind != PackStep::Kind::array ||
+                // Not a struct of that type: a new specialisation says so in the right words.
+                if (parameters[step.argument].kind != Parameter::Kind::structure ||
                     !PyErr_ExceptionMatches(PyExc_AttributeError))
                     return Match::error;
-                return Match::error;
+                PyErr_Clear();
+                return Match::no;
             }
             m = write_step(step, value, block + step.offset);
             Py_DECREF(value);

@@ -811,3 +811,16 @@ def test_tuple_of_objects_as_template():
     items[0].x = full(100)
     assert k(items) == 113
     assert k((Item(4),)) == 16
+
+
+def test_a_struct_of_another_type_is_refused_after_a_good_launch(backend):
+    ball = qd.types.struct(radius=qd.f32, mass=qd.f32)
+
+    @qd.kernel
+    def weigh(b: ball) -> qd.f32:
+        return b.mass
+
+    assert weigh(ball(radius=1.0, mass=2.0)) == 2.0
+    with pytest.raises(qd.QuadrantsRuntimeTypeError, match="cannot be converted into required type"):
+        weigh(3.0)
+    assert weigh(ball(radius=1.0, mass=4.0)) == 4.0
