@@ -821,6 +821,8 @@ def test_a_struct_of_another_type_is_refused_after_a_good_launch(backend):
         return b.mass
 
     assert weigh(ball(radius=1.0, mass=2.0)) == 2.0
-    with pytest.raises(qd.QuadrantsRuntimeTypeError, match="cannot be converted into required type"):
+    with pytest.raises(
+        qd.QuadrantsRuntimeTypeError, match="cannot be converted into required type"
+    ):
         weigh(3.0)
     assert weigh(ball(radius=1.0, mass=4.0)) == 4.0
