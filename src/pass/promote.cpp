@@ -23,29 +23,6 @@ namespace {
 
 using namespace ir;
 
-Op step_of(Op atomic) {
-    switch (atomic) {
-        case Op::atomic_add:
-            return Op::add;
-        case Op::atomic_sub:
-            return Op::sub;
-        case Op::atomic_mul:
-            return Op::mul;
-        case Op::atomic_min:
-            return Op::min;
-        case Op::atomic_max:
-            return Op::max;
-        case Op::atomic_and:
-            return Op::bit_and;
-        case Op::atomic_or:
-            return Op::bit_or;
-        case Op::atomic_xor:
-            return Op::bit_xor;
-        default:
-            return Op::count_;
-    }
-}
-
 bool is_access(Op op) {
     return op == Op::load || op == Op::store || op == Op::volatile_load ||
            info(op).effect == Effect::atomic;

@@ -28,23 +28,10 @@ using namespace ir;
 
 constexpr size_t kMost = 16;  // accumulators of one loop
 
-Op step_of(Op atomic) {
-    switch (atomic) {
-        case Op::atomic_add:
-            return Op::add;
-        case Op::atomic_min:
-            return Op::min;
-        case Op::atomic_max:
-            return Op::max;
-        case Op::atomic_and:
-            return Op::bit_and;
-        case Op::atomic_or:
-            return Op::bit_or;
-        case Op::atomic_xor:
-            return Op::bit_xor;
-        default:
-            return Op::count_;
-    }
+// What folds the partials of an atomic, Op::count_ if it cannot become a reduction.
+Op fold_of(Op atomic) {
+    const Op step = step_of(atomic);
+    return step == Op::sub || step == Op::mul ? Op::count_ : step;
 }
 
 uint64_t identity(Op op, Prim p) {
@@ -111,7 +98,7 @@ struct Reducer {
     void split_tensors() {
         std::vector<Inst*> whole;
         walk(loop.body(), [&](Inst& i) {
-            if (step_of(i.op) == Op::count_ || i.results[0].id != 0) return;
+            if (fold_of(i.op) == Op::count_ || i.results[0].id != 0) return;
             const Type t = i.operand(0)->type;
             if (t.rank != 0 && static_cast<size_t>(t.count()) <= kMost &&
                 computable(i.operand(0))) {
@@ -162,7 +149,7 @@ struct Reducer {
 
     bool candidate(const Inst& i) const {
         const Type t = i.operand(0)->type;
-        if (step_of(i.op) == Op::count_ || t.rank != 0 || t.prim == Prim::f16 || t.prim == Prim::u1)
+        if (fold_of(i.op) == Op::count_ || t.rank != 0 || t.prim == Prim::f16 || t.prim == Prim::u1)
             return false;
         if (i.results[0].id != 0) return false;  // somebody uses the old value
         const Inst* root = root_of(i.operand(0));
@@ -266,7 +253,7 @@ struct Reducer {
                 places, [&](Value* p) { return same_place(p, i->operand(0)); });
             if (known == places.end() && places.size() == kMost) continue;
             Accumulator a;
-            a.op = step_of(i->op);
+            a.op = fold_of(i->op);
             a.type = i->operand(1)->type;
             a.atomic = i;
             a.offset = static_cast<uint32_t>(8 * (known - places.begin()));
