@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "frontend/lower.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -25,11 +26,6 @@ bool has_type_named(PyObject* o, const char* name) {
 }
 
 bool is_dtype(PyObject* o) { return has_type_named(o, "DataType"); }
-
-bool is_numpy_scalar(PyObject* o) {
-    const std::string_view t = Py_TYPE(o)->tp_name;
-    return t.starts_with("numpy.") && t != "numpy.ndarray" && t != "numpy.dtype";
-}
 
 bool is_enum_member(PyObject* o) {
     static PyObject* cls = [] {
@@ -82,12 +78,6 @@ Ref callable_id(PyObject* o) {
     Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___));
     PyErr_Clear();
     return name;
-}
-
-bool is_host_matrix(PyObject* o) {
-    for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
-        if (std::string_view(t->tp_name) == "Matrix") return true;
-    return false;
 }
 
 // A host vector or matrix is baked in: each component is a fact.

@@ -62,14 +62,6 @@ PyTypeObject* host_matrix_type() {
     return type;
 }
 
-bool is_numpy_scalar(PyObject* o) {
-    if (std::strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) != 0) return false;
-    const char* name = Py_TYPE(o)->tp_name + 6;
-    return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 ||
-           std::strncmp(name, "float", 5) == 0 || std::strncmp(name, "bool", 4) == 0 ||
-           std::strncmp(name, "longlong", 8) == 0 || std::strncmp(name, "ulonglong", 9) == 0;
-}
-
 // A NumPy scalar or 0-d array as a Python number; null Ref if it is neither.
 Ref numpy_item(PyObject* o) {
     if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
@@ -284,6 +276,14 @@ Ref checked(BinOp op, Value* a, Value* b, Value* r) {
 }
 
 }  // namespace
+
+bool is_numpy_scalar(PyObject* o) {
+    if (std::strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) != 0) return false;
+    const char* name = Py_TYPE(o)->tp_name + 6;
+    return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 ||
+           std::strncmp(name, "float", 5) == 0 || std::strncmp(name, "bool", 4) == 0 ||
+           std::strncmp(name, "longlong", 8) == 0 || std::strncmp(name, "ulonglong", 9) == 0;
+}
 
 // --- small shared helpers ----------------------------------------------------------------------
 Prim default_int() { return current() ? current()->kernel->options.default_int : Prim::i32; }
