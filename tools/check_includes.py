@@ -26,7 +26,7 @@ ROOMS = {
 FOREIGN = [
     (re.compile(r"^(llvm|llvm-c|lld)/"), {"codegen", "compiler"}, "LLVM"),
     (
-        re.compile(r"^(Python\.h|structmember\.h|frameobject\.h|nanobind/)"),
+        re.compile(r"^(Python\.h|structmember\.h|frameobject\.h)"),
         {"frontend", "python"},
         "CPython",
     ),

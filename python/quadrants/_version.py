@@ -1,5 +1,8 @@
 """Version of the package. `VERSION` is the release whose behaviour it has."""
 
+try:
+    from quadrants._build_info import COMMIT, LLVM_VERSION
+except ModuleNotFoundError:  # nothing is built yet
+    COMMIT, LLVM_VERSION = "00000000", "22"
+
 VERSION = (1, 3, 3)
-LLVM_VERSION = "22.1.0"
-COMMIT = "00000000"
