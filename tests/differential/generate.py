@@ -576,13 +576,9 @@ class Generator:
             t = promote(promote(ta, self.fp), promote(tb, self.fp))
             return f"((abs({a}) + 0.25) ** qd.math.clamp({b}, -3.0, 3.0))", t
         if which == "bitcast":
-            a, ta = self.scalar(
-                depth, "int"
-            )  # never subnormal: LLVM compares such a pattern as an integer
-            return (
-                f"qd.bit_cast(qd.cast((qd.cast({a}, qd.u32) & {0x3FFFFFFF}) | {0x10000000}, qd.u32), qd.f32)",
-                "f32",
-            )
+            a, _ = self.scalar(depth, "int")
+            t = r.choice(["i16", "i32", "u32", "i64", "u64"])
+            return f"qd.bit_cast(qd.cast({a}, qd.{t}), qd.f{t[1:]})", "f" + t[1:]
         if which == "vec":
             return self.vector_to_scalar(depth, "float")
         return self.call_scalar(depth, "float")

@@ -35,6 +35,7 @@ struct Prepared {
     std::vector<support::FormatEntry> format_table;
     uint32_t scalar_instructions = 0;  // components counted one by one
     uint32_t innermost_loops = 0;
+    bool floats_of_bits = false;  // some bit_cast makes floats of integers
 };
 
 [[nodiscard]] Prepared prepare(pass::Plan plan);

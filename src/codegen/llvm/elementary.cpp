@@ -65,8 +65,8 @@ struct Domain {
     B le(F a, F c) { return {b.CreateFCmpOLE(a.v, c.v)}; }
     B gt(F a, F c) { return {b.CreateFCmpOGT(a.v, c.v)}; }
     B ge(F a, F c) { return {b.CreateFCmpOGE(a.v, c.v)}; }
-    B eq(F a, F c) { return {b.CreateFCmpOEQ(a.v, c.v)}; }
-    B ne(F a, F c) { return {b.CreateFCmpUNE(a.v, c.v)}; }
+    B eq(F a, F c) { return {s.float_equal(a.v, c.v)}; }
+    B ne(F a, F c) { return {s.float_equal(a.v, c.v, true)}; }
     B isnan(F a) { return {b.CreateFCmpUNO(a.v, a.v)}; }
     F select(B c, F x, F y) { return {b.CreateSelect(c.v, x.v, y.v)}; }
     I selecti(B c, I x, I y) { return {b.CreateSelect(c.v, x.v, y.v)}; }

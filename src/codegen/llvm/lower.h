@@ -153,9 +153,11 @@ struct Scalar {
     llvm::Value* intrinsic(llvm::Intrinsic::ID id, llvm::ArrayRef<llvm::Value*> args);
     llvm::Value* float_floor(llvm::Value* x);  // f32, f64
     llvm::Value* float_trunc(llvm::Value* x);
+    llvm::Value* float_equal(llvm::Value* x, llvm::Value* y, bool negated = false);
     llvm::Value* float_min_max(bool max, llvm::Value* x, llvm::Value* y);
 
   private:
+    llvm::Value* int_to_half(llvm::Value* x, Prim from);
     llvm::Value* float_binary(Op op, llvm::Value* x, llvm::Value* y);
     llvm::Value* divide(Op op, Prim p, llvm::Value* x, llvm::Value* y);
 };

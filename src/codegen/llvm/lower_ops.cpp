@@ -51,6 +51,24 @@ Value* Scalar::float_floor(Value* x) {
                           b.CreateFSub(t, llvm::ConstantFP::get(x->getType(), 1)), t);
 }
 
+// A subnormal equals zero. LLVM 22 turns `bitcast(i) == 0` into a test of the integer that does not
+// know this (of the relations, == and != alone), so where integers become floats the test of the
+// exponent is written here.
+Value* Scalar::float_equal(Value* x, Value* y, bool negated) {
+    const auto is_zero = [](Value* v) {
+        const auto* c = llvm::dyn_cast<llvm::ConstantFP>(v);
+        return c && c->isZero();
+    };
+    if (is_zero(x)) std::swap(x, y);
+    if (!m.prepared.floats_of_bits || x->getType()->isHalfTy() || !is_zero(y))
+        return negated ? b.CreateFCmpUNE(x, y) : b.CreateFCmpOEQ(x, y);
+    const bool single = x->getType()->isFloatTy();
+    Value* bits = b.CreateBitCast(x, single ? m.i32 : m.i64);
+    Value* exponent = int_constant(bits, single ? 0x7f800000 : 0x7ff0000000000000);
+    return b.CreateICmp(negated ? llvm::CmpInst::ICMP_NE : llvm::CmpInst::ICMP_EQ,
+                        b.CreateAnd(bits, exponent), int_constant(bits, 0));
+}
+
 // The number wins over NaN, and -0 is less than +0.
 Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
     llvm::Type* bits = x->getType()->isFloatTy() ? m.i32 : m.i64;
@@ -59,7 +77,7 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
     Value* first = max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
     Value* chosen = b.CreateSelect(first, x, y);
     chosen = b.CreateSelect(b.CreateFCmpUNO(y, y), x, chosen);
-    return b.CreateSelect(b.CreateFCmpOEQ(x, y), zeros, chosen);
+    return b.CreateSelect(float_equal(x, y), zeros, chosen);
 }
 
 Value* Scalar::float_binary(Op op, Value* x, Value* y) {
@@ -198,12 +216,11 @@ Value* Scalar::compare(Op op, Prim p, Value* x, Value* y) {
     using P = llvm::CmpInst::Predicate;
     if (type::is_float(p)) {
         if (p == Prim::f16) x = widen(x), y = widen(y);
+        if (op == Op::eq || op == Op::ne) return float_equal(x, y, op == Op::ne);
         const P predicate = op == Op::lt   ? P::FCMP_OLT
                             : op == Op::le ? P::FCMP_OLE
                             : op == Op::gt ? P::FCMP_OGT
-                            : op == Op::ge ? P::FCMP_OGE
-                            : op == Op::eq ? P::FCMP_OEQ
-                                           : P::FCMP_UNE;
+                                           : P::FCMP_OGE;
         return b.CreateFCmp(predicate, x, y);
     }
     const bool s = type::is_signed(p);
@@ -279,13 +296,29 @@ Value* Scalar::unary(Op op, Prim p, Value* x) {
     }
 }
 
+// Whatever rounds to infinity is cut to the least such integer first, for LLVM 22 forgets overflow:
+// it takes an integer of few significant bits, say i << 27, for one that f16 holds exactly. 65520
+// has 12 bits, one too many for that.
+Value* Scalar::int_to_half(Value* x, Prim from) {
+    const bool is_signed = type::is_signed(from);
+    if (type::bits(from) > 16) {
+        constexpr int64_t kRoundsToInfinity = 65520;
+        Value* limit = int_constant(x, kRoundsToInfinity);
+        if (is_signed)
+            x = intrinsic(Intrinsic::smax, {x, int_constant(x, uint64_t(-kRoundsToInfinity))});
+        x = intrinsic(is_signed ? Intrinsic::smin : Intrinsic::umin, {x, limit});
+        x = b.CreateTrunc(x, m.i32);
+    }
+    return narrow(is_signed ? b.CreateSIToFP(x, m.f32) : b.CreateUIToFP(x, m.f32));
+}
+
 Value* Scalar::cast(Value* x, Prim from, Prim to) {
     if (from == to) return x;
     const bool from_float = type::is_float(from), to_float = type::is_float(to);
     if (to == Prim::u1) {
         if (!from_float) return b.CreateICmpNE(x, int_constant(x, 0));
         if (from == Prim::f16) x = widen(x);
-        return b.CreateFCmpUNE(x, llvm::ConstantFP::get(x->getType(), 0));
+        return float_equal(x, llvm::ConstantFP::get(x->getType(), 0), true);
     }
     if (from_float && to_float) {
         return type::bits(to) > type::bits(from) ? b.CreateFPExt(x, m.reg(to))
@@ -297,11 +330,9 @@ Value* Scalar::cast(Value* x, Prim from, Prim to) {
         return b.CreateCall(
             Intrinsic::getOrInsertDeclaration(&m.module, id, {m.reg(to), x->getType()}), {x});
     }
-    if (to_float) {
-        llvm::Type* t = to == Prim::f16 ? m.f32 : m.reg(to);
-        Value* v = type::is_signed(from) ? b.CreateSIToFP(x, t) : b.CreateUIToFP(x, t);
-        return to == Prim::f16 ? narrow(v) : v;
-    }
+    if (to == Prim::f16) return int_to_half(x, from);
+    if (to_float)
+        return type::is_signed(from) ? b.CreateSIToFP(x, m.reg(to)) : b.CreateUIToFP(x, m.reg(to));
     if (type::bits(to) <= type::bits(from)) return b.CreateTrunc(x, m.reg(to));
     return type::is_signed(from) ? b.CreateSExt(x, m.reg(to)) : b.CreateZExt(x, m.reg(to));
 }

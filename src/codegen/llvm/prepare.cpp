@@ -28,6 +28,9 @@ struct Numbering {
                 if (v.type.is_value()) components = std::max(components, uint32_t(v.type.count()));
             }
             out.scalar_instructions += components;
+            out.floats_of_bits |= i->op == ir::Op::bit_cast &&
+                                  type::is_float(i->results[0].type.prim) &&
+                                  !type::is_float(i->operands[0]->type.prim);
             if (i->op == ir::Op::print || i->op == ir::Op::assert_) format(*i);
             bool inner = i->is_loop();
             for (ir::Region* c : i->region_list()) {

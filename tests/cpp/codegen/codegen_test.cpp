@@ -335,6 +335,45 @@ TEST(codegen, casts) {
                       Prim::f16);
 }
 
+// LLVM takes an integer of few significant bits for one that f16 holds exactly, whatever its size.
+TEST(codegen, integers_beyond_f16_become_infinite) {
+    for (Prim p : kInts)
+        for (const char* op : {"shl", "lshr", "bit_and"})
+            for (const char* k : {"5", "11", "27", "48"})
+                check_elementwise(op,
+                                  std::string("%k = constant ") + k + " : " + type::info(p).name +
+                                      "\n    %s = " + op +
+                                      " %a, %k\n    %h = cast %s : f16\n    %r = cast %h : f32",
+                                  p, p, p, Prim::f32);
+}
+
+// LLVM turns a comparison of a bit pattern with zero into one of integers, where subnormals differ.
+TEST(codegen, subnormal_bit_patterns_equal_zero) {
+    constexpr std::pair<Prim, Prim> kCasts[] = {{Prim::i16, Prim::f16},
+                                                {Prim::i32, Prim::f32},
+                                                {Prim::u32, Prim::f32},
+                                                {Prim::i64, Prim::f64},
+                                                {Prim::u64, Prim::f64}};
+    for (const auto& [from, to] : kCasts) {
+        const std::string name = type::info(to).name;
+        const std::string value = "%f = bit_cast %a : " + name + "\n    %z = constant 0 : " + name;
+        for (const char* op : {"eq", "ne", "lt", "le", "gt", "ge"}) {
+            const std::string compare = std::string("\n    %r = ") + op;
+            for (const char* x : {"%f", "%n = neg %f", "%n = abs %f", "%n = max %f, %z",
+                                  "%q = lt %a, %b\n    %n = select %q, %f, %z"}) {
+                const bool plain = x == std::string("%f");
+                check_elementwise(op,
+                                  value + (plain ? "" : std::string("\n    ") + x) + compare +
+                                      (plain ? " %f, %z" : " %n, %z"),
+                                  from, from, from, Prim::u1);
+            }
+        }
+        check_elementwise("cast", value + "\n    %r = cast %f : u1", from, from, from, Prim::u1);
+        for (const char* op : {"min", "max"})
+            check_elementwise(op, value + "\n    %r = " + op + " %f, %z", from, from, from, to);
+    }
+}
+
 TEST(codegen, select_and_if) {
     check_elementwise("select", "%q = lt %a, %b\n    %r = select %q, %a, %c", Prim::f32, Prim::f32,
                       Prim::f32, Prim::f32);
