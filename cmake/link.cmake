@@ -13,6 +13,9 @@ function(qd_use_lld target)
     target_link_options(${target} PRIVATE "-B${QD_LLD_DIR}" -fuse-ld=lld)
 endfunction()
 
+# No identical code folding: lld folds the cold halves of functions with equal code whose stack frames
+# differ, keeps the unwind entry of one, and an exception thrown from another ends the process.
+#
 # qd_link_native_object(target exported): `exported` is a glob of symbol names.
 function(qd_link_native_object target exported)
     qd_use_lld(${target})
@@ -21,7 +24,7 @@ function(qd_link_native_object target exported)
     configure_file("${script}.new" "${script}" COPYONLY)
     target_link_options(${target} PRIVATE
         -static-libstdc++ -static-libgcc
-        -Wl,--gc-sections -Wl,--icf=all -Wl,--build-id -Wl,-O1
+        -Wl,--gc-sections -Wl,--build-id -Wl,-O1
         "-Wl,--version-script=${script}")
     if(CMAKE_BUILD_TYPE STREQUAL "Release")
         target_link_options(${target} PRIVATE -s)

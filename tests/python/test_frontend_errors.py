@@ -54,6 +54,7 @@ TABLE = {
         (S, "Return inside non-static if/for is not supported",
          "for k in range(i):\n    if k > 1: return"),
         (S, "cannot use a non-writable target", "z = i\nqd.atomic_add(z + 1, 1)"),
+        (C, "", "z = len(i)"),
         (T, "got an unexpected keyword argument 'foo'", "qd.loop_config(foo=1)"),
     ],
     "indices": [
