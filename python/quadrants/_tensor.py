@@ -15,6 +15,7 @@ from quadrants.lang import impl
 from quadrants.lang._ndarray import Ndarray, create_matrix_ndarray, ndarray
 from quadrants.lang.field import Field, MatrixField, create_matrix_field, field
 from quadrants.lang.matrix import MatrixType
+from quadrants.lang.util import is_one_index
 
 
 class Backend(enum.IntEnum):
@@ -287,7 +288,7 @@ def tensor(
         return _built(backend, dtype.dtype, dtype.get_shape(), shape, None, needs_grad)
     if layout is not None:
         layout = tuple(layout)
-        shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
+        shape = (shape,) if is_one_index(shape) else tuple(shape)
         if len(layout) != len(shape):
             raise ValueError(
                 f"layout has {len(layout)} entries but shape has {len(shape)} dimensions; they must match"

@@ -51,11 +51,11 @@ bool prim_of_long_name(std::string_view s, ir::Prim& out) {
 }  // namespace
 
 bool is_external_array(PyObject* o) {
-    const char* full = Py_TYPE(o)->tp_name;
-    if (!std::strcmp(full, "numpy.ndarray")) return true;
-    if (named(Py_TYPE(o), "Tensor") || named(Py_TYPE(o), "Parameter")) {
-        Ref module = get(reinterpret_cast<PyObject*>(Py_TYPE(o)), names().__module___);
-        return module && text(module.get()).starts_with("torch");
+    for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base) {  // subclasses of both are arrays too
+        if (!std::strcmp(t->tp_name, "numpy.ndarray")) return true;
+        if (!named(t, "Tensor") && !named(t, "TensorBase")) continue;
+        Ref module = get(reinterpret_cast<PyObject*>(t), names().__module___);
+        if (module && text(module.get()).starts_with("torch")) return true;
     }
     return false;
 }

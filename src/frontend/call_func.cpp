@@ -337,26 +337,21 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
     try {
         std::vector<Val> params;
         std::vector<Arg> inner;
-        {
-            // Places and slots of the callee are made in its own function.
-            ir::Region* region = caller.b.region;
-            (void)region;
-            for (size_t k = 0; k < args.size(); ++k) {
-                Arg a = args[k];
-                if (a.mode == Mode::constant) {
-                    if (a.v.prov) {
-                        Prov* p = e.unit->argument(static_cast<int>(k));
-                        p->flattened = a.v.prov->flattened;
-                        p->runtime_members = a.v.prov->runtime_members;
-                        a.v.prov = p;
-                    }
-                } else {
-                    a.v = {map_leaves(a.v.get(), [&](PyObject* o) {
-                        return passing.leaf(o, a.mode == Mode::reference);
-                    })};
+        for (size_t k = 0; k < args.size(); ++k) {
+            Arg a = args[k];
+            if (a.mode == Mode::constant) {
+                if (a.v.prov) {
+                    Prov* p = e.unit->argument(static_cast<int>(k));
+                    p->flattened = a.v.prov->flattened;
+                    p->runtime_members = a.v.prov->runtime_members;
+                    a.v.prov = p;
                 }
-                inner.push_back(std::move(a));
+            } else {
+                a.v = {map_leaves(a.v.get(), [&](PyObject* o) {
+                    return passing.leaf(o, a.mode == Mode::reference);
+                })};
             }
+            inner.push_back(std::move(a));
         }
         e.first_lazy = static_cast<int>(e.function->body->params.size());
         Active active(callee);

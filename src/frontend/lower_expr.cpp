@@ -75,7 +75,7 @@ Val Body::lookup(PyObject* name) {
             return b->value;
         if (b->parallel_depth > 0) return b->value;
         if (!b->shared) b->shared = shared_view(b->value.get());
-        return {b->shared, nullptr};
+        return {b->shared, b->value.prov};
     }
     if (const auto it = outer_names.find(name); it != outer_names.end()) {
         note_capture(low, function.get(), nullptr, it->second.get(), name, it->second.prov);

@@ -171,6 +171,11 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
     assign(place.get(), v.get());
 }
 
+// What a local name may stand for without becoming a value.
+static bool stays_an_object(PyObject* o) {
+    return o == Py_None || _PyType_Lookup(Py_TYPE(o), names()._data_oriented_);
+}
+
 void Body::assign_name(const Node* target, Val v, bool is_static) {
     Binding* b = find(target->name);
     if (is_static) {
@@ -180,6 +185,8 @@ void Body::assign_name(const Node* target, Val v, bool is_static) {
         }
         return declare(target->name, std::move(v), Binding::Kind::fixed);
     }
+    if (!b && stays_an_object(v.get()))
+        return declare(target->name, std::move(v), Binding::Kind::variable);
     if (!b) return declare(target->name, {new_variable(v.get())}, Binding::Kind::variable);
     if (b->kind == Binding::Kind::kernel_argument) immutable_argument(target->name);
     if (b->kind == Binding::Kind::loop_variable)

@@ -516,6 +516,7 @@ Pair promoted(PyObject* a, PyObject* b, const char* symbol, bool divide) {
 Ref binary(BinOp op, PyObject* a, PyObject* b) {
     if (both_compile_time(a, b)) return python_result(kPython[static_cast<int>(op)](a, b));
     if ((op == BinOp::add || op == BinOp::mul) && !is_expr(a) && !is_expr(b) &&
+        !is_host_matrix(a) && !is_host_matrix(b) &&
         (is_sequence_literal(a) || is_sequence_literal(b)))
         return python_result(
             kPython[static_cast<int>(op)](a, b));  // list + list, list * 2: containers

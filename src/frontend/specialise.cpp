@@ -339,7 +339,8 @@ void bind_array_type(PyObject* annotation, PyObject* array, const std::string& n
             return rank == 1 ? "(" + std::to_string(n) + ",)"
                              : "(" + std::to_string(n) + ", " + std::to_string(m) + ")";
         };
-        if ((t.n && t.n != extents[0]) || (rank == 2 && t.m && t.m != extents[1]))
+        const bool any = t.n == 0;  // element_dim alone leaves the shape open
+        if (!any && (t.n != extents[0] || (rank == 2 && t.m != extents[1])))
             raise(Kind::value, head + "element_shape=" + shown(t.n, t.m) +
                                    ", array with element shape of " +
                                    shown(extents[0], extents[1]) + " is provided");

@@ -14,7 +14,7 @@ from quadrants._lib import core
 from quadrants.lang import _convert, impl
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.matrix import Matrix, MatrixType, Vector
-from quadrants.lang.util import cook_dtype
+from quadrants.lang.util import cook_dtype, is_one_index
 from quadrants.types.primitive_types import DataType, TensorType, by_name
 
 np: Any = LazyNumpy(globals())
@@ -278,8 +278,10 @@ def _unpickled(name: str, element_shape: tuple[int, ...], array: Any) -> Any:
 
 def _checked_shape(shape: Any) -> tuple[int, ...]:
     original = shape
-    if hasattr(shape, "__index__"):
+    if is_one_index(shape):
         shape = (shape,)
+    if type(shape).__name__ == "ndarray":
+        shape = shape.tolist()
     if not isinstance(shape, (tuple, list)):
         raise QuadrantsRuntimeError(f"{original} is not a valid shape for ndarray")
     for extent in shape:

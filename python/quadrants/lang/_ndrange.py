@@ -8,6 +8,7 @@ from typing import Any
 
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsSyntaxError, QuadrantsTypeError
+from quadrants.lang.util import is_one_index
 
 _NOT_A_PAIR = "Every argument of ndrange should be a scalar or a tuple/list like (begin, end)"
 _NOT_AN_INT = "Every argument of ndrange should be an integer scalar or a tuple/list of (int, int)"
@@ -21,7 +22,7 @@ def _integer(x: Any) -> int:
 
 
 def _bound(arg: Any) -> tuple[int, int]:
-    if hasattr(arg, "__index__") and not getattr(arg, "shape", ()):
+    if is_one_index(arg):
         begin, end = 0, _integer(arg)
     elif isinstance(arg, str) or hasattr(arg, "__len__") and hasattr(arg, "__getitem__"):
         if isinstance(arg, str) or len(arg) != 2:

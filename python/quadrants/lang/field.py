@@ -15,7 +15,7 @@ from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
 from quadrants.lang.snode import SNode, checked_extent, root
 from quadrants.lang.struct import StructType
-from quadrants.lang.util import cook_dtype
+from quadrants.lang.util import cook_dtype, is_one_index
 
 BitpackedFields = unavailable_class(__name__, "BitpackedFields", "qd.BitpackedFields")
 
@@ -60,9 +60,9 @@ class Plan:
     """Shape, memory order and offset of fields that are declared with a shape."""
 
     def __init__(self, shape: Any, order: str | None, offset: Any) -> None:
-        if hasattr(shape, "__index__"):
+        if is_one_index(shape):
             shape = (shape,)
-        if hasattr(offset, "__index__"):
+        if is_one_index(offset):
             offset = (offset,)
         self.shape = tuple(checked_extent(extent) for extent in shape)
         rank = len(self.shape)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from quadrants._lib import core
 from quadrants._lib.core import SNodeType
 from quadrants.lang.exception import QuadrantsRuntimeError
+from quadrants.lang.util import is_one_index
 
 if TYPE_CHECKING:
     from quadrants.lang._fields_builder import FieldsBuilder, SNodeTree
@@ -344,7 +345,7 @@ class SNode:
 
 def _checked_dims(axes: Any, dims: Any) -> tuple[list[int], list[int]]:
     numbers = [axis.value for axis in axes]
-    if hasattr(dims, "__index__"):
+    if is_one_index(dims):
         dims = [dims] * len(numbers)
     dims = list(dims)
     if len(dims) == 1:

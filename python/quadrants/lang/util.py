@@ -31,6 +31,11 @@ def cook_dtype(dtype: Any) -> Any:
     raise ValueError(f"Invalid data type {dtype}")
 
 
+def is_one_index(value: Any) -> bool:
+    """Whether a shape, offset or extent is one integer; a NumPy array of several is not."""
+    return hasattr(value, "__index__") and not getattr(value, "shape", ())
+
+
 def to_numpy_type(dt: Any) -> Any:
     """The NumPy dtype of a dtype."""
     import numpy as np
