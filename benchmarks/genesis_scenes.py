@@ -238,21 +238,10 @@ def main():
     torch.set_num_threads(1)
     import quadrants as qd
 
-    decorating = [0.0, 0]
-    for name in ("kernel", "func"):  # the time of decorations, as Genesis' import makes them
-
-        def timed(*a, _inner=getattr(qd, name), **k):
-            start = time.perf_counter()
-            made = _inner(*a, **k)
-            decorating[0] += time.perf_counter() - start
-            decorating[1] += 1
-            return made
-
-        setattr(qd, name, timed)
     start = time.perf_counter()
     import genesis as gs
 
-    numbers = {"import s": time.perf_counter() - start, "decorating ms": 1e3 * decorating[0]}
+    numbers = {"import s": time.perf_counter() - start}
     timer = Timer()
     if args.border:
         time_the_border(qd, timer)

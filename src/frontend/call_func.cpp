@@ -486,6 +486,7 @@ void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
             to.opaque("the origin of an argument is not known");
     }
     for (const Ref& f : e.unit->fields) use_field(to, f.get());
+    to.notices.insert(to.notices.end(), e.unit->notices.begin(), e.unit->notices.end());
     for (const auto& [field, prov] : e.unit->field_places)
         if (Prov* p = translate(to, args, prov)) to.field_places.try_emplace(field, p);
     if (e.unit->foreign) to.opaque(e.unit->foreign_reason);

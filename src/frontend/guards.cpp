@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "frontend/lower.h"
+#include "frontend/structs.h"
 #include "frontend/values.h"
 
 namespace qd::frontend {
@@ -166,6 +167,21 @@ void Unit::opaque(const std::string& reason) {
     foreign = true;
 }
 
+void give(const Notice& n) {
+    PyObject* category =
+        n.category == Notice::Category::syntax ? PyExc_SyntaxWarning : PyExc_Warning;
+    const int failed = n.file.empty()
+                           ? PyErr_WarnEx(category, n.text.c_str(), 1)
+                           : PyErr_WarnExplicit(category, n.text.c_str(), n.file.c_str(),
+                                                static_cast<int>(n.line), nullptr, nullptr);
+    if (failed < 0) throw PyError{};
+}
+
+void Unit::notice(Notice n) {
+    give(n);
+    notices.push_back(std::move(n));
+}
+
 ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type,
                            const std::string& name, bool needs_grad) {
     for (const Lazy& l : lazy)
@@ -227,6 +243,14 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
     } else if (is_field(o)) {
         u.fact(prov, FactKind::field, field_signature(o).get());
         u.field_places.try_emplace(o, prov);
+    } else if (is_struct_field(o)) {
+        u.fact(prov, FactKind::type, type_id(o).get());
+        Prov* members = u.attribute(prov, interned("field_dict").get());
+        const Ref fields = Ref::steal(PyObject_GetAttrString(o, "field_dict"));
+        guard_value(u, fields.get(), members);
+        PyObject *key, *field;
+        for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);)
+            guard_value(u, unwrap(field), u.item(members, key));
     } else if (PyModule_Check(o)) {
         Ref name = Ref::steal_or_null(PyModule_GetNameObject(o));
         if (name) u.fact(prov, FactKind::module, name.get());

@@ -85,6 +85,7 @@ struct Unit {
     std::vector<Ref> fields;                            // FieldObjects used, once each
     std::unordered_map<PyObject*, Prov*> field_places;  // where each was found
     std::unordered_map<PyObject*, bool> field_seen;
+    std::vector<Notice> notices;                   // given while it was lowered
     std::vector<Entry*> callees;                   // once each
     std::unordered_map<PyObject*, int> functions;  // kernel: index into LoweredKernel::functions
 
@@ -94,6 +95,7 @@ struct Unit {
     Prov* item(Prov* base, PyObject* key);
     void fact(Prov* prov, FactKind kind, PyObject* value);
     void opaque(const std::string& reason);  // some fact cannot be guarded
+    void notice(Notice notice);              // gives and keeps it
     // The parameter for what lies at `prov`; one per place.
     ir::Value* parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, const std::string& name,
                          bool needs_grad = false);

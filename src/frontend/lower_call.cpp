@@ -76,13 +76,21 @@ bool is_harmless(PyObject* f) {
         if (!self) return false;
         if (!PyModule_Check(self)) return true;
         const char* module = PyModule_GetName(self);
-        return module && std::string_view(module) == "builtins";
+        return module && !std::strcmp(module, "builtins");
     }
     if (PyType_Check(f)) {
         const auto* t = reinterpret_cast<PyTypeObject*>(f);
         return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE);
     }
     return false;
+}
+
+// Functions of `math` and NumPy's element-wise ones: equal arguments give equal results.
+bool is_function_of_numbers(PyObject* f) {
+    if (!std::strcmp(Py_TYPE(f)->tp_name, "numpy.ufunc")) return true;
+    PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
+    const char* module = self && PyModule_Check(self) ? PyModule_GetName(self) : nullptr;
+    return module && !std::strcmp(module, "math");
 }
 
 }  // namespace
@@ -350,7 +358,8 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
     const bool ours = is_expr(callable) || from_quadrants(callable) ||
                       from_quadrants(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     if (!ours && !is_harmless(callable)) {
-        unit.opaque("Python function " + callee_name(callable) + " runs");
+        if (!is_function_of_numbers(callable))
+            unit.opaque("Python function " + callee_name(callable) + " runs");
         if (!low.static_depth) {
             const std::string message =
                 "Calling non-quadrants function \"" + callee_name(callable) +
@@ -359,9 +368,8 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
                 "consider "
                 "turning it into a @qd.func?";
             locate(source, const_cast<Node&>(*n));
-            if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(),
-                                   n->line, nullptr, nullptr) < 0)
-                throw PyError{};
+            unit.notice({Notice::Category::syntax, message, source.file->name,
+                         static_cast<uint32_t>(n->line)});
         }
     }
     Ref result = Ref::steal_or_null(PyObject_Call(callable, positional.get(), keywords.get()));

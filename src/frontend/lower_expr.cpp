@@ -155,15 +155,6 @@ Val Body::member(const Val& base, PyObject* name) {
     }
     Ref item = attribute(o, name);
     if (is_expr(item.get()) || is_struct(item.get())) return {item, nullptr};
-    // A property or a computed attribute may answer anything tomorrow.
-    if (prov && !is_field(o) && !PyModule_Check(o)) {
-        PyObject* found = _PyType_Lookup(Py_TYPE(o), name);
-        if (found && Py_TYPE(found) == &PyProperty_Type)
-            unit.opaque("property " + text(name));
-        else if (!found && Py_TYPE(o)->tp_getattro != PyObject_GenericGetAttr && !PyType_Check(o) &&
-                 !PyMethod_Check(o))
-            unit.opaque("attribute " + text(name) + " is computed");
-    }
     if (base.prov && base.prov->runtime_members && prov->from_argument() &&
         (PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) ||
          PyFloat_CheckExact(item.get()))) {

@@ -21,8 +21,7 @@ ir::Value* as_i32(Lowering& l, ir::Value* v, bool warn) {
         const std::string message = std::string("Casting range_for boundary values from ") +
                                     type::info(v->type.prim).name +
                                     " to i32, which may cause numerical issues";
-        l.body->unit.opaque("a warning was given");
-        if (PyErr_WarnEx(PyExc_Warning, message.c_str(), 1) < 0) throw PyError{};
+        l.body->unit.notice({Notice::Category::general, message});
     }
     return l.b.cast(v, ir::Prim::i32);
 }
@@ -100,13 +99,11 @@ Flow Body::unrolled(const Node* n, const Val& iterable) {
     const int limit = low.kernel->options.unrolling_limit;
     while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
         if (limit > 0 && turn == limit) {
-            unit.opaque("a warning was given");
             const std::string message = "You are unrolling more than " + std::to_string(limit) +
                                         " iterations, so the compile time may be extremely long.";
             locate(source, const_cast<Node&>(*n));
-            if (PyErr_WarnExplicit(PyExc_SyntaxWarning, message.c_str(), source.file->name.c_str(),
-                                   n->line, nullptr, nullptr) < 0)
-                throw PyError{};
+            unit.notice({Notice::Category::syntax, message, source.file->name,
+                         static_cast<uint32_t>(n->line)});
         }
         (void)is_ndrange;
         low.node = n->ast;

@@ -415,6 +415,7 @@ void finish_unit(Unit& u) {
             u.opaque("a field was reached in a way that is not recorded");
         out.field_paths.push_back(it == u.field_places.end() ? Path{} : path_of(it->second, u));
     }
+    out.notices = u.notices;
     for (const Fact& f : u.facts) {
         Guard g{path_of(f.prov, u), f.kind, f.value};
         if (f.kind == FactKind::function)

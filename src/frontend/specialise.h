@@ -74,6 +74,16 @@ struct ResultShape {
     int result = 0;                    // first number in Module::results
 };
 
+// A Python warning that compiling gives. It is stored, since a process that finds the code in the
+// cache gives it again.
+struct Notice {
+    enum class Category : uint8_t { syntax, general } category;
+    std::string text;
+    std::string file = {};  // "": where the kernel is called
+    uint32_t line = 0;
+};
+void give(const Notice& notice);  // throws PyError if the user made warnings errors
+
 struct LoweredKernel {
     std::unique_ptr<ir::Module> module;
     std::vector<ParamSource> params;  // parallel to module->params
@@ -86,6 +96,7 @@ struct LoweredKernel {
     std::vector<Guard> guards;
     bool cacheable = true;  // false: some fact could not be guarded (reason says which)
     std::string uncacheable_reason;
+    std::vector<Notice> notices;
     bool has_print = false;
     std::shared_ptr<void> functions_owner;  // keeps the callees' IR alive while the module is
 };

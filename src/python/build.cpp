@@ -403,9 +403,10 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
                 assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
             if (!made) return nullptr;
             std::vector<uint8_t> block(made->args_bytes + 64);
-            return match_and_pack(*made, *k.parameters, args, block.data()) == Match::yes
-                       ? std::move(made)
-                       : nullptr;
+            if (match_and_pack(*made, *k.parameters, args, block.data()) != Match::yes)
+                return nullptr;
+            for (const frontend::Notice& n : recipe.kernel.notices) frontend::give(n);
+            return made;
         };
         if (auto made = interpreted ? nullptr : find_recipe(k, args, count, accept)) {
             ++s.cache_hits;

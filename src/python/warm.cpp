@@ -37,7 +37,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 1;
+constexpr uint32_t kRecipeVersion = 2;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -177,6 +177,13 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         s.fields[n].alias = r.number<uint64_t>();
     }
     k.returns_tuple = r.number<uint8_t>();
+    k.notices.resize(r.count(13));
+    for (frontend::Notice& n : k.notices) {
+        n.category = static_cast<frontend::Notice::Category>(r.number<uint8_t>());
+        n.text = r.text();
+        n.file = r.text();
+        n.line = r.number<uint32_t>();
+    }
     k.results = read_results(r);
     return s;
 }
@@ -206,10 +213,15 @@ bool source_is(PyObject* function, const std::string& text) {
     return true;
 }
 
-// QD_SHOW_GUARDS=1 says on stderr why a stored recipe was passed over.
-bool refuse(const char* what, const std::string& detail) {
+// QD_SHOW_GUARDS=1 says on stderr why a recipe was passed over or not stored.
+bool showing_guards() {
     static const bool show = std::getenv("QD_SHOW_GUARDS") != nullptr;
-    if (show) std::fprintf(stderr, "[I cache] recipe passed over: %s %s\n", what, detail.c_str());
+    return show;
+}
+
+bool refuse(const char* what, const std::string& detail) {
+    if (showing_guards())
+        std::fprintf(stderr, "[I cache] recipe passed over: %s %s\n", what, detail.c_str());
     return false;
 }
 
@@ -312,6 +324,13 @@ Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args,
         w.number(f->field->alias_group);
     }
     w.number(uint8_t(k.returns_tuple));
+    w.number(uint32_t(k.notices.size()));
+    for (const frontend::Notice& n : k.notices) {
+        w.number(static_cast<uint8_t>(n.category));
+        w.text(n.text);
+        w.text(n.file);
+        w.number(n.line);
+    }
     if (!write_results(w, k.results) || w.failed) return {};
     return std::move(w.out);
 }
@@ -451,10 +470,16 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
 
 void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const LoweredKernel& kernel,
                   std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
-    if (!session().offline_cache || !kernel.cacheable) return;
+    if (!session().offline_cache) return;
+    const auto not_stored = [&](const std::string& reason) {
+        if (showing_guards())
+            std::fprintf(stderr, "[I cache] recipe of %s not stored: %s\n",
+                         frontend::text(k.definition).c_str(), reason.c_str());
+    };
+    if (!kernel.cacheable) return not_stored(kernel.uncacheable_reason);
     const std::string key = kernel_key(k);
     const Bytes bytes = write_recipe(kernel, {args, count}, params, code_hash);
-    if (key.empty() || bytes.empty()) return;
+    if (key.empty() || bytes.empty()) return not_stored("no key or a value that cannot be written");
     (void)store().write("kernels/" + key + "/" + cache::hex(hash_of(bytes)), bytes);
 }
 

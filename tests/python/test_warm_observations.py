@@ -1,0 +1,93 @@
+"""What a kernel reads through Python code of the user is looked up again by a later process, which
+then runs the stored code without the front end, or misses if the answer differs."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAM = """
+import json, math, sys, warnings
+import numpy as np
+import quadrants as qd
+from quadrants._lib import core
+
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+
+Particle = qd.types.struct(position=qd.types.vector(2, qd.f32), mass=qd.f32)
+
+class Computed:
+    def __getattr__(self, name):
+        if name == "twice":
+            return 2 * {gain}
+        raise AttributeError(name)
+
+@qd.data_oriented
+class Model:
+    def __init__(self):
+        self.particles = Particle.field(shape={size})
+        self.computed = Computed()
+
+    @property
+    def gain(self):
+        return {gain}
+
+    @property
+    def members(self):
+        return self.particles
+
+    @qd.kernel
+    def run(self) -> qd.f32:
+        for i in self.particles:
+            self.particles[i].mass = i * self.gain
+        s = 0.0
+        for i in range({size}):
+            s += self.members[i].mass + self.computed.twice
+        return s
+
+@qd.kernel
+def numbers() -> qd.f32:
+    return math.floor(2.5) + np.maximum(1.0, 2.0) * {gain}
+
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    result = [Model().run(), numbers()]
+    names = sorted({{str(w.message).split('"')[1] for w in seen}})
+print("RESULT " + json.dumps([result, names, core.counters()["lowered"]]))
+"""
+
+
+def run(tmp_path, **changes):
+    path = tmp_path / "program.py"
+    path.write_text(textwrap.dedent(PROGRAM).format(**{"gain": 3, "size": 4} | changes))
+    env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(
+        [sys.executable, str(path), str(tmp_path / "cache")],
+        capture_output=True,
+        text=True,
+        env=env,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.split("RESULT ")[1])
+
+
+def expected(gain=3, size=4):
+    return [sum(i * gain + 2 * gain for i in range(size)), 2.0 + 2.0 * gain]
+
+
+def test_a_second_process_lowers_nothing(tmp_path):
+    cold, warm = run(tmp_path), run(tmp_path)
+    assert cold[0] == warm[0] == expected()
+    assert cold[1] == warm[1] == ["floor", "maximum"]  # the warnings of the first process
+    assert (cold[2], warm[2]) == (2, 0)
+
+
+@pytest.mark.parametrize("changes", [{"gain": 5}, {"size": 6}])
+def test_another_answer_is_a_miss(tmp_path, changes):
+    run(tmp_path)
+    assert run(tmp_path, **changes)[0] == expected(**changes)
+    assert run(tmp_path)[0] == expected()
