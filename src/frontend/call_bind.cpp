@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "frontend/call.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -24,16 +25,6 @@ std::string expected_text(const FuncSignature& s) {
     return out;
 }
 
-bool is_number_like(PyObject* o) {
-    if (PyBool_Check(o) || PyLong_Check(o) || PyFloat_Check(o)) return true;
-    const std::string_view t = Py_TYPE(o)->tp_name;
-    return t.starts_with("numpy.") && t != "numpy.ndarray" && t != "numpy.dtype";
-}
-bool is_host_matrix_like(PyObject* o) {
-    for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base)
-        if (std::string_view(t->tp_name) == "Matrix") return true;
-    return false;
-}
 bool has_expr(PyObject* o) {
     return is_expr(o) || is_struct(o) || (is_plain_container(o) && is_symbolic(o));
 }
@@ -41,7 +32,7 @@ bool has_expr(PyObject* o) {
 // Python numbers and matrices that go by value become IR values; containers keep their form.
 Ref as_values(PyObject* o) {
     if (is_expr(o) && as_expr(o)->kind == ExprKind::array) return Ref::borrow(o);
-    if (is_expr(o) || is_number_like(o) || is_host_matrix_like(o)) return make_value(to_value(o));
+    if (is_expr(o) || is_number(o) || is_host_matrix(o)) return make_value(to_value(o));
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
         Ref out = Ref::steal(PyList_New(0));
         Ref items = Ref::steal(PySequence_List(o));
@@ -159,7 +150,7 @@ Arg classify(const Param& p, Val v) {
             raise(Kind::type, "Ndarray argument " + name +
                                   " needs a qd.types.ndarray() or qd.template() annotation");
         }
-        if (has_expr(o) || is_number_like(o) || is_host_matrix_like(o) ||
+        if (has_expr(o) || is_number(o) || is_host_matrix(o) ||
             (is_plain_container(o) && PyObject_Size(o) > 0)) {
             a.mode = Mode::value;
             a.v = {as_values(o)};
@@ -180,7 +171,7 @@ Arg classify(const Param& p, Val v) {
     }
     if (const auto t = tensor_type_of(annotation)) {
         a.mode = Mode::value;
-        if (!is_expr(o) && !is_host_matrix_like(o) && !is_plain_container(o))
+        if (!is_expr(o) && !is_host_matrix(o) && !is_plain_container(o))
             raise(Kind::syntax,
                   "Argument " + name + " is expected to be a Matrix, but got " + type_name(o));
         Ref value = make_value(to_value(o));
@@ -211,7 +202,7 @@ Arg classify(const Param& p, Val v) {
     }
     if (has_expr(o))
         a.mode = Mode::reference;  // qd.ref and the rest
-    else if (is_number_like(o)) {
+    else if (is_number(o)) {
         a.mode = Mode::value;
         a.v = {as_values(o)};
     }

@@ -89,9 +89,11 @@ PyObject* expr_item(PyObject* o, PyObject* key) {
     return guarded([&] { return subscript(o, key); });
 }
 
-int expr_set_item(PyObject* o, PyObject* key, PyObject* value) {
+// Stores through the place that `find` returns.
+template <class Find>
+int store_to(Find find, PyObject* value) {
     PyObject* done = guarded([&] {
-        const Ref place = subscript(o, key);
+        const Ref place = find();
         assign(place.get(), value);
         return Ref::borrow(Py_None);
     });
@@ -99,18 +101,17 @@ int expr_set_item(PyObject* o, PyObject* key, PyObject* value) {
     return done ? 0 : -1;
 }
 
+int expr_set_item(PyObject* o, PyObject* key, PyObject* value) {
+    return store_to([&] { return subscript(o, key); }, value);
+}
+
+// Attributes of structs, too.
 PyObject* expr_getattr(PyObject* o, PyObject* name) {
     return guarded([&] { return attribute(o, name); });
 }
 
 int expr_setattr(PyObject* o, PyObject* name, PyObject* value) {
-    PyObject* done = guarded([&] {
-        const Ref place = attribute(o, name);
-        assign(place.get(), value);
-        return Ref::borrow(Py_None);
-    });
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+    return store_to([&] { return attribute(o, name); }, value);
 }
 
 // Vectors iterate over components, matrices over rows.
@@ -194,18 +195,6 @@ void struct_dealloc(PyObject* o) {
     struct_clear(o);
     PyObject_GC_Del(o);
 }
-PyObject* struct_getattr(PyObject* o, PyObject* name) {
-    return guarded([&] { return attribute(o, name); });
-}
-int struct_setattr(PyObject* o, PyObject* name, PyObject* value) {
-    PyObject* done = guarded([&] {
-        const Ref place = attribute(o, name);
-        assign(place.get(), value);
-        return Ref::borrow(Py_None);
-    });
-    Py_XDECREF(done);
-    return done ? 0 : -1;
-}
 PyObject* struct_item(PyObject* o, PyObject* key) {
     PyObject* member = PyDict_GetItemWithError(as_struct(o)->members, key);
     if (!member && !PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
@@ -237,8 +226,8 @@ PyTypeObject StructValue_Type = {
     .tp_basicsize = sizeof(StructObject),
     .tp_dealloc = struct_dealloc,
     .tp_as_mapping = &struct_mapping,
-    .tp_getattro = struct_getattr,
-    .tp_setattro = struct_setattr,
+    .tp_getattro = expr_getattr,
+    .tp_setattro = expr_setattr,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "A struct in a kernel: its members by name.",
     .tp_traverse = struct_traverse,

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "frontend/numpy_scalar.h"
 #include "frontend/specialise.h"
 #include "frontend/values.h"
 
@@ -276,14 +277,6 @@ Ref checked(BinOp op, Value* a, Value* b, Value* r) {
 }
 
 }  // namespace
-
-bool is_numpy_scalar(PyObject* o) {
-    if (std::strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) != 0) return false;
-    const char* name = Py_TYPE(o)->tp_name + 6;
-    return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 ||
-           std::strncmp(name, "float", 5) == 0 || std::strncmp(name, "bool", 4) == 0 ||
-           std::strncmp(name, "longlong", 8) == 0 || std::strncmp(name, "ulonglong", 9) == 0;
-}
 
 // --- small shared helpers ----------------------------------------------------------------------
 Prim default_int() { return current() ? current()->kernel->options.default_int : Prim::i32; }

@@ -241,63 +241,6 @@ uint64_t int_op(Op op, Prim p, uint64_t a, uint64_t b) {
 
 }  // namespace
 
-bool folds(Op op) {
-    switch (op) {
-        case Op::add:
-        case Op::sub:
-        case Op::mul:
-        case Op::div:
-        case Op::floordiv:
-        case Op::mod:
-        case Op::raw_div:
-        case Op::raw_mod:
-        case Op::pow:
-        case Op::powi:
-        case Op::atan2:
-        case Op::min:
-        case Op::max:
-        case Op::fma:
-        case Op::bit_and:
-        case Op::bit_or:
-        case Op::bit_xor:
-        case Op::shl:
-        case Op::shr:
-        case Op::lshr:
-        case Op::lt:
-        case Op::le:
-        case Op::gt:
-        case Op::ge:
-        case Op::eq:
-        case Op::ne:
-        case Op::select:
-        case Op::neg:
-        case Op::abs:
-        case Op::bit_not:
-        case Op::sqrt:
-        case Op::rsqrt:
-        case Op::sin:
-        case Op::cos:
-        case Op::tan:
-        case Op::asin:
-        case Op::acos:
-        case Op::tanh:
-        case Op::exp:
-        case Op::log:
-        case Op::floor:
-        case Op::ceil:
-        case Op::round:
-        case Op::trunc:
-        case Op::popcnt:
-        case Op::clz:
-        case Op::ctz:
-        case Op::cast:
-        case Op::bit_cast:
-            return true;
-        default:
-            return false;
-    }
-}
-
 uint64_t fold_cast(Prim from, Prim to, uint64_t bits) {
     if (from == to) return bits;
     if (type::is_float(from)) {

@@ -19,10 +19,8 @@ struct Scalar {
     uint64_t bits = 0;
 };
 
-// Whether fold() knows the op: element-wise ops, their operands one component each.
-bool folds(Op op);
-
-// `fused`: whether the target has fused multiply-add, which elementary functions then use.
+// Of an element-wise op; the operands are one component each. `fused`: whether the target has fused
+// multiply-add, which elementary functions then use.
 uint64_t fold(Op op, Prim result, std::span<const Scalar> operands, bool fused);
 
 uint64_t fold_cast(Prim from, Prim to, uint64_t bits);

@@ -202,12 +202,7 @@ struct Interpreter {
     }
 
     void reduce(Frame& f, const Inst& i) {
-        const Op step = i.op == Op::reduce_add   ? Op::add
-                        : i.op == Op::reduce_mul ? Op::mul
-                        : i.op == Op::reduce_min ? Op::min
-                        : i.op == Op::reduce_max ? Op::max
-                        : i.op == Op::reduce_and ? Op::bit_and
-                                                 : Op::bit_or;
+        const Op step = step_of(i.op);
         const Type t = i.operand(0)->type;
         const uint64_t* x = in(f, i, 0);
         uint64_t v = x[0];
@@ -239,40 +234,12 @@ struct Interpreter {
             uint8_t* address = component(f, i, k);
             const uint64_t old = load_scalar(t.prim, address);
             uint64_t next = old;
-            switch (i.op) {
-                case Op::atomic_add:
-                    next = binary(Op::add, t.prim, old, v[k]);
-                    break;
-                case Op::atomic_sub:
-                    next = binary(Op::sub, t.prim, old, v[k]);
-                    break;
-                case Op::atomic_mul:
-                    next = binary(Op::mul, t.prim, old, v[k]);
-                    break;
-                case Op::atomic_min:
-                    next = binary(Op::min, t.prim, old, v[k]);
-                    break;
-                case Op::atomic_max:
-                    next = binary(Op::max, t.prim, old, v[k]);
-                    break;
-                case Op::atomic_and:
-                    next = old & v[k];
-                    break;
-                case Op::atomic_or:
-                    next = old | v[k];
-                    break;
-                case Op::atomic_xor:
-                    next = old ^ v[k];
-                    break;
-                case Op::atomic_exchange:
-                    next = v[k];
-                    break;
-                case Op::atomic_cas:
-                    if (old == v[k]) next = in(f, i, 2)[k];
-                    break;
-                default:
-                    break;
-            }
+            if (i.op == Op::atomic_exchange)
+                next = v[k];
+            else if (i.op == Op::atomic_cas)
+                next = old == v[k] ? in(f, i, 2)[k] : old;
+            else
+                next = binary(step_of(i.op), t.prim, old, v[k]);
             store_scalar(t.prim, address, next);
             result[k] = old;
         }
@@ -370,8 +337,12 @@ struct Interpreter {
     Flow inst(Frame& f, const Inst& i) {
         if (options.max_steps && ++steps > options.max_steps)
             throw support::Error("too many steps");
-        if (folds(i.op)) {
+        if (info(i.op).kind == Kind::elementwise) {
             element_wise(f, i);
+            return Flow::next;
+        }
+        if (info(i.op).kind == Kind::atomic) {
+            atomic(f, i);
             return Flow::next;
         }
         switch (i.op) {
@@ -466,18 +437,6 @@ struct Interpreter {
                     store_scalar(t.prim, component(f, i, k), in(f, i, 1)[k]);
                 break;
             }
-            case Op::atomic_add:
-            case Op::atomic_sub:
-            case Op::atomic_mul:
-            case Op::atomic_min:
-            case Op::atomic_max:
-            case Op::atomic_and:
-            case Op::atomic_or:
-            case Op::atomic_xor:
-            case Op::atomic_exchange:
-            case Op::atomic_cas:
-                atomic(f, i);
-                break;
             case Op::if_:
                 return run_if(f, i);
             case Op::for_:

@@ -15,8 +15,8 @@ namespace qd::ir {
 namespace {
 
 constexpr OpInfo kOps[] = {
-#define OP(name, operands, rule, effect, python) \
-    {#name, operands, Rule::rule, Effect::effect, python},
+#define OP(name, operands, rule, effect, kind, takes, python) \
+    {#name, operands, Rule::rule, Effect::effect, Kind::kind, Takes::takes, python},
 #include "ir/ops.inc"
 #undef OP
 };
@@ -55,6 +55,19 @@ bool parse_op(std::string_view name, Op& out) {
     if (found == index.end()) return false;
     out = found->second;
     return true;
+}
+
+Op step_of(Op op) {
+    static constexpr std::pair<Op, Op> kSteps[] = {
+        {Op::atomic_add, Op::add},     {Op::atomic_sub, Op::sub},     {Op::atomic_mul, Op::mul},
+        {Op::atomic_min, Op::min},     {Op::atomic_max, Op::max},     {Op::atomic_and, Op::bit_and},
+        {Op::atomic_or, Op::bit_or},   {Op::atomic_xor, Op::bit_xor}, {Op::reduce_add, Op::add},
+        {Op::reduce_mul, Op::mul},     {Op::reduce_min, Op::min},     {Op::reduce_max, Op::max},
+        {Op::reduce_and, Op::bit_and}, {Op::reduce_or, Op::bit_or},
+    };
+    for (const auto& [from, to] : kSteps)
+        if (from == op) return to;
+    return Op::count_;
 }
 
 // --- instructions

@@ -79,15 +79,35 @@ enum class Effect : uint8_t {
     terminator,
 };
 
+// What an op is about. Who goes through all ops asks for this and needs no list of them.
+enum class Kind : uint8_t {
+    constant,
+    tensor,       // components of tensors: building, taking apart, products, reductions
+    elementwise,  // fold() knows it, component by component
+    place,        // makes a place
+    memory,       // reads or writes places, the launch's block or the thread's
+    atomic,
+    control,
+    outside,  // random numbers, text
+};
+
+enum class Takes : uint8_t { any, ints, floats };
+
 struct OpInfo {
     const char* name;  // IR text; without the trailing underscore of C++ keywords
     int8_t operands;   // -1: any number
     Rule rule;
     Effect effect;
+    Kind kind;
+    Takes takes;
     const char* python;  // name of the Python function or operator, "" if none
 };
 const OpInfo& info(Op op);
 bool parse_op(std::string_view name, Op& out);
+
+// What an atomic or a reduction does with each component (atomic_add: add; reduce_or: bit_or);
+// Op::count_ for atomic_exchange, atomic_cas and everything else.
+Op step_of(Op op);
 
 struct Inst;
 struct Region;

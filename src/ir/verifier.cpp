@@ -60,8 +60,9 @@ struct Verifier {
             const size_t n = std::min<size_t>(i.operand_count, 2);
             need(out == rule_type(i.op, {list, n}), i, "result type breaks the rule");
         }
-        const auto floats = [&] { need(type::is_float(in(0).prim), i, "takes floats only"); };
-        const auto ints = [&] { need(type::is_int(in(0).prim), i, "takes integers only"); };
+        const auto [kind, takes] = std::pair(info(i.op).kind, info(i.op).takes);
+        if (takes == Takes::floats) need(type::is_float(in(0).prim), i, "takes floats only");
+        if (takes == Takes::ints) need(type::is_int(in(0).prim), i, "takes integers only");
         const auto all_values = [&] {
             for (int k = 0; k < i.operand_count; ++k)
                 need(in(k).is_value(), i, "operand is not a value");
@@ -120,86 +121,17 @@ struct Verifier {
                 need(in(0).rank == 2 && out == Type::matrix(in(0).prim, in(0).m, in(0).n), i,
                      "wrong result shape");
                 break;
-            case Op::reduce_add:
-            case Op::reduce_mul:
-            case Op::reduce_min:
-            case Op::reduce_max:
-                all_values();
-                break;
-            case Op::reduce_and:
-            case Op::reduce_or:
-                all_values(), ints();
-                break;
-            case Op::add:
-            case Op::sub:
-            case Op::mul:
-            case Op::floordiv:
-            case Op::mod:
-            case Op::raw_div:
-            case Op::raw_mod:
-            case Op::min:
-            case Op::max:
-            case Op::lt:
-            case Op::le:
-            case Op::gt:
-            case Op::ge:
-            case Op::eq:
-            case Op::ne:
-                all_same();
-                break;
-            case Op::div:
-            case Op::pow:
-            case Op::atan2:
-            case Op::fma:
-                all_same(), floats();
-                break;
             case Op::powi:
                 all_values();
                 need(same_shape(in(0), in(1)) &&
                          (in(1).prim == Prim::i32 || in(1).prim == Prim::i64),
                      i, "bad exponent");
                 break;
-            case Op::bit_and:
-            case Op::bit_or:
-            case Op::bit_xor:
-                all_same(), ints();
-                break;
-            case Op::shl:
-            case Op::shr:
-            case Op::lshr:
-                all_same(), ints();
-                break;
             case Op::select:
                 need(in(0).prim == Prim::u1 && in(0).is_value(), i, "condition is not u1");
                 need(in(0).is_scalar() || same_shape(in(0), in(1)), i,
                      "condition of another shape");
                 need(in(1) == in(2) && in(1).is_value(), i, "operands differ in type");
-                break;
-            case Op::neg:
-            case Op::abs:
-                all_values();
-                break;
-            case Op::bit_not:
-            case Op::popcnt:
-            case Op::clz:
-            case Op::ctz:
-                all_values(), ints();
-                break;
-            case Op::sqrt:
-            case Op::rsqrt:
-            case Op::sin:
-            case Op::cos:
-            case Op::tan:
-            case Op::asin:
-            case Op::acos:
-            case Op::tanh:
-            case Op::exp:
-            case Op::log:
-            case Op::floor:
-            case Op::ceil:
-            case Op::round:
-            case Op::trunc:
-                all_values(), floats();
                 break;
             case Op::cast:
                 need(in(0).is_value() && out == in(0).with(out.prim) && out.prim != Prim::none, i,
@@ -252,19 +184,6 @@ struct Verifier {
             case Op::store:
                 place(in(1));
                 break;
-            case Op::atomic_add:
-            case Op::atomic_sub:
-            case Op::atomic_mul:
-            case Op::atomic_min:
-            case Op::atomic_max:
-            case Op::atomic_exchange:
-                place(in(1));
-                break;
-            case Op::atomic_and:
-            case Op::atomic_or:
-            case Op::atomic_xor:
-                place(in(1)), ints();
-                break;
             case Op::atomic_cas:
                 place(in(1)), need(in(1) == in(2) && in(1).is_scalar(), i, "scalar values only");
                 break;
@@ -295,15 +214,9 @@ struct Verifier {
                      "outside the kernel");
                 need(i.imm < m.results.size() && in(0) == m.results[i.imm], i, "no such result");
                 break;
-            case Op::yield:
-            case Op::continue_:
-            case Op::break_:
-            case Op::return_:
-            case Op::if_:
-            case Op::for_:
-            case Op::loop:
-            case Op::call:
-            case Op::count_:
+            default:
+                if (kind == Kind::elementwise || kind == Kind::tensor) all_same();
+                if (kind == Kind::atomic) place(in(1));
                 break;
         }
     }

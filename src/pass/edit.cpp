@@ -189,27 +189,4 @@ void summarise(Session& s, const std::vector<Function*>& order) {
     }
 }
 
-Op step_of(Op atomic) {
-    switch (atomic) {
-        case Op::atomic_add:
-            return Op::add;
-        case Op::atomic_sub:
-            return Op::sub;
-        case Op::atomic_mul:
-            return Op::mul;
-        case Op::atomic_min:
-            return Op::min;
-        case Op::atomic_max:
-            return Op::max;
-        case Op::atomic_and:
-            return Op::bit_and;
-        case Op::atomic_or:
-            return Op::bit_or;
-        case Op::atomic_xor:
-            return Op::bit_xor;
-        default:
-            return Op::count_;
-    }
-}
-
 }  // namespace qd::pass

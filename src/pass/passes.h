@@ -65,9 +65,6 @@ bool debug_checks(Session& s, ir::Function& f);
 bool seed(Session& s, ir::Function& kernel);
 void offload(Session& s, Plan& plan);
 
-// The plain op of an atomic (atomic_add: add); Op::count_ for exchange, cas and everything else.
-ir::Op step_of(ir::Op atomic);
-
 // --- parts of offload
 // Replaces the parallel loop of a range task's body by loops over its units (units.cpp).
 struct Accumulator {  // a reduction found in the loop (reduce.cpp)

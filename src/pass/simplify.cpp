@@ -59,7 +59,7 @@ struct Simplifier {
     }
 
     Value* fold_all(Builder& b, const Inst& i) {
-        if (!folds(i.op)) return nullptr;
+        if (ir::info(i.op).kind != ir::Kind::elementwise) return nullptr;
         Scalar in[3];
         for (int k = 0; k < i.operand_count; ++k) {
             const auto bits = uniform(i.operand(k));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "frontend/numpy_scalar.h"
 #include "frontend/objects.h"
 #include "ir/ir.h"
 #include "python/external.h"
@@ -12,6 +13,7 @@ namespace qd::python {
 namespace {
 
 using frontend::NdarrayObject;
+using frontend::NumpyKind;
 
 constexpr int kDeepest = 8;  // nesting of a vector or matrix argument
 
@@ -29,20 +31,15 @@ void conversion_error(const PackStep& step, PyObject* value) {
             (PyFloat_Check(value) ? ": that would truncate " + step.name : ""));
 }
 
-// NumPy's integer and float scalars by class name: numpy may not be imported at all.
-bool is_numpy_scalar(PyObject* o, bool integer) {
-    const char* name = Py_TYPE(o)->tp_name;
-    if (std::strncmp(name, "numpy.", 6) != 0) return false;
-    name += 6;
-    if (integer)
-        return std::strncmp(name, "int", 3) == 0 || std::strncmp(name, "uint", 4) == 0 ||
-               std::strncmp(name, "long", 4) == 0;
-    return std::strncmp(name, "float", 5) == 0 || is_numpy_scalar(o, true);
+bool is_numpy_number(PyObject* o) {  // its booleans are none here
+    const NumpyKind kind = frontend::numpy_kind(o);
+    return kind == NumpyKind::integer || kind == NumpyKind::floating;
 }
 
 bool write_int(const PackStep& step, PyObject* value, uint8_t* at) {
     if (!PyLong_Check(value)) {
-        if (!is_numpy_scalar(value, true)) return conversion_error(step, value), false;
+        if (frontend::numpy_kind(value) != NumpyKind::integer)
+            return conversion_error(step, value), false;
         PyObject* index = PyNumber_Index(value);
         if (!index) return false;
         const bool ok = write_int(step, index, at);
@@ -69,7 +66,7 @@ bool write_float(const PackStep& step, PyObject* value, uint8_t* at) {
     double d;
     if (PyFloat_CheckExact(value)) {
         d = PyFloat_AS_DOUBLE(value);
-    } else if (PyFloat_Check(value) || PyLong_Check(value) || is_numpy_scalar(value, false)) {
+    } else if (PyFloat_Check(value) || PyLong_Check(value) || is_numpy_number(value)) {
         d = PyFloat_AsDouble(value);
         if (d == -1 && PyErr_Occurred()) return false;
     } else {
@@ -101,8 +98,7 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
                           type::to_string(step.type.element()));
             return false;
         }
-        if (!type::is_float(step.type.prim) && is_numpy_scalar(value, false) &&
-            !is_numpy_scalar(value, true)) {
+        if (!type::is_float(step.type.prim) && frontend::numpy_kind(value) == NumpyKind::floating) {
             set_error("QuadrantsRuntimeTypeError",
                       "Argument cannot be converted into required type " +
                           type::to_string(step.type.element()));

@@ -1,6 +1,5 @@
 // The texts of print and assert inside an artefact (Artefact::formats): written by the compiler,
-// read by the runtime. A plain length-prefixed list in little-endian order; reading checks every
-// length, because an artefact may come from a damaged file.
+// read by the runtime.
 //
 // Format number k of the table is the `format` argument of Runtime::print and Runtime::fail. The
 // cells passed along hold every scalar of the operands in order, tensors row-major; the operand
@@ -8,14 +7,7 @@
 
 #pragma once
 
-#include <cstdint>
-#include <cstring>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "support/error.h"
+#include "support/bytes.h"
 
 namespace qd::support {
 
@@ -39,53 +31,8 @@ struct FormatEntry {
     int32_t line = 0;
 };
 
-namespace format_table_detail {
-
-struct Writer {
-    std::vector<uint8_t> out;
-    void raw(const void* p, size_t n) {
-        auto* b = static_cast<const uint8_t*>(p);
-        out.insert(out.end(), b, b + n);
-    }
-    template <class T>
-    void number(T v) {
-        raw(&v, sizeof v);
-    }
-    void text(std::string_view s) {
-        number(uint32_t(s.size()));
-        raw(s.data(), s.size());
-    }
-};
-
-struct Reader {
-    std::span<const uint8_t> in;
-    std::span<const uint8_t> raw(size_t n) {
-        if (n > in.size()) throw Error("format table is damaged");
-        auto r = in.first(n);
-        in = in.subspan(n);
-        return r;
-    }
-    template <class T>
-    T number() {
-        T v;
-        std::memcpy(&v, raw(sizeof v).data(), sizeof v);
-        return v;
-    }
-    std::string text() {
-        auto r = raw(number<uint32_t>());
-        return {reinterpret_cast<const char*>(r.data()), r.size()};
-    }
-    uint32_t count(size_t least_bytes) {  // of a list whose elements take at least so much
-        auto n = number<uint32_t>();
-        if (n > in.size() / least_bytes) throw Error("format table is damaged");
-        return n;
-    }
-};
-
-}  // namespace format_table_detail
-
 inline std::vector<uint8_t> write_format_table(std::span<const FormatEntry> entries) {
-    format_table_detail::Writer w;
+    ByteWriter w;
     w.number(uint32_t(entries.size()));
     for (const FormatEntry& e : entries) {
         w.number(uint32_t(e.pieces.size()));
@@ -109,7 +56,7 @@ inline std::vector<uint8_t> write_format_table(std::span<const FormatEntry> entr
 }
 
 inline std::vector<FormatEntry> read_format_table(std::span<const uint8_t> bytes) {
-    format_table_detail::Reader r{bytes};
+    ByteReader r{bytes, "format table"};
     std::vector<FormatEntry> entries(bytes.empty() ? 0 : r.count(24));
     for (FormatEntry& e : entries) {
         e.pieces.resize(r.count(5));

@@ -16,47 +16,12 @@ using ir::Op;
 using type::Prim;
 
 template <class T>
-struct Row;
-template <>
-struct Row<int8_t> {
-    static constexpr Prim prim = Prim::i8;
-};
-template <>
-struct Row<int16_t> {
-    static constexpr Prim prim = Prim::i16;
-};
-template <>
-struct Row<int32_t> {
-    static constexpr Prim prim = Prim::i32;
-};
-template <>
-struct Row<int64_t> {
-    static constexpr Prim prim = Prim::i64;
-};
-template <>
-struct Row<uint8_t> {
-    static constexpr Prim prim = Prim::u8;
-};
-template <>
-struct Row<uint16_t> {
-    static constexpr Prim prim = Prim::u16;
-};
-template <>
-struct Row<uint32_t> {
-    static constexpr Prim prim = Prim::u32;
-};
-template <>
-struct Row<uint64_t> {
-    static constexpr Prim prim = Prim::u64;
-};
-template <>
-struct Row<float> {
-    static constexpr Prim prim = Prim::f32;
-};
-template <>
-struct Row<double> {
-    static constexpr Prim prim = Prim::f64;
-};
+constexpr Prim prim_of() {
+    constexpr Prim kSigned[] = {Prim::i8, Prim::i16, Prim::i32, Prim::i64};
+    constexpr Prim kUnsigned[] = {Prim::u8, Prim::u16, Prim::u32, Prim::u64};
+    if (std::is_floating_point_v<T>) return sizeof(T) == 4 ? Prim::f32 : Prim::f64;
+    return (std::is_signed_v<T> ? kSigned : kUnsigned)[std::countr_zero(sizeof(T))];
+}
 
 template <class T>
 uint64_t bits(T v) {
@@ -78,18 +43,18 @@ T value(uint64_t b) {
 }
 template <class T>
 T run(Op op, T a, T b) {
-    const ir::Scalar in[] = {{Row<T>::prim, bits(a)}, {Row<T>::prim, bits(b)}};
-    return value<T>(ir::fold(op, Row<T>::prim, in, true));
+    const ir::Scalar in[] = {{prim_of<T>(), bits(a)}, {prim_of<T>(), bits(b)}};
+    return value<T>(ir::fold(op, prim_of<T>(), in, true));
 }
 template <class T>
 bool compare(Op op, T a, T b) {
-    const ir::Scalar in[] = {{Row<T>::prim, bits(a)}, {Row<T>::prim, bits(b)}};
+    const ir::Scalar in[] = {{prim_of<T>(), bits(a)}, {prim_of<T>(), bits(b)}};
     return ir::fold(op, Prim::u1, in, true);
 }
 template <class T>
 T run(Op op, T a) {
-    const ir::Scalar in[] = {{Row<T>::prim, bits(a)}};
-    return value<T>(ir::fold(op, Row<T>::prim, in, true));
+    const ir::Scalar in[] = {{prim_of<T>(), bits(a)}};
+    return value<T>(ir::fold(op, prim_of<T>(), in, true));
 }
 
 template <class T>

@@ -180,6 +180,7 @@ struct FunctionLowering {
     };
     void lower_region(Region& r);
     void lower(Inst& i);
+    void lower_control(Inst& i);
     void lower_if(Inst& i);
     void lower_for(Inst& i);
     void lower_loop(Inst& i);

@@ -303,107 +303,30 @@ void FunctionLowering::lower_loop(Inst& i) {
 }
 
 void FunctionLowering::lower(Inst& i) {
-    switch (i.op) {
-        case Op::constant:
+    switch (ir::info(i.op).kind) {
+        case ir::Kind::constant:
             return;  // made where it is used
-        case Op::splat:
-        case Op::build:
-        case Op::extract:
-        case Op::insert:
-        case Op::extract_dyn:
-        case Op::insert_dyn:
-        case Op::matmul:
-        case Op::transpose:
-        case Op::reduce_add:
-        case Op::reduce_mul:
-        case Op::reduce_min:
-        case Op::reduce_max:
-        case Op::reduce_and:
-        case Op::reduce_or:
+        case ir::Kind::tensor:
             return lower_tensor(i);
-
-        case Op::add:
-        case Op::sub:
-        case Op::mul:
-        case Op::div:
-        case Op::floordiv:
-        case Op::mod:
-        case Op::raw_div:
-        case Op::raw_mod:
-        case Op::pow:
-        case Op::powi:
-        case Op::atan2:
-        case Op::min:
-        case Op::max:
-        case Op::fma:
-        case Op::bit_and:
-        case Op::bit_or:
-        case Op::bit_xor:
-        case Op::shl:
-        case Op::shr:
-        case Op::lshr:
-        case Op::lt:
-        case Op::le:
-        case Op::gt:
-        case Op::ge:
-        case Op::eq:
-        case Op::ne:
-        case Op::select:
-        case Op::neg:
-        case Op::abs:
-        case Op::bit_not:
-        case Op::sqrt:
-        case Op::rsqrt:
-        case Op::sin:
-        case Op::cos:
-        case Op::tan:
-        case Op::asin:
-        case Op::acos:
-        case Op::tanh:
-        case Op::exp:
-        case Op::log:
-        case Op::floor:
-        case Op::ceil:
-        case Op::round:
-        case Op::trunc:
-        case Op::popcnt:
-        case Op::clz:
-        case Op::ctz:
-        case Op::cast:
-        case Op::bit_cast:
+        case ir::Kind::elementwise:
             return lower_elementwise(i);
-
-        case Op::slot:
-        case Op::temp:
-        case Op::partial:
-        case Op::field_place:
-        case Op::array_place:
-        case Op::comp_place:
+        case ir::Kind::place:
             return lower_place(i);
-
-        case Op::array_shape:
-        case Op::address:
-        case Op::load:
-        case Op::store:
-        case Op::volatile_load:
-        case Op::set_result:
-        case Op::thread_index:
-        case Op::clock:
-        case Op::task_value:
+        case ir::Kind::memory:
             return lower_memory(i);
-
-        case Op::atomic_add:
-        case Op::atomic_sub:
-        case Op::atomic_mul:
-        case Op::atomic_min:
-        case Op::atomic_max:
-        case Op::atomic_and:
-        case Op::atomic_or:
-        case Op::atomic_xor:
-        case Op::atomic_exchange:
-        case Op::atomic_cas:
+        case ir::Kind::atomic:
             return lower_atomic(i);
+        case ir::Kind::control:
+            return lower_control(i);
+        case ir::Kind::outside:
+            return i.op == Op::random ? lower_random(i)
+                   : i.op == Op::seed ? lower_seed(i)
+                                      : lower_text(i);
+    }
+}
 
+void FunctionLowering::lower_control(Inst& i) {
+    switch (i.op) {
         case Op::if_:
             return lower_if(i);
         case Op::for_:
@@ -420,18 +343,9 @@ void FunctionLowering::lower(Inst& i) {
             return jump(i, frames_.back().continue_to, frames_.back().continue_phis);
         case Op::break_:
             return jump(i, frames_.back().break_to, frames_.back().break_phis);
-
-        case Op::random:
-            return lower_random(i);
-        case Op::seed:
-            return lower_seed(i);
-        case Op::print:
-        case Op::assert_:
-            return lower_text(i);
-        case Op::count_:
-            break;
+        default:
+            throw support::Error(std::string("no lowering of ") + ir::info(i.op).name);
     }
-    throw support::Error("unknown op in code generation");
 }
 
 void FunctionLowering::lower_region(Region& r) {

@@ -470,12 +470,7 @@ void FunctionLowering::lower_tensor(Inst& i) {
         case Op::reduce_max:
         case Op::reduce_and:
         case Op::reduce_or: {
-            const Op step = i.op == Op::reduce_add   ? Op::add
-                            : i.op == Op::reduce_mul ? Op::mul
-                            : i.op == Op::reduce_min ? Op::min
-                            : i.op == Op::reduce_max ? Op::max
-                            : i.op == Op::reduce_and ? Op::bit_and
-                                                     : Op::bit_or;
+            const Op step = ir::step_of(i.op);
             const int n = x->type.count();
             Value* v = get(x, 0);
             for (int k = 1; k < n; ++k) v = scalar.binary(step, x->type.prim, v, get(x, k));

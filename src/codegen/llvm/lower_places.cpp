@@ -449,28 +449,7 @@ void FunctionLowering::lower_memory(Inst& i) {
 namespace {
 
 Value* combine(Scalar& s, Op op, Prim p, Value* old, Value* v) {
-    switch (op) {
-        case Op::atomic_add:
-            return s.binary(Op::add, p, old, v);
-        case Op::atomic_sub:
-            return s.binary(Op::sub, p, old, v);
-        case Op::atomic_mul:
-            return s.binary(Op::mul, p, old, v);
-        case Op::atomic_min:
-            return s.binary(Op::min, p, old, v);
-        case Op::atomic_max:
-            return s.binary(Op::max, p, old, v);
-        case Op::atomic_and:
-            return s.binary(Op::bit_and, p, old, v);
-        case Op::atomic_or:
-            return s.binary(Op::bit_or, p, old, v);
-        case Op::atomic_xor:
-            return s.binary(Op::bit_xor, p, old, v);
-        case Op::atomic_exchange:
-            return v;
-        default:
-            throw support::Error("not an atomic");
-    }
+    return op == Op::atomic_exchange ? v : s.binary(ir::step_of(op), p, old, v);
 }
 
 bool one_instruction(Op op, Prim p, llvm::AtomicRMWInst::BinOp& out) {

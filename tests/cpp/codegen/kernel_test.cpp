@@ -246,6 +246,15 @@ func @throw() {
 }
 
 TEST(kernels, chains_of_equality_may_become_jump_tables) {
+    std::string chain, ends;
+    int k = 0;
+    for (const char* op : {"add", "sub", "mul", "div", "min", "max", "atan2", "pow", "mod"}) {
+        const std::string n = std::to_string(k++);
+        chain += "%k" + n + " = constant " + n + " : i32\n    %q" + n + " = eq %m, %k" + n +
+                 "\n    %r" + n + " = if %q" + n + " : f32 {\n    %d" + n + " = " + op +
+                 " %x, %y\n    yield %d" + n + "\n    } else {\n    ";
+        ends = "}\n    " + (k > 1 ? "yield %r" + n + "\n    " + ends : ends);
+    }
     check(kFields + R"(
 func @choose() {
   %zero = constant 0 : i32
@@ -258,80 +267,9 @@ func @choose() {
     %y = load %g
     %twelve = constant 12 : i32
     %m = mod %i, %twelve
-    %k0 = constant 0 : i32
-    %q0 = eq %m, %k0
-    %r0 = if %q0 : f32 {
-    %d0 = add %x, %y
-    yield %d0
-    } else {
-    %k1 = constant 1 : i32
-    %q1 = eq %m, %k1
-    %r1 = if %q1 : f32 {
-    %d1 = sub %x, %y
-    yield %d1
-    } else {
-    %k2 = constant 2 : i32
-    %q2 = eq %m, %k2
-    %r2 = if %q2 : f32 {
-    %d2 = mul %x, %y
-    yield %d2
-    } else {
-    %k3 = constant 3 : i32
-    %q3 = eq %m, %k3
-    %r3 = if %q3 : f32 {
-    %d3 = div %x, %y
-    yield %d3
-    } else {
-    %k4 = constant 4 : i32
-    %q4 = eq %m, %k4
-    %r4 = if %q4 : f32 {
-    %d4 = min %x, %y
-    yield %d4
-    } else {
-    %k5 = constant 5 : i32
-    %q5 = eq %m, %k5
-    %r5 = if %q5 : f32 {
-    %d5 = max %x, %y
-    yield %d5
-    } else {
-    %k6 = constant 6 : i32
-    %q6 = eq %m, %k6
-    %r6 = if %q6 : f32 {
-    %d6 = atan2 %x, %y
-    yield %d6
-    } else {
-    %k7 = constant 7 : i32
-    %q7 = eq %m, %k7
-    %r7 = if %q7 : f32 {
-    %d7 = pow %x, %y
-    yield %d7
-    } else {
-    %k8 = constant 8 : i32
-    %q8 = eq %m, %k8
-    %r8 = if %q8 : f32 {
-    %d8 = mod %x, %y
-    yield %d8
-    } else {
-    %d9 = neg %x
-    yield %d9
-    }
-    yield %r8
-    }
-    yield %r7
-    }
-    yield %r6
-    }
-    yield %r5
-    }
-    yield %r4
-    }
-    yield %r3
-    }
-    yield %r2
-    }
-    yield %r1
-    }
-    store %p, %r0
+    )" + chain +
+              "%last = neg %x\n    yield %last\n    " + ends +
+              R"(store %p, %r0
   }
 })",
           kBytes);
