@@ -339,6 +339,7 @@ def test_interrupt(tmp_path):
         LONG
         + """
 import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 def interrupt():
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGINT)
