@@ -80,7 +80,28 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
     return b.CreateSelect(float_equal(x, y), zeros, chosen);
 }
 
+// What LLVM takes for no arithmetic at all and drops, though it flushes a subnormal operand: x * 1,
+// x / -1, x - 0 and the like. Null if the operation is none of these.
+Value* Scalar::float_identity(Op op, Value* x, Value* y) {
+    const auto is = [](Value* v, double number) {
+        const auto* c = llvm::dyn_cast<llvm::ConstantFP>(v);
+        return c && c->isExactlyValue(number);
+    };
+    if (m.options.tier == 0) return nullptr;
+    if (op == Op::mul && (is(x, 1) || is(x, -1))) std::swap(x, y);
+    if (op == Op::add && is(x, -0.0)) std::swap(x, y);
+    const bool product = op == Op::mul || op == Op::div;
+    const bool same = product         ? is(y, 1)
+                      : op == Op::sub ? is(y, 0.0)
+                                      : op == Op::add && is(y, -0.0);
+    if (same) return intrinsic(Intrinsic::canonicalize, {x});
+    if (product && is(y, -1)) return b.CreateFNeg(intrinsic(Intrinsic::canonicalize, {x}));
+    if (op == Op::sub && is(x, -0.0)) return b.CreateFNeg(intrinsic(Intrinsic::canonicalize, {y}));
+    return nullptr;
+}
+
 Value* Scalar::float_binary(Op op, Value* x, Value* y) {
+    if (Value* same = float_identity(op, x, y)) return same;
     switch (op) {
         case Op::add:
             return b.CreateFAdd(x, y);

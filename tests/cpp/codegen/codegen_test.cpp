@@ -369,6 +369,15 @@ TEST(codegen, subnormal_bit_patterns_equal_zero) {
             }
         }
         check_elementwise("cast", value + "\n    %r = cast %f : u1", from, from, from, Prim::u1);
+        for (const char* step : {"mul %f, %k", "div %f, %k", "mul %k, %f"})
+            for (const char* k : {"1", "-1"})
+                check_elementwise(
+                    step, value + "\n    %k = constant " + k + " : " + name + "\n    %r = " + step,
+                    from, from, from, to);
+        for (const char* step : {"sub %f, %z", "sub %k, %f", "add %f, %k", "add %k, %f"})
+            check_elementwise(step,
+                              value + "\n    %k = constant -0.0 : " + name + "\n    %r = " + step,
+                              from, from, from, to);
         for (const char* op : {"min", "max"})
             check_elementwise(op, value + "\n    %r = " + op + " %f, %z", from, from, from, to);
     }
