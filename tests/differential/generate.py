@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass, field
 
 import numpy as np
+from structs import Structs
 
 INTS = ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"]
 FLOATS = ["f16", "f32", "f64"]
@@ -65,13 +66,15 @@ class Program:
     reorders: bool = (
         False  # sums floats over a parallel loop: the interpreter adds in another order
     )
-    options: dict = field(default_factory=dict)
+    types: list = field(default_factory=list)
+    struct_fields: list = field(default_factory=list)  # name, StructType, shape
 
     def declarations(self):
-        """Statements that create the fields, to run after `init`."""
-        out = []
+        """Statements that create types and fields, to run after `init`."""
+        out = [line for t in self.types for line in t.declaration()]
+        out += [f"{name} = {t.name}.field(shape={shape})" for name, t, shape in self.struct_fields]
         for d in self.data:
-            if d.kind != "field":
+            if d.kind != "field" or "." in d.name:
                 continue
             shape = repr(d.shape)
             layout = f", layout=qd.Layout.{d.layout}" if d.layout != "AOS" else ""
@@ -132,7 +135,7 @@ class Var:
         self.mutable, self.literal, self.top = mutable, literal, top
 
 
-class Generator:
+class Generator(Structs):
     def __init__(self, seed, profile, ip="i32", fp="f32"):
         self.r = random.Random(f"{seed}/{profile}")
         self.plain = profile == "plain"
@@ -181,6 +184,14 @@ class Generator:
         self.scopes[-1].append(v)
         return v
 
+    def add_variable(self, name, t, shape, top, mutable=True):
+        return self.add(Var(name, t, shape, mutable, top=top))
+
+    def cell(self, d):
+        """One cell of an array, or one member of a cell."""
+        root, _, member = d.name.partition(".")
+        return f"{root}[{self.index(d)}]" + ("." + member if member else "")
+
     # -- scalar expressions: text and dtype
 
     def literal(self, kind):
@@ -207,7 +218,7 @@ class Generator:
             return v.name, v.t
         if arrays:
             d = self.pick(arrays)
-            text = f"{d.name}[{self.index(d)}]"
+            text = self.cell(d)
             if d.elem:
                 text += self.component(d.elem)
             return text, d.t
@@ -262,7 +273,10 @@ class Generator:
             return f"qd.cast({a}, qd.i32) % {n}"
         if t == "i8" or self.plain:
             return f"{a} % {n}"
-        return self.pick([f"({a} % {n})", f"qd.cast({a} % {n}, qd.i32)"])
+        wide = self.pick(["i64", "u64", "i32"])
+        return self.pick(
+            [f"({a} % {n})", f"qd.cast({a} % {n}, qd.{wide})", f"(qd.cast({a}, qd.{wide}) % {n})"]
+        )
 
     def component(self, shape):
         if len(shape) == 1:
@@ -598,7 +612,7 @@ class Generator:
             return v.name, v.t
         if arrays and self.chance(0.7):
             d = self.pick(arrays)
-            return f"{d.name}[{self.index(d)}]", d.t
+            return self.cell(d), d.t
         return self.vector_literal(shape, kind)
 
     def vector_literal(self, shape, kind):
@@ -642,6 +656,8 @@ class Generator:
             )
         else:
             options += ["transpose", "matmul", "outer"]
+            if kind == "float" and shape[0] == shape[1]:
+                options += ["inverse"]
         if kind == "int":
             options += ["bits", "compare", "idiv"]
         else:
@@ -696,6 +712,9 @@ class Generator:
         if which == "outer":
             (a, ta), (b, tb) = self.vector(d, shape[:1], kind), self.vector(d, shape[1:], kind)
             return f"({a}).outer_product({b})", promote(ta, tb)
+        if which == "inverse":
+            a, ta = self.vector(d, shape, kind)
+            return f"({a}).inverse()", ta
         if which == "transpose":
             a, ta = self.vector(d, shape[::-1], kind)
             return f"({a}).transpose()", ta
@@ -727,7 +746,7 @@ class Generator:
 
     def vector_to_scalar(self, depth, kind):
         r = self.r
-        shape = self.a_shape()
+        shape = self.a_shape() if self.chance(0.95) else (4, 4)
         a, t = self.vector(depth, shape, kind)
         options = ["sum", "max", "min", "item", "item"]
         if len(shape) == 1:
@@ -784,6 +803,8 @@ class Generator:
         for p in f["params"]:
             if p["shape"]:
                 args.append(self.vector(min(depth, 1), p["shape"], p["kind"])[0])
+            elif self.chance(0.3):
+                args.append(self.call_scalar(min(depth, 1) - 1, p["kind"])[0])
             else:
                 args.append(self.operand(min(depth, 1), p["kind"])[0])
         return args
@@ -791,8 +812,10 @@ class Generator:
     def func(self):
         """A func: scalar parameters of a kind, a few statements, one result or a tuple."""
         name = f"{self.name}_f{len(self.funcs)}"
-        saved = self.scopes, self.where, self.own, self.indent
-        self.scopes, self.where, self.own, self.indent = [[]], "func", None, 1
+        saved = self.scopes, self.struct_scopes, self.where, self.own, self.indent
+        self.scopes, self.struct_scopes, self.where, self.own, self.indent = (
+            [[]], [[]], "func", None, 1,
+        )  # fmt: skip
         params, text = [], []
         for _ in range(self.r.randrange(1, 4)):
             p = self.fresh("a")
@@ -835,7 +858,7 @@ class Generator:
             self.emit(f"return {a}, {b}")
         head = ["@qd.func", f"def {name}({', '.join(text)}):"]
         self.lines = outer + head + self.lines
-        self.scopes, self.where, self.own, self.indent = saved
+        self.scopes, self.struct_scopes, self.where, self.own, self.indent = saved
         self.funcs.append(dict(name=name, params=params, returns=returns, out=out))
 
     # -- statements
@@ -855,7 +878,8 @@ class Generator:
             choices += (
                 ["vlocal"] * 2 + ["vassign"] * 3 + ["vstore"] * 2 + ["atomic"] * 2 + ["template"]
             )
-        choices += ["unpack"]
+            choices += ["struct"] * (4 if self.types else 0)
+        choices += ["unpack", "tuple"]
         getattr(self, "do_" + r.choice(choices))()
 
     def writable(self, test):
@@ -929,7 +953,7 @@ class Generator:
         d = self.target()
         if d is None:
             return self.do_assign()
-        at = f"{d.name}[{self.index(d)}]"
+        at = self.cell(d)
         if self.chance(0.35):
             op, e = self.aug(d.t)
             self.emit(f"{at} {op} {e}")
@@ -983,7 +1007,7 @@ class Generator:
         d = self.target(self.pick(sorted(shapes)))
         if d is None:
             return self.do_vassign()
-        self.write_tensor(f"{d.name}[{self.index(d)}]", d.t, d.elem)
+        self.write_tensor(self.cell(d), d.t, d.elem)
 
     def do_atomic(self):
         able = [d for d in self.data if d.use == "atomic"]
@@ -995,7 +1019,7 @@ class Generator:
             group = self.pick(["add", "min", "max", "and", "or", "xor"])
             if self.where == "parallel":  # different operations on one cell do not commute
                 self.atomic_group = group
-        at = f"{d.name}[{self.index(d)}]"
+        at = self.cell(d)
         e = self.operand(2, "int")[0]
         sign = {"add": "+=", "and": "&=", "or": "|=", "xor": "^="}.get(group)
         if sign and self.chance(0.6):
@@ -1009,7 +1033,9 @@ class Generator:
 
     def do_template(self):
         """A func that writes to its argument."""
-        found = self.writable(lambda v: v.shape == () and not v.name.startswith("a"))
+        found = self.writable(
+            lambda v: v.shape == () and not v.name.startswith("a") and "." not in v.name
+        )
         if not found or self.where == "func" or not self.setters:
             return self.do_augment()
         v = self.pick(found)
@@ -1031,6 +1057,7 @@ class Generator:
         self.indent += 1
         self.nested += "qd.static" not in header
         self.scopes.append([])
+        self.struct_scopes.append([])
         before, place = self.budget, len(self.lines)
         self.budget = min(before, self.r.randrange(1, 4))
         spent = self.budget
@@ -1042,6 +1069,7 @@ class Generator:
             self.emit("pass")
         self.budget = max(0, before - spent)
         self.scopes.pop()
+        self.struct_scopes.pop()
         self.nested -= "qd.static" not in header
         self.indent -= 1
 
@@ -1148,7 +1176,7 @@ class Generator:
         grouped = False
         if how == 0:
             if len(shape) == 1:
-                extent = self.pick([str(shape[0]), f"{looped[0].name}.shape[0]", f"0, {shape[0]}"])
+                extent = self.pick([str(shape[0]), f"{root(looped[0])}.shape[0]", f"0, {shape[0]}"])
                 if self.plain:
                     extent = str(shape[0])
                 header = f"for {i} in range({extent}):"
@@ -1157,10 +1185,10 @@ class Generator:
             else:
                 header = f"for {i}, {j} in qd.ndrange({shape[0]}, {shape[1]}):"
         elif how == 1:
-            header = f"for {own} in {self.pick(looped).name}:"
+            header = f"for {own} in {root(self.pick(looped))}:"
         else:
             grouped = True
-            header = f"for {i} in qd.grouped({self.pick(looped).name}):"
+            header = f"for {i} in qd.grouped({root(self.pick(looped))}):"
             own = i
         if header is None:
             self.where = "serial"
@@ -1205,7 +1233,7 @@ class Generator:
         if self.plain:
             found = [v for v in found if v.t[0] == d.t[0]]
         if found and self.chance(0.7):
-            self.emit(f"{d.name}[{self.index(d)}] = {found[-1].name}")
+            self.emit(f"{self.cell(d)} = {found[-1].name}")
         else:
             self.do_store()
 
@@ -1220,6 +1248,7 @@ class Generator:
     def program(self):
         r = self.r
         self.busy, self.setters, self.reducing, self.reorders = [], [], set(), False
+        self.struct_types()
         if not self.plain and self.chance(0.3):
             s = f"{self.name}_s"
             t = self.a_type("int")
@@ -1260,7 +1289,12 @@ class Generator:
                     "atomic",
                 )
             )
-        self.scopes = [[]]
+        self.struct_data(
+            lambda name, t, shape, elem: self.data.append(
+                Data(name, "field", t, shape, elem, "own")
+            )
+        )
+        self.scopes, self.struct_scopes = [[]], [[]]
         scalars = []
         for k in range(r.randrange(0, 3)):
             t = self.a_type()
@@ -1318,10 +1352,16 @@ class Generator:
             self.profile,
             result,
             self.reorders,
+            self.types,
+            self.struct_fields,
         )
 
     def layout(self):
         return "SOA" if self.chance(0.2) else "AOS"
+
+
+def root(d):
+    return d.name.partition(".")[0]
 
 
 def program(seed, profile="full", ip="i32", fp="f32"):

@@ -67,6 +67,45 @@ class Mat:
         return f"Mat{self.shape}{self.items}"
 
 
+class Struct:
+    """A struct value: its type and members; never changed in place."""
+
+    __slots__ = ("type", "members")
+
+    def __init__(self, type, members):
+        self.type, self.members = type, members
+
+
+class StructArray:
+    """A field of structs: an Array for each leaf, by path."""
+
+    def __init__(self, type, shape, arrays):
+        self.type, self.shape, self.arrays = type, shape, arrays
+
+    def load(self, index):
+        def value(kind, prefix):
+            return Struct(
+                kind,
+                {
+                    name: self.arrays[prefix + name].load(index)
+                    if isinstance(k, tuple)
+                    else value(k, f"{prefix}{name}.")
+                    for name, k in kind.members
+                },
+            )
+
+        return value(self.type, "")
+
+    def store(self, index, struct, prefix=""):
+        for name, x in struct.members.items():
+            if isinstance(x, Struct):
+                self.store(index, x, f"{prefix}{name}.")
+                continue
+            a = self.arrays[prefix + name]
+            k = a.flat(index) * a.size
+            a.cells[k : k + a.size] = x.items if isinstance(x, Mat) else [x]
+
+
 class Array:
     """Storage: outer shape, element shape, dtype, cells in row-major order."""
 
@@ -482,10 +521,13 @@ def truth(x):
 class Machine:
     """Runs the functions of one parsed module. `globals_` maps field names to Array."""
 
-    def __init__(self, tree, default_ip="i32", default_fp="f32", globals_=None, limit=400_000):
+    def __init__(
+        self, tree, default_ip="i32", default_fp="f32", globals_=None, limit=400_000, structs=()
+    ):
         self.functions = {n.name: n for n in tree.body if isinstance(n, ast.FunctionDef)}
         self.ip, self.fp = default_ip, default_fp
         self.globals = globals_ or {}
+        self.structs = {t.name: t for t in structs}
         self.steps, self.limit = 0, limit
         self.parallel = 0
         self.calls = 0
@@ -494,7 +536,7 @@ class Machine:
     # -- typing
 
     def typed(self, x):
-        if isinstance(x, (V, Mat)):
+        if isinstance(x, (V, Mat, Struct)):
             return x
         if isinstance(x, bool):
             return V("u1", int(x))
@@ -652,20 +694,25 @@ class Machine:
             return c.v
         if n.id in self.globals:
             return self.globals[n.id]
-        if n.id in self.functions or n.id in (
-            "qd",
-            "abs",
-            "min",
-            "max",
-            "int",
-            "float",
-            "bool",
-            "pow",
-            "range",
-            "any",
-            "all",
-            "len",
-            "round",
+        if (
+            n.id in self.functions
+            or n.id in self.structs
+            or n.id
+            in (
+                "qd",
+                "abs",
+                "min",
+                "max",
+                "int",
+                "float",
+                "bool",
+                "pow",
+                "range",
+                "any",
+                "all",
+                "len",
+                "round",
+            )
         ):
             return Name((n.id,))
         raise NameError(n.id)
@@ -754,7 +801,9 @@ class Machine:
                     picked = [x.items[a[c]] for c in n.attr]
                     return picked[0] if len(picked) == 1 else Mat((len(picked),), picked)
             return Method(x, n.attr)
-        if isinstance(x, Array):
+        if isinstance(x, Struct):
+            return x.members[n.attr] if n.attr in x.members else Method(x, n.attr)
+        if isinstance(x, (Array, StructArray)):
             if n.attr == "shape":
                 return tuple(V("i32", d) for d in x.shape)
             return Method(x, n.attr)
@@ -793,7 +842,7 @@ class Machine:
         if isinstance(x, (tuple, list)):
             return x[to_int(self.ev(n.slice, s))]
         index = self.index(n.slice, s)
-        if isinstance(x, Array):
+        if isinstance(x, (Array, StructArray)):
             return x.load(index)
         at = self.pick(x.shape, index)
         if at.ndim == 0:
@@ -806,6 +855,16 @@ class Machine:
         f = self.ev(n.func, s)
         if isinstance(f, Name) and f.path[0] in self.functions and len(f.path) == 1:
             return self.call(self.functions[f.path[0]], n.args, s)
+        if isinstance(f, Name) and f.path[0] in self.structs:
+            return self.struct(self.structs[f.path[0]], {k.arg: k.value for k in n.keywords}, s)
+        if isinstance(f, Method) and isinstance(f.owner, Struct):  # its `self` is a reference
+            source = ast.parse("\n".join(f.owner.type.method_source())).body[0]
+            scope = Scope(function=source)
+            scope.names["self"] = Cell(f.owner)
+            scope.names["by"] = Cell(self.typed(self.ev(n.args[0], s)))
+            result = self.body(source, scope)
+            self.assign(n.func.value, scope.names["self"].v, s)
+            return result
         args = []
         for a in n.args:
             if isinstance(a, ast.Starred):
@@ -861,6 +920,23 @@ class Machine:
                 if note:
                     x = self.convert(self.dtype_of(note), x)
             scope.names[p.arg] = Cell(x)
+        return self.body(f, scope)
+
+    def struct(self, kind, values, s):
+        """A constructor's call: missing members are zero, a scalar fills a vector."""
+        members = {}
+        for name, k in kind.members:
+            given = self.ev(values[name], s) if name in values else None
+            if not isinstance(k, tuple):
+                members[name] = given if given is not None else self.struct(k, {}, s)
+                continue
+            t, shape = k
+            zero = V(t, NP[t](0) if is_float(t) else 0)
+            old = Mat(shape, [zero] * math.prod(shape)) if shape else zero
+            members[name] = old if given is None else self.fit(old, given)
+        return Struct(kind, members)
+
+    def body(self, f, scope):
         self.calls += 1
         try:
             self.block(f.body, scope)
@@ -1040,6 +1116,8 @@ class Machine:
             return self.fold(self.add, [it[i * n + i] for i in range(n)])
         if name == "determinant":
             return self.determinant(x)
+        if name == "inverse":
+            return self.inverse(x)
         if name == "cast":
             return self.convert(self.dtype_of(".".join(args[0].path)), x)
         raise NotImplementedError(name)
@@ -1073,6 +1151,15 @@ class Machine:
                 else size,
             )
         return r
+
+    def inverse(self, x):
+        """Only roughly: how it is computed is not part of the contract."""
+        a = np.array([float(flush(v.t, v.v)) for v in x.items]).reshape(x.shape)
+        try:
+            r = np.linalg.inv(a) if np.all(np.isfinite(a)) else np.full(x.shape, np.nan)
+        except np.linalg.LinAlgError:
+            r = np.full(x.shape, np.nan)
+        return Mat(x.shape, [V(x.t, NP[x.t](v), INF) for v in r.reshape(-1)])
 
     def atomic(self, name, target, value, s):
         old = self.ev(target, s)
@@ -1129,6 +1216,8 @@ class Machine:
     def fit(self, old, v):
         """`v` as a value of `old`'s type and shape."""
         v = self.typed(v)
+        if isinstance(old, Struct):
+            return Struct(old.type, {k: self.fit(x, v.members[k]) for k, x in old.members.items()})
         if isinstance(old, V):
             return cast(old.t, v)
         if isinstance(v, V):
@@ -1147,12 +1236,16 @@ class Machine:
         if isinstance(target, ast.Name):
             c = s.find(target.id)
             if c is None:
-                s.names[target.id] = Cell(self.typed(v), top=s.parent is None and not self.calls)
+                v = tuple(self.typed(x) for x in v) if isinstance(v, tuple) else self.typed(v)
+                s.names[target.id] = Cell(v, top=s.parent is None and not self.calls)
             else:
                 c.v = self.fit(c.v, v)
             return
         if isinstance(target, ast.Attribute):
             whole = self.ev(target.value, s)
+            if isinstance(whole, Struct):
+                new = {**whole.members, target.attr: self.fit(whole.members[target.attr], v)}
+                return self.assign(target.value, Struct(whole.type, new), s)
             for a in SWIZZLE:
                 if all(c in a for c in target.attr):
                     at = [a[c] for c in target.attr]
@@ -1161,6 +1254,8 @@ class Machine:
             return
         whole = self.ev(target.value, s)
         index = self.index(target.slice, s)
+        if isinstance(whole, StructArray):
+            return whole.store(index, self.fit(whole.load(index), v))
         if isinstance(whole, Array):
             k = whole.flat(index)
             if whole.elem:
@@ -1253,7 +1348,7 @@ class Machine:
                     rows = [(*p, i) for p in rows for i in r]
         else:
             x = self.ev(it, s)
-            if isinstance(x, Array):
+            if isinstance(x, (Array, StructArray)):
                 rows = list(np.ndindex(*x.shape))
             else:
                 rows = [(v,) for v in x]

@@ -14,6 +14,7 @@ import concurrent.futures
 import datetime
 import importlib.util
 import json
+import operator
 import os
 import pathlib
 import platform
@@ -30,8 +31,7 @@ import model
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
-# noqa: E402
-# (label, QD_CPU_TIER, threads)  # noqa: E402
+# (label, QD_CPU_TIER, threads)
 VARIANTS = [("interpreter", "interpret", 1), ("tier 0", "0", 1), ("tier 1", "1", 2)]
 BATCH = 25
 PLAIN_BATCH = 7  # its options are what Python has: 64-bit defaults, no fast_math
@@ -40,7 +40,8 @@ PLAIN_BATCH = 7  # its options are what Python has: 64-bit defaults, no fast_mat
 def options_of(batch):
     """Defaults of a batch: most are the usual ones."""
     defaults = [("i32", "f32")] * 7 + [("i64", "f64"), ("i32", "f64"), ("i64", "f32")]
-    ip, fp = defaults[batch % 10]
+    defaults += [("i32", "f16"), ("i64", "f16")]
+    ip, fp = defaults[batch % len(defaults)]
     return dict(ip=ip, fp=fp, fast_math=batch % 7 == 3)
 
 
@@ -79,7 +80,7 @@ def execute(module, p):
         if d.kind == "array":
             args.append(arrays[d.name])
         else:
-            getattr(module, d.name).from_numpy(arrays[d.name])
+            operator.attrgetter(d.name)(module).from_numpy(arrays[d.name])
     args += [v for _, _, v in p.scalars]
     result = getattr(module, p.name)(*args)
     out = {}
@@ -87,7 +88,8 @@ def execute(module, p):
         if d.kind == "array":
             out[d.name] = arrays[d.name]
         else:
-            out[d.name] = getattr(module, d.name).to_numpy().astype(generate.NP[d.t])
+            field = operator.attrgetter(d.name)(module)
+            out[d.name] = field.to_numpy().astype(generate.NP[d.t])
     if result is not None:
         out["return"] = np.asarray(result, dtype=np.float64 if p.result[0] == "f" else None)
     return out
@@ -101,7 +103,11 @@ def by_model(p, o):
         o["ip"],
         o["fp"],
         {d.name: arrays[d.name] for d in p.data if d.kind == "field"},
+        structs=p.types,
     )
+    for name, t, shape in p.struct_fields:
+        members = {path: arrays[f"{name}.{path}"] for path, _, _ in t.leaves()}
+        m.globals[name] = model.StructArray(t, shape, members)
     args = [arrays[d.name] for d in p.data if d.kind == "array"]
     for _, t, v in p.scalars:
         args.append(model.V(t, model.NP[t](v) if t[0] == "f" else model.wrap(t, v)))
