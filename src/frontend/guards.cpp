@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "frontend/lower.h"
-#include "frontend/numpy_scalar.h"
 #include "frontend/structs.h"
 #include "frontend/values.h"
 

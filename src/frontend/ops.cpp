@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "frontend/numpy_scalar.h"
 #include "frontend/specialise.h"
 #include "frontend/values.h"
 
