@@ -436,12 +436,24 @@ struct Operands {
 Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p) {
     if (!p->parent) {
         if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v;
+        if (p->kind == Prov::Kind::constant) return {p->key};
         Ref keep;
         walk(p, {}, keep);
         return {keep, caller.unit.global(p->kind, p->function.get(), p->key.get())};
     }
     Val base = follow(caller, args, p->parent);
     if (!base.obj) return base;
+    if (p->kind == Prov::Kind::call) {
+        std::vector<Ref> operands;
+        std::vector<Prov*> provs;
+        for (const Prov* o : p->operands) {
+            Val v = follow(caller, args, o);
+            if (!v.obj) return v;
+            operands.push_back(v.obj);
+            provs.push_back(v.prov);
+        }
+        return caller.call_again(base, operands, provs);
+    }
     return p->kind == Prov::Kind::attribute ? caller.member(base, p->key.get())
                                             : caller.element(base, p->key.get());
 }
@@ -449,10 +461,21 @@ Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p) {
 Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
     if (!p->parent) {
         if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v.prov;
+        if (p->kind == Prov::Kind::constant) return const_cast<Prov*>(p);
         return to.global(p->kind, p->function.get(), p->key.get());
     }
     Prov* base = translate(to, args, p->parent);
     if (!base) return nullptr;
+    if (p->kind == Prov::Kind::call) {
+        std::vector<Ref> operands;
+        std::vector<Prov*> provs;
+        for (const Prov* o : p->operands) {
+            provs.push_back(translate(to, args, o));
+            operands.push_back(o->kind == Prov::Kind::constant ? o->key : Ref::borrow(Py_Ellipsis));
+            if (!provs.back()) return nullptr;
+        }
+        return to.call(base, operands, provs);
+    }
     return p->kind == Prov::Kind::attribute ? to.attribute(base, p->key.get())
                                             : to.item(base, p->key.get());
 }

@@ -145,13 +145,59 @@ Prov* Unit::attribute(Prov* base, PyObject* name) {
 
 Prov* Unit::item(Prov* base, PyObject* key) {
     for (Prov* p : base->items)
-        if (PyObject_RichCompareBool(p->key.get(), key, Py_EQ) == 1) return p;
+        if (p->kind == Prov::Kind::item && PyObject_RichCompareBool(p->key.get(), key, Py_EQ) == 1)
+            return p;
     PyErr_Clear();
     Prov* p = &provs.emplace_back();
     p->kind = Prov::Kind::item;
     p->parent = base;
     p->key = Ref::borrow(key);
     base->items.push_back(p);
+    return p;
+}
+
+namespace {
+bool is_repeatable(PyObject* o) {
+    if (!PyTuple_CheckExact(o)) return is_plain_constant(o);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(o); ++k)
+        if (!is_repeatable(PyTuple_GET_ITEM(o, k))) return false;
+    return true;
+}
+}  // namespace
+
+Prov* Unit::call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs) {
+    // Equal constants of different types are different arguments: 1, 1.0, True.
+    const Ref key = Ref::steal(PyList_New(0));
+    for (size_t k = 0; k < arguments.size(); ++k) {
+        PyObject* o = arguments[k].get();
+        Ref part;
+        if (is_repeatable(o))
+            part = Ref::steal(PyUnicode_FromFormat("%R", o));
+        else if (provs[k])
+            part = Ref::steal(PyLong_FromVoidPtr(provs[k]));
+        else
+            return nullptr;
+        if (PyList_Append(key.get(), part.get()) < 0) throw PyError{};
+    }
+    const Ref frozen = Ref::steal(PyList_AsTuple(key.get()));
+    if (!callee->calls) callee->calls = Ref::steal(PyDict_New());
+    if (PyObject* at = PyDict_GetItem(callee->calls.get(), frozen.get()))
+        return callee->items[PyLong_AsSize_t(at)];
+    const Ref place = Ref::steal(PyLong_FromSize_t(callee->items.size()));
+    if (PyDict_SetItem(callee->calls.get(), frozen.get(), place.get()) < 0) throw PyError{};
+    Prov* p = &this->provs.emplace_back();
+    p->kind = Prov::Kind::call;
+    p->parent = callee;
+    callee->items.push_back(p);
+    for (size_t k = 0; k < arguments.size(); ++k) {
+        Prov* operand = provs[k];
+        if (is_repeatable(arguments[k].get())) {
+            operand = &this->provs.emplace_back();
+            operand->kind = Prov::Kind::constant;
+            operand->key = arguments[k];
+        }
+        p->operands.push_back(operand);
+    }
     return p;
 }
 
@@ -201,17 +247,22 @@ ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type,
 
 Path path_of(const Prov* prov, Unit& kernel_unit) {
     Path path;
-    for (; prov->parent; prov = prov->parent)
-        path.steps.push_back(
-            {prov->kind == Prov::Kind::attribute ? Step::Kind::attribute : Step::Kind::item,
-             prov->key});
+    for (; prov->parent; prov = prov->parent) {
+        Step step{prov->kind == Prov::Kind::attribute ? Step::Kind::attribute
+                  : prov->kind == Prov::Kind::item    ? Step::Kind::item
+                                                      : Step::Kind::call,
+                  prov->key};
+        for (const Prov* o : prov->operands) step.operands.push_back(path_of(o, kernel_unit));
+        path.steps.push_back(std::move(step));
+    }
     std::reverse(path.steps.begin(), path.steps.end());
-    path.root = prov->kind == Prov::Kind::argument ? Path::Root::argument
-                : prov->kind == Prov::Kind::cell   ? Path::Root::cell
-                                                   : Path::Root::global;
+    path.root = prov->kind == Prov::Kind::argument   ? Path::Root::argument
+                : prov->kind == Prov::Kind::cell     ? Path::Root::cell
+                : prov->kind == Prov::Kind::constant ? Path::Root::constant
+                                                     : Path::Root::global;
     path.argument = prov->argument;
     path.name = prov->key;
-    if (path.root != Path::Root::argument)
+    if (path.root == Path::Root::global || path.root == Path::Root::cell)
         path.function = function_index(kernel_unit, prov->function.get());
     return path;
 }
@@ -327,6 +378,8 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
             keep = static_cast<size_t>(prov->argument) < args.size()
                        ? Ref::borrow(args[prov->argument])
                        : Ref();
+        else if (prov->kind == Prov::Kind::constant)
+            keep = prov->key;
         else if (prov->kind == Prov::Kind::global) {
             PyObject* found =
                 PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get());
@@ -351,6 +404,18 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
     PyObject* base = walk(prov->parent, args, keep);
     if (!base) return nullptr;
     Ref inner = Ref::borrow(unwrap(base));
+    if (prov->kind == Prov::Kind::call) {
+        const Ref operands =
+            Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(prov->operands.size())));
+        for (size_t k = 0; k < prov->operands.size(); ++k) {
+            Ref held;
+            if (!walk(prov->operands[k], args, held)) return nullptr;
+            PyTuple_SET_ITEM(operands.get(), static_cast<Py_ssize_t>(k), held.release());
+        }
+        keep = Ref::steal_or_null(PyObject_CallObject(inner.get(), operands.get()));
+        PyErr_Clear();
+        return keep.get();
+    }
     keep = Ref::steal_or_null(prov->kind == Prov::Kind::attribute
                                   ? PyObject_GetAttr(inner.get(), prov->key.get())
                                   : PyObject_GetItem(inner.get(), prov->key.get()));

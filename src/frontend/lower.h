@@ -25,7 +25,7 @@ namespace qd::frontend {
 // Where a compile-time object came from: a tree per Unit, one node per (parent, step).
 enum class Impurity : uint8_t { none, warned, refused };
 struct Prov {
-    enum class Kind : uint8_t { argument, global, cell, attribute, item } kind;
+    enum class Kind : uint8_t { argument, global, cell, constant, attribute, item, call } kind;
     Prov* parent = nullptr;
     int argument = 0;              // root argument: parameter number of the Unit
     bool flattened = false;        // reached through a parameter annotated with a dataclass
@@ -38,6 +38,8 @@ struct Prov {
     Ref leaf;            // the Expr of a parameter made for this place
     std::unordered_map<PyObject*, Prov*> attributes;
     std::vector<Prov*> items;
+    std::vector<Prov*> operands;  // of a call
+    Ref calls;                    // dict: operands of a call -> its place in `items`
 
     const Prov* root() const {
         const Prov* p = this;
@@ -93,6 +95,9 @@ struct Unit {
     Prov* global(Prov::Kind kind, PyObject* function, PyObject* name);
     Prov* attribute(Prov* base, PyObject* name);
     Prov* item(Prov* base, PyObject* key);
+    // The result of calling `callee` with these arguments; null if a later process could not call
+    // it again: an argument is neither a constant nor found anywhere.
+    Prov* call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs);
     void fact(Prov* prov, FactKind kind, PyObject* value);
     void opaque(const std::string& reason);  // some fact cannot be guarded
     void notice(Notice notice);              // gives and keeps it
@@ -223,7 +228,10 @@ struct Lowering::Body {
 
     // calls (lower_call.cpp)
     Val call(const Node* n);
-    Val call_python(const Node* n, const Val& f, const CallArgs& args);
+    // What a Python function of the user answers; later processes ask it again.
+    Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs);
+    Val call_python(const Node* n, const Val& f, const CallArgs& args,
+                    const std::vector<Prov*>& provs);
     bool all_host(const auto& known, const CallArgs& args);
     bool needs_no_kernel(PyObject* o);
     Ref format_call(PyObject* format, const CallArgs& args);

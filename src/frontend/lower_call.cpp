@@ -228,7 +228,7 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
         Ref print = Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), "print"));
         Val f{print, nullptr};
         Deeper deeper(low.static_depth);
-        return call_python(n, f, args);
+        return call_python(n, f, args, {});
     }
     handled = false;
     return {};
@@ -306,18 +306,19 @@ Val Body::call(const Node* n) {
             case Callee::kernel:
                 break;
         }
-        return call_python(n, f, args);
+        return call_python(n, f, args, provs);
     }
     if (is_kernel_callable(callable))
         raise_at(n, Kind::syntax,
                  "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
                  "check if you have direct/indirect invocation of kernels within kernels.");
     CallArgs args;
-    arguments(n, args, nullptr, nullptr);
+    std::vector<Prov*> provs;
+    arguments(n, args, &provs, nullptr);
     low.node = n->ast;
     if (const Builtin* b = find_builtin(callable))
         return {call_builtin(*b, callable, args)};  // methods of tensors, struct types
-    return call_python(n, f, args);
+    return call_python(n, f, args, provs);
 }
 
 // Python's own min, len, int ... on objects of Python only: Python does them.
@@ -338,7 +339,20 @@ bool Body::needs_no_kernel(PyObject* o) {
            PyTuple_Check(o) || PyDict_Check(o) || o == Py_None || PyRange_Check(o);
 }
 
-Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
+Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs) {
+    Prov* prov = f.prov ? unit.call(f.prov, arguments, provs) : nullptr;
+    if (!prov) return {};
+    Ref keep;
+    const Ref operands = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
+    for (size_t k = 0; k < arguments.size(); ++k)
+        PyTuple_SET_ITEM(operands.get(), static_cast<Py_ssize_t>(k), Ref(arguments[k]).release());
+    Ref result = Ref::steal_or_null(PyObject_CallObject(unwrap(f.get()), operands.get()));
+    if (!result) throw PyError{};
+    return adopt(std::move(result), prov);
+}
+
+Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
+                      const std::vector<Prov*>& provs) {
     PyObject* callable = f.get();
     bool symbolic = false;
     Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.positional.size())));
@@ -357,8 +371,11 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
     }
     const bool ours = is_expr(callable) || from_quadrants(callable) ||
                       from_quadrants(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
+    Prov* place = nullptr;  // of the result
     if (!ours && !is_harmless(callable)) {
-        if (!is_function_of_numbers(callable))
+        if (f.prov && !symbolic && args.keywords.empty() && provs.size() == args.positional.size())
+            place = unit.call(f.prov, args.positional, provs);
+        if (!place && !is_function_of_numbers(callable))
             unit.opaque("Python function " + callee_name(callable) + " runs");
         if (!low.static_depth) {
             const std::string message =
@@ -394,8 +411,13 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args) {
     }
     if (result.get() == Py_NotImplemented)
         raise(Kind::type, "`" + callee_name(callable) + "` does not take a Quadrants Expression");
-    Prov* prov = is_ndarray(unwrap(result.get())) ? find_place(unwrap(result.get())) : nullptr;
-    return adopt(std::move(result), prov);
+    if (is_ndarray(unwrap(result.get()))) {
+        Prov* found = find_place(unwrap(result.get()));
+        return adopt(std::move(result), found);
+    }
+    if (place && (is_expr(result.get()) || is_struct(result.get())))
+        unit.opaque("Python function " + callee_name(callable) + " made values of the kernel");
+    return adopt(std::move(result), place);
 }
 
 Ref call_func(PyObject* func, const CallArgs& args) {

@@ -21,15 +21,18 @@
 namespace qd::frontend {
 
 // --- provenance and guards ----------------------------------------------------------------------
+struct Path;
 struct Step {
-    enum class Kind : uint8_t { attribute, item } kind;
-    Ref key;  // str for attributes; int, str or other constant for items
+    // call: what the path leads to is a Python function; it is called again.
+    enum class Kind : uint8_t { attribute, item, call } kind;
+    Ref key;                          // str for attributes; int, str or other constant for items
+    std::vector<Path> operands = {};  // of a call
 };
 struct Path {
-    enum class Root : uint8_t { argument, global, cell } root;
+    enum class Root : uint8_t { argument, global, cell, constant } root;
     int argument = 0;  // index of the kernel's parameter
     int function = 0;  // global/cell: index into LoweredKernel::functions
-    Ref name;          // str: global or free variable
+    Ref name;          // str: global or free variable; constant: the value
     std::vector<Step> steps;
 };
 

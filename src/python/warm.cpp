@@ -37,7 +37,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 2;
+constexpr uint32_t kRecipeVersion = 3;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -81,13 +81,17 @@ void write_path(Writer& w, const Path& p) {
     for (const Step& s : p.steps) {
         w.number(static_cast<uint8_t>(s.kind));
         w.object(s.key.get());
+        if (s.kind != Step::Kind::call) continue;
+        w.number(uint32_t(s.operands.size()));
+        for (const Path& operand : s.operands) write_path(w, operand);
     }
 }
 
 Path read_path(Reader& r) {
     Path p{};
     const auto root = r.number<uint8_t>();
-    if (root > static_cast<uint8_t>(Path::Root::cell)) throw support::Error("recipe: unknown root");
+    if (root > static_cast<uint8_t>(Path::Root::constant))
+        throw support::Error("recipe: unknown root");
     p.root = static_cast<Path::Root>(root);
     p.argument = r.number<int32_t>();
     p.function = r.number<int32_t>();
@@ -96,6 +100,11 @@ Path read_path(Reader& r) {
     for (Step& s : p.steps) {
         s.kind = static_cast<Step::Kind>(r.number<uint8_t>());
         s.key = r.object();
+        if (s.kind == Step::Kind::call) {
+            const uint32_t operands = r.count(14);
+            for (uint32_t k = 0; k < operands; ++k) s.operands.push_back(read_path(r));
+            continue;
+        }
         if (!s.key) throw support::Error("recipe: step without key");
         if (PyUnicode_CheckExact(s.key.get())) {  // attribute look-ups like interned names
             PyObject* key = s.key.release();
@@ -226,12 +235,13 @@ bool refuse(const char* what, const std::string& detail) {
 }
 
 std::string describe(const Path& p) {
-    static const char* const roots[] = {"argument ", "global ", "cell "};
+    static const char* const roots[] = {"argument ", "global ", "cell ", ""};
     std::string out = roots[static_cast<int>(p.root)];
     out += p.root == Path::Root::argument ? std::to_string(p.argument)
            : p.name                       ? frontend::text(p.name.get())
                                           : "?";
-    for (const Step& s : p.steps) out += "." + frontend::text(s.key.get());
+    for (const Step& s : p.steps)
+        out += s.kind == Step::Kind::call ? "(...)" : "." + frontend::text(s.key.get());
     return out;
 }
 
@@ -240,6 +250,7 @@ struct Walker {
     std::vector<Ref> functions;  // plain Python functions by index; null: not reached yet
 
     Ref root(const Path& p) const {
+        if (p.root == Path::Root::constant) return p.name;
         if (p.root == Path::Root::argument)
             return p.argument >= 0 && static_cast<size_t>(p.argument) < args.size()
                        ? Ref::borrow(args[static_cast<size_t>(p.argument)])
@@ -265,11 +276,25 @@ struct Walker {
         return {};
     }
 
+    Ref call(PyObject* callee, const std::vector<Path>& operands) const {
+        const Ref values = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+        for (size_t k = 0; k < operands.size(); ++k) {
+            Ref value = find(operands[k]);
+            if (!value) return {};
+            PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(k), value.release());
+        }
+        return Ref::steal_or_null(PyObject_CallObject(callee, values.get()));
+    }
+
     Ref find(const Path& p) const {
         Ref at = root(p);
         for (const Step& s : p.steps) {
             if (!at) break;
             PyObject* inner = frontend::unwrap(at.get());
+            if (s.kind == Step::Kind::call) {
+                at = call(inner, s.operands);
+                continue;
+            }
             Ref next = Ref::steal_or_null(s.kind == Step::Kind::attribute
                                               ? PyObject_GetAttr(inner, s.key.get())
                                               : PyObject_GetItem(inner, s.key.get()));

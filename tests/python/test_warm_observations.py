@@ -17,6 +17,12 @@ from quadrants._lib import core
 
 qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
 
+def pack(i, j, n):
+    return i * n + j + {shift}
+
+def blocks(model):
+    return ((0, model.width), (model.width, 2.5))
+
 Particle = qd.types.struct(position=qd.types.vector(2, qd.f32), mass=qd.f32)
 
 class Computed:
@@ -30,6 +36,7 @@ class Model:
     def __init__(self):
         self.particles = Particle.field(shape={size})
         self.computed = Computed()
+        self.width = {width}
 
     @property
     def gain(self):
@@ -48,13 +55,29 @@ class Model:
             s += self.members[i].mass + self.computed.twice
         return s
 
+    def scaled(self, k):
+        return k * self.width
+
+    @qd.func
+    def weight(self, k: qd.template()):
+        return qd.static(self.scaled(k)) + qd.static(pack(1, k, 2))
+
+    @qd.kernel
+    def calls(self) -> qd.f32:
+        s = 0.0
+        for begin, size in qd.static(blocks(self)):
+            s += begin + 10 * size
+        for k in qd.static(range(3)):
+            s += self.weight(k)
+        return s + pack(0, 0, 0)
+
 @qd.kernel
 def numbers() -> qd.f32:
     return math.floor(2.5) + np.maximum(1.0, 2.0) * {gain}
 
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
-    result = [Model().run(), numbers()]
+    result = [Model().run(), numbers(), Model().calls()]
     names = sorted({{str(w.message).split('"')[1] for w in seen}})
 print("RESULT " + json.dumps([result, names, core.counters()["lowered"]]))
 """
@@ -62,7 +85,9 @@ print("RESULT " + json.dumps([result, names, core.counters()["lowered"]]))
 
 def run(tmp_path, **changes):
     path = tmp_path / "program.py"
-    path.write_text(textwrap.dedent(PROGRAM).format(**{"gain": 3, "size": 4} | changes))
+    path.write_text(
+        textwrap.dedent(PROGRAM).format(**{"gain": 3, "size": 4, "shift": 1, "width": 2} | changes)
+    )
     env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(
         [sys.executable, str(path), str(tmp_path / "cache")],
@@ -75,18 +100,19 @@ def run(tmp_path, **changes):
     return json.loads(done.stdout.split("RESULT ")[1])
 
 
-def expected(gain=3, size=4):
-    return [sum(i * gain + 2 * gain for i in range(size)), 2.0 + 2.0 * gain]
+def expected(gain=3, size=4, shift=1, width=2):
+    calls = width + 10 * (width + 2.5) + sum(k * width + 2 + k + shift for k in range(3)) + shift
+    return [sum(i * gain + 2 * gain for i in range(size)), 2.0 + 2.0 * gain, calls]
 
 
 def test_a_second_process_lowers_nothing(tmp_path):
     cold, warm = run(tmp_path), run(tmp_path)
     assert cold[0] == warm[0] == expected()
-    assert cold[1] == warm[1] == ["floor", "maximum"]  # the warnings of the first process
-    assert (cold[2], warm[2]) == (2, 0)
+    assert cold[1] == warm[1] == ["floor", "maximum", "pack"]  # the warnings of the first process
+    assert (cold[2], warm[2]) == (3, 0)
 
 
-@pytest.mark.parametrize("changes", [{"gain": 5}, {"size": 6}])
+@pytest.mark.parametrize("changes", [{"gain": 5}, {"size": 6}, {"shift": 7}, {"width": 3}])
 def test_another_answer_is_a_miss(tmp_path, changes):
     run(tmp_path)
     assert run(tmp_path, **changes)[0] == expected(**changes)
