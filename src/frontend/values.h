@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "frontend/frontend.h"
+#include "frontend/numpy_scalar.h"
 
 namespace qd::frontend {
 
