@@ -14,6 +14,7 @@
 #include "python/external.h"
 #include "python/interpret.h"
 #include "python/output.h"
+#include "python/storage.h"
 
 namespace qd::python {
 namespace {
@@ -30,13 +31,15 @@ int64_t now_ns() {
 }
 
 // --- materialisation ----------------------------------------------------------------------------
-// PyQuadrants.materialize runs before the first launch and whenever fields were declared since; it
-// runs before every launch while a client has replaced it on the class.
+// PyQuadrants.materialize runs before the first launch and whenever fields were declared since.
+// While a client has replaced it on the class, it also runs whenever arrays were made since, and
+// before a kernel is built.
 struct MaterialiseHook {
     PyObject* runtime = nullptr;   // quadrants.lang.impl.pyquadrants
     PyTypeObject* type = nullptr;  // its class
     PyObject* original = nullptr;  // the unreplaced method
     unsigned version = 0;          // of the class, when it was last seen unreplaced
+    uint64_t storages = 0;         // how many there were when it last ran
     bool running = false;
 };
 MaterialiseHook hook;
@@ -69,8 +72,17 @@ bool run_hook() {
     PyObject* r = PyObject_CallMethod(hook.runtime, "materialize", nullptr);
     hook.running = false;
     materialised_generation = session().generation;
+    hook.storages = storages_made();
     Py_XDECREF(r);
     return r != nullptr;
+}
+
+bool materialise_if_due(bool building) {
+    if (!hook.runtime && !find_hook()) return false;
+    if (hook.running) return true;
+    const bool due = materialised_generation != session().generation || has_pending_fields() ||
+                     ((building || hook.storages != storages_made()) && hook_replaced());
+    return !due || run_hook();
 }
 
 // --- launching
@@ -353,10 +365,7 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
                   "check if you have direct/indirect invocation of kernels within kernels.");
         return nullptr;
     }
-    if (!hook.runtime && !find_hook()) return nullptr;
-    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() ||
-                          hook_replaced()))
-        if (!run_hook()) return nullptr;
+    if (!materialise_if_due(k.specialisations->empty())) return nullptr;
     auto& specialisations = *k.specialisations;
     if (!specialisations.empty()) {
         Match matched;
@@ -378,10 +387,7 @@ PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
     std::vector<PyObject*> bound;
     PyObject* const* given = reinterpret_cast<PyTupleObject*>(tuple)->ob_item;
     if (!bind_arguments(k, given, PyTuple_GET_SIZE(tuple), nullptr, bound)) return nullptr;
-    if (!hook.runtime && !find_hook()) return nullptr;
-    if (!hook.running && (materialised_generation != session().generation || has_pending_fields() ||
-                          hook_replaced()))
-        if (!run_hook()) return nullptr;
+    if (!materialise_if_due(true)) return nullptr;
     auto& all = *k.specialisations;
     for (size_t n = 0; n < all.size(); ++n) {
         std::vector<uint8_t> block(all[n]->args_bytes + 64);

@@ -159,7 +159,12 @@ void ask_for_huge_pages(char* data, size_t bytes) {
 
 }  // namespace
 
+static uint64_t storages = 0;
+
+uint64_t storages_made() { return storages; }
+
 Storage* allocate_storage(size_t bytes, size_t margin) {
+    ++storages;
     auto s = std::make_unique<Storage>();
     s->raw = bytes > (size_t(1) << 62)
                  ? nullptr

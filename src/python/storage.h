@@ -26,6 +26,7 @@ struct Storage {
 Storage* allocate_storage(size_t bytes, size_t margin = 0);
 inline Storage* hold(Storage* s) { return s->holders.fetch_add(1, std::memory_order_relaxed), s; }
 void drop(Storage* s);
+uint64_t storages_made();  // since the process began; changes under the GIL
 
 // One number. `store_number` follows the host's rules: integers take integers and wrap, u1 becomes
 // 0 or 1, floats take both; false with a TypeError set.

@@ -63,6 +63,22 @@ class DispatchImpl:
         return self.__wrapped__(*args, **kwargs)
 
 
+class _Choice:
+    """A geometry's winner, and what may end its time."""
+
+    __slots__ = ("winner", "calls", "made")
+
+    def __init__(self, winner: DispatchImpl) -> None:
+        self.winner, self.calls, self.made = winner, 0, time.perf_counter()
+
+    def is_due(self, limit: int | None, seconds: float | None) -> bool:
+        """Whether this call restarts the evaluation; counts it."""
+        self.calls += 1
+        if limit is not None and 0 < limit <= self.calls:
+            return True
+        return seconds is not None and seconds > 0 and time.perf_counter() - self.made >= seconds
+
+
 class PerformanceDispatcher:
     """What `qd.perf_dispatch` returns. Not thread-safe."""
 
@@ -95,8 +111,7 @@ class PerformanceDispatcher:
         self._fastest_dispatch_impl_by_geometry_hash: dict[Hashable, DispatchImpl] = {}
         self._first_eval_completed: set[Hashable] = set()
         self._seconds: dict[Hashable, dict[DispatchImpl, float]] = {}
-        self._calls_since_choice: dict[Hashable, int] = {}
-        self._time_of_choice: dict[Hashable, float] = {}
+        self._choices: dict[Hashable, _Choice] = {}
         self._forget_arguments()
         impl.on_reset(self._forget_arguments)
 
@@ -104,6 +119,7 @@ class PerformanceDispatcher:
         self._last_args: tuple[Any, ...] | None = None
         self._last_kwargs: dict[str, Any] = {}
         self._last_geometry: Hashable = None
+        self._last_choice: _Choice | None = None
 
     def register(
         self,
@@ -152,12 +168,15 @@ class PerformanceDispatcher:
             and kwargs.keys() == self._last_kwargs.keys()
             and all(kwargs[k] is v for k, v in self._last_kwargs.items())
         ):
-            geometry = self._last_geometry
+            # Hashing the geometry may take longer than the call: it is not looked up again.
+            geometry, choice = self._last_geometry, self._last_choice
         else:
             geometry = self._get_geometry_hash(*args, **kwargs)
-        winner = self._fastest_dispatch_impl_by_geometry_hash.get(geometry)
-        if winner is not None and not self._due(geometry):
-            return winner.__wrapped__(*args, **kwargs)
+            choice = self._choices.get(geometry)
+        if choice is not None and not choice.is_due(
+            self.repeat_after_count, self.repeat_after_seconds
+        ):
+            return choice.winner.__wrapped__(*args, **kwargs)
         return self._evaluate(geometry, args, kwargs)
 
     def _forced(self) -> DispatchImpl | None:
@@ -179,25 +198,13 @@ class PerformanceDispatcher:
                 )
         return self._implementations[names.index(wanted)] if wanted in names else None
 
-    def _due(self, geometry: Hashable) -> bool:
-        """Whether this call restarts the evaluation; counts it."""
-        count = self._calls_since_choice[geometry] = self._calls_since_choice[geometry] + 1
-        limit, seconds = self.repeat_after_count, self.repeat_after_seconds
-        if limit is not None and 0 < limit <= count:
-            return True
-        return (
-            seconds is not None
-            and seconds > 0
-            and time.perf_counter() - self._time_of_choice[geometry] >= seconds
-        )
-
     def _choose(self, geometry: Hashable, winner: DispatchImpl) -> None:
         self._fastest_dispatch_impl_by_geometry_hash[geometry] = winner
-        self._calls_since_choice[geometry] = 0
-        self._time_of_choice[geometry] = time.perf_counter()
+        self._choices[geometry] = _Choice(winner)
 
     def _evaluate(self, geometry: Hashable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self._fastest_dispatch_impl_by_geometry_hash.pop(geometry, None) is not None:
+        if self._choices.pop(geometry, None) is not None:
+            self._fastest_dispatch_impl_by_geometry_hash.pop(geometry, None)
             self._trial_count_by_dispatch_impl_by_geometry_hash.pop(geometry, None)
             self._seconds.pop(geometry, None)
             self._forget_arguments()
@@ -210,7 +217,8 @@ class PerformanceDispatcher:
             raise QuadrantsRuntimeError("No suitable functions were found.")
         if len(candidates) == 1:
             self._choose(geometry, candidates[0])
-            self._last_args, self._last_kwargs, self._last_geometry = args, dict(kwargs), geometry
+            self._last_args, self._last_kwargs = args, dict(kwargs)
+            self._last_geometry, self._last_choice = geometry, self._choices[geometry]
             return candidates[0].__wrapped__(*args, **kwargs)
 
         counts = self._trial_count_by_dispatch_impl_by_geometry_hash.setdefault(geometry, {})
