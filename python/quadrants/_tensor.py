@@ -139,8 +139,7 @@ class Tensor(core.TensorBase):
     def __repr__(self) -> str:
         layout = "" if self.layout is None else f", layout={self.layout}"
         backend = _backend_of(self._impl).name
-        kind = type(self).__name__
-        return f"{kind}(shape={self.shape}, dtype={self.dtype!r}, backend={backend}{layout})"
+        return f"Tensor(shape={self.shape}, dtype={self.dtype!r}, backend={backend}{layout})"
 
 
 class VectorTensor(Tensor):

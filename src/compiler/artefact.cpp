@@ -81,9 +81,10 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
     header.binding_count = uint32_t(plan.module->fields.size());
     header.uses_print = plan.uses_print;
     header.instructions = plan.instructions;
-    header.arrays = uint32_t(plan.module->arrays_may_overlap ? abi::ArrayUse::overlapping
-                             : plan.assumes_distinct_arrays  ? abi::ArrayUse::distinct
-                                                             : abi::ArrayUse::any);
+    header.arrays = plan.module->arrays_may_overlap
+                        ? abi::kOverlappingArrays
+                        : (plan.assumes_distinct_arrays ? abi::kDistinctArrays : 0u) |
+                              (plan.assumes_own_fields ? abi::kOwnFields : 0u);
 
     std::vector<uint8_t> out;
     append(out, &header, sizeof header);

@@ -144,8 +144,9 @@ Ref buffer_view_of(PyObject* array, PyObject* offset, PyObject* size) {
         raise(Kind::type, "a BufferView needs a 1D ndarray");
     Value* extent = array_extent(array, 0);
     ir::Builder& b = builder();
-    Value* inside = b.op(Op::bit_and, {b.op(Op::ge, {from, constant(0)}),
-                                       b.op(Op::le, {b.op(Op::add, {from, count}), extent})});
+    Value* positive = b.op(Op::ge, {b.op(Op::min, {from, count}), constant(0)});
+    Value* inside =
+        b.op(Op::bit_and, {positive, b.op(Op::le, {b.op(Op::add, {from, count}), extent})});
     check(inside, "BufferView construction out of range", "view", {from, count},
           {array, constant(0), extent});
     return make_buffer_view(array, from, count);

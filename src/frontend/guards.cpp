@@ -39,12 +39,16 @@ bool is_enum_member(PyObject* o) {
     return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
 }
 
-// A constant as a plain Python value that another process can read back and compare.
+Ref type_id(PyObject* o);
+
+// A constant as a plain Python value that another process can read back and compare. A member of an
+// enumeration is named with its class: members of others may have its value.
 Ref normalised(PyObject* o) {
     if (is_dtype(o)) return Ref::steal(PyUnicode_FromFormat("dtype %s", text(o).c_str()));
     if (is_enum_member(o)) {
-        Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
-        return is_plain_constant(v.get()) ? v : Ref::steal(PyObject_Repr(o));
+        const Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
+        if (!is_plain_constant(v.get())) return Ref::steal(PyObject_Repr(o));
+        return Ref::steal(PyUnicode_FromFormat("%U %R", type_id(o).get(), v.get()));
     }
     if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
     return Ref::borrow(o);

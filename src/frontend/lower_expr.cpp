@@ -288,7 +288,8 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     if (is_ndarray_annotation(annotation) || is_tensor_annotation(annotation)) {
         PyObject* o = unwrap(item.get());
         ArrayInfo a;
-        if (is_field(o) || o == Py_None) return adopt(Ref::borrow(o), prov);
+        if (o == Py_None || (is_field(o) && is_tensor_annotation(annotation)))
+            return adopt(Ref::borrow(o), prov);
         if (!array_info(o, a))
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
         if (prov->parent && is_ndarray_annotation(annotation)) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "frontend/lower.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -238,6 +239,12 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
         for (int k = 0; k < array->type.ndim; ++k)
             bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1},
                                                        static_cast<uint64_t>(k))});
+    } else if (std::string_view(Py_TYPE(o)->tp_name) == "SNode") {  // one with no field below it
+        const Val shape = member(over, names().shape_);
+        const Py_ssize_t axes = PyTuple_Check(shape.get()) ? PyTuple_GET_SIZE(shape.get()) : 0;
+        for (Py_ssize_t k = 0; k < axes; ++k)
+            bounds.push_back(
+                {constant(0), constant(*static_int(PyTuple_GET_ITEM(shape.get(), k)))});
     } else {
         raise(Kind::type, "Cannot loop over the object " + type_name(o) +
                               " in Quadrants scope. Only ranges, fields and arrays can be looped "

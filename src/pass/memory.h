@@ -9,20 +9,21 @@
 namespace qd::pass {
 
 // Places of different classes never overlap. A slot is a class of its own; so is each group of
-// fields; array parameters are one class, because one array may arrive twice.
+// fields; array parameters are one class, because one array may arrive twice. Where arrays overlap,
+// they may be views of fields too, and all fields join their class.
 inline const ir::Inst* root_of(const ir::Value* place) {
     const ir::Inst* d = place->def;
     while (d && d->op == ir::Op::comp_place) d = d->operand(0)->def;
     return d;
 }
 
-inline uint64_t memory_class(const ir::Value* place) {
+inline uint64_t memory_class(const ir::Value* place, const ir::Module& m) {
     enum : uint64_t { kArrays = 1, kTemps, kPartials, kUnknown };
     const ir::Inst* d = root_of(place);
     if (!d) return kUnknown;
     switch (d->op) {
         case ir::Op::field_place:
-            return d->field()->alias_group << 3 | 5;
+            return m.arrays_may_overlap ? kArrays : d->field()->alias_group << 3 | 5;
         case ir::Op::slot:
             return reinterpret_cast<uintptr_t>(d);  // aligned: low bits 0
         case ir::Op::temp:

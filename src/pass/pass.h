@@ -68,6 +68,7 @@ struct Plan {
     uint32_t temps_bytes = 0;
     bool uses_random = false, uses_print = false;
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
+    bool assumes_own_fields = false;       // right only if no array argument is a view of a field
     uint32_t instructions = 0;             // after all passes
 };
 

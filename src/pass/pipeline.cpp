@@ -125,6 +125,9 @@ void finish_plan(Session& s, Plan& plan) {
     for (Function* f : roots) add_callees(*f, plan.callees, seen);
     m.functions = roots;
     plan.assumes_distinct_arrays = s.assumes_distinct_arrays;
+    plan.assumes_own_fields =
+        !m.arrays_may_overlap && !m.fields.empty() &&
+        std::ranges::any_of(m.params, [](const Param& p) { return p.type.is_array(); });
     if (m.functions.empty()) m.functions.push_back(kernel);
     m.functions.insert(m.functions.end(), plan.callees.begin(), plan.callees.end());
     for (Function* f : m.functions) {

@@ -68,6 +68,7 @@ void private_fields(const Session& s, Task& task) {
         task.has_atomics |= c.writes;
     });
     if (task.kind != abi::TaskKind::range || calls || !task.has_atomics) return;
+    if (s.m.arrays_may_overlap) return;  // an array may be a view of the field
     walk(*task.body->body, [](Inst& i) {
         for (int k = 0; k < i.operand_count; ++k) i.operand(k)->id = 1;
     });

@@ -7,7 +7,8 @@
 // lane k % lanes, and the lanes are folded as a binary tree. The order depends on the trip counts
 // only, so any number of threads and any vector width give the same bits.
 //
-// Distinct array parameters are taken as distinct here unless the module says that they overlap;
+// Array parameters are taken as distinct, from each other and from fields, unless the module says
+// that they overlap;
 // the artefact tells the launcher, which compares the arguments' ranges and compiles again if they
 // do.
 //
@@ -120,7 +121,7 @@ struct Reducer {
 
     // Two places that surely differ, or that may be taken to.
     bool distinct(const Value* a, const Value* b) {
-        if (memory_class(a) != memory_class(b)) return true;
+        if (memory_class(a, s.m) != memory_class(b, s.m)) return true;
         const Inst *x = root_of(a), *y = root_of(b);
         if (!x || !y || x->op != y->op) return false;
         if (other_component(a, b)) return true;

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "frontend/lower.h"
 #include "frontend/objects.h"
 #include "ir/ir.h"
 #include "python/external.h"
@@ -295,8 +296,10 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
 bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* args) {
     static PyObject* check;
     for (size_t k = 0; k < parameters.size(); ++k) {
-        if (parameters[k].kind != Parameter::Kind::array &&
-            parameters[k].kind != Parameter::Kind::buffer_view)
+        using Kind = Parameter::Kind;
+        const Kind kind = parameters[k].kind;
+        if (kind != Kind::array && kind != Kind::buffer_view &&
+            !(kind == Kind::any_tensor && frontend::is_external_array(args[k])))
             continue;
         if (parameters[k].optional && args[k] == Py_None) continue;
         if (parameters[k].kind == Parameter::Kind::array &&
@@ -365,7 +368,7 @@ bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObje
     std::vector<uint8_t> block(s.args_bytes + 64);
     const Match matched = match_and_pack(s, parameters, args, block.data());
     if (matched == Match::error) PyErr_Clear();  // raised again at the launch
-    return matched == Match::no && arrays_overlap(s, block.data());
+    return matched == Match::no && arrays_overlap(s, block.data(), s.array_use());
 }
 
 // With qd.init(print_non_pure=True), kernels that are not declared fastcache=True are named.
@@ -427,7 +430,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         }
         const uint64_t misses = s.cache_misses;
         auto made = from_module(k, args, count, *kernel);
-        if (made && made->image_assumes_distinct() && overlap(*made, *k.parameters, args)) {
+        if (made && made->array_use() && overlap(*made, *k.parameters, args)) {
             module.arrays_may_overlap = true;
             made = from_module(k, args, count, *kernel);
         }

@@ -320,7 +320,14 @@ PyObject* field_capsule(PyObject* self, PyObject* versioned) {
     Window w;
     if (!usable(*as_field(self))) return nullptr;
     if (!strided_window(*as_field(self), w)) Py_RETURN_NONE;
+    share_field(w.storage);
     return make_capsule(w, PyObject_IsTrue(versioned) == 1);
+}
+
+PyObject* field_share(PyObject* self, PyObject*) {
+    if (!usable(*as_field(self))) return nullptr;
+    share_field(as_field(self)->record->storage);
+    Py_RETURN_NONE;
 }
 
 PyObject* field_component_stride(PyObject* self, PyObject*) {
@@ -337,6 +344,7 @@ PyMethodDef field_methods[] = {
      "The whole field as a buffer; None if strides cannot say it."},
     {"_parts", field_parts, METH_O, "One component as a buffer with an axis per subdivision."},
     {"_compact", field_compact, METH_NOARGS, "Whether the elements lie side by side."},
+    {"_share", field_share, METH_NOARGS, "A view is about to be handed out."},
     {"_capsule", field_capsule, METH_O, "A DLPack capsule; None if strides cannot say it."},
     {"_component_stride", field_component_stride, METH_NOARGS,
      "Bytes between components; None if uneven."},

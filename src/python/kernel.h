@@ -92,8 +92,7 @@ struct Specialisation {
     std::vector<uint8_t> cached_block;
     std::string name;
 
-    bool image_assumes_distinct() const { return slot && slot->current()->assumes_distinct_arrays; }
-    bool image_may_overlap() const { return slot && slot->current()->arrays_may_overlap; }
+    uint32_t array_use() const { return slot ? slot->current()->array_use : 0; }  // abi::ArrayUse
 };
 
 struct Parameter {  // read from the definition once per runtime
@@ -135,7 +134,9 @@ enum class Match : uint8_t { yes, no, error };
 Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters,
                      PyObject* const* args, uint8_t* block);
 // Whether any two arrays (or gradients) of a packed block share memory.
-bool arrays_overlap(const Specialisation& s, const uint8_t* block);
+// Whether array arguments share memory: with each other, if `use` says that code relies on that
+// they do not (abi::ArrayUse), or with a field.
+bool arrays_overlap(const Specialisation& s, const uint8_t* block, uint32_t use);
 PyObject* build_results(const Specialisation& s, const uint8_t* results);
 // Follows a path below an argument; new reference, null with an exception set.
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);

@@ -8,6 +8,8 @@
 #include "ir/ir.h"
 #include "python/external.h"
 #include "python/kernel.h"
+#include "python/storage.h"
+#include "support/abi.h"
 
 namespace qd::python {
 namespace {
@@ -378,8 +380,10 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
         } else {
             value = follow(value, step.attributes);
             if (!value) {
-                // Not a struct of that type: a new specialisation says so in the right words.
-                if (parameters[step.argument].kind != Parameter::Kind::structure ||
+                // Not a struct of that type, or no view: a new specialisation says so in the right
+                // words.
+                const Parameter::Kind kind = parameters[step.argument].kind;
+                if ((kind != Parameter::Kind::structure && kind != Parameter::Kind::buffer_view) ||
                     !PyErr_ExceptionMatches(PyExc_AttributeError))
                     return Match::error;
                 PyErr_Clear();
@@ -399,12 +403,16 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
                 PyErr_Clear();  // a class without weak references: packed at each launch
         }
     }
-    const bool assumes = s.image_assumes_distinct(), overlapping = s.image_may_overlap();
-    if ((assumes || overlapping) && arrays_overlap(s, block) != overlapping) return Match::no;
+    if (const uint32_t use = s.array_use();
+        use && arrays_overlap(s, block, use) != ((use & abi::kOverlappingArrays) != 0))
+        return Match::no;
     return Match::yes;
 }
 
-bool arrays_overlap(const Specialisation& s, const uint8_t* block) {
+bool arrays_overlap(const Specialisation& s, const uint8_t* block, uint32_t use) {
+    const bool fields = (use & ~abi::kDistinctArrays) && any_field_shared();
+    const bool arrays = use & ~abi::kOwnFields;
+    if (!fields && !arrays) return false;
     struct Range {
         uintptr_t begin, end;
     };
@@ -429,9 +437,12 @@ bool arrays_overlap(const Specialisation& s, const uint8_t* block) {
         for (const void* start :
              {static_cast<const void*>(desc.data), static_cast<const void*>(desc.grad)}) {
             const auto begin = reinterpret_cast<uintptr_t>(start);
-            if (start && bytes) ranges[count++] = {begin, begin + bytes};
+            if (!start || !bytes) continue;
+            if (fields && in_shared_field(begin, begin + bytes)) return true;
+            ranges[count++] = {begin, begin + bytes};
         }
     }
+    if (!arrays) return false;
     std::sort(ranges, ranges + count,
               [](const Range& a, const Range& b) { return a.begin < b.begin; });
     for (size_t k = 1; k < count; ++k)

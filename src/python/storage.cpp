@@ -4,8 +4,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -24,7 +26,11 @@ struct ViewObject {
 };
 
 const char* format_of(Prim p) {
-    static const char* const table[] = {"?", "b", "h", "i", "q", "B", "H", "I", "Q", "e", "f", "d"};
+    // NumPy has two types of 64 bits; torch knows the one that int64 and uint64 name.
+    static const bool long_is_64 = sizeof(long) == 8;
+    static const char* const i64 = long_is_64 ? "l" : "q";
+    static const char* const u64 = long_is_64 ? "L" : "Q";
+    static const char* const table[] = {"?", "b", "h", "i", i64, "B", "H", "I", u64, "e", "f", "d"};
     return table[static_cast<int>(p)];
 }
 
@@ -188,6 +194,20 @@ void drop(Storage* s) {
     delete s;
 }
 
+namespace {
+std::map<uintptr_t, uintptr_t> shared;  // begin to end
+}
+void share_field(const Storage* s) {
+    const auto begin = reinterpret_cast<uintptr_t>(s->data);
+    uintptr_t& end = shared[begin];
+    end = std::max(end, begin + s->bytes);
+}
+bool any_field_shared() { return !shared.empty(); }
+bool in_shared_field(uintptr_t begin, uintptr_t end) {
+    const auto after = shared.lower_bound(end);  // the first that begins behind the range
+    return after != shared.begin() && std::prev(after)->second > begin;
+}
+
 PyObject* load_number(Prim p, const char* at) {
     uint64_t bits = 0;
     std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
@@ -257,6 +277,9 @@ PyObject* make_capsule(const Window& w, bool versioned) {
     return PyCapsule_New(m, "dltensor_versioned", destroy_versioned);
 }
 
-bool add_storage_types() { return PyType_Ready(&View_Type) == 0; }
+bool add_storage_types() {
+    on_reset([] { shared.clear(); });
+    return PyType_Ready(&View_Type) == 0;
+}
 
 }  // namespace qd::python

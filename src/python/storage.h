@@ -28,6 +28,12 @@ inline Storage* hold(Storage* s) { return s->holders.fetch_add(1, std::memory_or
 void drop(Storage* s);
 uint64_t storages_made();  // since the process began; changes under the GIL
 
+// Memory of fields that others were given a view of: an array argument of a kernel may then be such
+// a view. Forgotten at reset. Touched under the GIL.
+void share_field(const Storage* s);
+bool any_field_shared();
+bool in_shared_field(uintptr_t begin, uintptr_t end);
+
 // One number. `store_number` follows the host's rules: integers take integers and wrap, u1 becomes
 // 0 or 1, floats take both; false with a TypeError set.
 PyObject* load_number(type::Prim p, const char* at);

@@ -108,11 +108,11 @@ struct Task {
     Bound bounds[2 * kMaxDims];
 };
 
-// What code may rely on about its array arguments.
-enum class ArrayUse : uint32_t {
-    any,          // it does not matter whether they overlap
-    distinct,     // right only if no two of them overlap: the launcher compares their ranges
-    overlapping,  // made for arguments that do overlap, by Module::arrays_may_overlap
+// What code relies on about its array arguments; the launcher compares their ranges.
+enum ArrayUse : uint32_t {
+    kDistinctArrays = 1,     // right only if no two of them overlap
+    kOwnFields = 2,          // right only if none is a view of a field
+    kOverlappingArrays = 4,  // made for arguments that are so, by Module::arrays_may_overlap
 };
 
 // An artefact: header, tasks, formats, strings, object file; all offsets from the header's start.
@@ -131,7 +131,7 @@ struct Artefact {
     uint32_t uses_random, uses_print;
     uint32_t binding_count;  // how many entries Context::bindings has
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
-    uint32_t arrays;         // ArrayUse
+    uint32_t arrays;         // of ArrayUse, joined by or
     uint32_t pad;
 };
 

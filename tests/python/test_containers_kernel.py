@@ -58,7 +58,6 @@ def add_both(o: Outer, i):
     add_pair(p=o.b, i=i)
 
 
-@pytest.mark.oracle_differs("counts kernels of the library too")
 def test_nested_frozen_dataclass():
     @qd.kernel
     def k(o: Outer):
@@ -70,9 +69,10 @@ def test_nested_frozen_dataclass():
     k(o)
     assert o.y.to_numpy().tolist() == [33, 33, 33]
     p = Outer(Inner(full(3), 100), Inner(o.a.x, 200), full(0))
+    before = compiled()
     k(p)
+    assert compiled() == before
     assert p.y.to_numpy().tolist() == [314, 314, 314]
-    assert compiled() == 1
     k(o=o)
     assert o.a.x.to_numpy().tolist() == [221] * 3
 
@@ -701,7 +701,6 @@ class Config:
 Config = qd.data_oriented(Config)
 
 
-@pytest.mark.oracle_differs("counts kernels of the library too")
 def test_equal_configs_share_a_specialisation():
     @qd.kernel
     def k(x: qd.types.ndarray(), c: qd.template()):
@@ -713,13 +712,14 @@ def test_equal_configs_share_a_specialisation():
     x = full(0)
     k(x, Config(3, True))
     assert x.to_numpy().tolist() == [103] * 3
+    before = compiled()
     k(x, Config(3, True))
-    assert compiled() == 1
+    assert compiled() == before
     k(x, Config(3, False))
-    assert compiled() == 2
+    assert compiled() == before + 1
     assert x.to_numpy().tolist() == [3] * 3
     k(x, Config(3, True))
-    assert compiled() == 2
+    assert compiled() == before + 1
     assert x.to_numpy().tolist() == [103] * 3
 
 

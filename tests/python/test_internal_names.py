@@ -153,9 +153,9 @@ def test_ensure_compiled(start):
     x = start(offline_cache=False)
     plain_kernel._primal.ensure_compiled(x)
     assert x.to_numpy().tolist() == [0] * 3
-    assert impl.get_runtime().get_num_compiled_functions() == 1
+    before = impl.get_runtime().get_num_compiled_functions()
     plain_kernel(x)
-    assert impl.get_runtime().get_num_compiled_functions() == 1
+    assert impl.get_runtime().get_num_compiled_functions() == before
 
     @qd.kernel
     def bad(x: qd.types.ndarray()):

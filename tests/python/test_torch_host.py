@@ -23,7 +23,9 @@ def containers(dt):
     }
 
 
-@pytest.mark.parametrize("name", ["i8", "u8", "i16", "i32", "i64", "f16", "f32", "f64", "u1"])
+@pytest.mark.parametrize(
+    "name", ["i8", "u8", "i16", "i32", "i64", "u64", "f16", "f32", "f64", "u1"]
+)
 def test_copies(name):
     values = torch.from_numpy(np.array([[0, 1, 1], [1, 0, 1]], NUMPY[name]))
     for x in containers(dtype(name)).values():

@@ -35,7 +35,7 @@ def check_array(annotation: Any, value: Any, name: str) -> None:
     if isinstance(annotation, BufferViewType) or _is_buffer_view_class(annotation):
         _check_view(annotation, value, name)
         return
-    if annotation is NDArray:
+    if not isinstance(annotation, NDArray):  # the bare class, or qd.Tensor
         annotation = NDArray()
     if isinstance(value, core.NdarrayBase):
         value._prepare()
@@ -172,6 +172,8 @@ def _check_torch(annotation: NDArray, value: Any, name: str) -> None:
             "Non contiguous tensors are not supported, please call tensor.contiguous() before "
             f"passing it into a Quadrants kernel (argument {name})"
         )
+    if value.device.type == "meta":
+        raise ValueError(f"Argument {name} is a meta tensor: it has no memory")
     grad = value.grad if value.requires_grad and value.is_leaf else None
     if grad is not None:
         if not is_torch(grad):

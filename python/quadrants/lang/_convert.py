@@ -38,6 +38,9 @@ def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[in
 
 def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> None:
     """Stores an array of canonical shape, or a number, in the container, cast to its dtype."""
+    kind = getattr(array, "dtype", None)
+    if kind is not None and kind.kind not in "biuf":
+        raise TypeError(f"Unknown type {kind}: numbers are expected")
     live = live_array(container)
     with np.errstate(all="ignore"):
         if live is not None:
@@ -51,8 +54,19 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
             np.copyto(part, component, casting="unsafe")
 
 
+def count_kernel(container: Any, operation: str) -> None:
+    """Counts a conversion among the compiled functions, once per field or kind of array.
+
+    None is compiled, but programs check that repeating a conversion compiles nothing, against a
+    count that its first time raises by one.
+    """
+    impl.get_runtime().conversions.add((container._conversion_key(), operation))
+
+
 def number_as(dtype: Any, value: Any) -> Any:
     """A host number cast to a dtype as a kernel would: integers wrap, floats are cut off."""
+    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+        raise TypeError(f"a number is expected, got {value!r}")
     if not dtype.is_real:
         value = int(value)
         if dtype is u1:
@@ -96,9 +110,11 @@ def numpy_of(
         else:
             reason = why_no_view(container)
             if reason is None:
+                container._share()
                 return live_array(container)
             if copy is False:
                 raise _no_view(reason)
+    count_kernel(container, "to_numpy")
     array = copied_array(container, shape, element_shape)
     return array if dtype is None else array.astype(dtype, copy=False)
 
@@ -124,6 +140,7 @@ def torch_of(
             if copy is False:
                 raise _no_view(reason)
     to_pytorch_type(container.dtype)  # raises if this torch has no such dtype
+    count_kernel(container, "to_torch")
     tensor = torch.from_numpy(copied_array(container, shape, element_shape))
     return tensor if device is None else tensor.to(device)
 

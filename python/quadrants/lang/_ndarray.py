@@ -108,6 +108,9 @@ class Ndarray(core.NdarrayBase):
     def _loop_range(self) -> Any:
         return self.shape
 
+    def _share(self) -> None:
+        """A view is about to be handed out: the launcher compares arrays anyway."""
+
     def _why_no_view(self) -> str | None:
         return None
 
@@ -119,6 +122,10 @@ class Ndarray(core.NdarrayBase):
         assert same, f"copy_from shape mismatch: destination {mine} vs source {theirs}"
         array = _convert.copied_array(other, theirs, other._element_shape)
         _convert.write_array(self, array, self._element_shape)
+        _convert.count_kernel(self, "copy_from")
+
+    def _conversion_key(self) -> Any:
+        return self.dtype.name, self._element_shape, len(self.shape)
 
     def fill(self, val: Any) -> None:
         """Sets every element.
@@ -139,6 +146,8 @@ class Ndarray(core.NdarrayBase):
                 raise TypeError(f"an integer is required to fill elements of type {self.dtype}")
             entries = _convert.number_as(self.dtype, entries)
         _convert.write_array(self, entries, self._element_shape)
+        if self._element_shape:
+            _convert.count_kernel(self, "fill")
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule over the memory."""
@@ -189,6 +198,9 @@ class _Convertible(Ndarray):
 
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of the same total shape."""
+        self._write(arr, "from_numpy")
+
+    def _write(self, arr: Any, operation: str) -> None:
         if not isinstance(arr, np.ndarray):
             raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided")
         self._prepare()
@@ -196,10 +208,11 @@ class _Convertible(Ndarray):
         if tuple(arr.shape) != expected:
             raise ValueError(f"Mismatch shape: {expected} expected, but {arr.shape} provided")
         _convert.write_array(self, arr, self._element_shape)
+        _convert.count_kernel(self, operation)
 
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor of the same total shape."""
-        self.from_numpy(_convert.array_of_torch(arr))
+        self._write(_convert.array_of_torch(arr), "from_torch")
 
 
 class ScalarNdarray(_Convertible):

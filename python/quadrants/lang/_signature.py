@@ -154,6 +154,8 @@ def read_parameters(fn: FunctionType, kind: str, in_class: bool) -> tuple[tuple[
             raise QuadrantsSyntaxError(
                 f"Invalid type annotation (argument {i}) of Quadrants kernel: {annotation}"
             )
+        elif misuse := getattr(type(annotation), "misuse", None):  # an unpacked vector type
+            raise misuse("annotate a parameter with")
         params.append((name, annotation, empty if i < without else defaults[i - without]))
     return tuple(params), _return_annotation(found.get("return"))
 

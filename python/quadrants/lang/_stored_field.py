@@ -193,7 +193,8 @@ class Field:
         if impl.inside_kernel():
             return _convert.fill_in_kernel(self, val)
         self._prepare()  # type: ignore[attr-defined]
-        return self._fill(val)
+        self._fill(val)
+        _convert.count_kernel(self, "fill")
 
     def _fill(self, val: Any) -> None:
         _convert.write_array(self, _convert.number_as(self._dtype, val), ())
@@ -208,6 +209,10 @@ class Field:
         self._prepare()  # type: ignore[attr-defined]
         array = _convert.copied_array(other, other.shape, other._element_shape)
         _convert.write_array(self, array, self._element_shape)
+        _convert.count_kernel(self, "copy_from")
+
+    def _conversion_key(self) -> Any:
+        return self.snode._id
 
     def to_numpy(self, *args: Any, **kwargs: Any) -> Any:
         """The elements as NumPy arrays."""
@@ -261,6 +266,9 @@ class ScalarField(Field, core.FieldBase):
 
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of the field's shape."""
+        self._write(arr, "from_numpy")
+
+    def _write(self, arr: Any, operation: str) -> None:
         if not isinstance(arr, np.ndarray):
             raise AttributeError(f"a NumPy array is expected, got {type(arr)}")
         self._prepare()
@@ -269,10 +277,11 @@ class ScalarField(Field, core.FieldBase):
                 f"qd.field shape {self.shape} does not match the numpy array shape {arr.shape}"
             )
         _convert.write_array(self, arr, ())
+        _convert.count_kernel(self, operation)
 
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor of the field's shape."""
-        self.from_numpy(_convert.array_of_torch(arr))
+        self._write(_convert.array_of_torch(arr), "from_torch")
 
     def __repr__(self) -> str:
         return "<qd.field>"
@@ -370,6 +379,9 @@ class MatrixField(Field, core.FieldBase):
 
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of shape `shape + (n,)` or `shape + (n, m)`."""
+        self._write(arr, "from_numpy")
+
+    def _write(self, arr: Any, operation: str) -> None:
         if not isinstance(arr, np.ndarray):
             raise AttributeError(f"a NumPy array is expected, got {type(arr)}")
         self._prepare()
@@ -388,10 +400,11 @@ class MatrixField(Field, core.FieldBase):
             )
         array = np.ascontiguousarray(arr).reshape(self.shape + self._element_shape)
         _convert.write_array(self, array, self._element_shape)
+        _convert.count_kernel(self, operation)
 
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor; shapes as for `from_numpy`."""
-        self.from_numpy(_convert.array_of_torch(arr))
+        self._write(_convert.array_of_torch(arr), "from_torch")
 
     def __repr__(self) -> str:
         return f"<{self.n}x{self.m} qd.Matrix.field>"

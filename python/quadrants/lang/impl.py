@@ -72,6 +72,7 @@ class PyQuadrants:
         self.fwd_mode_manager: Any = None
         self.grad_replaced = False
         self.ndarrays: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.conversions: set[tuple[Any, str]] = set()  # counted by `_convert.count_kernel`
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -145,10 +146,12 @@ class PyQuadrants:
         self._arch = None
         self._cfg = None
         self.materialized = False
+        self.conversions.clear()
 
     def get_num_compiled_functions(self) -> int:
         """Number of kernel specialisations compiled or loaded in this runtime."""
-        return core.num_compiled_functions() if core.native_loaded() else 0
+        kernels = core.num_compiled_functions() if core.native_loaded() else 0
+        return kernels + len(self.conversions)
 
 
 _PYTHON_OPTIONS = (

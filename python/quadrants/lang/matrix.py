@@ -93,6 +93,12 @@ def _python_factory(name: str, *args: Any, **kwargs: Any) -> Any:
     return factory(name, *args, **kwargs)
 
 
+def _different_shapes(a: Any, b: Any) -> QuadrantsCompilationError:
+    return QuadrantsCompilationError(
+        f"required shapes to be the same, got shapes {[a.shape, b.shape]}"
+    )
+
+
 class Matrix:
     """A vector or matrix on the host.
 
@@ -330,22 +336,27 @@ class Matrix:
         """Scalar product of two vectors."""
         if _has_symbolic(other):
             return core.trace_op("Matrix.dot", (self, other))
-        if self.ndim != 1:
-            raise QuadrantsCompilationError("lhs for dot is not a vector")
-        other = other if isinstance(other, Matrix) else Matrix(other)
-        if other.ndim != 1:
-            raise QuadrantsCompilationError("rhs for dot is not a vector")
-        return (self * other).sum()
+        a, b = self._two_vectors(other, "dot")
+        if a.shape != b.shape:
+            raise _different_shapes(a, b)
+        return (a * b).sum()
+
+    def _two_vectors(self, other: Any, operation: str) -> tuple[Any, Any]:
+        a, b = self.entries, np.asarray(other)
+        for side, entries in (("lhs", a), ("rhs", b)):
+            if entries.ndim != 1:
+                raise QuadrantsCompilationError(f"{side} for {operation} is not a vector")
+        return a, b
 
     def cross(self, other: Any) -> Any:
         """Vector product in 3-D, its third component in 2-D."""
         if _has_symbolic(other):
             return core.trace_op("Matrix.cross", (self, other))
-        if self.ndim != 1 or self.n not in (2, 3):
-            raise QuadrantsCompilationError(
-                f"only dimension < 4 is supported, got shape {self.get_shape()}"
-            )
-        a, b = self.entries, np.asarray(other)
+        a, b = self._two_vectors(other, "cross")
+        if a.shape != b.shape:
+            raise _different_shapes(a, b)
+        if self.n not in (2, 3):
+            raise QuadrantsCompilationError(f"only dimension < 4 is supported, got shape {a.shape}")
         if self.n == 2:
             return a[0] * b[1] - a[1] * b[0]
         return Vector(np.cross(a, b))
@@ -354,13 +365,16 @@ class Matrix:
         """The matrix of all products."""
         if _has_symbolic(other):
             return core.trace_op("Matrix.outer_product", (self, other))
-        return Matrix(np.outer(self.entries, np.asarray(other)))
+        return Matrix(np.outer(*self._two_vectors(other, "outer_product")))
 
     def frobenius_inner(self, other: Any) -> Any:
         """Sum of the element-wise products."""
         if _has_symbolic(other):
             return core.trace_op("Matrix.frobenius_inner", (self, other))
-        return (self.entries * np.asarray(other)).sum()
+        a, b = self.entries, np.asarray(other)
+        if a.shape != b.shape:
+            raise _different_shapes(a, b)
+        return (a * b).sum()
 
     def transpose(self) -> Any:
         """The matrix mirrored at its diagonal."""
@@ -612,6 +626,8 @@ class MatrixType:
         values = _flattened(args)
         if len(args) == 1 and not isinstance(args[0], (list, tuple, Matrix, np.ndarray)):
             values = values * count
+        if builtins.any(v is None for v in values):
+            raise TypeError(f"{self.to_string()} takes numbers, got None")
         if len(values) < count:
             raise IndexError(f"{self.to_string()} needs {count} components, got {len(values)}")
         entries = np.array(values[:count]).astype(self._numpy_type()).reshape(self.get_shape())

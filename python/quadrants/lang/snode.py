@@ -39,6 +39,8 @@ _AXES = [Axis(n) for n in range(core.get_max_num_indices())]
 
 def axes(*numbers: int) -> list[Axis]:
     """The axes of these numbers, 0 to 11."""
+    if any(n >= len(_AXES) for n in numbers):
+        raise RuntimeError(f"Too many dimensions. The maximum dimensionality is {len(_AXES)}")
     return [_AXES[n] for n in numbers]
 
 
@@ -326,13 +328,13 @@ class SNode:
         return dict(enumerate(self._axis_numbers()))
 
     def _loop_range(self) -> Any:
-        """A field that has an element for each cell of this node."""
+        """A field that has an element for each cell of this node; None if none lies in it."""
         for child in self._children:
             if child._kind == "place":
                 return child._field
         if self._kind == "place":
             return self._field
-        raise QuadrantsRuntimeError("Looping over a node without fields is not supported yet")
+        return None
 
     def __repr__(self) -> str:
         return f"<qd.SNode of type {self._kind}>"

@@ -80,8 +80,8 @@ class TensorType:
             self._shape, self._element = key
         return self
 
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
+    def shape(self) -> list[int]:
+        return list(self._shape)
 
     def element_type(self) -> DataType:
         return self._element

@@ -42,9 +42,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->tier = header.tier;
     image->uses_random = header.uses_random;
     image->uses_print = header.uses_print;
-    image->assumes_distinct_arrays =
-        header.arrays == static_cast<uint32_t>(abi::ArrayUse::distinct);
-    image->arrays_may_overlap = header.arrays == static_cast<uint32_t>(abi::ArrayUse::overlapping);
+    image->array_use = header.arrays;
     image->name = std::move(name);
     for (size_t k = 0; k < tasks.size(); ++k) {
         const abi::Task& t = tasks[k];

@@ -40,8 +40,7 @@ struct KernelImage {
     uint32_t temps_bytes = 0, result_bytes = 0, args_bytes = 0, tier = 0;
     bool uses_random = false, uses_print = false;
     bool uses_atomics = false;
-    bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
-    bool arrays_may_overlap = false;       // compiled for arguments that do
+    uint32_t array_use = 0;  // abi::ArrayUse
     std::string name;
 
     const abi::Artefact& header() const {
