@@ -103,10 +103,37 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
             PyObject* item = PyDict_GetItem(given, key);
             if (!item) bad_return("struct without member " + text(key), annotation);
             shape.members.push_back(store_result(body, type, item));
+            shape.members.back().name = text(key);
         }
         return shape;
     }
     raise(Kind::syntax, "Invalid return type annotation: " + text(annotation));
+}
+
+// Finds the struct types of a stored shape; false if the annotation says something else.
+bool bind_result(ResultShape& shape, PyObject* annotation) {
+    switch (shape.kind) {
+        case ResultShape::Kind::scalar: {
+            const auto p = prim_of(annotation);  // int and float: by the options, which are facts
+            return p && (PyType_Check(annotation) || ir::Type::scalar(*p) == shape.type);
+        }
+        case ResultShape::Kind::tensor: {
+            const auto t = tensor_type_of(annotation);
+            return t && t->rank == shape.type.rank && t->n == shape.type.n && t->m == shape.type.m;
+        }
+        case ResultShape::Kind::structure:
+            break;
+    }
+    if (!is_struct_type(annotation)) return false;
+    const Ref members = get(annotation, names().members_);
+    if (PyDict_Size(members.get()) != static_cast<Py_ssize_t>(shape.members.size())) return false;
+    shape.struct_type = Ref::borrow(annotation);
+    PyObject *key, *type;
+    size_t k = 0;
+    for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type); ++k)
+        if (shape.members[k].name != text(key) || !bind_result(shape.members[k], type))
+            return false;
+    return true;
 }
 
 bool matches_prim(ir::Prim want, ir::Prim got) { return want == ir::Prim::none || want == got; }
@@ -481,6 +508,17 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
     out->has_print = state.has_print;
     out->functions_owner = functions_owner();
     return out;
+}
+
+bool bind_results(PyObject* definition, std::vector<ResultShape>& results) {
+    bool is_tuple = false;
+    const std::vector<Ref> annotations =
+        result_annotations(get(definition, names().returns_).get(), is_tuple);
+    if (results.empty()) return true;
+    if (annotations.size() != results.size()) return false;
+    for (size_t k = 0; k < results.size(); ++k)
+        if (!bind_result(results[k], annotations[k].get())) return false;
+    return true;
 }
 
 }  // namespace qd::frontend

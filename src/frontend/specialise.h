@@ -74,6 +74,7 @@ struct ResultShape {
     ir::Type type;                     // scalar, tensor
     Ref struct_type;                   // structure: the StructType
     std::vector<ResultShape> members;  // structure
+    std::string name;                  // of a member
     int result = 0;                    // first number in Module::results
 };
 
@@ -86,6 +87,9 @@ struct Notice {
     uint32_t line = 0;
 };
 void give(const Notice& notice);  // throws PyError if the user made warnings errors
+
+// Completes stored results from the kernel's return annotation; false if they do not fit it.
+bool bind_results(PyObject* definition, std::vector<ResultShape>& results);
 
 struct LoweredKernel {
     std::unique_ptr<ir::Module> module;

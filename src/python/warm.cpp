@@ -115,16 +115,16 @@ Path read_path(Reader& r) {
     return p;
 }
 
-// False if the shape cannot be rebuilt in another process.
-bool write_results(Writer& w, const std::vector<ResultShape>& results) {
+// Struct types are not written: a later process takes them from the kernel's return annotation.
+void write_results(Writer& w, const std::vector<ResultShape>& results) {
     w.number(uint32_t(results.size()));
     for (const ResultShape& r : results) {
-        if (r.kind == ResultShape::Kind::structure) return false;
         w.number(static_cast<uint8_t>(r.kind));
         w.number(r.type.word());
         w.number(int32_t(r.result));
+        w.text(r.name);
+        if (r.kind == ResultShape::Kind::structure) write_results(w, r.members);
     }
-    return true;
 }
 
 std::vector<ResultShape> read_results(Reader& r) {
@@ -133,6 +133,8 @@ std::vector<ResultShape> read_results(Reader& r) {
         s.kind = static_cast<ResultShape::Kind>(r.number<uint8_t>());
         s.type = std::bit_cast<Type>(r.number<uint64_t>());
         s.result = r.number<int32_t>();
+        s.name = r.text();
+        if (s.kind == ResultShape::Kind::structure) s.members = read_results(r);
     }
     return results;
 }
@@ -356,7 +358,8 @@ Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args,
         w.text(n.file);
         w.number(n.line);
     }
-    if (!write_results(w, k.results) || w.failed) return {};
+    write_results(w, k.results);
+    if (w.failed) return {};
     return std::move(w.out);
 }
 
@@ -437,7 +440,7 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     }
     for (const ParamSource& p : s.recipe.kernel.params)
         if (!walker.find(p.path)) return refuse("parameter", describe(p.path));
-    return true;
+    return frontend::bind_results(k.definition, s.recipe.kernel.results);
 }
 
 std::string kernel_key(KernelObject& k) {

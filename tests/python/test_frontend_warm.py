@@ -132,3 +132,44 @@ def test_kernels_of_two_modules_share_no_guard(project):
     other.write_text(other.read_text().replace("100", "10"))
     values, counters = project.run()
     assert values[0] == 300.0 and counters["lowered"] == 1
+
+
+STRUCTS = """\
+import json, sys
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+from quadrants._lib import core
+
+vec2 = qd.types.vector(2, qd.f32)
+inner = qd.types.struct(a=qd.i32, v=vec2)
+
+@qd.dataclass
+class Both:
+    one: inner
+    x: float
+
+    def total(self):
+        return self.one.a + self.one.v[1] + self.x
+
+@qd.kernel
+def make(n: qd.i32) -> Both:
+    return Both(one=inner(a=n, v=[1.0, 2.0]), x=0.5)
+
+both = make(3)
+out = [float(both.total()), float(both.one.v[0])]
+qd.sync()
+print("RESULT " + json.dumps([out, core.counters()]))
+"""
+
+
+def test_structs_are_returned_warm(tmp_path):
+    project = Project(tmp_path)
+    out, cold = project.run(STRUCTS)
+    assert out == [5.5, 1] and cold["lowered"] == 1
+    out, warm = project.run(STRUCTS)
+    assert out == [5.5, 1] and warm["lowered"] == 0 and warm["compiler_loaded"] == 0
+    for old, new in (
+        ("a=qd.i32, v=vec2", "v=vec2, a=qd.i32"),
+        ("a=qd.i32,", "b=qd.i32, a=qd.i32,"),
+    ):
+        assert project.run(STRUCTS.replace(old, new))[0] == [5.5, 1]
