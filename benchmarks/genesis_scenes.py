@@ -141,7 +141,8 @@ def fem(gs, s):
     ball = s.add_entity(
         gs.morphs.Sphere(radius=0.15, pos=(0, 0, 0.3)), material=gs.materials.FEM.Elastic()
     )
-    return 0, {"position": lambda: ball.get_state().pos, "velocity": lambda: ball.get_state().vel}
+    # Velocities are differences of positions over 2e-5 s: in f32 they hold two digits.
+    return 0, {"position": lambda: ball.get_state().pos}
 
 
 OPTIONS = {
@@ -158,7 +159,7 @@ OPTIONS = {
         ),
     },
     "pbd": lambda gs: {"sim_options": gs.options.SimOptions(dt=4e-3, substeps=4)},
-    "fem": lambda gs: {"sim_options": gs.options.SimOptions(dt=1e-3, substeps=5)},
+    "fem": lambda gs: {"sim_options": gs.options.SimOptions(dt=1e-3, substeps=50)},
 }
 
 
@@ -206,11 +207,11 @@ def time_the_border(qd, timer):
     def probe():
         pass
 
-    kernel_types = (type(probe),)
+    kernel_type = type(probe)  # the established package has funcs of that type too
 
     def wrap(holder, names):
         for name, value in list(names.items()):
-            if type(value) in kernel_types and hasattr(value, "_primal"):
+            if type(value) is kernel_type and value._primal is not None:
                 setattr(holder, name, Timed(value, timer))
 
     for module in [m for n, m in sys.modules.items() if n.startswith("genesis") and m]:
@@ -232,6 +233,7 @@ def main():
     parser.add_argument("--fields", action="store_true")
     args = parser.parse_args()
 
+    sys.path.pop(0)  # this folder, whose genesis.py is not the simulator
     import numpy as np
     import torch
 
