@@ -290,12 +290,12 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         ArrayInfo a;
         if (o == Py_None || (is_field(o) && is_tensor_annotation(annotation)))
             return adopt(Ref::borrow(o), prov);
-        if (!array_info(o, a))
-            raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
         if (prov->parent && is_ndarray_annotation(annotation)) {
             const ArgumentErrors plain;
             check_member_array(annotation, o, name);
         }
+        if (!array_info(o, a))
+            raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
         bind_array_type(annotation, o, name, a);
         ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
                                       ir::Type::array(a.elem, a.ndim), name, a.has_grad);

@@ -1,6 +1,7 @@
 """Corners of containers: what counts as a compiled function, loops over nodes, arrays that are views
 of fields, clamped views, wrong values, memory beside a field."""
 
+import dataclasses
 import enum
 
 import numpy as np
@@ -233,7 +234,22 @@ def tensor_of_columns():
     k(np.zeros((6, 2), np.float32)[::2, 0])
 
 
+@dataclasses.dataclass
+class Holder:
+    x: qd.types.ndarray()
+
+
+def field_in_an_array_member():
+    @qd.kernel
+    def k(h: Holder):
+        h.x[0] = 1
+
+    k(Holder(arrays()))
+    k(Holder(scalar()))
+
+
 WRONG = {
+    "field as array member": (field_in_an_array_member, qd.QuadrantsRuntimeTypeError, ""),
     "complex into field": (lambda: scalar().from_numpy(np.ones(3, complex)), Exception, "complex128"),
     "complex into array": (lambda: arrays().from_numpy(np.ones(3, complex)), Exception, "complex128"),
     "text into array": (lambda: arrays().from_numpy(np.array(["a"] * 3)), Exception, "U1"),
