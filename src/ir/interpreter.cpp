@@ -492,6 +492,8 @@ struct Interpreter {
                                                                  : context.bounds[i.imm - bound]);
                 break;
             }
+            case Op::prefetch:
+                break;
             case Op::seed:
                 seed(i.imm, static_cast<uint64_t>(integer(f, i, 0)));
                 break;

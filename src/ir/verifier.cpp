@@ -202,6 +202,9 @@ struct Verifier {
             case Op::seed:
                 need(in(0) == type::kI64, i, "iteration is not i64");
                 break;
+            case Op::prefetch:
+                need(in(0).is_place(), i, "operand is no place");
+                break;
             case Op::print:
                 need(i.ref != nullptr, i, "no format");
                 break;

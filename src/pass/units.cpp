@@ -96,14 +96,54 @@ struct Units {
         Value* lanes_here =
             twice ? wide(in_block, lanes)
                   : in_block.op(Op::min, {sub(in_block, count, start), wide(in_block, lanes)});
+        Value* base = add(in_block, low, start);
+        prefetch(in_block, *body, base, outer);
         Inst* lane_loop = new_for(in_block, wide(in_block, 0), lanes_here);
         in_block.end(Op::continue_);
-        fill_lane_loop(*lane_loop, *body, add_before(*lane_loop, low, start), outer, first);
+        fill_lane_loop(*lane_loop, *body, base, outer, first);
         if (!twice) return;
         Value* done = b.op(Op::mul, {blocks, wide(b, lanes)});
         Inst* rest = new_for(b, wide(b, 0), sub(b, count, done));
         fill_lane_loop(*rest, *copy, add_before(*rest, low, done), outer, second);
     }
+    // A reduction over memory waits for it: what a block of 16 will read 4 KiB later is asked for
+    // now, where hardware looks no further than the page.
+    void prefetch(Builder& b, Region& body, Value* base, const std::vector<Value*>& outer) {
+        constexpr int64_t kAhead = 64;  // blocks; one is a line of cache
+        constexpr uint32_t kMostWork = 24, kMostStreams = 4;
+        if (summary_of(s, loop).cost > kMostWork) return;
+        const Value* inner = body.params[body.params.size() - 1];
+        const auto outside = [&](const Value* v) {
+            return v->owner ? v->owner != &body : v->def->parent != &body;
+        };
+        uint32_t streams = 0;
+        Value* later = nullptr;
+        for (Inst* i = body.first; i && streams < kMostStreams; i = i->next) {
+            if (i->op != Op::load || type::bits(i->operand(0)->type.prim) < 32) continue;
+            const Inst* at = i->operand(0)->def;
+            if (!at || i->operand(0)->type.rank || at->parent != &body ||
+                (at->op != Op::field_place && at->op != Op::array_place) ||
+                at->operand(at->operand_count - 1) != inner)
+                continue;
+            std::vector<Value*> operands;
+            for (int k = 0; k < at->operand_count - 1; ++k) {
+                Value* v = at->operand(k);
+                if (v->owner == &body && v != inner) v = outer[v->index];
+                if (v == inner || !outside(v)) break;
+                operands.push_back(v);
+            }
+            if (operands.size() + 1 != static_cast<size_t>(at->operand_count)) continue;
+            const int lanes = accumulators[0].lanes;
+            if (!later) later = b.cast(add(b, base, wide(b, kAhead * lanes)), index);
+            operands.push_back(later);
+            Inst* ahead = copy_inst(*at, f);
+            for (size_t k = 0; k < operands.size(); ++k) ahead->operands[k] = operands[k];
+            ahead->append_to(*b.region);
+            b.op(Op::prefetch, {ahead->result()});
+            ++streams;
+        }
+    }
+
     Value* add_before(Inst& at, Value* x, Value* y) {
         Builder b = before(at);
         return add(b, x, y);

@@ -232,6 +232,7 @@ struct FunctionLowering {
                                   llvm::Value* desired);
     void lower_random(Inst& i);
     void lower_seed(Inst& i);
+    void lower_prefetch(Inst& i);
     void lower_text(Inst& i);
     llvm::Value* mix(llvm::Value* x);
     llvm::Value* to_memory(Prim p, llvm::Value* v) {

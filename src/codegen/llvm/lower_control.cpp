@@ -319,9 +319,10 @@ void FunctionLowering::lower(Inst& i) {
         case ir::Kind::control:
             return lower_control(i);
         case ir::Kind::outside:
-            return i.op == Op::random ? lower_random(i)
-                   : i.op == Op::seed ? lower_seed(i)
-                                      : lower_text(i);
+            return i.op == Op::random     ? lower_random(i)
+                   : i.op == Op::seed     ? lower_seed(i)
+                   : i.op == Op::prefetch ? lower_prefetch(i)
+                                          : lower_text(i);
     }
 }
 

@@ -598,6 +598,14 @@ Value* FunctionLowering::mix(Value* x) {
     return step(x, 31);
 }
 
+void FunctionLowering::lower_prefetch(Inst& i) {
+    Value* read = b.getInt32(0);
+    Value* keep = b.getInt32(3);  // in all levels of cache
+    Value* data = b.getInt32(1);
+    llvm::Value* address = place(operand(i, 0)).address;
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {address->getType()}, {address, read, keep, data});
+}
+
 void FunctionLowering::lower_seed(Inst& i) {
     Value* launch = at_entry(key(kContext, offsetof(abi::Context, launch_key)), [&](Builder& at) {
         context_member(offsetof(abi::Context, runtime));  // makes the context itself known
