@@ -90,12 +90,8 @@ void assign_struct(StructObject& target, PyObject* value) {
         source = reinterpret_cast<StructObject*>(value)->members;
     } else if (!PyDict_Check(value)) {
         if (!PyObject_HasAttrString(value, "to_dict")) {
-            PyObject *key, *member;  // a scalar fills every member
-            Py_ssize_t at = 0;
-            if (!is_expr(value) && !is_number(value))
-                raise(Kind::type, "cannot assign '" + type_text(value) + "' to a struct");
-            while (PyDict_Next(target.members, &at, &key, &member)) assign(member, value);
-            return;
+            raise(Kind::type, "Only dict or Struct can be assigned to a Struct",
+                  "it was given '" + type_text(value) + "'");
         }
         host = Ref::steal(PyObject_CallMethod(value, "to_dict", nullptr));
         source = host.get();
@@ -105,14 +101,17 @@ void assign_struct(StructObject& target, PyObject* value) {
     std::vector<std::pair<PyObject*, Ref>> stores;  // all right sides first: members may alias
     while (PyDict_Next(target.members, &at, &key, &member)) {
         PyObject* from = PyDict_GetItemWithError(source, key);
-        if (!from) {
-            if (PyErr_Occurred()) throw PyError{};
-            raise(Kind::type, "cannot assign a struct without member '" + text_of(key) + "'");
-        }
+        if (!from && PyErr_Occurred()) throw PyError{};
+        if (!from) break;
         stores.emplace_back(member, to_rvalue(from));
     }
-    if (PyDict_Size(source) != static_cast<Py_ssize_t>(stores.size()))
-        raise(Kind::type, "cannot assign structs with different members");
+    const auto count = static_cast<Py_ssize_t>(stores.size());
+    if (PyDict_Size(source) != count || PyDict_Size(target.members) != count) {
+        const Ref mine = Ref::steal(PyDict_Keys(target.members)),
+                  given = Ref::steal(PyDict_Keys(source));
+        raise(Kind::type, "Member mismatch between structs " + text_of(mine.get()) + ", " +
+                              text_of(given.get()));
+    }
     for (auto& [to, from] : stores) assign(to, from.get());
 }
 
@@ -208,6 +207,7 @@ Ref new_variable(PyObject* value, const Prim* annotation) {
     if (PyTuple_Check(value) && !is_number(value)) return copy_container(value);
     if (!is_expr(value) && prim_of_dtype(value))
         return Ref::borrow(value);  // dtypes are passed as such
+    if (value == Py_None && !annotation) return Ref::borrow(value);
     return new_slot(annotation ? to_value_as(value, *annotation) : to_value(value));
 }
 

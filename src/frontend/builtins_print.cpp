@@ -139,7 +139,7 @@ Ref print(Lowering& low, const CallArgs& a) {
             sep = value.get();
         else if (name == "end")
             end = value.get();
-        else if (name != "file" && name != "flush")
+        else
             raise(Kind::type, "print() got an unexpected keyword argument '" + name + "'");
     }
     const std::string between = separator(sep, " ", "sep");

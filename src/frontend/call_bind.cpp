@@ -155,7 +155,8 @@ Arg classify(const Param& p, Val v) {
             a.mode = Mode::value;
             a.v = {as_values(o)};
         } else if (is_empty(annotation) &&
-                   (PyUnicode_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o))) {
+                   (PyUnicode_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) ||
+                    func_of(o) || is_kernel_callable(o))) {
             cannot();
         }
         return a;

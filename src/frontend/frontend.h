@@ -146,6 +146,7 @@ struct Lowering {
         false;               // a func with tasks, expanded into its caller: shares b.function
     int runtime_depth = 0;   // enclosing runtime if/for/while: 0 = top level of this body
     int static_depth = 0;    // inside qd.static(...)
+    int dead_depth = 0;      // inside branches that a constant condition never takes
     int parallel_depth = 0;  // inside a parallel loop
     struct Body;             // AST side: scopes, source, return handling (lower.h)
     Body* body = nullptr;

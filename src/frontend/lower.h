@@ -301,6 +301,7 @@ struct InRegion {
 struct Deeper {
     int& depth;
     explicit Deeper(int& d) : depth(d) { ++depth; }
+    Deeper(const Deeper&) = delete;
     ~Deeper() { --depth; }
 };
 

@@ -379,7 +379,7 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
             unit.opaque("Python function " + callee_name(callable) + " runs");
         if (!low.static_depth) {
             const std::string message =
-                "Calling non-quadrants function \"" + callee_name(callable) +
+                "Calling non-quadrants function \"" + source_text(source, n->a->ast) +
                 "\". Scope inside the function is not processed by the Quadrants AST transformer. "
                 "The function may not work as expected. Proceed with caution! Maybe you can "
                 "consider "
@@ -400,7 +400,7 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
                 Py_XDECREF(type);
                 Py_XDECREF(value);
                 Py_XDECREF(tb);
-                raise(Kind::type, "TypeError when calling `" + callee_name(callable) +
+                raise(Kind::type, "TypeError when calling `" + source_text(source, n->a->ast) +
                                       "`: " + what +
                                       ". Maybe a Quadrants Expression was passed to a function "
                                       "that takes Python values only.");

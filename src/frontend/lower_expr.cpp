@@ -102,6 +102,10 @@ Val Body::lookup(PyObject* name) {
                 unit.global(Prov::Kind::global, function.get(), name));  // not shadowed since
         }
     }
+    if (low.kernel->options.no_template_floats && low.kind == FunctionKind::kernel &&
+        PyFloat_CheckExact(v.get()))
+        raise(Kind::value, "Not permitted to access floats as global values: " + text(name) +
+                               " (raise_on_templated_floats=True)");
     outer_names.emplace(name, v);
     note_capture(low, function.get(), nullptr, v.get(), name, v.prov);
     return v;
@@ -119,7 +123,9 @@ Val Body::adopt(Ref value, Prov* prov) {
         if (!prov || !prov->from_argument())
             raise(Kind::compilation,
                   "Ndarray " + text(o) +
-                      " used in kernel scope but not registered as a kernel parameter");
+                      " used in kernel scope but not registered as a kernel parameter",
+                  "pass it through a qd.types.ndarray() or qd.Tensor annotation, or as a member "
+                  "of a template argument");
         if (!prov->leaf) {
             ArrayInfo a;
             array_info(o, a);
@@ -483,10 +489,18 @@ Val Body::compare_chain(const Node* n) {
     return {result};
 }
 
+// A parameter of the kernel itself that may be None.
 bool Body::is_direct_argument(const Node* n) {
-    if (n->kind != K::Name || text(n->name).starts_with("__qd_")) return false;
+    if (n->kind != K::Name || low.kind != FunctionKind::kernel ||
+        text(n->name).starts_with("__qd_"))
+        return false;
     const Binding* b = find(n->name);
-    return b && static_cast<size_t>(b - bindings.data()) < parameter_count;
+    if (!b || static_cast<size_t>(b - bindings.data()) >= parameter_count) return false;
+    const Ref params = Ref::steal(PyObject_GetAttr(definition.get(), names().params_));
+    PyObject* annotation = PyTuple_GetItem(
+        PyTuple_GetItem(params.get(), static_cast<Py_ssize_t>(b - bindings.data())), 1);
+    PyObject* inner = strip_optional(annotation);
+    return inner != annotation || is_template(inner) || is_tensor_annotation(inner);
 }
 
 Val Body::bool_op(const Node* n) {
@@ -496,8 +510,17 @@ Val Body::bool_op(const Node* n) {
     for (size_t k = 1; k < n->list.size(); ++k) {
         low.node = n->ast;
         if (low.static_depth || !is_symbolic(left.get())) {
-            if (truth(left.get()) != is_and) return left;
-            left = expr(n->list[k]);
+            const bool decided = truth(left.get()) != is_and;
+            if (low.static_depth || !PyFloat_Check(left.get())) {
+                if (decided) return left;
+                left = expr(n->list[k]);
+                continue;
+            }
+            Val right = expr(n->list[k]);  // a float beside a run-time value is a mistake
+            low.node = n->ast;
+            if (is_symbolic(right.get())) scalar_int(left.get(), left.get(), right.get(), symbol);
+            if (decided) return left;
+            left = std::move(right);
             continue;
         }
         const ir::Type lt = type_of(left.get());

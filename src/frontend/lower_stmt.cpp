@@ -290,9 +290,13 @@ Flow Body::if_stmt(const Node* n) {
     ir::Value* operands[] = {condition};
     ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);
     Flow flows[2];
+    const bool known = !is_symbolic(c.get());
+    const int taken = known && PyObject_IsTrue(c.get()) == 1 ? 0 : 1;
     for (int k = 0; k < 2; ++k) {
         InRegion in(low, branch->regions[k]);
         Deeper deeper(low.runtime_depth);
+        std::optional<Deeper> dead;
+        if (known && k != taken) dead.emplace(low.dead_depth);
         if (!loops.empty()) ++loops.back().runtime_ifs;
         Scope scope(*this);
         flows[k] = block(k == 0 ? n->list : n->list2);

@@ -124,7 +124,14 @@ bool is_valueless(PyObject* o) {  // has no place in arithmetic: fields, arrays,
            std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") != 0;
 }
 
+// Objects of Python's own that are no numbers.
+bool is_plain(PyObject* o) {
+    return o == Py_None || PyUnicode_Check(o) || PyBytes_Check(o) || PyComplex_Check(o) ||
+           PyFunction_Check(o) || PyCFunction_Check(o) || PyModule_Check(o);
+}
+
 Value* operand(PyObject* o, const char* symbol, PyObject* a, PyObject* b) {
+    if (is_plain(o)) invalid_scalar(o);
     if (is_valueless(o)) unsupported_operands(symbol, a, b);
     return to_value(o);
 }

@@ -168,16 +168,14 @@ Signature read_signature(PyObject* definition) {
     return s;
 }
 
+bool has_type_name(PyObject* o, std::string_view name) { return Py_TYPE(o)->tp_name == name; }
+
 // What a kernel's template parameter refuses.
 void check_template(PyObject* annotation, PyObject* value) {
     if (!is_template(annotation)) return;
-    if (PyList_Check(value) || PyDict_Check(value)) {
-        PyErr_Format(PyExc_TypeError,
-                     "a '%s' cannot be a template argument: it has no identity that "
-                     "specialisations can hold on to",
-                     Py_TYPE(value)->tp_name);
-        throw PyError{};
-    }
+    const bool by_value = PyList_Check(value) || PyDict_Check(value) || PyTuple_Check(value) ||
+                          PyAnySet_Check(value) || has_type_name(value, "numpy.ndarray");
+    if (by_value && PyObject_Hash(value) == -1) throw PyError{};  // unhashable type: 'list'
     if (is_ndarray(unwrap(value)))
         raise(Kind::runtime_type,
               "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "
@@ -185,13 +183,15 @@ void check_template(PyObject* annotation, PyObject* value) {
 }
 
 // The Python exception that is set says first what was being done; its class stays.
-void prefix_error(const std::string& text_in_front) {
+void prefix_error(PyObject* fn) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value),
                          Ref::steal_or_null(traceback)};
-    PyErr_SetString(type, (text_in_front + text(value)).c_str());
+    PyErr_SetString(
+        type,
+        ("exception while trying to ensure compiled " + text(fn) + ":\n" + text(value)).c_str());
 }
 
 void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject* const> args) {
@@ -207,12 +207,10 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
         body.parameter_count = s.names.size();
     } catch (const Diag& d) {  // argument errors carry no source
         set_python_error(d);
-        if (d.kind == Kind::runtime_type || d.kind == Kind::type)
-            prefix_error("exception while trying to ensure compiled " + text(s.fn.get()) + ":\n");
+        if (d.kind == Kind::runtime_type || d.kind == Kind::type) prefix_error(s.fn.get());
         throw PyError{};
     } catch (const PyError&) {
-        if (PyErr_ExceptionMatches(PyExc_TypeError))
-            prefix_error("exception while trying to ensure compiled " + text(s.fn.get()) + ":\n");
+        if (PyErr_ExceptionMatches(PyExc_TypeError)) prefix_error(s.fn.get());
         throw;
     }
     try {
@@ -229,6 +227,16 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
 }
 
 }  // namespace
+
+void prefix_binding_error(PyObject* definition) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
+        return;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    const Ref fn = get(definition, names().fn_);
+    PyErr_Restore(type, value, traceback);
+    prefix_error(fn.get());
+}
 
 Lowering* current() { return innermost; }
 

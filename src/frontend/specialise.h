@@ -113,6 +113,7 @@ struct FrontendOptions {
     ir::Prim default_int = ir::Prim::i32, default_float = ir::Prim::f32;
     bool debug = false, check_bounds = false, fast_math = true;
     bool short_circuit = true, full_traceback = false;
+    bool no_template_floats = false;  // captured floats are mistakes
     int unrolling_limit = 32;
 };
 
@@ -137,6 +138,9 @@ struct KernelState {
 std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,
                                             const FrontendOptions& options,
                                             const std::string& name);
+
+// Says in the Python exception that is set that arguments of this kernel were being bound.
+void prefix_binding_error(PyObject* definition);
 
 // Forget function specialisations (qd.init with other options, qd.reset).
 void clear_function_cache();

@@ -306,6 +306,53 @@ Ref methods_of(PyObject* type) {
                               is_struct_field(type) ? words().struct_methods : words().methods);
 }
 
+// s.to_dict(): members by name, nested structs as dicts, vectors and matrices as lists.
+Ref dict_of(PyObject* o, bool with_methods) {
+    if (is_expr(o) && type_of(o).is_tensor()) {
+        CallArgs args;
+        args.positional = {Ref::borrow(o)};
+        return call_builtin("Matrix.to_list", args);
+    }
+    if (!is_struct(o)) return Ref::borrow(o);
+    const StructObject& s = *as_struct(o);
+    Ref out = Ref::steal(PyDict_New());
+    PyObject *key, *member;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(s.members, &at, &key, &member))
+        put(out.get(), key, dict_of(member, with_methods));
+    if (with_methods) {
+        static PyObject* const name = PyUnicode_InternFromString("__struct_methods");
+        const Ref methods = methods_of(s.type);
+        put(out.get(), name, methods ? methods : Ref::steal(PyDict_New()));
+    }
+    return out;
+}
+
+PyObject* to_dict(PyObject* self, PyObject* args, PyObject* keywords) {
+    static const char* const names[] = {"include_methods", "include_ndim", nullptr};
+    int with_methods = 0, with_ranks = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|pp:to_dict", const_cast<char**>(names),
+                                     &with_methods, &with_ranks))
+        return nullptr;
+    try {
+        Ref out = dict_of(self, with_methods);
+        if (with_ranks) {
+            const Ref ranks = Ref::steal(PyDict_New());
+            PyObject *key, *member;
+            Py_ssize_t at = 0;
+            while (PyDict_Next(as_struct(self)->members, &at, &key, &member))
+                if (is_expr(member) && type_of(member).is_tensor())
+                    put(ranks.get(), key, Ref::steal(PyLong_FromLong(type_of(member).rank)));
+            if (PyDict_SetItemString(out.get(), "__matrix_ndim", ranks.get()) < 0) return nullptr;
+        }
+        return out.release();
+    } catch (const Diag& d) {
+        set_python_error(d);
+    } catch (const PyError&) {
+    }
+    return nullptr;
+}
+
 Ref unpacked_view(PyObject* self, PyObject* name, PyObject* group) {
     const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.struct"));
     return Ref::steal(PyObject_CallMethod(module.get(), "UnpackedView", "OOO", self, name,
@@ -335,6 +382,12 @@ Ref struct_attribute(PyObject* self, PyObject* name) {
     if (word == "items") return Ref::steal(PyDict_Items(s.members));
     if (word == "entries") return Ref::borrow(s.members);
     if (word == "methods" && methods) return methods;
+    if (word == "to_dict") {
+        static PyMethodDef definition = {
+            "to_dict", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(to_dict)),
+            METH_VARARGS | METH_KEYWORDS, nullptr};
+        return Ref::steal(PyCFunction_New(&definition, self));
+    }
     if (word.starts_with("__")) return Ref::steal(PyObject_GenericGetAttr(self, name));
     PyErr_Format(PyExc_AttributeError, "the struct has no member '%U'", name);
     throw PyError{};

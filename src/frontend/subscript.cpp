@@ -63,13 +63,15 @@ struct Flat {
 
 Value* as_i32(Value* v) { return builder().cast(v, Prim::i32); }
 
-// A constant index outside is undefined; in debug mode reaching it is a failure.
+std::string shape_text(Type t) {
+    return t.rank == 2 ? std::to_string(t.n) + ", " + std::to_string(t.m) : std::to_string(t.n);
+}
+
+// In debug mode a constant index outside is like any other one: reaching it is a failure.
 void fail_out_of_bounds(Type t, long long index) {
-    const std::string shape =
-        t.rank == 2 ? std::to_string(t.n) + ", " + std::to_string(t.m) : std::to_string(t.n);
     ir::Format format;
-    format.pieces.push_back({"Out of bound access to a [" + shape + "] matrix with index [" +
-                                 std::to_string(index) + "]",
+    format.pieces.push_back({"Out of bound access to a [" + shape_text(t) +
+                                 "] matrix with index [" + std::to_string(index) + "]",
                              0});
     Value* operands[] = {builder().int_const(Prim::u1, 0)};
     builder().emit(Op::assert_, operands, {})->ref = own_format(std::move(format));
@@ -92,7 +94,10 @@ Flat flat_index(Type t, std::span<const Ref> indices) {
     }
     if (all_static) {
         if (constant < t.count()) return {static_cast<int>(constant), nullptr};
-        if (checks_bounds()) fail_out_of_bounds(t, constant);
+        if (!checks_bounds() && !current()->dead_depth)
+            raise(Kind::index, "Out of bound access to a [" + shape_text(t) +
+                                   "] matrix with index [" + std::to_string(constant) + "]");
+        fail_out_of_bounds(t, constant);
         return {t.count() - 1, nullptr};
     }
     ir::Builder& b = builder();

@@ -293,7 +293,8 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
 
 // The array rules of spec 20 section 13 that do not depend on the body: raised by Python code,
 // which knows the annotation's texts.
-bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* args) {
+bool check_arrays(KernelObject& kernel, PyObject* const* args) {
+    const std::vector<Parameter>& parameters = *kernel.parameters;
     static PyObject* check;
     for (size_t k = 0; k < parameters.size(); ++k) {
         using Kind = Parameter::Kind;
@@ -314,7 +315,10 @@ bool check_arrays(const std::vector<Parameter>& parameters, PyObject* const* arg
         }
         PyObject* ok = PyObject_CallFunctionObjArgs(check, parameters[k].annotation.get(), args[k],
                                                     parameters[k].name.get(), nullptr);
-        if (!ok) return false;
+        if (!ok) {
+            frontend::prefix_binding_error(kernel.definition);
+            return false;
+        }
         Py_DECREF(ok);
     }
     return true;
@@ -334,9 +338,11 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
             check = module ? PyObject_GetAttrString(module.get(), "check_template") : nullptr;
             if (!check) return false;
         }
-        if (!Ref::steal_or_null(
-                PyObject_CallFunctionObjArgs(check, k.definition, args[n], p.name.get(), nullptr)))
+        if (!Ref::steal_or_null(PyObject_CallFunctionObjArgs(check, k.definition, args[n],
+                                                             p.name.get(), nullptr))) {
+            frontend::prefix_binding_error(k.definition);
             return false;
+        }
     }
     return true;
 }
@@ -397,7 +403,7 @@ bool tell(KernelObject& k, const char* origin, bool cacheable) {
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
     Session& s = session();
     if (!show_non_pure(k)) return nullptr;
-    if (!check_arrays(*k.parameters, args) || !check_templates(k, args)) return nullptr;
+    if (!check_arrays(k, args) || !check_templates(k, args)) return nullptr;
     try {
         const bool interpreted = s.tier == 2;
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {

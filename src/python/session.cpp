@@ -50,6 +50,7 @@ const OptionRow kOptions[] = {
     {"check_out_of_bound", set_flag<&frontend::FrontendOptions::check_bounds>},
     {"fast_math", set_flag<&frontend::FrontendOptions::fast_math>},
     {"short_circuit_operators", set_flag<&frontend::FrontendOptions::short_circuit>},
+    {"raise_on_templated_floats", set_flag<&frontend::FrontendOptions::no_template_floats>},
     {"print_full_traceback", set_flag<&frontend::FrontendOptions::full_traceback>},
     {"unrolling_limit",
      [](Session& s, PyObject* v) {

@@ -60,6 +60,7 @@ void write_environment(Writer& w) {
     w.number(uint8_t(f.check_bounds));
     w.number(uint8_t(f.fast_math));
     w.number(uint8_t(f.short_circuit));
+    w.number(uint8_t(f.no_template_floats));
     w.number(int32_t(s.tier));
 }
 

@@ -76,6 +76,85 @@ def test_templates_refuse_containers(backend, value):
         k(value)
 
 
+@pytest.mark.parametrize("value", [np.zeros(3), {1}, (1, [2])], ids=["array", "set", "nested"])
+def test_templates_refuse_what_has_no_hash(backend, value):
+    @qd.kernel
+    def k(x: qd.template()):
+        pass
+
+    with raises(TypeError, "exception while trying to ensure compiled"):
+        k(value)
+
+
+def test_references_matter_to_real_functions_only(backend):
+    @qd.func
+    def by_value(x: qd.ref(qd.i32)):
+        x = x + 1
+
+    @qd.real_func
+    def by_reference(x: qd.ref(qd.i32)):
+        x = x + 1
+
+    @qd.kernel
+    def k() -> (qd.i32, qd.i32):
+        a = 1
+        b = 1
+        by_value(a)
+        by_reference(b)
+        return a, b
+
+    assert k() == (1, 2)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_floats_in_templates_can_be_refused(backend, full):
+    captured = 2.5
+
+    @qd.kernel
+    def by_name() -> F32:
+        return captured
+
+    @qd.kernel
+    def by_argument(x: qd.template()) -> F32:
+        return x
+
+    backend.init(raise_on_templated_floats=True, print_full_traceback=full)
+    with raises(ValueError if full else qd.QuadrantsCompilationError,
+                "Not permitted to access floats as global values"):  # fmt: skip
+        by_name()
+    with raises(ValueError, "exception while trying to ensure compiled"):
+        by_argument(1.5)
+    assert by_argument(2) == 2
+    backend.init()
+    assert by_name() == 2.5
+
+
+def test_array_mistakes_say_what_was_done(backend):
+    @qd.kernel
+    def k(x: qd.types.ndarray(qd.f32, 1)):
+        pass
+
+    with raises(ValueError, "exception while trying to ensure compiled", "x"):
+        k(np.zeros(3, np.int32))
+
+
+@pytest.mark.oracle_differs("takes the process down or reads beyond the vector", run=False)
+def test_constant_index_out_of_range(backend):
+    @qd.kernel
+    def load() -> qd.i32:
+        v = qd.Vector([1, 2, 3])
+        return v[3]
+
+    @qd.kernel
+    def store():
+        m = qd.Matrix([[1, 2], [3, 4]])
+        m[2, 0] = 1
+
+    for k in (load, store):
+        with raises(IndexError, "Out of bound access to a ["):
+            k()
+
+
 def test_fields_are_no_operands(backend):
     f = qd.field(qd.i32, 3)
 

@@ -27,6 +27,11 @@ def add(a, b):
     return a + b
 
 @qd.func
+def is_none(a):
+    if qd.static(a is None):
+        pass
+
+@qd.func
 def needs_vec3(v: qd.types.vector(3, qd.f32)):
     return v
 """
@@ -37,6 +42,7 @@ MAKE = dict(
     outside="qd.ndarray(qd.f32, (4,))",
 )
 
+IS_NONE = "requires a direct `qd.template()` or `qd.Tensor` kernel argument and `None`."
 S, T = qd.QuadrantsSyntaxError, qd.QuadrantsTypeError
 I, C = qd.lang.exception.QuadrantsIndexError, qd.QuadrantsCompilationError
 
@@ -83,7 +89,9 @@ TABLE = {
         (C, "'qd.static' cannot be nested", "for k in qd.static(qd.static(range(3))): pass"),
         (S, "cannot be assigned", "z = qd.static(3); z = 4"),
         (S, "Static assign cannot be used on elements in arrays", "line[0] = qd.static(3)"),
-        (S, "requires a direct `qd.template()`", "z = 1\nif qd.static(z is None): pass"),
+        (S, IS_NONE, "z = 1\nif qd.static(z is None): pass"),
+        (S, IS_NONE, "if qd.static(i is None): pass"),
+        (S, IS_NONE, "is_none(i)"),
     ],
     "values": [
         (T, "Invalid constant scalar data type", "z = line"),
@@ -91,6 +99,16 @@ TABLE = {
         (T, "takes integral inputs only, however 'f32' is provided", "z = 1 if x else 2"),
         (T, "unsupported operand type(s) for '&': 'i32' and 'f32'", "z = i & x"),
         (T, "unsupported operand type(s) for '&&'", "z = x and i"),
+        (T, "unsupported operand type(s) for '||': 'f32' and 'i32'", "z = 0.5 or i"),
+        (T, "unsupported operand type(s) for '&&': 'f32' and 'i32'", "z = 0.5 and i"),
+        (T, "Invalid constant scalar data type: <class 'NoneType'>", "z = i + None"),
+        (T, "Invalid constant scalar data type: <class 'str'>", "z = 'a' * x"),
+        (T, "Only dict or Struct can be assigned to a Struct", "z = qd.Struct(a=1); z = 3"),
+        (T, "Member mismatch between structs ['a'], ['b']",
+         "z = qd.Struct(a=1); z = qd.Struct(b=1)"),
+        (T, "", "add(i, add)"),
+        (T, "", "add(i, raiser)"),
+        (T, "", "add(i, 'a')"),
         (T, "takes integral inputs only", "z = qd.math.popcnt(x)"),
         (T, "`select` conditions must be an integer; found f32", "z = qd.select(x, 1, 2)"),
         (T, "Cannot broadcast tensor to tensor",
@@ -133,6 +151,7 @@ TABLE = {
         (T, "'.2f' doesn't match 'i32'.", "v = qd.Vector([i, 1]); print(f'{v:.2f}')"),
         (T, "", "z = qd.Struct(a=1); print(z)"),
         (T, "", "print(a)"),
+        (C, "unexpected keyword argument 'file'", "print(i, file=3)"),
     ],
 }  # fmt: skip
 

@@ -156,6 +156,8 @@ def read_parameters(fn: FunctionType, kind: str, in_class: bool) -> tuple[tuple[
             )
         elif misuse := getattr(type(annotation), "misuse", None):  # an unpacked vector type
             raise misuse("annotate a parameter with")
+        elif kind == "func" and isinstance(annotation, RefType):
+            annotation = empty  # `qd.ref` means something to real functions only
         params.append((name, annotation, empty if i < without else defaults[i - without]))
     return tuple(params), _return_annotation(found.get("return"))
 

@@ -1,0 +1,56 @@
+"""What small pieces of the language mean: statements that end in `return`, and what they return.
+
+Each row becomes the body of a kernel `k(n: qd.i32) -> qd.f64` that is called with 3.
+"""
+
+import importlib.util
+
+import pytest
+
+PREFIX = """\
+import math
+import numpy as np
+import quadrants as qd
+Pair = qd.types.struct(a=qd.i32, b=qd.types.vector(2, qd.f32))
+"""
+
+TABLE = {
+    "conditions": [
+        ("return 5 and n", 3),
+        ("return 0 or n", 3),
+        ("return n and 0", 0),
+        ("return 1 if 0.5 and 2 else 3", 1),
+        ("return -n if 1 < n < 4 else n", -3),
+    ],
+    "unused positions": [
+        ("v = qd.Vector([1, 2])\nr = 0\nif v.n > 2: r = v[2]\nreturn r", 0),
+        ("s = None\nreturn n", 3),
+        ("s = [None, n]\nreturn s[1]", 3),
+    ],
+    "structs": [
+        ("s = qd.Struct(a=n, b=qd.Vector([1, 2]))\nd = s.to_dict()\nreturn d['a'] + d['b'][1]", 5),
+        ("s = qd.Struct(a=qd.Struct(b=n))\nreturn s.to_dict()['a']['b']", 3),
+        ("s = Pair(a=n, b=[1, 2])\ns = {'a': 5, 'b': [3, 4]}\nreturn s.a + s.b[1]", 9),
+    ],
+    "python": [
+        ("return qd.static(np.sin(0.0))", 0),
+        ("return np.sin(0.0) + n", 3),
+        ("return math.floor(2.5) + n", 5),
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("group", TABLE)
+def test_table(backend, tmp_path, group):
+    source = PREFIX
+    for k, (body, _) in enumerate(TABLE[group]):
+        lines = "".join(f"    {line}\n" for line in body.split("\n"))
+        source += f"\n@qd.kernel\ndef k{k}(n: qd.i32) -> qd.f64:\n{lines}"
+    path = tmp_path / "table.py"
+    path.write_text(source)
+    spec = importlib.util.spec_from_file_location("table", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = [getattr(module, f"k{k}")(3) for k in range(len(TABLE[group]))]
+    assert found == [expected for _, expected in TABLE[group]]
