@@ -50,6 +50,8 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
         out.block_dim = t.block_dim;
         out.max_threads = t.max_threads;
         out.has_atomics = t.has_atomics;
+        out.from = t.from;
+        out.again = int32_t(t.again);
         out.privates = uint32_t(t.private_fields.size());
         out.private_atomics = t.private_atomics;
         std::copy(t.private_fields.begin(), t.private_fields.end(), out.private_fields);

@@ -170,9 +170,10 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
     if (assign_op_special(op, target, value)) return;
     if (is_expr(target)) {
         const ExprObject& e = *as_expr(target);
-        static const char* const symbols[] = {
-            "+=", "-=", "*=", "/=", "//=", "%=", "**=", "&=", "|=", "^=", "<<=", ">>=", "@="};
-        check_writable(e, symbols[static_cast<int>(op)]);
+        static const char* const words[] = {
+            "atomic_add",    "atomic_sub",     "*=",  "/=",  "//=", "%=", "**=", "atomic_bit_and",
+            "atomic_bit_or", "atomic_bit_xor", "<<=", ">>=", "@="};
+        check_writable(e, words[static_cast<int>(op)]);
         for (const AtomicRow& row : kAtomics)
             if (row.op == op) {
                 const Type t = e.value->type.value();

@@ -75,6 +75,9 @@ void add_with_spec(Text& out, Value* v, const std::string& spec) {
     out.conversion(v, parsed.flags, parsed.conversion);
 }
 
+// The spec of values in the messages of asserts, which have a notation of their own.
+const char* const kShortest = "\x01";
+
 // --- values -------------------------------------------------------------------------------------
 void add(Text& out, PyObject* o, const std::string& spec);
 
@@ -111,7 +114,9 @@ void add(Text& out, PyObject* o, const std::string& spec) {
               "cannot print a value of type " + (is_struct(o) ? "struct" : type_text(o)),
               "print its members or elements");
     Value* v = to_value(o);
-    if (spec.empty())
+    if (spec == kShortest)
+        out.conversion(v, "", 'r');
+    else if (spec.empty())
         out.conversion(v, "", '*');
     else
         add_with_spec(out, v, spec);
@@ -164,7 +169,18 @@ Ref assertion(Lowering& low, const CallArgs& a) {
         raise(Kind::syntax, "assert info must be constant or formatted string");
     if (!low.kernel->options.debug) return Ref::borrow(Py_None);
     Text text;
-    if (message != Py_None) add(text, message, "");
+    if (message == Py_None || PyUnicode_Check(message)) {
+        if (message != Py_None) add(text, message, "");
+    } else {
+        PyObject* pieces = as_format(message)->pieces;
+        for (Py_ssize_t k = 0; k < PyList_GET_SIZE(pieces); ++k) {
+            PyObject* piece = PyList_GET_ITEM(pieces, k);
+            if (PyUnicode_Check(piece))
+                text.literal(utf8(piece));
+            else  // specs do not count
+                add(text, PyTuple_GET_ITEM(piece, 0), kShortest);
+        }
+    }
     emit(Op::assert_, std::move(text), condition);
     return Ref::borrow(Py_None);
 }

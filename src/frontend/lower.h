@@ -157,7 +157,7 @@ struct Binding {
 };
 
 struct LoopFrame {
-    enum class Kind : uint8_t { runtime, parallel, unrolled } kind;
+    enum class Kind : uint8_t { runtime, parallel, unrolled, graph } kind;
     int runtime_ifs = 0;  // entered since the loop began
 };
 
@@ -252,11 +252,16 @@ struct Lowering::Body {
     void aug_assign(const Node* n);
     void ann_assign(const Node* n);
     void assert_stmt(const Node* n);
-    void with_stmt(const Node* n);
     void set_kernel_result(const Val& v);
     void emit_real_return();
     Ref percent_format(PyObject* format, PyObject* values);
     void set_location(const Node* n);
+
+    // graph constructs (lower_graph.cpp)
+    std::string_view graph_op(const Node* n);
+    Ref loop_flag(const Node* call);
+    Flow do_while(const Node* n);
+    Flow with_stmt(const Node* n);
 
     // loops (lower_loop.cpp)
     Flow for_stmt(const Node* n);

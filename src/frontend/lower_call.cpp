@@ -175,7 +175,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
     }
     for (const Node* k : n->list2) {
         Val v = expr(k->a);
-        if (!k->name) {  // **mapping
+        if (!k->name || k->name == Py_None) {  // **mapping
             PyObject *key, *item;
             for (Py_ssize_t at = 0;
                  PyDict_Check(v.get()) && PyDict_Next(v.get(), &at, &key, &item);) {

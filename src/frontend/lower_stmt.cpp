@@ -108,8 +108,7 @@ Flow Body::stmt(const Node* n) {
         case K::Pass:
             return Flow::normal;
         case K::With:
-            with_stmt(n);
-            return Flow::normal;
+            return with_stmt(n);
         case K::FunctionDef:
             raise(Kind::syntax, std::string("Function definition is not allowed in '") +
                                     (low.kind == FunctionKind::kernel ? "qd.kernel" : "qd.func") +
@@ -308,6 +307,8 @@ Flow Body::if_stmt(const Node* n) {
 }
 
 Flow Body::while_stmt(const Node* n) {
+    if (graph_op(n->a) == "graph_do_while") return do_while(n);
+    low.node = n->ast;
     if (!n->list2.empty())
         raise(Kind::syntax, "'else' clause for 'while' not supported in Quadrants kernels");
     const bool is_static = is_static_call(n->a);
@@ -352,6 +353,9 @@ Flow Body::jump(const Node* n, bool is_break) {
                                     "` statement is inside a non-static `if`.");
         return is_break ? Flow::static_break : Flow::static_continue;
     }
+    if (loop.kind == LoopFrame::Kind::graph)
+        raise(Kind::syntax,
+              std::string("'") + word + "' is not allowed in a qd.graph.do_while() body");
     if (is_break && loop.kind == LoopFrame::Kind::parallel)
         raise(Kind::syntax, "Cannot break in the outermost loop");
     low.b.end(is_break ? ir::Op::break_ : ir::Op::continue_);
@@ -359,6 +363,9 @@ Flow Body::jump(const Node* n, bool is_break) {
 }
 
 Flow Body::return_stmt(const Node* n) {
+    for (const LoopFrame& loop : loops)  // hidden in a static `if`
+        if (loop.kind == LoopFrame::Kind::graph)
+            raise(Kind::syntax, "'return' is not allowed in a qd.graph.do_while() body");
     if (!is_real && low.runtime_depth > entry_depth)
         raise(Kind::syntax, "Return inside non-static if/for is not supported");
     if (n->a) {
@@ -377,7 +384,7 @@ Flow Body::return_stmt(const Node* n) {
     return Flow::returned;
 }
 
-// --- assert, with
+// --- assert
 // ----------------------------------------------------------------------------------
 
 void Body::assert_stmt(const Node* n) {
@@ -394,6 +401,8 @@ void Body::assert_stmt(const Node* n) {
             message = percent_format(m->a->name, values.get());
         } else {
             message = value(m);
+            if (PyLong_Check(message.get()) || PyFloat_Check(message.get()))
+                message = Ref::steal(PyObject_Str(message.get()));
         }
     }
     low.node = n->ast;
@@ -404,12 +413,6 @@ void Body::assert_stmt(const Node* n) {
     }
     args.positional.push_back(message);
     call_builtin("assert", args);
-}
-
-void Body::with_stmt(const Node* n) {
-    raise(Kind::syntax,
-          "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.checkpoint(...), "
-          "qd.graph.parallel_context() and qd.graph.parallel()");
 }
 
 }  // namespace qd::frontend

@@ -17,7 +17,8 @@
     X(values) X(items) X(bounds) X(axes) X(r) X(block_dim) X(serialize) X(parallelize) \
     X(block_dim_adaptive) X(bit_vectorize) X(element_type) X(format) X(grad) X(value) \
     X(__builtins__) X(layout) X(get_shape) X(is_real) X(members) X(filename) X(__doc__) X(tp) \
-    X(_qd_annotation) X(fields) X(_impl) X(__get__) X(__set__) X(_tc) X(is_pure)
+    X(_qd_annotation) X(fields) X(_impl) X(__get__) X(__set__) X(_tc) X(is_pure) \
+    X(graph) X(checkpoints)
 // clang-format on
 
 namespace qd::frontend {

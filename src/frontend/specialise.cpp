@@ -500,6 +500,8 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
         const Signature s = read_signature(definition);
         const Ref pure = get(definition, names().is_pure_);
         state.pure = pure.get() == Py_True;
+        state.graph = get(definition, names().graph_).get() == Py_True;
+        state.checkpoints = get(definition, names().checkpoints_).get() == Py_True;
         function_index(unit, s.fn.get());
         Body body(l, unit, definition);
         l.body = &body;

@@ -127,7 +127,10 @@ struct KernelState {
     FrontendOptions options;
     uint64_t number = 0;     // of this lowering: stamps checks done once per kernel
     bool has_print = false;  // set by print
-    bool pure = false;       // depends on its arguments only: captured values are reported
+    // What the statement being lowered stands in: constructs of graphs and streams.
+    enum class Section : uint8_t { none, region, branch, stream } section = Section::none;
+    bool graph = false, checkpoints = false;  // options of the decorator
+    bool pure = false;  // depends on its arguments only: captured values are reported
     std::vector<std::string> captures;  // reported already
 };
 

@@ -190,6 +190,10 @@ struct Format {
     std::string function;  // assert: user-facing kind of failure is in text; print: unused
 };
 
+// Op::loop, imm: a do-while loop of the kernel's body whose tasks the launcher repeats. It carries
+// nothing and ends in `if_ again {yield} {break_}; continue_`.
+inline constexpr uint64_t kGraphLoop = 1;
+
 struct Inst {
     Op op;
     uint8_t flags = 0;  // kXxx below
@@ -209,6 +213,7 @@ struct Inst {
     std::span<Value> result_values() const { return {results, result_count}; }
     std::span<Region*> region_list() const { return {regions, region_count}; }
     bool is_loop() const { return op == Op::for_ || op == Op::loop; }
+    bool is_graph_loop() const { return op == Op::loop && imm == kGraphLoop; }
     Region& body() const { return *regions[0]; }
     const Field* field() const { return static_cast<const Field*>(ref); }
     Function* callee() const { return static_cast<Function*>(const_cast<void*>(ref)); }

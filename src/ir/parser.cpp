@@ -330,6 +330,7 @@ struct Parser {
             }
             ref = loop_config();
         } else if (op == Op::loop) {
+            if (accept_word("graph")) imm = kGraphLoop;
             Carried c = carried();
             params = std::move(c.names);
             for (Value* v : c.initial) param_types.push_back(v->type);

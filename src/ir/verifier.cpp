@@ -302,9 +302,11 @@ struct Verifier {
                      "result of another type");
             }
             if (i.loop_config() && i.loop_config()->parallel) {
-                const bool top = !i.parent->owner && function == m.functions[0];
+                const Inst* owner = i.parent->owner;
+                while (owner && owner->is_graph_loop()) owner = owner->parent->owner;
+                const bool top = !owner && function == m.functions[0];
                 need(top && i.result_count == 0, i,
-                     "parallel loops stand in the kernel's body and carry nothing");
+                     "parallel loops stand in the kernel's body or a graph loop and carry nothing");
             }
         }
     }

@@ -6,6 +6,8 @@
 // temporary where it is defined and loaded where it is used. A slot that several tasks use, or that
 // a parallel loop uses, becomes a temporary itself.
 //
+// The body of a graph loop is cut like the kernel's; its last task says where to go on.
+//
 // A kernel that returns early stays one serial task: what follows would depend on a hidden flag.
 //
 // Needs: promoted slots, else every variable becomes memory.
@@ -43,6 +45,37 @@ struct Cutter {
     std::unordered_map<const Inst*, uint32_t> part_of;  // instructions of the kernel's body
     std::unordered_map<const Value*, uint32_t> temps;   // byte offset
     std::unordered_map<const Value*, bool> shared_slots;
+    // A do-while loop: its instructions stand among those of the kernel's body.
+    struct Repeat {
+        const Inst *first, *last;
+        Value* again;  // i32; part of `last`, which ends the loop's last part
+        uint32_t from_part = 0, to_part = 0;
+    };
+    std::vector<Repeat> repeats;
+
+    // Puts the instructions of graph loops in front of them; inner loops come first in `repeats`.
+    void flatten(Region& r) {
+        for (Inst& i : r) {
+            if (!i.is_graph_loop()) continue;
+            flatten(i.body());
+            Inst* end = i.body().last;
+            Inst* branch = end->prev;
+            if (i.operand_count || i.result_count || !branch || branch->op != Op::if_ ||
+                branch->regions[0]->last->op != Op::yield ||
+                branch->regions[1]->last->op != Op::break_)
+                throw support::Error("a graph loop has lost its shape");
+            Value* again = branch->operand(0);
+            while (again->def && again->def->op != Op::volatile_load && again->def->operand_count)
+                again = again->def->operand(0);
+            branch->remove();
+            end->remove();
+            Repeat x{i.body().first, i.body().last, again};
+            while (Inst* moved = i.body().first) moved->move_before(i);
+            repeats.push_back(x);
+        }
+        for (Inst& i : r)
+            if (i.is_graph_loop()) i.remove();
+    }
 
     uint32_t new_temp(Type t) {
         const uint32_t at = (plan.temps_bytes + 7) & ~7u;
@@ -68,12 +101,22 @@ struct Cutter {
         bool open = false;
         for (Inst& i : *kernel.body) {
             if (&i == kernel.body->last) break;  // the return
+            for (Repeat& x : repeats) {
+                if (x.first != &i) continue;
+                open = false;
+                x.from_part = static_cast<uint32_t>(parts.size());
+            }
             const bool range = !serial_only && is_parallel(i);
             if (i.op == Op::for_ && !range) i.ref = nullptr;
             if (range || !open) new_part(range ? abi::TaskKind::range : abi::TaskKind::serial);
             open = !range;
             part_of[&i] = static_cast<uint32_t>(parts.size() - 1);
             if (range) parts.back().loop = &i;
+            for (Repeat& x : repeats) {
+                if (x.last != &i) continue;
+                open = false;
+                x.to_part = static_cast<uint32_t>(parts.size() - 1);
+            }
         }
     }
 
@@ -268,11 +311,20 @@ void offload(Session& s, Plan& plan) {
              .parts = {},
              .part_of = {},
              .temps = {},
-             .shared_slots = {}};
+             .shared_slots = {},
+             .repeats = {}};
+    if (!kernel.returns_early) c.flatten(*kernel.body);
     c.split();
     c.find_shared_slots();
     c.move();
+    for (Cutter::Repeat& x : c.repeats) {
+        c.parts[x.to_part].task.again = c.temp_of(x.again);
+        c.parts[x.to_part].task.from = x.from_part;
+    }
+    std::vector<uint32_t> tasks_before;  // of each part
     for (Cutter::Part& p : c.parts) {
+        tasks_before.push_back(static_cast<uint32_t>(plan.tasks.size()));
+        if (p.task.again >= 0) p.task.from = tasks_before[p.task.from];
         dce(s, *p.f);
         if (!does_something(s, *p.f)) continue;
         Task task = std::move(p.task);

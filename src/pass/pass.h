@@ -53,6 +53,10 @@ struct Task {
     int dims = 0;                               // of a range task
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
     int block_dim = 0, max_threads = 0;
+    // The last task of a do-while loop: if the i32 temporary at `again` is not 0, the launch goes
+    // on with task `from`.
+    int64_t again = -1;
+    uint32_t from = 0;
     std::vector<abi::PrivateField> private_fields;  // private_fields.cpp
     uint32_t private_atomics = 0;
     bool has_atomics = false;

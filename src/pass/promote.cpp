@@ -3,7 +3,7 @@
 // A slot is promoted if all that happens to it are loads, stores and atomics, of the whole or of a
 // component whose number is constant. One walk keeps the current value of every slot; an if yields
 // and a loop carries the slots that are stored inside. A slot that is stored inside a parallel loop
-// but lives outside of it stays: it is shared.
+// but lives outside of it stays: it is shared. So does one that outlives a turn of a graph loop.
 //
 // An atomic on a promoted slot is plain arithmetic: nobody else sees the slot.
 // A load before any store reads zero.
@@ -93,8 +93,8 @@ struct Promoter {
                 if (!seen.insert(static_cast<uint64_t>(n) << 32 | static_cast<uint32_t>(t.slot))
                          .second)
                     break;
-                if (owner->op == Op::for_ && owner->loop_config() &&
-                    owner->loop_config()->parallel) {
+                if (owner->is_graph_loop() || (owner->op == Op::for_ && owner->loop_config() &&
+                                               owner->loop_config()->parallel)) {
                     good[static_cast<size_t>(t.slot)] = false;
                 }
                 stored[owner].push_back(t.slot);

@@ -30,28 +30,42 @@ Value* iteration_number(Builder& b, const Inst& loop) {
 
 bool draws(const Session& s, const Inst& i) { return summary_of(s, i).random; }
 
+struct Numbering {
+    const Session& s;
+    Function& kernel;
+    uint64_t loops = 0;
+    bool seeded = false;  // the serial stretch under way
+    bool changed = false;
+
+    void visit(Region& r) {
+        for (Inst& i : r) {
+            if (i.is_graph_loop()) {
+                seeded = false;
+                visit(i.body());
+                seeded = false;
+            } else if (i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel) {
+                const uint64_t stream = 2 * loops++ + 1;
+                seeded = false;
+                if (!draws(s, i)) continue;
+                Builder b{&kernel, &i.body(), i.body().first, i.loc};
+                b.op(Op::seed, {iteration_number(b, i)}, stream);
+                changed = true;
+            } else if (!seeded && draws(s, i)) {
+                Builder b = before(i);
+                b.op(Op::seed, {b.int_const(Prim::i64, 0)}, 2 * loops);
+                seeded = changed = true;
+            }
+        }
+    }
+};
+
 }  // namespace
 
 bool seed(Session& s, Function& kernel) {
     if (!s.summaries[kernel.id].random) return false;
-    bool changed = false;
-    uint64_t loops = 0;
-    bool seeded = false;  // the serial stretch under way
-    for (Inst& i : *kernel.body) {
-        if (i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel) {
-            const uint64_t stream = 2 * loops++ + 1;
-            seeded = false;
-            if (!draws(s, i)) continue;
-            Builder b{&kernel, &i.body(), i.body().first, i.loc};
-            b.op(Op::seed, {iteration_number(b, i)}, stream);
-            changed = true;
-        } else if (!seeded && draws(s, i)) {
-            Builder b = before(i);
-            b.op(Op::seed, {b.int_const(Prim::i64, 0)}, 2 * loops);
-            seeded = changed = true;
-        }
-    }
-    return changed;
+    Numbering n{s, kernel};
+    n.visit(*kernel.body);
+    return n.changed;
 }
 
 }  // namespace qd::pass

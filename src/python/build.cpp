@@ -425,7 +425,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         }
         ++s.lowered;
         auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend,
-                                             kernel_name(k) + "_c" + std::to_string(s.compiled));
+                                             kernel_name(k) + "_c" + std::to_string(s.compiled) +
+                                                 "_" + std::to_string(k.specialisations->size()));
         if (!kernel) return nullptr;
         ir::Module& module = *kernel->module;
         if (interpreted) {

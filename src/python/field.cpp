@@ -166,22 +166,26 @@ std::string list_of(const int64_t* values, int n) {
     return out + ")";
 }
 
-__attribute__((noinline, cold)) void out_of_bounds(const ir::Field& f, const int64_t* indices) {
-    set_error("QuadrantsAssertionError", "Accessing field (" + f.name + ") of size " +
-                                             list_of(f.shape, f.ndim) + " with indices " +
-                                             list_of(indices, f.ndim));
+__attribute__((noinline, cold)) void out_of_bounds(const ir::Field& f, const int64_t* indices,
+                                                   bool writes) {
+    set_error("QuadrantsAssertionError",
+              "(kernel=snode_" + std::string(writes ? "writer" : "reader") + "_" +
+                  std::to_string(f.alias_group) + ") Accessing field (" + f.name + "<" +
+                  type::info(f.elem.prim).name + ">) of size " + list_of(f.shape, f.ndim) +
+                  " with indices " + list_of(indices, f.ndim));
 }
 
 // Address of a component of the element at `key`. Outside debug mode indices may leave the shape as
 // long as they stay in the tree's memory.
-char* locate(FieldFull& f, PyObject* key, int component) {
+char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
     int64_t indices[12];
     if (!usable(f) || !read_key(f, key, indices)) return nullptr;
     const ir::Field& layout = *f.field;
     if (session().frontend.debug)
         for (int k = 0; k < layout.ndim; ++k) {
             const int64_t i = indices[k] - layout.offset[k];
-            if (i < 0 || i >= layout.shape[k]) return out_of_bounds(layout, indices), nullptr;
+            if (i < 0 || i >= layout.shape[k])
+                return out_of_bounds(layout, indices, writes), nullptr;
         }
     if (component < 0 || static_cast<size_t>(component) >= layout.component_offsets.size()) {
         PyErr_Format(PyExc_IndexError, "component %d is out of range", component);
@@ -191,7 +195,7 @@ char* locate(FieldFull& f, PyObject* key, int component) {
                layout.component_offsets[static_cast<size_t>(component)];
     const Storage& s = *f.record->storage;
     if (at < s.data || at + type::bytes(layout.elem.prim) > s.data + s.bytes)
-        return out_of_bounds(layout, indices), nullptr;
+        return out_of_bounds(layout, indices, writes), nullptr;
     return at;
 }
 
@@ -203,10 +207,10 @@ PyObject* field_getitem(PyObject* self, PyObject* key) {
     if (f.field->elem.rank) {
         int64_t indices[12];
         if (!read_key(f, key, indices)) return nullptr;  // errors come now, not at the first use
-        if (session().frontend.debug && !locate(f, key, 0)) return nullptr;
+        if (session().frontend.debug && !locate(f, key, 0, false)) return nullptr;
         return PyObject_CallMethod(self, "_element", "(O)", key);
     }
-    const char* at = locate(f, key, 0);
+    const char* at = locate(f, key, 0, false);
     return at ? load_number(f.field->elem.prim, at) : nullptr;
 }
 
@@ -220,7 +224,7 @@ int field_setitem(PyObject* self, PyObject* key, PyObject* value) {
         Py_XDECREF(done);
         return done ? 0 : -1;
     }
-    char* at = locate(f, key, 0);
+    char* at = locate(f, key, 0, true);
     return at && store_number(f.field->elem.prim, at, value) ? 0 : -1;
 }
 
@@ -228,7 +232,7 @@ PyObject* field_load(PyObject* self, PyObject* args) {
     PyObject* key;
     int component;
     if (!PyArg_ParseTuple(args, "Oi", &key, &component)) return nullptr;
-    const char* at = locate(*as_field(self), key, component);
+    const char* at = locate(*as_field(self), key, component, false);
     return at ? load_number(as_field(self)->field->elem.prim, at) : nullptr;
 }
 
@@ -236,7 +240,7 @@ PyObject* field_store(PyObject* self, PyObject* args) {
     PyObject *key, *value;
     int component;
     if (!PyArg_ParseTuple(args, "OiO", &key, &component, &value)) return nullptr;
-    char* at = locate(*as_field(self), key, component);
+    char* at = locate(*as_field(self), key, component, true);
     if (!at || !store_number(as_field(self)->field->elem.prim, at, value)) return nullptr;
     Py_RETURN_NONE;
 }

@@ -7,10 +7,18 @@ import importlib.util
 
 import pytest
 
+import quadrants as qd
+from helpers import raises
+
 PREFIX = """\
 import math
 import numpy as np
 import quadrants as qd
+
+@qd.func
+def add(a, b, c=0):
+    return a + b + c
+
 Pair = qd.types.struct(a=qd.i32, b=qd.types.vector(2, qd.f32))
 """
 
@@ -21,6 +29,9 @@ TABLE = {
         ("return n and 0", 0),
         ("return 1 if 0.5 and 2 else 3", 1),
         ("return -n if 1 < n < 4 else n", -3),
+    ],
+    "calls": [
+        ("return add(*[n, 1, 2])", 6),
     ],
     "unused positions": [
         ("v = qd.Vector([1, 2])\nr = 0\nif v.n > 2: r = v[2]\nreturn r", 0),
@@ -54,3 +65,39 @@ def test_table(backend, tmp_path, group):
     spec.loader.exec_module(module)
     found = [getattr(module, f"k{k}")(3) for k in range(len(TABLE[group]))]
     assert found == [expected for _, expected in TABLE[group]]
+
+
+@pytest.mark.oracle_differs("mappings as keywords are unreliable there")
+def test_mappings_as_keywords(backend):
+    @qd.func
+    def digits(a, b=2, c=3):
+        return a * 100 + b * 10 + c
+
+    @qd.kernel
+    def k(x: qd.i32) -> qd.i32:
+        d = {"c": 7, "b": 8}
+        return digits(x, **d)
+
+    assert k(1) == 187
+
+
+@pytest.mark.parametrize("value, shown", [
+    (3.5, "3.5"), (3.1, "3.1"), (3e10, "30000000000"), (3e-10, "3e-10"), (1 / 3, "0.33333334"),
+    (0.0, "0"), (1234567.0, "1234567"),
+])  # fmt: skip
+def test_numbers_in_assert_messages(debug_backend, value, shown):
+    @qd.kernel
+    def k(x: qd.f32, i: qd.i32):
+        assert i == 1, f"<{x:.2f}> {i:5d}"
+
+    with raises(qd.QuadrantsAssertionError, f"<{shown}> 3"):
+        k(value, 3)
+
+
+def test_constant_assert_messages(debug_backend):
+    @qd.kernel
+    def k(i: qd.i32):
+        assert i == 1, 17
+
+    with raises(qd.QuadrantsAssertionError, "17"):
+        k(3)

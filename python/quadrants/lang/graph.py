@@ -1,31 +1,77 @@
 """Graphs of tasks: constructs inside `@qd.kernel(graph=True)`.
 
+In kernels the front end recognises these functions and never calls them; here is what they do in
+plain Python, so that a function runs outside of kernels too.
+
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
-from quadrants.lang._unavailable import unavailable_function as _missing
 
-do_while = _missing(__name__, "do_while", "qd.graph.do_while")
-parallel = _missing(__name__, "parallel", "qd.graph.parallel")
-parallel_context = _missing(__name__, "parallel_context", "qd.graph.parallel_context")
-graph_do_while = _missing(__name__, "graph_do_while", "qd.graph_do_while")
-graph_parallel = _missing(__name__, "graph_parallel", "qd.graph_parallel")
-graph_parallel_context = _missing(__name__, "graph_parallel_context", "qd.graph_parallel_context")
-checkpoint = _missing(__name__, "checkpoint", "qd.checkpoint")
+class _Block:
+    """A context manager without effect: one thread runs its block as it stands."""
 
-_MARKS = {
-    "graph_do_while": (do_while, graph_do_while),
-    "graph_parallel": (parallel, graph_parallel),
-    "graph_parallel_context": (parallel_context, graph_parallel_context),
-    "checkpoint": (checkpoint,),
-}
-for _name, _functions in _MARKS.items():
-    for _function in _functions:
-        _function._qd_op = _name  # type: ignore[attr-defined]
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc: object) -> None:
+        return None
+
+
+def graph_do_while(condition: object) -> bool:
+    """`while qd.graph.do_while(flag):` runs its body, then again while the flag is not 0.
+
+    Args:
+        condition: a 0-d i32 array that is a parameter of the kernel, or a member of one.
+    """
+    return bool(condition)
+
+
+def graph_parallel_context() -> _Block:
+    """A region whose sections are independent; what follows waits for all of them."""
+    return _Block()
+
+
+def graph_parallel() -> _Block:
+    """A section of a `qd.graph.parallel_context()` region."""
+    return _Block()
+
+
+def checkpoint(cp_id: object = None, yield_on: object = None) -> _Block:
+    """A place where a `checkpoints=True` kernel may stop and later resume.
+
+    Args:
+        cp_id: label, an int or a member of an IntEnum.
+        yield_on: a 0-d i32 array: not 0 behind the block stops the launch.
+    """
+    return _Block()
+
+
+do_while = graph_do_while
+parallel = graph_parallel
+parallel_context = graph_parallel_context
+
+for _function in (graph_do_while, graph_parallel, graph_parallel_context, checkpoint):
+    _function._qd_op = _function.__name__  # type: ignore[attr-defined]
 
 
 class GraphStatus:
-    """Result of a checkpointed graph launch."""
+    """Result of a checkpointed graph launch.
+
+    Args:
+        yielded: whether it stopped at a checkpoint.
+        checkpoint: that checkpoint's label.
+    """
+
+    __slots__ = ("yielded", "checkpoint")
+
+    def __init__(self, yielded: bool, checkpoint: object = None) -> None:
+        self.yielded = yielded
+        self.checkpoint = checkpoint
+
+    def __repr__(self) -> str:
+        if not self.yielded:
+            return "GraphStatus(yielded=False)"
+        return f"GraphStatus(yielded=True, checkpoint={self.checkpoint!r})"
 
 
 def __dir__() -> list[str]:

@@ -52,6 +52,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
             throw Error("artefact: wrong number of dimensions");
         if (t.privates > abi::kMaxPrivateFields) throw Error("artefact: too many private fields");
         image->uses_atomics |= t.has_atomics != 0;
+        if (t.again >= 0 && (t.from > k || uint64_t(t.again) + 4 > header.temps_bytes))
+            throw Error("artefact: loop of tasks outside its block");
         auto entry = [&](const char* prefix) {
             void* at = image->code->find(prefix + std::to_string(k));
             if (!at) throw Error("artefact: entry point missing");
@@ -76,7 +78,9 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 t.max_threads,
                                 {t.bounds, size_t(2 * t.dims)},
                                 {t.private_fields, t.privates},
-                                t.private_atomics});
+                                t.private_atomics,
+                                t.from,
+                                t.again});
     }
     return image;
 }

@@ -290,6 +290,13 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
     }
 }
 
+// Whether the do-while loop that ends with this task goes on.
+bool repeats(const LoadedTask& task, const abi::Context& context) {
+    int32_t again;
+    std::memcpy(&again, context.temps + task.again, sizeof again);
+    return again != 0;
+}
+
 }  // namespace
 
 bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const LaunchHooks& hooks,
@@ -305,7 +312,8 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         state.expect_long();  // who holds it may need what the caller holds
         lock.lock();
     }
-    int64_t checked = hooks.should_stop && image.tasks.size() > 1 ? now_ns() : 0;
+    const bool many = image.tasks.size() > 1 || (!image.tasks.empty() && image.tasks[0].again >= 0);
+    int64_t checked = hooks.should_stop && many ? now_ns() : 0;
     context.runtime = &kRuntime;
     context.temps = large ? large.get() : small;
     context.partials = nullptr;
@@ -313,7 +321,8 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
     context.kernel = &image;
     context.stop = &state.stop;
     context.task = 0;
-    for (const LoadedTask& task : image.tasks) {
+    while (context.task < image.tasks.size()) {
+        const LoadedTask& task = image.tasks[context.task];
         if (task.kind == abi::TaskKind::serial) {
             Worker w{{&context, 1, 1, 0, 0, 0, kAll}, &state, {}};
             call_entry(w, task.entry, 0, 1, 0);
@@ -321,7 +330,13 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
             run_range(task, context, state, pool);
         }
         if (state.stop) break;
-        ++context.task;
+        if (task.again >= 0 && repeats(task, context)) {
+            context.task = task.from;
+            // Every turn draws other random numbers.
+            context.launch_key = context.launch_key * 6364136223846793005u + 1442695040888963407u;
+        } else {
+            ++context.task;
+        }
         if (!checked || context.task == image.tasks.size()) continue;
         const int64_t now = now_ns();
         if (now - checked < kStopCheckNs) continue;

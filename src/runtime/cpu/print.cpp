@@ -3,7 +3,10 @@
 
 #include "runtime/cpu/print.h"
 
+#include <charconv>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "type/type.h"
@@ -15,16 +18,43 @@ using type::Prim;
 
 constexpr int kWidest = 1 << 20;  // bytes of one number
 
+// The fewest digits that give the number back, without an exponent from 1e-4 to 1e16.
+std::string shortest(Prim prim, double v) {
+    char buffer[32];
+    const auto write = [&](std::chars_format form) -> std::string {
+        const auto end = prim == Prim::f64
+                             ? std::to_chars(buffer, buffer + sizeof buffer, v, form)
+                             : std::to_chars(buffer, buffer + sizeof buffer, float(v), form);
+        return {buffer, end.ptr};
+    };
+    const double size = std::fabs(v);
+    if (size == 0 || !std::isfinite(v)) return write(std::chars_format::fixed);
+    std::string text = write(std::chars_format::scientific);
+    if (size < 1e-4 || size >= 1e16) return text;
+    const size_t e = text.find('e');
+    const size_t power = size >= 1 ? std::strtoul(text.c_str() + e + 1, nullptr, 10) : 0;
+    const size_t sign = text[0] == '-';
+    text.resize(e);
+    std::erase(text, '.');
+    if (text.size() - sign > power + 1 || size < 1) return write(std::chars_format::fixed);
+    text.append(power + 1 - (text.size() - sign), '0');  // fixed would show digits beyond precision
+    return text;
+}
+
 void append_scalar(std::string& out, Prim prim, const support::FormatPiece& piece, abi::Cell cell) {
     std::string spec = "%" + piece.text;
     char conversion = piece.conversion;
-    const char* known = type::is_float(prim) ? "*fFeEgGaA" : "*diuoxX";
+    const char* known = type::is_float(prim) ? "*rfFeEgGaA" : "*rdiuoxX";
     if (piece.text.find_first_not_of("-+ #0123456789.l") != std::string::npos ||
         !std::strchr(known, conversion)) {
         out += spec + conversion;  // never from our compiler; printf must not see it
         return;
     }
-    if (conversion == '*') {
+    if (conversion == 'r' && type::is_float(prim)) {
+        out += shortest(prim, cell.f);
+        return;
+    }
+    if (conversion == '*' || conversion == 'r') {
         conversion = type::is_float(prim) ? 'f' : type::is_signed(prim) ? 'd' : 'u';
         if (type::is_float(prim) && piece.text.find('.') == std::string::npos)
             spec += prim == Prim::f64 ? ".12" : ".6";
