@@ -398,6 +398,8 @@ void Body::set_loop_config(const Node* call) {
             settings.serialize = PyObject_IsTrue(o) == 1;
         } else if (key == "parallelize") {
             if (o != Py_None) settings.threads = static_cast<int>(PyLong_AsLong(o));
+            if (settings.threads < 0)
+                raise(Kind::syntax, "parallelize must not be negative, got " + text(o));
             if (settings.threads == 1) settings.serialize = true;
         } else if (key == "block_dim") {
             if (o == Py_None) continue;

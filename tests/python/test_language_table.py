@@ -101,3 +101,15 @@ def test_constant_assert_messages(debug_backend):
 
     with raises(qd.QuadrantsAssertionError, "17"):
         k(3)
+
+
+@pytest.mark.oracle_differs("takes the process down", run=False)
+def test_negative_numbers_of_threads(backend):
+    @qd.kernel
+    def k():
+        qd.loop_config(parallelize=-1)
+        for i in range(4):
+            pass
+
+    with raises(qd.QuadrantsSyntaxError, "must not be negative"):
+        k()

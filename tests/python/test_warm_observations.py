@@ -108,7 +108,9 @@ def expected(gain=3, size=4, shift=1, width=2):
 def test_a_second_process_lowers_nothing(tmp_path):
     cold, warm = run(tmp_path), run(tmp_path)
     assert cold[0] == warm[0] == expected()
-    assert cold[1] == warm[1] == ["math.floor", "np.maximum", "pack"]  # the warnings of the first process
+    assert (
+        cold[1] == warm[1] == ["math.floor", "np.maximum", "pack"]
+    )  # the warnings of the first process
     assert (cold[2], warm[2]) == (3, 0)
 
 
