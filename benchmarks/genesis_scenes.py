@@ -3,8 +3,8 @@
     python genesis_scenes.py SCENE --states FILE.npz [--steps N] [--measure SECONDS]
 
 The package under test is whichever `quadrants` this process imports. CPU time inside it is taken at
-its border: every kernel that Genesis' modules hold is called through a timer, and threads other than
-the main one belong to the package (torch runs on one thread here).
+its border: every kernel that Genesis' modules hold is called through a timer. Threads other than the
+main one compile, or work for Genesis: what they also need in a warm process is Genesis'.
 """
 
 import argparse
@@ -108,10 +108,12 @@ def _particles(entity):
 def mpm(gs, s):
     s.add_entity(gs.morphs.Plane())
     cube = s.add_entity(
-        gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2)), material=gs.materials.MPM.Elastic()
+        gs.morphs.Box(pos=(0, 0, 0.3), size=(0.2, 0.2, 0.2)),
+        material=gs.materials.MPM.Elastic(sampler="regular"),  # the usual one is not repeatable
     )
     sand = s.add_entity(
-        gs.morphs.Box(pos=(0, 0, 0.6), size=(0.2, 0.2, 0.1)), material=gs.materials.MPM.Sand()
+        gs.morphs.Box(pos=(0, 0, 0.6), size=(0.2, 0.2, 0.1)),
+        material=gs.materials.MPM.Sand(sampler="regular"),
     )
     return 0, _particles(cube) | {"sand": sand.get_particles_pos}
 
@@ -120,7 +122,8 @@ def mpm(gs, s):
 def sph(gs, s):
     s.add_entity(gs.morphs.Plane())
     water = s.add_entity(
-        gs.morphs.Box(pos=(0, 0, 0.4), size=(0.3, 0.3, 0.3)), material=gs.materials.SPH.Liquid()
+        gs.morphs.Box(pos=(0, 0, 0.4), size=(0.3, 0.3, 0.3)),
+        material=gs.materials.SPH.Liquid(sampler="regular"),
     )
     return 0, _particles(water)
 
@@ -260,7 +263,8 @@ def main():
     total, main_thread = time.process_time() - process, time.thread_time() - thread
     numbers["CPU s"] = total
     if args.border:
-        numbers["inside the package, CPU s"] = timer.seconds + total - main_thread
+        numbers["border, CPU s"] = timer.seconds
+        numbers["other threads, CPU s"] = total - main_thread
 
     def read():
         return {k: np.array(torch.as_tensor(v()).cpu().numpy()) for k, v in reads.items()}

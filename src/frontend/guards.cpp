@@ -291,6 +291,73 @@ int function_index(Unit& u, PyObject* fn) {
     return it->second;
 }
 
+namespace {
+constexpr size_t kMostContents = 8192;  // bytes of text
+
+// Appends constants and containers of them; false for anything else, and for too much.
+bool describe_contents(PyObject* o, std::string& out, int depth = 0) {
+    if (out.size() > kMostContents || depth > 16) return false;
+    if (is_plain_constant(o) || PyRange_Check(o) || PyBytes_CheckExact(o) ||
+        PyComplex_CheckExact(o)) {
+        out += Py_TYPE(o)->tp_name;
+        out += ' ' + text(Ref::steal(PyObject_Repr(o)).get()) + ',';
+        return true;
+    }
+    if (is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {
+        out += text(type_id(o).get()) + ' ' + text(Ref::steal(PyObject_Repr(o)).get()) + ',';
+        return true;
+    }
+    if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
+        out += PyTuple_CheckExact(o) ? '(' : '[';
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+            if (!describe_contents(PySequence_Fast_GET_ITEM(o, k), out, depth + 1)) return false;
+        out += ']';
+        return true;
+    }
+    if (PyDict_CheckExact(o)) {
+        out += '{';
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
+            if (!describe_contents(key, out, depth + 1) ||
+                !describe_contents(value, out, depth + 1))
+                return false;
+        out += '}';
+        return true;
+    }
+    if (PyAnySet_CheckExact(o)) {  // in an order of its own in each process
+        const Ref list = Ref::steal(PySequence_List(o));
+        std::vector<std::string> parts(static_cast<size_t>(PyList_GET_SIZE(list.get())));
+        for (size_t k = 0; k < parts.size(); ++k)
+            if (!describe_contents(PyList_GET_ITEM(list.get(), static_cast<Py_ssize_t>(k)),
+                                   parts[k], depth + 1))
+                return false;
+        std::sort(parts.begin(), parts.end());
+        out += '<';
+        for (const std::string& p : parts) out += p;
+        out += '>';
+        return out.size() <= kMostContents;
+    }
+    return false;
+}
+
+Ref contents_of(PyObject* o) {
+    std::string out;
+    if (!describe_contents(o, out)) return {};
+    return Ref::steal(PyUnicode_FromStringAndSize(out.data(), static_cast<Py_ssize_t>(out.size())));
+}
+}  // namespace
+
+void Unit::consume(PyObject* o, Prov* prov) {
+    if (!prov || prov->kind == Prov::Kind::constant || is_expr(o) || is_host_matrix(o) ||
+        is_struct_field(o))
+        return;
+    const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
+    if (has(FactKind::constant) || has(FactKind::contents) || has(FactKind::field) ||
+        has(FactKind::function) || has(FactKind::module) || callable_id(o))
+        return;
+    opaque("the contents of a " + std::string(Py_TYPE(o)->tp_name));
+}
+
 // What the generated code may depend on when it uses `o`, found at `prov`.
 void guard_value(Unit& u, PyObject* o, Prov* prov) {
     if (is_plain_constant(o) || is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {
@@ -318,6 +385,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         u.fact(prov, FactKind::type, type_id(o).get());
         Ref n = Ref::steal(PyLong_FromSsize_t(PyObject_Size(o)));
         u.fact(prov, FactKind::length, n.get());
+        if (const Ref all = contents_of(o)) u.fact(prov, FactKind::contents, all.get());
     } else {
         ArrayInfo a;
         if (is_ndarray(o) && array_info(o, a))
@@ -325,6 +393,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         else
             u.fact(prov, FactKind::type, type_id(o).get());
         if (is_external_array(o)) u.opaque("the contents of a NumPy array");
+        if (const Ref all = contents_of(o)) u.fact(prov, FactKind::contents, all.get());
         if (is_host_matrix(o)) guard_components(u, o, prov);
     }
 }
@@ -369,6 +438,10 @@ bool fact_holds(const Fact& f, PyObject* now) {
         }
         case FactKind::module:
             return PyModule_Check(now);
+        case FactKind::contents: {
+            const Ref all = contents_of(now);
+            return all && PyObject_RichCompareBool(all.get(), f.value.get(), Py_EQ) == 1;
+        }
         case FactKind::absent:
             return true;
     }

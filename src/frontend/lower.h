@@ -100,7 +100,9 @@ struct Unit {
     Prov* call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs);
     void fact(Prov* prov, FactKind kind, PyObject* value);
     void opaque(const std::string& reason);  // some fact cannot be guarded
-    void notice(Notice notice);              // gives and keeps it
+    // Python code looks at all of `o`, found at `prov`: its facts must say everything.
+    void consume(PyObject* o, Prov* prov);
+    void notice(Notice notice);  // gives and keeps it
     // The parameter for what lies at `prov`; one per place.
     ir::Value* parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, const std::string& name,
                          bool needs_grad = false);
@@ -230,6 +232,7 @@ struct Lowering::Body {
     Val call(const Node* n);
     // What a Python function of the user answers; later processes ask it again.
     Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs);
+    void consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs);
     Val call_python(const Node* n, const Val& f, const CallArgs& args,
                     const std::vector<Prov*>& provs);
     bool all_host(const auto& known, const CallArgs& args);

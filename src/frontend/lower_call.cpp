@@ -1,6 +1,7 @@
 // Walking calls: what is called decides how. Operations with kernel meaning go to the tables of
 // builtins, funcs to call_func.cpp, everything else runs as Python at once.
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "frontend/lower.h"
@@ -299,8 +300,12 @@ Val Body::call(const Node* n) {
             }
             case Callee::operation:
             case Callee::builtin:
-                if (k.builtin && !all_host(k, args))
+                if (k.builtin && !all_host(k, args)) {
+                    for (size_t i = 0; i < provs.size() && i < args.positional.size(); ++i)
+                        if (needs_no_kernel(args.positional[i].get()))
+                            unit.consume(args.positional[i].get(), provs[i]);
                     return {call_builtin(*k.builtin, callable, args)};
+                }
                 break;
             case Callee::python:
             case Callee::kernel:
@@ -351,6 +356,20 @@ Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Pro
     return adopt(std::move(result), prov);
 }
 
+// A function of Python sees all of its operands, and a method all of its object.
+void Body::consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs) {
+    static const std::string_view kTypeOnly[] = {"isinstance", "issubclass", "type", "callable"};
+    if (PyType_Check(f.get()) && args.positional.size() == 1 &&
+        reinterpret_cast<PyTypeObject*>(f.get()) == &PyType_Type)
+        return;
+    if (std::ranges::find(kTypeOnly, callee_name(f.get())) != std::end(kTypeOnly)) return;
+    for (size_t k = 0; k < provs.size() && k < args.positional.size(); ++k)
+        unit.consume(args.positional[k].get(), provs[k]);
+    PyObject* self = PyCFunction_Check(f.get()) ? PyCFunction_GET_SELF(f.get()) : nullptr;
+    if (self && f.prov && f.prov->parent && !PyModule_Check(self))
+        unit.consume(self, f.prov->parent);
+}
+
 Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
                       const std::vector<Prov*>& provs) {
     PyObject* callable = f.get();
@@ -372,6 +391,7 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
     const bool ours = is_expr(callable) || from_quadrants(callable) ||
                       from_quadrants(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     Prov* place = nullptr;  // of the result
+    if (is_harmless(callable)) consume_operands(f, args, provs);
     if (!ours && !is_harmless(callable)) {
         if (f.prov && !symbolic && args.keywords.empty() && provs.size() == args.positional.size())
             place = unit.call(f.prov, args.positional, provs);

@@ -94,7 +94,8 @@ Flow Body::for_stmt(const Node* n) {
 Flow Body::unrolled(const Node* n, const Val& iterable) {
     Ref it = Ref::steal(PyObject_GetIter(iterable.get()));
     loops.push_back({LoopFrame::Kind::unrolled});
-    const bool is_ndrange = !std::strcmp(Py_TYPE(iterable.get())->tp_name, "_Ndrange");
+    if (!PyTuple_Check(iterable.get()) && !PyList_Check(iterable.get()))
+        unit.consume(iterable.get(), iterable.prov);  // items of those two are tracked singly
     Flow flow = Flow::normal;
     Py_ssize_t turn = 0;
     const int limit = low.kernel->options.unrolling_limit;
@@ -106,7 +107,6 @@ Flow Body::unrolled(const Node* n, const Val& iterable) {
             unit.notice({Notice::Category::syntax, message, source.file->name,
                          static_cast<uint32_t>(n->line)});
         }
-        (void)is_ndrange;
         low.node = n->ast;
         Scope scope(*this);
         Val v = unit_item(iterable, std::move(item), turn++);

@@ -47,6 +47,7 @@ enum class FactKind : uint8_t {
     identity,  // arguments that are the same object (aliasing)
     module,    // a module, by name
     array,     // an array: element type, axes, access
+    contents,  // of a small container: all that is in it, constants only
 };
 struct Guard {
     Path path;

@@ -119,3 +119,82 @@ def test_another_answer_is_a_miss(tmp_path, changes):
     run(tmp_path)
     assert run(tmp_path, **changes)[0] == expected(**changes)
     assert run(tmp_path)[0] == expected()
+
+
+CONTAINERS = """
+import json, sys
+import quadrants as qd
+from quadrants._lib import core
+
+n = {n}
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+
+class Part:
+    def __init__(self, weight):
+        self.weight = weight
+
+@qd.data_oriented
+class Model:
+    def __init__(self):
+        self.numbers = [n, 1]
+        self.named = dict(n=n, m=1)
+        self.turns = range(n)
+        self.unordered = {{n, 1}}
+        self.nested = [[n, 1], [2, 3]]
+        self.parts = [Part(n), Part(1)]
+
+{kernels}
+
+model = Model()
+before = core.counters()["lowered"]
+results = [getattr(model, name)() for name in sorted(vars(Model)) if name.startswith("k_")]
+print("RESULT " + json.dumps([results, core.counters()["lowered"] - before]))
+"""
+
+READS = {
+    "get": ("t += qd.static(self.named.get('n', 3))", lambda n: n),
+    "sum": ("t += qd.static(sum(self.numbers))", lambda n: n + 1),
+    "range": ("for i in qd.static(self.turns):\n            t += i + 1", lambda n: n * (n + 1) // 2),
+    "sorted": ("t += qd.static(sorted(self.unordered)[1])", lambda n: n),
+    "nested": ("for a, b in qd.static(self.nested):\n            t += a", lambda n: n + 2),
+    "values": ("for v in qd.static(self.named.values()):\n            t += v", lambda n: n + 1),
+    "items": ("for k, v in qd.static(self.named.items()):\n            t += v", lambda n: n + 1),
+    "enumerate": (
+        "for k, v in qd.static(enumerate(self.numbers)):\n            t += k * v",
+        lambda n: 1,
+    ),
+    "zip": ("for a, b in qd.static(zip(self.numbers, self.turns)):\n            t += a", lambda n: n + 1),
+    "objects": (
+        "for k, part in qd.static(enumerate(self.parts)):\n            t += part.weight",
+        lambda n: n + 1,
+    ),
+    "getattr": ("t += qd.static(getattr(self.parts[0], 'weight'))", lambda n: n),
+    "vector": ("t += qd.Vector(self.numbers).sum()", lambda n: n + 1),
+}  # fmt: skip
+
+
+def test_contents_of_containers_are_observed(tmp_path):
+    """All at once: one process that fills the cache, one that finds all, one with other contents."""
+    kernels = "".join(
+        f"    @qd.kernel\n    def k_{name}(self) -> qd.i32:\n        t = 0\n        {body}\n"
+        "        return t\n\n"
+        for name, (body, _) in READS.items()
+    )
+    path = tmp_path / "program.py"
+    env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
+    for n, again in ((5, False), (5, True), (6, False)):
+        path.write_text(CONTAINERS.format(n=n, kernels=kernels))
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / "cache")],
+            capture_output=True,
+            text=True,
+            env=env,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        results, lowered = json.loads(done.stdout.split("RESULT ")[1])
+        assert dict(zip(sorted(READS), results, strict=True)) == {
+            name: expect(n) for name, (_, expect) in READS.items()
+        }
+        if again:
+            assert lowered <= 2  # objects behind enumerate and getattr are traced again
