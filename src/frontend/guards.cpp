@@ -28,17 +28,6 @@ bool has_type_named(PyObject* o, const char* name) {
 
 bool is_dtype(PyObject* o) { return has_type_named(o, "DataType"); }
 
-bool is_enum_member(PyObject* o) {
-    static PyObject* cls = [] {
-        PyObject* m = PyImport_ImportModule("enum");
-        PyObject* c = m ? PyObject_GetAttrString(m, "Enum") : nullptr;
-        Py_XDECREF(m);
-        PyErr_Clear();
-        return c;
-    }();
-    return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
-}
-
 Ref type_id(PyObject* o);
 
 // A constant as a plain Python value that another process can read back and compare. A member of an
@@ -111,6 +100,17 @@ PyObject* plain_function_of(PyObject* o) {
 }
 
 }  // namespace
+
+bool is_enum_member(PyObject* o) {
+    static PyObject* cls = [] {
+        PyObject* m = PyImport_ImportModule("enum");
+        PyObject* c = m ? PyObject_GetAttrString(m, "Enum") : nullptr;
+        Py_XDECREF(m);
+        PyErr_Clear();
+        return c;
+    }();
+    return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
+}
 
 Prov* Unit::argument(int index) {
     Prov*& p = arguments[index];

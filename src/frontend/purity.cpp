@@ -1,5 +1,6 @@
 // Captured values in pure kernels (`fastcache=True`): a number, string or field that comes from a
 // global or a closure is an error; under a name in capitals or inside qd.static it is a warning.
+// Members of enums are constants wherever an attribute leads to them.
 //
 // Reads mark their place whether or not the kernel is pure, since a func's body is lowered once for
 // all kernels; the places of a callee are reported again at its calls. Cost: two type tests a read.
@@ -55,7 +56,8 @@ void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, 
                   Prov* prov) {
     if (!prov || !is_flagged(o)) return;
     const std::string shown = text(name);
-    if (shown.starts_with("_qd_") || (base && owner_is_free(base, o))) return;
+    if (shown.starts_with("_qd_") || (base && (owner_is_free(base, o) || is_enum_member(o))))
+        return;
     const Impurity now = l.static_depth || is_upper(shown) ? Impurity::warned : Impurity::refused;
     if (prov->impurity < now) {
         if (is_own_code(function)) return;

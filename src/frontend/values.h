@@ -27,6 +27,7 @@ ir::Prim default_float();
 std::optional<Prim> prim_of_dtype(PyObject* o);
 // Python numbers: bool, int, float, NumPy scalars, 0-d arrays, enum members that are ints.
 bool is_number(PyObject* o);
+bool is_enum_member(PyObject* o);
 bool is_host_matrix(PyObject* o);  // quadrants.lang.matrix.Matrix
 
 Value* const_of(Prim p, double v);

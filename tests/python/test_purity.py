@@ -233,3 +233,26 @@ def test_print_non_pure(capfd, x):
     out = capfd.readouterr().out
     assert out.count("[NOT_PURE] Debug information: not pure: impure_kernel") == 2
     assert "pure: pure_kernel" not in out
+
+
+chosen = Mode.A
+holder = types.SimpleNamespace(mode=Mode.B)
+
+
+def test_enum_members_behind_attributes_are_constants(x):
+    module = types.ModuleType("client")
+    module.mode = Mode.B
+
+    @qd.kernel(fastcache=True)
+    def behind(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = module.mode + holder.mode
+
+    @qd.kernel(fastcache=True)
+    def bare(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = chosen
+
+    assert launch(behind, x) == []
+    assert x[0] == 4
+    refused(bare, x, "chosen")
