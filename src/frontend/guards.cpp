@@ -382,10 +382,10 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
     } else if (PyObject* fn = plain_function_of(o)) {
         u.fact(prov, FactKind::function, fn);
     } else if (PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o)) {
+        if (const Ref all = contents_of(o)) return u.fact(prov, FactKind::contents, all.get());
         u.fact(prov, FactKind::type, type_id(o).get());
         Ref n = Ref::steal(PyLong_FromSsize_t(PyObject_Size(o)));
         u.fact(prov, FactKind::length, n.get());
-        if (const Ref all = contents_of(o)) u.fact(prov, FactKind::contents, all.get());
     } else {
         ArrayInfo a;
         if (is_ndarray(o) && array_info(o, a))

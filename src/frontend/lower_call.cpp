@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "frontend/call.h"
 #include "frontend/lower.h"
 #include "frontend/values.h"
 
@@ -358,11 +359,13 @@ Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Pro
 
 // A function of Python sees all of its operands, and a method all of its object.
 void Body::consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs) {
+    // These see less than all: the type, or the length, both of which are facts already.
     static const std::string_view kTypeOnly[] = {"isinstance", "issubclass", "type", "callable"};
-    if (PyType_Check(f.get()) && args.positional.size() == 1 &&
-        reinterpret_cast<PyTypeObject*>(f.get()) == &PyType_Type)
+    const std::string name = callee_name(f.get());
+    if (std::ranges::find(kTypeOnly, name) != std::end(kTypeOnly)) return;
+    if (name == "len" && args.positional.size() == 1 &&
+        is_plain_container(args.positional[0].get()))
         return;
-    if (std::ranges::find(kTypeOnly, callee_name(f.get())) != std::end(kTypeOnly)) return;
     for (size_t k = 0; k < provs.size() && k < args.positional.size(); ++k)
         unit.consume(args.positional[k].get(), provs[k]);
     PyObject* self = PyCFunction_Check(f.get()) ? PyCFunction_GET_SELF(f.get()) : nullptr;

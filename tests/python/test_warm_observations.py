@@ -83,11 +83,10 @@ print("RESULT " + json.dumps([result, names, core.counters()["lowered"]]))
 """
 
 
-def run(tmp_path, **changes):
+def run_text(tmp_path, text):
+    """What the program prints as its result, in a process that keeps its cache in `tmp_path`."""
     path = tmp_path / "program.py"
-    path.write_text(
-        textwrap.dedent(PROGRAM).format(**{"gain": 3, "size": 4, "shift": 1, "width": 2} | changes)
-    )
+    path.write_text(text)
     env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
     done = subprocess.run(
         [sys.executable, str(path), str(tmp_path / "cache")],
@@ -98,6 +97,11 @@ def run(tmp_path, **changes):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout.split("RESULT ")[1])
+
+
+def run(tmp_path, **changes):
+    values = {"gain": 3, "size": 4, "shift": 1, "width": 2} | changes
+    return run_text(tmp_path, textwrap.dedent(PROGRAM).format(**values))
 
 
 def expected(gain=3, size=4, shift=1, width=2):
@@ -169,6 +173,7 @@ READS = {
         lambda n: n + 1,
     ),
     "getattr": ("t += qd.static(getattr(self.parts[0], 'weight'))", lambda n: n),
+    "len": ("t += qd.static(len(self.parts))", lambda n: 2),
     "vector": ("t += qd.Vector(self.numbers).sum()", lambda n: n + 1),
 }  # fmt: skip
 
@@ -180,19 +185,8 @@ def test_contents_of_containers_are_observed(tmp_path):
         "        return t\n\n"
         for name, (body, _) in READS.items()
     )
-    path = tmp_path / "program.py"
-    env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1")
     for n, again in ((5, False), (5, True), (6, False)):
-        path.write_text(CONTAINERS.format(n=n, kernels=kernels))
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache")],
-            capture_output=True,
-            text=True,
-            env=env,
-            timeout=100,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        results, lowered = json.loads(done.stdout.split("RESULT ")[1])
+        results, lowered = run_text(tmp_path, CONTAINERS.format(n=n, kernels=kernels))
         assert dict(zip(sorted(READS), results, strict=True)) == {
             name: expect(n) for name, (_, expect) in READS.items()
         }
