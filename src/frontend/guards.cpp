@@ -218,8 +218,8 @@ void Unit::opaque(const std::string& reason) {
 }
 
 void give(const Notice& n) {
-    PyObject* category =
-        n.category == Notice::Category::syntax ? PyExc_SyntaxWarning : PyExc_Warning;
+    PyObject* const categories[] = {PyExc_SyntaxWarning, PyExc_Warning, PyExc_DeprecationWarning};
+    PyObject* category = categories[static_cast<int>(n.category)];
     const int failed = n.file.empty()
                            ? PyErr_WarnEx(category, n.text.c_str(), 1)
                            : PyErr_WarnExplicit(category, n.text.c_str(), n.file.c_str(),

@@ -35,15 +35,13 @@ std::string spelling(const Node* call) { return text(call->a->name); }
 void check_spelling(Body& body, const Node* call) {
     const std::string name = spelling(call);
     if (!name.starts_with("graph_")) return;
-    body.unit.opaque("a warning was given");
     locate(body.source, const_cast<Node&>(*call));
     const std::string message = "qd." + name +
                                 "() is deprecated and will be removed in a future release; use "
                                 "qd.graph." +
                                 name.substr(6) + "() instead.";
-    if (PyErr_WarnExplicit(PyExc_DeprecationWarning, message.c_str(),
-                           body.source.file->name.c_str(), call->line, nullptr, nullptr) < 0)
-        throw PyError{};
+    body.unit.notice({Notice::Category::deprecation, message, body.source.file->name,
+                      static_cast<uint32_t>(call->line)});
 }
 
 void check_statements(Body& body, std::span<Node* const> list, const char* where) {

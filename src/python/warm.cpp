@@ -37,7 +37,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 4;
+constexpr uint32_t kRecipeVersion = 5;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -192,6 +192,8 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     k.notices.resize(r.count(13));
     for (frontend::Notice& n : k.notices) {
         n.category = static_cast<frontend::Notice::Category>(r.number<uint8_t>());
+        if (n.category > frontend::Notice::Category::deprecation)
+            throw support::Error("recipe: unknown warning");
         n.text = r.text();
         n.file = r.text();
         n.line = r.number<uint32_t>();
