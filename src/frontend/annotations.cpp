@@ -79,6 +79,7 @@ bool array_info(PyObject* o, ArrayInfo& out) {
     out.elem = ir::Type::scalar(p);
     out.ndim = static_cast<int>(PyObject_Size(shape.get()));
     out.access = {};
+    if (Ref grad = get(o, names().requires_grad_)) out.has_grad = grad.get() == Py_True;  // torch
     return true;
 }
 

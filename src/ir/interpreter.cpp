@@ -5,6 +5,7 @@
 
 #include "ir/interpreter.h"
 
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 
@@ -102,11 +103,17 @@ struct Interpreter {
             return base + offsets[static_cast<size_t>(k)];
         return base + offsets[0] + k * field->component_stride();
     }
-    static uint8_t* component(Frame& f, const Inst& i, int64_t k) {
+    uint8_t* component(Frame& f, const Inst& i, int64_t k) {
+        const Inst* place = i.operand(0)->def;
+        if (place && place->op == Op::field_place && !place->field()->uneven_terms.empty()) {
+            const auto c = std::clamp<int64_t>(k, 0, i.operand(0)->type.count() - 1);
+            return field_cell(f, *place, static_cast<int>(c)) +
+                   place->field()->component_offsets[static_cast<size_t>(c)];
+        }
         return component(in(f, i, 0), i.operand(0)->type.prim, k);
     }
 
-    uint8_t* field_cell(Frame& f, const Inst& i) {
+    uint8_t* field_cell(Frame& f, const Inst& i, int component) {
         const Field& field = *i.field();
         size_t binding = 0;
         while (m.fields[binding] != &field) {
@@ -114,7 +121,7 @@ struct Interpreter {
                 throw support::Error("field not in the module: " + field.name);
         }
         auto* address = static_cast<uint8_t*>(context.bindings[binding]);
-        for (const Field::Term& t : field.terms) {
+        for (const Field::Term& t : field.terms_of(component)) {
             int64_t v = (integer(f, i, t.axis) - field.offset[t.axis]) / t.div;
             if (t.mod) v %= t.mod;
             address += v * t.stride;
@@ -404,7 +411,7 @@ struct Interpreter {
                 break;
             }
             case Op::field_place:
-                set_place(out(f, i), field_cell(f, i), i.field());
+                set_place(out(f, i), field_cell(f, i, 0), i.field());
                 break;
             case Op::array_place:
                 set_place(out(f, i), array_cell(f, i), nullptr);

@@ -172,6 +172,7 @@ std::string_view Function::new_string(std::string_view text) {
 
 int64_t Field::component_stride() const {
     if (component_offsets.size() < 2) return type::bytes(elem.prim);
+    if (!uneven_terms.empty()) return 0;
     const int64_t stride = component_offsets[1] - component_offsets[0];
     for (size_t k = 2; k < component_offsets.size(); ++k) {
         if (component_offsets[k] - component_offsets[k - 1] != stride) return 0;
@@ -189,11 +190,15 @@ uint64_t Field::layout_hash() const {
     add(static_cast<uint64_t>(ndim));
     for (int k = 0; k < ndim; ++k)
         add(static_cast<uint64_t>(shape[k])), add(static_cast<uint64_t>(offset[k]));
-    for (const Term& t : terms) {
-        add(static_cast<uint64_t>(t.axis));
-        add(static_cast<uint64_t>(t.div)), add(static_cast<uint64_t>(t.mod)),
-            add(static_cast<uint64_t>(t.stride));
-    }
+    const auto add_terms = [&](const std::vector<Term>& list) {
+        for (const Term& t : list) {
+            add(static_cast<uint64_t>(t.axis));
+            add(static_cast<uint64_t>(t.div)), add(static_cast<uint64_t>(t.mod)),
+                add(static_cast<uint64_t>(t.stride));
+        }
+    };
+    add_terms(terms);
+    for (const auto& list : uneven_terms) add(list.size()), add_terms(list);
     for (const int64_t c : component_offsets) add(static_cast<uint64_t>(c));
     return h;
 }

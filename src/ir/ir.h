@@ -162,9 +162,15 @@ struct Field {
     struct Term {
         int axis;
         int64_t div, mod, stride;  // stride in bytes
+        bool operator==(const Term&) const = default;
     };
     std::vector<Term> terms;
     std::vector<int64_t> component_offsets;  // bytes from the cell's member to component k
+    // Terms of each component, where components lie in containers of different cells; else empty.
+    std::vector<std::vector<Term>> uneven_terms;
+    const std::vector<Term>& terms_of(int k) const {
+        return uneven_terms.empty() ? terms : uneven_terms[static_cast<size_t>(k)];
+    }
     // Distance of neighbouring components if constant, else 0 (then only constant indices work).
     int64_t component_stride() const;
     uint64_t alias_group = 0;  // fields of different groups never overlap

@@ -456,6 +456,21 @@ struct Parser {
         return list;
     }
 
+    void parse_terms(const Field& f, std::vector<Field::Term>& terms) {
+        expect_word("terms");
+        expect('[');
+        while (!accept(']')) {
+            Field::Term t{};
+            t.axis = integer<int>();
+            if (t.axis < 0 || t.axis >= f.ndim) fail("no such axis");
+            expect('/'), t.div = integer<int64_t>();
+            expect('%'), t.mod = integer<int64_t>();
+            expect('*'), t.stride = integer<int64_t>();
+            terms.push_back(t);
+            accept(',');
+        }
+    }
+
     void parse_field() {
         const std::string label = ref_name();
         module->owned_fields.push_back(std::make_unique<Field>());
@@ -473,20 +488,12 @@ struct Parser {
         f->ndim = static_cast<int>(shape.size());
         std::copy(shape.begin(), shape.end(), f->shape);
         std::copy(offset.begin(), offset.end(), f->offset);
-        expect_word("terms");
-        expect('[');
-        while (!accept(']')) {
-            Field::Term t{};
-            t.axis = integer<int>();
-            if (t.axis < 0 || t.axis >= f->ndim) fail("no such axis");
-            expect('/'), t.div = integer<int64_t>();
-            expect('%'), t.mod = integer<int64_t>();
-            expect('*'), t.stride = integer<int64_t>();
-            f->terms.push_back(t);
-            accept(',');
-        }
+        parse_terms(*f, f->terms);
+        while (peek_word() == "terms") parse_terms(*f, f->uneven_terms.emplace_back());
         expect_word("components");
         f->component_offsets = integers();
+        if (!f->uneven_terms.empty() && f->uneven_terms.size() != f->component_offsets.size())
+            fail("terms for other components");
         expect_word("group");
         f->alias_group = integer<uint64_t>();
     }

@@ -223,13 +223,17 @@ struct Printer {
             "field " + ref_name(&f, f.name) + " " + quote(f.name) + " : " + type::to_string(f.elem);
         list("shape", f.shape, axes);
         list("offset", f.offset, axes);
-        out += " terms [";
-        for (size_t k = 0; k < f.terms.size(); ++k) {
-            const Field::Term& t = f.terms[k];
-            out += (k ? ", " : "") + std::to_string(t.axis) + " / " + std::to_string(t.div) +
-                   " % " + std::to_string(t.mod) + " * " + std::to_string(t.stride);
-        }
-        out += "]";
+        const auto terms = [&](const std::vector<Field::Term>& items) {
+            out += " terms [";
+            for (size_t k = 0; k < items.size(); ++k) {
+                const Field::Term& t = items[k];
+                out += (k ? ", " : "") + std::to_string(t.axis) + " / " + std::to_string(t.div) +
+                       " % " + std::to_string(t.mod) + " * " + std::to_string(t.stride);
+            }
+            out += "]";
+        };
+        terms(f.terms);
+        for (const auto& items : f.uneven_terms) terms(items);  // of each component
         list("components", f.component_offsets, f.component_offsets.size());
         out += " group " + std::to_string(f.alias_group) + "\n";
     }

@@ -155,6 +155,15 @@ struct Writer {
         return format_count;
     }
 
+    void terms(const std::vector<Field::Term>& list) {
+        fields.number(list.size());
+        for (const Field::Term& t : list) {
+            fields.number(static_cast<uint64_t>(t.axis));
+            fields.signed_number(t.div), fields.signed_number(t.mod),
+                fields.signed_number(t.stride);
+        }
+    }
+
     void field(const Field& f) {
         fields.number(string(options.names ? std::string_view(f.name) : std::string_view()));
         fields.number(type(f.elem));
@@ -163,12 +172,9 @@ struct Writer {
             fields.signed_number(f.shape[k]);
             fields.signed_number(f.offset[k]);
         }
-        fields.number(f.terms.size());
-        for (const Field::Term& t : f.terms) {
-            fields.number(static_cast<uint64_t>(t.axis));
-            fields.signed_number(t.div), fields.signed_number(t.mod),
-                fields.signed_number(t.stride);
-        }
+        terms(f.terms);
+        fields.number(f.uneven_terms.size());
+        for (const auto& list : f.uneven_terms) terms(list);
         fields.number(f.component_offsets.size());
         for (const int64_t c : f.component_offsets) fields.signed_number(c);
         fields.number(f.alias_group);
@@ -415,6 +421,17 @@ struct Reader {
         for (size_t n = count(); n; --n) read_field();
     }
 
+    void read_terms(std::vector<Field::Term>& list, uint64_t ndim) {
+        list.resize(count());
+        for (Field::Term& t : list) {
+            const uint64_t axis = number();
+            if (axis >= ndim) bad("no such axis");
+            t.axis = static_cast<int>(axis);
+            t.div = signed_number(), t.mod = signed_number(), t.stride = signed_number();
+            if (t.div < 1 || t.mod < 0) bad("bad divisor");
+        }
+    }
+
     void read_field() {
         auto f = std::make_unique<Field>();
         f->name = pick(strings);
@@ -426,16 +443,13 @@ struct Reader {
             f->shape[k] = signed_number();
             f->offset[k] = signed_number();
         }
-        f->terms.resize(count());
-        for (Field::Term& t : f->terms) {
-            const uint64_t axis = number();
-            if (axis >= ndim) bad("no such axis");
-            t.axis = static_cast<int>(axis);
-            t.div = signed_number(), t.mod = signed_number(), t.stride = signed_number();
-            if (t.div < 1 || t.mod < 0) bad("bad divisor");
-        }
+        read_terms(f->terms, ndim);
+        f->uneven_terms.resize(count());
+        for (auto& list : f->uneven_terms) read_terms(list, ndim);
         f->component_offsets.resize(count());
         for (int64_t& c : f->component_offsets) c = signed_number();
+        if (!f->uneven_terms.empty() && f->uneven_terms.size() != f->component_offsets.size())
+            bad("terms for other components");
         f->alias_group = number();
         m->fields.push_back(f.get());
         m->owned_fields.push_back(std::move(f));

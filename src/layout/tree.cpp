@@ -59,6 +59,34 @@ std::vector<int> axes_of(const std::vector<Split>& splits) {
     return axes;
 }
 
+// Where the instances of a place lie: its start, and the terms of the canonical axes.
+struct Cells {
+    int64_t base = 0;
+    std::vector<int64_t> shape;
+    std::vector<ir::Field::Term> terms;
+};
+
+Cells cells_of(std::span<const Node> nodes, int place, const std::vector<int>& order) {
+    Cells c;
+    const std::vector<Split> splits = path_to(nodes, place, c.base);
+    const std::vector<int> axes = axes_of(splits);
+    c.shape.assign(axes.size(), 1);
+    std::vector<int64_t> inner(axes.size(), 1);  // extents of deeper subdivisions of that axis
+    for (size_t k = splits.size(); k-- > 0;) {
+        const auto position = static_cast<size_t>(
+            std::lower_bound(axes.begin(), axes.end(), splits[k].axis) - axes.begin());
+        const int canonical = order.empty() ? static_cast<int>(position) : order[position];
+        if (splits[k].extent > 1)  // a subdivision into one part adds nothing to any address
+            c.terms.push_back({canonical, inner[position], splits[k].extent, splits[k].stride});
+        inner[position] = multiply(inner[position], splits[k].extent);
+        c.shape[static_cast<size_t>(canonical)] = inner[position];
+    }
+    std::reverse(c.terms.begin(), c.terms.end());
+    for (ir::Field::Term& t : c.terms)  // the outermost part needs no remainder
+        if (t.div * t.mod == c.shape[static_cast<size_t>(t.axis)]) t.mod = 0;
+    return c;
+}
+
 }  // namespace
 
 void lay_out(std::span<Node> nodes) {
@@ -93,44 +121,35 @@ ir::Field make_field(std::span<const Node> nodes, const FieldSpec& spec, int64_t
     f.name = spec.name;
     f.elem = spec.elem;
     f.alias_group = spec.alias_group;
-    std::vector<Split> splits = path_to(nodes, spec.places.at(0), base);
-    const std::vector<int> axes = axes_of(splits);
-    f.ndim = static_cast<int>(axes.size());
-    std::vector<int64_t> inner(axes.size(), 1);  // extents of deeper subdivisions of that axis
-    for (size_t k = splits.size(); k-- > 0;) {
-        const auto position = static_cast<size_t>(
-            std::lower_bound(axes.begin(), axes.end(), splits[k].axis) - axes.begin());
-        const int canonical =
-            spec.order.empty() ? static_cast<int>(position) : spec.order[position];
-        if (splits[k].extent > 1)  // a subdivision into one part adds nothing to any address
-            f.terms.push_back({canonical, inner[position], splits[k].extent, splits[k].stride});
-        inner[position] = multiply(inner[position], splits[k].extent);
-        f.shape[canonical] = inner[position];
-    }
-    std::reverse(f.terms.begin(), f.terms.end());
-    for (ir::Field::Term& t : f.terms)
-        if (t.div * t.mod == f.shape[t.axis]) t.mod = 0;  // the outermost part needs no remainder
-    for (size_t k = 0; k < spec.offset.size() && k < axes.size(); ++k) f.offset[k] = spec.offset[k];
+    const Cells first = cells_of(nodes, spec.places.at(0), spec.order);
+    base = first.base;
+    f.ndim = static_cast<int>(first.shape.size());
+    std::copy(first.shape.begin(), first.shape.end(), f.shape);
+    f.terms = first.terms;
+    for (size_t k = 0; k < spec.offset.size() && k < first.shape.size(); ++k)
+        f.offset[k] = spec.offset[k];
 
     f.component_offsets.push_back(0);
+    std::vector<std::vector<ir::Field::Term>> terms{first.terms};
+    bool even = true;
     for (size_t c = 1; c < spec.places.size(); ++c) {
-        int64_t other_base;
-        const std::vector<Split> other = path_to(nodes, spec.places[c], other_base);
-        const bool same =
-            std::equal(splits.begin(), splits.end(), other.begin(), other.end(),
-                       [](const Split& a, const Split& b) {
-                           return a.axis == b.axis && a.extent == b.extent && a.stride == b.stride;
-                       });
-        if (!same)
-            throw support::Error("components of field " + spec.name + " lie at uneven distances");
-        f.component_offsets.push_back(other_base - base);
+        Cells other = cells_of(nodes, spec.places[c], spec.order);
+        if (other.shape != first.shape)
+            throw support::Error("Members of the following field have different shapes: " +
+                                 spec.name);
+        f.component_offsets.push_back(other.base - base);
+        even &= other.terms == first.terms;
+        terms.push_back(std::move(other.terms));
     }
+    if (!even) f.uneven_terms = std::move(terms);
     return f;
 }
 
 ir::Field component_field(const ir::Field& field, int component) {
     ir::Field f = field;
     f.elem = field.elem.element();
+    f.terms = field.terms_of(component);
+    f.uneven_terms.clear();
     f.component_offsets = {0};
     f.name += "[" + std::to_string(component) + "]";
     return f;
@@ -147,9 +166,9 @@ bool axis_stride(const ir::Field& field, int axis, int64_t& stride) {
     return true;
 }
 
-int64_t address(const ir::Field& field, const int64_t* indices) {
-    int64_t at = 0;
-    for (const ir::Field::Term& t : field.terms) {
+int64_t address(const ir::Field& field, const int64_t* indices, int component) {
+    int64_t at = field.component_offsets.at(static_cast<size_t>(component));
+    for (const ir::Field::Term& t : field.terms_of(component)) {
         int64_t i = (indices[t.axis] - field.offset[t.axis]) / t.div;
         if (t.mod) i %= t.mod;
         at += i * t.stride;

@@ -46,7 +46,7 @@ struct FieldSpec {
 };
 
 // Address terms of a field; `base` gets the bytes from the tree's start to component 0 of the first
-// cell. Throws support::Error if the components lie in different shapes or at uneven distances.
+// cell. Throws support::Error if the components lie in different shapes.
 ir::Field make_field(std::span<const Node> nodes, const FieldSpec& spec, int64_t& base);
 
 // One component of a field as a scalar field of its own, sharing the storage.
@@ -55,7 +55,7 @@ ir::Field component_field(const ir::Field& field, int component);
 // The distance of neighbours along an axis, if the axis is one arithmetic progression.
 bool axis_stride(const ir::Field& field, int axis, int64_t& stride);
 
-// Bytes from the base to an element, offsets included; the indices are canonical.
-int64_t address(const ir::Field& field, const int64_t* indices);
+// Bytes from the base to a component of an element; the indices are canonical, offsets included.
+int64_t address(const ir::Field& field, const int64_t* indices, int component = 0);
 
 }  // namespace qd::layout

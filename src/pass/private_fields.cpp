@@ -29,6 +29,7 @@ struct Use {
 
 // Whether the field's bytes are its own and all of one type.
 bool contiguous(const Field& f, uint64_t& bytes) {
+    if (!f.uneven_terms.empty()) return false;
     const int64_t element = f.elem.size_bytes(), one = type::bytes(f.elem.prim);
     int64_t cells = 1, last = 0;
     for (int d = 0; d < f.ndim; ++d) {

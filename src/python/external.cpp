@@ -111,7 +111,7 @@ Prim prim_of_torch(PyObject* o) {
     return found;
 }
 
-bool read_torch(PyObject* o, ExternalArray& out) {
+bool read_tensor(PyObject* o, ExternalArray& out) {
     out.is_torch = true;
     long long value = 0;
     if (!long_attr(o, "data_ptr", value)) return false;
@@ -133,6 +133,32 @@ bool read_torch(PyObject* o, ExternalArray& out) {
     out.on_device = device != Py_True;
     Py_DECREF(device);
     return !PyErr_Occurred();
+}
+
+// A tensor that requires a gradient has one while a kernel runs. Python code makes a missing one
+// and words the errors.
+bool read_gradient(PyObject* o, ExternalArray& out) {
+    PyObject* wanted = PyObject_GetAttrString(o, "requires_grad");
+    Py_XDECREF(wanted);
+    if (wanted != Py_True) return wanted != nullptr;
+    static PyObject* find;
+    if (!find) {
+        PyObject* module = PyImport_ImportModule("quadrants.lang._arguments");
+        find = module ? PyObject_GetAttrString(module, "torch_gradient") : nullptr;
+        Py_XDECREF(module);
+        if (!find) return false;
+    }
+    PyObject* grad = PyObject_CallOneArg(find, o);
+    if (!grad) return false;
+    long long address = 0;
+    const bool ok = long_attr(grad, "data_ptr", address);
+    Py_DECREF(grad);  // the tensor holds it
+    out.grad = reinterpret_cast<char*>(address);
+    return ok;
+}
+
+bool read_torch(PyObject* o, ExternalArray& out) {
+    return read_tensor(o, out) && read_gradient(o, out);
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace qd::python {
 
 struct ExternalArray {
     char* data = nullptr;
-    char* grad = nullptr;
+    char* grad = nullptr;  // of a torch tensor that requires one; made if it was missing
     type::Prim prim = type::Prim::none;  // none: a dtype we do not take
     int ndim = 0;
     int64_t shape[32] = {};

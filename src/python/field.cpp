@@ -191,8 +191,7 @@ char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
         PyErr_Format(PyExc_IndexError, "component %d is out of range", component);
         return nullptr;
     }
-    char* at = f.base + layout::address(layout, indices) +
-               layout.component_offsets[static_cast<size_t>(component)];
+    char* at = f.base + layout::address(layout, indices, component);
     const Storage& s = *f.record->storage;
     if (at < s.data || at + type::bytes(layout.elem.prim) > s.data + s.bytes)
         return out_of_bounds(layout, indices, writes), nullptr;
@@ -293,7 +292,7 @@ PyObject* field_parts(PyObject* self, PyObject* arg) {
     Window w = window_of(f);
     w.data += layout.component_offsets.at(static_cast<size_t>(component));
     for (int axis = 0; axis < layout.ndim; ++axis)
-        for (const ir::Field::Term& t : layout.terms) {
+        for (const ir::Field::Term& t : layout.terms_of(static_cast<int>(component))) {
             if (t.axis != axis) continue;
             w.shape.push_back(t.mod ? t.mod : layout.shape[axis] / t.div);
             w.strides.push_back(t.stride);

@@ -77,6 +77,21 @@ func @k(%a: i32, %c: u1) {
     EXPECT_EQ(format.function, "step");
 }
 
+TEST(Bytes, KeepTermsOfUnevenComponents) {
+    const auto m = ir::parse(R"(
+field @u "u" : vec<f32, 2> shape [8] offset [0] terms [0 / 1 % 0 * 8] terms [0 / 1 % 0 * 8] terms [0 / 1 % 0 * 4] components [0, 64] group 1
+func @k(%i: i32) {
+  %p = field_place @u, %i : place<vec<f32, 2>>
+  %v = load %p
+})");
+    for (const auto& again : {ir::parse(ir::print(*m)), ir::deserialise(ir::serialise(*m))}) {
+        const ir::Field& f = *again->fields.at(0);
+        EXPECT_EQ(f.layout_hash(), m->fields[0]->layout_hash());
+        EXPECT_EQ(f.terms_of(1).at(0).stride, 4);
+        EXPECT_EQ(f.component_stride(), 0);
+    }
+}
+
 TEST(Bytes, HashIgnoresNamesAndLocations) {
     auto a = ir::parse("func @a(%x: f32) { %y = add %x, %x }");
     auto b = ir::parse("func @b(%z: f32) { %y = add %z, %z }");

@@ -130,7 +130,14 @@ TEST(Layout, Components) {
                              dense(0, {0}, {4}),
                              place(3, Prim::f32),
                              place(3, Prim::f64)};
-    EXPECT_THROW(field_at(uneven, {2, 4}, Type::vector(Prim::f32, 2)), qd::support::Error);
+    const auto f = field_at(uneven, {2, 4}, Type::vector(Prim::f32, 2));
+    EXPECT_EQ(f.component_stride(), 0);
+    const int64_t third[] = {3};
+    EXPECT_EQ(address(f, third, 0), 12);
+    EXPECT_EQ(address(f, third, 1), 16 + 3 * 16);
+    std::vector<Node> shapes{root(), dense(0, {0}, {4}), place(1, Prim::f32), dense(0, {0}, {5}),
+                             place(3, Prim::f32)};
+    EXPECT_THROW(field_at(shapes, {2, 4}, Type::vector(Prim::f32, 2)), qd::support::Error);
 }
 
 TEST(Layout, LargeTreesAndOverflow) {

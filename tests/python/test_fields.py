@@ -531,3 +531,50 @@ def test_huge_field(backend):
     x = qd.field(qd.f64, (1 << 20, 1 << 20, 1 << 3))
     with pytest.raises(RuntimeError):
         x[0, 0, 0] = 1
+
+
+def test_components_in_cells_of_different_sizes(backend):
+    v, beside = qd.Vector.field(3, qd.i32), qd.field(qd.f64)
+    qd.root.dense(qd.ij, (2, 3)).place(v.get_scalar_field(0), beside)
+    qd.root.dense(qd.i, 2).dense(qd.j, 3).place(v.get_scalar_field(1))
+    qd.root.dense(qd.j, 3).dense(qd.i, 2).place(v.get_scalar_field(2))
+    beside.fill(0.5)
+
+    @qd.func
+    def shift(x: qd.template(), by):
+        x += by
+        x[1] *= 2
+
+    @qd.kernel
+    def fill(x: qd.template()):
+        for i, j in x:
+            x[i, j] = [i, j, 10 * i + j]
+        for I in qd.grouped(x):
+            x[I].xz = x[I].zx
+            qd.atomic_max(x[I].z, 1)
+
+    @qd.kernel
+    def change() -> qd.types.vector(3, qd.i32):
+        shift(v[1, 2], 1)
+        total = qd.Vector([0, 0, 0])
+        for i, j in qd.ndrange(2, 3):
+            v[i, j] += [0, 0, 100]
+            total += v[i, j]
+            for k in qd.static(range(3)):
+                total[k] += v[i, j][k]
+        return total
+
+    fill(v)
+    expected = np.array([[[10 * i + j, j, max(i, 1)] for j in range(3)] for i in range(2)])
+    assert (v.to_numpy() == expected).all()
+    expected[1, 2] = [13, 6, 2]
+    expected[..., 2] += 100
+    assert change().to_list() == (2 * expected.sum((0, 1))).tolist()
+    assert (v.to_numpy() == expected).all() and (beside.to_numpy() == 0.5).all()
+
+    @qd.kernel
+    def pick(k: qd.i32) -> qd.i32:
+        return v[0, 0][k]
+
+    with pytest.raises(RuntimeError, match="not dynamic indexable"):
+        pick(1)

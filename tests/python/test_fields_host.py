@@ -558,3 +558,39 @@ NODE = "bitmasked deactivate_all dense dynamic lazy_dual lazy_grad place pointer
 def test_public_names(name, names):
     found = [n for n in dir(getattr(qd, name)) if not n.startswith("_")]
     assert found == sorted(names.split())
+
+
+def place_unevenly():
+    """A field whose components lie in cells of 8, 4 and 16 bytes, one of them in columns."""
+    v, beside = qd.Vector.field(3, qd.f32), qd.field(qd.f64)
+    pair = qd.field(qd.i32)
+    qd.root.dense(qd.ij, (2, 3)).place(v.get_scalar_field(0), pair)
+    qd.root.dense(qd.i, 2).dense(qd.j, 3).place(v.get_scalar_field(1))
+    qd.root.dense(qd.j, 3).dense(qd.i, 2).place(v.get_scalar_field(2), beside)
+    return v, pair, beside
+
+
+def test_components_in_cells_of_different_sizes():
+    v, pair, beside = place_unevenly()
+    values = np.arange(18, dtype=np.float32).reshape(2, 3, 3)
+    v.from_numpy(values)
+    assert v.shape == (2, 3) and v._get_dynamic_index_stride() is None
+    assert (v.to_numpy() == values).all() and not pair.to_numpy().any()
+    assert v[1, 2].to_list() == [15, 16, 17] and v.get_scalar_field(2)[0, 1] == 5
+    v[1, 0] = [1, 2, 3]
+    v[1, 1].y += 0.5
+    v[1, 1][2] = -1
+    assert v.to_numpy()[1].tolist() == [[1, 2, 3], [12, 13.5, -1], [15, 16, 17]]
+    v.fill(7)
+    assert (v.to_numpy() == 7).all() and not pair.to_numpy().any() and not beside.to_numpy().any()
+    w = qd.Vector.field(3, qd.f32, (2, 3))
+    w.copy_from(v)
+    v.get_scalar_field(0).fill(1)
+    assert w[1, 2].to_list() == [7, 7, 7] and v[1, 2].to_list() == [1, 7, 7]
+
+
+def test_uneven_components_have_no_view():
+    v, _, _ = place_unevenly()
+    with raises(ValueError, "Zero-copy not available"):
+        v.to_numpy(copy=False)
+    assert v.to_numpy(copy=None).shape == (2, 3, 3)

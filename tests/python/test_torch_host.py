@@ -108,3 +108,106 @@ def test_refusals():
     y.from_torch(torch.arange(6.0)[::2])
     y.from_torch(torch.ones(3, dtype=torch.float64, requires_grad=True))
     assert y[0] == 1
+
+
+# --- tensors that require a gradient, as arguments -------------------------------------------------
+
+
+@qd.kernel
+def double_into_gradient(a: qd.types.ndarray()):
+    for i in a:
+        a.grad[i] += 2 * a[i]
+
+
+@qd.kernel
+def overwrite(a: qd.types.ndarray()):
+    for i in a:
+        a[i] = i
+
+
+@pytest.mark.parametrize("dt", [torch.float16, torch.float32, torch.float64])
+def test_missing_gradients_are_made(dt):
+    x = torch.ones(3, dtype=dt, requires_grad=True)
+    double_into_gradient(x)
+    grad = x.grad
+    assert grad.tolist() == [2, 2, 2] and grad.dtype == dt
+    double_into_gradient(x)
+    assert x.grad is grad and grad.tolist() == [4, 4, 4]
+    y = torch.ones(3, dtype=dt, requires_grad=True)
+    overwrite(y)  # even where the kernel does not look at it
+    assert y.detach().tolist() == [0, 1, 2] and y.grad.tolist() == [0, 0, 0]
+
+
+def test_gradients_are_used_in_place():
+    x, memory = torch.nn.Parameter(torch.arange(4.0)), torch.zeros(8)
+    x.grad = memory[2:6]
+    with torch.no_grad():
+        double_into_gradient(x)
+    assert memory.tolist() == [0, 0, 0, 2, 4, 6, 0, 0]
+    x.grad = torch.ones(4)
+    double_into_gradient(x)
+    assert x.grad.tolist() == [1, 3, 5, 7] and memory[3] == 2
+    x.grad = None
+    double_into_gradient(x)
+    assert x.grad.tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.oracle_differs("passes torch's warning on")
+def test_gradients_of_results_do_not_warn(recwarn):
+    x = torch.ones(3, requires_grad=True) * 2
+    double_into_gradient(x)
+    assert not [w for w in recwarn if "leaf" in str(w.message) and "quadrants" in w.filename]
+
+
+def test_gradients_of_elements_and_in_funcs():
+    @qd.func
+    def add(a: qd.template(), i):
+        a.grad[i][1] += 1
+
+    @qd.kernel
+    def run(a: qd.types.ndarray(dtype=qd.types.vector(2, qd.f32), ndim=1)):
+        for i in a:
+            a.grad[i] = 3 * a[i]
+            add(a, i)
+
+    x = torch.ones(3, 2, requires_grad=True)
+    run(x)
+    assert x.grad.tolist() == [[3, 4]] * 3
+    scalar = torch.tensor(2.0, requires_grad=True)
+
+    @qd.kernel
+    def zero_dimensional(a: qd.types.ndarray(ndim=0)):
+        a.grad[None] = a[None]
+
+    zero_dimensional(scalar)
+    assert scalar.grad == 2
+
+
+def test_gradients_that_do_not_fit():
+    x = torch.ones(3, 2, requires_grad=True)
+    x.grad = torch.ones(2, 3).t()
+
+    @qd.kernel
+    def run(a: qd.types.ndarray()):
+        for i, j in a:
+            a[i, j] = 1
+
+    with raises(ValueError, "Non contiguous gradient tensors are not supported"):
+        run(x)
+
+
+@pytest.mark.oracle_differs("takes the process down", run=False)
+def test_gradients_that_are_wanted_and_absent():
+    @qd.kernel
+    def run(a: qd.types.ndarray(dtype=qd.f32, ndim=1, needs_grad=True)):
+        for i in a:
+            a.grad[i] = 1
+
+    x = torch.ones(3, requires_grad=True)
+    run(x)
+    assert x.grad.tolist() == [1, 1, 1]
+    for a in (torch.ones(3), np.ones(3, np.float32), qd.ndarray(qd.f32, 3)):
+        with raises(ValueError, "needs_grad"):
+            run(a)
+    with pytest.raises(qd.QuadrantsCompilationError, match="no gradient"):
+        double_into_gradient(torch.ones(3))

@@ -125,6 +125,32 @@ def prepare_array(value: Any) -> tuple[Any, Any]:
     return value, None
 
 
+def torch_gradient(tensor: Any) -> Any:
+    """The gradient of a tensor that requires one, zero-allocated if it is missing."""
+    if tensor.is_leaf or tensor.retains_grad:
+        grad = tensor.grad
+    else:  # torch warns those who expect `backward` to fill it
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            grad = tensor.grad
+    if grad is None:
+        import torch
+
+        grad = tensor.grad = torch.zeros_like(tensor, requires_grad=False)
+    if not is_torch(grad):
+        raise ValueError("The gradient of a tensor must be a tensor")
+    if not grad.is_contiguous():
+        raise ValueError(
+            "Non contiguous gradient tensors are not supported, please call "
+            "tensor.grad.contiguous() before passing it into quadrants kernel."
+        )
+    if grad.shape != tensor.shape or grad.dtype != tensor.dtype or grad.device != tensor.device:
+        raise ValueError("The gradient of a tensor must have its shape, dtype and device")
+    return grad
+
+
 def _checks_enabled() -> bool:
     """A client switches the tests of Quadrants arrays off through this module's builtins."""
     from quadrants.lang import _template_mapper
@@ -174,16 +200,14 @@ def _check_torch(annotation: NDArray, value: Any, name: str) -> None:
         )
     if value.device.type == "meta":
         raise ValueError(f"Argument {name} is a meta tensor: it has no memory")
-    grad = value.grad if value.requires_grad and value.is_leaf else None
-    if grad is not None:
-        if not is_torch(grad):
-            raise ValueError(f"Invalid gradient of argument {name}: it is no tensor")
-        if not grad.is_contiguous():
-            raise ValueError("Non contiguous gradient tensors are not supported")
-    _check_external(annotation, value.dtype, tuple(value.shape), name)
+    _check_external(annotation, value.dtype, tuple(value.shape), name, value.requires_grad)
+    if value.requires_grad:
+        torch_gradient(value)
 
 
-def _check_external(annotation: NDArray, raw: Any, shape: tuple[int, ...], name: str) -> None:
+def _check_external(
+    annotation: NDArray, raw: Any, shape: tuple[int, ...], name: str, has_grad: bool = False
+) -> None:
     try:
         dtype = to_quadrants_type(raw)
     except TypeError:
@@ -200,6 +224,8 @@ def _check_external(annotation: NDArray, raw: Any, shape: tuple[int, ...], name:
             )
         if want is not None and cook_dtype(want) is not dtype:
             raise _invalid(name, f"array has dtype={cook_dtype(want)}", f"array with dtype={dtype}")
+    if annotation.needs_grad and not has_grad:
+        raise _invalid(name, "needs_grad=True", "an array without gradient")
     if math.prod(shape) > _MAX_ELEMENTS:
         import warnings
 

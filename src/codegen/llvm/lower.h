@@ -207,6 +207,7 @@ struct FunctionLowering {
         Prim prim;
         int count;
         const ir::Field* field;  // component offsets come from it; else packed
+        const Inst* cell;        // of a field whose components have terms of their own
         uint32_t alias_class;
         bool local;
     };
@@ -221,7 +222,7 @@ struct FunctionLowering {
     bool counts_units(ir::Value* v, int depth);
     llvm::Value* index_value(Index i);
     llvm::Value* offset(llvm::Value* pointer, Index i, int64_t stride);  // + i * stride bytes
-    llvm::Value* field_address(Inst& i);
+    llvm::Value* field_address(const Inst& i, int component);
     llvm::Value* array_address(Inst& i);
     llvm::Value* load_component(const Place& p, int k, bool is_volatile = false);
     void store_component(const Place& p, int k, llvm::Value* v);

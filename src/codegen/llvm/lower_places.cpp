@@ -202,7 +202,7 @@ Value* FunctionLowering::offset(Value* pointer, Index i, int64_t stride) {
 
 // --- addresses ---------------------------------------------------------------------------------
 
-Value* FunctionLowering::field_address(Inst& i) {
+Value* FunctionLowering::field_address(const Inst& i, int component) {
     const ir::Field& f = *i.field();
     const size_t binding = m.field_binding(&f);
     Value* pointer = at_entry(key(kBinding, binding), [&](Builder& at) {
@@ -211,7 +211,7 @@ Value* FunctionLowering::field_address(Inst& i) {
     });
     int64_t constant = 0;
     // Outer terms first: their sum is what a loop over the innermost axis keeps.
-    for (const ir::Field::Term& t : f.terms) {
+    for (const ir::Field::Term& t : f.terms_of(component)) {
         Index x = index(operand(i, t.axis));
         x.constant -= f.offset[t.axis];
         if (t.div == 1 && t.mod == 0) {
@@ -284,7 +284,7 @@ void FunctionLowering::lower_place(Inst& i) {
             return;
         }
         case Op::field_place:
-            set(i, 0, field_address(i));
+            set(i, 0, field_address(i, 0));
             return;
         case Op::array_place:
             set(i, 0, array_address(i));
@@ -321,7 +321,7 @@ void FunctionLowering::lower_place(Inst& i) {
 FunctionLowering::Place FunctionLowering::place(ir::Value* v) {
     const Inst* d = v->def;
     if (!d) throw support::Error("a place as a region parameter is not supported");
-    Place p{values_[v->id], v->type.prim, v->type.count(), nullptr, kArrays, false};
+    Place p{values_[v->id], v->type.prim, v->type.count(), nullptr, nullptr, kArrays, false};
     switch (d->op) {
         case Op::slot:
             p.local = true;
@@ -334,6 +334,7 @@ FunctionLowering::Place FunctionLowering::place(ir::Value* v) {
             break;
         case Op::field_place:
             p.field = d->field();
+            if (!p.field->uneven_terms.empty()) p.cell = d;
             p.alias_class = m.field_class(*p.field);
             break;
         case Op::array_place:
@@ -353,7 +354,8 @@ FunctionLowering::Place FunctionLowering::place(ir::Value* v) {
 Value* FunctionLowering::component_address(const Place& p, int k) {
     int64_t bytes = int64_t(k) * type::bytes(p.prim);
     if (p.field) bytes = p.field->component_offsets.empty() ? bytes : p.field->component_offsets[k];
-    return bytes ? b.CreateConstInBoundsGEP1_64(m.i8, p.address, uint64_t(bytes)) : p.address;
+    Value* base = p.cell ? field_address(*p.cell, k) : p.address;
+    return bytes ? b.CreateConstInBoundsGEP1_64(m.i8, base, uint64_t(bytes)) : base;
 }
 
 Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile) {
@@ -400,6 +402,7 @@ void FunctionLowering::lower_memory(Inst& i) {
                               m.i8, base, m.prepared.plan.module->result_offset(int(i.imm))),
                           v->type.prim,
                           v->type.count(),
+                          nullptr,
                           nullptr,
                           kResults,
                           false};

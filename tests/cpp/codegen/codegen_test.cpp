@@ -473,6 +473,27 @@ func @task(%o: array<f32, 2>) {
                   {{2048, {}}, {64 * 12, {}}, {1024, {}}, {16 * 32 * 4, {16, 32}}}, 1, 15);
 }
 
+TEST(codegen, components_in_cells_of_different_sizes) {
+    check_program(R"(
+field @u "u" : vec<f32, 2> shape [8] offset [0] terms [0 / 1 % 0 * 8] terms [0 / 1 % 0 * 8] terms [0 / 1 % 0 * 4] components [0, 64] group 1
+
+func @task(%x: f32) {
+  %z = constant 0 : i32
+  %n = constant 8 : i32
+  for %i = %z to %n {
+    %p = field_place @u, %i : place<vec<f32, 2>>
+    %v = load %p
+    %one = constant 1 : i32
+    %c = comp_place %p, %one : place<f32>
+    store %c, %x
+    %w = load %p
+    %s = add %v, %w
+    store %p, %s
+  }
+})",
+                  {{96, {}}}, 0, 1, {0, 0, 0, 64});
+}
+
 TEST(codegen, blocked_layout_offsets_and_components) {
     check_program(kFields + R"(
 func @task(%x: f32) {
