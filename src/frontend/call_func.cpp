@@ -578,9 +578,10 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
     if (s.top_level_only && !caller.unit.is_kernel && l.runtime_depth == caller.entry_depth)
         throw HoldsTask{};
     if (s.top_level_only && (l.runtime_depth > 0 || l.parallel_depth > 0))
-        raise(Kind::syntax, "Function " + text(s.fn.get()) +
-                                " has requires_top_level=True and cannot be called inside a "
-                                "runtime for, if or while");
+        raise(Kind::syntax,
+              "Function " + text(Ref::steal(PyObject_GetAttrString(s.fn.get(), "__name__")).get()) +
+                  " has requires_top_level=True and cannot be called inside a "
+                  "runtime for, if or while");
     if (s.is_real) check_real_signature(s);
     std::vector<Val> bound = bind_arguments(s, args, provs, keyword_provs);
     std::vector<Arg> plan;

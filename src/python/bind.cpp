@@ -111,6 +111,23 @@ bool read_parameters(KernelObject& k) {
     return !PyErr_Occurred();
 }
 
+// Kernels of the CPU run in the order of their calls, whatever stream they name.
+bool accepts_stream(KernelObject& k, PyObject* stream) {
+    if (stream == Py_None) return true;
+    PyObject* handle = PyObject_GetAttrString(stream, "handle");
+    if (!handle) return false;
+    Py_DECREF(handle);
+    const Ref graph = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "graph"));
+    if (!graph || graph.get() == Py_True) {
+        if (graph)
+            PyErr_SetString(PyExc_RuntimeError,
+                            "qd_stream is not compatible with graph=True kernels: the tasks of a "
+                            "graph are launched together. Leave out qd_stream or graph=True.");
+        return false;
+    }
+    return true;
+}
+
 bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
                     std::vector<PyObject*>& bound) {
     const std::vector<Parameter>& parameters = *k.parameters;
@@ -132,9 +149,8 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
     for (Py_ssize_t n = 0; n < keywords; ++n) {
         PyObject* name = PyTuple_GET_ITEM(names, n);
         if (PyUnicode_CompareWithASCIIString(name, "qd_stream") == 0) {
-            if (args[count + n] == Py_None) continue;
-            set_error("QuadrantsRuntimeError", "qd_stream= is not available in this build yet");
-            return false;
+            if (!accepts_stream(k, args[count + n])) return false;
+            continue;
         }
         bool found = false;
         for (size_t p = 0; p < parameters.size() && !found; ++p) {

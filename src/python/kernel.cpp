@@ -331,9 +331,9 @@ struct Active {  // a call in progress; Python code that it runs may reset the r
     ~Active() { --k.active; }
 };
 
-// --- test doubles: methods of the definition's class that somebody replaced
-// ------------------------ quadrants._compat.kernel_face says when; calls then go through
-// `definition._call_doubles`, which comes back here under `in_double`.
+// Test doubles: methods of the definition's class that somebody replaced. quadrants._compat
+// .kernel_face says when; calls then go through `definition._call_doubles`, which comes back here
+// under `in_double`.
 bool doubled = false, in_double = false;
 
 PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {

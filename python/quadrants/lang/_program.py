@@ -55,6 +55,26 @@ class Program:
     def get_device_caps(self) -> DeviceCaps:
         return DeviceCaps(self._config.arch.name)
 
+    # Native graphs: the CPU has none, its launcher runs their constructs itself.
+
+    def get_graph_cache_size(self) -> int:
+        return 0
+
+    def get_graph_cache_used_on_last_call(self) -> bool:
+        return False
+
+    def get_graph_num_nodes_on_last_call(self) -> int:
+        return 0
+
+    def get_graph_total_builds(self) -> int:
+        return 0
+
+    def get_graph_num_checkpoints_on_last_call(self) -> int:
+        return 0
+
+    def get_graph_last_yield_cp_id_on_last_call(self) -> int:
+        return -1
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

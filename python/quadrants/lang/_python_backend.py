@@ -64,7 +64,9 @@ def run_kernel(definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please check if you have "
             "direct/indirect invocation of kernels within kernels."
         )
-    kwargs.pop("qd_stream", None)
+    stream = kwargs.pop("qd_stream", None)
+    if stream is not None:
+        _ = stream.handle  # the error for a value that is no stream
     params = definition.params
     if kwargs or len(args) != len(params):
         args = _bound(params, args, kwargs)

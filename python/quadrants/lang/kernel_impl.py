@@ -91,6 +91,10 @@ class KernelDef(Definition, KernelFace):
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Launches the reverse-mode version."""
+        if kwargs.pop("qd_stream", None) is not None:
+            raise RuntimeError(
+                "qd_stream is not compatible with autodiff kernels: leave it out of a gradient's launch."
+            )
         return _launcher("launch_grad", f"the gradient of kernel {self.__name__}")(
             self, args, kwargs
         )

@@ -1,9 +1,112 @@
-"""Streams and events."""
+"""Streams and events.
 
-from quadrants.lang._unavailable import declare as _declare
+On the CPU kernels run in the order of their calls, and a call returns when its work is done: there
+is nothing to wait for, and the native handle of what the program makes is 0.
+"""
+
+from __future__ import annotations
+
+import weakref
+from types import TracebackType
+from typing import Any
+
 from quadrants.lang.graph import _Block
 
-_declare(globals(), "create_event create_stream", "Event Stream")
+
+class _Handle:
+    """A native object of a program, or a foreign one that is only pointed at.
+
+    Args:
+        handle: native pointer as an integer.
+        prog: the program that owns it; None for a foreign one, which `destroy` leaves alone.
+    """
+
+    def __init__(self, handle: int, prog: Any = None) -> None:
+        self._handle = handle
+        self._prog_ref = None if prog is None else weakref.ref(prog)
+
+    @property
+    def handle(self) -> int:
+        """The native handle; 0 on devices without streams and after `destroy()`."""
+        return self._handle
+
+    def _require_prog(self) -> Any:
+        """The program whose queue is meant; `RuntimeError` if it owned this object and is gone."""
+        from quadrants.lang.impl import get_runtime
+
+        if self._prog_ref is None:
+            return get_runtime().prog
+        prog = self._prog_ref()
+        if prog is None or get_runtime()._prog is not prog:
+            raise RuntimeError(
+                f"{type(self).__name__}'s owning Program has been destroyed (e.g. after qd.reset())"
+            )
+        return prog
+
+    def synchronize(self) -> None:
+        """Blocks until the work in front is done.
+
+        Raises:
+            RuntimeError: the program that made this object is gone.
+        """
+        self._require_prog()
+
+    def destroy(self) -> None:
+        """Waits for work in flight and frees the handle; harmless when repeated."""
+        if self._prog_ref is not None:
+            self._handle = 0
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.destroy()
+
+
+class Stream(_Handle):
+    """A queue of kernels: `kernel(..., qd_stream=stream)` runs in it, in order."""
+
+
+class Event(_Handle):
+    """A mark in a stream."""
+
+    def record(self, qd_stream: Stream | None = None) -> None:
+        """Marks the current end of a stream, of the default one if it is None.
+
+        Raises:
+            AttributeError: `qd_stream` is not a stream.
+            RuntimeError: the program that made this event is gone.
+        """
+        self._of(qd_stream)
+
+    def wait(self, qd_stream: Stream | None = None) -> None:
+        """Lets later work of a stream wait for the mark; the host goes on. Raises as `record`."""
+        self._of(qd_stream)
+
+    def _of(self, stream: Stream | None) -> int:
+        self._require_prog()
+        return 0 if stream is None else stream.handle
+
+
+def create_stream() -> Stream:
+    """A new stream of the running program; `QuadrantsRuntimeError` before `qd.init`."""
+    return Stream(0, _running_program())
+
+
+def create_event() -> Event:
+    """A new event of the running program; `QuadrantsRuntimeError` before `qd.init`."""
+    return Event(0, _running_program())
+
+
+def _running_program() -> Any:
+    from quadrants.lang.impl import get_runtime
+
+    return get_runtime().prog
 
 
 def stream_parallel() -> _Block:
