@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -66,37 +66,61 @@ codegen::Options codegen_options(const abi::CompileOptions& o) {
     out.tier = o.tier;
     out.cpu = text_or_empty(o.cpu);
     out.triple = text_or_empty(o.triple);
-    out.dump = text_or_empty(o.dump);
     out.time_passes = o.time_passes != 0;
     return out;
 }
 
-std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::CompileOptions& o) {
+using Observer = std::function<void(const char*, const ir::Module&)>;
+
+std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::CompileOptions& o,
+                                        Observer on_stage = {}, Observer on_pass = {}) {
     auto module = ir::deserialise(ir);
     ir::verify(*module);
     pass::PipelineOptions options;
     options.time_passes = o.time_passes != 0;
-    options.dump = text_or_empty(o.dump);
-    if (!options.dump.empty()) std::filesystem::create_directories(options.dump);
+    options.on_stage = std::move(on_stage);
+    options.on_pass = std::move(on_pass);
     options.fused = codegen::has_fma(text_or_empty(o.cpu), text_or_empty(o.triple));
     auto c = std::make_unique<abi::Compilation>();
     c->prepared = codegen::prepare(pass::run_pipeline(std::move(module), options));
     return c;
 }
 
-std::string text(std::span<const uint8_t> bytes, int stage) {
-    if (stage == 0) return ir::print(*ir::deserialise(bytes));
-    abi::CompileOptions o{abi::kAbiVersion, 1, "", "", "", 0};
-    const auto c = begin(bytes, o);
-    if (stage == 1) {
-        std::string out;
-        for (const ir::Function* f : c->prepared.functions) out += ir::print(*f);
-        return out;
-    }
+std::string text(std::span<const uint8_t> bytes, abi::Text what) {
+    using abi::Text;
+    if (what == Text::input) return ir::print(*ir::deserialise(bytes));
+    const abi::CompileOptions o{abi::kAbiVersion, 1, "", "", 0};
+    std::string out;
+    const Observer note = [&](const char* title, const ir::Module& m) {
+        out += std::string("\f") + title + "\n" + ir::print(m);
+    };
+    const auto c = begin(bytes, o, what == Text::stages ? note : Observer(),
+                         what == Text::passes ? note : Observer());
     codegen::Options options = codegen_options(o);
-    (stage == 2 ? options.want_llvm_text : options.want_assembly) = true;
-    const auto out = codegen::emit(c->prepared, options);
-    return {out.begin(), out.end()};
+    using Want = codegen::Options::Want;
+    switch (what) {
+        case Text::plan:
+            for (const ir::Function* f : c->prepared.functions) out += ir::print(*f);
+            return out;
+        case Text::stages:
+            out += "\ftasks\n";
+            for (const pass::Task& t : c->prepared.plan.tasks)
+                out += (t.kind == abi::TaskKind::range ? "range_for " : "serial ") + t.name + "\n";
+            return out;
+        case Text::llvm:
+            options.want = Want::llvm;
+            break;
+        case Text::lowered_llvm:
+            options.want = Want::lowered_llvm;
+            break;
+        case Text::assembly:
+            options.want = Want::assembly;
+            break;
+        default:
+            return out;
+    }
+    const auto emitted = codegen::emit(c->prepared, options);
+    return {emitted.begin(), emitted.end()};
 }
 
 }  // namespace
@@ -152,10 +176,10 @@ QD_EXPORT int qd_compiler_interpret(const uint8_t* ir, size_t bytes, const abi::
     });
 }
 
-QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int stage, abi::Blob* out,
+QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, abi::Blob* out,
                                abi::Blob* error) {
     return compiler::guarded(error, [&] {
-        const std::string s = compiler::text({ir, bytes}, stage);
+        const std::string s = compiler::text({ir, bytes}, static_cast<abi::Text>(what));
         compiler::fill(out, s.data(), s.size());
     });
 }

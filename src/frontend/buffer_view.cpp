@@ -3,6 +3,7 @@
 // It is a struct value of the array, the first element and the number of elements, so that it goes
 // through calls like any struct. Indices are relative; debug mode checks them.
 
+#include "frontend/lower.h"
 #include "frontend/specialise.h"
 #include "frontend/structs.h"
 
@@ -27,28 +28,80 @@ View parts_of(PyObject* view) {
 Value* i32(Value* v) { return builder().cast(v, Prim::i32); }
 Value* constant(int64_t v) { return builder().int_const(Prim::i32, v); }
 
-// "<text> Out Of Range ...": the failing index or range beside the window.
-void check(Value* ok, const char* what, const char* got, std::initializer_list<Value*> shown,
-           const View& v) {
-    if (!current()->kernel->options.debug) return;
-    ir::Format f;
-    f.pieces.push_back(
-        {std::string(what) + ": kernel[" + current()->kernel->module->name + "], got " + got + " ",
-         0});
-    std::vector<Value*> operands{ok};
-    for (Value* s : shown) {
-        if (operands.size() > 1) f.pieces.push_back({", ", 0});
-        f.pieces.push_back({"", '*'});
-        operands.push_back(s);
+// "step (swim.py:12)", then the funcs that were entered, each further to the right.
+std::string call_stack(const ir::Loc* at) {
+    std::vector<const ir::Loc*> frames;
+    for (; at; at = at->caller) frames.push_back(at);
+    std::string out;
+    for (size_t k = frames.size(); k-- > 0;) {
+        const ir::Loc& f = *frames[k];
+        out += "\n" + std::string(2 * (frames.size() - 1 - k), ' ') + std::string(f.function) +
+               " (" + std::string(f.file) + ":" + std::to_string(f.line) + ")";
     }
-    f.pieces.push_back({" (offset=", 0});
-    f.pieces.push_back({"", '*'});
-    f.pieces.push_back({", size=", 0});
-    f.pieces.push_back({"", '*'});
-    f.pieces.push_back({").", 0});
-    operands.push_back(v.offset);
-    operands.push_back(v.size);
+    return out;
+}
+
+void warn_of_long_stack(size_t bytes) {
+    constexpr size_t limit = 1024;
+    if (bytes <= limit) return;
+    const std::string message = "BufferView debug callstack is " + std::to_string(bytes) +
+                                " bytes (limit " + std::to_string(limit) +
+                                "). Large callstack strings increase compiled binary size.";
+    const Ref logging = Ref::steal(PyImport_ImportModule("quadrants._logging"));
+    Ref::steal(PyObject_CallMethod(logging.get(), "warn", "s", message.c_str()));
+}
+
+// Debug mode names the calls that led to a failing access. A func is therefore expanded into its
+// callers, up to the kernel, or to a real function, which cannot be.
+void know_callers() {
+    if (current()->body->unit.is_kernel) return;
+    for (const Lowering* l = current(); l; l = l->caller)
+        if (l->body->is_real) return;
+    throw HoldsTask{};
+}
+
+// An assertion whose text has "{}" for each operand shown and "{kernel}" for where it is.
+void check(Value* ok, const char* text, std::initializer_list<Value*> shown) {
+    Lowering& l = *current();
+    ir::Format f;
+    std::vector<Value*> operands{ok};
+    const auto value = [&](Value* v) {
+        f.pieces.push_back({"", '*'});
+        operands.push_back(v);
+    };
+    const auto literal = [&](std::string_view s) {
+        if (!s.empty()) f.pieces.push_back({std::string(s), 0});
+    };
+    auto next = shown.begin();
+    const Lowering* root = &l;
+    while (root->caller) root = root->caller;
+    bool located = false;
+    for (std::string_view rest = text; !rest.empty();) {
+        const size_t open = std::min(rest.find('{'), rest.size());
+        literal(rest.substr(0, open));
+        if (open == rest.size()) break;
+        const size_t close = rest.find('}', open);
+        if (close == open + 1) {
+            value(*next++);
+        } else {
+            literal("kernel[" + std::string(root->body->function_name) + "] tid=");
+            value(l.b.typed(Op::thread_index, type::kI32, {}));
+            located = true;
+        }
+        rest.remove_prefix(close + 1);
+    }
+    if (located) {
+        const std::string stack = call_stack(l.b.loc);
+        warn_of_long_stack(stack.size());
+        literal("\nCallstack:" + stack);
+    }
     builder().emit(Op::assert_, operands, {})->ref = own_format(std::move(f));
+}
+
+bool checked() {
+    if (!current()->kernel->options.debug) return false;
+    know_callers();
+    return true;
 }
 
 // begin and end of a slice with no step, relative to a window of `size` elements.
@@ -64,15 +117,23 @@ std::pair<Value*, Value*> slice_range(PyObject* slice, Value* size) {
     return {bound(s.start, constant(0)), bound(s.stop, size)};
 }
 
+Value* inside(Value* start, Value* size, Value* extent) {
+    ir::Builder& b = builder();
+    Value* positive = b.op(Op::ge, {b.op(Op::min, {start, size}), constant(0)});
+    // Not start + size <= extent: the sum of two large numbers wraps.
+    Value* room = b.op(Op::le, {size, b.op(Op::sub, {extent, start})});
+    return b.op(Op::bit_and, {positive, room});
+}
+
 // The window of `size` elements from `start` on inside another window.
 Ref narrowed(const View& v, Value* start, Value* size) {
     ir::Builder& b = builder();
-    Value* end = b.op(Op::add, {start, size});
-    Value* low = b.op(Op::ge, {start, constant(0)});
-    Value* high =
-        b.op(Op::bit_and, {b.op(Op::ge, {size, constant(0)}), b.op(Op::le, {end, v.size})});
-    check(b.op(Op::bit_and, {low, high}), "BufferView subview Out Of Range", "subview",
-          {start, size}, v);
+    if (checked())
+        check(
+            inside(start, size, v.size),
+            "BufferView subview Out Of Range: {kernel}, subview offset={}, subview size={}, parent "
+            "size={}.",
+            {start, size, v.size});
     return make_buffer_view(v.array, b.op(Op::add, {v.offset, start}), size);
 }
 
@@ -117,8 +178,10 @@ Ref buffer_view_subscript(PyObject* view, PyObject* index) {
     if (const auto c = static_int(items[0].get()); c && *c < 0)
         raise(Kind::syntax, "Negative indices are not supported in Quadrants kernels.");
     Value* i = i32(index_value(items[0].get(), 0));
-    check(b.op(Op::bit_and, {b.op(Op::ge, {i, constant(0)}), b.op(Op::lt, {i, v.size})}),
-          "BufferView Out Of Range", "index", {i}, v);
+    if (checked())
+        check(b.op(Op::bit_and, {b.op(Op::ge, {i, constant(0)}), b.op(Op::lt, {i, v.size})}),
+              "BufferView Out Of Range: {kernel}, got index {} (offset={}, size={}).",
+              {i, v.offset, v.size});
     const Ref at = make_value(b.op(Op::add, {v.offset, i}));
     PyObject* raw[] = {at.get()};
     return array_element(as_expr(v.array), raw, 1);
@@ -142,13 +205,12 @@ Ref buffer_view_of(PyObject* array, PyObject* offset, PyObject* size) {
     if (is_buffer_view(array)) return narrowed(parts_of(array), from, count);
     if (!is_expr(array) || as_expr(array)->kind != ExprKind::array)
         raise(Kind::type, "a BufferView needs a 1D ndarray");
-    Value* extent = array_extent(array, 0);
-    ir::Builder& b = builder();
-    Value* positive = b.op(Op::ge, {b.op(Op::min, {from, count}), constant(0)});
-    Value* inside =
-        b.op(Op::bit_and, {positive, b.op(Op::le, {b.op(Op::add, {from, count}), extent})});
-    check(inside, "BufferView construction out of range", "view", {from, count},
-          {array, constant(0), extent});
+    if (current()->kernel->options.debug) {
+        Value* extent = array_extent(array, 0);
+        check(inside(from, count, extent),
+              "BufferView construction out of range: offset={}, size={}, ndarray length={}.",
+              {from, count, extent});
+    }
     return make_buffer_view(array, from, count);
 }
 

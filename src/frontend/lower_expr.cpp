@@ -340,9 +340,6 @@ Ref Body::index(const Node* n) {
     if (n->kind == K::Slice) {
         const auto part = [&](const Node* p) { return p ? expr(p).obj : none(); };
         Ref a = part(n->a), b = part(n->b), c = part(n->c);
-        for (const Ref& r : {a, b, c})
-            if (is_expr(r.get()))
-                raise(Kind::compilation, "Quadrants does not support variables in slice now");
         return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
     }
     if (n->kind == K::Tuple) {

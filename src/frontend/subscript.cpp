@@ -470,6 +470,11 @@ Ref subscript(PyObject* base, PyObject* index) {
         for (const Ref& i : items)
             if (const auto c = static_int(i.get()); c && *c < 0) negative_index();
     }
+    if (PySlice_Check(index)) {
+        const auto& s = *reinterpret_cast<PySliceObject*>(index);
+        for (PyObject* bound : {s.start, s.stop, s.step})
+            if (is_expr(bound)) slice_bound(bound);  // raises
+    }
     return Ref::steal(PyObject_GetItem(base, index));
 }
 

@@ -29,6 +29,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,8 +41,9 @@ namespace qd::pass {
 
 struct PipelineOptions {
     bool time_passes = false;  // per-pass time and instruction counts to stderr
-    std::string dump;          // a folder: one IR text file after each pass that changed something
-    bool fused = true;         // the target has fused multiply-add: decides folds and `contract`
+    // Looks at the module at the pipeline's stages, and after each pass that changed something.
+    std::function<void(const char* stage, const ir::Module&)> on_stage, on_pass;
+    bool fused = true;  // the target has fused multiply-add: decides folds and `contract`
     std::vector<std::string> disabled;  // passes left out, by name (tests)
 };
 

@@ -53,7 +53,6 @@ struct Runner {
         uint32_t before = 0, after = 0;
     };
     std::vector<Row> rows;
-    int dumps = 0;
 
     void check(const char* pass, const Function& f) {
         try {
@@ -64,16 +63,8 @@ struct Runner {
         }
     }
 
-    void dump(const char* pass) {
-        if (s.options.dump.empty()) return;
-        char number[16];
-        std::snprintf(number, sizeof number, "/%03d_", dumps++);
-        const std::string path = s.options.dump + number + s.m.name + "_" + pass + ".qir";
-        if (std::FILE* file = std::fopen(path.c_str(), "w")) {
-            const std::string text = print(s.m);
-            std::fwrite(text.data(), 1, text.size(), file);
-            std::fclose(file);
-        }
+    void stage(const char* name) {
+        if (s.options.on_stage) s.options.on_stage(name, s.m);
     }
 
     void run(const Pass& pass, Function& f) {
@@ -91,7 +82,7 @@ struct Runner {
         }
         if (!changed) return;
         if (s.m.debug) check(pass.name, f);
-        dump(pass.name);
+        if (s.options.on_pass) s.options.on_pass(pass.name, s.m);
     }
 
     void report() const {
@@ -145,16 +136,19 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     Plan plan;
     plan.module = std::move(module);
     Session s{.m = *plan.module, .options = options};
-    Runner runner{s, {}, 0};
+    Runner runner{s, {}};
     if (s.m.debug) verify(s.m);
-    runner.dump("input");
+    runner.stage("from_ast");
 
     const std::vector<Function*> order = callees_first(s.m);
     summarise(s, order);
     Function& kernel = s.m.kernel();
     runner.run({"seed", seed}, kernel);  // before anything can drop a loop
+    runner.stage("quadrants1");
+    if (s.m.debug || s.m.check_bounds)
+        for (Function* f : order) runner.run({"debug_checks", debug_checks}, *f);
+    runner.stage("before_simplify_I");
     for (Function* f : order) {
-        if (s.m.debug || s.m.check_bounds) runner.run({"debug_checks", debug_checks}, *f);
         for (const Pass& pass : kFunctionPasses) runner.run(pass, *f);
         Summary mine;
         for (const Inst* i = f->body->first; i; i = i->next) {
@@ -164,6 +158,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
         }
         s.summaries[f->id] = mine;
     }
+    runner.stage("after_simplify_I");
 
     const auto start = Clock::now();
     offload(s, plan);
@@ -173,7 +168,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
         if (t.finish) s.m.functions.push_back(t.finish);
     }
     if (s.m.debug) runner.check("offload", kernel);
-    runner.dump("offload");
+    runner.stage("after_offload");
     for (const Task& t : plan.tasks) {
         for (Function* f : {t.body, t.finish}) {
             if (!f) continue;
@@ -185,7 +180,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     }
     finish_plan(s, plan);
     if (s.m.debug) verify(s.m);
-    runner.dump("plan");
+    runner.stage("after_simplify_III");
     runner.report();
     if (options.time_passes) {
         std::fprintf(stderr, "%-14s %9.3f %8s    %8u  (%zu tasks)\n", "offload", 1e3 * seconds, "",

@@ -204,11 +204,30 @@ std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>&
     return slot;
 }
 
+// Whether options or the environment ask to see what is compiled.
+bool is_inspected() {
+    for (const char* variable : {"QD_DUMP_IR", "QD_DUMP_SIMPLIFY", "QD_SHOW_COMPILING"}) {
+        const char* value = std::getenv(variable);
+        if (value && *value) return true;
+    }
+    return session().print_options != 0;
+}
+
+void inspect(const std::string& name, const std::vector<uint8_t>& module) {
+    if (!is_inspected()) return;
+    const frontend::Ref python =
+        frontend::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
+    frontend::Ref::steal(PyObject_CallMethod(python.get(), "show", "sy#", name.c_str(),
+                                             reinterpret_cast<const char*>(module.data()),
+                                             static_cast<Py_ssize_t>(module.size())));
+}
+
 // Compiles outside the GIL. Throws support::Error.
 std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module,
                                             const std::vector<uint8_t>& hash) {
     const Session& s = session();
     const std::vector<uint8_t> bytes = ir::serialise(module);
+    inspect(module.name, bytes);
     const std::string name = module.name, cpu = s.cpu, path = s.offline_cache ? s.cache_path : "";
     auto slot = std::make_shared<runtime::ImageSlot>();
     const int forced = s.tier;
@@ -222,7 +241,7 @@ std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module,
         abi::CompileOptions options{};
         options.abi_version = abi::kAbiVersion;
         options.cpu = cpu.c_str();
-        options.triple = options.dump = "";
+        options.triple = "";
         options.time_passes = time_passes;
         abi::Compilation* compilation = compiler.begin(bytes, options);
         const bool quick =
@@ -352,7 +371,7 @@ std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* ar
                                             const frontend::LoweredKernel& kernel) {
     const ir::Module& module = *kernel.module;
     const std::vector<uint8_t> hash = code_hash_of(module);
-    auto slot = known_slot(hash);
+    auto slot = is_inspected() ? nullptr : known_slot(hash);  // else nothing would be shown
     if (!slot) {
         if (auto artefact = find_artefact(hash)) {
             try {

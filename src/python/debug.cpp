@@ -1,10 +1,14 @@
 // Dumps of the intermediate representation: `core._lower_to_text(kernel, *args)` lowers a kernel
 // for these arguments and prints the module; nothing is compiled or launched.
 
+#include <algorithm>
+#include <string_view>
+
 #include "frontend/specialise.h"
 #include "python/areas.h"
 #include "python/output.h"
 #include "python/session.h"
+#include "runtime/compiler.h"
 #include "support/error.h"
 
 namespace qd::python {
@@ -42,7 +46,29 @@ PyObject* lower_to_text(PyObject*, PyObject* const* args, Py_ssize_t count) {
     }
 }
 
+// compiler_text(module bytes, what): see abi::Text.
+PyObject* compiler_text(PyObject*, PyObject* args) {
+    const char *bytes, *what;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "y#s", &bytes, &count, &what)) return nullptr;
+    static const char* const names[] = {"input",        "plan",   "llvm",  "assembly",
+                                        "lowered_llvm", "stages", "passes"};
+    const auto* found = std::ranges::find(names, std::string_view(what));
+    if (found == std::end(names))
+        return PyErr_Format(PyExc_ValueError, "the compiler has no text '%s'", what);
+    try {
+        const std::string text = runtime::Compiler::get().text(
+            {reinterpret_cast<const uint8_t*>(bytes), static_cast<size_t>(count)},
+            static_cast<abi::Text>(found - names));
+        return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+    } catch (const std::exception& e) {
+        return PyErr_Format(PyExc_RuntimeError, "%s", e.what());
+    }
+}
+
 PyMethodDef methods[] = {
+    {"_compiler_text", compiler_text, METH_VARARGS,
+     "A serialised module as the compiler sees it at some moment, as text."},
     {"_lower_to_text", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lower_to_text)),
      METH_FASTCALL, "The intermediate representation of a kernel for these arguments."},
     {nullptr, nullptr, 0, nullptr},

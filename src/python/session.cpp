@@ -39,6 +39,13 @@ bool set_flag(Session& s, PyObject* v) {
     return true;
 }
 
+template <int Bit>
+bool set_print(Session& s, PyObject* v) {
+    s.print_options &= ~(1u << Bit);
+    if (PyObject_IsTrue(v) == 1) s.print_options |= 1u << Bit;
+    return true;
+}
+
 const OptionRow kOptions[] = {
     {"default_fp", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_float); }},
     {"default_ip", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_int); }},
@@ -84,11 +91,11 @@ const OptionRow kOptions[] = {
          s.cache_max_bytes = PyLong_AsLongLong(v);
          return true;
      }},
-    {"print_ir",
-     [](Session& s, PyObject* v) {
-         s.print_ir = PyObject_IsTrue(v) == 1;
-         return true;
-     }},
+    {"print_ir", set_print<0>},
+    {"print_preprocessed_ir", set_print<1>},
+    {"print_kernel_llvm_ir", set_print<2>},
+    {"print_kernel_llvm_ir_optimized", set_print<3>},
+    {"print_kernel_asm", set_print<4>},
 };
 
 bool set_option(PyObject* name, PyObject* value) {

@@ -45,7 +45,7 @@ struct Queue {
         options.abi_version = abi::kAbiVersion;
         options.tier = 1;
         options.cpu = job.cpu.c_str();
-        options.triple = options.dump = "";
+        options.triple = "";
         try {
             const std::vector<uint8_t> artefact = compiler.emit(job.compilation, options);
             job.slot->publish(load_artefact(artefact, job.name));

@@ -26,7 +26,7 @@ class Compiler {
     abi::Compilation* begin(std::span<const uint8_t> ir, const abi::CompileOptions& options) const;
     std::vector<uint8_t> emit(abi::Compilation* compilation,
                               const abi::CompileOptions& options) const;
-    std::string text(std::span<const uint8_t> ir, int stage) const;
+    std::string text(std::span<const uint8_t> ir, abi::Text what) const;
     void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
     uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
     void end(abi::Compilation* c) const { end_(c); }

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 4;
+inline constexpr uint32_t kAbiVersion = 5;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -144,7 +144,6 @@ struct CompileOptions {
     const char*
         cpu;  // "" = host; else an LLVM CPU name, e.g. "x86-64", "haswell", "skylake-avx512"
     const char* triple;   // "" = host
-    const char* dump;     // "" or a folder for IR/LLVM dumps
     int32_t time_passes;  // print per-pass time and instruction counts to stderr
 };
 struct Blob {  // allocated by the compiler object; free with qd_compiler_free
@@ -162,8 +161,10 @@ using EmitFn = int (*)(Compilation*, const CompileOptions*, Blob* artefact, Blob
 using EndFn = void (*)(Compilation*);
 using FreeFn = void (*)(Blob*);
 using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blob* error);
-using TextFn = int (*)(const uint8_t* ir, size_t bytes, int stage, Blob* text,
-                       Blob* error);  // 0: as given, 1: after passes, 2: LLVM, 3: assembly
+// What qd_compiler_text shows. `stages` and `passes` are lists: a form feed, a title, a line break
+// and the module at that moment; the last item of `stages`, "tasks", has a line a task: kind, name.
+enum class Text : int { input, plan, llvm, assembly, lowered_llvm, stages, passes };
+using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, Blob* text, Blob* error);
 // exported: qd_compiler_begin, qd_compiler_cost, qd_compiler_emit, qd_compiler_end,
 // qd_compiler_free, qd_compiler_interpret, qd_compiler_text, qd_compiler_abi_version (uint32_t())
 

@@ -3,6 +3,7 @@ of fields, clamped views, wrong values, memory beside a field."""
 
 import dataclasses
 import enum
+import re
 
 import numpy as np
 import pytest
@@ -361,3 +362,73 @@ def test_offset_and_order(backend):
     assert np.array_equal(x.to_numpy(), values)
     assert x.snode.shape == (4, 2, 3) and x[-1, 5, 3] == -47
     assert m.to_numpy()[:, 0, 1].tolist() == [-1, 0, 1]
+
+
+def test_slices_of_views_with_run_time_bounds(backend):
+    @qd.kernel
+    def run(v: qd.BufferView, n: qd.i32) -> qd.i32:
+        u = v[n : n + 2]
+        u[1] = 5
+        w = v[n:]
+        return u.size * 100 + w.size * 10 + w[1]
+
+    a = qd.ndarray(qd.i32, 8)
+    assert run(a[1:7], 3) == 235 and a.to_numpy().tolist() == [0, 0, 0, 0, 0, 5, 0, 0]
+
+    @qd.kernel
+    def constant_list(n: qd.i32) -> qd.i32:
+        return qd.static([1, 2, 3])[0:n][0]
+
+    with pytest.raises(qd.QuadrantsCompilationError):
+        constant_list(2)
+
+
+@pytest.mark.oracle_differs("counts lines from the decorator on")
+def test_failing_views_name_the_calls_that_led_there(debug_backend):
+    @qd.func
+    def put(v: qd.BufferView, i):
+        v[i] = 1
+
+    @qd.func
+    def pass_on(v: qd.BufferView, i):
+        put(v, i)
+
+    @qd.kernel
+    def outer(v: qd.BufferView, i: qd.i32):
+        for _ in range(1):
+            pass_on(v, i)
+
+    @qd.kernel
+    def narrow(v: qd.BufferView, o: qd.i32, n: qd.i32):
+        for _ in range(1):
+            w = v.subview(o, n)
+            w[0] = 1
+
+    @qd.kernel
+    def construct(a: qd.types.ndarray(dtype=qd.i32, ndim=1), o: qd.i32, n: qd.i32):
+        for _ in range(1):
+            w = qd.BufferView(a, o, n)
+            w[0] = 1
+
+    def text(kernel, *args):
+        with pytest.raises(qd.QuadrantsAssertionError) as e:
+            kernel(*args)
+        return re.sub(r"tid=\d+", "tid=N", str(e.value)).strip().replace(__file__, "F")
+
+    a = qd.ndarray(qd.i32, 8)
+    outer(a[2:5], 2)
+    line = outer.__wrapped__.__code__.co_firstlineno
+    assert text(outer, a[2:5], 3) == (
+        "BufferView Out Of Range: kernel[outer] tid=N, got index 3 (offset=2, size=3).\nCallstack:\n"
+        f"outer (F:{line + 3})\n  pass_on (F:{line - 2})\n    put (F:{line - 6})"
+    )
+    narrow(a[2:5], 1, 2)
+    for o, n in ((1, 3), (-1, 1), (2**31 - 1, 2**31 - 1)):
+        assert text(narrow, a[2:5], o, n).startswith(
+            f"BufferView subview Out Of Range: kernel[narrow] tid=N, subview offset={o}, "
+            f"subview size={n}, parent size=3.\nCallstack:\nnarrow (F:"
+        )
+    construct(a, 5, 3)
+    assert text(construct, a, 6, 3) == (
+        "BufferView construction out of range: offset=6, size=3, ndarray length=8."
+    )

@@ -16,7 +16,9 @@ def writer():
 
 
 def test_ply(tmp_path):
-    writer().export_frame_ascii(7, str(tmp_path / "mesh"))
+    for path in ("mesh", "other.ply"):
+        writer().export_frame_ascii(7, str(tmp_path / path))
+    assert (tmp_path / "other_000007.ply").exists()
     lines = (tmp_path / "mesh_000007.ply").read_text().split("\n")
     header = lines[: lines.index("end_header") + 1]
     assert header[:4] == ["ply", "format ascii 1.0", "comment three points", "element vertex 3"]

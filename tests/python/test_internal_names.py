@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 
+import numpy as np
 import pytest
 
 import quadrants as qd
@@ -294,3 +295,20 @@ def test_program(start):
     assert program.config().arch == qd.cfg.arch
     assert program.get_device_caps().hashed_key().startswith("T")
     assert program._get_num_ndarrays() >= 1
+
+
+def test_enumerations_print_their_names():
+    assert repr(qd.x64) == str(qd.x64) == "Arch.x64" and repr([qd.Layout.SOA]) == "[Layout.SOA]"
+    assert repr(qd.extension.sparse) == "Extension.sparse"
+    with pytest.raises(RuntimeError, match=r"Arch=\[Arch\.cuda\] is not supported"):
+        qd.init(arch=[qd.cuda], enable_fallback=False)
+
+
+def test_capsule_adapter(backend):
+    from quadrants.lang.field import _TORCH_MPS_SUPPORTS_DLPACK_BYTES_OFFSET, _DLPackV1Adapter
+
+    assert _TORCH_MPS_SUPPORTS_DLPACK_BYTES_OFFSET in (True, False)
+    t = qd.tensor(qd.i32, (2, 3), layout=(1, 0))
+    view = np.from_dlpack(_DLPackV1Adapter(t.to_dlpack(versioned=True)))
+    view[1, 2] = 5
+    assert view.shape == (2, 3) and view.strides == (4, 8) and t[1, 2] == 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from quadrants._lazy import lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Layout
 from quadrants.lang import impl
@@ -16,6 +17,11 @@ from quadrants.lang.matrix import MatrixType
 from quadrants.lang.snode import SNode, checked_extent, root
 from quadrants.lang.struct import StructType
 from quadrants.lang.util import cook_dtype, is_one_index
+
+__getattr__, __dir__ = lazy_names(
+    __name__, globals(), {"_DLPackV1Adapter": "quadrants._compat.dlpack:DLPackV1Adapter"}
+)
+_TORCH_MPS_SUPPORTS_DLPACK_BYTES_OFFSET = False  # no Metal backend yet
 
 BitpackedFields = unavailable_class(__name__, "BitpackedFields", "qd.BitpackedFields")
 

@@ -189,4 +189,4 @@ class PLYWriter:
 
 
 def _frame_path(number: int, path: str) -> str:
-    return f"{path}_{number:06d}.ply"
+    return f"{path.removesuffix('.ply')}_{number:06d}.ply"

@@ -43,10 +43,9 @@ struct Prepared {
 struct Options {
     int tier = 1;
     std::string cpu, triple;  // "" = host
-    std::string dump;         // "" or a folder: LLVM IR before and after, assembly
     bool time_passes = false;
-    bool verify = false;  // LLVM's verifier on what lowering made (always with a dump folder)
-    bool want_llvm_text = false, want_assembly = false;  // instead of an object
+    bool verify = false;  // LLVM's verifier on what lowering made
+    enum class Want : uint8_t { object, lowered_llvm, llvm, assembly } want = Want::object;
 };
 
 // Object file, or text if the options want that. Throws support::Error.

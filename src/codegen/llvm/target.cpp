@@ -11,8 +11,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -331,22 +329,11 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     if (time_passes) timing.print();
 }
 
-std::string dump_path(const Options& o, const Prepared& p, const char* what) {
-    std::string name = p.plan.module->name;
-    for (char& c : name)
-        if (!isalnum(static_cast<unsigned char>(c)) && c != '_') c = '_';
-    return o.dump + "/" + name + ".tier" + std::to_string(o.tier) + "." + what;
-}
-
 std::string text_of(const llvm::Module& m) {
     std::string s;
     llvm::raw_string_ostream out(s);
     m.print(out, nullptr);
     return s;
-}
-
-void write_text(const std::string& path, const std::string& text) {
-    std::ofstream(path, std::ios::binary) << text;
 }
 
 }  // namespace
@@ -365,7 +352,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     const auto t0 = Clock::now();
     Machine machine = make_machine(options.cpu, options.triple, options.tier);
     llvm::LLVMContext context;
-    context.setDiscardValueNames(options.dump.empty() && !options.want_llvm_text);
+    context.setDiscardValueNames(options.want == Options::Want::object);
     DiagnosticText diagnostics;
     context.setDiagnosticHandlerCallBack(DiagnosticText::handle, &diagnostics);
     llvm::Module module("kernel", context);
@@ -376,24 +363,19 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     const auto t1 = Clock::now();
     ModuleLowering(prepared, options, machine.facts, context, module).run();
     const auto t2 = Clock::now();
-    if (!options.dump.empty()) {
-        std::filesystem::create_directories(options.dump);
-        write_text(dump_path(options, prepared, "ll"), text_of(module));
-    }
     std::string problem;
     llvm::raw_string_ostream problem_stream(problem);
-    const bool check = options.verify || !options.dump.empty();
-    if (check && llvm::verifyModule(module, &problem_stream))
+    if (options.verify && llvm::verifyModule(module, &problem_stream))
         throw support::Error("invalid LLVM IR: " + problem);
 
+    const auto text = [&] {
+        const std::string t = text_of(module);
+        return std::vector<uint8_t>(t.begin(), t.end());
+    };
+    if (options.want == Options::Want::lowered_llvm) return text();
     if (options.tier > 0) optimise(module, *machine.tm, options.time_passes);
     const auto t3 = Clock::now();
-    if (!options.dump.empty() && options.tier > 0)
-        write_text(dump_path(options, prepared, "opt.ll"), text_of(module));
-    if (options.want_llvm_text) {
-        const std::string s = text_of(module);
-        return {s.begin(), s.end()};
-    }
+    if (options.want == Options::Want::llvm) return text();
 
     llvm::SmallVector<char, 0> out;
     {
@@ -401,17 +383,15 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
         CodegenPasses passes;
         passes.lean = options.tier > 0;
         passes.prepares = options.tier == 0 || !cut_long_blocks(module);
-        const auto kind = options.want_assembly ? llvm::CodeGenFileType::AssemblyFile
-                                                : llvm::CodeGenFileType::ObjectFile;
+        const auto kind = options.want == Options::Want::assembly
+                              ? llvm::CodeGenFileType::AssemblyFile
+                              : llvm::CodeGenFileType::ObjectFile;
         if (machine.tm->addPassesToEmitFile(passes, stream, nullptr, kind, /*DisableVerify=*/true))
             throw support::Error("this target emits no objects");
         passes.run(module);
     }
     if (!diagnostics.errors.empty()) throw support::Error("LLVM: " + diagnostics.errors);
     const auto t4 = Clock::now();
-    if (!options.dump.empty())
-        write_text(dump_path(options, prepared, options.want_assembly ? "s" : "o"),
-                   {out.begin(), out.end()});
     if (options.time_passes) {
         const auto ms = [](auto a, auto b) {
             return std::chrono::duration<double, std::milli>(b - a).count();

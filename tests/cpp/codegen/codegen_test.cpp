@@ -709,7 +709,7 @@ TEST(codegen, other_processors) {
         const auto object = codegen::emit(p, options);
         ASSERT_GT(object.size(), 64u);
         EXPECT_EQ(object[18], 183);  // e_machine: AArch64
-        options.want_assembly = true;
+        options.want = codegen::Options::Want::assembly;
         const auto text = codegen::emit(p, options);
         EXPECT_NE(std::string(text.begin(), text.end()).find("\tret"), std::string::npos);
         options.cpu = "no-such-cpu";

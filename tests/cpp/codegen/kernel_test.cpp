@@ -36,8 +36,8 @@ std::string take(abi::Blob& b) {
 
 std::vector<uint8_t> compile(const std::string& text, int tier, const char* cpu = "") {
     const auto ir = ir::serialise(*ir::parse(text));
-    const abi::CompileOptions options{
-        abi::kAbiVersion, tier, cpu, cpu[0] ? "x86_64-linux-gnu" : "", "", 0};
+    const abi::CompileOptions options{abi::kAbiVersion, tier, cpu, cpu[0] ? "x86_64-linux-gnu" : "",
+                                      0};
     abi::Compilation* c = nullptr;
     abi::Blob artefact{}, error{};
     if (qd_compiler_begin(ir.data(), ir.size(), &options, &c, &error))
@@ -296,11 +296,13 @@ func @tell(%a: i32) {
 }
 
 TEST(kernels, every_stage_has_a_text) {
-    const auto ir =
-        ir::serialise(*ir::parse(kFields + "func @k() {\n %z = constant 0 : i32\n %p = field_place "
-                                           "@h, %z : place<i32>\n store %p, %z\n}\n"));
-    const char* expected[] = {"field_place", "task0", "define", "movl"};
-    for (int stage = 0; stage < 4; ++stage) {
+    const auto ir = ir::serialise(
+        *ir::parse(kFields +
+                   "func @k() {\n %z = constant 0 : i32\n %unused = add %z, %z\n %p = field_place "
+                   "@h, %z : place<i32>\n store %p, %z\n}\n"));
+    const char* expected[] = {"field_place",       "task0",       "define", "movl", "define",
+                              "\fafter_offload\n", "\fsimplify\n"};
+    for (int stage = 0; stage < 7; ++stage) {
         abi::Blob text{}, error{};
         ASSERT_EQ(qd_compiler_text(ir.data(), ir.size(), stage, &text, &error), 0) << take(error);
         EXPECT_NE(take(text).find(expected[stage]), std::string::npos) << stage;

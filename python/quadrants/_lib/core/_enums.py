@@ -10,7 +10,13 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 
-class Arch(Enum):
+class _Named(Enum):
+    """Prints as `Arch.x64` everywhere, in lists too."""
+
+    __repr__ = Enum.__str__
+
+
+class Arch(_Named):
     x64 = 0
     arm64 = 1
     python = 3
@@ -20,13 +26,13 @@ class Arch(Enum):
     vulkan = 8
 
 
-class Layout(Enum):
+class Layout(_Named):
     AOS = 1
     SOA = 2
     NULL = 3
 
 
-class BoundaryMode(Enum):
+class BoundaryMode(_Named):
     UNSAFE = 0
     CLAMP = 1
 
@@ -42,14 +48,14 @@ _LATER = {
 }
 
 if TYPE_CHECKING:
-    Extension = SNodeType = AutodiffMode = Format = Enum
+    Extension = SNodeType = AutodiffMode = Format = _Named
 
 
 def __getattr__(name: str) -> Any:
     members = _LATER.get(name)
     if members is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()[name] = Enum(name, members.split(), start=0, module=__name__)
+    made = globals()[name] = _Named(name, members.split(), start=0, module=__name__)
     return made
 
 

@@ -1,0 +1,119 @@
+"""What the compiler does to a kernel, printed or written to files.
+
+Native code calls `show` for each kernel that is really compiled, if an option or an environment
+variable asks for something. Texts come from running the compiler on the same module once more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from quadrants import _logging
+from quadrants._lib import core
+from quadrants.lang import impl
+
+_LABELS = {
+    "from_ast": "Initial IR",
+    "quadrants1": "Typechecked",
+    "before_simplify_I": "Checks inserted",
+    "after_simplify_I": "Simplified I",
+    "after_offload": "Offloaded",
+    "after_simplify_III": "Simplified III",
+}
+# Option, the compiler's text, file in the working directory, what the log calls it.
+_PRINTED = (
+    (
+        "print_kernel_llvm_ir",
+        "lowered_llvm",
+        "quadrants_kernel_generic_llvm_ir_{:04}.ll",
+        "unoptimized LLVM IR (generic)",
+    ),
+    (
+        "print_kernel_llvm_ir_optimized",
+        "llvm",
+        "quadrants_kernel_cpu_llvm_ir_optimized_{:04}.ll",
+        "optimized LLVM IR (CPU)",
+    ),
+    (
+        "print_kernel_asm",
+        "assembly",
+        "quadrants_kernel_cpu_llvm_ir_optimized_asm_{:04}.s",
+        "optimized assembly code (CPU)",
+    ),
+)
+_written: dict[str, int] = {}  # files of each kind in this process
+
+
+def show(kernel: str, module: bytes) -> None:
+    """Shows a kernel that is about to be compiled.
+
+    Args:
+        kernel: its unique name.
+        module: the front end's serialised IR.
+    """
+    cfg = impl.current_cfg()
+    if _is_set("QD_SHOW_COMPILING"):
+        _logging.info(f"Compiling kernel '{kernel}'")
+    if cfg.print_preprocessed_ir:
+        _print(kernel, "Preprocessed IR", core._compiler_text(module, "input"))
+    if cfg.print_ir:
+        for name, text in _sections(core._compiler_text(module, "stages")):
+            if name in _LABELS:
+                _print(kernel, _LABELS[name], text)
+    for option, what, pattern, noun in _PRINTED:
+        if getattr(cfg, option):
+            path = pattern.format(_written.get(option, 0))
+            _written[option] = _written.get(option, 0) + 1
+            _logging.info(f"Saving {noun} to {path}")
+            _write(path, core._compiler_text(module, what))
+    if _is_set("QD_DUMP_IR"):
+        _dump(cfg.debug_dump_path, kernel, module)
+    if _is_set("QD_DUMP_SIMPLIFY"):
+        steps = _sections(core._compiler_text(module, "passes"))
+        for k, (name, text) in enumerate(steps):
+            file = f"{kernel}.simplify_I_call0_iter0_{k:02}_{name}.ir"
+            _write(os.path.join(cfg.debug_dump_path, file), text)
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "0") not in ("", "0")
+
+
+def _print(kernel: str, stage: str, text: str) -> None:
+    _logging.info(f"[{kernel}] {stage}:")
+    print(text, flush=True)
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    for section in text.split("\f")[1:]:
+        name, _, body = section.partition("\n")
+        yield name, body
+
+
+def _write(path: str, text: str) -> None:
+    folder = os.path.dirname(path)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _dump(folder: str, kernel: str, module: bytes) -> None:
+    """A file for each stage, and one with the LLVM IR of each task."""
+    sections = dict(_sections(core._compiler_text(module, "stages")))
+    llvm = core._compiler_text(module, "llvm")
+    functions = {
+        m[1]: m[0] for m in re.finditer(r"^define [^\n]*@([\w.]+)\(.*?^\}\n", llvm, re.M | re.S)
+    }
+    for n, line in enumerate(sections.pop("tasks").splitlines()):
+        kind, _, name = line.partition(" ")
+        if name == f"{kind.partition('_')[0]}{n}":  # made up: the loop has no name
+            name = ""
+        loop = f" loop_name={name}" if name else ""
+        sections["after_offload"] += f"; task {n}: {kind}{loop}\n"
+        file = f"{kernel}_kernel_{n}_{name and name + '_'}{kind}_llvm.ll"
+        _write(os.path.join(folder, file), functions.get(f"task{n}", llvm))
+    for stage, text in sections.items():
+        _write(os.path.join(folder, f"{kernel}_{stage}.ll"), text)
