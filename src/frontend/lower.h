@@ -182,6 +182,7 @@ struct Lowering::Body {
         reference_slots;         // real function: copies of variables passed by reference
     size_t parameter_count = 0;  // bindings[0, n) are the parameters
     int entry_depth = 0;         // runtime_depth where the body begins
+    std::span<Node* const> task_statements;  // of the kernel or the do-while loop around
 
     std::vector<Binding> bindings;
     std::unordered_map<PyObject*, int> visible;
@@ -263,7 +264,16 @@ struct Lowering::Body {
     // graph constructs (lower_graph.cpp)
     std::string_view graph_op(const Node* n);
     Ref loop_flag(const Node* call);
+    Ref flag_array(const Node* n, const char* construct);
     Flow do_while(const Node* n);
+    Ref graph_place(GraphStateWord word);
+    ir::Value* graph_word(GraphStateWord word);
+    void set_graph_word(GraphStateWord word, ir::Value* v);
+    ir::Value* enter_checkpoint(GraphTable::Checkpoint row);
+    std::string checkpoint_label(const Node* n);
+    Flow checkpoint(const Node* n, const Node* call);
+    Flow gated_for(const Node* n);
+    bool is_task_statement(const Node* n) const;
     Flow with_stmt(const Node* n);
 
     // loops (lower_loop.cpp)

@@ -5,6 +5,7 @@
 // and streams promise that their blocks are independent; here they run one after another.
 
 #include <algorithm>
+#include <utility>
 
 #include "frontend/lower.h"
 #include "frontend/values.h"
@@ -141,7 +142,11 @@ Ref Body::loop_flag(const Node* call) {
         raise_at(call, Kind::type,
                  "TypeError when calling `graph_do_while`: graph_do_while() takes 1 positional "
                  "argument");
-    const Node* n = call->list[0];
+    return flag_array(call->list[0], "qd.graph.do_while(...)");
+}
+
+// The 0-d i32 array parameter that an expression names.
+Ref Body::flag_array(const Node* n, const char* construct) {
     Ref flag;
     if (n->kind == K::Name || n->kind == K::Attribute) {
         try {
@@ -158,7 +163,7 @@ Ref Body::loop_flag(const Node* call) {
     };
     if (flag && is_expr(flag.get()) && is_flag(*as_expr(flag.get()))) return flag;
     raise_at(n, Kind::syntax,
-             "qd.graph.do_while(...) got '" + source_text(source, n->ast) +
+             std::string(construct) + " got '" + source_text(source, n->ast) +
                  "' which does not resolve to an ndarray kernel parameter of '" +
                  std::string(function_name) +
                  "'. The argument must reference an ndarray kernel parameter (e.g. `flag`) or a "
@@ -187,6 +192,11 @@ Flow Body::do_while(const Node* n) {
     if (low.kind == FunctionKind::kernel) check_statements(*this, source.body, "the kernel body");
     check_statements(*this, n->list, "a qd.graph.do_while() body");
     const Ref flag = loop_flag(n->a);
+    GraphTable& table = kernel.out->graph;
+    const int outer = kernel.level;
+    kernel.level = static_cast<int>(table.levels.size());
+    table.levels.push_back({source_text(source, n->a->list[0]->ast), outer});
+    const std::span<Node* const> outer_tasks = std::exchange(task_statements, n->list);
 
     ir::Inst* loop = low.b.emit(ir::Op::loop, {}, {}, 1);
     loop->imm = ir::kGraphLoop;
@@ -197,12 +207,21 @@ Flow Body::do_while(const Node* n) {
         block(n->list);
     }
     loops.pop_back();
+    kernel.level = outer;
+    task_statements = outer_tasks;
     low.node = n->ast;
     set_location(n);
     // Volatile, so that no pass decides the condition.
     const Ref place = array_element(as_expr(flag.get()), nullptr, 0);
     ir::Value* again =
         low.b.cast(low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value}), ir::Prim::u1);
+    if (kernel.checkpoints) {
+        // A yield ends every loop; so does a label to resume at that lies behind the loop.
+        ir::Value* zero = low.b.int_const(ir::Prim::i32, 0);
+        ir::Value* open = low.b.op(ir::Op::lt, {graph_word(kYieldedCheckpoint), zero});
+        ir::Value* reached = low.b.op(ir::Op::eq, {graph_word(kFirstCheckpoint), zero});
+        again = low.b.op(ir::Op::bit_and, {again, low.b.op(ir::Op::bit_and, {open, reached})});
+    }
     ir::Inst* branch = low.b.emit(ir::Op::if_, {&again, 1}, {}, 2);
     {
         InRegion then(low, branch->regions[0]);
@@ -213,6 +232,170 @@ Flow Body::do_while(const Node* n) {
         low.b.end(ir::Op::break_);
     }
     low.b.end(ir::Op::continue_);
+    return Flow::normal;
+}
+
+// --- checkpoints ---------------------------------------------------------------------------------
+// A checkpoint is skipped by giving its loops no turns, so it needs nothing of the passes or the
+// launcher but a small array that comes with each launch.
+
+bool Body::is_task_statement(const Node* n) const {
+    return low.kernel->checkpoints && low.kind == FunctionKind::kernel && !low.kernel->gate &&
+           std::ranges::find(task_statements, n) != task_statements.end();
+}
+
+Ref Body::graph_place(GraphStateWord word) {
+    const Ref array = make_array(low.kernel->graph_state, {});
+    const Ref index = Ref::steal(PyLong_FromLong(word));
+    PyObject* indices[] = {index.get()};
+    return array_element(as_expr(array.get()), indices, 1);
+}
+
+ir::Value* Body::graph_word(GraphStateWord word) {
+    const Ref place = graph_place(word);
+    return low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value});
+}
+
+void Body::set_graph_word(GraphStateWord word, ir::Value* v) {
+    const Ref place = graph_place(word);
+    low.b.store(as_expr(place.get())->value, v);
+}
+
+// Begins a checkpoint; whether its tasks run.
+ir::Value* Body::enter_checkpoint(GraphTable::Checkpoint row) {
+    KernelState& kernel = *low.kernel;
+    GraphTable& table = kernel.out->graph;
+    const bool named = !row.label.empty();
+    ir::Value* id = low.b.int_const(ir::Prim::i32, static_cast<int64_t>(table.checkpoints.size()));
+    table.checkpoints.push_back(std::move(row));
+    ir::Value* zero = low.b.int_const(ir::Prim::i32, 0);
+    ir::Value* first = graph_word(kFirstCheckpoint);
+    ir::Value* open =
+        low.b.op(ir::Op::bit_and, {low.b.op(ir::Op::lt, {graph_word(kYieldedCheckpoint), zero}),
+                                   low.b.op(ir::Op::le, {first, id})});
+    if (named)  // reached: from here on nothing is skipped
+        set_graph_word(kFirstCheckpoint,
+                       low.b.op(ir::Op::select, {low.b.op(ir::Op::eq, {first, id}), zero, first}));
+    return open;
+}
+
+Flow Body::gated_for(const Node* n) {
+    low.kernel->gate = enter_checkpoint({});
+    const Flow flow = for_stmt(n);
+    low.kernel->gate = nullptr;
+    return flow;
+}
+
+// The text of a label that later processes can look up: an int, a global name of one, or a member
+// of an IntEnum.
+std::string Body::checkpoint_label(const Node* n) {
+    const auto refuse = [&] {
+        raise_at(n, Kind::syntax,
+                 "qd.checkpoint() first argument must be an int literal or an IntEnum value (e.g. "
+                 "`Stage.SIM`), not negative and known before the kernel runs; got '" +
+                     source_text(source, n->ast) + "'");
+    };
+    const bool literal = n->kind == K::Constant;
+    if (!literal && n->kind != K::Attribute && (n->kind != K::Name || find(n->name))) refuse();
+    Val v;
+    try {
+        v = expr(n);
+    } catch (const PyError&) {
+        PyErr_Clear();
+        refuse();
+    }
+    PyObject* o = v.get();
+    if (!PyLong_Check(o) || PyBool_Check(o)) refuse();
+    const long label = PyLong_AsLong(o);
+    if (label < 0) PyErr_Clear(), refuse();
+    std::vector<long>& known = low.kernel->labels;
+    if (std::ranges::find(known, label) != known.end())
+        raise_at(n, Kind::syntax,
+                 "qd.checkpoint(cp_id=" + std::to_string(label) +
+                     ", ...) declares a cp_id that is already used by another checkpoint in "
+                     "kernel '" +
+                     std::string(function_name) + "'",
+                 "every label is used once, so that kernel.resume(from_checkpoint=...) is clear");
+    known.push_back(label);
+    return literal ? std::to_string(label) : source_text(source, n->ast);
+}
+
+Flow Body::checkpoint(const Node* n, const Node* call) {
+    KernelState& kernel = *low.kernel;
+    const Node *label = nullptr, *flag = nullptr;
+    if (!call->list.empty()) label = call->list[0];
+    if (call->list.size() > 1) flag = call->list[1];
+    for (const Node* keyword : call->list2) {
+        const std::string name = text(keyword->name);
+        if (name == "cp_id")
+            label = keyword->a;
+        else if (name == "yield_on")
+            flag = keyword->a;
+        else
+            raise_at(call, Kind::syntax,
+                     "qd.checkpoint() got unexpected keyword argument '" + name +
+                         "'; only 'cp_id' and 'yield_on' are supported");
+    }
+    if ((!label && !flag) || call->list.size() > 2)
+        raise_at(call, Kind::syntax,
+                 "qd.checkpoint() takes two arguments: `qd.checkpoint(cp_id, yield_on=flag)`");
+    if (!flag)
+        raise_at(call, Kind::syntax,
+                 "qd.checkpoint() is missing required argument `yield_on` (e.g. `qd.checkpoint(0, "
+                 "yield_on=flag)`)");
+    if (!label)
+        raise_at(call, Kind::syntax,
+                 "qd.checkpoint() is missing required argument `cp_id` (e.g. `qd.checkpoint(0, "
+                 "yield_on=flag)`)");
+    if (kernel.gate || low.runtime_depth > 0)
+        raise(Kind::syntax,
+              "qd.checkpoint() cannot be nested inside another qd.checkpoint() or a for-loop or a "
+              "branch; checkpoints stand side by side at the top level of the kernel or of a "
+              "qd.graph.do_while() body");
+    for (const Node* s : n->list2)
+        if (s->kind == K::Assign || s->kind == K::AugAssign || s->kind == K::AnnAssign ||
+            (s->kind == K::Expr && !is_docstring(s)))
+            raise_at(s, Kind::syntax,
+                     "qd.checkpoint() body holds a bare top-level " + class_of(s) +
+                         " statement, which would run on every launch",
+                     "wrap it in `for _ in range(1):`");
+    if (flag->kind != K::Name && flag->kind != K::Attribute)
+        raise_at(flag, Kind::syntax,
+                 "qd.checkpoint(yield_on=...) must reference a kernel ndarray argument -- e.g. "
+                 "`yield_on=flag`, `yield_on=self.flag` or `yield_on=params.flag`; other "
+                 "expressions are not supported");
+    const Ref array = flag_array(flag, "qd.checkpoint(yield_on=...)");
+    const size_t id = kernel.out->graph.checkpoints.size();
+    ir::Value* open = enter_checkpoint({checkpoint_label(label), source_text(source, flag->ast)});
+    for (const Node* s : n->list2) {
+        const bool serial = s->kind == K::If || (s->kind == K::While && graph_op(s->a).empty());
+        if (serial && !(s->kind == K::If && is_static_call(s->a))) {
+            ir::Inst* branch = low.b.emit(ir::Op::if_, {&open, 1}, {}, 2);
+            {
+                InRegion in(low, branch->regions[0]);
+                const Deeper deeper(low.runtime_depth);
+                Scope scope(*this);
+                stmt(s);
+                low.b.end(ir::Op::yield);
+            }
+            InRegion otherwise(low, branch->regions[1]);
+            low.b.end(ir::Op::yield);
+            continue;
+        }
+        kernel.gate = open;
+        stmt(s);
+        kernel.gate = nullptr;
+    }
+    low.node = n->ast;
+    set_location(n);
+    const Ref place = array_element(as_expr(array.get()), nullptr, 0);
+    ir::Value* raised =
+        low.b.cast(low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value}), ir::Prim::u1);
+    set_graph_word(
+        kYieldedCheckpoint,
+        low.b.op(ir::Op::select, {low.b.op(ir::Op::bit_and, {open, raised}),
+                                  low.b.int_const(ir::Prim::i32, static_cast<int64_t>(id)),
+                                  graph_word(kYieldedCheckpoint)}));
     return Flow::normal;
 }
 
@@ -271,7 +454,7 @@ Flow Body::with_stmt(const Node* n) {
                                     "`checkpoints=True`. Add `checkpoints=True` to the decorator "
                                     "-- e.g. `@qd.kernel(graph=True, checkpoints=True)` -- to opt "
                                     "into the pause / resume model.");
-        raise(Kind::runtime, "qd.checkpoint is not available in this build yet");
+        return checkpoint(n, call);
     }
     if (kernel.checkpoints)
         raise(Kind::syntax,

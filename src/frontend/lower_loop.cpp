@@ -332,6 +332,10 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
         used = {{low.b.int_const(ir::Prim::i32, 0), low.b.int_const(ir::Prim::i32, 1)}};
         axes = {0};
     }
+    if (top_level && low.kernel->gate) {  // a loop of a checkpoint that is skipped does nothing
+        Bounds& outer = used[static_cast<size_t>(axes[0])];
+        outer.end = low.b.op(ir::Op::select, {low.kernel->gate, outer.end, outer.begin});
+    }
     std::vector<ir::Value*> operands;
     for (const int axis : axes) {
         operands.push_back(used[static_cast<size_t>(axis)].begin);

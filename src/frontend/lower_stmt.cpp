@@ -93,7 +93,7 @@ Flow Body::stmt(const Node* n) {
         case K::If:
             return if_stmt(n);
         case K::For:
-            return for_stmt(n);
+            return is_task_statement(n) ? gated_for(n) : for_stmt(n);
         case K::While:
             return while_stmt(n);
         case K::Return:

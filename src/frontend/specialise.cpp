@@ -214,6 +214,16 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
         throw;
     }
     try {
+        if (l.kernel->checkpoints) {
+            const ir::Type words = ir::Type::array(type::kI32, 1);
+            l.kernel->graph_state = body.unit.function->add_param(*body.unit.function->body, words);
+            ir::Param p;
+            p.type = words;
+            p.name = "graph state";
+            l.kernel->module->params.push_back(std::move(p));
+            l.kernel->out->params.push_back({{}, ParamSource::Kind::graph_state});
+        }
+        body.task_statements = body.source.body;
         body.block(body.source.body);
         bool is_tuple = false;
         l.node = nullptr;

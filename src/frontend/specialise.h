@@ -67,7 +67,8 @@ struct SourceFunction {
 // How one flattened parameter gets its value: args[argument], then the steps.
 struct ParamSource {
     Path path;  // root == argument; may also end in the pseudo attributes of BufferView
-    enum class Kind : uint8_t { scalar, tensor, array } kind;
+    // graph_state: a 1-d i32 array of the launch itself (GraphTable), not of the caller
+    enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
 };
 // How results become Python objects: one entry per returned object.
 struct ResultShape {
@@ -92,6 +93,22 @@ void give(const Notice& notice);  // throws PyError if the user made warnings er
 // Completes stored results from the kernel's return annotation; false if they do not fit it.
 bool bind_results(PyObject* definition, std::vector<ResultShape>& results);
 
+// The constructs of a graph kernel, in the order of the source. A kernel with checkpoints has a
+// parameter of kind graph_state: [0] is the first checkpoint that runs, [1] the one that yielded or
+// -1.
+struct GraphTable {
+    struct Level {  // a do-while loop
+        std::string flag;
+        int parent = -1;
+    };
+    struct Checkpoint {
+        std::string label, flag;  // source text; both empty: a loop, which nobody can name
+    };
+    std::vector<Level> levels;
+    std::vector<Checkpoint> checkpoints;
+};
+enum GraphStateWord { kFirstCheckpoint, kYieldedCheckpoint, kGraphStateWords };
+
 struct LoweredKernel {
     std::unique_ptr<ir::Module> module;
     std::vector<ParamSource> params;  // parallel to module->params
@@ -100,6 +117,7 @@ struct LoweredKernel {
     std::vector<ResultShape>
         results;  // empty: returns None; more than one or tuple annotation: a tuple
     bool returns_tuple = false;
+    GraphTable graph;
     std::vector<SourceFunction> functions;  // [0] is the kernel
     std::vector<Guard> guards;
     bool cacheable = true;  // false: some fact could not be guarded (reason says which)
@@ -131,7 +149,11 @@ struct KernelState {
     // What the statement being lowered stands in: constructs of graphs and streams.
     enum class Section : uint8_t { none, region, branch, stream } section = Section::none;
     bool graph = false, checkpoints = false;  // options of the decorator
-    bool pure = false;  // depends on its arguments only: captured values are reported
+    int level = -1;                           // the innermost do-while loop, in GraphTable::levels
+    ir::Value* graph_state = nullptr;         // its parameter
+    ir::Value* gate = nullptr;  // u1: whether the checkpoint's tasks run; null: no checkpoint
+    std::vector<long> labels;   // of checkpoints so far
+    bool pure = false;          // depends on its arguments only: captured values are reported
     std::vector<std::string> captures;  // reported already
 };
 

@@ -64,9 +64,8 @@ struct Cutter {
                 branch->regions[0]->last->op != Op::yield ||
                 branch->regions[1]->last->op != Op::break_)
                 throw support::Error("a graph loop has lost its shape");
-            Value* again = branch->operand(0);
-            while (again->def && again->def->op != Op::volatile_load && again->def->operand_count)
-                again = again->def->operand(0);
+            Builder b{&kernel, &i.body(), branch, branch->loc};
+            Value* again = b.cast(branch->operand(0), Prim::i32);
             branch->remove();
             end->remove();
             Repeat x{i.body().first, i.body().last, again};

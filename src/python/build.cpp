@@ -122,6 +122,12 @@ void add_steps(Specialisation& s, PyObject* const* args, const frontend::Lowered
         step.needs_grad = params[k].needs_grad;
         step.name = params[k].name;
         step.attributes = keys_of(source.path);
+        if (step.kind == PackStep::Kind::graph_state) {
+            s.args_bytes =
+                std::max(s.args_bytes, (step.offset + ir::array_desc_bytes(1) + 7) & ~7u);
+            s.steps.push_back(std::move(step));
+            continue;
+        }
         if (step.kind == PackStep::Kind::array)
             if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
                 PyObject* bare = frontend::unwrap(leaf);
@@ -175,6 +181,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
         s->result_bytes = kernel.module->result_bytes();
     }
     if (!bind_fields(*s, kernel)) return nullptr;
+    if (!make_graph_face(*s, k.definition, kernel.graph)) return nullptr;
     return s;
 }
 

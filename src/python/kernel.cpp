@@ -163,7 +163,7 @@ __attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome
 
 size_t tasks_of_last_call = 0;
 
-PyObject* launch(Specialisation& s, uint8_t* block) {
+PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     Session& session_ = session();
     if (s.generation != session_.generation || !session_.pool) {
         set_error("QuadrantsRuntimeError", "the runtime was reset during this call");
@@ -176,6 +176,7 @@ PyObject* launch(Specialisation& s, uint8_t* block) {
         large.resize(s.result_bytes);
         out = large.data();
     }
+    if (s.graph && !begin_graph(k, s, block)) return nullptr;
     abi::Context context{};
     context.bindings = s.bindings.data();
     context.args = block;
@@ -206,6 +207,7 @@ PyObject* launch(Specialisation& s, uint8_t* block) {
         Py_DECREF(ok);
     }
     if (s.last_ns > 50000000 && PyErr_CheckSignals() != 0) return nullptr;
+    if (s.graph && s.graph->named) return graph_status(*s.graph, block);
     if (s.results.empty()) Py_RETURN_NONE;
     return build_results(s, out);
 }
@@ -222,8 +224,8 @@ bool valid_storage(const Specialisation& s) {
 }
 
 // Packs into a block on the stack and launches; `matched` says whether the arguments fit.
-PyObject* try_specialisation(Specialisation& s, const std::vector<Parameter>& parameters,
-                             PyObject* const* args, Match& matched) {
+PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject* const* args,
+                             Match& matched) {
     std::vector<uint8_t> large;
     uint8_t* block;
     if (s.args_bytes <= kStackBlock) {
@@ -234,11 +236,11 @@ PyObject* try_specialisation(Specialisation& s, const std::vector<Parameter>& pa
         large.resize(s.args_bytes);
         block = large.data();
     }
-    matched = match_and_pack(s, parameters, args, block);
+    matched = match_and_pack(s, *k.parameters, args, block);
     if (matched != Match::yes) return nullptr;
     if (!s.fields.empty() && !valid_storage(s)) return nullptr;
     try {
-        return launch(s, block);
+        return launch(k, s, block);
     } catch (const std::bad_alloc&) {
         return PyErr_NoMemory();
     }
@@ -272,7 +274,7 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     auto& specialisations = *k.specialisations;
     Match matched;
     for (size_t n = 1; n < specialisations.size(); ++n) {
-        PyObject* r = try_specialisation(*specialisations[n], *k.parameters, args, matched);
+        PyObject* r = try_specialisation(k, *specialisations[n], args, matched);
         if (matched == Match::no) continue;
         // A nested launch may have moved it: find it again before moving it to the front.
         if (matched == Match::yes && n < specialisations.size())
@@ -283,7 +285,7 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     if (!built) return nullptr;
     Specialisation& made = *built;
     specialisations.insert(specialisations.begin(), std::move(built));
-    PyObject* r = try_specialisation(made, *k.parameters, args, matched);
+    PyObject* r = try_specialisation(k, made, args, matched);
     if (matched == Match::no && !PyErr_Occurred())
         set_error("QuadrantsRuntimeError",
                   "the new specialisation of a kernel does not fit its own arguments; please "
@@ -369,7 +371,7 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
     auto& specialisations = *k.specialisations;
     if (!specialisations.empty()) {
         Match matched;
-        PyObject* r = try_specialisation(*specialisations[0], *k.parameters, args, matched);
+        PyObject* r = try_specialisation(k, *specialisations[0], args, matched);
         if (matched != Match::no) return r;
     }
     return call_cold(k, args);
@@ -522,6 +524,7 @@ PyObject* passed_arguments(PyObject* self, void*) {
             for (size_t n = 0; n < step.attributes.size(); ++n)
                 PyTuple_SET_ITEM(path.get(), static_cast<Py_ssize_t>(n),
                                  Py_NewRef(step.attributes[n].get()));
+            if (step.kind == PackStep::Kind::graph_state) continue;
             static const char* kinds[] = {"scalar", "tensor", "array"};
             const Ref row = Ref::steal_or_null(
                 Py_BuildValue("(ssOOO)", kinds[static_cast<int>(step.kind)],
@@ -543,6 +546,8 @@ PyGetSetDef kernel_getset[] = {
     {"_specialisations", specialisation_count, nullptr, "How many specialisations exist.", nullptr},
     {"_launches", launch_count, nullptr, "How many calls there were.", nullptr},
     {"_passed_arguments", passed_arguments, nullptr, "What each specialisation passes.", nullptr},
+    {"_graph_tables", graph_tables, nullptr, "Loops and checkpoints of the last launched graph.",
+     nullptr},
     {"_tiers", kernel_tiers, nullptr, "Tier of each specialisation's code.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -676,7 +681,8 @@ PyTypeObject Kernel_Type = {
 
 bool add_kernel(PyObject* module) {
     return PyType_Ready(&BoundKernel_Type) == 0 && PyModule_AddType(module, &Kernel_Type) == 0 &&
-           PyModule_AddFunctions(module, kernel_functions) == 0;
+           PyModule_AddFunctions(module, kernel_functions) == 0 &&
+           PyModule_AddFunctions(module, graph_functions) == 0;
 }
 
 }  // namespace qd::python

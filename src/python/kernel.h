@@ -50,7 +50,7 @@ struct IdentityCheck {
 
 // One flattened parameter: where it comes from and where it goes.
 struct PackStep {
-    enum class Kind : uint8_t { scalar, tensor, array } kind;
+    enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
     bool needs_grad = false;
     bool cacheable = false;  // reached through frozen dataclasses only, and a Quadrants ndarray
     uint16_t argument = 0;
@@ -66,6 +66,14 @@ struct CachedRoot {
     int argument;
     PyObject* object = nullptr;  // compared only while `weak` still refers to it
     Ref weak;
+};
+
+// Checkpoints of a graph kernel.
+struct GraphFace {
+    frontend::GraphTable table;
+    std::vector<Ref> labels;    // of the checkpoints: int, member of an IntEnum, None
+    bool named = false;         // there is a label: launches say where they stopped
+    uint32_t state_offset = 0;  // of the launch's words in the block; 0: none
 };
 
 struct DataclassCheck {  // an argument must be of the very class it had
@@ -91,6 +99,7 @@ struct Specialisation {
     std::vector<CachedRoot> cached_roots;
     std::vector<uint8_t> cached_block;
     std::string name;
+    std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
     uint32_t array_use() const { return slot ? slot->current()->array_use : 0; }  // abi::ArrayUse
 };
@@ -122,6 +131,7 @@ struct KernelObject {
     uint32_t generation;     // of `parameters` and `specialisations`
     uint32_t active;         // calls in progress: they use both, so neither is cleared
     uint64_t launches;       // calls so far
+    PyObject* resume_at;     // label that the next launch begins at; null: from the start
     std::string* signature;  // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
@@ -146,6 +156,15 @@ PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
 bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
                     std::vector<PyObject*>& bound);
 bool read_parameters(KernelObject& k);
+
+// graph.cpp -----------------------------------------------------------------------------------
+// Reads the table of a graph kernel; false with an exception set.
+bool make_graph_face(Specialisation& s, PyObject* definition, const frontend::GraphTable& table);
+// Before and after a launch whose block is filled: where to begin, and what to return.
+bool begin_graph(const KernelObject& k, const Specialisation& s, uint8_t* block);
+PyObject* graph_status(const GraphFace& graph, const uint8_t* block);
+extern PyMethodDef graph_functions[];
+PyObject* graph_tables(PyObject* kernel, void*);
 
 // build.cpp -----------------------------------------------------------------------------------
 // A specialisation for these arguments, from the cache or compiled; null with an exception set.

@@ -216,6 +216,8 @@ Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
             return write_tensor(step, value, at) ? Match::yes : Match::error;
         case PackStep::Kind::array:
             return write_array(step, value, at);
+        case PackStep::Kind::graph_state:
+            break;
     }
     return Match::no;
 }
@@ -373,6 +375,12 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
     if (cached) std::memcpy(block, s.cached_block.data(), s.cached_block.size());
     for (const PackStep& step : s.steps) {
         if (cached && step.cacheable) continue;
+        if (step.kind == PackStep::Kind::graph_state) {
+            static const int32_t words[] = {frontend::kGraphStateWords};
+            auto* state = reinterpret_cast<char*>(block + s.graph->state_offset);
+            write_descriptor(block + step.offset, state, nullptr, words, 1);
+            continue;
+        }
         PyObject* value = args[step.argument];
         Match m;
         if (step.attributes.empty()) {

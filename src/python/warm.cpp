@@ -37,7 +37,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 5;
+constexpr uint32_t kRecipeVersion = 6;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -173,7 +173,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     for (uint32_t n = 0; n < params; ++n) {
         k.params[n].path = read_path(r);
         const auto kind = r.number<uint8_t>();
-        if (kind > static_cast<uint8_t>(ParamSource::Kind::array))
+        if (kind > static_cast<uint8_t>(ParamSource::Kind::graph_state))
             throw support::Error("recipe: unknown kind of parameter");
         k.params[n].kind = static_cast<ParamSource::Kind>(kind);
         s.recipe.params[n].type = std::bit_cast<Type>(r.number<uint64_t>());
@@ -197,6 +197,16 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         n.text = r.text();
         n.file = r.text();
         n.line = r.number<uint32_t>();
+    }
+    k.graph.levels.resize(r.count(8));
+    for (frontend::GraphTable::Level& l : k.graph.levels) {
+        l.flag = r.text();
+        l.parent = static_cast<int>(r.number<uint32_t>());
+    }
+    k.graph.checkpoints.resize(r.count(8));
+    for (frontend::GraphTable::Checkpoint& c : k.graph.checkpoints) {
+        c.label = r.text();
+        c.flag = r.text();
     }
     k.results = read_results(r);
     return s;
@@ -361,6 +371,16 @@ Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args,
         w.text(n.file);
         w.number(n.line);
     }
+    w.number(uint32_t(k.graph.levels.size()));
+    for (const frontend::GraphTable::Level& l : k.graph.levels) {
+        w.text(l.flag);
+        w.number(static_cast<uint32_t>(l.parent));
+    }
+    w.number(uint32_t(k.graph.checkpoints.size()));
+    for (const frontend::GraphTable::Checkpoint& c : k.graph.checkpoints) {
+        w.text(c.label);
+        w.text(c.flag);
+    }
     write_results(w, k.results);
     if (w.failed) return {};
     return std::move(w.out);
@@ -456,7 +476,8 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
         s.recipe.kernel.fields.push_back(Ref::borrow(o));
     }
     for (const ParamSource& p : s.recipe.kernel.params)
-        if (!walker.find(p.path)) return refuse("parameter", describe(p.path));
+        if (p.kind != ParamSource::Kind::graph_state && !walker.find(p.path))
+            return refuse("parameter", describe(p.path));
     return frontend::bind_results(k.definition, s.recipe.kernel.results);
 }
 

@@ -44,6 +44,15 @@ class CompiledKernelData:
         return f"compiled kernel {self._kernel.__qualname__}"
 
 
+class GraphLoop:
+    """A do-while loop of a graph kernel."""
+
+    def __init__(self, cond_arg_name: str, parent_id: int, cond_cpp_arg_id: int) -> None:
+        self.cond_arg_name = cond_arg_name
+        self.parent_id = parent_id
+        self.cond_cpp_arg_id = cond_cpp_arg_id
+
+
 class _Mapper:
     """Specialisations by number."""
 
@@ -78,7 +87,6 @@ class KernelFace(metaclass=_WatchedClass):
     _native: Any = None  # weak reference to the native kernel
     _state: Any = None
     _events: tuple[Any, ...] = ()
-    graph_do_while_levels: tuple[Any, ...] = ()
     runtime_ops: Any = None
 
     def _made(self, native: Any) -> Any:
@@ -215,6 +223,49 @@ class KernelFace(metaclass=_WatchedClass):
                     names.add(flat)
             found[self._key(n)] = names
         return found
+
+    # --- graphs ---
+
+    @property
+    def use_graph(self) -> bool:
+        return self.graph  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def use_checkpoints(self) -> bool:
+        return self.checkpoints  # type: ignore[attr-defined, no-any-return]
+
+    def _graph_tables(self) -> tuple[list[tuple[str, int]], list[tuple[Any, str | None]]]:
+        """Loops (flag, parent) and checkpoints (label, flag) of the graph launched last."""
+        native = self._live()
+        return ([], []) if native is None else native._graph_tables
+
+    def _flag_ids(self) -> dict[str, int]:
+        loops, checkpoints = self._graph_tables()
+        flags = [flag for flag, _ in loops] + [flag for _, flag in checkpoints if flag]
+        return {flag: n for n, flag in enumerate(dict.fromkeys(flags))}
+
+    @property
+    def graph_do_while_levels(self) -> list[GraphLoop]:
+        ids = self._flag_ids()
+        return [GraphLoop(flag, parent, ids[flag]) for flag, parent in self._graph_tables()[0]]
+
+    @property
+    def graph_do_while_arg(self) -> str | None:
+        loops = self._graph_tables()[0]
+        return loops[0][0] if loops else None
+
+    @property
+    def checkpoint_yield_on_args(self) -> list[str | None]:
+        return [flag for _, flag in self._graph_tables()[1]]
+
+    @property
+    def checkpoint_yield_on_cpp_arg_ids(self) -> list[int]:
+        ids = self._flag_ids()
+        return [-1 if flag is None else ids[flag] for _, flag in self._graph_tables()[1]]
+
+    @property
+    def checkpoint_user_labels_by_cp_id(self) -> list[Any]:
+        return [label for label, _ in self._graph_tables()[1]]
 
     # --- launching in steps ---
 

@@ -72,9 +72,6 @@ class Program:
     def get_graph_num_checkpoints_on_last_call(self) -> int:
         return 0
 
-    def get_graph_last_yield_cp_id_on_last_call(self) -> int:
-        return -1
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -6,6 +6,13 @@ plain Python, so that a function runs outside of kernels too.
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Any
+
 
 class _Block:
     """A context manager without effect: one thread runs its block as it stands."""
@@ -44,6 +51,19 @@ def checkpoint(cp_id: object = None, yield_on: object = None) -> _Block:
         yield_on: a 0-d i32 array: not 0 behind the block stops the launch.
     """
     return _Block()
+
+
+def _resolve_label(definition: Any, text: str) -> Any:
+    """The value of a checkpoint's label: a number, or a name with attributes as the kernel sees it."""
+    if text.isdigit():
+        return int(text)
+    name, *members = text.split(".")
+    fn = definition.fn
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or ()))
+    value = cells[name].cell_contents if name in cells else fn.__globals__[name]
+    for member in members:
+        value = getattr(value, member)
+    return value
 
 
 do_while = graph_do_while

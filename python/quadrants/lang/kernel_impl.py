@@ -100,9 +100,15 @@ class KernelDef(Definition, KernelFace):
         )
 
     def resume(self, *args: Any, from_checkpoint: Any, **kwargs: Any) -> Any:
-        """Continues a checkpointed graph kernel."""
-        launch = _launcher("launch_resume", f"resuming kernel {self.__name__}")
-        return launch(self, args, kwargs, from_checkpoint)
+        """Launches a `checkpoints=True` kernel from a checkpoint on.
+
+        Args:
+            from_checkpoint: label of the checkpoint; those before it are skipped.
+
+        Raises:
+            RuntimeError: the label is not an int, or none of the kernel's.
+        """
+        return core.launch_resume(self._native(), args, kwargs, from_checkpoint)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundKernel(self, instance)
