@@ -4,34 +4,36 @@
 
 #include <cstdint>
 
-#include "ir/ir.h"
+#include "pass/passes.h"
 
 namespace qd::pass {
 
 // Places of different classes never overlap. A slot is a class of its own; so is each group of
-// fields; array parameters are one class, because one array may arrive twice. Where arrays overlap,
-// they may be views of fields too, and all fields join their class.
+// fields and each array parameter (arrays.cpp). Where arrays overlap, they may be views of fields
+// too, and all are one class.
 inline const ir::Inst* root_of(const ir::Value* place) {
     const ir::Inst* d = place->def;
     while (d && d->op == ir::Op::comp_place) d = d->operand(0)->def;
     return d;
 }
 
-inline uint64_t memory_class(const ir::Value* place, const ir::Module& m) {
+inline uint64_t memory_class(const ir::Value* place, const Session& s) {
     enum : uint64_t { kArrays = 1, kTemps, kPartials, kUnknown };
     const ir::Inst* d = root_of(place);
     if (!d) return kUnknown;
     switch (d->op) {
         case ir::Op::field_place:
-            return m.arrays_may_overlap ? kArrays : d->field()->alias_group << 3 | 5;
+            return s.m.arrays_may_overlap ? kArrays : d->field()->alias_group << 3 | 5;
         case ir::Op::slot:
             return reinterpret_cast<uintptr_t>(d);  // aligned: low bits 0
         case ir::Op::temp:
             return kTemps;
         case ir::Op::partial:
             return kPartials;
+        case ir::Op::array_place:
+            return s.m.arrays_may_overlap ? kArrays : uint64_t{s.arrays.of(d->operand(0))} << 3 | 6;
         default:
-            return kArrays;
+            return kUnknown;
     }
 }
 inline bool is_local_class(uint64_t c) { return (c & 7) == 0; }

@@ -32,6 +32,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/ir.h"
@@ -45,6 +46,20 @@ struct PipelineOptions {
     std::function<void(const char* stage, const ir::Module&)> on_stage, on_pass;
     bool fused = true;  // the target has fused multiply-add: decides folds and `contract`
     std::vector<std::string> disabled;  // passes left out, by name (tests)
+};
+
+// arrays.cpp. An array parameter of the kernel, of a task (they have the same) or of a callee.
+struct ArrayClasses {
+    struct Root {
+        int32_t parameter;  // the kernel's parameter that it is; -1: nobody calls
+        bool only;          // it is never another
+    };
+    Root root(const ir::Value* array) const;
+    uint32_t of(const ir::Value* array) const;  // arrays of different classes do not overlap
+
+    uint32_t find(uint32_t k) const;
+    std::unordered_map<const ir::Value*, Root> callees;  // their parameters
+    std::vector<uint32_t> joined;                        // by kernel parameter: a forest
 };
 
 struct Task {
@@ -71,6 +86,7 @@ struct Plan {
     std::vector<Task> tasks;  // run in this order
     std::vector<ir::Function*>
         callees;  // every function reachable by calls, callees before callers
+    ArrayClasses arrays;
     uint32_t temps_bytes = 0;
     bool uses_random = false, uses_print = false;
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap

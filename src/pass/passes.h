@@ -27,13 +27,14 @@ struct Session {
     PipelineOptions options;
     std::vector<Summary> summaries = {};    // by Function::id, see callees_first
     std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
-    bool assumes_distinct_arrays = false;   // a pass has relied on it
+    ArrayClasses arrays = {};               // as long as there are callees
 };
 
 bool enabled(const Session& s, const char* pass);  // not left out by the options
 
 // Callees before callers; Function::id becomes the position. Throws support::Error on recursion.
 std::vector<ir::Function*> callees_first(ir::Module& m);
+ArrayClasses find_arrays(const ir::Module& m, std::span<ir::Function* const> callees_first);
 void summarise(Session& s, const std::vector<ir::Function*>& order);
 Summary summary_of(const Session& s, const ir::Inst& i);  // of one instruction with its regions
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <unordered_set>
 
+#include "pass/memory.h"
 #include "pass/passes.h"
 #include "support/error.h"
 
@@ -115,15 +116,21 @@ void finish_plan(Session& s, Plan& plan) {
     }
     for (Function* f : roots) add_callees(*f, plan.callees, seen);
     m.functions = roots;
-    plan.assumes_distinct_arrays = s.assumes_distinct_arrays;
-    plan.assumes_own_fields =
-        !m.arrays_may_overlap && !m.fields.empty() &&
-        std::ranges::any_of(m.params, [](const Param& p) { return p.type.is_array(); });
+    const auto arrays =
+        std::ranges::count_if(m.params, [](const Param& p) { return p.type.is_array(); });
+    plan.assumes_own_fields = !m.arrays_may_overlap && !m.fields.empty() && arrays > 0;
     if (m.functions.empty()) m.functions.push_back(kernel);
     m.functions.insert(m.functions.end(), plan.callees.begin(), plan.callees.end());
+    std::vector<Function*> order = plan.callees;
+    order.insert(order.end(), roots.begin(), roots.end());
+    plan.arrays = find_arrays(m, order);
     for (Function* f : m.functions) {
         walk(*f->body, [&](Inst& i) {
             ++plan.instructions;
+            const bool writes = i.effect() == Effect::write || i.effect() == Effect::atomic;
+            const Inst* place = writes && i.operand_count ? root_of(i.operand(0)) : nullptr;
+            plan.assumes_distinct_arrays |=
+                place && place->op == Op::array_place && arrays > 1 && !m.arrays_may_overlap;
             if (i.op == Op::random) plan.uses_random = true;
             if (i.op == Op::print) plan.uses_print = true;
         });
@@ -141,6 +148,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     runner.stage("from_ast");
 
     const std::vector<Function*> order = callees_first(s.m);
+    s.arrays = find_arrays(s.m, order);
     summarise(s, order);
     Function& kernel = s.m.kernel();
     runner.run({"seed", seed}, kernel);  // before anything can drop a loop

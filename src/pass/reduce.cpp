@@ -61,7 +61,6 @@ struct Reducer {
     Inst& loop;
     std::vector<Accumulator>& out;
     std::vector<Inst*> accesses;  // in the loop
-    bool assumed = false;         // that two array parameters differ, since the last look
 
     bool inside(const Value* v) const {
         const Region* r = v->def ? v->def->parent : v->owner;
@@ -121,17 +120,14 @@ struct Reducer {
 
     // Two places that surely differ, or that may be taken to.
     bool distinct(const Value* a, const Value* b) {
-        if (memory_class(a, s.m) != memory_class(b, s.m)) return true;
+        if (memory_class(a, s) != memory_class(b, s)) return true;
         const Inst *x = root_of(a), *y = root_of(b);
         if (!x || !y || x->op != y->op) return false;
         if (other_component(a, b)) return true;
         if (x->op == Op::temp) return x->imm != y->imm;
         if (x->op == Op::array_place) {
-            const bool same_storage =
-                ArrayAccess::unpack(x->imm).grad == ArrayAccess::unpack(y->imm).grad;
-            if (x->operand(0) == y->operand(0) && same_storage) return false;
-            assumed = true;
-            return !s.m.arrays_may_overlap;
+            return !s.m.arrays_may_overlap &&
+                   ArrayAccess::unpack(x->imm).grad != ArrayAccess::unpack(y->imm).grad;
         }
         return false;
     }
@@ -238,10 +234,8 @@ struct Reducer {
         std::vector<Inst*> found;
         for (Inst* i : accesses) {
             if (i->effect() != Effect::atomic || !candidate(*i)) continue;
-            assumed = false;
             if (!alone(*i)) continue;
             found.push_back(i);
-            s.assumes_distinct_arrays |= assumed;
         }
         if (found.empty()) return;
 
@@ -307,7 +301,7 @@ struct Reducer {
 }  // namespace
 
 void reduce(Session& s, Task& task, Inst& loop, std::vector<Accumulator>& out) {
-    Reducer r{.s = s, .task = task, .loop = loop, .out = out, .accesses = {}, .assumed = false};
+    Reducer r{.s = s, .task = task, .loop = loop, .out = out, .accesses = {}};
     r.run();
 }
 

@@ -48,7 +48,7 @@ struct Forwarder {
     std::vector<uint32_t> scopes;
 
     void remember(const Value* place, Value* v) {
-        const uint64_t c = memory_class(place, s.m);
+        const uint64_t c = memory_class(place, s);
         known[place] = {v, c, classes[c].generation, all_generation, scopes.back()};
     }
     Value* recall(const Value* place) {
@@ -63,7 +63,7 @@ struct Forwarder {
     void forget_written(Region& r) {
         walk(r, [&](Inst& i) {
             if (i.effect() == Effect::write || i.effect() == Effect::atomic) {
-                ++classes[memory_class(i.operand(0), s.m)].generation;
+                ++classes[memory_class(i.operand(0), s)].generation;
             } else if (i.op == Op::call && s.summaries[i.callee()->id].writes) {
                 ++all_generation;
             }
@@ -72,7 +72,7 @@ struct Forwarder {
 
     void store(Inst& i) {
         const Value* place = i.operand(0);
-        const uint64_t c = memory_class(place, s.m);
+        const uint64_t c = memory_class(place, s);
         Class& memory = classes[c];
         const auto last = stores.find(place);
         if (last != stores.end()) {
@@ -99,7 +99,7 @@ struct Forwarder {
                         i.remove();
                         changed = true;
                     } else {
-                        ++classes[memory_class(i.operand(0), s.m)].reads;
+                        ++classes[memory_class(i.operand(0), s)].reads;
                         remember(i.operand(0), i.result());
                     }
                     break;
@@ -107,7 +107,7 @@ struct Forwarder {
                     store(i);
                     break;
                 case Effect::atomic: {
-                    Class& memory = classes[memory_class(i.operand(0), s.m)];
+                    Class& memory = classes[memory_class(i.operand(0), s)];
                     ++memory.reads;
                     ++memory.generation;
                     break;

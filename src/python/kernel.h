@@ -98,6 +98,9 @@ struct Specialisation {
     // Cached block for frozen dataclass arguments: valid while these roots are the same objects.
     std::vector<CachedRoot> cached_roots;
     std::vector<uint8_t> cached_block;
+    // The last block whose arrays were compared (arrays_overlap), and the answer.
+    std::vector<uint8_t> compared_block;
+    bool overlapped = false;
     std::string name;
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
@@ -143,7 +146,6 @@ enum class Match : uint8_t { yes, no, error };
 // exception is set (for instance a float given for an integer parameter).
 Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters,
                      PyObject* const* args, uint8_t* block);
-// Whether any two arrays (or gradients) of a packed block share memory.
 // Whether array arguments share memory: with each other, if `use` says that code relies on that
 // they do not (abi::ArrayUse), or with a field.
 bool arrays_overlap(const Specialisation& s, const uint8_t* block, uint32_t use);

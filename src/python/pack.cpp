@@ -368,6 +368,19 @@ PyObject* follow(PyObject* root, const std::vector<Ref>& attributes) {
     return at;
 }
 
+// Whether the arrays lie where those of compared_block lie; a cached block's do once it was
+// compared.
+static bool arrays_stayed(const Specialisation& s, const uint8_t* block, bool cached) {
+    if (s.compared_block.empty()) return false;
+    for (const PackStep& step : s.steps) {
+        if (step.kind != PackStep::Kind::array || (cached && step.cacheable)) continue;
+        const size_t bytes = sizeof(ir::ArrayDesc) + 4 * static_cast<size_t>(step.type.ndim);
+        if (std::memcmp(block + step.offset, &s.compared_block[step.offset], bytes) != 0)
+            return false;
+    }
+    return true;
+}
+
 Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters,
                      PyObject* const* args, uint8_t* block) {
     if (!identities_hold(s, args)) return Match::no;
@@ -411,9 +424,14 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
                 PyErr_Clear();  // a class without weak references: packed at each launch
         }
     }
-    if (const uint32_t use = s.array_use();
-        use && arrays_overlap(s, block, use) != ((use & abi::kOverlappingArrays) != 0))
-        return Match::no;
+    if (const uint32_t use = s.array_use()) {
+        const bool fields = (use & ~abi::kDistinctArrays) && any_field_shared();
+        if (fields || !arrays_stayed(s, block, cached)) {
+            s.overlapped = arrays_overlap(s, block, use);
+            s.compared_block.assign(block, block + (fields ? 0 : s.args_bytes));
+        }
+        if (s.overlapped != ((use & abi::kOverlappingArrays) != 0)) return Match::no;
+    }
     return Match::yes;
 }
 

@@ -24,11 +24,29 @@
 
 namespace qd::codegen {
 
+// Memory by class: what is of different classes never overlaps. Where the arrays of a launch may,
+// they and all fields are one class.
+enum MemoryClass : uint32_t { kMixed, kTemps, kPartials, kResults, kThread, kField0 };
+struct Memory {
+    std::unordered_map<uint64_t, uint32_t> groups;  // of fields, by Field::alias_group
+    uint32_t array0 = 0;                            // arrays follow, by ArrayClasses::of
+    uint32_t count = 0;
+    bool mixed = false;
+    std::vector<std::vector<bool>> written;  // by Function::id, class; by its callees too
+
+    uint32_t field(const ir::Field& f) const { return mixed ? kMixed : groups.at(f.alias_group); }
+    uint32_t array(const pass::Plan& plan, const ir::Value* a) const {
+        return mixed ? kMixed : array0 + plan.arrays.of(a);
+    }
+    uint32_t of(const pass::Plan& plan, const ir::Value* place) const;
+};
+
 // What emission needs to know beside the plan, computed once. Value::id of every value of these
 // functions becomes the index of its first component among the function's LLVM values, and
 // operands are resolved: emission itself only reads the plan, so several may run at once.
 struct Prepared {
     pass::Plan plan;
+    Memory memory;
     std::vector<ir::Function*> functions;  // by Function::id: callees, bodies, finishes
     std::vector<uint32_t> value_counts;    // by Function::id
     std::unordered_map<const ir::Inst*, uint32_t> formats;  // of print and assert_

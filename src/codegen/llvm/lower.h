@@ -90,9 +90,6 @@ struct TargetFacts {
     bool rounding = false;  // floor, ceil, trunc are instructions
 };
 
-// Memory that cannot overlap gets different alias classes; fields follow from `field0` on.
-enum AliasClass : uint32_t { kArrays, kTemps, kPartials, kResults, kThread, kCells, kField0 };
-
 struct ModuleLowering {
     const Prepared& prepared;
     const Options& options;
@@ -120,9 +117,11 @@ struct ModuleLowering {
     llvm::Value* call_powi(Builder& b, Prim base, Prim exponent, llvm::Value* x, llvm::Value* e);
     llvm::Function* matmul_helper(Prim p, int n, int k, int m);
 
-    uint32_t field_class(const ir::Field& f);
-    size_t field_binding(const ir::Field* f) const;        // its number in Module::fields
-    void tag(llvm::Instruction* i, uint32_t alias_class);  // alias metadata
+    // The kernel's parameter that an array parameter always is (ArrayClasses), or null. Calls do
+    // not hand it over: the callee finds it where the task does.
+    const ir::Value* kernel_array(const ir::Value* parameter) const;
+    size_t field_binding(const ir::Field* f) const;         // its number in Module::fields
+    void tag(llvm::Instruction* i, uint32_t memory_class);  // alias metadata
 
     struct Helper {
         llvm::Function* function;
@@ -132,7 +131,6 @@ struct ModuleLowering {
 
   private:
     void make_alias_metadata();
-    std::unordered_map<uint64_t, uint32_t> groups_;  // alias_group -> class
     std::unordered_map<const ir::Field*, size_t> bindings_;
     std::vector<llvm::MDNode*> scope_, noalias_;
 };
@@ -208,7 +206,7 @@ struct FunctionLowering {
         int count;
         const ir::Field* field;  // component offsets come from it; else packed
         const Inst* cell;        // of a field whose components have terms of their own
-        uint32_t alias_class;
+        uint32_t memory_class;
         bool local;
     };
     struct Index {  // base + constant, in i64; base may be null
@@ -260,7 +258,7 @@ struct FunctionLowering {
     // Memory that one instruction uses and nobody after it: shared by all that ask for the same.
     // `which` tells apart what one instruction uses at a time.
     llvm::AllocaInst* scratch(llvm::Type* t, uint64_t count, int align, int which);
-    llvm::Value* parameter(ir::Value* v, int k);
+    llvm::Value* parameter(const ir::Value* v, int k);
 
     bool is_task_;
     llvm::BasicBlock* entry_ = nullptr;

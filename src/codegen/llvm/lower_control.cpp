@@ -37,7 +37,10 @@ Value* FunctionLowering::get(ir::Value* v, int k) {
     if (x) return x;
     const Inst* d = v->def;
     if (d && d->op == Op::constant) return x = m.constant(v->type.prim, d->imm);
-    if (is_task_ && v->owner == f.body) return x = parameter(v, k);
+    if (v->owner == f.body) {
+        if (is_task_) return x = parameter(v, k);
+        if (const ir::Value* p = m.kernel_array(v)) return x = parameter(p, 0);
+    }
     throw support::Error("value used before its definition in " + f.name);
 }
 
@@ -85,6 +88,7 @@ void FunctionLowering::lower_call(Inst& i) {
     std::vector<Value*> args{fn->getArg(0)};
     for (int k = 0; k < i.operand_count; ++k) {
         ir::Value* v = operand(i, k);
+        if (m.kernel_array(i.callee()->body->params[uint32_t(k)])) continue;
         if (v->type.is_array()) {
             args.push_back(get(v));
         } else if (v->type.count() > kMaxFlatTensor) {
@@ -364,6 +368,7 @@ void FunctionLowering::run() {
     if (!is_task_) {
         unsigned at = 1;
         for (ir::Value* v : f.body->params) {
+            if (m.kernel_array(v)) continue;
             if (v->type.is_array()) {
                 values_[v->id] = fn->getArg(at++);
             } else if (v->type.count() > kMaxFlatTensor) {

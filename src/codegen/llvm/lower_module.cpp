@@ -1,5 +1,7 @@
 // The LLVM module of a plan: declarations, alias metadata, helper functions, then every function.
 
+#include <array>
+
 #include <llvm/IR/MDBuilder.h>
 
 #include "codegen/llvm/lower.h"
@@ -73,42 +75,47 @@ size_t ModuleLowering::field_binding(const ir::Field* f) const {
     return at->second;
 }
 
-uint32_t ModuleLowering::field_class(const ir::Field& f) { return groups_.at(f.alias_group); }
-
+// Each bit of a class's number is a domain of two scopes: numbers that differ in a bit do not alias
+// there. So lists have as many entries as numbers have bits, however many classes there are.
 void ModuleLowering::make_alias_metadata() {
     const auto& fields = prepared.plan.module->fields;
-    uint32_t classes = kField0;
-    for (size_t k = 0; k < fields.size(); ++k) {
-        bindings_[fields[k]] = k;
-        if (groups_.try_emplace(fields[k]->alias_group, classes).second) ++classes;
-    }
+    for (size_t k = 0; k < fields.size(); ++k) bindings_[fields[k]] = k;
     llvm::MDBuilder md(context);
-    auto* domain = md.createAnonymousAliasScopeDomain();
-    std::vector<llvm::Metadata*> scopes;
-    for (uint32_t k = 0; k < classes; ++k) scopes.push_back(md.createAnonymousAliasScope(domain));
-    // Arrays may be views of fields; everything else is disjoint. With very many fields the lists
-    // among them would be quadratic: then they are only kept apart from the launch's own memory.
-    const bool many = classes > 96;
+    const uint32_t classes = prepared.memory.count;
+    std::vector<std::array<llvm::Metadata*, 2>> bits;
+    for (uint32_t rest = classes - 1; rest; rest >>= 1) {
+        auto* domain = md.createAnonymousAliasScopeDomain();
+        auto* zero = md.createAnonymousAliasScope(domain);
+        bits.push_back({zero, md.createAnonymousAliasScope(domain)});
+    }
+    std::vector<llvm::Metadata*> own(bits.size()), other(bits.size());
     for (uint32_t k = 0; k < classes; ++k) {
-        scope_.push_back(llvm::MDNode::get(context, {scopes[k]}));
-        std::vector<llvm::Metadata*> others;
-        for (uint32_t j = 0; j < classes; ++j) {
-            const bool field_k = k >= kField0, field_j = j >= kField0;
-            if (j == k || (k == kArrays && field_j) || (field_k && j == kArrays)) continue;
-            if (many && field_k && field_j) continue;
-            others.push_back(scopes[j]);
+        for (size_t b = 0; b < bits.size(); ++b) {
+            own[b] = bits[b][k >> b & 1];
+            other[b] = bits[b][~k >> b & 1];
         }
-        noalias_.push_back(llvm::MDNode::get(context, others));
+        scope_.push_back(llvm::MDNode::get(context, own));
+        noalias_.push_back(llvm::MDNode::get(context, other));
     }
 }
 
-void ModuleLowering::tag(llvm::Instruction* i, uint32_t alias_class) {
-    i->setMetadata(llvm::LLVMContext::MD_alias_scope, scope_[alias_class]);
-    i->setMetadata(llvm::LLVMContext::MD_noalias, noalias_[alias_class]);
+void ModuleLowering::tag(llvm::Instruction* i, uint32_t memory_class) {
+    i->setMetadata(llvm::LLVMContext::MD_alias_scope, scope_[memory_class]);
+    i->setMetadata(llvm::LLVMContext::MD_noalias, noalias_[memory_class]);
 }
 
-// Instructions that all copies of one helper may add to a module.
+const ir::Value* ModuleLowering::kernel_array(const ir::Value* v) const {
+    if (!v->type.is_array()) return nullptr;
+    const auto root = prepared.plan.arrays.root(v);
+    return root.only && root.parameter >= 0
+               ? prepared.plan.tasks[0].body->body->params[uint32_t(root.parameter)]
+               : nullptr;
+}
+
+// Instructions that all copies of one helper, or of one func, may add to a module, and a func's own
+// limit: beyond it a call costs little beside the work.
 constexpr int kExpandLimit = 1500;
+constexpr unsigned kLargestExpanded = 200, kFuncLimit = 3000;
 
 // --- functions ---------------------------------------------------------------------------------
 
@@ -119,6 +126,7 @@ void ModuleLowering::run() {
     for (ir::Function* f : plan.callees) {
         std::vector<llvm::Type*> params{ptr};
         for (ir::Value* v : f->body->params) {
+            if (kernel_array(v)) continue;
             if (v->type.is_array() || v->type.count() > kMaxFlatTensor)
                 params.push_back(ptr);
             else
@@ -153,6 +161,17 @@ void ModuleLowering::run() {
     for (const pass::Task& t : plan.tasks) {
         FunctionLowering(*this, *t.body, functions[t.body->id], true).run();
         if (t.finish) FunctionLowering(*this, *t.finish, functions[t.finish->id], true).run();
+    }
+    // The optimised tier expands small funcs too: their callers keep in registers what a call would
+    // move through memory. The IR has its calls still, so tier 0 stays small.
+    if (options.tier > 0) {
+        for (ir::Function* f : plan.callees) {
+            llvm::Function* to = functions[f->id];
+            const unsigned size = to->getInstructionCount();
+            if (!f->never_inline && size <= kLargestExpanded &&
+                size * to->getNumUses() <= kFuncLimit)
+                to->addFnAttr(llvm::Attribute::AlwaysInline);
+        }
     }
     // Small helpers disappear into their callers where loops may then vectorise; one that is called
     // often stays a call (the code would grow with every use).

@@ -75,7 +75,7 @@ llvm::AllocaInst* FunctionLowering::scratch(llvm::Type* t, uint64_t count, int a
 
 // Component k of parameter v: from the argument block in a task, else the LLVM arguments that
 // run() has bound.
-Value* FunctionLowering::parameter(ir::Value* v, int k) {
+Value* FunctionLowering::parameter(const ir::Value* v, int k) {
     const ir::Param& p = m.prepared.plan.module->params[v->index];
     return at_entry(key(kParameter, v->index, k), [&](Builder& at) -> Value* {
         Value* args = context_member(offsetof(abi::Context, args));
@@ -321,32 +321,13 @@ void FunctionLowering::lower_place(Inst& i) {
 FunctionLowering::Place FunctionLowering::place(ir::Value* v) {
     const Inst* d = v->def;
     if (!d) throw support::Error("a place as a region parameter is not supported");
-    Place p{values_[v->id], v->type.prim, v->type.count(), nullptr, nullptr, kArrays, false};
-    switch (d->op) {
-        case Op::slot:
-            p.local = true;
-            break;
-        case Op::temp:
-            p.alias_class = kTemps;
-            break;
-        case Op::partial:
-            p.alias_class = kPartials;
-            break;
-        case Op::field_place:
-            p.field = d->field();
-            if (!p.field->uneven_terms.empty()) p.cell = d;
-            p.alias_class = m.field_class(*p.field);
-            break;
-        case Op::array_place:
-            break;
-        case Op::comp_place: {
-            const Place base = place(operand(*d, 0));
-            p.alias_class = base.alias_class;
-            p.local = base.local;
-            break;
-        }
-        default:
-            throw support::Error(std::string("op ") + ir::info(d->op).name + " is no place");
+    if (ir::info(d->op).kind != ir::Kind::place)
+        throw support::Error(std::string("op ") + ir::info(d->op).name + " is no place");
+    const uint32_t c = m.prepared.memory.of(m.prepared.plan, v);
+    Place p{values_[v->id], v->type.prim, v->type.count(), nullptr, nullptr, c, c == UINT32_MAX};
+    if (d->op == Op::field_place) {
+        p.field = d->field();
+        if (!p.field->uneven_terms.empty()) p.cell = d;
     }
     return p;
 }
@@ -361,14 +342,16 @@ Value* FunctionLowering::component_address(const Place& p, int k) {
 Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile) {
     auto* load = b.CreateAlignedLoad(m.mem(p.prim), component_address(p, k),
                                      llvm::Align(type::bytes(p.prim)), is_volatile);
-    if (!p.local) m.tag(load, p.alias_class);
+    if (!p.local) m.tag(load, p.memory_class);
+    if (!p.local && !is_volatile && !m.prepared.memory.written[f.id][p.memory_class])
+        load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m.context, {}));
     return from_memory(p.prim, load);
 }
 
 void FunctionLowering::store_component(const Place& p, int k, Value* v) {
     auto* store = b.CreateAlignedStore(to_memory(p.prim, v), component_address(p, k),
                                        llvm::Align(type::bytes(p.prim)));
-    if (!p.local) m.tag(store, p.alias_class);
+    if (!p.local) m.tag(store, p.memory_class);
 }
 
 void FunctionLowering::lower_memory(Inst& i) {
@@ -491,7 +474,7 @@ Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value*
     llvm::AtomicRMWInst::BinOp rmw;
     if (!desired && one_instruction(i.op, p.prim, rmw)) {
         auto* old = b.CreateAtomicRMW(rmw, address, to_memory(p.prim, v), align, order);
-        m.tag(old, p.alias_class);
+        m.tag(old, p.memory_class);
         return from_memory(p.prim, old);
     }
     llvm::Type* bits = b.getIntNTy(unsigned(8 * type::bytes(p.prim)));
@@ -506,17 +489,17 @@ Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value*
     if (desired) {
         auto* pair =
             b.CreateAtomicCmpXchg(address, to_bits(v), to_bits(desired), align, order, order);
-        m.tag(pair, p.alias_class);
+        m.tag(pair, p.memory_class);
         return of_bits(b.CreateExtractValue(pair, 0));
     }
     if (i.op == Op::atomic_exchange) {
         auto* old = b.CreateAtomicRMW(llvm::AtomicRMWInst::Xchg, address, to_bits(v), align, order);
-        m.tag(old, p.alias_class);
+        m.tag(old, p.memory_class);
         return of_bits(old);
     }
     auto* first = b.CreateAlignedLoad(bits, address, align);
     first->setAtomic(order);
-    m.tag(first, p.alias_class);
+    m.tag(first, p.memory_class);
     auto* before = b.GetInsertBlock();
     auto* again = new_block();
     auto* done = new_block();
@@ -526,7 +509,7 @@ Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value*
     old->addIncoming(first, before);
     Value* replacement = to_bits(combine(scalar, i.op, p.prim, of_bits(old), v));
     auto* pair = b.CreateAtomicCmpXchg(address, old, replacement, align, order, order);
-    m.tag(pair, p.alias_class);
+    m.tag(pair, p.memory_class);
     old->addIncoming(b.CreateExtractValue(pair, 0), b.GetInsertBlock());
     b.CreateCondBr(b.CreateExtractValue(pair, 1), done, again);
     start(done);

@@ -1,4 +1,5 @@
-// Numbers the values of a plan and collects its format table. O(instructions).
+// Numbers the values of a plan and the classes of memory, and collects the format table.
+// O(instructions).
 
 #include <algorithm>
 #include <tuple>
@@ -78,7 +79,57 @@ struct Numbering {
     }
 };
 
+void number_memory(Prepared& out) {
+    Memory& memory = out.memory;
+    const ir::Module& m = *out.plan.module;
+    memory.mixed = m.arrays_may_overlap;
+    memory.array0 = kField0;
+    for (const ir::Field* f : m.fields)
+        memory.array0 += memory.groups.try_emplace(f->alias_group, memory.array0).second;
+    memory.count = memory.array0 + uint32_t(m.params.size());
+    memory.written.assign(out.functions.size(), std::vector<bool>(memory.count));
+    for (bool changed = true; changed;) {  // callees come first: the second round is the last
+        changed = false;
+        for (ir::Function* f : out.functions) {
+            std::vector<bool>& mine = memory.written[f->id];
+            const auto write = [&](uint32_t c) {
+                changed |= !mine[c];
+                mine[c] = true;
+            };
+            ir::walk(*f->body, [&](ir::Inst& i) {
+                if (i.effect() == ir::Effect::write || i.effect() == ir::Effect::atomic) {
+                    if (const uint32_t c = memory.of(out.plan, i.operands[0]); c != UINT32_MAX)
+                        write(c);
+                } else if (i.op == ir::Op::call) {
+                    const std::vector<bool>& theirs = memory.written[i.callee()->id];
+                    for (uint32_t c = 0; c < memory.count; ++c)
+                        if (theirs[c]) write(c);
+                }
+            });
+        }
+    }
+}
+
 }  // namespace
+
+// UINT32_MAX: a local variable.
+uint32_t Memory::of(const pass::Plan& plan, const ir::Value* place) const {
+    const ir::Inst* d = ir::resolve(const_cast<ir::Value*>(place))->def;
+    while (d && d->op == ir::Op::comp_place) d = ir::resolve(d->operands[0])->def;
+    if (!d) return kMixed;
+    switch (d->op) {
+        case ir::Op::slot:
+            return UINT32_MAX;
+        case ir::Op::temp:
+            return kTemps;
+        case ir::Op::partial:
+            return kPartials;
+        case ir::Op::field_place:
+            return field(*d->field());
+        default:
+            return array(plan, ir::resolve(d->operands[0]));
+    }
+}
 
 Prepared prepare(pass::Plan plan) {
     Prepared out;
@@ -96,6 +147,7 @@ Prepared prepare(pass::Plan plan) {
         add(t.body);
         if (t.finish) add(t.finish);
     }
+    number_memory(out);
     return out;
 }
 

@@ -280,10 +280,10 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     builder.registerLoopAnalyses(loops);
     builder.crossRegisterProxies(loops, functions, sccs, modules);
 
-    llvm::ModulePassManager inlining;
-    bool helpers = false;
-    for (const auto& f : module) helpers |= f.hasFnAttribute(llvm::Attribute::AlwaysInline);
-    if (helpers) {
+    bool expands = false;
+    for (const auto& f : module) expands |= f.hasFnAttribute(llvm::Attribute::AlwaysInline);
+    if (expands) {
+        llvm::ModulePassManager inlining;
         inlining.addPass(llvm::AlwaysInlinerPass(/*InsertLifetime=*/false));
         inlining.run(module, modules);
     }

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/cpu/perf_map.h"
 #include "support/error.h"
 
 namespace qd::runtime {
@@ -179,7 +180,7 @@ void write_stub(char* at, uint16_t machine, int64_t target) {
 
 }  // namespace
 
-LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
+LoadedObject::LoadedObject(std::span<const uint8_t> elf, std::string_view name) {
     const Input in{elf};
     const auto header = in.read<Elf64_Ehdr>(0);
     if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -247,12 +248,12 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
         std::vector<bool> external(count, false);
         for (size_t k = 1; k < count; ++k) {
             const auto symbol = in.read<Elf64_Sym>(symtab->sh_offset + k * sizeof(Elf64_Sym));
-            const std::string_view name = in.text(sections[symtab->sh_link], symbol.st_name);
+            const std::string_view label = in.text(sections[symtab->sh_link], symbol.st_name);
             if (symbol.st_shndx == SHN_UNDEF) {
-                if (name.empty()) continue;
-                void* helper = helper_routine(name);
-                if (!helper && name != "_GLOBAL_OFFSET_TABLE_")
-                    throw Error("object file: unknown symbol '" + std::string(name) + "'");
+                if (label.empty()) continue;
+                void* helper = helper_routine(label);
+                if (!helper && label != "_GLOBAL_OFFSET_TABLE_")
+                    throw Error("object file: unknown symbol '" + std::string(label) + "'");
                 address[k] = reinterpret_cast<int64_t>(helper);
                 external[k] = true;
                 write_stub(memory_ + stubs + k * kStubBytes, kMachine, address[k]);
@@ -265,7 +266,9 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf) {
                     reinterpret_cast<int64_t>(memory_ + start[symbol.st_shndx] + symbol.st_value);
                 const bool code = sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR;
                 if (code && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL)
-                    symbols_.emplace(name, reinterpret_cast<void*>(address[k]));
+                    symbols_.emplace(label, reinterpret_cast<void*>(address[k]));
+                if (code && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC)
+                    note_code(address[k], symbol.st_size, name, label);
             }
             std::memcpy(memory_ + pointers + k * 8, &address[k], 8);
         }

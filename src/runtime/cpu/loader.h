@@ -19,8 +19,8 @@ namespace qd::runtime {
 
 class LoadedObject {
   public:
-    // Throws support::Error.
-    explicit LoadedObject(std::span<const uint8_t> elf);
+    // Throws support::Error. `name` is for profilers.
+    explicit LoadedObject(std::span<const uint8_t> elf, std::string_view name = {});
     ~LoadedObject();
     LoadedObject(const LoadedObject&) = delete;
     LoadedObject& operator=(const LoadedObject&) = delete;
