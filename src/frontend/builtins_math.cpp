@@ -76,7 +76,7 @@ Ref raw_mod(Lowering&, const CallArgs& a) {
     const Pair v = promoted(p[0], p[1], "%");
     if (type::is_float(v.a->type.prim))
         raise(Kind::type, "'raw_mod' takes integral inputs only, however '" +
-                              type::to_user_string(v.a->type) + "' is provided");
+                              type::to_user_string(v.a->type) + "' is provided.");
     return make_value(builder().op(Op::raw_mod, {v.a, v.b}));
 }
 
@@ -233,7 +233,7 @@ Value* integral(PyObject* x, const char* name) {
     Value* v = to_value(x);
     if (type::is_float(v->type.prim))
         raise(Kind::type, std::string("'") + name + "' takes integral inputs only, however '" +
-                              type::to_user_string(v->type) + "' is provided");
+                              type::to_user_string(v->type) + "' is provided.");
     return v;
 }
 template <Op op>
@@ -268,7 +268,7 @@ Ref frexp(Lowering&, const CallArgs& a) {
         if (l.prim == x->type.prim) layout = &l;
     if (x->type.rank || !layout)
         raise(Kind::type, "'frexp' takes f32 or f64 scalars only, however '" +
-                              type::to_user_string(x->type) + "' is provided");
+                              type::to_user_string(x->type) + "' is provided.");
     ir::Builder& b = builder();
     const Prim ip = layout->bits;
     auto constant = [&](int64_t v) { return b.int_const(ip, v); };

@@ -218,7 +218,8 @@ void Unit::opaque(const std::string& reason) {
 }
 
 void give(const Notice& n) {
-    PyObject* const categories[] = {PyExc_SyntaxWarning, PyExc_Warning, PyExc_DeprecationWarning};
+    PyObject* const categories[] = {PyExc_SyntaxWarning, PyExc_Warning, PyExc_DeprecationWarning,
+                                    PyExc_UserWarning};
     PyObject* category = categories[static_cast<int>(n.category)];
     const int failed = n.file.empty()
                            ? PyErr_WarnEx(category, n.text.c_str(), 1)

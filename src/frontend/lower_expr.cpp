@@ -41,6 +41,10 @@ ir::Value* scalar_int(PyObject* o, PyObject* a, PyObject* b, const char* symbol)
     return v;
 }
 
+bool has_tensor_value(PyObject* o) {
+    return is_host_matrix(o) || (is_expr(o) && type_of(o).is_tensor());
+}
+
 }  // namespace
 
 // --- names
@@ -503,14 +507,25 @@ bool Body::is_direct_argument(const Node* n) {
 Val Body::bool_op(const Node* n) {
     const bool is_and = n->op == 0;
     const char* symbol = is_and ? "&&" : "||";
+    const auto elementwise = [&](PyObject* a, PyObject* b) {
+        CallArgs args;
+        args.positional = {Ref::borrow(a), Ref::borrow(b)};
+        return call_builtin(is_and ? "and" : "or", args);
+    };
     Val left = expr(n->list[0]);
     for (size_t k = 1; k < n->list.size(); ++k) {
         low.node = n->ast;
+        if (!low.static_depth && is_host_matrix(left.get()))
+            left = {make_value(to_value(left.get()))};
         if (low.static_depth || !is_symbolic(left.get())) {
             const bool decided = truth(left.get()) != is_and;
             if (low.static_depth || !PyFloat_Check(left.get())) {
                 if (decided) return left;
-                left = expr(n->list[k]);
+                Val right = expr(n->list[k]);
+                low.node = n->ast;
+                left = has_tensor_value(right.get()) && !low.static_depth
+                           ? Val{elementwise(left.get(), right.get())}
+                           : std::move(right);
                 continue;
             }
             Val right = expr(n->list[k]);  // a float beside a run-time value is a mistake
@@ -524,10 +539,8 @@ Val Body::bool_op(const Node* n) {
         if (lt.is_tensor() || !low.kernel->options.short_circuit) {
             Val right = expr(n->list[k]);
             low.node = n->ast;
-            if (lt.is_tensor() || (is_expr(right.get()) && type_of(right.get()).is_tensor())) {
-                CallArgs args;
-                args.positional = {left.obj, right.obj};
-                left = {call_builtin(is_and ? "and" : "or", args)};
+            if (lt.is_tensor() || has_tensor_value(right.get())) {
+                left = {elementwise(left.get(), right.get())};
             } else {
                 scalar_int(left.get(), left.get(), right.get(), symbol);
                 scalar_int(right.get(), left.get(), right.get(), symbol);
@@ -553,17 +566,18 @@ Val Body::bool_op(const Node* n) {
             Deeper deeper(low.runtime_depth);
             Val right = expr(n->list[k]);
             low.node = n->ast;
+            if (has_tensor_value(right.get())) right = {elementwise(left.get(), right.get())};
             r = scalar_int(right.get(), left.get(), right.get(), symbol);
-            if (r->type.is_tensor())
-                raise(Kind::type, std::string("unsupported operand type(s) for '") + symbol + "'");
             const ir::Prim p = type::promote(l->type.prim, r->type.prim);
-            branch->results[0].type = ir::Type::scalar(p);
+            branch->results[0].type = r->type.with(p);
             ir::Value* out[] = {low.b.cast(r, p)};
             low.b.end(ir::Op::yield, out);
         }
         {
             InRegion in(low, decided);
-            ir::Value* out[] = {low.b.cast(l, branch->results[0].type.prim)};
+            const ir::Type type = branch->results[0].type;
+            ir::Value* v = low.b.cast(l, type.is_tensor() ? ir::Prim::u1 : type.prim);
+            ir::Value* out[] = {low.b.splat(low.b.cast(v, type.prim), type)};
             low.b.end(ir::Op::yield, out);
         }
         left = {make_value(branch->result())};

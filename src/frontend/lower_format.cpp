@@ -1,7 +1,9 @@
 // f-strings, "...".format(...) and "..." % values: texts whose symbolic parts are formatted when
-// the kernel runs. Constants are rendered by Python at once.
+// the kernel runs. Constants are rendered by Python at once, but numbers with a spec follow printf
+// like all else.
 
 #include "frontend/lower.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -18,6 +20,7 @@ struct Pieces {
     Ref list = Ref::steal(PyList_New(0));
     std::string literal;
     bool symbolic = false;
+    bool is_static = false;  // a text that is needed while compiling
 
     void flush() {
         if (literal.empty()) return;
@@ -40,16 +43,22 @@ struct Pieces {
             symbolic = true;
             return;
         }
-        if (!is_symbolic(value)) {
-            Ref s = Ref::steal(PyObject_Format(value, ignore_spec ? nullptr : spec));
+        const bool has_spec = !ignore_spec && spec && PyUnicode_GetLength(spec) > 0;
+        if (!is_symbolic(value) && (is_static || !has_spec || !is_number(value))) {
+            Ref s = Ref::steal_or_null(PyObject_Format(value, has_spec ? spec : nullptr));
+            if (!s && PyErr_ExceptionMatches(PyExc_ValueError)) {
+                PyErr_Clear();
+                raise(Kind::type,
+                      "'" + text(spec) + "' doesn't match '" + Py_TYPE(value)->tp_name + "'.");
+            }
+            if (!s) throw PyError{};
             return add_text(s.get());
         }
         flush();
         symbolic = true;
         // A variable is read now: the text shows its value at this point.
         Ref now = map_leaves(value, [](PyObject* e) { return to_rvalue(e); });
-        Ref piece = Ref::steal(
-            PyTuple_Pack(2, now.get(), spec && PyUnicode_GetLength(spec) > 0 ? spec : Py_None));
+        Ref piece = Ref::steal(PyTuple_Pack(2, now.get(), has_spec ? spec : Py_None));
         if (PyList_Append(list.get(), piece.get()) < 0) throw PyError{};
     }
     Ref finish() {
@@ -78,6 +87,7 @@ Ref Body::joined_string(const Node* n) {
     static const bool ready = PyType_Ready(&FormatValue_Type) == 0;
     if (!ready) throw PyError{};
     Pieces out;
+    out.is_static = low.static_depth > 0;
     for (const Node* part : n->list) {
         if (part->kind == NodeKind::Constant) {
             out.add_text(part->name);
@@ -103,6 +113,7 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
     if (!c) throw PyError{};
     const std::string_view s = c;
     Pieces out;
+    out.is_static = low.static_depth > 0;
     size_t automatic = 0, needed = 0;
     std::vector<bool> used(args.keywords.size());
     for (size_t k = 0; k < s.size(); ++k) {

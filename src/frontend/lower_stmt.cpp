@@ -371,11 +371,13 @@ Flow Body::return_stmt(const Node* n) {
     if (n->a) {
         Val v = expr(n->a);
         low.node = n->ast;
-        if (low.kind == FunctionKind::kernel)
-            set_kernel_result(v);
-        else
+        const bool is_kernel = low.kind == FunctionKind::kernel;
+        const bool is_value = !is_kernel || v.get() != Py_None;
+        if (!is_kernel)
             result = std::move(v);
-        has_return = has_return || low.kind != FunctionKind::kernel || v.get() != Py_None;
+        else if (is_value)
+            set_kernel_result(v);
+        has_return = has_return || is_value;
     }
     if (is_real) {
         emit_real_return();

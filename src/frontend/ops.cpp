@@ -485,7 +485,7 @@ Value* to_condition(PyObject* o, const char* what) {
         const std::string found = type::to_user_string(v->type);
         if (!is_if)
             raise(Kind::type, std::string("'") + what + "' takes integral inputs only, however '" +
-                                  found + "' is provided");
+                                  found + "' is provided.");
         const std::string name = std::strcmp(what, "assert") == 0 ? "assert" : "if";
         if (v->type.rank)
             raise(Kind::type, "`" + name + "` conditions must be an integer; found " + found +
@@ -570,12 +570,12 @@ Ref unary(UnOp op, PyObject* a) {
         case UnOp::bit_not:
             if (type::is_float(v->type.prim))
                 raise(Kind::type, "'~' takes integral inputs only, however '" +
-                                      type::to_user_string(v->type) + "' is provided");
+                                      type::to_user_string(v->type) + "' is provided.");
             return make_value(builder().op(Op::bit_not, {v}));
         case UnOp::logical_not: {
             if (type::is_float(v->type.prim))
                 raise(Kind::type, "'not' takes integral inputs only, however '" +
-                                      type::to_user_string(v->type) + "' is provided");
+                                      type::to_user_string(v->type) + "' is provided.");
             Value* zero = broadcast(builder().int_const(v->type.prim, 0), v->type);
             return make_value(builder().op(Op::eq, {v, zero}));
         }
@@ -591,7 +591,7 @@ Ref float_op(Op op, PyObject* a, bool promote_ints) {
         if (!promote_ints)
             raise(Kind::type,
                   std::string("'") + ir::info(op).name + "' takes real inputs only, however '" +
-                      type::to_user_string(v->type) + "' is provided",
+                      type::to_user_string(v->type) + "' is provided.",
                   "write qd.cast(x, qd.f32)");
         v = builder().cast(v, default_float());
     }

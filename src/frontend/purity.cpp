@@ -83,7 +83,7 @@ void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* val
     if (impurity == Impurity::refused) raise(Kind::compilation, message);
     if (std::find(k.captures.begin(), k.captures.end(), message) != k.captures.end()) return;
     k.captures.push_back(message);
-    if (PyErr_WarnEx(PyExc_UserWarning, message.c_str(), 1) < 0) throw PyError{};
+    give({Notice::Category::user, message});
 }
 
 }  // namespace qd::frontend

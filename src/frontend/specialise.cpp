@@ -461,6 +461,8 @@ void finish_unit(Unit& u) {
         out.field_paths.push_back(it == u.field_places.end() ? Path{} : path_of(it->second, u));
     }
     out.notices = u.notices;
+    for (const std::string& message : u.kernel->captures)
+        out.notices.push_back({Notice::Category::user, message});
     for (const Fact& f : u.facts) {
         Guard g{path_of(f.prov, u), f.kind, f.value};
         if (f.kind == FactKind::function)

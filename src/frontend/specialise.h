@@ -83,7 +83,7 @@ struct ResultShape {
 // A Python warning that compiling gives. It is stored, since a process that finds the code in the
 // cache gives it again.
 struct Notice {
-    enum class Category : uint8_t { syntax, general, deprecation } category;
+    enum class Category : uint8_t { syntax, general, deprecation, user } category;
     std::string text;
     std::string file = {};  // "": where the kernel is called
     uint32_t line = 0;

@@ -209,10 +209,11 @@ Ref make_typed_struct(PyObject* struct_type, const CallArgs& args) {
     Py_ssize_t at = 0;
     size_t k = 0;
     while (PyDict_Next(types, &at, &name, &type)) {
-        PyObject* given = k < args.positional.size() ? args.positional[k].get() : zero;
-        ++k;
+        PyObject* given = zero;
         for (const auto& [key, value] : args.keywords)
             if (key.get() == name || PyUnicode_Compare(key.get(), name) == 0) given = value.get();
+        if (k < args.positional.size()) given = args.positional[k].get();
+        ++k;
         put(members.get(), name, cast_to_member(type, given));
     }
     return make_struct(struct_type, members.get());

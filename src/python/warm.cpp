@@ -192,7 +192,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     k.notices.resize(r.count(13));
     for (frontend::Notice& n : k.notices) {
         n.category = static_cast<frontend::Notice::Category>(r.number<uint8_t>());
-        if (n.category > frontend::Notice::Category::deprecation)
+        if (n.category > frontend::Notice::Category::user)
             throw support::Error("recipe: unknown warning");
         n.text = r.text();
         n.file = r.text();

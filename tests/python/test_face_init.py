@@ -123,6 +123,7 @@ def test_arch(capfd, monkeypatch):
     monkeypatch.setenv("QD_ARCH", "nonsense")
     with pytest.raises(ValueError):
         try_init()
+    assert [(k.name, k.value) for k in qd.Layout] == [("AOS", 0), ("SOA", 1), ("NULL", 2)]
     assert str(qd.x64) == "Arch.x64" and qd.x64 is qd.x86_64 and len({*qd.gpu}) == 4
     assert copy.deepcopy(qd.x64) is qd.x64
     assert not qd.lang.misc.is_arch_supported("x64") and qd.lang.misc.is_arch_supported(qd.cpu)

@@ -30,6 +30,14 @@ def test_struct():
         s["nothing"]
 
 
+@pytest.mark.oracle_differs("iter() gives no iterator")
+def test_iteration():
+    s = qd.Struct(a=1, v=[1, 2], d=dict(x=2.5))
+    a, v, d = s
+    assert (a, list(v), d.x) == (1, [1, 2], 2.5)
+    assert 1 in qd.Struct(a=1) and 2 not in qd.Struct(a=1)
+
+
 def test_awkward_names():
     s = qd.types.struct(keys=qd.f32, items=qd.i32, entries=qd.i32, methods=qd.i32)(1, 2, 3, 4)
     assert (s.keys, s.items, s.entries, s.methods) == (1.0, 2, 3, 4)
@@ -41,6 +49,7 @@ def test_type():
     assert S(1, [1, 2, 3]).to_dict() == {"a": 1.0, "v": [1, 2, 3]}
     assert S(3, 4).to_dict() == {"a": 3.0, "v": [4, 4, 4]} and S(v=4).a == 0
     assert S(1, [1, 2, 3], 5, zz=3).to_dict() == {"a": 1.0, "v": [1, 2, 3]}
+    assert S(1, [1, 2, 3], a=2).a == 1  # what stands at a place wins over a name
     assert isinstance(S(), S) and isinstance(qd.Struct(a=1.0, v=[1, 2, 3]), S)
     assert not isinstance(qd.Struct(v=[1, 2, 3], a=1.0), S) and not isinstance(3, S)
     assert repr(S).startswith(

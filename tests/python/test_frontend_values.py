@@ -72,6 +72,8 @@ TABLE = {
     ]),
     "logic of vectors": ("a = qd.Vector([i, j, 0]); b = qd.Vector([1, 0, 1])\n", [
         ("(a and b).sum()", 1), ("(a or b).sum()", 3), ("any(a)", 1), ("all(a)", 0),
+        ("(2 and a).sum()", 2), ("(0 or a).sum()", 2), ("(i and a).sum()", 2), ("(i or a).sum()", 3),
+        ("n = 0; (n and a).sum() + 10 * (n or a).sum()", 20), ("(a and 2).sum() + (a or 0).sum()", 4),
         ("(a > 0).any()", 1), ("(a > 0).all()", 0), ("qd.cast(a < b, qd.i32).sum()", 2), ("(a == a)[0]", 1),
         ("(not qd.Vector([0, 1]))[0]", 1), ("any([i, j])", 1),
     ]),

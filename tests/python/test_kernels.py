@@ -707,6 +707,11 @@ def never_returns(n: qd.i32) -> qd.i32:
 
 
 @qd.kernel
+def returns_none(n: qd.i32) -> qd.i32:
+    return None
+
+
+@qd.kernel
 def returns_in_branch(n: qd.i32) -> qd.i32:
     if n:
         return 1
@@ -778,6 +783,7 @@ def func_never_returns(n: qd.i32) -> qd.i32:
 COMPILE = [
     (no_result_type, Syntax, "A kernel with a return value must be annotated with a return type"),
     (never_returns, Syntax, "Kernel has a return type but does not have a return statement"),
+    (returns_none, Syntax, "Kernel has a return type but does not have a return statement"),
     (returns_in_branch, Syntax, "Return inside non-static if/for is not supported"),
     (wrong_shape, qd.QuadrantsCompilationError, "Return matrix shape mismatch"),
     (calls_kernel, Syntax, "Kernels cannot call other kernels"),

@@ -192,3 +192,75 @@ def test_contents_of_containers_are_observed(tmp_path):
         }
         if again:
             assert lowered <= 2  # objects behind enumerate and getattr are traced again
+
+
+WARNINGS = """
+import json, sys, warnings
+import quadrants as qd
+from quadrants._lib import core
+
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+LIMIT = 4
+
+@qd.func
+def limited(a):
+    return min(a, LIMIT)
+
+@qd.kernel(fastcache=True)
+def pure(x: qd.types.NDArray[qd.i32, 1]):
+    for i in x:
+        x[i] = limited(10) + limited(3)
+
+@qd.kernel(graph=True)
+def repeated(x: qd.types.NDArray[qd.i32, 1], n: qd.types.NDArray[qd.i32, 0]):
+    while qd.graph_do_while(n):
+        for i in x:
+            x[i] += 1
+        n[()] -= 1
+
+x, n = qd.ndarray(qd.i32, 2), qd.ndarray(qd.i32, ())
+n[()] = 3
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    pure(x)
+    repeated(x, n)
+found = [[w.category.__name__, str(w.message).split(" ")[0]] for w in seen]
+print("RESULT " + json.dumps([x.to_numpy().tolist(), found, core.counters()["lowered"]]))
+"""
+
+
+def test_warnings_of_every_kind_are_given_again(tmp_path):
+    cold, warm = run_text(tmp_path, WARNINGS), run_text(tmp_path, WARNINGS)
+    assert cold[0] == warm[0] == [10, 10]
+    categories = [category for category, _ in cold[1]]
+    assert categories == ["UserWarning", "DeprecationWarning"] and cold[1] == warm[1]
+    assert (cold[2], warm[2]) == (2, 0)
+
+
+REPLACED = """
+import json, sys
+import quadrants as qd
+from quadrants._lib import core
+
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+
+@qd.func
+def mine(a, b):
+    return a + b
+
+if {replace}:
+    qd.raw_mod = mine
+
+@qd.kernel
+def run(n: qd.i32) -> qd.i32:
+    return qd.raw_mod(n, 5)
+
+print("RESULT " + json.dumps([run(7), core.counters()["lowered"]]))
+"""
+
+
+def test_a_replaced_name_of_the_package_is_seen(tmp_path):
+    """Names that nobody touched are not looked up; those that a client replaced are."""
+    runs = [run_text(tmp_path, REPLACED.format(replace=r)) for r in (0, 0, 1, 1, 0)]
+    assert [value for value, _ in runs] == [2, 2, 12, 12, 2]
+    assert [lowered for _, lowered in runs] == [1, 0, 1, 0, 0]

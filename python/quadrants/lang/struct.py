@@ -8,7 +8,7 @@ called anything, `keys` included. Members of a struct that stands for a field el
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
@@ -99,6 +99,9 @@ class Struct:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in self._entries)
 
     def __getitem__(self, key: str) -> Any:
         value = self._entries[key]
@@ -290,8 +293,7 @@ class StructType:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if any(_has_symbolic(v) for v in (*args, *kwargs.values())):
             return core.trace_op("typed_struct", (self, args, kwargs))
-        given = dict(zip(self._declared, args))
-        given.update((k, v) for k, v in kwargs.items() if k in self._declared)
+        given = {**kwargs, **dict(zip(self._declared, args))}
         return self._make({k: _cast_member(t, given.get(k, 0)) for k, t in self.members.items()})
 
     def _make(self, entries: dict[str, Any]) -> Struct:

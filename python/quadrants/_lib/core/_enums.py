@@ -27,9 +27,9 @@ class Arch(_Named):
 
 
 class Layout(_Named):
-    AOS = 1
-    SOA = 2
-    NULL = 3
+    AOS = 0
+    SOA = 1
+    NULL = 2
 
 
 class BoundaryMode(_Named):
