@@ -87,6 +87,8 @@ TABLE = {
     ],
     "static": [
         (C, "'qd.static' cannot be nested", "for k in qd.static(qd.static(range(3))): pass"),
+        (S, "Only 'qd.ndrange' is allowed in 'qd.static(qd.grouped(...))'",
+         "for k in qd.static(qd.grouped(plane)): pass"),
         (S, "cannot be assigned", "z = qd.static(3); z = 4"),
         (S, "Static assign cannot be used on elements in arrays", "line[0] = qd.static(3)"),
         (S, IS_NONE, "z = 1\nif qd.static(z is None): pass"),

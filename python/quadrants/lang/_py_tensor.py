@@ -36,9 +36,11 @@ from quadrants.lang.exception import (
     QuadrantsTypeError,
 )
 from quadrants.lang.util import cook_dtype
-from quadrants.types.primitive_types import f32, f64, i32, i64, u1
+from quadrants.types.primitive_types import f32, f64, i8, i16, i32, i64, u1
 
 _TORCH = {
+    i8: torch.int8,
+    i16: torch.int16,
     i32: torch.int32,
     i64: torch.int64,
     f32: torch.float32,
@@ -61,7 +63,7 @@ def torch_dtype(dt: Any) -> torch.dtype:
     found = _TORCH.get(cook_dtype(dt))
     if found is None:
         raise QuadrantsRuntimeError(
-            f"{dt} is not supported on the Python backend, which has i32, i64, f32, f64 and u1"
+            f"{dt} is not supported on the Python backend, which has i8, i16, i32, i64, f32, f64 and u1"
         )
     return found
 
@@ -162,6 +164,14 @@ def _modulo_2(compute: Callable[..., Any], a: Any, b: Any) -> torch.Tensor:
     return (
         compute(*(x.int() if isinstance(x, torch.Tensor) else int(x) for x in (a, b))) & 1
     ).bool()
+
+
+def negative(t: torch.Tensor) -> torch.Tensor:
+    return t.clone() if t.dtype is torch.bool else -t
+
+
+def magnitude(t: torch.Tensor) -> torch.Tensor:
+    return t.clone() if t.dtype is torch.bool else t.abs()
 
 
 def arithmetic(compute: Callable[..., Any], a: Any, b: Any) -> Any:
@@ -312,9 +322,8 @@ def _stored(value: Any, dtype: torch.dtype) -> Any:
     """What torch assigns to storage of this dtype."""
     if isinstance(value, torch.Tensor):
         return plain(value)
-    if isinstance(value, _INTS) and dtype in (torch.int32, torch.int64):
-        width = 32 if dtype is torch.int32 else 64
-        half = 1 << (width - 1)
+    if isinstance(value, _INTS) and not dtype.is_floating_point and dtype is not torch.bool:
+        half = 1 << (torch.iinfo(dtype).bits - 1)
         return (int(value) + half) % (2 * half) - half
     if isinstance(value, (int, float)):
         return value
@@ -503,6 +512,15 @@ class PyTensor(torch.Tensor):
     __lt__, __le__ = _method(comparison, operator.lt), _method(comparison, operator.le)
     __gt__, __ge__ = _method(comparison, operator.gt), _method(comparison, operator.ge)
     __hash__ = torch.Tensor.__hash__
+
+    def __neg__(self) -> Any:
+        return wrapped(negative(plain(self)))
+
+    def __pos__(self) -> Any:
+        return wrapped(plain(self).clone())
+
+    def __abs__(self) -> Any:
+        return wrapped(magnitude(plain(self)))
 
     def __matmul__(self, other: Any) -> Any:
         return plain(self) @ other if _foreign(other) else product_of(self, other)

@@ -27,7 +27,6 @@ from quadrants.lang._py_tensor import (
     create_tensor,
     default_fp,
     indices,
-    left_typed,
     literal_dtype,
     operands,
     plain,
@@ -404,12 +403,19 @@ def set_member(entries: dict[str, Any], key: str, value: Any) -> None:
 # --- vectors and matrices ---
 
 
+def _holds_literals(arr: Any) -> bool:
+    """Whether some element is a Python number: then u1 counts as the default integer type."""
+    if isinstance(arr, (list, tuple)):
+        return any(map(_holds_literals, arr))
+    return not isinstance(arr, torch.Tensor)
+
+
 def matrix(arr: Any, dt: Any = None) -> PyTensor:
     """`qd.Vector(arr, dt)` and `qd.Matrix(arr, dt)`."""
     t = tensor_of(arr)
     if dt is not None:
         t = t.to(torch_dtype(dt))
-    elif t.dtype is torch.bool:
+    elif t.dtype is torch.bool and _holds_literals(arr):
         t = t.to(torch_dtype(int))
     return wrapped(t.clone() if t is arr or isinstance(arr, torch.Tensor) else t)
 
@@ -483,8 +489,8 @@ _UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     },
     **{n: _real(getattr(torch, n)) for n in ("floor", "ceil")},
     "round": _real(_half_away),
-    "neg": torch.neg,
-    "abs": torch.abs,
+    "neg": _py_tensor.negative,
+    "abs": _py_tensor.magnitude,
     "bit_not": torch.bitwise_not,
     "logical_not": torch.logical_not,
 }
@@ -510,11 +516,14 @@ def _of_tensors(
 
 
 def _logical_shift(a: Any, b: Any) -> Any:
-    a = torch.as_tensor(a)
-    b = b if isinstance(b, torch.Tensor) else torch.tensor(b, dtype=a.dtype)
-    width = 64 if a.dtype is torch.int64 else 32
+    width = 8 * a.element_size()
     mask = torch.where(b > 0, (1 << (width - b).clamp(max=width - 1).to(torch.int64)) - 1, -1)
     return ((a >> b) & mask).to(a.dtype)
+
+
+def _in_left_type(compute: Callable[..., Any], a: Any, b: Any) -> Any:
+    a = tensor_of(a)
+    return wrapped(compute(a, tensor_of(b).to(a.dtype)))
 
 
 _BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
@@ -523,7 +532,7 @@ _BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     **{f"cmp_{n}": (comparison, getattr(operator, n)) for n in "lt le gt ge eq ne".split()},
     "bit_shl": OPERATORS["lshift"],
     "bit_sar": OPERATORS["rshift"],
-    "bit_shr": (left_typed, _logical_shift),
+    "bit_shr": (_in_left_type, _logical_shift),
     "raw_div": (arithmetic, _raw_div),
     "raw_mod": (arithmetic, _of_tensors(torch.fmod)),
     "max": (arithmetic, _of_tensors(torch.fmax, torch.maximum)),

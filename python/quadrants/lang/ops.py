@@ -355,7 +355,7 @@ def grouped(x: Any) -> Any:
             return x.grouped()
         if impl.is_python_backend():
             return _Ndrange(*getattr(x, "_batch_shape", x.shape)).grouped()
-        return core.trace_op("grouped", (x,))
+        raise QuadrantsSyntaxError("Only 'qd.ndrange' is allowed in 'qd.static(qd.grouped(...))'")
     raise _python_scope_error("grouped")
 
 
