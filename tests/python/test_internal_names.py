@@ -55,6 +55,22 @@ def call(x):
     pure_kernel(x, Pair(x, x, 1), 1, 1.0)
 
 
+def test_classes_are_found_beside_their_values():
+    from quadrants.lang.matrix import MatrixField, MatrixNdarray, VectorNdarray
+
+    assert (MatrixField, MatrixNdarray, VectorNdarray) == (
+        qd.MatrixField,
+        qd.MatrixNdarray,
+        qd.VectorNdarray,
+    )
+
+
+def test_the_cpu_has_no_clock_frequency(start):
+    start()
+    with pytest.raises(NotImplementedError, match=f"for arch {qd.cpu.name}"):
+        qd.clock_freq_hz()
+
+
 def test_fastcache_patterns(start):
     x = start()
     assert pattern(pure_kernel) == (False, False, False, False)

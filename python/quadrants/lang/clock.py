@@ -11,7 +11,9 @@ def clock_freq_hz() -> Any:
     if impl.inside_kernel():
         return core.trace_op("clock_freq_hz", ())
     impl.check_initialised()
-    return core.clock_freq_hz()
+    raise NotImplementedError(
+        f"clock_freq_hz not implemented for arch {impl.pyquadrants._arch.name}"
+    )
 
 
 clock_freq_hz._qd_op = "clock_freq_hz"  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from quadrants._lazy import LazyNumpy
+from quadrants._lazy import LazyNumpy, lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Layout
 from quadrants.lang import impl
@@ -36,6 +36,16 @@ __all__ = [
     "_generate_swizzle_patterns",
 ]
 
+# Classes that live elsewhere; clients look for them here.
+__getattr__, _ = lazy_names(
+    __name__,
+    globals(),
+    {
+        "MatrixField": "quadrants.lang.field:MatrixField",
+        "MatrixNdarray": "quadrants.lang._ndarray:MatrixNdarray",
+        "VectorNdarray": "quadrants.lang._ndarray:VectorNdarray",
+    },
+)
 np: Any = LazyNumpy(globals())
 _MAX_ENTRIES = 144
 
