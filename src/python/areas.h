@@ -12,6 +12,7 @@ bool add_kernel(PyObject* module);   // kernel.cpp: the callable that users laun
 bool add_field(PyObject* module);    // field.cpp: field trees and element access
 bool add_ndarray(PyObject* module);  // ndarray.cpp: arrays, element access, exports
 bool add_expr(PyObject* module);     // expr.cpp: symbolic values
+bool add_profile(PyObject* module);  // profile.cpp: times of tasks
 bool add_debug(PyObject* module);    // debug.cpp: dumps of the intermediate representation
 
 }  // namespace qd::python

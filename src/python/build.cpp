@@ -428,6 +428,8 @@ bool tell(KernelObject& k, const char* origin, bool cacheable) {
 
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
     Session& s = session();
+    const std::string name = kernel_name(k) + "_c" + std::to_string(s.compiled) + "_" +
+                             std::to_string(k.specialisations->size());
     if (!show_non_pure(k)) return nullptr;
     if (!check_arrays(k, args) || !check_templates(k, args)) return nullptr;
     try {
@@ -441,6 +443,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             if (match_and_pack(*made, *k.parameters, args, block.data()) != Match::yes)
                 return nullptr;
             for (const frontend::Notice& n : recipe.kernel.notices) frontend::give(n);
+            made->name = name;
             return made;
         };
         if (auto made = interpreted ? nullptr : find_recipe(k, args, count, accept)) {
@@ -450,9 +453,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             return made;
         }
         ++s.lowered;
-        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend,
-                                             kernel_name(k) + "_c" + std::to_string(s.compiled) +
-                                                 "_" + std::to_string(k.specialisations->size()));
+        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, name);
         if (!kernel) return nullptr;
         ir::Module& module = *kernel->module;
         if (interpreted) {
@@ -468,6 +469,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             made = from_module(k, args, count, *kernel);
         }
         ++s.compiled;
+        if (made) made->name = name;
         if (made && !tell(k, s.cache_misses == misses ? "reused" : "compiled",
                           kernel->cacheable && kernel->fields.empty()))
             return nullptr;

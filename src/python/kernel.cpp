@@ -14,6 +14,7 @@
 #include "python/external.h"
 #include "python/interpret.h"
 #include "python/output.h"
+#include "python/profile.h"
 #include "python/storage.h"
 
 namespace qd::python {
@@ -190,11 +191,14 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     } else {
         tasks_of_last_call = s.slot->current()->tasks.size();
         Patience patience;
+        std::vector<runtime::TaskTime> times;
         if (s.last_ns >= kReleaseGilNs) patience.release();
-        special =
-            runtime::launch(*s.slot->current(), context, *session_.pool,
-                            {Patience::check_signals, Patience::long_run, &patience}, outcome);
+        special = runtime::launch(*s.slot->current(), context, *session_.pool,
+                                  {Patience::check_signals, Patience::long_run, &patience,
+                                   session_.profiles ? &times : nullptr},
+                                  outcome);
         patience.take();
+        if (!times.empty()) record_times(s, times);
         if (patience.type) {
             PyErr_Restore(patience.type, patience.value, patience.trace);
             return nullptr;

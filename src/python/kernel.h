@@ -101,7 +101,7 @@ struct Specialisation {
     // The last block whose arrays were compared (arrays_overlap), and the answer.
     std::vector<uint8_t> compared_block;
     bool overlapped = false;
-    std::string name;
+    std::string name;                  // unique in a runtime, for profiles
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
     uint32_t array_use() const { return slot ? slot->current()->array_use : 0; }  // abi::ArrayUse

@@ -26,7 +26,8 @@ PyMODINIT_FUNC PyInit_quadrants_python() {
     using Area = bool (*)(PyObject*);
     for (Area add :
          {Area(qd::python::add_runtime), Area(qd::python::add_expr), Area(qd::python::add_field),
-          Area(qd::python::add_ndarray), Area(qd::python::add_kernel), Area(qd::python::add_debug)})
+          Area(qd::python::add_ndarray), Area(qd::python::add_kernel),
+          Area(qd::python::add_profile), Area(qd::python::add_debug)})
         if (!add(module)) {
             Py_DECREF(module);
             return nullptr;

@@ -91,6 +91,11 @@ const OptionRow kOptions[] = {
          s.cache_max_bytes = PyLong_AsLongLong(v);
          return true;
      }},
+    {"kernel_profiler",
+     [](Session& s, PyObject* v) {
+         s.profiles = PyObject_IsTrue(v) == 1;
+         return true;
+     }},
     {"print_ir", set_print<0>},
     {"print_preprocessed_ir", set_print<1>},
     {"print_kernel_llvm_ir", set_print<2>},

@@ -26,9 +26,9 @@ struct Session {
     int64_t cache_max_bytes = 100 << 20;
     int tier = -1;    // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)
     std::string cpu;  // QD_CPU_TARGET; "" = host
-    uint32_t print_options = 0;  // a bit for each of the print_* options that is on
-    bool time_passes = false;
-    uint32_t compiled = 0;                                   // specialisations compiled or loaded
+    uint32_t print_options = 0;                  // a bit for each of the print_* options that is on
+    bool time_passes = false, profiles = false;  // profiles: kernel_profiler
+    uint32_t compiled = 0;                       // specialisations compiled or loaded
     uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
     uint32_t next_generation = 1;
     int working = 0;  // threads that use the session with the GIL released

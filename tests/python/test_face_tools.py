@@ -1,5 +1,7 @@
 """`qd.tools` and `qd.profiler`."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -47,3 +49,83 @@ def test_profiler_is_off(capfd):
         p.print_kernel_profiler_info("other")
     assert p.get_predefined_cupti_metrics("unknown") is None
     assert p.CuptiMetric("a", scale=2.0).scale == 2.0
+
+
+# --- kernel timings --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def profiled():
+    """Two kernels of which the first, of two tasks, ran three times and the second once."""
+    qd.init(arch=qd.cpu, kernel_profiler=True, offline_cache=False)
+    f = qd.field(qd.f32, 100)
+
+    @qd.kernel
+    def fill_all():
+        qd.loop_config(name="rows")
+        for i in f:
+            f[i] = i
+        for i in range(10):
+            f[i] += 1
+
+    @qd.kernel
+    def read_one(i: qd.i32) -> qd.f32:
+        return f[i]
+
+    for _ in range(3):
+        fill_all()
+    assert read_one(3) == 4
+    yield fill_all
+    qd.reset()
+
+
+def test_profiled_tasks(profiled, capfd):
+    p = qd.profiler
+    fill, read = map(p.query_kernel_profiler_info, ("fill_all", "read_one"))
+    assert (fill.counter, read.counter) == (3, 1)
+    assert 0 < fill.min <= fill.avg <= fill.max
+    assert p.query_kernel_profiler_info("nothing").counter == 0
+    assert p.get_kernel_profiler_total_time() >= fill.avg * 3 / 1e3 * 0.99
+    capfd.readouterr()
+    p.query_kernel_profiler_info("")
+    assert ".counter(3) != read_one_c" in capfd.readouterr().err
+    p.print_kernel_profiler_info()
+    counted = [line for line in capfd.readouterr().out.splitlines() if " ms] " in line]
+    assert sorted(re.sub(r".*\] |_c\d+_\d+", "", line) for line in counted) == [
+        "fill_all_kernel_0_rows_range_for",
+        "fill_all_kernel_1_range_for",
+        "read_one_kernel_0_serial",
+    ]
+    p.print_kernel_profiler_info("trace")
+    assert "Number of records:  7" in capfd.readouterr().out
+    p.clear_kernel_profiler_info()
+    assert p.get_kernel_profiler_total_time() == 0
+    profiled()
+    assert p.query_kernel_profiler_info("fill_all").counter == 1
+    with p.collect_kernel_profiler_metrics(p.get_predefined_cupti_metrics("global_access")):
+        profiled()
+    assert p.query_kernel_profiler_info("fill_all").counter == 0
+    assert p.set_kernel_profiler_toolkit("cupti") is False
+
+
+def test_profiles_end_with_their_runtime(profiled):
+    qd.init(arch=qd.cpu, kernel_profiler=True)
+    assert qd.profiler.get_kernel_profiler_total_time() == 0
+    qd.init(arch=qd.cpu)
+    assert qd.profiler.query_kernel_profiler_info("fill_all") is None
+
+
+def test_predefined_metrics():
+    sizes = {
+        name: len(qd.profiler.get_predefined_cupti_metrics(name))
+        for name in "global_access shared_access atomic_access cache_hit_rate device_utilization".split()
+    }
+    assert list(sizes.values()) == [6, 4, 2, 2, 5]
+
+
+def test_other_profiles(profiled, capfd):
+    qd.profiler.print_memory_profiler_info()
+    assert "[Memory Profiler]" in capfd.readouterr().out
+    qd.profiler.clear_scoped_profiler_info()
+    qd.profiler.print_scoped_profiler_info()
+    assert capfd.readouterr().out

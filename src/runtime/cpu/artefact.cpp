@@ -1,6 +1,7 @@
 // Reads an artefact into a KernelImage; every offset is checked, since the bytes may come from a
 // damaged file.
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/cpu/kernel.h"
@@ -33,6 +34,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->artefact.assign(bytes.begin(), bytes.begin() + header.object);
     const std::span<const uint8_t> kept = image->artefact;
     const auto tasks = table<abi::Task>(kept, header.tasks, header.task_count);
+    const auto strings = table<char>(kept, header.strings, header.strings_bytes);
+    const std::string_view texts(strings.data(), strings.size());
     image->formats =
         support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
     image->code = std::make_unique<LoadedObject>(object, name);
@@ -80,7 +83,10 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 {t.private_fields, t.privates},
                                 t.private_atomics,
                                 t.from,
-                                t.again});
+                                t.again,
+                                texts.substr(std::min<size_t>(t.name, texts.size()))});
+        std::string_view& name = image->tasks.back().name;
+        name = name.substr(0, name.find('\0'));
     }
     return image;
 }

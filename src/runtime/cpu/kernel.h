@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/cpu/loader.h"
@@ -30,8 +31,9 @@ struct LoadedTask {
     std::span<const abi::Bound> bounds;  // begin/end pairs
     std::span<const abi::PrivateField> private_fields;
     uint32_t private_atomics = 0;
-    uint32_t from = 0;   // where a do-while loop that ends here begins
-    int32_t again = -1;  // its condition in temps; -1: none
+    uint32_t from = 0;      // where a do-while loop that ends here begins
+    int32_t again = -1;     // its condition in temps; -1: none
+    std::string_view name;  // of its loop, else made up
 };
 
 struct KernelImage {
@@ -69,10 +71,16 @@ struct LaunchOutcome {
 };
 
 // How the caller waits. Both are called on the launching thread only, and not for short launches.
+struct TaskTime {  // one run of a task
+    uint32_t task;
+    int64_t ns;
+};
+
 struct LaunchHooks {
     bool (*should_stop)(void*) = nullptr;  // between tasks, every kStopCheckNs at most
     void (*long_run)(void*) = nullptr;     // once, when the launch turns out to take long
     void* data = nullptr;
+    std::vector<TaskTime>* times = nullptr;  // gets every run of a task; null: nobody asks
 };
 
 // Runs all tasks. `context` brings bindings, args, results and launch_key; the rest is filled in.

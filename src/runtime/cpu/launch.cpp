@@ -323,12 +323,14 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
     context.task = 0;
     while (context.task < image.tasks.size()) {
         const LoadedTask& task = image.tasks[context.task];
+        const int64_t began = hooks.times ? now_ns() : 0;
         if (task.kind == abi::TaskKind::serial) {
             Worker w{{&context, 1, 1, 0, 0, 0, kAll}, &state, {}};
             call_entry(w, task.entry, 0, 1, 0);
         } else {
             run_range(task, context, state, pool);
         }
+        if (hooks.times) hooks.times->push_back({context.task, now_ns() - began});
         if (state.stop) break;
         if (task.again >= 0 && repeats(task, context)) {
             context.task = task.from;

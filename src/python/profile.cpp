@@ -1,0 +1,83 @@
+// See profile.h. Records are kept in order of launch until they are cleared or the runtime is
+// reset.
+
+#include "python/profile.h"
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "frontend/frontend.h"
+#include "python/areas.h"
+#include "python/session.h"
+
+namespace qd::python {
+namespace {
+
+using frontend::Ref;
+
+struct Record {
+    uint32_t name;
+    int64_t ns;
+};
+
+std::vector<std::string> names;
+std::unordered_map<std::string, uint32_t> numbers;  // of names
+std::vector<Record> records;
+
+void clear_records() {
+    names.clear();
+    numbers.clear();
+    records.clear();
+}
+
+std::string task_name(const Specialisation& s, const runtime::LoadedTask& task, uint32_t number) {
+    const std::string digits = std::to_string(number);
+    const bool range = task.kind == abi::TaskKind::range;
+    std::string out = s.name + "_kernel_" + digits + "_";
+    if (task.name != (range ? "range" : "serial") + digits) out += std::string(task.name) + "_";
+    return out + (range ? "range_for" : "serial");
+}
+
+// [(name of the task, milliseconds), ...]
+PyObject* profile_records(PyObject*, PyObject*) {
+    const Ref list = Ref::steal_or_null(PyList_New(0));
+    if (!list) return nullptr;
+    for (const Record& r : records) {
+        const Ref row = Ref::steal_or_null(
+            Py_BuildValue("(sd)", names[r.name].c_str(), static_cast<double>(r.ns) / 1e6));
+        if (!row || PyList_Append(list.get(), row.get()) < 0) return nullptr;
+    }
+    return Py_NewRef(list.get());
+}
+
+PyObject* profile_clear(PyObject*, PyObject*) {
+    clear_records();
+    Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"profile_records", profile_records, METH_NOARGS, "Times of all runs of tasks, in order."},
+    {"profile_clear", profile_clear, METH_NOARGS, "Forgets all times."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+void record_times(const Specialisation& s, std::span<const runtime::TaskTime> times) {
+    const auto image = s.slot->current();
+    for (const runtime::TaskTime& t : times) {
+        if (t.task >= image->tasks.size()) continue;
+        const std::string name = task_name(s, image->tasks[t.task], t.task);
+        const auto [at, fresh] = numbers.try_emplace(name, static_cast<uint32_t>(names.size()));
+        if (fresh) names.push_back(name);
+        records.push_back({at->second, t.ns});
+    }
+}
+
+bool add_profile(PyObject* module) {
+    on_reset(clear_records);
+    return PyModule_AddFunctions(module, methods) == 0;
+}
+
+}  // namespace qd::python

@@ -1,0 +1,15 @@
+// Times of tasks, for qd.profiler.
+
+#pragma once
+
+#include <span>
+
+#include "python/kernel.h"
+#include "runtime/cpu/kernel.h"
+
+namespace qd::python {
+
+// Notes what a launch took, task by task. Under the GIL.
+void record_times(const Specialisation& s, std::span<const runtime::TaskTime> times);
+
+}  // namespace qd::python
