@@ -6,6 +6,7 @@
 
 #include "frontend/ast.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <unordered_map>
 
@@ -245,7 +246,20 @@ void locate(FunctionSource& s, Node& n) {
     c.place(n, n.ast);
 }
 
-void parse_function(FunctionSource& s) {
+bool measures_coverage() {
+    const char* value = std::getenv("QD_KERNEL_COVERAGE");
+    return value && !std::strcmp(value, "1");
+}
+
+// With QD_KERNEL_COVERAGE=1 a Python module puts probes into the tree.
+void add_probes(const FunctionSource& s, PyObject* tree, int offset, PyObject* function) {
+    if (!measures_coverage()) return;
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._kernel_coverage"));
+    Ref::steal(PyObject_CallMethod(module.get(), "instrument", "OsiO", tree, s.file->name.c_str(),
+                                   offset, PyFunction_GetGlobals(function)));
+}
+
+void parse_function(FunctionSource& s, PyObject* function) {
     const bool indented = is_indented(s);
     const std::string text = indented ? "if 1:\n" + s.text : s.text;
     PyCompilerFlags flags{};
@@ -261,6 +275,7 @@ void parse_function(FunctionSource& s) {
                      s.name.c_str(), s.file->name.c_str(), s.first_line);
         throw PyError{};
     }
+    add_probes(s, top.get(), c.line_shift, function);
     Ref body = Ref::steal(PyObject_GetAttr(top.get(), names().body_));
     s.body = c.list(body.get());
 }

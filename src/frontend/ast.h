@@ -106,6 +106,7 @@ struct FunctionSource {
 // Cached per code object. Sets OSError and throws PyError if there is no source.
 void locate(FunctionSource& source, Node& n);  // fills the place of a node: few are ever asked
 FunctionSource& source_of(PyObject* function);
+bool measures_coverage();  // QD_KERNEL_COVERAGE=1: functions get probes
 // The file as it is now; null if there is none. Texts read earlier stay valid.
 const SourceFile* source_file(PyObject* filename);
 // False if a function was imported from an earlier version of the file.

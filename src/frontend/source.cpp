@@ -296,7 +296,7 @@ std::string slice_of(const SourceFile& file, int first, int last) {
     return out;
 }
 
-void parse_function(FunctionSource& s);  // ast.cpp
+void parse_function(FunctionSource& s, PyObject* function);  // ast.cpp
 
 FunctionSource& source_of(PyObject* function) {
     static auto* all = new std::unordered_map<PyObject*, std::unique_ptr<FunctionSource>>;
@@ -323,7 +323,7 @@ FunctionSource& source_of(PyObject* function) {
         if (!s->last_line) no_source(function);
     }
     s->text = slice_of(*s->file, s->first_line, s->last_line);
-    parse_function(*s);
+    parse_function(*s, function);
     slot = std::move(s);
     return *slot;
 }

@@ -6,6 +6,7 @@ becoming storage) and after a reset. Numbers, launches and memory are native.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from _thread import RLock
 from collections.abc import Callable
@@ -208,6 +209,8 @@ def _finish_at_exit() -> None:
 def reset() -> None:
     """Ends the runtime; see `qd.reset`."""
     runtime = pyquadrants
+    if coverage := sys.modules.get("quadrants.lang._kernel_coverage"):
+        coverage._harvest_field()
     runtime.clear()
     runtime._set_defaults()
     for hook in _reset_hooks:

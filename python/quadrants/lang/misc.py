@@ -296,6 +296,10 @@ def init(
         raise
     if not impl.is_python_backend():
         runtime.materialize()
+        if os.environ.get("QD_KERNEL_COVERAGE") == "1":
+            from quadrants.lang import _kernel_coverage
+
+            _kernel_coverage.ensure_field_allocated()
     return None
 
 

@@ -1,0 +1,176 @@
+"""Which lines of kernels ran, for coverage.py. Imported only when QD_KERNEL_COVERAGE=1.
+
+The front end hands each function's tree to `instrument` before it walks it. Probes store into a global
+field; the field is read before its runtime ends, and the lines are written when the process ends.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import os
+import warnings
+from typing import Any
+
+from quadrants import _logging
+
+_FIELD_NAME = "_qd_cov"
+_MAX_PROBES = int(os.environ.get("QD_COVERAGE_MAX_PROBES") or 100_000)
+_FOLDER = os.getcwd()  # where coverage was first enabled
+
+_probe_map: dict[int, tuple[str, int]] = {}  # number of a probe -> file and line
+_probe_counter = 0
+_accumulated_lines: dict[str, set[int]] = {}
+_capacity_warning_emitted = False
+_cov_field: Any = None
+_cov_field_prog: Any = None
+_namespaces: list[dict[str, Any]] = []  # globals of instrumented functions
+
+
+class _CoverageASTRewriter:
+    """Puts a probe before every statement that begins a line, in place.
+
+    Args:
+        field_name: the global that probes store to.
+        filepath: of the source.
+        start_lineno: line in the file of the tree's first line.
+        probe_id_start: number of the first probe.
+    """
+
+    def __init__(
+        self, *, field_name: str, filepath: str, start_lineno: int, probe_id_start: int
+    ) -> None:
+        self.field_name, self.filepath, self.start_lineno = field_name, filepath, start_lineno
+        self.next_probe_id = probe_id_start
+        self.probe_map: dict[int, tuple[str, int]] = {}
+
+    def visit(self, tree: Any) -> Any:
+        """The tree, with probes in all functions' bodies."""
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef):
+                first = node.body[0]
+                is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+                node.body = [*node.body[:is_text], *self._probed(node.body[is_text:])]
+                break
+        return tree
+
+    def _probed(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        line = None
+        for statement in statements:
+            if statement.lineno != line and self.next_probe_id < _MAX_PROBES:
+                out.append(self._probe(statement))
+            line = statement.lineno
+            for part in (statement, *getattr(statement, "handlers", ())):
+                for name in ("body", "orelse", "finalbody"):
+                    if inner := getattr(part, name, None):
+                        setattr(part, name, self._probed(inner))
+            out.append(statement)
+        return out
+
+    def _probe(self, statement: ast.stmt) -> ast.stmt:
+        number = self.next_probe_id
+        self.next_probe_id += 1
+        self.probe_map[number] = (self.filepath, self.start_lineno + statement.lineno - 1)
+        (probe,) = ast.parse(f"{self.field_name}[{number}] = 1").body
+        for node in ast.walk(probe):
+            ast.copy_location(node, statement)
+        return probe
+
+
+def instrument(tree: Any, filepath: str, offset: int, namespace: dict[str, Any]) -> None:
+    """Adds probes to a function that is about to be compiled.
+
+    Args:
+        tree: its definition; changed in place.
+        filepath: of the source.
+        offset: what to add to the tree's lines to get the file's.
+        namespace: the function's globals.
+    """
+    global _probe_counter, _capacity_warning_emitted
+    rewriter = _CoverageASTRewriter(
+        field_name=_FIELD_NAME,
+        filepath=filepath,
+        start_lineno=offset + 1,
+        probe_id_start=_probe_counter,
+    )
+    rewriter.visit(tree)
+    _probe_map.update(rewriter.probe_map)
+    _probe_counter = rewriter.next_probe_id
+    if _probe_counter >= _MAX_PROBES and not _capacity_warning_emitted:
+        _capacity_warning_emitted = True
+        warnings.warn(
+            f"Kernel coverage is full after {_MAX_PROBES} probes: further lines are not seen. "
+            "QD_COVERAGE_MAX_PROBES raises the limit.",
+            stacklevel=2,
+        )
+    namespace[_FIELD_NAME] = get_field()
+    if not any(known is namespace for known in _namespaces):
+        _namespaces.append(namespace)
+
+
+def ensure_field_allocated() -> None:
+    """Makes the field of the live runtime, once."""
+    global _cov_field, _cov_field_prog
+    import quadrants as qd
+    from quadrants.lang import impl
+
+    prog = impl.get_runtime().prog
+    if _cov_field is not None and _cov_field_prog is prog:
+        return
+    _cov_field, _cov_field_prog = qd.field(qd.i32, shape=_MAX_PROBES), prog
+    for namespace in _namespaces:
+        namespace[_FIELD_NAME] = _cov_field
+
+
+def get_field() -> Any:
+    """The field that probes store to."""
+    ensure_field_allocated()
+    return _cov_field
+
+
+def _harvest_field() -> None:
+    """Notes which probes ran; a failing readback loses only this runtime's."""
+    global _cov_field, _cov_field_prog
+    if _cov_field is None:
+        return
+    try:
+        ran = _cov_field.to_numpy().nonzero()[0].tolist()
+    except Exception as e:
+        _logging.warn(f"Kernel coverage of this runtime is lost: {e}")
+        ran = []
+    _cov_field = _cov_field_prog = None
+    for number in ran:
+        if number in _probe_map:
+            file, line = _probe_map[number]
+            _accumulated_lines.setdefault(file, set()).add(line)
+
+
+def _wants_arcs() -> bool:
+    choice = os.environ.get("_QD_KCOV_ARC")
+    path = os.path.join(_FOLDER, ".coverage")
+    if choice is not None or not os.path.exists(path):
+        return choice == "1"
+    from coverage import CoverageData
+
+    data = CoverageData(basename=path)
+    data.read()
+    return bool(data.has_arcs())
+
+
+@atexit.register
+def _write() -> None:
+    _harvest_field()
+    if not _accumulated_lines:
+        return
+    try:
+        from coverage import CoverageData
+    except ImportError:
+        _logging.warn("Kernel coverage is lost: the package coverage is not installed")
+        return
+    data = CoverageData(basename=os.path.join(_FOLDER, f"_qd_kcov.{os.getpid()}"))
+    if _wants_arcs():  # entered from outside: claims no branch that was not seen
+        data.add_arcs({f: [(-1, n) for n in lines] for f, lines in _accumulated_lines.items()})
+    else:
+        data.add_lines(_accumulated_lines)
+    data.write()

@@ -1,0 +1,108 @@
+"""Coverage of kernels (spec 50, section 13), in processes of their own."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = '''
+import quadrants as qd
+
+@qd.func
+def twice(x):
+    """A text is no statement."""
+    y = x; y *= 2
+    return y
+
+@qd.kernel
+def run(n: qd.i32) -> qd.i32:
+    total = 0
+    for i in range(n):
+        if i > 100:
+            total += 1
+        else:
+            total += twice(i)
+    while total < 0:
+        total += 1
+    return total
+
+def main():
+    for debug in (False, True):
+        qd.init(arch=qd.cpu, debug=debug, log_level="error")
+        assert run(4) == 12
+'''
+LINES = [7, 8, 12, 13, 14, 17, 18, 20]  # 15 and 19 do not run; line 1 is empty
+
+
+def start(folder, body, **environment):
+    (folder / "program.py").write_text(PROGRAM)
+    env = {**os.environ, "QD_KERNEL_COVERAGE": "1", "QD_OFFLINE_CACHE_FILE_PATH": str(folder)}
+    env["PYTHONPATH"] = os.pathsep.join([*sys.path, str(folder)])
+    code = f"import program\nprogram.main()\n{body}"
+    out = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**env, **environment},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+    )
+    assert not out.returncode, out.stderr
+    return out
+
+
+SHOW = (
+    "from quadrants.lang import _kernel_coverage as c\nc._harvest_field()\n"
+    "print(sorted(l for f, ls in c._accumulated_lines.items() if f.endswith('program.py') for l in ls))"
+)
+
+
+def test_lines_that_ran(tmp_path):
+    for _ in range(2):  # the second process finds the code in the cache
+        lines = start(tmp_path, SHOW).stdout.splitlines()[-1]
+        assert lines == str(LINES)
+
+
+def test_a_full_map_warns_once(tmp_path):
+    out = start(tmp_path, SHOW, QD_COVERAGE_MAX_PROBES="3")
+    assert out.stderr.count("Kernel coverage is full") == 1
+
+
+def test_nothing_is_imported_otherwise(tmp_path):
+    out = start(
+        tmp_path,
+        "import sys; print('quadrants.lang._kernel_coverage' in sys.modules)",
+        QD_KERNEL_COVERAGE="0",
+    )
+    assert out.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("coverage"), reason="needs the package coverage")
+@pytest.mark.parametrize("arcs", ["0", "1"])
+def test_written_data(tmp_path, arcs):
+    from coverage import CoverageData
+
+    start(tmp_path, "", _QD_KCOV_ARC=arcs)
+    (file,) = tmp_path.glob("_qd_kcov.*")
+    data = CoverageData(basename=str(file))
+    data.read()
+    assert data.has_arcs() == (arcs == "1")
+    (measured,) = (f for f in data.measured_files() if f.endswith("program.py"))
+    assert sorted(data.lines(measured)) == LINES
+
+
+def test_rewriter():
+    import ast
+
+    from quadrants.lang._kernel_coverage import _CoverageASTRewriter
+
+    tree = ast.parse(
+        "def f():\n    try:\n        a = 1; b = 2\n    except E:\n        c = 3\n    return a\n"
+    )
+    rewriter = _CoverageASTRewriter(
+        field_name="cov", filepath="f.py", start_lineno=11, probe_id_start=5
+    )
+    text = ast.unparse(rewriter.visit(tree))
+    assert rewriter.next_probe_id == 9 and text.count("cov[") == 4
+    assert [line for _, line in rewriter.probe_map.values()] == [12, 13, 15, 16]
