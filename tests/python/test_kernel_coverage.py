@@ -106,3 +106,17 @@ def test_rewriter():
     text = ast.unparse(rewriter.visit(tree))
     assert rewriter.next_probe_id == 9 and text.count("cov[") == 4
     assert [line for _, line in rewriter.probe_map.values()] == [12, 13, 15, 16]
+
+
+def test_nothing_stands_between_sections():
+    import ast
+
+    from quadrants.lang._kernel_coverage import _CoverageASTRewriter
+
+    body = "with qd.graph.parallel_context():\n  if qd.static(c):\n   with qd.graph.parallel():\n    a = 1"
+    tree = ast.parse("def f():\n " + body.replace("\n", "\n ") + "\n b = 2\n")
+    rewriter = _CoverageASTRewriter(
+        field_name="cov", filepath="f.py", start_lineno=1, probe_id_start=0
+    )
+    rewriter.visit(tree)
+    assert [line for _, line in rewriter.probe_map.values()] == [2, 5, 6]

@@ -27,6 +27,19 @@ _cov_field_prog: Any = None
 _namespaces: list[dict[str, Any]] = []  # globals of instrumented functions
 
 
+def _leads_to_sections(statement: ast.stmt) -> bool:
+    """Whether it is a parallel section, or holds some: nothing else may stand beside those."""
+    if isinstance(statement, ast.With):
+        call = statement.items[0].context_expr
+        name = ast.unparse(call.func).split(".")[-1] if isinstance(call, ast.Call) else ""
+        if name.endswith("parallel_context"):
+            return False
+        if name in ("parallel", "stream_parallel", "graph_parallel"):
+            return True
+    inner = [*getattr(statement, "body", ()), *getattr(statement, "orelse", ())]
+    return any(map(_leads_to_sections, inner))
+
+
 class _CoverageASTRewriter:
     """Puts a probe before every statement that begins a line, in place.
 
@@ -57,8 +70,9 @@ class _CoverageASTRewriter:
     def _probed(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         out: list[ast.stmt] = []
         line = None
+        bare = any(map(_leads_to_sections, statements))
         for statement in statements:
-            if statement.lineno != line and self.next_probe_id < _MAX_PROBES:
+            if statement.lineno != line and not bare and self.next_probe_id < _MAX_PROBES:
                 out.append(self._probe(statement))
             line = statement.lineno
             for part in (statement, *getattr(statement, "handlers", ())):
