@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "frontend/ast.h"
 #include "frontend/lower.h"
 #include "frontend/objects.h"
 #include "ir/ir.h"
@@ -391,7 +392,7 @@ std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* ar
         ++session().cache_misses;
         slot = compile(module, hash);
     }
-    store_recipe(k, args, count, kernel, module.params, hash);
+    if (!frontend::measures_coverage()) store_recipe(k, args, count, kernel, module.params, hash);
     return assemble(k, args, kernel, module.params, std::move(slot), hash);
 }
 
@@ -434,6 +435,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
     if (!check_arrays(k, args) || !check_templates(k, args)) return nullptr;
     try {
         const bool interpreted = s.tier == 2;
+        // Probes have numbers of this process, which only lowering gives.
+        const bool cold = interpreted || frontend::measures_coverage();
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
             auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k));
             auto made =
@@ -446,7 +449,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             made->name = name;
             return made;
         };
-        if (auto made = interpreted ? nullptr : find_recipe(k, args, count, accept)) {
+        if (auto made = cold ? nullptr : find_recipe(k, args, count, accept)) {
             ++s.cache_hits;
             ++s.compiled;
             if (!tell(k, "loaded", made->fields.empty())) return nullptr;

@@ -21,7 +21,6 @@
 #include <xxhash.h>
 
 #include "cache/store.h"
-#include "frontend/ast.h"
 #include "frontend/lower.h"
 #include "python/encode.h"
 #include "python/target.h"
@@ -61,7 +60,6 @@ void write_environment(Writer& w) {
     w.number(uint8_t(f.check_bounds));
     w.number(uint8_t(f.fast_math));
     w.number(uint8_t(f.short_circuit));
-    w.number(uint8_t(frontend::measures_coverage()));
     w.number(uint8_t(f.no_template_floats));
     w.number(int32_t(s.tier));
 }
