@@ -3,6 +3,9 @@
 #include "runtime/compile_queue.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstdlib>
@@ -15,6 +18,8 @@
 namespace qd::runtime {
 namespace {
 
+constexpr int kNiceness = 10;  // about a tenth of a core where launches use all of them
+
 struct Queue {
     std::mutex lock;  // guards everything here
     std::condition_variable changed;
@@ -24,6 +29,8 @@ struct Queue {
     std::thread thread;
 
     void loop() {
+        // Threads that somebody waits for go first: on few cores a launch would lose a time slice.
+        setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
         std::unique_lock guard(lock);
         for (;;) {
             changed.wait(guard, [&] { return stop || !jobs.empty(); });

@@ -1,60 +1,22 @@
-"""Types: element types, compound types and annotations.
+"""Types: element types, compound types and annotations. Each name loads its module when it is used.
 
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
-from quadrants.types import (
-    annotations,
-    buffer_view_type,
-    compound_types,
-    enums,
-    ndarray_type,
-    primitive_types,
-    utils,
-)
-from quadrants.types.annotations import Template, sparse_matrix_builder, template
-from quadrants.types.buffer_view_type import BufferViewType
-from quadrants.types.compound_types import matrix, struct, vector
-from quadrants.types.ndarray_type import NDArray, ndarray
-from quadrants.types.primitive_types import (
-    f16,
-    f32,
-    f64,
-    float16,
-    float32,
-    float64,
-    i8,
-    i16,
-    i32,
-    i64,
-    int8,
-    int16,
-    int32,
-    int64,
-    ref,
-    u1,
-    u8,
-    u16,
-    u32,
-    u64,
-    uint1,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from quadrants.types.utils import is_integral, is_real, is_signed, is_tensor
+from quadrants._lazy import lazy_names as _lazy_names
 
-_PUBLIC = [name for name in globals() if not name.startswith("_")] + ["quant"]
+_HOMES = {
+    "annotations": "Template sparse_matrix_builder template",
+    "buffer_view_type": "BufferViewType",
+    "compound_types": "matrix struct vector",
+    "enums": "",
+    "ndarray_type": "NDArray ndarray",
+    "primitive_types": "f16 f32 f64 float16 float32 float64 i8 i16 i32 i64 int8 int16 int32 int64 ref "
+    "u1 u8 u16 u32 u64 uint1 uint8 uint16 uint32 uint64",
+    "quant": "",
+    "utils": "is_integral is_real is_signed is_tensor",
+}
+_WHERE = {home: f"{__name__}.{home}" for home in _HOMES}
+_WHERE |= {n: f"{__name__}.{home}:{n}" for home, names in _HOMES.items() for n in names.split()}
 
-
-def __getattr__(name: str) -> object:
-    if name == "quant":
-        from importlib import import_module
-
-        return import_module("quadrants.types.quant")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return _PUBLIC + [name for name in globals() if name.startswith("_")]
+__getattr__, __dir__ = _lazy_names(__name__, globals(), _WHERE)
