@@ -32,7 +32,13 @@ struct Memory {
     uint32_t array0 = 0;                            // arrays follow, by ArrayClasses::of
     uint32_t count = 0;
     bool mixed = false;
-    std::vector<std::vector<bool>> written;  // by Function::id, class; by its callees too
+    // Classes that are written while a function runs. Of a task: by itself and its callees; of a
+    // callee: by any task, since it may be expanded into its callers. Bits, by Function::id.
+    std::vector<std::vector<uint64_t>> written;
+
+    bool is_written(uint32_t function, uint32_t c) const {
+        return written[function][c / 64] >> (c % 64) & 1;
+    }
 
     uint32_t field(const ir::Field& f) const { return mixed ? kMixed : groups.at(f.alias_group); }
     uint32_t array(const pass::Plan& plan, const ir::Value* a) const {

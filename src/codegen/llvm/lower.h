@@ -131,6 +131,7 @@ struct ModuleLowering {
 
   private:
     void make_alias_metadata();
+    void choose_expanded();
     std::unordered_map<const ir::Field*, size_t> bindings_;
     std::vector<llvm::MDNode*> scope_, noalias_;
 };

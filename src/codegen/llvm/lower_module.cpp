@@ -1,6 +1,7 @@
 // The LLVM module of a plan: declarations, alias metadata, helper functions, then every function.
 
 #include <array>
+#include <unordered_map>
 
 #include <llvm/IR/MDBuilder.h>
 
@@ -117,6 +118,40 @@ const ir::Value* ModuleLowering::kernel_array(const ir::Value* v) const {
 constexpr int kExpandLimit = 1500;
 constexpr unsigned kLargestExpanded = 200, kFuncLimit = 3000;
 
+// Small helpers disappear into their callers where loops may then vectorise; one that is called
+// often stays a call (the code would grow with every use). The optimised tier expands small funcs
+// too: their callers keep in registers what a call would move through memory. The IR has its calls
+// still, so tier 0 stays small.
+void ModuleLowering::choose_expanded() {
+    std::unordered_map<const llvm::Function*, unsigned> added;  // instructions, by each copy
+    for (auto& [name, helper] : helpers) {
+        if (helper.function->hasFnAttribute(llvm::Attribute::NoInline)) continue;
+        const unsigned size = helper.function->getInstructionCount();
+        const bool expand = options.tier > 0 && helper.calls * int(size) <= kExpandLimit;
+        if (expand) added[helper.function] = size;
+        helper.function->addFnAttr(expand ? llvm::Attribute::AlwaysInline
+                                          : llvm::Attribute::NoInline);
+    }
+    if (options.tier == 0) return;
+    // Callees come first: a func counts with what it expands itself, else nesting would multiply.
+    for (ir::Function* f : prepared.plan.callees) {
+        llvm::Function* to = functions[f->id];
+        unsigned size = 0;
+        for (const llvm::BasicBlock& block : *to) {
+            for (const llvm::Instruction& i : block) {
+                ++size;
+                const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
+                const auto found = call ? added.find(call->getCalledFunction()) : added.end();
+                if (found != added.end()) size += found->second;
+            }
+        }
+        if (f->never_inline || size > kLargestExpanded || size * to->getNumUses() > kFuncLimit)
+            continue;
+        added[to] = size;
+        to->addFnAttr(llvm::Attribute::AlwaysInline);
+    }
+}
+
 // --- functions ---------------------------------------------------------------------------------
 
 void ModuleLowering::run() {
@@ -162,27 +197,7 @@ void ModuleLowering::run() {
         FunctionLowering(*this, *t.body, functions[t.body->id], true).run();
         if (t.finish) FunctionLowering(*this, *t.finish, functions[t.finish->id], true).run();
     }
-    // The optimised tier expands small funcs too: their callers keep in registers what a call would
-    // move through memory. The IR has its calls still, so tier 0 stays small.
-    if (options.tier > 0) {
-        for (ir::Function* f : plan.callees) {
-            llvm::Function* to = functions[f->id];
-            const unsigned size = to->getInstructionCount();
-            if (!f->never_inline && size <= kLargestExpanded &&
-                size * to->getNumUses() <= kFuncLimit)
-                to->addFnAttr(llvm::Attribute::AlwaysInline);
-        }
-    }
-    // Small helpers disappear into their callers where loops may then vectorise; one that is called
-    // often stays a call (the code would grow with every use).
-    for (auto& [name, helper] : helpers) {
-        if (helper.function->hasFnAttribute(llvm::Attribute::NoInline)) continue;
-        const bool expand =
-            options.tier > 0 &&
-            helper.calls * int(helper.function->getInstructionCount()) <= kExpandLimit;
-        helper.function->addFnAttr(expand ? llvm::Attribute::AlwaysInline
-                                          : llvm::Attribute::NoInline);
-    }
+    choose_expanded();
 }
 
 }  // namespace qd::codegen

@@ -87,27 +87,35 @@ void number_memory(Prepared& out) {
     for (const ir::Field* f : m.fields)
         memory.array0 += memory.groups.try_emplace(f->alias_group, memory.array0).second;
     memory.count = memory.array0 + uint32_t(m.params.size());
-    memory.written.assign(out.functions.size(), std::vector<bool>(memory.count));
+    const size_t words = memory.count / 64 + 1;
+    memory.written.assign(out.functions.size(), std::vector<uint64_t>(words));
+    const auto join = [&](std::vector<uint64_t>& to, const std::vector<uint64_t>& from) {
+        bool changed = false;
+        for (size_t w = 0; w < words; ++w) {
+            changed |= (from[w] & ~to[w]) != 0;
+            to[w] |= from[w];
+        }
+        return changed;
+    };
     for (bool changed = true; changed;) {  // callees come first: the second round is the last
         changed = false;
         for (ir::Function* f : out.functions) {
-            std::vector<bool>& mine = memory.written[f->id];
-            const auto write = [&](uint32_t c) {
-                changed |= !mine[c];
-                mine[c] = true;
-            };
+            std::vector<uint64_t>& mine = memory.written[f->id];
             ir::walk(*f->body, [&](ir::Inst& i) {
                 if (i.effect() == ir::Effect::write || i.effect() == ir::Effect::atomic) {
-                    if (const uint32_t c = memory.of(out.plan, i.operands[0]); c != UINT32_MAX)
-                        write(c);
+                    const uint32_t c = memory.of(out.plan, i.operands[0]);
+                    if (c == UINT32_MAX || memory.is_written(f->id, c)) return;
+                    mine[c / 64] |= uint64_t{1} << (c % 64);
+                    changed = true;
                 } else if (i.op == ir::Op::call) {
-                    const std::vector<bool>& theirs = memory.written[i.callee()->id];
-                    for (uint32_t c = 0; c < memory.count; ++c)
-                        if (theirs[c]) write(c);
+                    changed |= join(mine, memory.written[i.callee()->id]);
                 }
             });
         }
     }
+    std::vector<uint64_t> anywhere(words);
+    for (const std::vector<uint64_t>& w : memory.written) join(anywhere, w);
+    for (const ir::Function* f : out.plan.callees) memory.written[f->id] = anywhere;
 }
 
 }  // namespace

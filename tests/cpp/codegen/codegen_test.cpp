@@ -12,6 +12,7 @@
 #include "compiler/artefact.h"
 #include "ir/interpreter.h"
 #include "ir/ir.h"
+#include "pass/passes.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/loader.h"
 #include "support/abi.h"
@@ -33,6 +34,9 @@ codegen::Prepared prepare(const std::string& text) {
     for (size_t k = 1; k < plan.module->functions.size(); ++k)
         plan.callees.push_back(plan.module->functions[k]);
     plan.tasks.push_back(t);
+    std::vector<ir::Function*> order = plan.callees;
+    order.push_back(t.body);
+    plan.arrays = pass::find_arrays(*plan.module, order);
     return codegen::prepare(std::move(plan));
 }
 
