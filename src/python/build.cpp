@@ -404,6 +404,31 @@ bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObje
     return matched == Match::no && arrays_overlap(s, block.data(), s.array_use());
 }
 
+// Whether code for this module will rely on its arrays being distinct.
+bool writes_arrays(const ir::Module& m) {
+    if (std::ranges::count_if(m.params, [](const ir::Param& p) { return p.type.is_array(); }) < 2)
+        return false;
+    bool writes = false;
+    for (const ir::Function* f : m.functions)
+        ir::walk(*f->body, [&](ir::Inst& i) {
+            if (i.effect() != ir::Effect::write && i.effect() != ir::Effect::atomic) return;
+            const ir::Inst* d = i.operand(0)->def;
+            while (d && d->op == ir::Op::comp_place) d = d->operand(0)->def;
+            writes |= !d || d->op == ir::Op::array_place;
+        });
+    return writes;
+}
+
+// Whether two arrays among the arguments do: then code that relies on it need not be made.
+bool share_memory(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel) {
+    const auto s = assemble(k, args, kernel, kernel.module->params, nullptr, {});
+    if (!s) return PyErr_Clear(), false;
+    std::vector<uint8_t> block(s->args_bytes + 64);
+    const Match matched = match_and_pack(*s, *k.parameters, args, block.data());
+    if (matched == Match::error) PyErr_Clear();
+    return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
+}
+
 // With qd.init(print_non_pure=True), kernels that are not declared fastcache=True are named.
 bool show_non_pure(KernelObject& k) {
     static PyObject* runtime;
@@ -466,8 +491,10 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             return out;
         }
         const uint64_t misses = s.cache_misses;
+        module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, *kernel);
         auto made = from_module(k, args, count, *kernel);
-        if (made && made->array_use() && overlap(*made, *k.parameters, args)) {
+        if (!module.arrays_may_overlap && made && made->array_use() &&
+            overlap(*made, *k.parameters, args)) {
             module.arrays_may_overlap = true;
             made = from_module(k, args, count, *kernel);
         }

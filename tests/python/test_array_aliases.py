@@ -116,3 +116,21 @@ def test_perf_map(tmp_path):
     assert done.returncode == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines() if ":task0" in line]
     assert len(lines) == 1 and lines[0][2].startswith("one_") and int(lines[0][1], 16) > 0
+
+
+@pytest.mark.oracle_differs("has no such counters")
+def test_one_array_given_twice_compiles_once(backend, tmp_path):
+    qd.init(arch=backend, offline_cache_file_path=str(tmp_path))
+
+    @qd.kernel
+    def k(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(a.shape[0]):
+            b[i] = a[i] + 1.0
+
+    a, b = np.zeros(4, np.float32), np.zeros(4, np.float32)
+    before = qd._lib.core.counters()["cache_misses"]
+    k(a, a)
+    assert qd._lib.core.counters()["cache_misses"] == before + 1
+    k(a, b)  # other code, which knows that they differ
+    assert a.tolist() == [1] * 4 and b.tolist() == [2] * 4
+    assert qd._lib.core.counters()["cache_misses"] == before + 2
