@@ -167,7 +167,7 @@ def query_kernel_profiler_info(name: str) -> KernelProfilerQueryResult | None:
         if not task.startswith(name):
             continue
         if out.counter not in (0, t.counter):
-            _logging.warn(f".counter({out.counter}) != {task}.counter({t.counter}).")
+            _logging.warn(f"{name}.counter({out.counter}) != {task}.counter({t.counter}).")
             continue
         out.counter = t.counter
         out.min += t.min

@@ -50,8 +50,6 @@ struct Key {
 
 // What a specialisation depends on.
 Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l);
-// The place at the bottom of a chain of components: a slot, or an element of a field or array.
-ir::Value* root_of_place(ir::Value* place);
 inline bool is_local_place(const ir::Value* root) {
     return !root->def || root->def->op == ir::Op::slot;
 }

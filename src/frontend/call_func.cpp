@@ -95,7 +95,7 @@ struct Passing {
             if (by_reference) as_expr(r.get())->read_only = e->read_only;
             return r;
         }
-        const ir::Value* root = root_of_place(e->value);
+        const ir::Value* root = ir::root_of_place(e->value);
         if (!is_local_place(root))
             return make_place(rebuild(e->value), e->kind, e->shared, e->read_only);
         const int at = static_cast<int>(operands.size());
@@ -122,7 +122,7 @@ struct ReferenceCheck {
         if (!is_expr(o)) return;
         const ExprObject* e = as_expr(o);
         if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return;
-        const ir::Value* root = root_of_place(e->value);
+        const ir::Value* root = ir::root_of_place(e->value);
         if (!is_local_place(root)) return;
         if (e->shared) bad = true;
         for (const ir::Value* r : roots) bad |= r == root;
@@ -420,7 +420,7 @@ struct Operands {
         } else if (!by_reference || e->kind == ExprKind::value) {
             values.push_back(to_value(o));
         } else {
-            const ir::Value* root = root_of_place(e->value);
+            const ir::Value* root = ir::root_of_place(e->value);
             if (!is_local_place(root)) {
                 place(e->value);
             } else {

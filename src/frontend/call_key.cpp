@@ -60,7 +60,7 @@ void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
         k.tag('x');
         k.word(type_of(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e))).word());
     } else {
-        const ir::Value* root = root_of_place(e->value);
+        const ir::Value* root = ir::root_of_place(e->value);
         const bool local = is_local_place(root);
         k.tag(e->shared ? 's' : 'r');
         k.tag(e->read_only ? '1' : '0');
@@ -99,13 +99,6 @@ void tree_key(Key& k, PyObject* o, bool by_reference) {
 }
 
 }  // namespace
-
-// What a reference leads to: the operations that make its place, outermost last.
-ir::Value* root_of_place(ir::Value* place) {
-    place = ir::resolve(place);
-    while (place->def && place->def->op == ir::Op::comp_place) place = place->def->operand(0);
-    return place;
-}
 
 Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l) {
     Key k;

@@ -270,6 +270,12 @@ inline Value* resolve(Value* v) {
     while (v->replaced) v = v->replaced;
     return v;
 }
+// The place at the bottom of a chain of components: a slot, or an element of a field or array.
+inline Value* root_of_place(Value* place) {
+    place = resolve(place);
+    while (place->def && place->def->op == Op::comp_place) place = resolve(place->def->operands[0]);
+    return place;
+}
 inline void replace(Value* from, Value* to) {
     if (resolve(from) != resolve(to)) resolve(from)->replaced = resolve(to);
 }

@@ -8,15 +8,13 @@
 
 namespace qd::pass {
 
+inline const ir::Inst* root_of(const ir::Value* place) {
+    return ir::root_of_place(const_cast<ir::Value*>(place))->def;
+}
+
 // Places of different classes never overlap. A slot is a class of its own; so is each group of
 // fields and each array parameter (arrays.cpp). Where arrays overlap, they may be views of fields
 // too, and all are one class.
-inline const ir::Inst* root_of(const ir::Value* place) {
-    const ir::Inst* d = place->def;
-    while (d && d->op == ir::Op::comp_place) d = d->operand(0)->def;
-    return d;
-}
-
 inline uint64_t memory_class(const ir::Value* place, const Session& s) {
     enum : uint64_t { kArrays = 1, kTemps, kPartials, kUnknown };
     const ir::Inst* d = root_of(place);

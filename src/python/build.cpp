@@ -123,12 +123,6 @@ void add_steps(Specialisation& s, PyObject* const* args, const frontend::Lowered
         step.needs_grad = params[k].needs_grad;
         step.name = params[k].name;
         step.attributes = keys_of(source.path);
-        if (step.kind == PackStep::Kind::graph_state) {
-            s.args_bytes =
-                std::max(s.args_bytes, (step.offset + ir::array_desc_bytes(1) + 7) & ~7u);
-            s.steps.push_back(std::move(step));
-            continue;
-        }
         if (step.kind == PackStep::Kind::array)
             if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
                 PyObject* bare = frontend::unwrap(leaf);
@@ -136,7 +130,8 @@ void add_steps(Specialisation& s, PyObject* const* args, const frontend::Lowered
                     step.layout = reinterpret_cast<frontend::NdarrayObject*>(bare)->layout;
                 Py_DECREF(leaf);
             }
-        step.cacheable = reached_through_frozen(args[step.argument], step.attributes);
+        step.cacheable = step.kind != PackStep::Kind::graph_state &&  // which no argument brings
+                         reached_through_frozen(args[step.argument], step.attributes);
         if (step.cacheable) {
             bool known = false;
             for (const CachedRoot& root : s.cached_roots) known |= root.argument == step.argument;
@@ -412,8 +407,7 @@ bool writes_arrays(const ir::Module& m) {
     for (const ir::Function* f : m.functions)
         ir::walk(*f->body, [&](ir::Inst& i) {
             if (i.effect() != ir::Effect::write && i.effect() != ir::Effect::atomic) return;
-            const ir::Inst* d = i.operand(0)->def;
-            while (d && d->op == ir::Op::comp_place) d = d->operand(0)->def;
+            const ir::Inst* d = ir::root_of_place(i.operand(0))->def;
             writes |= !d || d->op == ir::Op::array_place;
         });
     return writes;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "frontend/names.h"
+
 namespace qd::python {
 namespace {
 
@@ -138,7 +140,7 @@ bool read_tensor(PyObject* o, ExternalArray& out) {
 // A tensor that requires a gradient has one while a kernel runs. Python code makes a missing one
 // and words the errors.
 bool read_gradient(PyObject* o, ExternalArray& out) {
-    PyObject* wanted = PyObject_GetAttrString(o, "requires_grad");
+    PyObject* wanted = PyObject_GetAttr(o, frontend::names().requires_grad_);
     Py_XDECREF(wanted);
     if (wanted != Py_True) return wanted != nullptr;
     static PyObject* find;

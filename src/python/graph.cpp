@@ -2,6 +2,7 @@
 // programs look at.
 
 #include <cstring>
+#include <utility>
 
 #include "python/kernel.h"
 
@@ -10,7 +11,12 @@ namespace {
 
 using frontend::GraphTable;
 
-long last_yield = -1;  // checkpoint that ended the last launch
+// The launch that this thread resumes; other threads may launch the same kernel meanwhile.
+struct Resume {
+    const KernelObject* kernel;
+    PyObject* label;
+};
+thread_local Resume resuming{};
 
 int32_t* words_of(const GraphFace& graph, uint8_t* block) {
     return reinterpret_cast<int32_t*>(block + graph.state_offset);
@@ -66,16 +72,17 @@ PyObject* launch_resume(PyObject*, PyObject* arguments) {
                         "blocks: @qd.kernel(graph=True, checkpoints=True)");
         return nullptr;
     }
-    PyObject* before = k->resume_at;
-    k->resume_at = label;
+    const Resume before = std::exchange(resuming, {k, label});
     PyObject* r = PyObject_Call(object, args, kwargs);
-    k->resume_at = before;
+    resuming = before;
     return r;
 }
 
-PyObject* last_yielded(PyObject*, PyObject*) { return PyLong_FromLong(last_yield); }
+PyObject* last_yielded(PyObject*, PyObject*) { return PyLong_FromLong(yield_of_last_call); }
 
 }  // namespace
+
+long yield_of_last_call = -1;
 
 PyMethodDef graph_functions[] = {
     {"launch_resume", launch_resume, METH_VARARGS, "Launches a kernel from a checkpoint on."},
@@ -91,11 +98,11 @@ bool make_graph_face(Specialisation& s, PyObject* definition, const GraphTable& 
     if (!state && table.levels.empty()) return true;
     s.graph = std::make_unique<GraphFace>();
     s.graph->table = table;
-    const Ref resolve = from_module("_resolve_label");
-    if (!resolve) return false;
     for (const GraphTable::Checkpoint& c : table.checkpoints) {
         Ref label = Ref::borrow(Py_None);
         if (!c.label.empty()) {
+            const Ref resolve = from_module("_resolve_label");
+            if (!resolve) return false;
             label = Ref::steal_or_null(
                 PyObject_CallFunction(resolve.get(), "Os", definition, c.label.c_str()));
             if (!label) return false;
@@ -112,10 +119,10 @@ bool make_graph_face(Specialisation& s, PyObject* definition, const GraphTable& 
 }
 
 bool begin_graph(const KernelObject& k, const Specialisation& s, uint8_t* block) {
-    last_yield = -1;
     if (!s.graph->state_offset) return true;
     long first = 0;
-    if (k.resume_at && (first = find_label(k, *s.graph, k.resume_at)) < 0) return false;
+    if (resuming.kernel == &k && (first = find_label(k, *s.graph, resuming.label)) < 0)
+        return false;
     int32_t* words = words_of(*s.graph, block);
     words[frontend::kFirstCheckpoint] = static_cast<int32_t>(first);
     words[frontend::kYieldedCheckpoint] = -1;
@@ -125,12 +132,11 @@ bool begin_graph(const KernelObject& k, const Specialisation& s, uint8_t* block)
 PyObject* graph_status(const GraphFace& graph, const uint8_t* block) {
     int32_t words[frontend::kGraphStateWords];
     std::memcpy(words, block + graph.state_offset, sizeof words);
-    last_yield = words[frontend::kYieldedCheckpoint];
+    const long yielded = yield_of_last_call = words[frontend::kYieldedCheckpoint];
     const Ref make = from_module("GraphStatus");
     if (!make) return nullptr;
-    PyObject* label =
-        last_yield < 0 ? Py_None : graph.labels[static_cast<size_t>(last_yield)].get();
-    return PyObject_CallFunctionObjArgs(make.get(), last_yield < 0 ? Py_False : Py_True, label,
+    PyObject* label = yielded < 0 ? Py_None : graph.labels[static_cast<size_t>(yielded)].get();
+    return PyObject_CallFunctionObjArgs(make.get(), yielded < 0 ? Py_False : Py_True, label,
                                         nullptr);
 }
 

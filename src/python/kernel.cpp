@@ -177,6 +177,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         large.resize(s.result_bytes);
         out = large.data();
     }
+    yield_of_last_call = -1;
     if (s.graph && !begin_graph(k, s, block)) return nullptr;
     abi::Context context{};
     context.bindings = s.bindings.data();
@@ -522,13 +523,13 @@ PyObject* passed_arguments(PyObject* self, void*) {
         const Ref steps = Ref::steal_or_null(PyList_New(0));
         if (!steps) return nullptr;
         for (const PackStep& step : s->steps) {
+            if (step.kind == PackStep::Kind::graph_state) continue;  // no argument
             const Ref path =
                 Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(step.attributes.size())));
             if (!path) return nullptr;
             for (size_t n = 0; n < step.attributes.size(); ++n)
                 PyTuple_SET_ITEM(path.get(), static_cast<Py_ssize_t>(n),
                                  Py_NewRef(step.attributes[n].get()));
-            if (step.kind == PackStep::Kind::graph_state) continue;
             static const char* kinds[] = {"scalar", "tensor", "array"};
             const Ref row = Ref::steal_or_null(
                 Py_BuildValue("(ssOOO)", kinds[static_cast<int>(step.kind)],

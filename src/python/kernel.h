@@ -134,7 +134,6 @@ struct KernelObject {
     uint32_t generation;     // of `parameters` and `specialisations`
     uint32_t active;         // calls in progress: they use both, so neither is cleared
     uint64_t launches;       // calls so far
-    PyObject* resume_at;     // label that the next launch begins at; null: from the start
     std::string* signature;  // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
@@ -165,6 +164,7 @@ bool make_graph_face(Specialisation& s, PyObject* definition, const frontend::Gr
 // Before and after a launch whose block is filled: where to begin, and what to return.
 bool begin_graph(const KernelObject& k, const Specialisation& s, uint8_t* block);
 PyObject* graph_status(const GraphFace& graph, const uint8_t* block);
+extern long yield_of_last_call;  // the checkpoint that ended it, counted in the source; -1: none
 extern PyMethodDef graph_functions[];
 PyObject* graph_tables(PyObject* kernel, void*);
 

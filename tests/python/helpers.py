@@ -22,6 +22,20 @@ NUMPY = {
 }  # fmt: skip
 
 
+def flag(value=0):
+    """A 0-d i32 ndarray."""
+    a = qd.ndarray(qd.i32, ())
+    a.fill(value)
+    return a
+
+
+def zeros(n):
+    """An i32 ndarray of n zeros."""
+    a = qd.ndarray(qd.i32, n)
+    a.fill(0)
+    return a
+
+
 def dtype(name):
     """The dtype object called `name`."""
     return getattr(qd, name)

@@ -8,23 +8,11 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import raises
+from helpers import flag, raises, zeros
 
 Flag = qd.types.ndarray(qd.i32, 0)
 Vec = qd.types.ndarray(qd.i32, 1)
 S, C = qd.QuadrantsSyntaxError, qd.QuadrantsCompilationError
-
-
-def flag(value):
-    a = qd.ndarray(qd.i32, ())
-    a.fill(value)
-    return a
-
-
-def vector(n=4):
-    a = qd.ndarray(qd.i32, n)
-    a.fill(0)
-    return a
 
 
 def test_nested_loops(backend):
@@ -43,7 +31,7 @@ def test_nested_loops(backend):
         u[3] = -1
 
     for n in (2, 1, 5):  # flags are read at every launch
-        rounds, sweeps, u = flag(n), flag(7), vector()
+        rounds, sweeps, u = flag(n), flag(7), zeros(4)
         k(rounds, sweeps, u)
         each = 1003 * n
         assert u.to_numpy().tolist() == [each + 100, each, each, -1]
@@ -66,7 +54,7 @@ def test_siblings_and_functions(backend):
         u[0] += 1
         halve(d, u)
 
-    u = vector()
+    u = zeros(4)
     k(flag(2), flag(3), u)
     assert u.to_numpy().tolist() == [2, 2, 2, 2]
 
@@ -86,7 +74,7 @@ def test_locals_live_through_the_turns(backend):
             c[()] -= 1
         u[1] = s
 
-    u = vector()
+    u = zeros(4)
     k(flag(3), u, 5)
     s, t, first = 0, 0, 0
     for _ in range(3):
@@ -99,7 +87,7 @@ def test_flags_that_are_members(backend):
     @qd.data_oriented
     class Solver:
         def __init__(self):
-            self.more, self.u = flag(3), vector()
+            self.more, self.u = flag(3), zeros(4)
 
         @qd.kernel(graph=True)
         def run(self):
@@ -129,7 +117,7 @@ def test_flags_of_dataclasses(backend):
                 s.u[i] += 1
             s.more[()] -= 1
 
-    s = State(vector(), flag(4))
+    s = State(zeros(4), flag(4))
     k(s)
     assert s.u.to_numpy().tolist() == [4] * 4
 
@@ -166,7 +154,7 @@ def test_statements_of_a_body(backend):
                 u[i] += 100
             c[()] -= 1
 
-    u = vector()
+    u = zeros(4)
     k(flag(3), u)
     assert u.to_numpy().tolist() == [363, 360, 360, 60]
 
@@ -204,7 +192,7 @@ def test_sections(backend):
                 c[()] -= 1
 
     for wide in (True, False):
-        u = vector()
+        u = zeros(4)
         k(flag(3), u, wide)
         assert u.to_numpy().tolist() == [3] * 4
 
@@ -221,7 +209,7 @@ def test_stream_blocks(backend):
             for i in range(3, 4):
                 u[i] = 6
 
-    u = vector()
+    u = zeros(4)
     k(u)
     assert u.to_numpy().tolist() == [1, 1, 5, 6]
     with qd.stream_parallel(), qd.graph.parallel_context(), qd.graph.parallel():
@@ -327,7 +315,7 @@ def test_mistakes(backend, tmp_path):
     wrong = []
     for k, (_, cls, text, body) in enumerate(ERRORS):
         try:
-            getattr(module, f"k{k}")(flag(1), vector(), 3)
+            getattr(module, f"k{k}")(flag(1), zeros(4), 3)
         except Exception as e:
             if not isinstance(e, cls) or text not in str(e):
                 wrong.append(f"{body!r}: {type(e).__name__} {str(e)[-200:]}")
@@ -346,7 +334,7 @@ def k(c: Flag, u: Vec):
                 u[0] += 1
         c[()] -= 1
 """)  # fmt: skip
-    u = vector()
+    u = zeros(4)
     with pytest.warns(DeprecationWarning) as seen:
         module.k(flag(2), u)
     assert u.to_numpy()[0] == 2

@@ -11,6 +11,22 @@ from quadrants.lang.ops import atomic_add, atomic_max, atomic_min, static
 from quadrants.types.annotations import template
 
 
+@func
+def _reduce(
+    arr: template(),
+    out: template(),
+    n,
+    dtype: template(),
+    depth: template(),
+    combine: template(),
+    identity: template(),
+):
+    static(check("device reduce", dtype, depth))
+    out[0] = constant(identity, dtype)
+    for i in range(n):
+        combine(out[0], arr[i])
+
+
 @func(requires_top_level=True)
 def reduce_add(
     arr: template(),
@@ -30,10 +46,7 @@ def reduce_add(
         dtype: the dtype of arr, at compile time.
         log256_max_n: D, at compile time: n is at most 256**D.
     """
-    static(check("device reduce", dtype, log256_max_n))
-    out[0] = constant(0, dtype)
-    for i in range(n):
-        atomic_add(out[0], arr[i])
+    _reduce(arr, out, n, dtype, log256_max_n, atomic_add, 0)
 
 
 @func(requires_top_level=True)
@@ -46,10 +59,7 @@ def reduce_min(
     log256_max_n: template(),
 ):
     """Sets `out[0]` to the smallest of `arr[0:n]`; arguments as `reduce_add`."""
-    static(check("device reduce", dtype, log256_max_n))
-    out[0] = constant(static(highest(dtype)), dtype)
-    for i in range(n):
-        atomic_min(out[0], arr[i])
+    _reduce(arr, out, n, dtype, log256_max_n, atomic_min, static(highest(dtype)))
 
 
 @func(requires_top_level=True)
@@ -62,10 +72,7 @@ def reduce_max(
     log256_max_n: template(),
 ):
     """Sets `out[0]` to the largest of `arr[0:n]`; arguments as `reduce_add`."""
-    static(check("device reduce", dtype, log256_max_n))
-    out[0] = constant(static(lowest(dtype)), dtype)
-    for i in range(n):
-        atomic_max(out[0], arr[i])
+    _reduce(arr, out, n, dtype, log256_max_n, atomic_max, static(lowest(dtype)))
 
 
 def reduce_scratch_slots(n: Any, log256_max_n: int | None = None) -> Any:

@@ -122,8 +122,7 @@ void number_memory(Prepared& out) {
 
 // UINT32_MAX: a local variable.
 uint32_t Memory::of(const pass::Plan& plan, const ir::Value* place) const {
-    const ir::Inst* d = ir::resolve(const_cast<ir::Value*>(place))->def;
-    while (d && d->op == ir::Op::comp_place) d = ir::resolve(d->operands[0])->def;
+    const ir::Inst* d = ir::root_of_place(const_cast<ir::Value*>(place))->def;
     if (!d) return kMixed;
     switch (d->op) {
         case ir::Op::slot:
