@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include <llvm/ADT/DenseSet.h>
@@ -136,6 +137,35 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
     m.facts.rounding = !m.x86 || sub.checkFeatures("+sse4.1");
     return m;
 }
+
+// Target machines that wait for their next module. Describing a processor to LLVM costs more than
+// compiling a small kernel, and a machine serves one module at a time.
+struct Machines {
+    using Key = std::tuple<std::string, std::string, int>;
+    std::mutex lock;
+    std::map<Key, std::vector<Machine>> idle;
+
+    static Machines& get() {
+        static auto* all = new Machines;  // never destroyed: threads may compile during exit
+        return *all;
+    }
+    Machine take(const Options& o) {
+        {
+            std::lock_guard guard(lock);
+            auto& machines = idle[Key(o.cpu, o.triple, o.tier)];
+            if (!machines.empty()) {
+                Machine m = std::move(machines.back());
+                machines.pop_back();
+                return m;
+            }
+        }
+        return make_machine(o.cpu, o.triple, o.tier);
+    }
+    void put_back(const Options& o, Machine machine) {
+        std::lock_guard guard(lock);
+        idle[Key(o.cpu, o.triple, o.tier)].push_back(std::move(machine));
+    }
+};
 
 struct DiagnosticText {
     std::string errors;
@@ -343,14 +373,20 @@ bool has_fma(const std::string& cpu, const std::string& triple) {
     static std::map<std::pair<std::string, std::string>, bool> known;
     std::lock_guard hold(lock);
     const auto [at, unknown] = known.try_emplace({cpu, triple}, false);
-    if (unknown) at->second = make_machine(cpu, triple, 1).facts.fma;
+    if (unknown) {
+        Options quick;  // the tier that comes first
+        quick.tier = 0, quick.cpu = cpu, quick.triple = triple;
+        Machine machine = Machines::get().take(quick);
+        at->second = machine.facts.fma;
+        Machines::get().put_back(quick, std::move(machine));
+    }
     return at->second;
 }
 
 std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     using Clock = std::chrono::steady_clock;
     const auto t0 = Clock::now();
-    Machine machine = make_machine(options.cpu, options.triple, options.tier);
+    Machine machine = Machines::get().take(options);  // not put back if an error is thrown
     llvm::LLVMContext context;
     context.setDiscardValueNames(options.want == Options::Want::object);
     DiagnosticText diagnostics;
@@ -402,6 +438,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
                      options.tier, prepared.plan.module->name.c_str(), ms(t0, t1), ms(t1, t2),
                      ms(t2, t3), ms(t3, t4), out.size());
     }
+    Machines::get().put_back(options, std::move(machine));
     return {out.begin(), out.end()};
 }
 
