@@ -157,7 +157,7 @@ struct Scalar {
 
   private:
     llvm::Value* int_to_half(llvm::Value* x, Prim from);
-    llvm::Value* float_identity(Op op, llvm::Value* x, llvm::Value* y);
+    void flush_before_identity(Op op, llvm::Value*& x, llvm::Value*& y);
     llvm::Value* float_binary(Op op, llvm::Value* x, llvm::Value* y);
     llvm::Value* divide(Op op, Prim p, llvm::Value* x, llvm::Value* y);
 };

@@ -80,28 +80,39 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
     return b.CreateSelect(float_equal(x, y), zeros, chosen);
 }
 
-// What LLVM takes for no arithmetic at all and drops, though it flushes a subnormal operand: x * 1,
-// x / -1, x - 0 and the like. Null if the operation is none of these.
-Value* Scalar::float_identity(Op op, Value* x, Value* y) {
-    const auto is = [](Value* v, double number) {
-        const auto* c = llvm::dyn_cast<llvm::ConstantFP>(v);
+// Whether `v` is this number or is chosen among values of which one is it.
+bool may_be(const Value* v, double number) {
+    const auto is = [number](const Value* x) {
+        const auto* c = llvm::dyn_cast<llvm::ConstantFP>(x);
         return c && c->isExactlyValue(number);
     };
-    if (m.options.tier == 0) return nullptr;
-    if (op == Op::mul && (is(x, 1) || is(x, -1))) std::swap(x, y);
-    if (op == Op::add && is(x, -0.0)) std::swap(x, y);
-    const bool product = op == Op::mul || op == Op::div;
-    const bool same = product         ? is(y, 1)
-                      : op == Op::sub ? is(y, 0.0)
-                                      : op == Op::add && is(y, -0.0);
-    if (same) return intrinsic(Intrinsic::canonicalize, {x});
-    if (product && is(y, -1)) return b.CreateFNeg(intrinsic(Intrinsic::canonicalize, {x}));
-    if (op == Op::sub && is(x, -0.0)) return b.CreateFNeg(intrinsic(Intrinsic::canonicalize, {y}));
-    return nullptr;
+    if (const auto* s = llvm::dyn_cast<llvm::SelectInst>(v))
+        return is(s->getTrueValue()) || is(s->getFalseValue());
+    if (const auto* phi = llvm::dyn_cast<llvm::PHINode>(v))
+        return llvm::any_of(phi->incoming_values(), is);
+    return is(v);
+}
+
+// LLVM takes x * 1, x / -1, x - 0 and the like for no arithmetic at all and drops them, though they
+// flush a subnormal operand; so it does in the branches of a choice. The operand that it would
+// hand on is flushed by itself.
+void Scalar::flush_before_identity(Op op, Value*& x, Value*& y) {
+    if (m.options.tier == 0) return;
+    const auto may_be_unit = [](const Value* v) { return may_be(v, 1) || may_be(v, -1); };
+    const auto flush = [&](Value*& v) {
+        if (!llvm::isa<llvm::Constant>(v)) v = intrinsic(Intrinsic::canonicalize, {v});
+    };
+    const bool after_x = op == Op::mul || op == Op::div ? may_be_unit(y)
+                         : op == Op::add                ? may_be(y, -0.0)
+                                                        : op == Op::sub && may_be(y, 0.0);
+    const bool after_y =
+        op == Op::mul ? may_be_unit(x) : (op == Op::add || op == Op::sub) && may_be(x, -0.0);
+    if (after_x) flush(x);
+    if (after_y) flush(y);
 }
 
 Value* Scalar::float_binary(Op op, Value* x, Value* y) {
-    if (Value* same = float_identity(op, x, y)) return same;
+    flush_before_identity(op, x, y);
     switch (op) {
         case Op::add:
             return b.CreateFAdd(x, y);

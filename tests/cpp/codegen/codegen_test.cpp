@@ -382,6 +382,17 @@ TEST(codegen, subnormal_bit_patterns_equal_zero) {
             check_elementwise(step,
                               value + "\n    %k = constant -0.0 : " + name + "\n    %r = " + step,
                               from, from, from, to);
+        for (const std::string& choice : {std::string("select %q, %k, %m"),
+                                          "if %q : " + name + " {\n yield %m } else { yield %k }"})
+            for (const char* step :
+                 {"mul %f, %s", "mul %s, %f", "div %f, %s", "sub %f, %s", "add %s, %f"})
+                for (const auto& [k, m] : {std::pair("1", "-1"), std::pair("0", "-0.0")})
+                    check_elementwise(step,
+                                      value + "\n    %k = constant " + k + " : " + name +
+                                          "\n    %m = constant " + m + " : " + name +
+                                          "\n    %q = lt %a, %b\n    %s = " + choice +
+                                          "\n    %r = " + step,
+                                      from, from, from, to);
         for (const char* op : {"min", "max"})
             check_elementwise(op, value + "\n    %r = " + op + " %f, %z", from, from, from, to);
     }
