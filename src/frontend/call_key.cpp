@@ -23,6 +23,10 @@ void constant_key(Key& k, PyObject* o) {
         k.word(static_cast<uint64_t>(PyTuple_GET_SIZE(o)));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
             constant_key(k, PyTuple_GET_ITEM(o, i));
+    } else if (PyMethod_Check(o)) {  // a new object each time it is read
+        k.tag('b');
+        k.object(PyMethod_GET_SELF(o));
+        k.object(PyMethod_GET_FUNCTION(o));
     } else {
         k.tag('o');
         k.object(o);

@@ -264,6 +264,7 @@ Path path_of(const Prov* prov, Unit& kernel_unit) {
     path.root = prov->kind == Prov::Kind::argument   ? Path::Root::argument
                 : prov->kind == Prov::Kind::cell     ? Path::Root::cell
                 : prov->kind == Prov::Kind::constant ? Path::Root::constant
+                : prov->kind == Prov::Kind::module   ? Path::Root::module
                                                      : Path::Root::global;
     path.argument = prov->argument;
     path.name = prov->key;
@@ -295,8 +296,20 @@ int function_index(Unit& u, PyObject* fn) {
 namespace {
 constexpr size_t kMostContents = 8192;  // bytes of text
 
+bool describe_contents(PyObject* o, std::string& out, int depth = 0);
+
+// A NumPy array: its dtype, its shape and its elements.
+bool describe_array(PyObject* o, std::string& out, int depth) {
+    const Ref size = Ref::steal(PyObject_GetAttrString(o, "size"));
+    if (PyLong_AsLong(size.get()) > static_cast<long>(kMostContents / 2)) return false;
+    for (const char* name : {"dtype", "shape"})
+        out += text(Ref::steal(PyObject_GetAttrString(o, name)).get()) + ' ';
+    return describe_contents(Ref::steal(PyObject_CallMethod(o, "tolist", nullptr)).get(), out,
+                             depth + 1);
+}
+
 // Appends constants and containers of them; false for anything else, and for too much.
-bool describe_contents(PyObject* o, std::string& out, int depth = 0) {
+bool describe_contents(PyObject* o, std::string& out, int depth) {
     if (out.size() > kMostContents || depth > 16) return false;
     if (is_plain_constant(o) || PyRange_Check(o) || PyBytes_CheckExact(o) ||
         PyComplex_CheckExact(o)) {
@@ -338,7 +351,7 @@ bool describe_contents(PyObject* o, std::string& out, int depth = 0) {
         out += '>';
         return out.size() <= kMostContents;
     }
-    return false;
+    return has_type_named(o, "numpy.ndarray") && describe_array(o, out, depth);
 }
 
 Ref contents_of(PyObject* o) {
@@ -393,13 +406,16 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
             u.fact(prov, FactKind::array, array_signature(a).get());
         else
             u.fact(prov, FactKind::type, type_id(o).get());
-        if (is_external_array(o)) u.opaque("the contents of a NumPy array");
-        if (const Ref all = contents_of(o)) u.fact(prov, FactKind::contents, all.get());
+        if (const Ref all = contents_of(o))
+            u.fact(prov, FactKind::contents, all.get());
+        else if (is_external_array(o))
+            u.opaque("the contents of a large NumPy array");
         if (is_host_matrix(o)) guard_components(u, o, prov);
     }
 }
 
 bool fact_holds(const Fact& f, PyObject* now) {
+    now = unwrap(now);  // facts are about what a qd.Tensor holds
     switch (f.kind) {
         case FactKind::constant: {
             const Ref plain = normalised(now);
@@ -458,6 +474,8 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
                        : Ref();
         else if (prov->kind == Prov::Kind::constant)
             keep = prov->key;
+        else if (prov->kind == Prov::Kind::module)
+            keep = Ref::steal_or_null(PyImport_Import(prov->key.get()));
         else if (prov->kind == Prov::Kind::global) {
             PyObject* found =
                 PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get());

@@ -25,7 +25,8 @@ namespace qd::frontend {
 // Where a compile-time object came from: a tree per Unit, one node per (parent, step).
 enum class Impurity : uint8_t { none, warned, refused };
 struct Prov {
-    enum class Kind : uint8_t { argument, global, cell, constant, attribute, item, call } kind;
+    enum class Kind : uint8_t { argument, global, cell, constant, module, attribute, item, call };
+    Kind kind;
     Prov* parent = nullptr;
     int argument = 0;              // root argument: parameter number of the Unit
     bool flattened = false;        // reached through a parameter annotated with a dataclass
@@ -233,6 +234,7 @@ struct Lowering::Body {
     Val call(const Node* n);
     // What a Python function of the user answers; later processes ask it again.
     Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs);
+    Val method_self(const Val& method, const Val& base);
     void consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs);
     Val call_python(const Node* n, const Val& f, const CallArgs& args,
                     const std::vector<Prov*>& provs);

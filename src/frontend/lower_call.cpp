@@ -236,6 +236,15 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
     return {};
 }
 
+// The object of a bound method: the one it was just read from, or, if the method itself was passed
+// or kept somewhere, what it says.
+Val Body::method_self(const Val& method, const Val& base) {
+    PyObject* self = PyMethod_GET_SELF(method.get());
+    if (self == base.get()) return base;
+    return adopt(Ref::borrow(self),
+                 method.prov ? unit.attribute(method.prov, names().__self___) : nullptr);
+}
+
 Val Body::call(const Node* n) {
     // "...".format(...) on a literal
     if (n->a->kind == K::Attribute && n->a->a->kind == K::Constant &&
@@ -245,15 +254,18 @@ Val Body::call(const Node* n) {
         low.node = n->ast;
         return {format_call(n->a->a->name, args)};
     }
-    Val f = expr(n->a);
+    Val base;  // of base.name(...)
+    if (n->a->kind == K::Attribute) {
+        base = expr(n->a->a);
+        low.node = n->a->ast;
+    }
+    Val f = base.obj ? member(base, n->a->name) : expr(n->a);
     PyObject* callable = f.get();
-    Ref self;
-    Prov* self_prov = nullptr;
+    Val self;
     if (PyMethod_Check(callable)) {
         PyObject* inner = PyMethod_GET_FUNCTION(callable);
         if (func_of(inner)) {
-            self = Ref::borrow(PyMethod_GET_SELF(callable));
-            self_prov = f.prov ? f.prov->parent : nullptr;
+            self = method_self(f, base);
             callable = inner;
         }
     }
@@ -279,9 +291,9 @@ Val Body::call(const Node* n) {
                 "check if you have direct/indirect invocation of kernels within kernels.");
         CallArgs args;
         std::vector<Prov*> provs, keyword_provs;
-        if (self) {
-            args.positional.push_back(self);
-            provs.push_back(self_prov);
+        if (self.obj) {
+            args.positional.push_back(self.obj);
+            provs.push_back(self.prov);
         }
         if (k.callee == Callee::func)
             for (size_t i = 0; i < n->list.size(); ++i)
@@ -451,6 +463,17 @@ Ref call_func(PyObject* func, const CallArgs& args) {
         definition = PyMethod_GET_FUNCTION(func);
         with_self.positional.insert(with_self.positional.begin(),
                                     Ref::borrow(PyMethod_GET_SELF(func)));
+    }
+    // A func of this package that native code or a method of ours calls: its text is a fact too.
+    if (PyObject* fn = from_quadrants(definition) ? func_of(definition) : nullptr) {
+        Unit& unit = current()->body->unit;
+        Ref module = get(fn, names().__module___);
+        PyObject* name = module.release();
+        PyUnicode_InternInPlace(&name);
+        module = Ref::steal(name);
+        guard_value(unit, fn,
+                    unit.attribute(unit.global(Prov::Kind::module, nullptr, module.get()),
+                                   get(fn, names().__name___).get()));
     }
     std::vector<Prov*> provs(with_self.positional.size()), keyword_provs(with_self.keywords.size());
     return call_definition(definition, with_self, provs, keyword_provs).obj;

@@ -29,10 +29,10 @@ struct Step {
     std::vector<Path> operands = {};  // of a call
 };
 struct Path {
-    enum class Root : uint8_t { argument, global, cell, constant } root;
+    enum class Root : uint8_t { argument, global, cell, constant, module } root;
     int argument = 0;  // index of the kernel's parameter
     int function = 0;  // global/cell: index into LoweredKernel::functions
-    Ref name;          // str: global or free variable; constant: the value
+    Ref name;          // str: global, free variable or imported module; constant: the value
     std::vector<Step> steps;
 };
 

@@ -37,7 +37,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 6;
+constexpr uint32_t kRecipeVersion = 7;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -91,7 +91,7 @@ void write_path(Writer& w, const Path& p) {
 Path read_path(Reader& r) {
     Path p{};
     const auto root = r.number<uint8_t>();
-    if (root > static_cast<uint8_t>(Path::Root::constant))
+    if (root > static_cast<uint8_t>(Path::Root::module))
         throw support::Error("recipe: unknown root");
     p.root = static_cast<Path::Root>(root);
     p.argument = r.number<int32_t>();
@@ -250,7 +250,7 @@ bool refuse(const char* what, const std::string& detail) {
 }
 
 std::string describe(const Path& p) {
-    static const char* const roots[] = {"argument ", "global ", "cell ", ""};
+    static const char* const roots[] = {"argument ", "global ", "cell ", "", "module "};
     std::string out = roots[static_cast<int>(p.root)];
     out += p.root == Path::Root::argument ? std::to_string(p.argument)
            : p.name                       ? frontend::text(p.name.get())
@@ -260,12 +260,16 @@ std::string describe(const Path& p) {
     return out;
 }
 
+std::string text_of(const Ref& o) { return o ? frontend::text(o.get()) : "nothing"; }
+
 struct Walker {
     std::span<PyObject* const> args;
     std::vector<Ref> functions;  // plain Python functions by index; null: not reached yet
 
     Ref root(const Path& p) const {
         if (p.root == Path::Root::constant) return p.name;
+        if (p.root == Path::Root::module)
+            return p.name ? Ref::steal_or_null(PyImport_Import(p.name.get())) : Ref();
         if (p.root == Path::Root::argument)
             return p.argument >= 0 && static_cast<size_t>(p.argument) < args.size()
                        ? Ref::borrow(args[static_cast<size_t>(p.argument)])
@@ -447,8 +451,10 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
         if (!guard_holds(g, walker, s))
-            return PyErr_Clear(), refuse("guard kind", std::to_string(static_cast<int>(g.kind)) +
-                                                           " on " + describe(g.path));
+            return PyErr_Clear(),
+                   refuse("guard kind", std::to_string(static_cast<int>(g.kind)) + " on " +
+                                            describe(g.path) + ": " + text_of(g.value) + ", now " +
+                                            text_of(walker.find(g.path)));
         if (g.kind != FactKind::field) continue;
         const Ref now = walker.find(g.path);
         PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;

@@ -173,3 +173,74 @@ def test_structs_are_returned_warm(tmp_path):
         ("a=qd.i32,", "b=qd.i32, a=qd.i32,"),
     ):
         assert project.run(STRUCTS.replace(old, new))[0] == [5.5, 1]
+
+
+ROADS = """\
+import json, sys
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+from quadrants._lib import core
+
+@qd.data_oriented
+class Other:
+    def __init__(self, offset):
+        self.offset = offset
+        self.hidden = qd.field(qd.i32, shape=4)
+        self.hidden.fill(10)
+
+    @qd.func
+    def task(self, i):
+        return self.hidden[i] + self.offset
+
+@qd.data_oriented
+class Sim:
+    def __init__(self):
+        self.wrapped = qd.tensor(qd.i32, (4,), backend=qd.Backend.FIELD)
+        self.size = np.array([3, 4])
+        self.other = Other(1)
+        self.kept = Other(5).task
+
+    @qd.func
+    def task(self, i):
+        return 0
+
+    @qd.func
+    def each(self, task: qd.template(), i):
+        return task(i)
+
+    @qd.kernel
+    def through_argument(self) -> qd.i32:
+        return self.each(self.other.task, 0)
+
+    @qd.kernel
+    def through_member(self) -> qd.i32:
+        return self.kept(0)
+
+    @qd.kernel
+    def through_wrapper(self) -> qd.i32:
+        self.wrapped.fill(self.size[1])
+        return self.wrapped[1] + self.wrapped[3]
+
+sim = Sim()
+out = [sim.through_argument(), sim.through_member(), sim.through_wrapper()]
+qd.sync()
+print("RESULT " + json.dumps([out, core.counters()]))
+"""
+
+
+def test_every_road_to_a_value_is_recorded(tmp_path):
+    """Methods passed and kept, fields behind qd.Tensor, library funcs, NumPy arrays of constants."""
+    project = Project(tmp_path)
+    out, cold = project.run(ROADS)
+    assert out == [11, 15, 8] and cold["lowered"] == 3
+    for old, new, expected, traced in (
+        ("qd.sync", "qd.sync", [11, 15, 8], 0),
+        ("Other(1)", "Other(2)", [12, 15, 8], 1),
+        ("Other(5)", "Other(6)", [11, 16, 8], 1),
+        ("np.array([3, 4])", "np.array([3, 5])", [11, 15, 10], 1),
+        ("np.array([3, 4])", "np.array([3, 4], np.int8)", [11, 15, 8], 1),
+        ("(4,), backend", "(5,), backend", [11, 15, 8], 1),
+    ):
+        out, warm = project.run(ROADS.replace(old, new))
+        assert (out, warm["lowered"]) == (expected, traced), new
