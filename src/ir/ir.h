@@ -232,10 +232,9 @@ struct Inst {
     void append_to(Region& region);
     void insert_before(Inst& other);
 };
-inline constexpr uint8_t kNonAtomic = 1;  // an atomic proven private: plain read-modify-write
-inline constexpr uint8_t kNoFastMath = 2;
+inline constexpr uint8_t kNoFastMath = 1;
 inline constexpr uint8_t kPrivateField =
-    4;  // an atomic on a field of which threads may have copies
+    2;  // an atomic on a field of which threads may have copies
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;

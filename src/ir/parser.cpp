@@ -357,9 +357,7 @@ struct Parser {
         }
         while (accept('!')) {
             const std::string_view w = word();
-            if (w == "nonatomic") {
-                flags |= kNonAtomic;
-            } else if (w == "private") {
+            if (w == "private") {
                 flags |= kPrivateField;
             } else if (w == "nofastmath") {
                 flags |= kNoFastMath;

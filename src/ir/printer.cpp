@@ -183,7 +183,6 @@ struct Printer {
                 if ((i.op == Op::print || i.op == Op::assert_) && i.ref) format(*i.format());
             }
         }
-        if (i.flags & kNonAtomic) out += " !nonatomic";
         if (i.flags & kPrivateField) out += " !private";
         if (i.flags & kNoFastMath) out += " !nofastmath";
         types(i.result_values());

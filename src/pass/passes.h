@@ -64,6 +64,7 @@ bool debug_checks(Session& s, ir::Function& f);
 
 // --- passes on the kernel
 bool seed(Session& s, ir::Function& kernel);
+bool own_elements(Session& s, ir::Function& kernel);  // does nothing to others
 void offload(Session& s, Plan& plan);
 
 // --- parts of offload

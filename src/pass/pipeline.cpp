@@ -31,6 +31,7 @@ constexpr Pass kFunctionPasses[] = {
     {"inline_calls", inline_calls},    // small callees, already finished themselves
     {"simplify", simplify},            // constants that arguments brought
     {"cse", cse},                      // needs promoted slots; makes equal places one value
+    {"own_elements", own_elements},    // atomics that no other iteration comes near
     {"store_forward", store_forward},  // needs cse
     {"simplify", simplify},            // what forwarded values made constant
     {"cse", cse},

@@ -84,8 +84,8 @@ void private_fields(const Session& s, Task& task) {
         const auto [at, unknown] = uses.try_emplace(f->alias_group);
         if (unknown) order.push_back(f->alias_group);
         Use& use = at->second;
-        const bool adds = (i.op == Op::atomic_add || i.op == Op::atomic_sub) &&
-                          i.results[0].id == 0 && !(i.flags & kNonAtomic);
+        const bool adds =
+            (i.op == Op::atomic_add || i.op == Op::atomic_sub) && i.results[0].id == 0;
         if (!use.field) use.field = f;
         use.only_adds &= adds && use.field == f && addable(f->elem.prim);
         use.components += static_cast<uint32_t>(i.operand(0)->type.count());

@@ -34,6 +34,7 @@ const std::pair<const char*, Run> kPasses[] = {
     {"contract", pass::contract},
     {"serial_reduce", pass::serial_reduce},
     {"seed", pass::seed},
+    {"own_elements", pass::own_elements},
     {"store_forward", pass::store_forward},
     {"debug_checks", pass::debug_checks},
 };
@@ -141,6 +142,7 @@ TEST_P(Golden, Matches) {
             } else {
                 pass::Session s{.m = *m, .options = options};
                 const auto order = pass::callees_first(*m);
+                s.arrays = pass::find_arrays(*m, order);
                 pass::summarise(s, order);
                 const auto* found =
                     std::ranges::find_if(kPasses, [&](const auto& p) { return name == p.first; });

@@ -195,6 +195,33 @@ def test_histogram(backend):
     assert np.array_equal(h, np.bincount(x, minlength=64))
 
 
+def test_own_and_neighbouring_elements(backend):
+    """Atomics that only one iteration reaches, beside some that several reach."""
+    n = 2000
+    own, near, pair = qd.field(qd.f32, n), qd.field(qd.i32, n), qd.Vector.field(2, qd.i32, (n, 2))
+    out = np.zeros((n, 2), np.int32)
+
+    @qd.kernel
+    def run(o: qd.types.ndarray(dtype=qd.i32, ndim=2), times: int):
+        for i in range(n - 1):
+            for t in range(times):
+                own[i + 1] += 0.5
+                near[i] += 1
+                near[i + 1] += 1
+                pair[i, t % 2] += qd.Vector([i, 1])
+            own[i + 1] *= own[i + 1]
+            o[i, 1] = qd.atomic_max(o[i, 0], i) + qd.atomic_sub(pair[i, 0][1], 2)
+
+    run(out, 4)
+    assert own.to_numpy().tolist() == [0] + [4] * (n - 1)
+    assert near.to_numpy().tolist() == [4] + [8] * (n - 2) + [4]
+    i = np.arange(n - 1)
+    np.testing.assert_array_equal(
+        pair.to_numpy()[:-1], np.stack([2 * i, 0 * i, 2 * i, 0 * i + 2], 1).reshape(-1, 2, 2)
+    )
+    np.testing.assert_array_equal(out[:-1], np.stack([i, 0 * i + 2], 1))
+
+
 def test_misuse(backend):
     @qd.kernel
     def run():

@@ -519,7 +519,7 @@ Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value*
 // Where no other thread can come between (Thread::alone), an atomic is a read and a write.
 void FunctionLowering::lower_atomic(Inst& i) {
     const Place p = place(operand(i, 0));
-    if (p.local || (i.flags & ir::kNonAtomic)) return lower_atomic(i, p, true);
+    if (p.local) return lower_atomic(i, p, true);
     if (i.op == Op::volatile_load) return lower_atomic(i, p, false);
     Value* alone = at_entry(key(kThreadMember, offsetof(abi::Thread, alone)), [&](Builder& at) {
         return invariant_load(at, m.i32, fn->getArg(0), offsetof(abi::Thread, alone), 4);
