@@ -26,8 +26,11 @@ import time
 import traceback
 import warnings
 
+import arithmetic
+import dtypes
 import generate
 import model
+import model_values
 import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -89,7 +92,7 @@ def execute(module, p):
             out[d.name] = arrays[d.name]
         else:
             field = operator.attrgetter(d.name)(module)
-            out[d.name] = field.to_numpy().astype(generate.NP[d.t])
+            out[d.name] = field.to_numpy().astype(dtypes.NP[d.t])
     if result is not None:
         out["return"] = np.asarray(result, dtype=np.float64 if p.result[0] == "f" else None)
     return out
@@ -97,7 +100,9 @@ def execute(module, p):
 
 def by_model(p, o):
     """The same by the model: values and error bounds."""
-    arrays = {d.name: model.Array.of(d.t, a, d.elem) for d, a in zip(p.data, p.inputs().values())}
+    arrays = {
+        d.name: model_values.Array.of(d.t, a, d.elem) for d, a in zip(p.data, p.inputs().values())
+    }
     m = model.Machine(
         ast.parse(p.source),
         o["ip"],
@@ -107,10 +112,12 @@ def by_model(p, o):
     )
     for name, t, shape in p.struct_fields:
         members = {path: arrays[f"{name}.{path}"] for path, _, _ in t.leaves()}
-        m.globals[name] = model.StructArray(t, shape, members)
+        m.globals[name] = model_values.StructArray(t, shape, members)
     args = [arrays[d.name] for d in p.data if d.kind == "array"]
     for _, t, v in p.scalars:
-        args.append(model.V(t, model.NP[t](v) if t[0] == "f" else model.wrap(t, v)))
+        args.append(
+            model_values.V(t, model_values.NP[t](v) if t[0] == "f" else arithmetic.wrap(t, v))
+        )
     result = m.run(p.name, args)
     out = {d.name: (arrays[d.name].values(), arrays[d.name].bounds()) for d in p.data}
     if result is not None:
@@ -243,7 +250,7 @@ def check(programs, o, folder, variants=VARIANTS):
             continue
         try:
             expect = by_model(p, o)
-        except (model.Undecidable, model.TooLong):
+        except (model_values.Undecidable, model_values.TooLong):
             stats["undecided"] += 1
             expect = None
         except Exception as error:
