@@ -153,7 +153,7 @@ Arg classify(const Param& p, Val v) {
         if (has_expr(o) || is_number(o) || is_host_matrix(o) ||
             (is_plain_container(o) && PyObject_Size(o) > 0)) {
             a.mode = Mode::value;
-            a.v = {as_values(o)};
+            a.v = {as_values(o), is_plain_container(o) ? v.prov : nullptr};
         } else if (is_empty(annotation) &&
                    (PyUnicode_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) ||
                     func_of(o) || is_kernel_callable(o))) {

@@ -347,9 +347,10 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
                     a.v.prov = p;
                 }
             } else {
-                a.v = {map_leaves(a.v.get(), [&](PyObject* o) {
+                a.v.obj = map_leaves(a.v.get(), [&](PyObject* o) {
                     return passing.leaf(o, a.mode == Mode::reference);
-                })};
+                });
+                if (a.v.prov) a.v.prov = e.unit->argument(static_cast<int>(k));
             }
             inner.push_back(std::move(a));
         }
@@ -484,7 +485,6 @@ bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
     std::vector<PyObject*> objects;
     for (const Arg& a : args) objects.push_back(a.v.get());
     for (const Fact& f : e.unit->facts) {
-        if (f.kind == FactKind::absent) continue;
         Ref keep;
         PyObject* now = walk(f.prov, objects, keep);
         if (!now || !fact_holds(f, now)) return false;
@@ -512,6 +512,7 @@ void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
     to.notices.insert(to.notices.end(), e.unit->notices.begin(), e.unit->notices.end());
     for (const auto& [field, prov] : e.unit->field_places)
         if (Prov* p = translate(to, args, prov)) to.field_places.try_emplace(field, p);
+    to.called.insert(e.unit->called.begin(), e.unit->called.end());
     if (e.unit->foreign) to.opaque(e.unit->foreign_reason);
 }
 
@@ -583,10 +584,16 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                   " has requires_top_level=True and cannot be called inside a "
                   "runtime for, if or while");
     if (s.is_real) check_real_signature(s);
+    caller.unit.called.insert(s.fn.get());
     std::vector<Val> bound = bind_arguments(s, args, provs, keyword_provs);
+    for (size_t k = 0; k < bound.size(); ++k)
+        if (bound[k].get() == s.params[k].default_value.get() && s.params[k].has_default &&
+            !Unit::is_default_known(bound[k].get()))
+            caller.unit.opaque("a default value");
     std::vector<Arg> plan;
     ReferenceCheck references;
     for (size_t k = 0; k < bound.size(); ++k) {
+        caller.unit.guard_items(bound[k].get(), bound[k].prov);
         plan.push_back(classify(s.params[k], std::move(bound[k])));
         if (plan.back().mode == Mode::reference) references.see(plan.back().v.get());
     }

@@ -119,6 +119,7 @@ Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering&
             k.tag(a.v.prov && a.v.prov->from_argument() ? 'A' : 'g');
             constant_key(k, a.v.get());
         } else {
+            k.tag(a.v.prov ? 'p' : 'n');
             tree_key(k, a.v.get(), a.mode == Mode::reference);
         }
     }

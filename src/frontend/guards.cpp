@@ -8,6 +8,10 @@
 #include <algorithm>
 #include <cstring>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "frontend/call.h"
 #include "frontend/lower.h"
 #include "frontend/structs.h"
 #include "frontend/values.h"
@@ -122,11 +126,23 @@ Prov* Unit::argument(int index) {
     return p;
 }
 
+Prov* Unit::annotation(int index, PyObject* annotation) {
+    Prov* p = &provs.emplace_back();
+    p->kind = Prov::Kind::annotation;
+    p->argument = index;
+    p->key = Ref::borrow(annotation);
+    return p;
+}
+
+Prov* Unit::display(std::vector<Prov*> items) {
+    Prov* p = &provs.emplace_back();
+    p->kind = Prov::Kind::display;
+    p->operands = std::move(items);
+    return p;
+}
+
 Prov* Unit::global(Prov::Kind kind, PyObject* fn, PyObject* name) {
-    // Globals of different functions of one module share a node only if function and name agree.
-    PyObject* key = reinterpret_cast<PyObject*>(reinterpret_cast<uintptr_t>(fn) * 31 ^
-                                                reinterpret_cast<uintptr_t>(name));
-    Prov*& p = globals[key];
+    Prov*& p = globals[{fn, name}];
     if (!p) {
         p = &provs.emplace_back();
         p->kind = kind;
@@ -137,6 +153,7 @@ Prov* Unit::global(Prov::Kind kind, PyObject* fn, PyObject* name) {
 }
 
 Prov* Unit::attribute(Prov* base, PyObject* name) {
+    if (base->kind == Prov::Kind::display) return nullptr;
     Prov*& p = base->attributes[name];
     if (!p) {
         p = &provs.emplace_back();
@@ -148,10 +165,20 @@ Prov* Unit::attribute(Prov* base, PyObject* name) {
 }
 
 Prov* Unit::item(Prov* base, PyObject* key) {
-    for (Prov* p : base->items)
-        if (p->kind == Prov::Kind::item && PyObject_RichCompareBool(p->key.get(), key, Py_EQ) == 1)
-            return p;
-    PyErr_Clear();
+    if (base->kind == Prov::Kind::display) {
+        const Py_ssize_t at = PyLong_Check(key) ? PyLong_AsSsize_t(key) : -1;
+        PyErr_Clear();
+        const auto count = static_cast<Py_ssize_t>(base->operands.size());
+        const Py_ssize_t place = at < 0 ? at + count : at;
+        return PyLong_Check(key) && place >= 0 && place < count
+                   ? base->operands[static_cast<size_t>(place)]
+                   : nullptr;
+    }
+    if (!base->places) base->places = Ref::steal(PyDict_New());
+    if (PyObject* at = PyDict_GetItem(base->places.get(), key))
+        return base->items[PyLong_AsSize_t(at)];
+    const Ref place = Ref::steal(PyLong_FromSize_t(base->items.size()));
+    if (PyDict_SetItem(base->places.get(), key, place.get()) < 0) PyErr_Clear();  // unhashable
     Prov* p = &provs.emplace_back();
     p->kind = Prov::Kind::item;
     p->parent = base;
@@ -177,7 +204,7 @@ Prov* Unit::call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* c
         Ref part;
         if (is_repeatable(o))
             part = Ref::steal(PyUnicode_FromFormat("%R", o));
-        else if (provs[k])
+        else if (provs[k] && provs[k]->kind != Prov::Kind::display)
             part = Ref::steal(PyLong_FromVoidPtr(provs[k]));
         else
             return nullptr;
@@ -206,6 +233,7 @@ Prov* Unit::call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* c
 }
 
 void Unit::fact(Prov* prov, FactKind kind, PyObject* value) {
+    if (prov->kind == Prov::Kind::display) return;  // the source says it
     const uint16_t bit = static_cast<uint16_t>(1u << static_cast<int>(kind));
     if (prov->facts & bit) return;
     prov->facts |= bit;
@@ -261,13 +289,18 @@ Path path_of(const Prov* prov, Unit& kernel_unit) {
         path.steps.push_back(std::move(step));
     }
     std::reverse(path.steps.begin(), path.steps.end());
-    path.root = prov->kind == Prov::Kind::argument   ? Path::Root::argument
-                : prov->kind == Prov::Kind::cell     ? Path::Root::cell
-                : prov->kind == Prov::Kind::constant ? Path::Root::constant
-                : prov->kind == Prov::Kind::module   ? Path::Root::module
-                                                     : Path::Root::global;
+    static const std::pair<Prov::Kind, Path::Root> roots[] = {
+        {Prov::Kind::argument, Path::Root::argument},
+        {Prov::Kind::global, Path::Root::global},
+        {Prov::Kind::cell, Path::Root::cell},
+        {Prov::Kind::constant, Path::Root::constant},
+        {Prov::Kind::module, Path::Root::module},
+        {Prov::Kind::annotation, Path::Root::annotation},
+    };
+    for (const auto& [kind, root] : roots)
+        if (prov->kind == kind) path.root = root;
     path.argument = prov->argument;
-    path.name = prov->key;
+    if (path.root != Path::Root::annotation) path.name = prov->key;
     if (path.root == Path::Root::global || path.root == Path::Root::cell)
         path.function = function_index(kernel_unit, prov->function.get());
     return path;
@@ -294,23 +327,23 @@ int function_index(Unit& u, PyObject* fn) {
 }
 
 namespace {
-constexpr size_t kMostContents = 8192;  // bytes of text
+constexpr size_t kMostContents = 8192;  // bytes of text that are kept as they are
 
-bool describe_contents(PyObject* o, std::string& out, int depth = 0);
+bool describe_contents(PyObject* o, std::string& out, size_t most, int depth = 0);
 
 // A NumPy array: its dtype, its shape and its elements.
-bool describe_array(PyObject* o, std::string& out, int depth) {
+bool describe_array(PyObject* o, std::string& out, size_t most, int depth) {
     const Ref size = Ref::steal(PyObject_GetAttrString(o, "size"));
     if (PyLong_AsLong(size.get()) > static_cast<long>(kMostContents / 2)) return false;
     for (const char* name : {"dtype", "shape"})
         out += text(Ref::steal(PyObject_GetAttrString(o, name)).get()) + ' ';
-    return describe_contents(Ref::steal(PyObject_CallMethod(o, "tolist", nullptr)).get(), out,
+    return describe_contents(Ref::steal(PyObject_CallMethod(o, "tolist", nullptr)).get(), out, most,
                              depth + 1);
 }
 
-// Appends constants and containers of them; false for anything else, and for too much.
-bool describe_contents(PyObject* o, std::string& out, int depth) {
-    if (out.size() > kMostContents || depth > 16) return false;
+// Appends constants and containers of them; false for anything else, and for more than `most`.
+bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
+    if (out.size() > most || depth > 16) return false;
     if (is_plain_constant(o) || PyRange_Check(o) || PyBytes_CheckExact(o) ||
         PyComplex_CheckExact(o)) {
         out += Py_TYPE(o)->tp_name;
@@ -324,7 +357,8 @@ bool describe_contents(PyObject* o, std::string& out, int depth) {
     if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
         out += PyTuple_CheckExact(o) ? '(' : '[';
         for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-            if (!describe_contents(PySequence_Fast_GET_ITEM(o, k), out, depth + 1)) return false;
+            if (!describe_contents(PySequence_Fast_GET_ITEM(o, k), out, most, depth + 1))
+                return false;
         out += ']';
         return true;
     }
@@ -332,8 +366,8 @@ bool describe_contents(PyObject* o, std::string& out, int depth) {
         out += '{';
         PyObject *key, *value;
         for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
-            if (!describe_contents(key, out, depth + 1) ||
-                !describe_contents(value, out, depth + 1))
+            if (!describe_contents(key, out, most, depth + 1) ||
+                !describe_contents(value, out, most, depth + 1))
                 return false;
         out += '}';
         return true;
@@ -343,32 +377,151 @@ bool describe_contents(PyObject* o, std::string& out, int depth) {
         std::vector<std::string> parts(static_cast<size_t>(PyList_GET_SIZE(list.get())));
         for (size_t k = 0; k < parts.size(); ++k)
             if (!describe_contents(PyList_GET_ITEM(list.get(), static_cast<Py_ssize_t>(k)),
-                                   parts[k], depth + 1))
+                                   parts[k], most, depth + 1))
                 return false;
         std::sort(parts.begin(), parts.end());
         out += '<';
         for (const std::string& p : parts) out += p;
         out += '>';
-        return out.size() <= kMostContents;
+        return out.size() <= most;
     }
-    return has_type_named(o, "numpy.ndarray") && describe_array(o, out, depth);
+    return has_type_named(o, "numpy.ndarray") && describe_array(o, out, most, depth);
 }
 
-Ref contents_of(PyObject* o) {
+// Null if not all of it are constants. A long text is told by its hash.
+Ref contents_of(PyObject* o, size_t most = SIZE_MAX) {
     std::string out;
-    if (!describe_contents(o, out)) return {};
+    if (!describe_contents(o, out, most)) return {};
+    if (out.size() > kMostContents) {
+        const XXH128_hash_t h = XXH3_128bits(out.data(), out.size());
+        return Ref::steal(PyUnicode_FromFormat("%llu %llu",
+                                               static_cast<unsigned long long>(h.low64),
+                                               static_cast<unsigned long long>(h.high64)));
+    }
     return Ref::steal(PyUnicode_FromStringAndSize(out.data(), static_cast<Py_ssize_t>(out.size())));
+}
+
+// What an annotation or a type object means, as text. Such objects do not change.
+Ref meaning_of(PyObject* o) {
+    struct Known {
+        Ref object, text;
+    };
+    static auto* known = new std::unordered_map<PyObject*, Known>;
+    if (const auto it = known->find(o); it != known->end()) return it->second.text;
+    static PyObject* const describe = [] {
+        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._signature"));
+        return Ref::steal(PyObject_GetAttrString(module.get(), "annotation_text")).release();
+    }();
+    const Ref text = Ref::steal(PyObject_CallOneArg(describe, o));
+    known->emplace(o, Known{Ref::borrow(o), text});
+    return text;
+}
+
+// The annotations and default values of a Quadrants function; null if it has none.
+Ref signature_text(PyObject* o) {
+    if (PyMethod_Check(o)) return signature_text(PyMethod_GET_FUNCTION(o));
+    PyObject* definition = func_of(o);
+    if (!definition) return {};
+    std::string out;
+    bool bare = true;
+    const auto add = [&](PyObject* annotation) {
+        out += is_empty(annotation) ? "" : text(meaning_of(annotation).get());
+        bare = bare && (is_empty(annotation) || annotation == Py_None);
+    };
+    const FuncSignature& s = signature_of(definition);
+    for (const Param& p : s.params) {
+        add(p.annotation.get());
+        if (p.has_default) {
+            PyObject* value = p.default_value.get();
+            const Ref all = contents_of(value);
+            out += "=" + text(all ? all.get() : type_id(value).get());
+            bare = false;
+        }
+        out += ',';
+    }
+    add(s.returns.get());
+    if (bare) return {};
+    return Ref::steal(PyUnicode_FromStringAndSize(out.data(), static_cast<Py_ssize_t>(out.size())));
+}
+
+// Methods of structs, by name in a dict at `prov`.
+void guard_methods(Unit& u, PyObject* methods, Prov* prov) {
+    PyObject *name, *method;
+    for (Py_ssize_t at = 0; PyDict_Check(methods) && PyDict_Next(methods, &at, &name, &method);) {
+        Prov* place = u.item(prov, name);
+        if (!PyObject_TypeCheck(method, &PyStaticMethod_Type)) {
+            guard_value(u, method, place);
+            continue;
+        }
+        const Ref function = Ref::steal(PyObject_GetAttr(method, names().__func___));
+        guard_value(u, function.get(), u.attribute(place, names().__func___));
+    }
+}
+
+void guard_type(Unit& u, PyObject* type, Prov* prov) {
+    u.fact(prov, FactKind::meaning, meaning_of(type).get());
+    if (!is_struct_type(type)) return;
+    const auto part = [&](const char* name) {
+        return Ref::steal(PyObject_GetAttr(type, interned(name).get()));
+    };
+    guard_methods(u, part("methods").get(), u.attribute(prov, interned("methods").get()));
+    const Ref members = part("members");
+    PyObject *name, *member;
+    for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &name, &member);)
+        if (is_struct_type(member))
+            guard_type(u, member, u.item(u.attribute(prov, interned("members").get()), name));
 }
 }  // namespace
 
-void Unit::consume(PyObject* o, Prov* prov) {
+bool Unit::is_default_known(PyObject* value) { return static_cast<bool>(contents_of(value)); }
+
+namespace {
+constexpr int kDeepest = 16;
+
+// Guards the items of a list or tuple, then calls `then` for each.
+template <class Then>
+void each_item(Unit& u, PyObject* o, Prov* prov, Then then) {
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k) {
+        Prov* place = u.item(prov, Ref::steal(PyLong_FromSsize_t(k)).get());
+        PyObject* part = unwrap(PySequence_Fast_GET_ITEM(o, k));
+        if (!place || is_expr(part) || is_struct(part)) continue;
+        guard_value(u, part, place);
+        then(part, place);
+    }
+}
+}  // namespace
+
+void Unit::guard_items(PyObject* o, Prov* prov, int depth) {
+    if (!prov || depth >= kDeepest || !(PyList_CheckExact(o) || PyTuple_CheckExact(o))) return;
+    if (prov->facts & (1u << static_cast<int>(FactKind::contents))) return;
+    if (const Ref all = contents_of(o)) return fact(prov, FactKind::contents, all.get());
+    each_item(*this, o, prov,
+              [&](PyObject* part, Prov* place) { guard_items(part, place, depth + 1); });
+}
+
+void Unit::untracked(PyObject* o) {
+    PyTypeObject* t = Py_TYPE(o);
+    if ((t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_Check(o) &&
+        !is_own_code(reinterpret_cast<PyObject*>(t)))
+        opaque("a " + std::string(t->tp_name) + " was reached in a way that is not recorded");
+}
+
+void Unit::consume(PyObject* o, Prov* prov, int depth) {
     if (!prov || prov->kind == Prov::Kind::constant || is_expr(o) || is_host_matrix(o) ||
         is_struct_field(o))
         return;
     const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
     if (has(FactKind::constant) || has(FactKind::contents) || has(FactKind::field) ||
-        has(FactKind::function) || has(FactKind::module) || callable_id(o))
+        has(FactKind::function) || has(FactKind::module) || has(FactKind::meaning) ||
+        has(FactKind::array) || callable_id(o))
         return;
+    if (prov->kind != Prov::Kind::display)
+        if (const Ref all = contents_of(o)) return fact(prov, FactKind::contents, all.get());
+    if ((PyList_CheckExact(o) || PyTuple_CheckExact(o)) && depth < kDeepest) {
+        each_item(*this, o, prov,
+                  [&](PyObject* part, Prov* place) { consume(part, place, depth + 1); });
+        return;
+    }
     opaque("the contents of a " + std::string(Py_TYPE(o)->tp_name));
 }
 
@@ -387,6 +540,10 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         PyObject *key, *field;
         for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);)
             guard_value(u, unwrap(field), u.item(members, key));
+        const Ref methods = Ref::steal(PyObject_GetAttrString(o, "struct_methods"));
+        guard_methods(u, methods.get(), u.attribute(prov, interned("struct_methods").get()));
+    } else if (tensor_type_of(o) || is_struct_type(o)) {
+        guard_type(u, o, prov);
     } else if (PyModule_Check(o)) {
         Ref name = Ref::steal_or_null(PyModule_GetNameObject(o));
         if (name) u.fact(prov, FactKind::module, name.get());
@@ -395,8 +552,11 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         u.fact(prov, FactKind::type, name.get());
     } else if (PyObject* fn = plain_function_of(o)) {
         u.fact(prov, FactKind::function, fn);
+        if (const Ref signature = signature_text(o))
+            u.fact(prov, FactKind::signature, signature.get());
     } else if (PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o)) {
-        if (const Ref all = contents_of(o)) return u.fact(prov, FactKind::contents, all.get());
+        if (const Ref all = contents_of(o, kMostContents))
+            return u.fact(prov, FactKind::contents, all.get());
         u.fact(prov, FactKind::type, type_id(o).get());
         Ref n = Ref::steal(PyLong_FromSsize_t(PyObject_Size(o)));
         u.fact(prov, FactKind::length, n.get());
@@ -406,7 +566,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
             u.fact(prov, FactKind::array, array_signature(a).get());
         else
             u.fact(prov, FactKind::type, type_id(o).get());
-        if (const Ref all = contents_of(o))
+        if (const Ref all = contents_of(o, kMostContents))
             u.fact(prov, FactKind::contents, all.get());
         else if (is_external_array(o))
             u.opaque("the contents of a large NumPy array");
@@ -446,8 +606,6 @@ bool fact_holds(const Fact& f, PyObject* now) {
         case FactKind::field:
             return is_field(now) &&
                    PyObject_RichCompareBool(field_signature(now).get(), f.value.get(), Py_EQ) == 1;
-        case FactKind::identity:
-            return now == f.value.get();
         case FactKind::array: {
             ArrayInfo a;
             return array_info(now, a) &&
@@ -459,8 +617,13 @@ bool fact_holds(const Fact& f, PyObject* now) {
             const Ref all = contents_of(now);
             return all && PyObject_RichCompareBool(all.get(), f.value.get(), Py_EQ) == 1;
         }
-        case FactKind::absent:
-            return true;
+        case FactKind::meaning:
+            return (tensor_type_of(now) || is_struct_type(now)) &&
+                   PyObject_RichCompareBool(meaning_of(now).get(), f.value.get(), Py_EQ) == 1;
+        case FactKind::signature: {
+            const Ref text = signature_text(now);
+            return text && PyObject_RichCompareBool(text.get(), f.value.get(), Py_EQ) == 1;
+        }
     }
     return false;
 }
@@ -472,7 +635,7 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
             keep = static_cast<size_t>(prov->argument) < args.size()
                        ? Ref::borrow(args[prov->argument])
                        : Ref();
-        else if (prov->kind == Prov::Kind::constant)
+        else if (prov->kind == Prov::Kind::constant || prov->kind == Prov::Kind::annotation)
             keep = prov->key;
         else if (prov->kind == Prov::Kind::module)
             keep = Ref::steal_or_null(PyImport_Import(prov->key.get()));

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -25,10 +27,22 @@ namespace qd::frontend {
 // Where a compile-time object came from: a tree per Unit, one node per (parent, step).
 enum class Impurity : uint8_t { none, warned, refused };
 struct Prov {
-    enum class Kind : uint8_t { argument, global, cell, constant, module, attribute, item, call };
+    // display: of a list or tuple that the source writes; `operands` are the places of its items.
+    enum class Kind : uint8_t {
+        argument,
+        global,
+        cell,
+        constant,
+        annotation,
+        module,
+        display,
+        attribute,
+        item,
+        call
+    };
     Kind kind;
     Prov* parent = nullptr;
-    int argument = 0;              // root argument: parameter number of the Unit
+    int argument = 0;              // root argument, annotation: parameter number of the Unit
     bool flattened = false;        // reached through a parameter annotated with a dataclass
     bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
     uint16_t facts = 0;            // bit k: FactKind k is recorded
@@ -38,8 +52,9 @@ struct Prov {
     Ref function;        // root global or cell: the Python function
     Ref leaf;            // the Expr of a parameter made for this place
     std::unordered_map<PyObject*, Prov*> attributes;
-    std::vector<Prov*> items;
-    std::vector<Prov*> operands;  // of a call
+    std::vector<Prov*> items;     // and results of calls
+    Ref places;                   // dict: item -> its place in `items`
+    std::vector<Prov*> operands;  // of a call, of a display
     Ref calls;                    // dict: operands of a call -> its place in `items`
 
     const Prov* root() const {
@@ -76,7 +91,7 @@ struct Unit {
         false;  // a func with a loop that is a task when the call is at top level
     std::deque<Prov> provs;
     std::unordered_map<int, Prov*> arguments;
-    std::unordered_map<PyObject*, Prov*> globals;  // by name, per function: key mixes both
+    std::map<std::pair<PyObject*, PyObject*>, Prov*> globals;  // by function and name
     std::vector<Fact> facts;
     // Parameters made while the body was walked; place k of `lazy` is function parameter
     // first_lazy + k (funcs) or module parameter (kernel).
@@ -91,8 +106,11 @@ struct Unit {
     std::vector<Notice> notices;                   // given while it was lowered
     std::vector<Entry*> callees;                   // once each
     std::unordered_map<PyObject*, int> functions;  // kernel: index into LoweredKernel::functions
+    std::unordered_set<PyObject*> called;          // functions whose bodies were walked
 
     Prov* argument(int index);
+    Prov* annotation(int index, PyObject* annotation);  // of a kernel's parameter
+    Prov* display(std::vector<Prov*> items);
     Prov* global(Prov::Kind kind, PyObject* function, PyObject* name);
     Prov* attribute(Prov* base, PyObject* name);
     Prov* item(Prov* base, PyObject* key);
@@ -100,9 +118,15 @@ struct Unit {
     // it again: an argument is neither a constant nor found anywhere.
     Prov* call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs);
     void fact(Prov* prov, FactKind kind, PyObject* value);
-    void opaque(const std::string& reason);  // some fact cannot be guarded
+    void opaque(const std::string& reason);         // some fact cannot be guarded
+    static bool is_default_known(PyObject* value);  // by the signature of the func it belongs to
     // Python code looks at all of `o`, found at `prov`: its facts must say everything.
-    void consume(PyObject* o, Prov* prov);
+    void consume(PyObject* o, Prov* prov, int depth = 0);
+    // Records what the items of a list or tuple are, at any depth.
+    void guard_items(PyObject* o, Prov* prov, int depth = 0);
+    // Something is read from `o`, which nobody knows where to find again.
+    void untracked(PyObject* o);
+    void consume(const Val& v) { consume(v.get(), v.prov); }
     void notice(Notice notice);  // gives and keeps it
     // The parameter for what lies at `prov`; one per place.
     ir::Value* parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, const std::string& name,
@@ -114,6 +138,7 @@ Path path_of(const Prov* prov, Unit& kernel_unit);
 // the object that had the attribute, null for a name. note_ marks the place, both report it.
 void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name,
                   Prov* prov);
+bool is_own_code(PyObject* callable);  // a function, class or method of this package
 void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value);
 void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
 bool fact_holds(const Fact& f, PyObject* now);
@@ -209,19 +234,25 @@ struct Lowering::Body {
     Val element(const Val& base, PyObject* index);
     Val bind_parameter_member(PyObject* annotation, Ref item, Prov* prov);
     Val unit_item(const Val& over, Ref item, Py_ssize_t at);
+    bool truth(const Val& v);  // of a compile-time object
     void bind_static_target(const Node* target, const Val& v);
     Prov* find_place(
         PyObject* array);  // an array reached through arguments in a way that was not tracked
 
     // expressions
     Val expr(const Node* n);
-    Ref value(const Node* n) { return expr(n).obj; }
+    Ref value(const Node* n) {  // all of it is looked at
+        Val v = expr(n);
+        unit.consume(v);
+        return std::move(v.obj);
+    }
     Ref index(const Node* n);
     Val bool_op(const Node* n);
     Val if_exp(const Node* n);
     Val compare_chain(const Node* n);
-    Ref comprehension(const Node* n);
-    void generators(const Node* n, size_t k, PyObject* out);
+    Val comprehension(const Node* n);
+    void generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places);
+    void consume_iterated(const Val& over);
     Ref joined_string(const Node* n);
     bool is_static_call(const Node* n, PyObject** op = nullptr);  // Call of qd.static
     Val static_value(const Node* call);
@@ -235,6 +266,7 @@ struct Lowering::Body {
     // What a Python function of the user answers; later processes ask it again.
     Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs);
     Val method_self(const Val& method, const Val& base);
+    void consume_owner(PyObject* self, Prov* method);
     void consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs);
     Val call_python(const Node* n, const Val& f, const CallArgs& args,
                     const std::vector<Prov*>& provs);

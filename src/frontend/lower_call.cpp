@@ -6,6 +6,7 @@
 
 #include "frontend/call.h"
 #include "frontend/lower.h"
+#include "frontend/structs.h"
 #include "frontend/values.h"
 
 namespace qd::frontend {
@@ -17,7 +18,7 @@ using K = NodeKind;
 enum class Callee : uint8_t { python, operation, builtin, func, kernel };
 
 struct Known {
-    Ref object;  // keeps the key alive
+    Ref object, owner;  // keep the key and the definition alive
     Callee callee = Callee::python;
     std::string op;
     const Builtin* builtin = nullptr;
@@ -44,7 +45,7 @@ const Known& known(PyObject* o) {
     } else if (Ref d = get(o, names()._qd_func_); d && d.get() != Py_None) {
         k.callee = Callee::func;
         k.definition = d.get();
-        k.object = d;
+        k.owner = d;
     } else if (Ref kernel = get(o, names()._qd_kernel_); kernel && kernel.get() != Py_None) {
         k.callee = Callee::kernel;
     } else if (const Builtin* b = find_builtin(o)) {
@@ -65,26 +66,32 @@ std::string callee_name(PyObject* f) {
     return name ? text(name.get()) : text(f);
 }
 
-bool from_quadrants(PyObject* f) {
-    Ref module = get(PyMethod_Check(f) ? PyMethod_GET_FUNCTION(f) : f, names().__module___);
-    const std::string name = module ? text(module.get()) : "";
-    return name == "quadrants" || name.starts_with("quadrants.");
+// A class of Python itself or NumPy, and none that knows the time or a state of chance.
+bool is_python_class(const PyTypeObject* t) {
+    const std::string_view name = t->tp_name;
+    return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
+           (name.find('.') == name.npos ||
+            (name.starts_with("numpy.") && name.find(".random") == name.npos));
 }
 
-// Python's own types and the methods of its containers and strings do what they say.
+// Python's own functions, types, and the methods of its containers and strings do what they say.
 bool is_harmless(PyObject* f) {
     if (PyCFunction_Check(f)) {
         PyObject* self = PyCFunction_GET_SELF(f);
         if (!self) return false;
-        if (!PyModule_Check(self)) return true;
+        if (PyType_Check(self)) return is_python_class(reinterpret_cast<PyTypeObject*>(self));
+        if (!PyModule_Check(self)) return is_python_class(Py_TYPE(self));
         const char* module = PyModule_GetName(self);
         return module && !std::strcmp(module, "builtins");
     }
-    if (PyType_Check(f)) {
-        const auto* t = reinterpret_cast<PyTypeObject*>(f);
-        return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE);
-    }
-    return false;
+    return PyType_Check(f) && is_python_class(reinterpret_cast<PyTypeObject*>(f));
+}
+
+// Of those, the ones that see more than their operands.
+bool sees_more(const std::string& name) {
+    static const std::string_view kNames[] = {"eval",   "exec", "open", "input", "globals",
+                                              "locals", "vars", "id",   "hash",  "__import__"};
+    return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
 // Functions of `math` and NumPy's element-wise ones: equal arguments give equal results.
@@ -162,6 +169,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
                         throw PyError{};
                 }
             } else {
+                unit.consume(many);
                 items = Ref::steal(PySequence_List(many.get()));
             }
             for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k) {
@@ -178,6 +186,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
     for (const Node* k : n->list2) {
         Val v = expr(k->a);
         if (!k->name || k->name == Py_None) {  // **mapping
+            unit.consume(v);
             PyObject *key, *item;
             for (Py_ssize_t at = 0;
                  PyDict_Check(v.get()) && PyDict_Next(v.get(), &at, &key, &item);) {
@@ -250,7 +259,11 @@ Val Body::call(const Node* n) {
     if (n->a->kind == K::Attribute && n->a->a->kind == K::Constant &&
         PyUnicode_Check(n->a->a->name) && n->a->name == names().format_) {
         CallArgs args;
-        arguments(n, args, nullptr, nullptr);
+        std::vector<Prov*> provs, keyword_provs;
+        arguments(n, args, &provs, &keyword_provs);
+        for (size_t k = 0; k < provs.size(); ++k) unit.consume(args.positional[k].get(), provs[k]);
+        for (size_t k = 0; k < keyword_provs.size(); ++k)
+            unit.consume(args.keywords[k].second.get(), keyword_provs[k]);
         low.node = n->ast;
         return {format_call(n->a->a->name, args)};
     }
@@ -369,6 +382,12 @@ Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Pro
     return adopt(std::move(result), prov);
 }
 
+// A method of an object of ours reads what is in it now.
+void Body::consume_owner(PyObject* self, Prov* method) {
+    if (is_expr(self) || is_struct(self) || PyType_Check(self) || is_field(self)) return;
+    if (method && method->parent) unit.consume(self, method->parent);
+}
+
 // A function of Python sees all of its operands, and a method all of its object.
 void Body::consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs) {
     // These see less than all: the type, or the length, both of which are facts already.
@@ -378,11 +397,15 @@ void Body::consume_operands(const Val& f, const CallArgs& args, const std::vecto
     if (name == "len" && args.positional.size() == 1 &&
         is_plain_container(args.positional[0].get()))
         return;
+    if (sees_more(name)) unit.opaque("Python function " + name + " runs");
     for (size_t k = 0; k < provs.size() && k < args.positional.size(); ++k)
         unit.consume(args.positional[k].get(), provs[k]);
     PyObject* self = PyCFunction_Check(f.get()) ? PyCFunction_GET_SELF(f.get()) : nullptr;
-    if (self && f.prov && f.prov->parent && !PyModule_Check(self))
-        unit.consume(self, f.prov->parent);
+    if (!self || PyModule_Check(self) || PyType_Check(self) || !f.prov) return;
+    // A method that is kept under a name of its own can be of any object.
+    Prov* owner = f.prov->kind == Prov::Kind::attribute ? f.prov->parent : nullptr;
+    if (!owner) return unit.opaque("method " + name + " of an object");
+    unit.consume(self, owner);
 }
 
 Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
@@ -403,8 +426,11 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
             if (PyDict_SetItem(keywords.get(), name.get(), v.get()) < 0) throw PyError{};
         }
     }
-    const bool ours = is_expr(callable) || from_quadrants(callable) ||
-                      from_quadrants(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
+    const bool ours =
+        is_expr(callable) ||
+        is_own_code(PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable) ||
+        is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
+    if (ours && PyMethod_Check(callable)) consume_owner(PyMethod_GET_SELF(callable), f.prov);
     Prov* place = nullptr;  // of the result
     if (is_harmless(callable)) consume_operands(f, args, provs);
     if (!ours && !is_harmless(callable)) {
@@ -446,6 +472,7 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
     }
     if (result.get() == Py_NotImplemented)
         raise(Kind::type, "`" + callee_name(callable) + "` does not take a Quadrants Expression");
+    if (ours && is_external_array(result.get())) unit.opaque("the contents of a field");
     if (is_ndarray(unwrap(result.get()))) {
         Prov* found = find_place(unwrap(result.get()));
         return adopt(std::move(result), found);
@@ -465,7 +492,7 @@ Ref call_func(PyObject* func, const CallArgs& args) {
                                     Ref::borrow(PyMethod_GET_SELF(func)));
     }
     // A func of this package that native code or a method of ours calls: its text is a fact too.
-    if (PyObject* fn = from_quadrants(definition) ? func_of(definition) : nullptr) {
+    if (PyObject* fn = is_own_code(definition) ? func_of(definition) : nullptr) {
         Unit& unit = current()->body->unit;
         Ref module = get(fn, names().__module___);
         PyObject* name = module.release();

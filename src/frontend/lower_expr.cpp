@@ -1,5 +1,6 @@
 // Walking expressions. Operations on symbolic values go to ops; on other objects Python does them.
 
+#include <algorithm>
 #include <array>
 
 #include "frontend/lower.h"
@@ -23,12 +24,6 @@ Ref shared_view(PyObject* o) {
     return map_leaves(o, [](PyObject* e) { return shared_view(e); });
 }
 
-bool truth(PyObject* o) {
-    const int t = PyObject_IsTrue(o);
-    if (t < 0) throw PyError{};
-    return t == 1;
-}
-
 bool is_container(PyObject* o) { return PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o); }
 
 ir::Value* scalar_int(PyObject* o, PyObject* a, PyObject* b, const char* symbol) {
@@ -46,6 +41,17 @@ bool has_tensor_value(PyObject* o) {
 }
 
 }  // namespace
+
+bool Body::truth(const Val& v) {
+    const PyTypeObject* t = Py_TYPE(v.get());
+    const bool asked = (t->tp_as_number && t->tp_as_number->nb_bool) ||
+                       (t->tp_as_mapping && t->tp_as_mapping->mp_length) ||
+                       (t->tp_as_sequence && t->tp_as_sequence->sq_length);
+    if (asked && !is_container(v.get())) unit.consume(v);  // a container's length is a fact
+    const int answer = PyObject_IsTrue(v.get());
+    if (answer < 0) throw PyError{};
+    return answer == 1;
+}
 
 // --- names
 // -----------------------------------------------------------------------------------------
@@ -150,6 +156,7 @@ Val Body::adopt(Ref value, Prov* prov) {
 Val Body::member(const Val& base, PyObject* name) {
     PyObject* o = base.get();
     if (is_expr(o) || is_struct(o)) return {attribute(o, name)};
+    if (!base.prov) unit.untracked(o);
     Prov* prov = base.prov ? unit.attribute(base.prov, name) : nullptr;
     if (prov && prov->leaf) return {prov->leaf, nullptr};
     if (base.prov && base.prov->flattened) {
@@ -192,12 +199,14 @@ Val Body::member(const Val& base, PyObject* name) {
 
 // base[index], index compile-time or not
 Val Body::element(const Val& base, PyObject* index) {
+    if (is_symbolic(index) && !is_field(base.get())) unit.consume(base);
     Ref item = subscript(base.get(), index);
     if (is_expr(item.get()) || is_struct(item.get()) || is_field(base.get()))
         return {item, nullptr};
     Prov* prov = base.prov && !is_symbolic(index) && !PySlice_Check(index)
                      ? unit.item(base.prov, index)
                      : nullptr;
+    if (!prov) unit.consume(base);
     return adopt(std::move(item), prov);
 }
 
@@ -365,11 +374,16 @@ Val Body::expr(const Node* n) {
         case K::BinOp: {
             Val a = expr(n->a), b = expr(n->b);
             low.node = n->ast;
+            unit.consume(a), unit.consume(b);
             return {binary(static_cast<BinOp>(n->op), a.get(), b.get())};
         }
         case K::UnaryOp: {
             Val a = expr(n->a);
             low.node = n->ast;
+            if (static_cast<UnOp>(n->op) != UnOp::logical_not)
+                unit.consume(a);
+            else if (!is_symbolic(a.get()))
+                return {Ref::borrow(truth(a) ? Py_False : Py_True)};
             return {unary(static_cast<UnOp>(n->op), a.get())};
         }
         case K::Attribute: {
@@ -394,24 +408,31 @@ Val Body::expr(const Node* n) {
         case K::Tuple:
         case K::List: {
             Ref list = Ref::steal(PyList_New(0));
+            std::vector<Prov*> places;
             for (const Node* e : n->list) {
                 if (e->kind == K::Starred) {
                     Ref part = value(e->a);
                     if (is_expr(part.get())) part = Ref::steal(PySequence_List(part.get()));
                     Ref r =
                         Ref::steal(PyObject_CallMethod(list.get(), "extend", "(O)", part.get()));
+                    places.resize(static_cast<size_t>(PyList_GET_SIZE(list.get())));
                     continue;
                 }
-                if (PyList_Append(list.get(), expr(e).get()) < 0) throw PyError{};
+                const Val item = expr(e);
+                if (PyList_Append(list.get(), item.get()) < 0) throw PyError{};
+                places.push_back(item.prov);
             }
-            if (n->kind == K::List) return {list};
-            return {Ref::steal(PyList_AsTuple(list.get()))};
+            Prov* display = std::ranges::any_of(places, [](Prov* p) { return p != nullptr; })
+                                ? unit.display(std::move(places))
+                                : nullptr;
+            if (n->kind == K::List) return {list, display};
+            return {Ref::steal(PyList_AsTuple(list.get())), display};
         }
         case K::Dict:
             return {dict_display(n)};
         case K::ListComp:
         case K::DictComp:
-            return {comprehension(n)};
+            return comprehension(n);
         case K::JoinedStr:
             return {joined_string(n)};
         case K::NamedExpr: {
@@ -470,6 +491,7 @@ Val Body::compare_chain(const Node* n) {
                 if (!low.static_depth)
                     raise(Kind::syntax, negated ? "\"NotIn\" is only supported inside `qd.static`."
                                                 : "\"In\" is only supported inside `qd.static`.");
+                unit.consume(left), unit.consume(right);
                 const int found = PySequence_Contains(right.get(), left.get());
                 if (found < 0) throw PyError{};
                 r = Ref::borrow((found == 1) != negated ? Py_True : Py_False);
@@ -477,12 +499,13 @@ Val Body::compare_chain(const Node* n) {
         } else {
             // Each operand is evaluated once: a variable is read before later operands can change
             // it.
+            unit.consume(left), unit.consume(right);
             r = frontend::compare(static_cast<CmpOp>(op), left.get(), right.get());
         }
         if (!result)
             result = r;
         else if (low.static_depth || (!is_symbolic(result.get()) && !is_symbolic(r.get())))
-            result = truth(result.get()) ? r : result;
+            result = truth({result}) ? r : result;
         else
             result = binary(BinOp::bit_and, result.get(), r.get());
         left = right;
@@ -518,7 +541,7 @@ Val Body::bool_op(const Node* n) {
         if (!low.static_depth && is_host_matrix(left.get()))
             left = {make_value(to_value(left.get()))};
         if (low.static_depth || !is_symbolic(left.get())) {
-            const bool decided = truth(left.get()) != is_and;
+            const bool decided = truth(left) != is_and;
             if (low.static_depth || !PyFloat_Check(left.get())) {
                 if (decided) return left;
                 Val right = expr(n->list[k]);
@@ -589,7 +612,7 @@ Val Body::if_exp(const Node* n) {
     if (is_static_call(n->a)) return expr(static_truth(n->a) ? n->b : n->c);
     Val c = expr(n->a);
     low.node = n->ast;
-    if (!is_symbolic(c.get())) return expr(truth(c.get()) ? n->b : n->c);
+    if (!is_symbolic(c.get())) return expr(truth(c) ? n->b : n->c);
     if (is_expr(c.get()) && type_of(c.get()).is_tensor())
         raise(Kind::syntax,
               "The condition of a conditional expression must be a scalar. Please use "
@@ -628,20 +651,23 @@ Val Body::if_exp(const Node* n) {
 // --- comprehensions
 // --------------------------------------------------------------------------------
 
-Ref Body::comprehension(const Node* n) {
+Val Body::comprehension(const Node* n) {
     Ref out = n->kind == K::DictComp ? Ref::steal(PyDict_New()) : Ref::steal(PyList_New(0));
-    generators(n, 0, out.get());
-    return out;
+    std::vector<Prov*> places;
+    generators(n, 0, out.get(), places);
+    return {out, n->kind == K::ListComp ? unit.display(std::move(places)) : nullptr};
 }
 
-void Body::generators(const Node* n, size_t k, PyObject* out) {
+void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places) {
     if (k == n->list.size()) {
         if (n->kind == K::DictComp) {
             Ref key = value(n->a), item = value(n->b);
             if (PyDict_SetItem(out, key.get(), item.get()) < 0) throw PyError{};
-        } else if (PyList_Append(out, expr(n->a).get()) < 0) {
-            throw PyError{};
+            return;
         }
+        const Val item = expr(n->a);
+        if (PyList_Append(out, item.get()) < 0) throw PyError{};
+        places.push_back(item.prov);
         return;
     }
     const Node* g = n->list[k];
@@ -651,6 +677,7 @@ void Body::generators(const Node* n, size_t k, PyObject* out) {
         over = expr(g->b);
     }
     low.node = n->ast;
+    consume_iterated(over);
     Ref it = Ref::steal(PyObject_GetIter(over.get()));
     Py_ssize_t at = 0;
     while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
@@ -660,11 +687,16 @@ void Body::generators(const Node* n, size_t k, PyObject* out) {
         bool keep = true;
         for (const Node* test : g->list) {
             Deeper in_static(low.static_depth);
-            keep = keep && truth(expr(test).get());
+            keep = keep && truth(expr(test));
         }
-        if (keep) generators(n, k + 1, out);
+        if (keep) generators(n, k + 1, out, places);
     }
     if (PyErr_Occurred()) throw PyError{};
+}
+
+// What a loop goes over; items of lists and tuples are tracked singly.
+void Body::consume_iterated(const Val& over) {
+    if (!PyList_CheckExact(over.get()) && !PyTuple_CheckExact(over.get())) unit.consume(over);
 }
 
 // An item that iteration over `over` gave: its place is known for lists and tuples.
@@ -713,7 +745,7 @@ bool Body::is_static_call(const Node* n, PyObject**) {
     return operation_of(callable.get()) == "static";
 }
 
-bool Body::static_truth(const Node* call) { return truth(static_value(call).get()); }
+bool Body::static_truth(const Node* call) { return truth(static_value(call)); }
 
 Val Body::static_value(const Node* call) {
     if (call->list.empty()) raise_at(call, Kind::type, "qd.static needs an argument");
@@ -725,13 +757,15 @@ Val Body::static_value(const Node* call) {
         return v;
     }
     Ref list = Ref::steal(PyList_New(0));
+    std::vector<Prov*> places;
     for (const Node* a : call->list) {
         Val v = expr(a);
         low.node = call->ast;
         check_static(v.get());
         if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
+        places.push_back(v.prov);
     }
-    return {list};
+    return {list, unit.display(std::move(places))};
 }
 
 void Body::check_static(PyObject* o) {

@@ -94,8 +94,7 @@ Flow Body::for_stmt(const Node* n) {
 Flow Body::unrolled(const Node* n, const Val& iterable) {
     Ref it = Ref::steal(PyObject_GetIter(iterable.get()));
     loops.push_back({LoopFrame::Kind::unrolled});
-    if (!PyTuple_Check(iterable.get()) && !PyList_Check(iterable.get()))
-        unit.consume(iterable.get(), iterable.prov);  // items of those two are tracked singly
+    consume_iterated(iterable);
     Flow flow = Flow::normal;
     Py_ssize_t turn = 0;
     const int limit = low.kernel->options.unrolling_limit;

@@ -186,6 +186,7 @@ void Body::assign_name(const Node* target, Val v, bool is_static) {
     }
     if (!b && stays_an_object(v.get()))
         return declare(target->name, std::move(v), Binding::Kind::variable);
+    unit.consume(v);
     if (!b) return declare(target->name, {new_variable(v.get())}, Binding::Kind::variable);
     if (b->kind == Binding::Kind::kernel_argument) immutable_argument(target->name);
     if (b->kind == Binding::Kind::loop_variable)
@@ -216,6 +217,7 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
             items.push_back({to_rvalue(subscript(o, i.get()).get())});
         }
     } else {
+        if (!is_static) unit.consume(v);
         Ref list = Ref::steal_or_null(PySequence_Check(o) ? PySequence_List(o) : nullptr);
         PyErr_Clear();
         if (!list) raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
@@ -290,7 +292,7 @@ Flow Body::if_stmt(const Node* n) {
     ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);
     Flow flows[2];
     const bool known = !is_symbolic(c.get());
-    const int taken = known && PyObject_IsTrue(c.get()) == 1 ? 0 : 1;
+    const int taken = known && truth(c) ? 0 : 1;
     for (int k = 0; k < 2; ++k) {
         InRegion in(low, branch->regions[k]);
         Deeper deeper(low.runtime_depth);

@@ -43,14 +43,14 @@ bool is_upper(const std::string& name) {
            std::none_of(name.begin(), name.end(), small);
 }
 
+}  // namespace
+
 bool is_own_code(PyObject* function) {
     const Ref module = Ref::steal_or_null(PyObject_GetAttr(function, names().__module___));
     PyErr_Clear();
-    return module && module_is_free(text(module.get())) &&
-           text(module.get()).starts_with("quadrants");
+    const std::string name = module ? text(module.get()) : "";
+    return name == "quadrants" || name.starts_with("quadrants.");
 }
-
-}  // namespace
 
 void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name,
                   Prov* prov) {

@@ -201,6 +201,10 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
             Prov* prov = body.unit.argument(static_cast<int>(k));
             prov->key = s.names[k];
             check_template(strip_optional(s.annotations[k].get()), args[k]);
+            PyObject* annotation = strip_optional(s.annotations[k].get());
+            if (is_struct_type(annotation))  // its methods; the rest is in the kernel's key
+                guard_value(body.unit, annotation,
+                            body.unit.annotation(static_cast<int>(k), annotation));
             Val v = body.bind_parameter_member(s.annotations[k].get(), Ref::borrow(args[k]), prov);
             body.declare(s.names[k].get(), std::move(v), Binding::Kind::kernel_argument);
         }
@@ -469,6 +473,12 @@ void finish_unit(Unit& u) {
             g.value = Ref::steal(PyLong_FromLong(function_index(u, f.value.get())));
         out.guards.push_back(std::move(g));
     }
+    std::unordered_set<PyObject*> guarded;
+    for (const Fact& f : u.facts)
+        if (f.kind == FactKind::function) guarded.insert(f.value.get());
+    for (PyObject* fn : u.called)
+        if (!guarded.contains(fn) && !is_own_code(fn))
+            u.opaque("a func was reached in a way that is not recorded: " + text(fn));
     if (u.foreign) {
         out.cacheable = false;
         if (out.uncacheable_reason.empty()) out.uncacheable_reason = u.foreign_reason;

@@ -29,25 +29,25 @@ struct Step {
     std::vector<Path> operands = {};  // of a call
 };
 struct Path {
-    enum class Root : uint8_t { argument, global, cell, constant, module } root;
-    int argument = 0;  // index of the kernel's parameter
+    enum class Root : uint8_t { argument, global, cell, constant, module, annotation } root;
+    int argument = 0;  // index of the kernel's parameter, or of the one that has the annotation
     int function = 0;  // global/cell: index into LoweredKernel::functions
     Ref name;          // str: global, free variable or imported module; constant: the value
     std::vector<Step> steps;
 };
 
 enum class FactKind : uint8_t {
-    constant,  // a bool/int/float/str/None/enum member/dtype: its type and value
-    type,      // exact type of an object (module + qualname)
-    length,    // len() of a container
-    function,  // a Python or Quadrants function: its source text and the facts it depends on
-               // (functions[k])
-    field,     // a field: type, shape, offsets, layout hash, whether gradients have storage
-    absent,    // attribute or name does not exist there
-    identity,  // arguments that are the same object (aliasing)
-    module,    // a module, by name
-    array,     // an array: element type, axes, access
-    contents,  // of a small container: all that is in it, constants only
+    constant,   // a bool/int/float/str/None/enum member/dtype: its type and value
+    type,       // exact type of an object (module + qualname)
+    length,     // len() of a container
+    function,   // a Python or Quadrants function: its source text and the facts it depends on
+                // (functions[k])
+    field,      // a field: type, shape, offsets, layout hash, whether gradients have storage
+    module,     // a module, by name
+    array,      // an array: element type, axes, access
+    contents,   // of a container: all that is in it, constants only
+    meaning,    // a type of vectors, matrices or structs: what values of it are
+    signature,  // a Quadrants function: its annotations and default values
 };
 struct Guard {
     Path path;

@@ -37,7 +37,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 7;
+constexpr uint32_t kRecipeVersion = 8;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -91,7 +91,7 @@ void write_path(Writer& w, const Path& p) {
 Path read_path(Reader& r) {
     Path p{};
     const auto root = r.number<uint8_t>();
-    if (root > static_cast<uint8_t>(Path::Root::module))
+    if (root > static_cast<uint8_t>(Path::Root::annotation))
         throw support::Error("recipe: unknown root");
     p.root = static_cast<Path::Root>(root);
     p.argument = r.number<int32_t>();
@@ -250,11 +250,11 @@ bool refuse(const char* what, const std::string& detail) {
 }
 
 std::string describe(const Path& p) {
-    static const char* const roots[] = {"argument ", "global ", "cell ", "", "module "};
+    static const char* const roots[] = {"argument ", "global ", "cell ",
+                                        "",          "module ", "annotation "};
     std::string out = roots[static_cast<int>(p.root)];
-    out += p.root == Path::Root::argument ? std::to_string(p.argument)
-           : p.name                       ? frontend::text(p.name.get())
-                                          : "?";
+    const bool numbered = p.root == Path::Root::argument || p.root == Path::Root::annotation;
+    out += numbered ? std::to_string(p.argument) : p.name ? frontend::text(p.name.get()) : "?";
     for (const Step& s : p.steps)
         out += s.kind == Step::Kind::call ? "(...)" : "." + frontend::text(s.key.get());
     return out;
@@ -263,6 +263,7 @@ std::string describe(const Path& p) {
 std::string text_of(const Ref& o) { return o ? frontend::text(o.get()) : "nothing"; }
 
 struct Walker {
+    PyObject* definition;  // of the kernel
     std::span<PyObject* const> args;
     std::vector<Ref> functions;  // plain Python functions by index; null: not reached yet
 
@@ -274,6 +275,7 @@ struct Walker {
             return p.argument >= 0 && static_cast<size_t>(p.argument) < args.size()
                        ? Ref::borrow(args[static_cast<size_t>(p.argument)])
                        : Ref();
+        if (p.root == Path::Root::annotation) return annotation(p.argument);
         if (p.function < 0 || static_cast<size_t>(p.function) >= functions.size()) return {};
         PyObject* fn = functions[static_cast<size_t>(p.function)].get();
         if (!fn || !p.name) return {};
@@ -293,6 +295,14 @@ struct Walker {
             if (PyUnicode_Compare(PyTuple_GET_ITEM(names.get(), n), p.name.get()) == 0)
                 return Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, n)));
         return {};
+    }
+
+    Ref annotation(int parameter) const {
+        const Ref params = Ref::steal_or_null(PyObject_GetAttrString(definition, "params"));
+        const Ref row =
+            params ? Ref::steal_or_null(PySequence_GetItem(params.get(), parameter)) : Ref();
+        const Ref found = row ? Ref::steal_or_null(PySequence_GetItem(row.get(), 1)) : Ref();
+        return found ? Ref::borrow(frontend::strip_optional(found.get())) : Ref();
     }
 
     Ref call(PyObject* callee, const std::vector<Path>& operands) const {
@@ -325,9 +335,9 @@ struct Walker {
 };
 
 // Guards on fields say which of them are one field: swapping in a different pattern is a change.
-Bytes write_recipe(const LoweredKernel& k, std::span<PyObject* const> args,
+Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObject* const> args,
                    std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
-    Walker walker{args, {}};
+    Walker walker{definition, args, {}};
     for (const SourceFunction& f : k.functions) walker.functions.push_back(f.function);
     std::map<PyObject*, uint32_t> fields;
     Writer w;
@@ -398,14 +408,6 @@ Ref plain_function(PyObject* o) {
     return fn && PyFunction_Check(fn.get()) ? fn : Ref();
 }
 
-// A name that was not in the globals: whether it still is not (a builtin of that name was used).
-bool still_absent(const Path& p, const Walker& walker) {
-    if (p.root != Path::Root::global || !p.steps.empty()) return !walker.find(p);
-    const auto n = static_cast<size_t>(p.function);
-    PyObject* fn = n < walker.functions.size() ? walker.functions[n].get() : nullptr;
-    return fn && !PyDict_GetItem(PyFunction_GetGlobals(fn), p.name.get());
-}
-
 // A name of our package that nobody has looked up in this process: the build, which is part of the
 // key, decides what it is, and finding out would import its module.
 bool is_untouched_name(const Guard& g, const Walker& walker) {
@@ -420,7 +422,6 @@ bool is_untouched_name(const Guard& g, const Walker& walker) {
 }
 
 bool guard_holds(const Guard& g, Walker& walker, const StoredRecipe& s) {
-    if (g.kind == FactKind::absent) return still_absent(g.path, walker);
     if (is_untouched_name(g, walker)) return true;
     const Ref now = walker.find(g.path);
     if (!now) return false;
@@ -431,16 +432,17 @@ bool guard_holds(const Guard& g, Walker& walker, const StoredRecipe& s) {
         Ref fn = plain_function(now.get());
         if (!fn) return false;
         Ref& known = walker.functions[static_cast<size_t>(index)];
-        if (known.get() == fn.get()) return true;
+        // Two functions of one text have cells of their own, and guards on them.
+        if (known) return known.get() == fn.get();
         if (!source_is(fn.get(), s.texts[static_cast<size_t>(index)])) return false;
-        if (!known) known = std::move(fn);
+        known = std::move(fn);
         return true;
     }
     return g.value && frontend::fact_holds({nullptr, g.kind, g.value}, now.get());
 }
 
 bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) {
-    Walker walker{args, {}};
+    Walker walker{k.definition, args, {}};
     walker.functions.resize(s.texts.size());
     if (s.texts.empty()) return false;
     walker.functions[0] = plain_function(k.definition);
@@ -550,7 +552,7 @@ void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const Lo
     };
     if (!kernel.cacheable) return not_stored(kernel.uncacheable_reason);
     const std::string key = kernel_key(k);
-    const Bytes bytes = write_recipe(kernel, {args, count}, params, code_hash);
+    const Bytes bytes = write_recipe(k.definition, kernel, {args, count}, params, code_hash);
     if (key.empty() || bytes.empty()) return not_stored("no key or a value that cannot be written");
     (void)store().write("kernels/" + key + "/" + cache::hex(hash_of(bytes)), bytes);
 }

@@ -191,31 +191,35 @@ def plain_function(fn: Any, decorator: str) -> FunctionType:
 def signature_text(definition: Any) -> str:
     """Annotations of a definition as text: part of the key under which compiled code is kept."""
     returns = definition.returns if isinstance(definition.returns, tuple) else (definition.returns,)
-    params = [f"{name}:{_annotation_text(annotation)}" for name, annotation, _ in definition.params]
-    return ",".join(params) + "->" + ",".join(map(_annotation_text, returns))
+    params = [f"{name}:{annotation_text(annotation)}" for name, annotation, _ in definition.params]
+    return ",".join(params) + "->" + ",".join(map(annotation_text, returns))
 
 
-def _annotation_text(annotation: Any) -> str:
+def annotation_text(annotation: Any) -> str:
+    """What an annotation means, as text."""
+    inner = annotation_text
     if isinstance(annotation, DataType):
         return annotation.name
     if isinstance(annotation, NDArray):
         a = annotation
-        return f"array({_annotation_text(a.dtype)},{a.ndim},{a.needs_grad},{a.boundary})"
+        return f"array({inner(a.dtype)},{a.ndim},{a.needs_grad},{a.boundary})"
+    if isinstance(annotation, BufferViewType):
+        return f"view({inner(annotation.dtype)},{annotation.boundary})"
+    if isinstance(annotation, RefType):
+        return f"ref({inner(annotation.tp)})"
     if isinstance(annotation, OptionalAnnotation):
-        return "?" + _annotation_text(annotation.inner)
+        return "?" + inner(annotation.inner)
+    if isinstance(annotation, tuple) or _is_union(annotation):
+        parts = annotation if isinstance(annotation, tuple) else annotation.__args__
+        return "(" + ",".join(map(inner, parts)) + ")"
     if isinstance(annotation, type):
-        members = getattr(annotation, "__dataclass_fields__", {})
-        inner = ",".join(
-            f"{name}:{_annotation_text(field.type)}" for name, field in members.items()
-        )
-        return f"{annotation.__module__}.{annotation.__qualname__}({inner})"
+        fields = getattr(annotation, "__dataclass_fields__", {})
+        members = ",".join(f"{name}:{inner(field.type)}" for name, field in fields.items())
+        return f"{annotation.__module__}.{annotation.__qualname__}({members})"
     members = getattr(annotation, "members", None)
     if isinstance(members, dict):  # struct types
-        return (
-            "struct("
-            + ",".join(f"{name}:{_annotation_text(kind)}" for name, kind in members.items())
-            + ")"
-        )
+        groups = ",".join(f"{k}*{g[0]}" for k, g in annotation._unpacked_groups.items())
+        return f"struct({','.join(f'{k}:{inner(t)}' for k, t in members.items())};{groups})"
     if hasattr(annotation, "to_string"):
         return annotation.to_string()
     return (

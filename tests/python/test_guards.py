@@ -1,0 +1,185 @@
+"""What a kernel was made from, in whatever way it was reached, decides whether stored code is used.
+
+One program of many kernels runs three times: with one value of `V`, with another and the same cache,
+and with the other and an empty cache. The last two must agree. Only `V` changes, so the texts of the
+kernels stay.
+"""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAD = """
+import fractions, json, sys, warnings
+import quadrants as qd
+from quadrants._lib import core
+
+warnings.simplefilter("ignore")
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+V = int(sys.argv[2])
+
+F = qd.field(qd.f32, 3)
+MIXED = [F, V]  # a list that is not of constants only
+NESTED = [[F, [V]], 2]
+NAMED = {"field": F, "number": V}
+ORDER = {"a": F, "b": F} if V == 5 else {"b": F, "a": F}
+LONG = [float(V)] * 4000
+
+class Items:
+    def __iter__(self):
+        return iter([1, V])
+
+class Number:
+    def __init__(self): self.n = V
+    def __add__(self, other): return self.n + other
+    def __neg__(self): return -self.n
+    def __eq__(self, other): return self.n == other
+    def __lt__(self, other): return self.n < other
+    def __bool__(self): return self.n > 5
+    def __contains__(self, x): return x == self.n
+    def __str__(self): return "x" * self.n
+    __hash__ = None
+
+class Part:
+    def __init__(self): self.weight = V
+
+class Rows(list): pass
+class Pair(tuple): pass
+
+ITEMS, NUMBER, PART = Items(), Number(), Part()
+ROWS, PAIR = Rows([V, 1]), Pair([V, 1])
+THIRD = fractions.Fraction(V, 3)
+STRUCT = qd.Struct(a=V)
+KEPT = [V].__getitem__
+VEC = qd.types.vector(2, qd.f32 if V == 5 else qd.i32)
+WIDE = qd.types.vector(V, qd.f32)
+REC = qd.types.struct(a=qd.f32, b=qd.f32 if V == 5 else qd.i32)
+TYPE = qd.f32 if V == 5 else qd.i32
+
+def constant(n):
+    @qd.func
+    def f(): return n
+    return f
+
+ONE = constant(1)
+OTHER = ONE if V == 5 else constant(V)
+
+@qd.func
+def default(x, n=V): return x + n
+@qd.func
+def default_list(x, n=[1, V]): return x + n[1]
+@qd.func
+def annotated(x: TYPE): return x * 1.0
+@qd.func
+def returning(x) -> TYPE: return x
+@qd.real_func
+def real(x: TYPE) -> TYPE: return x
+@qd.func
+def second(items): return items[1]
+@qd.func
+def weights(parts: qd.template()):
+    s = 0.0
+    for p in qd.static(parts): s += p.weight
+    return s
+
+@qd.dataclass
+class Ball:
+    r: qd.f32
+    @qd.func
+    def times(self): return self.r * V
+
+@qd.func
+def constant_of(kind: qd.template()): return qd.cast(2.5, kind)
+
+F.fill(V)
+seen = {}
+def run(kernel):
+    before = core.counters()["lowered"]
+    seen[kernel.__name__[2:]] = [kernel(), core.counters()["lowered"] - before]
+"""
+
+# name: statements, and whether a later process needs no front end
+BODIES = {
+    "slice_of_mixed": ("x = MIXED[1:]\n    return x[0] * 1.0", True),
+    "slice_of_long": ("x = LONG[:3]\n    return x[1]", True),
+    "passed_long": ("return second(LONG)", True),
+    "runtime_index": ("s = 0.0\n    for i in range(3): s += LONG[i]\n    return s", True),
+    "nested": ("return NESTED[0][1][0] * 1.0", True),
+    "starred": ("return [*MIXED][1] * 1.0", True),
+    "starred_call": ("return default(*ITEMS)", False),
+    "mapping": ("return default(**{'x': 1, 'n': NAMED['number']})", True),
+    "loop_over_lists": ("s = 0.0\n    for _, n in qd.static([MIXED, MIXED]): s += n\n    return s", True),
+    "enumerated": ("s = 0.0\n    for i, n in qd.static(enumerate(MIXED)):\n"
+                   "        if qd.static(i == 1): s += n\n    return s", True),
+    "comprehension": ("return [x for x in ITEMS][1] * 1.0", False),
+    "order_of_keys": ("return qd.static([k for k in ORDER][0] == 'a') * 1.0", False),
+    "sum_of_lists": ("return (MIXED + [1])[1] * 1.0", True),
+    "member_of_list": ("return qd.static(5 in MIXED) * 1.0", True),
+    "objects_in_list": ("s = 0.0\n    for p in qd.static([PART, PART]): s += p.weight\n    return s", True),
+    "objects_passed": ("return weights([PART, PART])", True),
+    "objects_kept": ("ps = qd.static([PART])\n    return ps[0].weight * 1.0", True),
+    "add": ("return (NUMBER + 1) * 1.0", False),
+    "negate": ("return (-NUMBER) * 1.0", False),
+    "compare": ("return qd.static(NUMBER == 5) * 1.0", False),
+    "less": ("return qd.static(NUMBER < 6) * 1.0", False),
+    "truth": ("return 1.0 if qd.static(NUMBER) else 2.0", False),
+    "negation": ("return qd.static(not NUMBER) * 1.0", False),
+    "conjunction": ("return 1.0 if qd.static(NUMBER and True) else 2.0", False),
+    "contains": ("return qd.static(5 in NUMBER) * 1.0", False),
+    "formatted": ("return qd.static(len(f'{NUMBER}')) * 1.0", False),
+    "format_call": ("return qd.static(len('{}'.format(NUMBER))) * 1.0", False),
+    "fraction": ("return int(THIRD * 3) * 1.0", False),
+    "struct": ("s = STRUCT\n    return s.a * 1.0", False),
+    "list_class": ("a, b = ROWS\n    return a * 1.0", False),
+    "tuple_class": ("x = PAIR\n    return x[0] * 1.0", False),
+    "kept_method": ("return KEPT(0) * 1.0", False),
+    "evaluated": ("return eval('V') * 1.0", False),
+    "globals": ("return globals()['V'] * 1.0", False),
+    "two_functions_or_one": ("return ONE() + OTHER() * 10.0", True),
+    "default": ("return default(1) * 1.0", True),
+    "default_list": ("return default_list(1) * 1.0", True),
+    "annotation": ("return annotated(2.5)", True),
+    "return_annotation": ("return returning(2.5) * 1.0", True),
+    "real_function": ("return real(2.5) * 1.0", True),
+    "vector_type": ("t = VEC(1.5, 2.5)\n    return t[1] * 1.0", True),
+    "size_of_vector": ("t = WIDE(1.5)\n    return t.sum()", True),
+    "struct_type": ("t = REC(a=1.5, b=2.5)\n    return t.b * 1.0", True),
+    "passed_type": ("return constant_of(TYPE) * 1.0", True),
+    "method_of_value": ("b = Ball(r=1.0)\n    return b.times()", True),
+    "host_value_of_field": ("return int(qd.static(F.to_numpy()[0])) * 1.0", False),
+}  # fmt: skip
+
+
+def results(tmp_path, cache, value):
+    path = tmp_path / "program.py"
+    kernels = [
+        f"@qd.kernel\ndef k_{name}() -> qd.f32:\n    {body}\nrun(k_{name})\n"
+        for name, (body, _) in BODIES.items()
+    ]
+    path.write_text("\n".join([HEAD, *kernels, "print('RESULT ' + json.dumps(seen))"]))
+    done = subprocess.run(
+        [sys.executable, str(path), str(tmp_path / cache), str(value)],
+        capture_output=True, text=True, timeout=100,
+        env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.split("RESULT ")[1])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("guards")
+    first, other = results(folder, "one", 5), results(folder, "one", 7)
+    fresh, warm = results(folder, "two", 7), results(folder, "two", 7)
+    return first, other, fresh, warm
+
+
+@pytest.mark.oracle_differs("counters are ours")
+@pytest.mark.parametrize("name", BODIES)
+def test_a_changed_value_is_seen(runs, name):
+    first, other, fresh, warm = (r[name] for r in runs)
+    assert first[0] != other[0] == fresh[0] == warm[0]
+    assert warm[1] == (not BODIES[name][1])
