@@ -51,6 +51,7 @@ void adopt(ir::Region& r, ir::Function& f);  // sets Region::function in the tre
 uint32_t count_instructions(const ir::Function& f);
 
 // --- passes on one function, by name
+bool unroll(Session& s, ir::Function& f);
 bool promote(Session& s, ir::Function& f);
 bool simplify(Session& s, ir::Function& f);
 bool cse(Session& s, ir::Function& f);

@@ -26,6 +26,7 @@ struct Pass {
 
 // Every function, callees first.
 constexpr Pass kFunctionPasses[] = {
+    {"unroll", unroll},                // short loops
     {"promote", promote},              // variables become values
     {"simplify", simplify},            // constants, identities, dead branches
     {"inline_calls", inline_calls},    // small callees, already finished themselves

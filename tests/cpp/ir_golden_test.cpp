@@ -34,6 +34,7 @@ const std::pair<const char*, Run> kPasses[] = {
     {"contract", pass::contract},
     {"serial_reduce", pass::serial_reduce},
     {"seed", pass::seed},
+    {"unroll", pass::unroll},
     {"own_elements", pass::own_elements},
     {"store_forward", pass::store_forward},
     {"debug_checks", pass::debug_checks},

@@ -804,3 +804,52 @@ def test_misuse(backend, name):
         return 3
 
     assert still_works() == 3
+
+
+def test_short_loops(backend):
+    """Loops of few trips, which are copied out unless something leaves them."""
+    out = np.zeros((4, 64), np.int32)
+
+    @qd.kernel
+    def run(o: qd.types.ndarray(dtype=qd.i32, ndim=2), three: int):
+        for i in range(4):
+            n = 0
+            local = qd.Matrix.zero(qd.i32, 3, 3)
+            for a in range(-1, 2):
+                for b in range(3):
+                    local[a + 1, b] = a * b + i
+                    if b == 1 and i == 2:
+                        continue
+                    for c in range(three):
+                        o[i, n] += c + a
+                        n += 1
+                        if c == i:
+                            break
+            for a, b in qd.ndrange((0, 3), (2, -1 + 4)):
+                n += local[a, b] * (a + 1)
+            for a in range(5, 5):
+                n += 1000
+            for a in range(7, 5):
+                n += 1000
+            o[i, 63] = n
+
+    def expected():
+        o = np.zeros((4, 64), np.int32)
+        for i in range(4):
+            n = 0
+            local = {}
+            for a in (-1, 0, 1):
+                for b in range(3):
+                    local[a + 1, b] = a * b + i
+                    if b == 1 and i == 2:
+                        continue
+                    for c in range(3):
+                        o[i, n] += c + a
+                        n += 1
+                        if c == i:
+                            break
+            o[i, 63] = n + sum(local[a, 2] * (a + 1) for a in range(3))
+        return o
+
+    run(out, 3)
+    np.testing.assert_array_equal(out, expected())

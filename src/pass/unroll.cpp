@@ -1,0 +1,94 @@
+// Short loops become straight code.
+//
+// `for k in range(3)` costs more in counting and branching than its body does, keeps local matrices
+// in memory because their indices vary, and keeps the loop around it from becoming vectors. A
+// serial loop is copied out, inner loops first, if its trip count is a constant up to kMostTrips,
+// what comes out is at most kLargest scalar operations, and nothing in it breaks or continues.
+//
+// Runs before anything else has worked on the body, so later passes see what the constants bring.
+//
+// Keeps: the order of everything.
+// Cost:  O(instructions x loop depth + instructions copied): a constant per loop.
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+constexpr int64_t kMostTrips = 9;  // 3 x 3
+constexpr uint32_t kLargest = 128;
+
+bool jumps(const Region& r) {  // out of an iteration, but at its end
+    for (const Inst* i = r.first; i; i = i->next) {
+        if (i->is_loop()) continue;
+        for (const Region* c : i->region_list()) {
+            const Op last = c->last->op;
+            if (last == Op::break_ || last == Op::continue_ || jumps(*c)) return true;
+        }
+    }
+    return r.owner && r.owner->is_loop() && r.last->op != Op::continue_;
+}
+
+// 0: not for copying.
+int64_t trips(const Session& s, const Inst& loop) {
+    const LoopConfig* c = loop.loop_config();
+    const auto dims = static_cast<int>(loop.imm);
+    if ((c && c->parallel && !c->strictly_serial) || loop.operand_count != 2 * dims ||
+        loop.result_count)
+        return 0;
+    int64_t n = 1;
+    for (int d = 0; d < dims; ++d) {
+        const Value *begin = loop.operand(2 * d), *end = loop.operand(2 * d + 1);
+        if (!is_constant(begin) || !is_constant(end)) return 0;
+        const Prim p = begin->type.prim;
+        const int64_t count =
+            int_of_bits(p, constant_bits(end)) - int_of_bits(p, constant_bits(begin));
+        if (count < 1 || count > kMostTrips) return 0;
+        n *= count;
+    }
+    if (n > kMostTrips || jumps(loop.body())) return 0;
+    uint32_t cost = 0;
+    for (const Inst& i : loop.body()) cost += summary_of(s, i).cost;
+    return n * cost <= kLargest ? n : 0;
+}
+
+void copy_out(Inst& loop, int64_t n) {
+    Function& f = *loop.parent->function;
+    const Region& body = loop.body();
+    for (int64_t trip = 0; trip < n; ++trip) {
+        Builder b = before(loop);
+        std::vector<std::pair<const Value*, Value*>> indices;
+        int64_t rest = trip;
+        for (auto d = static_cast<int>(loop.imm); d-- > 0;) {  // the last index runs fastest
+            const Prim p = loop.operand(2 * d)->type.prim;
+            const int64_t begin = int_of_bits(p, constant_bits(loop.operand(2 * d)));
+            const int64_t count = int_of_bits(p, constant_bits(loop.operand(2 * d + 1))) - begin;
+            const Value* index = body.params[static_cast<uint32_t>(d)];
+            indices.emplace_back(index, b.int_const(index->type.prim, begin + rest % count));
+            rest /= count;
+        }
+        splice_before(*clone_into(body, f, std::move(indices), nullptr), loop);
+    }
+    loop.remove();
+}
+
+}  // namespace
+
+bool unroll(Session& s, Function& f) {
+    std::vector<Inst*> loops;
+    walk_post(*f.body, [&](Inst& i) {
+        if (i.op == Op::for_) loops.push_back(&i);
+    });
+    bool changed = false;
+    for (Inst* loop : loops) {
+        if (const int64_t n = trips(s, *loop)) {
+            copy_out(*loop, n);
+            changed = true;
+        }
+    }
+    return changed;
+}
+
+}  // namespace qd::pass
