@@ -1,0 +1,29 @@
+"""Does generated code keep up on kernels such as users write, one of each kind?
+
+The programs are in `user_programs.py`. What a step leaves is compared after the first one; the
+clock runs on optimised code.
+"""
+
+import child
+import user_programs
+
+CONTENDERS = child.DSL
+PHASES = ("warm",)
+TOLERANCE = 1e-3
+TIMEOUT = 400
+TARGETS = {f"warm {name} ms": ("established", 1.0) for name in user_programs.PROGRAMS}
+
+
+def case(args):
+    qd = child.start(args)
+    numbers, result = {}, {}
+    for name, build in user_programs.PROGRAMS.items():
+        step, digest = build(qd)
+        step()
+        result[name] = digest()
+        numbers |= child.throughput(args, name, step, qd.sync)
+    return numbers, result
+
+
+if __name__ == "__main__":
+    child.main(case)
