@@ -266,6 +266,29 @@ int64_t int_of_bits(Prim p, uint64_t bits) {
     return static_cast<int64_t>(bits << shift >> shift);
 }
 
+namespace {
+
+// Truncates to `width` bits; what does not fit, NaN too, is the smallest integer, as on x86. The
+// limits are exact doubles, so the comparisons are too.
+uint64_t signed_bits_of_double(int width, double v) {
+    const bool fits = std::fabs(v) < std::ldexp(1.0, width - 1);
+    return fits ? static_cast<uint64_t>(static_cast<int64_t>(v)) : uint64_t(1) << (width - 1);
+}
+
+// Narrow integers are the low bits of the conversion to 32 bits. The upper half of the unsigned
+// ones is reached through the lower.
+uint64_t int_bits_of_double(Prim p, double v) {
+    const int width = std::max(type::bits(p), 32);
+    const double half = std::ldexp(1.0, width - 1);
+    const bool upper = !type::is_signed(p) && type::bits(p) == width && !(v < half);
+    const uint64_t bits = upper
+                              ? signed_bits_of_double(width, v - half) ^ uint64_t(1) << (width - 1)
+                              : signed_bits_of_double(width, v);
+    return type::bits(p) == 64 ? bits : bits & ((uint64_t(1) << type::bits(p)) - 1);
+}
+
+}  // namespace
+
 uint64_t bits_of_double(Prim p, double v) {
     switch (p) {
         case Prim::f16:
@@ -279,19 +302,7 @@ uint64_t bits_of_double(Prim p, double v) {
         default:
             break;
     }
-    // Saturates; NaN is 0. The limits are exact doubles, so the comparisons are too.
-    if (std::isnan(v)) return 0;
-    const int width = type::bits(p);
-    const uint64_t mask = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
-    if (type::is_signed(p)) {
-        const double limit = std::ldexp(1.0, width - 1);
-        if (v >= limit) return mask >> 1;
-        if (v < -limit) return uint64_t(1) << (width - 1);
-        return static_cast<uint64_t>(static_cast<int64_t>(v)) & mask;
-    }
-    if (v <= 0) return 0;
-    if (v >= std::ldexp(1.0, width)) return mask;
-    return static_cast<uint64_t>(v) & mask;
+    return int_bits_of_double(p, v);
 }
 
 }  // namespace qd::ir

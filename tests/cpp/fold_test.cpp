@@ -179,14 +179,20 @@ TYPED_TEST(Floats, MatchTheHost) {
     same(run(Op::add, L::denorm_min(), T(0)), T(0));
 }
 
-TEST(Casts, SaturateAndTruncate) {
+TEST(Casts, TruncateAndWrap) {
     const auto cast = [](Prim from, Prim to, uint64_t b) { return ir::fold_cast(from, to, b); };
     const auto f32 = [](float v) { return bits(v); };
-    EXPECT_EQ(cast(Prim::f32, Prim::i32, f32(3e9f)), 0x7fffffffu);
-    EXPECT_EQ(cast(Prim::f32, Prim::i32, f32(-3e9f)), 0x80000000u);
-    EXPECT_EQ(cast(Prim::f32, Prim::i32, f32(NAN)), 0u);
-    EXPECT_EQ(cast(Prim::f32, Prim::u8, f32(-1.f)), 0u);
-    EXPECT_EQ(cast(Prim::f32, Prim::u8, f32(300.f)), 255u);
+    for (float out : {3e9f, -3e9f, NAN, INFINITY}) {
+        EXPECT_EQ(cast(Prim::f32, Prim::i32, f32(out)), 0x80000000u);
+        EXPECT_EQ(cast(Prim::f32, Prim::i16, f32(out)), 0u);
+    }
+    EXPECT_EQ(cast(Prim::f32, Prim::i64, f32(1e30f)), uint64_t(1) << 63);
+    EXPECT_EQ(cast(Prim::f32, Prim::u8, f32(-1.f)), 255u);
+    EXPECT_EQ(cast(Prim::f32, Prim::u8, f32(300.f)), 44u);
+    EXPECT_EQ(cast(Prim::f32, Prim::u32, f32(3e9f)), 3000000000u);
+    EXPECT_EQ(cast(Prim::f32, Prim::u32, f32(-2.5f)), 0xfffffffeu);
+    EXPECT_EQ(cast(Prim::f64, Prim::u64, bits(1e19)), 10000000000000000000u);
+    EXPECT_EQ(cast(Prim::f64, Prim::u64, bits(-1.0)), ~uint64_t(0));
     EXPECT_EQ(cast(Prim::f32, Prim::i32, f32(-2.9f)), bits(int32_t(-2)));
     EXPECT_EQ(cast(Prim::i32, Prim::i8, bits(int32_t(0x1ff))), 0xffu);
     EXPECT_EQ(cast(Prim::i8, Prim::i64, 0xff), ~uint64_t(0));

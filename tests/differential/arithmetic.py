@@ -60,19 +60,14 @@ def to_float(t, a):
     return V(t, NP[t](np.float32(v)) if t == "f16" else NP[t](v))
 
 
-def saturate(t, v):
-    """float -> int: truncates, saturates, NaN is 0."""
-    if v != v:
-        return 0
-    if t[0] == "i":
-        lo, hi = -(1 << (BITS[t] - 1)), (1 << (BITS[t] - 1)) - 1
-    else:
-        lo, hi = 0, (1 << BITS[t]) - 1
-    if v <= lo:
-        return lo
-    if v >= hi:
-        return hi
-    return int(v)
+def truncate(t, v):
+    """float -> int: what 32 or 64 signed bits cannot hold is their least value; narrow types keep the
+    low bits, and unsigned ones reach their upper half through the lower."""
+    half = 1 << (max(BITS[t], 32) - 1)
+    upper = t in ("u32", "u64") and not v < half
+    v -= half if upper else 0
+    n = int(v) if abs(v) < half else -half
+    return wrap(t, n + half if upper else n)
 
 
 def decide(a, f):
@@ -96,7 +91,7 @@ def cast(t, a):
         if t == "u1":
             return V(t, compare(ast.NotEq, a, V(a.t, NP[a.t](0))))
         x = V(a.t, flush(a.t, a.v), a.e)
-        return V(t, decide(x, lambda v: saturate(t, v)))
+        return V(t, decide(x, lambda v: truncate(t, v)))
     if t == "u1":
         return V(t, int(a.v != 0))
     return V(t, wrap(t, a.v))

@@ -469,6 +469,36 @@ def test_casts_to_all_types(backend, a):
             assert_close(out, expect)
 
 
+BEYOND = {  # values that a type cannot hold
+    "i8": {128.5: -128, -129: 127, 300: 44, -300: -44, 70000: 112, 3e9: 0, np.nan: 0},
+    "u8": {-1: 255, -2.5: 254, 256: 0, 300: 44, -70000: 144, 3e9: 0, -np.inf: 0},
+    "i16": {32768: -32768, -32769: 32767, 70000: 4464, -3e9: 0},
+    "u16": {-1: 65535, 65536: 0, -70000: 61072, np.inf: 0},
+    "i32": dict.fromkeys([2.0**31, 3e9, -3e9, 1e30, np.inf, -np.inf, np.nan], -(2**31)),
+    "i64": dict.fromkeys([2.0**63, 1e19, -1e19, np.inf, -np.inf, np.nan], -(2**63)),
+    "u32": {-1: 2**32 - 1, 3e9: 3000000000},
+    "u64": {-1: 2**64 - 1, 2.0**63: 2**63},
+}
+
+
+@pytest.mark.parametrize("a", ["f32", "f64"])
+@pytest.mark.parametrize("b", BEYOND)
+def test_casts_of_floats_beyond_the_type(backend, a, b):
+    """No saturation: narrow types keep the low bits of the conversion to i32, and what i32 or i64
+    cannot hold is their least value, as on x86."""
+    dt = dtype(b)
+    x = np.array(list(BEYOND[b]), NUMPY[a])
+    out = np.zeros(x.size, NUMPY[b])
+
+    @qd.kernel
+    def run(x: Array, out: Array):
+        for i in range(x.shape[0]):
+            out[i] = qd.cast(x[i], dt)
+
+    run(x, out)
+    assert out.tolist() == list(BEYOND[b].values())
+
+
 @pytest.mark.oracle_differs("the established package aborts the process", run=False)
 @pytest.mark.parametrize("a", FLOATS)
 def test_cast_of_floats_to_boolean(backend, a):

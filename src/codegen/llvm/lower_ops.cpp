@@ -344,6 +344,23 @@ Value* Scalar::int_to_half(Value* x, Prim from) {
     return narrow(is_signed ? b.CreateSIToFP(x, m.f32) : b.CreateUIToFP(x, m.f32));
 }
 
+// As bits_of_double: what a signed integer of 32 or 64 bits cannot hold becomes its smallest value,
+// which is what the instruction gives; the test keeps that out of LLVM's reach, which takes it for
+// poison.
+Value* Scalar::float_to_int(Value* x, Prim to) {
+    const bool wide = type::bits(to) == 64;
+    llvm::Type* bits = wide ? m.i64 : m.i32;
+    Value* half = llvm::ConstantFP::get(x->getType(), wide ? 0x1p63 : 0x1p31);
+    Value* least = b.getIntN(wide ? 64 : 32, uint64_t(1) << (wide ? 63 : 31));
+    const bool is_upper = !type::is_signed(to) && type::bits(to) >= 32;
+    Value* lower = is_upper ? b.CreateFCmpOLT(x, half) : nullptr;
+    if (lower) x = b.CreateSelect(lower, x, b.CreateFSub(x, half));
+    Value* fits = b.CreateFCmpOLT(intrinsic(Intrinsic::fabs, {x}), half);
+    Value* r = b.CreateSelect(fits, b.CreateFPToSI(x, bits), least);
+    if (lower) r = b.CreateSelect(lower, r, b.CreateXor(r, least));
+    return type::bits(to) < 32 ? b.CreateTrunc(r, m.reg(to)) : r;
+}
+
 Value* Scalar::cast(Value* x, Prim from, Prim to) {
     if (from == to) return x;
     const bool from_float = type::is_float(from), to_float = type::is_float(to);
@@ -358,9 +375,7 @@ Value* Scalar::cast(Value* x, Prim from, Prim to) {
     }
     if (from_float) {
         if (from == Prim::f16) x = widen(x);
-        const auto id = type::is_signed(to) ? Intrinsic::fptosi_sat : Intrinsic::fptoui_sat;
-        return b.CreateCall(
-            Intrinsic::getOrInsertDeclaration(&m.module, id, {m.reg(to), x->getType()}), {x});
+        return float_to_int(x, to);
     }
     if (to == Prim::f16) return int_to_half(x, from);
     if (to_float)
