@@ -111,8 +111,18 @@ PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
     return leaf;
 }
 
-void add_steps(Specialisation& s, PyObject* const* args, const frontend::LoweredKernel& kernel,
-               std::span<const ir::Param> params) {
+// Whether a parameter's annotation has this number type in its vectors or matrices.
+bool annotates(PyObject* annotation, Prim p) {
+    Ref at = Ref::borrow(annotation);
+    for (const char* name : {"dtype", "dtype", "id"}) {
+        at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), name));
+        if (!at) return PyErr_Clear(), false;
+    }
+    return PyLong_Check(at.get()) && static_cast<Prim>(PyLong_AsLong(at.get())) == p;
+}
+
+void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args,
+               const frontend::LoweredKernel& kernel, std::span<const ir::Param> params) {
     for (size_t k = 0; k < params.size(); ++k) {
         const frontend::ParamSource& source = kernel.params[k];
         PackStep step{};
@@ -128,6 +138,11 @@ void add_steps(Specialisation& s, PyObject* const* args, const frontend::Lowered
                 PyObject* bare = frontend::unwrap(leaf);
                 if (frontend::is_ndarray(bare))
                     step.layout = reinterpret_cast<frontend::NdarrayObject*>(bare)->layout;
+                else
+                    step.foreign =
+                        step.type.rank > 0 &&
+                        !(step.attributes.empty() &&
+                          annotates(parameters[step.argument].annotation.get(), step.type.prim));
                 Py_DECREF(leaf);
             }
         step.cacheable = step.kind != PackStep::Kind::graph_state &&  // which no argument brings
@@ -168,7 +183,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     s->results = kernel.results;
     s->returns_tuple = kernel.returns_tuple;
     add_identities(*s, *k.parameters, args, kernel);
-    add_steps(*s, args, kernel, params);
+    add_steps(*s, *k.parameters, args, kernel, params);
     if (s->slot) {
         note_kernel(code_hash);
         s->result_bytes = s->slot->current()->result_bytes;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "frontend/objects.h"
@@ -45,6 +46,7 @@ struct FieldFull : FieldObject {
 };
 
 std::vector<TreeRecord*> trees;  // of the live runtime, by id; destroyed ones stay without storage
+std::vector<uint32_t> free_ids;  // of destroyed trees, for the next ones
 bool pending = false;            // fields or builders wait for materialisation
 uint64_t next_uid = 1;
 
@@ -68,6 +70,7 @@ void forget_trees() {
         release(r);
     }
     trees.clear();
+    free_ids.clear();
     pending = false;
 }
 
@@ -496,17 +499,22 @@ PyObject* make_tree(PyObject*, PyObject* args) {
         const auto bytes = static_cast<size_t>(record->nodes.at(0).bytes());
         record->storage = allocate_storage(bytes, runtime::edge_margin(bytes));
         if (!record->storage) return nullptr;
-        record->id = static_cast<uint32_t>(trees.size());
+        record->id = static_cast<uint32_t>(free_ids.empty() ? trees.size() : free_ids.back());
         for (Planned& p : planned)
             attach(*p.object, *record, std::move(p.layout), record->storage->data + p.base);
     } catch (const std::exception& e) {
         if (!PyErr_Occurred()) set_error("RuntimeError", e.what());
         return nullptr;
     }
-    trees.push_back(record.get());
-    const TreeRecord& made = *record.release();
-    PyObject* sizes = node_sizes(made.nodes);
-    return sizes ? Py_BuildValue("(IN)", made.id, sizes) : nullptr;
+    TreeRecord* made = record.release();
+    if (free_ids.empty()) {
+        trees.push_back(made);
+    } else {
+        free_ids.pop_back();
+        release(std::exchange(trees[made->id], made));
+    }
+    PyObject* sizes = node_sizes(made->nodes);
+    return sizes ? Py_BuildValue("(IN)", made->id, sizes) : nullptr;
 }
 
 PyObject* destroy_tree(PyObject*, PyObject* arg) {
@@ -515,6 +523,7 @@ PyObject* destroy_tree(PyObject*, PyObject* arg) {
     if (id >= trees.size()) return PyErr_Format(PyExc_IndexError, "there is no SNode tree %zu", id);
     for (FieldFull* f : trees[id]->objects) f->destroyed = true;
     free_storage(*trees[id]);
+    free_ids.push_back(static_cast<uint32_t>(id));
     Py_RETURN_NONE;
 }
 

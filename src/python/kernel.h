@@ -52,6 +52,7 @@ struct IdentityCheck {
 struct PackStep {
     enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
     bool needs_grad = false;
+    bool foreign = false;    // bound to an array of numbers that only foreign arrays may bring
     bool cacheable = false;  // reached through frozen dataclasses only, and a Quadrants ndarray
     uint16_t argument = 0;
     uint32_t offset = 0;

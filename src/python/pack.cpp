@@ -164,7 +164,7 @@ Match write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at) {
                   "Argument " + step.name + " is an ndarray of a runtime that has been reset");
         return Match::error;
     }
-    if (a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim ||
+    if (step.foreign || a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim ||
         a.layout != step.layout)
         return Match::no;
     char* grad = nullptr;

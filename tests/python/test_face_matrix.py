@@ -98,6 +98,10 @@ def test_methods():
     assert m.trace() == 5 and m.frobenius_inner(m) == 30
     same(m.transpose(), [[1, 3], [2, 4]])
     np.testing.assert_allclose(np.asarray(m.inverse() @ m), np.eye(2), atol=1e-12)
+    assert qd.Matrix([[1, 2], [3, 4]]).inverse().to_list() == [[-2, 1], [1.5, -0.5]]
+    assert qd.Matrix([[0, 2, 0], [0, 0, 4], [1, 0, 0]]).inverse().to_list() == [
+        [0, 0, 1], [0.5, 0, 0], [0, 0.25, 0],
+    ]  # fmt: skip
     assert not np.isfinite(qd.Matrix([[0.0, 0.0], [0.0, 0.0]]).inverse().entries).any()
 
 

@@ -172,6 +172,16 @@ def test_matrix_elements_are_live(layout):
     assert m.get_scalar_field(1, 2)[2] == 7
 
 
+@pytest.mark.parametrize("make", [qd.Vector.field, qd.Vector.ndarray])
+def test_elements_are_computed_with_as_python_numbers(make):
+    """Reads give Python's int and float, so what is computed with them does not wrap."""
+    whole, small, real = (make(2, t, shape=1) for t in (qd.i32, qd.u8, qd.f32))
+    whole[0], small[0], real[0] = [2**31 - 1, 0], [200, 100], [1e30, 0]
+    assert whole[0].norm() == 2**31 - 1 and (whole[0] + 1).to_list() == [2**31, 1]
+    assert small[0].sum() == 300 and (-small[0]).to_list() == [-200, -100]
+    assert abs(real[0].norm_sqr() / 1e60 - 1) < 1e-6 and real[0].to_numpy().dtype == np.float64
+
+
 def test_vector_elements():
     v = qd.Vector.field(3, qd.i32, shape=(2,))
     v[0] = (1, 2, 3)
@@ -376,6 +386,23 @@ def test_builder():
     for use in (tree.destroy, lambda: tree.id):
         with raises(qd.QuadrantsRuntimeError, "SNode tree has been destroyed"):
             use()
+
+
+def test_numbers_of_destroyed_trees_come_again():
+    def tree():
+        builder = qd.FieldsBuilder()
+        x = qd.field(qd.f32)
+        builder.dense(qd.i, 4).place(x)
+        made = builder.finalize()
+        assert not x.to_numpy().any()
+        x.fill(1)
+        return made
+
+    made = [tree() for _ in range(4)]
+    made[1].destroy()
+    made[2].destroy()
+    made += [tree() for _ in range(3)]
+    assert [t.id for t in made if not t.destroyed] == [0, 3, 2, 1, 4]
 
 
 @pytest.mark.oracle_differs("touching a destroyed field crashes there", run=False)

@@ -55,7 +55,7 @@ TABLE = {
     "rounding": ("", [
         ("qd.round(y)", 3), ("qd.round(-y)", -3), ("round(y + 1)", 4), ("qd.floor(y)", 2),
         ("qd.ceil(y)", 3), ("qd.floor(y * 3, int)", 7), ("qd.raw_div(7, j)", -3),
-        ("qd.raw_mod(-7, i)", -1), ("qd.raw_div(y, 2.0)", 1.25), ("qd.cast(y * 1e12, qd.i32)", 2**31 - 1),
+        ("qd.raw_mod(-7, i)", -1), ("qd.raw_div(y, 2.0)", 1.25), ("qd.cast(y * 1e12, qd.i32)", -(2**31)),
     ]),
     "bits": ("", [
         ("qd.math.popcnt(i + 37)", 2), ("qd.math.clz(i + 37)", 26), ("qd.math.ffs(i + 37)", 4),

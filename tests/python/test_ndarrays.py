@@ -264,6 +264,23 @@ def test_mismatched_arguments(backend, kernel, make, cls, text):
     assert good[0] == 1
 
 
+def test_number_types_of_vector_elements(backend):
+    """A foreign array may bring another number type than a vector annotation says, an ndarray not:
+    not even after a foreign array of its type was there."""
+    for name in ("f64", "i32"):
+        wrong = qd.Vector.ndarray(3, dtype(name), 2)
+        for _ in range(2):
+            with raises(ValueError, "required element type"):
+                wants_vec3(wrong)
+            foreign = np.zeros((2, 3), NUMPY[name])
+            wants_vec3(foreign)
+            assert foreign[0].tolist() == [1, 2, 3]
+    right = qd.Vector.ndarray(3, qd.f32, 2)
+    wants_vec3(np.zeros((2, 3), np.float32))
+    wants_vec3(right)
+    assert right.to_numpy()[0].tolist() == [1, 2, 3]
+
+
 def test_complex_arrays_raise(backend):
     @qd.kernel
     def run(a: Array):

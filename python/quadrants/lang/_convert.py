@@ -219,7 +219,7 @@ class ElementAccess:
     def array(self) -> Any:
         count = self.shape[0] * (self.shape[1] if len(self.shape) > 1 else 1)
         numbers = [self.owner._load(self.key, c) for c in range(count)]
-        return np.array(numbers, to_numpy_type(self.owner.dtype)).reshape(self.shape)
+        return np.array(numbers).reshape(self.shape)  # Python's numbers, so sums do not wrap
 
 
 def live_element(owner: Any, key: Any, shape: tuple[int, ...]) -> Any:

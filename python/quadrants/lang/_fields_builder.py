@@ -160,7 +160,7 @@ class FieldsBuilder:
             node._sizes = size
         self._finalized = True
         self._tree = SNodeTree(number, impl.get_runtime()._prog)
-        _state.roots.append(self._root)
+        _state.roots[number : number + 1] = [self._root]  # a destroyed tree's number comes again
         if self in _state.open:
             _state.open.remove(self)
         for field in whole:

@@ -154,6 +154,10 @@ def check_owner(instance: Any) -> None:
         raise QuadrantsSyntaxError(f"Please decorate class {cls.__name__} with @qd.data_oriented")
 
 
+class _CalledFromPython(QuadrantsSyntaxError, AssertionError):
+    """A func that was called outside kernels: programs expect either class."""
+
+
 class FuncDef(Definition):
     """A function that kernels call."""
 
@@ -178,7 +182,7 @@ class FuncDef(Definition):
             return run_func(self, args, kwargs)
         if self._runs_on_host:
             return self.fn(*args, **kwargs)
-        raise QuadrantsSyntaxError("Quadrants functions cannot be called from Python-scope.")
+        raise _CalledFromPython("Quadrants functions cannot be called from Python-scope.")
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

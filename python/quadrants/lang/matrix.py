@@ -109,6 +109,13 @@ def _different_shapes(a: Any, b: Any) -> QuadrantsCompilationError:
     )
 
 
+def _adjugate(a: Any) -> Any:
+    """The inverse times the determinant, of two or three rows."""
+    if len(a) == 2:
+        return np.array([[a[1, 1], -a[0, 1]], [-a[1, 0], a[0, 0]]])
+    return np.array([np.cross(a[i - 2], a[i - 1]) for i in range(3)]).T
+
+
 class Matrix:
     """A vector or matrix on the host.
 
@@ -413,8 +420,13 @@ class Matrix:
             raise QuadrantsCompilationError(
                 f"only dimension < 13 is supported, got shape {self.get_shape()}"
             )
+        a = self.entries / 1  # integers become floats
+        if self.n in (2, 3):  # in closed form the inverse of a simple matrix is exact
+            b = _adjugate(a)
+            with np.errstate(all="ignore"):
+                return Matrix(b / (a[0] @ b[:, 0]))
         try:
-            return Matrix(np.linalg.inv(self.entries))
+            return Matrix(np.linalg.inv(a))
         except np.linalg.LinAlgError:
             return Matrix(np.full(self.get_shape(), np.inf))
 
