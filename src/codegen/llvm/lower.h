@@ -159,7 +159,6 @@ struct Scalar {
     llvm::Value* int_to_half(llvm::Value* x, Prim from);
     void flush_before_identity(Op op, llvm::Value*& x, llvm::Value*& y);
     llvm::Value* float_to_int(llvm::Value* x, Prim to);
-    llvm::Value* float_identity(Op op, llvm::Value* x, llvm::Value* y);
     llvm::Value* float_binary(Op op, llvm::Value* x, llvm::Value* y);
     llvm::Value* divide(Op op, Prim p, llvm::Value* x, llvm::Value* y);
 };
