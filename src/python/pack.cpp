@@ -288,11 +288,7 @@ PyObject* result_object(const ResultShape& shape, const uint8_t* results,
                         const std::vector<uint32_t>& offsets);
 
 PyObject* scalar_object(Prim p, const uint8_t* at) {
-    uint64_t bits = 0;
-    std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
-    if (type::is_float(p)) return PyFloat_FromDouble(ir::double_of_bits(p, bits));
-    return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits))
-                              : PyLong_FromUnsignedLongLong(bits);
+    return load_number(p, reinterpret_cast<const char*>(at));
 }
 
 PyObject* tensor_object(Type t, const uint8_t* at) {

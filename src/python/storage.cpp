@@ -211,6 +211,10 @@ bool in_shared_field(uintptr_t begin, uintptr_t end) {
 PyObject* load_number(Prim p, const char* at) {
     uint64_t bits = 0;
     std::memcpy(&bits, at, static_cast<size_t>(type::bytes(p)));
+    if (p == Prim::f32 && !(bits & 0x7f800000)) {  // the conversion would flush a subnormal
+        const double size = static_cast<double>(bits & 0x7fffff) * 0x1p-149;
+        return PyFloat_FromDouble(bits >> 31 ? -size : size);
+    }
     if (type::is_float(p)) return PyFloat_FromDouble(ir::double_of_bits(p, bits));
     if (p == Prim::u1) return PyLong_FromLong(bits != 0);
     return type::is_signed(p) ? PyLong_FromLongLong(ir::int_of_bits(p, bits))

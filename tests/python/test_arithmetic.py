@@ -554,6 +554,20 @@ def test_bit_cast(backend, a, b):
     assert_close(out.view(np.uint8), source.view(NUMPY[b]).view(np.uint8))
 
 
+def test_bit_patterns_of_small_integers_reach_the_host(backend):
+    """They are subnormal as f32, and neither a result nor an element read flushes them."""
+    x = qd.field(qd.f32, 1)
+
+    @qd.kernel
+    def run(i: qd.i32) -> qd.f32:
+        x[0] = qd.bit_cast(i, qd.f32)
+        return x[0]
+
+    for i, sign in ((1, 1), (2333, 1), (-(2**31) + 5, -1)):
+        expect = sign * (i & 0x7FFFFF) * 2.0**-149
+        assert run(i) == expect and x[0] == expect
+
+
 def test_chained_comparisons_evaluate_once(backend):
     hits = qd.field(qd.i32, ())
     out = np.zeros((3, 8), np.int32)
