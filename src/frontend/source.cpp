@@ -1,9 +1,9 @@
 // Finds a function's text by its code object's file and line, without `inspect`.
 //
 // Files are read once per process; what has no file (notebooks, REPL, exec) is asked from
-// linecache. The end of a function is found by a light scan of its logical lines: brackets, strings
-// and comments are skipped, and the first line that is not indented deeper than the `def` ends it.
-// Cost: one pass over the function's text.
+// linecache, then from _typed_source.py. The end of a function is found by a light scan of its
+// logical lines: brackets, strings and comments are skipped, and the first line that is not
+// indented deeper than the `def` ends it. Cost: one pass over the function's text.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -94,16 +94,15 @@ bool read_linecache(PyObject* filename, std::string& out) {
     return true;
 }
 
-// In interactive sessions `dill` can know the history that linecache does not.
-bool read_through_dill(PyObject* function, std::string& out) {
-    Ref module = Ref::steal_or_null(PyImport_ImportModule("dill.source"));
-    Ref lines =
-        module ? Ref::steal_or_null(PyObject_CallMethod(module.get(), "getsource", "O", function))
-               : Ref();
-    const char* text = lines ? PyUnicode_AsUTF8(lines.get()) : nullptr;
-    if (text) out = text;
-    PyErr_Clear();
-    return text != nullptr;
+// Text and first line of a function that was typed: _typed_source.py.
+bool read_typed(PyObject* code, std::string& out, int& first) {
+    Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._typed_source"));
+    Ref found = Ref::steal(PyObject_CallMethod(module.get(), "find", "O", code));
+    if (found.get() == Py_None) return false;
+    const char* text = nullptr;
+    if (!PyArg_ParseTuple(found.get(), "si", &text, &first)) throw PyError{};
+    out = text;
+    return true;
 }
 
 void split(SourceFile& f) {
@@ -258,15 +257,14 @@ const SourceFile* source_file(PyObject* filename) {
     if (!path) throw PyError{};
     struct stat info;
     const bool exists = path[0] != '<' && ::stat(path, &info) == 0;
-    if (auto it = files().find(path); it != files().end())
-        if (!exists || !it->second->stamp || it->second->stamp == stamp_of(info))
-            return it->second.get();
+    const auto it = files().find(path);
+    const SourceFile* known = it == files().end() ? nullptr : it->second.get();
+    if (exists && known && known->stamp == stamp_of(info)) return known;
     std::string text;
-    // Pseudo files such as <ipython-input-3> may be redefined, but never under the same name and
-    // line.
     if (exists && read_file(path, text)) return keep(path, std::move(text), &info);
-    if (read_linecache(filename, text)) return keep(path, std::move(text));
-    return nullptr;
+    // Texts that programs put there under made-up names may be replaced under the same name.
+    if (!read_linecache(filename, text) || (known && known->text == text)) return known;
+    return keep(path, std::move(text));
 }
 
 bool is_source_of(const SourceFile& file, PyObject* code) {
@@ -316,10 +314,9 @@ FunctionSource& source_of(PyObject* function) {
     if (!s->last_line) {
         const char* path = PyUnicode_AsUTF8(filename.get());
         std::string text;
-        if (path[0] != '<' || !read_through_dill(function, text)) no_source(function);
+        if (!read_typed(code.get(), text, s->first_line)) no_source(function);
         s->file = keep(std::string(path) + ":" + s->name, std::move(text));
-        s->first_line = 1;
-        s->last_line = block_end(*s->file, 1);
+        s->last_line = block_end(*s->file, s->first_line);
         if (!s->last_line) no_source(function);
     }
     s->text = slice_of(*s->file, s->first_line, s->last_line);

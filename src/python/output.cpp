@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace qd::python {
 namespace {
@@ -19,11 +20,26 @@ bool captured() {
     return PySys_GetObject("stdout") != PySys_GetObject("__stdout__");
 }
 
+// The first captured text is announced on stderr, since it then comes after a launch as a whole.
+bool announce() {
+    static bool done = false;
+    if (std::exchange(done, true)) return true;
+    PyObject* logging = PyImport_ImportModule("quadrants._logging");
+    PyObject* r =
+        logging ? PyObject_CallMethod(logging, "info", "s",
+                                      "Graphical python shell detected, using wrapped sys.stdout")
+                : nullptr;
+    Py_XDECREF(logging);
+    Py_XDECREF(r);
+    return r != nullptr;
+}
+
 }  // namespace
 
 bool write_output(const std::string& text) {
     PyObject* out = PySys_GetObject("stdout");
     if (captured() && out && out != Py_None) {
+        if (!announce()) return false;
         PyObject* r = PyObject_CallMethod(out, "write", "s#", text.data(),
                                           static_cast<Py_ssize_t>(text.size()));
         Py_XDECREF(r);

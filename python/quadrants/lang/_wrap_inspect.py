@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from quadrants.lang import _typed_source
+
 
 @dataclass(frozen=True)
 class FunctionSourceInfo:
@@ -28,6 +30,11 @@ def get_source_info_and_src(func: Callable[..., Any]) -> tuple[FunctionSourceInf
         lines, start = inspect.getsourcelines(func)
         path = inspect.getsourcefile(func) or "<unknown>"
     except (OSError, TypeError) as e:
-        raise OSError(f"Cannot find source code for Object: {func}") from e
+        typed = _typed_source.find(func.__code__) if inspect.isfunction(func) else None
+        if typed is None:
+            raise OSError(f"Cannot find source code for Object: {func}") from e
+        text, start = typed
+        path = func.__code__.co_filename
+        lines = inspect.getblock(text.splitlines(keepends=True)[start - 1 :])
     name = getattr(func, "__name__", "<unknown>")
     return FunctionSourceInfo(name, path, start, start + len(lines) - 1), lines
