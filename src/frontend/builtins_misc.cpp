@@ -92,6 +92,11 @@ Ref static_assert_(Lowering&, const CallArgs& a) {
 // ---------------------------------------------------
 Ref ignored(Lowering&, const CallArgs&) { return none(); }
 
+Ref block_local(Lowering&, const CallArgs&) {
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.misc"));
+    return Ref::steal(PyObject_CallMethod(module.get(), "_enforce_opt_level", nullptr));
+}
+
 Ref assume_in_range(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"val", "base", "low", "high"};
     return Ref::borrow(parameters(a, "assume_in_range", names)[0]);
@@ -192,7 +197,7 @@ const Builtin kRows[] = {
     {"python.pow", python_pow},
     {"static_print", static_print},
     {"static_assert", static_assert_},
-    {"block_local", ignored},
+    {"block_local", block_local},
     {"cache_read_only", ignored},
     {"no_activate", ignored},
     {"stop_grad", ignored},

@@ -188,6 +188,7 @@ def test_cell_magics(backend, monkeypatch, nested):
     assert (info.start_lineno, info.end_lineno) == (2, 4) and lines[0] == "@qd.kernel\n"
 
 
+@pytest.mark.oracle_differs("the established package asks the editor for the text by name")
 def test_blender_texts(backend, monkeypatch):
     text = "@qd.kernel\ndef k() -> qd.i32:\n    return 7\n"
     other = text.replace("7", "8")

@@ -63,7 +63,7 @@ OPTIONS: dict[str, Option] = {
         Option("ad_stack_sparse_threshold_bytes", int, 104857600, 0, _U64),
         Option("offline_cache_file_path", str, ""),
         Option("offline_cache_cleaning_policy", str, "lru"),
-        Option("offline_cache_max_size_of_files", int, 104857600),
+        Option("offline_cache_max_size_of_files", int, 104857600, 1),
         Option("offline_cache_cleaning_factor", float, 0.25),
         Option("external_metal_command_queue", int, 0, 0, _U64),
         Option("debug_dump_path", str, "/tmp/ir/"),

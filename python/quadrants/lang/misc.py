@@ -215,8 +215,9 @@ def _resolve(args: _Arguments, cfg: Config, default_fp: Any, default_ip: Any) ->
         if value is not None:
             setattr(special, row.name, value)
     for row in OPTIONS.values():
+        given = row.name in args.kwargs  # None is no value of an option
         value = args.take(row)
-        if value is not None:
+        if given or value is not None:
             setattr(cfg, row.name, checked(row, value))
     if args.kwargs:
         raise KeyError(f"Unrecognized keyword argument(s) for qd.init: {', '.join(args.kwargs)}")
@@ -329,13 +330,32 @@ def loop_unique(val: Any, covers: Any = None) -> Any:
 loop_unique._qd_op = "loop_unique"  # type: ignore[attr-defined]
 
 
+def _enforce_opt_level() -> None:
+    """What `qd.block_local` asks for."""
+    cfg = impl.current_cfg()
+    if cfg.opt_level == 0:
+        _logging.warn("opt_level = 1 is enforced to enable block_local analysis.")
+        cfg.opt_level = 1
+
+
 def timeline_clear() -> None:
     """Drops the recorded timeline."""
-    impl.check_initialised()
+    if impl.current_cfg().timeline:
+        core.profile_clear()
 
 
 def timeline_save(path: str) -> None:
-    """Writes the recorded timeline in Chrome's trace format."""
-    impl.check_initialised()
+    """Writes the recorded timeline in Chrome's trace format.
+
+    Needs `qd.init(timeline=True, kernel_profiler=True)`; tasks follow each other without gaps.
+    """
+    import json
+
+    cfg = impl.current_cfg()
+    events, start = [], 0.0
+    for name, ms in core.profile_records() if cfg.timeline and cfg.kernel_profiler else ():
+        event = {"name": name, "cat": "kernel", "ph": "X", "pid": os.getpid(), "tid": 0}
+        events.append({**event, "ts": start * 1e3, "dur": ms * 1e3})
+        start += ms
     with open(path, "w", encoding="utf-8") as f:
-        f.write("[]")
+        json.dump(events, f)
