@@ -425,6 +425,12 @@ PyObject* launch_undoubled(PyObject*, PyObject* arguments) {
     return r;
 }
 
+PyObject* forget_kernel(PyObject*, PyObject* kernel) {
+    KernelObject& k = *as_kernel(kernel);
+    if (!k.active) k.specialisations->clear();
+    Py_RETURN_NONE;
+}
+
 PyObject* offloaded_tasks(PyObject*, PyObject*) { return PyLong_FromSize_t(tasks_of_last_call); }
 
 PyMethodDef kernel_functions[] = {
@@ -432,6 +438,7 @@ PyMethodDef kernel_functions[] = {
      "How many tasks the last launched kernel has."},
     {"prepare_kernel", prepare_kernel, METH_VARARGS,
      "Makes a kernel's specialisation without launching it."},
+    {"forget_kernel", forget_kernel, METH_O, "Drops a kernel's specialisations."},
     {"set_kernel_doubles", set_kernel_doubles, METH_O,
      "Whether calls of kernels go through methods of their class."},
     {"launch_undoubled", launch_undoubled, METH_VARARGS,
@@ -495,51 +502,8 @@ int kernel_set_definition(PyObject* self, PyObject* value, void* name) {
                                   value);
 }
 
-PyObject* specialisation_count(PyObject* self, void*) {
-    return PyLong_FromSize_t(as_kernel(self)->specialisations->size());
-}
-
-PyObject* kernel_tiers(PyObject* self, void*) {
-    PyObject* list = PyList_New(0);
-    for (const auto& s : *as_kernel(self)->specialisations) {
-        PyObject* tier = PyLong_FromUnsignedLong(s->slot ? s->slot->current()->tier : 2);
-        PyList_Append(list, tier);
-        Py_DECREF(tier);
-    }
-    return list;
-}
-
 PyObject* launch_count(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(as_kernel(self)->launches);
-}
-
-// What each specialisation passes: a list of (kind, element type, has gradient, parameter name,
-// path).
-PyObject* passed_arguments(PyObject* self, void*) {
-    const KernelObject& k = *as_kernel(self);
-    const Ref out = Ref::steal_or_null(PyList_New(0));
-    if (!out) return nullptr;
-    for (const auto& s : *k.specialisations) {
-        const Ref steps = Ref::steal_or_null(PyList_New(0));
-        if (!steps) return nullptr;
-        for (const PackStep& step : s->steps) {
-            if (step.kind == PackStep::Kind::graph_state) continue;  // no argument
-            const Ref path =
-                Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(step.attributes.size())));
-            if (!path) return nullptr;
-            for (size_t n = 0; n < step.attributes.size(); ++n)
-                PyTuple_SET_ITEM(path.get(), static_cast<Py_ssize_t>(n),
-                                 Py_NewRef(step.attributes[n].get()));
-            static const char* kinds[] = {"scalar", "tensor", "array"};
-            const Ref row = Ref::steal_or_null(
-                Py_BuildValue("(ssOOO)", kinds[static_cast<int>(step.kind)],
-                              type::info(step.type.prim).name, step.needs_grad ? Py_True : Py_False,
-                              (*k.parameters)[step.argument].name.get(), path.get()));
-            if (!row || PyList_Append(steps.get(), row.get()) < 0) return nullptr;
-        }
-        if (PyList_Append(out.get(), steps.get()) < 0) return nullptr;
-    }
-    return Py_NewRef(out.get());
 }
 
 char kDoc[] = "__doc__", kModule[] = "__module__", kPure[] = "is_pure";
@@ -548,12 +512,11 @@ PyGetSetDef kernel_getset[] = {
     {"__doc__", kernel_name, nullptr, nullptr, kDoc},
     {"__module__", kernel_name, nullptr, nullptr, kModule},
     {"is_pure", kernel_name, kernel_set_definition, nullptr, kPure},
-    {"_specialisations", specialisation_count, nullptr, "How many specialisations exist.", nullptr},
     {"_launches", launch_count, nullptr, "How many calls there were.", nullptr},
-    {"_passed_arguments", passed_arguments, nullptr, "What each specialisation passes.", nullptr},
+    {"_specialisations", describe_specialisations, nullptr, "What each specialisation is.",
+     nullptr},
     {"_graph_tables", graph_tables, nullptr, "Loops and checkpoints of the last launched graph.",
      nullptr},
-    {"_tiers", kernel_tiers, nullptr, "Tier of each specialisation's code.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

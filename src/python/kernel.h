@@ -103,6 +103,9 @@ struct Specialisation {
     std::vector<uint8_t> compared_block;
     bool overlapped = false;
     std::string name;                  // unique in a runtime, for profiles
+    std::vector<Ref> functions;        // that it was traced through, the kernel first
+    bool has_print = false;
+    uint32_t number = 0;  // specialisations made before it
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
     uint32_t array_use() const { return slot ? slot->current()->array_use : 0; }  // abi::ArrayUse
@@ -168,6 +171,10 @@ PyObject* graph_status(const GraphFace& graph, const uint8_t* block);
 extern long yield_of_last_call;  // the checkpoint that ended it, counted in the source; -1: none
 extern PyMethodDef graph_functions[];
 PyObject* graph_tables(PyObject* kernel, void*);
+
+// kernel_face.cpp -----------------------------------------------------------------------------
+// For `kernel._primal`: a list of dictionaries, most recently used first.
+PyObject* describe_specialisations(PyObject* kernel, void*);
 
 // build.cpp -----------------------------------------------------------------------------------
 // A specialisation for these arguments, from the cache or compiled; null with an exception set.

@@ -189,6 +189,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         s.fields[n].alias = r.number<uint64_t>();
     }
     k.returns_tuple = r.number<uint8_t>();
+    k.has_print = r.number<uint8_t>();
     k.notices.resize(r.count(13));
     for (frontend::Notice& n : k.notices) {
         n.category = static_cast<frontend::Notice::Category>(r.number<uint8_t>());
@@ -378,6 +379,7 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
         w.number(f->field->alias_group);
     }
     w.number(uint8_t(k.returns_tuple));
+    w.number(uint8_t(k.has_print));
     w.number(uint32_t(k.notices.size()));
     for (const frontend::Notice& n : k.notices) {
         w.number(static_cast<uint8_t>(n.category));
@@ -486,6 +488,8 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     for (const ParamSource& p : s.recipe.kernel.params)
         if (p.kind != ParamSource::Kind::graph_state && !walker.find(p.path))
             return refuse("parameter", describe(p.path));
+    for (size_t n = 0; n < walker.functions.size(); ++n)
+        s.recipe.kernel.functions[n].function = std::move(walker.functions[n]);
     return frontend::bind_results(k.definition, s.recipe.kernel.results);
 }
 

@@ -138,6 +138,103 @@ def test_tables_of_a_kernel(start):
     assert len(p.materialized_kernels) == 0
 
 
+def test_mapping_has_a_feature_for_each_parameter(start):
+    @qd.data_oriented
+    class Owner:
+        @qd.kernel
+        def method(self):
+            pass
+
+    @qd.kernel
+    def k(a: qd.types.ndarray(), t: qd.template(), n: qd.i32):
+        for I in qd.grouped(a):
+            a[I] += n * t
+
+    x = start(offline_cache=False)
+    y = qd.Vector.ndarray(2, qd.i32, (3, 3))
+    k(x, 1, 0), k(x, 2, 0), k(x, 1, 0), k(y, 2, 0)
+    p = k._primal
+    assert [n for _, n in p.mapper.mapping.items()] == [0, 1, 2]
+    assert [(a[1:], t, n) for a, t, n in p.mapper.mapping] == [
+        ((1, False, 0, None), 1, "#"),
+        ((1, False, 0, None), 2, "#"),
+        ((2, False, 0, None), 2, "#"),
+    ]
+    assert [key[1] for key in p.materialized_kernels] == [0, 1, 2]
+    assert p._last_launch_key[1] == 2
+    k(x, 2, 0)
+    assert p._last_launch_key[1] == 1 and len(p.mapper.mapping) == 3
+    p.reset()
+    assert not p.materialized_kernels and not p.mapper.mapping
+    k(x, 2, 5)
+    assert p._last_launch_key[1] == 0 and x.to_numpy().tolist() == [10] * 3
+
+    owner = Owner()
+    owner.method()
+    (feature,) = next(iter(Owner.method._primal.mapper.mapping))
+    assert feature() is owner
+
+
+def test_mapping_of_layouts_and_members(start):
+    start(offline_cache=False)
+    t = qd.tensor(qd.i32, (2, 3), layout=(1, 0), backend=qd.Backend.NDARRAY)
+    x = qd.ndarray(qd.i32, 3)
+    t.fill(0), x.fill(0)
+    plain_kernel2(t), by_member(Pair(x, x, 1))
+    ((array,),) = plain_kernel2._primal.mapper.mapping
+    assert array[1:] == (2, False, 0, (1, 0))
+    ((members,),) = by_member._primal.mapper.mapping
+    assert members[0][1:] == (1, False, 0, None) and len(members) == 3
+
+
+@qd.kernel
+def plain_kernel2(x: qd.types.ndarray()):
+    for i, j in x:
+        x[i, j] += 1
+
+
+@qd.func
+def bump(x):
+    return x + 1
+
+
+@qd.kernel
+def by_member(s: Pair):
+    for i in s.x:
+        s.x[i] = bump(s.x[i])
+
+
+@qd.kernel
+def returning() -> tuple[qd.i32, qd.f32]:
+    print("returning")
+    return 1, 2.0
+
+
+def test_attributes_of_a_kernel(start):
+    from quadrants.lang._wrap_inspect import get_source_info_and_src
+
+    x = start()
+    p = returning._primal
+    assert p.return_type == (qd.i32, qd.f32) and plain_kernel._primal.return_type is None
+    assert not p.has_print and p.visited_functions == set()
+    for _ in range(2):  # the second time from the cache
+        start()
+        x = qd.ndarray(qd.i32, 3)
+        x.fill(0)
+        by_member(Pair(x, x, 1)), returning()
+        assert p.has_print and not by_member._primal.has_print
+        assert by_member._primal.visited_functions == {
+            get_source_info_and_src(f)[0] for f in (by_member.fn, bump.fn)
+        }
+    assert by_member._primal.kernel_counter < p.kernel_counter
+
+
+def test_adjoints_are_kernels():
+    adjoint = plain_kernel._adjoint
+    assert isinstance(adjoint, Kernel) and adjoint is plain_kernel._adjoint
+    assert adjoint.func is plain_kernel.fn and not adjoint.materialized_kernels
+
+
 def test_records_are_assignable():
     assert SrcLlCacheObservations() == SrcLlCacheObservations(False, False, False, False)
     p = plain_kernel._primal

@@ -20,28 +20,15 @@ class _WatchedClass(type):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in _DOUBLED and core.native_loaded():
-            core.set_kernel_doubles(
-                any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED)
-            )
+        cls._note(name)
 
     def __delattr__(cls, name: str) -> None:
         super().__delattr__(name)
+        cls._note(name)
+
+    def _note(cls, name: str) -> None:
         if name in _DOUBLED and core.native_loaded():
-            core.set_kernel_doubles(
-                any(getattr(cls, n) is not getattr(KernelFace, n) for n in _DOUBLED)
-            )
-
-
-class CompiledKernelData:
-    """The code of one specialisation."""
-
-    def __init__(self, kernel: Any, tier: int) -> None:
-        self._kernel = kernel
-        self._tier = tier
-
-    def _debug_dump_to_string(self) -> str:
-        return f"compiled kernel {self._kernel.__qualname__}"
+            core.set_kernel_doubles(any(getattr(cls, n) is not _originals[n] for n in _DOUBLED))
 
 
 class GraphLoop:
@@ -54,7 +41,7 @@ class GraphLoop:
 
 
 class _Mapper:
-    """Specialisations by number."""
+    """Specialisations by what their arguments are."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
@@ -63,7 +50,9 @@ class _Mapper:
 
     @property
     def mapping(self) -> dict[Any, int]:
-        return {("specialisation", n): n for n in range(self._kernel._specialisation_count())}
+        from quadrants._compat.specialisations import features
+
+        return {features(self._kernel, s): s["number"] for s in self._kernel._in_order()}
 
     def lookup(self, raise_on_templated_floats: bool, args: tuple[Any, ...]) -> Any:
         from quadrants._compat.template_mapper import TemplateMapper
@@ -156,8 +145,8 @@ class KernelFace(metaclass=_WatchedClass):
     def launch_stats(self) -> Any:
         from quadrants._compat.observations import counted
 
-        passed = self._passed()
-        return counted(passed[0] if passed else [])
+        made = self._specialisations()
+        return counted(made[-1]["passed"] if made else [])
 
     # --- specialisations ---
 
@@ -165,21 +154,20 @@ class KernelFace(metaclass=_WatchedClass):
         native = self._native and self._native()
         return native if native is not None and core.native_loaded() else None
 
-    def _specialisation_count(self) -> int:
-        native = self._live()
-        return 0 if native is None or self._program() is None else native._specialisations
-
-    def _program(self) -> Any:
+    def _specialisations(self) -> list[dict[str, Any]]:
+        """What there is in the live runtime, numbered in order of creation, the last used last."""
         from quadrants.lang.impl import pyquadrants
 
-        return pyquadrants._prog
-
-    def _passed(self) -> list[Any]:
         native = self._live()
-        return [] if native is None or self._program() is None else native._passed_arguments
+        if native is None or pyquadrants._prog is None:
+            return []
+        made: list[dict[str, Any]] = native._specialisations[::-1]
+        for s in made:
+            s["key"] = (self.fn, s["number"], self.autodiff_mode)  # type: ignore[attr-defined]
+        return made
 
-    def _key(self, number: int) -> tuple[Any, int, Any]:
-        return (self.fn, number, self.autodiff_mode)  # type: ignore[attr-defined]
+    def _in_order(self) -> list[dict[str, Any]]:
+        return sorted(self._specialisations(), key=lambda s: s["number"])
 
     @property
     def autodiff_mode(self) -> Any:
@@ -191,38 +179,58 @@ class KernelFace(metaclass=_WatchedClass):
 
     @property
     def materialized_kernels(self) -> dict[Any, Any]:
-        return {self._key(n): self for n in range(self._specialisation_count())}
+        return {s["key"]: self for s in self._in_order()}
 
     @property
-    def compiled_kernel_data_by_key(self) -> dict[Any, CompiledKernelData]:
-        native = self._live()
-        tiers = [] if self._specialisation_count() == 0 else native._tiers
-        return {self._key(n): CompiledKernelData(self, tier) for n, tier in enumerate(tiers)}
+    def compiled_kernel_data_by_key(self) -> dict[Any, Any]:
+        from quadrants._compat.specialisations import CompiledKernelData
+
+        return {s["key"]: CompiledKernelData(s) for s in self._in_order()}
 
     @property
-    def _last_compiled_kernel_data(self) -> CompiledKernelData | None:
-        return self.compiled_kernel_data_by_key.get(self._key(0))
+    def _last_compiled_kernel_data(self) -> Any:
+        return self.compiled_kernel_data_by_key.get(self._last_launch_key)
 
     @property
     def _last_launch_key(self) -> Any:
-        return self._key(0) if self._specialisation_count() else None
+        made = self._specialisations()
+        return made[-1]["key"] if made else None
 
     @property
     def used_py_dataclass_parameters_by_key_enforcing(self) -> dict[Any, set[str]]:
-        from quadrants.lang._dataclass_util import create_flat_name
+        from quadrants._compat.specialisations import used_members
 
-        found = {}
-        for n, steps in enumerate(self._passed()):
-            names: set[str] = set()
-            for _kind, _dtype, _grad, parameter, path in steps:
-                flat = parameter
-                for k, member in enumerate(path):
-                    if k == 0:
-                        names.add("__qd_" + parameter)
-                    flat = create_flat_name(flat, str(member))
-                    names.add(flat)
-            found[self._key(n)] = names
-        return found
+        return {s["key"]: used_members(s) for s in self._in_order()}
+
+    @property
+    def visited_functions(self) -> set[Any]:
+        """Where the sources are of all functions that specialisations were traced through."""
+        from quadrants.lang._wrap_inspect import get_source_info_and_src
+
+        functions = {f for s in self._specialisations() for f in s["functions"]}
+        return {get_source_info_and_src(f)[0] for f in functions}
+
+    @property
+    def has_print(self) -> bool:
+        return any(s["has_print"] for s in self._specialisations())
+
+    @property
+    def return_type(self) -> tuple[Any, ...] | None:
+        from quadrants._compat.specialisations import return_types
+
+        return return_types(self.returns)  # type: ignore[attr-defined]
+
+    @property
+    def kernel_counter(self) -> int:
+        """Kernels decorated before this one."""
+        from quadrants.lang.impl import pyquadrants
+
+        return next((n for n, k in enumerate(pyquadrants.kernels) if k is self), -1)
+
+    def reset(self) -> None:
+        """Drops the specialisations."""
+        if (native := self._live()) is not None:
+            core.forget_kernel(native)
 
     # --- graphs ---
 
@@ -272,7 +280,7 @@ class KernelFace(metaclass=_WatchedClass):
     def ensure_compiled(self, *args: Any) -> Any:
         """Compiles the specialisation for these arguments; returns its key."""
         core.prepare_kernel(self._live(), args)
-        return self._key(0)
+        return self._last_launch_key
 
     def materialize(
         self, key: Any = None, py_args: tuple[Any, ...] = (), arg_features: Any = None
@@ -291,10 +299,10 @@ class KernelFace(metaclass=_WatchedClass):
             rest = [name for name, _annotation, _default in self.params[len(args) :]]  # type: ignore[attr-defined]
             args += tuple(kwargs.pop(name) for name in rest if name in kwargs)
         self._fresh = 0
-        self.materialize(self._key(0), args, None)
+        self.materialize(self._last_launch_key, args, None)
         loaded = self._observed()["src_ll_cache_observations"].cache_loaded
         data = None if self._fresh and not loaded else self._last_compiled_kernel_data
-        return self.launch_kernel(self._key(0), self, data, *args, **kwargs)
+        return self.launch_kernel(self._last_launch_key, self, data, *args, **kwargs)
 
 
 def _record(name: str) -> property:
@@ -316,14 +324,19 @@ for _name in (
     setattr(KernelFace, _name, _record(_name))
 
 
-class AdjointFace:
+_originals = {name: getattr(KernelFace, name) for name in _DOUBLED}
+
+
+class AdjointFace(KernelFace):
     """The reverse-mode companion of a kernel: the same tables, empty, under another mode."""
 
     def __init__(self, primal: Any) -> None:
         self._primal = primal
-        self.func = primal.fn
-        self.materialized_kernels: dict[Any, Any] = {}
-        self.compiled_kernel_data_by_key: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_primal":
+            raise AttributeError(name)
+        return getattr(self._primal, name)
 
     @property
     def autodiff_mode(self) -> Any:

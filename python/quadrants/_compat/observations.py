@@ -50,10 +50,10 @@ class LaunchStats:
     )
 
 
-def counted(steps: list[tuple[str, str, bool, str, tuple[str, ...]]]) -> LaunchStats:
+def counted(steps: list[tuple[Any, ...]]) -> LaunchStats:
     """Counts the arguments that a specialisation passes."""
     stats = LaunchStats()
-    for kind, dtype, has_grad, _name, _path in steps:
+    for kind, dtype, _shape, _axes, _layout, has_grad, _name, _path in steps:
         if kind == "array":
             which = (
                 KernelBatchedArgType.QD_ARRAY_WITH_GRAD

@@ -67,6 +67,7 @@ class KernelDef(Definition, KernelFace):
 
     _is_quadrants_function = True
     _is_wrapped_kernel = True
+    _reverse: AdjointFace | None = None
 
     def __init__(self, fn: FunctionType, fastcache: bool, graph: bool, checkpoints: bool) -> None:
         super().__init__(fn, "kernel")
@@ -87,7 +88,9 @@ class KernelDef(Definition, KernelFace):
 
     @property
     def _adjoint(self) -> AdjointFace:
-        return AdjointFace(self)
+        if self._reverse is None:
+            self._reverse = AdjointFace(self)
+        return self._reverse
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Launches the reverse-mode version."""
@@ -188,7 +191,7 @@ class FuncDef(Definition):
         return self if instance is None else MethodType(self, instance)
 
 
-Kernel = KernelDef  # the class of `k._primal`
+Kernel = KernelFace  # what `k._primal` and `k._adjoint` are
 
 
 def _make_kernel(definition: KernelDef) -> Any:
