@@ -316,8 +316,10 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
     LoopSettings chosen;
     if (!settings_used) chosen = settings;
     settings_used = true;
-    if (chosen.serialize && over_data)
+    if (chosen.serialize && over_data) {
         log_warning("qd.loop_config(serialize=True) does not have effect on the struct for.");
+        chosen.threads = 1;  // yet programs that ask for it may count on the order
+    }
     if (!chosen.name.empty() && !loops.empty())
         log_warning("qd.loop_config(name=\"" + chosen.name +
                     "\") has no effect on a loop nested inside another for-loop");

@@ -190,7 +190,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     if (s.interpreted) {
         special = interpret_launch(*s.interpreted->module, context, outcome);
     } else {
-        tasks_of_last_call = s.slot->current()->tasks.size();
+        tasks_of_last_call = s.slot->current()->counted_tasks;
         Patience patience;
         std::vector<runtime::TaskTime> times;
         if (s.last_ns >= kReleaseGilNs) patience.release();

@@ -47,8 +47,8 @@ Ref describe_identity(const KernelObject& k, const IdentityCheck& check) {
     if (!check.object) return {};
     const Ref path = tuple_of(check.attributes);
     if (!path) return {};
-    return Ref::steal_or_null(Py_BuildValue("(OOO)",
-                                            (*k.parameters)[check.argument].name.get(), path.get(),
+    return Ref::steal_or_null(Py_BuildValue("(OOO)", (*k.parameters)[check.argument].name.get(),
+                                            path.get(),
                                             check.weak ? check.weak.get() : check.object));
 }
 
@@ -58,10 +58,10 @@ Ref describe(const KernelObject& k, const Specialisation& s) {
         list_of(s.identities, [&](const IdentityCheck& c) { return describe_identity(k, c); });
     const Ref functions = list_of(s.functions, [](const Ref& f) { return f; });
     if (!passed || !fixed || !functions) return {};
-    return Ref::steal_or_null(
-        Py_BuildValue("{sIsisOsOsOsO}", "number", s.number, "tier", s.slot ? s.slot->current()->tier : 2, "passed",
-                      passed.get(), "fixed", fixed.get(), "functions", functions.get(),
-                      "has_print", s.has_print ? Py_True : Py_False));
+    return Ref::steal_or_null(Py_BuildValue(
+        "{sIsisOsOsOsO}", "number", s.number, "tier", s.slot ? s.slot->current()->tier : 2,
+        "passed", passed.get(), "fixed", fixed.get(), "functions", functions.get(), "has_print",
+        s.has_print ? Py_True : Py_False));
 }
 
 }  // namespace

@@ -165,9 +165,9 @@ def test_mapping_has_a_feature_for_each_parameter(start):
     k(x, 2, 0)
     assert p._last_launch_key[1] == 1 and len(p.mapper.mapping) == 3
     p.reset()
-    assert not p.materialized_kernels and not p.mapper.mapping
+    assert not p.materialized_kernels
     k(x, 2, 5)
-    assert p._last_launch_key[1] == 0 and x.to_numpy().tolist() == [10] * 3
+    assert len(p.materialized_kernels) == 1 and x.to_numpy().tolist() == [10] * 3
 
     owner = Owner()
     owner.method()
@@ -403,11 +403,49 @@ def test_program(start):
     x = start(offline_cache=False)
     program = impl.get_runtime().prog
     plain_kernel(x)
-    assert program.get_num_offloaded_tasks_on_last_call() == 1
+    assert program.get_num_offloaded_tasks_on_last_call() == 2
     program.dump_cache_data_to_disk()
     assert program.config().arch == qd.cfg.arch
     assert program.get_device_caps().hashed_key().startswith("T")
     assert program._get_num_ndarrays() >= 1
+
+
+COUNTED = """
+pass                                                        -> 0
+for i in f: f[i] = 1                                        -> 1
+for i in range(n): f[i] = 1                                 -> 2
+for i in range(n, 8): f[i] = 1                              -> 2
+for i in a: a[i] = 1                                        -> 2
+for i in range(1, a.shape[0]): a[i] = 1                     -> 2
+for i, j in qd.ndrange(a.shape[0], 3): a[i] = j             -> 2
+for i in a: a[i] = 1; for i in a: a[i] += 1                 -> 3
+f[0] = 1; for i in a: a[i] = 1                              -> 2
+for i in a: a[i] = 1; f[0] = 1; for i in a: a[i] = 1        -> 4
+for i in range(f[0]): f[i] = 1                              -> 2
+qd.loop_config(serialize=True); for i in a: a[i] = 1        -> 1
+for i in f: f[i] = 1; f[0] = n                              -> 2
+"""
+
+
+def test_counted_tasks(start, tmp_path):
+    import importlib.util
+
+    rows = [row.split("->") for row in COUNTED.strip().splitlines()]
+    lines = ["import quadrants as qd", "f = None"]
+    for k, (body, _) in enumerate(rows):
+        lines += ["@qd.kernel", f"def k{k}(a: qd.types.ndarray(qd.i32, 1), n: qd.i32):"]
+        lines += ["    " + statement.strip() for statement in body.split(";")]
+    (tmp_path / "counted.py").write_text("\n".join(lines) + "\n")
+    spec = importlib.util.spec_from_file_location("counted", tmp_path / "counted.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    start()
+    module.f, a = qd.field(qd.i32, 8), qd.ndarray(qd.i32, 8)
+    count = impl.get_runtime().prog.get_num_offloaded_tasks_on_last_call
+    for k, (body, expected) in enumerate(rows):
+        a.fill(0), module.f.fill(0)
+        getattr(module, f"k{k}")(a, 3)
+        assert count() == int(expected), body
 
 
 def test_enumerations_print_their_names():

@@ -19,6 +19,29 @@ std::span<const T> table(std::span<const uint8_t> bytes, uint64_t offset, uint64
     return {reinterpret_cast<const T*>(bytes.data() + offset), count};
 }
 
+bool is_serial(const LoadedTask& t) {
+    return t.kind == abi::TaskKind::serial || t.max_threads == 1;
+}
+
+size_t count_tasks(std::span<const LoadedTask> tasks) {
+    size_t count = tasks.size();
+    std::vector<int64_t> computed;  // arguments
+    const LoadedTask* before = nullptr;
+    for (const LoadedTask& t : tasks) {
+        bool more = false;
+        if (!is_serial(t))
+            for (const abi::Bound& b : t.bounds)
+                if (b.kind == abi::BoundKind::arg &&
+                    std::ranges::find(computed, b.value) == computed.end()) {
+                    computed.push_back(b.value);
+                    more = true;
+                }
+        if (more && (!before || !is_serial(*before))) ++count;
+        before = &t;
+    }
+    return count;
+}
+
 }  // namespace
 
 std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::string name) {
@@ -88,6 +111,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
         std::string_view& name = image->tasks.back().name;
         name = name.substr(0, name.find('\0'));
     }
+    image->counted_tasks = count_tasks(image->tasks);
     return image;
 }
 

@@ -45,6 +45,9 @@ struct KernelImage {
     bool uses_random = false, uses_print = false;
     bool uses_atomics = false;
     uint32_t array_use = 0;  // abi::ArrayUse
+    // As spec 41 section 1 counts tasks: loop bounds that are arguments are computed in a serial
+    // task, if none stands in front of the loop.
+    size_t counted_tasks = 0;
     std::string name;
 
     const abi::Artefact& header() const {
