@@ -219,7 +219,6 @@ const Builtin kRows[] = {
     {"length", unavailable<"length">},
     {"mesh_local", unavailable<"mesh_local">},
     {"mesh_patch_idx", unavailable<"mesh_patch_idx">},
-    {"call_internal", unavailable<"call_internal">},
 };
 
 }  // namespace

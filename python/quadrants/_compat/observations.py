@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 
 class KernelBatchedArgType(IntEnum):

@@ -234,7 +234,10 @@ def subscript(ast_builder: Any, value: Any, *indices: Any) -> Any:
 
 def call_internal(name: str, *args: Any) -> Any:
     """Calls a compiler-internal function inside a kernel."""
-    return core.trace_op("call_internal", (name, *args))
+    from quadrants._compat.internal_ops import call
+
+    assert inside_kernel(), "call_internal cannot be called in Python-scope"
+    return call(name, args)
 
 
 def qd_float(x: Any) -> Any:

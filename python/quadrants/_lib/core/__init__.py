@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from quadrants.types.primitive_types import DataType
 
 _MAX_NUM_INDICES = 12
+_BY_HAND = "BinaryOpType make_const_expr_int make_binary_op_expr make_global_store_stmt ExprCxx Stmt".split()
 
 
 def _native() -> Any:
@@ -48,6 +49,10 @@ def __getattr__(name: str) -> Any:
         from quadrants.types.enums import DeviceCapability as value
     elif name in ("AutodiffMode", "Extension", "Format", "SNodeType"):
         value = getattr(_enums, name)
+    elif name in _BY_HAND:
+        from quadrants._compat import expressions
+
+        value = getattr(expressions, name)
     else:
         value = getattr(_native(), name)
     globals()[name] = value
