@@ -222,19 +222,30 @@ def get_predefined_cupti_metrics(name: str = "") -> list[CuptiMetric] | None:
     return None
 
 
-_forgotten: dict[str, int] = {}  # counts at the last clear
+_forgotten: dict[str, float] = {}  # counts and times at the last clear
+_PHASES = {"cache": "cache_hits", "trace": "lowered", "compile": "cache_misses"}
+
+
+def _since_clear() -> dict[str, float]:
+    times = {f"{phase} [s]": s for phase, s in core.host_times().items()}
+    return {k: v - _forgotten.get(k, 0) for k, v in {**core.counters(), **times}.items()}
 
 
 def print_scoped_profiler_info() -> None:
-    """Prints how often the runtime did what on the host: lowered, compiled, found in a cache."""
+    """Prints what the runtime did on the host before launches: how often, and how long."""
+    rows = _since_clear()
     print("[Profiler]")
-    for name, count in sorted(core.counters().items()):
-        print(f"    {name:<20} [{count - _forgotten.get(name, 0)} x]")
+    for phase, counter in _PHASES.items():
+        ms = rows.pop(f"{phase} [s]") * 1e3
+        print(f"    {phase:<20} {ms:10.3f} ms  [{rows.pop(counter):.0f} x]")
+    for name, count in sorted(rows.items()):
+        print(f"    {name:<20} [{count:.0f} x]")
 
 
 def clear_scoped_profiler_info() -> None:
-    """Starts those counts over."""
+    """Starts those counts and times over."""
     _forgotten.update(core.counters())
+    _forgotten.update({f"{phase} [s]": s for phase, s in core.host_times().items()})
 
 
 def print_memory_profiler_info() -> None:

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "frontend/ast.h"
 #include "frontend/lower.h"
@@ -228,28 +229,29 @@ std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>&
 
 // Whether options or the environment ask to see what is compiled.
 bool is_inspected() {
-    for (const char* variable : {"QD_DUMP_IR", "QD_DUMP_SIMPLIFY", "QD_SHOW_COMPILING"}) {
+    for (const char* variable :
+         {"QD_DUMP_IR", "QD_DUMP_SIMPLIFY", "QD_DUMP_CFG", "QD_DUMP_AST", "QD_SHOW_COMPILING"}) {
         const char* value = std::getenv(variable);
         if (value && *value) return true;
     }
     return session().print_options != 0;
 }
 
-void inspect(const std::string& name, const std::vector<uint8_t>& module) {
+void inspect(PyObject* definition, const std::string& name, const std::vector<uint8_t>& module) {
     if (!is_inspected()) return;
     const frontend::Ref python =
         frontend::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
-    frontend::Ref::steal(PyObject_CallMethod(python.get(), "show", "sy#", name.c_str(),
+    frontend::Ref::steal(PyObject_CallMethod(python.get(), "show", "Osy#", definition, name.c_str(),
                                              reinterpret_cast<const char*>(module.data()),
                                              static_cast<Py_ssize_t>(module.size())));
 }
 
 // Compiles outside the GIL. Throws support::Error.
-std::shared_ptr<runtime::ImageSlot> compile(const ir::Module& module,
+std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Module& module,
                                             const std::vector<uint8_t>& hash) {
     const Session& s = session();
     const std::vector<uint8_t> bytes = ir::serialise(module);
-    inspect(module.name, bytes);
+    inspect(definition, module.name, bytes);
     const std::string name = module.name, cpu = s.cpu, path = s.offline_cache ? s.cache_path : "";
     auto slot = std::make_shared<runtime::ImageSlot>();
     const int forced = s.tier;
@@ -404,7 +406,7 @@ std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* ar
     }
     if (!slot) {
         ++session().cache_misses;
-        slot = compile(module, hash);
+        slot = compile(k.definition, module, hash);
     }
     if (!frontend::measures_coverage()) store_recipe(k, args, count, kernel, module.params, hash);
     return assemble(k, args, kernel, module.params, std::move(slot), hash);
@@ -487,13 +489,18 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             made->name = name;
             return made;
         };
-        if (auto made = cold ? nullptr : find_recipe(k, args, count, accept)) {
+        const auto find = [&] {
+            const HostTime timed(s.cache_ns);
+            return find_recipe(k, args, count, accept);
+        };
+        if (auto made = cold ? nullptr : find()) {
             ++s.cache_hits;
             ++s.compiled;
             if (!tell(k, "loaded", made->fields.empty())) return nullptr;
             return made;
         }
         ++s.lowered;
+        std::optional<HostTime> timed(s.trace_ns);
         auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, name);
         if (!kernel) return nullptr;
         ir::Module& module = *kernel->module;
@@ -503,6 +510,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             ++s.compiled;
             return out;
         }
+        timed.emplace(s.compile_ns);
         const uint64_t misses = s.cache_misses;
         module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, *kernel);
         auto made = from_module(k, args, count, *kernel);

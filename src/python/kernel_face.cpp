@@ -68,6 +68,7 @@ Ref describe(const KernelObject& k, const Specialisation& s) {
 
 PyObject* describe_specialisations(PyObject* kernel, void*) {
     const auto& k = *reinterpret_cast<KernelObject*>(kernel);
+    if (k.generation != session().generation) return PyList_New(0);  // of an earlier runtime
     const Ref out = list_of(*k.specialisations, [&](const auto& s) { return describe(k, *s); });
     return out ? Py_NewRef(out.get()) : nullptr;
 }

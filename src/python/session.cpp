@@ -3,6 +3,8 @@
 
 #include "python/session.h"
 
+#include <time.h>
+
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
@@ -203,6 +205,19 @@ PyObject* counters(PyObject*, PyObject*) {
                          static_cast<unsigned long long>(s.launches));
 }
 
+PyObject* host_times(PyObject*, PyObject*) {
+    const Session& s = the_session;
+    return Py_BuildValue("{s:d,s:d,s:d}", "cache", static_cast<double>(s.cache_ns) * 1e-9, "trace",
+                         static_cast<double>(s.trace_ns) * 1e-9, "compile",
+                         static_cast<double>(s.compile_ns) * 1e-9);
+}
+
+int64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
 PyMethodDef methods[] = {
     {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
     {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
@@ -216,6 +231,7 @@ PyMethodDef methods[] = {
      "Waits until no optimised code is pending."},
     {"num_compiled_functions", num_compiled_functions, METH_NOARGS,
      "Specialisations compiled or loaded so far."},
+    {"host_times", host_times, METH_NOARGS, "Seconds spent before launches, by phase."},
     {"counters", counters, METH_NOARGS, "Numbers that tests count."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -232,6 +248,9 @@ Working::~Working() {
     --the_session.working;
     --my_work;
 }
+
+HostTime::HostTime(int64_t& total) : total_(total), start_(now_ns()) {}
+HostTime::~HostTime() { total_ += now_ns() - start_; }
 
 void on_reset(ResetHook hook) { hooks.push_back(hook); }
 

@@ -30,11 +30,23 @@ struct Session {
     bool time_passes = false, profiles = false;  // profiles: kernel_profiler
     uint32_t compiled = 0;                       // specialisations compiled or loaded
     uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
+    // Time on the host: in the cache, tracing, compiling.
+    int64_t cache_ns = 0, trace_ns = 0, compile_ns = 0;
     uint32_t next_generation = 1;
     int working = 0;  // threads that use the session with the GIL released
 };
 
 Session& session();
+// Adds the time of its life to one of them.
+class HostTime {
+    int64_t& total_;
+    int64_t start_;
+
+  public:
+    explicit HostTime(int64_t& total);
+    ~HostTime();
+    HostTime(const HostTime&) = delete;
+};
 // Around work with the GIL released: the runtime is not reset meanwhile. Made and ended under the
 // GIL.
 class Working {

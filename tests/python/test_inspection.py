@@ -1,6 +1,10 @@
 """Texts and files that show what the compiler does to a kernel (spec 50, section 11)."""
 
+import json
 import os
+import pathlib
+import re
+import shutil
 
 import pytest
 
@@ -20,6 +24,15 @@ def kernel():
             a[i] += 1
 
     return step
+
+
+@pytest.fixture
+def ast_folder():
+    """Where syntax trees go, whatever the options say."""
+    folder = pathlib.Path("/tmp/ast")
+    shutil.rmtree(folder, ignore_errors=True)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def launch(kernel):
@@ -116,3 +129,79 @@ def test_printing_beside_the_cache_warns(tmp_path):
     with pytest.warns(UserWarning, match=r"\[warning_code=DUMP_IR_CACHE_MISMATCH\]$"):
         qd.init(arch=qd.cpu, print_ir=True, offline_cache_file_path=str(tmp_path))
     qd.reset()
+
+
+def test_dumped_syntax_trees(kernel, tmp_path, monkeypatch, ast_folder):
+    monkeypatch.setenv("QD_DUMP_AST", "1")
+    init(tmp_path)
+    launch(kernel)
+    (stem,) = {n.partition("_0_")[0] for n in os.listdir(ast_folder) if n.startswith("step_c")}
+    texts = {
+        n: (ast_folder / f"{stem}_0_{n}").read_text()
+        for n in ("ast_.txt", "ast.json", "gen_time.json")
+    }
+    assert texts["ast_.txt"].startswith("Module(") and "name='step'" in texts["ast_.txt"]
+    tree = json.loads(texts["ast.json"])
+    assert tree["type"] == "Module" and tree["fields"]["body"][0]["fields"]["name"] == "step"
+    assert set(json.loads(texts["gen_time.json"])) == {"elapsed_txt", "elapsed_json"}
+
+
+NODE = re.compile(
+    r"Node (\d+) : (?:empty|.*size=\d+\)?)(?:; prev=\{([\d, ]+)\})?(?:; next=\{([\d, ]+)\})?"
+)
+
+
+def read_flow(text):
+    """Node -> nodes that follow."""
+    flow = {}
+    for line in text.splitlines():
+        if m := NODE.match(line):
+            flow[int(m[1])] = {int(n) for n in (m[3] or "").split(",") if n.strip()}
+    return flow
+
+
+def test_dumped_control_flow(tmp_path, monkeypatch, capfd):
+    @qd.kernel
+    def branchy(n: qd.i32) -> qd.i32:
+        total = n
+        while total < 100:
+            total += 7
+            if total == 50:
+                total += 1
+            else:
+                total += 2
+        return total
+
+    monkeypatch.setenv("QD_DUMP_CFG", "1")
+    init(tmp_path)
+    assert branchy(1) >= 100
+    names = sorted(n for n in os.listdir(tmp_path) if n.startswith("branchy_c"))
+    err = capfd.readouterr().err
+    assert all(f"CFG dumped to: {tmp_path}/{n}" in err for n in names)
+    ends = {n[n.index("_CFG_") + 5 :] for n in names}
+    assert "simplify_I_before_cfg_opt.txt" in ends
+    assert {f"simplify_III_task0_{side}_cfg_opt.txt" for side in ("before", "post")} <= ends
+    (first,) = (n for n in names if n.endswith("_CFG_simplify_I_before_cfg_opt.txt"))
+    flow = read_flow((tmp_path / first).read_text())
+    (last,) = (n for n, after in flow.items() if not after)
+    reached, waiting = set(), [0]
+    while waiting:
+        node = waiting.pop()
+        if node not in reached:
+            reached.add(node)
+            waiting += flow[node]
+    assert last in reached and any(node >= after for node in flow for after in flow[node])  # a loop
+    assert max(map(len, flow.values())) == 2
+
+
+def test_printed_structs(kernel, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    init(tmp_path, print_struct_llvm_ir=True)
+    x = qd.field(qd.f64)
+    y = qd.field(qd.i16)
+    qd.root.dense(qd.i, 5).place(x, y)
+    x[3] = 1.5
+    (file,) = tmp_path.glob("quadrants_struct_llvm_ir_*.ll")
+    assert file.name in capfd.readouterr().err
+    text = file.read_text()
+    assert "= type { double, i16 }" in text and "[5 x " in text

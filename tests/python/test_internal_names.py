@@ -134,6 +134,8 @@ def test_tables_of_a_kernel(start):
     assert p.autodiff_mode.name == "NONE" and pure_kernel._adjoint.autodiff_mode.name == "REVERSE"
     pure_kernel(x, Pair(qd.ndarray(qd.i32, (3,)), x, 1), 1, 1.0)
     assert len(p.mapper.mapping) == len(p.materialized_kernels) == 2
+    start()
+    assert len(p.materialized_kernels) == 0
     qd.reset()
     assert len(p.materialized_kernels) == 0
 
@@ -397,6 +399,31 @@ def test_import_paths():
 
     assert same is Kernel is impl.Kernel
     assert isinstance(plain_kernel._primal, Kernel)
+
+
+def test_places_of_destroyed_trees_are_given_again(start):
+    start()
+
+    def make():
+        builder = qd.FieldsBuilder()
+        builder.dense(qd.i, 4).place(qd.field(qd.i32))
+        return builder.finalize()
+
+    def count():
+        return (
+            impl.get_runtime().prog.get_snode_tree_size(),
+            len(qd.FieldsBuilder._finalized_roots()),
+        )
+
+    first = impl.get_runtime().prog.get_snode_tree_size()
+    trees = [make() for _ in range(4)]
+    assert [t.id for t in trees] == [first + n for n in range(4)]
+    trees[1].destroy(), trees[2].destroy()
+    assert count() == (first + 4,) * 2
+    assert [make().id for _ in range(3)] == [first + 2, first + 1, first + 4]
+    assert count() == (first + 5,) * 2
+    with pytest.raises(qd.QuadrantsRuntimeError, match="SNode tree has been destroyed"):
+        trees[1].id
 
 
 def test_program(start):

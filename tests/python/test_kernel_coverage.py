@@ -92,6 +92,51 @@ def test_written_data(tmp_path, arcs):
     assert sorted(data.lines(measured)) == LINES
 
 
+BRANCHES = """
+@qd.kernel
+def run(n: qd.i32) -> qd.i32:
+    total = 0
+    for i in range(n):
+        if i > 100:
+            total += 1
+        elif i == 2:
+            total += 2
+        if i > 1:
+            total += 3
+    while total < 0:
+        total += 1
+    for i in range(3):
+        while total > 0:
+            if total > 1000:
+                break
+            total -= 1
+    if n == 77:
+        total = 1
+    return total
+"""
+
+
+@pytest.mark.oracle_differs("it claims no arc between lines")
+def test_arcs_between_lines(tmp_path):
+    body = BRANCHES + "qd.init(arch=qd.cpu, log_level='error')\nrun(4)\n"
+    show = (
+        "from quadrants.lang import _kernel_coverage as c\nc._harvest_field()\n"
+        "for f, ls in c._accumulated_lines.items(): print(sorted(c._arcs_that_ran(f, ls)))"
+    )
+    (tmp_path / "branches.py").write_text("import quadrants as qd" + body + show)
+    env = {**os.environ, "QD_KERNEL_COVERAGE": "1", "_QD_KCOV_ARC": "1"}
+    env["PYTHONPATH"] = os.pathsep.join(sys.path)
+    out = subprocess.run(
+        [sys.executable, "branches.py"], env=env, cwd=tmp_path, capture_output=True, text=True
+    )
+    assert not out.returncode, out.stderr
+    assert eval(out.stdout.splitlines()[-1]) == [
+        (-2, 4), (4, 5), (5, 6), (5, 12), (6, 8), (8, 9), (8, 10), (9, 10), (10, 5), (10, 11),
+        (11, 5), (12, 14), (14, 15), (14, 19), (15, 14), (15, 16), (16, 18), (18, 15), (19, 21),
+        (21, -2),
+    ]  # fmt: skip
+
+
 def test_rewriter():
     import ast
 

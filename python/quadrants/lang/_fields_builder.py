@@ -7,6 +7,7 @@ that launches and accesses ask for a materialisation only then.
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from quadrants._lib import core
@@ -161,6 +162,10 @@ class FieldsBuilder:
         self._finalized = True
         self._tree = SNodeTree(number, impl.get_runtime()._prog)
         _state.roots[number : number + 1] = [self._root]  # a destroyed tree's number comes again
+        if impl.current_cfg().print_struct_llvm_ir or os.environ.get("QD_DUMP_IR"):
+            from quadrants.lang import _inspection
+
+            _inspection.show_tree(self._root)
         if self in _state.open:
             _state.open.remove(self)
         for field in whole:

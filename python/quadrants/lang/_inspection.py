@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from quadrants import _logging
 from quadrants._lib import core
@@ -46,16 +47,21 @@ _PRINTED = (
 _written: dict[str, int] = {}  # files of each kind in this process
 
 
-def show(kernel: str, module: bytes) -> None:
+def show(definition: Any, kernel: str, module: bytes) -> None:
     """Shows a kernel that is about to be compiled.
 
     Args:
+        definition: what the decorator made.
         kernel: its unique name.
         module: the front end's serialised IR.
     """
     cfg = impl.current_cfg()
     if _is_set("QD_SHOW_COMPILING"):
         _logging.info(f"Compiling kernel '{kernel}'")
+    if _is_set("QD_DUMP_AST"):
+        from quadrants.lang import _inspection_syntax
+
+        _inspection_syntax.dump_tree(kernel, definition.fn, _write)
     if cfg.print_preprocessed_ir:
         _print(kernel, "Preprocessed IR", core._compiler_text(module, "input"))
     if cfg.print_ir:
@@ -64,8 +70,7 @@ def show(kernel: str, module: bytes) -> None:
                 _print(kernel, _LABELS[name], text)
     for option, what, pattern, noun in _PRINTED:
         if getattr(cfg, option):
-            path = pattern.format(_written.get(option, 0))
-            _written[option] = _written.get(option, 0) + 1
+            path = _numbered(option, pattern)
             _logging.info(f"Saving {noun} to {path}")
             _write(path, core._compiler_text(module, what))
     if _is_set("QD_DUMP_IR"):
@@ -75,6 +80,56 @@ def show(kernel: str, module: bytes) -> None:
         for k, (name, text) in enumerate(steps):
             file = f"{kernel}.simplify_I_call0_iter0_{k:02}_{name}.ir"
             _write(os.path.join(cfg.debug_dump_path, file), text)
+    if _is_set("QD_DUMP_CFG"):
+        _dump_control_flow(cfg.debug_dump_path, kernel, module)
+
+
+# Stage, what the files call it, and whether it stands before or behind the passes.
+_FLOWS = (
+    ("quadrants1", "simplify_I", "before"),
+    ("after_simplify_I", "simplify_I", "post"),
+    ("after_offload", "simplify_III", "before"),
+    ("after_simplify_III", "simplify_III", "post"),
+)
+
+
+def _dump_control_flow(folder: str, kernel: str, module: bytes) -> None:
+    """A file for each function and task, before and behind the passes."""
+    from quadrants.lang._inspection_syntax import control_flow
+
+    stages = dict(_sections(core._compiler_text(module, "stages")))
+    for stage, phase, side in _FLOWS:
+        for function, graph in control_flow(stages[stage]):
+            task = re.fullmatch(r"task(\d+)", function)
+            if (function != kernel) if phase == "simplify_I" else not task:
+                continue
+            part = f"_task{task[1]}" if task else ""
+            path = os.path.join(folder, f"{kernel}_CFG_{phase}{part}_{side}_cfg_opt.txt")
+            _write(path, graph)
+            _logging.info(f"CFG dumped to: {path}")
+
+
+def show_tree(root: Any) -> None:
+    """Shows a field tree that was just laid out."""
+    from quadrants.lang._inspection_structs import struct_types
+
+    cfg = impl.current_cfg()
+    targets = []
+    if cfg.print_struct_llvm_ir:
+        targets.append(("print_struct_llvm_ir", "quadrants_struct_llvm_ir_{:04}.ll"))
+    if _is_set("QD_DUMP_IR"):
+        targets.append(("struct", os.path.join(cfg.debug_dump_path, "struct_{:04}_llvm.ll")))
+    for kind, pattern in targets:
+        path = _numbered(kind, pattern)
+        if kind != "struct":
+            _logging.info(f"Saving struct LLVM IR to {path}")
+        _write(path, struct_types(root))
+
+
+def _numbered(kind: str, pattern: str) -> str:
+    number = _written.get(kind, 0)
+    _written[kind] = number + 1
+    return pattern.format(number)
 
 
 def _is_set(variable: str) -> bool:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import ast
 import atexit
+import functools
 import os
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 from quadrants import _logging
+
+if TYPE_CHECKING:
+    from quadrants.lang._kernel_flow import Arc
 
 _FIELD_NAME = "_qd_cov"
 _MAX_PROBES = int(os.environ.get("QD_COVERAGE_MAX_PROBES") or 100_000)
@@ -21,6 +26,8 @@ _FOLDER = os.getcwd()  # where coverage was first enabled
 _probe_map: dict[int, tuple[str, int]] = {}  # number of a probe -> file and line
 _probe_counter = 0
 _accumulated_lines: dict[str, set[int]] = {}
+_ran: set[int] = set()
+_arcs: dict[str, list[Arc]] = {}  # by file; kept while arcs are wanted
 _capacity_warning_emitted = False
 _cov_field: Any = None
 _cov_field_prog: Any = None
@@ -56,40 +63,75 @@ class _CoverageASTRewriter:
         self.field_name, self.filepath, self.start_lineno = field_name, filepath, start_lineno
         self.next_probe_id = probe_id_start
         self.probe_map: dict[int, tuple[str, int]] = {}
+        self.arcs: list[Arc] = []
+        self._ids: dict[ast.stmt, int] = {}  # probe of each statement
+        self._firsts: set[ast.stmt] = set()  # statements that begin a line: the probe is theirs
+        self._else_ids: dict[ast.stmt, int] = {}  # probe in the place of a missing `else`
 
-    def visit(self, tree: Any) -> Any:
-        """The tree, with probes in all functions' bodies."""
+    def visit(self, tree: Any, with_arcs: bool = False) -> Any:
+        """The tree, with probes in all functions' bodies; `with_arcs` fills `arcs` too."""
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
                 first = node.body[0]
                 is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-                node.body = [*node.body[:is_text], *self._probed(node.body[is_text:])]
+                text, body = node.body[:is_text], node.body[is_text:]
+                self._number(body, with_arcs)
+                if with_arcs:
+                    from quadrants.lang._kernel_flow import Flow
+
+                    flow = Flow(self._ids, self._else_ids, self.start_lineno - 1)
+                    self.arcs += flow.function(node, body)
+                node.body = [*text, *self._probed(body)]
                 break
         return tree
 
-    def _probed(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        out: list[ast.stmt] = []
+    def _number(self, statements: list[ast.stmt], with_arcs: bool) -> None:
         line = None
         bare = any(map(_leads_to_sections, statements))
         for statement in statements:
-            if statement.lineno != line and not bare and self.next_probe_id < _MAX_PROBES:
-                out.append(self._probe(statement))
+            if not bare and self.next_probe_id < _MAX_PROBES:
+                if statement.lineno != line:
+                    self._firsts.add(statement)
+                    self._new_probe(statement.lineno)
+                self._ids[statement] = self.next_probe_id - 1
             line = statement.lineno
+            for body in _bodies(statement):
+                self._number(body, with_arcs)
+            if with_arcs and isinstance(statement, ast.If) and not statement.orelse:
+                if statement in self._ids and self.next_probe_id < _MAX_PROBES:
+                    self._else_ids[statement] = self._new_probe(statement.lineno)
+
+    def _new_probe(self, line: int) -> int:
+        self.probe_map[self.next_probe_id] = (self.filepath, self.start_lineno + line - 1)
+        self.next_probe_id += 1
+        return self.next_probe_id - 1
+
+    def _probed(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for statement in statements:
+            if statement in self._firsts:
+                out.append(self._probe(self._ids[statement], statement))
             for part in (statement, *getattr(statement, "handlers", ())):
                 for name in ("body", "orelse", "finalbody"):
                     if inner := getattr(part, name, None):
                         setattr(part, name, self._probed(inner))
+            if statement in self._else_ids and isinstance(statement, ast.If):
+                statement.orelse = [self._probe(self._else_ids[statement], statement)]
             out.append(statement)
         return out
 
-    def _probe(self, statement: ast.stmt) -> ast.stmt:
-        number = self.next_probe_id
-        self.next_probe_id += 1
-        self.probe_map[number] = (self.filepath, self.start_lineno + statement.lineno - 1)
+    def _probe(self, number: int, statement: ast.stmt) -> ast.stmt:
         (probe,) = ast.parse(f"{self.field_name}[{number}] = 1").body
         for node in ast.walk(probe):
             ast.copy_location(node, statement)
         return probe
+
+
+def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    for part in (statement, *getattr(statement, "handlers", ())):
+        for name in ("body", "orelse", "finalbody"):
+            if inner := getattr(part, name, None):
+                yield inner
 
 
 def instrument(tree: Any, filepath: str, offset: int, namespace: dict[str, Any]) -> None:
@@ -108,7 +150,8 @@ def instrument(tree: Any, filepath: str, offset: int, namespace: dict[str, Any])
         start_lineno=offset + 1,
         probe_id_start=_probe_counter,
     )
-    rewriter.visit(tree)
+    rewriter.visit(tree, _wants_arcs())
+    _arcs.setdefault(filepath, []).extend(rewriter.arcs)
     _probe_map.update(rewriter.probe_map)
     _probe_counter = rewriter.next_probe_id
     if _probe_counter >= _MAX_PROBES and not _capacity_warning_emitted:
@@ -154,12 +197,14 @@ def _harvest_field() -> None:
         _logging.warn(f"Kernel coverage of this runtime is lost: {e}")
         ran = []
     _cov_field = _cov_field_prog = None
+    _ran.update(ran)
     for number in ran:
         if number in _probe_map:
             file, line = _probe_map[number]
             _accumulated_lines.setdefault(file, set()).add(line)
 
 
+@functools.cache
 def _wants_arcs() -> bool:
     choice = os.environ.get("_QD_KCOV_ARC")
     path = os.path.join(_FOLDER, ".coverage")
@@ -170,6 +215,16 @@ def _wants_arcs() -> bool:
     data = CoverageData(basename=path)
     data.read()
     return bool(data.has_arcs())
+
+
+def _arcs_that_ran(file: str, lines: set[int]) -> set[tuple[int, int]]:
+    """Every line has one at least: coverage.py knows lines by their arcs."""
+    arcs = {
+        (a.start, a.end)
+        for a in _arcs.get(file, ())
+        if a.witness in _ran and not _ran.intersection(a.blockers)
+    }
+    return arcs | {(-1, n) for n in lines.difference(*arcs)}
 
 
 @atexit.register
@@ -183,8 +238,8 @@ def _write() -> None:
         _logging.warn("Kernel coverage is lost: the package coverage is not installed")
         return
     data = CoverageData(basename=os.path.join(_FOLDER, f"_qd_kcov.{os.getpid()}"))
-    if _wants_arcs():  # entered from outside: claims no branch that was not seen
-        data.add_arcs({f: [(-1, n) for n in lines] for f, lines in _accumulated_lines.items()})
+    if _wants_arcs():
+        data.add_arcs({f: _arcs_that_ran(f, lines) for f, lines in _accumulated_lines.items()})
     else:
         data.add_lines(_accumulated_lines)
     data.write()
