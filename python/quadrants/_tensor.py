@@ -73,9 +73,9 @@ class Tensor(core.TensorBase):
         """Whether the dual has storage."""
         return self._impl.has_dual()
 
-    def fill(self, val: Any) -> None:
+    def fill(self, value: Any) -> None:
         """Sets every element."""
-        self._impl.fill(val)
+        self._impl.fill(value)
 
     def copy_from(self, other: Any) -> None:
         """Copies all elements of a tensor, field or ndarray of the same backend and shape."""

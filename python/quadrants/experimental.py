@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def real_func(fn: Callable[..., Any]) -> Any:
+def real_func(func: Callable[..., Any]) -> Any:
     """Deprecated: `qd.real_func`."""
     import warnings
 
@@ -16,4 +16,4 @@ def real_func(fn: Callable[..., Any]) -> Any:
         DeprecationWarning,
         stacklevel=2,
     )
-    return current(fn)
+    return current(func)

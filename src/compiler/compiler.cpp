@@ -88,14 +88,17 @@ std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::
 
 std::string text(std::span<const uint8_t> bytes, abi::Text what) {
     using abi::Text;
-    if (what == Text::input) return ir::print(*ir::deserialise(bytes));
+    const bool located = what == Text::located_input || what == Text::located_stages;
+    if (what == Text::input || what == Text::located_input)
+        return ir::print(*ir::deserialise(bytes), located);
     const abi::CompileOptions o{abi::kAbiVersion, 1, "", "", 0};
     std::string out;
     const Observer note = [&](const char* title, const ir::Module& m) {
-        out += std::string("\f") + title + "\n" + ir::print(m);
+        out += std::string("\f") + title + "\n" + ir::print(m, located);
     };
-    const auto c = begin(bytes, o, what == Text::stages ? note : Observer(),
-                         what == Text::passes ? note : Observer());
+    const auto c =
+        begin(bytes, o, what == Text::stages || what == Text::located_stages ? note : Observer(),
+              what == Text::passes ? note : Observer());
     codegen::Options options = codegen_options(o);
     using Want = codegen::Options::Want;
     switch (what) {
@@ -103,6 +106,7 @@ std::string text(std::span<const uint8_t> bytes, abi::Text what) {
             for (const ir::Function* f : c->prepared.functions) out += ir::print(*f);
             return out;
         case Text::stages:
+        case Text::located_stages:
             out += "\ftasks\n";
             for (const pass::Task& t : c->prepared.plan.tasks)
                 out += (t.kind == abi::TaskKind::range ? "range_for " : "serial ") + t.name + "\n";

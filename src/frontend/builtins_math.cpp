@@ -41,7 +41,12 @@ Ref rounding(Lowering&, const CallArgs& a) {
 // --- operators by name --------------------------------------------------------------------------
 template <BinOp op>
 Ref operation(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"a", "b"};
+    static const char* const names[] = {op == BinOp::pow   ? "base"
+                                        : op == BinOp::mod ? "x1"
+                                                           : "a",
+                                        op == BinOp::pow   ? "exponent"
+                                        : op == BinOp::mod ? "x2"
+                                                           : "b"};
     const auto p = parameters(a, "operator", names);
     return binary(op, p[0], p[1]);
 }
@@ -64,14 +69,14 @@ Ref absolute(Lowering&, const CallArgs& a) {
 
 // C's / and %: on floats plain division.
 Ref raw_div(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"a", "b"};
+    static const char* const names[] = {"x1", "x2"};
     const auto p = parameters(a, "raw_div", names);
     const Pair v = promoted(p[0], p[1], "/");
     return make_value(
         builder().op(type::is_float(v.a->type.prim) ? Op::div : Op::raw_div, {v.a, v.b}));
 }
 Ref raw_mod(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"a", "b"};
+    static const char* const names[] = {"x1", "x2"};
     const auto p = parameters(a, "raw_mod", names);
     const Pair v = promoted(p[0], p[1], "%");
     if (type::is_float(v.a->type.prim))
@@ -81,7 +86,7 @@ Ref raw_mod(Lowering&, const CallArgs& a) {
 }
 
 Ref atan2(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"a", "b"};
+    static const char* const names[] = {"x1", "x2"};
     const auto p = parameters(a, "atan2", names);
     if (is_static_number(p[0]) && is_static_number(p[1]))
         return python_float(std::atan2(number_as_double(p[0]), number_as_double(p[1])));

@@ -120,7 +120,7 @@ Ref clock_freq_hz(Lowering& low, const CallArgs&) {
 
 // Address of a field element, by its canonical indices.
 Ref address(Lowering& low, const CallArgs& args) {
-    static const char* const names[] = {"field", "indices"};
+    static const char* const names[] = {"f", "indices"};
     const auto p = parameters(args, "get_addr", names);
     const Ref place = subscript(p[0], p[1]);
     if (!is_expr(place.get()) || as_expr(place.get())->kind != ExprKind::element)

@@ -388,7 +388,8 @@ int64_t int_of_bits(Prim p, uint64_t bits);  // sign- or zero-extended
 void complete(Module& m);  // appends functions reached by calls and fields they use, if missing
 void lay_out_params(Module& m);  // Param::offset, in order, naturally aligned
 
-std::string print(const Module& m);  // printer.cpp
+// printer.cpp; with `locations` a comment tells where each instruction stands in the source
+std::string print(const Module& m, bool locations = false);
 std::string print(const Function& f);
 std::unique_ptr<Module> parse(
     std::string_view text);    // parser.cpp; throws support::Error with line:col

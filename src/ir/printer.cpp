@@ -64,6 +64,8 @@ struct Printer {
     std::unordered_map<const void*, std::string> names;  // functions and fields
     std::unordered_map<const Value*, uint32_t> numbers;
     int depth = 0;
+    bool locations = false;
+    const Loc* told = nullptr;  // by the last comment
 
     template <class T>
     void name_all(const std::vector<T>& things) {
@@ -147,7 +149,16 @@ struct Printer {
         if (!f.function.empty()) out += " in " + quote(f.function);
     }
 
+    void location(const Loc& l) {
+        told = &l;
+        indent();
+        out += "; File " + quote(l.file) + ", line " + std::to_string(l.line) + ", in ";
+        out += l.function;
+        out += "\n";
+    }
+
     void inst(const Inst& i) {
+        if (locations && i.loc && i.loc != told) location(*i.loc);
         indent();
         // The numbers of results come before those of the regions, as the text shows them.
         for (int k = 0; k < i.result_count; ++k) {
@@ -269,8 +280,9 @@ struct Printer {
 
 }  // namespace
 
-std::string print(const Module& m) {
+std::string print(const Module& m, bool locations) {
     Printer p;
+    p.locations = locations;
     p.module(m);
     return std::move(p.out);
 }

@@ -37,7 +37,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 8;
+constexpr uint32_t kRecipeVersion = 9;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());

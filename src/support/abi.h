@@ -163,7 +163,17 @@ using FreeFn = void (*)(Blob*);
 using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blob* error);
 // What qd_compiler_text shows. `stages` and `passes` are lists: a form feed, a title, a line break
 // and the module at that moment; the last item of `stages`, "tasks", has a line a task: kind, name.
-enum class Text : int { input, plan, llvm, assembly, lowered_llvm, stages, passes };
+enum class Text : int {
+    input,
+    plan,
+    llvm,
+    assembly,
+    lowered_llvm,
+    stages,
+    passes,
+    located_input,
+    located_stages  // with places in the source
+};
 using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, Blob* text, Blob* error);
 // exported: qd_compiler_begin, qd_compiler_cost, qd_compiler_emit, qd_compiler_end,
 // qd_compiler_free, qd_compiler_interpret, qd_compiler_text, qd_compiler_abi_version (uint32_t())

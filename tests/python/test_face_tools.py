@@ -129,3 +129,15 @@ def test_other_profiles(profiled, capfd):
     qd.profiler.clear_scoped_profiler_info()
     qd.profiler.print_scoped_profiler_info()
     assert capfd.readouterr().out
+
+    @qd.kernel
+    def unseen() -> qd.i32:
+        return 20261122
+
+    assert unseen() == 20261122
+    qd.profiler.print_scoped_profiler_info()
+    rows = {line.split()[0]: line for line in capfd.readouterr().out.splitlines() if "ms" in line}
+    assert float(rows["trace"].split()[1]) > 0 and "[1 x]" in rows["trace"]
+    qd.profiler.clear_scoped_profiler_info()
+    qd.profiler.print_scoped_profiler_info()
+    assert "[1 x]" not in capfd.readouterr().out

@@ -97,6 +97,18 @@ def test_printed_stages(kernel, tmp_path, capfd):
     qd.reset()
 
 
+def test_printed_places(kernel, tmp_path, capfd):
+    init(tmp_path, print_ir=True, print_ir_dbg_info=True)
+    launch(kernel)
+    qd.sync()
+    out = capfd.readouterr().out
+    assert "test_inspection.py" in out and ", in step" in out
+    line = kernel.__wrapped__.__code__.co_firstlineno + 4
+    assert f"line {line}, in step" in out
+    qd.cfg.print_ir = False
+    qd.reset()
+
+
 def test_printed_code(kernel, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     init(

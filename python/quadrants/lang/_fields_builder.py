@@ -85,25 +85,25 @@ class FieldsBuilder:
         self._root._open()
         return self._root
 
-    def dense(self, axes: Any, dims: Any) -> SNode:
+    def dense(self, indices: Any, dimensions: Any) -> SNode:
         """Adds a fixed array; see `SNode.dense`."""
-        return self._open().dense(axes, dims)
+        return self._open().dense(indices, dimensions)
 
-    def pointer(self, axes: Any, dims: Any) -> SNode:
+    def pointer(self, indices: Any, dimensions: Any) -> SNode:
         """Adds pointers; see `SNode.pointer`."""
-        return self._open().pointer(axes, dims)
+        return self._open().pointer(indices, dimensions)
 
-    def bitmasked(self, axes: Any, dims: Any) -> SNode:
+    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
         """Adds a masked array; see `SNode.bitmasked`."""
-        return self._open().bitmasked(axes, dims)
+        return self._open().bitmasked(indices, dimensions)
 
-    def dynamic(self, axis: Any, dim: Any, chunk_size: Any = None) -> SNode:
+    def dynamic(self, index: Any, dimension: Any, chunk_size: Any = None) -> SNode:
         """Adds a growable list; see `SNode.dynamic`."""
-        return self._open().dynamic(axis, dim, chunk_size)
+        return self._open().dynamic(index, dimension, chunk_size)
 
-    def quant_array(self, axes: Any, dims: Any, max_num_bits: int) -> SNode:
+    def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Adds a packed array; see `SNode.quant_array`."""
-        return self._open().quant_array(axes, dims, max_num_bits)
+        return self._open().quant_array(indices, dimensions, max_num_bits)
 
     def place(self, *args: Any, offset: Any = None) -> FieldsBuilder:
         """Puts fields, 0-dimensional here, beside the containers."""

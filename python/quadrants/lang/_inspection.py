@@ -62,10 +62,11 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
         from quadrants.lang import _inspection_syntax
 
         _inspection_syntax.dump_tree(kernel, definition.fn, _write)
+    located = "located_" if cfg.print_ir_dbg_info else ""
     if cfg.print_preprocessed_ir:
-        _print(kernel, "Preprocessed IR", core._compiler_text(module, "input"))
+        _print(kernel, "Preprocessed IR", core._compiler_text(module, located + "input"))
     if cfg.print_ir:
-        for name, text in _sections(core._compiler_text(module, "stages")):
+        for name, text in _sections(core._compiler_text(module, located + "stages")):
             if name in _LABELS:
                 _print(kernel, _LABELS[name], text)
     for option, what, pattern, noun in _PRINTED:

@@ -135,15 +135,15 @@ class StructField(Field):
         """Torch tensors by member name."""
         return {k: f.to_torch(device=device, copy=copy) for k, f in self.field_dict.items()}
 
-    def from_numpy(self, arr: dict[str, Any]) -> None:
+    def from_numpy(self, array_dict: dict[str, Any]) -> None:
         """Sets every member from an array of that name."""
         for key, field in self.field_dict.items():
-            field.from_numpy(arr[key])
+            field.from_numpy(array_dict[key])
 
-    def from_torch(self, arr: dict[str, Any]) -> None:
+    def from_torch(self, array_dict: dict[str, Any]) -> None:
         """Sets every member from a tensor of that name."""
         for key, field in self.field_dict.items():
-            field.from_torch(arr[key])
+            field.from_torch(array_dict[key])
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """Not available: a struct has no single dtype."""

@@ -239,7 +239,7 @@ def kernel(
 
 
 def func(
-    _fn: Callable[..., Any] | None = None,
+    fn: Callable[..., Any] | None = None,
     *,
     is_real_function: bool = False,
     requires_top_level: bool = False,
@@ -251,10 +251,10 @@ def func(
         requires_top_level: the function may not be called inside run-time control flow.
     """
 
-    def decorate(fn: Callable[..., Any]) -> FuncDef:
-        return FuncDef(plain_function(fn, "func"), is_real_function, requires_top_level, False)
+    def decorate(f: Callable[..., Any]) -> FuncDef:
+        return FuncDef(plain_function(f, "func"), is_real_function, requires_top_level, False)
 
-    return decorate if _fn is None else decorate(_fn)
+    return decorate if fn is None else decorate(fn)
 
 
 def real_func(fn: Callable[..., Any]) -> Any:
@@ -267,14 +267,14 @@ def pyfunc(fn: Callable[..., Any]) -> Any:
     return FuncDef(plain_function(fn, "pyfunc"), False, False, True)
 
 
-def pure(kernel_object: Any) -> Any:
+def pure(fn: Any) -> Any:
     """Deprecated: the same as `@qd.kernel(fastcache=True)`."""
     _warn_once(
         "Use of @qd.pure is deprecated. Please use @qd.kernel(fastcache=True). "
         "@qd.pure is intended to be removed in v4.0.0"
     )
-    kernel_object.is_pure = True
-    return kernel_object
+    fn.is_pure = True
+    return fn
 
 
 def data_oriented(

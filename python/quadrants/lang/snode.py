@@ -127,15 +127,15 @@ class SNode:
         if self._builder._finalized:
             raise QuadrantsRuntimeError("FieldsBuilder finalized")
 
-    def dense(self, axes: Any, dims: Any) -> SNode:
+    def dense(self, axes: Any, dimensions: Any) -> SNode:
         """Adds a fixed array.
 
         Args:
             axes: axes such as `qd.ij`.
-            dims: extents, one per axis, or one for all.
+            dimensions: extents, one per axis, or one for all.
         """
         self._open()
-        numbers, extents = _checked_dims(axes, dims)
+        numbers, extents = _checked_dims(axes, dimensions)
         above = {a for node in self._containers() for a in node._axes}
         if len(above.union(numbers)) > core.get_max_num_indices():
             raise RuntimeError("Too many dimensions. The maximum dimensionality is 12")
@@ -154,29 +154,29 @@ class SNode:
         self._builder._touch()
         return SNode(self._builder, "dense", self, numbers, extents, permuted)
 
-    def pointer(self, axes: Any, dims: Any) -> SNode:
+    def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """Adds pointers to cells that are allocated on activation."""
         self._open()
-        _checked_dims(axes, dims)
+        _checked_dims(axes, dimensions)
         raise unsupported("Pointer")
 
-    def bitmasked(self, axes: Any, dims: Any) -> SNode:
+    def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
         """Adds a fixed array with a bit of activity per cell."""
         self._open()
-        _checked_dims(axes, dims)
+        _checked_dims(axes, dimensions)
         raise unsupported("Bitmasked")
 
-    def dynamic(self, axis: Any, dim: Any, chunk_size: Any = None) -> SNode:
-        """Adds a list that grows up to `dim` elements, in chunks."""
+    def dynamic(self, axis: Any, dimension: Any, chunk_size: Any = None) -> SNode:
+        """Adds a list that grows up to `dimension` elements, in chunks."""
         self._open()
         assert len(axis) == 1, "a dynamic node has exactly one axis"
-        _check_dynamic(dim, chunk_size)
+        _check_dynamic(dimension, chunk_size)
         raise unsupported("Dynamic")
 
-    def quant_array(self, axes: Any, dims: Any, max_num_bits: int) -> SNode:
+    def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Adds an array of quantised numbers, packed."""
         self._open()
-        _checked_dims(axes, dims)
+        _checked_dims(axes, dimensions)
         raise unsupported("QuantArray")
 
     def place(self, *args: Any, offset: Any = None) -> SNode:
@@ -373,25 +373,25 @@ class Root:
 
         return default_builder()
 
-    def dense(self, axes: Any, dims: Any) -> SNode:
+    def dense(self, indices: Any, dimensions: Any) -> SNode:
         """Adds a fixed array; see `SNode.dense`."""
-        return self._builder().dense(axes, dims)
+        return self._builder().dense(indices, dimensions)
 
-    def pointer(self, axes: Any, dims: Any) -> SNode:
+    def pointer(self, indices: Any, dimensions: Any) -> SNode:
         """Adds pointers; see `SNode.pointer`."""
-        return self._builder().pointer(axes, dims)
+        return self._builder().pointer(indices, dimensions)
 
-    def bitmasked(self, axes: Any, dims: Any) -> SNode:
+    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
         """Adds a masked array; see `SNode.bitmasked`."""
-        return self._builder().bitmasked(axes, dims)
+        return self._builder().bitmasked(indices, dimensions)
 
-    def dynamic(self, axis: Any, dim: Any, chunk_size: Any = None) -> SNode:
+    def dynamic(self, index: Any, dimension: Any, chunk_size: Any = None) -> SNode:
         """Adds a growable list; see `SNode.dynamic`."""
-        return self._builder().dynamic(axis, dim, chunk_size)
+        return self._builder().dynamic(index, dimension, chunk_size)
 
-    def quant_array(self, axes: Any, dims: Any, max_num_bits: int) -> SNode:
+    def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Adds a packed array; see `SNode.quant_array`."""
-        return self._builder().quant_array(axes, dims, max_num_bits)
+        return self._builder().quant_array(indices, dimensions, max_num_bits)
 
     def place(self, *args: Any, offset: Any = None) -> Root:
         """Puts fields, 0-dimensional here, beside the containers."""

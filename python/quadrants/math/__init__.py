@@ -189,9 +189,9 @@ def determinant(m):
 
 
 @_func
-def inverse(m):
+def inverse(mat):
     """Inverse of a square matrix."""
-    return m.inverse()
+    return mat.inverse()
 
 
 @_func
@@ -285,9 +285,9 @@ def rotation3d(ang_x, ang_y, ang_z):
 
 
 @_func
-def cmul(z, w):
+def cmul(z1, z2):
     """Complex product."""
-    return qd.Vector([z[0] * w[0] - z[1] * w[1], z[0] * w[1] + z[1] * w[0]])
+    return qd.Vector([z1[0] * z2[0] - z1[1] * z2[1], z1[0] * z2[1] + z1[1] * z2[0]])
 
 
 @_func
@@ -303,9 +303,9 @@ def cinv(z):
 
 
 @_func
-def cdiv(z, w):
-    """z / w."""
-    return cmul(z, cconj(w)) / w.dot(w)
+def cdiv(z1, z2):
+    """z1 / z2."""
+    return cmul(z1, cconj(z2)) / z2.dot(z2)
 
 
 @_func

@@ -22,9 +22,9 @@ def optional(inner: Any, other: Any) -> Any:
 class Template(Generic[T]):
     """A compile-time parameter: passed by reference, part of the specialisation."""
 
-    def __init__(self, tensor: T | None = None, dim: int | None = None) -> None:
-        self.element_type = object
-        self.ndim = dim
+    def __init__(self, element_type: Any = object, ndim: int | None = None) -> None:
+        self.element_type = element_type
+        self.ndim = ndim
 
     def __or__(self, other: Any) -> Any:
         return optional(self, other)
