@@ -93,6 +93,7 @@ PyObject* expr_item(PyObject* o, PyObject* key) {
 template <class Find>
 int store_to(Find find, PyObject* value) {
     PyObject* done = guarded([&] {
+        if (!value) raise(Kind::syntax, "parts of a value cannot be deleted");
         const Ref place = find();
         assign(place.get(), value);
         return Ref::borrow(Py_None);

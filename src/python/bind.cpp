@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "frontend/lower.h"
 #include "python/kernel.h"
 
 namespace qd::python {
@@ -73,8 +74,8 @@ std::string list_names(const std::vector<Parameter>& parameters) {
         PyObject* annotation = PyObject_Str(p.annotation.get());
         const char* text = annotation ? PyUnicode_AsUTF8(annotation) : nullptr;
         if (!text) PyErr_Clear();
-        out += (out.empty() ? "" : ", ") + std::string(PyUnicode_AsUTF8(p.name.get())) + " : " +
-               (text ? text : "?");
+        out +=
+            (out.empty() ? "" : ", ") + frontend::text(p.name.get()) + " : " + (text ? text : "?");
         Py_XDECREF(annotation);
     }
     return out;
@@ -157,18 +158,16 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
             if (PyUnicode_Compare(name, parameters[p].name.get()) != 0) continue;
             found = true;
             if (bound[p])
-                errors.push_back("Multiple values for argument '" +
-                                 std::string(PyUnicode_AsUTF8(name)) + "'.");
+                errors.push_back("Multiple values for argument '" + frontend::text(name) + "'.");
             else
                 bound[p] = args[count + n];
         }
-        if (!found)
-            errors.push_back("Unexpected argument '" + std::string(PyUnicode_AsUTF8(name)) + "'.");
+        if (!found) errors.push_back("Unexpected argument '" + frontend::text(name) + "'.");
     }
     for (size_t p = 0; p < parameters.size(); ++p)
         if (!bound[p])
-            errors.push_back("Missing argument '" +
-                             std::string(PyUnicode_AsUTF8(parameters[p].name.get())) + "'.");
+            errors.push_back("Missing argument '" + frontend::text(parameters[p].name.get()) +
+                             "'.");
     if (errors.empty()) return true;
     std::string text = errors.size() == 1 ? errors[0] : "Primary exception: " + errors[0];
     for (size_t e = 1; e < errors.size(); ++e) text += "\n" + errors[e];

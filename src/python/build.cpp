@@ -1,5 +1,6 @@
 // From arguments to a specialisation: a stored recipe, or the front end and the compiler.
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -33,7 +34,7 @@ bool compares_by_value(PyObject* o) {
 }
 
 void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, PyObject* object) {
-    object = frontend::unwrap(object);
+    object = identity_of(object);
     IdentityCheck check{argument, std::move(attributes), object, {}, {}, compares_by_value(object)};
     if (!check.by_value) {
         check.weak = Ref::steal_or_null(PyWeakref_NewRef(object, nullptr));
@@ -77,7 +78,10 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
         const auto n = static_cast<size_t>(g.path.argument);
         if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass)
             continue;  // template objects are baked
-        if (g.kind != frontend::FactKind::constant && g.kind != frontend::FactKind::field) continue;
+        using frontend::FactKind;
+        static const FactKind kinds[] = {FactKind::constant, FactKind::field, FactKind::function,
+                                         FactKind::contents, FactKind::meaning};
+        if (std::ranges::find(kinds, g.kind) == std::end(kinds)) continue;
         std::vector<Ref> keys = keys_of(g.path);
         PyObject* object = follow(args[n], keys);
         if (!object) {

@@ -273,6 +273,13 @@ PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t coun
     return r;
 }
 
+// Whether an object that it was made for is gone, so that it can never fit again.
+bool is_dead(const Specialisation& s) {
+    return std::ranges::any_of(s.identities, [](const IdentityCheck& check) {
+        return check.weak && !refers_to(check.weak.get(), check.object);
+    });
+}
+
 __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
     for (size_t n = 0; n < k.parameters->size(); ++n)
         if (is_fortran_ordered(args[n])) return launch_with_copies(k, args, k.parameters->size());
@@ -281,11 +288,12 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     for (size_t n = 1; n < specialisations.size(); ++n) {
         PyObject* r = try_specialisation(k, *specialisations[n], args, matched);
         if (matched == Match::no) continue;
-        // A nested launch may have moved it: find it again before moving it to the front.
+        // To the front, unless a nested launch moved them already; the order is only a hint.
         if (matched == Match::yes && n < specialisations.size())
             std::swap(specialisations[0], specialisations[n]);
         return r;
     }
+    if (k.active == 1) std::erase_if(specialisations, [](const auto& s) { return is_dead(*s); });
     std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
     if (!built) return nullptr;
     Specialisation& made = *built;

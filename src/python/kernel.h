@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "frontend/objects.h"
 #include "frontend/specialise.h"
 #include "python/session.h"
 #include "runtime/compile_queue.h"
@@ -35,6 +36,11 @@ using type::Type;
 // Whether a weak reference is to this object, which the caller holds: a dead one is to None.
 inline bool refers_to(PyObject* weak, PyObject* object) {
     return reinterpret_cast<PyWeakReference*>(weak)->wr_object == object;
+}
+
+// What tells an argument or member from others: what a wrapper holds, the function of a method.
+inline PyObject* identity_of(PyObject* o) {
+    return PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : frontend::unwrap(o);
 }
 
 // What a specialisation depends on besides array features: an argument (or member of one) that

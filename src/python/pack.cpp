@@ -241,7 +241,7 @@ bool same_items(PyObject* a, PyObject* b) {
 }
 
 bool identity_holds(const IdentityCheck& check, PyObject* value) {
-    value = frontend::unwrap(value);
+    value = identity_of(value);
     if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
     if (value == check.object) return !check.weak || refers_to(check.weak.get(), value);
     if (!check.by_value || Py_TYPE(value) != Py_TYPE(check.object)) return false;

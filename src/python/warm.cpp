@@ -493,7 +493,20 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     return frontend::bind_results(k.definition, s.recipe.kernel.results);
 }
 
-std::string kernel_key(KernelObject& k) {
+// Template arguments that are constants: without them each of N versions would try all N recipes.
+void write_constants(Writer& w, KernelObject& k, std::span<PyObject* const> args) {
+    for (size_t n = 0; n < args.size() && n < k.parameters->size(); ++n) {
+        PyObject* o = args[n];
+        const bool constant = PyLong_CheckExact(o) || PyBool_Check(o) || PyFloat_CheckExact(o) ||
+                              PyUnicode_CheckExact(o);
+        if ((*k.parameters)[n].kind != Parameter::Kind::template_ || !constant) continue;
+        w.number(uint32_t(n));
+        w.text(Py_TYPE(o)->tp_name);
+        w.text(frontend::text(Ref::steal(PyObject_Repr(o)).get()));
+    }
+}
+
+std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     Writer w;
     write_environment(w);
     const Ref fn = plain_function(k.definition);
@@ -506,6 +519,7 @@ std::string kernel_key(KernelObject& k) {
         {PyBytes_AS_STRING(bytecode.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytecode.get()))});
     w.object(code->co_name);
     w.text(*k.signature);
+    write_constants(w, k, args);
     return cache::hex(hash_of(w.out));
 }
 
@@ -524,7 +538,7 @@ std::set<Bytes> used;  // code of this session; under the GIL
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
                                             const AcceptRecipe& accept) {
     if (!session().offline_cache) return nullptr;
-    const std::string key = kernel_key(k);
+    const std::string key = kernel_key(k, {args, count});
     if (key.empty()) return nullptr;
     const std::string folder = "kernels/" + key;
     for (const std::string& name : store().list(folder)) {
@@ -555,7 +569,7 @@ void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const Lo
                          frontend::text(k.definition).c_str(), reason.c_str());
     };
     if (!kernel.cacheable) return not_stored(kernel.uncacheable_reason);
-    const std::string key = kernel_key(k);
+    const std::string key = kernel_key(k, {args, count});
     const Bytes bytes = write_recipe(k.definition, kernel, {args, count}, params, code_hash);
     if (key.empty() || bytes.empty()) return not_stored("no key or a value that cannot be written");
     (void)store().write("kernels/" + key + "/" + cache::hex(hash_of(bytes)), bytes);

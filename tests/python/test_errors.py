@@ -343,3 +343,20 @@ def test_decorator_order():
         @other
         def k():
             pass
+
+
+def _without_first(v):
+    del v[0]
+    return v
+
+
+@pytest.mark.oracle_differs("a keyword that is no text ends the process there")
+def test_names_and_deletions_that_cannot_be(backend):
+    @qd.kernel
+    def run() -> qd.f32:
+        return _without_first(qd.Vector([1.0, 2.0]))[0]
+
+    with pytest.raises(qd.QuadrantsSyntaxError, match="Unexpected argument"):
+        run(**{"\ud800": 1})
+    with pytest.raises(qd.QuadrantsSyntaxError, match="cannot be deleted"):
+        run()

@@ -5,12 +5,15 @@ and with the other and an empty cache. The last two must agree. Only `V` changes
 kernels stay.
 """
 
+import dataclasses
 import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+import quadrants as qd
 
 HEAD = """
 import fractions, json, sys, warnings
@@ -183,3 +186,44 @@ def test_a_changed_value_is_seen(runs, name):
     first, other, fresh, warm = (r[name] for r in runs)
     assert first[0] != other[0] == fresh[0] == warm[0]
     assert warm[1] == (not BODIES[name][1])
+
+
+@qd.func
+def one(x):
+    return x + 1
+
+
+@qd.func
+def two(x):
+    return x + 2
+
+
+@dataclasses.dataclass
+class Choice:
+    function: qd.template()
+    numbers: qd.template()
+    array: qd.types.ndarray(dtype=qd.f32, ndim=1)
+
+
+def test_members_that_are_no_arrays_choose_the_version(backend):
+    @qd.kernel
+    def run(c: Choice) -> qd.f32:
+        return c.function(1.0) + sum(c.numbers) * 10 + c.array[0]
+
+    array = qd.ndarray(qd.f32, 1)
+    for function, value in ((one, 2), (two, 3), (one, 2)):
+        for numbers in ((1, 2), (1, 3)):
+            assert run(Choice(function, numbers, array)) == value + 10 * sum(numbers)
+
+
+@pytest.mark.oracle_differs("counts our files")
+def test_versions_by_number_do_not_try_each_others_recipes(backend, tmp_path):
+    backend.init(offline_cache=True, offline_cache_file_path=str(tmp_path))
+
+    @qd.kernel
+    def get(n: qd.template()) -> qd.i32:
+        return n
+
+    assert [get(k) for k in range(5)] == list(range(5))
+    folders = list(tmp_path.glob("**/kernels/*"))
+    assert [len(list(f.iterdir())) for f in folders] == [1] * 5

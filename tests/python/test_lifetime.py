@@ -1,5 +1,6 @@
 """init, reset, a second runtime in one process; objects of a dead runtime raise."""
 
+import gc
 import threading
 
 import numpy as np
@@ -201,6 +202,23 @@ def test_first_calls_from_several_threads(backend):
         t.join()
     assert not failures
     assert all((a == k * 100 + k * 10 + k).all() for k, a in enumerate(arrays))
+
+
+@pytest.mark.oracle_differs("counts our specialisations")
+def test_versions_for_dead_objects_go(backend):
+    @qd.data_oriented
+    class Number:
+        def __init__(self, n):
+            self.n = n
+
+        @qd.kernel
+        def get(self) -> qd.i32:
+            return self.n
+
+    assert [Number(k).get() for k in range(20)] == list(range(20))
+    gc.collect()
+    kept = Number(7)
+    assert kept.get() == 7 and Number.get._specialisations == 1
 
 
 def test_version():
