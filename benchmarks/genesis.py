@@ -1,12 +1,13 @@
 """Genesis, a robot simulator, on the established package and on ours, in turn.
 
-    python benchmarks/genesis.py [--scenes franka,mpm,...] [--rounds N] [--measure SECONDS] [--jobs FOLDER]
+    python benchmarks/genesis.py [--scenes franka,mpm,...] [--rounds N] [--measure SECONDS] [--folder FOLDER]
 
 Makes an environment with genesis-world and torch (about 8 GB) under benchmarks/build/genesis, which
 brings the established package; ours takes its place through PYTHONPATH. For each scene and package:
 a cold process (empty cache, with the border timed), a warm one, and the states of the first steps,
-which are compared number for number before any time is shown. Writes a table and the numbers to
-benchmarks/results/.
+which are compared number for number before any time is shown. A warm process of ours may run the front
+end for no kernel. Then what genesis_compile.py tells: importing, decorating, and the ten largest
+kernels. Writes tables and numbers to benchmarks/results/.
 """
 
 import argparse
@@ -25,7 +26,7 @@ VERSION = "genesis-world==1.4.5"
 SCENES = (
     "franka franka_64 franka_1024 collision terrain sensors mpm sph pbd fem".split()  # in this order
 )
-FIELDS = ("franka",)  # also in field mode
+FIELDS = ("franka", "franka_64")  # also in field mode
 # Largest difference over the first ten steps, relative to the largest value of the established
 # package: f32, sums in another order.
 TOLERANCE = 2e-5
@@ -40,18 +41,23 @@ def environment(folder):
     return python
 
 
-def run(python, package, scene, home, extra):
-    env = dict(os.environ, HOME=str(home), PYTHONWARNINGS="ignore")
+def start(package, home, command, **variables):
+    """What a process with this package prints last, read as JSON, and its stderr."""
+    env = dict(os.environ, HOME=str(home), PYTHONWARNINGS="ignore", **variables)
     env.pop("PYTHONPATH", None)
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     if package == "ours":
         env["PYTHONPATH"] = str(HERE.parent / "python")
-    states = home / f"{scene}.npz"
-    command = [python, HERE / "genesis_scenes.py", scene, "--states", states, *extra]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=900)
     if done.returncode:
-        raise SystemExit(f"{package}, {scene}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-    answer = json.loads(done.stdout.strip().splitlines()[-1])
+        raise SystemExit(f"{package}, {command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1]), done.stderr
+
+
+def run(python, package, scene, home, extra):
+    states = home / f"{scene}.npz"
+    command = [python, HERE / "genesis_scenes.py", scene, "--states", states, *extra]
+    answer, _ = start(package, home, command)
     is_ours = answer["package"] == str(HERE.parent / "python" / "quadrants")
     assert is_ours == (package == "ours"), answer["package"]
     return answer["numbers"], states
@@ -101,14 +107,44 @@ def measure(python, folder, scene, args, fields):
     return found
 
 
+def lowered_warm(r):
+    return max(w["front end ran"] for w in r["ours"]["warm"])
+
+
+def compile_report(python, folder):
+    """Importing and decorating, the best of five processes, and the largest kernels of `franka`."""
+    command = [python, HERE / "genesis_compile.py"]
+    home = folder / "homes" / "ours"
+    best = {}
+    for _ in range(5):
+        for mode in ("import", "decorate"):
+            for key, value in start("ours", home, [*command, mode])[0].items():
+                best[key] = min(value, best.get(key, value))
+    logs = []
+    for tier in "01":
+        scene = [python, HERE / "genesis_scenes.py", "franka", "--states", home / "franka.npz"]
+        _, log = start(
+            "ours", home, scene, QD_TIME_PASSES="1", QD_CPU_TIER=tier, QD_OFFLINE_CACHE="0"
+        )
+        logs.append(folder / f"tier{tier}.log")
+        logs[-1].write_text(log)
+    shown = subprocess.run([*command, "table", *logs], capture_output=True, text=True, check=True)
+    return (
+        f"`import quadrants` beyond numpy: {1e3 * best['import s']:.1f} ms, torch imported: "
+        f"{bool(best['imports torch'])}. Decorating {best['decorations']} kernels and funcs at Genesis' "
+        f"import: {1e3 * best['decorating s']:.1f} ms.\n\n{shown.stdout}"
+    )
+
+
 def table(results):
     lines = [
         "Each cell: established / ours. CPU seconds inside the package: the main thread in its kernels",
         "and constructors; cold, also what all other threads need beyond those of a warm process.",
-        "Cold: empty cache. Steps per second: median (best).",
+        "Cold: empty cache. Front end: kernels of ours that a warm process lowers. Steps per second:",
+        "median (best).",
         "",
-        "| scene | build + first step, cold, s | inside, cold, CPU s | build, warm, s | inside, warm, CPU s | steps/s | ratio | largest difference |",
-        "|---|---|---|---|---|---|---|---|",
+        "| scene | build + first step, cold, s | inside, cold, CPU s | build, warm, s | inside, warm, CPU s | front end | steps/s | ratio | largest difference |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, r in results.items():
         e, o = r["established"], r["ours"]
@@ -130,7 +166,7 @@ def table(results):
         best = [max(p["steps/s"]) for p in (e, o)]
         lines.append(
             f"| {name} | {both(build, 'cold')} | {cold_e:.2f} / {cold_o:.2f} | {both(build, 'warm')} | "
-            f"{warm_e:.2f} / {warm_o:.2f} | {steps[0]:.0f} ({best[0]:.0f}) / {steps[1]:.0f} ({best[1]:.0f}) | "
+            f"{warm_e:.2f} / {warm_o:.2f} | {lowered_warm(r)} | {steps[0]:.0f} ({best[0]:.0f}) / {steps[1]:.0f} ({best[1]:.0f}) | "
             f"{steps[1] / steps[0]:.2f} | {r['difference']:.1e} |"
         )
     return "\n".join(lines)
@@ -145,25 +181,31 @@ def main():
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     python = environment(args.folder)
+    stem = (
+        HERE / "results" / f"{datetime.date.today()}-genesis-{platform.machine()}-{os.cpu_count()}t"
+    )
     results, failed = {}, []
+
+    def write(report=""):  # after each scene: a stopped run keeps what it has
+        text = f"# {VERSION} on both packages\n\n{table(results)}\n{report}"
+        stem.with_suffix(".md").write_text(text)
+        stem.with_suffix(".json").write_text(json.dumps(results, indent=1))
+
     for scene in args.scenes.split(","):
         for fields in (False, True) if scene in FIELDS else (False,):
             name = scene + (", fields" if fields else "")
             print(f"{name} ...", flush=True)
             results[name] = measure(python, args.folder, scene, args, fields)
+            write()
             print(table({name: results[name]}).splitlines()[-1], flush=True)
             if results[name]["difference"] > TOLERANCE:
-                failed.append(name)
-    text = table(results)
-    stem = (
-        HERE / "results" / f"{datetime.date.today()}-genesis-{platform.machine()}-{os.cpu_count()}t"
-    )
-    stem.with_suffix(".md").write_text(f"# {VERSION} on both packages\n\n{text}\n")
-    stem.with_suffix(".json").write_text(json.dumps(results, indent=1))
-    print(text)
+                failed.append(f"states of {name} differ")
+            if lowered_warm(results[name]):
+                failed.append(f"{name}: a warm process ran the front end")
+    write("\n## Compiling, ours\n\n" + compile_report(python, args.folder))
     print(f"written: {stem}.md")
     if failed:
-        raise SystemExit(f"states differ: {', '.join(failed)}")
+        raise SystemExit("; ".join(failed))
 
 
 if __name__ == "__main__":

@@ -648,6 +648,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
             }
             e->in_progress = false;
             e->checked = l.kernel->number;
+            ++l.kernel->out->funcs_lowered;
         }
         Entry& e = *cache.entries[key.bytes];
         if (e.unit->could_hold_task && !s.is_real) {
@@ -658,6 +659,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
         Val out;
         merge_facts(e, caller.unit, plan);
         if (emit_call(e, caller, plan, out)) {
+            ++l.kernel->out->func_calls;
             l.kernel->has_print |= e.has_print;
             if (e.unit->foreign) {  // never shared
                 auto it = cache.entries.find(key.bytes);

@@ -124,7 +124,8 @@ struct LoweredKernel {
     std::string uncacheable_reason;
     std::vector<Notice> notices;
     bool has_print = false;
-    std::shared_ptr<void> functions_owner;  // keeps the callees' IR alive while the module is
+    uint32_t funcs_lowered = 0, func_calls = 0;  // bodies of funcs walked, and calls of funcs
+    std::shared_ptr<void> functions_owner;       // keeps the callees' IR alive while the module is
 };
 
 // Options of the runtime that the front end needs; filled from qd.cfg by the launcher.

@@ -1,6 +1,8 @@
 // From arguments to a specialisation: a stored recipe, or the front end and the compiler.
 
 #include <algorithm>
+#include <chrono>
+#include <cstdio>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -471,6 +473,19 @@ bool tell(KernelObject& k, const char* origin, bool cacheable) {
     return told.get() != nullptr;
 }
 
+// A row beside those that the compiler writes under QD_TIME_PASSES.
+void report_front_end(const frontend::LoweredKernel& kernel,
+                      std::chrono::duration<double, std::milli> time) {
+    size_t instructions = 0;
+    for (const ir::Function* f : kernel.module->functions)
+        ir::walk(*f->body, [&](ir::Inst&) { ++instructions; });
+    std::fprintf(stderr,
+                 "front end %s: %.2f ms, %zu instructions in %zu functions; %u funcs lowered, %u "
+                 "calls of funcs\n",
+                 kernel.module->name.c_str(), time.count(), instructions,
+                 kernel.module->functions.size(), kernel.funcs_lowered, kernel.func_calls);
+}
+
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
     Session& s = session();
     const std::string name = kernel_name(k) + "_c" + std::to_string(s.compiled) + "_" +
@@ -505,8 +520,10 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         }
         ++s.lowered;
         std::optional<HostTime> timed(s.trace_ns);
+        const auto start = std::chrono::steady_clock::now();
         auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, name);
         if (!kernel) return nullptr;
+        if (s.time_passes) report_front_end(*kernel, std::chrono::steady_clock::now() - start);
         ir::Module& module = *kernel->module;
         if (interpreted) {
             auto out = assemble(k, args, *kernel, module.params, nullptr, {});
