@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "frontend/specialise.h"
+#include "frontend/stack.h"
 #include "frontend/structs.h"
 #include "frontend/values.h"
 
@@ -197,6 +198,7 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
 }
 
 Ref new_variable(PyObject* value, const Prim* annotation) {
+    need_stack();
     if (is_buffer_view(value)) return Ref::borrow(value);  // its members are values already
     if (is_host_struct(value)) return new_variable(struct_of_host(value).get());
     if (is_struct(value)) {

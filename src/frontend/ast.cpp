@@ -270,6 +270,8 @@ void parse_function(FunctionSource& s, PyObject* function) {
     Ref top = first_of(s.tree.get());
     if (indented && top) top = first_of(top.get());
     Converter c{s, s.first_line - 1 - (indented ? 1 : 0)};
+    if (top && !std::strcmp(class_name(Py_TYPE(top.get())), "AsyncFunctionDef"))
+        raise(Kind::syntax, "Unsupported node \"AsyncFunctionDef\"");
     if (!top || std::strcmp(class_name(Py_TYPE(top.get())), "FunctionDef")) {
         PyErr_Format(PyExc_OSError, "Cannot find source code for Object: %s (\"%s\", line %d)",
                      s.name.c_str(), s.file->name.c_str(), s.first_line);

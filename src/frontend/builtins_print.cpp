@@ -8,6 +8,7 @@
 
 #include "frontend/builtins.h"
 #include "frontend/specialise.h"
+#include "frontend/stack.h"
 
 namespace qd::frontend {
 namespace {
@@ -106,6 +107,7 @@ void add_format(Text& out, PyObject* o) {
 void add(Text& out, PyObject* o, const std::string& spec) {
     if (PyUnicode_Check(o)) return out.literal(utf8(o));
     if (is_format(o)) return add_format(out, o);
+    need_stack();
     if (PyList_Check(o) || (PyTuple_Check(o) && !is_number(o))) return add_items(out, o, spec);
     const bool value =
         is_expr(o) ? as_expr(o)->kind != ExprKind::array : is_number(o) || is_host_matrix(o);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "frontend/call.h"
+#include "frontend/stack.h"
 #include "frontend/values.h"
 
 namespace qd::frontend {
@@ -31,6 +32,7 @@ bool has_expr(PyObject* o) {
 
 // Python numbers and matrices that go by value become IR values; containers keep their form.
 Ref as_values(PyObject* o) {
+    need_stack();
     if (is_expr(o) && as_expr(o)->kind == ExprKind::array) return Ref::borrow(o);
     if (is_expr(o) || is_number(o) || is_host_matrix(o)) return make_value(to_value(o));
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {

@@ -43,7 +43,7 @@ namespace {
 
 using Body = Lowering::Body;
 
-constexpr int kDeepest = 180;  // nested bodies; each takes a few kilobytes of stack
+constexpr int kDeepest = 400;  // nested bodies; each takes a few kilobytes of stack
 int depth_now = 0;
 
 std::shared_ptr<FunctionCache>& cache_pointer() {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "frontend/call.h"
+#include "frontend/stack.h"
 
 namespace qd::frontend {
 namespace {
@@ -78,6 +79,7 @@ void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
 void tree_key(Key& k, PyObject* o, bool by_reference) {
     if (is_expr(o)) return leaf_key(k, as_expr(o), by_reference);
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
+        need_stack();
         const bool list = PyList_CheckExact(o);
         const Py_ssize_t n = list ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o);
         k.tag(list ? 'L' : 'T');

@@ -14,6 +14,7 @@ namespace {
 
 constexpr size_t kWidth = 80;  // columns of a piece of code
 constexpr size_t kTab = 4;
+constexpr size_t kShown = 30;  // frames at either end of a long chain of calls
 
 struct Failure {
     std::vector<std::string> frames;  // innermost first
@@ -44,35 +45,42 @@ Span span_in_slice(PyObject* node) {
             number(node, names().end_col_offset_, col)};
 }
 
+// Cuts a statement behind the colon that ends its header: the first one outside of brackets,
+// strings and comments. Lines count from 1.
+void end_at_colon(Span& p, const std::vector<std::string_view>& lines) {
+    int depth = 0;
+    for (int line = p.line; line <= p.end_line && static_cast<size_t>(line) <= lines.size();
+         ++line) {
+        const std::string_view code = lines[static_cast<size_t>(line) - 1];
+        size_t k = line == p.line ? static_cast<size_t>(p.col) : 0;
+        for (; k < code.size() && code[k] != '#'; ++k) {
+            const char c = code[k];
+            depth += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
+            if (c == '"' || c == '\'')
+                k = std::min(code.find(c, k + 1), code.size());
+            else if (c == ':' && depth == 0 && (k + 1 == code.size() || code[k + 1] != '=')) {
+                p.end_line = line;
+                p.end_col = static_cast<int>(k) + 1;
+                return;
+            }
+        }
+    }
+}
+
 // Columns here are bytes of the line.
 Span span_of(PyObject* node, const FunctionSource& s) {
     Span p = span_in_slice(node);
     const bool indented = !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t');
     const int shift = s.first_line - 1 - (indented ? 1 : 0);
-    // A compound statement shows its header: up to the colon in front of its first statement.
-    Ref body = Ref::steal_or_null(PyObject_GetAttr(node, names().body_));
+    p.line += shift;
+    p.end_line += shift;
+    // A compound statement shows its header.
+    const Ref body = Ref::steal_or_null(PyObject_GetAttr(node, names().body_));
     PyErr_Clear();
     const std::string_view kind = Py_TYPE(node)->tp_name;
     const bool headed = kind.ends_with("For") || kind.ends_with("While") || kind.ends_with("If") ||
                         kind.ends_with("With") || kind.ends_with("FunctionDef");
-    if (headed && body && PyList_Check(body.get()) && PyList_GET_SIZE(body.get()) > 0) {
-        const Span first = span_in_slice(PyList_GET_ITEM(body.get(), 0));
-        int line = first.line, limit = first.col;
-        for (; line >= p.line; --line, limit = 1 << 30) {
-            const size_t at = static_cast<size_t>(line + shift);
-            if (at < 1 || at > s.file->lines.size()) break;
-            const std::string_view text =
-                s.file->lines[at - 1].substr(0, static_cast<size_t>(limit));
-            const size_t colon = text.rfind(':');
-            if (colon != std::string_view::npos && text.find('#') == std::string_view::npos) {
-                p.end_line = line;
-                p.end_col = static_cast<int>(colon) + 1;
-                break;
-            }
-        }
-    }
-    p.line += shift;
-    p.end_line += shift;
+    if (headed && body && PyList_Check(body.get())) end_at_colon(p, s.file->lines);
     return p;
 }
 
@@ -150,10 +158,47 @@ const char* class_name(Kind k) {
     return nullptr;
 }
 
+// What `quadrants.lang._advice` says; nothing if it fails.
+template <class... Args>
+std::string ask(const char* function, Args... args) {
+    const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._advice"));
+    const Ref name = Ref::steal(PyUnicode_FromString(function));
+    const Ref said = Ref::steal_or_null(
+        module ? PyObject_CallMethodObjArgs(module.get(), name.get(), args..., nullptr) : nullptr);
+    PyErr_Clear();
+    return said ? text(said.get()) : std::string();
+}
+
+std::string as_help(const std::string& advice) {
+    return advice.empty() ? "" : "  " + advice + "\n";
+}
+
+// Whether the exception came from the package's own Python code, whose lines tell the user nothing.
+bool raised_by_package(PyObject* tb) {
+    if (!tb || tb == Py_None) return false;
+    Ref last = Ref::borrow(tb);
+    for (;;) {
+        Ref next = Ref::steal(PyObject_GetAttrString(last.get(), "tb_next"));
+        if (next.get() == Py_None) break;
+        last = next;
+    }
+    const Ref frame = Ref::steal(PyObject_GetAttrString(last.get(), "tb_frame"));
+    const Ref globals = Ref::steal(PyObject_GetAttrString(frame.get(), "f_globals"));
+    PyObject* module = PyDict_GetItemString(globals.get(), "__name__");
+    const std::string name = module ? text(module) : "";
+    return name == "quadrants" || name.starts_with("quadrants.");
+}
+
 std::string joined_frames() {
     std::string out;
     const auto& frames = failure().frames;
-    for (auto it = frames.rbegin(); it != frames.rend(); ++it) out += *it;
+    for (size_t k = frames.size(); k-- > 0;) {  // kernel first
+        if (frames.size() > 2 * kShown && k == frames.size() - kShown - 1) {
+            out += "... " + std::to_string(frames.size() - 2 * kShown) + " more calls ...\n";
+            k = kShown - 1;
+        }
+        out += frames[k];
+    }
     return out;
 }
 
@@ -191,20 +236,24 @@ void finish_python_error() {
     Ref type_ref = Ref::steal(type), value_ref = Ref::steal(value), tb_ref = Ref::steal_or_null(tb);
     const std::string frames = joined_frames();
     const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1 && !failure().argument;
-    if (failure().full_traceback || frames.empty() || !ordinary) {
-        add_note(value, frames);
-        PyErr_Restore(type_ref.release(), value_ref.release(), tb_ref.release());
-        return;
-    }
     const Ref ours = exception_class("QuadrantsCompilationError");
     // What the language itself reports keeps its class; anything else is wrapped.
     const bool compile_error = PyObject_IsSubclass(type, ours.get()) == 1 ||
                                type == exception_class("QuadrantsRuntimeError").get();
+    const bool advised = text(value).find("\n  ") != std::string::npos;  // a Diag brings it
+    const std::string help = advised || !ordinary ? "" : as_help(ask("for_exception", value));
+    if (failure().full_traceback || frames.empty() || !ordinary) {
+        add_note(value, frames + help);
+        PyErr_Restore(type_ref.release(), value_ref.release(), tb_ref.release());
+        return;
+    }
+    if (raised_by_package(tb)) tb = nullptr;
     const std::string head = "\nquadrants stack trace:\n===\n";
     if (compile_error)
-        raise_plain(type, head + "\nYour code:\n" + frames + text(value) + "\n");
+        raise_plain(type, head + "\nYour code:\n" + frames + text(value) + "\n" + help);
     else
-        raise_plain(ours.get(), head + "\nYour code:\n" + frames + traceback_text(type, value, tb));
+        raise_plain(ours.get(),
+                    head + "\nYour code:\n" + frames + traceback_text(type, value, tb) + help);
 }
 
 }  // namespace
@@ -232,6 +281,18 @@ void raise_at(const Node* n, Kind kind, std::string message, std::string hint) {
     throw Diag{kind, std::move(message), std::move(hint), n->ast};
 }
 
+std::string similar_name(PyObject* word, PyObject* names) { return ask("similar", word, names); }
+
+void raise_undefined(PyObject* name, PyObject* function, PyObject* locals, PyObject* cells) {
+    PyObject* builtins = PyEval_GetBuiltins();
+    PyObject* none = Py_None;
+    const Ref empty = Ref::steal(PyTuple_New(0));
+    const auto or_empty = [&](PyObject* o) { return o && o != none ? o : empty.get(); };
+    raise(Kind::name, "Name \"" + text(name) + "\" is not defined",
+          ask("for_name", name, function, locals, PyFunction_GetGlobals(function), or_empty(cells),
+              or_empty(builtins)));
+}
+
 std::string text(PyObject* o) {
     Ref s = Ref::steal_or_null(PyObject_Str(o));
     const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
@@ -243,10 +304,14 @@ std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_
 
 void set_python_error(const Diag& d) {
     std::string message = d.text;
-    if (!d.help.empty()) message += "\n  " + d.help;
     const char* name = class_name(d.kind);
     PyErr_Clear();
     try {
+        const std::string help =
+            d.help.empty()
+                ? ask("for_message", Ref::steal(PyUnicode_FromString(d.text.c_str())).get())
+                : d.help;
+        if (!help.empty()) message += "\n  " + help;
         const Ref cls = name ? exception_class(name) : Ref::borrow(PyExc_ValueError);
         PyErr_SetObject(cls.get(),
                         Ref::steal(PyUnicode_FromStringAndSize(
@@ -277,6 +342,8 @@ void add_frame(Lowering& l) {
         if (d.node) l.node = d.node;
         set_python_error(d);
     } catch (const PyError&) {
+    } catch (const std::length_error& e) {
+        set_python_error(too_large(e));
     } catch (const std::exception& e) {
         set_python_error({Kind::compilation, std::string("internal error: ") + e.what(), {}});
     }
@@ -296,6 +363,8 @@ void raise_python() {
     } catch (const Diag& d) {
         set_python_error(d);
     } catch (const PyError&) {
+    } catch (const std::length_error& e) {
+        set_python_error(too_large(e));
     } catch (const std::exception& e) {
         set_python_error({Kind::compilation, std::string("internal error: ") + e.what(), {}});
     }

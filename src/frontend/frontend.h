@@ -87,6 +87,12 @@ struct Diag {
     }
 };
 [[noreturn]] void raise(Kind kind, std::string text, std::string hint = {});
+// "did you mean 'x'?" if one of `names` is close to `word`.
+std::string similar_name(PyObject* word, PyObject* names);
+// The mistake behind a type's complaint about its size.
+inline Diag too_large(const std::length_error& e) {
+    return {Kind::type, e.what(), "use the axes of a field or an array instead"};
+}
 // Sets the Python exception of a Diag, for slots of Expr that plain Python helpers call (diag.cpp).
 void set_python_error(const Diag& diag);
 

@@ -389,6 +389,8 @@ struct ArgumentErrors {
     ArgumentErrors(const ArgumentErrors&) = delete;
     ~ArgumentErrors();
 };
+[[noreturn]] void raise_undefined(PyObject* name, PyObject* function, PyObject* locals,
+                                  PyObject* cells);  // of an unknown name
 void raise_python();  // turns the C++ exception in flight into a Python exception
 
 }  // namespace qd::frontend

@@ -6,6 +6,7 @@
 
 #include "frontend/call.h"
 #include "frontend/lower.h"
+#include "frontend/stack.h"
 #include "frontend/structs.h"
 #include "frontend/values.h"
 
@@ -127,6 +128,7 @@ bool is_kernel_callable(PyObject* o) {
 
 Ref map_leaves(PyObject* o, const std::function<Ref(PyObject*)>& f) {
     if (is_expr(o)) return f(o);
+    need_stack();
     if (PyList_CheckExact(o)) {
         const Py_ssize_t n = PyList_GET_SIZE(o);
         Ref out = Ref::steal(PyList_New(n));

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "frontend/lower.h"
+#include "frontend/stack.h"
 #include "frontend/structs.h"
 
 namespace qd::frontend {
@@ -105,7 +106,11 @@ Val Body::lookup(PyObject* name) {
         } else {
             PyObject* builtins = PyEval_GetBuiltins();
             PyObject* b = builtins ? PyDict_GetItem(builtins, name) : nullptr;
-            if (!b) raise(Kind::name, "Name \"" + text(name) + "\" is not defined");
+            if (!b) {
+                const Ref locals = Ref::steal(PyList_New(0));
+                for (const Binding& known : bindings) PyList_Append(locals.get(), known.name);
+                raise_undefined(name, function.get(), locals.get(), cells.get());
+            }
             v.obj = Ref::borrow(b);
             guard_value(
                 unit, b,
@@ -365,6 +370,7 @@ Ref Body::index(const Node* n) {
 }
 
 Val Body::expr(const Node* n) {
+    need_stack();
     low.node = n->ast;
     switch (n->kind) {
         case K::Constant:

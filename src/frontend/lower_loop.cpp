@@ -392,6 +392,7 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
 void Body::set_loop_config(const Node* call) {
     CallArgs args;
     arguments(call, args, nullptr, nullptr);
+    low.node = call->ast;
     if (!args.positional.empty()) raise(Kind::type, "qd.loop_config takes keyword arguments only");
     settings = {};
     settings_used = false;

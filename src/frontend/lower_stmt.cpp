@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "frontend/lower.h"
+#include "frontend/stack.h"
 
 namespace qd::frontend {
 namespace {
@@ -60,6 +61,7 @@ void Body::set_location(const Node* n) {
 }
 
 Flow Body::block(std::span<Node* const> list) {
+    need_stack();
     for (const Node* n : list) {
         const Flow f = stmt(n);
         if (f != Flow::normal) return f;
@@ -149,17 +151,21 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
             if (PyObject_SetItem(base.get(), i.get(), made.get()) < 0) throw PyError{};
             return;
         }
+        low.node = target->ast;
         Ref place = subscript(base.get(), i.get());
+        low.node = const_cast<PyObject*>(statement);
         if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(target);
         return assign(place.get(), v.get());
     }
     Val base = expr(target->a);
-    low.node = const_cast<PyObject*>(statement);
     if (is_expr(base.get()) || is_struct(base.get())) {
+        low.node = target->ast;
         Ref place = attribute(base.get(), target->name);
+        low.node = const_cast<PyObject*>(statement);
         if (!is_symbolic(place.get())) not_assignable(target);
         return assign(place.get(), v.get());
     }
+    low.node = const_cast<PyObject*>(statement);
     if (base.prov && base.prov->flattened) {
         Ref flat =
             Ref::steal(PyUnicode_FromFormat("%s.%U", target_text(target->a).c_str(), target->name));

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "frontend/specialise.h"
+#include "frontend/stack.h"
 #include "frontend/values.h"
 
 namespace qd::frontend {
@@ -94,10 +95,9 @@ Value* host_matrix_value(PyObject* o) {
 bool is_sequence_literal(PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
 
 [[noreturn]] void invalid_scalar(PyObject* o) {
+    PyTypeObject* type = is_format(o) ? &PyUnicode_Type : Py_TYPE(o);  // an f-string is a string
     raise(Kind::type,
-          "Invalid constant scalar data type: " + text_of(reinterpret_cast<PyObject*>(Py_TYPE(o))),
-          "only numbers, vectors, matrices and structs can be values here; keep other objects in "
-          "qd.static(...)");
+          "Invalid constant scalar data type: " + text_of(reinterpret_cast<PyObject*>(type)));
 }
 
 // What Python's operators answer; the operands they refuse are the user's mistake.
@@ -412,11 +412,13 @@ Value* build(Type t, std::span<Value* const> parts) { return builder().typed(Op:
 bool is_symbolic(PyObject* o) {
     if (is_expr(o) || is_struct(o)) return true;
     if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
+        need_stack();
         PyObject** items = PySequence_Fast_ITEMS(o);
         for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
             if (is_symbolic(items[k])) return true;
     }
     if (PyDict_CheckExact(o)) {
+        need_stack();
         PyObject *key, *value;
         Py_ssize_t at = 0;
         while (PyDict_Next(o, &at, &key, &value))

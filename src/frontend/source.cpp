@@ -5,6 +5,7 @@
 // logical lines: brackets, strings and comments are skipped, and the first line that is not
 // indented deeper than the `def` ends it. Cost: one pass over the function's text.
 
+#include <algorithm>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +33,14 @@ bool read_file(const char* path, std::string& out) {
     const bool ok = !std::ferror(f);
     std::fclose(f);
     return ok;
+}
+
+bool is_utf8(const std::string& text) {
+    if (std::ranges::none_of(text, [](char c) { return c & 0x80; })) return true;
+    const Ref decoded = Ref::steal_or_null(
+        PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "strict"));
+    PyErr_Clear();
+    return bool(decoded);
 }
 
 double seconds(const timespec& t) {
@@ -261,7 +270,11 @@ const SourceFile* source_file(PyObject* filename) {
     const SourceFile* known = it == files().end() ? nullptr : it->second.get();
     if (exists && known && known->stamp == stamp_of(info)) return known;
     std::string text;
-    if (exists && read_file(path, text)) return keep(path, std::move(text), &info);
+    if (exists && read_file(path, text)) {
+        std::string decoded;  // linecache reads a file in the encoding that it names
+        if (!is_utf8(text) && read_linecache(filename, decoded)) text = std::move(decoded);
+        return keep(path, std::move(text), &info);
+    }
     // Texts that programs put there under made-up names may be replaced under the same name.
     if (!read_linecache(filename, text) || (known && known->text == text)) return known;
     return keep(path, std::move(text));
@@ -269,9 +282,13 @@ const SourceFile* source_file(PyObject* filename) {
 
 bool is_source_of(const SourceFile& file, PyObject* code) {
     if (!file.suspect) return true;
-    if (!file.code)
-        file.code = Ref::steal_or_null(
-            Py_CompileString(file.text.c_str(), file.name.c_str(), Py_file_input));
+    if (!file.code) {
+        PyCompilerFlags flags{};
+        flags.cf_flags = PyCF_IGNORE_COOKIE;  // the text is UTF-8, whatever the file was
+        flags.cf_feature_version = PY_MINOR_VERSION;
+        file.code = Ref::steal_or_null(Py_CompileStringFlags(
+            file.text.c_str(), file.name.c_str(), Py_file_input, &flags));
+    }
     if (!file.code) return PyErr_Clear(), false;
     auto* mine = reinterpret_cast<PyCodeObject*>(code);
     PyObject* now = code_at(file.code.get(), mine->co_name, mine->co_firstlineno);

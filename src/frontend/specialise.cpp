@@ -82,7 +82,11 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
             bad_return(type_name(value), annotation);
         ir::Value* v = to_value(value);
         if (!v->type.is_tensor()) bad_return(type::to_user_string(v->type), annotation);
-        if (v->type.rank != t->rank || v->type.n != t->n || v->type.m != t->m)
+        if (v->type.rank != t->rank)
+            raise(Kind::runtime_type,
+                  "Return matrix ndim mismatch, expecting=" + std::to_string(t->rank) +
+                      ", got=" + std::to_string(v->type.rank) + ".");
+        if (v->type.n != t->n || v->type.m != t->m)
             raise(Kind::runtime_type, "Return matrix shape mismatch, expecting=" + shape_text(*t) +
                                           ", got=" + shape_text(v->type) + ".");
         const ir::Prim p = t->prim == ir::Prim::none ? v->type.prim : t->prim;

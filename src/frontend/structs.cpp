@@ -390,7 +390,9 @@ Ref struct_attribute(PyObject* self, PyObject* name) {
         return Ref::steal(PyCFunction_New(&definition, self));
     }
     if (word.starts_with("__")) return Ref::steal(PyObject_GenericGetAttr(self, name));
-    PyErr_Format(PyExc_AttributeError, "the struct has no member '%U'", name);
+    const std::string guess = similar_name(name, s.members);
+    PyErr_Format(PyExc_AttributeError, "the struct has no member '%U'%s%s", name,
+                 guess.empty() ? "" : "; ", guess.c_str());
     throw PyError{};
 }
 

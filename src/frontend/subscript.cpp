@@ -487,8 +487,11 @@ Ref attribute(PyObject* base, PyObject* name) {
         if (word.starts_with("__")) return Ref::steal(PyObject_GenericGetAttr(base, name));
         if (as_expr(base)->kind == ExprKind::array) return array_attribute(base, word);
         if (Ref r = tensor_attribute(base, word)) return r;
-        PyErr_Format(PyExc_AttributeError, "'%s' has no attribute '%U'",
-                     type::to_user_string(type_of(base)).c_str(), name);
+        const Ref known = tensor_attribute_names(type_of(base));
+        const std::string guess = similar_name(name, known.get());
+        PyErr_Format(PyExc_AttributeError, "'%s' has no attribute '%U'%s%s",
+                     type::to_user_string(type_of(base)).c_str(), name, guess.empty() ? "" : "; ",
+                     guess.c_str());
         throw PyError{};
     }
     if (is_buffer_view(base)) return buffer_view_attribute(base, name);

@@ -179,6 +179,18 @@ Ref tensor_attribute(PyObject* self, std::string_view name) {
     return method ? make_bound(self, method) : Ref();
 }
 
+Ref tensor_attribute_names(Type t) {
+    const Ref list = Ref::steal(PyList_New(0));
+    const auto add = [&](const char* name) {
+        PyList_Append(list.get(), Ref::steal(PyUnicode_FromString(name)).get());
+    };
+    add("dtype");
+    if (!t.rank) return list;
+    for (const char* method : kMethods) add(method + sizeof("Matrix.") - 1);
+    for (const char* name : {"n", "m", "ndim", "shape"}) add(name);
+    return list;
+}
+
 bool is_tensor_method(std::string_view name) { return method_of(name) != nullptr; }
 
 }  // namespace qd::frontend

@@ -66,6 +66,7 @@ bool assign_special(PyObject* target, PyObject* value);
 // Tensor members and methods (tensor.cpp): null Ref if there is no such name.
 Ref tensor_attribute(PyObject* self, std::string_view name);
 bool is_tensor_method(std::string_view name);
+Ref tensor_attribute_names(ir::Type t);           // list of str, without swizzles
 const Builtin* bound_method(PyObject* callable);  // null if it is not one made by make_bound
 Ref make_bound(
     PyObject* self,
@@ -86,6 +87,8 @@ PyObject* guarded(F&& f) noexcept {
     } catch (const Diag& d) {
         set_python_error(d);
     } catch (const PyError&) {
+    } catch (const std::length_error& e) {
+        set_python_error(too_large(e));
     } catch (const std::exception& e) {
         set_internal_error(e.what());
     }

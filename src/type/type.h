@@ -9,6 +9,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -59,16 +60,25 @@ struct Type {
     uint16_t m = 1;    // columns
 
     static constexpr Type scalar(Prim p) { return {p, Kind::value, 0, 0, 1, 1}; }
-    static constexpr Type vector(Prim p, int n) {
+    static constexpr Type vector(Prim p, int64_t n) {
+        check_extents(n, 1);
         return {p, Kind::value, 1, 0, static_cast<uint16_t>(n), 1};
     }
-    static constexpr Type matrix(Prim p, int n, int m) {
+    static constexpr Type matrix(Prim p, int64_t n, int64_t m) {
+        check_extents(n, m);
         return {p, Kind::value, 2, 0, static_cast<uint16_t>(n), static_cast<uint16_t>(m)};
     }
     static constexpr Type array(Type elem, int ndim) {
         elem.kind = Kind::array;
         elem.ndim = static_cast<uint8_t>(ndim);
         return elem;
+    }
+
+    // Code is written out per component, so more would not be compiled in useful time either.
+    static constexpr int64_t kMostComponents = UINT16_MAX;
+    static constexpr void check_extents(int64_t n, int64_t m) {
+        if (n < 0 || m < 0 || n > kMostComponents || m > kMostComponents || n * m > kMostComponents)
+            throw std::length_error("a vector or matrix has at most 65535 components");
     }
 
     constexpr bool is_none() const { return kind == Kind::none; }

@@ -224,6 +224,85 @@ result(out)
     assert run(tmp_path, body, tmp_path / "cache", tmp_path)[0] == [1, 1]
 
 
+@pytest.mark.oracle_differs("it reads UTF-8 only")
+def test_a_file_in_another_encoding(tmp_path):
+    text = """# -*- coding: latin-1 -*-
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1])
+@qd.kernel
+def k() -> qd.i32:
+    \xe9t\xe9 = 3  # caf\xe9
+    return \xe9t\xe9 + 1
+@qd.kernel
+def wrong() -> qd.i32:
+    return k\xe9
+print(k())
+try:
+    wrong()
+except qd.QuadrantsNameError as e:
+    print("k\xe9" in str(e))
+"""
+    (tmp_path / "latin.py").write_bytes(text.encode("latin-1"))
+    done = subprocess.run(
+        [sys.executable, tmp_path / "latin.py", tmp_path / "cache"],
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-2:] == ["4", "True"], done.stderr
+
+
+# --- programs and data that are too deep ------------------------------------------------------
+
+
+DEEP = {
+    "a list in itself": "L = [1]\nL.append(L)\n@qd.kernel\ndef k() -> qd.i32:\n    x = L\n    return 1",
+    "a list of lists of lists": "L = [1]\nfor _ in range(100000): L = [L]\n@qd.kernel\n"
+    "def k() -> qd.i32:\n    x = L\n    return 1",
+    "calls": "@qd.func\ndef f0(x): return x\n"
+    + "".join(f"@qd.func\ndef f{n + 1}(x): return f{n}(x) + 1\n" for n in range(1000))
+    + "@qd.kernel\ndef k() -> qd.i32:\n    return f1000(1)",
+    "expressions": "@qd.kernel\ndef k2(n: qd.i32) -> qd.i32:\n    return "
+    + "".join(f"{n} if n == {n} else " for n in range(800))
+    + "n\ndef k(): return k2(1)",
+}
+
+
+@pytest.mark.oracle_differs("the established package may crash", run=False)
+@pytest.mark.parametrize("what", DEEP)
+def test_too_deep_for_a_small_stack(tmp_path, what):
+    body = (
+        DEEP[what]
+        + """
+@qd.kernel
+def good() -> qd.i32:
+    return 7
+out = []
+def go():
+    try:
+        k()
+        out.append("ran")
+    except qd.QuadrantsCompilationError as e:
+        out.append("deep" in str(e))
+    out.append(good())
+threading.stack_size(1 << 18)
+t = threading.Thread(target=go)
+t.start()
+t.join()
+result(out)
+"""
+    )
+    assert run(tmp_path, body)[0] == [True, 7]
+
+
+def test_a_chain_of_300_calls(tmp_path):
+    body = (
+        "@qd.func\ndef f0(x): return x\n"
+        + "".join(f"@qd.func\ndef f{n + 1}(x): return f{n}(x) + 1\n" for n in range(300))
+        + "@qd.kernel\ndef k(n: qd.i32) -> qd.i32:\n    return f300(n)\nresult(k(1))"
+    )
+    assert run(tmp_path, body)[0] == 301
+
+
 # --- the store ------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,7 @@ from quadrants._lib import core
 from quadrants.lang import _convert, impl
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.matrix import Matrix, MatrixType, Vector
-from quadrants.lang.util import cook_dtype, is_one_index
+from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
 from quadrants.types.primitive_types import DataType, TensorType, by_name
 
 np: Any = LazyNumpy(globals())
@@ -59,6 +59,8 @@ class Ndarray(core.NdarrayBase):
         needs_grad: bool = False,
     ) -> None:
         runtime = impl.get_runtime()
+        if element_shape:
+            check_element_shape(*element_shape)
         n, m = (*element_shape, 1, 1)[:2]
         self._allocate(dtype.id, len(element_shape), n, m, shape)
         self._element_shape = element_shape

@@ -184,7 +184,7 @@ def plain_function(fn: Any, decorator: str) -> FunctionType:
             f"Cant put {decorator} in front of other annotations (error code: KERNEL_ANNOTATION_ORDER)."
         )
     if not isinstance(fn, FunctionType):
-        raise TypeError(f"{fn!r} is not a callable object")
+        raise TypeError(f"{fn!r} is not a function written with def")
     return fn
 
 

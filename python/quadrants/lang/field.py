@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from quadrants._lazy import lazy_names
@@ -16,7 +17,7 @@ from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
 from quadrants.lang.snode import SNode, checked_extent, root
 from quadrants.lang.struct import StructType
-from quadrants.lang.util import cook_dtype, is_one_index
+from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
 
 __getattr__, __dir__ = lazy_names(
     __name__, globals(), {"_DLPackV1Adapter": "quadrants._compat.dlpack:DLPackV1Adapter"}
@@ -66,7 +67,7 @@ class Plan:
     """Shape, memory order and offset of fields that are declared with a shape."""
 
     def __init__(self, shape: Any, order: str | None, offset: Any) -> None:
-        if is_one_index(shape):
+        if is_one_index(shape) or not isinstance(shape, Iterable):
             shape = (shape,)
         if is_one_index(offset):
             offset = (offset,)
@@ -249,6 +250,7 @@ def create_matrix_field(
     layout: Layout,
 ) -> MatrixField:
     """What `Vector.field` (ndim 1) and `Matrix.field` make."""
+    check_element_shape(*((n,) if ndim == 1 else (n, m)))
     kind = _compute_type(dtype, n, m, ndim)
     if impl.is_python_backend():
         return _python_array(kind, (n,) if ndim == 1 else (n, m), shape)

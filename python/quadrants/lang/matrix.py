@@ -23,7 +23,7 @@ from quadrants.lang.exception import (
     QuadrantsSyntaxError,
     QuadrantsTypeError,
 )
-from quadrants.lang.util import cook_dtype, to_numpy_type
+from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
 from quadrants.types.annotations import optional
 from quadrants.types.primitive_types import DataType, TensorType, by_name
 
@@ -595,6 +595,7 @@ class MatrixType:
     _qd_annotation = True
 
     def __init__(self, n: int | None, m: int | None, ndim: int, dtype: Any) -> None:
+        check_element_shape(*((n,) if ndim == 1 else (n, m)))
         self.n = n
         self.m = m
         self.ndim = ndim

@@ -16,6 +16,23 @@ def _long_name(dt: DataType) -> str:
     return "bool" if dt is u1 else _NUMPY_NAMES[dt.name[0]] + str(dt.bits)
 
 
+_MOST_COMPONENTS = 65535
+
+
+def check_element_shape(*extents: Any) -> None:
+    """Raises `ValueError` unless an element may have these rows and columns; None is open."""
+    import operator
+
+    count = 1
+    for extent in extents:
+        count *= 1 if extent is None else max(operator.index(extent), 0)
+    if not 0 < count <= _MOST_COMPONENTS:
+        raise ValueError(
+            f"a vector or matrix has 1 to {_MOST_COMPONENTS} components, not "
+            f"{' x '.join(map(str, extents))}; give more axes to the field or array instead"
+        )
+
+
 def cook_dtype(dtype: Any) -> Any:
     """The dtype that a user's `float`, `int`, `bool` or dtype stands for; `ValueError` for others."""
     if isinstance(dtype, DataType):
