@@ -5,9 +5,9 @@
 // logical lines: brackets, strings and comments are skipped, and the first line that is not
 // indented deeper than the `def` ends it. Cost: one pass over the function's text.
 
-#include <algorithm>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <cstdio>
 #include <cstdlib>
@@ -286,8 +286,8 @@ bool is_source_of(const SourceFile& file, PyObject* code) {
         PyCompilerFlags flags{};
         flags.cf_flags = PyCF_IGNORE_COOKIE;  // the text is UTF-8, whatever the file was
         flags.cf_feature_version = PY_MINOR_VERSION;
-        file.code = Ref::steal_or_null(Py_CompileStringFlags(
-            file.text.c_str(), file.name.c_str(), Py_file_input, &flags));
+        file.code = Ref::steal_or_null(
+            Py_CompileStringFlags(file.text.c_str(), file.name.c_str(), Py_file_input, &flags));
     }
     if (!file.code) return PyErr_Clear(), false;
     auto* mine = reinterpret_cast<PyCodeObject*>(code);
