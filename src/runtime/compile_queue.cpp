@@ -18,7 +18,8 @@
 namespace qd::runtime {
 namespace {
 
-constexpr int kNiceness = 10;  // about a tenth of a core where launches use all of them
+// Above the process's own: about a tenth of a core where launches use all of them.
+constexpr int kNiceness = 10;
 
 struct Queue {
     std::mutex lock;  // guards everything here
@@ -30,7 +31,8 @@ struct Queue {
 
     void loop() {
         // Threads that somebody waits for go first: on few cores a launch would lose a time slice.
-        setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNiceness);
+        const auto self = static_cast<id_t>(syscall(SYS_gettid));
+        setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
         std::unique_lock guard(lock);
         for (;;) {
             changed.wait(guard, [&] { return stop || !jobs.empty(); });
