@@ -543,6 +543,8 @@ def test_reset_makes_fields_stale(backend):
 
 def test_no_pickle_no_copy():
     x = qd.field(qd.f32, shape=3)
+    copy.copy(x)[1] = 4
+    assert x[1] == 4
     for use in (lambda: copy.deepcopy(x), lambda: pickle.dumps(x)):
         with pytest.raises(TypeError):
             use()

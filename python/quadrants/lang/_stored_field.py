@@ -234,6 +234,9 @@ class Field:
         """A DLPack capsule over the storage."""
         return _convert.capsule_of(self, versioned, needs_torch=True)
 
+    def __copy__(self) -> Any:
+        return self  # a shallow copy would stand for the same storage
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         raise TypeError(f"cannot deepcopy {type(self).__name__!r} object")
 
