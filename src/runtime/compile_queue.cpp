@@ -23,7 +23,7 @@ namespace {
 constexpr int kNiceness = 10;
 
 // After a pause, so that the next kernels of a burst find the cores free.
-constexpr std::chrono::milliseconds kPause{4};
+constexpr std::chrono::milliseconds kPause{10};
 
 struct Queue {
     std::mutex lock;  // guards everything here
