@@ -13,6 +13,11 @@ bool enabled(const Session& s, const char* pass) {
     return std::ranges::find(s.options.disabled, pass) == s.options.disabled.end();
 }
 
+bool is_parallel(const Inst& i) {
+    const LoopConfig* c = i.op == Op::for_ ? i.loop_config() : nullptr;
+    return c && c->parallel && !c->strictly_serial;
+}
+
 void add_operands(Inst& i, std::span<Value* const> values) {
     Function& f = *i.parent->function;
     const size_t old = i.operand_count;

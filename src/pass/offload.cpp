@@ -25,11 +25,6 @@ namespace {
 
 using namespace ir;
 
-bool is_parallel(const Inst& i) {
-    return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel &&
-           !i.loop_config()->strictly_serial;
-}
-
 struct Cutter {
     Session& s;
     Plan& plan;

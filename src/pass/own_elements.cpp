@@ -111,8 +111,7 @@ bool own_elements(Session& s, Function& f) {
     if (&f != &s.m.kernel() || f.returns_early) return false;
     bool changed = false;
     walk(*f.body, [&](Inst& i) {
-        const LoopConfig* c = i.op == Op::for_ ? i.loop_config() : nullptr;
-        if (c && c->parallel && !c->strictly_serial) changed |= in_loop(s, i);
+        if (is_parallel(i)) changed |= in_loop(s, i);
     });
     return changed;
 }

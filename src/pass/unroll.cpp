@@ -33,11 +33,8 @@ bool jumps(const Region& r) {  // out of an iteration, but at its end
 
 // 0: not for copying.
 int64_t trips(const Session& s, const Inst& loop) {
-    const LoopConfig* c = loop.loop_config();
     const auto dims = static_cast<int>(loop.imm);
-    if ((c && c->parallel && !c->strictly_serial) || loop.operand_count != 2 * dims ||
-        loop.result_count)
-        return 0;
+    if (is_parallel(loop) || loop.operand_count != 2 * dims || loop.result_count) return 0;
     int64_t n = 1;
     for (int d = 0; d < dims; ++d) {
         const Value *begin = loop.operand(2 * d), *end = loop.operand(2 * d + 1);

@@ -335,6 +335,14 @@ struct Walker {
     }
 };
 
+bool refuse_guard(const Guard& g, const Walker& walker) {
+    if (!showing_guards()) return false;  // to find it again may call the user's helpers once more
+    refuse("guard kind", std::to_string(static_cast<int>(g.kind)) + " on " + describe(g.path) +
+                             ": " + text_of(g.value) + ", now " + text_of(walker.find(g.path)));
+    PyErr_Clear();
+    return false;
+}
+
 // Guards on fields say which of them are one field: swapping in a different pattern is a change.
 Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObject* const> args,
                    std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
@@ -454,11 +462,7 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     std::map<PyObject*, uint32_t> group_of;
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
-        if (!guard_holds(g, walker, s))
-            return PyErr_Clear(),
-                   refuse("guard kind", std::to_string(static_cast<int>(g.kind)) + " on " +
-                                            describe(g.path) + ": " + text_of(g.value) + ", now " +
-                                            text_of(walker.find(g.path)));
+        if (!guard_holds(g, walker, s)) return PyErr_Clear(), refuse_guard(g, walker);
         if (g.kind != FactKind::field) continue;
         const Ref now = walker.find(g.path);
         PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;

@@ -109,6 +109,11 @@ class Scalars:
         b = self.operand(depth, kind)
         return (a, b) if self.chance(0.75) else (b, a)
 
+    def chosen(self, form, depth, kind, other):
+        a, ta = self.scalar(depth, kind)
+        b, tb = self.operand(depth, other)
+        return form.format(self.condition(depth), a, b), promote(ta, tb)
+
     def scalar(self, depth, kind="any"):
         if depth <= 0 or self.chance(0.12):
             return self.leaf(kind)
@@ -230,13 +235,9 @@ class Scalars:
                 return f"int({a})", self.ip
             return f"qd.cast({a}, qd.{t})", t
         if which == "ifexp":
-            a, ta = self.scalar(depth, "int")
-            b, tb = self.operand(depth, "int")
-            return f"({a} if {self.condition(depth)} else {b})", promote(ta, tb)
+            return self.chosen("({1} if {0} else {2})", depth, "int", "int")
         if which == "select":
-            a, ta = self.scalar(depth, "int")
-            b, tb = self.operand(depth, "int")
-            return f"qd.select({self.condition(depth)}, {a}, {b})", promote(ta, tb)
+            return self.chosen("qd.select({0}, {1}, {2})", depth, "int", "int")
         if which == "and_or":
             (a, ta), (b, tb) = self.scalar(depth, "int"), self.scalar(depth, "int")
             return f"({a} {r.choice(['and', 'or'])} {b})", promote(ta, tb)
@@ -349,13 +350,9 @@ class Scalars:
                 return f"float({a})", self.fp
             return f"qd.cast({a}, qd.{t})", t
         if which == "ifexp":
-            a, ta = self.scalar(depth, "float")
-            b, tb = self.operand(depth, "float")
-            return f"({a} if {self.condition(depth)} else {b})", promote(ta, tb)
+            return self.chosen("({1} if {0} else {2})", depth, "float", "float")
         if which == "select":
-            a, ta = self.scalar(depth, "float")
-            b, tb = self.operand(depth, "any")
-            return f"qd.select({self.condition(depth)}, {a}, {b})", promote(ta, tb)
+            return self.chosen("qd.select({0}, {1}, {2})", depth, "float", "any")
         if which == "sqrt":
             if self.plain:
                 a, _ = self.scalar(depth, "float")

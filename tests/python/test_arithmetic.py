@@ -443,6 +443,19 @@ def test_default_integer_of_64_bits(backend):
     assert real[0] == 1.1
 
 
+def cast_to(name, x):
+    dt = dtype(name)
+    out = np.zeros(x.size, NUMPY[name])
+
+    @qd.kernel
+    def run(x: Array, out: Array):
+        for i in range(x.shape[0]):
+            out[i] = qd.cast(x[i], dt)
+
+    run(x, out)
+    return out
+
+
 @pytest.mark.parametrize("a", ["i8", "u8", "i32", "u32", "i64", "u64", "f32", "f64", "u1", "f16"])
 def test_casts_to_all_types(backend, a):
     """Float to integer truncates, narrowing keeps low bits, anything to u1 is `!= 0`."""
@@ -452,15 +465,7 @@ def test_casts_to_all_types(backend, a):
             continue  # see test_cast_of_floats_to_boolean
         if a[0] == "f" and b[0] == "u" and b != "u1":
             x = np.abs(x)  # out of range is undefined
-        dt = dtype(b)
-        out = np.zeros(x.size, NUMPY[b])
-
-        @qd.kernel
-        def run(x: Array, out: Array):
-            for i in range(x.shape[0]):
-                out[i] = qd.cast(x[i], dt)
-
-        run(x, out)
+        out = cast_to(b, x)
         with np.errstate(all="ignore"):
             expect = (x != 0) if b == "u1" else x.astype(NUMPY[b])
         if b == "f16":
@@ -486,16 +491,7 @@ BEYOND = {  # values that a type cannot hold
 def test_casts_of_floats_beyond_the_type(backend, a, b):
     """No saturation: narrow types keep the low bits of the conversion to i32, and what i32 or i64
     cannot hold is their least value, as on x86."""
-    dt = dtype(b)
-    x = np.array(list(BEYOND[b]), NUMPY[a])
-    out = np.zeros(x.size, NUMPY[b])
-
-    @qd.kernel
-    def run(x: Array, out: Array):
-        for i in range(x.shape[0]):
-            out[i] = qd.cast(x[i], dt)
-
-    run(x, out)
+    out = cast_to(b, np.array(list(BEYOND[b]), NUMPY[a]))
     assert out.tolist() == list(BEYOND[b].values())
 
 

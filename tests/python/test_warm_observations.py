@@ -264,3 +264,32 @@ def test_a_replaced_name_of_the_package_is_seen(tmp_path):
     runs = [run_text(tmp_path, REPLACED.format(replace=r)) for r in (0, 0, 1, 1, 0)]
     assert [value for value, _ in runs] == [2, 2, 12, 12, 2]
     assert [lowered for _, lowered in runs] == [1, 0, 1, 0, 0]
+
+
+COUNTED = """
+import json, sys
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+calls = 0
+
+def answer():
+    global calls
+    calls += 1
+    with open(sys.argv[1] + ".answer") as f:
+        return int(f.read())
+
+@qd.kernel
+def k() -> qd.i32:
+    return qd.static(answer())
+
+print("RESULT " + json.dumps([k(), calls]))
+"""
+
+
+def test_what_a_helper_costs_a_warm_process(tmp_path):
+    """It is asked once more to see that its answer is the same, and again to lower if it is not."""
+    answer = tmp_path / "cache.answer"
+    for text, asked in (("3", 1), ("3", 1), ("4", 2)):
+        answer.write_text(text)
+        assert run_text(tmp_path, COUNTED) == [int(text), asked]
