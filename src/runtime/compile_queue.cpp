@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
@@ -22,16 +21,12 @@ namespace {
 // Above the process's own: about a tenth of a core where launches use all of them.
 constexpr int kNiceness = 10;
 
-// After a pause, so that the next kernels of a burst find the cores free.
-constexpr std::chrono::milliseconds kPause{10};
-
 struct Queue {
     std::mutex lock;  // guards everything here
     std::condition_variable changed;
     std::deque<TierJob> jobs;
     bool running = false;  // a job is being compiled
     bool stop = false;
-    int waiters = 0;  // in finish_optimisations
     std::thread thread;
 
     void loop() {
@@ -40,12 +35,8 @@ struct Queue {
         setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
         std::unique_lock guard(lock);
         for (;;) {
-            if (jobs.empty()) {
-                changed.wait(guard, [&] { return stop || !jobs.empty(); });
-                changed.wait_for(guard, kPause, [&] { return stop || waiters; });
-            }
+            changed.wait(guard, [&] { return stop || !jobs.empty(); });
             if (stop) return;
-            if (jobs.empty()) continue;  // dropped
             TierJob job = std::move(jobs.front());
             jobs.pop_front();
             running = true;
@@ -132,10 +123,7 @@ void enqueue_optimisation(TierJob job) {
 void finish_optimisations() {
     if (Queue* q = existing()) {
         std::unique_lock guard(q->lock);
-        ++q->waiters;
-        q->changed.notify_all();
         q->changed.wait(guard, [&] { return q->jobs.empty() && !q->running; });
-        --q->waiters;
     }
 }
 
