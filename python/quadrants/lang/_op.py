@@ -1,0 +1,128 @@
+"""Decorators that make a Python function an operation of the kernel language.
+
+The function gives name, parameters, documentation and, where there is one, the value that plain
+Python gets. The operation carries its name as `_qd_op`, by which the native front end knows it
+without calling it. When plain Python calls it, it traces the operation if an argument is symbolic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from quadrants._lib import core
+from quadrants.lang import impl
+from quadrants.lang.exception import QuadrantsSyntaxError, not_initialised
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NUMBERS = (int, float, bool)
+
+
+def op(fn: F) -> F:
+    """Marks a function as the operation of its name."""
+    fn._qd_op = fn.__name__  # type: ignore[attr-defined]
+    return fn
+
+
+def replaced(old: Any, new: Any) -> Any:
+    """`new` under the name, signature and documentation of `old`."""
+    new.__name__ = new._qd_op = old.__name__
+    new.__qualname__ = old.__qualname__
+    new.__module__ = old.__module__
+    new.__doc__ = old.__doc__
+    new.__wrapped__ = old
+    return new
+
+
+def bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments by position, defaults filled in; a `TypeError` if they do not fit."""
+    from inspect import signature
+
+    try:
+        found = signature(fn).bind(*args, **kwargs)
+    except TypeError as e:
+        raise TypeError(f"{fn.__name__}() {e}") from None
+    found.apply_defaults()
+    return found.args
+
+
+def symbolic(args: tuple[Any, ...]) -> bool:
+    """Whether an argument is a value of a kernel being traced."""
+    for a in args:
+        if type(a) not in _NUMBERS and core.is_expr(a):
+            return True
+    return False
+
+
+def python_backend() -> Any:
+    """The module of that name."""
+    from quadrants.lang import _python_backend
+
+    return _python_backend
+
+
+def python_scope_error(name: str) -> AssertionError:
+    """For what plain Python may not call."""
+    return AssertionError(f"{name} cannot be called in Python-scope")
+
+
+def on_host(name: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Applies a NumPy function; a matrix operand makes the result a matrix."""
+    if impl.is_python_backend():
+        return python_backend().apply(name, args)
+    from quadrants.lang.matrix import Matrix
+
+    if any(isinstance(a, Matrix) for a in args):
+        return Matrix(compute(*(a.to_numpy() if isinstance(a, Matrix) else a for a in args)))
+    return compute(*args)
+
+
+def elementwise(compute: F) -> F:
+    """An operation on numbers and, component by component, on vectors and matrices."""
+    name = compute.__name__
+    arity = compute.__code__.co_argcount
+
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != arity:
+            args = bound(compute, args, kwargs)
+        if symbolic(args):
+            return core.trace_op(name, args)
+        return on_host(name, compute, args)
+
+    return replaced(compute, fn)  # type: ignore[no-any-return]
+
+
+def atomic(declared: F) -> F:
+    """A read-modify-write operation, which plain Python has for the Python backend only."""
+    name = declared.__name__
+    arity = declared.__code__.co_argcount
+
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) != arity:
+            args = bound(declared, args, kwargs)
+        if impl.inside_kernel() or symbolic(args):
+            return core.trace_op(name, args)
+        if impl.is_python_backend():
+            return python_backend().atomic(name, args[0], args[1:])
+        raise QuadrantsSyntaxError(
+            f"cannot use a non-writable target as the first operand of '{name}'"
+        )
+
+    return replaced(declared, fn)  # type: ignore[no-any-return]
+
+
+def kernel_only(declared: F) -> F:
+    """An operation that plain Python reaches only while a kernel is traced."""
+    name = declared.__name__
+
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        if impl.inside_kernel():
+            return core.trace_op(name, args, **kwargs)
+        if impl.is_python_backend():
+            return python_backend().kernel_only(name, bound(declared, args, kwargs))
+        if impl.pyquadrants._prog is None:
+            raise not_initialised("_compiling_callable")
+        raise python_scope_error(name)
+
+    return replaced(declared, fn)  # type: ignore[no-any-return]
