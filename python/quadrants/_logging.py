@@ -32,6 +32,9 @@ def set_logging_level(level: str) -> None:
 
     Args:
         level: trace, debug, info, warn, error, critical or off.
+
+    Raises:
+        RuntimeError: another level.
     """
     global _level
     _level = _rank(level)
@@ -43,7 +46,14 @@ def set_logging_level(level: str) -> None:
 
 
 def is_logging_effective(level: str) -> bool:
-    """Whether messages of this level are shown."""
+    """Whether messages of a level are shown.
+
+    Args:
+        level: trace, debug, info, warn, error, critical or off.
+
+    Raises:
+        RuntimeError: another level.
+    """
     return _rank(level) >= _level
 
 

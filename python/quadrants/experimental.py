@@ -5,7 +5,11 @@ from typing import Any
 
 
 def real_func(func: Callable[..., Any]) -> Any:
-    """Deprecated: `qd.real_func`."""
+    """Deprecated: `qd.real_func`.
+
+    Args:
+        func: the function.
+    """
     import warnings
 
     from quadrants.lang.kernel_impl import real_func as current

@@ -63,7 +63,14 @@ _METRICS: dict[str, list[tuple[str, str, str, float]]] = {
 
 
 class CuptiMetric:
-    """A hardware counter: its name, column header, format and scale."""
+    """A hardware counter of CUDA devices.
+
+    Args:
+        name: what CUPTI calls it.
+        header: heading of its column.
+        val_format: format of a value, such as "{:8.0f}".
+        scale: factor from the counter's unit to the one shown.
+    """
 
     def __init__(
         self,
@@ -79,7 +86,14 @@ class CuptiMetric:
 
 
 class KernelProfilerQueryResult:
-    """Timings in ms."""
+    """Timings of one kernel.
+
+    Args:
+        counter: number of runs.
+        min: shortest run in ms.
+        max: longest run in ms.
+        avg: mean in ms.
+    """
 
     def __init__(self, counter: int = 0, min: float = 0, max: float = 0, avg: float = 0) -> None:
         self.counter, self.min, self.max, self.avg = counter, min, max, avg
@@ -146,7 +160,14 @@ def _trace_table() -> str:
 
 
 def print_kernel_profiler_info(mode: str = "count") -> None:
-    """Prints timings, summed ("count") or run by run ("trace")."""
+    """Prints timings of all tasks.
+
+    Args:
+        mode: "count" sums them up by task, "trace" lists run by run.
+
+    Raises:
+        ValueError: another mode.
+    """
     tables: dict[str, Callable[[], str]] = {"count": _count_table, "trace": _trace_table}
     if mode not in tables:
         raise ValueError("Argument `mode` (str) must be 'count' or 'trace'.")
@@ -177,7 +198,7 @@ def query_kernel_profiler_info(name: str) -> KernelProfilerQueryResult | None:
 
 
 def clear_kernel_profiler_info() -> None:
-    """Forgets all timings."""
+    """Forgets all timings of kernels."""
     if _is_on():
         core.profile_clear()
 
@@ -188,7 +209,14 @@ def get_kernel_profiler_total_time() -> float:
 
 
 def set_kernel_profiler_toolkit(toolkit_name: str = "default") -> bool:
-    """Chooses "default" or, on CUDA, "cupti"; whether that worked."""
+    """Chooses how kernels are timed.
+
+    Args:
+        toolkit_name: "default" or, on CUDA, "cupti".
+
+    Returns:
+        Whether it is used now.
+    """
     if _is_on():
         _logging.warn(
             f"Failed to set kernel profiler toolkit ({toolkit_name}) , keep using (default)."
@@ -197,7 +225,11 @@ def set_kernel_profiler_toolkit(toolkit_name: str = "default") -> bool:
 
 
 def set_kernel_profiler_metrics(metric_list: list[CuptiMetric] | None = None) -> None:
-    """Chooses hardware counters, which CUDA devices have."""
+    """Chooses hardware counters, which CUDA devices have.
+
+    Args:
+        metric_list: the counters; None chooses "global_access".
+    """
     _is_on()
 
 
@@ -205,7 +237,11 @@ def set_kernel_profiler_metrics(metric_list: list[CuptiMetric] | None = None) ->
 def collect_kernel_profiler_metrics(
     metric_list: list[CuptiMetric] | None = None,
 ) -> Iterator[None]:
-    """Collects hardware counters inside the block; timings start over before and after."""
+    """Collects hardware counters inside the `with` block; timings start over before and after.
+
+    Args:
+        metric_list: the counters; None chooses "global_access".
+    """
     on = _is_on()
     if on:
         core.profile_clear()
@@ -215,7 +251,15 @@ def collect_kernel_profiler_metrics(
 
 
 def get_predefined_cupti_metrics(name: str = "") -> list[CuptiMetric] | None:
-    """A named set of hardware counters; logs the names and returns None for an unknown one."""
+    """A named set of hardware counters.
+
+    Args:
+        name: "global_access", "shared_access", "atomic_access", "cache_hit_rate" or
+            "device_utilization".
+
+    Returns:
+        The counters; None, and a warning is logged, for another name.
+    """
     if name in _METRICS:
         return [CuptiMetric(*row) for row in _METRICS[name]]
     _logging.warn("Valid Quadrants predefined metrics list (str): " + ", ".join(_METRICS))

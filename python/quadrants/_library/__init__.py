@@ -22,7 +22,14 @@ def randn_in(dt: qd.template()):
 
 @func
 def randn(dt=None):
-    """A number of the standard normal distribution (Box-Muller), always finite."""
+    """A random number of the standard normal distribution, always finite.
+
+    By the transform of Box and Muller ("A note on the generation of random normal deviates", 1958) from
+    two numbers of `qd.random`.
+
+    Args:
+        dt: f32 or f64, the default float if None.
+    """
     if qd.static(dt in (None, float)):
         if qd.static(_impl.pyquadrants.default_fp == qd.f64):
             return randn_in(qd.f64)

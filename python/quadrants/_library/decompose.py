@@ -166,13 +166,19 @@ def svd_in(A, dt: qd.template()):
 def svd(A, dt=None):
     """Singular value decomposition `A = U @ S @ V.transpose()` of a 2x2 or 3x3 matrix.
 
+    By one-sided Jacobi rotations (Hestenes, "Inversion of matrices by biorthogonalization and related
+    results", 1958; Demmel and Veselic, "Jacobi's method is more accurate than QR", 1992).
+
     Args:
-        A: the matrix.
-        dt: floating-point type to compute in, the default one if None.
+        A: the matrix, of integers or floats.
+        dt: f32 or f64 to compute in, the default float if None.
 
     Returns:
         U, S, V. S is diagonal, descending. In 3-D U and V are rotations, so the last singular value
-        of a reflection is negative.
+        of a reflection is negative; in 2-D none is.
+
+    Raises:
+        QuadrantsCompilationError: A has another shape.
     """
     if qd.static(dt in (None, float)):
         if qd.static(_impl.pyquadrants.default_fp == qd.f64):
@@ -217,12 +223,19 @@ def polar_in(A, dt: qd.template()):
 def polar_decompose(A, dt=None):
     """Polar decomposition `A = R @ P` of a 2x2 or 3x3 matrix, R orthogonal and P symmetric.
 
+    In closed form in 2-D (Higham, "Computing the polar decomposition", 1986), in 3-D from the
+    singular value decomposition: R = U V^T, P = V S V^T.
+
     Args:
-        A: the matrix.
-        dt: floating-point type to compute in, the default one if None.
+        A: the matrix, of integers or floats.
+        dt: f32 or f64 to compute in, the default float if None.
 
     Returns:
-        R and P. In 3-D R is a rotation; in 2-D it has the sign of det A.
+        R and P. In 3-D R is a rotation, so P is indefinite if det A < 0; in 2-D R has the sign of
+        det A and P has no negative eigenvalue.
+
+    Raises:
+        QuadrantsCompilationError: A has another shape.
     """
     if qd.static(dt in (None, float)):
         if qd.static(_impl.pyquadrants.default_fp == qd.f64):

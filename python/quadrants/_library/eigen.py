@@ -94,12 +94,17 @@ def sym_eig_in(A, dt: qd.template()):
 def sym_eig(A, dt=None):
     """Eigenvalues and orthonormal eigenvectors of a symmetric matrix.
 
+    By cyclic Jacobi rotations (Golub and Van Loan, "Matrix Computations", section 8.5).
+
     Args:
-        A: symmetric matrix of 1 to 6 rows.
-        dt: floating-point type to compute in, the default one if None.
+        A: symmetric matrix of 1 to 6 rows, of integers or floats.
+        dt: f32 or f64 to compute in, the default float if None.
 
     Returns:
         The values ascending as a vector, and a matrix with the vectors as columns in that order.
+
+    Raises:
+        QuadrantsCompilationError: A is not square or too large.
     """
     if qd.static(dt in (None, float)):
         if qd.static(_impl.pyquadrants.default_fp == qd.f64):
@@ -122,9 +127,18 @@ def make_spd_in(A, dt: qd.template()):
 def make_spd(A, dt=None):
     """The positive semidefinite matrix nearest to a symmetric one: negative eigenvalues become 0.
 
+    Nearest in the Frobenius norm (Higham, "Computing a nearest symmetric positive semidefinite
+    matrix", 1988).
+
     Args:
-        A: symmetric matrix of 1 to 6 rows.
-        dt: floating-point type to compute in, the default one if None.
+        A: symmetric matrix of 1 to 6 rows, of integers or floats.
+        dt: f32 or f64 to compute in, the default float if None.
+
+    Returns:
+        A symmetric matrix of the same shape.
+
+    Raises:
+        QuadrantsCompilationError: A is not square or too large.
     """
     if qd.static(dt in (None, float)):
         if qd.static(_impl.pyquadrants.default_fp == qd.f64):
@@ -168,15 +182,18 @@ def eig2(A, dt: qd.template()):
 
 @func
 def eig(A, dt=None):
-    """Eigenvalues and eigenvectors of a real 2x2 matrix.
+    """Eigenvalues and eigenvectors of a real 2x2 matrix, from its characteristic polynomial.
 
     Args:
-        A: the matrix.
-        dt: floating-point type to compute in, the default one if None.
+        A: the matrix, of integers or floats.
+        dt: f32 or f64 to compute in, the default float if None.
 
     Returns:
         The values as rows (re, im), and a 4x2 matrix whose columns are the unit eigenvectors, rows
         alternating real and imaginary parts.
+
+    Raises:
+        QuadrantsCompilationError: A has another shape.
     """
     qd.static_assert(A.n == 2 and A.m == 2, "Eigen solver only supports 2\u00d72 matrices.")
     if qd.static(dt in (None, float)):

@@ -42,15 +42,19 @@ def eliminated(A, b, dt: qd.template(), n: qd.template()):
 
 @func
 def solve(A, b, dt=None):
-    """Solution x of `A @ x = b`.
+    """Solution x of `A @ x = b`, by Gaussian elimination with partial pivoting.
 
     Args:
-        A: 2x2 or 3x3 matrix.
-        b: right side.
-        dt: floating-point type to compute in, the default one if None.
+        A: 2x2 or 3x3 matrix, of integers or floats.
+        b: right side, a vector of as many components.
+        dt: f32 or f64 to compute in, the default float if None.
 
     Returns:
-        The vector x; inf or nan if A is singular (an assertion in debug mode).
+        The vector x; infinite or NaN if A is singular.
+
+    Raises:
+        QuadrantsCompilationError: A or b has another shape.
+        QuadrantsAssertionError: A is singular, with `debug=True`.
     """
     qd.static_assert(A.n == A.m, "Only square matrix is supported")
     qd.static_assert(A.n == 2 or A.n == 3, "Only 2\u00d72 and 3\u00d73 matrices are supported")

@@ -107,6 +107,9 @@ class PrefixSumExecutor:
     def run(self, input_arr: Any) -> None:
         """Replaces every element by the sum up to and including it.
 
+        Args:
+            input_arr: 1-D i32 field of that length.
+
         Raises:
             RuntimeError: the field is not i32, or the architecture is neither CUDA nor Vulkan.
         """

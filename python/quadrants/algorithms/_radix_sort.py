@@ -106,7 +106,9 @@ def sort(
 ):
     """Sorts `keys[0:n]` in place, ascending and stable, and permutes `values[0:n]` alike.
 
-    Integers by value; floats by -inf < ... < -0.0 < 0.0 < ... < inf < NaN.
+    Integers by value; floats by -inf < ... < -0.0 < 0.0 < ... < inf < NaN. A radix sort from the low
+    digits up (Knuth, "The Art of Computer Programming", volume 3, section 5.2.5), by counting and
+    scanning (Blelloch, "Prefix sums and their applications", 1990).
 
     Args:
         keys: 1-D tensor of i32, u32, f32, i64, u64 or f64.
@@ -137,7 +139,15 @@ def sort(
 
 
 def sort_scratch_slots(n: Any, log256_max_n: int | None = None) -> Any:
-    """Slots of the workspace of a sort of n elements; arguments as `reduce_scratch_slots`."""
+    """Slots of the workspace of a sort of n elements.
+
+    Args:
+        n: number of elements; a value of the kernel if `log256_max_n` is given.
+        log256_max_n: D of the call; the smallest that fits if it is left out.
+
+    Raises:
+        ValueError: D is above 4.
+    """
     depth = _min_log256_for_n(n) if log256_max_n is None else log256_max_n
     counters = blocks(n) * BLOCK
     return at_least_one(counters + level_slots(counters, depth))

@@ -58,7 +58,16 @@ def reduce_min(
     dtype: template(),
     log256_max_n: template(),
 ):
-    """Sets `out[0]` to the smallest of `arr[0:n]`; arguments as `reduce_add`."""
+    """Sets `out[0]` to the smallest of `arr[0:n]`; the largest value of the dtype if n is 0.
+
+    Args:
+        arr: 1-D tensor of i32, u32, f32, i64, u64 or f64.
+        out: 1-D tensor of one element of that dtype, none of the other two.
+        scratch: 1-D u32 (u64 for dtypes of 8 bytes) tensor of `reduce_scratch_slots(n)` slots.
+        n: i32, may be a value of the kernel.
+        dtype: the dtype of arr, at compile time.
+        log256_max_n: D, at compile time: n is at most 256**D.
+    """
     _reduce(arr, out, n, dtype, log256_max_n, atomic_min, static(highest(dtype)))
 
 
@@ -71,7 +80,16 @@ def reduce_max(
     dtype: template(),
     log256_max_n: template(),
 ):
-    """Sets `out[0]` to the largest of `arr[0:n]`; arguments as `reduce_add`."""
+    """Sets `out[0]` to the largest of `arr[0:n]`; the smallest value of the dtype if n is 0.
+
+    Args:
+        arr: 1-D tensor of i32, u32, f32, i64, u64 or f64.
+        out: 1-D tensor of one element of that dtype, none of the other two.
+        scratch: 1-D u32 (u64 for dtypes of 8 bytes) tensor of `reduce_scratch_slots(n)` slots.
+        n: i32, may be a value of the kernel.
+        dtype: the dtype of arr, at compile time.
+        log256_max_n: D, at compile time: n is at most 256**D.
+    """
     _reduce(arr, out, n, dtype, log256_max_n, atomic_max, static(lowest(dtype)))
 
 

@@ -84,6 +84,9 @@ def exclusive_scan_add(
 ):
     """Sets `out[i]` to the sum of `arr[0:i]` for i below n; out keeps the rest.
 
+    By blocks and a scan of what the blocks add up to (Blelloch, "Prefix sums and their applications",
+    1990).
+
     Args:
         arr: 1-D tensor of i32, u32, f32, i64, u64 or f64.
         out: another 1-D tensor of that dtype, at least n long.
@@ -104,7 +107,16 @@ def exclusive_scan_min(
     dtype: template(),
     log256_max_n: template(),
 ):
-    """Sets `out[i]` to the smallest of `arr[0:i]`; arguments as `exclusive_scan_add`."""
+    """Sets `out[i]` to the smallest of `arr[0:i]` for i below n, `out[0]` to the largest of the dtype.
+
+    Args:
+        arr: 1-D tensor of i32, u32, f32, i64, u64 or f64.
+        out: another 1-D tensor of that dtype, at least n long.
+        scratch: 1-D u32 (u64 for dtypes of 8 bytes) tensor of `exclusive_scan_scratch_slots(n)` slots.
+        n: i32, may be a value of the kernel.
+        dtype: the dtype of arr, at compile time.
+        log256_max_n: D, at compile time: n is at most 256**D.
+    """
     _exclusive_scan(arr, out, scratch, n, dtype, log256_max_n, _smaller, static(highest(dtype)))
 
 
@@ -117,10 +129,27 @@ def exclusive_scan_max(
     dtype: template(),
     log256_max_n: template(),
 ):
-    """Sets `out[i]` to the largest of `arr[0:i]`; arguments as `exclusive_scan_add`."""
+    """Sets `out[i]` to the largest of `arr[0:i]` for i below n, `out[0]` to the smallest of the dtype.
+
+    Args:
+        arr: 1-D tensor of i32, u32, f32, i64, u64 or f64.
+        out: another 1-D tensor of that dtype, at least n long.
+        scratch: 1-D u32 (u64 for dtypes of 8 bytes) tensor of `exclusive_scan_scratch_slots(n)` slots.
+        n: i32, may be a value of the kernel.
+        dtype: the dtype of arr, at compile time.
+        log256_max_n: D, at compile time: n is at most 256**D.
+    """
     _exclusive_scan(arr, out, scratch, n, dtype, log256_max_n, _larger, static(lowest(dtype)))
 
 
 def exclusive_scan_scratch_slots(n: Any, log256_max_n: int | None = None) -> Any:
-    """Slots of the workspace of a scan of n elements; arguments as `reduce_scratch_slots`."""
+    """Slots of the workspace of a scan of n elements.
+
+    Args:
+        n: number of elements; a value of the kernel if `log256_max_n` is given.
+        log256_max_n: D of the call; the smallest that fits if it is left out.
+
+    Raises:
+        ValueError: D is above 4.
+    """
     return reduce_scratch_slots(n, log256_max_n)

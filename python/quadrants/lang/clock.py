@@ -7,7 +7,12 @@ from quadrants.lang import impl
 
 
 def clock_freq_hz() -> Any:
-    """Ticks per second of `clock_counter`."""
+    """Ticks per second of `clock_counter`, in kernels and on the host.
+
+    Raises:
+        NotImplementedError: the target has no such number, as the CPU.
+        QuadrantsRuntimeError: before `qd.init`.
+    """
     if impl.inside_kernel():
         return core.trace_op("clock_freq_hz", ())
     impl.check_initialised()

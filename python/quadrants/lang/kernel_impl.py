@@ -210,11 +210,18 @@ def kernel(
 ) -> Any:
     """Makes a Python function a kernel: compiled at the first call, its outermost loops parallel.
 
+    Parameters are annotated: numbers, `qd.types.ndarray()`, `qd.template()`, structs and so on. A
+    class with `@qd.data_oriented` may have kernels as methods.
+
     Args:
+        _fn: the function, if the decorator is used without arguments.
         pure: deprecated spelling of `fastcache`.
         fastcache: the kernel depends on its arguments only.
         graph: launch the tasks as one device graph.
         checkpoints: let the graph stop and resume at `qd.checkpoint`.
+
+    Raises:
+        QuadrantsSyntaxError: an annotation is missing or unknown, or the options contradict each other.
     """
     if pure is not None:
         _warn_once(
@@ -246,9 +253,16 @@ def func(
 ) -> Any:
     """Makes a Python function callable from kernels.
 
+    Annotations are optional; without one an argument keeps its type. Values are copies, except that
+    `qd.template()` parameters are the caller's own variables.
+
     Args:
+        fn: the function, if the decorator is used without arguments.
         is_real_function: see `real_func`.
         requires_top_level: the function may not be called inside run-time control flow.
+
+    Raises:
+        QuadrantsSyntaxError: an annotation is unknown.
     """
 
     def decorate(f: Callable[..., Any]) -> FuncDef:
@@ -258,17 +272,32 @@ def func(
 
 
 def real_func(fn: Callable[..., Any]) -> Any:
-    """A func that is compiled as a function of its own: it may recurse and return anywhere."""
+    """A func that is compiled as a function of its own: it may recurse and return anywhere.
+
+    Args:
+        fn: function whose parameters and result are annotated; `qd.ref(dtype)` passes by reference.
+
+    Raises:
+        QuadrantsSyntaxError: an annotation is missing or unknown.
+    """
     return FuncDef(plain_function(fn, "real_func"), True, False, False)
 
 
 def pyfunc(fn: Callable[..., Any]) -> Any:
-    """A func that the host may call too; there its body runs as plain Python."""
+    """A func that the host may call too; there its body runs as plain Python.
+
+    Args:
+        fn: the function.
+    """
     return FuncDef(plain_function(fn, "pyfunc"), False, False, True)
 
 
 def pure(fn: Any) -> Any:
-    """Deprecated: the same as `@qd.kernel(fastcache=True)`."""
+    """Deprecated: the same as `@qd.kernel(fastcache=True)`.
+
+    Args:
+        fn: kernel.
+    """
     _warn_once(
         "Use of @qd.pure is deprecated. Please use @qd.kernel(fastcache=True). "
         "@qd.pure is intended to be removed in v4.0.0"
@@ -283,6 +312,7 @@ def data_oriented(
     """Lets a class have kernels as methods.
 
     Args:
+        cls: the class, if the decorator is used without arguments.
         template_primitives: int, float and bool members are compile-time constants.
         stable_members: array members are never rebound.
     """

@@ -1,4 +1,4 @@
-"""Host vectors and matrices, and their types.
+"""Host vectors and matrices.
 
 A host `Matrix` wraps a NumPy array. One that stands for an element of a field or ndarray is live: it
 has an `access` object instead of an array, reads storage whenever it is looked at and writes through.
@@ -20,19 +20,14 @@ from quadrants.lang._swizzle import all_swizzles
 from quadrants.lang._swizzle import generate_patterns as _generate_swizzle_patterns
 from quadrants.lang.exception import (
     QuadrantsCompilationError,
-    QuadrantsSyntaxError,
     QuadrantsTypeError,
 )
-from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
-from quadrants.types.annotations import optional
-from quadrants.types.primitive_types import DataType, TensorType, by_name
+from quadrants.lang.util import to_numpy_type
+from quadrants.types.primitive_types import by_name
 
 __all__ = [
     "Matrix",
-    "MatrixType",
-    "UnpackedVectorType",
     "Vector",
-    "VectorType",
     "_generate_swizzle_patterns",
 ]
 
@@ -41,6 +36,9 @@ __getattr__, _ = lazy_names(
     __name__,
     globals(),
     {
+        "MatrixType": "quadrants.lang._matrix_types:MatrixType",
+        "UnpackedVectorType": "quadrants.lang._matrix_types:UnpackedVectorType",
+        "VectorType": "quadrants.lang._matrix_types:VectorType",
         "MatrixField": "quadrants.lang.field:MatrixField",
         "MatrixNdarray": "quadrants.lang._ndarray:MatrixNdarray",
         "VectorNdarray": "quadrants.lang._ndarray:VectorNdarray",
@@ -81,26 +79,19 @@ def _unary(compute: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda self: Matrix(compute(self.entries))
 
 
-def _factory(name: str, doc: str) -> Any:
-    """A static method of the kernel language: traced in kernels, an error on the host."""
-
-    def fn(*args: Any, **kwargs: Any) -> Any:
-        if impl.inside_kernel():
-            return core.trace_op(f"Matrix.{name}", args, **kwargs)
-        if impl.is_python_backend():
-            return _python_factory(name, *args, **kwargs)
-        raise AssertionError(f"{name} cannot be called in Python-scope")
-
-    fn.__name__ = fn.__qualname__ = name
-    fn.__doc__ = doc
-    fn._qd_op = f"Matrix.{name}"  # type: ignore[attr-defined]
-    return staticmethod(fn)
+def _factory(name: str, *args: Any) -> Any:
+    """A matrix made by the kernel language: traced in kernels, an error on the host."""
+    if impl.inside_kernel():
+        return core.trace_op(f"Matrix.{name}", args)
+    if impl.is_python_backend():
+        return _python_factory(name, *args)
+    raise AssertionError(f"{name} cannot be called in Python-scope")
 
 
-def _python_factory(name: str, *args: Any, **kwargs: Any) -> Any:
+def _python_factory(name: str, *args: Any) -> Any:
     from quadrants.lang._python_backend import factory
 
-    return factory(name, *args, **kwargs)
+    return factory(name, *args)
 
 
 def _different_shapes(a: Any, b: Any) -> QuadrantsCompilationError:
@@ -117,11 +108,25 @@ def _adjugate(a: Any) -> Any:
 
 
 class Matrix:
-    """A vector or matrix on the host.
+    """A vector or matrix of numbers.
+
+    In kernels a value of fixed shape in registers, on the host a NumPy array. More than 144 elements
+    bring a warning.
 
     Args:
-        arr: list, tuple or NumPy array of numbers.
-        dt: element type; by default NumPy decides.
+        arr: list or tuple, nested for matrices, or NumPy array of one or two dimensions.
+        dt: element type; by default NumPy decides on the host. In kernels integer literals count as
+            the default integer, float literals as the default float, and all elements are promoted to
+            one type.
+
+    Attributes:
+        n: number of rows or components.
+        m: number of columns, 1 for vectors.
+        ndim: 1 or 2.
+        entries: the elements as a NumPy array.
+
+    Raises:
+        QuadrantsTypeError: arr is no array, or in kernels an element is no number.
     """
 
     __array_priority__ = 1000
@@ -229,14 +234,14 @@ class Matrix:
         return self.entries.tolist()
 
     def to_numpy(self) -> Any:
-        """The elements as a NumPy array."""
+        """The elements as a NumPy array, of shape (n,) or (n, m)."""
         return self.entries
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array(self.entries, dtype=dtype)
 
     def fill(self, val: Any) -> None:
-        """Sets every element."""
+        """Sets every element to val."""
         self._assign(np.full(self.get_shape(), val))
 
     def __str__(self) -> str:
@@ -308,15 +313,15 @@ class Matrix:
     # --- methods: with a symbolic argument they are traced ---
 
     def sum(self) -> Any:
-        """Sum of all elements."""
+        """Sum of all elements, a scalar."""
         return self.entries.sum()
 
     def max(self) -> Any:
-        """Largest element."""
+        """Largest element, a scalar."""
         return self.entries.max()
 
     def min(self) -> Any:
-        """Smallest element."""
+        """Smallest element, a scalar."""
         return self.entries.min()
 
     def any(self) -> bool:
@@ -328,29 +333,40 @@ class Matrix:
         return bool((self.entries != 0).all())
 
     def norm_sqr(self) -> Any:
-        """Sum of the squares."""
+        """Sum of the squares, a scalar."""
         return (self.entries * self.entries).sum()
 
     def norm(self, eps: Any = 0) -> Any:
-        """sqrt(sum of squares + eps)."""
+        """Euclidean or Frobenius norm: sqrt(sum of squares + eps), a float."""
         if core.is_expr(eps):
             return core.trace_op("Matrix.norm", (self, eps))
         return np.sqrt(self.norm_sqr() + eps)
 
     def norm_inv(self, eps: Any = 0) -> Any:
-        """1 / norm(eps)."""
+        """1 / norm(eps), a float."""
         if core.is_expr(eps):
             return core.trace_op("Matrix.norm_inv", (self, eps))
         return 1 / np.sqrt(self.norm_sqr() + eps)
 
     def normalized(self, eps: Any = 0) -> Any:
-        """The vector divided by norm() + eps."""
+        """The vector divided by norm() + eps; NaN for zeros and eps = 0.
+
+        Raises:
+            QuadrantsCompilationError: this is a matrix.
+        """
         if self.ndim != 1:
             raise QuadrantsCompilationError(f"expected a vector, got {type(self)}")
         return self / (self.norm() + eps)
 
     def dot(self, other: Any) -> Any:
-        """Scalar product of two vectors."""
+        """Scalar product with another vector.
+
+        Args:
+            other: vector of the same length.
+
+        Raises:
+            QuadrantsCompilationError: an operand is no vector, or the lengths differ.
+        """
         if _has_symbolic(other):
             return core.trace_op("Matrix.dot", (self, other))
         a, b = self._two_vectors(other, "dot")
@@ -366,7 +382,17 @@ class Matrix:
         return a, b
 
     def cross(self, other: Any) -> Any:
-        """Vector product in 3-D, its third component in 2-D."""
+        """Vector product with another vector.
+
+        Args:
+            other: vector of the same length.
+
+        Returns:
+            A vector in 3-D; in 2-D a scalar, the third component of the product.
+
+        Raises:
+            QuadrantsCompilationError: an operand is no vector of 2 or 3 components, or they differ.
+        """
         if _has_symbolic(other):
             return core.trace_op("Matrix.cross", (self, other))
         a, b = self._two_vectors(other, "cross")
@@ -379,13 +405,27 @@ class Matrix:
         return Vector(np.cross(a, b))
 
     def outer_product(self, other: Any) -> Any:
-        """The matrix of all products."""
+        """The matrix of all products: row i, column j holds self[i] * other[j].
+
+        Args:
+            other: vector of any length.
+
+        Raises:
+            QuadrantsCompilationError: an operand is no vector.
+        """
         if _has_symbolic(other):
             return core.trace_op("Matrix.outer_product", (self, other))
         return Matrix(np.outer(*self._two_vectors(other, "outer_product")))
 
     def frobenius_inner(self, other: Any) -> Any:
-        """Sum of the element-wise products."""
+        """Sum of the element-wise products.
+
+        Args:
+            other: vector or matrix of the same shape.
+
+        Raises:
+            QuadrantsCompilationError: the shapes differ.
+        """
         if _has_symbolic(other):
             return core.trace_op("Matrix.frobenius_inner", (self, other))
         a, b = self.entries, np.asarray(other)
@@ -394,7 +434,11 @@ class Matrix:
         return (a * b).sum()
 
     def transpose(self) -> Any:
-        """The matrix mirrored at its diagonal."""
+        """The matrix mirrored at its diagonal: n x m becomes m x n.
+
+        Raises:
+            QuadrantsCompilationError: this is a vector.
+        """
         if self.ndim == 1:
             raise QuadrantsCompilationError(
                 "`transpose()` cannot apply to a vector. If you want something like `a @ b.transpose()`, "
@@ -409,12 +453,24 @@ class Matrix:
             )
 
     def trace(self) -> Any:
-        """Sum of the diagonal."""
+        """Sum of the diagonal of a square matrix.
+
+        Raises:
+            QuadrantsCompilationError: the matrix is not square.
+        """
         self._check_square()
         return np.trace(self.entries)
 
     def inverse(self) -> Any:
-        """The inverse of a square matrix of at most 12 rows."""
+        """The inverse of a square matrix of at most 12 rows, as floats.
+
+        In kernels by cofactors up to 4 rows, above by Gauss-Jordan elimination with partial pivoting
+        (Golub and Van Loan, "Matrix Computations", chapter 3). A singular matrix gives infinities or
+        NaN.
+
+        Raises:
+            QuadrantsCompilationError: the matrix is not square or too large.
+        """
         self._check_square()
         if self.n > 12:
             raise QuadrantsCompilationError(
@@ -431,27 +487,98 @@ class Matrix:
             return Matrix(np.full(self.get_shape(), np.inf))
 
     def determinant(self) -> Any:
-        """The determinant; in kernels only."""
+        """Determinant of a square matrix of at most 4 rows, by cofactors; in kernels only.
+
+        Raises:
+            AssertionError: called outside a kernel.
+            QuadrantsCompilationError: the matrix is not square or too large.
+        """
         if impl.inside_kernel():
             return core.trace_op("Matrix.determinant", (self,))
         raise AssertionError("determinant cannot be called in Python-scope")
 
     def cast(self, dtype: Any) -> Any:
-        """Element-wise conversion; in kernels only."""
+        """Element-wise conversion; in kernels only. See `qd.cast`.
+
+        Args:
+            dtype: `qd.i32` and so on; `int` and `float` mean the defaults.
+
+        Raises:
+            AssertionError: called outside a kernel.
+        """
         if impl.inside_kernel():
             return core.trace_op("Matrix.cast", (self, dtype))
         raise AssertionError("cast cannot be called in Python-scope")
 
     # --- factories ---
 
-    zero = _factory("zero", "All zeros: (dt, n) a vector, (dt, n, m) a matrix.")
-    one = _factory("one", "All ones: (dt, n) a vector, (dt, n, m) a matrix.")
-    identity = _factory("identity", "(dt, n): the n x n identity.")
-    unit = _factory("unit", "(n, i, dt=None): the i-th basis vector.")
+    @staticmethod
+    def zero(dt: Any, n: int, m: int | None = None) -> Any:
+        """All zeros, in kernels.
+
+        Args:
+            dt: element type.
+            n: number of rows or components.
+            m: number of columns; None makes a vector.
+
+        Raises:
+            AssertionError: called outside a kernel.
+        """
+        return _factory("zero", dt, n, m)
+
+    @staticmethod
+    def one(dt: Any, n: int, m: int | None = None) -> Any:
+        """All ones, in kernels.
+
+        Args:
+            dt: element type.
+            n: number of rows or components.
+            m: number of columns; None makes a vector.
+
+        Raises:
+            AssertionError: called outside a kernel.
+        """
+        return _factory("one", dt, n, m)
+
+    @staticmethod
+    def identity(dt: Any, n: int) -> Any:
+        """The n x n identity, in kernels.
+
+        Args:
+            dt: element type.
+            n: number of rows.
+
+        Raises:
+            AssertionError: called outside a kernel.
+        """
+        return _factory("identity", dt, n)
+
+    @staticmethod
+    def unit(n: int, i: int, dt: Any = None) -> Any:
+        """The i-th of the n basis vectors, in kernels.
+
+        Args:
+            n: number of components.
+            i: position of the 1, from 0.
+            dt: element type, the default integer if None.
+
+        Raises:
+            AssertionError: called outside a kernel.
+            QuadrantsCompilationError: i is not in [0, n).
+        """
+        return _factory("unit", n, i, dt)
 
     @staticmethod
     def diag(dim: int, val: Any) -> Any:
-        """The dim x dim matrix with val on the diagonal."""
+        """The dim x dim matrix with val on the diagonal and 0 elsewhere.
+
+        Args:
+            dim: compile-time number of rows.
+            val: number, whose type the matrix has.
+
+        Raises:
+            QuadrantsCompilationError: dim is known only at run time.
+        """
         if _has_symbolic(val) or impl.inside_kernel():
             return core.trace_op("Matrix.diag", (dim, val))
         if impl.is_python_backend():
@@ -460,12 +587,26 @@ class Matrix:
 
     @staticmethod
     def rows(rows: Any) -> Any:
-        """The matrix with these rows."""
+        """The matrix with these rows.
+
+        Args:
+            rows: list of lists or vectors of one length.
+
+        Raises:
+            QuadrantsCompilationError: the lengths differ.
+        """
         return _stacked("rows", rows, False)
 
     @staticmethod
     def cols(cols: Any) -> Any:
-        """The matrix with these columns."""
+        """The matrix with these columns.
+
+        Args:
+            cols: list of lists or vectors of one length.
+
+        Raises:
+            QuadrantsCompilationError: the lengths differ.
+        """
         return _stacked("cols", cols, True)
 
     # --- storage ---
@@ -485,7 +626,24 @@ class Matrix:
         layout: Layout = Layout.AOS,
         ndim: int | None = None,
     ) -> Any:
-        """A field of matrices; see `qd.field` for the arguments after dtype."""
+        """A field of matrices.
+
+        Args:
+            n: number of rows.
+            m: number of columns.
+            dtype: element type; for quantised elements a list of n lists of m types.
+            shape: extents, an integer or a tuple; None leaves placing to the program.
+            order: nesting of the axes in memory, outermost first, such as "ji".
+            name: appears in messages.
+            offset: index of the first element along each axis.
+            needs_grad: allocate adjoints.
+            needs_dual: allocate duals.
+            layout: `Layout.AOS` keeps the components of an element together, `Layout.SOA` apart.
+            ndim: 1 makes vectors; m must be 1 then.
+
+        Raises:
+            QuadrantsSyntaxError: shape, order and offset do not fit together.
+        """
         from quadrants.lang.field import create_matrix_field
 
         ndim = 2 if ndim is None else ndim
@@ -495,14 +653,30 @@ class Matrix:
 
     @classmethod
     def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False) -> Any:
-        """An ndarray of matrices."""
+        """An ndarray of matrices.
+
+        Args:
+            n: number of rows.
+            m: number of columns.
+            dtype: element type.
+            shape: extents, an integer or a tuple.
+            needs_grad: allocate adjoints.
+        """
         from quadrants.lang._ndarray import create_matrix_ndarray
 
         return create_matrix_ndarray(n, m, 2, dtype, shape, needs_grad)
 
     @classmethod
     def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **kwargs: Any) -> Any:
-        """A tensor of matrices."""
+        """A tensor of matrices: a field or an ndarray.
+
+        Args:
+            n: number of rows.
+            m: number of columns.
+            dtype: element type.
+            shape: extents, an integer or a tuple.
+            **kwargs: those of `qd.tensor`.
+        """
         from quadrants._tensor import create_matrix_tensor
 
         return create_matrix_tensor(n, m, 2, dtype, shape, **kwargs)
@@ -510,7 +684,7 @@ class Matrix:
     vars().update(all_swizzles())  # names of the class body
 
 
-for _name in ("diag", "rows", "cols"):
+for _name in ("zero", "one", "identity", "unit", "diag", "rows", "cols"):
     getattr(Matrix, _name)._qd_op = f"Matrix.{_name}"
 
 
@@ -531,7 +705,15 @@ def _stacked(name: str, parts: Any, as_columns: bool) -> Any:
 
 
 class Vector(Matrix):
-    """A vector on the host."""
+    """A vector of numbers: a `Matrix` with one dimension.
+
+    Args:
+        arr: list, tuple or NumPy array of one dimension.
+        dt: element type, as for `Matrix`.
+
+    Raises:
+        QuadrantsTypeError: arr is no array, or in kernels an element is no number.
+    """
 
     @classmethod
     def field(  # type: ignore[override]
@@ -546,21 +728,50 @@ class Vector(Matrix):
         needs_dual: bool = False,
         layout: Layout = Layout.AOS,
     ) -> Any:
-        """A field of vectors; see `qd.field` for the arguments after dtype."""
+        """A field of vectors.
+
+        Args:
+            n: number of components.
+            dtype: element type; for quantised elements a list of n types.
+            shape: extents, an integer or a tuple; None leaves placing to the program.
+            order: nesting of the axes in memory, outermost first, such as "ji".
+            name: appears in messages.
+            offset: index of the first element along each axis.
+            needs_grad: allocate adjoints.
+            needs_dual: allocate duals.
+            layout: `Layout.AOS` keeps the components of an element together, `Layout.SOA` apart.
+
+        Raises:
+            QuadrantsSyntaxError: shape, order and offset do not fit together.
+        """
         return Matrix.field(
             n, 1, dtype, shape, order, name, offset, needs_grad, needs_dual, layout, ndim=1
         )
 
     @classmethod
     def ndarray(cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False) -> Any:  # type: ignore[override]
-        """An ndarray of vectors."""
+        """An ndarray of vectors.
+
+        Args:
+            n: number of components.
+            dtype: element type.
+            shape: extents, an integer or a tuple.
+            needs_grad: allocate adjoints.
+        """
         from quadrants.lang._ndarray import create_matrix_ndarray
 
         return create_matrix_ndarray(n, 1, 1, dtype, shape, needs_grad)
 
     @classmethod
     def tensor(cls, n: int, dtype: Any, shape: Any, **kwargs: Any) -> Any:  # type: ignore[override]
-        """A tensor of vectors."""
+        """A tensor of vectors: a field or an ndarray.
+
+        Args:
+            n: number of components.
+            dtype: element type.
+            shape: extents, an integer or a tuple.
+            **kwargs: those of `qd.tensor`.
+        """
         from quadrants._tensor import create_matrix_tensor
 
         return create_matrix_tensor(n, 1, 1, dtype, shape, **kwargs)
@@ -570,147 +781,3 @@ def _from_kernel(entries: list[Any], dtype: str) -> Any:
     """What a kernel returns: a vector or matrix of the dtype of that name."""
     array = np.array(entries, dtype=to_numpy_type(by_name(dtype)))
     return (Vector if array.ndim == 1 else Matrix)(array)
-
-
-# --- types ---
-
-
-def _flattened(args: tuple[Any, ...]) -> list[Any]:
-    values: list[Any] = []
-    for a in args:
-        if isinstance(a, Matrix):
-            a = a.entries
-        if isinstance(a, np.ndarray):
-            values.extend(a.ravel().tolist())
-        elif isinstance(a, (list, tuple)):
-            values.extend(_flattened(tuple(a)))
-        else:
-            values.append(a)
-    return values
-
-
-class MatrixType:
-    """Type of matrices: `qd.types.matrix(n, m, dtype)`. None stands for any size or dtype."""
-
-    _qd_annotation = True
-
-    def __init__(self, n: int | None, m: int | None, ndim: int, dtype: Any) -> None:
-        check_element_shape(*((n,) if ndim == 1 else (n, m)))
-        self.n = n
-        self.m = m
-        self.ndim = ndim
-        self._declared = dtype  # float, int and bool mean the defaults of the runtime in place
-        if dtype is not None:
-            cook_dtype(dtype)
-
-    @property
-    def dtype(self) -> DataType | None:
-        return None if self._declared is None else cook_dtype(self._declared)
-
-    @property
-    def tensor_type(self) -> TensorType | None:
-        """The element type of arrays of these; None with wildcards."""
-        shape = self.get_shape()
-        if self.dtype is None or None in shape:
-            return None
-        return TensorType(shape, self.dtype)
-
-    def get_shape(self) -> tuple[Any, ...]:
-        """(n,) or (n, m)."""
-        return (self.n,) if self.ndim == 1 else (self.n, self.m)
-
-    def to_string(self) -> str:
-        return f"MatrixType[{self.n},{self.m}, {self.dtype}]"
-
-    def check_matched(self, other: Any) -> bool:
-        """Whether an array's element type fits."""
-        shape = tuple(other.shape())
-        if len(shape) != self.ndim:
-            return False
-        if builtins.any(w is not None and w != s for w, s in zip(self.get_shape(), shape)):
-            return False
-        return self.dtype is None or self.dtype is other.element_type()
-
-    def _numpy_type(self) -> Any:
-        return to_numpy_type(float if self._declared is None else self._declared)
-
-    def __call__(self, *args: Any) -> Any:
-        if not args:
-            raise QuadrantsSyntaxError(
-                "Custom type instances need to be created with an initial value."
-            )
-        if impl.inside_kernel() or _has_symbolic(args):
-            return core.trace_op("typed_tensor", (self, *args))
-        if impl.is_python_backend():
-            from quadrants.lang._python_backend import typed
-
-            return typed(self, args)
-        count = self.n * (self.m if self.ndim == 2 else 1)  # type: ignore[operator]
-        values = _flattened(args)
-        if len(args) == 1 and not isinstance(args[0], (list, tuple, Matrix, np.ndarray)):
-            values = values * count
-        if builtins.any(v is None for v in values):
-            raise TypeError(f"{self.to_string()} takes numbers, got None")
-        if len(values) < count:
-            raise IndexError(f"{self.to_string()} needs {count} components, got {len(values)}")
-        entries = np.array(values[:count]).astype(self._numpy_type()).reshape(self.get_shape())
-        return (Vector if self.ndim == 1 else Matrix)(entries)
-
-    def cast(self, value: Any) -> Any:
-        """A value of this type from anything with enough components."""
-        return self(value)
-
-    def filled_with_scalar(self, value: Any) -> Any:
-        """All components the same."""
-        return self(value)
-
-    def field(self, **kwargs: Any) -> Any:
-        """A field of these; the keywords are those of `Matrix.field`."""
-        return Matrix.field(self.n, self.m, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
-
-    def ndarray(self, **kwargs: Any) -> Any:
-        """An ndarray of these; the keywords are those of `Matrix.ndarray`."""
-        return Matrix.ndarray(self.n, self.m, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
-
-    def __or__(self, other: Any) -> Any:
-        return optional(self, other)
-
-
-class VectorType(MatrixType):
-    """Type of vectors: `qd.types.vector(n, dtype)`."""
-
-    def __init__(self, n: int | None, dtype: Any) -> None:
-        super().__init__(n, 1, 1, dtype)
-
-    def to_string(self) -> str:
-        return f"VectorType[{self.n}, {self.dtype}]"
-
-    def field(self, **kwargs: Any) -> Any:
-        """A field of these; the keywords are those of `Vector.field`."""
-        return Vector.field(self.n, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
-
-    def ndarray(self, **kwargs: Any) -> Any:
-        """An ndarray of these; the keywords are those of `Vector.ndarray`."""
-        return Vector.ndarray(self.n, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
-
-
-class UnpackedVectorType(VectorType):
-    """`vector(n, dtype, unpacked=True)`: only a member annotation of `@qd.dataclass`."""
-
-    @staticmethod
-    def misuse(action: str) -> QuadrantsSyntaxError:
-        return QuadrantsSyntaxError(
-            f"cannot {action} a vector declared with unpacked=True; the unpacked layout is only honored on "
-            "``@qd.dataclass`` field annotations. Either drop ``unpacked=True`` or use the type in an "
-            "annotation like ``r: qd.types.vector(N, dtype, unpacked=True)`` on a class decorated with "
-            "@qd.dataclass."
-        )
-
-    def __call__(self, *args: Any) -> Any:
-        raise self.misuse("instantiate")
-
-    def field(self, **kwargs: Any) -> Any:
-        raise self.misuse("create a field of")
-
-    def ndarray(self, **kwargs: Any) -> Any:
-        raise self.misuse("create an ndarray of")

@@ -140,7 +140,14 @@ def is_extension_supported(arch: Arch, ext: Any) -> bool:
 
 
 def is_extension_enabled(ext: Any) -> bool:
-    """Whether the current architecture has an extension and it is switched on."""
+    """Whether the current architecture has an extension and it is switched on.
+
+    Args:
+        ext: member of `qd.extension`.
+
+    Raises:
+        QuadrantsRuntimeError: before `qd.init`.
+    """
     cfg = impl.current_cfg()
     if ext.name == "adstack" and not cfg.ad_stack_experimental_enabled:
         return False
@@ -258,13 +265,24 @@ def init(
 
     Args:
         arch: an architecture or a list of them, tried in order; None is the CPU.
-        default_fp: what `float` means in kernels (f16, f32, f64).
-        default_ip: what `int` means in kernels (i32, i64).
+        default_fp: what `float` means in kernels: f16, f32 (at first) or f64.
+        default_ip: what `int` means in kernels: i32 (at first) or i64.
+        _test_mode: resolve the options only and return the special ones.
         enable_fallback: use the CPU if no given architecture is supported.
         require_version: least version of the package.
         print_non_pure: report kernels that are not declared `fastcache=True`.
         src_ll_cache: allow fastcache.
-        **kwargs: any option of `qd.cfg`, and the special options.
+        **kwargs: any option of `qd.cfg`, and `log_level`, `gdb_trigger`, `short_circuit_operators`,
+            `print_full_traceback` and `unrolling_limit`. The environment variable `QD_<OPTION>` is
+            read for options that are not given.
+
+    Raises:
+        KeyError: an unknown keyword.
+        TypeError: a value of the wrong type.
+        ValueError: an environment variable that cannot be read.
+        AssertionError: a default type that is not among those above.
+        RuntimeError: no architecture is supported and there is no fallback.
+        Exception: the installed version is older than `require_version`.
     """
     if require_version is not None:
         check_require_version(require_version)
@@ -305,18 +323,29 @@ def init(
 
 
 def reset() -> None:
-    """Ends the runtime: waits for work, writes caches, frees all storage."""
+    """Ends the runtime: waits for work, writes caches, drops all fields and ndarrays.
+
+    Kernels stay usable and are compiled anew after the next `qd.init`.
+    """
     impl.reset()
 
 
 def sync() -> None:
-    """Waits until everything launched on the default stream has finished."""
+    """Waits until everything launched on the default stream has finished.
+
+    Raises:
+        QuadrantsRuntimeError: before `qd.init`.
+    """
     if not impl.is_python_backend():
         get_runtime().sync()
 
 
 def dump_compile_config() -> None:
-    """Prints every option of the live config as `name=value`."""
+    """Prints every option of the live config as `name=value`, sorted by name.
+
+    Raises:
+        QuadrantsRuntimeError: before `qd.init`.
+    """
     cfg = impl.current_cfg()
     for name in cfg.as_dict():
         print(f"{name}={getattr(cfg, name)}")
@@ -344,10 +373,13 @@ def timeline_clear() -> None:
         core.profile_clear()
 
 
-def timeline_save(path: str) -> None:
+def timeline_save(fn: str) -> None:
     """Writes the recorded timeline in Chrome's trace format.
 
     Needs `qd.init(timeline=True, kernel_profiler=True)`; tasks follow each other without gaps.
+
+    Args:
+        fn: path of the file.
     """
     import json
 
@@ -357,5 +389,5 @@ def timeline_save(path: str) -> None:
         event = {"name": name, "cat": "kernel", "ph": "X", "pid": os.getpid(), "tid": 0}
         events.append({**event, "ts": start * 1e3, "dur": ms * 1e3})
         start += ms
-    with open(path, "w", encoding="utf-8") as f:
+    with open(fn, "w", encoding="utf-8") as f:
         json.dump(events, f)

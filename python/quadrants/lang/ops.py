@@ -592,52 +592,52 @@ def bit_cast(obj: Any, dtype: Any) -> Any:
     return _converted("bit_cast", obj, dtype)
 
 
-def _bit_count(name: str, a: Any) -> Any:
-    if impl.inside_kernel() or symbolic((a,)):
-        return core.trace_op(name, (a,))
+def _bit_count(name: str, x: Any) -> Any:
+    if impl.inside_kernel() or symbolic((x,)):
+        return core.trace_op(name, (x,))
     raise NotImplementedError(f"{name} has no Python fallback")
 
 
 @op
-def popcnt(a: Any) -> Any:
+def popcnt(x: Any) -> Any:
     """Number of set bits, an i32.
 
     Args:
-        a: i32, u32, i64 or u64, or a vector of them.
+        x: i32, u32, i64 or u64, or a vector of them.
 
     Raises:
-        QuadrantsTypeError: a is a float.
+        QuadrantsTypeError: x is a float.
         NotImplementedError: called outside a kernel.
     """
-    return _bit_count("popcnt", a)
+    return _bit_count("popcnt", x)
 
 
 @op
-def clz(a: Any) -> Any:
+def clz(x: Any) -> Any:
     """Number of zero bits above the highest set one, an i32; the width for 0.
 
     Args:
-        a: i32, u32, i64 or u64, or a vector of them.
+        x: i32, u32, i64 or u64, or a vector of them.
 
     Raises:
-        QuadrantsTypeError: a is a float.
+        QuadrantsTypeError: x is a float.
         NotImplementedError: called outside a kernel.
     """
-    return _bit_count("clz", a)
+    return _bit_count("clz", x)
 
 
 @op
-def ffs(a: Any) -> Any:
+def ffs(x: Any) -> Any:
     """Position of the lowest set bit counted from 1, an i32; 0 for 0.
 
     Args:
-        a: i32, u32, i64 or u64, or a vector of them.
+        x: i32, u32, i64 or u64, or a vector of them.
 
     Raises:
-        QuadrantsTypeError: a is a float.
+        QuadrantsTypeError: x is a float.
         NotImplementedError: called outside a kernel.
     """
-    return _bit_count("ffs", a)
+    return _bit_count("ffs", x)
 
 
 @op

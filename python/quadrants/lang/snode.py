@@ -37,11 +37,18 @@ class Axis:
 _AXES = [Axis(n) for n in range(core.get_max_num_indices())]
 
 
-def axes(*numbers: int) -> list[Axis]:
-    """The axes of these numbers, 0 to 11."""
-    if any(n >= len(_AXES) for n in numbers):
+def axes(*x: int) -> list[Axis]:
+    """The axes of these numbers, for `dense` and its like.
+
+    Args:
+        *x: numbers from 0 to 11.
+
+    Raises:
+        RuntimeError: a larger number.
+    """
+    if any(n >= len(_AXES) for n in x):
         raise RuntimeError(f"Too many dimensions. The maximum dimensionality is {len(_AXES)}")
-    return [_AXES[n] for n in numbers]
+    return [_AXES[n] for n in x]
 
 
 i, j, k, l = (axes(n) for n in range(4))  # noqa: E741

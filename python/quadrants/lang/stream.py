@@ -69,14 +69,27 @@ class _Handle:
 
 
 class Stream(_Handle):
-    """A queue of kernels: `kernel(..., qd_stream=stream)` runs in it, in order."""
+    """A queue of kernels: `kernel(..., qd_stream=stream)` runs in it, in order.
+
+    Args:
+        handle: native handle of a foreign stream, 0 for one without.
+        prog: program that owns it, None for a foreign stream.
+    """
 
 
 class Event(_Handle):
-    """A mark in a stream."""
+    """A mark in a stream.
+
+    Args:
+        handle: native handle of a foreign event, 0 for one without.
+        prog: program that owns it, None for a foreign event.
+    """
 
     def record(self, qd_stream: Stream | None = None) -> None:
-        """Marks the current end of a stream, of the default one if it is None.
+        """Marks the current end of a stream.
+
+        Args:
+            qd_stream: the stream, the default one if None.
 
         Raises:
             AttributeError: `qd_stream` is not a stream.
@@ -85,7 +98,15 @@ class Event(_Handle):
         self._of(qd_stream)
 
     def wait(self, qd_stream: Stream | None = None) -> None:
-        """Lets later work of a stream wait for the mark; the host goes on. Raises as `record`."""
+        """Lets later work of a stream wait for the mark; the host goes on.
+
+        Args:
+            qd_stream: the stream, the default one if None.
+
+        Raises:
+            AttributeError: `qd_stream` is not a stream.
+            RuntimeError: the program that made this event is gone.
+        """
         self._of(qd_stream)
 
     def _of(self, stream: Stream | None) -> int:

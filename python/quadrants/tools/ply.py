@@ -58,41 +58,48 @@ class PLYWriter:
         self._vertex.append(self._channel(key, data_type, data, self.num_vertices))
 
     def add_vertex_pos(self, x: Any, y: Any, z: Any) -> None:
-        """Positions."""
+        """Positions x, y, z: arrays or lists of one number per vertex."""
         self._add_vertex("x y z", "float", x, y, z)
 
     def add_vertex_normal(self, nx: Any, ny: Any, nz: Any) -> None:
-        """Normals."""
+        """Normals nx, ny, nz: arrays or lists of one number per vertex."""
         self._add_vertex("nx ny nz", "float", nx, ny, nz)
 
     def add_vertex_vel(self, vx: Any, vy: Any, vz: Any) -> None:
-        """Velocities."""
+        """Velocities vx, vy, vz: arrays or lists of one number per vertex."""
         self._add_vertex("vx vy vz", "float", vx, vy, vz)
 
     def add_vertex_color(self, r: Any, g: Any, b: Any) -> None:
-        """Colours, 0 to 1."""
+        """Colours r, g, b from 0 to 1: arrays or lists of one number per vertex."""
         self._add_vertex("red green blue", "float", r, g, b)
 
     def add_vertex_alpha(self, alpha: Any) -> None:
-        """Opacities, 0 to 1."""
+        """Opacities alpha from 0 to 1, one per vertex."""
         self._add_vertex("Alpha", "float", alpha)
 
     def add_vertex_rgba(self, r: Any, g: Any, b: Any, a: Any) -> None:
-        """Colours and opacities, 0 to 1."""
+        """Colours r, g, b and opacities a from 0 to 1: arrays or lists of one number per vertex."""
         self._add_vertex("red green blue Alpha", "float", r, g, b, a)
 
     def add_vertex_id(self) -> None:
-        """Numbers from 0."""
+        """The number of each vertex, from 0."""
         self._add_vertex("id", "int", np.arange(self.num_vertices))
 
     def add_vertex_piece(self, piece: Any = None) -> None:
-        """Piece numbers, all 1 by default."""
+        """Piece numbers, one per vertex; 1 if piece is None."""
         self._add_vertex("piece", "int", np.ones(self.num_vertices) if piece is None else piece)
 
     # --- faces ---
 
     def add_faces(self, indices: Any) -> None:
-        """Corner numbers of all faces, flat or a row per face."""
+        """Corners of all faces.
+
+        Args:
+            indices: numbers of vertices, flat or a row per face.
+
+        Raises:
+            AssertionError: the count is not num_faces times the corners of a face.
+        """
         flat = np.asarray(indices).reshape(-1)
         assert flat.size == self.num_faces * self.corners, (
             f"{self.num_faces} faces need {self.num_faces * self.corners} indices, got {flat.size}"
@@ -100,21 +107,27 @@ class PLYWriter:
         self._indices = flat.reshape(self.num_faces, self.corners).astype("i4")
 
     def add_face_channel(self, key: str, data_type: str, data: Any) -> None:
-        """A number per face; arguments as for `add_vertex_channel`."""
+        """A number per face.
+
+        Args:
+            key: name of the property.
+            data_type: a PLY type such as "float" or "int".
+            data: the numbers.
+        """
         self._face.append(self._channel(key, data_type, data, self.num_faces))
 
     def add_face_id(self) -> None:
-        """Numbers from 0."""
+        """The number of each face, from 0."""
         self.add_face_channel("id", "int", np.arange(self.num_faces))
 
     def add_face_piece(self, piece: Any = None) -> None:
-        """Piece numbers, all 1 by default."""
+        """Piece numbers, one per face; 1 if piece is None."""
         self.add_face_channel("piece", "int", np.ones(self.num_faces) if piece is None else piece)
 
     # --- files ---
 
     def export(self, path: str) -> None:
-        """Writes a binary file."""
+        """Writes a binary file to path."""
         order = "<" if sys.byteorder == "little" else ">"
         with open(path, "wb") as f:
             f.write(self._header(f"binary_{sys.byteorder}_endian").encode())
@@ -124,7 +137,7 @@ class PLYWriter:
                 f.write(faces.tobytes())
 
     def export_ascii(self, path: str) -> None:
-        """Writes a text file."""
+        """Writes a text file to path."""
         with open(path, "w", encoding="utf-8") as f:
             f.write(self._header("ascii"))
             for row in zip(*(data.tolist() for _, _, data in self._vertex)):
@@ -135,11 +148,11 @@ class PLYWriter:
                 f.write(" ".join(map(str, corners + extra)) + " \n")
 
     def export_frame(self, series_num: int, path: str) -> None:
-        """Writes the binary file `<path>_NNNNNN.ply`."""
+        """Writes the binary file `<path>_NNNNNN.ply`, numbered series_num."""
         self.export(_frame_path(series_num, path))
 
     def export_frame_ascii(self, series_num: int, path: str) -> None:
-        """Writes the text file `<path>_NNNNNN.ply`."""
+        """Writes the text file `<path>_NNNNNN.ply`, numbered series_num."""
         self.export_ascii(_frame_path(series_num, path))
 
     # --- parts ---

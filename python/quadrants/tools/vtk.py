@@ -11,6 +11,9 @@ def write_vtk(scalar_field: Any, filename: str) -> None:
     Args:
         scalar_field: the field.
         filename: path without extension.
+
+    Raises:
+        RuntimeError: the package pyevtk is missing, or the field is not 2-D or 3-D.
     """
     try:
         from pyevtk.hl import gridToVTK

@@ -20,7 +20,12 @@ def optional(inner: Any, other: Any) -> Any:
 
 
 class Template(Generic[T]):
-    """A compile-time parameter: passed by reference, part of the specialisation."""
+    """A compile-time parameter: passed by reference, part of the specialisation.
+
+    Args:
+        element_type: for readers; any argument is accepted.
+        ndim: for readers.
+    """
 
     def __init__(self, element_type: Any = object, ndim: int | None = None) -> None:
         self.element_type = element_type

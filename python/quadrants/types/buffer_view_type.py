@@ -8,7 +8,15 @@ from quadrants.types.enums import to_boundary_enum
 
 
 class BufferViewType:
-    """`qd.BufferView[dtype]` or `qd.BufferView[dtype, "clamp"]`."""
+    """`qd.BufferView[dtype]` or `qd.BufferView[dtype, "clamp"]`.
+
+    Args:
+        dtype: element type, None for any.
+        boundary: "unsafe", or "clamp" to limit indices to the view.
+
+    Raises:
+        ValueError: another boundary.
+    """
 
     def __init__(self, dtype: Any = None, boundary: str = "unsafe") -> None:
         self.dtype = dtype

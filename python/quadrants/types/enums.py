@@ -29,7 +29,14 @@ def __getattr__(name: str) -> object:
 
 
 def to_boundary_enum(boundary: str) -> BoundaryMode:
-    """The enumerator of "unsafe" or "clamp"."""
+    """The enumerator of a name.
+
+    Args:
+        boundary: "unsafe" or "clamp".
+
+    Raises:
+        ValueError: another name.
+    """
     if boundary == "unsafe":
         return BoundaryMode.UNSAFE
     if boundary == "clamp":

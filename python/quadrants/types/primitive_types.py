@@ -32,12 +32,15 @@ class DataType:
         self.is_signed = name[0] != "u"
 
     def to_string(self) -> str:
+        """The short name, such as "f32"."""
         return self.name
 
     def shape(self) -> tuple[int, ...]:
+        """Extents of an element: none."""
         return ()
 
     def element_type(self) -> DataType:
+        """This type itself."""
         return self
 
     def __str__(self) -> str:
@@ -81,12 +84,15 @@ class TensorType:
         return self
 
     def shape(self) -> list[int]:
+        """Extents of an element: [n] or [n, m]."""
         return list(self._shape)
 
     def element_type(self) -> DataType:
+        """The dtype of the components."""
         return self._element
 
     def to_string(self) -> str:
+        """Such as "[Tensor (3) f32]"."""
         return f"[Tensor ({', '.join(map(str, self._shape))}) {self._element}]"
 
     def __str__(self) -> str:
@@ -146,6 +152,11 @@ class RefType:
 
 
 def ref(tp: Any) -> RefType:
+    """Annotation of a `qd.real_func` parameter that is the caller's variable, not a copy.
+
+    Args:
+        tp: dtype or struct type.
+    """
     return RefType(tp)
 
 

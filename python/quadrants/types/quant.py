@@ -54,7 +54,13 @@ def _compute_float(compute: Any) -> DataType:
 
 
 def int(bits: _int, signed: _bool = True, compute: Any = None) -> QuantInt:  # noqa: A001
-    """A quantised integer type."""
+    """A quantised integer type.
+
+    Args:
+        bits: width.
+        signed: whether one bit is the sign.
+        compute: type in kernels, the default integer of that sign if None.
+    """
     return QuantInt(bits, signed, _compute_int(compute, signed))
 
 
@@ -65,7 +71,15 @@ def fixed(
     compute: Any = None,
     scale: _float | None = None,
 ) -> QuantFixed:
-    """A fixed-point type for values in ±max_value, or with an explicit step `scale`."""
+    """A fixed-point type: the stored integer is value / scale, rounded to nearest.
+
+    Args:
+        bits: width.
+        signed: whether one bit is the sign.
+        max_value: values lie below it, and above its negative if signed.
+        compute: type in kernels, the default float if None.
+        scale: the step, if not derived from max_value.
+    """
     if scale is None:
         scale = max_value / 2 ** (bits - 1 if signed else bits)
     return QuantFixed(
@@ -74,7 +88,14 @@ def fixed(
 
 
 def float(exp: _int, frac: _int, signed: _bool = True, compute: Any = None) -> QuantFloat:  # noqa: A001
-    """A floating-point type of `exp` exponent and `frac` mantissa bits (sign included)."""
+    """A quantised floating-point type.
+
+    Args:
+        exp: exponent bits.
+        frac: mantissa bits, the sign included.
+        signed: whether one mantissa bit is the sign.
+        compute: type in kernels, the default float if None.
+    """
     return QuantFloat(
         QuantInt(frac, signed, _compute_int(None, signed)),
         QuantInt(exp, False, _compute_int(None, False)),

@@ -17,6 +17,8 @@ class _Named(Enum):
 
 
 class Arch(_Named):
+    """Where kernels run."""
+
     x64 = 0
     arm64 = 1
     python = 3
@@ -27,12 +29,16 @@ class Arch(_Named):
 
 
 class Layout(_Named):
+    """Whether the components of a vector lie together (AOS) or apart (SOA)."""
+
     AOS = 0
     SOA = 1
     NULL = 2
 
 
 class BoundaryMode(_Named):
+    """What happens to an index outside of a view."""
+
     UNSAFE = 0
     CLAMP = 1
 
@@ -47,6 +53,13 @@ _LATER = {
     "depth32f",
 }
 
+_DOCS = {
+    "Extension": "Features that not every architecture has.",
+    "SNodeType": "Kinds of nodes of field trees.",
+    "AutodiffMode": "Which derivative a kernel computes.",
+    "Format": "Formats of image texels.",
+}
+
 if TYPE_CHECKING:
     Extension = SNodeType = AutodiffMode = Format = _Named
 
@@ -56,6 +69,7 @@ def __getattr__(name: str) -> Any:
     if members is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     made = globals()[name] = _Named(name, members.split(), start=0, module=__name__)
+    made.__doc__ = _DOCS[name]
     return made
 
 

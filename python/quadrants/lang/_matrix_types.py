@@ -1,0 +1,158 @@
+"""Types of vectors and matrices."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from quadrants._lazy import LazyNumpy
+from quadrants._lib import core
+from quadrants.lang import impl
+from quadrants.lang.exception import QuadrantsSyntaxError
+from quadrants.lang.matrix import Matrix, Vector, _has_symbolic
+from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
+from quadrants.types.annotations import optional
+from quadrants.types.primitive_types import DataType, TensorType
+
+np: Any = LazyNumpy(globals())
+
+
+def _flattened(args: tuple[Any, ...]) -> list[Any]:
+    values: list[Any] = []
+    for a in args:
+        if isinstance(a, Matrix):
+            a = a.entries
+        if isinstance(a, np.ndarray):
+            values.extend(a.ravel().tolist())
+        elif isinstance(a, (list, tuple)):
+            values.extend(_flattened(tuple(a)))
+        else:
+            values.append(a)
+    return values
+
+
+class MatrixType:
+    """Type of matrices: `qd.types.matrix(n, m, dtype)`. None stands for any size or dtype."""
+
+    _qd_annotation = True
+
+    def __init__(self, n: int | None, m: int | None, ndim: int, dtype: Any) -> None:
+        check_element_shape(*((n,) if ndim == 1 else (n, m)))
+        self.n = n
+        self.m = m
+        self.ndim = ndim
+        self._declared = dtype  # float, int and bool mean the defaults of the runtime in place
+        if dtype is not None:
+            cook_dtype(dtype)
+
+    @property
+    def dtype(self) -> DataType | None:
+        return None if self._declared is None else cook_dtype(self._declared)
+
+    @property
+    def tensor_type(self) -> TensorType | None:
+        """The element type of arrays of these; None with wildcards."""
+        shape = self.get_shape()
+        if self.dtype is None or None in shape:
+            return None
+        return TensorType(shape, self.dtype)
+
+    def get_shape(self) -> tuple[Any, ...]:
+        """(n,) or (n, m)."""
+        return (self.n,) if self.ndim == 1 else (self.n, self.m)
+
+    def to_string(self) -> str:
+        return f"MatrixType[{self.n},{self.m}, {self.dtype}]"
+
+    def check_matched(self, other: Any) -> bool:
+        """Whether an array's element type fits."""
+        shape = tuple(other.shape())
+        if len(shape) != self.ndim:
+            return False
+        if builtins.any(w is not None and w != s for w, s in zip(self.get_shape(), shape)):
+            return False
+        return self.dtype is None or self.dtype is other.element_type()
+
+    def _numpy_type(self) -> Any:
+        return to_numpy_type(float if self._declared is None else self._declared)
+
+    def __call__(self, *args: Any) -> Any:
+        if not args:
+            raise QuadrantsSyntaxError(
+                "Custom type instances need to be created with an initial value."
+            )
+        if impl.inside_kernel() or _has_symbolic(args):
+            return core.trace_op("typed_tensor", (self, *args))
+        if impl.is_python_backend():
+            from quadrants.lang._python_backend import typed
+
+            return typed(self, args)
+        count = self.n * (self.m if self.ndim == 2 else 1)  # type: ignore[operator]
+        values = _flattened(args)
+        if len(args) == 1 and not isinstance(args[0], (list, tuple, Matrix, np.ndarray)):
+            values = values * count
+        if builtins.any(v is None for v in values):
+            raise TypeError(f"{self.to_string()} takes numbers, got None")
+        if len(values) < count:
+            raise IndexError(f"{self.to_string()} needs {count} components, got {len(values)}")
+        entries = np.array(values[:count]).astype(self._numpy_type()).reshape(self.get_shape())
+        return (Vector if self.ndim == 1 else Matrix)(entries)
+
+    def cast(self, value: Any) -> Any:
+        """A value of this type from anything with enough components."""
+        return self(value)
+
+    def filled_with_scalar(self, value: Any) -> Any:
+        """All components the same."""
+        return self(value)
+
+    def field(self, **kwargs: Any) -> Any:
+        """A field of these; the keywords are those of `Matrix.field`."""
+        return Matrix.field(self.n, self.m, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
+
+    def ndarray(self, **kwargs: Any) -> Any:
+        """An ndarray of these; the keywords are those of `Matrix.ndarray`."""
+        return Matrix.ndarray(self.n, self.m, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
+
+    def __or__(self, other: Any) -> Any:
+        return optional(self, other)
+
+
+class VectorType(MatrixType):
+    """Type of vectors: `qd.types.vector(n, dtype)`."""
+
+    def __init__(self, n: int | None, dtype: Any) -> None:
+        super().__init__(n, 1, 1, dtype)
+
+    def to_string(self) -> str:
+        return f"VectorType[{self.n}, {self.dtype}]"
+
+    def field(self, **kwargs: Any) -> Any:
+        """A field of these; the keywords are those of `Vector.field`."""
+        return Vector.field(self.n, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
+
+    def ndarray(self, **kwargs: Any) -> Any:
+        """An ndarray of these; the keywords are those of `Vector.ndarray`."""
+        return Vector.ndarray(self.n, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
+
+
+class UnpackedVectorType(VectorType):
+    """`vector(n, dtype, unpacked=True)`: only a member annotation of `@qd.dataclass`."""
+
+    @staticmethod
+    def misuse(action: str) -> QuadrantsSyntaxError:
+        return QuadrantsSyntaxError(
+            f"cannot {action} a vector declared with unpacked=True; the unpacked layout is only honored on "
+            "``@qd.dataclass`` field annotations. Either drop ``unpacked=True`` or use the type in an "
+            "annotation like ``r: qd.types.vector(N, dtype, unpacked=True)`` on a class decorated with "
+            "@qd.dataclass."
+        )
+
+    def __call__(self, *args: Any) -> Any:
+        raise self.misuse("instantiate")
+
+    def field(self, **kwargs: Any) -> Any:
+        raise self.misuse("create a field of")
+
+    def ndarray(self, **kwargs: Any) -> Any:
+        raise self.misuse("create an ndarray of")
