@@ -166,6 +166,8 @@ Ref selection(Lowering&, const CallArgs& a) {
         if (truth < 0) throw PyError{};
         return Ref::borrow(truth ? p[1] : p[2]);
     }
+    if (PyFloat_Check(p[0]))
+        return select(PyFloat_AS_DOUBLE(p[0]) ? Py_True : Py_False, p[1], p[2]);
     return select(p[0], p[1], p[2]);
 }
 

@@ -1,6 +1,7 @@
 // Constructors and methods of vectors and matrices, and constructors of structs.
 
 #include <algorithm>
+#include <array>
 
 #include "frontend/builtins.h"
 
@@ -19,6 +20,12 @@ Num operator-(Num a) { return {builder().op(Op::neg, {a.v})}; }
 std::string shape_text(Type t) {
     return t.rank == 2 ? "(" + std::to_string(t.n) + ", " + std::to_string(t.m) + ")"
                        : "(" + std::to_string(t.n) + ",)";
+}
+
+[[noreturn]] void different_shapes(std::span<Value* const> values) {
+    std::string list;
+    for (Value* v : values) list += (list.empty() ? "" : ", ") + shape_text(v->type);
+    raise(Kind::compilation, "required shapes to be the same, got shapes [" + list + "]");
 }
 
 Value* tensor(PyObject* o, const char* method) {
@@ -121,12 +128,17 @@ Ref unit(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"n", "i", "dt"};
     const auto p = parameters(a, "unit", names, 2);
     const Prim prim = p[2] && p[2] != Py_None ? prim_argument(p[2], "unit") : default_int();
-    const int n = int_argument(p[0], "unit", "n"), i = int_argument(p[1], "unit", "i");
-    if (i < 0 || i >= n)
-        raise(Kind::value, "unit() needs 0 <= i < n, got i = " + std::to_string(i) +
+    const int n = int_argument(p[0], "unit", "n");
+    if (const auto i = static_int(p[1]); i && (*i < 0 || *i >= n))
+        raise(Kind::value, "unit() needs 0 <= i < n, got i = " + std::to_string(*i) +
                                ", n = " + std::to_string(n));
-    std::vector<Value*> parts(static_cast<size_t>(n), builder().int_const(prim, 0));
-    parts[static_cast<size_t>(i)] = builder().int_const(prim, 1);
+    Value* at = to_value(p[1]);
+    if (at->type.rank || type::is_float(at->type.prim))
+        raise(Kind::type, "unit() needs an integer i");
+    std::vector<Value*> parts;
+    for (int k = 0; k < n; ++k)
+        parts.push_back(builder().cast(
+            builder().op(Op::eq, {at, builder().int_const(at->type.prim, k)}), prim));
     return make_value(build(Type::vector(prim, n), parts));
 }
 
@@ -137,13 +149,10 @@ Ref stacked(Lowering&, const CallArgs& a) {
     std::vector<Value*> lines;
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k)
         lines.push_back(tensor(PyList_GET_ITEM(items.get(), k), "rows"));
-    if (lines.empty()) raise(Kind::compilation, "a matrix needs at least one row");
+    if (lines.empty()) different_shapes(lines);
     Prim p = lines[0]->type.prim;
     for (Value*& v : lines) {
-        if (v->type.rank != 1 || v->type.n != lines[0]->type.n)
-            raise(Kind::compilation, "required shapes to be the same, got shapes " +
-                                         shape_text(lines[0]->type) + " and " +
-                                         shape_text(v->type));
+        if (v->type.rank != 1 || v->type.n != lines[0]->type.n) different_shapes(lines);
         p = type::promote(p, v->type.prim);
     }
     if (lines.size() == 1) p = lines[0]->type.prim;
@@ -157,12 +166,14 @@ Ref stacked(Lowering&, const CallArgs& a) {
 // --- reductions ---------------------------------------------------------------------------------
 template <Op op>
 Ref reduction(Lowering&, const CallArgs& a) {
-    return make_value(builder().op(op, {tensor(single(a, "reduction"), "reduction")}));
+    const char* name = op == Op::reduce_add ? "sum" : op == Op::reduce_min ? "min" : "max";
+    return make_value(builder().op(op, {tensor(single(a, name), name)}));
 }
 
 template <Op op>
 Ref truth(Lowering&, const CallArgs& a) {
-    Value* v = tensor(single(a, "any"), "any");
+    const char* name = op == Op::reduce_or ? "any" : "all";
+    Value* v = tensor(single(a, name), name);
     Value* zero = broadcast(builder().int_const(v->type.prim, 0), v->type);
     return make_value(builder().op(op, {builder().op(Op::ne, {v, zero})}));
 }
@@ -205,8 +216,7 @@ Ref norm_inv(Lowering&, const CallArgs& a) {
 Ref normalized(Lowering&, const CallArgs& a) {
     const SelfEps s = self_eps(a, "normalized");
     if (s.self->type.rank != 1)
-        raise(Kind::compilation,
-              "`normalized` needs a vector, got shape " + shape_text(s.self->type));
+        raise(Kind::compilation, "expected a vector, got shape " + shape_text(s.self->type));
     Ref length = make_value(norm_value(s.self, nullptr));
     if (s.eps) length = binary(BinOp::add, length.get(), s.eps);
     return binary(BinOp::div, make_value(s.self).get(), length.get());
@@ -218,29 +228,34 @@ Parameters<2> self_other(const CallArgs& a, const char* method) {
 }
 
 // Both as one primitive type, shapes apart.
-Pair same_prim(PyObject* a, PyObject* b, const char* method) {
-    Value* x = tensor(a, method);
-    Value* y = tensor(b, method);
+Pair same_prim(Value* x, Value* y) {
     const Prim p = type::promote(x->type.prim, y->type.prim);
     return {builder().cast(x, p), builder().cast(y, p)};
 }
 
+Pair two_vectors(PyObject* a, PyObject* b, const char* method) {
+    Value* const values[] = {to_value(a), to_value(b)};
+    for (Value* v : values)
+        if (v->type.rank != 1)
+            raise(Kind::compilation, std::string(v == values[0] ? "lhs" : "rhs") + " for " +
+                                         method + " is not a vector");
+    return same_prim(values[0], values[1]);
+}
+
 Ref dot(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "dot");
-    const Pair v = same_prim(p[0], p[1], "dot");
-    if (v.a->type.rank != 1) raise(Kind::compilation, "lhs for dot is not a vector");
-    if (v.b->type.rank != 1) raise(Kind::compilation, "rhs for dot is not a vector");
+    const Pair v = two_vectors(p[0], p[1], "dot");
     if (v.a->type.n != v.b->type.n) unsupported_operands("*", p[0], p[1]);
     return make_value(builder().op(Op::reduce_add, {builder().op(Op::mul, {v.a, v.b})}));
 }
 
 Ref cross(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "cross");
-    const Pair v = same_prim(p[0], p[1], "cross");
+    const Pair v = two_vectors(p[0], p[1], "cross");
     const Type t = v.a->type;
-    if (t.rank != 1 || (t.n != 2 && t.n != 3))
+    if (v.b->type != t) different_shapes(std::array{v.a, v.b});
+    if (t.n != 2 && t.n != 3)
         raise(Kind::compilation, "only dimension < 4 is supported, got shape " + shape_text(t));
-    if (v.b->type != t) unsupported_operands("cross", p[0], p[1]);
     Num x[3], y[3];
     for (int k = 0; k < t.n; ++k) x[k] = {component(v.a, k)}, y[k] = {component(v.b, k)};
     if (t.n == 2) return make_value((x[0] * y[1] - x[1] * y[0]).v);
@@ -251,9 +266,7 @@ Ref cross(Lowering&, const CallArgs& a) {
 
 Ref outer_product(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "outer_product");
-    const Pair v = same_prim(p[0], p[1], "outer_product");
-    if (v.a->type.rank != 1 || v.b->type.rank != 1)
-        raise(Kind::compilation, "`outer_product` needs two vectors");
+    const Pair v = two_vectors(p[0], p[1], "outer_product");
     std::vector<Value*> parts;
     const std::vector<Value*> x = components(v.a), y = components(v.b);
     for (Value* i : x)
@@ -263,8 +276,8 @@ Ref outer_product(Lowering&, const CallArgs& a) {
 
 Ref frobenius_inner(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "frobenius_inner");
-    const Pair v = same_prim(p[0], p[1], "frobenius_inner");
-    if (v.a->type != v.b->type) unsupported_operands("*", p[0], p[1]);
+    const Pair v = same_prim(tensor(p[0], "frobenius_inner"), tensor(p[1], "frobenius_inner"));
+    if (v.a->type != v.b->type) different_shapes(std::array{v.a, v.b});
     return make_value(builder().op(Op::reduce_add, {builder().op(Op::mul, {v.a, v.b})}));
 }
 

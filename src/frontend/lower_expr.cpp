@@ -386,7 +386,7 @@ Val Body::expr(const Node* n) {
         case K::UnaryOp: {
             Val a = expr(n->a);
             low.node = n->ast;
-            if (static_cast<UnOp>(n->op) != UnOp::logical_not)
+            if (static_cast<UnOp>(n->op) != UnOp::logical_not || is_host_matrix(a.get()))
                 unit.consume(a);
             else if (!is_symbolic(a.get()))
                 return {Ref::borrow(truth(a) ? Py_False : Py_True)};

@@ -110,7 +110,14 @@ Ref python_result(PyObject* o) {
     raise(Kind::type, value ? text_of(value) : "unsupported operand types");
 }
 
-bool both_compile_time(PyObject* a, PyObject* b) { return !is_symbolic(a) && !is_symbolic(b); }
+// A host matrix that a kernel reads is a value of the kernel with the kernel's operators, not
+// NumPy's; inside qd.static it stays what Python made of it.
+bool is_left_to_python(PyObject* o) {
+    return !is_symbolic(o) && (!is_host_matrix(o) || !current() || current()->static_depth);
+}
+bool both_compile_time(PyObject* a, PyObject* b) {
+    return is_left_to_python(a) && is_left_to_python(b);
+}
 
 bool is_shape_compatible(Type a, Type b) {
     return a.rank == 0 || b.rank == 0 || (a.rank == b.rank && a.n == b.n && a.m == b.m);
@@ -548,7 +555,7 @@ Ref compare(CmpOp op, PyObject* a, PyObject* b) {
 }
 
 Ref unary(UnOp op, PyObject* a) {
-    if (!is_symbolic(a)) {
+    if (is_left_to_python(a)) {
         switch (op) {
             case UnOp::neg:
                 return python_result(PyNumber_Negative(a));

@@ -451,6 +451,12 @@ Value* array_extent(PyObject* array, int axis) {
     return builder().typed(Op::array_shape, type::kI32, operands, static_cast<uint64_t>(axis));
 }
 
+// An element of a host matrix counts as the number it holds, not by its width.
+Ref python_number(Ref element) {
+    if (!is_numpy_scalar(element.get())) return element;
+    return Ref::steal(PyObject_CallMethod(element.get(), "item", nullptr));
+}
+
 // --- entry points -------------------------------------------------------------------------------
 Ref subscript(PyObject* base, PyObject* index) {
     if (is_expr(base))
@@ -467,8 +473,12 @@ Ref subscript(PyObject* base, PyObject* index) {
     }
     if (is_host_matrix(base)) {
         const std::vector<Ref> items = index_list(index);
-        for (const Ref& i : items)
+        for (const Ref& i : items) {
             if (const auto c = static_int(i.get()); c && *c < 0) negative_index();
+            if (PySlice_Check(i.get()))
+                return tensor_subscript(make_value(to_value(base)).get(), index);
+        }
+        return python_number(Ref::steal(PyObject_GetItem(base, index)));
     }
     if (PySlice_Check(index)) {
         const auto& s = *reinterpret_cast<PySliceObject*>(index);
@@ -499,8 +509,9 @@ Ref attribute(PyObject* base, PyObject* name) {
     // A captured vector's methods may get run-time arguments: it becomes a value first.
     if (is_host_matrix(base) && current() && !current()->static_depth) {
         const std::string word = text_of(name);
-        if (is_tensor_method(word) && word != "get_shape" && word != "to_list" && word != "fill")
+        if (is_tensor_method(word) && word != "get_shape" && word != "to_list")
             return tensor_attribute(make_value(to_value(base)).get(), word);
+        return python_number(Ref::steal(PyObject_GetAttr(base, name)));  // a component
     }
     return Ref::steal(PyObject_GetAttr(base, name));
 }

@@ -62,7 +62,11 @@ class MatrixType:
         return (self.n,) if self.ndim == 1 else (self.n, self.m)
 
     def to_string(self) -> str:
+        """Such as "MatrixType[2,3, f32]"."""
         return f"MatrixType[{self.n},{self.m}, {self.dtype}]"
+
+    def __repr__(self) -> str:
+        return self.to_string()
 
     def check_matched(self, other: Any) -> bool:
         """Whether an array's element type fits."""
@@ -125,6 +129,7 @@ class VectorType(MatrixType):
         super().__init__(n, 1, 1, dtype)
 
     def to_string(self) -> str:
+        """Such as "VectorType[3, f32]"."""
         return f"VectorType[{self.n}, {self.dtype}]"
 
     def field(self, **kwargs: Any) -> Any:

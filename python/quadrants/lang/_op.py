@@ -12,7 +12,11 @@ from typing import Any, TypeVar
 
 from quadrants._lib import core
 from quadrants.lang import impl
-from quadrants.lang.exception import QuadrantsSyntaxError, not_initialised
+from quadrants.lang.exception import (
+    QuadrantsAssertionError,
+    QuadrantsSyntaxError,
+    not_initialised,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,9 +66,9 @@ def python_backend() -> Any:
     return _python_backend
 
 
-def python_scope_error(name: str) -> AssertionError:
-    """For what plain Python may not call."""
-    return AssertionError(f"{name} cannot be called in Python-scope")
+def python_scope_error(name: str) -> QuadrantsAssertionError:
+    """For what plain Python may not call; programs expect a runtime or an assertion error."""
+    return QuadrantsAssertionError(f"{name} cannot be called in Python-scope")
 
 
 def on_host(name: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> Any:

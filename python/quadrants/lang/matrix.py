@@ -103,7 +103,7 @@ def _different_shapes(a: Any, b: Any) -> QuadrantsCompilationError:
 def _adjugate(a: Any) -> Any:
     """The inverse times the determinant, of two or three rows."""
     if len(a) == 2:
-        return np.array([[a[1, 1], -a[0, 1]], [-a[1, 0], a[0, 0]]])
+        return np.array([[a[1, 1], 0 - a[0, 1]], [0 - a[1, 0], a[0, 0]]])
     return np.array([np.cross(a[i - 2], a[i - 1]) for i in range(3)]).T
 
 
