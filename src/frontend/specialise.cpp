@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "frontend/lower.h"
+#include "frontend/structs.h"
 
 namespace qd::frontend {
 namespace {
@@ -44,8 +45,11 @@ std::vector<Ref> result_annotations(PyObject* a, bool& is_tuple) {
 }
 
 [[noreturn]] void bad_return(const std::string& got, PyObject* wanted) {
-    raise(Kind::runtime_type,
-          "Return (type=" + got + ") cannot be converted into required type " + text(wanted));
+    const Ref shown = is_tensor_type_object(wanted)
+                          ? Ref::steal(PyObject_CallMethod(wanted, "to_string", nullptr))
+                          : Ref::borrow(wanted);
+    raise(Kind::runtime_type, "Return (type=" + got + ") cannot be converted into required type " +
+                                  text(shown.get()));
 }
 
 std::string shape_text(ir::Type t) {

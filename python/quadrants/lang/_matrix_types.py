@@ -34,6 +34,8 @@ def _flattened(args: tuple[Any, ...]) -> list[Any]:
 class MatrixType:
     """Type of matrices: `qd.types.matrix(n, m, dtype)`. None stands for any size or dtype."""
 
+    __module__ = "quadrants.lang.matrix"  # where programs find it
+
     _qd_annotation = True
 
     def __init__(self, n: int | None, m: int | None, ndim: int, dtype: Any) -> None:
@@ -64,9 +66,6 @@ class MatrixType:
     def to_string(self) -> str:
         """Such as "MatrixType[2,3, f32]"."""
         return f"MatrixType[{self.n},{self.m}, {self.dtype}]"
-
-    def __repr__(self) -> str:
-        return self.to_string()
 
     def check_matched(self, other: Any) -> bool:
         """Whether an array's element type fits."""
@@ -125,6 +124,8 @@ class MatrixType:
 class VectorType(MatrixType):
     """Type of vectors: `qd.types.vector(n, dtype)`."""
 
+    __module__ = "quadrants.lang.matrix"  # where programs find it
+
     def __init__(self, n: int | None, dtype: Any) -> None:
         super().__init__(n, 1, 1, dtype)
 
@@ -143,6 +144,8 @@ class VectorType(MatrixType):
 
 class UnpackedVectorType(VectorType):
     """`vector(n, dtype, unpacked=True)`: only a member annotation of `@qd.dataclass`."""
+
+    __module__ = "quadrants.lang.matrix"  # where programs find it
 
     @staticmethod
     def misuse(action: str) -> QuadrantsSyntaxError:
