@@ -35,8 +35,8 @@ uint32_t args_bytes(const ir::Module& m) {
 
 }  // namespace
 
-std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
-                                    std::span<const uint8_t> object) {
+std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
+                                    std::span<const uint8_t> object, const Upgrade* upgrade) {
     const pass::Plan& plan = prepared.plan;
     std::string strings(1, '\0');  // offset 0 is the empty string
     std::vector<abi::Task> tasks;
@@ -71,7 +71,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
     std::memset(static_cast<void*>(&header), 0, sizeof header);
     std::memcpy(header.magic, "QDART\0\0", 8);
     header.abi_version = abi::kAbiVersion;
-    header.tier = uint32_t(tier);
+    header.tier = upgrade ? 0 : 1;
     header.temps_bytes = plan.temps_bytes;
     header.result_bytes = plan.module->result_bytes();
     header.args_bytes = args_bytes(*plan.module);
@@ -94,6 +94,11 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
     header.formats = append(out, formats.data(), formats.size());
     header.strings = append(out, strings.data(), strings.size());
     header.object = append(out, object.data(), object.size());
+    if (upgrade) {
+        header.optimise_us = upgrade->optimise_us;
+        header.ir_bytes = uint32_t(upgrade->ir.size());
+        header.ir = append(out, upgrade->ir.data(), upgrade->ir.size());
+    }
     header.bytes = out.size();
     std::memcpy(out.data(), &header, sizeof header);
     return out;

@@ -10,7 +10,15 @@
 
 namespace qd::compiler {
 
-[[nodiscard]] std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared, int tier,
-                                                  std::span<const uint8_t> object);
+// What quick code carries so that it can be improved later.
+struct Upgrade {
+    uint32_t optimise_us;  // estimate
+    std::span<const uint8_t> ir;
+};
+
+// With an upgrade it is tier 0's artefact, without one tier 1's.
+[[nodiscard]] std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
+                                                  std::span<const uint8_t> object,
+                                                  const Upgrade* upgrade);
 
 }  // namespace qd::compiler

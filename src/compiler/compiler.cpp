@@ -24,6 +24,7 @@ namespace qd::abi {
 
 struct Compilation {
     codegen::Prepared prepared;
+    std::vector<uint8_t> ir;  // that it was made from
 };
 
 }  // namespace qd::abi
@@ -83,7 +84,16 @@ std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::
     options.fused = codegen::has_fma(text_or_empty(o.cpu), text_or_empty(o.triple));
     auto c = std::make_unique<abi::Compilation>();
     c->prepared = codegen::prepare(pass::run_pipeline(std::move(module), options));
+    c->ir.assign(ir.begin(), ir.end());
     return c;
+}
+
+// Measured on the reference machine: about 15 us a scalar instruction for the whole of tier 1, and
+// two milliseconds a loop that is worth vectorising.
+uint32_t cost(const abi::Compilation& c) {
+    const uint64_t us =
+        1500 + 15ull * c.prepared.scalar_instructions + 1500ull * c.prepared.innermost_loops;
+    return us > UINT32_MAX ? UINT32_MAX : uint32_t(us);
 }
 
 std::string text(std::span<const uint8_t> bytes, abi::Text what) {
@@ -144,20 +154,16 @@ QD_EXPORT int qd_compiler_begin(const uint8_t* ir, size_t bytes, const abi::Comp
     });
 }
 
-// Measured on the reference machine: about 15 us a scalar instruction for the whole of tier 1, and
-// two milliseconds a loop that is worth vectorising.
-QD_EXPORT uint32_t qd_compiler_cost(const abi::Compilation* c) {
-    const uint64_t us =
-        1500 + 15ull * c->prepared.scalar_instructions + 1500ull * c->prepared.innermost_loops;
-    return us > UINT32_MAX ? UINT32_MAX : uint32_t(us);
-}
+QD_EXPORT uint32_t qd_compiler_cost(const abi::Compilation* c) { return compiler::cost(*c); }
 
 QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* options,
                                abi::Blob* artefact, abi::Blob* error) {
     return compiler::guarded(error, [&] {
         compiler::check_abi(*options);
         const auto object = codegen::emit(c->prepared, compiler::codegen_options(*options));
-        const auto bytes = compiler::write_artefact(c->prepared, options->tier, object);
+        const compiler::Upgrade upgrade{compiler::cost(*c), c->ir};
+        const auto bytes =
+            compiler::write_artefact(c->prepared, object, options->tier ? nullptr : &upgrade);
         compiler::fill(artefact, bytes.data(), bytes.size());
     });
 }

@@ -48,8 +48,8 @@ std::vector<Ref> result_annotations(PyObject* a, bool& is_tuple) {
     const Ref shown = is_tensor_type_object(wanted)
                           ? Ref::steal(PyObject_CallMethod(wanted, "to_string", nullptr))
                           : Ref::borrow(wanted);
-    raise(Kind::runtime_type, "Return (type=" + got + ") cannot be converted into required type " +
-                                  text(shown.get()));
+    raise(Kind::runtime_type,
+          "Return (type=" + got + ") cannot be converted into required type " + text(shown.get()));
 }
 
 std::string shape_text(ir::Type t) {

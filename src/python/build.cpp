@@ -213,8 +213,9 @@ std::vector<uint8_t> code_hash_of(const ir::Module& module) {
     const auto hash = ir::content_hash(module);
     std::vector<uint8_t> key(sizeof hash);
     std::memcpy(key.data(), &hash, sizeof hash);
-    const std::string& cpu = session().cpu;
-    key.insert(key.end(), cpu.begin(), cpu.end());
+    const Session& s = session();
+    key.insert(key.end(), s.cpu.begin(), s.cpu.end());
+    if (s.tier >= 0) key.push_back(uint8_t(s.tier));
     return key;
 }
 
@@ -223,12 +224,28 @@ std::shared_ptr<runtime::ImageSlot> known_slot(const std::vector<uint8_t>& hash)
     return it == slots.end() ? nullptr : it->second.lock();
 }
 
+runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& name) {
+    const Session& s = session();
+    const std::string path = s.offline_cache ? s.cache_path : "";
+    return {name, s.cpu,
+            [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); }};
+}
+
+// Quick code may get better where no tier is forced.
+std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelImage> image,
+                                              runtime::Target target) {
+    if (image->tier == 0 && session().tier < 0)
+        return std::make_shared<runtime::ImageSlot>(std::move(image), std::move(target));
+    auto slot = std::make_shared<runtime::ImageSlot>();
+    slot->publish(std::move(image));
+    return slot;
+}
+
 std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash,
                                                      std::span<const uint8_t> artefact,
                                                      const std::string& name) {
     if (auto slot = known_slot(hash)) return slot;
-    auto slot = std::make_shared<runtime::ImageSlot>();
-    slot->publish(runtime::load_artefact(artefact, name));
+    auto slot = make_slot(runtime::load_artefact(artefact, name), target_of(hash, name));
     slots[hash] = slot;
     return slot;
 }
@@ -258,11 +275,11 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     const Session& s = session();
     const std::vector<uint8_t> bytes = ir::serialise(module);
     inspect(definition, module.name, bytes);
-    const std::string name = module.name, cpu = s.cpu, path = s.offline_cache ? s.cache_path : "";
-    auto slot = std::make_shared<runtime::ImageSlot>();
+    const runtime::Target target = target_of(hash, module.name);
     const int forced = s.tier;
     const bool time_passes = s.time_passes;
     std::vector<uint8_t> artefact;
+    std::unique_ptr<runtime::KernelImage> image;
     std::string failure;
     const Working working;
     PyThreadState* state = PyEval_SaveThread();
@@ -270,32 +287,24 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
         const runtime::Compiler& compiler = runtime::Compiler::get();
         abi::CompileOptions options{};
         options.abi_version = abi::kAbiVersion;
-        options.cpu = cpu.c_str();
+        options.cpu = target.cpu.c_str();
         options.triple = "";
         options.time_passes = time_passes;
-        abi::Compilation* compilation = compiler.begin(bytes, options);
+        const std::unique_ptr<abi::Compilation, void (*)(abi::Compilation*)> compilation(
+            compiler.begin(bytes, options),
+            [](abi::Compilation* c) { runtime::Compiler::get().end(c); });
         const bool quick =
-            forced == 0 || (forced < 0 && compiler.cost(compilation) > kOptimiseAtOnceUs);
+            forced == 0 || (forced < 0 && compiler.cost(compilation.get()) > kOptimiseAtOnceUs);
         options.tier = quick ? 0 : 1;
-        try {
-            artefact = compiler.emit(compilation, options);
-            slot->publish(runtime::load_artefact(artefact, name));
-        } catch (...) {
-            compiler.end(compilation);
-            throw;
-        }
-        if (quick && forced < 0)
-            runtime::enqueue_optimisation(
-                {compilation, slot, name, cpu,
-                 [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); }});
-        else
-            compiler.end(compilation);
+        artefact = compiler.emit(compilation.get(), options);
+        image = runtime::load_artefact(artefact, target.name);
+        target.store(artefact);
     } catch (const std::exception& e) {
         failure = e.what();
     }
     PyEval_RestoreThread(state);
     if (!failure.empty()) throw support::Error(failure);
-    store_artefact(path, hash, artefact);
+    auto slot = make_slot(std::move(image), target);
     slots[hash] = slot;
     return slot;
 }
@@ -556,6 +565,11 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
 }
 
 }  // namespace
+
+void optimise_all() {
+    for (const auto& [hash, slot] : slots)
+        if (const auto live = slot.lock()) runtime::optimise(live);
+}
 
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
                                                      size_t count) {

@@ -190,14 +190,17 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     if (s.interpreted) {
         special = interpret_launch(*s.interpreted->module, context, outcome);
     } else {
-        tasks_of_last_call = s.slot->current()->counted_tasks;
+        const runtime::KernelImage& image = *s.slot->current();
+        tasks_of_last_call = image.counted_tasks;
+        if (image.tier == 0) runtime::quick_run_begins(s.slot, start);
         Patience patience;
         std::vector<runtime::TaskTime> times;
         if (s.last_ns >= kReleaseGilNs) patience.release();
-        special = runtime::launch(*s.slot->current(), context, *session_.pool,
+        special = runtime::launch(image, context, *session_.pool,
                                   {Patience::check_signals, Patience::long_run, &patience,
                                    session_.profiles ? &times : nullptr},
                                   outcome);
+        if (image.tier == 0) runtime::quick_run_ends(s.slot, now_ns() - start);
         patience.take();
         if (!times.empty()) record_times(s, times);
         if (patience.type) {

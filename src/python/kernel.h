@@ -183,6 +183,8 @@ PyObject* graph_tables(PyObject* kernel, void*);
 PyObject* describe_specialisations(PyObject* kernel, void*);
 
 // build.cpp -----------------------------------------------------------------------------------
+// Asks for the optimised tier of all code that is in use.
+void optimise_all();
 // A specialisation for these arguments, from the cache or compiled; null with an exception set.
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
                                                      size_t count);

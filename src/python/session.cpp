@@ -185,9 +185,14 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     Py_RETURN_NONE;
 }
 
-PyObject* finish_optimisations(PyObject*, PyObject*) {
+PyObject* wait_for_optimisations(PyObject*, PyObject*) {
     Py_BEGIN_ALLOW_THREADS runtime::finish_optimisations();
     Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+PyObject* finish_optimisations(PyObject*, PyObject*) {
+    optimise_all();
+    return wait_for_optimisations(nullptr, nullptr);
 }
 
 PyObject* num_compiled_functions(PyObject*, PyObject*) {
@@ -228,7 +233,9 @@ PyMethodDef methods[] = {
      reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
      "Changes one option kept by the Python side."},
     {"finish_optimisations", finish_optimisations, METH_NOARGS,
-     "Waits until no optimised code is pending."},
+     "Optimises all code at hand, also what has not run for long, and waits for it."},
+    {"wait_for_optimisations", wait_for_optimisations, METH_NOARGS,
+     "Waits until no optimisation is pending."},
     {"num_compiled_functions", num_compiled_functions, METH_NOARGS,
      "Specialisations compiled or loaded so far."},
     {"host_times", host_times, METH_NOARGS, "Seconds spent before launches, by phase."},

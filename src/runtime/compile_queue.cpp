@@ -7,104 +7,222 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
-#include <deque>
 #include <thread>
 
 #include "runtime/compiler.h"
 #include "support/error.h"
 
 namespace qd::runtime {
-namespace {
 
 // Above the process's own: about a tenth of a core where launches use all of them.
 constexpr int kNiceness = 10;
+// Quick code may run for this part of the time that optimising it is estimated to take: what is
+// lost by waiting stays small beside the compilation, and what runs once or twice is not compiled.
+constexpr int64_t kPatienceShare = 16;
 
-struct Queue {
+struct CompileQueue {
+    using Slot = std::shared_ptr<ImageSlot>;
+    using State = ImageSlot::State;
+    using Clock = std::chrono::steady_clock;
+    struct Watch {
+        Clock::time_point due;
+        Slot slot;
+    };
+
     std::mutex lock;  // guards everything here
     std::condition_variable changed;
-    std::deque<TierJob> jobs;
-    bool running = false;  // a job is being compiled
+    std::vector<Slot> asked;
+    std::vector<Watch> watches;  // of launches that may turn out long
+    Slot compiling;
     bool stop = false;
     std::thread thread;
+
+    static bool waits(const ImageSlot& s) { return s.state_ == State::waiting; }
+
+    // --- the launching threads ------------------------------------------------------------------
+    void ask(const Slot& slot) {
+        State waiting = State::waiting;
+        if (!slot->state_.compare_exchange_strong(waiting, State::asked)) return;
+        std::lock_guard guard(lock);
+        asked.push_back(slot);
+        changed.notify_all();
+    }
+
+    void watch(const Slot& slot, int64_t due_ns) {
+        std::lock_guard guard(lock);
+        watches.push_back({Clock::time_point(std::chrono::nanoseconds(due_ns)), slot});
+        changed.notify_all();
+    }
+
+    static bool enters(ImageSlot& s, int64_t now_ns, int64_t& due_ns) {
+        if (!waits(s)) return false;
+        s.entered_ns_ = now_ns;
+        due_ns = now_ns + std::max<int64_t>(s.patience_ns_ - s.spent_ns_, 0);
+        return !s.watched_.exchange(true);
+    }
+
+    static bool leaves(ImageSlot& s, int64_t took_ns) {  // whether it has run for long enough
+        s.entered_ns_ = 0;
+        return s.spent_ns_.fetch_add(took_ns) + took_ns >= s.patience_ns_ && waits(s);
+    }
+
+    // --- the queue's thread, under the lock -----------------------------------------------------
+    static int64_t spent(const ImageSlot& s, int64_t now_ns) {
+        const int64_t entered = s.entered_ns_;
+        return s.spent_ns_ + (entered ? now_ns - entered : 0);
+    }
+
+    // Asks for what has run long enough; what runs still is looked at again.
+    void look_at_watches() {
+        const auto now = Clock::now();
+        const int64_t now_ns = std::chrono::nanoseconds(now.time_since_epoch()).count();
+        std::erase_if(watches, [&](Watch& w) {
+            if (w.due > now) return false;
+            ImageSlot& s = *w.slot;
+            const int64_t left = s.patience_ns_ - spent(s, now_ns);
+            if (waits(s) && left > 0 && s.entered_ns_) {
+                w.due = now + std::chrono::nanoseconds(left);
+                return false;
+            }
+            s.watched_ = false;
+            State waiting = State::waiting;
+            if (left <= 0 && s.state_.compare_exchange_strong(waiting, State::asked))
+                asked.push_back(w.slot);
+            return true;
+        });
+    }
+
+    // What has run longest for what it costs.
+    Slot take_best() {
+        const auto gain = [](const Slot& s) {
+            return double(s->spent_ns_) / std::max(1u, s->optimise_us_);
+        };
+        const auto best = std::ranges::max_element(asked, {}, gain);
+        Slot taken = std::move(*best);
+        asked.erase(best);
+        return taken;
+    }
 
     void loop() {
         // Threads that somebody waits for go first: on few cores a launch would lose a time slice.
         const auto self = static_cast<id_t>(syscall(SYS_gettid));
         setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
         std::unique_lock guard(lock);
-        for (;;) {
-            changed.wait(guard, [&] { return stop || !jobs.empty(); });
-            if (stop) return;
-            TierJob job = std::move(jobs.front());
-            jobs.pop_front();
-            running = true;
-            guard.unlock();
-            optimise(job);
-            guard.lock();
-            running = false;
-            changed.notify_all();
+        while (!stop) {
+            look_at_watches();
+            if (!asked.empty()) {
+                compiling = take_best();
+                guard.unlock();
+                compile(*compiling);
+                guard.lock();
+                compiling = nullptr;
+                changed.notify_all();
+            } else if (!watches.empty()) {
+                changed.wait_until(guard, std::ranges::min(watches, {}, &Watch::due).due);
+            } else {
+                changed.wait(guard);
+            }
         }
     }
 
-    static void optimise(TierJob& job) {
-        const Compiler& compiler = Compiler::get();
+    static void compile(ImageSlot& slot) {
+        const Target& target = slot.target_;
         abi::CompileOptions options{};
         options.abi_version = abi::kAbiVersion;
         options.tier = 1;
-        options.cpu = job.cpu.c_str();
+        options.cpu = target.cpu.c_str();
         options.triple = "";
         try {
-            const std::vector<uint8_t> artefact = compiler.emit(job.compilation, options);
-            job.slot->publish(load_artefact(artefact, job.name));
-            if (job.store) job.store(artefact);
+            const Compiler& compiler = Compiler::get();
+            const std::unique_ptr<abi::Compilation, void (*)(abi::Compilation*)> compilation(
+                compiler.begin(slot.ir_, options),
+                [](abi::Compilation* c) { Compiler::get().end(c); });
+            const std::vector<uint8_t> artefact = compiler.emit(compilation.get(), options);
+            slot.publish(load_artefact(artefact, target.name));
+            if (target.store) target.store(artefact);
         } catch (...) {
             // The quick tier's code stays: slower, and as right as before.
         }
-        compiler.end(job.compilation);
+        slot.ir_ = {};
+        slot.state_ = State::settled;
     }
 
-    ~Queue() {
+    // --- endings --------------------------------------------------------------------------------
+    void forget() {
+        for (const Slot& s : asked) s->state_ = State::waiting;
+        for (const Watch& w : watches) w.slot->watched_ = false;
+        asked.clear();
+        watches.clear();
+        changed.notify_all();
+    }
+
+    ~CompileQueue() {
         {
             std::lock_guard guard(lock);
             stop = true;
-            jobs.clear();
-            changed.notify_all();
+            forget();
         }
         if (thread.joinable()) thread.join();
     }
 };
 
-Queue* the_queue;     // a forked child leaks its parent's: nobody works on it there
-std::mutex creation;  // guards the_queue; held during fork
+namespace {
+
+CompileQueue* the_queue;  // a forked child leaks its parent's: nobody works on it there
+std::mutex creation;      // guards the_queue; held during fork, as is the queue's lock
+
+void before_fork() {
+    creation.lock();
+    if (the_queue) the_queue->lock.lock();
+}
+void after_fork() {
+    if (the_queue) the_queue->lock.unlock();
+    creation.unlock();
+}
+void in_forked_child() {
+    if (CompileQueue* q = the_queue) {
+        if (q->compiling) q->asked.push_back(q->compiling);
+        q->forget();
+        q->lock.unlock();
+    }
+    the_queue = nullptr;
+    creation.unlock();
+}
 
 // Under `creation`.
-Queue& queue() {
+CompileQueue& queue() {
     if (!the_queue) {
         static bool registered = [] {
             std::atexit(stop_optimisations);  // for hosts that forget
-            pthread_atfork([] { creation.lock(); }, [] { creation.unlock(); },
-                           [] {
-                               the_queue = nullptr;
-                               creation.unlock();
-                           });
+            pthread_atfork(before_fork, after_fork, in_forked_child);
             return true;
         }();
         (void)registered;
-        auto made = std::make_unique<Queue>();
+        auto made = std::make_unique<CompileQueue>();
         made->thread = std::thread([q = made.get()] { q->loop(); });
         the_queue = made.release();
     }
     return *the_queue;
 }
 
-Queue* existing() {
+CompileQueue* existing() {
     std::lock_guard guard(creation);
     return the_queue;
 }
 
 }  // namespace
+
+ImageSlot::ImageSlot(std::unique_ptr<KernelImage> quick, Target target)
+    : ir_(std::move(quick->ir)), target_(std::move(target)) {
+    optimise_us_ = quick->optimise_us;
+    patience_ns_ = int64_t(optimise_us_) * 1000 / kPatienceShare;
+    state_ = ir_.empty() ? State::settled : State::waiting;
+    publish(std::move(quick));
+}
 
 void ImageSlot::publish(std::unique_ptr<KernelImage> image) {
     std::lock_guard guard(lock_);
@@ -112,32 +230,39 @@ void ImageSlot::publish(std::unique_ptr<KernelImage> image) {
     images_.push_back(std::move(image));
 }
 
-void enqueue_optimisation(TierJob job) {
+void quick_run_begins(const std::shared_ptr<ImageSlot>& slot, int64_t now_ns) {
+    int64_t due_ns;
+    if (!CompileQueue::enters(*slot, now_ns, due_ns)) return;
     std::lock_guard creating(creation);
-    Queue& q = queue();
-    std::lock_guard guard(q.lock);
-    q.jobs.push_back(std::move(job));
-    q.changed.notify_all();
+    queue().watch(slot, due_ns);
+}
+
+void quick_run_ends(const std::shared_ptr<ImageSlot>& slot, int64_t took_ns) {
+    if (CompileQueue::leaves(*slot, took_ns)) optimise(slot);
+}
+
+void optimise(const std::shared_ptr<ImageSlot>& slot) {
+    if (!CompileQueue::waits(*slot)) return;
+    std::lock_guard creating(creation);
+    queue().ask(slot);
 }
 
 void finish_optimisations() {
-    if (Queue* q = existing()) {
+    if (CompileQueue* q = existing()) {
         std::unique_lock guard(q->lock);
-        q->changed.wait(guard, [&] { return q->jobs.empty() && !q->running; });
+        q->changed.wait(guard, [&] { return q->asked.empty() && !q->compiling; });
     }
 }
 
 void drop_optimisations() {
-    if (Queue* q = existing()) {
-        std::unique_lock guard(q->lock);
-        for (TierJob& job : q->jobs) Compiler::get().end(job.compilation);
-        q->jobs.clear();
-        q->changed.notify_all();
+    if (CompileQueue* q = existing()) {
+        std::lock_guard guard(q->lock);
+        q->forget();
     }
 }
 
 void stop_optimisations() {
-    Queue* last;
+    CompileQueue* last;
     {
         std::lock_guard guard(creation);
         last = the_queue;
@@ -147,10 +272,10 @@ void stop_optimisations() {
 }
 
 size_t pending_optimisations() {
-    Queue* q = existing();
+    CompileQueue* q = existing();
     if (!q) return 0;
     std::lock_guard guard(q->lock);
-    return q->jobs.size() + q->running;
+    return q->asked.size() + (q->compiling ? 1 : 0);
 }
 
 }  // namespace qd::runtime

@@ -1,8 +1,9 @@
 // Code of a specialisation, and the thread that improves it.
 //
-// The first version of slow-to-optimise code comes from the quick tier; the optimised one is built
-// here, on another thread, and becomes current at the next launch. Old images stay loaded: a launch
-// may still be running them.
+// The first version of slow-to-optimise code comes from the quick tier. Once its launches have
+// taken a fair share of what optimising costs, it is optimised here, on another thread, and the
+// better code is current from the next launch on: what runs once is never optimised, and what runs
+// most goes first. Old images stay loaded: a launch may still be running them.
 
 #pragma once
 
@@ -10,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,27 +20,48 @@
 
 namespace qd::runtime {
 
-class ImageSlot {
-  public:
-    const KernelImage* current() const { return current_.load(std::memory_order_acquire); }
-    void publish(std::unique_ptr<KernelImage> image);
-
-  private:
-    std::atomic<const KernelImage*> current_{nullptr};
-    std::mutex lock_;  // guards images_
-    std::vector<std::unique_ptr<KernelImage>> images_;
-};
-
-struct TierJob {
-    abi::Compilation* compilation;  // owned: ended when the job is over
-    std::shared_ptr<ImageSlot> slot;
+// What the queue needs besides the module.
+struct Target {
     std::string name, cpu;
     std::function<void(std::span<const uint8_t>)> store;  // keeps the artefact; may be empty
 };
 
-// Optimises the slot's code later. Any thread.
-void enqueue_optimisation(TierJob job);
-// Waits until nothing is pending (tests, benchmarks) / forgets what has not begun (exit, reset).
+class ImageSlot {
+  public:
+    ImageSlot() = default;
+    // A slot of quick code that may be improved, if the image brings the module for it.
+    ImageSlot(std::unique_ptr<KernelImage> quick, Target target);
+
+    const KernelImage* current() const { return current_.load(std::memory_order_acquire); }
+    void publish(std::unique_ptr<KernelImage> image);
+    bool settled() const { return state_ == State::settled; }  // the code stays as it is
+
+  private:
+    friend struct CompileQueue;
+    enum class State { settled, waiting, asked };
+
+    std::atomic<const KernelImage*> current_{nullptr};
+    std::mutex lock_;  // guards images_
+    std::vector<std::unique_ptr<KernelImage>> images_;
+
+    // Of quick code. `ir_` and `target_` belong to the queue's thread while it compiles.
+    std::atomic<State> state_{State::settled};
+    std::atomic<int64_t> spent_ns_{0};    // by launches that ended
+    std::atomic<int64_t> entered_ns_{0};  // when the last launch began; 0: it ended
+    std::atomic<bool> watched_{false};    // the queue looks at it when its patience ends
+    int64_t patience_ns_ = 0;
+    uint32_t optimise_us_ = 0;
+    std::vector<uint8_t> ir_;
+    Target target_;
+};
+
+// Around each launch of quick code; `now_ns` by the steady clock. Any thread.
+void quick_run_begins(const std::shared_ptr<ImageSlot>& slot, int64_t now_ns);
+void quick_run_ends(const std::shared_ptr<ImageSlot>& slot, int64_t took_ns);
+
+// Optimises a slot's quick code without waiting for its launches. Any thread.
+void optimise(const std::shared_ptr<ImageSlot>& slot);
+// Waits until nothing is pending / forgets what has not begun, until it runs again.
 void finish_optimisations();
 void drop_optimisations();
 size_t pending_optimisations();

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 5;
+inline constexpr uint32_t kAbiVersion = 6;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -134,7 +134,9 @@ struct Artefact {
     uint32_t binding_count;  // how many entries Context::bindings has
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
     uint32_t arrays;         // of ArrayUse, joined by or
-    uint32_t pad;
+    uint32_t optimise_us;    // quick code: estimated time that tier 1 takes
+    uint32_t ir_bytes, ir;   // quick code: the module that it was made from, so that any process
+                             // can make tier 1 of it
 };
 
 // --- the compiler object's C entry points (dlsym) --------------------------------------------

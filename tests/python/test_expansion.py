@@ -1,8 +1,6 @@
 """Small funcs are expanded into their callers by the optimised tier: how far, and that it stays right."""
 
 import linecache
-import os
-import pathlib
 
 import numpy as np
 import pytest
@@ -92,22 +90,3 @@ def test_loads_of_an_expanded_func_see_what_its_caller_wrote(backend):
                 s = s * 2 - b[0] + (b[1] * 3 if b[2] < -10 else 0)
             expected.append(2 * s)
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.oracle_differs("about our threads")
-def test_background_optimisation_is_the_least_urgent(backend, monkeypatch):
-    monkeypatch.delenv("QD_CPU_TIER", raising=False)
-    backend.init(offline_cache=False)
-    x = qd.field(qd.f32, 64)
-
-    @qd.kernel
-    def long():
-        for i in x:
-            for k in qd.static(range(60)):
-                x[i] += qd.sin(x[i] * k) * qd.exp(x[i])
-
-    long()
-    qd._lib.core.finish_optimisations()
-    tasks = pathlib.Path("/proc/self/task").glob("*/stat")
-    niceness = [int(t.read_text().rpartition(")")[2].split()[16]) for t in tasks]
-    assert min(os.nice(0) + 10, 19) in niceness

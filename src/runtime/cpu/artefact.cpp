@@ -54,6 +54,9 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     if (header.bytes != bytes.size()) throw Error("artefact: truncated");
     if (header.object < sizeof header) throw Error("artefact: object inside the header");
     const auto object = table<uint8_t>(bytes, header.object, header.object_bytes);
+    const auto ir = table<uint8_t>(bytes, header.ir, header.ir_bytes);
+    image->ir.assign(ir.begin(), ir.end());
+    image->optimise_us = header.optimise_us;
     image->artefact.assign(bytes.begin(), bytes.begin() + header.object);
     const std::span<const uint8_t> kept = image->artefact;
     const auto tasks = table<abi::Task>(kept, header.tasks, header.task_count);

@@ -45,6 +45,8 @@ struct KernelImage {
     bool uses_random = false, uses_print = false;
     bool uses_atomics = false;
     uint32_t array_use = 0;  // abi::ArrayUse
+    std::vector<uint8_t> ir;   // quick code: what tier 1 is made from; moves into its slot
+    uint32_t optimise_us = 0;  // quick code: estimate
     // As spec 41 section 1 counts tasks: loop bounds that are arguments are computed in a serial
     // task, if none stands in front of the loop.
     size_t counted_tasks = 0;
