@@ -27,6 +27,8 @@ ir::Prim default_float();
 std::optional<Prim> prim_of_dtype(PyObject* o);
 // Python numbers: bool, int, float, NumPy scalars, 0-d arrays, enum members that are ints.
 bool is_number(PyObject* o);
+// Of a type whose instances are guarded by value.
+bool is_plain_constant(PyObject* o);
 bool is_enum_member(PyObject* o);
 bool is_host_matrix(PyObject* o);  // quadrants.lang.matrix.Matrix
 
