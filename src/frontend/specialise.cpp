@@ -81,11 +81,10 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
     }
     if (const auto t = tensor_type_of(annotation)) {
         shape.kind = ResultShape::Kind::tensor;
-        if (is_struct(value) ||
-            (!is_expr(value) && PyNumber_Check(value) && !PySequence_Check(value)))
-            bad_return(type_name(value), annotation);
+        if (is_struct(value)) bad_return(type_name(value), annotation);
         ir::Value* v = to_value(value);
-        if (!v->type.is_tensor()) bad_return(type::to_user_string(v->type), annotation);
+        if (is_expr(value) && v->type.is_scalar())
+            bad_return(type::to_user_string(v->type), annotation);
         if (v->type.rank != t->rank)
             raise(Kind::runtime_type,
                   "Return matrix ndim mismatch, expecting=" + std::to_string(t->rank) +

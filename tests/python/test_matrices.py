@@ -616,3 +616,28 @@ def test_misuse_on_the_host():
         qd.Matrix(np.zeros((13, 13)))
     with raises(AssertionError, "cannot be called in Python-scope"):
         qd.Vector.zero(qd.f32, 3)
+
+
+def test_components_of_a_field(backend):
+    f = qd.Matrix.field(2, 3, qd.f32, shape=2)
+    f[1] = [[1, 2, 3], [4, 5, 6]]
+    assert f.get_scalar_field(1, 2)[1] == 6
+    for wrong in (6, 7), (2, 0):
+        with pytest.raises(IndexError):
+            f.get_scalar_field(*wrong)
+    g = qd.field(qd.f32, 2)  # the mistake leaves the runtime usable
+    g[0] = f.get_scalar_field(0, 1)[1]
+    assert g[0] == 2
+
+
+@pytest.mark.parametrize("value", ["3", "[[1, 2], [3, 4]]"])
+def test_returned_rank(backend, tmp_path, value):
+    path = tmp_path / "rank.py"
+    path.write_text(
+        "import quadrants as qd\n@qd.kernel\ndef k() -> qd.types.vector(2, qd.f32):\n"
+        f"    return {value}\n"
+    )
+    space = {"__name__": "rank"}
+    exec(compile(path.read_text(), str(path), "exec"), space)
+    with raises(Compilation, "Return matrix ndim mismatch"):
+        space["k"]()

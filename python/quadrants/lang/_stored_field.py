@@ -324,7 +324,7 @@ class MatrixField(Field, core.FieldBase):
         """The field of one component: (i) of vectors, (i, j) of matrices."""
         assert len(indices) in (1, 2)
         column = indices[1] if len(indices) == 2 else 0
-        return self._component(indices[0] * self.m + column)
+        return self._component(range(len(self._places))[indices[0] * self.m + column])
 
     def _get_dynamic_index_stride(self) -> int | None:
         self._prepare()
