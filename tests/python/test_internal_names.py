@@ -429,7 +429,9 @@ def test_places_of_destroyed_trees_are_given_again(start):
 def test_program(start):
     x = start(offline_cache=False)
     program = impl.get_runtime().prog
+    assert program.get_total_compilation_time() == 0
     plain_kernel(x)
+    assert 0 < program.get_total_compilation_time() < 600
     assert program.get_num_offloaded_tasks_on_last_call() == 2
     program.dump_cache_data_to_disk()
     assert program.config().arch == qd.cfg.arch

@@ -169,13 +169,14 @@ def eig2(A, dt: qd.template()):
     root = qd.sqrt(abs(gap))
     re = qd.select(gap > 0, root, zero)
     im = qd.select(gap > 0, zero, root)
+    other = qd.select(gap > 0, zero, -root)  # -im, without a negative zero
     v0 = qd.Vector([one, zero, zero, zero])
     v1 = qd.Vector([zero, zero, one, zero])
     if b != 0 or c != 0 or half != 0:
         v0 = eigenvector2(a, b, c, d, mean + re, im, dt)
-        v1 = eigenvector2(a, b, c, d, mean - re, -im, dt)
+        v1 = eigenvector2(a, b, c, d, mean - re, other, dt)
     return (
-        qd.Matrix([[mean + re, im], [mean - re, -im]]),
+        qd.Matrix([[mean + re, im], [mean - re, other]]),
         qd.Matrix([[v0[0], v1[0]], [v0[1], v1[1]], [v0[2], v1[2]], [v0[3], v1[3]]]),
     )
 

@@ -32,6 +32,7 @@ class Program:
             for name, value in native.items():
                 setattr(config, name, value)
         config._on_change = core.set_config_option
+        self._compiled_before = core.host_times()["compile"]
 
     def config(self) -> Config:
         return self._config
@@ -42,6 +43,10 @@ class Program:
     def finalize(self) -> None:
         self._config._on_change = None
         core.runtime_reset()
+
+    def get_total_compilation_time(self) -> float:
+        """Seconds that the compiler has run for this program; what it does beside launches not counted."""
+        return core.host_times()["compile"] - self._compiled_before
 
     def dump_cache_data_to_disk(self) -> None:
         """Nothing to do: code is stored as soon as it is made."""

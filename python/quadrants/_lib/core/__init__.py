@@ -160,4 +160,4 @@ def get_commit_hash() -> str:
 
 
 def get_llvm_target_support() -> str:
-    return f"LLVM {LLVM_VERSION}"
+    return LLVM_VERSION
