@@ -153,6 +153,8 @@ def test_element_axes(python):
     m[1, 2] = [[1, 2, 3], [4, 5, 6]]
     assert m[1, 2, 1, 0] == 4
     assert m[1, 2].transpose().tolist() == [[1, 4], [2, 5], [3, 6]]
+    with pytest.raises(AssertionError, match="requires a 2D tensor"):
+        qd.Vector([1, 2]).transpose()
 
 
 def test_zero_dimensional(python):

@@ -612,6 +612,7 @@ class PyTensor(torch.Tensor):
 
     def transpose(self, *args: Any) -> PyTensor:
         """The last two axes swapped; with torch's arguments, torch's transpose."""
+        assert args or self.dim() > 1, "transpose() with no args requires a 2D tensor, got 1D"
         return wrapped(plain(self).transpose(*(args or (-1, -2))))
 
     def trace(self) -> PyTensor:
