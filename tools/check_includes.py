@@ -20,7 +20,7 @@ ROOMS = {
     "codegen": ["ir", "layout", "pass"],
     "cache": ["support"],
     "runtime": ["type", "support", "cache"],
-    "python": ["frontend", "layout", "runtime", "cache"],
+    "python": ["frontend", "layout", "pass", "runtime", "cache"],
     "compiler": ["pass", "autodiff", "codegen"],
 }
 FOREIGN = [

@@ -210,7 +210,7 @@ Ref new_variable(PyObject* value, const Prim* annotation) {
     if (PyTuple_Check(value) && !is_number(value)) return copy_container(value);
     if (!is_expr(value) && prim_of_dtype(value))
         return Ref::borrow(value);  // dtypes are passed as such
-    if (value == Py_None && !annotation) return Ref::borrow(value);
+    if ((value == Py_None || is_empty_matrix(value)) && !annotation) return Ref::borrow(value);
     return new_slot(annotation ? to_value_as(value, *annotation) : to_value(value));
 }
 

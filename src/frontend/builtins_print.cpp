@@ -107,6 +107,7 @@ void add_format(Text& out, PyObject* o) {
 void add(Text& out, PyObject* o, const std::string& spec) {
     if (PyUnicode_Check(o)) return out.literal(utf8(o));
     if (is_format(o)) return add_format(out, o);
+    if (is_empty_matrix(o)) return out.literal("[]");
     need_stack();
     if (PyList_Check(o) || (PyTuple_Check(o) && !is_number(o))) return add_items(out, o, spec);
     const bool value =

@@ -66,8 +66,7 @@ Ref literal(Lowering&, const CallArgs& a) {
     }
     if (!PyList_Check(arr) && !PyTuple_Check(arr))
         raise(Kind::type, "An Matrix/Vector can only be initialized with an array-like object");
-    if (PySequence_Fast_GET_SIZE(arr) == 0)
-        return Ref::steal(PyTuple_New(0));  // the index of a 0-D field
+    if (PySequence_Fast_GET_SIZE(arr) == 0) return empty_matrix(function);
     std::vector<Ref> items;
     for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(arr); ++k)
         items.push_back(Ref::borrow(PySequence_Fast_GET_ITEM(arr, k)));

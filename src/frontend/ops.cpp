@@ -304,9 +304,19 @@ std::string text_of(PyObject* o) {
 
 Ref interned(const char* text) { return Ref::steal(PyUnicode_InternFromString(text)); }
 
-bool is_host_matrix(PyObject* o) {
+namespace {
+Py_ssize_t rows_of_host_matrix(PyObject* o) {  // -1: it is none
     PyTypeObject* t = host_matrix_type();
-    return t && PyObject_TypeCheck(o, t);
+    return t && PyObject_TypeCheck(o, t) ? PyObject_Size(o) : -1;
+}
+}  // namespace
+
+bool is_host_matrix(PyObject* o) { return rows_of_host_matrix(o) > 0; }
+bool is_empty_matrix(PyObject* o) { return rows_of_host_matrix(o) == 0; }
+
+Ref empty_matrix(const char* function) {
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.matrix"));
+    return Ref::steal(PyObject_CallMethod(module.get(), function, "[]"));
 }
 
 bool is_number(PyObject* o) { return PyLong_Check(o) || PyFloat_Check(o) || is_numpy_scalar(o); }
@@ -343,7 +353,7 @@ std::optional<Prim> prim_of_dtype(PyObject* o) {
 
 Value* const_of(Prim p, double v) { return builder().float_const(p, v); }
 
-Value* integer_literal(PyObject* o, Prim p, const char* what) {
+int64_t literal_bits(PyObject* o, Prim p, const char* what) {
     int overflow = 0;
     const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
     bool fits;
@@ -373,7 +383,13 @@ Value* integer_literal(PyObject* o, Prim p, const char* what) {
         raise(Kind::type,
               "Integer literal " + text_of(o) + " exceeded the range of specified dtype: " + name);
     }
-    return builder().int_const(p, static_cast<int64_t>(bits));
+    return static_cast<int64_t>(bits);
+}
+
+int64_t default_literal(PyObject* o) { return literal_bits(o, default_int(), "default_ip"); }
+
+Value* integer_literal(PyObject* o, Prim p, const char* what) {
+    return builder().int_const(p, literal_bits(o, p, what));
 }
 
 std::string type_text(PyObject* o) {
@@ -461,19 +477,11 @@ Value* to_value(PyObject* o) {
 
 Value* to_value_as(PyObject* o, Prim p) {
     if (PyBool_Check(o)) return builder().cast(builder().int_const(Prim::u1, o == Py_True), p);
-    if (PyLong_Check(o)) {
-        if (type::is_float(p)) {
-            const double d = PyLong_AsDouble(o);
-            if (d == -1 && PyErr_Occurred()) throw PyError{};
-            return const_of(p, d);
-        }
-        int overflow = 0;
-        const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
-        if (p == Prim::u1) return builder().int_const(p, v != 0 || overflow);
-        if (!overflow &&
-            (type::bits(p) == 64 || v == static_cast<int32_t>(v) || (v >= 0 && v <= 0xffffffffLL)))
-            return builder().int_const(p, v);
-        return integer_literal(o, p, "specified dtype");
+    if (PyLong_Check(o)) {  // default_ip first
+        const int64_t v = default_literal(o);
+        if (type::is_float(p) && !type::is_signed(default_int()))
+            return const_of(p, static_cast<double>(static_cast<uint64_t>(v)));
+        return builder().int_const(p, v);
     }
     if (!is_expr(o) && is_numpy_scalar(o)) return to_value_as(numpy_item(o).get(), p);
     return builder().cast(to_value(o), p);  // a float literal has default_fp first

@@ -1,9 +1,10 @@
 // Finds a function's text by its code object's file and line, without `inspect`.
 //
 // Files are read once per process; what has no file (notebooks, REPL, exec) is asked from
-// linecache, then from _typed_source.py. The end of a function is found by a light scan of its
-// logical lines: brackets, strings and comments are skipped, and the first line that is not
-// indented deeper than the `def` ends it. Cost: one pass over the function's text.
+// linecache, then from _typed_source.py (archives, typed and passed programs). The end of a
+// function is found by a light scan of its logical lines: brackets, strings and comments are
+// skipped, and the first line that is not indented deeper than the `def` ends it. Cost: one pass
+// over the function's text.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -103,10 +104,10 @@ bool read_linecache(PyObject* filename, std::string& out) {
     return true;
 }
 
-// Text and first line of a function that was typed: _typed_source.py.
-bool read_typed(PyObject* code, std::string& out, int& first) {
+// Text and first line of a function that no file holds: _typed_source.py.
+bool read_typed(PyObject* function, std::string& out, int& first) {
     Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._typed_source"));
-    Ref found = Ref::steal(PyObject_CallMethod(module.get(), "find", "O", code));
+    Ref found = Ref::steal(PyObject_CallMethod(module.get(), "find", "O", function));
     if (found.get() == Py_None) return false;
     const char* text = nullptr;
     if (!PyArg_ParseTuple(found.get(), "si", &text, &first)) throw PyError{};
@@ -118,12 +119,9 @@ void split(SourceFile& f) {
     const std::string_view all = f.text;
     size_t at = 0;
     while (at < all.size()) {
-        size_t end = all.find('\n', at);
-        if (end == std::string_view::npos) end = all.size();
-        size_t stop = end;
-        if (stop > at && all[stop - 1] == '\r') --stop;
-        f.lines.push_back(all.substr(at, stop - at));
-        at = end + 1;
+        const size_t end = std::min(all.find_first_of("\r\n", at), all.size());
+        f.lines.push_back(all.substr(at, end - at));
+        at = end + (all.substr(end, 2) == "\r\n" ? 2 : 1);
     }
 }
 
@@ -331,7 +329,7 @@ FunctionSource& source_of(PyObject* function) {
     if (!s->last_line) {
         const char* path = PyUnicode_AsUTF8(filename.get());
         std::string text;
-        if (!read_typed(code.get(), text, s->first_line)) no_source(function);
+        if (!read_typed(function, text, s->first_line)) no_source(function);
         s->file = keep(std::string(path) + ":" + s->name, std::move(text));
         s->last_line = block_end(*s->file, s->first_line);
         if (!s->last_line) no_source(function);

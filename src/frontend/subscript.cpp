@@ -40,7 +40,7 @@ void flatten(PyObject* o, std::vector<Ref>& out) {
         const Ref list = Ref::steal(PyObject_CallMethod(o, "to_list", nullptr));
         return flatten(list.get(), out);
     }
-    out.push_back(Ref::borrow(o));
+    if (!is_empty_matrix(o)) out.push_back(Ref::borrow(o));  // which is the index of a 0-D field
 }
 
 bool holds_slice(std::span<const Ref> items) {
@@ -406,10 +406,9 @@ Value* index_value(PyObject* o, int position) {
         if (v->type.prim == Prim::i32 || v->type.prim == Prim::i64) return v;
         return builder().cast(v, type::bits(v->type.prim) == 64 ? Prim::i64 : Prim::i32);
     }
-    if (const auto c = static_int(o))
+    if (const auto c = PyLong_Check(o) ? default_literal(o) : static_int(o))
         return builder().int_const(*c == static_cast<int32_t>(*c) ? Prim::i32 : Prim::i64, *c);
-    if (is_number(o) && !PyLong_Check(o)) bad_index(type::info(default_float()).name, position);
-    if (is_number(o)) raise(Kind::type, "index " + text_of(o) + " does not fit 64 bits");
+    if (is_number(o)) bad_index(type::info(default_float()).name, position);
     bad_index(class_text(o), position);
 }
 

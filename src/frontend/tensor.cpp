@@ -27,12 +27,6 @@ Prim element_prim(PyObject* o) {
     return to_value(o)->type.prim == Prim::u1 ? default_int() : to_value(o)->type.prim;
 }
 
-Value* element_value(PyObject* o, Prim p) {
-    if (!is_expr(o) && PyLong_Check(o) && !PyBool_Check(o) && p == default_int())
-        return integer_literal(o, p, "default_ip");
-    return to_value_as(o, p);
-}
-
 struct Literal {
     std::vector<PyObject*> elements;  // borrowed, row-major
     int rank = 1, n = 0, m = 1;
@@ -133,7 +127,7 @@ Value* tensor_of_items(std::span<const Ref> items) {
     for (PyObject* e : l.elements) p = type::promote(p, element_prim(e));
     if (l.elements.size() == 1) p = element_prim(l.elements[0]);
     std::vector<Value*> parts;
-    for (PyObject* e : l.elements) parts.push_back(element_value(e, p));
+    for (PyObject* e : l.elements) parts.push_back(to_value_as(e, p));
     return build(l.rank == 1 ? Type::vector(p, l.n) : Type::matrix(p, l.n, l.m), parts);
 }
 

@@ -30,10 +30,15 @@ bool is_number(PyObject* o);
 // Of a type whose instances are guarded by value.
 bool is_plain_constant(PyObject* o);
 bool is_enum_member(PyObject* o);
-bool is_host_matrix(PyObject* o);  // quadrants.lang.matrix.Matrix
+bool is_host_matrix(PyObject* o);   // quadrants.lang.matrix.Matrix with components
+bool is_empty_matrix(PyObject* o);  // without: has no value in the IR, stays a Python object
+Ref empty_matrix(const char* function);
 
 Value* const_of(Prim p, double v);
-// An integer literal as type p; range-checked against `what` ("default_ip" or "specified dtype").
+// The bits of an integer literal of type p, which is `what` ("default_ip" or "specified dtype"):
+// out of its range is an error.
+int64_t literal_bits(PyObject* o, Prim p, const char* what);
+int64_t default_literal(PyObject* o);  // of type default_ip
 Value* integer_literal(PyObject* o, Prim p, const char* what);
 
 // Two operands brought to one type and shape. `divide`: integers become default_float first.

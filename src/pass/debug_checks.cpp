@@ -143,4 +143,9 @@ bool debug_checks(Session& s, Function& f) {
     return !places.empty();
 }
 
+void insert_checks(Module& m) {
+    Session s{.m = m, .options = {}};
+    for (Function* f : m.functions) debug_checks(s, *f);
+}
+
 }  // namespace qd::pass

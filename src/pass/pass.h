@@ -94,6 +94,9 @@ struct Plan {
     uint32_t instructions = 0;             // after all passes
 };
 
+// Only the checks of indices and exponents, for who runs a module without the pipeline.
+void insert_checks(ir::Module& module);
+
 [[nodiscard]] Plan run_pipeline(std::unique_ptr<ir::Module> module,
                                 const PipelineOptions& options = {});
 

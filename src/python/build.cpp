@@ -12,6 +12,7 @@
 #include "frontend/objects.h"
 #include "ir/ir.h"
 #include "python/external.h"
+#include "python/interpret.h"
 #include "python/kernel.h"
 #include "python/warm.h"
 #include "runtime/compiler.h"
@@ -536,7 +537,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         ir::Module& module = *kernel->module;
         if (interpreted) {
             auto out = assemble(k, args, *kernel, module.params, nullptr, {});
-            if (out) out->interpreted = std::move(kernel);
+            if (out) out->interpreted = prepare_interpreted(module);
             ++s.compiled;
             return out;
         }

@@ -3,6 +3,7 @@
 #include "python/interpret.h"
 
 #include "ir/interpreter.h"
+#include "pass/pass.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/print.h"
 
@@ -53,6 +54,12 @@ int64_t clock_now() { return 0; }
 const abi::Runtime kRuntime = {on_print, on_fail, clock_now};
 
 }  // namespace
+
+std::unique_ptr<ir::Module> prepare_interpreted(const ir::Module& module) {
+    auto copy = ir::deserialise(ir::serialise(module));  // functions are shared among kernels
+    if (copy->debug || copy->check_bounds) pass::insert_checks(*copy);
+    return copy;
+}
 
 bool interpret_launch(const ir::Module& module, abi::Context& context,
                       runtime::LaunchOutcome& outcome) {

@@ -3,10 +3,15 @@
 
 #pragma once
 
+#include <memory>
+
 #include "ir/ir.h"
 #include "runtime/cpu/kernel.h"
 
 namespace qd::python {
+
+// A copy of `module` to run, with the checks that its options ask for.
+std::unique_ptr<ir::Module> prepare_interpreted(const ir::Module& module);
 
 // As runtime::launch; `context` lacks runtime and temps.
 bool interpret_launch(const ir::Module& module, abi::Context& context,

@@ -188,7 +188,8 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     const int64_t start = now_ns();
     bool special;
     if (s.interpreted) {
-        special = interpret_launch(*s.interpreted->module, context, outcome);
+        special = interpret_launch(*s.interpreted, context, outcome);
+        tasks_of_last_call = 1;  // it does not cut the kernel
     } else {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
@@ -517,6 +518,15 @@ PyObject* launch_count(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(as_kernel(self)->launches);
 }
 
+// As for functions: a copy is the kernel itself, and a pickle names it.
+PyObject* kernel_reduce(PyObject* self, PyObject*) {
+    return PyObject_GetAttrString(as_kernel(self)->definition, "__qualname__");
+}
+PyMethodDef kernel_methods[] = {
+    {"__reduce__", kernel_reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 char kDoc[] = "__doc__", kModule[] = "__module__", kPure[] = "is_pure";
 PyGetSetDef kernel_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -613,6 +623,19 @@ void bound_dealloc(PyObject* self) {
     PyObject_GC_Del(self);
 }
 
+// Copied and pickled like a method: by object and name.
+PyObject* bound_reduce(PyObject* self, PyObject*) {
+    PyObject* getattr = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+    const Ref name = Ref::steal_or_null(
+        PyObject_GetAttrString(as_kernel(as_bound(self)->kernel)->definition, "_attr_name"));
+    if (!getattr || !name) return nullptr;
+    return Py_BuildValue("O(OO)", getattr, as_bound(self)->instance, name.get());
+}
+PyMethodDef bound_methods[] = {
+    {"__reduce__", bound_reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 PyTypeObject BoundKernel_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.BoundKernel",
     .tp_basicsize = sizeof(BoundObject),
@@ -624,6 +647,7 @@ PyTypeObject BoundKernel_Type = {
     .tp_doc = "A kernel as a method of an object.",
     .tp_traverse = bound_traverse,
     .tp_weaklistoffset = offsetof(BoundObject, weakrefs),
+    .tp_methods = bound_methods,
 };
 
 PyObject* kernel_get(PyObject* self, PyObject* instance, PyObject*) {
@@ -650,6 +674,7 @@ PyTypeObject Kernel_Type = {
     .tp_traverse = kernel_traverse,
     .tp_clear = kernel_clear,
     .tp_weaklistoffset = offsetof(KernelObject, weakrefs),
+    .tp_methods = kernel_methods,
     .tp_getset = kernel_getset,
     .tp_descr_get = kernel_get,
     .tp_dictoffset = offsetof(KernelObject, dict),

@@ -98,9 +98,8 @@ struct Specialisation {
     bool returns_tuple = false;
     uint32_t args_bytes = 0, result_bytes = 0;
     std::shared_ptr<runtime::ImageSlot> slot;  // code; shared by kernels with equal IR
-    std::unique_ptr<frontend::LoweredKernel>
-        interpreted;            // instead of code: the interpreter runs this
-    uint32_t generation = 0;    // of the runtime whose storage it is bound to
+    std::unique_ptr<ir::Module> interpreted;   // instead of code: the interpreter runs this
+    uint32_t generation = 0;                   // of the runtime whose storage it is bound to
     int64_t last_ns = 1 << 30;  // duration of the last launch: long ones release the GIL
     // Cached block for frozen dataclass arguments: valid while these roots are the same objects.
     std::vector<CachedRoot> cached_roots;

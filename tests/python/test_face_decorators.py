@@ -1,8 +1,10 @@
 """What decorating checks, and what the decorated objects show."""
 
+import copy
 import dataclasses
 import functools
 import inspect
+import pickle
 import warnings
 
 import pytest
@@ -139,6 +141,38 @@ def test_kernel_object():
     k.anything = 3
     assert k.anything == 3
     assert qd.kernel(fastcache=True)(run).is_pure is True
+
+
+@qd.kernel
+def increment(n: qd.i32) -> qd.i32:
+    return n + 1
+
+
+@qd.data_oriented
+class Counter:
+    def __init__(self, n):
+        self.n = n
+
+    @qd.kernel
+    def get(self) -> qd.i32:
+        return self.n
+
+
+def test_shallow_copies(backend):
+    assert copy.copy(increment)(3) == 4 and copy.copy(increment).__name__ == "increment"
+    counter = Counter(5)
+    other = copy.copy(counter)
+    other.n = 6
+    assert (counter.get(), other.get()) == (5, 6)
+
+
+@pytest.mark.oracle_differs("kernels are neither pickled nor copied deeply there")
+def test_copies_and_pickles(backend):
+    for kernel in (copy.deepcopy(increment), pickle.loads(pickle.dumps(increment))):
+        assert kernel is increment
+    for method in (copy.copy(Counter(5).get), pickle.loads(pickle.dumps(Counter(5).get))):
+        assert method() == 5
+    assert copy.deepcopy([Counter(5)])[0].get() == 5
 
 
 def test_pure_warns_once():

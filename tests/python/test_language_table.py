@@ -19,6 +19,11 @@ import quadrants as qd
 def add(a, b, c=0):
     return a + b + c
 
+@qd.func
+def size(v):
+    return v.n
+
+empty = qd.Vector([])
 Pair = qd.types.struct(a=qd.i32, b=qd.types.vector(2, qd.f32))
 """
 
@@ -37,6 +42,11 @@ TABLE = {
         ("v = qd.Vector([1, 2])\nr = 0\nif v.n > 2: r = v[2]\nreturn r", 0),
         ("s = None\nreturn n", 3),
         ("s = [None, n]\nreturn s[1]", 3),
+    ],
+    "vectors without components": [
+        ("v = qd.Vector([])\nw = v + v * 2.0\nreturn n + len(v) + w.n", 3),
+        ("return size(qd.Vector([])) + n", 3),
+        ("for i in qd.static(range(empty.n)): n = empty[i]\nreturn n", 3),
     ],
     "structs": [
         ("s = qd.Struct(a=n, b=qd.Vector([1, 2]))\nd = s.to_dict()\nreturn d['a'] + d['b'][1]", 5),

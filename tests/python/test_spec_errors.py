@@ -33,6 +33,12 @@ class Ball:
     centre: vec3
     radius: qd.f32
 """
+PLACES = """
+wide = qd.field(qd.i64, ())
+wide2 = qd.types.vector(2, qd.i64)
+Wide = qd.types.struct(x=qd.i64)
+
+"""
 
 
 def body(statements, head="k()"):
@@ -93,6 +99,20 @@ LANGUAGE = [
      call("k(a: qd.i32)", "1", "for i in range(2) if a else range(3): pass")),
     (T, "Integer literal 4294967295 exceeded the range of default_ip: i32, please specify the dtype "
      "via e.g. `qd.u64(4294967295)` or set a different `default_ip`", body("a = 4294967295")),
+    *((T, "Integer literal 4294967295 exceeded the range of default_ip: i32", PLACES + program)
+      for program in (
+          body("a: qd.u32 = 4294967295"),
+          body("wide[None] = 4294967295"),
+          body("wide[None] += 4294967295"),
+          body("qd.atomic_add(wide[None], 4294967295)"),
+          body("a = qd.cast(4294967295, qd.i64)"),
+          body("a = qd.Vector([4294967295, 1], qd.i64)"),
+          body("a = wide2(4294967295, 1)"),
+          body("a = Wide(4294967295)"),
+          body("a = Wide(1)\na.x = 4294967295"),
+          body("a = 1.5\na *= 4294967295"),
+          body("a = plane[4294967295, 0]"),
+          body("return 4294967295", "k() -> qd.i64"))),
     (T, "exceeded the range of specified dtype: u16", body("a = qd.u16(65536)")),
     (T, "Only 0-dimensional numpy array can be used to initialize a scalar expression",
      "ones = np.ones(3)\n" + body("a = ones")),

@@ -1,6 +1,8 @@
 """Kernels that no file holds: typed, passed on the command line, generated, in cells and texts."""
 
 import doctest
+import importlib
+import importlib.util
 import linecache
 import os
 import pty
@@ -8,10 +10,12 @@ import select
 import subprocess
 import sys
 import types
+import zipfile
 
 import pytest
 
 import quadrants as qd
+from helpers import raises
 from quadrants.lang._wrap_inspect import get_source_info_and_src
 
 PROGRAM = """import quadrants as qd
@@ -124,6 +128,34 @@ def test_generated_text_under_one_name(backend):
         text = f"@qd.kernel\ndef k() -> qd.i32:\n    return {value}\n"
         linecache.cache["<generated>"] = (len(text), None, text.splitlines(True), "<generated>")
         assert define(text, "<generated>")["k"]() == value
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_ends_of_lines(backend, tmp_path, end):
+    path = tmp_path / "ends.py"
+    text = '@qd.kernel\ndef k(n: qd.i32) -> qd.i32:\n    """two\n    lines"""\n    return n + 1\n\n'
+    wrong = "@qd.kernel\ndef wrong():\n    a = zz\n"
+    path.write_bytes(f"import quadrants as qd\n{text}{wrong}".replace("\n", end).encode())
+    module = load(path)
+    assert module.k(3) == 4
+    with raises(qd.QuadrantsNameError, "line 10, in wrong", "\n    a = zz\n        ^^\n"):
+        module.wrong()
+
+
+def test_archive(backend, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("kept_in_archive.py", PROGRAM)
+    monkeypatch.syspath_prepend(str(tmp_path / "archive.zip"))
+    module = importlib.import_module("kept_in_archive")
+    assert module.k(5) == 6
+    assert get_source_info_and_src(module.inc.__wrapped__)[0].start_lineno == 4
 
 
 def test_no_source(backend):

@@ -1,4 +1,4 @@
-"""Source of functions that neither a file nor `linecache` holds: typed, pasted or passed in.
+"""Source of functions that neither a file nor `linecache` holds: typed, passed in or archived.
 
 Asked by native code and by `_wrap_inspect`. A text counts if compiling it gives the very code of the
 function. Cells of notebooks are also taken by name and line, since magics such as %%timeit wrap them.
@@ -11,7 +11,7 @@ import ast
 import os
 import sys
 from collections.abc import Iterator
-from types import CodeType
+from types import CodeType, FunctionType
 
 _FUTURE = 0
 for _name in __future__.all_feature_names:
@@ -20,8 +20,12 @@ _HEADERS = ("def ", "class ", "async ", "if ", "for ", "while ", "with ", "try:"
 _INNER = (" ", "\t", ")", "]", "}", "else", "elif", "except", "finally")
 
 
-def find(code: CodeType) -> tuple[str, int] | None:
+def find(function: FunctionType) -> tuple[str, int] | None:
     """The text that a function was made from, and the line at which it begins there."""
+    code = function.__code__
+    for text in _loaded(function):
+        if _makes(text, code):
+            return text, code.co_firstlineno
     for texts in (_cells, _statements, _program, _blender_texts):
         for text in texts(code):
             if _makes(text, code):
@@ -58,6 +62,17 @@ def _defines(text: str, code: CodeType) -> bool:
         and min(part.lineno for part in (node, *node.decorator_list)) == code.co_firstlineno
         for node in ast.walk(tree)
     )
+
+
+def _loaded(function: FunctionType) -> Iterator[str]:
+    """What the loader of the function's module says: modules in archives have no file."""
+    loader = function.__globals__.get("__loader__")
+    try:
+        text = loader.get_source(function.__globals__["__name__"])
+    except (AttributeError, ImportError, KeyError, OSError):
+        return
+    if isinstance(text, str):
+        yield text
 
 
 def _cells(code: CodeType) -> Iterator[str]:

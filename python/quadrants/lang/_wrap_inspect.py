@@ -30,7 +30,7 @@ def get_source_info_and_src(func: Callable[..., Any]) -> tuple[FunctionSourceInf
         lines, start = inspect.getsourcelines(func)
         path = inspect.getsourcefile(func) or "<unknown>"
     except (OSError, TypeError) as e:
-        typed = _typed_source.find(func.__code__) if inspect.isfunction(func) else None
+        typed = _typed_source.find(func) if inspect.isfunction(func) else None
         if typed is None:
             raise OSError(f"Cannot find source code for Object: {func}") from e
         text, start = typed

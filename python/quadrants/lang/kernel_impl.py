@@ -58,6 +58,9 @@ class Definition:
     def arg_metas(self) -> list[ArgMetadata]:
         return [ArgMetadata(annotation, name, default) for name, annotation, default in self.params]
 
+    def __reduce__(self) -> str:  # as for functions: a copy is the same, a pickle names it
+        return self.__qualname__
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.__qualname__}>"
 
