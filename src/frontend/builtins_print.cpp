@@ -112,10 +112,7 @@ void add(Text& out, PyObject* o, const std::string& spec) {
     if (PyList_Check(o) || (PyTuple_Check(o) && !is_number(o))) return add_items(out, o, spec);
     const bool value =
         is_expr(o) ? as_expr(o)->kind != ExprKind::array : is_number(o) || is_host_matrix(o);
-    if (!value)
-        raise(Kind::type,
-              "cannot print a value of type " + (is_struct(o) ? "struct" : type_text(o)),
-              "print its members or elements");
+    if (!value) invalid_scalar(o, "print its members or elements");
     Value* v = to_value(o);
     if (spec == kShortest)
         out.conversion(v, "", 'r');

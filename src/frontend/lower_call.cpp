@@ -257,9 +257,13 @@ Val Body::method_self(const Val& method, const Val& base) {
 }
 
 Val Body::call(const Node* n) {
-    // "...".format(...) on a literal
-    if (n->a->kind == K::Attribute && n->a->a->kind == K::Constant &&
-        PyUnicode_Check(n->a->a->name) && n->a->name == names().format_) {
+    Val base;  // of base.name(...)
+    if (n->a->kind == K::Attribute) {
+        base = expr(n->a->a);
+        low.node = n->a->ast;
+    }
+    if (base.obj && PyUnicode_Check(base.get()) && n->a->name == names().format_) {
+        unit.consume(base);
         CallArgs args;
         std::vector<Prov*> provs, keyword_provs;
         arguments(n, args, &provs, &keyword_provs);
@@ -267,12 +271,7 @@ Val Body::call(const Node* n) {
         for (size_t k = 0; k < keyword_provs.size(); ++k)
             unit.consume(args.keywords[k].second.get(), keyword_provs[k]);
         low.node = n->ast;
-        return {format_call(n->a->a->name, args)};
-    }
-    Val base;  // of base.name(...)
-    if (n->a->kind == K::Attribute) {
-        base = expr(n->a->a);
-        low.node = n->a->ast;
+        return {format_call(base.get(), args)};
     }
     Val f = base.obj ? member(base, n->a->name) : expr(n->a);
     PyObject* callable = f.get();

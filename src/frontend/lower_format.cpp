@@ -44,6 +44,8 @@ struct Pieces {
             return;
         }
         const bool has_spec = !ignore_spec && spec && PyUnicode_GetLength(spec) > 0;
+        if (!is_static && is_host_matrix(value))
+            return add(make_value(to_value(value)).get(), spec, ignore_spec);
         if (!is_symbolic(value) && (is_static || !has_spec || !is_number(value))) {
             Ref s = Ref::steal_or_null(PyObject_Format(value, has_spec ? spec : nullptr));
             if (!s && PyErr_ExceptionMatches(PyExc_ValueError)) {
@@ -115,6 +117,7 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
     Pieces out;
     out.is_static = low.static_depth > 0;
     size_t automatic = 0, needed = 0;
+    std::optional<std::string> missing;
     std::vector<bool> used(args.keywords.size());
     for (size_t k = 0; k < s.size(); ++k) {
         if (s[k] == '{' && k + 1 < s.size() && s[k + 1] == '{') {
@@ -139,6 +142,8 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
         const std::string spec_text(colon == inside.npos ? std::string_view()
                                                          : inside.substr(colon + 1));
         k = close;
+        if (key.find_first_of(".[!") != key.npos)
+            raise(Kind::syntax, "'{" + key + "}' is not supported in format().");
         PyObject* value = nullptr;
         if (key.empty() || std::isdigit(static_cast<unsigned char>(key[0]))) {
             const size_t at = key.empty() ? automatic++ : std::stoul(key);
@@ -150,7 +155,7 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
                     value = args.keywords[i].second.get();
                     used[i] = true;
                 }
-            if (!value) raise(Kind::syntax, "Keyword '" + key + "' not found.");
+            if (!value) missing = key;
         }
         Ref spec = Ref::steal(PyUnicode_FromString(spec_text.c_str()));
         if (value) out.add(value, spec.get());
@@ -159,6 +164,7 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
         raise(Kind::syntax, "Expected " + std::to_string(needed) +
                                 " positional argument(s), but received " +
                                 std::to_string(args.positional.size()) + " instead.");
+    if (missing) raise(Kind::syntax, "Keyword '" + *missing + "' not found.");
     for (size_t i = 0; i < used.size(); ++i)
         if (!used[i])
             raise(Kind::syntax, "Keyword '" + text(args.keywords[i].first.get()) + "' not used.");

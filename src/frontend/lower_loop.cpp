@@ -238,7 +238,8 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
         for (int k = 0; k < array->type.ndim; ++k)
             bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1},
                                                        static_cast<uint64_t>(k))});
-    } else if (std::string_view(Py_TYPE(o)->tp_name) == "SNode") {  // one with no field below it
+    } else if (!is_expr(o) && PyObject_HasAttrString(o, "_path_from_root")) {
+        // A node: the root, which is one cell without an index, or one with no field below it.
         const Val shape = member(over, names().shape_);
         const Py_ssize_t axes = PyTuple_Check(shape.get()) ? PyTuple_GET_SIZE(shape.get()) : 0;
         for (Py_ssize_t k = 0; k < axes; ++k)
@@ -255,7 +256,8 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
     if (!grouped && names_given != bounds.size())
         throw_index("Number of struct-for indices does not match loop variable dimensionality (" +
                     std::to_string(names_given) + " != " + std::to_string(bounds.size()) +
-                    "). Maybe you wanted to use \"for I in qd.grouped(x)\"?");
+                    "). Maybe you wanted to use \"for I in qd.grouped(x)\" to group all "
+                    "indices into a single vector I?");
     return counted(n, bounds, order, grouped, false, true);
 }
 
@@ -372,7 +374,7 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
         };
         if (grouped) {
             if (once)
-                declare(target->name, {Ref::steal(PyTuple_New(0))}, Binding::Kind::loop_variable);
+                declare(target->name, {empty_matrix("Vector")}, Binding::Kind::loop_variable);
             else
                 bind(target,
                      low.b.typed(ir::Op::build,

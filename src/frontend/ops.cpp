@@ -94,11 +94,16 @@ Value* host_matrix_value(PyObject* o) {
 
 bool is_sequence_literal(PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o); }
 
-[[noreturn]] void invalid_scalar(PyObject* o) {
+}  // namespace
+
+void invalid_scalar(PyObject* o, std::string hint) {
     PyTypeObject* type = is_format(o) ? &PyUnicode_Type : Py_TYPE(o);  // an f-string is a string
     raise(Kind::type,
-          "Invalid constant scalar data type: " + text_of(reinterpret_cast<PyObject*>(type)));
+          "Invalid constant scalar data type: " + text_of(reinterpret_cast<PyObject*>(type)),
+          std::move(hint));
 }
+
+namespace {
 
 // What Python's operators answer; the operands they refuse are the user's mistake.
 Ref python_result(PyObject* o) {

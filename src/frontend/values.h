@@ -56,6 +56,7 @@ Value* index_value(PyObject* o,
 std::vector<Ref> index_list(
     PyObject* index);  // one object or a tuple; vectors and sequences flattened
 std::optional<long long> static_int(PyObject* o);  // a compile-time integer
+[[noreturn]] void invalid_scalar(PyObject* o, std::string hint = {});
 [[noreturn]] void unsupported_operands(const char* symbol, PyObject* a, PyObject* b);
 std::string type_text(PyObject* o);  // how a value's type reads in messages
 Ref unary_op(Op op, PyObject* a);

@@ -24,6 +24,8 @@ def size(v):
     return v.n
 
 empty = qd.Vector([])
+flags = qd.Vector([2, 0])
+cell = qd.field(qd.i32, ())
 Pair = qd.types.struct(a=qd.i32, b=qd.types.vector(2, qd.f32))
 """
 
@@ -33,6 +35,7 @@ TABLE = {
         ("return 0 or n", 3),
         ("return n and 0", 0),
         ("return 1 if 0.5 and 2 else 3", 1),
+        ("return (not flags)[1] + (not flags)[0] * 10 + n", 4),
         ("return -n if 1 < n < 4 else n", -3),
     ],
     "calls": [
@@ -47,6 +50,10 @@ TABLE = {
         ("v = qd.Vector([])\nw = v + v * 2.0\nreturn n + len(v) + w.n", 3),
         ("return size(qd.Vector([])) + n", 3),
         ("for i in qd.static(range(empty.n)): n = empty[i]\nreturn n", 3),
+    ],
+    "loops without an index": [
+        ("for p in qd.grouped(qd.root): cell[p] += n\nreturn cell[None]", 3),
+        ("cell[None] = 0\nfor p in qd.grouped(cell): cell[p] += p.n + 1\nreturn cell[None]", 1),
     ],
     "structs": [
         ("s = qd.Struct(a=n, b=qd.Vector([1, 2]))\nd = s.to_dict()\nreturn d['a'] + d['b'][1]", 5),

@@ -59,6 +59,22 @@ def test_format_strings(backend, capfd):
     ]
 
 
+def test_captured_texts_and_vectors(backend, capfd):
+    text, v, m = "n = {}", qd.Vector([1.0, 2.5]), qd.Matrix([[1, 2], [3, 4]])
+
+    @qd.kernel
+    def k(n: qd.i32):
+        print(text.format(n))
+        print(f"{v} {v:.1f} {m}")
+        print("{:.2f}".format(v))
+
+    assert printed(capfd, k, 3).splitlines() == [
+        "n = 3",
+        "[1.000000, 2.500000] [1.0, 2.5] [[1, 2], [3, 4]]",
+        "[1.00, 2.50]",
+    ]
+
+
 def test_print_order_within_a_serial_loop(backend, capfd):
     @qd.kernel
     def k():

@@ -114,6 +114,16 @@ LANGUAGE = [
           body("a = plane[4294967295, 0]"),
           body("return 4294967295", "k() -> qd.i64"))),
     (T, "exceeded the range of specified dtype: u16", body("a = qd.u16(65536)")),
+    *((T, "Invalid constant scalar data type: <class ", body(f"print({thing})"))
+      for thing in ("line", "needs3", "{'a': 1}", "None", "Ball(1.0, 2.0)")),
+    (S, "Expected 0 positional argument(s), but received 1 instead", body("print('{k}'.format(1))")),
+    (S, "", body("print('{0[1]}'.format(1))")),
+    (S, "", body("print('{0.x}'.format(1))")),
+    (C, 'IndexError: Number of struct-for indices does not match loop variable dimensionality (1 != 2). '
+     'Maybe you wanted to use "for I in qd.grouped(x)" to group all indices into a single vector I?',
+     body("for i in plane: pass")),
+    (C, "dimensionality (1 != 0)", body("for i in qd.root: pass")),
+    (T, "takes integral inputs only", "v = qd.Vector([1.0, 2.0])\n" + body("a = not v")),
     (T, "Only 0-dimensional numpy array can be used to initialize a scalar expression",
      "ones = np.ones(3)\n" + body("a = ones")),
     (S, "cannot decorate an expression with a compound type.", body("a = qd.f32(qd.Vector([1, 2]))")),
