@@ -84,50 +84,48 @@ bool write_scalar(const PackStep& step, PyObject* value, uint8_t* at) {
                                           : write_int(step, value, at);
 }
 
+bool component_error(const PackStep& step) {
+    set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " +
+                                               type::to_string(step.type.element()));
+    return false;
+}
+
+// What stands at the indices 0 to count - 1, as a list; or a number.
+PyObject* items_of(PyObject* value, int count) {
+    for (const char* method : {"to_list", "tolist"})
+        if (PyObject_HasAttrString(value, method))
+            return PyObject_CallMethod(value, method, nullptr);
+    if (PyList_Check(value) || PyTuple_Check(value)) return PySequence_List(value);
+    Ref items = Ref::steal_or_null(PyList_New(0));
+    for (int k = 0; items && k < count; ++k) {
+        const Ref index = Ref::steal_or_null(PyLong_FromLong(k));
+        const Ref item = Ref::steal_or_null(PyObject_GetItem(value, index.get()));
+        if (!item || PyList_Append(items.get(), item.get()) < 0) return nullptr;
+    }
+    return items.release();
+}
+
 // Vectors and matrices: anything indexable, flattened in order.
 bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end,
                         int depth = 0) {
-    if (depth > kDeepest) {  // a text holds texts for ever
-        set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " +
-                                                   type::to_string(step.type.element()));
-        return false;
-    }
+    if (depth > kDeepest) return component_error(step);  // a text holds texts for ever
     if (PyNumber_Check(value) && !PySequence_Check(value)) {
         if (at >= end) return true;  // surplus components go unnoticed
-        if (!type::is_float(step.type.prim) && PyFloat_Check(value)) {
-            set_error("QuadrantsRuntimeTypeError",
-                      "Argument cannot be converted into required type " +
-                          type::to_string(step.type.element()));
-            return false;
-        }
-        if (!type::is_float(step.type.prim) && frontend::numpy_kind(value) == NumpyKind::floating) {
-            set_error("QuadrantsRuntimeTypeError",
-                      "Argument cannot be converted into required type " +
-                          type::to_string(step.type.element()));
-            return false;
-        }
+        if (!type::is_float(step.type.prim) &&
+            (PyFloat_Check(value) || frontend::numpy_kind(value) == NumpyKind::floating))
+            return component_error(step);
         if (!write_scalar(step, value, at)) return false;
         at += type::bytes(step.type.prim);
         return true;
     }
-    PyObject* items = nullptr;
-    if (PyObject_HasAttrString(value, "to_list")) {
-        items = PyObject_CallMethod(value, "to_list", nullptr);
-    } else if (PyObject_HasAttrString(value, "tolist")) {
-        items = PyObject_CallMethod(value, "tolist", nullptr);
-    } else {
-        items = PySequence_List(value);
-    }
+    const Ref items = Ref::steal_or_null(items_of(value, depth ? step.type.m : step.type.n));
     if (!items) return false;
-    if (!PyList_Check(items)) {
-        const bool ok = write_tensor_items(step, items, at, end, depth + 1);
-        Py_DECREF(items);
-        return ok;
-    }
+    if (!PyList_Check(items.get()))
+        return write_tensor_items(step, items.get(), at, end, depth + 1);
+    if (depth && step.type.rank == 1) return component_error(step);
     bool ok = true;
-    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items); ++k)
-        ok = write_tensor_items(step, PyList_GET_ITEM(items, k), at, end, depth + 1);
-    Py_DECREF(items);
+    for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items.get()); ++k)
+        ok = write_tensor_items(step, PyList_GET_ITEM(items.get(), k), at, end, depth + 1);
     return ok;
 }
 
@@ -137,9 +135,7 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     if (!write_tensor_items(step, value, next, end)) {
         if (PyErr_ExceptionMatches(PyExc_TypeError)) {
             PyErr_Clear();
-            set_error("QuadrantsRuntimeTypeError",
-                      "Argument cannot be converted into required type " +
-                          type::to_string(step.type.element()));
+            return component_error(step);
         }
         return false;
     }

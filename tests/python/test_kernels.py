@@ -114,6 +114,24 @@ def test_vector_and_matrix_arguments_and_results(backend):
     assert nested().to_list() == [[1, 2, 3], [4, 5, 6]]
 
 
+@pytest.mark.parametrize("make", [
+    lambda: [3, 4], lambda: (3, 4, 5), lambda: np.array([3, 4]), lambda: qd.Vector([3, 4]),
+    lambda: {0: 3, 1: 4}, lambda: range(3, 6), lambda: [np.int64(3), np.float32(4)],
+    lambda: filled(qd.field(qd.i32, 3)), lambda: filled(qd.ndarray(qd.i32, 3)),
+])  # fmt: skip
+def test_vector_arguments_are_indexed(backend, make):
+    @qd.kernel
+    def k(v: qd.types.vector(2, qd.f32)) -> qd.f32:
+        return v[0] * 10 + v[1]
+
+    assert k(make()) == 34
+
+
+def filled(container):
+    container.from_numpy(np.array([3, 4, 5], np.int32))
+    return container
+
+
 def test_large_vector_argument_and_result(backend):
     big = qd.types.vector(200, qd.f32)
 

@@ -72,6 +72,8 @@ LANGUAGE = [
      call("k(a: qd.i32)", "1.5")),
     (RT, "cannot be converted into required type i32",
      call("k(a: qd.types.vector(2, qd.i32))", "[1.5, 2.5]")),
+    *((RT, "cannot be converted into required type f32", call("k(a: vec2)", given))
+      for given in ("[[1, 2], [3, 4]]", "np.eye(2)", "['a', 'b']", "'ab'", "[None, 1]")),
     (RT, "Argument <class …> cannot be converted into required type <qd.StructType centre=…, radius=f32",
      call("k(a: Ball)", "qd.Struct(a=1)")),
     (RT, "exception while trying to ensure compiled <function …k…>", call("k(a: Line)", "3")),
