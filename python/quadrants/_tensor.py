@@ -13,6 +13,7 @@ from typing import Any
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._ndarray import Ndarray, create_matrix_ndarray, ndarray
+from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.field import Field, MatrixField, create_matrix_field, field
 from quadrants.lang.matrix import MatrixType
 from quadrants.lang.util import is_one_index
@@ -106,6 +107,8 @@ class Tensor(core.TensorBase):
         """A DLPack capsule over the memory."""
         return self._impl.to_dlpack(versioned)
 
+    __iter__ = None  # else Python would index from 0 until an error
+
     def __getitem__(self, key: Any) -> Any:
         bare = self._impl
         return bare[key if isinstance(bare, Field) else _physical_key(bare, key)]
@@ -178,7 +181,7 @@ def _backend_of(bare: Any) -> Backend:
 
 def _physical_key(bare: Any, key: Any) -> Any:
     layout = bare._qd_layout
-    if layout is None or key is None:
+    if layout is None:
         return key
     if len(layout) == 1 and not isinstance(key, tuple):
         return key
@@ -315,7 +318,7 @@ def create_matrix_tensor(
 
 def _unpickled(facts: tuple[Any, ...], array: Any) -> Any:
     if impl.get_runtime()._prog is None:
-        raise RuntimeError("qd.init() must be called before unpickling ndarrays")
+        raise QuadrantsRuntimeError("qd.init() must be called before unpickling ndarrays")
     backend, dtype, element_shape, layout, shape = facts
     made = _built(Backend(backend), dtype, element_shape, shape, layout, False)
     made.from_numpy(array)

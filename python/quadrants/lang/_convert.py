@@ -6,11 +6,13 @@ strides cannot describe it; fields then offer `_parts(component)`. NumPy does al
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from quadrants._lazy import LazyNumpy
 from quadrants._lib.core import Arch
 from quadrants.lang import impl
+from quadrants.lang.exception import QuadrantsTypeError
 from quadrants.lang.util import has_pytorch, to_numpy_type, to_pytorch_type
 from quadrants.types.primitive_types import f32, f64, i32, i64, u1
 
@@ -66,7 +68,7 @@ def count_kernel(container: Any, operation: str) -> None:
 def number_as(dtype: Any, value: Any) -> Any:
     """A host number cast to a dtype as a kernel would: integers wrap, floats are cut off."""
     if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
-        raise TypeError(f"a number is expected, got {value!r}")
+        raise QuadrantsTypeError(f"a number is expected, got {value!r}")
     if not dtype.is_real:
         value = int(value)
         if dtype is u1:
@@ -164,14 +166,13 @@ def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
 
 
 def write_components(owner: Any, key: Any, value: Any, shape: tuple[int, ...]) -> None:
-    """Stores a list, tuple, array, vector or matrix in an element of a compound container."""
-    entries = getattr(value, "entries", value)
-    if hasattr(entries, "tolist"):
-        entries = entries.tolist()
-    rows = _listed(entries, shape[0])
-    numbers = (
-        rows if len(shape) == 1 else [v for row in rows for v in _listed(_plain(row), shape[1])]
-    )
+    """Stores a list, tuple, array, vector or matrix in an element of a compound container.
+
+    As in calls of vector types, surplus entries are ignored and a shortage is an `IndexError`.
+    """
+    numbers = _listed(_plain(value), shape[0])
+    if len(shape) == 2:
+        numbers = [v for row in numbers for v in _listed(_plain(row), shape[1])]
     for component, number in enumerate(numbers):
         owner._store(key, component, number)
 
@@ -185,9 +186,9 @@ def _listed(values: Any, count: int) -> list[Any]:
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise TypeError(f"{count} values are expected, got {values!r}")
     values = list(values)
-    if len(values) != count:
-        raise ValueError(f"{count} values are expected, got {len(values)}")
-    return values
+    if len(values) < count:
+        raise IndexError(f"{count} values are expected, got {len(values)}")
+    return values[:count]
 
 
 class ElementAccess:
@@ -203,7 +204,7 @@ class ElementAccess:
     def _component(self, indices: tuple[Any, ...]) -> int:
         number = 0
         for index, extent in zip(indices, self.shape):
-            index = index.__index__()
+            index = operator.index(index)
             index += extent if index < 0 else 0
             if not 0 <= index < extent:
                 raise IndexError(f"index {indices} is out of range for shape {self.shape}")

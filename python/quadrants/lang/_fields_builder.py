@@ -21,7 +21,7 @@ class _State:
 
     def __init__(self) -> None:
         self.default: FieldsBuilder | None = None
-        self.open: list[FieldsBuilder] = []  # built upon by the user, not finalised
+        self.open: list[FieldsBuilder] = []  # made by the user, not finalised
         self.roots: list[SNode] = []  # of finalised trees, by id
         self.unplaced: dict[int, Any] = {}  # declared without shape, by id of the field
         self.wanting: list[tuple[str, Any]] = []  # need a companion placed before the next launch
@@ -64,12 +64,14 @@ class FieldsBuilder:
     Its methods are those of `qd.root`; `finalize` makes it storage.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, _is_default: bool = False) -> None:
         impl.check_initialised()
         self._finalized = False
         self._tree: SNodeTree | None = None
-        self._is_default = False
         self._root = SNode(self, "root", None)
+        if not _is_default:
+            _state.open.append(self)
+            core.set_fields_pending(True)
 
     @classmethod
     def _finalized_roots(cls) -> list[SNode]:
@@ -77,8 +79,6 @@ class FieldsBuilder:
         return list(_state.roots)
 
     def _touch(self) -> None:
-        if not self._is_default and not self._root._children:
-            _state.open.append(self)
         core.set_fields_pending(True)
 
     def _open(self) -> SNode:
@@ -181,8 +181,7 @@ def default_builder() -> FieldsBuilder:
         raise QuadrantsRuntimeError("Please call init() first")
     builder = _state.default
     if builder is None:
-        builder = _state.default = FieldsBuilder()
-        builder._is_default = True
+        builder = _state.default = FieldsBuilder(_is_default=True)
     return builder
 
 
@@ -207,7 +206,7 @@ def _check_declarations() -> None:
         raise QuadrantsRuntimeError(f"Field builder {_state.open[0]} is not finalized")
     if _state.unplaced:
         places = [field._declared_at for field in _state.unplaced.values()]
-        raise RuntimeError("These field(s) are not placed:\n" + "\n".join(places))
+        raise QuadrantsRuntimeError("These field(s) are not placed:\n" + "\n".join(places))
     for which in ("grad", "dual"):
         missing = [
             field
@@ -215,7 +214,7 @@ def _check_declarations() -> None:
             if wanted == which and not getattr(field, which)._is_placed()
         ]
         if missing:
-            raise RuntimeError(
+            raise QuadrantsRuntimeError(
                 f"These field(s) requrie `needs_{which}=True`, however their {which} field(s) are not placed:\n"
                 + "\n".join(field._declared_at for field in missing)
             )

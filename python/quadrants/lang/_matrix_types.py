@@ -65,7 +65,7 @@ class MatrixType:
 
     def to_string(self) -> str:
         """Such as "MatrixType[2,3, f32]"."""
-        return f"MatrixType[{self.n},{self.m}, {self.dtype}]"
+        return f"MatrixType[{self.n},{self.m}, {self.dtype or ''}]"
 
     def check_matched(self, other: Any) -> bool:
         """Whether an array's element type fits."""
@@ -131,7 +131,7 @@ class VectorType(MatrixType):
 
     def to_string(self) -> str:
         """Such as "VectorType[3, f32]"."""
-        return f"VectorType[{self.n}, {self.dtype}]"
+        return f"VectorType[{self.n}, {self.dtype or ''}]"
 
     def field(self, **kwargs: Any) -> Any:
         """A field of these; the keywords are those of `Vector.field`."""
@@ -155,6 +155,10 @@ class UnpackedVectorType(VectorType):
             "annotation like ``r: qd.types.vector(N, dtype, unpacked=True)`` on a class decorated with "
             "@qd.dataclass."
         )
+
+    def to_string(self) -> str:
+        """Such as "VectorType[3, f32, unpacked=True]"."""
+        return f"VectorType[{self.n}, {self.dtype or ''}, unpacked=True]"
 
     def __call__(self, *args: Any) -> Any:
         raise self.misuse("instantiate")

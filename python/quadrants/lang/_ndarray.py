@@ -15,7 +15,7 @@ from quadrants.lang import _convert, impl
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.matrix import Matrix, MatrixType, Vector
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
-from quadrants.types.primitive_types import DataType, TensorType, by_name
+from quadrants.types.primitive_types import DataType, TensorType, by_name, i32, u32
 
 np: Any = LazyNumpy(globals())
 
@@ -137,14 +137,14 @@ class Ndarray(core.NdarrayBase):
         """
         self._prepare()
         entries = getattr(val, "entries", val)
-        if isinstance(entries, (list, tuple, np.ndarray)) and np.ndim(entries):
+        if self._element_shape and isinstance(entries, (list, tuple, np.ndarray)):
             entries = np.asarray(entries)
             if entries.shape != self._element_shape:
                 raise ValueError(
                     f"a value of shape {self._element_shape} is expected, got shape {entries.shape}"
                 )
         else:
-            if not self.dtype.is_real and isinstance(entries, (float, np.floating)):
+            if self.dtype in (i32, u32) and isinstance(entries, (float, np.floating)):
                 raise TypeError(f"an integer is required to fill elements of type {self.dtype}")
             entries = _convert.number_as(self.dtype, entries)
         _convert.write_array(self, entries, self._element_shape)
@@ -282,7 +282,7 @@ def _restored(name: str, element_shape: tuple[int, ...], shape: tuple[int, ...])
 
 def _unpickled(name: str, element_shape: tuple[int, ...], array: Any) -> Any:
     if impl.get_runtime()._prog is None:
-        raise RuntimeError("qd.init() must be called before unpickling ndarrays")
+        raise QuadrantsRuntimeError("qd.init() must be called before unpickling ndarrays")
     made = _restored(name, element_shape, array.shape[: array.ndim - len(element_shape)])
     made.from_numpy(array)
     return made
@@ -364,10 +364,11 @@ def create_matrix_ndarray(
 ) -> Any:
     """What `Vector.ndarray` (ndim 1) and `Matrix.ndarray` make."""
     element_shape = (n,) if ndim == 1 else (n, m)
-    if None in element_shape or dtype is None:
-        raise QuadrantsRuntimeError("an ndarray needs elements of known size and dtype")
+    dtype = cook_dtype(dtype)
+    if None in element_shape:
+        raise ValueError("an ndarray needs elements of known size")
     kind = VectorNdarray if ndim == 1 else MatrixNdarray
-    return _made(kind, _element_dtype(dtype), element_shape, shape, needs_grad)
+    return _made(kind, dtype, element_shape, shape, needs_grad)
 
 
 __all__ = [

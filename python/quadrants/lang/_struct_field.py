@@ -49,6 +49,8 @@ class StructField(Field):
             return made
         if name == "_snode":
             return self.snode
+        if name == "name":
+            return self._name
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
@@ -147,7 +149,7 @@ class StructField(Field):
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """Not available: a struct has no single dtype."""
-        raise RuntimeError("A struct field cannot be exported by DLPack; export its members")
+        raise NotImplementedError("A struct field cannot be exported by DLPack; export its members")
 
     def __getitem__(self, key: Any) -> Any:
         entries: dict[str, Any] = {}

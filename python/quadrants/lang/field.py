@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -63,6 +64,13 @@ def place_component(node: SNode, field: Any, component: int, offset: Any) -> Non
         field._placed()
 
 
+Group = list[tuple[Any, int]]  # components of fields that share the cells of one node
+
+
+def _group(fields: Iterable[Any]) -> Group:
+    return [(field, c) for field in fields for c in range(len(field._places))]
+
+
 class Plan:
     """Shape, memory order and offset of fields that are declared with a shape."""
 
@@ -79,7 +87,7 @@ class Plan:
             raise QuadrantsSyntaxError(
                 f"The dimensionality of shape and offset must be the same ({rank} != {len(offset)})"
             )
-        self.offset = offset
+        self.offset = None if offset is None else tuple(operator.index(o) for o in offset)
         self.order = None if order is None else _axes_of_order(order, rank)
         count = 1
         for extent in self.shape:
@@ -99,16 +107,13 @@ class Plan:
             extents = tuple(self.shape[axis] for axis in self.order)
         return top._add_dense(range(len(extents)), extents, permuted=self.order is not None)
 
-    def place(self, fields: list[Any], layout: Layout) -> None:
-        """Puts fields into one node, or every component into its own."""
-        shared = self.new_node() if layout is not Layout.SOA else None
-        for field in fields:
-            field._order = self.order
-            if shared is not None:
-                place_field(shared, field, self.offset)
-                continue
-            for component in range(len(field._places)):
-                place_component(self.new_node(), field, component, self.offset)
+    def place(self, groups: list[Group]) -> None:
+        """Puts every group into a node of its own."""
+        for group in groups:
+            node = self.new_node()
+            for field, component in group:
+                field._order = self.order
+                place_component(node, field, component, self.offset)
 
 
 def _axes_of_order(order: str, rank: int) -> tuple[int, ...]:
@@ -144,26 +149,23 @@ def _check_companions(dtype: Any, needs_grad: bool, needs_dual: bool) -> None:
         )
 
 
-def _declare(
-    fields: list[Any], plan: Plan | None, layout: Layout, needs_grad: bool, needs_dual: bool
-) -> None:
+def _declare(groups: list[Group], plan: Plan | None, needs_grad: bool, needs_dual: bool) -> None:
     """Places fields and their companions, or notes that the user will."""
     from quadrants.lang._fields_builder import declare_unplaced, declare_wanting
 
     wanted = [w for w, needed in (("grad", needs_grad), ("dual", needs_dual)) if needed]
     if plan is None:
-        for field in fields:
+        for field in {id(field): field for group in groups for field, _ in group}.values():
             field._declared_at = _caller()
             declare_unplaced(field)
             for which in wanted:
                 if field.dtype.is_real:
                     declare_wanting(which, field)
         return
-    plan.place(fields, layout)
+    plan.place(groups)
     for which in wanted:
-        companions = [getattr(f, which) for f in fields if f.dtype.is_real]
-        if companions:
-            plan.place(companions, layout)
+        companions = [[(getattr(f, which), c) for f, c in g if f.dtype.is_real] for g in groups]
+        plan.place([group for group in companions if group])
 
 
 # --- factories ---
@@ -216,7 +218,7 @@ def field(
     plan = _plan(shape, order, offset)
     made = ScalarField()
     made._setup(dtype, (), name)
-    _declare([made], plan, Layout.AOS, needs_grad, needs_dual)
+    _declare([_group([made])], plan, needs_grad, needs_dual)
     return made
 
 
@@ -260,7 +262,9 @@ def create_matrix_field(
     made = MatrixField()
     made._setup(kind, (n,) if ndim == 1 else (n, m), name)
     made._describe()
-    _declare([made], plan, layout, needs_grad, needs_dual)
+    cell = _group([made])
+    groups = [[place] for place in cell] if layout is Layout.SOA else [cell]
+    _declare(groups, plan, needs_grad, needs_dual)
     return made
 
 
@@ -284,8 +288,13 @@ def create_struct_field(
     _check_runtime()
     plan = _plan(shape, None, offset)
     made = _struct_of(members, methods or {}, name, groups or {})
-    _declare(list(made._leaves()), plan, layout, needs_grad, needs_dual)
+    members = [made] if layout is not Layout.SOA else made.field_dict.values()
+    _declare([_group(_leaves(m)) for m in members], plan, needs_grad, needs_dual)
     return made
+
+
+def _leaves(member: Any) -> Iterable[Any]:
+    return member._leaves() if isinstance(member, StructField) else [member]
 
 
 def _struct_of(

@@ -44,9 +44,9 @@ def axes(*x: int) -> list[Axis]:
         *x: numbers from 0 to 11.
 
     Raises:
-        RuntimeError: a larger number.
+        RuntimeError: another number.
     """
-    if any(n >= len(_AXES) for n in x):
+    if any(not 0 <= n < len(_AXES) for n in x):
         raise RuntimeError(f"Too many dimensions. The maximum dimensionality is {len(_AXES)}")
     return [_AXES[n] for n in x]
 

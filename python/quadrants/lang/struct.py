@@ -174,17 +174,18 @@ class Struct:
         return _made, (entries, cls._methods, cls._groups)
 
     @classmethod
-    def field(cls, members: dict[str, Any], methods: dict[str, Any] = {}, **kwargs: Any) -> Any:
+    def field(cls, members: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """A field of structs.
 
         Args:
             members: types by name.
-            methods: functions by name.
-            **kwargs: shape, name, offset, needs_grad, needs_dual, layout.
+            *args: methods (functions by name), shape, name, offset, needs_grad, needs_dual and
+                layout, in this order.
+            **kwargs: the same by name.
         """
         from quadrants.lang.field import create_struct_field
 
-        return create_struct_field(members, methods, **kwargs)
+        return create_struct_field(members, *args, **kwargs)
 
 
 def _members(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
