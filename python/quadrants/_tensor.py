@@ -75,11 +75,16 @@ class Tensor(core.TensorBase):
         return self._impl.has_dual()
 
     def fill(self, value: Any) -> None:
-        """Sets every element."""
+        """Sets every element; see `fill` of fields and ndarrays."""
         self._impl.fill(value)
 
     def copy_from(self, other: Any) -> None:
-        """Copies all elements of a tensor, field or ndarray of the same backend and shape."""
+        """Copies all elements of a tensor, field or ndarray of the same backend and shape.
+
+        Raises:
+            TypeError: a field was expected.
+            AssertionError: an ndarray of the same shape was expected.
+        """
         self._impl.copy_from(_bare(other))
 
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> Any:
@@ -277,6 +282,15 @@ def tensor(
         backend: `qd.Backend.NDARRAY` or `qd.Backend.FIELD`.
         layout: canonical axis at each memory level, outermost first.
         needs_grad: give it a gradient.
+        **extra: nothing; named to say what to use instead.
+
+    Returns:
+        A `Tensor`, `VectorTensor` or `MatrixTensor`.
+
+    Raises:
+        ValueError: an unknown backend, or a layout that is no permutation of the axes.
+        TypeError: a layout of vectors or matrices, a container as dtype, an unknown keyword.
+        QuadrantsRuntimeError: as `qd.ndarray` and `qd.field`.
     """
     _reject("qd.tensor", extra)
     backend = _checked_backend(backend)

@@ -117,7 +117,11 @@ class Ndarray(core.NdarrayBase):
         return None
 
     def copy_from(self, other: Any) -> None:
-        """Copies all elements of an ndarray of equal shape; dtypes may differ."""
+        """Copies all elements of an ndarray of equal shape; dtypes may differ.
+
+        Raises:
+            AssertionError: not an ndarray, or of another shape.
+        """
         assert isinstance(other, Ndarray), f"copy_from takes an ndarray, got {type(other)}"
         mine, theirs = self.shape, other.shape
         same = mine == theirs and self._element_shape == other._element_shape
@@ -134,6 +138,10 @@ class Ndarray(core.NdarrayBase):
 
         Args:
             val: a number; for vectors and matrices also a value of their shape.
+
+        Raises:
+            TypeError: not a number, or a fraction for i32 or u32.
+            ValueError: a value of another shape.
         """
         self._prepare()
         entries = getattr(val, "entries", val)
@@ -189,6 +197,12 @@ class _Convertible(Ndarray):
         Args:
             dtype: NumPy dtype of the result.
             copy: True copies, False shares the memory or raises, None shares if possible.
+
+        Returns:
+            An array of shape `shape + element_shape`.
+
+        Raises:
+            ValueError: `copy=False` with another dtype, or of 8-bit, 16-bit or unsigned numbers.
         """
         self._prepare()
         return _convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
@@ -199,7 +213,12 @@ class _Convertible(Ndarray):
         return _convert.torch_of(self, self.shape, self._element_shape, device, copy)
 
     def from_numpy(self, arr: Any) -> None:
-        """Sets the elements from an array of the same total shape."""
+        """Sets the elements from an array of shape `shape + element_shape`, cast to the dtype.
+
+        Raises:
+            TypeError: not a NumPy array of numbers.
+            ValueError: another shape.
+        """
         self._write(arr, "from_numpy")
 
     def _write(self, arr: Any, operation: str) -> None:
@@ -213,7 +232,7 @@ class _Convertible(Ndarray):
         _convert.count_kernel(self, operation)
 
     def from_torch(self, arr: Any) -> None:
-        """Sets the elements from a tensor of the same total shape."""
+        """Sets the elements from a tensor; as `from_numpy`."""
         self._write(_convert.array_of_torch(arr), "from_torch")
 
 
@@ -352,7 +371,14 @@ def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Any:
     Args:
         dtype: element type; a vector or matrix type makes an array of these.
         shape: extents, `()` for a single element.
-        needs_grad: give it a gradient.
+        needs_grad: give it a gradient, an ndarray of the same type and shape.
+
+    Returns:
+        A `ScalarNdarray`, `VectorNdarray` or `MatrixNdarray`. Its memory is freed with it.
+
+    Raises:
+        QuadrantsRuntimeError: `dtype` is no element type, `shape` is no shape of extents from 1 to
+            2**31 - 1, a gradient of integers, or no `qd.init`.
     """
     if isinstance(dtype, MatrixType):
         return create_matrix_ndarray(dtype.n, dtype.m, dtype.ndim, dtype.dtype, shape, needs_grad)

@@ -188,7 +188,13 @@ class Field:
         """Sets every element.
 
         Args:
-            val: a number; for vectors and matrices also a value of their shape.
+            val: a number, cast to the dtype; for vectors and matrices also a value of their shape.
+                In kernels it may be a run-time value.
+
+        Raises:
+            TypeError: not a number.
+            AssertionError: a value of another shape.
+            QuadrantsRuntimeError: the field has no storage.
         """
         if impl.inside_kernel():
             return _convert.fill_in_kernel(self, val)
@@ -200,7 +206,12 @@ class Field:
         _convert.write_array(self, _convert.number_as(self._dtype, val), ())
 
     def copy_from(self, other: Field) -> None:
-        """Copies all elements of a field of equal shape; dtypes may differ."""
+        """Copies all elements of a field of equal shape; dtypes and offsets may differ.
+
+        Raises:
+            TypeError: not a field.
+            ValueError: another shape.
+        """
         if not isinstance(other, Field):
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
@@ -231,7 +242,18 @@ class Field:
         raise NotImplementedError
 
     def to_dlpack(self, versioned: bool = False) -> Any:
-        """A DLPack capsule over the storage."""
+        """A DLPack capsule over the storage, of canonical shape with element axes last.
+
+        Call `qd.sync()` before its memory is read.
+
+        Args:
+            versioned: export the structure of DLPack 1 instead of the older one.
+
+        Raises:
+            RuntimeError: strides cannot describe the layout, or the dtype is not one of i32, i64,
+                f32, f64 and u1.
+            ModuleNotFoundError: torch is not installed.
+        """
         return _convert.capsule_of(self, versioned, needs_torch=True)
 
     def __copy__(self) -> Any:
@@ -258,6 +280,13 @@ class ScalarField(Field, core.FieldBase):
         Args:
             dtype: NumPy dtype of the result.
             copy: True copies, False shares the memory or raises, None shares if possible.
+
+        Returns:
+            An array of the field's shape, zero-based also with an offset.
+
+        Raises:
+            ValueError: `copy=False` where no view exists: another dtype, a layout that strides
+                cannot describe, a 0-dimensional field.
         """
         self._prepare()
         return _convert.numpy_of(self, self.shape, (), dtype, copy)
@@ -268,7 +297,12 @@ class ScalarField(Field, core.FieldBase):
         return _convert.torch_of(self, self.shape, (), device, copy)
 
     def from_numpy(self, arr: Any) -> None:
-        """Sets the elements from an array of the field's shape."""
+        """Sets the elements from an array of the field's shape, cast to its dtype.
+
+        Raises:
+            AttributeError: not a NumPy array.
+            ValueError: another shape.
+        """
         self._write(arr, "from_numpy")
 
     def _write(self, arr: Any, operation: str) -> None:
@@ -381,7 +415,13 @@ class MatrixField(Field, core.FieldBase):
         return self._shaped(tensor, keep_dims)
 
     def from_numpy(self, arr: Any) -> None:
-        """Sets the elements from an array of shape `shape + (n,)` or `shape + (n, m)`."""
+        """Sets the elements from an array of shape `shape + (n,)` or `shape + (n, m)`.
+
+        Raises:
+            AttributeError: not a NumPy array.
+            AssertionError: another rank.
+            ValueError: another shape.
+        """
         self._write(arr, "from_numpy")
 
     def _write(self, arr: Any, operation: str) -> None:

@@ -122,7 +122,12 @@ class StructField(Field):
             field.fill(val)
 
     def copy_from(self, other: Any) -> None:
-        """Copies all members of a struct field with the same member names."""
+        """Copies all members of a struct field with the same member names.
+
+        Raises:
+            TypeError: not a field.
+            AssertionError: other members.
+        """
         if not isinstance(other, Field):
             raise TypeError("Cannot copy from a non-field object")
         assert isinstance(other, StructField) and set(self.keys) == set(other.keys)
@@ -130,15 +135,19 @@ class StructField(Field):
             field.copy_from(other.field_dict[key])
 
     def to_numpy(self, *, copy: bool | None = True) -> dict[str, Any]:
-        """NumPy arrays by member name."""
+        """NumPy arrays by member name, nested for nested structs; `copy` as for fields."""
         return {k: f.to_numpy(copy=copy) for k, f in self.field_dict.items()}
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> dict[str, Any]:
-        """Torch tensors by member name."""
+        """Torch tensors by member name, nested for nested structs; `copy` as for fields."""
         return {k: f.to_torch(device=device, copy=copy) for k, f in self.field_dict.items()}
 
     def from_numpy(self, array_dict: dict[str, Any]) -> None:
-        """Sets every member from an array of that name."""
+        """Sets every member from an array of that name.
+
+        Raises:
+            KeyError: a member is missing. Surplus names are ignored.
+        """
         for key, field in self.field_dict.items():
             field.from_numpy(array_dict[key])
 

@@ -197,9 +197,18 @@ def field(
         shape: extents, `()` for a single element; None to place the field in a tree later.
         order: nesting of the axes in memory, outermost first, such as "ji".
         name: for messages.
-        offset: index of the first element.
+        offset: index of the first element, one integer per axis.
         needs_grad: give the gradient storage.
         needs_dual: give the dual storage.
+
+    Returns:
+        A `ScalarField` or `MatrixField`, zeroed at the first use of any field.
+
+    Raises:
+        ValueError: `dtype` is no element type.
+        TypeError: an extent or offset is no integer, or an extent is above 2**31 - 1.
+        QuadrantsRuntimeError: an extent below 1, a companion of an integer field, or no `qd.init`.
+        QuadrantsSyntaxError: `order` or `offset` without a shape or of another rank.
     """
     if isinstance(dtype, MatrixType):
         return dtype.field(
