@@ -152,7 +152,6 @@ BODIES = {
     "struct_type": ("t = REC(a=1.5, b=2.5)\n    return t.b * 1.0", True),
     "passed_type": ("return constant_of(TYPE) * 1.0", True),
     "method_of_value": ("b = Ball(r=1.0)\n    return b.times()", True),
-    "host_value_of_field": ("return int(qd.static(F.to_numpy()[0])) * 1.0", False),
 }  # fmt: skip
 
 

@@ -118,6 +118,14 @@ LANGUAGE = [
     (T, "exceeded the range of specified dtype: u16", body("a = qd.u16(65536)")),
     *((T, "Invalid constant scalar data type: <class ", body(f"print({thing})"))
       for thing in ("line", "needs3", "{'a': 1}", "None", "Ball(1.0, 2.0)")),
+    *((C, "AssertionError: " + name + " cannot be called in Quadrants-scope", body(program))
+      for name, program in (
+          ("to_numpy", "a = line.to_numpy()"),
+          ("from_numpy", "line.from_numpy(np.zeros(4, np.float32))"),
+          ("copy_from", "line.copy_from(line)"),
+          ("field", "a = qd.field(qd.i32, 3)"),
+          ("field", "a = qd.Vector.field(2, qd.i32, 3)"),
+          ("ndarray", "a = qd.ndarray(qd.i32, 3)"))),
     (S, "Expected 0 positional argument(s), but received 1 instead", body("print('{k}'.format(1))")),
     (S, "", body("print('{0[1]}'.format(1))")),
     (S, "", body("print('{0.x}'.format(1))")),

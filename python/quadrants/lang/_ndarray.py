@@ -365,6 +365,7 @@ def _made(
     return made
 
 
+@impl.host_only
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Any:
     """An array in the runtime's memory, zeroed.
 

@@ -205,6 +205,7 @@ class Field:
     def _fill(self, val: Any) -> None:
         _convert.write_array(self, _convert.number_as(self._dtype, val), ())
 
+    @impl.host_only
     def copy_from(self, other: Field) -> None:
         """Copies all elements of a field of equal shape; dtypes and offsets may differ.
 
@@ -225,18 +226,22 @@ class Field:
     def _conversion_key(self) -> Any:
         return self.snode._id
 
+    @impl.host_only
     def to_numpy(self, *args: Any, **kwargs: Any) -> Any:
         """The elements as NumPy arrays."""
         raise NotImplementedError
 
+    @impl.host_only
     def to_torch(self, *args: Any, **kwargs: Any) -> Any:
         """The elements as torch tensors."""
         raise NotImplementedError
 
+    @impl.host_only
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from NumPy arrays."""
         raise NotImplementedError
 
+    @impl.host_only
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from torch tensors."""
         raise NotImplementedError
@@ -266,6 +271,8 @@ class Field:
         raise TypeError(f"cannot pickle {type(self).__name__!r} object")
 
     def __str__(self) -> str:
+        if impl.inside_kernel():
+            return repr(self)
         if not self._is_placed():
             return "<Field: Definition of this field is incomplete>"
         return str(self.to_numpy())  # type: ignore[attr-defined]
@@ -274,6 +281,7 @@ class Field:
 class ScalarField(Field, core.FieldBase):
     """A field of numbers."""
 
+    @impl.host_only
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a NumPy array.
 
@@ -291,11 +299,13 @@ class ScalarField(Field, core.FieldBase):
         self._prepare()
         return _convert.numpy_of(self, self.shape, (), dtype, copy)
 
+    @impl.host_only
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a torch tensor; `copy` as for `to_numpy`."""
         self._prepare()
         return _convert.torch_of(self, self.shape, (), device, copy)
 
+    @impl.host_only
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of the field's shape, cast to its dtype.
 
@@ -316,6 +326,7 @@ class ScalarField(Field, core.FieldBase):
         _convert.write_array(self, arr, ())
         _convert.count_kernel(self, operation)
 
+    @impl.host_only
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor of the field's shape."""
         self._write(_convert.array_of_torch(arr), "from_torch")
@@ -392,6 +403,7 @@ class MatrixField(Field, core.FieldBase):
             return array.reshape((*self.shape, self.n))
         return array
 
+    @impl.host_only
     def to_numpy(
         self, keep_dims: bool = False, dtype: Any = None, *, copy: bool | None = True
     ) -> Any:
@@ -406,6 +418,7 @@ class MatrixField(Field, core.FieldBase):
         array = _convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
         return self._shaped(array, keep_dims)
 
+    @impl.host_only
     def to_torch(
         self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True
     ) -> Any:
@@ -414,6 +427,7 @@ class MatrixField(Field, core.FieldBase):
         tensor = _convert.torch_of(self, self.shape, self._element_shape, device, copy)
         return self._shaped(tensor, keep_dims)
 
+    @impl.host_only
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of shape `shape + (n,)` or `shape + (n, m)`.
 
@@ -445,6 +459,7 @@ class MatrixField(Field, core.FieldBase):
         _convert.write_array(self, array, self._element_shape)
         _convert.count_kernel(self, operation)
 
+    @impl.host_only
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor; shapes as for `from_numpy`."""
         self._write(_convert.array_of_torch(arr), "from_torch")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from quadrants.lang import impl
 from quadrants.lang._stored_field import Field, ScalarField
 from quadrants.lang.matrix import MatrixType, VectorType
 from quadrants.lang.snode import SNode
@@ -116,11 +117,13 @@ class StructField(Field):
             else:
                 yield field
 
+    @impl.host_only
     def fill(self, val: Any) -> None:
         """Sets every number of every element."""
         for field in self.field_dict.values():
             field.fill(val)
 
+    @impl.host_only
     def copy_from(self, other: Any) -> None:
         """Copies all members of a struct field with the same member names.
 
@@ -134,14 +137,17 @@ class StructField(Field):
         for key, field in self.field_dict.items():
             field.copy_from(other.field_dict[key])
 
+    @impl.host_only
     def to_numpy(self, *, copy: bool | None = True) -> dict[str, Any]:
         """NumPy arrays by member name, nested for nested structs; `copy` as for fields."""
         return {k: f.to_numpy(copy=copy) for k, f in self.field_dict.items()}
 
+    @impl.host_only
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> dict[str, Any]:
         """Torch tensors by member name, nested for nested structs; `copy` as for fields."""
         return {k: f.to_torch(device=device, copy=copy) for k, f in self.field_dict.items()}
 
+    @impl.host_only
     def from_numpy(self, array_dict: dict[str, Any]) -> None:
         """Sets every member from an array of that name.
 
@@ -151,6 +157,7 @@ class StructField(Field):
         for key, field in self.field_dict.items():
             field.from_numpy(array_dict[key])
 
+    @impl.host_only
     def from_torch(self, array_dict: dict[str, Any]) -> None:
         """Sets every member from a tensor of that name."""
         for key, field in self.field_dict.items():
@@ -177,6 +184,8 @@ class StructField(Field):
             field[key] = member.get() if isinstance(member, LiveScalar) else member
 
     def __str__(self) -> str:
+        if impl.inside_kernel():
+            return repr(self)
         return str(self.to_numpy())
 
     def __repr__(self) -> str:

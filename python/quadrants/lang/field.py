@@ -181,6 +181,7 @@ def _python_array(dtype: Any, element_shape: tuple[int, ...], shape: Any) -> Any
     return create_array(dtype, element_shape, shape)
 
 
+@impl.host_only
 def field(
     dtype: Any,
     shape: Any = None,

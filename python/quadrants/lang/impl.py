@@ -6,11 +6,12 @@ becoming storage) and after a reset. Numbers, launches and memory are native.
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from _thread import RLock
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from quadrants._lib import core
 from quadrants._lib.core import Arch
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QuadrantsCompilationError", "QuadrantsSyntaxError", "QuadrantsTypeError"]
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 MaterializeHook = Callable[["PyQuadrants", bool], None]
 
 _materialize_hooks: list[MaterializeHook] = []
@@ -220,6 +222,18 @@ def reset() -> None:
 def inside_kernel() -> bool:
     """Whether a kernel is being traced by this thread."""
     return core.native_loaded() and core.inside_kernel()
+
+
+def host_only(function: _F) -> _F:
+    """Marks what kernels may not call: it would run while they are traced, once."""
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if inside_kernel():
+            raise AssertionError(f"{function.__name__} cannot be called in Quadrants-scope")
+        return function(*args, **kwargs)
+
+    return cast("_F", checked)
 
 
 def is_python_backend() -> bool:

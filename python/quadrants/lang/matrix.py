@@ -612,6 +612,7 @@ class Matrix:
     # --- storage ---
 
     @classmethod
+    @impl.host_only
     def field(
         cls,
         n: int,
@@ -652,6 +653,7 @@ class Matrix:
         )
 
     @classmethod
+    @impl.host_only
     def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False) -> Any:
         """An ndarray of matrices.
 
@@ -716,6 +718,7 @@ class Vector(Matrix):
     """
 
     @classmethod
+    @impl.host_only
     def field(  # type: ignore[override]
         cls,
         n: int,
@@ -749,6 +752,7 @@ class Vector(Matrix):
         )
 
     @classmethod
+    @impl.host_only
     def ndarray(cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False) -> Any:  # type: ignore[override]
         """An ndarray of vectors.
 

@@ -174,6 +174,7 @@ class Struct:
         return _made, (entries, cls._methods, cls._groups)
 
     @classmethod
+    @impl.host_only
     def field(cls, members: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """A field of structs.
 
