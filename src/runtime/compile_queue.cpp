@@ -23,6 +23,9 @@ constexpr int kNiceness = 10;
 // Quick code may run for this part of the time that optimising it is estimated to take: what is
 // lost by waiting stays small beside the compilation, and what runs once or twice is not compiled.
 constexpr int64_t kPatienceShare = 16;
+// A warm process would also load the compiler for it.
+constexpr int64_t kLoadingUs = 100'000;
+constexpr int64_t kLeastPatienceNs = 1'000'000;
 
 struct CompileQueue {
     using Slot = std::shared_ptr<ImageSlot>;
@@ -219,7 +222,8 @@ CompileQueue* existing() {
 ImageSlot::ImageSlot(std::unique_ptr<KernelImage> quick, Target target)
     : ir_(std::move(quick->ir)), target_(std::move(target)) {
     optimise_us_ = quick->optimise_us;
-    patience_ns_ = int64_t(optimise_us_) * 1000 / kPatienceShare;
+    const int64_t cost_us = int64_t(optimise_us_) + (Compiler::loaded() ? 0 : kLoadingUs);
+    patience_ns_ = std::max(cost_us * 1000 / kPatienceShare, kLeastPatienceNs);
     state_ = ir_.empty() ? State::settled : State::waiting;
     publish(std::move(quick));
 }

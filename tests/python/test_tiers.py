@@ -21,7 +21,7 @@ qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
 def large(a: qd.types.NDArray, rounds: qd.i32):
     for r in range(rounds):
         for i in range(4):
-            for k in qd.static(range(60)):
+            for k in qd.static(range(300)):
                 if a[i] > k:
                     a[i] = qd.sin(a[i] * k) * qd.exp(-a[i])
                 else:

@@ -116,7 +116,7 @@ const ir::Value* ModuleLowering::kernel_array(const ir::Value* v) const {
 // Instructions that all copies of one helper, or of one func, may add to a module, and a func's own
 // limit: beyond it a call costs little beside the work.
 constexpr int kExpandLimit = 1500;
-constexpr unsigned kLargestExpanded = 200, kFuncLimit = 3000;
+constexpr unsigned kLargestExpanded = 800, kFuncLimit = 12000;
 
 // Small helpers disappear into their callers where loops may then vectorise; one that is called
 // often stays a call (the code would grow with every use). The optimised tier expands small funcs

@@ -3,8 +3,9 @@
 // Tier 0 is FastISel on what lowering made, which is SSA already. Tier 1 is a short list chosen by
 // measurement: value numbering, control-flow and instruction simplification, and, only for
 // functions with loops, rotation, invariant motion, induction simplification and the loop
-// vectoriser. Loop strength reduction is left out of code generation: it is the dearest pass there
-// and our addresses are affine already. No switch of LLVM's command line is used.
+// vectoriser; functions with many branches also get jump threading and what goes with it. Loop
+// strength reduction is left out of code generation: it is the dearest pass there and our addresses
+// are affine already. No switch of LLVM's command line is used.
 //
 // Objects are position independent, without thread-locals and unwinding tables; constants lie in
 // .rodata. LLVM's aborts and error diagnostics become support::Error.
@@ -46,16 +47,21 @@
 #include <llvm/Transforms/IPO/AlwaysInliner.h>
 #include <llvm/Transforms/IPO/GlobalDCE.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/CorrelatedValuePropagation.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/GVN.h>
 #include <llvm/Transforms/Scalar/IndVarSimplify.h>
+#include <llvm/Transforms/Scalar/JumpThreading.h>
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/LoopRotation.h>
+#include <llvm/Transforms/Scalar/Reassociate.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/LoopUtils.h>
 #include <llvm/Transforms/Vectorize/LoopVectorize.h>
 
 #include "codegen/llvm/lower.h"
+#include "codegen/llvm/sink_loads.h"
 
 namespace qd::codegen {
 namespace {
@@ -278,6 +284,10 @@ bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
     return any;
 }
 
+// Functions with many branches gain a twentieth from passes that simple loops do not need. Jump
+// threading takes time that grows faster than a function, so the largest go without.
+constexpr size_t kManyBlocks = 32, kTooManyBlocks = 2000;
+
 void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     llvm::PassInstrumentationCallbacks callbacks;
     llvm::TimePassesHandler timing(time_passes);
@@ -335,7 +345,7 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     llvm::LoopPassManager second;
     second.addPass(llvm::IndVarSimplifyPass());
     looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
-    llvm::FunctionPassManager vectorised, rest;
+    llvm::FunctionPassManager vectorised, rest, branching;
     vectorised.addPass(llvm::LoopVectorizePass());
     vectorised.addPass(llvm::EarlyCSEPass(true));
     vectorised.addPass(combine());
@@ -343,6 +353,12 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     third.addPass(llvm::LICMPass(llvm::LICMOptions()));
     vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
     rest.addPass(llvm::SimplifyCFGPass());
+    branching.addPass(llvm::JumpThreadingPass());
+    branching.addPass(llvm::CorrelatedValuePropagationPass());
+    branching.addPass(llvm::ReassociatePass());
+    branching.addPass(llvm::GVNPass());
+    branching.addPass(combine());
+    branching.addPass(llvm::SimplifyCFGPass());
 
     for (auto& f : module) {
         if (f.isDeclaration()) continue;
@@ -355,6 +371,11 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
             straight.run(f, functions);
         }
         functions.clear(f, f.getName());
+        if (f.size() > kManyBlocks && f.size() < kTooManyBlocks) {
+            branching.run(f, functions);
+            functions.clear(f, f.getName());
+        }
+        sink_entry_loads(f);
     }
     if (time_passes) timing.print();
 }
