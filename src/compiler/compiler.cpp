@@ -24,7 +24,8 @@ namespace qd::abi {
 
 struct Compilation {
     codegen::Prepared prepared;
-    std::vector<uint8_t> ir;  // that it was made from
+    std::vector<uint8_t> ir;          // that it was made from
+    std::vector<std::string> edited;  // LLVM modules whose functions replace ours
 };
 
 }  // namespace qd::abi
@@ -160,12 +161,18 @@ QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* o
                                abi::Blob* artefact, abi::Blob* error) {
     return compiler::guarded(error, [&] {
         compiler::check_abi(*options);
-        const auto object = codegen::emit(c->prepared, compiler::codegen_options(*options));
+        codegen::Options wanted = compiler::codegen_options(*options);
+        wanted.edited = c->edited;
+        const auto object = codegen::emit(c->prepared, wanted);
         const compiler::Upgrade upgrade{compiler::cost(*c), c->ir};
         const auto bytes =
             compiler::write_artefact(c->prepared, object, options->tier ? nullptr : &upgrade);
         compiler::fill(artefact, bytes.data(), bytes.size());
     });
+}
+
+QD_EXPORT void qd_compiler_replace(abi::Compilation* c, const char* llvm, size_t bytes) {
+    c->edited.emplace_back(llvm, bytes);
 }
 
 QD_EXPORT void qd_compiler_end(abi::Compilation* c) { delete c; }

@@ -61,6 +61,7 @@ const Compiler& Compiler::get() {
     bind(library, "qd_compiler_end", c->end_);
     bind(library, "qd_compiler_free", c->free_);
     bind(library, "qd_compiler_interpret", c->interpret_);
+    bind(library, "qd_compiler_replace", c->replace_);
     bind(library, "qd_compiler_text", c->text_);
     instance.store(c.release(), std::memory_order_release);
     return *instance.load(std::memory_order_acquire);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/abi.h"
@@ -29,6 +30,10 @@ class Compiler {
     std::string text(std::span<const uint8_t> ir, abi::Text what) const;
     void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
     uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
+    // LLVM IR whose functions take the place of those that would be emitted.
+    void replace(abi::Compilation* c, std::string_view llvm) const {
+        replace_(c, llvm.data(), llvm.size());
+    }
     void end(abi::Compilation* c) const { end_(c); }
 
   private:
@@ -41,6 +46,7 @@ class Compiler {
     abi::EndFn end_ = nullptr;
     abi::FreeFn free_ = nullptr;
     abi::InterpretFn interpret_ = nullptr;
+    abi::ReplaceFn replace_ = nullptr;
     abi::TextFn text_ = nullptr;
 };
 

@@ -160,6 +160,7 @@ using BeginFn = int (*)(const uint8_t* ir, size_t bytes, const CompileOptions*, 
                         Blob* error);
 using CostFn = uint32_t (*)(const Compilation*);  // estimated microseconds of tier 1
 using EmitFn = int (*)(Compilation*, const CompileOptions*, Blob* artefact, Blob* error);
+using ReplaceFn = void (*)(Compilation*, const char* llvm, size_t bytes);
 using EndFn = void (*)(Compilation*);
 using FreeFn = void (*)(Blob*);
 using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blob* error);
@@ -178,6 +179,7 @@ enum class Text : int {
 };
 using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, Blob* text, Blob* error);
 // exported: qd_compiler_begin, qd_compiler_cost, qd_compiler_emit, qd_compiler_end,
-// qd_compiler_free, qd_compiler_interpret, qd_compiler_text, qd_compiler_abi_version (uint32_t())
+// qd_compiler_free, qd_compiler_interpret, qd_compiler_replace, qd_compiler_text,
+// qd_compiler_abi_version (uint32_t())
 
 }  // namespace qd::abi

@@ -5,6 +5,8 @@ import os
 import pathlib
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -217,3 +219,51 @@ def test_printed_structs(kernel, tmp_path, monkeypatch, capfd):
     assert file.name in capfd.readouterr().err
     text = file.read_text()
     assert "= type { double, i16 }" in text and "[5 x " in text
+
+
+SCALING = """
+import sys
+import quadrants as qd
+
+qd.init(qd.cpu, offline_cache=False, src_ll_cache=False, debug_dump_path=sys.argv[1])
+
+@qd.kernel
+def scale(a: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    for i in range(a.shape[0]):
+        a[i] = a[i] * 3.0
+    for i in range(a.shape[0]):
+        a[i] += 1.0
+
+a = qd.ndarray(qd.f32, 100)
+a.fill(2)
+scale(a)
+print("result", *set(a.to_numpy().tolist()))
+"""
+
+
+@pytest.mark.oracle_differs("other files and instructions")
+def test_edited_llvm_is_read_back(tmp_path):
+    program, folder = tmp_path / "scaling.py", tmp_path / "ir"
+    program.write_text(SCALING)
+
+    def run(**environment):
+        done = subprocess.run(
+            [sys.executable, str(program), f"{folder}/"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        return done.stdout + done.stderr
+
+    assert "result 7.0" in run(QD_DUMP_IR="1")
+    first, second = sorted(folder.glob("*_kernel_*_llvm.ll"))
+    text = first.read_text()
+    assert "@task0(" in text and "@task1(" not in text and "fadd" not in text
+    first.write_text(text.replace("3.000000e+00", "5.000000e+00"))
+    assert "result 7.0" in run()
+    loaded = run(QD_LOAD_IR="1")
+    assert "result 11.0" in loaded and f"Loading LLVM IR from {first}" in loaded
+    second.unlink()  # a task without a file keeps its own code
+    assert "result 11.0" in run(QD_LOAD_IR="1", QD_CPU_TIER="0")
+    first.write_text(text.replace("fmul", "fnul"))
+    assert "edited LLVM IR is invalid" in run(QD_LOAD_IR="1")

@@ -156,20 +156,40 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
+def _tasks(kernel: str, listed: str) -> Iterator[tuple[int, str, str, str]]:
+    """Number, kind, the loop's name and the file of each task that the compiler lists."""
+    for n, line in enumerate(listed.splitlines()):
+        kind, _, name = line.partition(" ")
+        if name == f"{kind.partition('_')[0]}{n}":  # made up: the loop has no name
+            name = ""
+        yield n, kind, name, f"{kernel}_kernel_{n}_{name and name + '_'}{kind}_llvm.ll"
+
+
+def _without_other_tasks(llvm: str, n: int) -> str:
+    """The module without the functions of tasks other than number n: none calls another."""
+    return re.sub(rf"^define [^\n]*@task(?!{n}\()\d+\(.*?^\}}\n", "", llvm, flags=re.M | re.S)
+
+
 def _dump(folder: str, kernel: str, module: bytes) -> None:
     """A file for each stage, and one with the LLVM IR of each task."""
     sections = dict(_sections(core._compiler_text(module, "stages")))
     llvm = core._compiler_text(module, "llvm")
-    functions = {
-        m[1]: m[0] for m in re.finditer(r"^define [^\n]*@([\w.]+)\(.*?^\}\n", llvm, re.M | re.S)
-    }
-    for n, line in enumerate(sections.pop("tasks").splitlines()):
-        kind, _, name = line.partition(" ")
-        if name == f"{kind.partition('_')[0]}{n}":  # made up: the loop has no name
-            name = ""
+    for n, kind, name, file in _tasks(kernel, sections.pop("tasks")):
         loop = f" loop_name={name}" if name else ""
         sections["after_offload"] += f"; task {n}: {kind}{loop}\n"
-        file = f"{kernel}_kernel_{n}_{name and name + '_'}{kind}_llvm.ll"
-        _write(os.path.join(folder, file), functions.get(f"task{n}", llvm))
+        _write(os.path.join(folder, file), _without_other_tasks(llvm, n))
     for stage, text in sections.items():
         _write(os.path.join(folder, f"{kernel}_{stage}.ll"), text)
+
+
+def edited_tasks(kernel: str, module: bytes) -> list[str]:
+    """The LLVM modules of tasks that lie in the dump folder, for `QD_LOAD_IR`."""
+    listed = dict(_sections(core._compiler_text(module, "stages")))["tasks"]
+    texts = []
+    for *_, file in _tasks(kernel, listed):
+        path = os.path.join(impl.current_cfg().debug_dump_path, file)
+        if os.path.exists(path):
+            _logging.info(f"Loading LLVM IR from {path}")
+            with open(path, encoding="utf-8") as text:
+                texts.append(text.read())
+    return texts

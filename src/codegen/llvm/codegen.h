@@ -4,7 +4,8 @@
 //   lower_module.cpp    declarations, helper functions, metadata; one LLVM function per
 //   ir::Function lower_control.cpp   regions, loops, calls, tasks' entry protocol lower_ops.cpp
 //   arithmetic, tensors, conversions lower_places.cpp    addresses, loads, stores, atomics, random
-//   numbers, print and assert elementary.cpp      elementary functions, instantiated from the pass
+//   numbers, print and assert edited.cpp          functions replaced by text that a user edited
+//   elementary.cpp      elementary functions, instantiated from the pass
 //   room's templates target.cpp          target machine, LLVM pass lists of both tiers, object
 //   emission
 //
@@ -14,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -68,7 +70,8 @@ struct Options {
     int tier = 1;
     std::string cpu, triple;  // "" = host
     bool time_passes = false;
-    bool verify = false;  // LLVM's verifier on what lowering made
+    bool verify = false;                  // LLVM's verifier on what lowering made
+    std::span<const std::string> edited;  // LLVM modules whose functions replace ours
     enum class Want : uint8_t { object, lowered_llvm, llvm, assembly } want = Want::object;
 };
 

@@ -20,6 +20,9 @@
 
 namespace qd::codegen {
 
+// Puts functions of an LLVM module, given as text, in the place of those of the same name.
+void replace_functions(llvm::Module& module, const std::string& text);
+
 using ir::Inst;
 using ir::Op;
 using ir::Prim;

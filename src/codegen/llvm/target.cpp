@@ -409,7 +409,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     const auto t0 = Clock::now();
     Machine machine = Machines::get().take(options);  // not put back if an error is thrown
     llvm::LLVMContext context;
-    context.setDiscardValueNames(options.want == Options::Want::object);
+    context.setDiscardValueNames(options.want == Options::Want::object && options.edited.empty());
     DiagnosticText diagnostics;
     context.setDiagnosticHandlerCallBack(DiagnosticText::handle, &diagnostics);
     llvm::Module module("kernel", context);
@@ -433,6 +433,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     if (options.tier > 0) optimise(module, *machine.tm, options.time_passes);
     const auto t3 = Clock::now();
     if (options.want == Options::Want::llvm) return text();
+    for (const std::string& edited : options.edited) replace_functions(module, edited);
 
     llvm::SmallVector<char, 0> out;
     {
