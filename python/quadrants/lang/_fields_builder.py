@@ -78,26 +78,6 @@ class FieldsBuilder:
         """Root nodes in tree order."""
         return list(_state.roots)
 
-    @property
-    def root(self) -> SNode:
-        """The node that all others of this tree descend from."""
-        return self._root
-
-    @property
-    def ptr(self) -> Any:
-        """What the root's `ptr` is."""
-        return self._root.ptr
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing has been declared."""
-        return not self._root._children
-
-    @property
-    def finalized(self) -> bool:
-        """Whether `finalize` has made the fields storage."""
-        return self._finalized
-
     def _touch(self) -> None:
         core.set_fields_pending(True)
 
