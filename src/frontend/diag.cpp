@@ -249,11 +249,15 @@ void finish_python_error() {
     }
     if (raised_by_package(tb)) tb = nullptr;
     const std::string head = "\nquadrants stack trace:\n===\n";
-    if (compile_error)
+    if (compile_error) {
         raise_plain(type, head + "\nYour code:\n" + frames + text(value) + "\n" + help);
-    else
-        raise_plain(ours.get(),
-                    head + "\nYour code:\n" + frames + traceback_text(type, value, tb) + help);
+    } else {
+        std::string said = traceback_text(type, value, tb);
+        // Newer Pythons guess too; one guess is enough.
+        if (const size_t at = said.rfind(". Did you mean: "); !help.empty() && at != said.npos)
+            said.erase(at, said.find('\n', at) - at);
+        raise_plain(ours.get(), head + "\nYour code:\n" + frames + said + help);
+    }
 }
 
 }  // namespace
