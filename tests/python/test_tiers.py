@@ -1,14 +1,18 @@
 """Which code a kernel runs on: what runs for long is optimised, in this process or a later one."""
 
+import dataclasses
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import quadrants as qd
+from helpers import Array
 
 PROGRAM = """
 import json, sys
@@ -21,7 +25,7 @@ qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
 def large(a: qd.types.NDArray, rounds: qd.i32):
     for r in range(rounds):
         for i in range(4):
-            for k in qd.static(range(300)):
+            for k in qd.static(range(500)):
                 if a[i] > k:
                     a[i] = qd.sin(a[i] * k) * qd.exp(-a[i])
                 else:
@@ -44,15 +48,15 @@ print(json.dumps([tier, loaded, b.tolist()]))
 def test_code_improves_in_any_process_that_runs_it_for_long(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0")
-    env.pop("QD_CPU_TIER", None)
 
-    def run(length):
+    def run(length, **environment):
+        env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0")
+        env.pop("QD_CPU_TIER", None)
         done = subprocess.run(
             [sys.executable, program, tmp_path / "cache", length],
             capture_output=True,
             text=True,
-            env=env,
+            env=env | environment,
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
@@ -62,6 +66,8 @@ def test_code_improves_in_any_process_that_runs_it_for_long(tmp_path):
     assert run("short") == [0, False, expected]
     assert run("long") == [1, True, expected]  # from the module that the quick code carries
     assert run("short") == [1, False, expected]  # which the next process finds
+    for tier in ("0", "1", "0"):  # a forced tier has code of its own
+        assert run("short", QD_CPU_TIER=tier)[0] == int(tier)
 
 
 @pytest.mark.oracle_differs("about our threads")
@@ -81,3 +87,137 @@ def test_background_optimisation_is_the_least_urgent(backend, monkeypatch):
     tasks = pathlib.Path("/proc/self/task").glob("*/stat")
     niceness = [int(t.read_text().rpartition(")")[2].split()[16]) for t in tasks]
     assert min(os.nice(0) + 10, 19) in niceness
+
+
+FORK = """
+import os, sys, threading, time
+import numpy as np
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False, log_level=qd.ERROR)
+
+def make(n):
+    @qd.kernel
+    def large(a: qd.types.NDArray):
+        for i in range(a.shape[0]):
+            for k in qd.static(range(90)):
+                a[i] = qd.sin(a[i] * k + n) + qd.exp(-a[i] * a[i] * k)
+    return large
+
+kernels = [make(n) for n in range(6)]
+a = np.ones(4, np.float32)
+for kernel in kernels:
+    kernel(a)
+threading.Thread(target=qd._lib.core.finish_optimisations).start()
+time.sleep(0.02)  # one is being optimised, others wait
+child = os.fork()
+for kernel in kernels:
+    kernel(a)
+qd._lib.core.finish_optimisations()
+tiers = [kernel._primal._specialisations()[0]["tier"] for kernel in kernels]
+good = tiers == [1] * len(kernels)
+if child:
+    good &= os.waitpid(child, 0)[1] == 0
+    print("GOOD" if good else tiers)
+os._exit(0 if good else 1)
+"""
+
+
+@pytest.mark.oracle_differs("about our tiers")
+def test_both_sides_of_a_fork_go_on_optimising(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(FORK)
+    env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0")
+    env.pop("QD_CPU_TIER", None)
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, env=env, timeout=100
+    )
+    assert done.stdout.splitlines()[-1] == "GOOD", done.stdout + done.stderr
+
+
+@dataclasses.dataclass(frozen=True)
+class Arrays:
+    """Twenty arrays of two numbers."""
+
+    a: Array
+    b: Array
+    c: Array
+    d: Array
+    e: Array
+    f: Array
+    g: Array
+    h: Array
+    i: Array
+    j: Array
+    k: Array
+    l: Array  # noqa: E741
+    m: Array
+    n: Array
+    o: Array
+    p: Array
+    q: Array
+    r: Array
+    s: Array
+    t: Array
+
+
+def branches():
+    """What many branches that use many arrays leave in them."""
+    values = np.random.default_rng(3).normal(size=(20, 2)).astype(np.float32)
+    values[0] = 1
+    arrays = []
+    for v in values:
+        arrays.append(qd.ndarray(qd.f32, 2))
+        arrays[-1].from_numpy(v)
+
+    @qd.func
+    def turn(k: qd.template(), x: qd.types.NDArray, y: qd.types.NDArray):
+        if x[1] > 0.1 * k:
+            y[1] = y[1] * 0.5 + x[1]
+        elif y[1] < k:
+            x[1] = x[1] + 0.25 * k
+        else:
+            x[1] = -x[1]
+
+    @qd.kernel
+    def run(s: Arrays):
+        if s.a[0] > 0:
+            for k in qd.static(range(3)):
+                turn(k, s.a, s.b)
+                turn(k, s.c, s.d)
+                turn(k, s.e, s.f)
+                turn(k, s.g, s.h)
+                turn(k, s.i, s.j)
+                turn(k, s.k, s.l)
+                turn(k, s.m, s.n)
+                turn(k, s.o, s.p)
+                turn(k, s.q, s.r)
+                turn(k, s.s, s.t)
+                turn(k, s.t, s.a)
+
+    run(Arrays(*arrays))
+    left = np.array([a.to_numpy() for a in arrays])
+    assert (left != values).any()
+    return left
+
+
+@pytest.mark.oracle_differs("about our tiers")
+def test_tiers_agree_on_many_branches_and_arrays(backend, monkeypatch):
+    left = []
+    for tier in ("0", "1"):
+        monkeypatch.setenv("QD_CPU_TIER", tier)
+        backend.init(offline_cache=False)
+        left.append(branches())
+    assert np.array_equal(*left)
+
+
+@pytest.mark.oracle_differs("about our code")
+def test_arrays_are_looked_up_where_they_are_used(backend, monkeypatch, tmp_path):
+    monkeypatch.setenv("QD_DUMP_IR", "1")
+    backend.init(offline_cache=False, debug_dump_path=str(tmp_path))
+    branches()
+    (file,) = tmp_path.glob("run*_llvm.ll")
+    body = re.search(r"^define [^\n]*@task0\(.*?^}", file.read_text(), re.M | re.S)[0]
+    entry = re.split(r"^\d+:", body, maxsplit=1, flags=re.M)[0]
+    assert body.count("load ptr") >= 20
+    assert entry.count("load ptr") <= 3  # what leads to the arguments, and the one that is tested
