@@ -25,6 +25,8 @@ def serve(environments):
     """In a process of its own: reads numbers of steps, answers with the CPU seconds they took."""
     import time
 
+    import genesis_scenes
+
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     sys.path.pop(0)  # this folder, whose genesis.py is not the simulator
@@ -36,8 +38,7 @@ def serve(environments):
 
     gs.init(backend=gs.cpu, seed=0, logging_level="error")
     scene = gs.Scene(show_viewer=False)
-    scene.add_entity(gs.morphs.Plane())
-    scene.add_entity(gs.morphs.MJCF(file="xml/franka_emika_panda/panda.xml"))
+    genesis_scenes._franka(gs, scene, environments)
     scene.build(n_envs=environments)
     for _ in range(10):
         scene.step()

@@ -387,9 +387,7 @@ Val Body::expr(const Node* n) {
             Val a = expr(n->a);
             low.node = n->ast;
             if (static_cast<UnOp>(n->op) != UnOp::logical_not || is_host_matrix(a.get()))
-                unit.consume(a);
-            else if (!low.static_depth && is_host_matrix(a.get()))  // by component
-                a = {make_value(to_value(a.get()))};
+                unit.consume(a);  // `not` of a matrix is by component
             else if (!is_symbolic(a.get()))
                 return {Ref::borrow(truth(a) ? Py_False : Py_True)};
             return {unary(static_cast<UnOp>(n->op), a.get())};

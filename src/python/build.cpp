@@ -232,14 +232,10 @@ runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& n
             [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); }};
 }
 
-// Quick code may get better where no tier is forced.
 std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelImage> image,
                                               runtime::Target target) {
-    if (image->tier == 0 && session().tier < 0)
-        return std::make_shared<runtime::ImageSlot>(std::move(image), std::move(target));
-    auto slot = std::make_shared<runtime::ImageSlot>();
-    slot->publish(std::move(image));
-    return slot;
+    if (session().tier >= 0) image->ir.clear();  // a forced tier stays
+    return std::make_shared<runtime::ImageSlot>(std::move(image), std::move(target));
 }
 
 std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash,
@@ -312,9 +308,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
         options.cpu = target.cpu.c_str();
         options.triple = "";
         options.time_passes = time_passes;
-        const std::unique_ptr<abi::Compilation, void (*)(abi::Compilation*)> compilation(
-            compiler.begin(bytes, options),
-            [](abi::Compilation* c) { runtime::Compiler::get().end(c); });
+        const runtime::Compiler::Compilation compilation = compiler.begin(bytes, options);
         for (const std::string& text : edited) compiler.replace(compilation.get(), text);
         const bool quick = forced == 0 || (forced < 0 && edited.empty() &&
                                            compiler.cost(compilation.get()) > kOptimiseAtOnceUs);

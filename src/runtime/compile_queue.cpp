@@ -141,9 +141,7 @@ struct CompileQueue {
         options.triple = "";
         try {
             const Compiler& compiler = Compiler::get();
-            const std::unique_ptr<abi::Compilation, void (*)(abi::Compilation*)> compilation(
-                compiler.begin(slot.ir_, options),
-                [](abi::Compilation* c) { Compiler::get().end(c); });
+            const Compiler::Compilation compilation = compiler.begin(slot.ir_, options);
             const std::vector<uint8_t> artefact = compiler.emit(compilation.get(), options);
             slot.publish(load_artefact(artefact, target.name));
             if (target.store) target.store(artefact);
@@ -219,13 +217,12 @@ CompileQueue* existing() {
 
 }  // namespace
 
-ImageSlot::ImageSlot(std::unique_ptr<KernelImage> quick, Target target)
-    : ir_(std::move(quick->ir)), target_(std::move(target)) {
-    optimise_us_ = quick->optimise_us;
+ImageSlot::ImageSlot(std::unique_ptr<KernelImage> first, Target target)
+    : optimise_us_(first->optimise_us), ir_(std::move(first->ir)), target_(std::move(target)) {
     const int64_t cost_us = int64_t(optimise_us_) + (Compiler::loaded() ? 0 : kLoadingUs);
     patience_ns_ = std::max(cost_us * 1000 / kPatienceShare, kLeastPatienceNs);
     state_ = ir_.empty() ? State::settled : State::waiting;
-    publish(std::move(quick));
+    publish(std::move(first));
 }
 
 void ImageSlot::publish(std::unique_ptr<KernelImage> image) {

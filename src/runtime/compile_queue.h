@@ -29,8 +29,8 @@ struct Target {
 class ImageSlot {
   public:
     ImageSlot() = default;
-    // A slot of quick code that may be improved, if the image brings the module for it.
-    ImageSlot(std::unique_ptr<KernelImage> quick, Target target);
+    // An image that brings its module may be improved.
+    ImageSlot(std::unique_ptr<KernelImage> first, Target target);
 
     const KernelImage* current() const { return current_.load(std::memory_order_acquire); }
     void publish(std::unique_ptr<KernelImage> image);

@@ -79,12 +79,12 @@ void Compiler::raise(abi::Blob& error) const {
     throw Error(text);
 }
 
-abi::Compilation* Compiler::begin(std::span<const uint8_t> ir,
-                                  const abi::CompileOptions& options) const {
+Compiler::Compilation Compiler::begin(std::span<const uint8_t> ir,
+                                      const abi::CompileOptions& options) const {
     abi::Compilation* compilation = nullptr;
     abi::Blob error{};
     if (begin_(ir.data(), ir.size(), &options, &compilation, &error)) raise(error);
-    return compilation;
+    return Compilation(compilation);
 }
 
 std::vector<uint8_t> Compiler::emit(abi::Compilation* compilation,

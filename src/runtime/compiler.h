@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,11 @@ namespace qd::runtime {
 
 class Compiler {
   public:
+    struct End {
+        void operator()(abi::Compilation* c) const { get().end_(c); }
+    };
+    using Compilation = std::unique_ptr<abi::Compilation, End>;
+
     // Loads it if that has not happened yet. Throws support::Error if it is missing or of another
     // version.
     static const Compiler& get();
@@ -24,7 +30,7 @@ class Compiler {
         std::string path);  // before the first get(); default: beside the extension
 
     // Each throws support::Error with the compiler's message.
-    abi::Compilation* begin(std::span<const uint8_t> ir, const abi::CompileOptions& options) const;
+    Compilation begin(std::span<const uint8_t> ir, const abi::CompileOptions& options) const;
     std::vector<uint8_t> emit(abi::Compilation* compilation,
                               const abi::CompileOptions& options) const;
     std::string text(std::span<const uint8_t> ir, abi::Text what) const;
@@ -34,7 +40,6 @@ class Compiler {
     void replace(abi::Compilation* c, std::string_view llvm) const {
         replace_(c, llvm.data(), llvm.size());
     }
-    void end(abi::Compilation* c) const { end_(c); }
 
   private:
     std::vector<uint8_t> take(abi::Blob& blob) const;

@@ -41,6 +41,8 @@ def replaced(old: Any, new: Any) -> Any:
 
 def bound(fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """The arguments by position, defaults filled in; a `TypeError` if they do not fit."""
+    if not kwargs and len(args) == fn.__code__.co_argcount:
+        return args
     from inspect import signature
 
     try:
@@ -85,11 +87,9 @@ def on_host(name: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> An
 def elementwise(compute: F) -> F:
     """An operation on numbers and, component by component, on vectors and matrices."""
     name = compute.__name__
-    arity = compute.__code__.co_argcount
 
     def fn(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != arity:
-            args = bound(compute, args, kwargs)
+        args = bound(compute, args, kwargs)
         if symbolic(args):
             return core.trace_op(name, args)
         return on_host(name, compute, args)
@@ -100,11 +100,9 @@ def elementwise(compute: F) -> F:
 def atomic(declared: F) -> F:
     """A read-modify-write operation, which plain Python has for the Python backend only."""
     name = declared.__name__
-    arity = declared.__code__.co_argcount
 
     def fn(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) != arity:
-            args = bound(declared, args, kwargs)
+        args = bound(declared, args, kwargs)
         if impl.inside_kernel() or symbolic(args):
             return core.trace_op(name, args)
         if impl.is_python_backend():
