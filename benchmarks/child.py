@@ -2,7 +2,7 @@
 
 A case runs as `python cases/NAME.py --contender WHO` in a process of its own and prints one JSON
 line: `numbers` (what was measured), `result` (what the measured code computed, compared between
-contenders before any time is shown) and `notes`. Nothing here imports more than the standard
+contenders before any time is shown: steady states by the code that the clock ran on) and `notes`. Nothing here imports more than the standard
 library, so that a case can time imports.
 """
 
@@ -17,7 +17,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 DSL = ("ours", "established", "taichi")
-ALL = (*DSL, "numba", "warp", "cpp")
+SPIN = "-spin"  # the same contender, whose threads spin at barriers
+ALL = (*DSL, "numba", "warp", "cpp", "cpp" + SPIN)
 
 clock = time.perf_counter
 
@@ -65,6 +66,12 @@ def generated(name, source):
     return importlib.import_module(name)
 
 
+def settle(args):
+    """Waits for better code of what has run, which ours compiles meanwhile; the others have one tier."""
+    if args.contender == "ours":
+        load(args.contender)._lib.core.finish_optimisations()
+
+
 def steady(args, call, sync=lambda: None, warm=2.0, measure=1.5):
     """Milliseconds per call once nothing changes any more: (median of batches, best batch)."""
     if args.quick:
@@ -76,9 +83,12 @@ def steady(args, call, sync=lambda: None, warm=2.0, measure=1.5):
         if calls % 16 == 0:
             sync()
     sync()
+    per_call = (clock() - begin) / calls
+    settle(args)
+    call()  # takes the new code
+    sync()
     if args.prime:
         return 0.0, 0.0
-    per_call = (clock() - begin) / calls
     batch, times = max(1, int(0.02 / per_call)), []
     end = clock() + measure
     while clock() < end or len(times) < 5:
@@ -97,10 +107,44 @@ def throughput(args, name, *how):
     return {f"{name} ms": median, f"{name} best ms": best}
 
 
+def fingerprint(**arrays):
+    """Numbers that nothing done, a loop left half way, or a forgotten component change.
+
+    Each array gives, for each eighth of it, a mean weighted by place and the root of the mean square.
+    """
+    import numpy as np
+
+    out = {}
+    for name, a in arrays.items():
+        flat = np.asarray(a, np.float64).ravel()
+        weights = np.random.default_rng(len(flat)).uniform(0.5, 1.5, len(flat))
+        pieces = list(zip(np.array_split(flat, 8), np.array_split(weights, 8)))
+        out[name] = [float((x * w).mean()) for x, w in pieces]
+        out[f"{name} squared"] = [float((x * x).mean() ** 0.5) for x, _ in pieces]
+    return out
+
+
+def checked(args, name, call, sync, reset, results, repeats=1):
+    """`throughput`, and the fingerprint of what the timed code makes of a fresh start.
+
+    Args:
+        reset: puts the start back, and into what is only written something that no call leaves there.
+        results: arrays by name, such that a call changes all of them.
+    """
+    numbers = throughput(args, name, call, sync)
+    reset()
+    for _ in range(repeats):
+        call()
+    sync()
+    return numbers, {f"{name} {k}": v for k, v in fingerprint(**results()).items()}
+
+
 def main(case):
     """Run `case(args) -> (numbers, result[, notes])` and print the JSON line."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--contender", choices=ALL, required=True)
+    parser.add_argument(
+        "--contender", choices=[w for w in ALL if not w.endswith(SPIN)], required=True
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--prime", action="store_true", help="fill the cache, measure nothing")

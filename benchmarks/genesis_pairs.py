@@ -5,8 +5,9 @@
 A build is a checkout whose `make build` has run, with switches behind it if need be
 (`/work/old`, `.:QD_CPU_TARGET=haswell`), or `established`. Every build has a live process; in each
 round all of them step for a moment, one after the other. Prints CPU milliseconds of a step and the
-median and quartiles of the ratios to the first build: differences of two per cent show. Needs the
-environment that genesis.py makes.
+median and quartiles of the ratios to the first build: differences of two per cent show. Joint
+positions after ten steps of the code that is timed must agree. Needs the environment that genesis.py
+makes.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 PYTHON = HERE / "build" / "genesis" / "venv" / "bin" / "python"
+TOLERANCE = 2e-5  # as in genesis.py
 
 
 def serve(environments):
@@ -38,7 +40,7 @@ def serve(environments):
 
     gs.init(backend=gs.cpu, seed=0, logging_level="error")
     scene = gs.Scene(show_viewer=False)
-    genesis_scenes._franka(gs, scene, environments)
+    _, reads = genesis_scenes._franka(gs, scene, environments)
     scene.build(n_envs=environments)
     for _ in range(10):
         scene.step()
@@ -47,7 +49,7 @@ def serve(environments):
     scene.reset()
     for _ in range(10):
         scene.step()
-    print("ready", file=answers)
+    print("ready", *reads["qpos"]().cpu().numpy().ravel()[:9].tolist(), file=answers)
     for line in sys.stdin:
         start = time.thread_time()
         for _ in range(int(line)):
@@ -83,10 +85,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         homes = [pathlib.Path(folder) / str(k) for k in range(len(args.builds))]
         live = [start(b, args.environments, h) for b, h in zip(args.builds, homes, strict=True)]
+        first = []
         try:
             for build, process in zip(args.builds, live, strict=True):
-                if process.stdout.readline().strip() != "ready":
+                ready, *positions = process.stdout.readline().split() or [""]
+                if ready != "ready":
                     raise SystemExit(f"{build}: the scene does not start")
+                first = first or positions
+                far = [abs(float(a) - float(b)) for a, b in zip(positions, first, strict=True)]
+                if not max(far) <= TOLERANCE:
+                    raise SystemExit(f"{build}: positions differ by {max(far):.1e}")
             times = [[] for _ in live]
             order = list(range(len(live)))
             for _ in range(args.rounds):

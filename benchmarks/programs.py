@@ -30,15 +30,15 @@ GRID, DT, STIFFNESS, VISCOSITY, GRAVITY = 128, 2e-4, 60.0, 0.02, 9.8
 
 
 def mpm_state(particles):
-    """Positions and velocities of a falling block and a moving drop, in the unit square."""
+    """Positions and velocities of a falling block and a moving drop, both stirred, in the unit square."""
     i = np.arange(particles)
     u, v = (i * 0.7548776662466927) % 1.0, (i * 0.5698402909980532) % 1.0  # R2 sequence
     block = i < particles // 2
     x = np.where(block, 0.1 + 0.3 * u, 0.6 + 0.25 * u)
     y = np.where(block, 0.1 + 0.5 * v, 0.3 + 0.6 * v)
     pos = np.stack([x, y], 1).astype(np.float32)
-    vel = np.where(block[:, None], [1.0, 0.0], [-1.0, -2.0]).astype(np.float32)
-    return pos, vel
+    vel = np.where(block[:, None], [1.0, 0.0], [-1.0, -2.0]) - 0.5 * np.sin(12 * pos)
+    return pos, vel.astype(np.float32)
 
 
 def mpm(qd, particles):
@@ -109,11 +109,12 @@ def mpm(qd, particles):
         affine.fill(0)
         dilation.fill(1)
 
-    def digest():
-        p, v = pos.to_numpy(), vel.to_numpy()
-        return [float(a) for a in (*p.mean(0), *p.std(0), *v.mean(0), (v * v).mean())]
+    def changes():
+        start, speed = mpm_state(particles)
+        moved, gained = pos.to_numpy() - start, vel.to_numpy() - speed
+        return {"moved": moved, "gained": gained, "dilation": dilation.to_numpy() - 1}
 
-    return load, step, digest
+    return load, step, changes
 
 
 # --- a 12x12 Cholesky solve, unrolled at compile time and used eight times -----------------------
@@ -206,21 +207,29 @@ def guarded_funcs(package, count=300):
     return "\n".join([*lines, "        x[i] = v", ""])
 
 
+def straight_lines(first, count, indent=""):
+    return [
+        f"{indent}{'abcd'[s % 4]} = {'bcda'[s % 4]} * {0.25 + (s % 977) / 2000:.6f}"
+        f" + {'cdab'[s % 4]} * {0.75 - (s % 977) / 2000:.6f} + {(s % 7919) / 1e6:.6f}"
+        for s in range(first, first + count)
+    ]
+
+
+def straight_line_result(x, statements):
+    """What `straight_line` leaves in an array, by NumPy."""
+    values = {"a": x, "b": x + 1, "c": x * 0.5, "d": 1 - x}
+    exec("\n".join(straight_lines(0, statements)), values)
+    return sum(values[name] for name in "abcd")
+
+
 def straight_line(package, statements, per_func=0):
     """Source of a kernel of `statements` distinct statements, in one body or spread over funcs."""
-
-    def body(first, count, indent):
-        return [
-            f"{indent}{'abcd'[s % 4]} = {'bcda'[s % 4]} * {0.25 + (s % 977) / 2000:.6f}"
-            f" + {'cdab'[s % 4]} * {0.75 - (s % 977) / 2000:.6f} + {(s % 7919) / 1e6:.6f}"
-            for s in range(first, first + count)
-        ]
 
     lines, calls = [f"import {package} as qd"], []
     if per_func:
         for f, first in enumerate(range(0, statements, per_func)):
             lines += ["@qd.func", f"def part{f}(a, b, c, d):"]
-            lines += [*body(first, min(per_func, statements - first), "    ")]
+            lines += straight_lines(first, min(per_func, statements - first), "    ")
             lines += ["    return a, b, c, d"]
             calls += [f"        a, b, c, d = part{f}(a, b, c, d)"]
     lines += ["@qd.kernel", "def ladder(x: qd.types.ndarray()):", "    for i in range(x.shape[0]):"]
@@ -230,5 +239,5 @@ def straight_line(package, statements, per_func=0):
         "        c = a * 0.5",
         "        d = 1.0 - a",
     ]
-    lines += calls or body(0, statements, "        ")
+    lines += calls or straight_lines(0, statements, "        ")
     return "\n".join([*lines, "        x[i] = a + b + c + d", ""])

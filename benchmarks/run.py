@@ -88,7 +88,7 @@ def machine(pythons):
 # --- measuring -----------------------------------------------------------------------------------
 
 
-def environment(home, threads):
+def environment(home, threads, spin):
     """Nothing of the caller's settings but PATH, and every cache inside `home`."""
     kept = {k: os.environ[k] for k in ("PATH", "LANG", "LD_LIBRARY_PATH") if k in os.environ}
     return {
@@ -103,17 +103,17 @@ def environment(home, threads):
         "WARP_CACHE_PATH": f"{home}/warp",
         "OMP_NUM_THREADS": str(threads),
         "NUMBA_NUM_THREADS": str(threads),
-        "OMP_WAIT_POLICY": "passive",  # spinning at barriers suffers most where cores are shared
+        "OMP_WAIT_POLICY": "active" if spin else "passive",
     }
 
 
-def run_child(python, case, flags, home, timeout, threads):
+def run_child(python, case, flags, home, timeout, threads, spin=False):
     """The child's JSON line, or {"error": why}."""
     command = [python, str(HERE / "cases" / f"{case}.py"), "--threads", str(threads), *flags]
     try:
         run = subprocess.run(
             command,
-            env=environment(home, threads),
+            env=environment(home, threads, spin),
             capture_output=True,
             text=True,
             timeout=timeout,
@@ -128,7 +128,7 @@ def run_child(python, case, flags, home, timeout, threads):
 
 
 def measure(name, case, contenders, pythons, args):
-    """{contender: {"numbers": {number: [one per round]}, "result": {}, "notes": set}}"""
+    """{contender: {"numbers": {number: [one per round]}, "result": {name: [distinct ones]}, "notes": []}}"""
     out = {who: {"numbers": {}, "result": {}, "notes": []} for who in contenders}
     for turn in range(args.rounds):
         shift = turn % len(contenders)
@@ -140,16 +140,17 @@ def measure(name, case, contenders, pythons, args):
 
 
 def run_phases(name, case, who, part, python, args, record):
-    flags = ["--contender", who, *(["--part", part] if part else [])]
+    program, spin = who.removesuffix(child.SPIN), who.endswith(child.SPIN)
+    flags = ["--contender", program, *(["--part", part] if part else [])]
     flags += ["--quick"] if args.quick else []
     phases = list(case.PHASES) if "cold" in case.PHASES else ["prime", *case.PHASES]
-    if who == "cpp":
+    if program == "cpp":
         phases.remove("prime")
     with tempfile.TemporaryDirectory(prefix="bench") as home:
         for phase in phases:
             more = ["--prime"] if phase == "prime" else []
             timeout = getattr(case, "TIMEOUT", 120)
-            line = run_child(python, name, flags + more, home, timeout, args.threads)
+            line = run_child(python, name, flags + more, home, timeout, args.threads, spin)
             if "error" in line:
                 note = f"{phase} {part}: {line['error']}".replace(" :", ":")
                 if note not in record["notes"]:
@@ -159,7 +160,9 @@ def run_phases(name, case, who, part, python, args, record):
                 continue
             for number, value in line["numbers"].items():
                 record["numbers"].setdefault(f"{phase} {number}", []).append(value)
-            record["result"].update(line["result"])
+            for key, value in line["result"].items():  # of every round and phase, all are compared
+                seen = record["result"].setdefault(key, [])
+                seen += [value] if value not in seen else []
             record["notes"] += [n for n in line["notes"] if n not in record["notes"]]
 
 
@@ -177,7 +180,7 @@ def disagreements(case, measured):
     tolerance, reference, texts = getattr(case, "TOLERANCE", 1e-6), {}, []
     trusted = sorted(measured, key=lambda w: (w != "established", w != "cpp"))
     for who, record in ((w, measured[w]) for w in trusted):
-        for key, value in record["result"].items():
+        for key, value in ((k, v) for k, values in record["result"].items() for v in values):
             other, theirs = reference.setdefault(key, (who, flat(value)))
             mine = flat(value)
             scale = max(map(abs, theirs), default=0.0) or 1.0
@@ -197,7 +200,9 @@ def verdict(target, number, medians):
         return ""
     if isinstance(target, tuple):
         who, ratio = target
-        theirs, text = medians.get(who, {}).get(number), f">= {ratio} x {who}"
+        rows = [medians.get(w, {}).get(number) for w in (who, who + child.SPIN)]  # the faster one
+        theirs = min((ms for ms in rows if ms is not None), default=None)
+        text = f">= {ratio} x {who}"
         holds = None if mine is None or theirs is None else theirs / mine >= ratio
     else:
         text, holds = f"<= {target}", None if mine is None else mine <= target
@@ -215,7 +220,11 @@ def table(case, measured):
         for who, record in measured.items()
     }
     names = list(dict.fromkeys(n for record in measured.values() for n in record["numbers"]))
-    rivals = [w for w in ("established", "cpp") if w in measured and "ours" in measured]
+    rivals = [
+        w
+        for w in ("established", "cpp", "cpp" + child.SPIN)
+        if w in measured and "ours" in measured
+    ]
     heads = ["number", *measured, *(f"{w} / ours" for w in rivals), "asked of ours"]
     rows = [heads, ["---"] * len(heads)]
     for n in names:
@@ -273,7 +282,7 @@ def parse():
 def main():
     args = parse()
     opponents = install_opponents()
-    if "cpp" in args.contenders:
+    if any(who.startswith("cpp") for who in args.contenders):
         compile_cpp()
     pythons = {who: sys.executable if who == "ours" else opponents for who in child.ALL}
     facts = machine({"ours": sys.executable, "opponents": opponents})

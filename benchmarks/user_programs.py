@@ -1,10 +1,13 @@
 """Kernels such as users write, one of each kind, to see where generated code falls behind.
 
-Every builder takes the package and returns (step, digest): `step()` launches, `digest()` is what
-contenders are compared by. Sizes keep one step between 0.05 and 5 ms on two cores.
+Every builder takes the package and returns (step, reset, results): `step()` launches, `reset()` puts
+the start back, `results()` gives arrays by name, zero at the start, whose fingerprints contenders are
+compared by after STEPS steps. Sizes keep one step between 0.05 and 5 ms on two cores.
 """
 
 import numpy as np
+
+STEPS = 3
 
 
 def rng():
@@ -37,7 +40,7 @@ def lattice_boltzmann(qd, n=256):
                 rest = 1 + 3 * along + 4.5 * along * along - 1.5 * flow.dot(flow)
                 g[i, j, k] += 0.6 * (weight[k] * density * rest - g[i, j, k])
 
-    return step, lambda: float(g.to_numpy().sum())
+    return step, lambda: g.fill(0), lambda: {"g": g.to_numpy()}
 
 
 def cloth(qd, n=128):
@@ -45,7 +48,12 @@ def cloth(qd, n=128):
     pos, vel = qd.Vector.field(3, qd.f32, (n, n)), qd.Vector.field(3, qd.f32, (n, n))
     ways = [(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (1, 1), (-1, 1), (1, -1)]
     i, j = np.mgrid[0:n, 0:n] * 0.01
-    pos.from_numpy(np.stack([i, 0 * i + 0.3, j], -1).astype(np.float32))
+    start = np.stack([i, 0 * i + 0.3, j], -1) + rng().uniform(-0.002, 0.002, (n, n, 3))
+    start, speed = start.astype(np.float32), rng().uniform(5, 10, (n, n, 3)).astype(np.float32)
+
+    def reset():
+        pos.from_numpy(start)
+        vel.from_numpy(speed)
 
     @qd.kernel
     def step():
@@ -63,14 +71,23 @@ def cloth(qd, n=128):
             vel[i] *= 0.9999
             pos[i] += 1e-5 * vel[i]
 
-    return step, lambda: float(pos.to_numpy().mean())
+    return step, reset, lambda: {"moved": pos.to_numpy() - start, "gained": vel.to_numpy() - speed}
 
 
 def struct_particles(qd, n=50000):
     """Members of a struct field, each updated in place."""
     vec3 = qd.types.vector(3, qd.f32)
     p = qd.types.struct(x=vec3, v=vec3, speed=qd.f32).field(shape=n)
-    p.x.from_numpy(rng().random((n, 3)).astype(np.float32))
+    start, speed = rng().random((2, n, 3)).astype(np.float32)
+
+    def reset():
+        p.x.from_numpy(start)
+        p.v.from_numpy(speed)
+        p.speed.fill(0)
+
+    def results():
+        moved, gained = p.x.to_numpy() - start, p.v.to_numpy() - speed
+        return {"moved": moved, "gained": gained, "speed": p.speed.to_numpy()}
 
     @qd.kernel
     def step():
@@ -79,7 +96,7 @@ def struct_particles(qd, n=50000):
             p[i].x += 0.01 * p[i].v
             p[i].speed = p[i].v.norm()
 
-    return step, lambda: float(p.x.to_numpy().shape[0])
+    return step, reset, results
 
 
 def jump_flood(qd, n=256):
@@ -114,7 +131,7 @@ def jump_flood(qd, n=256):
         for k in range(8):
             sweep(128 >> k)
 
-    return step, lambda: float(far.to_numpy().sum())
+    return step, lambda: far.fill(0), lambda: {"far": far.to_numpy()}
 
 
 def box_filter(qd, n=256):
@@ -132,7 +149,7 @@ def box_filter(qd, n=256):
                         total += a[i + x, j + y, c]
                 o[i, j, c] = qd.cast(total // 25, qd.u8)
 
-    return lambda: run(picture, out), lambda: float(out.sum())
+    return lambda: run(picture, out), lambda: out.fill(0), lambda: {"out": out}
 
 
 def matrix_product(qd, n=160):
@@ -149,7 +166,7 @@ def matrix_product(qd, n=160):
                 total += a[i, k] * b[k, j]
             c[i, j] = total
 
-    return step, lambda: float(c.to_numpy().sum())
+    return step, lambda: c.fill(0), lambda: {"c": c.to_numpy()}
 
 
 def fft(qd, n=4096):
@@ -178,7 +195,7 @@ def fft(qd, n=4096):
                 a[p + half] = u - turn
             half *= 2
 
-    return step, lambda: float(np.abs(a.to_numpy()).mean())
+    return step, lambda: a.fill(0), lambda: {"spectrum": a.to_numpy()}
 
 
 def neighbour_grid(qd, n=4000, cells=32, most=64):
@@ -208,7 +225,11 @@ def neighbour_grid(qd, n=4000, cells=32, most=64):
                             total += (1 - r) ** 3
             density[p] = total
 
-    return step, lambda: float(density.to_numpy().mean())
+    def reset():
+        count.fill(0)
+        density.fill(0)
+
+    return step, reset, lambda: {"density": density.to_numpy(), "count": count.to_numpy()}
 
 
 def tree_walk(qd, n=8000):
@@ -237,7 +258,7 @@ def tree_walk(qd, n=8000):
                             depth += 1
             hits[i] = found
 
-    return step, lambda: float(hits.to_numpy().sum())
+    return step, lambda: hits.fill(0), lambda: {"hits": hits.to_numpy()}
 
 
 def mandelbrot(qd, n=256):
@@ -255,7 +276,7 @@ def mandelbrot(qd, n=256):
                 count += 1
             image[i, j] = count
 
-    return step, lambda: float(image.to_numpy().mean())
+    return step, lambda: image.fill(0), lambda: {"image": image.to_numpy()}
 
 
 def sparse_product(qd, n=20000, per_row=9):
@@ -274,7 +295,7 @@ def sparse_product(qd, n=20000, per_row=9):
                 total += value[e] * x[column[e]]
             y[i] = total
 
-    return lambda: product(start, column, value, x, y), lambda: float(y.sum())
+    return lambda: product(start, column, value, x, y), lambda: y.fill(0), lambda: {"y": y}
 
 
 def local_sort(qd, n=4096, m=16):
@@ -294,7 +315,7 @@ def local_sort(qd, n=4096, m=16):
                         v[k], v[k + 1] = v[k + 1], v[k]
             out[i] = v[m // 2]
 
-    return step, lambda: float(out.to_numpy().sum())
+    return step, lambda: out.fill(0), lambda: {"out": out.to_numpy()}
 
 
 def batched_dynamics(qd, environments=512, n=9):
@@ -304,6 +325,11 @@ def batched_dynamics(qd, environments=512, n=9):
     m = rng().random((n, n, environments)) + 9 * np.eye(n)[:, :, None]
     mass.from_numpy(m.astype(np.float32))
     force.from_numpy(m[0].astype(np.float32))
+    speed = rng().uniform(1, 2, (n, environments)).astype(np.float32)
+
+    def reset():
+        q.fill(0)
+        v.from_numpy(speed)
 
     @qd.kernel
     def step():
@@ -316,7 +342,7 @@ def batched_dynamics(qd, environments=512, n=9):
             for i in range(n):
                 q[i, b] += 0.01 * v[i, b]
 
-    return step, lambda: float(q.to_numpy().shape[0])
+    return step, reset, lambda: {"moved": q.to_numpy(), "gained": v.to_numpy() - speed}
 
 
 def constraints(qd, n=20000):
@@ -325,7 +351,7 @@ def constraints(qd, n=20000):
     edge, count = qd.Vector.field(2, qd.i32, 2 * n), qd.field(qd.i32, n)
     k = np.arange(2 * n)
     edge.from_numpy(np.stack([k % n, (7 * k + 1) % n], 1).astype(np.int32))
-    pos.from_numpy(rng().random((n, 3)).astype(np.float32))
+    start = rng().random((n, 3)).astype(np.float32)
 
     @qd.kernel
     def step():
@@ -344,7 +370,11 @@ def constraints(qd, n=20000):
         for i in pos:
             pos[i] += 0.2 / qd.max(count[i], 1) * move[i]
 
-    return step, lambda: float(pos.to_numpy().mean())
+    def reset():
+        pos.from_numpy(start)
+        count.fill(0)
+
+    return step, reset, lambda: {"moved": pos.to_numpy() - start, "count": count.to_numpy()}
 
 
 PROGRAMS = {

@@ -37,7 +37,8 @@ def rung(args, part, statements):
     import numpy as np
 
     qd = child.load(args.contender)
-    qd.init(arch=qd.cpu, offline_cache=False, log_level=qd.ERROR)
+    threads = args.threads
+    qd.init(arch=qd.cpu, offline_cache=False, cpu_max_num_threads=threads, log_level=qd.ERROR)
     _, ramp, shift = programs.trivial(qd)
     ramp()
     trivial = child.first_call(qd, shift)
@@ -46,7 +47,11 @@ def rung(args, part, statements):
         return {"trivial": trivial, "ms": trivial}, []
     source = programs.straight_line(qd.__name__, statements, 16 if part == "many" else 0)
     kernel = child.generated(f"ladder_{part}_{statements}", source).ladder
-    return {"trivial": trivial, "ms": child.first_call(qd, kernel, x)}, x.tolist()
+    expected = programs.straight_line_result(x.copy(), statements)
+    time = child.first_call(qd, kernel, x)
+    if not np.abs(x - expected).max() <= TOLERANCE * np.abs(expected).max():
+        raise SystemExit(f"{part}, {statements} statements: not what NumPy computes")
+    return {"trivial": trivial, "ms": time}, x.tolist()
 
 
 def count_instructions():
@@ -71,7 +76,7 @@ def visited(args, part, statements):
 def run_rung(args, part, statements, counting):
     """(numbers, result, CPU instructions or 0), or None after a timeout."""
     command = [sys.executable, __file__, "--contender", args.contender]
-    command += ["--part", f"{part}:{statements}"]
+    command += ["--part", f"{part}:{statements}", "--threads", str(args.threads)]
     with tempfile.NamedTemporaryFile("r") as counts:
         if counting:
             perf = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counts.name]

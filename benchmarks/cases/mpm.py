@@ -11,12 +11,9 @@ TARGETS = {"warm step ms": ("established", 2.0)}
 
 def case(args):
     qd = child.start(args)
-    load, step, digest = programs.mpm(qd, 65536)
+    load, step, changes = programs.mpm(qd, 65536)
     load()
-    for _ in range(20):
-        step()
-    result = digest()
-    return child.throughput(args, "step", step, qd.sync), {"after 20 steps": result}
+    return child.checked(args, "step", step, qd.sync, load, changes, repeats=20)
 
 
 if __name__ == "__main__":

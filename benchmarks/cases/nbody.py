@@ -27,7 +27,7 @@ def dsl(args, data):
                 pull += d * (inv * inv * inv)
             acc[i] = pull
 
-    return attract, qd.sync, acc.to_numpy
+    return attract, qd.sync, lambda: acc.fill(0), acc.to_numpy
 
 
 def numba(args, p):
@@ -49,7 +49,7 @@ def numba(args, p):
             acc[i, 0], acc[i, 1], acc[i, 2] = ax, ay, az
 
     acc = np.zeros_like(p)
-    return lambda: attract(p, acc), lambda: None, lambda: acc
+    return lambda: attract(p, acc), lambda: None, lambda: acc.fill(0), lambda: acc
 
 
 def warp(args, data):
@@ -69,7 +69,7 @@ def warp(args, data):
     p = wp.array(data, dtype=wp.vec3, device="cpu")
     acc = wp.zeros(N, dtype=wp.vec3, device="cpu")
     call = lambda: wp.launch(attract, dim=N, inputs=[p, acc], device="cpu")
-    return call, wp.synchronize, acc.numpy
+    return call, wp.synchronize, acc.zero_, acc.numpy
 
 
 def cpp(args, p):
@@ -77,17 +77,14 @@ def cpp(args, p):
 
     lib, n, acc = child.cpp(), ctypes.c_long(N), np.zeros_like(p)
     pp, pa = child.pointer(p), child.pointer(acc)
-    return lambda: lib.nbody(n, pp, pa), lambda: None, lambda: acc
+    return lambda: lib.nbody(n, pp, pa), lambda: None, lambda: acc.fill(0), lambda: acc
 
 
 def case(args):
     data = np.random.default_rng(0).random((N, 3), dtype=np.float32)
     build = {"numba": numba, "warp": warp, "cpp": cpp}.get(args.contender, dsl)
-    call, sync, fetch = build(args, data)
-    call()
-    sync()
-    sample = fetch()[:: N // 7].ravel().tolist()
-    return child.throughput(args, "nbody", call, sync), {"nbody": sample}
+    call, sync, reset, fetch = build(args, data)
+    return child.checked(args, "nbody", call, sync, reset, lambda: {"pull": fetch()})
 
 
 if __name__ == "__main__":

@@ -30,14 +30,13 @@ def dsl(args, x0, y0):
 
     fx, fy = qd.field(qd.f32, N), qd.field(qd.f32, N)
     nx, ny = qd.ndarray(qd.f32, N), qd.ndarray(qd.f32, N)
-    for x, y in ((fx, fy), (nx, ny)):
-        x.from_numpy(x0)
-        y.from_numpy(y0)
-    yield "field", lambda: on_fields(A), qd.sync, fy.to_numpy
-    yield "ndarray", lambda: on_arrays(A, nx, ny), qd.sync, ny.to_numpy
+    fx.from_numpy(x0)
+    nx.from_numpy(x0)
+    yield "field", lambda: on_fields(A), qd.sync, lambda: fy.from_numpy(y0), fy.to_numpy
+    yield "ndarray", lambda: on_arrays(A, nx, ny), qd.sync, lambda: ny.from_numpy(y0), ny.to_numpy
 
 
-def numba(args, x, y):
+def numba(args, x, y0):
     import numba
 
     @numba.njit(parallel=True, fastmath=True)
@@ -45,7 +44,9 @@ def numba(args, x, y):
         for i in numba.prange(y.size):
             y[i] = a * x[i] + y[i]
 
-    yield "both", lambda: saxpy(np.float32(A), x, y), lambda: None, lambda: y
+    y = y0.copy()
+    call = lambda: saxpy(np.float32(A), x, y)
+    yield "both", call, lambda: None, lambda: np.copyto(y, y0), lambda: y
 
 
 def warp(args, x0, y0):
@@ -58,16 +59,17 @@ def warp(args, x0, y0):
 
     x, y = (wp.array(v, dtype=float, device="cpu") for v in (x0, y0))
     call = lambda: wp.launch(saxpy, dim=N, inputs=[A, x, y], device="cpu")
-    yield "both", call, wp.synchronize, y.numpy
+    yield "both", call, wp.synchronize, lambda: y.assign(y0), y.numpy
 
 
-def cpp(args, x, y):
+def cpp(args, x, y0):
     import ctypes
 
-    lib = child.cpp()
+    lib, y = child.cpp(), y0.copy()
     px, py = child.pointer(x), child.pointer(y)
     a = ctypes.c_float(A)
-    yield "both", lambda: lib.saxpy(ctypes.c_long(N), a, px, py), lambda: None, lambda: y
+    call = lambda: lib.saxpy(ctypes.c_long(N), a, px, py)
+    yield "both", call, lambda: None, lambda: np.copyto(y, y0), lambda: y
 
 
 def case(args):
@@ -75,15 +77,13 @@ def case(args):
     x, y = (rng.random(N, dtype=np.float32) for _ in range(2))
     build = {"numba": numba, "warp": warp, "cpp": cpp}.get(args.contender, dsl)
     numbers, result = {}, {}
-    for name, call, sync, fetch in build(args, x, y):
-        for _ in range(3):
-            call()
-        sync()
-        sample = fetch()[:: N // 9].tolist()
-        times = child.throughput(args, name, call, sync)
+    for name, call, sync, reset, fetch in build(args, x, y):
+        reset()
+        change = lambda fetch=fetch: {"change": fetch() - y}
+        times, sums = child.checked(args, name, call, sync, reset, change, repeats=30)
         for variant in ("field", "ndarray") if name == "both" else (name,):
             numbers |= {k.replace(name, variant): v for k, v in times.items()}
-            result[variant] = sample
+            result |= {k.replace(name, variant): v for k, v in sums.items()}
     return numbers, result
 
 
