@@ -1,80 +1,90 @@
-"""Lattice Boltzmann (D2Q9) flow past a cylinder."""
+"""Populations of nine speeds on a lattice: a channel with a round pillar, walls that send back."""
 
 import numpy as np
 
 import quadrants as qd
 
-NX, NY, STEPS = 80, 40, 60
-TAU = 0.6
+LONG, TALL, STEPS = 80, 40, 60
+RATE = 1.6  # relaxation per step
+INFLOW, PILLAR = 0.08, (22.0, 19.3, 5.2)
 
-dirs = [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1), (1, 1), (-1, 1), (-1, -1), (1, -1)]
-weights = [4 / 9] + [1 / 9] * 4 + [1 / 36] * 4
+# Each speed as (x, y, share at rest); the one at 8 - k is the opposite of k.
+SPEEDS = [
+    (x, y, (16, 4, 1)[abs(x) + abs(y)] / 36) for x in (-1, 0, 1) for y in (-1, 0, 1)
+]  # fmt: skip
 
 
 @qd.data_oriented
-class Flow:
+class Channel:
     def __init__(self):
-        self.f = qd.Vector.field(9, qd.f32, shape=(NX, NY))
-        self.g = qd.Vector.field(9, qd.f32, shape=(NX, NY))
-        self.rho = qd.field(qd.f32, shape=(NX, NY))
-        self.u = qd.Vector.field(2, qd.f32, shape=(NX, NY))
-        self.solid = qd.field(qd.i32, shape=(NX, NY))
+        self.moving = qd.Vector.field(9, qd.f32, shape=(LONG, TALL))
+        self.met = qd.Vector.field(9, qd.f32, shape=(LONG, TALL))
+        self.wall = qd.field(qd.i32, shape=(LONG, TALL))
+        self.flow = qd.Vector.field(3, qd.f32, shape=(LONG, TALL))  # velocity, density
 
     @qd.func
-    def equilibrium(self, rho, u):
-        e = qd.Vector.zero(qd.f32, 9)
+    def at_rest(self, density, velocity):
+        out = qd.Vector.zero(qd.f32, 9)
+        for k, speed in qd.static(enumerate(SPEEDS)):
+            along = qd.Vector(speed[:2]).dot(velocity)
+            bend = along * along * 9 / 2 - velocity.norm_sqr() * 3 / 2
+            out[k] = speed[2] * density * (1 + 3 * along + bend)
+        return out
+
+    @qd.func
+    def moments(self, populations):
+        density, momentum = populations.sum(), qd.Vector([0.0, 0.0])
         for k in qd.static(range(9)):
-            eu = dirs[k][0] * u[0] + dirs[k][1] * u[1]
-            e[k] = weights[k] * rho * (1 + 3 * eu + 4.5 * eu * eu - 1.5 * u.dot(u))
-        return e
+            momentum += populations[k] * qd.Vector(SPEEDS[k][:2])
+        return density, momentum / density
 
     @qd.kernel
-    def setup(self):
-        for i, j in self.rho:
-            self.rho[i, j] = 1.0
-            self.u[i, j] = [0.08, 0.005 * qd.sin(j * 0.3)]
-            self.solid[i, j] = 0
-            if (i - NX // 4) ** 2 + (j - NY // 2) ** 2 < 25:
-                self.solid[i, j] = 1
-                self.u[i, j] = [0.0, 0.0]
-            self.f[i, j] = self.equilibrium(self.rho[i, j], self.u[i, j])
+    def fill(self):
+        for x, y in self.wall:
+            inside = (x - PILLAR[0]) ** 2 + (y - PILLAR[1]) ** 2 < PILLAR[2] ** 2
+            self.wall[x, y] = 1 if inside or y == 0 or y == TALL - 1 else 0
+            swirl = 0.01 * qd.sin(0.3 * y) if self.wall[x, y] == 0 else 0.0
+            self.moving[x, y] = self.at_rest(1.0, qd.Vector([INFLOW, swirl]))
 
     @qd.kernel
-    def collide_and_stream(self):
-        for i, j in self.f:
+    def meet(self):
+        for cell in qd.grouped(self.met):
+            arrived = self.moving[cell]
+            if self.wall[cell]:
+                for k in qd.static(range(9)):
+                    self.met[cell][k] = arrived[8 - k]
+            else:
+                density, velocity = self.moments(arrived)
+                self.met[cell] = arrived + RATE * (self.at_rest(density, velocity) - arrived)
+
+    @qd.kernel
+    def move(self):
+        for x, y in self.moving:
             for k in qd.static(range(9)):
-                si = (i - dirs[k][0] + NX) % NX
-                sj = (j - dirs[k][1] + NY) % NY
-                e = self.equilibrium(self.rho[si, sj], self.u[si, sj])
-                self.g[i, j][k] = self.f[si, sj][k] + (e[k] - self.f[si, sj][k]) / TAU
+                came_x = qd.math.clamp(x - SPEEDS[k][0], 0, LONG - 1)
+                came_y = (y - SPEEDS[k][1] + TALL) % TALL
+                self.moving[x, y][k] = self.met[came_x, came_y][k]
+            if x == 0:
+                self.moving[x, y] = self.at_rest(1.0, qd.Vector([INFLOW, 0.0]))
 
     @qd.kernel
-    def macroscopic(self):
-        for i, j in self.f:
-            self.f[i, j] = self.g[i, j]
-            r = self.f[i, j].sum()
-            u = qd.Vector([0.0, 0.0])
-            for k in qd.static(range(9)):
-                u += self.f[i, j][k] * qd.Vector([dirs[k][0], dirs[k][1]])
-            self.rho[i, j] = r
-            self.u[i, j] = u / r
-        for i, j in self.f:
-            if self.solid[i, j]:
-                self.u[i, j] = [0.0, 0.0]
-            if i == 0:
-                self.u[i, j] = [0.08, 0.0]
-                self.rho[i, j] = self.rho[1, j]
+    def look(self):
+        for cell in qd.grouped(self.flow):
+            density, velocity = self.moments(self.moving[cell])
+            free = 1 - self.wall[cell]
+            self.flow[cell] = qd.Vector([free * velocity.x, free * velocity.y, density])
 
 
 def main():
-    flow = Flow()
-    flow.setup()
+    channel = Channel()
+    channel.fill()
     for _ in range(STEPS):
-        flow.collide_and_stream()
-        flow.macroscopic()
-    u = flow.u.to_numpy()
+        channel.meet()
+        channel.move()
+    channel.look()
+    flow = channel.flow.to_numpy()
     return {
-        "u": u[::3, ::3],
-        "speed": np.sqrt((u**2).sum(-1)).mean(0),
-        "rho": flow.rho.to_numpy()[::3, ::3],
+        "velocity": flow[::3, ::3, :2],
+        "speed": np.hypot(flow[..., 0], flow[..., 1]).mean(0),
+        "density": flow[::3, ::3, 2],
     }

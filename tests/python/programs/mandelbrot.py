@@ -1,4 +1,4 @@
-"""Mandelbrot and Julia sets with escape counts, complex numbers as vectors."""
+"""Escape counts of the Mandelbrot set and basins of Newton's method: complex numbers as vectors."""
 
 import numpy as np
 
@@ -8,8 +8,13 @@ N, LIMIT = 96, 60
 
 
 @qd.func
-def square(z):
-    return qd.Vector([z[0] ** 2 - z[1] ** 2, z[0] * z[1] * 2])
+def times(a, b):
+    return qd.Vector([a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]])
+
+
+@qd.func
+def over(a, b):
+    return times(a, qd.Vector([b[0], -b[1]])) / b.norm_sqr()
 
 
 @qd.kernel
@@ -19,27 +24,30 @@ def mandelbrot(count: qd.types.ndarray(dtype=qd.i32, ndim=2)):
         z = qd.Vector([0.0, 0.0])
         k = 0
         while z.norm_sqr() < 4.0 and k < LIMIT:
-            z = square(z) + c
+            z = times(z, z) + c
             k += 1
         count[i, j] = k
 
 
 @qd.kernel
-def julia(t: qd.f32, count: qd.types.ndarray(dtype=qd.i32, ndim=2)):
-    for i, j in count:
-        c = qd.Vector([-0.8, qd.cos(t) * 0.2])
-        z = qd.Vector([i / N - 1, j / N - 0.5]) * 2
+def newton(turn: qd.f32, count: qd.types.ndarray(dtype=qd.i32, ndim=2)):
+    """Steps until z ** 3 = 1 nearly holds, for starts in a turned square."""
+    for row, column in count:
+        corner = qd.Vector([row - 0.5 * N, column - 0.5 * N]) * (4.0 / N) + 0.013
+        z = times(corner, qd.Vector([qd.cos(turn), qd.sin(turn)]))
         k = 0
-        while z.norm() < 20 and k < LIMIT:
-            z = square(z) + c
+        while k < LIMIT:
+            cube = times(z, times(z, z)) - qd.Vector([1.0, 0.0])
+            if cube.norm_sqr() < 1e-6:
+                break
+            z -= over(cube, 3 * times(z, z))
             k += 1
-        count[i, j] = k
+        count[row, column] = k
 
 
 def main():
-    m, j = np.zeros((N, N), np.int32), np.zeros((2 * N, N), np.int32)
+    m, steps = np.zeros((N, N), np.int32), np.zeros((N, N), np.int32)
     mandelbrot(m)
-    julia(0.3, j)
-    histogram = lambda a: np.bincount(np.minimum(a.ravel(), LIMIT), minlength=LIMIT + 1)
+    newton(0.3, steps)
     return {"set_": (m == LIMIT).mean(axis=1), "low": np.minimum(m, 6).astype(np.uint8)[::2, ::2],
-            "julia": histogram(j).cumsum()[::4]}  # fmt: skip
+            "newton": np.bincount(steps.ravel(), minlength=LIMIT + 1).cumsum()[::4]}  # fmt: skip
