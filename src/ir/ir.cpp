@@ -73,6 +73,7 @@ Op step_of(Op op) {
 // --- instructions
 
 Value* Inst::operand(int k) const {
+    QD_CHECK(static_cast<unsigned>(k) < operand_count, info(op).name);
     Value* v = operands[k];
     if (!v->replaced) return v;
     Value* const end = resolve(v);
@@ -241,7 +242,10 @@ void lay_out_params(Module& m) {
 // --- constants
 
 bool is_constant(const Value* v) { return v->def && v->def->op == Op::constant; }
-uint64_t constant_bits(const Value* v) { return v->def->imm; }
+uint64_t constant_bits(const Value* v) {
+    QD_CHECK(is_constant(v));
+    return v->def->imm;
+}
 
 double double_of_bits(Prim p, uint64_t bits) {
     switch (p) {

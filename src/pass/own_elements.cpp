@@ -52,6 +52,8 @@ std::optional<Own> own_element(const Value* place, const Inst& loop) {
     const Inst* root = root_of(place);
     if (!root || (root->op != Op::field_place && root->op != Op::array_place)) return {};
     const int first = root->op == Op::array_place;
+    // Clamped, several indices mean one element.
+    if (first && ArrayAccess::unpack(root->imm).clamp) return {};
     Own own{first ? static_cast<const void*>(root->operand(0)) : root->ref, root->imm, {}};
     for (uint64_t d = 0; d < loop.imm; ++d) {
         const Value* index = loop.body().params[d];

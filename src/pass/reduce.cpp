@@ -15,6 +15,7 @@
 // Cost: O(instructions of the loop + accesses x reductions).
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <unordered_map>
@@ -38,21 +39,28 @@ Op fold_of(Op atomic) {
 uint64_t identity(Op op, Prim p) {
     const int width = type::bits(p);
     const uint64_t ones = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
-    const double infinity = std::numeric_limits<double>::infinity();
+    // A number wins over NaN, so NaN is neutral; infinity would take the place of NaN.
+    const uint64_t nan = bits_of_double(p, std::numeric_limits<double>::quiet_NaN());
     switch (op) {
         case Op::add:
             return type::is_float(p) ? bits_of_double(p, -0.0) : 0;
         case Op::min:
-            if (type::is_float(p)) return bits_of_double(p, infinity);
+            if (type::is_float(p)) return nan;
             return type::is_signed(p) ? ones >> 1 : ones;
         case Op::max:
-            if (type::is_float(p)) return bits_of_double(p, -infinity);
+            if (type::is_float(p)) return nan;
             return type::is_signed(p) ? uint64_t(1) << (width - 1) : 0;
         case Op::bit_and:
             return ones;
         default:
             return 0;
     }
+}
+
+// The integer that holds the bits of p.
+Prim bits_of(Prim p) {
+    if (!type::is_float(p)) return p;
+    return type::bits(p) == 64 ? Prim::u64 : Prim::u32;  // f16 is never reduced
 }
 
 struct Reducer {
@@ -200,7 +208,16 @@ struct Reducer {
         for (size_t k = 0; k < out.size(); ++k) {
             Value* place = copy(places[k], b, done);
             Value* total = chunks->result(static_cast<int>(k));
-            b.store(place, b.op(out[k].op, {b.load(place), total}));
+            // If no iteration came to its atomic, the place may lie anywhere: it is not touched.
+            const Prim bits = bits_of(out[k].type.prim);
+            Value* raw = b.typed(Op::bit_cast, Type::scalar(bits), std::array{total});
+            Value* neutral = b.constant(Type::scalar(bits), identity(out[k].op, out[k].type.prim));
+            Value* any[] = {b.op(Op::ne, {raw, neutral})};
+            Inst* choice = b.emit(Op::if_, any, {}, 2);
+            Builder then{&f, choice->regions[0], nullptr, loop.loc};
+            then.store(place, then.op(out[k].op, {then.load(place), total}));
+            then.end(Op::yield);
+            Builder{&f, choice->regions[1], nullptr, loop.loc}.end(Op::yield);
         }
         b.end(Op::return_);
     }

@@ -123,8 +123,8 @@ struct Units {
             const Inst* at = i->operand(0)->def;
             if (!at || i->operand(0)->type.rank || at->parent != &body ||
                 (at->op != Op::field_place && at->op != Op::array_place) ||
-                at->operand(at->operand_count - 1) != inner)
-                continue;
+                at->operand_count == 0 || at->operand(at->operand_count - 1) != inner)
+                continue;  // a field without dimensions has no operand
             std::vector<Value*> operands;
             for (int k = 0; k < at->operand_count - 1; ++k) {
                 Value* v = at->operand(k);

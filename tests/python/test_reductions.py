@@ -1,0 +1,107 @@
+"""What a parallel loop accumulates: loop-invariant values, NaN, places that nothing reaches."""
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import NUMPY, Array, dtype
+
+N = 40
+
+
+@pytest.mark.parametrize("name", ["i32", "u8", "i64", "f16", "f32", "f64"])
+def test_values_that_do_not_vary(backend, name):
+    dt = dtype(name)
+    c = qd.field(dt, ())
+    n = qd.field(qd.i32, ())
+    x = qd.field(dt, N)
+    v = qd.Vector.field(2, dt, ())
+    out = qd.field(dt, 6)
+    y = qd.field(dt, ())
+
+    @qd.kernel
+    def run(a: dt, b: Array):
+        for i in range(4):
+            y[None] += c[None]
+        for i in range(4):
+            out[0] += c[None] * x[i]
+        for i in range(N):
+            out[1] += a
+        for _ in range(n[None]):
+            out[2] += a
+        for i in range(4):
+            out[3] += v[None][1] + b[0]
+        for i in range(4):
+            for j in range(2):
+                out[4] += c[None] * v[None].x
+        for i in x:
+            qd.atomic_max(out[5], c[None])
+
+    c[None] = 3
+    n[None] = 5
+    x.fill(2)
+    v[None] = [1, 2]
+    run(1, np.full(1, 4, NUMPY[name]))
+    assert y[None] == 12
+    assert out.to_numpy().tolist() == [24, N, 5, 24, 24, 3]
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("first", [np.nan, 1.5], ids=str)
+@pytest.mark.parametrize("values", [[], [np.nan] * 3, [np.nan, 2], [3, np.nan, -1] * 500], ids=len)
+def test_a_number_wins_over_nan_and_nan_over_nothing(backend, name, first, values):
+    f = qd.field(dtype(name), 4)
+
+    @qd.kernel
+    def run(x: Array, n: qd.i32):
+        for i in range(n):
+            qd.atomic_min(f[0], x[i])
+            qd.atomic_max(f[1], x[i])
+        low = f[2]
+        high = f[3]
+        qd.loop_config(serialize=True)
+        for i in range(n):
+            low = min(low, x[i])
+            high = max(high, x[i])
+        f[2] = low
+        f[3] = high
+
+    f.fill(first)
+    run(np.array([*values, 0], NUMPY[name]), len(values))
+    all_values = np.array([first, *values], NUMPY[name])
+    low, high = np.fmin.reduce(all_values), np.fmax.reduce(all_values)
+    np.testing.assert_array_equal(f.to_numpy(), [low, high, low, high])
+
+
+def test_a_place_that_no_iteration_reaches_is_not_touched(backend):
+    @qd.kernel
+    def run(x: Array, n: qd.i32, far: qd.i32, limit: qd.i32):
+        for i in range(n):
+            x[far] += 1.0
+        for i in range(N):
+            if far < limit:
+                x[far] += 1.0
+                qd.atomic_min(x[far + 1], 1.0)
+
+    x = np.array([1e-40, -0.0], np.float32)
+    kept = x.tobytes()
+    run(x, 0, 2_000_000_000, 2)
+    run(x, -3, 0, 0)
+    assert x.tobytes() == kept
+    run(x, 1, 0, 2)
+    assert x.tolist() == [1 + N, -0.0]
+
+
+def test_clamped_iterations_meet_in_the_last_cell(backend):
+    n = 200_000
+
+    @qd.kernel
+    def run(a: qd.types.ndarray(qd.i32, ndim=1, boundary="clamp")):
+        for i in range(n):
+            a[i] += 1
+        for i in range(n):
+            a[i - n] += 1
+
+    a = qd.ndarray(qd.i32, 4)
+    run(a)
+    assert a.to_numpy().tolist() == [n + 1, 1, 1, n - 3]
