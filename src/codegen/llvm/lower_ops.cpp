@@ -74,10 +74,10 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
     llvm::Type* bits = x->getType()->isFloatTy() ? m.i32 : m.i64;
     Value *xb = b.CreateBitCast(x, bits), *yb = b.CreateBitCast(y, bits);
     Value* zeros = b.CreateBitCast(max ? b.CreateAnd(xb, yb) : b.CreateOr(xb, yb), x->getType());
+    // One condition, because LLVM makes minss of a choice by a comparison alone, and that flushes.
     Value* first = max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
-    Value* chosen = b.CreateSelect(first, x, y);
-    chosen = b.CreateSelect(b.CreateFCmpUNO(y, y), x, chosen);
-    return b.CreateSelect(float_equal(x, y), zeros, chosen);
+    first = b.CreateOr(first, b.CreateFCmpUNO(y, y));
+    return b.CreateSelect(float_equal(x, y), zeros, b.CreateSelect(first, x, y));
 }
 
 // Whether `v` is this number or is chosen among values of which one is it.

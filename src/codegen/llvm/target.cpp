@@ -29,6 +29,7 @@
 #include <llvm/CodeGen/Passes.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/PassInstrumentation.h>
@@ -380,6 +381,21 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     if (time_passes) timing.print();
 }
 
+// LLVM 22 has no x86 code for canonicalize of two floats, which the vectoriser makes where doubles
+// or 64-bit integers set the width: it dies of a trap. Four of them are one instruction.
+void widen_pairs(llvm::Module& module) {
+    llvm::Function* pair = module.getFunction("llvm.canonicalize.v2f32");
+    if (!pair) return;
+    for (llvm::User* user : llvm::make_early_inc_range(pair->users())) {
+        auto* call = llvm::cast<llvm::CallInst>(user);
+        llvm::IRBuilder<> b(call);
+        llvm::Value* four = b.CreateShuffleVector(call->getArgOperand(0), {0, 1, 0, 1});
+        four = b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, four);
+        call->replaceAllUsesWith(b.CreateShuffleVector(four, {0, 1}));
+        call->eraseFromParent();
+    }
+}
+
 std::string text_of(const llvm::Module& m) {
     std::string s;
     llvm::raw_string_ostream out(s);
@@ -434,6 +450,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     const auto t3 = Clock::now();
     if (options.want == Options::Want::llvm) return text();
     for (const std::string& edited : options.edited) replace_functions(module, edited);
+    if (machine.x86) widen_pairs(module);
 
     llvm::SmallVector<char, 0> out;
     {

@@ -12,6 +12,7 @@
 #include "compiler/artefact.h"
 #include "ir/interpreter.h"
 #include "ir/ir.h"
+#include "machine.h"
 #include "pass/passes.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/loader.h"
@@ -81,8 +82,9 @@ struct Level {
 };
 std::vector<Level> levels() {
     std::vector<Level> all = {{"", 0}, {"", 1}};
-    for (const char* cpu : {"x86-64", "haswell", "skylake-avx512"})
-        for (int tier : {0, 1}) all.push_back({cpu, tier});
+    for (const char* cpu : {"x86-64", "x86-64-v3", "x86-64-v4"})
+        for (int tier : {0, 1})
+            if (test::machine_runs(cpu)) all.push_back({cpu, tier});
     return all;
 }
 

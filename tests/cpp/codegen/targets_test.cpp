@@ -1,0 +1,289 @@
+// Every op on every type for every CPU level and both tiers: all of them compile, and what this
+// machine can run equals the interpreter. Each op stands in a loop of its own width and in one
+// whose width doubles set, because LLVM treats the vectors that come of it differently.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "codegen/llvm/codegen.h"
+#include "compiler/artefact.h"
+#include "ir/interpreter.h"
+#include "ir/ir.h"
+#include "machine.h"
+#include "pass/pass.h"
+#include "runtime/cpu/float_mode.h"
+#include "runtime/cpu/kernel.h"
+#include "runtime/cpu/pool.h"
+
+namespace qd {
+namespace {
+
+using ir::Op;
+using ir::Prim;
+
+struct Target {
+    const char *cpu, *triple;
+    bool runs;  // on this machine
+};
+
+std::vector<Target> targets() {
+    std::vector<Target> all;
+    for (const char* cpu :
+         {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "znver4", "sapphirerapids"})
+        all.push_back({cpu, "x86_64-linux-gnu", test::machine_runs(cpu)});
+    for (const char* cpu : {"neoverse-v2", "apple-m1"})
+        all.push_back({cpu, "aarch64-linux-gnu", false});
+    all.push_back({"", "", true});
+    return all;
+}
+
+constexpr int kCells = 67;  // no multiple of a vector
+
+// A kernel, and the storage of its fields in their order.
+struct Program {
+    std::string fields, body;
+    std::vector<std::pair<Prim, int>> storage;
+    int names = 0;
+
+    std::string add_field(Prim p) {
+        const std::string name = "@f" + std::to_string(storage.size());
+        const std::string type = type::info(p).name;
+        fields += "field " + name + " \"" + name.substr(1) + "\" : " + type + " shape [" +
+                  std::to_string(kCells) + "] offset [0] terms [0 / 1 % 0 * " +
+                  std::to_string(type::bytes(p)) + "] components [0] group " +
+                  std::to_string(storage.size() + 1) + "\n";
+        storage.emplace_back(p, kCells);
+        return name;
+    }
+    // `text` defines %r; $ in it makes its names its own.
+    void loop(const std::string& text) {
+        const std::string n = std::to_string(names++);
+        body += "  for %i" + n + " = %zero to %cells parallel {\n    ";
+        for (const char c : text) body += c == '$' ? n : std::string(1, c);
+        body += "\n  }\n";
+    }
+    static std::string load(const std::string& to, const std::string& field, Prim p) {
+        return "%p" + to + "$ = field_place " + field + ", %i$ : place<" + type::info(p).name +
+               ">\n    %" + to + "$ = load %p" + to + "$\n    ";
+    }
+    static std::string store(const std::string& value, const std::string& field, Prim p) {
+        return "\n    %po" + field.substr(1) + "$ = field_place " + field + ", %i$ : place<" +
+               type::info(p).name + ">\n    store %po" + field.substr(1) + "$, " + value;
+    }
+    std::string text() const {
+        return "module \"sweep\"\n" + fields +
+               "func @k() {\n  %zero = constant 0 : i32\n  %cells = constant " +
+               std::to_string(kCells) + " : i32\n" + body + "}\n";
+    }
+};
+
+const Prim kAll[] = {Prim::u1,  Prim::i8,  Prim::i16, Prim::i32, Prim::i64, Prim::u8,
+                     Prim::u16, Prim::u32, Prim::u64, Prim::f16, Prim::f32, Prim::f64};
+
+struct Step {
+    std::string text;  // of operands %a$ and %b$ of the type, %e$ of i32
+    Prim result;
+};
+
+std::vector<Step> steps(Prim p) {
+    std::vector<Step> out;
+    for (int k = 0; k < int(Op::count_); ++k) {
+        const ir::OpInfo& op = ir::info(Op(k));
+        if (op.kind != ir::Kind::elementwise || Op(k) == Op::fma) continue;
+        if (op.takes == (type::is_float(p) ? ir::Takes::ints : ir::Takes::floats)) continue;
+        const std::string name = op.name;
+        if (Op(k) == Op::cast || Op(k) == Op::bit_cast) {
+            for (const Prim to : kAll) {
+                const bool bits = Op(k) == Op::bit_cast;
+                if (to == p || (bits && (type::bytes(to) != type::bytes(p) || to == Prim::u1 ||
+                                         p == Prim::u1)))
+                    continue;
+                out.push_back({name + " %a$ : " + type::info(to).name, to});
+            }
+            continue;
+        }
+        const Prim result = op.rule == ir::Rule::boolean   ? Prim::u1
+                            : op.rule == ir::Rule::count32 ? Prim::i32
+                                                           : p;
+        out.push_back({name + (Op(k) == Op::select ? " %c$, %b$, %a$"
+                               : Op(k) == Op::powi ? " %a$, %e$"
+                               : op.operands == 2  ? " %a$, %b$"
+                                                   : " %a$"),
+                       result});
+    }
+    if (type::is_float(p))  // units: they flush a subnormal operand and do nothing else
+        for (const char* step : {"mul %a$, %one$", "div %a$, %one$"}) out.push_back({step, p});
+    return out;
+}
+
+constexpr size_t kStepsOfALoop = 12;
+
+Program sweep(Prim p) {
+    Program out;
+    const std::string x = out.add_field(p), y = out.add_field(p), e = out.add_field(Prim::i32),
+                      wide = out.add_field(Prim::f64), index = out.add_field(Prim::u8);
+    const std::string name = type::info(p).name;
+    const std::vector<Step> all = steps(p);
+    for (const bool mixed : {false, true}) {
+        if (mixed && p == Prim::f64) continue;
+        for (size_t first = 0; first < all.size(); first += kStepsOfALoop) {
+            std::string loop = Program::load("a", x, p) + Program::load("b", y, p) +
+                               Program::load("e", e, Prim::i32) + "%one$ = constant 1 : " + name +
+                               "\n    %k$ = constant 2 : i32\n    %c$ = lt %e$, %k$\n    ";
+            if (mixed) loop += Program::load("w", wide, Prim::f64);
+            for (size_t k = first; k < std::min(all.size(), first + kStepsOfALoop); ++k) {
+                const std::string n = "%r" + std::to_string(k) + "x$";
+                loop += "\n    " + n + " = " + all[k].text;
+                if (!mixed || all[k].result == Prim::f64) {
+                    loop += Program::store(n, out.add_field(all[k].result), all[k].result);
+                } else {  // where doubles are near, a vector holds few
+                    const std::string m = std::to_string(k) + "x$";
+                    loop += "\n    %d" + m + " = cast " + n + " : f64\n    %s" + m + " = sub %d" +
+                            m + ", %w$" +
+                            Program::store("%s" + m, out.add_field(Prim::f64), Prim::f64);
+                }
+            }
+            out.loop(loop);
+        }
+    }
+    // Atomics on cells that several iterations meet in, and on one.
+    for (int k = 0; k < int(Op::count_); ++k) {
+        const ir::OpInfo& op = ir::info(Op(k));
+        if (op.kind != ir::Kind::atomic || Op(k) == Op::atomic_cas) continue;
+        if (op.takes == ir::Takes::ints && type::is_float(p)) continue;
+        const std::string end = std::string("\n    %old$ = ") + op.name + " %at$, %a$";
+        out.loop(Program::load("a", x, p) + Program::load("j", index, Prim::u8) +
+                 "%at$ = field_place " + out.add_field(p) + ", %j$ : place<" + name + ">" + end);
+        if (Op(k) == Op::atomic_min || Op(k) == Op::atomic_max)
+            out.loop(Program::load("a", x, p) + "%at$ = field_place " + out.add_field(p) +
+                     ", %zero : place<" + name + ">" + end);
+    }
+    return out;
+}
+
+using Storage = std::vector<std::vector<uint8_t>>;
+
+Storage values(const Program& program) {
+    Storage all;
+    std::mt19937_64 random(3);
+    for (size_t f = 0; f < program.storage.size(); ++f) {
+        const auto [p, cells] = program.storage[f];
+        const size_t size = size_t(type::bytes(p));
+        std::vector<uint8_t> bytes(size * size_t(cells) + 64);
+        const double special[] = {0,    -0.0, 1,    -1,     NAN,   INFINITY, -INFINITY, 0.5,
+                                  -2.5, 3,    1e-3, 5.5e-8, 1e-40, 1e-310,   65519,     -7};
+        for (int k = 0; k < cells; ++k) {
+            uint64_t bits = random() >> random() % 60;
+            if (type::is_float(p)) {
+                const double ordinary = double(int64_t(random()) >> random() % 60) * 0x1p-24;
+                bits = ir::bits_of_double(p, k % 3 ? special[random() % 16] : ordinary);
+            }
+            if (p == Prim::u1 || f == 4) bits %= f == 4 ? 7 : 2;  // field 4 is the index
+            if (f == 2) bits = (random() % 9) - (random() % 2 ? 4 : 0);
+            std::memcpy(bytes.data() + size * size_t(k), &bits, size);
+        }
+        all.push_back(std::move(bytes));
+    }
+    return all;
+}
+
+std::vector<void*> addresses(Storage& s) {
+    std::vector<void*> out;
+    for (auto& bytes : s) out.push_back(bytes.data());
+    return out;
+}
+
+std::unique_ptr<ir::Module> module_of(const std::string& text) {
+    auto m = ir::parse(text);
+    m->fast_math = false;  // what is compared is exact
+    return m;
+}
+
+Storage by_interpreter(const Program& program, bool fused) {
+    Storage s = values(program);
+    const auto m = module_of(program.text());
+    const auto bindings = addresses(s);
+    int32_t stop = 0;
+    std::vector<uint8_t> temps(1024);
+    abi::Runtime runtime{};
+    abi::Context c{};
+    c.runtime = &runtime;
+    c.bindings = bindings.data();
+    c.temps = temps.data();
+    c.stop = &stop;
+    ir::interpret(*m, c, {.fused = fused});
+    return s;
+}
+
+Storage by_code(const Program& program, std::span<const uint8_t> artefact) {
+    Storage s = values(program);
+    const auto bindings = addresses(s);
+    const auto image = runtime::load_artefact(artefact, "sweep");
+    runtime::Pool pool(1);
+    abi::Context c{};
+    c.bindings = bindings.data();
+    runtime::LaunchOutcome outcome;
+    runtime::launch(*image, c, pool, {}, outcome);
+    return s;
+}
+
+bool is_nan(Prim p, const uint8_t* at) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, at, size_t(type::bytes(p)));
+    return type::is_float(p) && std::isnan(ir::double_of_bits(p, bits));
+}
+
+void compare(const Program& program, const Storage& expect, const Storage& got) {
+    for (size_t f = 0; f < expect.size(); ++f) {
+        const auto [p, cells] = program.storage[f];
+        const size_t size = size_t(type::bytes(p));
+        for (size_t k = 0; k < size_t(cells); ++k) {
+            const uint8_t *e = &expect[f][k * size], *g = &got[f][k * size];
+            if (std::memcmp(e, g, size) == 0 || (is_nan(p, e) && is_nan(p, g))) continue;
+            const size_t at = program.body.find("@f" + std::to_string(f) + ",");
+            const size_t from = at == std::string::npos ? 0 : program.body.rfind("  for", at);
+            uint64_t eb = 0, gb = 0;
+            std::memcpy(&eb, e, size), std::memcpy(&gb, g, size);
+            ADD_FAILURE() << "f" << f << "[" << k << "]: expect " << std::hex << eb << " got " << gb
+                          << "\n"
+                          << program.body.substr(from, program.body.find("\n  }", at) - from);
+            return;
+        }
+    }
+}
+
+class every_target : public testing::TestWithParam<Prim> {};
+
+TEST_P(every_target, compile_every_op_and_run_it_where_they_can) {
+    const Program program = sweep(GetParam());
+    Storage expected[2];
+    for (const Target& t : targets()) {
+        const bool fused = codegen::has_fma(t.cpu, t.triple);
+        pass::PipelineOptions options;
+        options.fused = fused;
+        const auto prepared =
+            codegen::prepare(pass::run_pipeline(module_of(program.text()), options));
+        for (const int tier : {0, 1}) {
+            SCOPED_TRACE(std::string(t.cpu) + " tier " + std::to_string(tier));
+            codegen::Options wanted;
+            wanted.tier = tier;
+            wanted.cpu = t.cpu;
+            wanted.triple = t.triple;
+            const auto object = codegen::emit(prepared, wanted);
+            EXPECT_GT(object.size(), 1000u);
+            if (!t.runs) continue;
+            if (expected[fused].empty()) expected[fused] = by_interpreter(program, fused);
+            compare(program, expected[fused],
+                    by_code(program, compiler::write_artefact(prepared, object, nullptr)));
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(codegen, every_target, testing::ValuesIn(kAll),
+                         [](const auto& of) { return std::string(type::info(of.param).name); });
+
+}  // namespace
+}  // namespace qd
