@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -70,6 +71,51 @@ TEST(pool, many_small_jobs) {
         pool.run([](void* s, int64_t k, int) { *static_cast<std::atomic<int>*>(s) += int(k) + 1; },
                  &sum, 0, 4, 0);
         ASSERT_EQ(sum, 10);
+    }
+}
+
+// Jobs of all sizes and limits, by several threads, each job on a stack frame that is soon
+// another's. (Every interleaving of the protocol itself: tickets_test.cpp.)
+TEST(pool, jobs_of_varied_sizes) {
+    struct Job {
+        uint64_t begin = 0x1234;  // what a late worker would find in a dead frame is another
+        std::atomic<int> ran[70]{};
+        std::atomic<int> strange{0};
+        int64_t count;
+        int limit;
+        static void chunk(void* self, int64_t chunk, int thread) {
+            auto& j = *static_cast<Job*>(self);
+            if (j.begin != 0x1234 || chunk >= j.count || thread >= j.limit) ++j.strange;
+            ++j.ran[chunk];
+            if ((chunk & 7) == 3) std::this_thread::yield();
+        }
+    };
+    const auto launch = [](Pool& pool, uint32_t draw) {
+        Job j;
+        j.count = draw % 5 == 0 ? 64 : 2 + draw % 13;
+        j.limit = 2 + static_cast<int>(draw / 16 % 3);
+        const int64_t first = draw / 64 % 2;
+        pool.run(Job::chunk, &j, first, j.count, j.limit);
+        bool good = j.strange == 0;
+        for (int64_t c = 0; c < 70; ++c) good &= j.ran[c] == (first <= c && c < j.count);
+        j.begin = 0;
+        return good;
+    };
+    for (const int callers : {1, 2, 3}) {
+        Pool pool(4);
+        std::atomic<int> wrong{0};
+        std::vector<std::thread> threads;
+        for (int t = 0; t < callers; ++t)
+            threads.emplace_back([&, t] {
+                uint32_t draw = 1 + static_cast<uint32_t>(t);
+                const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(1500);
+                while (std::chrono::steady_clock::now() < end) {
+                    wrong += !launch(pool, draw >> 8);
+                    draw = draw * 1664525 + 1013904223;
+                }
+            });
+        for (std::thread& t : threads) t.join();
+        EXPECT_EQ(wrong, 0) << callers;
     }
 }
 

@@ -1,10 +1,8 @@
 // The thread pool behind parallel tasks.
 //
-// Work is handed out in tickets: one 64-bit word packs the job's generation and its next chunk, so
-// claiming is one compare-and-swap and a late worker can never take a ticket of another job. The
-// caller works too and waits only for chunks that a worker has really claimed. Idle workers spin
-// briefly, then sleep on a futex (100 spins measured best: longer spinning steals the caller's
-// core).
+// tickets.h hands out chunks. The caller works too and waits only for chunks that a worker has
+// really taken. Idle workers spin briefly, then sleep on a futex (100 spins measured best: longer
+// spinning steals the caller's core).
 //
 // One job runs at a time; a second launching thread runs its own job alone, in its own thread.
 // After fork the child has no workers: every pool of the process forgets them and starts new ones.
@@ -27,7 +25,7 @@ class Pool {
 
     explicit Pool(int threads);
     ~Pool();
-    int threads() const { return threads_; }
+    int threads() const { return threads_.load(std::memory_order_relaxed); }
 
     // Runs chunks [first, count) and returns when all are done.
     void run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_threads);
@@ -37,16 +35,16 @@ class Pool {
     std::recursive_mutex& atomics() { return *atomics_; }
 
   private:
-    struct Shared;
+    struct Shared;    // what workers touch
     struct Registry;  // of live pools, for fork
     void start_workers();
     void forget_workers();  // in a forked child, where this is the only thread
 
-    int threads_;
-    std::unique_ptr<std::mutex> busy_;
+    std::atomic<int> threads_;
     std::unique_ptr<std::recursive_mutex> atomics_ = std::make_unique<std::recursive_mutex>();
     std::unique_ptr<Shared> shared_;
-    std::vector<std::thread> workers_;
+    std::atomic<bool> started_{false};  // `workers_` is filled
+    std::vector<std::thread> workers_;  // under the registry's lock
 };
 
 }  // namespace qd::runtime
