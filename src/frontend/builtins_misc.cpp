@@ -200,7 +200,7 @@ const Builtin kRows[] = {
     {"block_local", block_local},
     {"cache_read_only", ignored},
     {"no_activate", ignored},
-    {"stop_grad", ignored},
+    {"stop_grad", unavailable<"stop_grad">},
     {"assume_in_range", assume_in_range},
     {"loop_unique", loop_unique},
     {"global_thread_idx", thread_index},

@@ -240,7 +240,7 @@ def volatile_load(target: Any) -> Any:
 
 @kernel_only
 def stop_grad(x: Any) -> Any:
-    """Keeps gradients from flowing into a field within the enclosing block.
+    """Keeps gradients from flowing into a field within the enclosing block. Not available in this build.
 
     Args:
         x: field.

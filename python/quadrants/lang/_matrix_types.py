@@ -12,7 +12,7 @@ from quadrants.lang.exception import QuadrantsSyntaxError
 from quadrants.lang.matrix import Matrix, Vector, _has_symbolic
 from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
 from quadrants.types.annotations import optional
-from quadrants.types.primitive_types import DataType, TensorType
+from quadrants.types.primitive_types import DataType, TensorType, stable_hash
 
 np: Any = LazyNumpy(globals())
 
@@ -58,6 +58,11 @@ class MatrixType:
         if self.dtype is None or None in shape:
             return None
         return TensorType(shape, self.dtype)
+
+    def __hash__(self) -> int:  # types of one name are still told apart: equality is identity
+        declared = self._declared
+        name = declared.__name__ if isinstance(declared, type) else str(declared)
+        return stable_hash(f"{type(self).__name__} {self.get_shape()} {name}")
 
     def get_shape(self) -> tuple[Any, ...]:
         """(n,) or (n, m)."""

@@ -33,6 +33,9 @@ class Axis:
     def __repr__(self) -> str:
         return f"Axis({self.value})"
 
+    def __hash__(self) -> int:
+        return self.value
+
 
 _AXES = [Axis(n) for n in range(core.get_max_num_indices())]
 

@@ -17,7 +17,7 @@ from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsSyntaxError
 from quadrants.lang.matrix import Matrix, MatrixType, UnpackedVectorType, Vector, _has_symbolic
 from quadrants.lang.util import cook_dtype
-from quadrants.types.primitive_types import DataType, u1
+from quadrants.types.primitive_types import DataType, stable_hash, u1
 
 Group = tuple[int, DataType, Callable[[str, int], str]]  # count, dtype, name of the i-th scalar
 
@@ -109,6 +109,8 @@ class Struct:
 
     def __setitem__(self, key: str, value: Any) -> None:
         old = self._entries[key]
+        if type(value) is LiveScalar:  # of another struct's members
+            value = value.get()
         if impl.is_python_backend() and not isinstance(old, Struct):
             from quadrants.lang._python_backend import set_member
 
@@ -132,8 +134,7 @@ class Struct:
         """Member-wise assignment from a struct or dict with all members."""
         source = value._entries if isinstance(value, Struct) else value
         for k in self._entries:
-            v = source[k]
-            self[k] = v.get() if type(v) is LiveScalar else v
+            self[k] = source[k]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._entries:
@@ -328,6 +329,9 @@ class StructType:
         if not isinstance(value, Struct) or list(value._entries) != list(self._declared):
             return False
         return all(_fits(t, Struct.__getitem__(value, k)) for k, t in self.members.items())
+
+    def __hash__(self) -> int:  # of the names alone: `methods` may be added to, types mean defaults
+        return stable_hash(" ".join(self._declared))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={t!s}" for k, t in self.members.items())

@@ -6,6 +6,7 @@ same object. `id` is the number that native code knows it by.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from quadrants.lang.exception import QuadrantsSyntaxError
@@ -51,6 +52,9 @@ class DataType:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _call(self, *args, **kwargs)
 
+    def __hash__(self) -> int:
+        return self.id  # not the address: sets of types have one order in every process
+
     def __reduce__(self) -> tuple[Any, ...]:
         return by_name, (self.name,)
 
@@ -64,6 +68,16 @@ class DataType:
         from quadrants.types.annotations import optional
 
         return optional(self, other)
+
+
+def stable_hash(text: str) -> int:
+    """A hash that is the same in every process, which Python's own of a text is not.
+
+    Test runners collect in several processes; what they find must come in one order.
+    """
+    import zlib
+
+    return zlib.crc32(text.encode())
 
 
 class TensorType:
@@ -99,6 +113,9 @@ class TensorType:
         return self.to_string()
 
     __repr__ = __str__
+
+    def __hash__(self) -> int:
+        return hash((self._shape, self._element))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TensorType, (self._shape, self._element)
@@ -160,9 +177,23 @@ def ref(tp: Any) -> RefType:
     return RefType(tp)
 
 
-real_types: set[Any] = {f16, f32, f64, float}
-integer_types: set[Any] = {i8, i16, i32, i64, u1, u8, u16, u32, u64, int, bool}
-all_types: set[Any] = real_types | integer_types
+class TypeSet(set[Any]):
+    """A set that is walked in the order of its making: Python's own types hash by address."""
+
+    def __init__(self, *types: Any) -> None:
+        super().__init__(types)
+        self._ordered = types
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._ordered)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TypeSet, self._ordered
+
+
+real_types: set[Any] = TypeSet(f16, f32, f64, float)
+integer_types: set[Any] = TypeSet(i8, i16, i32, i64, u1, u8, u16, u32, u64, int, bool)
+all_types: set[Any] = TypeSet(*real_types, *integer_types)
 real_type_ids = {id(t) for t in real_types}
 integer_type_ids = {id(t) for t in integer_types}
 type_ids = {id(t) for t in all_types}
