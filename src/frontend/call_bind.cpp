@@ -135,6 +135,27 @@ std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
     raise(Kind::syntax, all);
 }
 
+void refuse_array_of_real_func(PyObject* definition, size_t position, PyObject* name,
+                               PyObject* array) {
+    const FuncSignature& s = signature_of(definition);
+    if (!s.is_real) return;
+    for (size_t k = 0; k < s.params.size(); ++k) {
+        const Param& p = s.params[k];
+        if (name ? PyUnicode_Compare(name, p.name.get()) != 0 : k != position) continue;
+        const std::string head =
+            "TypeError when calling `" +
+            text(Ref::steal(PyObject_GetAttrString(s.fn.get(), "__name__")).get()) + "`: ";
+        PyObject* annotation = strip_optional(p.annotation.get());
+        if (is_ndarray_annotation(annotation))
+            raise(Kind::type, head + "Expected ndarray in the kernel argument for argument " +
+                                  text(p.name.get()) + ", got " + text(array) + ".");
+        if (is_template(annotation))
+            raise(Kind::type, head +
+                                  "Ndarray shouldn't be passed in via `qd.template()`, please "
+                                  "annotate your kernel using `qd.types.ndarray(...)` instead.");
+    }
+}
+
 Arg classify(const Param& p, Val v) {
     PyObject* annotation = strip_optional(p.annotation.get());
     PyObject* o = v.get();
@@ -191,9 +212,10 @@ Arg classify(const Param& p, Val v) {
         if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
             a.mode = Mode::reference;
             if (is_ndarray_annotation(annotation)) check_array_expr(annotation, as_expr(o), name);
-        } else if (!is_field(o) && o != Py_None) {
+        } else if (o != Py_None && !(is_field(o) && is_tensor_annotation(annotation))) {
             raise(Kind::type, "Invalid value for argument " + name +
-                                  " - an array is required, got " + type_name(o));
+                                  " - Expected ndarray in the kernel argument for argument " +
+                                  name + ", got " + text(o) + ".");
         }
         return a;
     }

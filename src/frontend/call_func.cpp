@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "frontend/call.h"
+#include "frontend/structs.h"
 
 namespace qd::frontend {
 
@@ -268,15 +269,11 @@ void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<
         return;
     }
     if (is_struct(declared)) {
-        if (!is_struct(value))
-            raise(Kind::runtime_type, "Return (type=" + type_name(value) +
-                                          ") cannot be converted into required struct type");
+        check_returned_struct(reinterpret_cast<StructObject*>(declared)->type, value);
         PyObject *key, *part, *from = reinterpret_cast<StructObject*>(value)->members;
         for (Py_ssize_t at = 0;
              PyDict_Next(reinterpret_cast<StructObject*>(declared)->members, &at, &key, &part);) {
-            PyObject* item = PyDict_GetItem(from, key);
-            if (!item) raise(Kind::runtime_type, "The returned struct has no member " + text(key));
-            real_results(part, item, l, out);
+            real_results(part, PyDict_GetItem(from, key), l, out);
         }
         return;
     }

@@ -152,8 +152,9 @@ const char* class_name(Kind k) {
             return "QuadrantsRuntimeError";
         case Kind::runtime_type:
             return "QuadrantsRuntimeTypeError";
+        case Kind::plain_runtime:
         case Kind::value:
-            return nullptr;
+            return nullptr;  // Python's own
     }
     return nullptr;
 }
@@ -316,7 +317,9 @@ void set_python_error(const Diag& d) {
                 ? ask("for_message", Ref::steal(PyUnicode_FromString(d.text.c_str())).get())
                 : d.help;
         if (!help.empty()) message += "\n  " + help;
-        const Ref cls = name ? exception_class(name) : Ref::borrow(PyExc_ValueError);
+        const Ref cls =
+            name ? exception_class(name)
+                 : Ref::borrow(d.kind == Kind::value ? PyExc_ValueError : PyExc_RuntimeError);
         PyErr_SetObject(cls.get(),
                         Ref::steal(PyUnicode_FromStringAndSize(
                                        message.data(), static_cast<Py_ssize_t>(message.size())))

@@ -73,9 +73,20 @@ class Ref {  // owned reference
 };
 
 // --- errors -----------------------------------------------------------------------------------
-enum class Kind { compilation, syntax, name, type, index, runtime, runtime_type, value };
+enum class Kind {
+    compilation,
+    syntax,
+    name,
+    type,
+    index,
+    runtime,
+    runtime_type,
+    plain_runtime,
+    value,
+};
 // Python class by kind: QuadrantsCompilationError, ...SyntaxError, ...NameError, ...TypeError,
-// ...IndexError, ...RuntimeError, ...RuntimeTypeError, ValueError (wrapped by the boundary).
+// ...IndexError, ...RuntimeError, ...RuntimeTypeError; RuntimeError and ValueError of Python (which
+// the boundary wraps).
 struct Diag {
     Kind kind;
     std::string text;          // the spec's fragment first

@@ -184,8 +184,13 @@ struct Binding {
     int hidden;          // index of the binding it hides, -1
 };
 
+// An ndarray that no argument leads to. Calls of real functions say it in their own words.
+struct ForeignArray : Diag {
+    Ref array;
+};
+
 struct LoopFrame {
-    enum class Kind : uint8_t { runtime, parallel, unrolled, graph } kind;
+    enum class Kind : uint8_t { runtime, parallel, repeated, unrolled, graph } kind;
     int runtime_ifs = 0;  // entered since the loop began
 };
 
@@ -363,6 +368,10 @@ struct HoldsTask {};
 
 Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
                     const std::vector<Prov*>& keyword_provs);
+// For an ndarray that no argument of the kernel leads to, as an argument of a real function: raises
+// if the parameter, found by name or position, takes arrays or templates.
+void refuse_array_of_real_func(PyObject* definition, size_t position, PyObject* name,
+                               PyObject* array);
 PyObject* func_of(PyObject* callable);  // FuncDef behind a callable, borrowed; null if it is none
 bool is_kernel_callable(PyObject* callable);
 Ref map_leaves(PyObject* o,

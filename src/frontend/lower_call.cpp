@@ -315,7 +315,21 @@ Val Body::call(const Node* n) {
                     raise_at(n, Kind::syntax,
                              "* args can only be present as the last argument of a function (error "
                              "code: STARNOTLAST)");
-        arguments(n, args, &provs, &keyword_provs);
+        try {
+            arguments(n, args, &provs, &keyword_provs);
+        } catch (const ForeignArray& a) {
+            if (k.callee == Callee::func) {
+                const size_t at = args.positional.size() - (self.obj ? 1 : 0);
+                const bool by_name = at >= n->list.size();
+                const Node* word = by_name ? n->list2[args.keywords.size()] : nullptr;
+                const Node* given = word ? word->a : n->list[at];
+                low.node = n->ast;
+                if (given->kind == K::Name || given->kind == K::Attribute)
+                    refuse_array_of_real_func(k.definition, args.positional.size(),
+                                              word ? word->name : nullptr, a.array.get());
+            }
+            throw;
+        }
         low.node = n->ast;
         switch (k.callee) {
             case Callee::func: {

@@ -136,11 +136,13 @@ Val Body::adopt(Ref value, Prov* prov) {
     }
     if (is_ndarray(o)) {
         if (!prov || !prov->from_argument())
-            raise(Kind::compilation,
-                  "Ndarray " + text(o) +
-                      " used in kernel scope but not registered as a kernel parameter",
-                  "pass it through a qd.types.ndarray() or qd.Tensor annotation, or as a member "
-                  "of a template argument");
+            throw ForeignArray{
+                {Kind::compilation,
+                 "Ndarray " + text(o) +
+                     " used in kernel scope but not registered as a kernel parameter",
+                 "pass it through a qd.types.ndarray() or qd.Tensor annotation, or as a member "
+                 "of a template argument"},
+                value};
         if (!prov->leaf) {
             ArrayInfo a;
             array_info(o, a);
@@ -354,13 +356,15 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
 // --- expressions
 // -----------------------------------------------------------------------------------
 
+static bool is_starred(const Node* n) { return n->kind == K::Starred; }
+
 Ref Body::index(const Node* n) {
     if (n->kind == K::Slice) {
         const auto part = [&](const Node* p) { return p ? expr(p).obj : none(); };
         Ref a = part(n->a), b = part(n->b), c = part(n->c);
         return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
     }
-    if (n->kind == K::Tuple) {
+    if (n->kind == K::Tuple && std::ranges::none_of(n->list, is_starred)) {
         Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(n->list.size())));
         for (size_t k = 0; k < n->list.size(); ++k)
             PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(k), index(n->list[k]).release());

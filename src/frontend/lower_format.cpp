@@ -43,6 +43,9 @@ struct Pieces {
             symbolic = true;
             return;
         }
+        if (!ignore_spec && spec && !PyUnicode_Check(spec))
+            raise(Kind::syntax, "The format of a value must be known while compiling",
+                  "it holds a run-time value; write it out, or pass it as a qd.template()");
         const bool has_spec = !ignore_spec && spec && PyUnicode_GetLength(spec) > 0;
         if (!is_static && is_host_matrix(value))
             return add(make_value(to_value(value)).get(), spec, ignore_spec);

@@ -284,6 +284,15 @@ FieldObject* Body::first_field(PyObject* o) {
     return nullptr;
 }
 
+// Whether a `for` that is not unrolled surrounds this place, in this body or in one that calls it.
+bool inside_a_for(const Lowering& innermost) {
+    for (const Lowering* l = &innermost; l; l = l->caller)
+        for (const LoopFrame& f : l->body->loops)
+            if (f.kind == LoopFrame::Kind::runtime || f.kind == LoopFrame::Kind::parallel)
+                return true;
+    return false;
+}
+
 Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order,
                    bool grouped, bool one_name, bool over_data) {
     const Node* target = n->a;
@@ -322,7 +331,7 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
         log_warning("qd.loop_config(serialize=True) does not have effect on the struct for.");
         chosen.threads = 1;  // yet programs that ask for it may count on the order
     }
-    if (!chosen.name.empty() && !loops.empty())
+    if (!chosen.name.empty() && inside_a_for(low))
         log_warning("qd.loop_config(name=\"" + chosen.name +
                     "\") has no effect on a loop nested inside another for-loop");
     const bool parallel = top_level && !(chosen.serialize && !over_data);

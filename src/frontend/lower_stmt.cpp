@@ -324,7 +324,7 @@ Flow Body::while_stmt(const Node* n) {
     ir::Inst* loop = low.b.emit(ir::Op::loop, {}, {}, 1);
     InRegion in(low, loop->regions[0]);
     Deeper deeper(low.runtime_depth);
-    loops.push_back({LoopFrame::Kind::runtime});
+    loops.push_back({LoopFrame::Kind::repeated});
     {
         Scope scope(*this);
         if (!is_static) {

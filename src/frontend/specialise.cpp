@@ -101,15 +101,12 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
     if (is_struct_type(annotation)) {
         shape.kind = ResultShape::Kind::structure;
         shape.struct_type = Ref::borrow(annotation);
-        if (!is_struct(value)) bad_return(type_name(value), annotation);
+        check_returned_struct(annotation, value);
         Ref members = get(annotation, names().members_);
         PyObject* given = reinterpret_cast<StructObject*>(value)->members;
-        if (PyDict_Size(given) != PyDict_Size(members.get())) bad_return("struct", annotation);
         PyObject *key, *type;
         for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);) {
-            PyObject* item = PyDict_GetItem(given, key);
-            if (!item) bad_return("struct without member " + text(key), annotation);
-            shape.members.push_back(store_result(body, type, item));
+            shape.members.push_back(store_result(body, type, PyDict_GetItem(given, key)));
             shape.members.back().name = text(key);
         }
         return shape;
@@ -443,14 +440,26 @@ void use_field(Unit& u, PyObject* field) {
     u.fields.push_back(Ref::borrow(field));
 }
 
+[[noreturn]] static void raise_unplaced(PyObject* field) {
+    const Ref primal = Ref::steal(PyObject_GetAttrString(field, "_companion_of"));
+    const std::string name = text(Ref::steal(PyObject_GetAttrString(field, "_name")).get());
+    if (primal.get() == Py_None)
+        raise(Kind::plain_runtime, "Field " + name + " has not been placed",
+              "give it a shape, or place it in a node before a kernel uses it");
+    const std::string which = name.substr(name.rfind('.') + 1);
+    raise(Kind::plain_runtime,
+          "Gradient ." + which + " has not been placed, check whether `needs_grad=True`",
+          "create the field with needs_" + which + "=True, or call qd.root.lazy_" + which + "()");
+}
+
 const ir::Field* bind_field(FieldObject* f) {
     Lowering& l = current_or_raise("A field");
-    if (f->generation != current_generation() || f->destroyed)
-        raise(Kind::runtime,
-              "This field belongs to a runtime or a tree that no longer exists (qd.init, qd.reset "
-              "or destroy ended it)");
-    if (!f->field)
-        raise(Kind::runtime, "This field has no storage yet: place it before a kernel uses it");
+    if (f->generation != current_generation())
+        raise(
+            Kind::runtime,
+            "This field belongs to a runtime that no longer exists (qd.init or qd.reset ended it)");
+    if (f->destroyed) raise(Kind::runtime, "SNode tree has been destroyed");
+    if (!f->field) raise_unplaced(reinterpret_cast<PyObject*>(f));
     use_field(l.body->unit, reinterpret_cast<PyObject*>(f));
     return f->field;
 }

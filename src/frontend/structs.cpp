@@ -396,4 +396,50 @@ Ref struct_attribute(PyObject* self, PyObject* name) {
     throw PyError{};
 }
 
+// --- returned structs ---------------------------------------------------------------------------
+namespace {
+Type member_type(PyObject* item) {
+    return is_expr(item) ? as_expr(item)->value->type.value() : to_value(item)->type;
+}
+
+std::string struct_text(PyObject* value) {
+    std::string out;
+    PyObject *key, *item;
+    for (Py_ssize_t at = 0; PyDict_Next(as_struct(value)->members, &at, &key, &item);)
+        out += (out.empty() ? " " : ", ") + text_of(key) + "=" +
+               (is_struct(item) ? struct_text(item) : type::to_user_string(member_type(item)));
+    return "<qd.Struct" + out + ">";
+}
+
+// Whether a struct value has the members of a struct type: names, order and types.
+bool is_of_struct_type(PyObject* struct_type, PyObject* value) {
+    if (!is_struct(value)) return false;
+    PyObject *members = members_of(struct_type), *given = as_struct(value)->members;
+    if (PyDict_Size(given) != PyDict_Size(members)) return false;
+    PyObject *key, *type, *name, *item;
+    for (Py_ssize_t at = 0, other = 0; PyDict_Next(members, &at, &key, &type);) {
+        if (!PyDict_Next(given, &other, &name, &item) || PyUnicode_Compare(key, name)) return false;
+        if (is_struct_type_object(type)) {
+            if (!is_of_struct_type(type, item)) return false;
+        } else if (is_struct(item)) {
+            return false;
+        } else {
+            const auto prim = prim_of_dtype(type);
+            if (member_type(item) != (prim ? Type::scalar(*prim) : tensor_type_of_object(type)))
+                return false;
+        }
+    }
+    return true;
+}
+}  // namespace
+
+void check_returned_struct(PyObject* struct_type, PyObject* value) {
+    if (!is_of_struct_type(struct_type, value))
+        raise(Kind::runtime_type,
+              "Return (type=" +
+                  (is_struct(value) ? struct_text(value)
+                                    : text_of(reinterpret_cast<PyObject*>(Py_TYPE(value)))) +
+                  ") cannot be converted into required type " + text_of(struct_type));
+}
+
 }  // namespace qd::frontend

@@ -20,6 +20,7 @@ Ref make_typed_struct(PyObject* struct_type, const CallArgs& args);
 Ref make_adhoc_struct(const CallArgs& args);  // qd.Struct(...)
 Ref struct_of_host(PyObject* host_struct);    // a captured qd.Struct
 bool is_host_struct(PyObject* o);
+void check_returned_struct(PyObject* struct_type, PyObject* value);  // raises unless of that type
 
 // --- types of the Python side
 bool is_tensor_type_object(PyObject* o);  // qd.types.vector / matrix

@@ -221,15 +221,12 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     return build_results(s, out);
 }
 
-bool valid_storage(const Specialisation& s) {
-    for (const Ref& f : s.fields) {
-        const auto* field = reinterpret_cast<frontend::FieldObject*>(f.get());
-        if (field->destroyed) {
-            set_error("QuadrantsRuntimeError", "SNode tree has been destroyed");
-            return false;
-        }
-    }
-    return true;
+// A specialisation with a field whose tree was destroyed fits nothing any more: what it reached may
+// have been replaced.
+bool has_destroyed_field(const Specialisation& s) {
+    return std::ranges::any_of(s.fields, [](const Ref& f) {
+        return reinterpret_cast<const frontend::FieldObject*>(f.get())->destroyed;
+    });
 }
 
 // Packs into a block on the stack and launches; `matched` says whether the arguments fit.
@@ -247,7 +244,10 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
     }
     matched = match_and_pack(s, *k.parameters, args, block);
     if (matched != Match::yes) return nullptr;
-    if (!s.fields.empty() && !valid_storage(s)) return nullptr;
+    if (has_destroyed_field(s)) {
+        matched = Match::no;
+        return nullptr;
+    }
     try {
         return launch(k, s, block);
     } catch (const std::bad_alloc&) {
@@ -279,9 +279,10 @@ PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t coun
 
 // Whether an object that it was made for is gone, so that it can never fit again.
 bool is_dead(const Specialisation& s) {
-    return std::ranges::any_of(s.identities, [](const IdentityCheck& check) {
-        return check.weak && !refers_to(check.weak.get(), check.object);
-    });
+    return has_destroyed_field(s) ||
+           std::ranges::any_of(s.identities, [](const IdentityCheck& check) {
+               return check.weak && !refers_to(check.weak.get(), check.object);
+           });
 }
 
 __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
@@ -412,7 +413,7 @@ PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
         std::vector<uint8_t> block(all[n]->args_bytes + 64);
         const Match matched = match_and_pack(*all[n], *k.parameters, bound.data(), block.data());
         if (matched == Match::error) return nullptr;
-        if (matched == Match::no) continue;
+        if (matched == Match::no || has_destroyed_field(*all[n])) continue;
         std::swap(all[0], all[n]);
         return PyLong_FromLong(0);
     }

@@ -58,6 +58,45 @@ def host(statements):
 
 
 LANGUAGE = [
+    # results: structs of other members, whichever function returns them
+    *((C, "Return (type=…) cannot be converted into required type <qd.StructType a=i32, b=f32",
+       f"A = qd.types.struct(a=qd.i32, b=qd.f32)\nB = qd.types.struct({members})\n" + function
+       + "\n" + body(statement, "k() -> " + result))
+      for members in ("a=qd.f32, b=qd.i32", "a=qd.i32, b=qd.i32", "a=qd.i32, c=qd.f32",
+                      "b=qd.f32, a=qd.i32", "a=qd.i32, b=qd.f32, c=qd.i32", "a=qd.i32",
+                      "a=qd.i64, b=qd.f32", "a=qd.i32, b=qd.types.vector(1, qd.f32)",
+                      "a=qd.i32, b=qd.types.struct(c=qd.f32)")
+      for function, statement, result in (
+          ("", "return B()", "A"),
+          ("", "return 1, B()", "(qd.i32, A)"),
+          ("@qd.real_func\ndef f() -> A:\n    return B()", "return f().a", "qd.i32"))),
+    (C, "Return (type=…) cannot be converted into required type",
+     "A = qd.types.struct(a=qd.types.struct(b=qd.i32))\n"
+     + body("return qd.Struct(a=qd.Struct(b=1.5))", "k() -> A")),
+    # arrays that no argument leads to
+    *((T, "TypeError when calling `f`: Expected ndarray in the kernel argument for argument a, got",
+       f"{made}\n@qd.real_func\ndef f(b: qd.i32, a: qd.types.ndarray()) -> qd.i32:\n"
+       f"    return 1\n" + body(f"return f({given})", "k() -> qd.i32"))
+      for made in ("x = qd.ndarray(qd.i32, 4)", "x = qd.tensor(qd.i32, (4,))")
+      for given in ("1, x", "1, a=x", "a=x, b=1")),
+    (T, "TypeError when calling `f`: Ndarray shouldn't be passed in via `qd.template()`, please",
+     "x = qd.ndarray(qd.i32, 4)\n@qd.real_func\ndef f(a: qd.template()) -> qd.i32:\n"
+     "    return a[0]\n" + body("return f(x)", "k() -> qd.i32")),
+    *((T, "Expected ndarray in the kernel argument for argument a, got",
+       f"x = {given}\n@qd.{kind}\ndef f(a: qd.types.ndarray()) -> qd.i32:\n    return 1\n"
+       + body("return f(x)", "k() -> qd.i32"))
+      for kind in ("func", "real_func") for given in ("3", "np.zeros(4)", "line", "[1, 2]")),
+    *((C, "Ndarray <qd.ndarray> used in kernel scope but not registered as a kernel parameter",
+       f"x = qd.ndarray(qd.i32, 4)\n@qd.{kind}\ndef f({parameter}) -> qd.i32:\n"
+       f"    return {result}\n" + body(f"return f({given})", "k() -> qd.i32"))
+      for kind, parameter, result, given in (
+          ("func", "a: qd.template()", "a[0]", "x"), ("func", "a: qd.types.ndarray()", "a[0]", "x"),
+          ("func", "", "x[0]", ""), ("real_func", "", "x[0]", ""),
+          ("real_func", "a: qd.i32", "a", "x[0]"))),
+    # what runs while tracing and is not there
+    (C, "qd.stop_grad is not available in this build yet", body("qd.stop_grad(line)")),
+    (S, "The format of a value must be known while compiling",
+     body('n = 3\nprint(f"{1.5 + n:.{n}f}")')),
     (S, "(error code: KERNEL_ANNOTATION_ORDER)",
      host("import functools\n@functools.wraps(needs3)\ndef f(): pass\nqd.kernel(f)")),
     (S, "is expected to be a Matrix with ndim", body("needs3(qd.Matrix([[1.0, 2.0], [3.0, 4.0]]))")),
@@ -163,6 +202,23 @@ LANGUAGE = [
 ]  # fmt: skip
 
 DATA = [
+    # gradients without storage
+    *((C, f"RuntimeError: Gradient .{which} has not been placed, check whether `needs_grad=True`",
+       f"x = {made}\n" + body(statement.format(which)))
+      for which in ("grad", "dual")
+      for made in ("qd.field(qd.f32, 4)", "qd.Vector.field(2, qd.f32, 4)")
+      for statement in ("x.{}[0] = 1", "y = x.{}[0]", "for i in x.{}: pass",
+                        "for I in qd.grouped(x.{}): pass", "x.{}[0] += 1")),
+    *((R, "i32 is not supported for field with `needs_grad=True` or `needs_dual=True`.",
+       host(f"{made}(shape=4, {which}=True)"))
+      for which in ("needs_grad", "needs_dual")
+      for made in ("qd.types.vector(2, qd.i32).field", "qd.types.struct(a=qd.f32, b=qd.i32).field",
+                   "qd.types.struct(a=qd.types.struct(b=qd.types.vector(2, qd.i32))).field")),
+    *((C, "IndexError: Number of struct-for indices does not match loop variable dimensionality",
+       f"x = {made}\n" + body(f"for i, j in {over}: pass"))
+      for made in ("qd.field(qd.i32, 4)", "qd.Vector.field(2, qd.i32, 4)",
+                   "qd.types.struct(a=qd.i32).field(shape=4)")
+      for over in ("x",)),
     (S, "Invalid axis x", host("qd.field(qd.f32, (2, 3), order='ix')")),
     (S, "The dimensionality of shape and order must be the same",
      host("qd.field(qd.f32, (2, 3), order='i')")),

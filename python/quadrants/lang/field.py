@@ -298,6 +298,8 @@ def create_struct_field(
     _check_runtime()
     plan = _plan(shape, None, offset)
     made = _struct_of(members, methods or {}, name, groups or {})
+    for leaf in made._leaves():
+        _check_companions(leaf.dtype, needs_grad, needs_dual)
     members = [made] if layout is not Layout.SOA else made.field_dict.values()
     _declare([_group(_leaves(m)) for m in members], plan, needs_grad, needs_dual)
     return made
