@@ -11,53 +11,47 @@ from typing import Any
 from quadrants import _logging
 from quadrants._lib import core
 
-# Hardware counters of CUDA devices: name, column header, format, scale.
-_MB, _GB = 1 / 2**20, 1 / 2**30
-_METRICS: dict[str, list[tuple[str, str, str, float]]] = {
-    "global_access": [
-        ("dram__bytes.sum", "  global.R&W ", "{:9.3f} MB ", _MB),
-        ("dram__bytes.sum.per_second", " global.R&W/s ", "{:8.3f} GB/s ", _GB),
-        ("dram__bytes_read.sum", "   global.R ", "{:8.3f} MB ", _MB),
-        ("dram__bytes_read.sum.per_second", "   global.R/s ", "{:8.3f} GB/s ", _GB),
-        ("dram__bytes_write.sum", "   global.W ", "{:8.3f} MB ", _MB),
-        ("dram__bytes_write.sum.per_second", "   global.W/s ", "{:8.3f} GB/s ", _GB),
-    ],
+_NUMBER = "{:14.1f}"
+
+
+def _column(counter: str, heading: str, unit: str = "", scale: float = 1.0) -> tuple[Any, ...]:
+    """Arguments of a `CuptiMetric`; the counters' names are those of NVIDIA's profiling tools."""
+    form = f"{_NUMBER} {unit}".rstrip()
+    return counter, heading.rjust(len(form.format(0.0))), form, scale
+
+
+def _traffic(memory: str, action: str) -> list[tuple[Any, ...]]:
+    counter = f"{memory}__bytes_{action}.sum"
+    return [
+        _column(counter, f"{memory} {action}", "MB", 1e-6),
+        _column(counter + ".per_second", f"{memory} {action} rate", "GB/s", 1e-9),
+    ]
+
+
+def _busy(unit: str, heading: str) -> tuple[Any, ...]:
+    return _column(f"{unit}.avg.pct_of_peak_sustained_elapsed", heading, "%")
+
+
+_METRICS: dict[str, list[tuple[Any, ...]]] = {
+    "global_access": [*_traffic("dram", "read"), *_traffic("dram", "write")],
     "shared_access": [
-        (f"l1tex__data_{counter}_mem_shared_op_{op}.sum", header, f"{blanks}{{:10.0f}} ", 1.0)
-        for counter, op, header, blanks in (
-            ("pipe_lsu_wavefronts", "ld", " shared.trans.W ", " " * 5),
-            ("pipe_lsu_wavefronts", "st", " shared.trans.R ", " " * 5),
-            ("bank_conflicts_pipe_lsu", "st", " bank.conflict.W ", " " * 6),
-            ("bank_conflicts_pipe_lsu", "ld", " bank.conflict.R ", " " * 6),
-        )
+        _column("smsp__inst_executed_op_shared_ld.sum", "shared loads"),
+        _column("smsp__inst_executed_op_shared_st.sum", "shared stores"),
+        _column("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "bank conflicts"),
     ],
     "atomic_access": [
-        (
-            "l1tex__t_set_accesses_pipe_lsu_mem_global_op_atom.sum",
-            " global.atom ",
-            "    {:8.0f} ",
-            1.0,
-        ),
-        (
-            "l1tex__t_set_accesses_pipe_lsu_mem_global_op_red.sum",
-            " global.red ",
-            "   {:8.0f} ",
-            1.0,
-        ),
+        _column("smsp__inst_executed_op_global_atom.sum", "atomics"),
+        _column("smsp__inst_executed_op_global_red.sum", "reductions"),
     ],
     "cache_hit_rate": [
-        ("l1tex__t_sector_hit_rate.pct", "   L1.hit ", " {:6.2f} % ", 1.0),
-        ("lts__t_sector_hit_rate.pct", "   L2.hit ", " {:6.2f} % ", 1.0),
+        _column("l1tex__t_sector_hit_rate.pct", "L1 hits", "%"),
+        _column("lts__t_sector_hit_rate.pct", "L2 hits", "%"),
     ],
     "device_utilization": [
-        (f"{name}.avg.pct_of_peak_sustained_elapsed", header, form, 1.0)
-        for name, header, form in (
-            ("smsp__cycles_active", " core.uti ", " {:6.2f} % "),
-            ("gpu__dram_throughput", "  mem.uti ", " {:6.2f} % "),
-            ("l1tex__data_pipe_lsu_wavefronts_mem_shared", " uqd.shared ", "   {:6.2f} % "),
-            ("l1tex__throughput", "   L1.uti ", " {:6.2f} % "),
-            ("lts__throughput", "   L2.uti ", " {:6.2f} % "),
-        )
+        _busy("sm__throughput", "processors"),
+        _busy("dram__throughput", "dram"),
+        _busy("l1tex__throughput", "L1"),
+        _busy("lts__throughput", "L2"),
     ],
 }
 
@@ -68,7 +62,7 @@ class CuptiMetric:
     Args:
         name: what CUPTI calls it.
         header: heading of its column.
-        val_format: format of a value, such as "{:8.0f}".
+        val_format: format of a value, such as "{:8.1f} MB".
         scale: factor from the counter's unit to the one shown.
     """
 
@@ -76,7 +70,7 @@ class CuptiMetric:
         self,
         name: str = "",
         header: str = "unnamed_header",
-        val_format: str = "     {:8.0f} ",
+        val_format: str = _NUMBER,
         scale: float = 1.0,
     ) -> None:
         self.name = name

@@ -79,7 +79,7 @@ const FuncSignature& signature_of(PyObject* definition) {
     s.definition = Ref::borrow(definition);
     s.fn = get(definition, names().fn_);
     s.returns = get(definition, names().returns_);
-    s.is_real = flag(definition, names()._is_real_function_);
+    s.is_real = flag(definition, names()._is_real_);
     s.top_level_only = flag(definition, names()._qd_requires_top_level_);
     Ref params = get(definition, names().params_);
     Ref list = Ref::steal(PySequence_Tuple(params.get()));

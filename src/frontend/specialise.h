@@ -159,7 +159,7 @@ struct KernelState {
 };
 
 // Parses and lowers one specialisation. `definition` is the Python KernelDef object (attributes:
-// fn, params, returns, is_classkernel, ...); `args` the bound arguments, one per parameter, in
+// fn, params, returns, is_method, ...); `args` the bound arguments, one per parameter, in
 // order. Throws Diag/PyError already converted: on failure a Python exception is set and null is
 // returned.
 std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,

@@ -190,10 +190,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     s->slot = std::move(slot);
     s->results = kernel.results;
     s->returns_tuple = kernel.returns_tuple;
-    s->has_print = kernel.has_print;
     for (const auto& other : *k.specialisations) s->number = std::max(s->number, other->number + 1);
-    for (const frontend::SourceFunction& f : kernel.functions)
-        if (f.function) s->functions.push_back(f.function);
     add_identities(*s, *k.parameters, args, kernel);
     add_steps(*s, *k.parameters, args, kernel, params);
     if (s->slot) {

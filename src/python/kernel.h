@@ -107,9 +107,7 @@ struct Specialisation {
     // The last block whose arrays were compared (arrays_overlap), and the answer.
     std::vector<uint8_t> compared_block;
     bool overlapped = false;
-    std::string name;            // unique in a runtime, for profiles
-    std::vector<Ref> functions;  // that it was traced through, the kernel first
-    bool has_print = false;
+    std::string name;                  // unique in a runtime, for profiles
     uint32_t number = 0;               // specialisations made before it
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 

@@ -56,12 +56,10 @@ Ref describe(const KernelObject& k, const Specialisation& s) {
     const Ref passed = list_of(s.steps, [&](const PackStep& p) { return describe_step(k, p); });
     const Ref fixed =
         list_of(s.identities, [&](const IdentityCheck& c) { return describe_identity(k, c); });
-    const Ref functions = list_of(s.functions, [](const Ref& f) { return f; });
-    if (!passed || !fixed || !functions) return {};
-    return Ref::steal_or_null(Py_BuildValue(
-        "{sIsisOsOsOsO}", "number", s.number, "tier", s.slot ? s.slot->current()->tier : 2,
-        "passed", passed.get(), "fixed", fixed.get(), "functions", functions.get(), "has_print",
-        s.has_print ? Py_True : Py_False));
+    if (!passed || !fixed) return {};
+    return Ref::steal_or_null(Py_BuildValue("{sIsisOsO}", "number", s.number, "tier",
+                                            s.slot ? s.slot->current()->tier : 2, "passed",
+                                            passed.get(), "fixed", fixed.get()));
 }
 
 }  // namespace

@@ -215,7 +215,7 @@ def test_classes():
         def s(a: qd.i32): ...
 
     assert A._data_oriented and A._qd_template_primitives
-    assert A.k._qd_kernel.is_classkernel
+    assert A.k._qd_kernel.is_method
     assert isinstance(A.k._qd_kernel.params[0][1], qd.Template)
     assert A().k.__name__ == "k" and A().k.instance.__class__ is A
     assert A().f.__func__._qd_func is A.f._qd_func

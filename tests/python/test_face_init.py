@@ -171,7 +171,7 @@ def test_reset_hooks():
     impl.on_reset(lambda: seen.append(1))
     qd.reset()
     assert seen == [1]
-    impl._reset_hooks.pop()
+    impl._at_reset.pop()
 
 
 def test_extensions():

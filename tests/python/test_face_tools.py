@@ -116,11 +116,14 @@ def test_profiles_end_with_their_runtime(profiled):
 
 
 def test_predefined_metrics():
-    sizes = {
-        name: len(qd.profiler.get_predefined_cupti_metrics(name))
-        for name in "global_access shared_access atomic_access cache_hit_rate device_utilization".split()
-    }
-    assert list(sizes.values()) == [6, 4, 2, 2, 5]
+    for (
+        group
+    ) in "global_access shared_access atomic_access cache_hit_rate device_utilization".split():
+        metrics = qd.profiler.get_predefined_cupti_metrics(group)
+        assert metrics and len({m.name for m in metrics}) == len({m.header for m in metrics})
+        for m in metrics:
+            assert "__" in m.name and len(m.header) == len(m.val_format.format(1234.5 * m.scale))
+    assert qd.profiler.get_predefined_cupti_metrics("cache") is None
 
 
 def test_other_profiles(profiled, capfd):

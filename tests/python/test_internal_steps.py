@@ -71,6 +71,16 @@ def test_expanded_call_arguments():
     assert CallTransformer._expand_Call_dataclass_args(Context(), ()) == ((), ())
 
 
+def test_only_members_that_are_read_stay():
+    context = Context()
+    context.global_context.pruning = Pruning(["__qd_o__qd_b", "__qd_o__qd_a"])
+    added, _ = CallTransformer._expand_Call_dataclass_args(context, (name("o", Outer),))
+    assert [n.id for n in added] == ["__qd_o__qd_a", "__qd_o__qd_b"]
+    context.used_py_dataclass_parameters_enforcing = {"__qd_o__qd_b", "__qd_o__qd_i__qd_x"}
+    added, _ = CallTransformer._expand_Call_dataclass_args(context, (name("o", Outer),))
+    assert [n.id for n in added] == ["__qd_o__qd_b"]
+
+
 def test_declared_function_arguments():
     made = []
     context = type("Context", (), {"create_variable": lambda self, n, v: made.append((n, v))})()
@@ -177,7 +187,7 @@ def test_internal_operations(backend):
 
 def test_expressions_by_hand(backend):
     a, b = core.make_const_expr_int(qd.i32, 3), core.make_const_expr_int(qd.i32, 4)
-    assert a.get_rvalue_type() == qd.i32
+    assert a.dtype == qd.i32
     assert type(core.make_binary_op_expr(core.BinaryOpType.add, a, b)) is type(a)
     assert core.make_global_store_stmt(None, None) is not None
     assert (core.BinaryOpType.add.name, int(core.BinaryOpType.add)) == ("add", 1)

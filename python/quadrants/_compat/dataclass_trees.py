@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -38,31 +37,22 @@ def _leaves(name: str, annotation: Any) -> list[tuple[str, Any]]:
 
 
 class Pruning:
-    """Which flat names functions use."""
+    """The flat names that a kernel reads.
 
-    KERNEL_FUNC_ID = 0
+    Args:
+        kernel_used_parameters: those names; None while they are not known, and then all are kept.
+    """
 
     def __init__(self, kernel_used_parameters: Iterable[str] | None) -> None:
-        self.enforcing = False
-        self.used_vars_by_func_id: defaultdict[int, set[str]] = defaultdict(set)
-        if kernel_used_parameters is not None:
-            self.used_vars_by_func_id[self.KERNEL_FUNC_ID].update(kernel_used_parameters)
+        known = kernel_used_parameters is not None
+        self._read = frozenset(kernel_used_parameters or ()) if known else None
 
-    def enforce(self) -> None:
-        """From now on unused members are left out."""
-        self.enforcing = True
-
-    def mark_used(self, func_id: int, name: str) -> None:
-        """Notes that a function uses a name."""
-        self.used_vars_by_func_id[func_id].add(name)
-
-    def is_used(self, func_id: int, name: str) -> bool:
-        """Whether a name is to be kept."""
-        return not self.enforcing or name in self.used_vars_by_func_id[func_id]
+    def __contains__(self, name: str) -> bool:
+        return self._read is None or name in self._read
 
 
 class FuncBase:
-    """A function by number."""
+    """A function of a kernel."""
 
     func_id: int
 
@@ -94,14 +84,14 @@ class CallTransformer:
         """(the names that stand for members, all arguments with those in place of dataclasses)"""
         added: list[ast.expr] = []
         out: list[ast.expr] = []
-        pruning, func = ctx.global_context.pruning, ctx.func
+        read, kept = ctx.global_context.pruning, ctx.used_py_dataclass_parameters_enforcing
         for node in nodes:
             annotation = getattr(node, "ptr", None)
             if not isinstance(node, ast.Name) or not _is_struct(annotation):
                 out.append(node)
                 continue
             for name, _ in _leaves(node.id, annotation):
-                if not pruning.enforcing or pruning.is_used(func.func_id, name):
+                if name in read and (kept is None or name in kept):
                     leaf = ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node)
                     added.append(leaf)
                     out.append(leaf)

@@ -21,16 +21,15 @@ class _Operator(IntEnum):
 BinaryOpType = _Operator("BinaryOpType", _OPERATORS.split(), start=0, module=__name__)  # type: ignore[call-overload]
 
 
-class ExprCxx:
+class Expression:
     """A value that a kernel would compute."""
 
     def __init__(self, dtype: DataType, operator: Any = None, operands: tuple[Any, ...] = ()):
         self._dtype, self._operator, self._operands = dtype, operator, operands
 
-    def get_rvalue_type(self) -> DataType:
+    @property
+    def dtype(self) -> DataType:
         return self._dtype
-
-    get_ret_type = get_rvalue_type
 
     def __repr__(self) -> str:
         if self._operator is None:
@@ -38,31 +37,27 @@ class ExprCxx:
         return f"{self._operator.name}({self._operands[0]!r}, {self._operands[1]!r})"
 
 
-class Stmt:
-    """A statement."""
-
-
-def make_const_expr_int(dtype: DataType, value: int) -> ExprCxx:
+def make_const_expr_int(dtype: DataType, value: int) -> Expression:
     """A constant."""
     if not isinstance(dtype, DataType):
         raise TypeError(f"make_const_expr_int takes a dtype, got {type(dtype).__name__}")
     if type(value) is not int:
         raise TypeError(f"make_const_expr_int takes an int, got {type(value).__name__}")
-    return ExprCxx(dtype, operands=(value,))
+    return Expression(dtype, operands=(value,))
 
 
-def make_binary_op_expr(operator: Any, left: ExprCxx, right: ExprCxx) -> ExprCxx:
+def make_binary_op_expr(operator: Any, left: Expression, right: Expression) -> Expression:
     """`left operator right`, in the type that the operands are promoted to."""
-    if not isinstance(left, ExprCxx) or not isinstance(right, ExprCxx):
+    if not isinstance(left, Expression) or not isinstance(right, Expression):
         raise TypeError(
             f"make_binary_op_expr takes expressions, got {type(left).__name__} and {type(right).__name__}"
         )
-    a, b = left.get_rvalue_type(), right.get_rvalue_type()
+    a, b = left.dtype, right.dtype
     if operator.name.startswith("bit_") and not (a in integer_types and b in integer_types):
         raise QuadrantsTypeError(
             f"unsupported operand type(s) for '{operator.name}': '{a}' and '{b}'"
         )
-    return ExprCxx(_promoted(a, b), operator, (left, right))
+    return Expression(_promoted(a, b), operator, (left, right))
 
 
 def _promoted(a: DataType, b: DataType) -> DataType:
@@ -70,6 +65,6 @@ def _promoted(a: DataType, b: DataType) -> DataType:
     return max(floats or (a, b), key=lambda t: (t.size, str(t)[0] == "u"))
 
 
-def make_global_store_stmt(place: Any, value: Any) -> Stmt:
-    """A statement that stores; nobody runs it."""
-    return Stmt()
+def make_global_store_stmt(place: Any, value: Any) -> tuple[Any, Any]:
+    """Where something is to be stored, and what; nobody runs it."""
+    return place, value

@@ -174,10 +174,6 @@ class KernelFace(metaclass=_WatchedClass):
         return core.AutodiffMode.NONE
 
     @property
-    def kernel_cpp(self) -> None:
-        return None
-
-    @property
     def materialized_kernels(self) -> dict[Any, Any]:
         return {s["key"]: self for s in self._in_order()}
 
@@ -201,31 +197,6 @@ class KernelFace(metaclass=_WatchedClass):
         from quadrants._compat.specialisations import used_members
 
         return {s["key"]: used_members(s) for s in self._in_order()}
-
-    @property
-    def visited_functions(self) -> set[Any]:
-        """Where the sources are of all functions that specialisations were traced through."""
-        from quadrants.lang._wrap_inspect import get_source_info_and_src
-
-        functions = {f for s in self._specialisations() for f in s["functions"]}
-        return {get_source_info_and_src(f)[0] for f in functions}
-
-    @property
-    def has_print(self) -> bool:
-        return any(s["has_print"] for s in self._specialisations())
-
-    @property
-    def return_type(self) -> tuple[Any, ...] | None:
-        from quadrants._compat.specialisations import return_types
-
-        return return_types(self.returns)  # type: ignore[attr-defined]
-
-    @property
-    def kernel_counter(self) -> int:
-        """Kernels decorated before this one."""
-        from quadrants.lang.impl import pyquadrants
-
-        return next((n for n, k in enumerate(pyquadrants.kernels) if k is self), -1)
 
     def reset(self) -> None:
         """Drops the specialisations."""

@@ -69,10 +69,3 @@ def used_members(specialisation: dict[str, Any]) -> set[str]:
             flat = create_flat_name(flat, str(member))
             names.add(flat)
     return names
-
-
-def return_types(annotation: Any) -> tuple[Any, ...] | None:
-    """The types of a kernel's results."""
-    if annotation is None:
-        return None
-    return annotation if isinstance(annotation, tuple) else (annotation,)

@@ -98,11 +98,10 @@ class PrefixSumExecutor:
         )
         if length < 2:
             raise QuadrantsRuntimeError(f"A prefix sum needs at least 2 elements, got {length}.")
-        self.sorting_length = length
         sums = [-(-length // _GROUP)]
         while sums[-1] > 1:
             sums.append(-(-sums[-1] // _GROUP))
-        self.large_arr = make_field(i32, shape=_GROUP * sum(sums))
+        make_field(i32, shape=_GROUP * sum(sums))  # where devices that scan would keep sums
 
     def run(self, input_arr: Any) -> None:
         """Replaces every element by the sum up to and including it.

@@ -113,18 +113,6 @@ def is_torch(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def prepare_array(value: Any) -> tuple[Any, Any]:
-    """What to launch with in place of an external array, and what to copy back into it afterwards.
-
-    (value, None) if the memory can be used in place; (copy, value) for a Fortran-ordered array.
-    """
-    if is_numpy(value) and not value.flags.c_contiguous and value.flags.f_contiguous:
-        import numpy as np
-
-        return np.ascontiguousarray(value), value
-    return value, None
-
-
 def torch_gradient(tensor: Any) -> Any:
     """The gradient of a tensor that requires one, zero-allocated if it is missing."""
     if tensor.is_leaf or tensor.retains_grad:

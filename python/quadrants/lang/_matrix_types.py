@@ -12,7 +12,7 @@ from quadrants.lang.exception import QuadrantsSyntaxError
 from quadrants.lang.matrix import Matrix, Vector, _has_symbolic
 from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
 from quadrants.types.annotations import optional
-from quadrants.types.primitive_types import DataType, TensorType, stable_hash
+from quadrants.types.primitive_types import DataType, stable_hash
 
 np: Any = LazyNumpy(globals())
 
@@ -50,14 +50,6 @@ class MatrixType:
     @property
     def dtype(self) -> DataType | None:
         return None if self._declared is None else cook_dtype(self._declared)
-
-    @property
-    def tensor_type(self) -> TensorType | None:
-        """The element type of arrays of these; None with wildcards."""
-        shape = self.get_shape()
-        if self.dtype is None or None in shape:
-            return None
-        return TensorType(shape, self.dtype)
 
     def __hash__(self) -> int:  # types of one name are still told apart: equality is identity
         declared = self._declared

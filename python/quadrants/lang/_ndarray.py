@@ -36,8 +36,8 @@ class NativeArray:
         return list(self._element_shape)
 
 
-class NdarrayTypeMetadata:
-    """What `ndarray.get_type()` returns: the facts that annotations are matched against."""
+class Described:
+    """What annotations of arrays are matched against: `ndarray.get_type()`."""
 
     def __init__(self, element_type: Any, shape: Any, needs_grad: bool) -> None:
         self.element_type = element_type
@@ -89,9 +89,9 @@ class Ndarray(core.NdarrayBase):
         """Canonical axis at each memory level; None without a tag."""
         return self._qd_layout
 
-    def get_type(self) -> NdarrayTypeMetadata:
+    def get_type(self) -> Described:
         """Element type, shape and whether there is a gradient."""
-        return NdarrayTypeMetadata(self.element_type, self.shape, self.grad is not None)
+        return Described(self.element_type, self.shape, self.grad is not None)
 
     def has_grad(self) -> bool:
         """Whether there is a gradient."""
@@ -402,7 +402,7 @@ __all__ = [
     "Matrix",
     "MatrixNdarray",
     "Ndarray",
-    "NdarrayTypeMetadata",
+    "Described",
     "ScalarNdarray",
     "Vector",
     "VectorNdarray",

@@ -78,11 +78,11 @@ class _Ndrange:
         for visited in product(*(range(*self.bounds[a]) for a in self.axes)):
             yield tuple(visited[p] for p in place)
 
-    def grouped(self) -> GroupedNDRange:
-        return GroupedNDRange(self)
+    def grouped(self) -> _Vectors:
+        return _Vectors(self)
 
 
-class GroupedNDRange:
+class _Vectors:
     """The same box, one vector per turn."""
 
     def __init__(self, r: _Ndrange) -> None:

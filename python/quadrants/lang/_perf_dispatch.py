@@ -51,7 +51,7 @@ def _parameter_names(fn: Any) -> list[str]:
     return list(code.co_varnames[:count])
 
 
-class DispatchImpl:
+class Implementation:
     """A registered implementation: calling it calls the function."""
 
     def __init__(self, fn: Callable[..., Any], is_compatible: Callable[..., bool] | None) -> None:
@@ -68,7 +68,7 @@ class _Choice:
 
     __slots__ = ("winner", "calls", "made")
 
-    def __init__(self, winner: DispatchImpl) -> None:
+    def __init__(self, winner: Implementation) -> None:
         self.winner, self.calls, self.made = winner, 0, time.perf_counter()
 
     def is_due(self, limit: int | None, seconds: float | None) -> bool:
@@ -86,31 +86,29 @@ class PerformanceDispatcher:
         self,
         get_geometry_hash: Callable[..., Hashable],
         fn: Callable[..., Any],
-        num_first_warmup: int | None = None,
-        num_warmup: int | None = None,
-        num_active: int | None = None,
+        first_warmup: int = NUM_FIRST_WARMUP,
+        warmup: int = NUM_WARMUP,
+        active: int = NUM_ACTIVE,
         repeat_after_count: int | None = None,
         repeat_after_seconds: float | None = None,
     ) -> None:
         if repeat_after_count is None and repeat_after_seconds is None:
             repeat_after_count = DEFAULT_REPEAT_AFTER_COUNT
         self._name = getattr(fn, "__name__", repr(fn))
-        self.num_first_warmup = NUM_FIRST_WARMUP if num_first_warmup is None else num_first_warmup
-        self.num_warmup = NUM_WARMUP if num_warmup is None else num_warmup
-        self.num_active = NUM_ACTIVE if num_active is None else num_active
+        self._untimed_at_first, self._untimed, self._timed = first_warmup, warmup, active
         self.repeat_after_count = repeat_after_count
         self.repeat_after_seconds = repeat_after_seconds
         self._parameters = _parameter_names(fn)
-        self._get_geometry_hash = get_geometry_hash
-        self._implementations: list[DispatchImpl] = []
+        self._geometry_of = get_geometry_hash
+        self._implementations: list[Implementation] = []
         self._listed = False  # the names, under QD_PERFDISPATCH_FORCE
         # By geometry:
         self._trial_count_by_dispatch_impl_by_geometry_hash: dict[
-            Hashable, dict[DispatchImpl, int]
+            Hashable, dict[Implementation, int]
         ] = {}
-        self._fastest_dispatch_impl_by_geometry_hash: dict[Hashable, DispatchImpl] = {}
+        self._fastest_dispatch_impl_by_geometry_hash: dict[Hashable, Implementation] = {}
         self._first_eval_completed: set[Hashable] = set()
-        self._seconds: dict[Hashable, dict[DispatchImpl, float]] = {}
+        self._seconds: dict[Hashable, dict[Implementation, float]] = {}
         self._choices: dict[Hashable, _Choice] = {}
         self._forget_arguments()
         impl.on_reset(self._forget_arguments)
@@ -150,7 +148,7 @@ class PerformanceDispatcher:
                 f"Function parameters {names} don't match those of the perf_dispatch function "
                 f"prototype, {wanted} {code}."
             )
-        implementation = DispatchImpl(fn, is_compatible)
+        implementation = Implementation(fn, is_compatible)
         self._implementations.append(implementation)
         self._listed = False
         if QD_PERFDISPATCH_PRINT_DEBUG or _ANY_FORCE_ACTIVE:
@@ -171,7 +169,7 @@ class PerformanceDispatcher:
             # Hashing the geometry may take longer than the call: it is not looked up again.
             geometry, choice = self._last_geometry, self._last_choice
         else:
-            geometry = self._get_geometry_hash(*args, **kwargs)
+            geometry = self._geometry_of(*args, **kwargs)
             choice = self._choices.get(geometry)
         if choice is not None and not choice.is_due(
             self.repeat_after_count, self.repeat_after_seconds
@@ -179,7 +177,7 @@ class PerformanceDispatcher:
             return choice.winner.__wrapped__(*args, **kwargs)
         return self._evaluate(geometry, args, kwargs)
 
-    def _forced(self) -> DispatchImpl | None:
+    def _forced(self) -> Implementation | None:
         """The implementation that QD_PERFDISPATCH_FORCE asks for, if it exists."""
         wanted = _FORCE_MAP.get(self._name)
         names = [i.__name__ for i in self._implementations]
@@ -198,7 +196,7 @@ class PerformanceDispatcher:
                 )
         return self._implementations[names.index(wanted)] if wanted in names else None
 
-    def _choose(self, geometry: Hashable, winner: DispatchImpl) -> None:
+    def _choose(self, geometry: Hashable, winner: Implementation) -> None:
         self._fastest_dispatch_impl_by_geometry_hash[geometry] = winner
         self._choices[geometry] = _Choice(winner)
 
@@ -228,7 +226,7 @@ class PerformanceDispatcher:
             seconds.setdefault(i, 0.0)
         tried = min(candidates, key=counts.__getitem__)
         first = geometry not in self._first_eval_completed
-        warmup = self.num_first_warmup if first else self.num_warmup
+        warmup = self._untimed_at_first if first else self._untimed
         counts[tried] += 1
         if counts[tried] <= warmup:
             result = tried.__wrapped__(*args, **kwargs)
@@ -239,7 +237,7 @@ class PerformanceDispatcher:
             result = tried.__wrapped__(*args, **kwargs)
             runtime.sync()
             seconds[tried] += time.perf_counter() - start
-        if all(counts[i] >= warmup + self.num_active for i in candidates):
+        if all(counts[i] >= warmup + self._timed for i in candidates):
             winner = min(candidates, key=seconds.__getitem__)
             self._first_eval_completed.add(geometry)
             self._choose(geometry, winner)

@@ -198,7 +198,7 @@ def run_func(definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     params = definition.params
     if kwargs or len(args) != len(params):
         args = _bound(params, args, kwargs)
-    by_reference = definition.is_classkernel
+    by_reference = definition.is_method
     given = []
     for (_, annotation, _), value in zip(params, args):
         if by_reference or annotation is Template or isinstance(annotation, Template):

@@ -34,7 +34,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 MaterializeHook = Callable[["PyQuadrants", bool], None]
 
 _materialize_hooks: list[MaterializeHook] = []
-_reset_hooks: list[Callable[[], None]] = []
+_at_reset: list[Callable[[], None]] = []
 _exit_registered = False
 
 
@@ -46,7 +46,7 @@ def on_materialize(hook: MaterializeHook) -> MaterializeHook:
 
 def on_reset(hook: Callable[[], None]) -> Callable[[], None]:
     """Calls `hook()` at the end of every reset."""
-    _reset_hooks.append(hook)
+    _at_reset.append(hook)
     return hook
 
 
@@ -61,7 +61,6 @@ class PyQuadrants:
     def _set_defaults(self) -> None:
         self._prog: Program | None = None
         self._arch: Arch | None = None
-        self._cfg: Config | None = None
         self.materialized = False
         self.default_fp: DataType = f32
         self.default_ip: DataType = i32
@@ -116,7 +115,6 @@ class PyQuadrants:
         from quadrants.lang._program import Program
 
         self._arch = config.arch
-        self._cfg = config
         if config.arch is Arch.python:
             from quadrants.lang._python_backend import install
 
@@ -147,7 +145,6 @@ class PyQuadrants:
             self._prog.finalize()
         self._prog = None
         self._arch = None
-        self._cfg = None
         self.materialized = False
         self.conversions.clear()
 
@@ -215,7 +212,7 @@ def reset() -> None:
         coverage._harvest_field()
     runtime.clear()
     runtime._set_defaults()
-    for hook in _reset_hooks:
+    for hook in _at_reset:
         hook()
 
 

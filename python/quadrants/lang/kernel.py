@@ -1,7 +1,6 @@
 """Re-exports of the compatibility room."""
 
 from quadrants._compat.symbols import transform_tree
-from quadrants.lang.kernel_impl import BoundKernel as BoundQuadrantsCallable
 from quadrants.lang.kernel_impl import Kernel
 
-__all__ = ["BoundQuadrantsCallable", "Kernel", "transform_tree"]
+__all__ = ["Kernel", "transform_tree"]

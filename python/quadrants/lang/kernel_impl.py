@@ -2,7 +2,7 @@
 
 Decorating checks the signature and makes a definition; source is read at the first call. Native
 code reads the attributes of definitions: `fn`, `params` (name, annotation, default), `returns`,
-`is_classkernel` and the flags. A decorated object shows its definition as `_qd_kernel` or `_qd_func`.
+`is_method` and the flags. A decorated object shows its definition as `_qd_kernel` or `_qd_func`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Definition:
     fn: FunctionType
     params: tuple[Param, ...]
     returns: Any
-    is_classkernel: bool
+    is_method: bool
 
     def __init__(self, fn: FunctionType, kind: str) -> None:
         self.fn = self.__wrapped__ = fn
-        self.is_classkernel = is_class_member(fn)
-        self.params, self.returns = read_parameters(fn, kind, self.is_classkernel)
+        self.is_method = is_class_member(fn)
+        self.params, self.returns = read_parameters(fn, kind, self.is_method)
         self.__name__ = fn.__name__
         self.__qualname__ = fn.__qualname__
         self.__doc__ = fn.__doc__
@@ -68,8 +68,6 @@ class Definition:
 class KernelDef(Definition, KernelFace):
     """A kernel: calling it binds arguments, finds or makes the specialisation and launches it."""
 
-    _is_quadrants_function = True
-    _is_wrapped_kernel = True
     _reverse: AdjointFace | None = None
 
     def __init__(self, fn: FunctionType, fastcache: bool, graph: bool, checkpoints: bool) -> None:
@@ -131,26 +129,24 @@ class BoundKernel:
     """A kernel as a method of an object."""
 
     def __init__(self, kernel: KernelDef, instance: Any) -> None:
-        self.quadrants_callable = kernel
+        self.kernel = kernel
         self.instance = instance
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         check_owner(self.instance)
-        return self.quadrants_callable(self.instance, *args, **kwargs)
+        return self.kernel(self.instance, *args, **kwargs)
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Launches the reverse-mode version."""
         check_owner(self.instance)
-        return self.quadrants_callable.grad(self.instance, *args, **kwargs)
+        return self.kernel.grad(self.instance, *args, **kwargs)
 
     def resume(self, *args: Any, from_checkpoint: Any, **kwargs: Any) -> Any:
         """Continues a checkpointed graph kernel."""
-        return self.quadrants_callable.resume(
-            self.instance, *args, from_checkpoint=from_checkpoint, **kwargs
-        )
+        return self.kernel.resume(self.instance, *args, from_checkpoint=from_checkpoint, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.quadrants_callable, name)
+        return getattr(self.kernel, name)
 
 
 def check_owner(instance: Any) -> None:
@@ -167,14 +163,11 @@ class _CalledFromPython(QuadrantsSyntaxError, AssertionError):
 class FuncDef(Definition):
     """A function that kernels call."""
 
-    _is_quadrants_function = True
-    _is_wrapped_kernel = False
-
     def __init__(
         self, fn: FunctionType, is_real: bool, requires_top_level: bool, runs_on_host: bool
     ) -> None:
         super().__init__(fn, "real" if is_real else "func")
-        self._is_real_function = is_real
+        self._is_real = is_real
         self._qd_requires_top_level = requires_top_level
         self._runs_on_host = runs_on_host
         self._qd_func = self
@@ -317,14 +310,12 @@ def data_oriented(
     Args:
         cls: the class, if the decorator is used without arguments.
         template_primitives: int, float and bool members are compile-time constants.
-        stable_members: array members are never rebound.
+        stable_members: array members are never rebound; nothing is to be gained by saying so.
     """
 
     def decorate(owner: type) -> type:
         owner._data_oriented = True  # type: ignore[attr-defined]
         owner._qd_template_primitives = template_primitives  # type: ignore[attr-defined]
-        if stable_members:
-            owner._qd_stable_members = True  # type: ignore[attr-defined]
         return owner
 
     return decorate if cls is None else decorate(cls)

@@ -43,7 +43,7 @@ _DRIVERS = {Arch.cuda: "cuda", Arch.amdgpu: "amdgpu", Arch.metal: "metal", Arch.
 _dtype_call_installed = False  # whether the Python backend has given calls of dtypes a value
 
 
-class _SpecialConfig:
+class _PythonOptions:
     """Options that Python itself handles."""
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ def _warn_printing_from_cache(cfg: Config) -> None:
         )
 
 
-def _resolve(args: _Arguments, cfg: Config, default_fp: Any, default_ip: Any) -> _SpecialConfig:
+def _resolve(args: _Arguments, cfg: Config, default_fp: Any, default_ip: Any) -> _PythonOptions:
     """Fills the config and returns the special options."""
     runtime = get_runtime()
     if args.environ.get("QD_DEFAULT_UP"):
@@ -216,7 +216,7 @@ def _resolve(args: _Arguments, cfg: Config, default_fp: Any, default_ip: Any) ->
         runtime.default_up,
     )
 
-    special = _SpecialConfig()
+    special = _PythonOptions()
     for row in SPECIAL_OPTIONS.values():
         value = args.take(row)
         if value is not None:
@@ -240,7 +240,7 @@ def _choose_arch(args: _Arguments, arch: Any, enable_fallback: bool) -> Arch:
     return adaptive_arch_select(arch, enable_fallback)
 
 
-def _install(special: _SpecialConfig) -> None:
+def _install(special: _PythonOptions) -> None:
     runtime = get_runtime()
     runtime.short_circuit_operators = special.short_circuit_operators
     runtime.print_full_traceback = special.print_full_traceback

@@ -90,9 +90,6 @@ class NodePointer:
     def get_num_ch(self) -> int:
         return len(self._node._children)
 
-    def get_snode_tree_id(self) -> int:
-        return self._node._snode_tree_id
-
     def name(self) -> str:
         return self._node._name
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from quadrants.lang.exception import not_available
 
 
@@ -11,11 +9,11 @@ class SourceBuilder:
     """Legacy: calls into C++ or LLVM IR that is compiled by an installed compiler."""
 
     @classmethod
-    def from_source(cls, source: str, compile_fn: Any = None) -> SourceBuilder:
+    def from_source(cls, source: str) -> SourceBuilder:
         """Would compile C++ text."""
         raise not_available("SourceBuilder")
 
     @classmethod
-    def from_file(cls, filename: str, compile_fn: Any = None) -> SourceBuilder:
+    def from_file(cls, filename: str) -> SourceBuilder:
         """Would compile or load a file."""
         raise not_available("SourceBuilder")

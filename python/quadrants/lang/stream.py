@@ -23,7 +23,7 @@ class _Handle:
 
     def __init__(self, handle: int, prog: Any = None) -> None:
         self._handle = handle
-        self._prog_ref = None if prog is None else weakref.ref(prog)
+        self._owner = None if prog is None else weakref.ref(prog)
 
     @property
     def handle(self) -> int:
@@ -34,9 +34,9 @@ class _Handle:
         """The program whose queue is meant; `RuntimeError` if it owned this object and is gone."""
         from quadrants.lang.impl import get_runtime
 
-        if self._prog_ref is None:
+        if self._owner is None:
             return get_runtime().prog
-        prog = self._prog_ref()
+        prog = self._owner()
         if prog is None or get_runtime()._prog is not prog:
             raise RuntimeError(
                 f"{type(self).__name__}'s owning Program has been destroyed (e.g. after qd.reset())"
@@ -53,7 +53,7 @@ class _Handle:
 
     def destroy(self) -> None:
         """Waits for work in flight and frees the handle; harmless when repeated."""
-        if self._prog_ref is not None:
+        if self._owner is not None:
             self._handle = 0
 
     def __enter__(self) -> Any:

@@ -128,31 +128,9 @@ def is_data_oriented(obj: Any) -> bool:
     return getattr(type(obj), "_data_oriented", False)
 
 
-def is_dataclass_instance(obj: Any) -> bool:
-    """Whether obj is an instance of a standard dataclass."""
-    return hasattr(type(obj), "__dataclass_fields__")
-
-
 def is_qd_template(annotation: Any) -> bool:
     """Whether an annotation means a template parameter."""
     return annotation is Template or isinstance(annotation, Template)
-
-
-def wants_runtime_primitives(obj: Any) -> bool:
-    """Whether primitive members of a data-oriented object are run-time arguments."""
-    return is_data_oriented(obj) and not getattr(type(obj), "_qd_template_primitives", True)
-
-
-def in_python_scope() -> bool:
-    """Whether no kernel is being traced."""
-    from quadrants.lang.impl import inside_kernel
-
-    return not inside_kernel()
-
-
-def in_quadrants_scope() -> bool:
-    """Whether a kernel is being traced."""
-    return not in_python_scope()
 
 
 def warning(text: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quadrants.types.enums import to_boundary_enum
+from quadrants.types.enums import boundary_mode
 
 
 class BufferViewType:
@@ -20,7 +20,7 @@ class BufferViewType:
 
     def __init__(self, dtype: Any = None, boundary: str = "unsafe") -> None:
         self.dtype = dtype
-        self.boundary = to_boundary_enum(boundary)
+        self.boundary = boundary_mode(boundary)
 
     def __repr__(self) -> str:
         return f"BufferViewType(dtype={self.dtype})"

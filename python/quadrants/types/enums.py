@@ -3,7 +3,7 @@
 from quadrants._lib.core import _enums
 from quadrants._lib.core._enums import BoundaryMode, Layout
 
-__all__ = ["BoundaryMode", "DeviceCapability", "Layout", "to_boundary_enum"]
+__all__ = ["BoundaryMode", "DeviceCapability", "Layout", "boundary_mode"]
 
 _SPIRV = (
     "atomic_float atomic_float16 atomic_float16_add atomic_float16_minmax atomic_float64 atomic_float64_add "
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def to_boundary_enum(boundary: str) -> BoundaryMode:
+def boundary_mode(boundary: str) -> BoundaryMode:
     """The enumerator of a name.
 
     Args:

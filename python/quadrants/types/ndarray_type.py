@@ -10,7 +10,7 @@ from typing import Any
 
 from quadrants._lib.core._enums import Layout
 from quadrants.types.annotations import optional
-from quadrants.types.enums import to_boundary_enum
+from quadrants.types.enums import boundary_mode
 from quadrants.types.primitive_types import DataType, TensorType
 
 
@@ -78,7 +78,7 @@ class NDArray:
         self.ndim = ndim
         self.layout = Layout.AOS
         self.needs_grad = needs_grad
-        self.boundary = to_boundary_enum(boundary)
+        self.boundary = boundary_mode(boundary)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # Python 3.10's typing takes only callables as annotations of a NamedTuple.

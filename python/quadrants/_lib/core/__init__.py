@@ -25,8 +25,8 @@ from quadrants._version import COMMIT, LLVM_VERSION, VERSION
 if TYPE_CHECKING:
     from quadrants.types.primitive_types import DataType
 
-_MAX_NUM_INDICES = 12
-_BY_HAND = "BinaryOpType make_const_expr_int make_binary_op_expr make_global_store_stmt ExprCxx Stmt".split()
+_MAX_AXES = 12
+_BY_HAND = "BinaryOpType make_const_expr_int make_binary_op_expr make_global_store_stmt".split()
 
 
 def _native() -> Any:
@@ -43,9 +43,7 @@ def native_loaded() -> bool:
 def __getattr__(name: str) -> Any:
     if name.startswith("__") or name == "quadrants_python":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "DataTypeCxx":
-        from quadrants.types.primitive_types import DataType as value
-    elif name == "DeviceCapability":
+    if name == "DeviceCapability":
         from quadrants.types.enums import DeviceCapability as value
     elif name in ("AutodiffMode", "Extension", "Format", "SNodeType"):
         value = getattr(_enums, name)
@@ -110,7 +108,7 @@ def _has_device(name: str) -> bool:
 
 
 def get_max_num_indices() -> int:
-    return _MAX_NUM_INDICES
+    return _MAX_AXES
 
 
 def data_type_size(dtype: DataType) -> int:
