@@ -3,6 +3,7 @@
 import copy
 import gc
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -623,3 +624,27 @@ def test_uneven_components_have_no_view():
     with raises(ValueError, "Zero-copy not available"):
         v.to_numpy(copy=False)
     assert v.to_numpy(copy=None).shape == (2, 3, 3)
+
+
+def calls_of(action):
+    """How many Python functions an action calls."""
+    count = 0
+
+    def see(frame, event, argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(see)
+    try:
+        action()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def test_cost_of_a_wide_vector_field_is_linear():
+    def make(n):
+        return lambda: qd.Vector.field(n, qd.f32, 2)[0]
+
+    calls_of(make(300))  # imports
+    assert calls_of(make(1200)) < 4.5 * calls_of(make(300))

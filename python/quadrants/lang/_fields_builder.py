@@ -221,9 +221,9 @@ def _check_declarations() -> None:
 
 
 def _check_shapes(root: SNode) -> None:
-    for node in root._walk():
-        if node._kind == "place":
-            node._field._check_component_shapes()
+    fields = {id(node._field): node._field for node in root._walk() if node._kind == "place"}
+    for field in fields.values():
+        field._check_component_shapes()
 
 
 @impl.on_materialize

@@ -37,6 +37,9 @@ class Field:
         name: str,
         companion_of: Any = None,
     ) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"a field's name is a str, not {name!r}")
+        name.encode()  # lone surrogates cannot be printed later
         count = 1
         for extent in element_shape:
             count *= extent
@@ -89,7 +92,8 @@ class Field:
         self._places[component] = node
 
     def _is_placed(self) -> bool:
-        return None not in self._places
+        # Components are placed in order: asked after each, this must not look at all of them.
+        return self._places[-1] is not None and None not in self._places
 
     def _placed(self) -> None:
         """All places are known: the shape follows."""
@@ -109,7 +113,9 @@ class Field:
             note_placed(self)
 
     def _check_component_shapes(self) -> None:
-        shapes = {node.shape for node in self._places if node is not None}
+        # Components in one container share its shape.
+        nodes = {id(node._up): node for node in self._places if node is not None}
+        shapes = {node.shape for node in nodes.values()}
         if len(shapes) > 1:
             raise RuntimeError(
                 "Members of the following field have different shapes: " + self._name
