@@ -164,7 +164,7 @@ void assign(PyObject* target, PyObject* value) {
     if (is_struct(value))
         raise(Kind::type,
               "cannot assign a struct to '" + type::to_user_string(type_of(target)) + "'");
-    builder().store(e.value, fit(value, e.value->type.value(), "Assign"));
+    builder().store(e.value(), fit(value, e.type().value(), "Assign"));
 }
 
 void assign_op(BinOp op, PyObject* target, PyObject* value) {
@@ -177,7 +177,7 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
         check_writable(e, words[static_cast<int>(op)]);
         for (const AtomicRow& row : kAtomics)
             if (row.op == op) {
-                const Type t = e.value->type.value();
+                const Type t = e.type().value();
                 if (op >= BinOp::bit_and && type::is_float(t.prim))
                     unsupported_operands(row.op == BinOp::bit_and  ? "&"
                                          : row.op == BinOp::bit_or ? "|"
@@ -186,7 +186,7 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
                 const std::string verb = std::string("Atomic ") + row.word;
                 Value* operand = fit(value, t, verb.c_str());
                 if (e.shared)
-                    builder().op(row.atomic, {e.value, operand});
+                    builder().op(row.atomic, {e.value(), operand});
                 else
                     assign(target, binary(op, target, make_value(operand).get()).get());
                 return;

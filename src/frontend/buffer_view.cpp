@@ -146,7 +146,7 @@ PyObject* buffer_view_mark() {
 
 Ref make_buffer_view(PyObject* array, Value* offset, Value* size) {
     if (!is_expr(array) || as_expr(array)->kind != ExprKind::array ||
-        as_expr(array)->value->type.ndim != 1)
+        as_expr(array)->type().ndim != 1)
         raise(Kind::type, "a BufferView needs a 1D ndarray");
     const Ref members = Ref::steal(PyDict_New());
     auto put = [&](const char* name, PyObject* value) {

@@ -54,7 +54,7 @@ Ref atomic(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"x", "y"};
     const auto p = parameters(a, row.python, names);
     const ExprObject& target = target_of(p[0], row.python);
-    const Type t = target.value->type.value();
+    const Type t = target.type().value();
     if (row.integers_only) {
         if (type::is_float(t.prim)) integers_required(row.word, t.prim);
         const Prim given = to_value(p[1])->type.prim;
@@ -63,9 +63,9 @@ Ref atomic(Lowering&, const CallArgs& a) {
     const std::string verb = std::string("Atomic ") + row.word;
     Value* operand = fit(p[1], t, verb.c_str());
     ir::Builder& b = builder();
-    if (target.shared) return make_value(b.op(row.atomic, {target.value, operand}));
-    Value* old = b.load(target.value);
-    b.store(target.value, row.plain == Op::count_ ? operand : b.op(row.plain, {old, operand}));
+    if (target.shared) return make_value(b.op(row.atomic, {target.value(), operand}));
+    Value* old = b.load(target.value());
+    b.store(target.value(), row.plain == Op::count_ ? operand : b.op(row.plain, {old, operand}));
     return make_value(old);
 }
 
@@ -73,7 +73,7 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"x", "expected", "desired"};
     const auto p = parameters(a, "atomic_cas", names);
     const ExprObject& target = target_of(p[0], "atomic_cas");
-    const Type t = target.value->type.value();
+    const Type t = target.type().value();
     if (t.rank)
         raise(Kind::type, "'atomic_cas' on tensor (vector / matrix) destinations is not supported",
               "use it on one component");
@@ -86,9 +86,9 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
     }
     ir::Builder& b = builder();
     if (target.shared)
-        return make_value(b.op(Op::atomic_cas, {target.value, wanted[0], wanted[1]}));
-    Value* old = b.load(target.value);
-    b.store(target.value, b.op(Op::select, {b.op(Op::eq, {old, wanted[0]}), wanted[1], old}));
+        return make_value(b.op(Op::atomic_cas, {target.value(), wanted[0], wanted[1]}));
+    Value* old = b.load(target.value());
+    b.store(target.value(), b.op(Op::select, {b.op(Op::eq, {old, wanted[0]}), wanted[1], old}));
     return make_value(old);
 }
 
@@ -98,11 +98,11 @@ Ref volatile_load(Lowering&, const CallArgs& a) {
         raise(Kind::syntax, "volatile_load cannot pass a Field directly", "index it first");
     if (!is_expr(x) || as_expr(x)->kind == ExprKind::value || as_expr(x)->kind == ExprKind::array)
         raise(Kind::syntax, "volatile_load requires an lvalue");
-    const ir::Inst* def = as_expr(x)->value->def;
+    const ir::Inst* def = as_expr(x)->value()->def;
     while (def && def->op == Op::comp_place) def = def->operand(0)->def;
     if (def && def->op == Op::slot)
         raise(Kind::type, "volatile_load of a local variable or local array has no meaning");
-    return make_value(builder().op(Op::volatile_load, {as_expr(x)->value}));
+    return make_value(builder().op(Op::volatile_load, {as_expr(x)->value()}));
 }
 
 const Builtin kRows[] = {

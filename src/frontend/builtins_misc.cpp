@@ -125,7 +125,7 @@ Ref address(Lowering& low, const CallArgs& args) {
     const Ref place = subscript(p[0], p[1]);
     if (!is_expr(place.get()) || as_expr(place.get())->kind != ExprKind::element)
         raise(Kind::type, "qd.get_addr takes a field and the indices of one element");
-    Value* operands[] = {as_expr(place.get())->value};
+    Value* operands[] = {as_expr(place.get())->value()};
     return make_value(low.b.typed(Op::address, Type::scalar(Prim::u64), operands));
 }
 

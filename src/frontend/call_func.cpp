@@ -87,7 +87,7 @@ struct Passing {
     Ref leaf(PyObject* o, bool by_reference) {
         ExprObject* e = as_expr(o);
         if (e->kind == ExprKind::array) {
-            Ref passed = make_array(pass(e->value), e->access);
+            Ref passed = make_array(pass(e->value()), e->access);
             as_expr(passed.get())->reserved = lacks_gradient(e);
             return passed;
         }
@@ -96,11 +96,11 @@ struct Passing {
             if (by_reference) as_expr(r.get())->read_only = e->read_only;
             return r;
         }
-        const ir::Value* root = ir::root_of_place(e->value);
+        const ir::Value* root = ir::root_of_place(e->value());
         if (!is_local_place(root))
-            return make_place(rebuild(e->value), e->kind, e->shared, e->read_only);
+            return make_place(rebuild(e->value()), e->kind, e->shared, e->read_only);
         const int at = static_cast<int>(operands.size());
-        ir::Value* in = pass(caller.b.load(e->value));
+        ir::Value* in = pass(caller.b.load(e->value()));
         ir::Value* slot = callee.b.slot(in->type);
         callee.b.store(slot, in);
         locals.push_back({Ref::borrow(o), slot, at});
@@ -123,7 +123,7 @@ struct ReferenceCheck {
         if (!is_expr(o)) return;
         const ExprObject* e = as_expr(o);
         if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return;
-        const ir::Value* root = ir::root_of_place(e->value);
+        const ir::Value* root = ir::root_of_place(e->value());
         if (!is_local_place(root)) return;
         if (e->shared) bad = true;
         for (const ir::Value* r : roots) bad |= r == root;
@@ -259,7 +259,7 @@ Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& typ
 // The values that `value` gives for the declared leaves, in their order.
 void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<ir::Value*>& out) {
     if (is_expr(declared)) {
-        const ir::Type want = as_expr(declared)->value->type.value();
+        const ir::Type want = as_expr(declared)->type().value();
         ir::Value* v = to_value(value);
         if (v->type.rank != want.rank || v->type.n != want.n || v->type.m != want.m)
             raise(Kind::runtime_type, "Return (type=" + type::to_user_string(v->type) +
@@ -378,7 +378,7 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
         e.result = map_leaves(result.get(), [&](PyObject* o) {
             if (as_expr(o)->kind == ExprKind::array) return Ref::borrow(o);
             Ref r = to_rvalue(o);
-            e.result_order.push_back(as_expr(r.get())->value);
+            e.result_order.push_back(as_expr(r.get())->value());
             return r;
         });
         std::vector<ir::Value*> out = e.result_order;
@@ -414,15 +414,15 @@ struct Operands {
     Ref leaf(PyObject* o, bool by_reference) {
         ExprObject* e = as_expr(o);
         if (e->kind == ExprKind::array) {
-            values.push_back(e->value);
+            values.push_back(e->value());
         } else if (!by_reference || e->kind == ExprKind::value) {
             values.push_back(to_value(o));
         } else {
-            const ir::Value* root = ir::root_of_place(e->value);
+            const ir::Value* root = ir::root_of_place(e->value());
             if (!is_local_place(root)) {
-                place(e->value);
+                place(e->value());
             } else {
-                values.push_back(caller.b.load(e->value));
+                values.push_back(caller.b.load(e->value()));
                 locals.push_back(Ref::borrow(o));
             }
         }
@@ -523,9 +523,9 @@ bool emit_call(Entry& e, Body& caller, const std::vector<Arg>& args, Val& out) {
                        [&](PyObject* o) { return operands.leaf(o, a.mode == Mode::reference); });
     for (const Unit::Lazy& lazy : e.unit->lazy) {
         Val v = follow(caller, args, lazy.prov);
-        if (!v.obj || !is_expr(v.get()) || as_expr(v.get())->value->type != lazy.value->type)
+        if (!v.obj || !is_expr(v.get()) || as_expr(v.get())->type() != lazy.value->type)
             return false;
-        operands.values.push_back(as_expr(v.get())->value);
+        operands.values.push_back(as_expr(v.get())->value());
     }
     ir::Inst* call = l.b.emit(ir::Op::call, operands.values, e.function->result_types);
     call->ref = e.function.get();
@@ -533,10 +533,10 @@ bool emit_call(Entry& e, Body& caller, const std::vector<Arg>& args, Val& out) {
     out = {map_leaves(e.result.get(), [&](PyObject* o) {
         if (as_expr(o)->kind != ExprKind::array)
             return make_value(call->result(static_cast<int>(next++)));
-        return make_array(operands.values[as_expr(o)->value->index], as_expr(o)->access);
+        return make_array(operands.values[as_expr(o)->raw->index], as_expr(o)->access);
     })};
     for (const int k : e.written)
-        l.b.store(as_expr(operands.locals[static_cast<size_t>(k)].get())->value,
+        l.b.store(as_expr(operands.locals[static_cast<size_t>(k)].get())->value(),
                   call->result(static_cast<int>(next++)));
     return true;
 }

@@ -58,21 +58,21 @@ void place_key(Key& k, ir::Value* place) {
 void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
     if (e->kind == ExprKind::array) {
         k.tag('a');
-        k.word(e->value->type.word());
+        k.word(e->type().word());
         k.word(e->access.pack());
         k.tag(lacks_gradient(e) ? '0' : '1');
     } else if (!by_reference || e->kind == ExprKind::value) {
         k.tag('x');
         k.word(type_of(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e))).word());
     } else {
-        const ir::Value* root = ir::root_of_place(e->value);
+        const ir::Value* root = ir::root_of_place(e->value());
         const bool local = is_local_place(root);
         k.tag(e->shared ? 's' : 'r');
         k.tag(e->read_only ? '1' : '0');
         if (local)
-            k.word(e->value->type.word());
+            k.word(e->type().word());
         else
-            place_key(k, e->value);
+            place_key(k, e->value());
     }
 }
 

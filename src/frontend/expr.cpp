@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "frontend/specialise.h"
 #include "frontend/values.h"
 
 namespace qd::frontend {
@@ -14,6 +15,37 @@ namespace {
 constexpr int kFreeMost = 256;
 ExprObject* free_list[kFreeMost];
 int free_count = 0;
+
+// Number of the kernel being lowered; 0: none is.
+uint32_t kernel_now() {
+    const Lowering* l = current();
+    return l ? static_cast<uint32_t>(l->kernel->number) : 0;
+}
+
+[[noreturn, gnu::cold]] void not_of_this_kernel() {
+    raise(Kind::compilation,
+          std::string("A value of a kernel is used ") +
+              (current() ? "in the compilation of another one" : "in Python, outside of kernels"),
+          "it was computed while a kernel was compiled and kept in a Python object; what kernels "
+          "compute leaves them as a result or through fields and arrays");
+}
+
+[[noreturn, gnu::cold]] void out_of_reach() {
+    raise(
+        Kind::compilation,
+        "A value is used outside of the function, branch or loop that computes it",
+        "it was kept in a Python object; assign it to a variable that is defined outside, or pass "
+        "it as an argument");
+}
+
+// Whether a value made in `home` can be used in `at`: at is home or lies inside it.
+bool encloses(const ir::Region* home, const ir::Region* at) {
+    while (at != home) {
+        if (!at->owner) return false;
+        at = at->owner->parent;
+    }
+    return true;
+}
 
 ExprObject* new_expr() {
     ExprObject* e;
@@ -24,11 +56,12 @@ ExprObject* new_expr() {
         e = PyObject_New(ExprObject, &Expr_Type);
         if (!e) throw PyError{};
     }
-    e->value = nullptr;
+    e->raw = nullptr;
     e->access = {};
     e->kind = ExprKind::value;
     e->read_only = e->shared = false;
     e->reserved = 0;
+    e->kernel = kernel_now();
     e->origin = nullptr;
     return e;
 }
@@ -69,7 +102,6 @@ int expr_bool(PyObject*) {
 PyObject* compare_slot(PyObject* a, PyObject* b, int op) {
     static const CmpOp table[] = {CmpOp::lt, CmpOp::le, CmpOp::eq,
                                   CmpOp::ne, CmpOp::gt, CmpOp::ge};  // Py_LT, LE, EQ, NE, GT, GE
-    if (!current()) Py_RETURN_NOTIMPLEMENTED;
     return guarded([&] { return compare(table[op], a, b); });
 }
 
@@ -77,12 +109,21 @@ Py_hash_t expr_hash(PyObject* o) {
     return static_cast<Py_hash_t>(reinterpret_cast<uintptr_t>(o) >> 4);
 }
 
+// The type for slots that cannot throw; none with a Python exception set unless it is a tensor's.
+Type tensor_type(PyObject* o, const char* otherwise) {
+    Type t = type::kNone;
+    Py_XDECREF(guarded([&] {
+        t = type_of(o);
+        if (!t.is_tensor())
+            PyErr_Format(PyExc_TypeError, otherwise, type::to_user_string(t).c_str());
+        return Ref::borrow(t.is_tensor() ? Py_None : nullptr);
+    }));
+    return t.is_tensor() ? t : type::kNone;
+}
+
 Py_ssize_t expr_length(PyObject* o) {
-    const Type t = type_of(o);
-    if (t.is_tensor()) return t.n;
-    PyErr_Format(PyExc_TypeError, "object of type '%s' has no len()",
-                 type::to_user_string(t).c_str());
-    return -1;
+    const Type t = tensor_type(o, "object of type '%s' has no len()");
+    return t.is_tensor() ? t.n : -1;
 }
 
 PyObject* expr_item(PyObject* o, PyObject* key) {
@@ -117,12 +158,8 @@ int expr_setattr(PyObject* o, PyObject* name, PyObject* value) {
 
 // Vectors iterate over components, matrices over rows.
 PyObject* expr_iter(PyObject* o) {
-    const Type t = type_of(o);
-    if (!t.is_tensor()) {
-        PyErr_Format(PyExc_TypeError, "'%s' object is not iterable",
-                     type::to_user_string(t).c_str());
-        return nullptr;
-    }
+    const Type t = tensor_type(o, "'%s' object is not iterable");
+    if (!t.is_tensor()) return nullptr;
     PyObject* list = PyList_New(0);
     for (int k = 0; list && k < t.n; ++k) {
         PyObject* item = guarded([&] {
@@ -150,6 +187,8 @@ PyObject* expr_iter(PyObject* o) {
 
 PyObject* expr_repr(PyObject* o) {
     const ExprObject& e = *as_expr(o);
+    if (e.kernel != kernel_now())
+        return PyUnicode_FromString("<Quadrants Expression of a kernel that is compiled>");
     return PyUnicode_FromFormat(
         "<Quadrants Expression of type %s>",
         e.kind == ExprKind::array ? "ndarray" : type::to_user_string(type_of(o)).c_str());
@@ -237,13 +276,13 @@ PyTypeObject StructValue_Type = {
 
 Ref make_value(ir::Value* v) {
     ExprObject* e = new_expr();
-    e->value = v;
+    e->raw = v;
     return Ref::steal(reinterpret_cast<PyObject*>(e));
 }
 
 Ref make_place(ir::Value* place, ExprKind kind, bool shared, bool read_only) {
     ExprObject* e = new_expr();
-    e->value = place;
+    e->raw = place;
     e->kind = kind;
     e->shared = shared;
     e->read_only = read_only;
@@ -252,7 +291,7 @@ Ref make_place(ir::Value* place, ExprKind kind, bool shared, bool read_only) {
 
 Ref make_array(ir::Value* handle, ir::ArrayAccess access) {
     ExprObject* e = new_expr();
-    e->value = handle;
+    e->raw = handle;
     e->kind = ExprKind::array;
     e->access = access;
     return Ref::steal(reinterpret_cast<PyObject*>(e));
@@ -267,9 +306,28 @@ Ref make_struct(PyObject* type, PyObject* members) {
     return Ref::steal(reinterpret_cast<PyObject*>(s));
 }
 
+ir::Builder& builder() {
+    Lowering* l = current();
+    if (!l) not_of_this_kernel();
+    return l->b;
+}
+
+ir::Value* ExprObject::value() const {
+    if (kernel != kernel_now()) not_of_this_kernel();
+    const ir::Region* home = raw->def ? raw->def->parent : raw->owner;
+    if (!encloses(home, current()->b.region)) out_of_reach();
+    return raw;
+}
+
+ir::Type ExprObject::type() const {
+    if (kernel != kernel_now()) not_of_this_kernel();
+    return raw->type;
+}
+
 ir::Type type_of(PyObject* expr) {
+    if (!is_expr(expr)) invalid_scalar(expr);
     const ExprObject& e = *as_expr(expr);
-    return e.kind == ExprKind::array ? type::kNone : e.value->type.value();
+    return e.kind == ExprKind::array ? type::kNone : e.type().value();
 }
 
 void set_internal_error(const char* what) {

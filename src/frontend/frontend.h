@@ -118,13 +118,20 @@ enum class ExprKind : uint8_t {
 };
 struct ExprObject {
     PyObject_HEAD
-    ir::Value* value;
+    ir::Value* raw;          // ask value()
     ir::ArrayAccess access;  // of kind array
     ExprKind kind;
     bool read_only;    // kernel argument, loop variable: not assignable (the message says which)
     bool shared;       // lvalue other threads may see: augmented assignment must be atomic
     uint8_t reserved;  // of kind array: 1 if it is known to have no gradient (ask lacks_gradient)
+    uint32_t kernel;   // KernelState::number of the lowering that made it
     PyObject* origin;  // what to name in messages (str) or null
+
+    // The value, which is of the kernel being lowered and can be used where that stands. Python
+    // code of the user keeps values in lists and attributes and brings them back anywhere: that
+    // raises.
+    ir::Value* value() const;
+    ir::Type type() const;  // of `value`; of the kernel being lowered
 };
 extern PyTypeObject Expr_Type;
 inline bool is_expr(PyObject* o) { return Py_IS_TYPE(o, &Expr_Type); }

@@ -20,7 +20,7 @@ Ref shared_view(PyObject* o) {
     if (is_expr(o)) {
         ExprObject* e = as_expr(o);
         if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return Ref::borrow(o);
-        return make_place(e->value, e->kind, true, e->read_only);
+        return make_place(e->value(), e->kind, true, e->read_only);
     }
     return map_leaves(o, [](PyObject* e) { return shared_view(e); });
 }
@@ -550,7 +550,7 @@ Val Body::bool_op(const Node* n) {
         low.node = n->ast;
         if (!low.static_depth && is_host_matrix(left.get()))
             left = {make_value(to_value(left.get()))};
-        if (low.static_depth || !is_symbolic(left.get())) {
+        if (low.static_depth || !is_symbolic(left.get()) || is_container(left.get())) {
             const bool decided = truth(left) != is_and;
             if (low.static_depth || !PyFloat_Check(left.get())) {
                 if (decided) return left;
@@ -622,7 +622,7 @@ Val Body::if_exp(const Node* n) {
     if (is_static_call(n->a)) return expr(static_truth(n->a) ? n->b : n->c);
     Val c = expr(n->a);
     low.node = n->ast;
-    if (!is_symbolic(c.get())) return expr(truth(c) ? n->b : n->c);
+    if (!is_symbolic(c.get()) || is_container(c.get())) return expr(truth(c) ? n->b : n->c);
     if (is_expr(c.get()) && type_of(c.get()).is_tensor())
         raise(Kind::syntax,
               "The condition of a conditional expression must be a scalar. Please use "

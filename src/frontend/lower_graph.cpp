@@ -158,7 +158,7 @@ Ref Body::flag_array(const Node* n, const char* construct) {
         }
     }
     const auto is_flag = [](const ExprObject& e) {
-        const ir::Type t = e.value->type;
+        const ir::Type t = e.type();
         return e.kind == ExprKind::array && t.prim == ir::Prim::i32 && !t.rank && !t.ndim;
     };
     if (flag && is_expr(flag.get()) && is_flag(*as_expr(flag.get()))) return flag;
@@ -214,7 +214,7 @@ Flow Body::do_while(const Node* n) {
     // Volatile, so that no pass decides the condition.
     const Ref place = array_element(as_expr(flag.get()), nullptr, 0);
     ir::Value* again =
-        low.b.cast(low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value}), ir::Prim::u1);
+        low.b.cast(low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value()}), ir::Prim::u1);
     if (kernel.checkpoints) {
         // A yield ends every loop; so does a label to resume at that lies behind the loop.
         ir::Value* zero = low.b.int_const(ir::Prim::i32, 0);
@@ -253,12 +253,12 @@ Ref Body::graph_place(GraphStateWord word) {
 
 ir::Value* Body::graph_word(GraphStateWord word) {
     const Ref place = graph_place(word);
-    return low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value});
+    return low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value()});
 }
 
 void Body::set_graph_word(GraphStateWord word, ir::Value* v) {
     const Ref place = graph_place(word);
-    low.b.store(as_expr(place.get())->value, v);
+    low.b.store(as_expr(place.get())->value(), v);
 }
 
 // Begins a checkpoint; whether its tasks run.
@@ -390,7 +390,7 @@ Flow Body::checkpoint(const Node* n, const Node* call) {
     set_location(n);
     const Ref place = array_element(as_expr(array.get()), nullptr, 0);
     ir::Value* raised =
-        low.b.cast(low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value}), ir::Prim::u1);
+        low.b.cast(low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value()}), ir::Prim::u1);
     set_graph_word(
         kYieldedCheckpoint,
         low.b.op(ir::Op::select, {low.b.op(ir::Op::bit_and, {open, raised}),

@@ -234,7 +234,7 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
             bounds.push_back(
                 {constant(field->offset[k]), constant(field->offset[k] + field->shape[k])});
     } else if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
-        ir::Value* array = as_expr(o)->value;
+        ir::Value* array = as_expr(o)->value();
         for (int k = 0; k < array->type.ndim; ++k)
             bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1},
                                                        static_cast<uint64_t>(k))});

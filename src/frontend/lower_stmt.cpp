@@ -17,19 +17,6 @@ using K = NodeKind;
 
 std::string quoted(PyObject* name) { return "\"" + text(name) + "\""; }
 
-// Source text of an assignment target, for messages.
-std::string target_text(const Node* n) {
-    if (n->kind == K::Name) return text(n->name);
-    if (n->kind == K::Attribute) return target_text(n->a) + "." + text(n->name);
-    if (n->kind == K::Subscript) return target_text(n->a) + "[...]";
-    return "<expression>";
-}
-
-[[noreturn]] void not_assignable(const Node* target) {
-    raise(Kind::syntax, "Variable '" + target_text(target) +
-                            "' cannot be assigned. Maybe it is not a Quadrants object?");
-}
-
 bool is_lvalue(PyObject* o) {
     if (is_struct(o)) return true;
     if (!is_expr(o)) return false;
@@ -46,6 +33,20 @@ void immutable_argument(PyObject* name) {
 }
 
 }  // namespace
+
+void Body::not_assignable(const Node* target) {
+    raise(Kind::syntax, "Variable '" + source_text(source, target->ast) +
+                            "' cannot be assigned. Maybe it is not a Quadrants object?");
+}
+
+// Whether `n` is a container that a local variable holds, at any depth: a copy, and so not an
+// object of the user's.
+bool Body::is_local_container(const Node* n) {
+    while (n->kind == K::Subscript) n = n->a;
+    const Binding* b = n->kind == K::Name ? find(n->name) : nullptr;
+    return b && b->kind == Binding::Kind::variable && !b->value.prov &&
+           static_cast<size_t>(b - bindings.data()) >= parameter_count;
+}
 
 void Body::set_location(const Node* n) {
     locate(source, const_cast<Node&>(*n));
@@ -147,6 +148,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
         if ((PyList_Check(base.get()) || PyDict_Check(base.get())) && !is_symbolic(i.get())) {
             Ref now = Ref::steal(PyObject_GetItem(base.get(), i.get()));
             if (is_lvalue(now.get())) return assign(now.get(), v.get());
+            if (!is_local_container(target->a)) not_assignable(target);
             Ref made = new_variable(v.get());
             if (PyObject_SetItem(base.get(), i.get(), made.get()) < 0) throw PyError{};
             return;
@@ -167,8 +169,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
     }
     low.node = const_cast<PyObject*>(statement);
     if (base.prov && base.prov->flattened) {
-        Ref flat =
-            Ref::steal(PyUnicode_FromFormat("%s.%U", target_text(target->a).c_str(), target->name));
+        Ref flat = Ref::steal(PyUnicode_FromString(source_text(source, target->ast).c_str()));
         immutable_argument(flat.get());
     }
     Val place = member(base, target->name);

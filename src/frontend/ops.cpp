@@ -460,10 +460,10 @@ Value* to_value(PyObject* o) {
         const ExprObject& e = *as_expr(o);
         switch (e.kind) {
             case ExprKind::value:
-                return e.value;
+                return e.value();
             case ExprKind::variable:
             case ExprKind::element:
-                return builder().load(e.value);
+                return builder().load(e.value());
             case ExprKind::array:
                 raise(Kind::type, "an ndarray cannot be used as a value", "index it: a[i]");
         }
@@ -495,7 +495,7 @@ Value* to_value_as(PyObject* o, Prim p) {
 Ref to_rvalue(PyObject* o) {
     if (is_expr(o) &&
         (as_expr(o)->kind == ExprKind::variable || as_expr(o)->kind == ExprKind::element))
-        return make_value(builder().load(as_expr(o)->value));
+        return make_value(builder().load(as_expr(o)->value()));
     return Ref::borrow(o);
 }
 

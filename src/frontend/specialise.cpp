@@ -414,7 +414,7 @@ void bind_array_type(PyObject* annotation, PyObject* array, const std::string& n
 
 void check_array_expr(PyObject* annotation, const ExprObject* e, const std::string& name) {
     if (PyType_Check(annotation)) return;
-    const ir::Type got = e->value->type;
+    const ir::Type got = e->type();
     Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_);
     const std::string head = "Invalid value for argument " + name + " - required ";
     if (PyLong_Check(ndim.get()) && PyLong_AsLong(ndim.get()) != got.ndim)

@@ -26,7 +26,7 @@ namespace {
 void flatten(PyObject* o, std::vector<Ref>& out) {
     if (is_expr(o)) {
         const ExprObject& e = *as_expr(o);
-        if (e.kind == ExprKind::array || !e.value->type.rank) return out.push_back(Ref::borrow(o));
+        if (e.kind == ExprKind::array || !e.type().rank) return out.push_back(Ref::borrow(o));
         Value* v = to_value(o);
         for (int k = 0; k < v->type.count(); ++k) out.push_back(make_value(component(v, k)));
         return;
@@ -122,25 +122,25 @@ bool is_place(const ExprObject& e) {
 
 // Boundary "clamp" holds for the components of an array's elements too.
 Value* clamped(const ExprObject& e, Value* flat) {
-    const ir::Inst* def = e.value->def;
+    const ir::Inst* def = e.value()->def;
     if (!def || def->op != Op::array_place || !ir::ArrayAccess::unpack(def->imm).clamp) return flat;
     ir::Builder& b = builder();
     Value* low = b.op(Op::max, {flat, b.int_const(Prim::i32, 0)});
-    return b.op(Op::min, {low, b.int_const(Prim::i32, e.value->type.count() - 1)});
+    return b.op(Op::min, {low, b.int_const(Prim::i32, e.type().count() - 1)});
 }
 
 Ref place_component(const ExprObject& e, const Flat& at) {
     ir::Builder& b = builder();
     Value* index = at.runtime ? clamped(e, at.runtime) : b.int_const(Prim::i32, at.number);
     if (at.runtime) {
-        const ir::Inst* def = e.value->def;
+        const ir::Inst* def = e.value()->def;
         if (def && def->op == Op::field_place && def->field()->component_stride() == 0 &&
-            e.value->type.count() > 1)
+            e.type().count() > 1)
             raise(Kind::runtime, "Element of the MatrixField is not dynamic indexable.",
                   "place its components a constant number of bytes apart, or use constant indices");
     }
-    Value* operands[] = {e.value, index};
-    Value* place = b.typed(Op::comp_place, e.value->type.element().place(), operands);
+    Value* operands[] = {e.value(), index};
+    Value* place = b.typed(Op::comp_place, e.type().element().place(), operands);
     Ref r = make_place(place, ExprKind::element, e.shared, e.read_only);
     if (e.read_only && e.origin) as_expr(r.get())->origin = Py_NewRef(e.origin);
     return r;
@@ -148,11 +148,11 @@ Ref place_component(const ExprObject& e, const Flat& at) {
 
 Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
     const ExprObject& e = *as_expr(base);
-    const Flat at = flat_index(e.value->type.value(), indices);
+    const Flat at = flat_index(e.type().value(), indices);
     if (is_place(e)) return place_component(e, at);
     if (is_view(base) && !at.runtime) return Ref::borrow(PyTuple_GET_ITEM(e.origin, at.number));
-    Ref r = make_value(at.runtime ? builder().op(Op::extract_dyn, {e.value, at.runtime})
-                                  : component(e.value, at.number));
+    Ref r = make_value(at.runtime ? builder().op(Op::extract_dyn, {e.value(), at.runtime})
+                                  : component(e.value(), at.number));
     if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
     return r;
 }
@@ -229,7 +229,7 @@ Ref tensor_slice(PyObject* base, std::span<const Ref> indices) {
 }
 
 Ref tensor_subscript(PyObject* base, PyObject* index) {
-    if (!as_expr(base)->value->type.rank) {
+    if (!as_expr(base)->type().rank) {
         if (PySlice_Check(index)) raise(Kind::syntax, "a scalar cannot be sliced");
         if (index == Py_None || (PyTuple_Check(index) && PyTuple_GET_SIZE(index) == 0))
             return Ref::borrow(base);
@@ -244,7 +244,7 @@ Ref tensor_subscript(PyObject* base, PyObject* index) {
 Ref array_subscript(PyObject* base, PyObject* index) {
     const std::vector<Ref> items = index_list(index);
     if (holds_slice(items)) {
-        if (items.size() == 1 && as_expr(base)->value->type.ndim == 1)
+        if (items.size() == 1 && as_expr(base)->type().ndim == 1)
             return buffer_view_slice(base, items[0].get());
         raise(Kind::syntax,
               "The type <class 'quadrants.lang._ndarray.Ndarray'> do not support index of slice "
@@ -257,7 +257,7 @@ Ref array_subscript(PyObject* base, PyObject* index) {
 }
 
 Ref field_subscript(FieldObject* f, PyObject* index) {
-    if (is_expr(index) && !as_expr(index)->value->type.rank)
+    if (is_expr(index) && !as_expr(index)->type().rank)
         return field_element(f, &index, 1);  // the frequent case
     const std::vector<Ref> items = index_list(index);
     if (holds_slice(items))
@@ -287,7 +287,7 @@ const std::pair<std::string_view, ArrayMember> kArrayMembers[] = {
 };
 
 Ref array_shape(PyObject* base) {
-    const int ndim = as_expr(base)->value->type.ndim;
+    const int ndim = as_expr(base)->type().ndim;
     const Ref shape = Ref::steal(PyTuple_New(ndim));
     for (int k = 0; k < ndim; ++k)
         PyTuple_SET_ITEM(shape.get(), k, make_value(array_extent(base, k)).release());
@@ -299,7 +299,7 @@ Ref array_shape(PyObject* base) {
 // Known for parameters of the kernel itself, and passed on to the funcs that it calls.
 bool lacks_gradient(const ExprObject* array) {
     if (array->reserved) return true;
-    const Value* handle = array->value;
+    const Value* handle = array->value();
     const ir::Module& m = *current()->kernel->module;
     if (m.functions.empty() || !handle->owner || handle->owner != m.kernel().body ||
         handle->index >= m.params.size())
@@ -311,7 +311,7 @@ namespace {
 
 Ref array_attribute(PyObject* base, std::string_view name) {
     const ExprObject& e = *as_expr(base);
-    const Type t = e.value->type;
+    const Type t = e.type();
     for (const auto& [known, member] : kArrayMembers) {
         if (known != name) continue;
         switch (member) {
@@ -337,7 +337,7 @@ Ref array_attribute(PyObject* base, std::string_view name) {
                           "create it with needs_grad=True");
                 ir::ArrayAccess access = e.access;
                 access.grad = true;
-                return make_array(e.value, access);
+                return make_array(e.value(), access);
             }
         }
     }
@@ -433,9 +433,9 @@ Ref field_element(FieldObject* f, PyObject* const* indices, size_t n) {
 }
 
 Ref array_element(ExprObject* array, PyObject* const* indices, size_t n) {
-    const Type t = array->value->type;
+    const Type t = array->type();
     if (static_cast<size_t>(t.ndim) != n) wrong_count("Array", t.ndim, n);
-    Value* operands[16] = {array->value};
+    Value* operands[16] = {array->value()};
     for (size_t k = 0; k < n; ++k) {
         if (const auto c = static_int(indices[k]); c && *c < 0) negative_index();
         operands[k + 1] = index_value(indices[k], static_cast<int>(k));
@@ -446,7 +446,7 @@ Ref array_element(ExprObject* array, PyObject* const* indices, size_t n) {
 }
 
 Value* array_extent(PyObject* array, int axis) {
-    Value* operands[] = {as_expr(array)->value};
+    Value* operands[] = {as_expr(array)->value()};
     return builder().typed(Op::array_shape, type::kI32, operands, static_cast<uint64_t>(axis));
 }
 

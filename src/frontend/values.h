@@ -19,7 +19,7 @@ using ir::Prim;
 using ir::Type;
 using ir::Value;
 
-inline ir::Builder& builder() { return current()->b; }
+ir::Builder& builder();  // of the innermost lowering; raises in Python scope
 ir::Prim default_int();
 ir::Prim default_float();
 

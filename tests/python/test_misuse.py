@@ -1,0 +1,476 @@
+"""Mistakes that must end in an error: no crash, no hang, no symbolic value in the user's objects.
+
+A row is a program. It runs in a process of its own, because what it shows once took the process
+down or poisoned it.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+
+# What the programs share.
+HEAD = """\
+a = qd.field(qd.i32, 4)
+kept = []
+
+def keep(x):
+    kept.append(x)
+    return x
+
+@qd.kernel
+def k(n: qd.i32):
+    keep(n + 1)
+"""
+
+
+@pytest.fixture(scope="module")
+def server():
+    environment = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONWARNINGS="ignore")
+    with subprocess.Popen(
+        [sys.executable, HERE / "fork_server.py"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=HERE,
+    ) as process:  # fmt: skip
+        yield process
+        process.stdin.close()
+
+
+def run(server, tmp_path, program, head=HEAD):
+    path = tmp_path / "program.py"
+    path.write_text(head + textwrap.dedent(program))
+    server.stdin.write(f"{path}\n")
+    server.stdin.flush()
+    return json.loads(server.stdout.readline())
+
+
+def check(end, cls, fragments):
+    assert end["end"] == "raised", end
+    assert end["class"] == cls, end
+    for fragment in fragments.split("…"):
+        assert fragment in end["text"], end
+
+
+# --- symbolic values that outlive their place ---------------------------------------------------
+
+OUTSIDE = "A value of a kernel is used in Python, outside of kernels"
+ANOTHER = "A value of a kernel is used in the compilation of another one"
+REACH = "A value is used outside of the function, branch or loop that computes it"
+COMPILATION = "QuadrantsCompilationError"
+
+KEPT = {
+    "added": ("k(1); kept[0] + 1", COMPILATION, OUTSIDE),
+    "added_right": ("k(1); 1 + kept[0]", COMPILATION, OUTSIDE),
+    "negated": ("k(1); -kept[0]", COMPILATION, OUTSIDE),
+    "compared": ("k(1); kept[0] == 1", COMPILATION, OUTSIDE),
+    "ordered": ("k(1); sorted([kept[0], 1])", COMPILATION, OUTSIDE),
+    "attribute": ("k(1); kept[0].x", COMPILATION, OUTSIDE),
+    "indexed": ("k(1); kept[0][0]", COMPILATION, OUTSIDE),
+    "stored_to": ("k(1); kept[0][0] = 1", COMPILATION, OUTSIDE),
+    "length": ("k(1); len(kept[0])", COMPILATION, OUTSIDE),
+    "iterated": ("k(1); list(kept[0])", COMPILATION, OUTSIDE),
+    "absolute": ("k(1); abs(kept[0])", "AssertionError", "cannot be called in Python-scope"),
+    "function": ("k(1); qd.sin(kept[0])", "AssertionError", "cannot be called in Python-scope"),
+    "float": ("k(1); float(kept[0])", "TypeError", "must be a string or a real number"),
+    "truth": ("k(1)\nif kept[0]: pass", "TypeError", "cannot decide a Python branch"),
+    "pickle": ("import pickle; k(1); pickle.dumps(kept[0])", "TypeError", "cannot pickle"),
+    "copy": ("import copy; k(1); copy.deepcopy(kept)", "TypeError", "cannot pickle"),
+    "numpy": ("k(1); np.array(kept) + 1", COMPILATION, OUTSIDE),
+    "field": ("k(1); a[0] = kept[0]", "TypeError", ""),
+    "fill": ("k(1); a.fill(kept[0])", "QuadrantsTypeError", "a number is expected"),
+    "index": ("k(1); a[kept[0]]", "TypeError", ""),
+    "argument": ("k(1); k(kept[0])", "QuadrantsRuntimeTypeError", "cannot be converted"),
+    "vector": ("k(1); qd.Vector([kept[0], 1])", "AssertionError", "in Python-scope"),
+    "shape": ("k(1); qd.field(qd.i32, kept[0])", COMPILATION, OUTSIDE),
+    "captured": (
+        "k(1)\n@qd.kernel\ndef m():\n    a[0] = kept[0]\nm()", COMPILATION, ANOTHER + "…a[0] = kept[0]",
+    ),
+    "captured_index": (
+        "k(1)\n@qd.kernel\ndef m():\n    a[kept[0]] = 1\nm()", COMPILATION, ANOTHER,
+    ),
+    "captured_bound": (
+        "k(1)\n@qd.kernel\ndef m():\n    for i in range(kept[0]): a[0] = i\nm()",
+        COMPILATION, ANOTHER,
+    ),
+    "captured_condition": (
+        "k(1)\n@qd.kernel\ndef m():\n    if kept[0]: a[0] = 1\nm()", COMPILATION, ANOTHER,
+    ),
+    "captured_argument": (
+        "k(1)\n@qd.func\ndef f(x): return x + 1\n@qd.kernel\ndef m(): a[0] = f(kept[0])\nm()",
+        COMPILATION, ANOTHER,
+    ),
+    "captured_target": (
+        "k(1)\n@qd.kernel\ndef m():\n    kept[0] += 1\nm()", "QuadrantsSyntaxError", "",
+    ),
+    "captured_print": ("k(1)\n@qd.kernel\ndef m():\n    print(kept[0])\nm()", COMPILATION, ANOTHER),
+    "captured_format": (
+        "k(1)\n@qd.kernel\ndef m():\n    print(f'{kept[0]}')\nm()", COMPILATION, ANOTHER,
+    ),
+    "captured_return": (
+        "k(1)\n@qd.kernel\ndef m() -> qd.i32:\n    return kept[0]\nm()", COMPILATION, ANOTHER,
+    ),
+    "setdefault": (
+        """
+        memory = {}
+        @qd.kernel
+        def m(n: qd.i32):
+            a[0] = memory.setdefault("n", n)
+        @qd.kernel
+        def again(n: qd.i32):
+            a[1] = memory.setdefault("n", n)
+        m(1)
+        again(2)
+        """,
+        COMPILATION, ANOTHER,
+    ),
+    "attribute_of_an_object": (
+        """
+        class O: pass
+        def put(x): O.x = x
+        @qd.kernel
+        def m(n: qd.i32):
+            put(n)
+        @qd.kernel
+        def again():
+            a[1] = O.x
+        m(1)
+        again()
+        """,
+        COMPILATION, ANOTHER,
+    ),
+    "struct": (
+        """
+        S = qd.types.struct(x=qd.i32)
+        @qd.kernel
+        def m(n: qd.i32):
+            keep(S(x=n))
+        m(1)
+        kept[0].x + 1
+        """,
+        COMPILATION, OUTSIDE,
+    ),
+    "array": (
+        """
+        @qd.kernel
+        def m(n: qd.types.ndarray()):
+            keep(n)
+        m(np.zeros(3, np.int32))
+        kept[0][1]
+        """,
+        COMPILATION, OUTSIDE,
+    ),
+    "array_in_another": (
+        """
+        @qd.kernel
+        def m(n: qd.types.ndarray()):
+            keep(n)
+        @qd.kernel
+        def again():
+            a[0] = kept[0][1]
+        m(np.zeros(3, np.int32))
+        again()
+        """,
+        COMPILATION, ANOTHER,
+    ),
+    "exception": (
+        """
+        def fail(x): raise keep(ValueError(x))
+        @qd.kernel
+        def m(n: qd.i32):
+            fail(n)
+        try:
+            m(1)
+        except Exception:
+            kept[0].args[0] + 1
+        """,
+        COMPILATION, OUTSIDE,
+    ),
+    "thread": (
+        """
+        import threading
+        seen = []
+        def other(x):
+            try:
+                x + 1
+            except Exception as e:
+                seen.append(e)
+        def helper(x):
+            t = threading.Thread(target=other, args=(x,))
+            t.start()
+            t.join()
+        k(1)
+        t = threading.Thread(target=other, args=(kept[0],))
+        t.start()
+        t.join()
+        raise seen[0]
+        """,
+        COMPILATION, OUTSIDE,
+    ),
+    "loop": (
+        """
+        @qd.kernel
+        def m(n: qd.i32):
+            for i in range(n):
+                keep(i + 1)
+            a[0] = kept[0]
+        m(1)
+        """,
+        COMPILATION, REACH + "…a[0] = kept[0]",
+    ),
+    "branch": (
+        """
+        @qd.kernel
+        def m(n: qd.i32):
+            if n > 0:
+                keep(n + 1)
+            a[0] = kept[0]
+        m(1)
+        """,
+        COMPILATION, REACH,
+    ),
+    "other_branch": (
+        """
+        @qd.kernel
+        def m(n: qd.i32):
+            if n > 0:
+                keep(n + 1)
+            else:
+                a[0] = kept[0]
+        m(1)
+        """,
+        COMPILATION, REACH,
+    ),
+    "func": (
+        """
+        @qd.func
+        def f(): return kept[0] + 1
+        @qd.kernel
+        def m(n: qd.i32):
+            keep(n + 1)
+            a[0] = f()
+        m(1)
+        """,
+        COMPILATION, REACH,
+    ),
+    "of_a_func": (
+        """
+        @qd.func
+        def f(n): keep(n + 1)
+        @qd.kernel
+        def m(n: qd.i32):
+            f(n)
+            a[0] = kept[0]
+        m(1)
+        """,
+        COMPILATION, REACH,
+    ),
+    "variable_of_a_loop": (
+        """
+        @qd.kernel
+        def m(n: qd.i32):
+            for i in range(n):
+                x = i
+                x += 1
+                kept.append(x)
+            a[0] = kept[0]
+        m(1)
+        """,
+        COMPILATION, REACH,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.oracle_differs("it crashes, or goes on with values of another kernel", run=False)
+@pytest.mark.parametrize("name", KEPT)
+def test_kept_value(server, tmp_path, name):
+    program, cls, fragments = KEPT[name]
+    check(run(server, tmp_path, program), cls, fragments)
+
+
+def test_kept_value_can_be_looked_at(server, tmp_path):
+    end = run(
+        server, tmp_path, "k(1); print(kept, {kept[0]: 1}, kept[0] is kept[0], kept.index(kept[0]))"
+    )
+    assert end["end"] == "ok", end
+    assert "a kernel that is compiled" in end["printed"]
+
+
+def test_kept_value_in_reach_is_a_value(server, tmp_path):
+    program = """
+    @qd.kernel
+    def m(n: qd.i32):
+        keep(n + 1)
+        for i in range(n):
+            a[i] = kept[0] * 2
+    m(3)
+    print(a.to_numpy().tolist())
+    """
+    assert run(server, tmp_path, program)["printed"] == "[8, 8, 8, 0]\n"
+
+
+# --- stores into Python's objects ----------------------------------------------------------------
+
+STORES = {
+    "list": ("G = [1, 2]", "G[0]", "G == [1, 2]"),
+    "nested": ("G = [[1], 2]", "G[0][0]", "G == [[1], 2]"),
+    "dict": ("G = {'a': 1}", "G['a']", "G == {'a': 1}"),
+    "attribute": ("class G: x = 1", "G.x", "G.x == 1"),
+    "numpy": ("G = np.zeros(2)", "G[0]", "(G == 0).all()"),
+    "list_of_an_object": ("class G: x = [1]", "G.x[0]", "G.x == [1]"),
+}
+
+
+@pytest.mark.parametrize("value", ["7", "i"])
+@pytest.mark.parametrize("name", STORES)
+def test_store_to_a_captured_object(server, tmp_path, name, value):
+    declaration, target, unchanged = STORES[name]
+    program = f"""
+{declaration}
+@qd.kernel
+def m():
+    for i in range(3):
+        {target} = {value}
+try:
+    m()
+finally:
+    assert {unchanged}
+"""
+    check(
+        run(server, tmp_path, program),
+        "QuadrantsSyntaxError",
+        f"Variable '{target}' cannot be assigned",
+    )
+
+
+def test_store_to_a_captured_list_through_a_static_name(server, tmp_path):
+    program = """
+    G = [1, 2]
+    @qd.kernel
+    def m():
+        x = qd.static([G])
+        x[0][0] = 5
+    try:
+        m()
+    finally:
+        assert G == [1, 2]
+    """
+    check(
+        run(server, tmp_path, program),
+        "QuadrantsSyntaxError",
+        "Variable 'x[0][0]' cannot be assigned",
+    )
+
+
+def test_store_to_a_list_of_the_kernel(server, tmp_path):
+    program = """
+    G = [[1, 2], 3]
+    @qd.func
+    def f(x):
+        x[0] = 7
+        return x[0]
+    @qd.kernel
+    def m():
+        x = G
+        for i in range(3):
+            x[0][1] = i
+            a[i] = x[0][1]
+        y = [j for j in range(3)]
+        y[1] = 8
+        a[3] = f(y) + y[1]
+    m()
+    print(a.to_numpy().tolist(), G)
+    """
+    assert run(server, tmp_path, program)["printed"] == "[0, 1, 2, 15] [[1, 2], 3]\n"
+
+
+# --- truth of containers that hold run-time values -----------------------------------------------
+
+TRUTHS = {
+    "(i, 2) and 1": [1, 1, 1],
+    "() or i": [0, 1, 2],
+    "{'p': i} and i": [0, 1, 2],
+    "a.shape and 5": [5, 5, 5],
+    "(i,) and (i, 3) and 4": [4, 4, 4],
+    "4 if (i, 2) else 5": [4, 4, 4],
+    "4 if {'p': i} else 5": [4, 4, 4],
+    "4 if [] else 5": [5, 5, 5],
+    "[i] or 2": "cannot assign '[Tensor (1) i32]' to 'i32'",
+    "{'p': i} or 1": "Invalid constant scalar data type: <class 'dict'>",
+    "not {'p': i}": "Invalid constant scalar data type: <class 'dict'>",
+    "i and {'p': i}": "Invalid constant scalar data type: <class 'dict'>",
+    "S(x=i) and 1": "Invalid constant scalar data type",
+    "1 and S(x=i)": "cannot assign a struct to 'i32'",
+    "1 if S(x=i) else 2": "Invalid constant scalar data type",
+    "not S(x=i)": "Invalid constant scalar data type",
+    "i or S(x=i)": "Invalid constant scalar data type",
+}
+
+
+@pytest.mark.parametrize("expression", TRUTHS)
+def test_truth_of_a_container(server, tmp_path, expression):
+    program = f"""
+    S = qd.types.struct(x=qd.i32)
+    @qd.kernel
+    def m():
+        for i in range(3):
+            a[i] = {expression}
+    m()
+    print(a.to_numpy().tolist()[:3])
+    """
+    wanted = TRUTHS[expression]
+    end = run(server, tmp_path, program)
+    if isinstance(wanted, list):
+        assert end["end"] == "ok" and end["printed"] == f"{wanted}\n", end
+    else:
+        check(end, "QuadrantsTypeError", wanted)
+
+
+STATEMENTS = [
+    "if C: a[i] = 1",
+    "while C: a[i] = 1",
+    "assert C",
+    "assert C, C",
+    "x = [j for j in qd.static(range(3)) if C]",
+    "a[i] = any([C, 0])",
+    "a[i] = bool(C)",
+    "a[i] = 1 in C",
+    "a[i] = C in (1, 2)",
+    "a[i] = C == C",
+    "a[i] = C is C",
+    "a[i] = qd.select(C, 1, 2)",
+    "a[i] = qd.static(C) and 1",
+    "a[i] = 1 if qd.static(C) else 2",
+    "for j in range(C): a[i] = 1",
+    "for j in qd.static(range(C)): a[i] = 1",
+    "a[i] = min(C, 1)",
+    "a[i] += C",
+    "a[C] = 1",
+    "print(C, '{}'.format(C))",
+]
+
+
+@pytest.mark.parametrize(
+    "container", ["(i, 2)", "[i]", "{'p': i}", "S(x=i)", "a.shape", "(i, 2)[:1]"]
+)
+def test_container_in_a_statement(server, tmp_path, container):
+    """None of these crashes; most are refused."""
+    program = "S = qd.types.struct(x=qd.i32)\nlast = None\n"
+    for n, statement in enumerate(STATEMENTS):
+        program += f"""
+@qd.kernel
+def m{n}():
+    for i in range(1):
+        {statement.replace("C", container)}
+sys.stderr.write({statement!r})
+try:
+    qd._lib.core._lower_to_text(m{n})
+except Exception as e:
+    assert "internal error" not in str(e), e
+"""
+    end = run(server, tmp_path, program)
+    assert end["end"] == "ok", end
