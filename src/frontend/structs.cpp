@@ -399,7 +399,7 @@ Ref struct_attribute(PyObject* self, PyObject* name) {
 // --- returned structs ---------------------------------------------------------------------------
 namespace {
 Type member_type(PyObject* item) {
-    return is_expr(item) ? as_expr(item)->value->type.value() : to_value(item)->type;
+    return is_expr(item) ? as_expr(item)->value()->type.value() : to_value(item)->type;
 }
 
 std::string struct_text(PyObject* value) {
