@@ -448,7 +448,8 @@ PyObject* offloaded_tasks(PyObject*, PyObject*) { return PyLong_FromSize_t(tasks
 
 PyMethodDef kernel_functions[] = {
     {"prog_get_num_offloaded_tasks_on_last_call", offloaded_tasks, METH_NOARGS,
-     "How many tasks the last launched kernel has."},
+     "How many tasks the last launched kernel has, as the launching chapter counts: with a serial "
+     "task for bounds that are computed, which here need none."},
     {"prepare_kernel", prepare_kernel, METH_VARARGS,
      "Makes a kernel's specialisation without launching it."},
     {"forget_kernel", forget_kernel, METH_O, "Drops a kernel's specialisations."},

@@ -57,9 +57,11 @@ Ref describe(const KernelObject& k, const Specialisation& s) {
     const Ref fixed =
         list_of(s.identities, [&](const IdentityCheck& c) { return describe_identity(k, c); });
     if (!passed || !fixed) return {};
-    return Ref::steal_or_null(Py_BuildValue("{sIsisOsO}", "number", s.number, "tier",
-                                            s.slot ? s.slot->current()->tier : 2, "passed",
-                                            passed.get(), "fixed", fixed.get()));
+    const runtime::KernelImage* image = s.slot ? &*s.slot->current() : nullptr;
+    return Ref::steal_or_null(
+        Py_BuildValue("{sIsisnsOsO}", "number", s.number, "tier", image ? image->tier : 2, "tasks",
+                      image ? static_cast<Py_ssize_t>(image->tasks.size()) : Py_ssize_t{1},
+                      "passed", passed.get(), "fixed", fixed.get()));
 }
 
 }  // namespace

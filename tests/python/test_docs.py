@@ -52,3 +52,61 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def text_of(path):
+    return (ROOT / path).read_text()
+
+
+def test_rooms_exist():
+    rooms = {
+        p.name for p in (ROOT / "src").iterdir() if any(p.rglob("*.cpp")) or any(p.rglob("*.h"))
+    }
+    table = re.findall(
+        r"^\| `(?:qd_|quadrants/)[^|]*\| ([a-z, ]+) \|", text_of("docs/building.md"), re.M
+    )
+    assert {room for row in table for room in row.split(", ")} == rooms
+    for page in (ROOT / "docs").rglob("*.md"):
+        named = set(re.findall(r"`src/(\w+)`", page.read_text()))
+        assert named <= rooms, (page, named - rooms)
+
+
+def test_named_files_exist():
+    names = {
+        p.name for folder in ("src", "python", "tests", "tools") for p in (ROOT / folder).rglob("*")
+    }
+    for page in sorted((ROOT / "docs" / "internals").glob("*.md")):
+        for name in re.findall(r"`(?:[\w/]+/)?(\w+\.(?:cpp|h|py|qir|inc))`", page.read_text()):
+            assert name in names, (page.name, name)
+
+
+def test_guard_kinds_and_passes():
+    kinds = re.search(
+        r"enum class FactKind[^{]*\{(.*?)\};", text_of("src/frontend/specialise.h"), re.S
+    )
+    told = re.search(r"a fact: ([a-z, ]+)", text_of("docs/internals/frontend.md"))
+    assert told.group(1).strip().split(", ") == [
+        name.strip() for name in re.findall(r"^\s*(\w+),", kinds.group(1), re.M)
+    ]
+    pipeline = text_of("src/pass/pipeline.cpp")
+    for array, row in (("kFunctionPasses", "every function"), ("kTaskPasses", "every task")):
+        body = re.search(array + r"\[\] = \{(.*?)\n\};", pipeline, re.S).group(1)
+        line = re.search(
+            rf"^\| {row}[^|]*\|([^|;]*)", text_of("docs/internals/ir-and-passes.md"), re.M
+        )
+        assert re.findall(r"`(\w+)`", line.group(1)) == re.findall(r'\{"(\w+)"', body)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_said_to_be_missing_is(page):
+    said = " ".join(text_of(page).split())
+    for feature in ("automatic differentiation", "sparse fields", "quantised types"):
+        name = {"a": "adstack", "s": "sparse", "q": "quant"}[feature[0]]
+        missing = not core_supports(name)
+        assert (feature in said.partition("Not yet")[2]) == missing, (feature, missing)
+
+
+def core_supports(extension):
+    import quadrants as qd
+
+    return qd.lang.misc.is_extension_supported(qd.cpu, getattr(qd.extension, extension))

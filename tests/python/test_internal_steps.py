@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import types
 
 import pytest
 
@@ -171,6 +172,34 @@ def too_few() -> qd.i32:
 @qd.kernel
 def unknown() -> qd.i32:
     return impl.call_internal("no_such_operation")
+
+
+SELF_TESTS = [
+    "test_list_manager",
+    "test_node_allocator",
+    "test_node_allocator_gc_cpu",
+    "test_stack",
+]
+
+
+@qd.kernel
+def self_test(name: qd.template()) -> qd.i32:
+    return impl.call_internal(name)
+
+
+@pytest.mark.oracle_differs("it has no such module")
+@pytest.mark.filterwarnings("ignore:Calling non-quadrants function")
+def test_self_tests_run(backend, monkeypatch):
+    from quadrants._compat import internal_ops
+
+    for name in SELF_TESTS:
+        assert self_test(name) == 0
+    broken = types.SimpleNamespace(
+        cast=internal_ops.ops.cast, atomic_add=lambda length, one: length
+    )
+    monkeypatch.setattr(internal_ops, "ops", broken)
+    backend.init(offline_cache=False)
+    assert self_test("test_list_manager") > 0
 
 
 def test_internal_operations(backend):

@@ -8,6 +8,8 @@ from typing import Any
 from quadrants.lang import ops
 from quadrants.lang.exception import QuadrantsTypeError
 from quadrants.lang.impl import get_runtime
+from quadrants.lang.kernel_impl import func
+from quadrants.lang.matrix import Vector
 from quadrants.types.primitive_types import DataType, f32, i32, u1
 
 
@@ -30,17 +32,65 @@ def _weighted(a: Any, b: Any, c: Any) -> Any:
     return ops.cast((a + b) * c, i32)
 
 
-# Parameter types, and what it does. The tests of lists, allocators, stacks and lanes pass here: they
-# ask about the runtime of the established package, which this one does without.
+# Self-tests: each runs in the kernel and gives the number of things that went wrong.
+_COUNT = 32
+
+
+@func
+def _list_manager():
+    """Appends to a list through a counter and looks for every item."""
+    items, length, wrong = Vector.zero(i32, _COUNT), 0, 0
+    for i in range(_COUNT):
+        items[ops.atomic_add(length, 1)] = i + 1
+    for i in range(_COUNT):
+        found = 0
+        for k in range(length):
+            found += ops.cast(items[k] == i + 1, i32)
+        wrong += ops.cast(found != 1, i32)
+    return wrong + ops.cast(length != _COUNT, i32)
+
+
+@func
+def _node_allocator():
+    """Takes cells from a free list, gives every other one back and takes them again."""
+    free, owner, wrong = Vector.zero(i32, _COUNT), Vector.zero(i32, _COUNT), 0
+    left = _COUNT
+    for i in range(_COUNT):
+        free[i] = i
+    for turn in range(3):
+        while left > 0:
+            left -= 1
+            wrong += ops.cast(owner[free[left]] != 0, i32)  # nobody has it
+            owner[free[left]] = turn + 1
+        for i in range(_COUNT):
+            if i % 2 == turn % 2:
+                owner[i] = 0
+                free[left] = i
+                left += 1
+    return wrong + ops.cast(left != _COUNT // 2, i32)
+
+
+@func
+def _stack():
+    """Pushes and pops; what comes out comes in reverse."""
+    items, depth, wrong = Vector.zero(i32, _COUNT), 0, 0
+    for i in range(_COUNT):
+        items[depth] = i * i
+        depth += 1
+    while depth > 0:
+        depth -= 1
+        wrong += ops.cast(items[depth] != depth * depth, i32)
+    return wrong
+
+
+# Parameter types, and what it does.
 _OPERATIONS: dict[str, tuple[tuple[DataType, ...], Callable[..., Any]]] = {
     "do_nothing": ((), _nothing),
     "test_internal_func_args": ((f32, f32, i32), _weighted),
-    "test_list_manager": ((), _nothing),
-    "test_node_allocator": ((), _nothing),
-    "test_node_allocator_gc_cpu": ((), _nothing),
-    "test_stack": ((), _nothing),
-    "test_active_mask": ((), _nothing),
-    "test_shfl": ((), _nothing),
+    "test_list_manager": ((), _list_manager),
+    "test_node_allocator": ((), _node_allocator),
+    "test_node_allocator_gc_cpu": ((), _node_allocator),
+    "test_stack": ((), _stack),
 }
 
 

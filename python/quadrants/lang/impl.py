@@ -149,7 +149,11 @@ class PyQuadrants:
         self.conversions.clear()
 
     def get_num_compiled_functions(self) -> int:
-        """Number of kernel specialisations compiled or loaded in this runtime."""
+        """Kernel specialisations compiled or loaded in this runtime, and conversions done for the first time.
+
+        A conversion (`fill`, `to_numpy` ...) compiles nothing here, but the data chapter lets programs
+        count one for its first use; `core.counters()` has what was compiled alone.
+        """
         kernels = core.num_compiled_functions() if core.native_loaded() else 0
         return kernels + len(self.conversions)
 
