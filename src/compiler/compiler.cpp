@@ -1,6 +1,7 @@
 // The compiler object's C entry points (support/abi.h): serialised IR in, artefact out.
 //
-// Every entry catches everything: a bug inside becomes a message, never an abort. A Compilation is
+// Every entry catches everything: a bug inside becomes a message, never an abort, and work on a
+// module survives its crash (contain.h). A Compilation is
 // immutable after qd_compiler_begin, so emissions of both tiers may overlap; LLVM state belongs to
 // one emission.
 
@@ -14,10 +15,14 @@
 
 #include "codegen/llvm/codegen.h"
 #include "compiler/artefact.h"
+#include "compiler/contain.h"
+#include "compiler/fault.h"
+#include "compiler/report.h"
 #include "ir/interpreter.h"
 #include "ir/ir.h"
 #include "pass/pass.h"
 #include "support/abi.h"
+#include "support/doing.h"
 #include "support/error.h"
 
 namespace qd::abi {
@@ -40,21 +45,6 @@ void fill(abi::Blob* blob, const void* data, size_t bytes) {
     if (blob->data && bytes) std::memcpy(blob->data, data, bytes);
 }
 
-template <class Body>
-int guarded(abi::Blob* error, Body body) {
-    std::string text;
-    try {
-        body();
-        return 0;
-    } catch (const std::exception& e) {
-        text = e.what();
-    } catch (...) {
-        text = "unknown exception in the compiler";
-    }
-    fill(error, text.data(), text.size());
-    return 1;
-}
-
 void check_abi(const abi::CompileOptions& o) {
     if (o.abi_version != abi::kAbiVersion)
         throw support::Error("the compiler speaks ABI version " + std::to_string(abi::kAbiVersion) +
@@ -62,6 +52,54 @@ void check_abi(const abi::CompileOptions& o) {
 }
 
 std::string text_or_empty(const char* s) { return s ? s : ""; }
+
+int fail(abi::Blob* error, const std::string& text) {
+    fill(error, text.data(), text.size());
+    return 1;
+}
+
+template <class Body>
+int guarded(abi::Blob* error, Body body) {
+    try {
+        body();
+        return 0;
+    } catch (const std::exception& e) {
+        return fail(error, e.what());
+    } catch (...) {
+        return fail(error, "unknown exception in the compiler");
+    }
+}
+
+// The same for work on a module: a crash ends the work alone, and what is our mistake names the
+// stage and a file that has the module.
+template <class Body>
+int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileOptions& o,
+              Body body) {
+    support::begin_stage("");
+    read_fault();
+    (void)report_folder();
+    std::string what;
+    try {
+        check_abi(o);
+        codegen::initialise(text_or_empty(o.triple));
+        const int signal = contained(body);
+        if (!signal) return 0;
+        what = std::string("the compiler died of ") + signal_name(signal);
+    } catch (const codegen::TargetError& e) {
+        return fail(error, e.what());
+    } catch (const std::bad_alloc&) {
+        what = "out of memory";
+    } catch (const std::exception& e) {
+        what = e.what();
+    } catch (...) {
+        what = "unknown exception in the compiler";
+    }
+    try {
+        return fail(error, what + report(ir, what));
+    } catch (...) {  // out of memory
+        return fail(error, "the compiler failed");
+    }
+}
 
 codegen::Options codegen_options(const abi::CompileOptions& o) {
     codegen::Options out;
@@ -76,15 +114,19 @@ using Observer = std::function<void(const char*, const ir::Module&)>;
 
 std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::CompileOptions& o,
                                         Observer on_stage = {}, Observer on_pass = {}) {
+    support::begin_stage("deserialise");
     auto module = ir::deserialise(ir);
     ir::verify(*module);
+    support::begin_stage("target", text_or_empty(o.cpu));
     pass::PipelineOptions options;
     options.time_passes = o.time_passes != 0;
     options.on_stage = std::move(on_stage);
     options.on_pass = std::move(on_pass);
     options.fused = codegen::has_fma(text_or_empty(o.cpu), text_or_empty(o.triple));
     auto c = std::make_unique<abi::Compilation>();
-    c->prepared = codegen::prepare(pass::run_pipeline(std::move(module), options));
+    pass::Plan plan = pass::run_pipeline(std::move(module), options);
+    support::begin_stage("prepare");
+    c->prepared = codegen::prepare(std::move(plan));
     c->ir.assign(ir.begin(), ir.end());
     return c;
 }
@@ -149,22 +191,20 @@ QD_EXPORT uint32_t qd_compiler_abi_version() { return abi::kAbiVersion; }
 
 QD_EXPORT int qd_compiler_begin(const uint8_t* ir, size_t bytes, const abi::CompileOptions* options,
                                 abi::Compilation** out, abi::Blob* error) {
-    return compiler::guarded(error, [&] {
-        compiler::check_abi(*options);
-        *out = compiler::begin({ir, bytes}, *options).release();
-    });
+    return compiler::compiling(error, {ir, bytes}, *options,
+                               [&] { *out = compiler::begin({ir, bytes}, *options).release(); });
 }
 
 QD_EXPORT uint32_t qd_compiler_cost(const abi::Compilation* c) { return compiler::cost(*c); }
 
 QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* options,
                                abi::Blob* artefact, abi::Blob* error) {
-    return compiler::guarded(error, [&] {
-        compiler::check_abi(*options);
+    return compiler::compiling(error, c->ir, *options, [&] {
         codegen::Options wanted = compiler::codegen_options(*options);
         wanted.edited = c->edited;
         const auto object = codegen::emit(c->prepared, wanted);
         const compiler::Upgrade upgrade{compiler::cost(*c), c->ir};
+        support::begin_stage("artefact");
         const auto bytes =
             compiler::write_artefact(c->prepared, object, options->tier ? nullptr : &upgrade);
         compiler::fill(artefact, bytes.data(), bytes.size());
@@ -176,6 +216,8 @@ QD_EXPORT void qd_compiler_replace(abi::Compilation* c, const char* llvm, size_t
 }
 
 QD_EXPORT void qd_compiler_end(abi::Compilation* c) { delete c; }
+
+QD_EXPORT void qd_compiler_fault(const char* text) { compiler::set_fault(text); }
 
 QD_EXPORT void qd_compiler_free(abi::Blob* blob) {
     std::free(blob->data);
@@ -195,7 +237,8 @@ QD_EXPORT int qd_compiler_interpret(const uint8_t* ir, size_t bytes, const abi::
 
 QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, abi::Blob* out,
                                abi::Blob* error) {
-    return compiler::guarded(error, [&] {
+    const abi::CompileOptions options{abi::kAbiVersion, 1, "", "", 0};
+    return compiler::compiling(error, {ir, bytes}, options, [&] {
         const std::string s = compiler::text({ir, bytes}, static_cast<abi::Text>(what));
         compiler::fill(out, s.data(), s.size());
     });

@@ -11,6 +11,7 @@
 
 #include "pass/memory.h"
 #include "pass/passes.h"
+#include "support/doing.h"
 #include "support/error.h"
 
 namespace qd::pass {
@@ -72,6 +73,7 @@ struct Runner {
 
     void run(const Pass& pass, Function& f) {
         if (!enabled(s, pass.name)) return;
+        support::begin_stage(pass.name, f.name);
         const uint32_t count = s.options.time_passes ? count_instructions(f) : 0;
         const auto start = Clock::now();
         const bool changed = pass.run(s, f);
@@ -149,6 +151,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     if (s.m.debug) verify(s.m);
     runner.stage("from_ast");
 
+    support::begin_stage("summarise");
     const std::vector<Function*> order = callees_first(s.m);
     s.arrays = find_arrays(s.m, order);
     summarise(s, order);
@@ -171,6 +174,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     runner.stage("after_simplify_I");
 
     const auto start = Clock::now();
+    support::begin_stage("offload", kernel.name);
     offload(s, plan);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     for (const Task& t : plan.tasks) {
@@ -186,8 +190,12 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
         }
     }
     if (enabled(s, "private_fields")) {
-        for (Task& t : plan.tasks) private_fields(s, t);
+        for (Task& t : plan.tasks) {
+            support::begin_stage("private_fields", t.body->name);
+            private_fields(s, t);
+        }
     }
+    support::begin_stage("finish_plan");
     finish_plan(s, plan);
     if (s.m.debug) verify(s.m);
     runner.stage("after_simplify_III");

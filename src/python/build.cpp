@@ -222,11 +222,47 @@ std::shared_ptr<runtime::ImageSlot> known_slot(const std::vector<uint8_t>& hash)
     return it == slots.end() ? nullptr : it->second.lock();
 }
 
+// What went wrong while code was improved, to be said by a thread that holds the GIL.
+struct Complaints {
+    std::mutex lock;  // guards texts
+    std::vector<std::string> texts;
+};
+Complaints& complaints() {
+    static auto* all = new Complaints;  // the queue may add to it during exit
+    return *all;
+}
+
+int show_complaints(void*) {
+    Complaints& c = complaints();
+    std::vector<std::string> texts;
+    {
+        std::lock_guard guard(c.lock);
+        texts.swap(c.texts);
+    }
+    for (const std::string& text : texts) {
+        const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
+        const Ref done =
+            log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str()))
+                : Ref();
+        if (!done) PyErr_Clear();
+    }
+    return 0;
+}
+
+// Any thread.
+void complain(const std::string& kernel, const char* what) {
+    Complaints& c = complaints();
+    std::lock_guard guard(c.lock);
+    c.texts.push_back(kernel + " could not be optimised and keeps its quick code: " + what);
+    Py_AddPendingCall(show_complaints, nullptr);
+}
+
 runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& name) {
     const Session& s = session();
     const std::string path = s.offline_cache ? s.cache_path : "";
     return {name, s.cpu,
-            [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); }};
+            [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); },
+            [name](const char* what) { complain(name, what); }};
 }
 
 std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelImage> image,
@@ -310,9 +346,21 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
         const bool quick = forced == 0 || (forced < 0 && edited.empty() &&
                                            compiler.cost(compilation.get()) > kOptimiseAtOnceUs);
         options.tier = quick ? 0 : 1;
-        artefact = compiler.emit(compilation.get(), options);
+        bool stays = false;  // no tier 1 will follow, and none is to be found in the cache
+        try {
+            artefact = compiler.emit(compilation.get(), options);
+        } catch (const support::Error& e) {
+            if (quick || forced == 1 || !edited.empty()) throw;
+            target.complain(e.what());
+            options.tier = 0;
+            artefact = compiler.emit(compilation.get(), options);
+            stays = true;
+        }
         image = runtime::load_artefact(artefact, target.name);
-        if (edited.empty()) target.store(artefact);
+        if (stays)
+            image->ir.clear();
+        else if (edited.empty())
+            target.store(artefact);
     } catch (const std::exception& e) {
         failure = e.what();
     }

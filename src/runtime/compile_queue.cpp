@@ -145,8 +145,9 @@ struct CompileQueue {
             const std::vector<uint8_t> artefact = compiler.emit(compilation.get(), options);
             slot.publish(load_artefact(artefact, target.name));
             if (target.store) target.store(artefact);
-        } catch (...) {
+        } catch (const std::exception& e) {
             // The quick tier's code stays: slower, and as right as before.
+            if (target.complain) target.complain(e.what());
         }
         slot.ir_ = {};
         slot.state_ = State::settled;

@@ -24,6 +24,7 @@ namespace qd::runtime {
 struct Target {
     std::string name, cpu;
     std::function<void(std::span<const uint8_t>)> store;  // keeps the artefact; may be empty
+    std::function<void(const char*)> complain;            // tells of a failure; may be empty
 };
 
 class ImageSlot {

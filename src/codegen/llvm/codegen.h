@@ -22,6 +22,7 @@
 
 #include "ir/ir.h"
 #include "pass/pass.h"
+#include "support/error.h"
 #include "support/format_table.h"
 
 namespace qd::codegen {
@@ -77,6 +78,18 @@ struct Options {
 
 // Object file, or text if the options want that. Throws support::Error.
 [[nodiscard]] std::vector<uint8_t> emit(const Prepared& prepared, const Options& options);
+
+// Not our mistake: the wanted CPU or triple does not exist.
+struct TargetError : support::Error {
+    using support::Error::Error;
+};
+
+// Before anything else here. What happens once must not be cut off by a crash, so it stands apart.
+void initialise(const std::string& triple);
+
+// LLVM's record of what it does on this thread, which a crash leaves pointing at lost frames.
+[[nodiscard]] const void* crash_trace();
+void set_crash_trace(const void* trace);
 
 // Whether code for this CPU may fuse a multiplication with an addition (op fma).
 [[nodiscard]] bool has_fma(const std::string& cpu, const std::string& triple);

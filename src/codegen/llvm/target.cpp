@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <map>
 #include <mutex>
+#include <new>
 #include <tuple>
 #include <vector>
 
@@ -39,6 +40,7 @@
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/PrettyStackTrace.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
@@ -63,6 +65,7 @@
 
 #include "codegen/llvm/lower.h"
 #include "codegen/llvm/sink_loads.h"
+#include "support/doing.h"
 
 namespace qd::codegen {
 namespace {
@@ -71,10 +74,13 @@ namespace {
     throw support::Error(std::string("LLVM: ") + reason);
 }
 
+[[noreturn]] void on_bad_alloc(void*, const char*, bool) { throw std::bad_alloc(); }
+
 void initialise_llvm() {
     static std::once_flag once;
     std::call_once(once, [] {
         llvm::install_fatal_error_handler(on_fatal_error);
+        llvm::install_bad_alloc_error_handler(on_bad_alloc);
         LLVMInitializeX86TargetInfo();
         LLVMInitializeX86Target();
         LLVMInitializeX86TargetMC();
@@ -107,14 +113,17 @@ struct Machine {
     bool x86 = false;
 };
 
+llvm::Triple triple_of(const std::string& text) {
+    return llvm::Triple(text.empty() ? llvm::sys::getDefaultTargetTriple()
+                                     : llvm::Triple::normalize(text));
+}
+
 Machine make_machine(const std::string& cpu, const std::string& triple_text, int tier) {
-    initialise_llvm();
-    const llvm::Triple triple(triple_text.empty() ? llvm::sys::getDefaultTargetTriple()
-                                                  : llvm::Triple::normalize(triple_text));
-    if (triple.isAArch64()) initialise_aarch64();
+    initialise(triple_text);
+    const llvm::Triple triple = triple_of(triple_text);
     std::string error;
     const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-    if (!target) throw support::Error("no code generator for " + triple.str() + ": " + error);
+    if (!target) throw TargetError("no code generator for " + triple.str() + ": " + error);
 
     const bool host = cpu.empty() && triple_text.empty();
     std::string name = cpu, features;
@@ -128,7 +137,7 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
     const std::unique_ptr<llvm::MCSubtargetInfo> known(
         target->createMCSubtargetInfo(triple, "", ""));
     if (!known || !known->isCPUStringValid(name))
-        throw support::Error("unknown CPU '" + name + "' for " + triple.str());
+        throw TargetError("unknown CPU '" + name + "' for " + triple.str());
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
     options.EnableFastISel = tier == 0;
@@ -290,7 +299,10 @@ bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
 constexpr size_t kManyBlocks = 32, kTooManyBlocks = 2000;
 
 void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
+    support::begin_stage("optimisation");
     llvm::PassInstrumentationCallbacks callbacks;
+    callbacks.registerBeforeNonSkippedPassCallback(
+        [](llvm::StringRef pass, llvm::Any) { support::begin_stage("optimisation", pass); });
     llvm::TimePassesHandler timing(time_passes);
     std::string report;
     llvm::raw_string_ostream report_stream(report);
@@ -405,24 +417,35 @@ std::string text_of(const llvm::Module& m) {
 
 }  // namespace
 
+void initialise(const std::string& triple) {
+    initialise_llvm();
+    if (triple_of(triple).isAArch64()) initialise_aarch64();
+}
+
+const void* crash_trace() { return llvm::SavePrettyStackState(); }
+void set_crash_trace(const void* trace) { llvm::RestorePrettyStackState(trace); }
+
 bool has_fma(const std::string& cpu, const std::string& triple) {
     static std::mutex lock;
     static std::map<std::pair<std::string, std::string>, bool> known;
-    std::lock_guard hold(lock);
-    const auto [at, unknown] = known.try_emplace({cpu, triple}, false);
-    if (unknown) {
-        Options quick;  // the tier that comes first
-        quick.tier = 0, quick.cpu = cpu, quick.triple = triple;
-        Machine machine = Machines::get().take(quick);
-        at->second = machine.facts.fma;
-        Machines::get().put_back(quick, std::move(machine));
+    {
+        std::lock_guard hold(lock);
+        const auto at = known.find({cpu, triple});
+        if (at != known.end()) return at->second;
     }
-    return at->second;
+    Options quick;  // the tier that comes first
+    quick.tier = 0, quick.cpu = cpu, quick.triple = triple;
+    Machine machine = Machines::get().take(quick);  // LLVM may fail: no lock is held
+    const bool fma = machine.facts.fma;
+    Machines::get().put_back(quick, std::move(machine));
+    std::lock_guard hold(lock);
+    return known[{cpu, triple}] = fma;
 }
 
 std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     using Clock = std::chrono::steady_clock;
     const auto t0 = Clock::now();
+    support::begin_stage("target", options.cpu);
     Machine machine = Machines::get().take(options);  // not put back if an error is thrown
     llvm::LLVMContext context;
     context.setDiscardValueNames(options.want == Options::Want::object && options.edited.empty());
@@ -434,6 +457,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     module.setPICLevel(llvm::PICLevel::BigPIC);
 
     const auto t1 = Clock::now();
+    support::begin_stage("lowering");
     ModuleLowering(prepared, options, machine.facts, context, module).run();
     const auto t2 = Clock::now();
     std::string problem;
@@ -452,6 +476,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     for (const std::string& edited : options.edited) replace_functions(module, edited);
     if (machine.x86) widen_pairs(module);
 
+    support::begin_stage("code generation");
     llvm::SmallVector<char, 0> out;
     {
         llvm::raw_svector_ostream stream(out);

@@ -1,0 +1,86 @@
+// See fault.h.
+
+#include "compiler/fault.h"
+
+#include <signal.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "support/doing.h"
+#include "support/error.h"
+
+namespace qd::compiler {
+namespace {
+
+struct Fault {
+    std::string stage, kind;
+};
+std::mutex lock;  // guards fault
+Fault fault;
+
+int overflow_stack(volatile int* outer) {
+    volatile int here[256];
+    here[0] = *outer + 1;
+    return here[0] < 1 << 30 ? overflow_stack(here) + here[0] : 0;
+}
+
+void trap() {
+#if defined(__x86_64__)
+    asm volatile("int3");
+#else
+    raise(SIGTRAP);
+#endif
+}
+
+constexpr struct {
+    std::string_view name;
+    void (*happen)();
+} kKinds[] = {
+    {"segv", [] { *static_cast<volatile int*>(nullptr) = 1; }},
+    {"bus", [] { raise(SIGBUS); }},
+    {"ill", [] { __builtin_trap(); }},
+    {"fpe", [] { raise(SIGFPE); }},
+    {"abort", [] { std::abort(); }},
+    {"trap", trap},
+    {"stack",
+     [] {
+         volatile int depth = 0;
+         depth = overflow_stack(&depth);
+     }},
+    {"throw", [] { throw support::Error("a deliberate error"); }},
+    {"memory", [] { throw std::bad_alloc(); }},
+};
+
+void at_stage(std::string_view stage) {
+    std::string kind;
+    {
+        std::lock_guard guard(lock);
+        if (stage != fault.stage) return;
+        kind = fault.kind;
+    }
+    for (const auto& k : kKinds)
+        if (k.name == kind) k.happen();
+}
+
+}  // namespace
+
+void set_fault(std::string_view text) {
+    std::lock_guard guard(lock);
+    const size_t colon = text.rfind(':');
+    fault.stage = text.substr(0, colon);
+    fault.kind = colon == text.npos ? "segv" : text.substr(colon + 1);
+    support::on_stage = text.empty() ? nullptr : at_stage;
+}
+
+void read_fault() {
+    static const bool done = [] {
+        if (const char* text = std::getenv("QD_TEST_FAULT")) set_fault(text);
+        return true;
+    }();
+    (void)done;
+}
+
+}  // namespace qd::compiler
