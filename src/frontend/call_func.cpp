@@ -45,7 +45,7 @@ namespace {
 using Body = Lowering::Body;
 
 constexpr int kDeepest = 400;  // nested bodies; each takes a few kilobytes of stack
-int depth_now = 0;
+thread_local int depth_now = 0;
 
 std::shared_ptr<FunctionCache>& cache_pointer() {
     static auto* p = new std::shared_ptr<FunctionCache>(std::make_shared<FunctionCache>());

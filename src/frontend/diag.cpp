@@ -22,8 +22,8 @@ struct Failure {
     bool argument = false;  // the error in flight is about an argument
 };
 Failure& failure() {
-    static auto* f = new Failure;
-    return *f;
+    static thread_local Failure f;
+    return f;
 }
 
 struct Span {

@@ -13,7 +13,7 @@ namespace {
 
 using Body = Lowering::Body;
 
-Lowering* innermost = nullptr;
+thread_local Lowering* innermost = nullptr;
 uint64_t lowered_kernels = 0;
 
 Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }

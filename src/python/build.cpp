@@ -24,7 +24,8 @@ namespace {
 constexpr uint32_t kOptimiseAtOnceUs = 2500;  // cheaper than a second look at the kernel later
 
 // Code by hash of its IR: kernels with equal IR share one slot for the life of the process.
-std::map<std::vector<uint8_t>, std::weak_ptr<runtime::ImageSlot>> slots;  // under the GIL
+using Slots = std::map<std::vector<uint8_t>, std::weak_ptr<runtime::ImageSlot>>;
+Slots& slots = *new Slots;  // under the GIL; outlives static destruction
 
 // --- what the specialisation depends on ---------------------------------------------------------
 bool compares_by_value(PyObject* o) {
@@ -332,8 +333,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     std::vector<uint8_t> artefact;
     std::unique_ptr<runtime::KernelImage> image;
     std::string failure;
-    const Working working;
-    PyThreadState* state = PyEval_SaveThread();
+    std::optional<Released> released(std::in_place);
     try {
         const runtime::Compiler& compiler = runtime::Compiler::get();
         abi::CompileOptions options{};
@@ -364,7 +364,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     } catch (const std::exception& e) {
         failure = e.what();
     }
-    PyEval_RestoreThread(state);
+    released.reset();
     if (!failure.empty()) throw support::Error(failure);
     auto slot = make_slot(std::move(image), target);
     if (!edited.empty()) return slot;  // not what this hash stands for
@@ -660,15 +660,17 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
                      : Ref();
         if (!done) PyErr_Clear();
     }
+    const uint32_t generation = session().generation;
     const Ref held = Ref::steal_or_null(PyObject_CallMethod(lock, "acquire", nullptr));
     if (!held) return nullptr;
-    const uint32_t generation = session().generation;
-    auto s = build_locked(k, args, count);
-    show_cache_warnings();
-    if (s && session().generation != generation) {
-        s.reset();
+    std::unique_ptr<Specialisation> s;
+    if (session().generation != generation) {
         set_error("QuadrantsRuntimeError",
                   "the runtime was reset while " + kernel_name(k) + " was being compiled");
+    } else {
+        const Working working;
+        s = build_locked(k, args, count);
+        show_cache_warnings();
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);

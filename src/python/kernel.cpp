@@ -41,9 +41,9 @@ struct MaterialiseHook {
     PyObject* original = nullptr;  // the unreplaced method
     unsigned version = 0;          // of the class, when it was last seen unreplaced
     uint64_t storages = 0;         // how many there were when it last ran
-    bool running = false;
 };
 MaterialiseHook hook;
+thread_local bool hook_runs = false;  // in this thread
 uint32_t materialised_generation = 0;
 
 bool find_hook() {
@@ -69,9 +69,9 @@ bool hook_replaced() {
 }
 
 bool run_hook() {
-    hook.running = true;  // a wrapper launches kernels: those must not come here again
+    hook_runs = true;  // a wrapper launches kernels: those must not come here again
     PyObject* r = PyObject_CallMethod(hook.runtime, "materialize", nullptr);
-    hook.running = false;
+    hook_runs = false;
     materialised_generation = session().generation;
     hook.storages = storages_made();
     Py_XDECREF(r);
@@ -80,7 +80,7 @@ bool run_hook() {
 
 bool materialise_if_due(bool building) {
     if (!hook.runtime && !find_hook()) return false;
-    if (hook.running) return true;
+    if (hook_runs) return true;
     const bool due = materialised_generation != session().generation || has_pending_fields() ||
                      ((building || hook.storages != storages_made()) && hook_replaced());
     return !due || run_hook();
@@ -99,7 +99,7 @@ struct Patience {
         if (!state) state = PyEval_SaveThread();
     }
     void take() {
-        if (state) PyEval_RestoreThread(state);
+        if (state) Released::take_gil(state);
         state = nullptr;
     }
     ~Patience() { take(); }
@@ -165,6 +165,8 @@ __attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome
 size_t tasks_of_last_call = 0;
 
 PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
+    yield_of_last_call = -1;
+    if (s.graph && !begin_graph(k, s, block)) return nullptr;
     Session& session_ = session();
     if (s.generation != session_.generation || !session_.pool) {
         set_error("QuadrantsRuntimeError", "the runtime was reset during this call");
@@ -177,8 +179,6 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         large.resize(s.result_bytes);
         out = large.data();
     }
-    yield_of_last_call = -1;
-    if (s.graph && !begin_graph(k, s, block)) return nullptr;
     abi::Context context{};
     context.bindings = s.bindings.data();
     context.args = block;
@@ -252,6 +252,9 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
         return launch(k, s, block);
     } catch (const std::bad_alloc&) {
         return PyErr_NoMemory();
+    } catch (const std::exception& e) {  // of the interpreter
+        set_error("QuadrantsRuntimeError", e.what());
+        return nullptr;
     }
 }
 
@@ -354,7 +357,8 @@ struct Active {  // a call in progress; Python code that it runs may reset the r
 // Test doubles: methods of the definition's class that somebody replaced. quadrants._compat
 // .kernel_face says when; calls then go through `definition._call_doubles`, which comes back here
 // under `in_double`.
-bool doubled = false, in_double = false;
+bool doubled = false;
+thread_local bool in_double = false;
 
 PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
     const Ref call = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "_call_doubles"));
@@ -366,6 +370,7 @@ PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyO
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
     KernelObject& k = *as_kernel(self);
     Py_ssize_t count = PyVectorcall_NARGS(flags);
+    const KernelCall call;
     if (k.generation != session().generation || k.generation == 0) {
         if (session().generation == 0 && is_python_backend())
             return call_python(k, args, flags, names);
@@ -401,6 +406,7 @@ PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
     PyObject *object, *tuple;
     if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyTuple_Type, &tuple)) return nullptr;
     KernelObject& k = *as_kernel(object);
+    const KernelCall call;
     if ((k.generation != session().generation || k.generation == 0) && !begin_generation(k))
         return nullptr;
     const Active active(k);

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "python/session.h"
+
 namespace qd::python {
 namespace {
 
@@ -54,8 +56,11 @@ bool write_output(const std::string& text) {
     while (done <
            text.size()) {  // who reads the other end of a pipe may be a thread of this process
         ssize_t n;
-        Py_BEGIN_ALLOW_THREADS n = ::write(1, text.data() + done, text.size() - done);
-        Py_END_ALLOW_THREADS if (n < 0 && errno == EINTR) {
+        {
+            const Released released;
+            n = ::write(1, text.data() + done, text.size() - done);
+        }
+        if (n < 0 && errno == EINTR) {
             if (PyErr_CheckSignals() != 0) return false;
             continue;
         }

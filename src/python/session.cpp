@@ -4,6 +4,7 @@
 #include "python/session.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -21,9 +22,18 @@
 namespace qd::python {
 namespace {
 
-Session the_session;
-thread_local int my_work = 0;  // of Session::working, this thread's part
+Session& the_session = *new Session;  // threads may use it while the process ends
+thread_local int my_work = 0;         // of Session::working, this thread's part
 std::vector<ResetHook> hooks;
+bool at_end = false;  // of the process: closed for good
+std::atomic<bool> interpreter_ends = false;
+uint64_t closer = 0;  // the thread that closed the session
+
+uint64_t this_thread() { return static_cast<uint64_t>(PyThread_get_thread_ident()); }
+void doze() {
+    const Released released;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
 
 // One row an option that native code reads: how it lands in the session.
 struct OptionRow {
@@ -122,23 +132,38 @@ std::string environment(const char* name) {
     return value ? value : "";
 }
 
-// Waits for the other threads' launches and compilations. False, with an exception, inside one of
-// this thread's own (a signal handler).
-bool wait_for_work() {
-    if (my_work) {
-        set_error("QuadrantsRuntimeError",
-                  "the runtime cannot be reset while a kernel is running in this thread");
-        return false;
+// Keeps the other threads' launches and compilations out, once those that have begun are over.
+class Closed {
+    bool ours_ = false;
+
+  public:
+    // False, with an exception, inside work of this thread's own (a signal handler, a helper that
+    // is traced), and when a signal handler raises.
+    bool wait() {
+        if (my_work) {
+            set_error("QuadrantsRuntimeError",
+                      "the runtime cannot be reset while a kernel is running or being compiled in "
+                      "this thread");
+            return false;
+        }
+        while (the_session.closed && closer != this_thread()) doze();
+        if (the_session.closed) return true;  // at the end of the process
+        the_session.closed = ours_ = true;
+        closer = this_thread();
+        while (the_session.working) {
+            doze();
+            if (PyErr_CheckSignals() != 0) return false;
+        }
+        return true;
     }
-    while (the_session.working) {
-        Py_BEGIN_ALLOW_THREADS std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return false;
+    ~Closed() {
+        if (ours_) the_session.closed = at_end;
     }
-    return true;
-}
+};
 
 PyObject* runtime_init(PyObject*, PyObject* options) {
-    if (!wait_for_work()) return nullptr;
+    Closed closed;
+    if (!closed.wait()) return nullptr;
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(options, &at, &key, &value))
@@ -159,7 +184,8 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
 }
 
 PyObject* runtime_reset(PyObject*, PyObject*) {
-    if (!wait_for_work()) return nullptr;
+    Closed closed;
+    if (!closed.wait()) return nullptr;
     if (the_session.generation) {
         runtime::drop_optimisations();
         flush_cache();
@@ -179,15 +205,32 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
 PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count != 2)
         return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
-    if (!wait_for_work() || !set_option(args[0], args[1])) return nullptr;
+    Closed closed;
+    if (!closed.wait() || !set_option(args[0], args[1])) return nullptr;
     Session& s = the_session;
     if (s.generation && !s.pool) s.pool = std::make_unique<runtime::Pool>(s.threads);
     Py_RETURN_NONE;
 }
 
+// end_session(seconds): no other thread's kernel call goes on from here. Whether those that had
+// begun are over within this time; if not, the runtime must be left as it is.
+PyObject* end_session(PyObject*, PyObject* seconds) {
+    const double patience = PyFloat_AsDouble(seconds);
+    if (PyErr_Occurred()) return nullptr;
+    the_session.closed = at_end = true;
+    closer = this_thread();
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
+    while (the_session.calls > 0 && std::chrono::steady_clock::now() < end) doze();
+    interpreter_ends = true;
+    return PyBool_FromLong(the_session.calls <= 0);
+}
+
 PyObject* wait_for_optimisations(PyObject*, PyObject*) {
-    Py_BEGIN_ALLOW_THREADS runtime::finish_optimisations();
-    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+    {
+        const Released released;
+        runtime::finish_optimisations();
+    }
+    Py_RETURN_NONE;
 }
 
 PyObject* finish_optimisations(PyObject*, PyObject*) {
@@ -226,6 +269,8 @@ int64_t now_ns() {
 PyMethodDef methods[] = {
     {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
     {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
+    {"end_session", end_session, METH_O,
+     "Before the interpreter ends: keeps other threads out of kernels."},
     {"runtime_sync", runtime_sync, METH_NOARGS, "Waits for the default stream."},
     {"set_config_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)),
      METH_FASTCALL, "Changes one option of the live runtime."},
@@ -246,6 +291,22 @@ PyMethodDef methods[] = {
 }  // namespace
 
 Session& session() { return the_session; }
+
+void wait_until_open() {
+    while (the_session.closed && !my_work && closer != this_thread()) {
+        if (at_end) {
+            --the_session.calls;
+            PyEval_SaveThread();
+            for (;;) pause();
+        }
+        doze();
+    }
+}
+
+void Released::take_gil(PyThreadState* state) {
+    while (interpreter_ends && closer != this_thread()) pause();
+    PyEval_RestoreThread(state);
+}
 
 Working::Working() {
     ++the_session.working;

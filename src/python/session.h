@@ -33,7 +33,10 @@ struct Session {
     // Time on the host: in the cache, tracing, compiling.
     int64_t cache_ns = 0, trace_ns = 0, compile_ns = 0;
     uint32_t next_generation = 1;
-    int working = 0;  // threads that use the session with the GIL released
+    int working = 0;  // threads that use the session while others may run
+    int calls = 0;    // of kernels in progress, by all threads
+    // A reset waits for those threads, or the process ends: kernel calls of others wait.
+    bool closed = false;
 };
 
 Session& session();
@@ -47,14 +50,41 @@ class HostTime {
     ~HostTime();
     HostTime(const HostTime&) = delete;
 };
-// Around work with the GIL released: the runtime is not reset meanwhile. Made and ended under the
-// GIL.
+// Around tracing, compiling and launching: the runtime is not reset meanwhile. Made and ended under
+// the GIL.
 class Working {
   public:
     Working();
     ~Working();
     Working(const Working&) = delete;
     Working& operator=(const Working&) = delete;
+};
+// Around a kernel call, Python code that it runs included. While the session is closed it waits
+// first, with the GIL released, unless this thread is one that is waited for; at the end of the
+// process for ever.
+void wait_until_open();
+struct KernelCall {
+    KernelCall() {
+        ++session().calls;
+        if (session().closed) [[unlikely]]
+            wait_until_open();
+    }
+    ~KernelCall() { --session().calls; }
+    KernelCall(const KernelCall&) = delete;
+};
+// Without the GIL as long as it lives.
+class Released {
+  public:
+    Released() : state_(PyEval_SaveThread()) {}
+    ~Released() { take_gil(state_); }
+    Released(const Released&) = delete;
+    // As PyEval_RestoreThread. Once the interpreter ends, its other threads never get the GIL.
+    // CPython before 3.14 ends those that ask for it by unwinding their stacks, which C++ frames do
+    // not survive; ours sleep for ever, as all do since 3.14.
+    static void take_gil(PyThreadState* state);
+
+  private:
+    PyThreadState* state_;
 };
 // Raises QuadrantsRuntimeError and returns false if there is no runtime.
 bool require_session();

@@ -206,7 +206,13 @@ def _finish_at_exit() -> None:
         import atexit
 
         _exit_registered = True
-        atexit.register(reset)
+        atexit.register(_end)
+
+
+def _end() -> None:
+    """Ends the runtime at exit, unless a daemon thread's kernel will not end before."""
+    if not core.native_loaded() or core.end_session(3.0):
+        reset()
 
 
 def reset() -> None:

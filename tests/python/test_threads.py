@@ -1,0 +1,199 @@
+"""Threads of the user: launches, first calls, resets and the interpreter's end that meet."""
+
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+_MAKE = """
+import sys, threading, time
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False, cpu_max_num_threads=2)
+x = qd.field(qd.f32, shape=50000)
+
+def make(n):
+    @qd.kernel
+    def k():
+        for i in x:
+            for j in qd.static(range(n)):
+                x[i] = qd.sin(x[i]) + j
+    return k
+
+ready = make(2)
+ready()
+
+def launch():
+    while True:
+        ready()
+
+def compile_():
+    n = 3
+    while True:
+        make(n)()
+        n += 1
+
+def quiet(work):
+    def run():
+        try:
+            work()
+        except qd.QuadrantsRuntimeError:
+            pass  # the runtime was reset
+    return run
+"""
+
+
+def _run(program: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", _MAKE + program], capture_output=True, text=True, timeout=seconds
+    )
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("work", ["launch", "compile_"])
+def test_the_interpreter_ends_while_daemon_threads_work(work, reset):
+    program = f"""
+for _ in range(2):
+    threading.Thread(target=quiet({work}), daemon=True).start()
+time.sleep(0.15)
+if {reset}:
+    qd.reset()
+print("end")
+"""
+    for _ in range(3):
+        done = _run(program)
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout.endswith("end\n")
+
+
+def test_reset_and_init_while_other_threads_launch_and_compile():
+    done = _run("""
+stop = False
+def until_stopped(work):
+    def run():
+        while not stop:
+            try:
+                work()
+            except Exception as e:
+                assert isinstance(e, (qd.QuadrantsRuntimeError, AttributeError)), repr(e)
+    return run
+
+def first_calls():
+    make(1)()
+
+threads = [threading.Thread(target=until_stopped(w)) for w in (ready, ready, first_calls)]
+for t in threads:
+    t.start()
+for _ in range(10):
+    time.sleep(0.02)
+    qd.reset()
+    qd.init(arch=qd.cpu, offline_cache=False, cpu_max_num_threads=2)
+    x = qd.field(qd.f32, shape=50000)
+stop = True
+for t in threads:
+    t.join()
+print("end")
+""")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
+
+
+def test_other_threads_are_not_in_the_kernel_that_one_traces(backend):
+    x = qd.field(qd.i32, shape=4)
+    a = qd.ndarray(qd.i32, shape=4)
+    tracing, done = threading.Event(), threading.Event()
+
+    @qd.kernel
+    def ready():
+        for i in x:
+            x[i] += 1
+
+    ready()
+
+    def helper():
+        tracing.set()
+        assert done.wait(30)
+        return 5
+
+    @qd.kernel
+    def traced() -> qd.i32:
+        return qd.static(helper())
+
+    failures = []
+
+    def other():
+        assert tracing.wait(30)
+        try:
+            ready()
+            y = qd.ndarray(qd.f32, shape=3)
+            y[0] = 2.0
+            a[1] = 7
+            v = qd.Vector([1.0, 2.0]) + qd.Vector([3.0, 4.0])
+            assert (v[0], v[1]) == (4.0, 6.0)
+            assert (y[0], a[1], x[0]) == (2.0, 7, 2)
+            assert np.array_equal(x.to_numpy(), [2] * 4)
+            z = qd.field(qd.f32, shape=2)
+            z[1] = 3.0
+            assert z[1] == 3.0
+        except BaseException as e:
+            failures.append(e)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert traced() == 5
+    thread.join()
+    assert not failures, failures
+
+
+def test_a_reset_waits_for_what_another_thread_traces(backend):
+    tracing = threading.Event()
+
+    def helper():
+        tracing.set()
+        time.sleep(0.05)
+        return 5
+
+    @qd.func
+    def f():
+        return qd.static(helper())
+
+    @qd.kernel
+    def traced() -> qd.i32:
+        return f() + f()
+
+    out = []
+
+    def trace():
+        try:
+            out.append(traced())
+        except qd.QuadrantsRuntimeError as e:
+            out.append(str(e))
+
+    thread = threading.Thread(target=trace)
+    thread.start()
+    assert tracing.wait(30)
+    qd.reset()
+    thread.join()
+    qd.init(arch=qd.cpu)
+    assert out[0] == 10 or "reset" in out[0]
+    assert traced() == 10
+
+
+def test_a_helper_that_is_traced_cannot_reset(backend):
+    def helper():
+        qd.reset()
+        return 1
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return qd.static(helper())
+
+    with pytest.raises(qd.QuadrantsRuntimeError, match="cannot be reset while a kernel"):
+        k()
