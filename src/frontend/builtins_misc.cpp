@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "frontend/builtins.h"
+#include "frontend/structs.h"
 
 namespace qd::frontend {
 namespace {
@@ -90,9 +91,32 @@ Ref static_assert_(Lowering&, const CallArgs& a) {
 
 // --- hints: promises that this build does not use
 // ---------------------------------------------------
-Ref ignored(Lowering&, const CallArgs&) { return none(); }
+void check_hint(const CallArgs& a, const char* hint, bool takes_nodes) {
+    static PyTypeObject* node_class = nullptr;
+    PyTypeObject* node = python_class("quadrants.lang.snode", "SNode", node_class);
+    for (const Ref& r : a.positional) {
+        PyObject* o = r.get();
+        const bool array = is_expr(o) && as_expr(o)->kind == ExprKind::array;
+        if (is_field(o) || is_struct_field(o) || array) continue;
+        if (takes_nodes && node && PyObject_TypeCheck(o, node)) continue;
+        raise(Kind::type, std::string("qd.") + hint + " takes " +
+                              (takes_nodes ? "nodes and fields" : "fields") + ", got " +
+                              text_of(reinterpret_cast<PyObject*>(Py_TYPE(o))));
+    }
+}
 
-Ref block_local(Lowering&, const CallArgs&) {
+Ref cache_read_only(Lowering&, const CallArgs& a) {
+    check_hint(a, "cache_read_only", false);
+    return none();
+}
+
+Ref no_activate(Lowering&, const CallArgs& a) {
+    check_hint(a, "no_activate", true);
+    return none();
+}
+
+Ref block_local(Lowering&, const CallArgs& a) {
+    check_hint(a, "block_local", false);
     const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.misc"));
     return Ref::steal(PyObject_CallMethod(module.get(), "_enforce_opt_level", nullptr));
 }
@@ -198,8 +222,8 @@ const Builtin kRows[] = {
     {"static_print", static_print},
     {"static_assert", static_assert_},
     {"block_local", block_local},
-    {"cache_read_only", ignored},
-    {"no_activate", ignored},
+    {"cache_read_only", cache_read_only},
+    {"no_activate", no_activate},
     {"stop_grad", unavailable<"stop_grad">},
     {"assume_in_range", assume_in_range},
     {"loop_unique", loop_unique},

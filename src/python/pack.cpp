@@ -140,9 +140,10 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
         return false;
     }
     if (next != end) {
-        set_error("QuadrantsRuntimeTypeError", "Argument " + step.name +
-                                                   " has too few components for " +
-                                                   type::to_user_string(step.type));
+        if (!PySequence_Check(value)) return component_error(step);  // a number
+        const std::string text = "Argument " + step.name + " has too few components for " +
+                                 type::to_user_string(step.type);
+        PyErr_SetString(PyExc_IndexError, text.c_str());
         return false;
     }
     return true;

@@ -2,6 +2,8 @@
 
 import ast
 import dataclasses
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -491,3 +493,12 @@ def test_capsule_adapter(backend):
     view = np.from_dlpack(_DLPackV1Adapter(t.to_dlpack(versioned=True)))
     view[1, 2] = 5
     assert view.shape == (2, 3) and view.strides == (4, 8) and t[1, 2] == 5
+
+
+@pytest.mark.oracle_differs("its stub is its own")
+def test_stub_lists_the_native_names():
+    from quadrants._lib.core import quadrants_python
+
+    stub = pathlib.Path(quadrants_python.__file__).with_name("quadrants_python.pyi").read_text()
+    names = {n for n in dir(quadrants_python) if not n.startswith("__")}
+    assert set(re.findall(r"^(?:def|class) (\w+)", stub, re.M)) == names

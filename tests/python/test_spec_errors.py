@@ -93,6 +93,11 @@ LANGUAGE = [
           ("func", "a: qd.template()", "a[0]", "x"), ("func", "a: qd.types.ndarray()", "a[0]", "x"),
           ("func", "", "x[0]", ""), ("real_func", "", "x[0]", ""),
           ("real_func", "a: qd.i32", "a", "x[0]"))),
+    (IndexError, "Argument a has too few components for [Tensor (3) f32]",
+     call("k(a: vec3)", "[1, 2]")),
+    (RT, "cannot be converted into required type f32", call("k(a: vec3)", "3")),
+    *((T, f"qd.{hint} takes", body(f"qd.{hint}({given})"))
+      for hint in ("cache_read_only", "no_activate", "block_local") for given in ("3", "line, 'a'")),
     # what runs while tracing and is not there
     (C, "qd.stop_grad is not available in this build yet", body("qd.stop_grad(line)")),
     (S, "The format of a value must be known while compiling",
@@ -202,6 +207,11 @@ LANGUAGE = [
 ]  # fmt: skip
 
 DATA = [
+    *((TypeError, "an element type such as qd.f32 is expected", host(f"qd.types.is_{kind}({given})"))
+      for kind in ("signed", "integral", "real", "tensor") for given in ("3", "vec3", "float")),
+    (TypeError, "", host("qd.is_extension_enabled('sparse')")),
+    *((R, f"{name} is not available in this build", host(name + "('x')"))
+      for name in ("qd.Mesh.load_meta", "qd.Mesh.generate_meta")),
     # gradients without storage
     *((C, f"RuntimeError: Gradient .{which} has not been placed, check whether `needs_grad=True`",
        f"x = {made}\n" + body(statement.format(which)))

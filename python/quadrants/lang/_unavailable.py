@@ -36,6 +36,13 @@ def unavailable_class(module: str, name: str, shown: str | None = None) -> type:
     )
 
 
+def declare_methods(cls: type, names: str) -> None:
+    """Static methods of a class that is not available."""
+    for name in names.split():
+        shown = f"qd.{cls.__name__}.{name}"
+        setattr(cls, name, staticmethod(unavailable_function(cls.__module__, name, shown)))
+
+
 def declare(
     namespace: dict[str, Any], functions: str = "", classes: str = "", prefix: str = "qd"
 ) -> None:

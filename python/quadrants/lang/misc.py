@@ -147,11 +147,11 @@ def is_extension_enabled(ext: Any) -> bool:
 
     Raises:
         QuadrantsRuntimeError: before `qd.init`.
+        TypeError: ext is something else.
     """
     cfg = impl.current_cfg()
-    if ext.name == "adstack" and not cfg.ad_stack_experimental_enabled:
-        return False
-    return core.is_extension_supported(cfg.arch, ext)
+    supported = core.is_extension_supported(cfg.arch, ext)
+    return supported and (ext.name != "adstack" or cfg.ad_stack_experimental_enabled)
 
 
 def get_host_arch_list() -> list[Arch]:

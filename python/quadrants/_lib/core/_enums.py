@@ -85,4 +85,8 @@ _EXTENSIONS = {
 
 def is_extension_supported(arch: Arch, extension: Any) -> bool:
     """Whether an architecture has an extension, in this build."""
+    if not isinstance(arch, Arch) or type(extension).__name__ != "Extension":
+        raise TypeError(
+            f"an architecture and a member of qd.extension are expected, got {extension!r}"
+        )
     return extension.name in _EXTENSIONS.get(arch, "").split()
