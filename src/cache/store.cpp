@@ -26,13 +26,25 @@ namespace {
 constexpr off_t kLargest = off_t(1) << 30;  // no artefact comes near
 constexpr time_t kAbandoned = 3600;         // seconds until an unfinished file is somebody's crash
 
-constexpr char kMagic[8] = {'Q', 'D', 'C', 'A', 'C', 'H', 'E', '1'};
+constexpr char kMagic[8] = {'Q', 'D', 'C', 'A', 'C', 'H', 'E', '2'};
 
 struct Header {
     char magic[8];
     uint64_t bytes;     // of the content behind the header
     uint64_t checksum;  // XXH3 of the content
+    uint64_t name[2];   // XXH3 of the entry's name: a file under another one's is no entry
 };
+
+Header header_of(std::string_view name, std::span<const uint8_t> content) {
+    Header h;
+    std::memcpy(h.magic, kMagic, sizeof kMagic);
+    h.bytes = content.size();
+    h.checksum = XXH3_64bits(content.data(), content.size());
+    const XXH128_hash_t n = XXH3_128bits(name.data(), name.size());
+    h.name[0] = n.low64;
+    h.name[1] = n.high64;
+    return h;
+}
 
 struct File {
     int descriptor;
@@ -158,7 +170,8 @@ std::optional<Bytes> Store::read(std::string_view name) const {
         if (n <= 0) return std::nullopt;
         done += static_cast<size_t>(n);
     }
-    if (XXH3_64bits(content.data(), content.size()) != header.checksum) return std::nullopt;
+    const Header expected = header_of(name, content);
+    if (std::memcmp(&header, &expected, sizeof header) != 0) return std::nullopt;
     return content;
 }
 
@@ -171,10 +184,7 @@ bool Store::write(std::string_view name, std::span<const uint8_t> content) const
     {
         const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
         if (file.descriptor < 0) return false;
-        Header header;
-        std::memcpy(header.magic, kMagic, sizeof kMagic);
-        header.bytes = content.size();
-        header.checksum = XXH3_64bits(content.data(), content.size());
+        const Header header = header_of(name, content);
         if (!write_all(file.descriptor, &header, sizeof header) ||
             !write_all(file.descriptor, content.data(), content.size())) {
             ::unlink(temporary.c_str());

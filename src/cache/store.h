@@ -1,7 +1,8 @@
 // Files that outlive a process: content-addressed, checksummed, safe for any number of writers.
 //
 // An entry is one file, written whole under a temporary name and renamed, so a reader sees all of
-// it or nothing. A damaged, foreign or missing file is a miss; an I/O failure (full disk, read-only
+// it or nothing. An entry carries its name: a file that was renamed is foreign. A damaged, foreign
+// or missing file is a miss; an I/O failure (full disk, read-only
 // folder) is a miss too and deletes nothing. Folder and files must belong to the user and not be
 // writable by others: a checksum does not authenticate native code. What cannot be trusted is
 // ignored, with one warning a path. Any thread.

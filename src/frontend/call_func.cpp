@@ -430,11 +430,27 @@ struct Operands {
     }
 };
 
+Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p);
+
+Val follow_display(Body& caller, const std::vector<Arg>& args, const Prov* p) {
+    Ref items = Ref::steal(PyList_New(0));
+    std::vector<Prov*> places;
+    for (const Prov* o : p->operands) {
+        const Val v = follow(caller, args, o);
+        if (!v.obj) return v;
+        if (PyList_Append(items.get(), v.get()) < 0) throw PyError{};
+        places.push_back(v.prov);
+    }
+    if (p->argument) items = Ref::steal(PyList_AsTuple(items.get()));
+    return {items, caller.unit.display(std::move(places), p->argument)};
+}
+
 // A place of the callee as the caller sees it.
 Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p) {
     if (!p->parent) {
         if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v;
         if (p->kind == Prov::Kind::constant) return {p->key};
+        if (p->kind == Prov::Kind::display) return follow_display(caller, args, p);
         Ref keep;
         walk(p, {}, keep);
         return {keep, caller.unit.global(p->kind, p->function.get(), p->key.get())};
@@ -450,16 +466,34 @@ Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p) {
             operands.push_back(v.obj);
             provs.push_back(v.prov);
         }
-        return caller.call_again(base, operands, provs);
+        return caller.call_again(base, operands, provs, p->key.get());
     }
     return p->kind == Prov::Kind::attribute ? caller.member(base, p->key.get())
                                             : caller.element(base, p->key.get());
+}
+
+// An operand whose object does not matter, because its place says all.
+Ref stand_in(const Prov* p) {
+    if (p->kind == Prov::Kind::constant) return p->key;
+    if (p->kind != Prov::Kind::display) return Ref::borrow(Py_NotImplemented);
+    Ref items = Ref::steal(PyList_New(0));
+    for (const Prov* o : p->operands)
+        if (PyList_Append(items.get(), stand_in(o).get()) < 0) throw PyError{};
+    return p->argument ? Ref::steal(PyList_AsTuple(items.get())) : items;
 }
 
 Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
     if (!p->parent) {
         if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v.prov;
         if (p->kind == Prov::Kind::constant) return const_cast<Prov*>(p);
+        if (p->kind == Prov::Kind::display) {
+            std::vector<Prov*> places;
+            for (const Prov* o : p->operands) {
+                places.push_back(translate(to, args, o));
+                if (!places.back()) return nullptr;
+            }
+            return to.display(std::move(places), p->argument);
+        }
         return to.global(p->kind, p->function.get(), p->key.get());
     }
     Prov* base = translate(to, args, p->parent);
@@ -469,10 +503,10 @@ Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
         std::vector<Prov*> provs;
         for (const Prov* o : p->operands) {
             provs.push_back(translate(to, args, o));
-            operands.push_back(o->kind == Prov::Kind::constant ? o->key : Ref::borrow(Py_Ellipsis));
+            operands.push_back(stand_in(o));
             if (!provs.back()) return nullptr;
         }
-        return to.call(base, operands, provs);
+        return to.call(base, operands, provs, p->key.get());
     }
     return p->kind == Prov::Kind::attribute ? to.attribute(base, p->key.get())
                                             : to.item(base, p->key.get());

@@ -37,7 +37,8 @@ Ref normalised(PyObject* o) {
         if (!is_plain_constant(v.get())) return Ref::steal(PyObject_Repr(o));
         return Ref::steal(PyUnicode_FromFormat("%U %R", type_id(o).get(), v.get()));
     }
-    if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
+    if (is_numpy_scalar(o))
+        return Ref::steal(PyUnicode_FromFormat("%s %R", Py_TYPE(o)->tp_name, o));
     return Ref::borrow(o);
 }
 
@@ -67,9 +68,12 @@ Ref callable_id(PyObject* o) {
     if (const std::string_view op = operation_of(o); !op.empty())
         return Ref::steal(PyUnicode_FromFormat("operation %s", std::string(op).c_str()));
     if (!PyCFunction_Check(o) && !PyType_Check(o)) return {};
-    Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___));
+    const Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___)),
+              module = Ref::steal_or_null(PyObject_GetAttr(o, names().__module___));
     PyErr_Clear();
-    return name;
+    if (!name) return {};
+    return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
+                                           text(name.get()).c_str()));
 }
 
 // A host vector or matrix is baked in: each component is a fact.
@@ -185,6 +189,14 @@ bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
         out += ' ' + text(Ref::steal(PyObject_Repr(o)).get()) + ',';
         return true;
     }
+    if (o == Py_Ellipsis) return out += "...,", true;
+    if (PySlice_Check(o)) {
+        const auto& s = *reinterpret_cast<PySliceObject*>(o);
+        out += "slice ";
+        for (PyObject* part : {s.start, s.stop, s.step})
+            if (!describe_contents(part, out, most, depth + 1)) return false;
+        return true;
+    }
     if (is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {
         out += text(type_id(o).get()) + ' ' + text(Ref::steal(PyObject_Repr(o)).get()) + ',';
         return true;
@@ -207,6 +219,11 @@ bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
         out += '}';
         return true;
     }
+    for (PyTypeObject* base : {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type})
+        if (PyObject_TypeCheck(o, base)) {  // of a class of the user: the value that it stands for
+            out += text(type_id(o).get()) + ' ' + text(Ref::steal(base->tp_repr(o)).get()) + ',';
+            return true;
+        }
     if (PyAnySet_CheckExact(o)) {  // in an order of its own in each process
         const Ref list = Ref::steal(PySequence_List(o));
         std::vector<std::string> parts(static_cast<size_t>(PyList_GET_SIZE(list.get())));
@@ -335,16 +352,78 @@ void Unit::guard_items(PyObject* o, Prov* prov, int depth) {
 }
 
 void Unit::untracked(PyObject* o) {
+    if (is_expr(o) || is_struct(o) || is_plain_constant(o) || foreign) return;
     PyTypeObject* t = Py_TYPE(o);
-    if ((t->tp_flags & Py_TPFLAGS_HEAPTYPE) && !PyType_Check(o) &&
-        !is_own_code(reinterpret_cast<PyObject*>(t)))
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
+        if (!contents_of(o))
+            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+                untracked(PySequence_Fast_GET_ITEM(o, k));
+        return;
+    }
+    const bool of_user = t->tp_flags & Py_TPFLAGS_HEAPTYPE || PyModule_Check(o) ||
+                         (PyType_Check(o) && reinterpret_cast<PyTypeObject*>(o)->tp_flags &
+                                                 Py_TPFLAGS_HEAPTYPE);
+    if (of_user && !is_numpy_scalar(o) && !is_own_code(reinterpret_cast<PyObject*>(t)) &&
+        !(PyType_Check(o) && is_own_code(o)))
         opaque("a " + std::string(t->tp_name) + " was reached in a way that is not recorded");
 }
 
+bool Unit::settle(PyObject* o, Prov* prov) {
+    // Of these, equal contents are all that Python can see.
+    const auto is_transparent = [](auto&& self, PyObject* x, int depth) -> bool {
+        if (is_plain_constant(x) || x == Py_Ellipsis || PyRange_Check(x) || PyBytes_CheckExact(x) ||
+            PyComplex_CheckExact(x) || is_numpy_scalar(x) || is_dtype(x) ||
+            has_type_named(x, "numpy.ndarray"))
+            return true;
+        if (PySlice_Check(x)) return true;  // whose parts contents_of looks at
+        if (PyType_Check(x))
+            return !(reinterpret_cast<PyTypeObject*>(x)->tp_flags & Py_TPFLAGS_HEAPTYPE);
+        if (PyCFunction_Check(x)) {
+            PyObject* self = PyCFunction_GET_SELF(x);
+            return self && PyModule_Check(self);
+        }
+        if (is_expr(x) || is_struct(x) || is_format(x)) return true;
+        if (depth > kDeepest) return false;
+        if (PyList_CheckExact(x) || PyTuple_CheckExact(x)) {
+            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(x); ++k)
+                if (!self(self, PySequence_Fast_GET_ITEM(x, k), depth + 1)) return false;
+            return true;
+        }
+        if (!PyDict_CheckExact(x)) return false;
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(x, &at, &key, &value);)
+            if (!self(self, key, depth + 1) || !self(self, value, depth + 1)) return false;
+        return true;
+    };
+    if (is_plain_constant(o)) return true;  // a fact since it was found
+    if (is_expr(o) || is_struct(o) || is_host_matrix(o)) return true;
+    if (!is_transparent(is_transparent, o, 0)) return false;
+    if (!prov || prov->kind == Prov::Kind::constant) return true;
+    if (prov->kind != Prov::Kind::display) {
+        const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
+        if (has(FactKind::constant) || has(FactKind::contents)) return true;
+        if (PyType_Check(o) || PyCFunction_Check(o)) return has(FactKind::type);
+        const Ref all = contents_of(o);
+        if (all) return fact(prov, FactKind::contents, all.get()), true;
+        if (!is_symbolic(o) || PyDict_Check(o)) return false;
+        bool each = true;  // an argument that holds values of the kernel
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+            each = settle(PySequence_Fast_GET_ITEM(o, k),
+                          item(prov, Ref::steal(PyLong_FromSsize_t(k)).get())) &&
+                   each;
+        return each;
+    }
+    bool all = true;
+    for (size_t k = 0; k < prov->operands.size(); ++k)
+        all = settle(PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(k)), prov->operands[k]) &&
+              all;
+    return all;
+}
+
 void Unit::consume(PyObject* o, Prov* prov, int depth) {
-    if (!prov || prov->kind == Prov::Kind::constant || is_expr(o) || is_host_matrix(o) ||
-        is_struct_field(o))
-        return;
+    if (is_expr(o) || is_plain_constant(o)) return;  // a fact since it was found
+    if (!prov) return untracked(o);
+    if (prov->kind == Prov::Kind::constant || is_host_matrix(o) || is_struct_field(o)) return;
     const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
     if (has(FactKind::constant) || has(FactKind::contents) || has(FactKind::field) ||
         has(FactKind::function) || has(FactKind::module) || has(FactKind::meaning) ||

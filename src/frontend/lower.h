@@ -27,7 +27,8 @@ namespace qd::frontend {
 // Where a compile-time object came from: a tree per Unit, one node per (parent, step).
 enum class Impurity : uint8_t { none, warned, refused };
 struct Prov {
-    // display: of a list or tuple that the source writes; `operands` are the places of its items.
+    // display: of a list or tuple that the source writes; `operands` are the places of its items,
+    // and `argument` is 1 for a tuple.
     enum class Kind : uint8_t {
         argument,
         global,
@@ -54,7 +55,7 @@ struct Prov {
     std::unordered_map<PyObject*, Prov*> attributes;
     std::vector<Prov*> items;     // and results of calls
     Ref places;                   // dict: item -> its place in `items`
-    std::vector<Prov*> operands;  // of a call, of a display
+    std::vector<Prov*> operands;  // of a call (its `key` names the last ones), of a display
     Ref calls;                    // dict: operands of a call -> its place in `items`
 
     const Prov* root() const {
@@ -110,13 +111,19 @@ struct Unit {
 
     Prov* argument(int index);
     Prov* annotation(int index, PyObject* annotation);  // of a kernel's parameter
-    Prov* display(std::vector<Prov*> items);
+    Prov* display(std::vector<Prov*> items, bool is_tuple);
     Prov* global(Prov::Kind kind, PyObject* function, PyObject* name);
     Prov* attribute(Prov* base, PyObject* name);
     Prov* item(Prov* base, PyObject* key);
     // The result of calling `callee` with these arguments; null if a later process could not call
     // it again: an argument is neither a constant nor found anywhere.
-    Prov* call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs);
+    // `keywords`: null, or a tuple that names the last arguments.
+    Prov* call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs,
+               PyObject* keywords = nullptr);
+    // A function of a module of Python, as the callee of a call.
+    Prov* function_of(const char* module, const char* name);
+    // Whether facts say all that Python can see of `o`: a constant, or a container of constants.
+    bool settle(PyObject* o, Prov* prov);
     void fact(Prov* prov, FactKind kind, PyObject* value);
     void opaque(const std::string& reason);         // some fact cannot be guarded
     static bool is_default_known(PyObject* value);  // by the signature of the func it belongs to
@@ -143,6 +150,8 @@ void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* val
 void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
 bool fact_holds(const Fact& f, PyObject* now);
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep);  // null: gone
+// Calls; the last operands go by `keywords`, a tuple or null. Null with an exception set.
+Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keywords);
 int function_index(Unit& kernel_unit, PyObject* function);
 
 // --- arrays --------------------------------------------------------------------------------------
@@ -257,7 +266,7 @@ struct Lowering::Body {
     Val compare_chain(const Node* n);
     Val comprehension(const Node* n);
     void generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places);
-    void consume_iterated(const Val& over);
+    Val iterable(const Val& over);
     Ref joined_string(const Node* n);
     bool is_static_call(const Node* n, PyObject** op = nullptr);  // Call of qd.static
     Val static_value(const Node* call);
@@ -269,14 +278,24 @@ struct Lowering::Body {
     // calls (lower_call.cpp)
     Val call(const Node* n);
     // What a Python function of the user answers; later processes ask it again.
-    Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs);
+    Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs,
+                   PyObject* keywords);
     Val method_self(const Val& method, const Val& base);
     void consume_owner(PyObject* self, Prov* method);
-    void consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs);
     Val call_python(const Node* n, const Val& f, const CallArgs& args,
-                    const std::vector<Prov*>& provs);
+                    const std::vector<Prov*>& provs, const std::vector<Prov*>& keyword_provs);
+    [[noreturn]] void refused(const Node* n, bool symbolic);
     bool all_host(const auto& known, const CallArgs& args);
     bool needs_no_kernel(PyObject* o);
+
+    // what Python evaluates (recorder.cpp)
+    Val recorded(const char* name, Prov* callee, std::span<const Val> operands, PyObject* keywords,
+                 bool is_pure, const std::function<Ref()>& run);
+    Val operation(const char* name, std::span<const Val> operands,
+                  const std::function<Ref()>& run);
+    Val result_of(Ref result, Prov* place);
+    Val read_member(const Val& base, PyObject* name, const Val* otherwise);  // getattr
+    Val iterated(const Val& callee, std::span<const Val> operands, Ref result);
     Ref format_call(PyObject* format, const CallArgs& args);
     Val call_special(const Node* n, std::string_view op, bool& handled);
     void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,

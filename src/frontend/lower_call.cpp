@@ -95,6 +95,16 @@ bool sees_more(const std::string& name) {
     return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
+// Methods of Python's containers that change them.
+bool changes_object(const std::string& name) {
+    static const std::string_view kNames[] = {
+        "append",  "extend", "insert",     "remove",      "pop",         "clear",   "sort",
+        "reverse", "update", "setdefault", "popitem",     "add",         "discard", "__setitem__",
+        "__iadd__", "__delitem__", "__init__", "difference_update", "intersection_update",
+        "symmetric_difference_update"};
+    return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
 // Functions of `math` and NumPy's element-wise ones: equal arguments give equal results.
 bool is_function_of_numbers(PyObject* f) {
     if (!std::strcmp(Py_TYPE(f)->tp_name, "numpy.ufunc")) return true;
@@ -171,17 +181,19 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
                         throw PyError{};
                 }
             } else {
-                unit.consume(many);
+                many = iterable(many);
                 items = Ref::steal(PySequence_List(many.get()));
             }
             for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k) {
                 Val v = unit_item(many, Ref::borrow(PyList_GET_ITEM(items.get(), k)), k);
+                if (!provs) unit.consume(v);
                 out.positional.push_back(v.obj);
                 if (provs) provs->push_back(v.prov);
             }
             continue;
         }
         Val v = expr(a);
+        if (!provs) unit.consume(v);
         out.positional.push_back(std::move(v.obj));
         if (provs) provs->push_back(v.prov);
     }
@@ -197,6 +209,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
             }
             continue;
         }
+        if (!keyword_provs) unit.consume(v);
         out.keywords.emplace_back(Ref::borrow(k->name), std::move(v.obj));
         if (keyword_provs) keyword_provs->push_back(v.prov);
     }
@@ -241,7 +254,8 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
         Ref print = Ref::borrow(PyDict_GetItemString(PyEval_GetBuiltins(), "print"));
         Val f{print, nullptr};
         Deeper deeper(low.static_depth);
-        return call_python(n, f, args, {});
+        return call_python(n, f, args, std::vector<Prov*>(args.positional.size()),
+                           std::vector<Prov*>(args.keywords.size()));
     }
     handled = false;
     return {};
@@ -342,9 +356,10 @@ Val Body::call(const Node* n) {
             case Callee::operation:
             case Callee::builtin:
                 if (k.builtin && !all_host(k, args)) {
-                    for (size_t i = 0; i < provs.size() && i < args.positional.size(); ++i)
-                        if (needs_no_kernel(args.positional[i].get()))
-                            unit.consume(args.positional[i].get(), provs[i]);
+                    for (size_t i = 0; i < provs.size(); ++i)
+                        unit.consume(args.positional[i].get(), provs[i]);
+                    for (size_t i = 0; i < keyword_provs.size(); ++i)
+                        unit.consume(args.keywords[i].second.get(), keyword_provs[i]);
                     return {call_builtin(*k.builtin, callable, args)};
                 }
                 break;
@@ -352,20 +367,27 @@ Val Body::call(const Node* n) {
             case Callee::kernel:
                 break;
         }
-        return call_python(n, f, args, provs);
+        return call_python(n, f, args, provs, keyword_provs);
     }
     if (is_kernel_callable(callable))
         raise_at(n, Kind::syntax,
                  "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
                  "check if you have direct/indirect invocation of kernels within kernels.");
     CallArgs args;
-    std::vector<Prov*> provs;
-    arguments(n, args, &provs, nullptr);
+    std::vector<Prov*> provs, keyword_provs;
+    arguments(n, args, &provs, &keyword_provs);
     low.node = n->ast;
-    if (const Builtin* b = find_builtin(callable))
-        return {call_builtin(*b, callable, args)};  // methods of tensors, struct types
-    return call_python(n, f, args, provs);
+    if (const Builtin* b = find_builtin(callable)) {  // methods of tensors, struct types
+        for (size_t i = 0; i < provs.size(); ++i)
+            unit.consume(args.positional[i].get(), provs[i]);
+        for (size_t i = 0; i < keyword_provs.size(); ++i)
+            unit.consume(args.keywords[i].second.get(), keyword_provs[i]);
+        return {call_builtin(*b, callable, args)};
+    }
+    return call_python(n, f, args, provs, keyword_provs);
 }
+
+static bool is_object(PyObject* o);
 
 // Python's own min, len, int ... on objects of Python only: Python does them.
 bool Body::all_host(const auto& k, const CallArgs& args) {
@@ -373,8 +395,10 @@ bool Body::all_host(const auto& k, const CallArgs& args) {
     if (std::string_view(k.builtin->name) == "print") return false;
     if (!low.static_depth && !is_harmless(k.object.get()))
         return false;  // qd.Vector and kin make values of the kernel
+    const bool pythons = is_harmless(k.object.get());
     for (const Ref& a : args.positional)
-        if (is_symbolic(a.get()) || !needs_no_kernel(a.get())) return false;
+        if (is_symbolic(a.get()) || !(needs_no_kernel(a.get()) || (pythons && is_object(a.get()))))
+            return false;
     for (const auto& [name, v] : args.keywords)
         if (is_symbolic(v.get())) return false;
     return true;
@@ -385,14 +409,18 @@ bool Body::needs_no_kernel(PyObject* o) {
            PyTuple_Check(o) || PyDict_Check(o) || o == Py_None || PyRange_Check(o);
 }
 
-Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs) {
-    Prov* prov = f.prov ? unit.call(f.prov, arguments, provs) : nullptr;
+// What is neither a number nor anything of ours: Python's own functions ask it what it is.
+static bool is_object(PyObject* o) {
+    return !is_number(o) && !is_host_matrix(o) && !is_empty_matrix(o) && !is_field(o) &&
+           !is_struct_field(o) && !is_external_array(o) &&
+           !is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+}
+
+Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs,
+                     PyObject* keywords) {
+    Prov* prov = f.prov ? unit.call(f.prov, arguments, provs, keywords) : nullptr;
     if (!prov) return {};
-    Ref keep;
-    const Ref operands = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size())));
-    for (size_t k = 0; k < arguments.size(); ++k)
-        PyTuple_SET_ITEM(operands.get(), static_cast<Py_ssize_t>(k), Ref(arguments[k]).release());
-    Ref result = Ref::steal_or_null(PyObject_CallObject(unwrap(f.get()), operands.get()));
+    Ref result = call_with(unwrap(f.get()), arguments, keywords);
     if (!result) throw PyError{};
     return adopt(std::move(result), prov);
 }
@@ -403,98 +431,115 @@ void Body::consume_owner(PyObject* self, Prov* method) {
     if (method && method->parent) unit.consume(self, method->parent);
 }
 
-// A function of Python sees all of its operands, and a method all of its object.
-void Body::consume_operands(const Val& f, const CallArgs& args, const std::vector<Prov*>& provs) {
-    // These see less than all: the type, or the length, both of which are facts already.
-    static const std::string_view kTypeOnly[] = {"isinstance", "issubclass", "type", "callable"};
-    const std::string name = callee_name(f.get());
-    if (std::ranges::find(kTypeOnly, name) != std::end(kTypeOnly)) return;
-    if (name == "len" && args.positional.size() == 1 &&
-        is_plain_container(args.positional[0].get()))
-        return;
-    if (sees_more(name)) unit.opaque("Python function " + name + " runs");
-    for (size_t k = 0; k < provs.size() && k < args.positional.size(); ++k)
-        unit.consume(args.positional[k].get(), provs[k]);
-    PyObject* self = PyCFunction_Check(f.get()) ? PyCFunction_GET_SELF(f.get()) : nullptr;
-    if (!self || PyModule_Check(self) || PyType_Check(self) || !f.prov) return;
-    // A method that is kept under a name of its own can be of any object.
-    Prov* owner = f.prov->kind == Prov::Kind::attribute ? f.prov->parent : nullptr;
-    if (!owner) return unit.opaque("method " + name + " of an object");
-    unit.consume(self, owner);
-}
-
 Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
-                      const std::vector<Prov*>& provs) {
+                      const std::vector<Prov*>& provs, const std::vector<Prov*>& keyword_provs) {
     PyObject* callable = f.get();
     bool symbolic = false;
-    Ref positional = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.positional.size())));
-    for (size_t k = 0; k < args.positional.size(); ++k) {
-        symbolic |= is_symbolic(args.positional[k].get());
-        PyTuple_SET_ITEM(positional.get(), static_cast<Py_ssize_t>(k),
-                         Ref(args.positional[k]).release());
-    }
+    std::vector<Val> operands;
     Ref keywords;
+    for (size_t k = 0; k < args.positional.size(); ++k)
+        operands.push_back({args.positional[k], provs[k]});
     if (!args.keywords.empty()) {
-        keywords = Ref::steal(PyDict_New());
-        for (const auto& [name, v] : args.keywords) {
-            symbolic |= is_symbolic(v.get());
-            if (PyDict_SetItem(keywords.get(), name.get(), v.get()) < 0) throw PyError{};
+        keywords = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.keywords.size())));
+        for (size_t k = 0; k < args.keywords.size(); ++k) {
+            PyTuple_SET_ITEM(keywords.get(), static_cast<Py_ssize_t>(k),
+                             Ref(args.keywords[k].first).release());
+            operands.push_back({args.keywords[k].second, keyword_provs[k]});
         }
     }
+    std::vector<Ref> objects;
+    for (const Val& v : operands) {
+        symbolic |= is_symbolic(v.get());
+        objects.push_back(v.obj);
+    }
+    const bool harmless = is_harmless(callable);
+    const std::string name = callee_name(callable);
+    if (harmless && !keywords && (objects.size() == 2 || objects.size() == 3) &&
+        name == "getattr" && PyUnicode_CheckExact(objects[1].get()))
+        return read_member(operands[0], objects[1].get(),
+                           objects.size() == 3 ? &operands[2] : nullptr);
+    const auto run = [&] {
+        Ref result = call_with(callable, objects, keywords.get());
+        if (!result) refused(n, symbolic);
+        if (result.get() == Py_NotImplemented)
+            raise(Kind::type, "`" + name + "` does not take a Quadrants Expression");
+        return result;
+    };
     const bool ours =
         is_expr(callable) ||
         is_own_code(PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable) ||
         is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
-    if (ours && PyMethod_Check(callable)) consume_owner(PyMethod_GET_SELF(callable), f.prov);
-    Prov* place = nullptr;  // of the result
-    if (is_harmless(callable)) consume_operands(f, args, provs);
-    if (!ours && !is_harmless(callable)) {
-        if (f.prov && !symbolic && args.keywords.empty() && provs.size() == args.positional.size())
-            place = unit.call(f.prov, args.positional, provs);
-        if (!place && !is_function_of_numbers(callable))
-            unit.opaque("Python function " + callee_name(callable) + " runs");
-        if (!low.static_depth) {
-            const std::string message =
-                "Calling non-quadrants function \"" + source_text(source, n->a->ast) +
-                "\". Scope inside the function is not processed by the Quadrants AST transformer. "
-                "The function may not work as expected. Proceed with caution! Maybe you can "
-                "consider "
-                "turning it into a @qd.func?";
-            locate(source, const_cast<Node&>(*n));
-            unit.notice({Notice::Category::syntax, message, source.file->name,
-                         static_cast<uint32_t>(n->line)});
-        }
+    if (ours) {
+        if (PyMethod_Check(callable)) consume_owner(PyMethod_GET_SELF(callable), f.prov);
+        for (const Val& v : operands) unit.consume(v);
+        Ref result = run();
+        if (is_external_array(result.get())) unit.opaque("the contents of a field");
+        return result_of(std::move(result), nullptr);
     }
-    Ref result = Ref::steal_or_null(PyObject_Call(callable, positional.get(), keywords.get()));
-    if (!result) {
-        if (symbolic && PyErr_ExceptionMatches(PyExc_TypeError)) {
-            PyObject *type, *value, *tb;
-            PyErr_Fetch(&type, &value, &tb);
-            PyErr_NormalizeException(&type, &value, &tb);
-            const std::string name = Py_TYPE(value)->tp_name, what = text(value);
-            if (type == PyExc_TypeError) {
-                Py_XDECREF(type);
-                Py_XDECREF(value);
-                Py_XDECREF(tb);
-                raise(Kind::type, "TypeError when calling `" + source_text(source, n->a->ast) +
-                                      "`: " + what +
-                                      ". Maybe a Quadrants Expression was passed to a function "
-                                      "that takes Python values only.");
+    if (harmless) {
+        Prov* callee = f.prov;
+        bool is_pure = true;
+        if (sees_more(name)) is_pure = false, callee = nullptr;
+        PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+        if (self && !PyModule_Check(self) && !PyType_Check(self)) {
+            // A method that is kept under a name of its own can be of any object.
+            const bool direct = f.prov && f.prov->kind == Prov::Kind::attribute;
+            Prov* owner = direct ? f.prov->parent : nullptr;
+            is_pure = (direct || !f.prov) && unit.settle(self, owner);
+            if (PyIter_Check(self) || !f.prov) callee = nullptr;
+            if (changes_object(name)) {
+                if (owner && owner->kind == Prov::Kind::display)
+                    owner->operands.clear();
+                else if (owner)
+                    unit.opaque("method " + name + " changes a captured object");
+                for (const Val& v : operands) unit.consume(v);
+                return result_of(run(), nullptr);
             }
-            PyErr_Restore(type, value, tb);
         }
-        throw PyError{};
+        Ref known;
+        const PyTypeObject* t = reinterpret_cast<PyTypeObject*>(callable);
+        if (t == &PyZip_Type || t == &PyEnum_Type || t == &PyReversed_Type) {
+            known = run();
+            Val v = iterated(f, operands, known);
+            if (v.obj) return v;
+        }
+        return recorded(name.c_str(), callee, operands, keywords.get(), is_pure,
+                        [&] { return known ? known : run(); });
     }
-    if (result.get() == Py_NotImplemented)
-        raise(Kind::type, "`" + callee_name(callable) + "` does not take a Quadrants Expression");
-    if (ours && is_external_array(result.get())) unit.opaque("the contents of a field");
-    if (is_ndarray(unwrap(result.get()))) {
-        Prov* found = find_place(unwrap(result.get()));
-        return adopt(std::move(result), found);
+    if (!low.static_depth) {
+        const std::string message =
+            "Calling non-quadrants function \"" + source_text(source, n->a->ast) +
+            "\". Scope inside the function is not processed by the Quadrants AST transformer. "
+            "The function may not work as expected. Proceed with caution! Maybe you can "
+            "consider "
+            "turning it into a @qd.func?";
+        locate(source, const_cast<Node&>(*n));
+        unit.notice({Notice::Category::syntax, message, source.file->name,
+                     static_cast<uint32_t>(n->line)});
     }
-    if (place && (is_expr(result.get()) || is_struct(result.get())))
-        unit.opaque("Python function " + callee_name(callable) + " made values of the kernel");
-    return adopt(std::move(result), place);
+    return recorded(name.c_str(), f.prov, operands, keywords.get(),
+                    is_function_of_numbers(callable), run);
+}
+
+// Python refused a call: the exception that is set leaves, in the kernel's words if that says more.
+void Body::refused(const Node* n, bool symbolic) {
+    if (symbolic && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyObject *type, *value, *tb;
+        PyErr_Fetch(&type, &value, &tb);
+        PyErr_NormalizeException(&type, &value, &tb);
+        const std::string what = text(value);
+        if (type == PyExc_TypeError) {
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(tb);
+            raise(Kind::type, "TypeError when calling `" + source_text(source, n->a->ast) +
+                                  "`: " + what +
+                                  ". Maybe a Quadrants Expression was passed to a function "
+                                  "that takes Python values only.");
+        }
+        PyErr_Restore(type, value, tb);
+    }
+    throw PyError{};
 }
 
 Ref call_func(PyObject* func, const CallArgs& args) {

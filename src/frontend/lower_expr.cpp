@@ -6,6 +6,7 @@
 #include "frontend/lower.h"
 #include "frontend/stack.h"
 #include "frontend/structs.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -44,14 +45,16 @@ bool has_tensor_value(PyObject* o) {
 }  // namespace
 
 bool Body::truth(const Val& v) {
-    const PyTypeObject* t = Py_TYPE(v.get());
-    const bool asked = (t->tp_as_number && t->tp_as_number->nb_bool) ||
-                       (t->tp_as_mapping && t->tp_as_mapping->mp_length) ||
-                       (t->tp_as_sequence && t->tp_as_sequence->sq_length);
-    if (asked && !is_container(v.get())) unit.consume(v);  // a container's length is a fact
-    const int answer = PyObject_IsTrue(v.get());
-    if (answer < 0) throw PyError{};
-    return answer == 1;
+    PyObject* o = v.get();
+    const auto ask = [&] {
+        const int answer = PyObject_IsTrue(o);
+        if (answer < 0) throw PyError{};
+        return Ref::borrow(answer == 1 ? Py_True : Py_False);
+    };
+    const bool length_is_fact =
+        PyList_CheckExact(o) || PyTuple_CheckExact(o) || (v.prov && PyDict_CheckExact(o));
+    if (is_symbolic(o) || length_is_fact) return ask().get() == Py_True;
+    return operation("truth", {&v, 1}, ask).get() == Py_True;
 }
 
 // --- names
@@ -111,10 +114,8 @@ Val Body::lookup(PyObject* name) {
                 for (const Binding& known : bindings) PyList_Append(locals.get(), known.name);
                 raise_undefined(name, function.get(), locals.get(), cells.get());
             }
-            v.obj = Ref::borrow(b);
-            guard_value(
-                unit, b,
-                unit.global(Prov::Kind::global, function.get(), name));  // not shadowed since
+            v = {Ref::borrow(b), unit.global(Prov::Kind::global, function.get(), name)};
+            guard_value(unit, b, v.prov);  // not shadowed since
         }
     }
     if (low.kernel->options.no_template_floats && low.kind == FunctionKind::kernel &&
@@ -198,8 +199,12 @@ Val Body::member(const Val& base, PyObject* name) {
     Val v = adopt(std::move(item), prov);
     note_capture(low, function.get(), o, v.get(), name, v.prov);
     if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
-        PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
-        v.prov->runtime_members = flag == Py_False;
+        PyTypeObject* type = Py_TYPE(v.get());
+        const bool nested = base.prov->runtime_members &&
+                            (_PyType_Lookup(type, names()._data_oriented_) ||
+                             _PyType_Lookup(type, names().__dataclass_fields___));
+        v.prov->runtime_members =
+            nested || _PyType_Lookup(type, names()._qd_template_primitives_) == Py_False;
     }
     return v;
 }
@@ -360,7 +365,7 @@ static bool is_starred(const Node* n) { return n->kind == K::Starred; }
 
 Ref Body::index(const Node* n) {
     if (n->kind == K::Slice) {
-        const auto part = [&](const Node* p) { return p ? expr(p).obj : none(); };
+        const auto part = [&](const Node* p) { return p ? value(p) : none(); };
         Ref a = part(n->a), b = part(n->b), c = part(n->c);
         return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
     }
@@ -370,7 +375,7 @@ Ref Body::index(const Node* n) {
             PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(k), index(n->list[k]).release());
         return t;
     }
-    return expr(n).obj;
+    return value(n);
 }
 
 Val Body::expr(const Node* n) {
@@ -384,17 +389,28 @@ Val Body::expr(const Node* n) {
         case K::BinOp: {
             Val a = expr(n->a), b = expr(n->b);
             low.node = n->ast;
+            const auto run = [&] { return binary(static_cast<BinOp>(n->op), a.get(), b.get()); };
+            if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
+                static const char* const names[] = {"add",      "sub", "mul", "truediv", "floordiv",
+                                                    "mod",      "pow", "and_", "or_",    "xor",
+                                                    "lshift",   "rshift", "matmul"};
+                const Val operands[] = {a, b};
+                return operation(names[n->op], operands, run);
+            }
             unit.consume(a), unit.consume(b);
-            return {binary(static_cast<BinOp>(n->op), a.get(), b.get())};
+            return {run()};
         }
         case K::UnaryOp: {
             Val a = expr(n->a);
             low.node = n->ast;
-            if (static_cast<UnOp>(n->op) != UnOp::logical_not || is_host_matrix(a.get()))
-                unit.consume(a);  // `not` of a matrix is by component
-            else if (!is_symbolic(a.get()))
+            const auto op = static_cast<UnOp>(n->op);
+            if (op == UnOp::logical_not && !is_symbolic(a.get()) && !is_host_matrix(a.get()))
                 return {Ref::borrow(truth(a) ? Py_False : Py_True)};
-            return {unary(static_cast<UnOp>(n->op), a.get())};
+            const auto run = [&] { return unary(op, a.get()); };
+            static const char* const names[] = {"neg", "pos", "invert", "not_"};
+            if (is_left_to_python(a.get())) return operation(names[n->op], {&a, 1}, run);
+            unit.consume(a);
+            return {run()};
         }
         case K::Attribute: {
             Val base = expr(n->a);
@@ -433,7 +449,7 @@ Val Body::expr(const Node* n) {
                 places.push_back(item.prov);
             }
             Prov* display = std::ranges::any_of(places, [](Prov* p) { return p != nullptr; })
-                                ? unit.display(std::move(places))
+                                ? unit.display(std::move(places), n->kind == K::Tuple)
                                 : nullptr;
             if (n->kind == K::List) return {list, display};
             return {Ref::steal(PyList_AsTuple(list.get())), display};
@@ -477,13 +493,12 @@ Ref Body::dict_display(const Node* n) {
 }
 
 Val Body::compare_chain(const Node* n) {
-    Val left = expr(n->a);
-    Ref result;
+    Val left = expr(n->a), result;
     for (size_t k = 0; k < n->list.size(); ++k) {
         Val right = expr(n->list[k]);
         low.node = n->ast;
         const uint8_t op = n->ops[k];
-        Ref r;
+        Val r;
         if (op >= kIs) {
             const bool negated = op == kIsNot || op == kNotIn;
             if (op == kIs || op == kIsNot) {
@@ -496,31 +511,43 @@ Val Body::compare_chain(const Node* n) {
                           std::string("Operator \"") + (negated ? "is not" : "is") +
                               "\" inside `qd.static` requires a direct `qd.template()` or "
                               "`qd.Tensor` kernel argument and `None`.");
-                r = Ref::borrow((left.get() == Py_None) != negated ? Py_True : Py_False);
+                r = {Ref::borrow((left.get() == Py_None) != negated ? Py_True : Py_False)};
             } else {
                 if (!low.static_depth)
                     raise(Kind::syntax, negated ? "\"NotIn\" is only supported inside `qd.static`."
                                                 : "\"In\" is only supported inside `qd.static`.");
-                unit.consume(left), unit.consume(right);
-                const int found = PySequence_Contains(right.get(), left.get());
-                if (found < 0) throw PyError{};
-                r = Ref::borrow((found == 1) != negated ? Py_True : Py_False);
+                const Val operands[] = {right, left};
+                const Val found = operation("contains", operands, [&] {
+                    const int is_in = PySequence_Contains(right.get(), left.get());
+                    if (is_in < 0) throw PyError{};
+                    return Ref::borrow(is_in == 1 ? Py_True : Py_False);
+                });
+                r = {Ref::borrow((found.get() == Py_True) != negated ? Py_True : Py_False)};
             }
         } else {
             // Each operand is evaluated once: a variable is read before later operands can change
             // it.
-            unit.consume(left), unit.consume(right);
-            r = frontend::compare(static_cast<CmpOp>(op), left.get(), right.get());
+            const auto run = [&] {
+                return frontend::compare(static_cast<CmpOp>(op), left.get(), right.get());
+            };
+            if (is_left_to_python(left.get()) && is_left_to_python(right.get())) {
+                static const char* const names[] = {"lt", "le", "gt", "ge", "eq", "ne"};
+                const Val operands[] = {left, right};
+                r = operation(names[op], operands, run);
+            } else {
+                unit.consume(left), unit.consume(right);
+                r = {run()};
+            }
         }
-        if (!result)
+        if (!result.obj)
             result = r;
         else if (low.static_depth || (!is_symbolic(result.get()) && !is_symbolic(r.get())))
-            result = truth({result}) ? r : result;
+            result = truth(result) ? r : result;
         else
-            result = binary(BinOp::bit_and, result.get(), r.get());
+            result = {binary(BinOp::bit_and, result.get(), r.get())};
         left = right;
     }
-    return {result};
+    return result;
 }
 
 // A parameter of the kernel itself that may be None.
@@ -570,7 +597,7 @@ Val Body::bool_op(const Node* n) {
         }
         const ir::Type lt = type_of(left.get());
         if (lt.is_tensor() || !low.kernel->options.short_circuit) {
-            Val right = expr(n->list[k]);
+            Val right{value(n->list[k])};
             low.node = n->ast;
             if (lt.is_tensor() || has_tensor_value(right.get())) {
                 left = {elementwise(left.get(), right.get())};
@@ -597,7 +624,7 @@ Val Body::bool_op(const Node* n) {
         {
             InRegion in(low, evaluated);
             Deeper deeper(low.runtime_depth);
-            Val right = expr(n->list[k]);
+            Val right{value(n->list[k])};
             low.node = n->ast;
             if (has_tensor_value(right.get())) right = {elementwise(left.get(), right.get())};
             r = scalar_int(right.get(), left.get(), right.get(), symbol);
@@ -637,7 +664,7 @@ Val Body::if_exp(const Node* n) {
     for (int k = 0; k < 2; ++k) {
         InRegion in(low, branch->regions[k]);
         Deeper deeper(low.runtime_depth);
-        parts[k] = expr(sides[k]);
+        parts[k] = {value(sides[k])};
         low.node = n->ast;
         v[k] = to_value(parts[k].get());
     }
@@ -665,7 +692,7 @@ Val Body::comprehension(const Node* n) {
     Ref out = n->kind == K::DictComp ? Ref::steal(PyDict_New()) : Ref::steal(PyList_New(0));
     std::vector<Prov*> places;
     generators(n, 0, out.get(), places);
-    return {out, n->kind == K::ListComp ? unit.display(std::move(places)) : nullptr};
+    return {out, n->kind == K::ListComp ? unit.display(std::move(places), false) : nullptr};
 }
 
 void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places) {
@@ -687,7 +714,7 @@ void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>
         over = expr(g->b);
     }
     low.node = n->ast;
-    consume_iterated(over);
+    over = iterable(over);
     Ref it = Ref::steal(PyObject_GetIter(over.get()));
     Py_ssize_t at = 0;
     while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
@@ -705,14 +732,24 @@ void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>
 }
 
 // What a loop goes over; items of lists and tuples are tracked singly.
-void Body::consume_iterated(const Val& over) {
-    if (!PyList_CheckExact(over.get()) && !PyTuple_CheckExact(over.get())) unit.consume(over);
+Val Body::iterable(const Val& over) {
+    PyObject* o = over.get();
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o) || unit.settle(o, over.prov)) return over;
+    if (over.prov && over.prov->kind == Prov::Kind::display) return over;  // zip and kin
+    // Iterating runs no code but Python's own, or that of an enumeration: in the order that it has.
+    const bool is_finite =
+        !PyIter_Check(o) && (PyType_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) ||
+                             PyDictViewSet_Check(o) || PyDictValues_Check(o));
+    if (!is_finite || !over.prov) return unit.consume(over), over;
+    return recorded("tuple", unit.function_of("builtins", "tuple"), {&over, 1}, nullptr, true,
+                    [&] { return Ref::steal(PySequence_Tuple(o)); });
 }
 
 // An item that iteration over `over` gave: its place is known for lists and tuples.
 Val Body::unit_item(const Val& over, Ref item, Py_ssize_t at) {
     Prov* prov = nullptr;
-    if (over.prov && is_container(over.get()) && !PyDict_Check(over.get()))
+    if (over.prov && (over.prov->kind == Prov::Kind::display ||
+                      (is_container(over.get()) && !PyDict_Check(over.get()))))
         prov = unit.item(over.prov, Ref::steal(PyLong_FromSsize_t(at)).get());
     if (!prov && !is_expr(item.get()) && is_ndarray(unwrap(item.get())))
         prov = find_place(unwrap(item.get()));
@@ -724,13 +761,14 @@ void Body::bind_static_target(const Node* target, const Val& v) {
     if (target->kind == K::Name) return declare(target->name, v, Binding::Kind::fixed);
     if (target->kind != K::Tuple)
         raise_at(target, Kind::compilation, "A loop target must be a name or a tuple of names");
-    Ref items = Ref::steal(PySequence_List(v.get()));
+    const Val over = is_expr(v.get()) ? v : iterable(v);
+    Ref items = Ref::steal(PySequence_List(over.get()));
     if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != target->list.size())
         raise_at(target, Kind::syntax, "The number of targets is not equal to value length");
     for (size_t k = 0; k < target->list.size(); ++k)
         bind_static_target(
             target->list[k],
-            unit_item(v, Ref::borrow(PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))),
+            unit_item(over, Ref::borrow(PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))),
                       static_cast<Py_ssize_t>(k)));
 }
 
@@ -775,7 +813,7 @@ Val Body::static_value(const Node* call) {
         if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
         places.push_back(v.prov);
     }
-    return {list, unit.display(std::move(places))};
+    return {list, unit.display(std::move(places), false)};
 }
 
 void Body::check_static(PyObject* o) {

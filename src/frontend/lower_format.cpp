@@ -98,13 +98,26 @@ Ref Body::joined_string(const Node* n) {
             out.add_text(part->name);
             continue;
         }
-        Ref v = value(part->a);
+        Val v = expr(part->a);
         Ref spec = part->b ? joined_string(part->b) : Ref();
         low.node = n->ast;
-        if (!is_symbolic(v.get()) && part->op) {
-            v = Ref::steal(part->op == 'r'   ? PyObject_Repr(v.get())
-                           : part->op == 'a' ? PyObject_ASCII(v.get())
-                                             : PyObject_Str(v.get()));
+        const bool pythons = !is_symbolic(v.get()) && !is_format(v.get());
+        if (pythons && part->op) {
+            const char* name = part->op == 'r' ? "repr" : part->op == 'a' ? "ascii" : "str";
+            const auto run = part->op == 'r'   ? &PyObject_Repr
+                             : part->op == 'a' ? &PyObject_ASCII
+                                               : &PyObject_Str;
+            v = recorded(name, unit.function_of("builtins", name), {&v, 1}, nullptr, true,
+                         [&] { return Ref::steal(run(v.get())); });
+        } else if (pythons && !unit.settle(v.get(), v.prov) && !is_number(v.get())) {
+            const bool plain = !spec || PyUnicode_CheckExact(spec.get());
+            const Val operands[] = {v, {spec ? spec : Ref::steal(PyUnicode_New(0, 0))}};
+            v = recorded("format", plain ? unit.function_of("builtins", "format") : nullptr,
+                         operands, nullptr, true,
+                         [&] { return Ref::steal(PyObject_Format(v.get(), spec.get())); });
+            spec = {};
+        } else {
+            unit.consume(v);
         }
         out.add(v.get(), spec.get());
     }

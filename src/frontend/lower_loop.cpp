@@ -91,10 +91,10 @@ Flow Body::for_stmt(const Node* n) {
 
 // --- unrolled ----------------------------------------------------------------------------------
 
-Flow Body::unrolled(const Node* n, const Val& iterable) {
-    Ref it = Ref::steal(PyObject_GetIter(iterable.get()));
+Flow Body::unrolled(const Node* n, const Val& given) {
+    const Val over = is_expr(given.get()) ? given : iterable(given);
+    Ref it = Ref::steal(PyObject_GetIter(over.get()));
     loops.push_back({LoopFrame::Kind::unrolled});
-    consume_iterated(iterable);
     Flow flow = Flow::normal;
     Py_ssize_t turn = 0;
     const int limit = low.kernel->options.unrolling_limit;
@@ -108,7 +108,7 @@ Flow Body::unrolled(const Node* n, const Val& iterable) {
         }
         low.node = n->ast;
         Scope scope(*this);
-        Val v = unit_item(iterable, std::move(item), turn++);
+        Val v = unit_item(over, std::move(item), turn++);
         bind_static_target(n->a, v);
         const Flow f = block(n->list);
         if (f == Flow::static_break) break;

@@ -145,6 +145,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
         Val base = expr(target->a);
         Ref i = index(target->b);
         low.node = const_cast<PyObject*>(statement);
+        unit.consume(v);
         if ((PyList_Check(base.get()) || PyDict_Check(base.get())) && !is_symbolic(i.get())) {
             Ref now = Ref::steal(PyObject_GetItem(base.get(), i.get()));
             if (is_lvalue(now.get())) return assign(now.get(), v.get());
@@ -160,6 +161,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
         return assign(place.get(), v.get());
     }
     Val base = expr(target->a);
+    unit.consume(v);
     if (is_expr(base.get()) || is_struct(base.get())) {
         low.node = target->ast;
         Ref place = attribute(base.get(), target->name);
@@ -224,7 +226,12 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
             items.push_back({to_rvalue(subscript(o, i.get()).get())});
         }
     } else {
-        if (!is_static) unit.consume(v);
+        Val over = v;
+        if (!is_static)
+            unit.consume(v);
+        else if (PySequence_Check(o))
+            over = iterable(v);
+        o = over.get();
         Ref list = Ref::steal_or_null(PySequence_Check(o) ? PySequence_List(o) : nullptr);
         PyErr_Clear();
         if (!list) raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
@@ -234,7 +241,7 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
             // All right sides are read before any target is written.
             Ref item = Ref::borrow(PyList_GET_ITEM(list.get(), static_cast<Py_ssize_t>(k)));
             items.push_back(
-                is_static ? unit_item(v, item, static_cast<Py_ssize_t>(k))
+                is_static ? unit_item(over, item, static_cast<Py_ssize_t>(k))
                           : Val{map_leaves(item.get(), [](PyObject* e) { return to_rvalue(e); })});
         }
     }
@@ -257,7 +264,7 @@ void Body::aug_assign(const Node* n) {
     } else {
         place = expr(n->a);
     }
-    Val v = expr(n->b);
+    Val v{value(n->b)};
     low.node = n->ast;
     if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(n->a);
     if (op == BinOp::matmul) raise(Kind::syntax, "Unsupported operator @=");
@@ -268,7 +275,7 @@ void Body::ann_assign(const Node* n) {
     if (!n->c) raise(Kind::syntax, "An annotation without a value is not supported");
     if (is_static_call(n->c)) raise(Kind::syntax, "Static assign cannot have type annotation");
     Val annotation = expr(n->b);
-    Val v = expr(n->c);
+    Val v{value(n->c)};
     low.node = n->ast;
     const auto p = prim_of(annotation.get());
     if (!p) raise(Kind::syntax, "Invalid type annotation of a variable: " + text(annotation.get()));
@@ -293,6 +300,7 @@ Flow Body::if_stmt(const Node* n) {
         return block(taken ? n->list : n->list2);
     }
     Val c = expr(n->a);
+    unit.consume(c);
     low.node = n->ast;
     ir::Value* condition = to_condition(c.get(), "if");
     ir::Value* operands[] = {condition};
@@ -329,7 +337,7 @@ Flow Body::while_stmt(const Node* n) {
     {
         Scope scope(*this);
         if (!is_static) {
-            Val c = expr(n->a);
+            Val c{value(n->a)};
             low.node = n->ast;
             ir::Value* operands[] = {to_condition(c.get(), "if")};
             ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);
@@ -379,6 +387,7 @@ Flow Body::return_stmt(const Node* n) {
         raise(Kind::syntax, "Return inside non-static if/for is not supported");
     if (n->a) {
         Val v = expr(n->a);
+        if (!low.expanded_in_place) unit.consume(v);  // the caller gets no places
         low.node = n->ast;
         const bool is_kernel = low.kind == FunctionKind::kernel;
         const bool is_value = !is_kernel || v.get() != Py_None;
@@ -399,7 +408,7 @@ Flow Body::return_stmt(const Node* n) {
 // ----------------------------------------------------------------------------------
 
 void Body::assert_stmt(const Node* n) {
-    Val c = expr(n->a);
+    Val c{value(n->a)};
     CallArgs args;
     args.positional.push_back(c.obj);
     Ref message = Ref::borrow(Py_None);

@@ -117,9 +117,6 @@ Ref python_result(PyObject* o) {
 
 // A host matrix that a kernel reads is a value of the kernel with the kernel's operators, not
 // NumPy's; inside qd.static it stays what Python made of it.
-bool is_left_to_python(PyObject* o) {
-    return !is_symbolic(o) && (!is_host_matrix(o) || !current() || current()->static_depth);
-}
 bool both_compile_time(PyObject* a, PyObject* b) {
     return is_left_to_python(a) && is_left_to_python(b);
 }
@@ -317,6 +314,9 @@ Py_ssize_t rows_of_host_matrix(PyObject* o) {  // -1: it is none
 }  // namespace
 
 bool is_host_matrix(PyObject* o) { return rows_of_host_matrix(o) > 0; }
+bool is_left_to_python(PyObject* o) {
+    return !is_symbolic(o) && (!is_host_matrix(o) || !current() || current()->static_depth);
+}
 bool is_empty_matrix(PyObject* o) { return rows_of_host_matrix(o) == 0; }
 
 Ref empty_matrix(const char* function) {

@@ -35,9 +35,10 @@ Prov* Unit::annotation(int index, PyObject* annotation) {
     return p;
 }
 
-Prov* Unit::display(std::vector<Prov*> items) {
+Prov* Unit::display(std::vector<Prov*> items, bool is_tuple) {
     Prov* p = &provs.emplace_back();
     p->kind = Prov::Kind::display;
+    p->argument = is_tuple;
     p->operands = std::move(items);
     return p;
 }
@@ -76,10 +77,16 @@ Prov* Unit::item(Prov* base, PyObject* key) {
                    : nullptr;
     }
     if (!base->places) base->places = Ref::steal(PyDict_New());
-    if (PyObject* at = PyDict_GetItem(base->places.get(), key))
+    // Equal keys of different types are different ones to `__getitem__`.
+    const Ref known = PyLong_CheckExact(key) || PyUnicode_CheckExact(key) ? Ref::borrow(key)
+                      : is_repeatable(key) ? Ref::steal(PyTuple_Pack(
+                                                 2, Ref::steal(PyObject_Repr(key)).get(), Py_None))
+                                           : Ref::steal(PyTuple_Pack(2, Py_TYPE(key), key));
+    if (PyObject* at = PyDict_GetItem(base->places.get(), known.get()))
         return base->items[PyLong_AsSize_t(at)];
     const Ref place = Ref::steal(PyLong_FromSize_t(base->items.size()));
-    if (PyDict_SetItem(base->places.get(), key, place.get()) < 0) PyErr_Clear();  // unhashable
+    if (PyDict_SetItem(base->places.get(), known.get(), place.get()) < 0)
+        PyErr_Clear();  // unhashable
     Prov* p = &provs.emplace_back();
     p->kind = Prov::Kind::item;
     p->parent = base;
@@ -88,40 +95,75 @@ Prov* Unit::item(Prov* base, PyObject* key) {
     return p;
 }
 
-Prov* Unit::call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs) {
-    // Equal constants of different types are different arguments: 1, 1.0, True.
-    const Ref key = Ref::steal(PyList_New(0));
-    for (size_t k = 0; k < arguments.size(); ++k) {
-        PyObject* o = arguments[k].get();
-        Ref part;
-        if (is_repeatable(o))
-            part = Ref::steal(PyUnicode_FromFormat("%R", o));
-        else if (provs[k] && provs[k]->kind != Prov::Kind::display)
-            part = Ref::steal(PyLong_FromVoidPtr(provs[k]));
-        else
-            return nullptr;
-        if (PyList_Append(key.get(), part.get()) < 0) throw PyError{};
+namespace {
+// What tells operands apart: equal constants of different types are different (1, 1.0, True).
+// Null if a later process could not make the operand again.
+Ref operand_key(PyObject* o, const Prov* prov, int depth = 0) {
+    constexpr int kDeepest = 16;
+    if (is_repeatable(o)) return Ref::steal(PyUnicode_FromFormat("%R", o));
+    if (prov && prov->kind != Prov::Kind::display)
+        return Ref::steal(PyLong_FromVoidPtr(const_cast<Prov*>(prov)));
+    if ((!PyTuple_CheckExact(o) && !PyList_CheckExact(o)) || depth > kDeepest) return {};
+    const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(o));
+    if (prov && prov->operands.size() != count) return {};
+    const Ref parts = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count) + 1));
+    PyTuple_SET_ITEM(parts.get(), 0, Py_NewRef(PyTuple_CheckExact(o) ? Py_True : Py_False));
+    for (size_t k = 0; k < count; ++k) {
+        const auto at = static_cast<Py_ssize_t>(k);
+        Ref part = operand_key(PySequence_Fast_GET_ITEM(o, at), prov ? prov->operands[k] : nullptr,
+                               depth + 1);
+        if (!part) return {};
+        PyTuple_SET_ITEM(parts.get(), at + 1, part.release());
     }
-    const Ref frozen = Ref::steal(PyList_AsTuple(key.get()));
+    return parts;
+}
+
+Prov* make_operand(Unit& u, PyObject* o, Prov* prov) {
+    if (prov && prov->kind != Prov::Kind::display && !is_repeatable(o)) return prov;
+    Prov* made = &u.provs.emplace_back();
+    if (is_repeatable(o)) {
+        made->kind = Prov::Kind::constant;
+        made->key = Ref::borrow(o);
+        return made;
+    }
+    made->kind = Prov::Kind::display;
+    made->argument = PyTuple_CheckExact(o);
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+        made->operands.push_back(
+            make_operand(u, PySequence_Fast_GET_ITEM(o, k),
+                         prov ? prov->operands[static_cast<size_t>(k)] : nullptr));
+    return made;
+}
+}  // namespace
+
+Prov* Unit::call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs,
+                 PyObject* keywords) {
+    const Ref key = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size()) + 1));
+    PyTuple_SET_ITEM(key.get(), 0, Py_NewRef(keywords ? keywords : Py_None));
+    for (size_t k = 0; k < arguments.size(); ++k) {
+        Ref part = operand_key(arguments[k].get(), provs[k]);
+        if (!part) return nullptr;
+        PyTuple_SET_ITEM(key.get(), static_cast<Py_ssize_t>(k) + 1, part.release());
+    }
+    if (callee->kind == Prov::Kind::display) return nullptr;
     if (!callee->calls) callee->calls = Ref::steal(PyDict_New());
-    if (PyObject* at = PyDict_GetItem(callee->calls.get(), frozen.get()))
+    if (PyObject* at = PyDict_GetItem(callee->calls.get(), key.get()))
         return callee->items[PyLong_AsSize_t(at)];
     const Ref place = Ref::steal(PyLong_FromSize_t(callee->items.size()));
-    if (PyDict_SetItem(callee->calls.get(), frozen.get(), place.get()) < 0) throw PyError{};
+    if (PyDict_SetItem(callee->calls.get(), key.get(), place.get()) < 0) throw PyError{};
     Prov* p = &this->provs.emplace_back();
     p->kind = Prov::Kind::call;
     p->parent = callee;
+    if (keywords) p->key = Ref::borrow(keywords);
     callee->items.push_back(p);
-    for (size_t k = 0; k < arguments.size(); ++k) {
-        Prov* operand = provs[k];
-        if (is_repeatable(arguments[k].get())) {
-            operand = &this->provs.emplace_back();
-            operand->kind = Prov::Kind::constant;
-            operand->key = arguments[k];
-        }
-        p->operands.push_back(operand);
-    }
+    for (size_t k = 0; k < arguments.size(); ++k)
+        p->operands.push_back(make_operand(*this, arguments[k].get(), provs[k]));
     return p;
+}
+
+Prov* Unit::function_of(const char* module, const char* name) {
+    return attribute(global(Prov::Kind::module, nullptr, interned(module).get()),
+                     interned(name).get());
 }
 
 Path path_of(const Prov* prov, Unit& kernel_unit) {
@@ -146,6 +188,11 @@ Path path_of(const Prov* prov, Unit& kernel_unit) {
     for (const auto& [kind, root] : roots)
         if (prov->kind == kind) path.root = root;
     path.argument = prov->argument;
+    if (prov->kind == Prov::Kind::display) {
+        path.root = Path::Root::display;
+        for (const Prov* item : prov->operands) path.items.push_back(path_of(item, kernel_unit));
+        return path;
+    }
     if (path.root != Path::Root::annotation) path.name = prov->key;
     if (path.root == Path::Root::global || path.root == Path::Root::cell)
         path.function = function_index(kernel_unit, prov->function.get());
@@ -172,6 +219,15 @@ int function_index(Unit& u, PyObject* fn) {
     return it->second;
 }
 
+Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keywords) {
+    std::vector<PyObject*> raw;
+    for (const Ref& o : operands) raw.push_back(o.get());
+    const size_t named = keywords ? static_cast<size_t>(PyTuple_GET_SIZE(keywords)) : 0;
+    if (named > raw.size()) return {};
+    return Ref::steal_or_null(
+        PyObject_Vectorcall(callee, raw.data(), raw.size() - named, keywords));
+}
+
 // Evaluates a place again. `keep` owns what is returned.
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
     if (!prov->parent) {
@@ -181,7 +237,20 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
                        : Ref();
         else if (prov->kind == Prov::Kind::constant || prov->kind == Prov::Kind::annotation)
             keep = prov->key;
-        else if (prov->kind == Prov::Kind::module)
+        else if (prov->kind == Prov::Kind::display) {
+            const bool tuple = prov->argument;
+            const auto count = static_cast<Py_ssize_t>(prov->operands.size());
+            Ref made = Ref::steal(tuple ? PyTuple_New(count) : PyList_New(count));
+            for (Py_ssize_t k = 0; k < count; ++k) {
+                Ref held;
+                if (!walk(prov->operands[static_cast<size_t>(k)], args, held)) return nullptr;
+                if (tuple)
+                    PyTuple_SET_ITEM(made.get(), k, held.release());
+                else
+                    PyList_SET_ITEM(made.get(), k, held.release());
+            }
+            keep = std::move(made);
+        } else if (prov->kind == Prov::Kind::module)
             keep = Ref::steal_or_null(PyImport_Import(prov->key.get()));
         else if (prov->kind == Prov::Kind::global) {
             PyObject* found =
@@ -208,14 +277,10 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
     if (!base) return nullptr;
     Ref inner = Ref::borrow(unwrap(base));
     if (prov->kind == Prov::Kind::call) {
-        const Ref operands =
-            Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(prov->operands.size())));
-        for (size_t k = 0; k < prov->operands.size(); ++k) {
-            Ref held;
-            if (!walk(prov->operands[k], args, held)) return nullptr;
-            PyTuple_SET_ITEM(operands.get(), static_cast<Py_ssize_t>(k), held.release());
-        }
-        keep = Ref::steal_or_null(PyObject_CallObject(inner.get(), operands.get()));
+        std::vector<Ref> operands(prov->operands.size());
+        for (size_t k = 0; k < operands.size(); ++k)
+            if (!walk(prov->operands[k], args, operands[k])) return nullptr;
+        keep = call_with(inner.get(), operands, prov->key.get());
         PyErr_Clear();
         return keep.get();
     }

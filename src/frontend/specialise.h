@@ -25,15 +25,25 @@ struct Path;
 struct Step {
     // call: what the path leads to is a Python function; it is called again.
     enum class Kind : uint8_t { attribute, item, call } kind;
-    Ref key;                          // str for attributes; int, str or other constant for items
-    std::vector<Path> operands = {};  // of a call
+    Ref key;  // str for attributes; int, str or other constant for items; a call's keywords or null
+    std::vector<Path> operands = {};  // of a call; the last ones go by keyword
 };
 struct Path {
-    enum class Root : uint8_t { argument, global, cell, constant, module, annotation } root;
-    int argument = 0;  // index of the kernel's parameter, or of the one that has the annotation
+    enum class Root : uint8_t {
+        argument,
+        global,
+        cell,
+        constant,
+        module,
+        annotation,
+        display  // a tuple or list of `items`
+    } root;
+    int argument = 0;  // index of the kernel's parameter, or of the one that has the annotation;
+                       // display: 1 for a tuple
     int function = 0;  // global/cell: index into LoweredKernel::functions
     Ref name;          // str: global, free variable or imported module; constant: the value
     std::vector<Step> steps;
+    std::vector<Path> items = {};
 };
 
 enum class FactKind : uint8_t {

@@ -55,6 +55,8 @@ Value* index_value(PyObject* o,
                    int position);  // integer scalar for an index; errors of spec 10 section 4
 std::vector<Ref> index_list(
     PyObject* index);  // one object or a tuple; vectors and sequences flattened
+// Whether operators leave this operand to Python: it is no value of the kernel.
+bool is_left_to_python(PyObject* o);
 std::optional<long long> static_int(PyObject* o);  // a compile-time integer
 [[noreturn]] void invalid_scalar(PyObject* o, std::string hint = {});
 [[noreturn]] void unsupported_operands(const char* symbol, PyObject* a, PyObject* b);

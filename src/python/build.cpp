@@ -33,6 +33,9 @@ bool compares_by_value(PyObject* o) {
         PyTuple_Check(o))
         return true;
     if (frontend::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
+    // What hashes by identity is itself alone, whatever `==` says (vectors, for instance).
+    static PyObject* const hash = PyUnicode_InternFromString("__hash__");
+    if (_PyType_Lookup(Py_TYPE(o), hash) == _PyType_Lookup(&PyBaseObject_Type, hash)) return false;
     return Py_TYPE(o)->tp_richcompare != PyBaseObject_Type.tp_richcompare &&
            Py_TYPE(o)->tp_hash != PyObject_HashNotImplemented;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "frontend/names.h"
 #include "frontend/numpy_scalar.h"
 #include "frontend/objects.h"
 #include "ir/ir.h"
@@ -219,37 +220,52 @@ Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
     return Match::no;
 }
 
-// Tuples of constants: equal, and of the same types (1 and 1.0 are equal to Python).
+bool same_value(PyObject* a, PyObject* b);
+
+// Tuples, and dataclasses that compare by their fields.
 bool same_items(PyObject* a, PyObject* b) {
     if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(a); ++k) {
-        PyObject *x = PyTuple_GET_ITEM(a, k), *y = PyTuple_GET_ITEM(b, k);
-        if (x == y) continue;
-        if (Py_TYPE(x) != Py_TYPE(y)) return false;
-        if (PyTuple_CheckExact(x)) {
-            if (!same_items(x, y)) return false;
-            continue;
-        }
-        const int equal = PyObject_RichCompareBool(x, y, Py_EQ);
-        if (equal < 0) PyErr_Clear();
-        if (equal != 1) return false;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(a); ++k)
+        if (!same_value(PyTuple_GET_ITEM(a, k), PyTuple_GET_ITEM(b, k))) return false;
+    return true;
+}
+
+bool same_fields(PyObject* a, PyObject* b, PyObject* fields) {
+    PyObject *name, *field;
+    for (Py_ssize_t at = 0; PyDict_Next(fields, &at, &name, &field);) {
+        const Ref x = Ref::steal_or_null(PyObject_GetAttr(a, name)),
+                  y = Ref::steal_or_null(PyObject_GetAttr(b, name));
+        if (!x || !y) return PyErr_Clear(), false;
+        if (!same_value(x.get(), y.get())) return false;
     }
     return true;
+}
+
+// Equal, and of the same types at any depth: 1, True and 1.0 are equal to Python. -0.0 and 0.0 are
+// different constants, NaN is one.
+bool same_value(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    if (Py_TYPE(a) != Py_TYPE(b)) return false;
+    if (PyFloat_CheckExact(a)) {
+        const double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+        return std::memcmp(&x, &y, sizeof x) == 0;
+    }
+    if (PyTuple_CheckExact(a)) return same_items(a, b);
+    const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+    if (equal != 1) {
+        if (equal < 0) PyErr_Clear();
+        return false;
+    }
+    if (PyTuple_Check(a)) return same_items(a, b);
+    PyObject* fields = _PyType_Lookup(Py_TYPE(a), frontend::names().__dataclass_fields___);
+    return !fields || !PyDict_Check(fields) || same_fields(a, b, fields);
 }
 
 bool identity_holds(const IdentityCheck& check, PyObject* value) {
     value = identity_of(value);
     if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
     if (value == check.object) return !check.weak || refers_to(check.weak.get(), value);
-    if (!check.by_value || Py_TYPE(value) != Py_TYPE(check.object)) return false;
-    if (PyFloat_CheckExact(value)) {  // -0.0 and 0.0 are different constants, NaN is one
-        const double a = PyFloat_AS_DOUBLE(value), b = PyFloat_AS_DOUBLE(check.object);
-        return std::memcmp(&a, &b, sizeof a) == 0;
-    }
-    if (PyTuple_CheckExact(value)) return same_items(value, check.object);
-    const int equal = PyObject_RichCompareBool(value, check.object, Py_EQ);
-    if (equal < 0) PyErr_Clear();
-    return equal == 1;
+    return check.by_value && same_value(value, check.object);
 }
 
 bool identities_hold(const Specialisation& s, PyObject* const* args) {

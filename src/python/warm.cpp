@@ -1,10 +1,12 @@
 // See warm.h.
 //
 // On disk, below the folder of this format:
-//   kernels/<key>/<recipe>   recipes of one kernel; key = hash of its bytecode, name and options
+//   kernels/<key>/<recipe>   recipes of one kernel; key = hash of all that a process knows before
+//                            it reads one: options, the code object, constants that it names,
+//                            types of the arguments
 //   code/<hash>              artefacts
-// The key only narrows the search (bytecode does not see everything: local annotations leave no
-// trace in it). What makes a recipe right is that all its guards hold, source texts among them.
+// The key only narrows the search (a code object does not see everything: local annotations leave
+// no trace in it). What makes a recipe right is that all its guards hold, source texts among them.
 
 #include "python/warm.h"
 
@@ -37,7 +39,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 9;
+constexpr uint32_t kRecipeVersion = 10;
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -61,6 +63,7 @@ void write_environment(Writer& w) {
     w.number(uint8_t(f.fast_math));
     w.number(uint8_t(f.short_circuit));
     w.number(uint8_t(f.no_template_floats));
+    w.number(int32_t(f.unrolling_limit));  // which warnings there are
     w.number(int32_t(s.tier));
 }
 
@@ -79,6 +82,10 @@ void write_path(Writer& w, const Path& p) {
     w.number(int32_t(p.function));
     w.object(p.name.get());
     w.number(uint32_t(p.steps.size()));
+    if (p.root == Path::Root::display) {
+        w.number(uint32_t(p.items.size()));
+        for (const Path& item : p.items) write_path(w, item);
+    }
     for (const Step& s : p.steps) {
         w.number(static_cast<uint8_t>(s.kind));
         w.object(s.key.get());
@@ -91,19 +98,26 @@ void write_path(Writer& w, const Path& p) {
 Path read_path(Reader& r) {
     Path p{};
     const auto root = r.number<uint8_t>();
-    if (root > static_cast<uint8_t>(Path::Root::annotation))
+    if (root > static_cast<uint8_t>(Path::Root::display))
         throw support::Error("recipe: unknown root");
     p.root = static_cast<Path::Root>(root);
     p.argument = r.number<int32_t>();
     p.function = r.number<int32_t>();
     p.name = r.object();
     p.steps.resize(r.count(2));
+    if (p.root == Path::Root::display) {
+        p.items.resize(r.count(14));
+        for (Path& item : p.items) item = read_path(r);
+    }
     for (Step& s : p.steps) {
         s.kind = static_cast<Step::Kind>(r.number<uint8_t>());
         s.key = r.object();
         if (s.kind == Step::Kind::call) {
             const uint32_t operands = r.count(14);
             for (uint32_t k = 0; k < operands; ++k) s.operands.push_back(read_path(r));
+            if (s.key && (!PyTuple_CheckExact(s.key.get()) ||
+                          static_cast<uint32_t>(PyTuple_GET_SIZE(s.key.get())) > operands))
+                throw support::Error("recipe: keywords without operands");
             continue;
         }
         if (!s.key) throw support::Error("recipe: step without key");
@@ -142,13 +156,37 @@ std::vector<ResultShape> read_results(Reader& r) {
 
 struct FieldFact {
     uint64_t layout, alias;
+    std::string name;  // if code reports it
 };
+
+struct Place {
+    std::string file;
+    int32_t line;
+};
+
+// Checks name lines and fields in what they report: those are part of such code.
+bool reports_places() {
+    const frontend::FrontendOptions& f = session().frontend;
+    return f.debug || f.check_bounds;
+}
+
+Place place_of(PyObject* function) {
+    const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
+    return {frontend::text(code->co_filename), code->co_firstlineno};
+}
+
+uint64_t layout_of(const Ref& array) {
+    PyObject* o = array ? frontend::unwrap(array.get()) : nullptr;
+    return o && frontend::is_ndarray(o) ? reinterpret_cast<frontend::NdarrayObject*>(o)->layout : 0;
+}
 
 struct StoredRecipe {
     Recipe recipe;
     std::vector<uint32_t> field_groups;  // parallel to the guards
     std::vector<std::string> texts;
     std::vector<FieldFact> fields;
+    std::vector<uint64_t> layouts;  // of the parameters that are arrays
+    std::vector<Place> places;      // if code reports where it stands: of the functions
 };
 
 StoredRecipe read_recipe(const Bytes& bytes) {
@@ -159,6 +197,11 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     s.recipe.code_hash = r.bytes();
     s.texts.resize(r.count(4));
     for (std::string& t : s.texts) t = r.text();
+    s.places.resize(r.count(8));
+    for (Place& p : s.places) {
+        p.file = r.text();
+        p.line = r.number<int32_t>();
+    }
     k.functions.resize(s.texts.size());
     k.guards.resize(r.count(18));
     for (Guard& g : k.guards) {
@@ -180,6 +223,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         s.recipe.params[n].offset = r.number<uint32_t>();
         s.recipe.params[n].needs_grad = r.number<uint8_t>();
         s.recipe.params[n].name = r.text();
+        s.layouts.push_back(r.number<uint64_t>());
     }
     k.field_paths.resize(r.count(20));
     s.fields.resize(k.field_paths.size());
@@ -187,6 +231,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         k.field_paths[n] = read_path(r);
         s.fields[n].layout = r.number<uint64_t>();
         s.fields[n].alias = r.number<uint64_t>();
+        s.fields[n].name = r.text();
     }
     k.returns_tuple = r.number<uint8_t>();
     k.has_print = r.number<uint8_t>();
@@ -252,7 +297,7 @@ bool refuse(const char* what, const std::string& detail) {
 
 std::string describe(const Path& p) {
     static const char* const roots[] = {"argument ", "global ", "cell ",
-                                        "",          "module ", "annotation "};
+                                        "",          "module ", "annotation ", "display "};
     std::string out = roots[static_cast<int>(p.root)];
     const bool numbered = p.root == Path::Root::argument || p.root == Path::Root::annotation;
     out += numbered ? std::to_string(p.argument) : p.name ? frontend::text(p.name.get()) : "?";
@@ -270,6 +315,7 @@ struct Walker {
 
     Ref root(const Path& p) const {
         if (p.root == Path::Root::constant) return p.name;
+        if (p.root == Path::Root::display) return display(p);
         if (p.root == Path::Root::module)
             return p.name ? Ref::steal_or_null(PyImport_Import(p.name.get())) : Ref();
         if (p.root == Path::Root::argument)
@@ -306,14 +352,24 @@ struct Walker {
         return found ? Ref::borrow(frontend::strip_optional(found.get())) : Ref();
     }
 
-    Ref call(PyObject* callee, const std::vector<Path>& operands) const {
-        const Ref values = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
-        for (size_t k = 0; k < operands.size(); ++k) {
-            Ref value = find(operands[k]);
-            if (!value) return {};
-            PyTuple_SET_ITEM(values.get(), static_cast<Py_ssize_t>(k), value.release());
+    Ref display(const Path& p) const {
+        const auto count = static_cast<Py_ssize_t>(p.items.size());
+        const Ref list = Ref::steal(PyList_New(count));
+        for (Py_ssize_t k = 0; k < count; ++k) {
+            Ref item = find(p.items[static_cast<size_t>(k)]);
+            if (!item) return {};
+            PyList_SET_ITEM(list.get(), k, item.release());
         }
-        return Ref::steal_or_null(PyObject_CallObject(callee, values.get()));
+        return p.argument ? Ref::steal(PyList_AsTuple(list.get())) : list;
+    }
+
+    Ref call(PyObject* callee, const Step& step) const {
+        std::vector<Ref> values;
+        for (const Path& operand : step.operands) {
+            values.push_back(find(operand));
+            if (!values.back()) return {};
+        }
+        return frontend::call_with(callee, values, step.key.get());
     }
 
     Ref find(const Path& p) const {
@@ -322,7 +378,7 @@ struct Walker {
             if (!at) break;
             PyObject* inner = frontend::unwrap(at.get());
             if (s.kind == Step::Kind::call) {
-                at = call(inner, s.operands);
+                at = call(inner, s);
                 continue;
             }
             Ref next = Ref::steal_or_null(s.kind == Step::Kind::attribute
@@ -354,6 +410,13 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     w.bytes(code_hash);
     w.number(uint32_t(k.functions.size()));
     for (const SourceFunction& f : k.functions) w.text(f.text);
+    w.number(reports_places() ? uint32_t(k.functions.size()) : 0);
+    for (const SourceFunction& f : k.functions) {
+        if (!reports_places()) break;
+        const Place place = place_of(f.function.get());
+        w.text(place.file);
+        w.number(place.line);
+    }
     w.number(uint32_t(k.guards.size()));
     for (const Guard& g : k.guards) {
         write_path(w, g.path);
@@ -378,6 +441,9 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
         w.number(params[n].offset);
         w.number(uint8_t(params[n].needs_grad));
         w.text(params[n].name);
+        w.number(k.params[n].kind == ParamSource::Kind::array
+                     ? layout_of(walker.find(k.params[n].path))
+                     : 0);
     }
     w.number(uint32_t(k.field_paths.size()));
     for (size_t n = 0; n < k.field_paths.size(); ++n) {
@@ -385,6 +451,7 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
         const auto* f = reinterpret_cast<const frontend::FieldObject*>(k.fields[n].get());
         w.number(f->field->layout_hash());
         w.number(f->field->alias_group);
+        w.text(reports_places() ? f->field->name : "");
     }
     w.number(uint8_t(k.returns_tuple));
     w.number(uint8_t(k.has_print));
@@ -483,31 +550,118 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
             return false;
         if (f->field->layout_hash() != s.fields[n].layout)
             return refuse("layout of", describe(s.recipe.kernel.field_paths[n]));
+        if (reports_places() && f->field->name != s.fields[n].name)
+            return refuse("name of", describe(s.recipe.kernel.field_paths[n]));
         const uint64_t live = f->field->alias_group;
         if (groups.try_emplace(s.fields[n].alias, live).first->second != live) return false;
         if (back.try_emplace(live, s.fields[n].alias).first->second != s.fields[n].alias)
             return false;
         s.recipe.kernel.fields.push_back(Ref::borrow(o));
     }
-    for (const ParamSource& p : s.recipe.kernel.params)
-        if (p.kind != ParamSource::Kind::graph_state && !walker.find(p.path))
-            return refuse("parameter", describe(p.path));
+    for (size_t n = 0; n < s.recipe.kernel.params.size(); ++n) {
+        const ParamSource& p = s.recipe.kernel.params[n];
+        if (p.kind == ParamSource::Kind::graph_state) continue;
+        const Ref found = walker.find(p.path);
+        if (!found) return refuse("parameter", describe(p.path));
+        if (p.kind == ParamSource::Kind::array && layout_of(found) != s.layouts[n])
+            return refuse("layout of", describe(p.path));
+    }
+    for (size_t n = 0; n < s.places.size(); ++n) {
+        PyObject* fn = n < walker.functions.size() ? walker.functions[n].get() : nullptr;
+        if (!fn) continue;
+        const Place now = place_of(fn);
+        if (now.file != s.places[n].file || now.line != s.places[n].line)
+            return refuse("place of", frontend::text(fn));
+    }
     for (size_t n = 0; n < walker.functions.size(); ++n)
         s.recipe.kernel.functions[n].function = std::move(walker.functions[n]);
     return frontend::bind_results(k.definition, s.recipe.kernel.results);
 }
 
-// Template arguments that are constants: without them each of N versions would try all N recipes.
-void write_constants(Writer& w, KernelObject& k, std::span<PyObject* const> args) {
-    for (size_t n = 0; n < args.size() && n < k.parameters->size(); ++n) {
-        PyObject* o = args[n];
-        const bool constant = PyLong_CheckExact(o) || PyBool_Check(o) || PyFloat_CheckExact(o) ||
-                              PyUnicode_CheckExact(o);
-        if ((*k.parameters)[n].kind != Parameter::Kind::template_ || !constant) continue;
-        w.number(uint32_t(n));
-        w.text(Py_TYPE(o)->tp_name);
-        w.text(frontend::text(Ref::steal(PyObject_Repr(o)).get()));
+// --- keys ---------------------------------------------------------------------------------------
+bool is_constant(PyObject* o) {
+    return PyLong_CheckExact(o) || PyBool_Check(o) || PyFloat_CheckExact(o) ||
+           PyUnicode_CheckExact(o);
+}
+
+void write_constant(Writer& w, PyObject* o) {
+    w.text(Py_TYPE(o)->tp_name);
+    w.text(frontend::text(Ref::steal(PyObject_Repr(o)).get()));
+}
+
+Ref part_of(PyObject* code, const char* name) {
+    return Ref::steal(PyObject_GetAttrString(code, name));
+}
+
+// A code object without where it lies: instructions, constants, names, and the columns of all.
+void write_code(Writer& w, PyObject* code) {
+    for (const char* name : {"co_code", "co_linetable"}) {
+        const Ref bytes = part_of(code, name);
+        w.text({PyBytes_AS_STRING(bytes.get()),
+                static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))});
     }
+    for (const char* name : {"co_name", "co_names", "co_varnames", "co_freevars"})
+        w.text(frontend::text(part_of(code, name).get()));
+    const Ref constants = part_of(code, "co_consts");
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(constants.get()); ++n) {
+        PyObject* o = PyTuple_GET_ITEM(constants.get(), n);
+        if (PyCode_Check(o))
+            write_code(w, o);
+        else if (!PyFrozenSet_Check(o))  // whose order differs between processes
+            write_constant(w, o);
+    }
+}
+
+// Constants among a function's globals, cells and the members of objects that it may name: what it
+// captures is a guard of its recipe, so recipes for other values need not be read.
+void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
+    PyObject* code = PyFunction_GetCode(fn);
+    const Ref names = part_of(code, "co_names"), free = part_of(code, "co_freevars");
+    PyObject *globals = PyFunction_GetGlobals(fn), *closure = PyFunction_GetClosure(fn);
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n) {
+        PyObject* name = PyTuple_GET_ITEM(names.get(), n);
+        PyObject* found = PyDict_GetItem(globals, name);
+        if (found && is_constant(found)) write_constant(w, found);
+        w.number(uint8_t(0));
+    }
+    for (Py_ssize_t n = 0; closure && n < PyTuple_GET_SIZE(closure); ++n) {
+        const Ref found = Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, n)));
+        if (found && is_constant(found.get())) write_constant(w, found.get());
+        w.number(uint8_t(0));
+    }
+    for (PyObject* o : args) {
+        PyTypeObject* type = Py_TYPE(o);
+        if (!_PyType_Lookup(type, frontend::names()._data_oriented_) ||
+            _PyType_Lookup(type, frontend::names()._qd_template_primitives_) == Py_False)
+            continue;
+        const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().__dict___));
+        PyErr_Clear();
+        const bool has = dict && PyDict_Check(dict.get());
+        for (Py_ssize_t n = 0; has && n < PyTuple_GET_SIZE(names.get()); ++n) {
+            PyObject* found = PyDict_GetItem(dict.get(), PyTuple_GET_ITEM(names.get(), n));
+            if (found && is_constant(found)) write_constant(w, found);
+            w.number(uint8_t(1));
+        }
+    }
+}
+
+// What decides types: of arrays, fields and constants among the arguments.
+void write_argument(Writer& w, const Parameter& p, PyObject* o) {
+    o = frontend::unwrap(o);
+    frontend::ArrayInfo a;
+    if (frontend::is_field(o)) {
+        const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
+        w.number(f->field ? f->field->layout_hash() : 0);
+    } else if ((frontend::is_ndarray(o) || frontend::is_external_array(o)) &&
+               frontend::array_info(o, a)) {
+        w.number(a.elem.word());
+        w.number(int32_t(a.ndim));
+        w.number(a.access.pack());
+    } else if (p.kind == Parameter::Kind::template_) {
+        w.text(Py_TYPE(o)->tp_name);
+        if (is_constant(o)) write_constant(w, o);
+    }
+    PyErr_Clear();
 }
 
 std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
@@ -515,15 +669,13 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     write_environment(w);
     const Ref fn = plain_function(k.definition);
     if (!fn) return {};
-    auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(fn.get()));
-    const Ref bytecode =
-        Ref::steal_or_null(PyObject_GetAttrString(reinterpret_cast<PyObject*>(code), "co_code"));
-    if (!bytecode) return PyErr_Clear(), std::string();
-    w.text(
-        {PyBytes_AS_STRING(bytecode.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytecode.get()))});
-    w.object(code->co_name);
+    write_code(w, PyFunction_GetCode(fn.get()));
     w.text(*k.signature);
-    write_constants(w, k, args);
+    write_captured(w, fn.get(), args);
+    for (size_t n = 0; n < args.size() && n < k.parameters->size(); ++n) {
+        w.number(uint32_t(n));
+        write_argument(w, (*k.parameters)[n], args[n]);
+    }
     return cache::hex(hash_of(w.out));
 }
 

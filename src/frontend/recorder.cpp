@@ -1,0 +1,117 @@
+// The one place where Python evaluates something for a kernel while its body is walked.
+//
+// An operation on operands is either settled (facts say all that Python can see of each operand, so
+// the result follows from them), or it gets a place of its own, "this function, called with these
+// operands": a later process evaluates that again and compares what it gets with the facts about
+// the result. What fits neither makes the unit foreign. Operators are functions of Python's module
+// `operator`. Cost: one look-up per operand; one record per operation on objects.
+
+#include <algorithm>
+
+#include "frontend/lower.h"
+#include "frontend/structs.h"
+#include "frontend/values.h"
+
+namespace qd::frontend {
+
+using Body = Lowering::Body;
+
+// What came of an operation; `place`, if any, says how to find it again.
+Val Body::result_of(Ref result, Prov* place) {
+    if (is_expr(result.get()) || is_struct(result.get())) {
+        if (place) unit.opaque("Python made values of the kernel");
+        return {std::move(result)};
+    }
+    if (is_ndarray(unwrap(result.get()))) {  // which of the arguments' arrays it is, no fact says
+        if (place) unit.opaque("an array was reached in a way that is not recorded");
+        Prov* found = find_place(unwrap(result.get()));
+        return adopt(std::move(result), found);
+    }
+    if (place && PyIter_Check(result.get())) unit.opaque("an iterator that Python made");
+    return adopt(std::move(result), place);
+}
+
+// Runs `run`, which is `callee` called with `operands`, the last of them by `keywords`. `is_pure`:
+// its result follows from its operands alone.
+Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands,
+                   PyObject* keywords, bool is_pure, const std::function<Ref()>& run) {
+    bool settled = is_pure, again = callee != nullptr, symbolic = false;
+    for (const Val& v : operands) {
+        settled = unit.settle(v.get(), v.prov) && settled;
+        again = again && !PyIter_Check(v.get());  // it would be used up
+        symbolic = symbolic || is_symbolic(v.get());
+    }
+    Prov* place = nullptr;
+    if (!settled) {
+        std::vector<Ref> objects;
+        std::vector<Prov*> places;
+        for (const Val& v : operands) {
+            objects.push_back(v.obj);
+            places.push_back(v.prov);
+        }
+        if (again && !symbolic) place = unit.call(callee, objects, places, keywords);
+        if (!place) unit.opaque(std::string("what '") + name + "' sees of its operands");
+    }
+    return result_of(run(), place);
+}
+
+Val Body::operation(const char* name, std::span<const Val> operands,
+                    const std::function<Ref()>& run) {
+    return recorded(name, unit.function_of("operator", name), operands, nullptr, true, run);
+}
+
+// getattr(base, name) or getattr(base, name, otherwise): the member itself, if there is one.
+Val Body::read_member(const Val& base, PyObject* name, const Val* otherwise) {
+    PyObject* key = Py_NewRef(name);
+    PyUnicode_InternInPlace(&key);
+    const Ref held = Ref::steal(key);
+    if (!otherwise) return member(base, key);
+    const Val operands[] = {base, {held}};
+    const Val has =
+        recorded("hasattr", unit.function_of("builtins", "hasattr"), operands, nullptr, true, [&] {
+            Ref found = Ref::steal_or_null(PyObject_GetAttr(base.get(), key));
+            if (!found && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PyError{};
+            PyErr_Clear();
+            return Ref::borrow(found ? Py_True : Py_False);
+        });
+    return has.get() == Py_True ? member(base, key) : *otherwise;
+}
+
+// zip, enumerate and reversed of lists and tuples: the places of what they give are known.
+Val Body::iterated(const Val& callee, std::span<const Val> operands, Ref result) {
+    PyTypeObject* t = Py_TYPE(result.get());
+    const bool zips = t == &PyZip_Type, counts = t == &PyEnum_Type, turns = t == &PyReversed_Type;
+    const bool from_zero = operands.size() == 1;
+    bool known = callee.obj && (zips || ((counts || turns) && from_zero)) && !operands.empty();
+    for (const Val& v : operands)
+        known = known && (PyList_CheckExact(v.get()) || PyTuple_CheckExact(v.get()));
+    if (!known) return {};
+    size_t count = SIZE_MAX;
+    for (const Val& v : operands)
+        count = std::min(count, static_cast<size_t>(PySequence_Fast_GET_SIZE(v.get())));
+    const auto item = [&](const Val& v, size_t k) {
+        const auto at = static_cast<Py_ssize_t>(k);
+        PyObject* o = PySequence_Fast_GET_ITEM(v.get(), at);
+        if (!v.prov) {
+            unit.consume(o, nullptr);
+            return static_cast<Prov*>(nullptr);
+        }
+        Prov* place = unit.item(v.prov, Ref::steal(PyLong_FromSsize_t(at)).get());
+        if (!place) unit.consume(o, nullptr);
+        return place;
+    };
+    std::vector<Prov*> places;
+    for (size_t k = 0; k < count; ++k) {
+        if (turns) {
+            places.push_back(item(operands[0], count - 1 - k));
+            continue;
+        }
+        std::vector<Prov*> row;
+        if (counts) row.push_back(nullptr);
+        for (const Val& v : operands) row.push_back(item(v, k));
+        places.push_back(unit.display(std::move(row), true));
+    }
+    return {std::move(result), unit.display(std::move(places), false)};
+}
+
+}  // namespace qd::frontend
