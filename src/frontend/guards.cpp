@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -360,9 +361,9 @@ void Unit::untracked(PyObject* o) {
                 untracked(PySequence_Fast_GET_ITEM(o, k));
         return;
     }
-    const bool of_user = t->tp_flags & Py_TPFLAGS_HEAPTYPE || PyModule_Check(o) ||
-                         (PyType_Check(o) && reinterpret_cast<PyTypeObject*>(o)->tp_flags &
-                                                 Py_TPFLAGS_HEAPTYPE);
+    const bool of_user =
+        t->tp_flags & Py_TPFLAGS_HEAPTYPE || PyModule_Check(o) ||
+        (PyType_Check(o) && reinterpret_cast<PyTypeObject*>(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
     if (of_user && !is_numpy_scalar(o) && !is_own_code(reinterpret_cast<PyObject*>(t)) &&
         !(PyType_Check(o) && is_own_code(o)))
         opaque("a " + std::string(t->tp_name) + " was reached in a way that is not recorded");
@@ -397,6 +398,11 @@ bool Unit::settle(PyObject* o, Prov* prov) {
     };
     if (is_plain_constant(o)) return true;  // a fact since it was found
     if (is_expr(o) || is_struct(o) || is_host_matrix(o)) return true;
+    // Views and iterators that Python made of settled operands, or of what made the unit foreign.
+    const bool is_container = PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o) ||
+                              PyAnySet_Check(o) || PyType_Check(o) || PyModule_Check(o) ||
+                              PyFunction_Check(o) || PyMethod_Check(o);
+    if (!prov && !is_container && !(Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE)) return true;
     if (!is_transparent(is_transparent, o, 0)) return false;
     if (!prov || prov->kind == Prov::Kind::constant) return true;
     if (prov->kind != Prov::Kind::display) {
@@ -420,6 +426,15 @@ bool Unit::settle(PyObject* o, Prov* prov) {
     return all;
 }
 
+bool Unit::answers_alike(Prov* place, PyObject* result) {
+    const Ref before = std::exchange(place->answer, Ref::borrow(result));
+    if (!before || before.get() == result) return true;
+    if (Py_TYPE(before.get()) != Py_TYPE(result)) return false;
+    const Ref then = contents_of(before.get()), now = contents_of(result);
+    if (static_cast<bool>(then) != static_cast<bool>(now)) return false;
+    return !then || PyUnicode_Compare(then.get(), now.get()) == 0;
+}
+
 void Unit::consume(PyObject* o, Prov* prov, int depth) {
     if (is_expr(o) || is_plain_constant(o)) return;  // a fact since it was found
     if (!prov) return untracked(o);
@@ -437,6 +452,18 @@ void Unit::consume(PyObject* o, Prov* prov, int depth) {
         return;
     }
     opaque("the contents of a " + std::string(Py_TYPE(o)->tp_name));
+}
+
+// A plain helper without (a lambda, code in the interpreter) is known by what it answers.
+static bool has_source(PyObject* fn) {
+    try {
+        (void)source_of(fn);
+        return true;
+    } catch (const PyError&) {
+        PyErr_Clear();
+    } catch (const Diag&) {
+    }
+    return false;
 }
 
 // What the generated code may depend on when it uses `o`, found at `prov`.
@@ -464,7 +491,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         PyErr_Clear();
     } else if (const Ref name = callable_id(o)) {
         u.fact(prov, FactKind::type, name.get());
-    } else if (PyObject* fn = plain_function_of(o)) {
+    } else if (PyObject* fn = plain_function_of(o); fn && (func_of(o) || has_source(fn))) {
         u.fact(prov, FactKind::function, fn);
         if (const Ref signature = signature_text(o))
             u.fact(prov, FactKind::signature, signature.get());

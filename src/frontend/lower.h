@@ -52,6 +52,7 @@ struct Prov {
     Ref key;             // name, attribute or item
     Ref function;        // root global or cell: the Python function
     Ref leaf;            // the Expr of a parameter made for this place
+    Ref answer;          // what a call gave: another answer later is none to rely on
     std::unordered_map<PyObject*, Prov*> attributes;
     std::vector<Prov*> items;     // and results of calls
     Ref places;                   // dict: item -> its place in `items`
@@ -125,6 +126,8 @@ struct Unit {
     // Whether facts say all that Python can see of `o`: a constant, or a container of constants.
     bool settle(PyObject* o, Prov* prov);
     void fact(Prov* prov, FactKind kind, PyObject* value);
+    // Whether a call gave this place the same as before; notes what it gave.
+    bool answers_alike(Prov* place, PyObject* result);
     void opaque(const std::string& reason);         // some fact cannot be guarded
     static bool is_default_known(PyObject* value);  // by the signature of the func it belongs to
     // Python code looks at all of `o`, found at `prov`: its facts must say everything.
@@ -152,6 +155,9 @@ bool fact_holds(const Fact& f, PyObject* now);
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep);  // null: gone
 // Calls; the last operands go by `keywords`, a tuple or null. Null with an exception set.
 Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keywords);
+// The same for code of the user: from a guard, which may be answered already, or from the body.
+enum class Asker : uint8_t { guard, body };
+Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker);
 int function_index(Unit& kernel_unit, PyObject* function);
 
 // --- arrays --------------------------------------------------------------------------------------
@@ -291,8 +297,7 @@ struct Lowering::Body {
     // what Python evaluates (recorder.cpp)
     Val recorded(const char* name, Prov* callee, std::span<const Val> operands, PyObject* keywords,
                  bool is_pure, const std::function<Ref()>& run);
-    Val operation(const char* name, std::span<const Val> operands,
-                  const std::function<Ref()>& run);
+    Val operation(const char* name, std::span<const Val> operands, const std::function<Ref()>& run);
     Val result_of(Ref result, Prov* place);
     Val read_member(const Val& base, PyObject* name, const Val* otherwise);  // getattr
     Val iterated(const Val& callee, std::span<const Val> operands, Ref result);

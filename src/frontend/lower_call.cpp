@@ -97,11 +97,26 @@ bool sees_more(const std::string& name) {
 
 // Methods of Python's containers that change them.
 bool changes_object(const std::string& name) {
-    static const std::string_view kNames[] = {
-        "append",  "extend", "insert",     "remove",      "pop",         "clear",   "sort",
-        "reverse", "update", "setdefault", "popitem",     "add",         "discard", "__setitem__",
-        "__iadd__", "__delitem__", "__init__", "difference_update", "intersection_update",
-        "symmetric_difference_update"};
+    static const std::string_view kNames[] = {"append",
+                                              "extend",
+                                              "insert",
+                                              "remove",
+                                              "pop",
+                                              "clear",
+                                              "sort",
+                                              "reverse",
+                                              "update",
+                                              "setdefault",
+                                              "popitem",
+                                              "add",
+                                              "discard",
+                                              "__setitem__",
+                                              "__iadd__",
+                                              "__delitem__",
+                                              "__init__",
+                                              "difference_update",
+                                              "intersection_update",
+                                              "symmetric_difference_update"};
     return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
@@ -378,8 +393,7 @@ Val Body::call(const Node* n) {
     arguments(n, args, &provs, &keyword_provs);
     low.node = n->ast;
     if (const Builtin* b = find_builtin(callable)) {  // methods of tensors, struct types
-        for (size_t i = 0; i < provs.size(); ++i)
-            unit.consume(args.positional[i].get(), provs[i]);
+        for (size_t i = 0; i < provs.size(); ++i) unit.consume(args.positional[i].get(), provs[i]);
         for (size_t i = 0; i < keyword_provs.size(); ++i)
             unit.consume(args.keywords[i].second.get(), keyword_provs[i]);
         return {call_builtin(*b, callable, args)};
@@ -420,7 +434,7 @@ Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Pro
                      PyObject* keywords) {
     Prov* prov = f.prov ? unit.call(f.prov, arguments, provs, keywords) : nullptr;
     if (!prov) return {};
-    Ref result = call_with(unwrap(f.get()), arguments, keywords);
+    Ref result = ask(unwrap(f.get()), arguments, keywords, Asker::guard);
     if (!result) throw PyError{};
     return adopt(std::move(result), prov);
 }
@@ -459,7 +473,8 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
         return read_member(operands[0], objects[1].get(),
                            objects.size() == 3 ? &operands[2] : nullptr);
     const auto run = [&] {
-        Ref result = call_with(callable, objects, keywords.get());
+        Ref result = harmless || symbolic ? call_with(callable, objects, keywords.get())
+                                          : ask(callable, objects, keywords.get(), Asker::body);
         if (!result) refused(n, symbolic);
         if (result.get() == Py_NotImplemented)
             raise(Kind::type, "`" + name + "` does not take a Quadrants Expression");
@@ -514,8 +529,8 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
             "consider "
             "turning it into a @qd.func?";
         locate(source, const_cast<Node&>(*n));
-        unit.notice({Notice::Category::syntax, message, source.file->name,
-                     static_cast<uint32_t>(n->line)});
+        unit.notice(
+            {Notice::Category::syntax, message, source.file->name, static_cast<uint32_t>(n->line)});
     }
     return recorded(name.c_str(), f.prov, operands, keywords.get(),
                     is_function_of_numbers(callable), run);

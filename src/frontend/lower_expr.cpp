@@ -179,7 +179,8 @@ Val Body::member(const Val& base, PyObject* name) {
         }
     }
     Ref item = attribute(o, name);
-    if (is_expr(item.get()) || is_struct(item.get())) return {item, nullptr};
+    if (is_expr(item.get()) || is_struct(item.get()) || bound_method(item.get()))
+        return {item, nullptr};
     if (base.prov && base.prov->runtime_members && prov->from_argument() &&
         (PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) ||
          PyFloat_CheckExact(item.get()))) {
@@ -200,9 +201,9 @@ Val Body::member(const Val& base, PyObject* name) {
     note_capture(low, function.get(), o, v.get(), name, v.prov);
     if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
         PyTypeObject* type = Py_TYPE(v.get());
-        const bool nested = base.prov->runtime_members &&
-                            (_PyType_Lookup(type, names()._data_oriented_) ||
-                             _PyType_Lookup(type, names().__dataclass_fields___));
+        const bool nested =
+            base.prov->runtime_members && (_PyType_Lookup(type, names()._data_oriented_) ||
+                                           _PyType_Lookup(type, names().__dataclass_fields___));
         v.prov->runtime_members =
             nested || _PyType_Lookup(type, names()._qd_template_primitives_) == Py_False;
     }
@@ -391,9 +392,9 @@ Val Body::expr(const Node* n) {
             low.node = n->ast;
             const auto run = [&] { return binary(static_cast<BinOp>(n->op), a.get(), b.get()); };
             if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
-                static const char* const names[] = {"add",      "sub", "mul", "truediv", "floordiv",
-                                                    "mod",      "pow", "and_", "or_",    "xor",
-                                                    "lshift",   "rshift", "matmul"};
+                static const char* const names[] = {
+                    "add",  "sub", "mul", "truediv", "floordiv", "mod",   "pow",
+                    "and_", "or_", "xor", "lshift",  "rshift",   "matmul"};
                 const Val operands[] = {a, b};
                 return operation(names[n->op], operands, run);
             }

@@ -3,6 +3,8 @@
 // processes.
 
 #include <algorithm>
+#include <ranges>
+#include <utility>
 
 #include "frontend/lower.h"
 #include "frontend/values.h"
@@ -78,10 +80,11 @@ Prov* Unit::item(Prov* base, PyObject* key) {
     }
     if (!base->places) base->places = Ref::steal(PyDict_New());
     // Equal keys of different types are different ones to `__getitem__`.
-    const Ref known = PyLong_CheckExact(key) || PyUnicode_CheckExact(key) ? Ref::borrow(key)
-                      : is_repeatable(key) ? Ref::steal(PyTuple_Pack(
-                                                 2, Ref::steal(PyObject_Repr(key)).get(), Py_None))
-                                           : Ref::steal(PyTuple_Pack(2, Py_TYPE(key), key));
+    const Ref known =
+        PyLong_CheckExact(key) || PyUnicode_CheckExact(key) ? Ref::borrow(key)
+        : is_repeatable(key)
+            ? Ref::steal(PyTuple_Pack(2, Ref::steal(PyObject_Repr(key)).get(), Py_None))
+            : Ref::steal(PyTuple_Pack(2, Py_TYPE(key), key));
     if (PyObject* at = PyDict_GetItem(base->places.get(), known.get()))
         return base->items[PyLong_AsSize_t(at)];
     const Ref place = Ref::steal(PyLong_FromSize_t(base->items.size()));
@@ -228,6 +231,58 @@ Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keyword
         PyObject_Vectorcall(callee, raw.data(), raw.size() - named, keywords));
 }
 
+namespace {
+Answers* answers = nullptr;  // under the compile lock
+
+bool is_same_callee(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    if (PyMethod_Check(a) && PyMethod_Check(b))
+        return PyMethod_GET_SELF(a) == PyMethod_GET_SELF(b) &&
+               PyMethod_GET_FUNCTION(a) == PyMethod_GET_FUNCTION(b);
+    return PyCFunction_Check(a) && PyCFunction_Check(b) &&
+           PyCFunction_GET_SELF(a) == PyCFunction_GET_SELF(b) &&
+           PyCFunction_GET_FUNCTION(a) == PyCFunction_GET_FUNCTION(b);
+}
+
+bool is_same_operand(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    if (Py_TYPE(a) != Py_TYPE(b) || !is_repeatable(a) || !is_repeatable(b)) return false;
+    return PyUnicode_Compare(Ref::steal(PyObject_Repr(a)).get(),
+                             Ref::steal(PyObject_Repr(b)).get()) == 0;
+}
+
+bool is_same_question(const Answers::Answer& a, PyObject* callee, std::span<const Ref> operands,
+                      PyObject* keywords) {
+    if (!is_same_callee(a.callee.get(), callee) || a.operands.size() != operands.size())
+        return false;
+    if ((keywords != nullptr) != static_cast<bool>(a.keywords)) return false;
+    if (keywords && PyObject_RichCompareBool(keywords, a.keywords.get(), Py_EQ) != 1)
+        return PyErr_Clear(), false;
+    for (size_t k = 0; k < operands.size(); ++k)
+        if (!is_same_operand(a.operands[k].get(), operands[k].get())) return false;
+    return true;
+}
+}  // namespace
+
+Answers::Answers() : previous(std::exchange(answers, this)) {}
+Answers::~Answers() { answers = previous; }
+
+Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker) {
+    if (!answers) return call_with(callee, operands, keywords);
+    for (Answers::Answer& a : answers->all | std::views::reverse) {
+        if ((asker == Asker::body && a.taken) || !is_same_question(a, callee, operands, keywords))
+            continue;
+        a.taken |= asker == Asker::body;
+        return a.result;
+    }
+    Ref result = call_with(callee, operands, keywords);
+    if (result && answers)
+        answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
+                                std::vector<Ref>(operands.begin(), operands.end()),
+                                asker == Asker::body});
+    return result;
+}
+
 // Evaluates a place again. `keep` owns what is returned.
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
     if (!prov->parent) {
@@ -280,7 +335,7 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
         std::vector<Ref> operands(prov->operands.size());
         for (size_t k = 0; k < operands.size(); ++k)
             if (!walk(prov->operands[k], args, operands[k])) return nullptr;
-        keep = call_with(inner.get(), operands, prov->key.get());
+        keep = ask(inner.get(), operands, prov->key.get(), Asker::guard);
         PyErr_Clear();
         return keep.get();
     }

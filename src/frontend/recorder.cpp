@@ -52,7 +52,10 @@ Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands
         if (again && !symbolic) place = unit.call(callee, objects, places, keywords);
         if (!place) unit.opaque(std::string("what '") + name + "' sees of its operands");
     }
-    return result_of(run(), place);
+    Ref result = run();
+    if (place && !unit.answers_alike(place, result.get()))
+        unit.opaque(std::string("'") + name + "', which gave two answers");
+    return result_of(std::move(result), place);
 }
 
 Val Body::operation(const char* name, std::span<const Val> operands,

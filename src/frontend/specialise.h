@@ -179,6 +179,23 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
 // Says in the Python exception that is set that arguments of this kernel were being bound.
 void prefix_binding_error(PyObject* definition);
 
+// What code of the user answered while one specialisation is looked for or made. Guards of several
+// recipes and the walk over the body ask the same questions in turn: each is asked once, so that a
+// helper with a state of its own gives what it gives without a cache.
+struct Answers {
+    Answers();
+    ~Answers();
+    Answers(const Answers&) = delete;
+
+    struct Answer {
+        Ref callee, keywords, result;
+        std::vector<Ref> operands;
+        bool taken;  // by the walk over the body, which may ask again
+    };
+    std::vector<Answer> all;
+    Answers* previous;
+};
+
 // Forget function specialisations (qd.init with other options, qd.reset).
 void clear_function_cache();
 

@@ -583,6 +583,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             made->name = name;
             return made;
         };
+        const frontend::Answers answers;
         const auto find = [&] {
             const HostTime timed(s.cache_ns);
             return find_recipe(k, args, count, accept);

@@ -164,10 +164,15 @@ struct Place {
     int32_t line;
 };
 
-// Checks name lines and fields in what they report: those are part of such code.
+// Checks name lines and fields in what they report, and warnings their lines.
 bool reports_places() {
     const frontend::FrontendOptions& f = session().frontend;
     return f.debug || f.check_bounds;
+}
+bool reports_places(const LoweredKernel& k) {
+    return reports_places() || std::ranges::any_of(k.notices, [](const frontend::Notice& n) {
+               return !n.file.empty();
+           });
 }
 
 Place place_of(PyObject* function) {
@@ -296,8 +301,8 @@ bool refuse(const char* what, const std::string& detail) {
 }
 
 std::string describe(const Path& p) {
-    static const char* const roots[] = {"argument ", "global ", "cell ",
-                                        "",          "module ", "annotation ", "display "};
+    static const char* const roots[] = {"argument ", "global ",     "cell ",   "",
+                                        "module ",   "annotation ", "display "};
     std::string out = roots[static_cast<int>(p.root)];
     const bool numbered = p.root == Path::Root::argument || p.root == Path::Root::annotation;
     out += numbered ? std::to_string(p.argument) : p.name ? frontend::text(p.name.get()) : "?";
@@ -369,7 +374,7 @@ struct Walker {
             values.push_back(find(operand));
             if (!values.back()) return {};
         }
-        return frontend::call_with(callee, values, step.key.get());
+        return frontend::ask(callee, values, step.key.get(), frontend::Asker::guard);
     }
 
     Ref find(const Path& p) const {
@@ -410,9 +415,9 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     w.bytes(code_hash);
     w.number(uint32_t(k.functions.size()));
     for (const SourceFunction& f : k.functions) w.text(f.text);
-    w.number(reports_places() ? uint32_t(k.functions.size()) : 0);
+    w.number(reports_places(k) ? uint32_t(k.functions.size()) : 0);
     for (const SourceFunction& f : k.functions) {
-        if (!reports_places()) break;
+        if (!reports_places(k)) break;
         const Place place = place_of(f.function.get());
         w.text(place.file);
         w.number(place.line);
@@ -597,8 +602,8 @@ Ref part_of(PyObject* code, const char* name) {
 void write_code(Writer& w, PyObject* code) {
     for (const char* name : {"co_code", "co_linetable"}) {
         const Ref bytes = part_of(code, name);
-        w.text({PyBytes_AS_STRING(bytes.get()),
-                static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))});
+        w.text(
+            {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))});
     }
     for (const char* name : {"co_name", "co_names", "co_varnames", "co_freevars"})
         w.text(frontend::text(part_of(code, name).get()));

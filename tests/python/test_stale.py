@@ -1,0 +1,289 @@
+"""No process and no version gets what another one was worth: a sample of tests/differential/stale.py, and
+the same question within one process. Each version is compared with a kernel that has no other."""
+
+import dataclasses
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "differential"))
+import stale
+
+ONE_PROGRAM = len(stale.SOURCES)
+
+
+@pytest.mark.oracle_differs("a campaign of ours: counts of our front end")
+def test_no_edit_is_missed():
+    total = stale.campaign(seed=1, kernels=ONE_PROGRAM, edits=ONE_PROGRAM, steps=1)
+    assert total["stale"] == []
+    assert total["changed"] > ONE_PROGRAM / 4  # or the edits test nothing
+    assert total["lowered"] < 0.9 * ONE_PROGRAM  # or nothing was kept
+
+
+@pytest.mark.oracle_differs("counters are ours")
+def test_what_did_not_change_starts_warm(tmp_path):
+    """Ways that end in a foreign kernel, whose front end runs in each process; all others start warm."""
+    program = stale.Program(stale.random.Random(3), ONE_PROGRAM, list(stale.SOURCES))
+    program.run(tmp_path, str(tmp_path / "cache"))
+    warm = program.run(tmp_path, str(tmp_path / "cache"))
+    foreign = {c.source for c in program.cases if warm[str(c.number)][1]}
+    known = {
+        # iterators, state, what reads more than its operands, what changes what it reads
+        "iterator", "random", "random_array", "state", "popped", "globals", "evaluated", "opened", "vars",
+        "modules",
+        # classes of the user that are iterated or used as an index; iterators of foreign code
+        "iteration", "generator", "itertools", "accumulated", "filter", "ordered_dict", "index", "index_method",
+        # contents that are too large to describe, and objects in what the kernel builds
+        "big_array", "dict_display", "starred_display", "format_call", "func_returns_object", "slice_of_objects",
+    }  # fmt: skip
+    raises = {c.source for c in program.cases if stale.re.match(r"\w+: ", warm[str(c.number)][0])}
+    assert len(raises) < 10
+    foreign -= raises
+    assert foreign <= known
+
+
+# --- versions within one process -------------------------------------------------------------------
+def answers(make, arguments):
+    """What one kernel answers for these arguments in turn, and what a kernel of its own answers for each."""
+    shared = make()
+    return [shared(a) for a in arguments], [make()(a) for a in arguments]
+
+
+def agrees(make, arguments):
+    one, each = answers(make, arguments)
+    assert [repr(x) for x in one] == [repr(x) for x in each]
+    return one
+
+
+def first_item():
+    @qd.kernel
+    def k(a: qd.template()) -> qd.f64:
+        return a[0] * 1.0
+
+    return k
+
+
+@pytest.mark.parametrize("make", [qd.Vector, lambda v: qd.Matrix([v, v])])
+def test_vectors_as_templates_are_versions_of_their_own(backend, make):
+    @qd.kernel
+    def k(a: qd.template()) -> qd.f64:
+        return a.sum() * 1.0
+
+    assert len({k(make([n, 2])) for n in (0, 1, 2)}) == 3
+
+
+def test_a_vector_that_changed_in_place_is_still_its_version(backend):
+    k, v = first_item(), qd.Vector([0, 2])
+    assert k(v) == 0
+    v[0] = 5
+    assert k(v) == 0  # what is captured is captured
+    assert k(qd.Vector([5, 2])) == 5  # a version for what is equal to it now
+
+
+@pytest.mark.oracle_differs("equal and of other types: shared there")
+def test_equal_tuples_of_other_values_are_other_versions(backend):
+    def make():
+        @qd.kernel
+        def k(a: qd.template()) -> qd.f64:
+            return math.copysign(1.0, a[0][0]) + qd.static(len(str(a)))
+
+        return k
+
+    zeros = [((0.0,),), ((-0.0,),), ((0,),), ((False,),), ((float("nan"),),), ((0.0,),)]
+    assert len(set(agrees(make, zeros))) > 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    n: object
+
+
+@pytest.mark.oracle_differs("equal and of other types: shared there")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_equal_dataclasses_of_other_types_are_other_versions(backend):
+    def make():
+        @qd.kernel
+        def k(a: qd.template()) -> qd.f64:
+            return a.n / 2 + qd.static(len(str(a.n)))
+
+        return k
+
+    agrees(make, [Frozen(1), Frozen(1.0), Frozen(True), Frozen(-0.0), Frozen(0.0), Frozen(1)])
+
+
+@qd.data_oriented
+class Part:
+    def __init__(self, n):
+        self.n = n
+        self.inner = None
+
+
+@dataclasses.dataclass
+class Plain:
+    n: qd.i32
+
+
+@qd.data_oriented(template_primitives=False)
+class Model:
+    def __init__(self):
+        self.n, self.part, self.plain = 1, Part(5), Plain(7)
+        self.part.inner = Part(3)
+
+    @qd.kernel
+    def sum(self) -> qd.i32:
+        return self.n + 10 * self.part.n + 100 * self.plain.n + 1000 * self.part.inner.n
+
+
+def test_numbers_of_nested_members_are_read_at_each_launch(backend):
+    m = Model()
+
+    def expected():
+        return m.n + 10 * m.part.n + 100 * m.plain.n + 1000 * m.part.inner.n
+
+    assert m.sum() == expected()
+    for change in (
+        lambda: setattr(m, "n", 2),
+        lambda: setattr(m.part, "n", 6),
+        lambda: setattr(m.plain, "n", 8),
+        lambda: setattr(m.part.inner, "n", 4),
+    ):
+        change()
+        assert m.sum() == expected()
+
+
+# --- what the store keeps ----------------------------------------------------------------------------
+PROGRAM = """
+import sys, warnings
+import quadrants as qd
+import numpy as np
+
+qd.init(arch=qd.cpu, log_level=qd.ERROR, offline_cache_file_path=sys.argv[1], **eval(sys.argv[2]))
+L = eval(sys.argv[3])
+{comment}
+@qd.kernel
+def fill(x: qd.Tensor):
+    for i, j in qd.ndrange(3, 4): x[i, j] = 100 * i + j
+
+@qd.kernel
+def unrolled() -> qd.i32:
+    s = 0
+    for k in qd.static(range(5)): s += k
+    return s
+
+@qd.kernel
+def other() -> qd.i32:
+    return 7
+
+@qd.kernel
+def outside(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+    x[5] = 1
+
+a = qd.tensor(qd.i32, shape=(3, 4), backend=qd.Backend.NDARRAY, layout=L)
+fill(a)
+with warnings.catch_warnings(record=True) as given:
+    warnings.simplefilter("always")
+    sums = unrolled(), other()
+print(a.to_numpy().tolist(), sums, [(str(w.message), w.lineno) for w in given])
+try:
+    if qd.cfg.debug: outside(qd.ndarray(qd.i32, 2))
+except Exception as e:
+    print("line", str(e).split("line ")[1].split(",")[0])
+"""
+
+
+def run(tmp_path, options="{}", layout="None", comment=""):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.replace("{comment}", comment))
+    done = subprocess.run(
+        [sys.executable, str(path), str(tmp_path / "cache"), options, layout],
+        capture_output=True, text=True, timeout=100,
+        env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", PYTHONDONTWRITEBYTECODE="1"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.mark.oracle_differs("our cache")
+def test_the_layout_of_an_array_is_part_of_its_version(tmp_path):
+    first = run(tmp_path)
+    assert str([[100 * i + j for j in range(4)] for i in range(3)]) in first
+    assert run(tmp_path, layout="(1, 0)") == first == run(tmp_path)
+
+
+@pytest.mark.oracle_differs("our cache")
+def test_warnings_and_places_are_those_of_this_process(tmp_path):
+    assert "unrolling more than" not in run(tmp_path)
+    assert "unrolling more than 2 " in run(tmp_path, "{'unrolling_limit': 2}")
+    assert "unrolling more than" not in run(tmp_path)
+    for options in ("{'unrolling_limit': 3}", "{'debug': True}"):
+        cold = shutil.copytree(tmp_path, tmp_path / "other", ignore=shutil.ignore_patterns("cache"))
+        run(tmp_path, options)
+        shifted = run(tmp_path, options, comment="# one\n# more\n")
+        assert shifted == run(cold, options, comment="# one\n# more\n")
+        shutil.rmtree(cold)
+
+
+@pytest.mark.oracle_differs("our files")
+def test_entries_under_other_names_are_no_entries(tmp_path):
+    first = run(tmp_path)
+    for folder in ("code", "kernels/*"):
+        files = [p for p in tmp_path.glob(f"cache/native/{folder}/*") if p.is_file()]
+        folders = sorted(files)
+        held = [p.read_bytes() for p in folders]
+        assert len(held) > 2
+        for path, content in zip(folders, held[1:] + held[:1]):
+            path.write_bytes(content)
+        assert run(tmp_path) == first
+
+
+def test_what_a_class_and_a_module_have_is_looked_up_for_each_version(backend):
+    class Table:
+        pass
+
+    def make():
+        @qd.kernel
+        def k(a: qd.template()) -> qd.i32:
+            s = len(qd.static([v for v in vars_of(Table)]))
+            if qd.static(hasattr(Table, "extra")):
+                s += 100 * Table.extra
+            return s + a
+
+        return k
+
+    def vars_of(table):
+        return [n for n in dir(table) if not n.startswith("__")]
+
+    k = make()
+    before = k(1)
+    Table.extra = 3
+    assert k(1) == before  # a version that exists is left alone
+    assert k(2) == make()(2) == before + 302
+    Table.extra = 4
+    assert k(3) == make()(3) == before + 403
+    del Table.extra
+    assert k(4) == make()(4) == before + 3
+
+
+def test_arrays_of_other_contents_are_seen_by_new_versions(backend):
+    captured = np.array([1, 2])
+
+    def make():
+        @qd.kernel
+        def k(a: qd.template()) -> qd.i32:
+            return int(captured[0]) + a
+
+        return k
+
+    k = make()
+    assert k(1) == 2
+    captured[0] = 5
+    assert k(1) == 2
+    assert k(2) == make()(2) == 7
