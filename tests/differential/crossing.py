@@ -33,8 +33,8 @@ import numpy as np
 from crossing_cases import batches, everything, module, pairs, sample
 
 HERE = pathlib.Path(__file__).resolve().parent
-MAIN = ["interpret/1", "1/2"]  # tier/threads[/debug]
-OTHERS = ["0/1", "1/1/debug", "0/2"]
+MAIN = ["interpret/1", "1/2"]  # tier/threads[/debug or fast_math]
+OTHERS = ["0/1", "1/1/debug", "0/2/fast"]
 VARIANTS = MAIN + OTHERS
 
 

@@ -226,6 +226,15 @@ so = S.field(shape=16)
 num = qd.field(qd.i32, 16)
 wide = qd.field(qd.f64, 16)
 va2 = qd.Vector.field(2, qd.{t}, ())
+xb = qd.field(qd.{t})
+qd.root.dense(qd.i, 3).dense(qd.i, 4).place(xb)
+xbb = qd.field(qd.{t})
+qd.root.dense(qd.ij, (2, 1)).dense(qd.ij, (2, 3)).place(xbb)
+xp = qd.field(qd.{t}, (3, 2), order="ji")
+xo = qd.field(qd.{t}, 12, offset=-4)
+vsoa = qd.Vector.field(3, qd.{t}, 12, layout=qd.Layout.SOA)
+SN = qd.types.struct(n=qd.f32, s=S)
+sn = SN.field(shape=12)
 
 
 @qd.data_oriented

@@ -23,15 +23,15 @@ NP = {
 def start(variant):
     import quadrants as qd
 
-    options = {}
+    options = dict(fast_math=False)
     if variant == "oracle":
         threads = 2
     else:
         tier, threads, *rest = variant.split("/")
         os.environ["QD_CPU_TIER"] = tier
-        options["debug"] = "debug" in rest
+        options = dict(debug="debug" in rest, fast_math="fast" in rest)
     qd.init(
-        arch=qd.cpu, offline_cache=False, cpu_max_num_threads=int(threads), fast_math=False, log_level=qd.ERROR, **options
+        arch=qd.cpu, offline_cache=False, cpu_max_num_threads=int(threads), log_level=qd.ERROR, **options
     )  # fmt: skip
     return qd
 
@@ -51,6 +51,8 @@ def values(t):
         "so.a": up(16, 2), "so.b": np.arange(16, dtype=np.int32), "num": np.zeros(16, np.int32),
         "wide": np.zeros(16), "va2": up(2, 1), "out": up(16, 3),
         "a": up(12, 4), "a0": up(2, 1)[1], "b": np.zeros(3, np.int32), "out6": np.zeros(6, np.int32), "nd": up(12, 6),
+        "ac": up(12, 5), "tt": up(6, 4).reshape(3, 2), "xb": up(12, 7), "xbb": up(12, 1).reshape(4, 3),
+        "xp": up(6, 3).reshape(3, 2), "xo": up(12, 5), "vsoa": up(36, 4).reshape(12, 3), "sn.s.a": up(12, 2),
     }  # fmt: skip
 
 
@@ -75,7 +77,23 @@ def leaves(name):
     return [f"{name}.a", f"{name}.b"] if name in ("ss", "so") else [name]
 
 
-SOURCES = ["z", "x", "vs", "ms", "ss", "x6", "x23", "perm", "count"]
+SOURCES = [
+    "xb",
+    "xbb",
+    "xp",
+    "xo",
+    "vsoa",
+    "sn.s.a",
+    "z",
+    "x",
+    "vs",
+    "ms",
+    "ss",
+    "x6",
+    "x23",
+    "perm",
+    "count",
+]
 ARRAYS = ["out", "a", "a0", "b", "out6"]
 
 
@@ -109,6 +127,14 @@ class Arguments:
             return self.array(name, "i32")
         if name in ARRAYS:
             return self.array(name, t)
+        if name == "ac":
+            return self.array(name, t)
+        if name == "bv":
+            return qd.BufferView(self.get("a"), 1, 11)
+        if name == "tt":
+            tensor = qd.tensor(getattr(qd, t), (3, 2), backend=qd.Backend.NDARRAY, layout=(1, 0))
+            tensor.from_numpy(self.data[name])
+            return tensor
         if name == "n":
             return 6
         if name == "s":

@@ -27,6 +27,7 @@ class Param:
 
 ARRAY = "qd.types.ndarray()"
 TEMPLATE = "qd.template()"
+CLAMPED = 'qd.types.ndarray(boundary="clamp")'
 
 
 def annotated(name, note):
@@ -87,6 +88,17 @@ SOURCE_KINDS = {
         "object's array",
         "dataclass array",
     ],
+    "layout": [
+        "clamped array",
+        "buffer view",
+        "tensor with layout",
+        "blocked field",
+        "field of blocks",
+        "permuted field",
+        "field with offset",
+        "separate components",
+        "nested struct member",
+    ],
     "component": ["struct member", "vector component", "matrix component"],
     "local": ["local", "local struct's member", "run-time component", "atomic's old value"],
     "kernel-level local": ["kernel-level local"],
@@ -98,20 +110,20 @@ PLACE_KINDS = {
     "func at top": ["func at top", "real_func at top"],
     "loop": ["parallel loop", "loop with run-time bounds", "loop bounded by a field", "second loop", "kernel of object", "serialized loop"],
     "branch": ["branch", "else", "branch in branch", "static branch", "after continue"],
-    "inner": ["inner loop", "outer index in inner loop", "while in loop", "static loop in loop"],
+    "inner": ["inner loop", "outer index in inner loop", "while in loop", "ndrange in loop", "static loop in loop"],
     "left": ["after continue in inner loop", "after break", "after break of while"],
     "func": ["func in loop", "func in loop, local passed", "func in inner loop", "func of func", "func of object"],
     "real_func": ["real_func in loop"],
-    "elements": ["loop over field", "loop over array", "ndrange", "grouped ndrange", "grouped field"],
+    "elements": ["loop over field", "loop over array", "ndrange", "ndrange in another order", "grouped ndrange", "grouped field"],
 }  # fmt: skip
 
 
 def use_kind(use):
-    """Reductions by where they go, other uses as they are listed, eight to a kind."""
+    """Reductions by where they go, other uses as they are listed, sixteen to a kind."""
     if " into " in use.name:
         return use.name.partition(" into ")[2]
     rest = [name for name in uses() if " into " not in name]
-    return f"use {rest.index(use.name) // 8}"
+    return f"use {rest.index(use.name) // 16}"
 
 
 def sources(t):
@@ -121,7 +133,7 @@ def sources(t):
     out = [
         Source("constant", literal(t), static={"u1": "True"}.get(t, "3" if t not in FLOATS else "")),
         Source("captured", cast(t, "G"), static="G" if t not in FLOATS else ""),
-        Source("captured enum", cast(t, "E.two") if t != "u1" else "qd.cast(E.two, qd.u1)", static="E.two"),
+        Source("captured enum", "E.two" if t == "i32" else f"qd.cast(E.two, {T})", static="E.two"),
         Source("captured vector", cast(t, "GV[1]") if t != "u1" else "qd.cast(GV[1], qd.u1)"),
         Source("argument", "s", params=[Param("s", T, "", T)]),
         Source("vector argument", "va[1]", params=[Param("va", f"qd.types.vector(3, {T})", "", f"qd.types.vector(3, {T})")]),
@@ -149,6 +161,15 @@ def sources(t):
         Source("object's array", "{o}.nd[{I}]", params=[o]),
         Source("dataclass number", "d.k", params=[d]),
         Source("dataclass array", "d.arr[{I}]", params=[d]),
+        Source("clamped array", "ac[({I}) + 20]", params=[Param("ac", CLAMPED, CLAMPED, CLAMPED)]),
+        Source("buffer view", "bv[{I}]", params=[Param("bv", "qd.BufferView", "qd.BufferView")]),
+        Source("tensor with layout", "tt[({I}) % 3, 1]", params=[Param("tt", "qd.Tensor", "qd.Tensor")]),
+        Source("blocked field", "xb[{I}]"),
+        Source("field of blocks", "xbb[({I}) % 4, 1]"),
+        Source("permuted field", "xp[({I}) % 3, 1]"),
+        Source("field with offset", "xo[({I}) - 4]"),
+        Source("separate components", "vsoa[{I}][2]"),
+        Source("nested struct member", "sn[{I}].s.a"),
         Source("atomic's old value", "old", near=["old = qd.atomic_max(most[{O}], x[2])"], writable=True),
     ]  # fmt: skip
     return {s.name: s for s in out}
@@ -282,7 +303,61 @@ def uses():
         U("local through branches", ["p = {v.e}", "if {v.e} > 2:", "    p = x[{c.i}]", "elif {v.e} > 1:", "    p += {v.e}", "own[{c.o}] = p"]),
         U("local from loops and branches", ["p = {v.e}", "k9 = 0", "while k9 < 4:", "    k9 += 1", "    if k9 == {v.e}:", "        continue", "    if k9 > {v.e} + 1:", "        break", "    p += {v.e}", "own[{c.o}] = p", "num[{c.o}] = k9"]),
     ]  # fmt: skip
-    return {u.name: u for u in out}
+    return {u.name: u for u in [*out, *rare_uses()]}
+
+
+def rare_uses():
+    """Constructs that no pass knows by name: each reaches lines that nothing above does."""
+    U = Use
+    return [
+        U("truncated division", ["wide[{c.o}] = qd.raw_div({v.e}, 2) + qd.raw_mod({v.e}, 2)"], INTS),
+        U("truncated quotient", ["wide[{c.o}] = qd.raw_div({v.e}, 2)"], FLOATS),
+        U("reciprocal root", ["own[{c.o}] = qd.rsqrt({v.e} * {v.e})"], FLOATS),
+        U("exchange", ["out[{c.o}] = qd.atomic_exchange(own[{c.o}], {v.e})"]),
+        U("compare and swap", ["out[{c.o}] = qd.atomic_cas(own[{c.o}], x[{c.i}], {v.e})"], ["i32", "u32", "i64", "u64"]),
+        U("swap of a local", ["p = {v.e}", "q = qd.atomic_exchange(p, x[{c.i}])", "own[{c.o}] = p + q"]),
+        U("random", ["num[{c.o}] = (0 <= qd.random(qd.f32) < 1) and {v.c}", "num[{c.o}] += (qd.random(qd.f64) < 1) * 1 + (qd.randn(qd.f32) < 1e9) * 1"]),
+        U("product of large matrices", ["m9 = qd.Matrix([[{v.e} for _ in range(9)] for _ in range(9)])", "own[{c.o}] = (m9 @ m9)[8, 0]"], NUMERIC),
+        U("vector through real_func", ["w = fw(qd.Vector([{v.e}, x[{c.i}], {v.e}]))", "own[{c.o}] = w[0] + w[1]"],
+          helpers=["@qd.real_func", "def fw(p: qd.types.vector(3, qd.{t})) -> qd.types.vector(3, qd.{t}):", "    if p[0] > 2:", "        return p + p", "    return p"]),
+        U("struct through real_func", ["ps = fs(S(a={v.e}, b=2))", "own[{c.o}] = ps.a", "num[{c.o}] = ps.b"],
+          helpers=["@qd.real_func", "def fs(p: S) -> S:", "    q = p", "    if p.a > 2:", "        q.b = 5", "    return q"]),
+        U("two results of real_func", ["p, q = fq({v.e})", "own[{c.o}] = p", "num[{c.o}] = q"],
+          helpers=["@qd.real_func", "def fq(p: qd.{t}) -> (qd.{t}, qd.i32):", "    if p > 2:", "        return p, 1", "    return p + p, 2"]),
+        U("address", ["num[{c.o}] = qd.cast(qd.get_addr(x, [{v.i} + 1]) - qd.get_addr(x, [{v.i}]), qd.i32)"]),
+        U("thread", ["num[{c.o}] = (qd.global_thread_idx() >= 0) and {v.c}"]),
+        U("formats", lambda v, c: [f'print(f"<{{{v.e}}}> {{{v.i}:5d}}|", "{{1}} {{0}}".format({v.e}, "s"), sep="-", end="!\\n")'],
+          ["i8", "i16", "i32", "i64"], needs="print"),
+        U("formats of floats", lambda v, c: [f'print(f"{{{v.e}:.2f}} {{{v.e} = :8.3e}}", [{v.e}, 1], qd.Vector([{v.e}, 2.0]))'], FLOATS, needs="print"),
+        U("assert with text", ["assert {v.e} >= 0, f'{{ {v.e} }}'", "num[{c.o}] = 1"]),
+        U("comprehensions", ["li = [{v.e} * k5 for k5 in qd.static(range(3)) if k5 != 1]", "own[{c.o}] = li[1]"], NUMERIC),
+        U("dictionary", ["di = {{'p': {v.e}, 'q': x[{c.i}]}}", "own[{c.o}] = di['p'] + di['q']"]),
+        U("list and tuple", ["li = [{v.e}, (x[{c.i}], 2)]", "li[0] = li[1][0]", "own[{c.o}] = li[0] + len(li)"]),
+        U("determinants", ["mm = qd.Matrix([[{v.e}, 1, 0], [x[{c.i}], {v.e}, 1], [0, 2, {v.e}]])", "own[{c.o}] = mm.determinant() + mm.trace() + mm.transpose()[0, 1]"], NUMERIC),
+        U("inverse", ["m4 = qd.Matrix([[{v.e}, 0, 0, 0], [0, 2.0, 0, 0], [0, 0, {v.e}, 0], [0, 0, 0, 4.0]])", "own[{c.o}] = m4.inverse()[1, 1] * m4.determinant()"], ["f32", "f64"]),
+        U("methods of vectors", ["w = qd.Vector([{v.e}, x[{c.i}], {v.e}])", "u = w.cross(qd.Vector([1, 2, 0]))", "own[{c.o}] = u[2] + w.max() + w.min() + w.outer_product(w)[1, 2] + w.dot(u)"], NUMERIC),
+        U("norms", ["w = qd.Vector([{v.e}, x[{c.i}]])", "own[{c.o}] = w.norm_sqr() + w.norm() + w.normalized()[0] + w.norm_inv()"], ["f32", "f64"]),
+        U("quantifiers", ["w = qd.Vector([{v.e}, x[{c.i}]])", "num[{c.o}] = any(w == {v.e}) * 1 + all(w > 1) * 2 + len(w) * 4"]),
+        U("zero and one", ["own[{c.o}] = qd.zero({v.e}) + qd.one({v.e}) + {v.e}"]),
+        U("filled", ["w = qd.Vector.zero(qd.{c.t}, 3)", "w.fill({v.e})", "own[{c.o}] = w[1] + qd.Vector.one(qd.{c.t}, 2)[0] + qd.Vector.unit(3, 1, qd.{c.t})[1]"]),
+        U("frexp", ["p, q = qd.frexp({v.e})", "own[{c.o}] = p", "num[{c.o}] = q"], ["f32", "f64"]),
+        U("struct without type", ["ps = qd.Struct(a={v.e}, b=x[{c.i}])", "own[{c.o}] = ps.a + ps.b"]),
+        U("keywords and defaults", ["wide[{c.o}] = fk(q={v.e}, p={v.e}) + fk({v.e})"],
+          helpers=["@qd.func", "def fk(p, q=1):", "    return p + q"], types=NUMERIC),
+        U("starred arguments", ["own[{c.o}] = f_two(*[{v.e}, x[{c.i}]])"], helpers=["@qd.func", "def f_two(p, q):", "    return p + q"]),
+        U("volatile load", ["own[{c.o}] = qd.volatile_load(x[{v.i}]) + {v.e}"]),
+        U("assumed range", ["own[{c.o}] = x[qd.assume_in_range({v.i}, {v.i}, 0, 1)]"], INTS),
+        U("alias", ["al = qd.static(x)", "own[{c.o}] = al[{v.i}]"]),
+        U("static expression", ["own[{c.o}] = ({v.e} if qd.static({v.s} > 1) else x[{c.i}])", "qd.static_assert({v.s} >= 0)", "if qd.static({v.s} in [1, 3]):", "    num[{c.o}] = 1", "elif qd.static(not {v.s}):", "    num[{c.o}] = 2"], static=True),
+        U("func in a condition", ["if {v.c} and f_twice({v.e}) > 1:", "    num[{c.o}] = 1"], helpers=["@qd.func", "def f_twice(p):", "    return p + p"], types=NUMERIC),
+        U("index by vector and tuple", ["own[{c.o}] = x23[qd.Vector([{v.i} % 2, 1])] + x23[(1, {v.i} % 3)]"]),
+        U("slices", ["w = qd.Vector([{v.e}, x[{c.i}], {v.e}, 1])", "u = w[1:3]", "own[{c.o}] = u[0] + u[1] + w.wzyx[3]"]),
+        U("component by name", ["vo[{c.o}].x += {v.e}", "vo[{c.o}].yx = vs[{c.i}].zy"]),
+        U("write a component at run time", ["w = vs[{c.i}] + 1", "w[{v.i} % 3] = x[{c.i}]", "own[{c.o}] = w[0] + w[1] + w[2]"], NUMERIC),
+        U("read a component at run time", ["own[{c.o}] = (vs[{c.i}] + {v.e})[{v.i} % 3]"], NUMERIC),
+        U("fill in a kernel", ["va2[None] = {v.e}"]),
+        U("shape and dtype", ["own[{c.o}] = qd.cast({v.i} + x.shape[0] + vs.n + ms.m, x.dtype)"], NUMERIC),
+    ]  # fmt: skip
 
 
 # --- places ------------------------------------------------------------------------------------------
@@ -347,6 +422,8 @@ def places():
         P("loop over field", ["for i in x6:"], "i", "i"),
         P("loop over array", ["for i in out6:"], "i", "i"),
         P("ndrange", ["for i, j in qd.ndrange(3, (1, 4)):"], "j", "i * 4 + j"),
+        P("ndrange in another order", ["for i, j in qd.ndrange(3, (1, 4), axes=(1, 0)):"], "j", "i * 4 + j"),
+        P("ndrange in loop", ["for i in range(3):", "    for j, k in qd.ndrange(2, (1, 3)):"], "k", "i"),
         P("grouped ndrange", ["for g in qd.grouped(qd.ndrange(2, 3)):"], "g[1]", "g[0] * 3 + g[1]"),
         P("grouped field", ["for g in qd.grouped(x23):"], "g[1]", "g[0] * 3 + g[1]"),
         P("static loop at top", ["for i in qd.static(range(3)):"], "i", "i", parallel=False),

@@ -5,14 +5,12 @@ import math
 
 import numpy as np
 from arithmetic import (
+    arith,
     bit_cast,
     bit_count,
     cast,
     compare,
-    decide,
-    div_error,
     elementary,
-    flush,
     is_float,
     promote,
     rounding,
@@ -20,7 +18,7 @@ from arithmetic import (
     trunc_div,
     wrap,
 )
-from model_values import BITS, EPS, NP, PY, Undecidable, V
+from model_values import BITS, NP, PY, Undecidable, V
 
 
 class Functions:
@@ -133,11 +131,7 @@ class Functions:
         a, b = cast(t, a), cast(t, b)
         if not is_float(t):
             return V(t, wrap(t, trunc_div(a.v, b.v)))
-        u = "f32" if t == "f16" else t
-        q = flush(u, NP[u](flush(t, a.v)) / NP[u](flush(t, b.v)))
-        if a.e or b.e:
-            decide(V(u, q, div_error(a, b) + EPS[t] * abs(float(q))), math.trunc)
-        return V(t, NP[t](np.trunc(q)))
+        return arith(ast.Div, a, b)
 
     def raw_mod(self, a, b):
         t = promote(a.t, b.t)

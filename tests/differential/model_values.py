@@ -101,15 +101,15 @@ class Array:
         self.t, self.shape, self.elem, self.cells = t, tuple(shape), tuple(elem), cells
         self.size = math.prod(elem) if elem else 1
 
-    @staticmethod
-    def of(t, array, elem=()):
+    @classmethod
+    def of(cls, t, array, elem=()):
         outer = array.shape[: array.ndim - len(elem)]
         flat = array.reshape(-1)
         if t[0] == "f":
             cells = [V(t, flat[i]) for i in range(flat.size)]
         else:
             cells = [V(t, int(x)) for x in flat.tolist()]
-        return Array(t, outer, elem, cells)
+        return cls(t, outer, elem, cells)
 
     def flat(self, index):
         at = 0

@@ -26,7 +26,7 @@ def test_sample(t, established):
     failures, stats, _ = crossing.run(cases, [*crossing.MAIN, third])
     assert not failures, "\n".join(f"{kind}: {case}: {text}" for case, kind, text in failures)
     assert stats["cases"] == len(cases)
-    assert stats["modelled"] > 0.95 * len(cases)
+    assert stats["modelled"] > 0.9 * len(cases)
 
 
 def test_cases_cover_what_they_should():
