@@ -205,8 +205,12 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
 PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count != 2)
         return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
+    // Code that is traced may set what later compilations read (`qd.block_local` does), but not
+    // what the pool is made from.
+    const bool makes_pool = !PyUnicode_CompareWithASCIIString(args[0], "cpu_max_num_threads");
     Closed closed;
-    if (!closed.wait() || !set_option(args[0], args[1])) return nullptr;
+    if ((!my_work || makes_pool) && !closed.wait()) return nullptr;
+    if (!set_option(args[0], args[1])) return nullptr;
     Session& s = the_session;
     if (s.generation && !s.pool) s.pool = std::make_unique<runtime::Pool>(s.threads);
     Py_RETURN_NONE;
