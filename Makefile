@@ -43,6 +43,7 @@ lint: lint-cpp lint-python
 lint-cpp: build
 	$(if $(CPP),$(VENV)/bin/clang-format --dry-run -Werror $(CPP))
 	$(PY) tools/check_includes.py
+	$(PY) tools/check_recorder.py
 	tools/check_symbols.sh
 
 lint-python: setup

@@ -211,6 +211,23 @@ std::vector<std::string> Store::list(std::string_view subfolder) const {
     return names;
 }
 
+void Store::trim(std::string_view subfolder, size_t most) const {
+    std::vector<std::string> names = list(subfolder);
+    if (names.size() <= most) return;
+    std::vector<std::pair<timespec, std::string>> entries;
+    for (const std::string& name : names) {
+        std::string path = folder_ + "/" + std::string(subfolder) + "/" + name;
+        struct stat info;
+        if (::lstat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode))
+            entries.emplace_back(info.st_mtim, std::move(path));
+    }
+    std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+        return std::pair(a.first.tv_sec, a.first.tv_nsec) <
+               std::pair(b.first.tv_sec, b.first.tv_nsec);
+    });
+    for (size_t k = 0; k < entries.size() / 2; ++k) ::unlink(entries[k].second.c_str());
+}
+
 void Store::clean(int64_t limit, double share) const {
     struct Entry {
         std::string path;

@@ -31,6 +31,8 @@ class Store {
     std::optional<Bytes> read(std::string_view name) const;
     bool write(std::string_view name, std::span<const uint8_t> content) const;
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
+    // Removes the older half of the entries below `subfolder` if there are more than `most`.
+    void trim(std::string_view subfolder, size_t most) const;
     // Removes a share of the entries, the least recently used first, if their total exceeds `limit`
     // bytes; and always what interrupted writers left behind an hour ago.
     void clean(int64_t limit, double share) const;

@@ -95,6 +95,21 @@ bool sees_more(const std::string& name) {
     return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
+// Methods of generators of random numbers: two equal answers of theirs say nothing about a third.
+bool is_of_chance(PyObject* f) {
+    PyObject* self = PyMethod_Check(f)      ? PyMethod_GET_SELF(f)
+                     : PyCFunction_Check(f) ? PyCFunction_GET_SELF(f)
+                                            : nullptr;
+    if (!self || PyType_Check(self)) return false;
+    PyObject* bases = Py_TYPE(self)->tp_mro;
+    for (Py_ssize_t k = 0; bases && k < PyTuple_GET_SIZE(bases); ++k) {
+        const Ref module = get(PyTuple_GET_ITEM(bases, k), names().__module___);
+        const std::string name = module ? text(module.get()) : "";
+        if (name == "random" || name == "_random" || name.starts_with("numpy.random")) return true;
+    }
+    return false;
+}
+
 // Methods of Python's containers that change them.
 bool changes_object(const std::string& name) {
     static const std::string_view kNames[] = {"append",
@@ -532,8 +547,8 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
         unit.notice(
             {Notice::Category::syntax, message, source.file->name, static_cast<uint32_t>(n->line)});
     }
-    return recorded(name.c_str(), f.prov, operands, keywords.get(),
-                    is_function_of_numbers(callable), run);
+    return recorded(name.c_str(), is_of_chance(callable) ? nullptr : f.prov, operands,
+                    keywords.get(), is_function_of_numbers(callable), run);
 }
 
 // Python refused a call: the exception that is set leaves, in the kernel's words if that says more.

@@ -24,6 +24,7 @@
 
 #include "cache/store.h"
 #include "frontend/lower.h"
+#include "frontend/values.h"
 #include "python/encode.h"
 #include "python/target.h"
 #include "support/error.h"
@@ -40,6 +41,7 @@ using frontend::SourceFunction;
 using frontend::Step;
 
 constexpr uint32_t kRecipeVersion = 10;
+constexpr size_t kMostRecipes = 256;  // of one key: a first call may read them all
 
 Bytes hash_of(const Bytes& data) {
     const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
@@ -589,13 +591,23 @@ bool is_constant(PyObject* o) {
            PyUnicode_CheckExact(o);
 }
 
+void write_name(Writer& w, PyObject* text) {
+    Py_ssize_t size = 0;
+    const char* utf8 = PyUnicode_AsUTF8AndSize(text, &size);
+    if (!utf8) PyErr_Clear();
+    w.text({utf8 ? utf8 : "", static_cast<size_t>(size)});
+}
+
 void write_constant(Writer& w, PyObject* o) {
     w.text(Py_TYPE(o)->tp_name);
-    w.text(frontend::text(Ref::steal(PyObject_Repr(o)).get()));
+    if (PyUnicode_CheckExact(o))
+        write_name(w, o);
+    else
+        write_name(w, Ref::steal(PyObject_Repr(o)).get());
 }
 
 Ref part_of(PyObject* code, const char* name) {
-    return Ref::steal(PyObject_GetAttrString(code, name));
+    return Ref::steal(PyObject_GetAttr(code, frontend::interned(name).get()));
 }
 
 // A code object without where it lies: instructions, constants, names, and the columns of all.
@@ -605,8 +617,10 @@ void write_code(Writer& w, PyObject* code) {
         w.text(
             {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))});
     }
-    for (const char* name : {"co_name", "co_names", "co_varnames", "co_freevars"})
-        w.text(frontend::text(part_of(code, name).get()));
+    write_name(w, reinterpret_cast<PyCodeObject*>(code)->co_name);
+    const Ref names = part_of(code, "co_names");
+    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n)
+        write_name(w, PyTuple_GET_ITEM(names.get(), n));
     const Ref constants = part_of(code, "co_consts");
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(constants.get()); ++n) {
         PyObject* o = PyTuple_GET_ITEM(constants.get(), n);
@@ -621,7 +635,7 @@ void write_code(Writer& w, PyObject* code) {
 // captures is a guard of its recipe, so recipes for other values need not be read.
 void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
     PyObject* code = PyFunction_GetCode(fn);
-    const Ref names = part_of(code, "co_names"), free = part_of(code, "co_freevars");
+    const Ref names = part_of(code, "co_names");
     PyObject *globals = PyFunction_GetGlobals(fn), *closure = PyFunction_GetClosure(fn);
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n) {
         PyObject* name = PyTuple_GET_ITEM(names.get(), n);
@@ -733,7 +747,9 @@ void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const Lo
     const std::string key = kernel_key(k, {args, count});
     const Bytes bytes = write_recipe(k.definition, kernel, {args, count}, params, code_hash);
     if (key.empty() || bytes.empty()) return not_stored("no key or a value that cannot be written");
-    (void)store().write("kernels/" + key + "/" + cache::hex(hash_of(bytes)), bytes);
+    const std::string folder = "kernels/" + key;
+    (void)store().write(folder + "/" + cache::hex(hash_of(bytes)), bytes);
+    store().trim(folder, kMostRecipes);
 }
 
 std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {

@@ -83,6 +83,31 @@ TEST_F(cache_store, every_flipped_byte_is_a_miss) {
     EXPECT_EQ(store().read("code/a"), content);
 }
 
+TEST_F(cache_store, an_entry_under_another_name_is_a_miss) {
+    ASSERT_TRUE(store().write("code/a", content));
+    ASSERT_TRUE(store().write("code/b", {content.data(), 3}));
+    fs::rename(file("code/a"), file("code/c"));
+    fs::rename(file("code/b"), file("code/a"));
+    fs::rename(file("code/c"), file("code/b"));
+    EXPECT_FALSE(store().read("code/a"));
+    EXPECT_FALSE(store().read("code/b"));
+    ASSERT_TRUE(store().write("code/a", content));
+    EXPECT_EQ(store().read("code/a"), content);
+}
+
+TEST_F(cache_store, trimming_keeps_the_newer_half) {
+    for (char name = '0'; name < '7'; ++name) {
+        const std::string path = std::string("kernels/k/") + name;
+        ASSERT_TRUE(store().write(path, content));
+        const utimbuf when{1000 - name, 1000 - name};
+        ASSERT_EQ(utime(file(path.c_str()).c_str(), &when), 0);
+    }
+    store().trim("kernels/k", 7);
+    EXPECT_EQ(store().list("kernels/k").size(), 7u);
+    store().trim("kernels/k", 6);
+    EXPECT_EQ(store().list("kernels/k"), (std::vector<std::string>{"0", "1", "2", "3"}));
+}
+
 TEST_F(cache_store, what_others_may_write_is_ignored_with_one_warning) {
     ASSERT_TRUE(store().write("code/a", content));
     for (const char* path : {"native/code/a", "native/code", "native", "."}) {

@@ -244,6 +244,48 @@ def test_entries_under_other_names_are_no_entries(tmp_path):
         assert run(tmp_path) == first
 
 
+NAMESAKES = """
+import sys
+import quadrants as qd
+from quadrants._lib import core
+
+qd.init(arch=qd.cpu, log_level=qd.ERROR, offline_cache_file_path=sys.argv[1])
+
+@qd.data_oriented
+class Owner:
+    def __init__(self, n): self.n = n
+    @qd.kernel
+    def k(self) -> qd.i32: return self.n
+
+def closure(n):
+    @qd.kernel
+    def k() -> qd.i32: return n
+    return k
+
+for N in range(20):
+    @qd.kernel
+    def k() -> qd.i32: return N
+    assert k() == closure(N)() == Owner(N).k() == N
+print(core.counters()["lowered"])
+"""
+
+
+@pytest.mark.oracle_differs("counts our files")
+def test_kernels_of_one_name_do_not_read_each_others_recipes(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(NAMESAKES)
+    for lowered in ("60", "0"):
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / "cache")],
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.stdout.split()[-1] == lowered, done.stderr[-2000:]
+    folders = list(tmp_path.glob("cache/native/kernels/*"))
+    assert [len(list(f.iterdir())) for f in folders] == [1] * 60
+
+
 def test_what_a_class_and_a_module_have_is_looked_up_for_each_version(backend):
     class Table:
         pass

@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Checks where the front end lets Python evaluate something.
+
+What Python answers while a kernel is traced must be a fact that a later process can compare, so
+evaluations of the user's objects go through `recorder.cpp`, as the function that it runs. Each file
+that calls CPython's evaluating functions has a row: how many such calls there are, and why they need
+no record of their own. A new call fails here until somebody has said why. Prints `file: reason`,
+exits 1 if any.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+EVALUATES = re.compile(
+    r"\b(PyObject_(?:Call\w*|Vectorcall|IsTrue|Not|Str|Repr|ASCII|Format|GetItem|SetItem|Size|Length|GetIter"
+    r"|RichCompare|RichCompareBool|IsInstance|IsSubclass|Hash|HasAttr|HasAttrString|GetAttr|GetAttrString)"
+    r"|PyNumber_[A-Z]\w+|PySequence_(?:List|Tuple|Contains|GetItem)|PyIter_Next)\b"
+)
+
+OURS = "reads objects of this package and of CPython's own (definitions, annotations, trees, code)"
+SETTLED = "operands are constants, vectors or lists whose facts were recorded before the call"
+RUNS = "the function that the recorder runs, or what it runs over"
+FACTS = "says or compares facts, or walks a recorded path"
+MESSAGES = "texts of errors and warnings"
+
+ROWS = {
+    "annotations.cpp": (4, OURS),
+    "assign.cpp": (3, SETTLED),
+    "ast.cpp": (10, OURS),
+    "buffer_view.cpp": (1, MESSAGES),
+    "builtins.cpp": (1, OURS),
+    "builtins_math.cpp": (6, SETTLED),
+    "builtins_misc.cpp": (6, SETTLED),
+    "builtins_tensor.cpp": (5, SETTLED),
+    "call_bind.cpp": (9, OURS),
+    "call_func.cpp": (5, OURS),
+    "call_key.cpp": (1, SETTLED),
+    "diag.cpp": (14, MESSAGES),
+    "expr.cpp": (1, OURS),
+    "guards.cpp": (34, FACTS),
+    "lower_call.cpp": (3, OURS),
+    "lower_expr.cpp": (23, RUNS),
+    "lower_format.cpp": (5, RUNS),
+    "lower_loop.cpp": (9, RUNS),
+    "lower_stmt.cpp": (4, RUNS),
+    "ops.cpp": (29, RUNS),
+    "provenance.cpp": (8, FACTS),
+    "purity.cpp": (2, OURS),
+    "recorder.cpp": (1, RUNS),
+    "source.cpp": (10, OURS),
+    "specialise.cpp": (14, OURS),
+    "structs.cpp": (12, OURS),
+    "subscript.cpp": (6, RUNS),
+    "tensor.cpp": (2, SETTLED),
+}
+
+
+def main() -> int:
+    folder = Path(__file__).parents[1] / "src" / "frontend"
+    wrong = 0
+    for path in sorted(folder.glob("*.cpp")):
+        lines = (line.split("//")[0] for line in path.read_text().splitlines())
+        count = sum(len(EVALUATES.findall(line)) for line in lines)
+        known, why = ROWS.get(path.name, (0, "it has no row"))
+        if count > known:
+            print(f"{path.name}: lets Python evaluate in {count} places, {known} are known ({why}); go through "
+                  "recorder.cpp, or say in tools/check_recorder.py why the new one needs no record")  # fmt: skip
+        wrong += count > known
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
