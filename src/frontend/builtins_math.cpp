@@ -128,12 +128,19 @@ Ref logical(Lowering&, const CallArgs& a) {
 }
 
 // --- min, max, select ---------------------------------------------------------------------------
+// As op min and max: a number wins over NaN, and -0 is less than +0.
+bool comes_first(PyObject* a, PyObject* b, bool want_max) {
+    if (PyFloat_Check(a) && PyFloat_Check(b) && PyFloat_AS_DOUBLE(a) == PyFloat_AS_DOUBLE(b))
+        return std::signbit(PyFloat_AS_DOUBLE(a)) != want_max;
+    if (PyFloat_Check(b) && std::isnan(PyFloat_AS_DOUBLE(b))) return true;
+    const int first = PyObject_RichCompareBool(a, b, want_max ? Py_GE : Py_LE);
+    if (first < 0) throw PyError{};
+    return first;
+}
+
 Ref lesser(PyObject* a, PyObject* b, bool want_max, const char* name) {
-    if (is_static_number(a) && is_static_number(b)) {
-        const int first = PyObject_RichCompareBool(a, b, want_max ? Py_GE : Py_LE);
-        if (first < 0) throw PyError{};
-        return Ref::borrow(first ? a : b);
-    }
+    if (is_static_number(a) && is_static_number(b))
+        return Ref::borrow(comes_first(a, b, want_max) ? a : b);
     const Pair v = promoted(a, b, name);
     return make_value(builder().op(want_max ? Op::max : Op::min, {v.a, v.b}));
 }
@@ -328,7 +335,7 @@ const Builtin kRows[] = {
     {"rsqrt", real<Op::rsqrt, rsqrt, true>},
     {"floor", rounding<Op::floor, std::floor>},
     {"ceil", rounding<Op::ceil, std::ceil>},
-    {"round", rounding<Op::round, std::nearbyint>},
+    {"round", rounding<Op::round, std::round>},
     {"abs", absolute},
     {"neg", operation1<UnOp::neg>},
     {"bit_not", operation1<UnOp::bit_not>},

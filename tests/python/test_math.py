@@ -385,3 +385,37 @@ def test_random_under_a_parallel_loop(backend):
     run(out)
     assert np.unique(out).size > n * 0.95
     assert abs(out.mean() - 0.5) < 0.01
+
+
+@pytest.mark.oracle_differs("it computes constants as NumPy does: half to even, NaN wins")
+def test_constants_and_arguments_round_and_compare_alike(backend):
+    numbers = [0.5, -0.5, 1.5, 2.5, -2.5, 3.0, 0.0, -0.0, np.inf, -np.inf, np.nan]
+    n = len(numbers)
+    once, each = qd.field(qd.f64, (3, n)), qd.field(qd.f64, (3, n))
+    low, high = qd.field(qd.f64, (2, n, n)), qd.field(qd.f64, (2, n, n))
+
+    @qd.kernel
+    def run(x: Array):
+        for i in qd.static(range(n)):
+            once[0, i] = qd.round(numbers[i])
+            once[1, i] = qd.floor(numbers[i])
+            once[2, i] = qd.ceil(numbers[i])
+            for j in qd.static(range(n)):
+                low[0, i, j] = qd.min(numbers[i], numbers[j])
+                high[0, i, j] = qd.max(numbers[i], numbers[j])
+        for i in range(n):
+            each[0, i] = qd.round(x[i])
+            each[1, i] = qd.floor(x[i])
+            each[2, i] = qd.ceil(x[i])
+            for j in range(n):
+                low[1, i, j] = qd.min(x[i], x[j])
+                high[1, i, j] = qd.max(x[i], x[j])
+
+    run(np.array(numbers))
+    for a, b in [
+        (once.to_numpy(), each.to_numpy()),
+        (low.to_numpy()[0], low.to_numpy()[1]),
+        (high.to_numpy()[0], high.to_numpy()[1]),
+    ]:
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(np.signbit(a[a == 0]), np.signbit(b[b == 0]))
