@@ -40,16 +40,15 @@ F flushed(F v) {
 
 // --- floats
 
-// -0 is below +0; a NaN loses to a number. Written with the compares and bit operations that code
-// generation emits, because a subnormal compares as zero yet keeps its bits.
+// -0 is below +0; a NaN loses to a number; a subnormal counts as zero.
 template <class F>
 F min_max(bool max, F x, F y) {
     using B = BitsOf<F>;
-    const F fx = flushed(x), fy = flushed(y);
+    x = flushed(x), y = flushed(y);
     const B xb = std::bit_cast<B>(x), yb = std::bit_cast<B>(y);
-    if (fx == fy) return std::bit_cast<F>(max ? B(xb & yb) : B(xb | yb));
+    if (x == y) return std::bit_cast<F>(max ? B(xb & yb) : B(xb | yb));
     if (std::isnan(y)) return x;
-    return (max ? fx > fy : fx < fy) ? x : y;
+    return (max ? x > y : x < y) ? x : y;
 }
 
 template <class F>

@@ -69,15 +69,25 @@ Value* Scalar::float_equal(Value* x, Value* y, bool negated) {
                         b.CreateAnd(bits, exponent), int_constant(bits, 0));
 }
 
-// The number wins over NaN, and -0 is less than +0.
+// The number wins over NaN, and -0 is less than +0. Operands are flushed first: LLVM makes minss of
+// some of these choices, which flushes, and not of others.
 Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
+    const auto flush = [&](Value*& v) {
+        if (const auto* c = llvm::dyn_cast<llvm::ConstantFP>(v)) {
+            if (c->getValueAPF().isDenormal())
+                v = llvm::ConstantFP::getZero(v->getType(), c->isNegative());
+        } else if (!llvm::isa<llvm::BinaryOperator>(v)) {  // arithmetic has flushed
+            v = intrinsic(Intrinsic::canonicalize, {v});
+        }
+    };
+    flush(x), flush(y);
     llvm::Type* bits = x->getType()->isFloatTy() ? m.i32 : m.i64;
     Value *xb = b.CreateBitCast(x, bits), *yb = b.CreateBitCast(y, bits);
     Value* zeros = b.CreateBitCast(max ? b.CreateAnd(xb, yb) : b.CreateOr(xb, yb), x->getType());
-    // One condition, because LLVM makes minss of a choice by a comparison alone, and that flushes.
     Value* first = max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
-    first = b.CreateOr(first, b.CreateFCmpUNO(y, y));
-    return b.CreateSelect(float_equal(x, y), zeros, b.CreateSelect(first, x, y));
+    Value* chosen = b.CreateSelect(first, x, y);
+    chosen = b.CreateSelect(b.CreateFCmpUNO(y, y), x, chosen);
+    return b.CreateSelect(float_equal(x, y), zeros, chosen);
 }
 
 // Whether `v` is this number or is chosen among values of which one is it.

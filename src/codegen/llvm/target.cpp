@@ -393,18 +393,38 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     if (time_passes) timing.print();
 }
 
-// LLVM 22 has no x86 code for canonicalize of two floats, which the vectoriser makes where doubles
-// or 64-bit integers set the width: it dies of a trap. Four of them are one instruction.
-void widen_pairs(llvm::Module& module) {
-    llvm::Function* pair = module.getFunction("llvm.canonicalize.v2f32");
-    if (!pair) return;
-    for (llvm::User* user : llvm::make_early_inc_range(pair->users())) {
-        auto* call = llvm::cast<llvm::CallInst>(user);
-        llvm::IRBuilder<> b(call);
-        llvm::Value* four = b.CreateShuffleVector(call->getArgOperand(0), {0, 1, 0, 1});
-        four = b.CreateUnaryIntrinsic(llvm::Intrinsic::canonicalize, four);
-        call->replaceAllUsesWith(b.CreateShuffleVector(four, {0, 1}));
-        call->eraseFromParent();
+// LLVM 22 has no code for some vectors' canonicalize, and dies of a trap or gives up: of two floats
+// on x86, which the vectoriser makes where doubles set the width, and of SVE's. They are written
+// out: a number without exponent keeps its sign alone.
+bool lacks_canonicalize(const llvm::Type* t, bool x86) {
+    const auto* v = llvm::dyn_cast<llvm::VectorType>(t);
+    if (!v || v->getElementType()->isHalfTy()) return false;
+    const llvm::ElementCount n = v->getElementCount();
+    return n.isScalable() || (x86 && v->getElementType()->isFloatTy() && n.getFixedValue() == 2);
+}
+
+void expand_canonicalize(llvm::Module& module, bool x86) {
+    for (llvm::Function& f : module) {
+        if (f.getIntrinsicID() != llvm::Intrinsic::canonicalize ||
+            !lacks_canonicalize(f.getReturnType(), x86))
+            continue;
+        for (llvm::User* user : llvm::make_early_inc_range(f.users())) {
+            auto* call = llvm::cast<llvm::CallInst>(user);
+            auto* bits_type =
+                llvm::VectorType::getInteger(llvm::cast<llvm::VectorType>(f.getReturnType()));
+            const bool single = bits_type->getScalarSizeInBits() == 32;
+            const auto constant = [&](uint64_t of32, uint64_t of64) {
+                return llvm::ConstantInt::get(bits_type, single ? of32 : of64);
+            };
+            llvm::IRBuilder<> b(call);
+            llvm::Value* bits = b.CreateBitCast(call->getArgOperand(0), bits_type);
+            llvm::Value* exponent = b.CreateAnd(bits, constant(0x7f800000, 0x7ff0000000000000));
+            llvm::Value* sign = b.CreateAnd(bits, constant(0x80000000, 0x8000000000000000));
+            llvm::Value* flushed =
+                b.CreateSelect(b.CreateICmpEQ(exponent, constant(0, 0)), sign, bits);
+            call->replaceAllUsesWith(b.CreateBitCast(flushed, f.getReturnType()));
+            call->eraseFromParent();
+        }
     }
 }
 
@@ -474,7 +494,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     const auto t3 = Clock::now();
     if (options.want == Options::Want::llvm) return text();
     for (const std::string& edited : options.edited) replace_functions(module, edited);
-    if (machine.x86) widen_pairs(module);
+    if (options.tier > 0) expand_canonicalize(module, machine.x86);
 
     support::begin_stage("code generation");
     llvm::SmallVector<char, 0> out;

@@ -282,6 +282,88 @@ TEST_P(every_target, compile_every_op_and_run_it_where_they_can) {
     }
 }
 
+std::string constant_text(Prim p, uint64_t bits) {
+    if (!type::is_float(p))
+        return type::is_signed(p) ? std::to_string(ir::int_of_bits(p, bits)) : std::to_string(bits);
+    char text[24];
+    std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(bits));
+    return text;
+}
+
+// Each op with a constant on either side: what passes and LLVM make of it.
+Program sweep_constants(Prim p) {
+    Program out;
+    const std::string x = out.add_field(p), name = type::info(p).name;
+    (void)out.add_field(p), (void)out.add_field(Prim::i32);
+    std::vector<uint64_t> constants;
+    const int width = type::bits(p);
+    if (type::is_float(p)) {
+        for (const double v :
+             {0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -3.0, 1e-40, double(INFINITY), double(NAN)})
+            constants.push_back(ir::bits_of_double(p, v));
+    } else {
+        const uint64_t ones = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
+        for (const uint64_t v :
+             {uint64_t(0), uint64_t(1), ones, uint64_t(2), uint64_t(7), ones >> 1,
+              uint64_t(1) << (width - 1), uint64_t(width), uint64_t(width - 1)})
+            constants.push_back(v & ones);
+    }
+    std::string loop;
+    size_t count = 0;
+    const auto flush = [&] {
+        if (count) out.loop(Program::load("a", x, p) + loop);
+        loop.clear(), count = 0;
+    };
+    const auto add = [&](const std::string& op, const std::string& operands, Prim result) {
+        const std::string r = "%r" + std::to_string(count++) + "x$";
+        loop += "\n    " + r + " = " + op + " " + operands +
+                Program::store(r, out.add_field(result), result);
+        if (count >= 3 * kStepsOfALoop) flush();
+    };
+    for (const uint64_t c : constants) {
+        const std::string k = "%k" + std::to_string(out.names) + "x" + std::to_string(c) + "$";
+        const auto define = [&](const std::string& to, uint64_t bits) {
+            loop += "\n    " + to + " = constant " + constant_text(p, bits) + " : " + name;
+        };
+        define(k, c);
+        for (int o = 0; o < int(Op::count_); ++o) {
+            const ir::OpInfo& op = ir::info(Op(o));
+            if (op.kind != ir::Kind::elementwise || op.operands != 2 || Op(o) == Op::powi) continue;
+            if (op.takes == (type::is_float(p) ? ir::Takes::ints : ir::Takes::floats)) continue;
+            const Prim result = op.rule == ir::Rule::boolean ? Prim::u1 : p;
+            add(op.name, "%a$, " + k, result);
+            if (count == 0) define(k, c);
+            add(op.name, k + ", %a$", result);
+            if (count == 0) define(k, c);
+        }
+        flush();
+    }
+    return out;
+}
+
+TEST_P(every_target, constants_give_what_values_give) {
+    const Program program = sweep_constants(GetParam());
+    for (const char* cpu : {"x86-64", ""}) {
+        const char* triple = *cpu ? "x86_64-linux-gnu" : "";
+        const bool fused = codegen::has_fma(cpu, triple);
+        const Storage expect = by_interpreter(program, fused);
+        pass::PipelineOptions options;
+        options.fused = fused;
+        const auto prepared =
+            codegen::prepare(pass::run_pipeline(module_of(program.text()), options));
+        for (const int tier : {0, 1}) {
+            SCOPED_TRACE(std::string(cpu) + " tier " + std::to_string(tier));
+            codegen::Options wanted;
+            wanted.tier = tier;
+            wanted.cpu = cpu;
+            wanted.triple = triple;
+            const auto object = codegen::emit(prepared, wanted);
+            compare(program, expect,
+                    by_code(program, compiler::write_artefact(prepared, object, nullptr)));
+        }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(codegen, every_target, testing::ValuesIn(kAll),
                          [](const auto& of) { return std::string(type::info(of.param).name); });
 
