@@ -118,10 +118,11 @@ def test_quick_code_serves_where_optimised_code_fails(established, tmp_path):
 def test_the_queue_survives(established, tmp_path, where):
     if established:
         pytest.skip("faults are put into our compiler")
-    body = f"""
+    one = "large(np.zeros(1, np.float32))"  # leaves quick code in the cache
+    assert run(tmp_path, one, QD_TEST_FAULT="optimisation:throw").returncode == 0
+    body = """
         a, b = np.linspace(0, 1, 8).astype(np.float32), np.linspace(0, 1, 8).astype(np.float32)
         large(a)
-        fault("{where}")
         core.finish_optimisations()
         fault("")
         large(b)
@@ -140,7 +141,7 @@ def test_the_queue_survives(established, tmp_path, where):
         core.finish_optimisations()
         print([s["tier"] for s in later._primal._specialisations()])
     """
-    done = run(tmp_path, body)
+    done = run(tmp_path, body, QD_TEST_FAULT=where)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["[0]", "[0]", "[1]"], done.stderr
     warnings = [t for t in done.stderr.splitlines() if "keeps its quick code" in t]
