@@ -20,6 +20,9 @@ namespace qd::runtime {
 
 // Above the process's own: about a tenth of a core where launches use all of them.
 constexpr int kNiceness = 10;
+// What runs for half of the time since its first launch is what the program is about: optimising it
+// is worth a share of the cores like any other thread's.
+constexpr int64_t kUrgentShare = 2;
 // Quick code may run for this part of the time that optimising it is estimated to take: what is
 // lost by waiting stays small beside the compilation, and what runs once or twice is not compiled.
 constexpr int64_t kPatienceShare = 16;
@@ -38,11 +41,29 @@ struct CompileQueue {
 
     std::mutex lock;  // guards everything here
     std::condition_variable changed;
-    std::vector<Slot> asked;
+    enum Line { urgent, patient, kLines };  // each with a thread
+    std::vector<Slot> asked[kLines];
     std::vector<Watch> watches;  // of launches that may turn out long
-    Slot compiling;
+    Slot compiling[kLines];
     bool stop = false;
-    std::thread thread;
+    std::thread threads[kLines];
+
+    size_t pending() const {
+        size_t n = 0;
+        for (int line = 0; line < kLines; ++line)
+            n += asked[line].size() + (compiling[line] ? 1 : 0);
+        return n;
+    }
+    static int64_t ns(Clock::time_point t) {
+        return std::chrono::nanoseconds(t.time_since_epoch()).count();
+    }
+    // Under the lock.
+    void line_up(const Slot& slot) {
+        const int64_t now_ns = ns(Clock::now()), first_ns = slot->first_ns_;
+        const bool often = first_ns && spent(*slot, now_ns) * kUrgentShare > now_ns - first_ns;
+        asked[often ? urgent : patient].push_back(slot);
+        changed.notify_all();
+    }
 
     static bool waits(const ImageSlot& s) { return s.state_ == State::waiting; }
 
@@ -51,8 +72,7 @@ struct CompileQueue {
         State waiting = State::waiting;
         if (!slot->state_.compare_exchange_strong(waiting, State::asked)) return;
         std::lock_guard guard(lock);
-        asked.push_back(slot);
-        changed.notify_all();
+        line_up(slot);
     }
 
     void watch(const Slot& slot, int64_t due_ns) {
@@ -64,6 +84,7 @@ struct CompileQueue {
     static bool enters(ImageSlot& s, int64_t now_ns, int64_t& due_ns) {
         if (!waits(s)) return false;
         s.entered_ns_ = now_ns;
+        if (!s.first_ns_) s.first_ns_ = now_ns;
         due_ns = now_ns + std::max<int64_t>(s.patience_ns_ - s.spent_ns_, 0);
         return !s.watched_.exchange(true);
     }
@@ -73,7 +94,7 @@ struct CompileQueue {
         return s.spent_ns_.fetch_add(took_ns) + took_ns >= s.patience_ns_ && waits(s);
     }
 
-    // --- the queue's thread, under the lock -----------------------------------------------------
+    // --- the queue's threads, under the lock -----------------------------------------------------
     static int64_t spent(const ImageSlot& s, int64_t now_ns) {
         const int64_t entered = s.entered_ns_;
         return s.spent_ns_ + (entered ? now_ns - entered : 0);
@@ -82,7 +103,7 @@ struct CompileQueue {
     // Asks for what has run long enough; what runs still is looked at again.
     void look_at_watches() {
         const auto now = Clock::now();
-        const int64_t now_ns = std::chrono::nanoseconds(now.time_since_epoch()).count();
+        const int64_t now_ns = ns(now);
         std::erase_if(watches, [&](Watch& w) {
             if (w.due > now) return false;
             ImageSlot& s = *w.slot;
@@ -94,13 +115,13 @@ struct CompileQueue {
             s.watched_ = false;
             State waiting = State::waiting;
             if (left <= 0 && s.state_.compare_exchange_strong(waiting, State::asked))
-                asked.push_back(w.slot);
+                line_up(w.slot);
             return true;
         });
     }
 
     // What has run longest for what it costs.
-    Slot take_best() {
+    static Slot take_best(std::vector<Slot>& asked) {
         const auto gain = [](const Slot& s) {
             return double(s->spent_ns_) / std::max(1u, s->optimise_us_);
         };
@@ -110,19 +131,20 @@ struct CompileQueue {
         return taken;
     }
 
-    void loop() {
+    void loop(Line line) {
         // Threads that somebody waits for go first: on few cores a launch would lose a time slice.
         const auto self = static_cast<id_t>(syscall(SYS_gettid));
-        setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
+        if (line == patient)
+            setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
         std::unique_lock guard(lock);
         while (!stop) {
             look_at_watches();
-            if (!asked.empty()) {
-                compiling = take_best();
+            if (!asked[line].empty()) {
+                compiling[line] = take_best(asked[line]);
                 guard.unlock();
-                compile(*compiling);
+                compile(*compiling[line]);
                 guard.lock();
-                compiling = nullptr;
+                compiling[line] = nullptr;
                 changed.notify_all();
             } else if (!watches.empty()) {
                 changed.wait_until(guard, std::ranges::min(watches, {}, &Watch::due).due);
@@ -155,9 +177,11 @@ struct CompileQueue {
 
     // --- endings --------------------------------------------------------------------------------
     void forget() {
-        for (const Slot& s : asked) s->state_ = State::waiting;
+        for (std::vector<Slot>& line : asked) {
+            for (const Slot& s : line) s->state_ = State::waiting;
+            line.clear();
+        }
         for (const Watch& w : watches) w.slot->watched_ = false;
-        asked.clear();
         watches.clear();
         changed.notify_all();
     }
@@ -168,7 +192,8 @@ struct CompileQueue {
             stop = true;
             forget();
         }
-        if (thread.joinable()) thread.join();
+        for (std::thread& t : threads)
+            if (t.joinable()) t.join();
     }
 };
 
@@ -187,7 +212,8 @@ void after_fork() {
 }
 void in_forked_child() {
     if (CompileQueue* q = the_queue) {
-        if (q->compiling) q->asked.push_back(q->compiling);
+        for (const auto& slot : q->compiling)
+            if (slot) q->asked[CompileQueue::patient].push_back(slot);
         q->forget();
         q->lock.unlock();
     }
@@ -205,8 +231,9 @@ CompileQueue& queue() {
         }();
         (void)registered;
         auto made = std::make_unique<CompileQueue>();
-        made->thread = std::thread([q = made.get()] { q->loop(); });
         the_queue = made.release();
+        for (const auto line : {CompileQueue::urgent, CompileQueue::patient})
+            the_queue->threads[line] = std::thread([q = the_queue, line] { q->loop(line); });
     }
     return *the_queue;
 }
@@ -252,7 +279,7 @@ void optimise(const std::shared_ptr<ImageSlot>& slot) {
 void finish_optimisations() {
     if (CompileQueue* q = existing()) {
         std::unique_lock guard(q->lock);
-        q->changed.wait(guard, [&] { return q->asked.empty() && !q->compiling; });
+        q->changed.wait(guard, [&] { return q->pending() == 0; });
     }
 }
 
@@ -277,7 +304,7 @@ size_t pending_optimisations() {
     CompileQueue* q = existing();
     if (!q) return 0;
     std::lock_guard guard(q->lock);
-    return q->asked.size() + (q->compiling ? 1 : 0);
+    return q->pending();
 }
 
 }  // namespace qd::runtime

@@ -1,7 +1,7 @@
-// Code of a specialisation, and the thread that improves it.
+// Code of a specialisation, and the threads that improve it.
 //
 // The first version of slow-to-optimise code comes from the quick tier. Once its launches have
-// taken a fair share of what optimising costs, it is optimised here, on another thread, and the
+// taken a fair share of what optimising costs, it is optimised here, on other threads, and the
 // better code is current from the next launch on: what runs once is never optimised, and what runs
 // most goes first. Old images stay loaded: a launch may still be running them.
 
@@ -49,6 +49,7 @@ class ImageSlot {
     std::atomic<State> state_{State::settled};
     std::atomic<int64_t> spent_ns_{0};    // by launches that ended
     std::atomic<int64_t> entered_ns_{0};  // when the last launch began; 0: it ended
+    std::atomic<int64_t> first_ns_{0};    // when the first launch began
     std::atomic<bool> watched_{false};    // the queue looks at it when its patience ends
     int64_t patience_ns_ = 0;
     uint32_t optimise_us_ = 0;
