@@ -18,7 +18,7 @@ bool derives(PyTypeObject* t, const char* name) {
 }
 Ref get(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
-    if (!v) PyErr_Clear();
+    if (!v) forget_error();
     return v;
 }
 int integer(PyObject* o, PyObject* name, int otherwise) {

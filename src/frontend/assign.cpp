@@ -42,7 +42,7 @@ void warn_precision(const std::string& text) {
     const Ref done =
         module ? Ref::steal_or_null(PyObject_CallMethod(module.get(), "warn", "s", text.c_str()))
                : Ref();
-    if (!done) PyErr_Clear();
+    if (!done) forget_error();
 }
 
 void check_precision(const char* verb, Prim to, Prim from) {

@@ -64,7 +64,7 @@ std::unordered_map<PyObject*, const Builtin*>& known() {
             else
                 complete = false;
         }
-        PyErr_Clear();
+        forget_error();
         m.entered = complete;
         missing -= complete;
     }

@@ -13,7 +13,7 @@ namespace {
 Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
 bool flag(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
-    if (!v) PyErr_Clear();
+    if (!v) forget_error();
     return v && PyObject_IsTrue(v.get()) == 1;
 }
 

@@ -246,7 +246,7 @@ Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& typ
     Ref items = PyTuple_Check(annotation) || PyList_Check(annotation)
                     ? Ref::borrow(annotation)
                     : Ref::steal_or_null(PyObject_GetAttr(annotation, names().__args___));
-    PyErr_Clear();
+    forget_error();
     if (!items) raise(Kind::syntax, "Invalid return type annotation: " + text(annotation));
     Ref list = Ref::steal(PySequence_List(items.get()));
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k) {

@@ -33,7 +33,7 @@ struct Span {
 int number(PyObject* node, PyObject* name, int otherwise) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(node, name));
     if (!v || !PyLong_Check(v.get())) {
-        PyErr_Clear();
+        forget_error();
         return otherwise;
     }
     return static_cast<int>(PyLong_AsLong(v.get()));
@@ -76,7 +76,7 @@ Span span_of(PyObject* node, const FunctionSource& s) {
     p.end_line += shift;
     // A compound statement shows its header.
     const Ref body = Ref::steal_or_null(PyObject_GetAttr(node, names().body_));
-    PyErr_Clear();
+    forget_error();
     const std::string_view kind = Py_TYPE(node)->tp_name;
     const bool headed = kind.ends_with("For") || kind.ends_with("While") || kind.ends_with("If") ||
                         kind.ends_with("With") || kind.ends_with("FunctionDef");
@@ -166,7 +166,7 @@ std::string ask(const char* function, Args... args) {
     const Ref name = Ref::steal(PyUnicode_FromString(function));
     const Ref said = Ref::steal_or_null(
         module ? PyObject_CallMethodObjArgs(module.get(), name.get(), args..., nullptr) : nullptr);
-    PyErr_Clear();
+    forget_error();
     return said ? text(said.get()) : std::string();
 }
 
@@ -215,7 +215,7 @@ std::string traceback_text(PyObject* type, PyObject* value, PyObject* tb) {
 void add_note(PyObject* value, const std::string& note) {
     if (note.empty() || !PyObject_HasAttrString(value, "add_note")) return;
     Ref r = Ref::steal_or_null(PyObject_CallMethod(value, "add_note", "s", note.c_str()));
-    PyErr_Clear();
+    forget_error();
 }
 
 // Raises `cls(message)` with no trace of what led to it.
@@ -301,7 +301,7 @@ void raise_undefined(PyObject* name, PyObject* function, PyObject* locals, PyObj
 std::string text(PyObject* o) {
     Ref s = Ref::steal_or_null(PyObject_Str(o));
     const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
-    if (!c) PyErr_Clear();
+    if (!c) forget_error();
     return c ? c : "<?>";
 }
 
@@ -310,7 +310,7 @@ std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_
 void set_python_error(const Diag& d) {
     std::string message = d.text;
     const char* name = class_name(d.kind);
-    PyErr_Clear();
+    forget_error();
     try {
         const std::string help =
             d.help.empty()
@@ -359,7 +359,7 @@ void add_frame(Lowering& l) {
     try {
         failure().frames.push_back(frame_text(l));
     } catch (...) {
-        PyErr_Clear();
+        forget_error();
     }
     PyErr_Restore(type, value, tb);
 }

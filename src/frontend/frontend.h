@@ -40,6 +40,14 @@ namespace qd::frontend {
 // --- Python references ------------------------------------------------------------------------
 struct PyError {};  // thrown when a Python exception is set
 
+// Clears the Python exception that is set, if any: for questions whose failure is an answer. An
+// interrupt, an exit, lack of memory or of stack is none; it is kept, and raised by the kernel call
+// in progress (kept_error.cpp). Nothing else calls PyErr_Clear.
+void forget_error();
+// Sets this thread's kept exception in place of any other; false if there is none.
+bool raise_kept_error();
+extern bool error_kept;  // by some thread, under the GIL: worth asking
+
 class Ref {  // owned reference
   public:
     Ref() = default;

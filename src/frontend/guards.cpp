@@ -47,7 +47,7 @@ Ref type_id(PyObject* o) {
     PyObject* t = reinterpret_cast<PyObject*>(Py_TYPE(o));
     Ref module = Ref::steal_or_null(PyObject_GetAttr(t, names().__module___));
     Ref name = Ref::steal_or_null(PyObject_GetAttr(t, names().__qualname___));
-    PyErr_Clear();
+    forget_error();
     return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
                                            name ? text(name.get()).c_str() : Py_TYPE(o)->tp_name));
 }
@@ -71,7 +71,7 @@ Ref callable_id(PyObject* o) {
     if (!PyCFunction_Check(o) && !PyType_Check(o)) return {};
     const Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___)),
               module = Ref::steal_or_null(PyObject_GetAttr(o, names().__module___));
-    PyErr_Clear();
+    forget_error();
     if (!name) return {};
     return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
                                            text(name.get()).c_str()));
@@ -114,7 +114,7 @@ bool is_enum_member(PyObject* o) {
         PyObject* m = PyImport_ImportModule("enum");
         PyObject* c = m ? PyObject_GetAttrString(m, "Enum") : nullptr;
         Py_XDECREF(m);
-        PyErr_Clear();
+        forget_error();
         return c;
     }();
     return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
@@ -460,7 +460,7 @@ static bool has_source(PyObject* fn) {
         (void)source_of(fn);
         return true;
     } catch (const PyError&) {
-        PyErr_Clear();
+        forget_error();
     } catch (const Diag&) {
     }
     return false;
@@ -488,7 +488,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
     } else if (PyModule_Check(o)) {
         Ref name = Ref::steal_or_null(PyModule_GetNameObject(o));
         if (name) u.fact(prov, FactKind::module, name.get());
-        PyErr_Clear();
+        forget_error();
     } else if (const Ref name = callable_id(o)) {
         u.fact(prov, FactKind::type, name.get());
     } else if (PyObject* fn = plain_function_of(o); fn && (func_of(o) || has_source(fn))) {
@@ -529,7 +529,7 @@ bool fact_holds(const Fact& f, PyObject* now) {
             }
             if (const int same = PyObject_RichCompareBool(now, f.value.get(), Py_EQ); same >= 0)
                 return same == 1;
-            PyErr_Clear();
+            forget_error();
             return false;
         }
         case FactKind::type: {
@@ -539,7 +539,7 @@ bool fact_holds(const Fact& f, PyObject* now) {
         }
         case FactKind::length: {
             const Py_ssize_t n = PyObject_Size(now);
-            if (n < 0) PyErr_Clear();
+            if (n < 0) forget_error();
             return n == PyLong_AsSsize_t(f.value.get());
         }
         case FactKind::function:

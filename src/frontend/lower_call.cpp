@@ -28,7 +28,7 @@ struct Known {
 
 Ref get(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
-    if (!v) PyErr_Clear();
+    if (!v) forget_error();
     return v;
 }
 

@@ -170,7 +170,7 @@ Val Body::member(const Val& base, PyObject* name) {
     if (base.prov && base.prov->flattened) {
         Ref fields = Ref::steal_or_null(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(o)),
                                                          names().__dataclass_fields___));
-        if (!fields) PyErr_Clear();
+        if (!fields) forget_error();
         PyObject* field = fields ? PyDict_GetItem(fields.get(), name) : nullptr;
         if (field) {
             Ref annotation = Ref::steal(PyObject_GetAttr(field, names().type_));
@@ -229,14 +229,14 @@ static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Pr
     const Ref array = Ref::steal_or_null(PyObject_GetAttrString(item, "arr"));
     ArrayInfo a;
     if (!array || !array_info(array.get(), a)) {
-        PyErr_Clear();
+        forget_error();
         raise(Kind::runtime_type,
               "Argument " + type_name(item) + " cannot be converted into required type BufferView");
     }
     if (const Ref boundary = Ref::steal_or_null(PyObject_GetAttrString(annotation, "boundary")))
         a.access.clamp = text(boundary.get()).ends_with("CLAMP");
     else
-        PyErr_Clear();
+        forget_error();
     Unit& unit = body.unit;
     const auto scalar = [&](const char* name) {
         return unit.parameter(unit.attribute(prov, interned(name).get()), ParamSource::Kind::scalar,
@@ -267,7 +267,7 @@ static void check_member_array(PyObject* annotation, PyObject* array, const std:
 static void check_dataclass(PyObject* cls, int depth) {
     constexpr int kDeepestDataclass = 32;
     Ref fields = Ref::steal_or_null(PyObject_GetAttr(cls, names().__dataclass_fields___));
-    PyErr_Clear();
+    forget_error();
     if (!fields || !PyDict_Check(fields.get()) || depth > kDeepestDataclass) return;
     PyObject *key, *field;
     for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);) {
@@ -300,7 +300,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     }
     if (is_struct_type(annotation)) {
         if (item && PyObject_IsInstance(item.get(), annotation) != 1) {
-            PyErr_Clear();
+            forget_error();
             raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
                                           " cannot be converted into required type " +
                                           text(annotation));

@@ -52,7 +52,7 @@ struct Pieces {
         if (!is_symbolic(value) && (is_static || !has_spec || !is_number(value))) {
             Ref s = Ref::steal_or_null(PyObject_Format(value, has_spec ? spec : nullptr));
             if (!s && PyErr_ExceptionMatches(PyExc_ValueError)) {
-                PyErr_Clear();
+                forget_error();
                 raise(Kind::type,
                       "'" + text(spec) + "' doesn't match '" + Py_TYPE(value)->tp_name + "'.");
             }

@@ -127,7 +127,7 @@ std::string_view Body::graph_op(const Node* n) {
     } catch (const Diag&) {
         return {};
     } catch (const PyError&) {
-        PyErr_Clear();
+        forget_error();
         return {};
     }
     const std::string_view op = operation_of(callable.get());
@@ -154,7 +154,7 @@ Ref Body::flag_array(const Node* n, const char* construct) {
         } catch (const Diag&) {
         } catch (const PyError&) {
             if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw;
-            PyErr_Clear();
+            forget_error();
         }
     }
     const auto is_flag = [](const ExprObject& e) {
@@ -301,13 +301,13 @@ std::string Body::checkpoint_label(const Node* n) {
     try {
         v = expr(n);
     } catch (const PyError&) {
-        PyErr_Clear();
+        forget_error();
         refuse();
     }
     PyObject* o = v.get();
     if (!PyLong_Check(o) || PyBool_Check(o)) refuse();
     const long label = PyLong_AsLong(o);
-    if (label < 0) PyErr_Clear(), refuse();
+    if (label < 0) forget_error(), refuse();
     std::vector<long>& known = low.kernel->labels;
     if (std::ranges::find(known, label) != known.end())
         raise_at(n, Kind::syntax,

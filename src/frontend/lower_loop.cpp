@@ -172,7 +172,7 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
             raise(Kind::value, "A generator cannot be an argument of ndrange");
         if (tensor || sequence) {
             const Py_ssize_t len = tensor ? type_of(o).n : PySequence_Size(o);
-            if (len < 0) PyErr_Clear();
+            if (len < 0) forget_error();
             if (len != 2)
                 raise(Kind::syntax,
                       "Every argument of ndrange should be a scalar or a tuple/list like (begin, "
@@ -273,7 +273,7 @@ FieldObject* Body::first_field(PyObject* o) {
     for (const char* name : {"_qd_loop_field", "_loop_range"}) {
         Ref found = Ref::steal_or_null(PyObject_GetAttrString(o, name));
         if (!found) {
-            PyErr_Clear();
+            forget_error();
             continue;
         }
         Ref value =

@@ -233,7 +233,7 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
             over = iterable(v);
         o = over.get();
         Ref list = Ref::steal_or_null(PySequence_Check(o) ? PySequence_List(o) : nullptr);
-        PyErr_Clear();
+        forget_error();
         if (!list) raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
         if (static_cast<size_t>(PyList_GET_SIZE(list.get())) != count)
             raise(Kind::syntax, "The number of targets is not equal to value length");

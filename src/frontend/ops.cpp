@@ -58,7 +58,7 @@ PyTypeObject* host_matrix_type() {
         PyObject* module = PyDict_GetItemString(modules, "quadrants.lang.matrix");
         if (!module) return nullptr;
         type = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(module, "Matrix"));
-        if (!type) PyErr_Clear();
+        if (!type) forget_error();
     }
     return type;
 }
@@ -300,7 +300,7 @@ Prim default_float() { return current() ? current()->kernel->options.default_flo
 std::string text_of(PyObject* o) {
     const Ref text = Ref::steal_or_null(PyObject_Str(o));
     const char* utf8 = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
-    if (!utf8) PyErr_Clear();
+    if (!utf8) forget_error();
     return utf8 ? utf8 : "?";
 }
 
@@ -329,12 +329,12 @@ bool is_number(PyObject* o) { return PyLong_Check(o) || PyFloat_Check(o) || is_n
 std::optional<long long> static_int(PyObject* o) {
     if (PyLong_Check(o)) {
         const long long v = PyLong_AsLongLong(o);
-        if (v == -1 && PyErr_Occurred()) return PyErr_Clear(), std::nullopt;
+        if (v == -1 && PyErr_Occurred()) return forget_error(), std::nullopt;
         return v;
     }
     if (is_expr(o) || PyFloat_Check(o) || !PyIndex_Check(o)) return std::nullopt;
     const Ref index = Ref::steal_or_null(PyNumber_Index(o));
-    if (!index) return PyErr_Clear(), std::nullopt;
+    if (!index) return forget_error(), std::nullopt;
     return static_int(index.get());
 }
 
@@ -367,7 +367,7 @@ int64_t literal_bits(PyObject* o, Prim p, const char* what) {
     if (overflow > 0 && !type::is_signed(p) && width == 64) {
         bits = PyLong_AsUnsignedLongLong(o);
         fits = !PyErr_Occurred();
-        PyErr_Clear();
+        forget_error();
     } else if (overflow) {
         fits = false;
         bits = 0;

@@ -71,7 +71,7 @@ Prov* Unit::attribute(Prov* base, PyObject* name) {
 Prov* Unit::item(Prov* base, PyObject* key) {
     if (base->kind == Prov::Kind::display) {
         const Py_ssize_t at = PyLong_Check(key) ? PyLong_AsSsize_t(key) : -1;
-        PyErr_Clear();
+        forget_error();
         const auto count = static_cast<Py_ssize_t>(base->operands.size());
         const Py_ssize_t place = at < 0 ? at + count : at;
         return PyLong_Check(key) && place >= 0 && place < count
@@ -89,7 +89,7 @@ Prov* Unit::item(Prov* base, PyObject* key) {
         return base->items[PyLong_AsSize_t(at)];
     const Ref place = Ref::steal(PyLong_FromSize_t(base->items.size()));
     if (PyDict_SetItem(base->places.get(), known.get(), place.get()) < 0)
-        PyErr_Clear();  // unhashable
+        forget_error();  // unhashable
     Prov* p = &provs.emplace_back();
     p->kind = Prov::Kind::item;
     p->parent = base;
@@ -214,7 +214,7 @@ int function_index(Unit& u, PyObject* fn) {
         s.first_line = source.first_line;
         s.text = source.text;
     } catch (const PyError&) {
-        PyErr_Clear();
+        forget_error();
         u.kernel->out->cacheable = false;
         u.kernel->out->uncacheable_reason = "no source text of " + text(fn);
     }
@@ -257,7 +257,7 @@ bool is_same_question(const Answers::Answer& a, PyObject* callee, std::span<cons
         return false;
     if ((keywords != nullptr) != static_cast<bool>(a.keywords)) return false;
     if (keywords && PyObject_RichCompareBool(keywords, a.keywords.get(), Py_EQ) != 1)
-        return PyErr_Clear(), false;
+        return forget_error(), false;
     for (size_t k = 0; k < operands.size(); ++k)
         if (!is_same_operand(a.operands[k].get(), operands[k].get())) return false;
     return true;
@@ -336,13 +336,13 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
         for (size_t k = 0; k < operands.size(); ++k)
             if (!walk(prov->operands[k], args, operands[k])) return nullptr;
         keep = ask(inner.get(), operands, prov->key.get(), Asker::guard);
-        PyErr_Clear();
+        forget_error();
         return keep.get();
     }
     keep = Ref::steal_or_null(prov->kind == Prov::Kind::attribute
                                   ? PyObject_GetAttr(inner.get(), prov->key.get())
                                   : PyObject_GetItem(inner.get(), prov->key.get()));
-    PyErr_Clear();
+    forget_error();
     return keep.get();
 }
 

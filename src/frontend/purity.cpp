@@ -26,13 +26,13 @@ bool module_is_free(const std::string& name) {
 bool owner_is_free(PyObject* base, PyObject* o) {
     if (PyModule_Check(base)) {
         const char* name = PyModule_GetName(base);
-        if (!name) PyErr_Clear();
+        if (!name) forget_error();
         return name && module_is_free(name);
     }
     if (!PyType_Check(base)) return false;
     if (reinterpret_cast<PyObject*>(Py_TYPE(o)) == base) return true;  // a member of its enum class
     const Ref module = Ref::steal_or_null(PyObject_GetAttr(base, names().__module___));
-    PyErr_Clear();
+    forget_error();
     return module && module_is_free(text(module.get()));
 }
 
@@ -47,7 +47,7 @@ bool is_upper(const std::string& name) {
 
 bool is_own_code(PyObject* function) {
     const Ref module = Ref::steal_or_null(PyObject_GetAttr(function, names().__module___));
-    PyErr_Clear();
+    forget_error();
     const std::string name = module ? text(module.get()) : "";
     return name == "quadrants" || name.starts_with("quadrants.");
 }

@@ -74,7 +74,7 @@ Val Body::read_member(const Val& base, PyObject* name, const Val* otherwise) {
         recorded("hasattr", unit.function_of("builtins", "hasattr"), operands, nullptr, true, [&] {
             Ref found = Ref::steal_or_null(PyObject_GetAttr(base.get(), key));
             if (!found && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PyError{};
-            PyErr_Clear();
+            forget_error();
             return Ref::borrow(found ? Py_True : Py_False);
         });
     return has.get() == Py_True ? member(base, key) : *otherwise;

@@ -40,7 +40,7 @@ bool is_utf8(const std::string& text) {
     if (std::ranges::none_of(text, [](char c) { return c & 0x80; })) return true;
     const Ref decoded = Ref::steal_or_null(
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "strict"));
-    PyErr_Clear();
+    forget_error();
     return bool(decoded);
 }
 
@@ -287,11 +287,11 @@ bool is_source_of(const SourceFile& file, PyObject* code) {
         file.code = Ref::steal_or_null(
             Py_CompileStringFlags(file.text.c_str(), file.name.c_str(), Py_file_input, &flags));
     }
-    if (!file.code) return PyErr_Clear(), false;
+    if (!file.code) return forget_error(), false;
     auto* mine = reinterpret_cast<PyCodeObject*>(code);
     PyObject* now = code_at(file.code.get(), mine->co_name, mine->co_firstlineno);
     if (now && PyObject_RichCompareBool(now, code, Py_EQ) == 1) return true;
-    PyErr_Clear();
+    forget_error();
     // Tests whose asserts were rewritten have code that no compilation of their text gives.
     const Ref variables = Ref::steal(PyObject_GetAttrString(code, "co_varnames"));
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(variables.get()); ++k)

@@ -21,7 +21,7 @@ Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, nam
 bool is_tuple_annotation(PyObject* a) {
     if (PyTuple_Check(a) || PyList_Check(a)) return true;
     Ref origin = Ref::steal_or_null(PyObject_GetAttr(a, names().__origin___));
-    if (!origin) PyErr_Clear();
+    if (!origin) forget_error();
     return origin && origin.get() == reinterpret_cast<PyObject*>(&PyTuple_Type);
 }
 
@@ -344,7 +344,7 @@ Prov* Lowering::Body::find_place(PyObject* array) {
         }
         Ref dict = PyDict_Check(o) ? Ref::borrow(o)
                                    : Ref::steal_or_null(PyObject_GetAttr(o, names().__dict___));
-        PyErr_Clear();
+        forget_error();
         if (!dict || !PyDict_Check(dict.get())) continue;
         PyObject *key, *item;
         for (Py_ssize_t i = 0; PyDict_Next(dict.get(), &i, &key, &item);) {
@@ -367,7 +367,7 @@ void bind_array_type(PyObject* annotation, PyObject* array, const std::string& n
     Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_),
         boundary = get(annotation, names().boundary_);
     Ref mode = Ref::steal_or_null(PyObject_GetAttr(boundary.get(), names().name_));
-    PyErr_Clear();
+    forget_error();
     a.access.clamp = mode && text(mode.get()) == "CLAMP";
     const int want_ndim =
         PyLong_Check(ndim.get()) ? static_cast<int>(PyLong_AsLong(ndim.get())) : -1;

@@ -39,7 +39,7 @@ Ref optional_attribute(PyObject* o, PyObject* name) {
     Ref r = Ref::steal_or_null(PyObject_GetAttr(o, name));
     if (r) return r;
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) throw PyError{};
-    PyErr_Clear();
+    forget_error();
     return r;
 }
 
@@ -100,7 +100,7 @@ PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& 
         PyObject* m = PyDict_GetItemString(PyImport_GetModuleDict(), module);
         if (!m) return nullptr;  // not loaded: there are no instances
         cache = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(m, name));
-        if (!cache) PyErr_Clear();
+        if (!cache) forget_error();
     }
     return cache;
 }

@@ -36,7 +36,7 @@ bool dtype_prim(PyObject* annotation, Prim& out) {
     if (annotation == reinterpret_cast<PyObject*>(&PyBool_Type)) return out = Prim::u1, true;
     if (std::strcmp(Py_TYPE(annotation)->tp_name, "DataType") != 0) return false;
     PyObject* id = PyObject_GetAttrString(annotation, "id");
-    if (!id) return PyErr_Clear(), false;
+    if (!id) return frontend::forget_error(), false;
     out = static_cast<Prim>(PyLong_AsLong(id));
     Py_DECREF(id);
     return true;
@@ -73,7 +73,7 @@ std::string list_names(const std::vector<Parameter>& parameters) {
     for (const Parameter& p : parameters) {
         PyObject* annotation = PyObject_Str(p.annotation.get());
         const char* text = annotation ? PyUnicode_AsUTF8(annotation) : nullptr;
-        if (!text) PyErr_Clear();
+        if (!text) frontend::forget_error();
         out +=
             (out.empty() ? "" : ", ") + frontend::text(p.name.get()) + " : " + (text ? text : "?");
         Py_XDECREF(annotation);

@@ -45,7 +45,7 @@ void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, 
     IdentityCheck check{argument, std::move(attributes), object, {}, {}, compares_by_value(object)};
     if (!check.by_value) {
         check.weak = Ref::steal_or_null(PyWeakref_NewRef(object, nullptr));
-        if (!check.weak) PyErr_Clear();
+        if (!check.weak) frontend::forget_error();
     }
     if (!check.weak) check.strong = Ref::borrow(object);
     s.identities.push_back(std::move(check));
@@ -92,7 +92,7 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
         std::vector<Ref> keys = keys_of(g.path);
         PyObject* object = follow(args[n], keys);
         if (!object) {
-            PyErr_Clear();
+            frontend::forget_error();
             continue;
         }
         add_identity(s, static_cast<int>(n), std::move(keys), object);
@@ -109,9 +109,9 @@ bool reached_through_frozen(PyObject* root, const std::vector<Ref>& keys) {
         const Ref frozen =
             params ? Ref::steal_or_null(PyObject_GetAttrString(params.get(), "frozen")) : Ref();
         if (!frozen || frozen.get() != Py_True || !PyUnicode_Check(key.get()))
-            return PyErr_Clear(), false;
+            return frontend::forget_error(), false;
         at = Ref::steal_or_null(PyObject_GetAttr(at.get(), key.get()));
-        if (!at) return PyErr_Clear(), false;
+        if (!at) return frontend::forget_error(), false;
     }
     return !keys.empty() && (frontend::is_ndarray(frontend::unwrap(at.get())) ||
                              PyLong_Check(at.get()) || PyFloat_Check(at.get()));
@@ -119,7 +119,7 @@ bool reached_through_frozen(PyObject* root, const std::vector<Ref>& keys) {
 
 PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
     PyObject* leaf = follow(root, keys);
-    if (!leaf) PyErr_Clear();
+    if (!leaf) frontend::forget_error();
     return leaf;
 }
 
@@ -128,7 +128,7 @@ bool annotates(PyObject* annotation, Prim p) {
     Ref at = Ref::borrow(annotation);
     for (const char* name : {"dtype", "dtype", "id"}) {
         at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), name));
-        if (!at) return PyErr_Clear(), false;
+        if (!at) return frontend::forget_error(), false;
     }
     return PyLong_Check(at.get()) && static_cast<Prim>(PyLong_AsLong(at.get())) == p;
 }
@@ -248,7 +248,7 @@ int show_complaints(void*) {
         const Ref done =
             log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str()))
                 : Ref();
-        if (!done) PyErr_Clear();
+        if (!done) frontend::forget_error();
     }
     return 0;
 }
@@ -378,7 +378,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
 std::string kernel_name(KernelObject& k) {
     const Ref name = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "__name__"));
     const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
-    if (!text) PyErr_Clear();
+    if (!text) frontend::forget_error();
     return text ? text : "kernel";
 }
 
@@ -406,12 +406,12 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
     const Ref dtype = Ref::steal_or_null(PyObject_GetAttrString(annotation, "dtype"));
     const Ref rank = Ref::steal_or_null(PyObject_GetAttrString(annotation, "ndim"));
     const Ref grad = Ref::steal_or_null(PyObject_GetAttrString(annotation, "needs_grad"));
-    PyErr_Clear();
+    frontend::forget_error();
     if (!dtype || !rank || !grad || grad.get() == Py_True) return false;
     if (rank.get() != Py_None && PyLong_AsLong(rank.get()) != ndim) return false;
     if (dtype.get() == Py_None) return true;
     const Ref id = Ref::steal_or_null(PyObject_GetAttrString(dtype.get(), "id"));
-    PyErr_Clear();
+    frontend::forget_error();
     return id && elem.rank == 0 && static_cast<Prim>(PyLong_AsLong(id.get())) == elem.prim;
 }
 
@@ -497,7 +497,7 @@ std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* ar
 bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args) {
     std::vector<uint8_t> block(s.args_bytes + 64);
     const Match matched = match_and_pack(s, parameters, args, block.data());
-    if (matched == Match::error) PyErr_Clear();  // raised again at the launch
+    if (matched == Match::error) frontend::forget_error();  // raised again at the launch
     return matched == Match::no && arrays_overlap(s, block.data(), s.array_use());
 }
 
@@ -518,10 +518,10 @@ bool writes_arrays(const ir::Module& m) {
 // Whether two arrays among the arguments do: then code that relies on it need not be made.
 bool share_memory(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel) {
     const auto s = assemble(k, args, kernel, kernel.module->params, nullptr, {});
-    if (!s) return PyErr_Clear(), false;
+    if (!s) return frontend::forget_error(), false;
     std::vector<uint8_t> block(s->args_bytes + 64);
     const Match matched = match_and_pack(*s, *k.parameters, args, block.data());
-    if (matched == Match::error) PyErr_Clear();
+    if (matched == Match::error) frontend::forget_error();
     return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
 }
 
@@ -662,7 +662,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         const Ref done =
             keywords ? Ref::steal_or_null(PyObject_Call(at_fork.get(), none.get(), keywords.get()))
                      : Ref();
-        if (!done) PyErr_Clear();
+        if (!done) frontend::forget_error();
     }
     const uint32_t generation = session().generation;
     const Ref held = Ref::steal_or_null(PyObject_CallMethod(lock, "acquire", nullptr));
@@ -680,6 +680,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
     PyErr_Fetch(&type, &value, &trace);
     const Ref released = Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));
     PyErr_Restore(type, value, trace);
+    if (frontend::raise_kept_error()) s.reset();
     return s;
 }
 

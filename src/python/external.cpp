@@ -4,6 +4,8 @@
 
 #include "python/external.h"
 
+#include "frontend/frontend.h"
+
 #include <cstdint>
 
 #include "frontend/names.h"
@@ -49,7 +51,7 @@ PyTypeObject* imported_type(const char* module, const char* name, PyTypeObject*&
     if (!m) return nullptr;
     PyObject* t = PyObject_GetAttrString(m, name);
     if (!t || !PyType_Check(t)) {
-        PyErr_Clear();
+        frontend::forget_error();
         Py_XDECREF(t);
         return nullptr;
     }
@@ -95,7 +97,7 @@ Prim prim_of_torch(PyObject* o) {
         {"torch.uint16", Prim::u16},  {"torch.uint32", Prim::u32},  {"torch.uint64", Prim::u64},
     };
     PyObject* dtype = PyObject_GetAttrString(o, "dtype");
-    if (!dtype) return PyErr_Clear(), Prim::none;
+    if (!dtype) return frontend::forget_error(), Prim::none;
     static PyObject* last_dtype;  // dtypes are singletons; the last one asked is usually the next
     static Prim last_prim;
     if (dtype == last_dtype) {

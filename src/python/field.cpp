@@ -135,7 +135,7 @@ bool illegal_element(PyObject* o) {
 bool one_index(PyObject* o, int64_t& out) {
     if (read_index(o, out)) return true;
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
-    PyErr_Clear();
+    frontend::forget_error();
     return illegal_element(o);
 }
 
@@ -153,7 +153,7 @@ bool read_key(const FieldFull& f, PyObject* key, int64_t* indices) {
         return one_index(key, indices[0]);
     }
     PyObject* items = PySequence_Fast(key, "a field is indexed by integers");
-    if (!items) return PyErr_Clear(), illegal_element(key);
+    if (!items) return frontend::forget_error(), illegal_element(key);
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
     const bool zero = ndim == 0 && n == 1 && PySequence_Fast_GET_ITEM(items, 0) == Py_None;
     bool ok = zero || n == ndim || wrong_rank();

@@ -117,14 +117,14 @@ struct Patience {
 std::string_view source_line(const support::FormatEntry& place) {
     const Ref name = Ref::steal_or_null(
         PyUnicode_FromStringAndSize(place.file.data(), static_cast<Py_ssize_t>(place.file.size())));
-    if (!name) return PyErr_Clear(), std::string_view();
+    if (!name) return frontend::forget_error(), std::string_view();
     try {
         const frontend::SourceFile* file = frontend::source_file(name.get());
         if (!file || place.line < 1 || static_cast<size_t>(place.line) > file->lines.size())
             return {};
         return file->lines[static_cast<size_t>(place.line) - 1];
     } catch (const frontend::PyError&) {
-        PyErr_Clear();
+        frontend::forget_error();
         return {};
     }
 }
@@ -321,7 +321,7 @@ bool is_python_backend() {
     const bool is = answer == Py_True;
     Py_XDECREF(module);
     Py_XDECREF(answer);
-    if (!answer) PyErr_Clear();
+    if (!answer) frontend::forget_error();
     return is;
 }
 
@@ -367,7 +367,7 @@ PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyO
                 : nullptr;
 }
 
-PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
     KernelObject& k = *as_kernel(self);
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     const KernelCall call;
@@ -398,6 +398,13 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
         if (matched != Match::no) return r;
     }
     return call_cold(k, args);
+}
+
+PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+    PyObject* result = run_call(self, args, flags, names);
+    if (frontend::error_kept && frontend::raise_kept_error()) [[unlikely]]
+        Py_CLEAR(result);
+    return result;
 }
 
 // prepare_kernel(kernel, args): makes the specialisation for these arguments if there is none; does
@@ -507,7 +514,7 @@ void kernel_dealloc(PyObject* self) {
 PyObject* kernel_getattro(PyObject* self, PyObject* name) {
     PyObject* found = PyObject_GenericGetAttr(self, name);
     if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
-    PyErr_Clear();
+    frontend::forget_error();
     return PyObject_GetAttr(as_kernel(self)->definition, name);
 }
 
@@ -566,7 +573,7 @@ bool check_owner(PyObject* instance) {
         PyType_Check(instance) ? reinterpret_cast<PyTypeObject*>(instance) : Py_TYPE(instance);
     if (type == last && type->tp_version_tag == last_version && last_version) return true;
     PyObject* mark = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "_data_oriented");
-    if (!mark) PyErr_Clear();
+    if (!mark) frontend::forget_error();
     const bool good = mark && PyObject_IsTrue(mark) == 1;
     Py_XDECREF(mark);
     if (!good) {
@@ -599,7 +606,7 @@ PyObject* bound_call(PyObject* self, PyObject* const* args, size_t flags, PyObje
 PyObject* bound_getattro(PyObject* self, PyObject* name) {
     PyObject* found = PyObject_GenericGetAttr(self, name);
     if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
-    PyErr_Clear();
+    frontend::forget_error();
     if (PyUnicode_CompareWithASCIIString(name, "instance") == 0 ||
         PyUnicode_CompareWithASCIIString(name, "__self__") == 0)
         return Py_NewRef(as_bound(self)->instance);

@@ -69,7 +69,7 @@ void empty_shells() {
         a.ndim = 0;
         Py_CLEAR(a.grad);
         for (const char* name : {"dtype", "element_type", "grad", "arr"})
-            if (a.dict && PyDict_SetItemString(a.dict, name, Py_None) < 0) PyErr_Clear();
+            if (a.dict && PyDict_SetItemString(a.dict, name, Py_None) < 0) frontend::forget_error();
     }
     for (PyObject* o : arrays) Py_DECREF(o);
 }
@@ -83,7 +83,7 @@ bool usable(const NdarrayFull& a) {
 std::string text_of(PyObject* o) {
     PyObject* repr = PyObject_Repr(o);
     const char* text = repr ? PyUnicode_AsUTF8(repr) : nullptr;
-    if (!text) PyErr_Clear();
+    if (!text) frontend::forget_error();
     std::string out = text ? text : "?";
     Py_XDECREF(repr);
     return out;

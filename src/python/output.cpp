@@ -49,7 +49,7 @@ bool write_output(const std::string& text) {
     }
     if (out && out != Py_None) {  // what Python printed before comes first
         PyObject* r = PyObject_CallMethod(out, "flush", nullptr);
-        if (!r) PyErr_Clear();
+        if (!r) frontend::forget_error();
         Py_XDECREF(r);
     }
     size_t done = 0;

@@ -135,7 +135,7 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     uint8_t* next = at;
     if (!write_tensor_items(step, value, next, end)) {
         if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-            PyErr_Clear();
+            frontend::forget_error();
             return component_error(step);
         }
         return false;
@@ -235,7 +235,7 @@ bool same_fields(PyObject* a, PyObject* b, PyObject* fields) {
     for (Py_ssize_t at = 0; PyDict_Next(fields, &at, &name, &field);) {
         const Ref x = Ref::steal_or_null(PyObject_GetAttr(a, name)),
                   y = Ref::steal_or_null(PyObject_GetAttr(b, name));
-        if (!x || !y) return PyErr_Clear(), false;
+        if (!x || !y) return frontend::forget_error(), false;
         if (!same_value(x.get(), y.get())) return false;
     }
     return true;
@@ -253,7 +253,7 @@ bool same_value(PyObject* a, PyObject* b) {
     if (PyTuple_CheckExact(a)) return same_items(a, b);
     const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
     if (equal != 1) {
-        if (equal < 0) PyErr_Clear();
+        if (equal < 0) frontend::forget_error();
         return false;
     }
     if (PyTuple_Check(a)) return same_items(a, b);
@@ -279,7 +279,7 @@ bool identities_hold(const Specialisation& s, PyObject* const* args) {
             continue;
         }
         PyObject* value = follow(root, check.attributes);
-        if (!value) return PyErr_Clear(), false;
+        if (!value) return frontend::forget_error(), false;
         const bool holds = identity_holds(check, value);
         Py_DECREF(value);
         if (!holds) return false;
@@ -416,7 +416,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
                 if ((kind != Parameter::Kind::structure && kind != Parameter::Kind::buffer_view) ||
                     !PyErr_ExceptionMatches(PyExc_AttributeError))
                     return Match::error;
-                PyErr_Clear();
+                frontend::forget_error();
                 return Match::no;
             }
             m = write_step(step, value, block + step.offset);
@@ -430,7 +430,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
             root.object = args[root.argument];
             root.weak = Ref::steal_or_null(PyWeakref_NewRef(root.object, nullptr));
             if (!root.weak)
-                PyErr_Clear();  // a class without weak references: packed at each launch
+                frontend::forget_error();  // a class without weak references: packed at each launch
         }
     }
     if (const uint32_t use = s.array_use()) {

@@ -336,7 +336,7 @@ struct Walker {
         if (p.root == Path::Root::global) {
             PyObject* found = PyDict_GetItemWithError(PyFunction_GetGlobals(fn), p.name.get());
             if (!found) {
-                PyErr_Clear();
+                frontend::forget_error();
                 PyObject* builtins = PyEval_GetBuiltins();
                 found = builtins ? PyDict_GetItem(builtins, p.name.get()) : nullptr;
             }
@@ -393,7 +393,7 @@ struct Walker {
                                               : PyObject_GetItem(inner, s.key.get()));
             at = std::move(next);
         }
-        if (!at) PyErr_Clear();
+        if (!at) frontend::forget_error();
         return at;
     }
 };
@@ -402,7 +402,7 @@ bool refuse_guard(const Guard& g, const Walker& walker) {
     if (!showing_guards()) return false;  // to find it again may call the user's helpers once more
     refuse("guard kind", std::to_string(static_cast<int>(g.kind)) + " on " + describe(g.path) +
                              ": " + text_of(g.value) + ", now " + text_of(walker.find(g.path)));
-    PyErr_Clear();
+    frontend::forget_error();
     return false;
 }
 
@@ -488,7 +488,7 @@ Ref plain_function(PyObject* o) {
     if (PyFunction_Check(o)) return Ref::borrow(o);
     if (PyMethod_Check(o)) return plain_function(PyMethod_GET_FUNCTION(o));
     Ref fn = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().fn_));
-    if (!fn) PyErr_Clear();
+    if (!fn) frontend::forget_error();
     return fn && PyFunction_Check(fn.get()) ? fn : Ref();
 }
 
@@ -536,7 +536,7 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     std::map<PyObject*, uint32_t> group_of;
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
-        if (!guard_holds(g, walker, s)) return PyErr_Clear(), refuse_guard(g, walker);
+        if (!guard_holds(g, walker, s)) return frontend::forget_error(), refuse_guard(g, walker);
         if (g.kind != FactKind::field) continue;
         const Ref now = walker.find(g.path);
         PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;
@@ -654,7 +654,7 @@ void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
             _PyType_Lookup(type, frontend::names()._qd_template_primitives_) == Py_False)
             continue;
         const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().__dict___));
-        PyErr_Clear();
+        frontend::forget_error();
         const bool has = dict && PyDict_Check(dict.get());
         for (Py_ssize_t n = 0; has && n < PyTuple_GET_SIZE(names.get()); ++n) {
             PyObject* found = PyDict_GetItem(dict.get(), PyTuple_GET_ITEM(names.get(), n));
@@ -680,7 +680,7 @@ void write_argument(Writer& w, const Parameter& p, PyObject* o) {
         w.text(Py_TYPE(o)->tp_name);
         if (is_constant(o)) write_constant(w, o);
     }
-    PyErr_Clear();
+    frontend::forget_error();
 }
 
 std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
@@ -726,10 +726,10 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
             if (!artefact) continue;
             s.recipe.artefact = std::move(*artefact);
             if (auto made = accept(s.recipe)) return made;
-            if (PyErr_Occurred()) PyErr_Clear();
+            if (PyErr_Occurred()) frontend::forget_error();
         } catch (const support::Error&) {  // damaged: a miss
         } catch (const frontend::PyError&) {
-            PyErr_Clear();
+            frontend::forget_error();
         }
     }
     return nullptr;
@@ -796,7 +796,7 @@ void show_cache_warnings() {
         const Ref done =
             log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str()))
                 : Ref();
-        if (!done) PyErr_Clear();
+        if (!done) frontend::forget_error();
     }
 }
 

@@ -197,3 +197,70 @@ def test_a_helper_that_is_traced_cannot_reset(backend):
 
     with pytest.raises(qd.QuadrantsRuntimeError, match="cannot be reset while a kernel"):
         k()
+
+
+def test_what_a_signal_handler_raises_in_a_first_call_is_raised():
+    done = _run("""
+import random, signal
+
+class Config:
+    items = [1, 2, 3]
+    names = {"a": 1}
+
+    @property
+    def size(self):
+        return 3
+
+@qd.func
+def scaled(a, n: qd.template()):
+    s = 0.0
+    for j in qd.static(range(n)):
+        s += a * j
+    return s
+
+def helper(v):
+    return v * 2 + sum(k for k in range(100))
+
+def first(n=20):
+    @qd.kernel
+    def k(c: qd.template()) -> qd.f32:
+        s = 0.0
+        for i in range(4):
+            for j in qd.static(range(n)):
+                s += scaled(x[i], j % 5) + helper(x[i]) + c.size + len(c.items) + c.names["a"]
+        return s
+    return k
+
+handled = 0
+def handler(*_):
+    global handled
+    handled += 1
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, handler)
+config = Config()
+first()(config)  # loads the compiler
+start = time.perf_counter()
+want = first()(config)
+took = time.perf_counter() - start
+random.seed(5)
+seen = 0
+for _ in range(120):
+    k, before = first(), handled
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.random() * took * 0.9 + 1e-5)
+        try:
+            k(config)
+            late = handled
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert late == before, "swallowed"
+        except KeyboardInterrupt:
+            seen += 1
+    except KeyboardInterrupt:
+        pass  # behind the call
+    assert k(config) == want
+assert seen > 20, seen
+print("end")
+""")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
