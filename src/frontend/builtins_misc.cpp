@@ -55,8 +55,8 @@ Ref sum(Lowering&, const CallArgs& a) {
         PyObject* x = a.positional[0].get();
         if (is_expr(x)) return call_builtin("Matrix.sum", a);
         if (is_symbolic_sequence(x)) {
-            Ref total = Ref::borrow(PySequence_Fast_GET_ITEM(x, 0));
-            for (Py_ssize_t k = 1; k < PySequence_Fast_GET_SIZE(x); ++k)
+            Ref total = Ref::steal(PyLong_FromLong(0));  // of type int: narrow items are widened
+            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(x); ++k)
                 total = binary(BinOp::add, total.get(), PySequence_Fast_GET_ITEM(x, k));
             return total;
         }

@@ -167,12 +167,6 @@ struct Promoter {
                 current[static_cast<size_t>(list[n])] = outer[n];
             return;
         }
-        if (!falls[0] || !falls[1]) {
-            // Only one way leads on, but its values are visible through results only.
-            const int way = falls[0] ? 0 : 1;
-            merge(i, list, branch[way], branch[way], falls);
-            return;
-        }
         merge(i, list, branch[0], branch[1], falls);
     }
     void merge(Inst& i, const std::vector<int>& list, const std::vector<Value*>& a,

@@ -8,6 +8,7 @@
 //   // check-not: text            found nowhere between the neighbouring matches
 //   // error: text                parsing or verifying fails with this in its message
 //
+// Behind what `pipeline` leaves stands a line of facts for every task.
 // Blanks are compared as single ones; `{{...}}` in a text is a regular expression.
 
 #include <gtest/gtest.h>
@@ -132,7 +133,7 @@ TEST_P(Golden, Matches) {
             checks.push_back({kind, squeezed(rest)});
         }
     }
-    std::string output;
+    std::string output, facts;
     try {
         std::unique_ptr<ir::Module> m = ir::parse(text.str());
         ir::verify(*m);
@@ -140,6 +141,10 @@ TEST_P(Golden, Matches) {
             if (name == "pipeline") {
                 pass::Plan plan = pass::run_pipeline(std::move(m), options);
                 m = std::move(plan.module);
+                for (const pass::Task& t : plan.tasks)
+                    facts += "task " + t.name + ": " + std::to_string(t.private_fields.size()) +
+                             " private fields, " + std::to_string(t.private_atomics) +
+                             " private atomics\n";
             } else {
                 pass::Session s{.m = *m, .options = options};
                 const auto order = pass::callees_first(*m);
@@ -163,7 +168,7 @@ TEST_P(Golden, Matches) {
         return;
     }
     ASSERT_TRUE(error.empty()) << "no error";
-    compare(output, checks);
+    compare(output + facts, checks);
 }
 
 std::vector<std::string> golden_files() {

@@ -6,6 +6,7 @@ import gc
 import typing
 import weakref
 
+import numpy as np
 import pytest
 
 import quadrants as qd
@@ -826,3 +827,29 @@ def test_a_struct_of_another_type_is_refused_after_a_good_launch(backend):
     ):
         weigh(3.0)
     assert weigh(ball(radius=1.0, mass=4.0)) == 4.0
+
+
+def test_writing_an_element_of_an_immutable_vector_has_no_effect(backend):
+    vec2 = qd.types.vector(2, qd.f32)
+
+    @dataclasses.dataclass
+    class Pair:
+        v: vec2
+
+    @qd.kernel
+    def member(s: Pair) -> qd.f32:
+        s.v[0] = 7.0
+        s.v[1] += 7.0
+        return s.v[0] * 10 + s.v[1]
+
+    @qd.kernel
+    def indices(x: qd.types.ndarray(dtype=qd.i32, ndim=2)):
+        for I in qd.grouped(x):
+            I[0] = 5
+            I[1] += 5
+            x[I] = I[0] * 10 + I[1]
+
+    assert member(Pair(qd.Vector([1.0, 2.0]))) == 12.0
+    x = np.zeros((2, 3), np.int32)
+    indices(x)
+    assert x.tolist() == [[0, 1, 2], [10, 11, 12]]

@@ -244,3 +244,17 @@ def test_marks():
     ):
         assert getattr(qd, name)._qd_op == name
     assert qd.Matrix.zero._qd_op == "Matrix.zero" and qd.Vector.cols._qd_op == "Matrix.cols"
+
+
+def test_a_class_that_loses_its_mark(backend):
+    @qd.data_oriented
+    class Owner:
+        @qd.kernel
+        def k(self) -> qd.i32:
+            return 3
+
+    owner = Owner()
+    assert owner.k() == owner.k() == 3
+    del Owner._data_oriented
+    with pytest.raises(qd.QuadrantsSyntaxError, match="decorate class Owner"):
+        owner.k()

@@ -32,7 +32,6 @@ LAUNCHER = "kernel build pack bind warm session".split()  # of src/python
 APART = {"src/frontend/diag.cpp", "src/runtime/cpu/perf_map.cpp"}  # texts; for a profiler's eyes
 PAGE = 8192
 BATCH = 12.0  # seconds of tests that are asked for at once
-PER_CHANGE = 240.0  # seconds of tests, as they take unchanged
 
 
 def sources(tree):
@@ -278,8 +277,8 @@ def coverage(tree):
     return {number: sorted(tests, key=lambda t: t[0]) for number, tests in found.items()}
 
 
-def try_one(tests, number, covering):
-    """What ended it, and the seconds that took."""
+def try_one(tests, number, covering, budget):
+    """What ended it, and the seconds that took; `budget`: of Python tests, as they take unchanged."""
     began = time.monotonic()
 
     def result(answer, count):
@@ -293,7 +292,7 @@ def try_one(tests, number, covering):
             if answer["outcome"] != "passed":
                 return result(answer, len(names))
     own, count, total = [t for t in covering if t[1] is None], 0, 0.0
-    while own and total < PER_CHANGE:
+    while own and total < budget:
         batch, spent = [], 0.0
         while own and (not batch or spent + own[0][0] < BATCH):
             spent += own[0][0]
@@ -323,7 +322,9 @@ def kill(tree, args):
     for change in chosen:
         if time.monotonic() > end:
             break
-        row = change | try_one(tests, change["number"], covering.get(change["number"], []))
+        row = change | try_one(
+            tests, change["number"], covering.get(change["number"], []), args.budget
+        )
         with open(done_path, "a") as f:
             f.write(json.dumps(row) + "\n")
         print(
@@ -380,6 +381,7 @@ def main():
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--only", type=int, nargs="*")
+    parser.add_argument("--budget", type=float, default=240, help="seconds of tests a change")
     parser.add_argument("--minutes", type=float, default=60)
     args = parser.parse_args()
     globals()[args.action](args.folder.resolve(), args)
