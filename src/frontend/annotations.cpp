@@ -60,6 +60,8 @@ bool is_external_array(PyObject* o) {
     return false;
 }
 
+constexpr int kMostAxes = 12 + 2;  // of an array, and of its elements
+
 bool array_info(PyObject* o, ArrayInfo& out) {
     o = unwrap(o);
     if (is_ndarray(o)) {
@@ -78,6 +80,9 @@ bool array_info(PyObject* o, ArrayInfo& out) {
     Ref shape = Ref::steal(PyObject_GetAttr(o, names().shape_));
     out.elem = ir::Type::scalar(p);
     out.ndim = static_cast<int>(PyObject_Size(shape.get()));
+    if (out.ndim > kMostAxes)
+        raise(Kind::value, "an array with " + std::to_string(out.ndim) +
+                               " dimensions is provided; at most 12 are supported");
     out.access = {};
     if (Ref grad = get(o, names().requires_grad_)) out.has_grad = grad.get() == Py_True;  // torch
     return true;

@@ -403,6 +403,7 @@ bool is_kernel_callable(PyObject* callable);
 Ref map_leaves(PyObject* o,
                const std::function<Ref(PyObject* expr)>& f);  // containers and structs rebuilt
 std::string text(PyObject* o);                                // str(o), never fails
+std::string integer_text(PyObject* o);                        // an int; a long one by its size
 std::string type_name(PyObject* o);
 [[noreturn]] void raise_at(const Node* n, Kind kind, std::string message, std::string hint = {});
 
@@ -411,7 +412,8 @@ struct FunctionCache;
 FunctionCache& function_cache();
 std::shared_ptr<void> functions_owner();
 void use_field(Unit& unit, PyObject* field);
-void finish_unit(Unit& kernel_unit);  // callees, fields and guards into the module
+void finish_unit(Unit& kernel_unit);              // callees, fields and guards into the module
+void note_written_arrays(LoweredKernel& kernel);  // ParamSource::written (written_arrays.cpp)
 
 // --- errors ----------------------------------------------------------------------------------
 // Remembers where an exception passed: called once per Body while it unwinds.

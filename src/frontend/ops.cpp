@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "frontend/lower.h"
 #include "frontend/specialise.h"
 #include "frontend/stack.h"
 #include "frontend/values.h"
@@ -358,6 +359,15 @@ std::optional<Prim> prim_of_dtype(PyObject* o) {
 
 Value* const_of(Prim p, double v) { return builder().float_const(p, v); }
 
+namespace {
+bool fits_u64(PyObject* o) {
+    const bool fits =
+        PyLong_AsUnsignedLongLong(o) != static_cast<unsigned long long>(-1) || !PyErr_Occurred();
+    forget_error();
+    return fits;
+}
+}  // namespace
+
 int64_t literal_bits(PyObject* o, Prim p, const char* what) {
     int overflow = 0;
     const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
@@ -379,14 +389,16 @@ int64_t literal_bits(PyObject* o, Prim p, const char* what) {
             fits = v >= 0 && (width == 64 || bits < (uint64_t(1) << width));
     }
     if (!fits) {
-        const std::string name = type::info(p).name;
-        if (std::strcmp(what, "default_ip") == 0)
-            raise(Kind::type, "Integer literal " + text_of(o) +
-                                  " exceeded the range of default_ip: " + name +
-                                  ", please specify the dtype via e.g. `qd.u64(" + text_of(o) +
-                                  ")` or set a different `default_ip` in `qd.init()`");
-        raise(Kind::type,
-              "Integer literal " + text_of(o) + " exceeded the range of specified dtype: " + name);
+        const std::string name = type::info(p).name, literal = integer_text(o);
+        if (std::strcmp(what, "default_ip") != 0)
+            raise(Kind::type,
+                  "Integer literal " + literal + " exceeded the range of specified dtype: " + name);
+        const std::string text =
+            "Integer literal " + literal + " exceeded the range of default_ip: " + name;
+        if (overflow < 0 || (overflow > 0 && !fits_u64(o)))
+            raise(Kind::type, text, "no integer type is that wide; write it as a float");
+        raise(Kind::type, text + ", please specify the dtype via e.g. `qd.u64(" + literal +
+                              ")` or set a different `default_ip` in `qd.init()`");
     }
     return static_cast<int64_t>(bits);
 }

@@ -549,6 +549,7 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
         finish_unit(unit);
         ir::complete(m);
         ir::lay_out_params(m);
+        note_written_arrays(*out);
     } catch (...) {
         raise_python();
         return nullptr;

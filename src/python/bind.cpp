@@ -83,6 +83,12 @@ std::string list_names(const std::vector<Parameter>& parameters) {
 
 }  // namespace
 
+std::string kernel_name(const KernelObject& k) {
+    const Ref name = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "__name__"));
+    if (!name) frontend::forget_error();
+    return name ? frontend::text(name.get()) : "kernel";
+}
+
 bool read_parameters(KernelObject& k) {
     PyObject* params = PyObject_GetAttrString(k.definition, "params");
     if (!params) return false;
@@ -137,9 +143,9 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
     if (count > static_cast<Py_ssize_t>(parameters.size())) {
         std::string got;
         for (Py_ssize_t n = 0; n < count; ++n) {
-            PyObject* text = PyObject_Repr(args[n]);
-            got += (n ? ", " : "") + std::string(text ? PyUnicode_AsUTF8(text) : "?");
-            Py_XDECREF(text);
+            const Ref text = Ref::steal_or_null(PyObject_Repr(args[n]));
+            if (!text) frontend::forget_error();
+            got += (n ? ", " : "") + (text ? frontend::text(text.get()) : "?");
         }
         errors.push_back("Too many arguments. Expected (" + list_names(parameters) + "), got (" +
                          got + ").");
@@ -171,6 +177,7 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
     if (errors.empty()) return true;
     std::string text = errors.size() == 1 ? errors[0] : "Primary exception: " + errors[0];
     for (size_t e = 1; e < errors.size(); ++e) text += "\n" + errors[e];
+    text += "\n  in a call of " + kernel_name(k) + "(" + list_names(parameters) + ")";
     set_error("QuadrantsSyntaxError", text);
     return false;
 }

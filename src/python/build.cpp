@@ -134,7 +134,8 @@ bool annotates(PyObject* annotation, Prim p) {
 }
 
 void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args,
-               const frontend::LoweredKernel& kernel, std::span<const ir::Param> params) {
+               const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
+               const std::string& kernel_name) {
     for (size_t k = 0; k < params.size(); ++k) {
         const frontend::ParamSource& source = kernel.params[k];
         PackStep step{};
@@ -144,6 +145,8 @@ void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyOb
         step.type = params[k].type;
         step.needs_grad = params[k].needs_grad;
         step.name = params[k].name;
+        step.kernel = kernel_name;
+        step.written = source.written;
         step.attributes = keys_of(source.path);
         if (step.kind == PackStep::Kind::array)
             if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
@@ -196,7 +199,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     s->returns_tuple = kernel.returns_tuple;
     for (const auto& other : *k.specialisations) s->number = std::max(s->number, other->number + 1);
     add_identities(*s, *k.parameters, args, kernel);
-    add_steps(*s, *k.parameters, args, kernel, params);
+    add_steps(*s, *k.parameters, args, kernel, params, kernel_name(k));
     if (s->slot) {
         note_kernel(code_hash);
         s->result_bytes = s->slot->current()->result_bytes;
@@ -375,13 +378,6 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     return slot;
 }
 
-std::string kernel_name(KernelObject& k) {
-    const Ref name = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "__name__"));
-    const char* text = name ? PyUnicode_AsUTF8(name.get()) : nullptr;
-    if (!text) frontend::forget_error();
-    return text ? text : "kernel";
-}
-
 // The common case of those rules, without Python: a live array of the annotated primitive and rank.
 bool fits_quickly(PyObject* annotation, PyObject* arg) {
     arg = frontend::unwrap(arg);
@@ -399,6 +395,7 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
             if (a.shape[k] > INT32_MAX) return false;
         elem = Type::scalar(a.prim);
         ndim = a.ndim;
+        if (ndim > kMostAxes - 2) return false;
     } else {
         return false;
     }
@@ -577,8 +574,9 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
                 assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
             if (!made) return nullptr;
             std::vector<uint8_t> block(made->args_bytes + 64);
-            if (match_and_pack(*made, *k.parameters, args, block.data()) != Match::yes)
-                return nullptr;
+            const Match matched = match_and_pack(*made, *k.parameters, args, block.data());
+            if (matched == Match::no) return nullptr;
+            if (matched == Match::error) frontend::forget_error();  // raised again at the launch
             for (const frontend::Notice& n : recipe.kernel.notices) frontend::give(n);
             made->name = name;
             return made;

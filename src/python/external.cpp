@@ -4,10 +4,10 @@
 
 #include "python/external.h"
 
-#include "frontend/frontend.h"
-
+#include <algorithm>
 #include <cstdint>
 
+#include "frontend/frontend.h"
 #include "frontend/names.h"
 
 namespace qd::python {
@@ -31,7 +31,7 @@ struct NumpyArray {  // PyArrayObject_fields
     NumpyDescr* descr;
     int flags;
 };
-constexpr int kCContiguous = 1, kFContiguous = 2;
+constexpr int kCContiguous = 1, kFContiguous = 2, kAligned = 0x100, kWriteable = 0x400;
 
 // NPY_BOOL, BYTE, UBYTE, SHORT, USHORT, INT, UINT, LONG, ULONG, LONGLONG, ULONGLONG, FLOAT, DOUBLE;
 // HALF is 23.
@@ -71,19 +71,27 @@ bool read_numpy(PyObject* o, ExternalArray& out) {
     const auto& a = *reinterpret_cast<NumpyArray*>(o);
     out.data = a.data;
     out.ndim = a.nd;
-    for (int k = 0; k < a.nd; ++k) out.shape[k] = a.dimensions[k];
-    out.prim = prim_of_numpy(*a.descr);
-    out.c_contiguous = a.flags & kCContiguous;
-    out.f_contiguous = a.flags & kFContiguous;
+    out.prim = a.nd <= kMostAxes ? prim_of_numpy(*a.descr) : Prim::none;
+    if (out.prim != Prim::none) std::copy_n(a.dimensions, a.nd, out.shape);
+    out.c_contiguous = (a.flags & (kCContiguous | kAligned)) == (kCContiguous | kAligned);
+    out.dense = a.flags & (kCContiguous | kFContiguous);
+    out.read_only = !(a.flags & kWriteable);
     return true;
 }
 
-bool long_attr(PyObject* o, const char* method, long long& out) {
-    PyObject* v = PyObject_CallMethod(o, method, nullptr);
+bool address_of(PyObject* tensor, char*& out) {
+    PyObject* v = PyObject_CallMethodNoArgs(tensor, frontend::names().data_ptr_);
     if (!v) return false;
-    out = PyLong_AsLongLong(v);
+    out = static_cast<char*>(PyLong_AsVoidPtr(v));
     Py_DECREF(v);
-    return !(out == -1 && PyErr_Occurred());
+    return out || !PyErr_Occurred();
+}
+
+// What a method without arguments, or an attribute, says; false with an exception set.
+bool answer(PyObject* v, bool& out) {
+    out = v == Py_True;
+    Py_XDECREF(v);
+    return v != nullptr;
 }
 
 Prim prim_of_torch(PyObject* o) {
@@ -96,7 +104,7 @@ Prim prim_of_torch(PyObject* o) {
         {"torch.int8", Prim::i8},     {"torch.int16", Prim::i16},   {"torch.float16", Prim::f16},
         {"torch.uint16", Prim::u16},  {"torch.uint32", Prim::u32},  {"torch.uint64", Prim::u64},
     };
-    PyObject* dtype = PyObject_GetAttrString(o, "dtype");
+    PyObject* dtype = PyObject_GetAttr(o, frontend::names().dtype_);
     if (!dtype) return frontend::forget_error(), Prim::none;
     static PyObject* last_dtype;  // dtypes are singletons; the last one asked is usually the next
     static Prim last_prim;
@@ -116,26 +124,27 @@ Prim prim_of_torch(PyObject* o) {
 }
 
 bool read_tensor(PyObject* o, ExternalArray& out) {
+    const frontend::Names& names = frontend::names();
     out.is_torch = true;
-    long long value = 0;
-    if (!long_attr(o, "data_ptr", value)) return false;
-    out.data = reinterpret_cast<char*>(value);
-    out.prim = prim_of_torch(o);
-    PyObject* contiguous = PyObject_CallMethod(o, "is_contiguous", nullptr);
-    if (!contiguous) return false;
-    out.c_contiguous = contiguous == Py_True;
-    Py_DECREF(contiguous);
-    PyObject* shape = PyObject_GetAttrString(o, "shape");
+    bool negated = false, on_cpu = false;  // a negative view: its memory has the other sign
+    if (!address_of(o, out.data)) return false;
+    if (!answer(PyObject_CallMethodNoArgs(o, names.is_contiguous_), out.c_contiguous) ||
+        !answer(PyObject_CallMethodNoArgs(o, names.is_neg_), negated) ||
+        !answer(PyObject_GetAttr(o, names.is_cpu_), on_cpu))
+        return false;
+    out.on_device = !on_cpu;
+    PyObject* shape = PyObject_GetAttr(o, names.shape_);
     if (!shape) return false;
     const Py_ssize_t n = PyTuple_Check(shape) ? PyTuple_GET_SIZE(shape) : 0;
     out.ndim = static_cast<int>(n);
-    for (Py_ssize_t k = 0; k < n && k < 32; ++k)
+    bool empty = false;
+    for (Py_ssize_t k = 0; k < n && k < kMostAxes; ++k) {
         out.shape[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, k));
+        empty |= out.shape[k] == 0;
+    }
     Py_DECREF(shape);
-    PyObject* device = PyObject_GetAttrString(o, "is_cpu");
-    if (!device) return false;
-    out.on_device = device != Py_True;
-    Py_DECREF(device);
+    const bool usable = !negated && (out.data || empty) && n <= kMostAxes;
+    out.prim = usable ? prim_of_torch(o) : Prim::none;
     return !PyErr_Occurred();
 }
 
@@ -154,15 +163,25 @@ bool read_gradient(PyObject* o, ExternalArray& out) {
     }
     PyObject* grad = PyObject_CallOneArg(find, o);
     if (!grad) return false;
-    long long address = 0;
-    const bool ok = long_attr(grad, "data_ptr", address);
+    const bool ok = address_of(grad, out.grad);
     Py_DECREF(grad);  // the tensor holds it
-    out.grad = reinterpret_cast<char*>(address);
     return ok;
 }
 
+// What torch refuses to tell about tensors without memory of their own: they fit nothing, and
+// check_array says why.
+bool is_unusual() {
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
+    frontend::forget_error();
+    return true;
+}
+
 bool read_torch(PyObject* o, ExternalArray& out) {
-    return read_tensor(o, out) && read_gradient(o, out);
+    if (!read_tensor(o, out)) {
+        out.prim = Prim::none;
+        return is_unusual();
+    }
+    return read_gradient(o, out);
 }
 
 }  // namespace

@@ -8,13 +8,17 @@
 
 namespace qd::python {
 
+constexpr int kMostAxes = 12 + 2;  // of an array, and of its elements
+
 struct ExternalArray {
     char* data = nullptr;
     char* grad = nullptr;  // of a torch tensor that requires one; made if it was missing
-    type::Prim prim = type::Prim::none;  // none: a dtype we do not take
+    type::Prim prim = type::Prim::none;  // none: nothing that a kernel can use
     int ndim = 0;
-    int64_t shape[32] = {};
-    bool c_contiguous = false, f_contiguous = false;
+    int64_t shape[kMostAxes] = {};  // if it can
+    bool c_contiguous = false;      // and aligned: used in place
+    bool dense = false;             // or Fortran-ordered, or not aligned: launched through a copy
+    bool read_only = false;
     bool is_torch = false;
     bool on_device = false;
 };

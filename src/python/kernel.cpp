@@ -258,22 +258,31 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
     }
 }
 
-bool is_fortran_ordered(PyObject* o) {
+bool needs_copy(PyObject* o, bool& read_only) {
     ExternalArray a;
-    return is_numpy(o) && read_external(o, a) && !a.c_contiguous && a.f_contiguous;
+    if (!is_numpy(o) || !read_external(o, a)) return false;
+    read_only = a.read_only;
+    return a.dense && !a.c_contiguous;
 }
 
-// Fortran-ordered NumPy arrays are launched through C-ordered copies, which are copied back.
+// NumPy arrays in Fortran order or with odd addresses are launched through C-ordered copies, which
+// are copied back. A copy of what is read-only is so, too.
 PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t count) {
     std::vector<PyObject*> replaced(args, args + count);
     std::vector<std::pair<PyObject*, Ref>> copies;
-    for (PyObject*& arg : replaced)
-        if (is_fortran_ordered(arg)) {
-            copies.emplace_back(arg,
-                                Ref::steal_or_null(PyObject_CallMethod(arg, "copy", "s", "C")));
-            if (!copies.back().second) return nullptr;
-            arg = copies.back().second.get();
-        }
+    std::vector<Ref> kept;
+    for (PyObject*& arg : replaced) {
+        bool read_only = false;
+        if (!needs_copy(arg, read_only)) continue;
+        Ref copy = Ref::steal_or_null(PyObject_CallMethod(arg, "copy", "s", "C"));
+        if (!copy) return nullptr;
+        if (read_only &&
+            !Ref::steal_or_null(PyObject_CallMethod(copy.get(), "setflags", "O", Py_False)))
+            return nullptr;
+        if (!read_only) copies.emplace_back(arg, copy);
+        arg = copy.get();
+        kept.push_back(std::move(copy));
+    }
     PyObject* r = k.vectorcall(reinterpret_cast<PyObject*>(&k), replaced.data(), count, nullptr);
     for (const auto& [original, copy] : copies)
         if (r && PyObject_SetItem(original, Py_Ellipsis, copy.get()) < 0) Py_CLEAR(r);
@@ -289,8 +298,11 @@ bool is_dead(const Specialisation& s) {
 }
 
 __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
-    for (size_t n = 0; n < k.parameters->size(); ++n)
-        if (is_fortran_ordered(args[n])) return launch_with_copies(k, args, k.parameters->size());
+    for (size_t n = 0; n < k.parameters->size(); ++n) {
+        bool read_only;
+        if (needs_copy(args[n], read_only))
+            return launch_with_copies(k, args, k.parameters->size());
+    }
     auto& specialisations = *k.specialisations;
     Match matched;
     for (size_t n = 1; n < specialisations.size(); ++n) {

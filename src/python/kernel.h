@@ -58,6 +58,7 @@ struct IdentityCheck {
 struct PackStep {
     enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
     bool needs_grad = false;
+    bool written = false;    // an array whose elements the kernel stores to
     bool foreign = false;    // bound to an array of numbers that only foreign arrays may bring
     bool cacheable = false;  // reached through frozen dataclasses only, and a Quadrants ndarray
     uint16_t argument = 0;
@@ -65,7 +66,7 @@ struct PackStep {
     Type type;                    // scalar, tensor, or array (element and rank)
     uint64_t layout = 0;          // of an array
     std::vector<Ref> attributes;  // interned str: attribute; other: item
-    std::string name;             // for messages
+    std::string name, kernel;     // for messages
 };
 
 // A frozen dataclass argument whose arrays are in the cached block; watched, not kept alive.
@@ -164,6 +165,7 @@ PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
 bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
                     std::vector<PyObject*>& bound);
 bool read_parameters(KernelObject& k);
+std::string kernel_name(const KernelObject& k);
 
 // graph.cpp -----------------------------------------------------------------------------------
 // Reads the table of a graph kernel; false with an exception set.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "frontend/lower.h"
 #include "frontend/names.h"
 #include "frontend/numpy_scalar.h"
 #include "frontend/objects.h"
@@ -20,18 +21,25 @@ using frontend::NumpyKind;
 
 constexpr int kDeepest = 8;  // nesting of a vector or matrix argument
 
-void conversion_error(const PackStep& step, PyObject* value) {
-    set_error(
-        "QuadrantsRuntimeTypeError",
-        "Argument (" + std::to_string(step.argument) + ",) (type=" +
-            [&] {
-                PyObject* text = PyObject_Repr(reinterpret_cast<PyObject*>(Py_TYPE(value)));
-                std::string s = text ? PyUnicode_AsUTF8(text) : "?";
-                Py_XDECREF(text);
-                return s;
-            }() +
+// Sets the exception; the call it is about is said last.
+bool refuse(const PackStep& step, const char* cls, const std::string& text) {
+    set_error(cls, text + "\n  argument " + step.name + " of " + step.kernel);
+    return false;
+}
+
+bool conversion_error(const PackStep& step, PyObject* value) {
+    return refuse(
+        step, "QuadrantsRuntimeTypeError",
+        "Argument (" + std::to_string(step.argument) + ",) (type=" + frontend::type_name(value) +
             ") cannot be converted into required type " + type::to_string(step.type.element()) +
             (PyFloat_Check(value) ? ": that would truncate " + step.name : ""));
+}
+
+bool range_error(const PackStep& step, PyObject* value) {
+    frontend::forget_error();
+    return refuse(step, "TypeError",
+                  "Argument " + step.name + ": " + frontend::integer_text(value) +
+                      " does not fit type " + type::to_string(step.type.element()));
 }
 
 bool is_numpy_number(PyObject* o) {  // its booleans are none here
@@ -41,8 +49,7 @@ bool is_numpy_number(PyObject* o) {  // its booleans are none here
 
 bool write_int(const PackStep& step, PyObject* value, uint8_t* at) {
     if (!PyLong_Check(value)) {
-        if (frontend::numpy_kind(value) != NumpyKind::integer)
-            return conversion_error(step, value), false;
+        if (frontend::numpy_kind(value) != NumpyKind::integer) return conversion_error(step, value);
         PyObject* index = PyNumber_Index(value);
         if (!index) return false;
         const bool ok = write_int(step, index, at);
@@ -55,11 +62,7 @@ bool write_int(const PackStep& step, PyObject* value, uint8_t* at) {
     } else {
         bits = PyLong_AsUnsignedLongLong(value);
     }
-    if (PyErr_Occurred()) {
-        PyErr_Format(PyExc_TypeError, "Argument %s: %R does not fit type %s", step.name.c_str(),
-                     value, type::to_string(step.type.element()).c_str());
-        return false;
-    }
+    if (PyErr_Occurred()) return range_error(step, value);
     if (step.type.prim == Prim::u1) bits = bits != 0;
     std::memcpy(at, &bits, static_cast<size_t>(type::bytes(step.type.prim)));
     return true;
@@ -71,9 +74,10 @@ bool write_float(const PackStep& step, PyObject* value, uint8_t* at) {
         d = PyFloat_AS_DOUBLE(value);
     } else if (PyFloat_Check(value) || PyLong_Check(value) || is_numpy_number(value)) {
         d = PyFloat_AsDouble(value);
-        if (d == -1 && PyErr_Occurred()) return false;
+        if (d == -1 && PyErr_Occurred())
+            return PyLong_Check(value) ? range_error(step, value) : false;
     } else {
-        return conversion_error(step, value), false;
+        return conversion_error(step, value);
     }
     const uint64_t bits = ir::bits_of_double(step.type.prim, d);
     std::memcpy(at, &bits, static_cast<size_t>(type::bytes(step.type.prim)));
@@ -86,9 +90,9 @@ bool write_scalar(const PackStep& step, PyObject* value, uint8_t* at) {
 }
 
 bool component_error(const PackStep& step) {
-    set_error("QuadrantsRuntimeTypeError", "Argument cannot be converted into required type " +
-                                               type::to_string(step.type.element()));
-    return false;
+    return refuse(
+        step, "QuadrantsRuntimeTypeError",
+        "Argument cannot be converted into required type " + type::to_string(step.type.element()));
 }
 
 // What stands at the indices 0 to count - 1, as a list; or a number.
@@ -142,10 +146,9 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     }
     if (next != end) {
         if (!PySequence_Check(value)) return component_error(step);  // a number
-        const std::string text = "Argument " + step.name + " has too few components for " +
-                                 type::to_user_string(step.type);
-        PyErr_SetString(PyExc_IndexError, text.c_str());
-        return false;
+        return refuse(step, "IndexError",
+                      "Argument " + step.name + " has too few components for " +
+                          type::to_user_string(step.type));
     }
     return true;
 }
@@ -158,8 +161,8 @@ void write_descriptor(uint8_t* at, char* data, char* grad, const int32_t* shape,
 
 Match write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (a.generation != session().generation || !a.data) {
-        set_error("QuadrantsRuntimeError",
-                  "Argument " + step.name + " is an ndarray of a runtime that has been reset");
+        refuse(step, "QuadrantsRuntimeError",
+               "Argument " + step.name + " is an ndarray of a runtime that has been reset");
         return Match::error;
     }
     if (step.foreign || a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim ||
@@ -183,13 +186,20 @@ Match write_external(const PackStep& step, PyObject* value, uint8_t* at) {
     if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Match::no;
     if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Match::no;
     if (!a.c_contiguous || a.on_device || (step.needs_grad && !a.grad)) return Match::no;
+    if (step.written && a.read_only) {
+        refuse(step, "ValueError",
+               "Argument " + step.name +
+                   " is a read-only array, and the kernel writes to it: pass a copy, or make it "
+                   "writeable");
+        return Match::error;
+    }
     int32_t shape[12];
     for (int k = 0; k < step.type.ndim; ++k) {
         if (a.shape[k] > INT32_MAX) {
-            set_error("QuadrantsRuntimeError", "Argument " + step.name + " has " +
-                                                   std::to_string(a.shape[k]) +
-                                                   " elements along axis " + std::to_string(k) +
-                                                   "; at most 2147483647 are supported");
+            refuse(step, "QuadrantsRuntimeError",
+                   "Argument " + step.name + " has " + std::to_string(a.shape[k]) +
+                       " elements along axis " + std::to_string(k) +
+                       "; at most 2147483647 are supported");
             return Match::error;
         }
         shape[k] = static_cast<int32_t>(a.shape[k]);

@@ -329,6 +329,7 @@ void on_reset(ResetHook hook) { hooks.push_back(hook); }
 void set_error(const char* name, const std::string& text) {
     if (PyObject* builtin = std::string_view(name) == "TypeError"      ? PyExc_TypeError
                             : std::string_view(name) == "ValueError"   ? PyExc_ValueError
+                            : std::string_view(name) == "IndexError"   ? PyExc_IndexError
                             : std::string_view(name) == "RuntimeError" ? PyExc_RuntimeError
                                                                        : nullptr)
         return PyErr_SetString(builtin, text.c_str());

@@ -40,7 +40,7 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 10;
+constexpr uint32_t kRecipeVersion = 11;
 constexpr size_t kMostRecipes = 256;  // of one key: a first call may read them all
 
 Bytes hash_of(const Bytes& data) {
@@ -229,6 +229,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         s.recipe.params[n].type = std::bit_cast<Type>(r.number<uint64_t>());
         s.recipe.params[n].offset = r.number<uint32_t>();
         s.recipe.params[n].needs_grad = r.number<uint8_t>();
+        k.params[n].written = r.number<uint8_t>();
         s.recipe.params[n].name = r.text();
         s.layouts.push_back(r.number<uint64_t>());
     }
@@ -447,6 +448,7 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
         w.number(params[n].type.word());
         w.number(params[n].offset);
         w.number(uint8_t(params[n].needs_grad));
+        w.number(uint8_t(k.params[n].written));
         w.text(params[n].name);
         w.number(k.params[n].kind == ParamSource::Kind::array
                      ? layout_of(walker.find(k.params[n].path))

@@ -211,3 +211,81 @@ def test_gradients_that_are_wanted_and_absent():
             run(a)
     with pytest.raises(qd.QuadrantsCompilationError, match="no gradient"):
         double_into_gradient(torch.ones(3))
+
+
+# --- tensors without memory of their own -----------------------------------------------------------
+
+
+def freed():
+    tensor = torch.ones(4)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def fake():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(4)
+
+
+class Wrapped(torch.Tensor):
+    @staticmethod
+    def __new__(cls):
+        return torch.Tensor._make_wrapper_subclass(cls, (4,), dtype=torch.float32, device="cpu")
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise NotImplementedError(function)
+
+
+UNUSUAL = {
+    "freed": (freed, "has no memory"),
+    "fake": (fake, "has no memory"),
+    "wrapped": (Wrapped, "has no memory"),
+    "meta": (lambda: torch.ones(4, device="meta"), "is a meta tensor"),
+    "sparse": (lambda: torch.ones(4).to_sparse(), "pass tensor.to_dense()"),
+    "compressed": (lambda: torch.eye(4).to_sparse_csr(), "pass tensor.to_dense()"),
+    "nested": (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "nested"),
+    "negative": (lambda: torch.ones(4)._neg_view(), "resolve_neg()"),
+    "expanded": (lambda: torch.ones(1).expand(4), "Non contiguous tensors are not supported"),
+}
+
+
+@pytest.mark.oracle_differs("it crashes or has other texts", run=False)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_tensor_that_cannot_be_used_in_place(name):
+    make, text = UNUSUAL[name]
+
+    @qd.kernel
+    def first(x: qd.types.ndarray()):
+        for i in range(4):
+            x[i] = 1
+
+    @qd.kernel
+    def second(x: qd.types.ndarray()):
+        for i in range(4):
+            x[i] = 1
+
+    second(torch.zeros(4))
+    for kernel in (first, second):
+        with raises(ValueError, text):
+            kernel(make())
+
+
+@pytest.mark.oracle_differs("it loses the sign", run=False)
+def test_negative_view_is_copied_with_its_sign():
+    for x in (qd.field(qd.f32, 4), qd.ndarray(qd.f32, 4)):
+        x.from_torch(torch.ones(4)._neg_view())
+        assert (x.to_numpy() == -1).all()
+
+
+@pytest.mark.oracle_differs("it crashes", run=False)
+@pytest.mark.parametrize("name", ["freed", "fake", "meta", "sparse"])
+@pytest.mark.filterwarnings("ignore")
+def test_copy_of_a_tensor_without_memory(name):
+    make, text = UNUSUAL[name]
+    for x in (qd.field(qd.f32, 4), qd.ndarray(qd.f32, 4)):
+        with raises(ValueError, text):
+            x.from_torch(make())

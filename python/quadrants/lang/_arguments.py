@@ -134,6 +134,9 @@ def torch_gradient(tensor: Any) -> Any:
             "Non contiguous gradient tensors are not supported, please call "
             "tensor.grad.contiguous() before passing it into quadrants kernel."
         )
+    problem = tensor_problem(grad) if grad.is_neg() or not grad.data_ptr() else None
+    if problem is not None:
+        raise ValueError(f"The gradient of a tensor {problem}")
     if grad.shape != tensor.shape or grad.dtype != tensor.dtype or grad.device != tensor.device:
         raise ValueError("The gradient of a tensor must have its shape, dtype and device")
     return grad
@@ -180,14 +183,44 @@ def _check_numpy(annotation: NDArray, value: Any, name: str) -> None:
     _check_external(annotation, value.dtype, tuple(value.shape), name)
 
 
+def tensor_problem(tensor: Any) -> str | None:
+    """Why a torch tensor has no memory that could be used in place; None if it has."""
+    import torch
+
+    if tensor.layout is not torch.strided:
+        return f"is a tensor of layout {tensor.layout}; pass tensor.to_dense()"
+    if tensor.is_nested:
+        return "is a nested tensor; pass its parts, or tensor.to_padded_tensor(...)"
+    if tensor.device.type == "meta":
+        return "is a meta tensor: it has no memory"
+    if tensor.is_neg() or tensor.is_conj():
+        return (
+            "is a view with another sign than its memory; pass tensor.resolve_neg().resolve_conj()"
+        )
+    if tensor.device.type != "cpu" or not tensor.numel():
+        return None
+    try:
+        storage = tensor.untyped_storage()
+        last = tensor.storage_offset() + sum(
+            (extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride())
+        )
+        fits = (last + 1) * tensor.element_size() <= storage.nbytes()
+        if fits and storage.device.type == "cpu" and storage.data_ptr():
+            return None
+    except RuntimeError:
+        pass
+    return "has no memory: its storage was freed, or it is a fake or wrapped tensor"
+
+
 def _check_torch(annotation: NDArray, value: Any, name: str) -> None:
+    problem = tensor_problem(value)
+    if problem is not None:
+        raise ValueError(f"Argument {name} {problem}")
     if not value.is_contiguous():
         raise ValueError(
             "Non contiguous tensors are not supported, please call tensor.contiguous() before "
             f"passing it into a Quadrants kernel (argument {name})"
         )
-    if value.device.type == "meta":
-        raise ValueError(f"Argument {name} is a meta tensor: it has no memory")
     _check_external(annotation, value.dtype, tuple(value.shape), name, value.requires_grad)
     if value.requires_grad:
         torch_gradient(value)
@@ -214,6 +247,11 @@ def _check_external(
             raise _invalid(name, f"array has dtype={cook_dtype(want)}", f"array with dtype={dtype}")
     if annotation.needs_grad and not has_grad:
         raise _invalid(name, "needs_grad=True", "an array without gradient")
+    if len(shape) - (want.ndim if _is_tensor_type(want) else 0) > core.get_max_num_indices():
+        raise ValueError(
+            f"Argument {name}: an array with {len(shape)} dimensions is provided; at most "
+            f"{core.get_max_num_indices()} are supported"
+        )
     if math.prod(shape) > _MAX_ELEMENTS:
         import warnings
 

@@ -149,6 +149,13 @@ def torch_of(
 
 def array_of_torch(tensor: Any) -> Any:
     """A NumPy array with the tensor's values."""
+    from quadrants.lang._arguments import tensor_problem
+
+    if tensor.is_neg():
+        tensor = tensor.resolve_neg()
+    problem = tensor_problem(tensor)
+    if problem is not None:
+        raise ValueError(f"The argument {problem}")
     return tensor.detach().cpu().contiguous().numpy()
 
 
