@@ -19,7 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-coverage"
-ROOMS = "pass,autodiff,frontend,codegen,compiler"
+ROOMS = "pass,frontend,codegen,compiler"
 
 
 def build():

@@ -34,7 +34,7 @@ from crossing_cases import batches, everything, module, pairs, sample
 
 HERE = pathlib.Path(__file__).resolve().parent
 MAIN = ["interpret/1", "1/2"]  # tier/threads[/debug or fast_math]
-OTHERS = ["0/1", "1/1/debug", "0/2/fast"]
+OTHERS = ["0/1", "1/1/debug", "0/2/fast", "interpret/1/debug"]
 VARIANTS = MAIN + OTHERS
 
 

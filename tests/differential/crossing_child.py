@@ -51,7 +51,7 @@ def values(t):
         "so.a": up(16, 2), "so.b": np.arange(16, dtype=np.int32), "num": np.zeros(16, np.int32),
         "wide": np.zeros(16), "va2": up(2, 1), "out": up(16, 3),
         "a": up(12, 4), "a0": up(2, 1)[1], "b": np.zeros(3, np.int32), "out6": np.zeros(6, np.int32), "nd": up(12, 6),
-        "ac": up(12, 5), "tt": up(6, 4).reshape(3, 2), "xb": up(12, 7), "xbb": up(12, 1).reshape(4, 3),
+        "a3": up(12, 5).reshape(2, 2, 3), "ac": up(12, 5), "tt": up(6, 4).reshape(3, 2), "xb": up(12, 7), "xbb": up(12, 1).reshape(4, 3),
         "xp": up(6, 3).reshape(3, 2), "xo": up(12, 5), "vsoa": up(36, 4).reshape(12, 3), "sn.s.a": up(12, 2),
     }  # fmt: skip
 
@@ -127,7 +127,7 @@ class Arguments:
             return self.array(name, "i32")
         if name in ARRAYS:
             return self.array(name, t)
-        if name == "ac":
+        if name in ("ac", "a3"):
             return self.array(name, t)
         if name == "bv":
             return qd.BufferView(self.get("a"), 1, 11)

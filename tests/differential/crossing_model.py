@@ -277,7 +277,7 @@ def machine_for(tree, t, data):
     o = Object(k=number, f=arrays["x"], nd=arrays["nd"])
     va = [1, given, 3] if t != "u1" else [1, 1, 0]
     m.arguments = {
-        "ac": Clamped.of(t, np.array(data["ac"])), "tt": arrays["tt"], "bv": Shifted.of(t, np.array(data["a"])),
+        "ac": Clamped.of(t, np.array(data["ac"])), "tt": arrays["tt"], "a3": arrays["a3"], "bv": Shifted.of(t, np.array(data["a"])),
         "out": arrays["out"], "a": arrays["a"], "a0": arrays["a0"], "b": arrays["b"], "out6": arrays["out6"],
         "n": V("i32", 6), "s": scalar(t, given), "va": Mat((3,), [scalar(t, x) for x in va]),
         "sa": Struct(kind, {"a": scalar(t, given), "b": V("i32", 4)}), "tn": number, "tf": arrays["z"],

@@ -194,7 +194,6 @@ struct FunctionLowering {
     llvm::BasicBlock* new_block();
     void start(llvm::BasicBlock* block);  // continue there
     std::vector<llvm::PHINode*> make_phis(std::span<ir::Value> like);
-    void bind(ir::Value* v, llvm::ArrayRef<llvm::Value*> components);
 
     // --- ops (lower_ops.cpp)
     void lower_elementwise(Inst& i);

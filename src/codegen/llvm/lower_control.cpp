@@ -28,10 +28,6 @@ void FunctionLowering::start(BasicBlock* block) {
     b.SetInsertPoint(block);
 }
 
-void FunctionLowering::bind(ir::Value* v, llvm::ArrayRef<Value*> components) {
-    std::copy(components.begin(), components.end(), values_.begin() + v->id);
-}
-
 Value* FunctionLowering::get(ir::Value* v, int k) {
     Value*& x = values_[v->id + k];
     if (x) return x;
