@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <llvm/ADT/DenseSet.h>
 #include <llvm/IR/ConstantFolder.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/LLVMContext.h>
@@ -131,6 +132,7 @@ struct ModuleLowering {
         int calls;
     };
     std::map<std::string, Helper> helpers;
+    llvm::DenseSet<const llvm::Value*> minima;  // and maxima: no subnormals
 
   private:
     void make_alias_metadata();

@@ -76,7 +76,8 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
         if (const auto* c = llvm::dyn_cast<llvm::ConstantFP>(v)) {
             if (c->getValueAPF().isDenormal())
                 v = llvm::ConstantFP::getZero(v->getType(), c->isNegative());
-        } else if (!llvm::isa<llvm::BinaryOperator>(v)) {  // arithmetic has flushed
+        } else if (!llvm::isa<llvm::BinaryOperator>(v) && !m.minima.contains(v)) {
+            // Arithmetic has flushed already.
             v = intrinsic(Intrinsic::canonicalize, {v});
         }
     };
@@ -87,7 +88,9 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
     Value* first = max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
     Value* chosen = b.CreateSelect(first, x, y);
     chosen = b.CreateSelect(b.CreateFCmpUNO(y, y), x, chosen);
-    return b.CreateSelect(float_equal(x, y), zeros, chosen);
+    chosen = b.CreateSelect(float_equal(x, y), zeros, chosen);
+    m.minima.insert(chosen);
+    return chosen;
 }
 
 // Whether `v` is this number or is chosen among values of which one is it.
