@@ -206,7 +206,6 @@ struct Converter {
             }
             n->name = v.get();  // alive with the tree
         }
-        if (f.kind == K::For) source.has_for = true;
         read_operators(*n, o);
         return n;
     }

@@ -100,7 +100,6 @@ struct FunctionSource {
     Ref tree;          // keeps every Node::ast alive
     support::Arena arena;
     std::span<Node*> body;
-    bool has_for = false;
 };
 
 // Cached per code object. Sets OSError and throws PyError if there is no source.

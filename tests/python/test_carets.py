@@ -28,7 +28,7 @@ for i in qd.static(3): pass           | for i in qd.static(3):            | not 
 for i in len(3): pass                 | len(3)                            | has no len
 a = n + missing                       | missing                           | missing
 a = twice(n) + twice(n, n)            | twice(n, n)                       | twice
-a = twice(n) + x[n]                   | x[n]                              | 
+a = twice(n) + x[n]                   | x[n]                              | indices of dim 1
 a = (n + 1) * qd.floor(n)             | qd.floor(n)                       | real
 v[n] = qd.Vector([1.0, 2.0, 3.0])     | v[n] = qd.Vector([1.0, 2.0, 3.0]) |
 x[0, 0] = n.missing                   | n.missing                         | missing

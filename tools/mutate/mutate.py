@@ -172,7 +172,6 @@ class Tests:
             "HOME": str(self.scratch),
             "PYTHONPATH": os.pathsep.join([str(HERE), python]),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONFAULTHANDLER": "",
         }
         self.files = files
         self.start()
@@ -183,7 +182,7 @@ class Tests:
         python = str(ROOT / ".venv" / "bin" / "python")
         command = [python, "-m", "pytest", "-q", "-p", "pytest_mutants", "-p", "no:cacheprovider"]
         command += ["-p", "no:xdist", "-p", "no:faulthandler"]
-        command += ["-m", "not run_in_serial and not slow", f"--basetemp={self.scratch / 'pytest'}"]
+        command += [f"--basetemp={self.scratch / 'pytest'}"]
         with open(self.tree / "server.log", "a") as log:
             self.server = subprocess.Popen(
                 [*command, *(f"tests/python/{f}" for f in self.files)],
@@ -243,6 +242,7 @@ class Tests:
 
 
 def cover(tree, args):
+    os.environ["QD_MUTANT_FILE_LIMIT"] = args.file_limit
     tests = Tests(tree, args.share, args.files)
     share = args.share.replace("/", "of")
     stem = f"{share}{'-' + args.files[0] if args.files else ''}"
@@ -270,9 +270,10 @@ def coverage(tree):
     for path in tree.glob("cover-*.jsonl"):
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            rows[row["test"]] = row
+            if row["ok"]:
+                rows[row["test"]] = row
     for row in rows.values():
-        for number in row["seen"] if row["ok"] else ():
+        for number in row["seen"]:
             found[number].append((row["seconds"], None, row["test"]))
     return {number: sorted(tests, key=lambda t: t[0]) for number, tests in found.items()}
 
@@ -377,6 +378,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--share", default="0/1")
     parser.add_argument("--files", nargs="*", default=[])
+    parser.add_argument("--file-limit", default="20", help="seconds of one test file")
     parser.add_argument("--python-only", action="store_true")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--from", dest="first", type=int, default=0)
