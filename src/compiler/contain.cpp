@@ -17,6 +17,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "codegen/llvm/codegen.h"
 
@@ -150,20 +151,21 @@ void give_signals_back() {
     if (--users == 0) give_signals_back_locked();
 }
 
-// A child has the forking thread alone, and that runs no body.
+// A child has the forking thread alone, and that runs no body. The lock is not taken for a fork:
+// runtime/fork.h holds forks until compilations end, which need it.
 void in_forked_child() {
+    new (&lock) std::mutex;
     for (Seat& s : seats) s.thread = 0, s.frame = nullptr;
     if (users) {
         users = 0;
         give_signals_back_locked();
     }
-    lock.unlock();
 }
 
 void prepare_once() {
     static const bool done = [] {
         abort_text = static_cast<AbortText**>(dlvsym(RTLD_DEFAULT, "__abort_msg", "GLIBC_PRIVATE"));
-        pthread_atfork([] { lock.lock(); }, [] { lock.unlock(); }, in_forked_child);
+        pthread_atfork(nullptr, nullptr, in_forked_child);
         return true;
     }();
     (void)done;

@@ -579,6 +579,10 @@ bool emit_call(Entry& e, Body& caller, const std::vector<Arg>& args, Val& out) {
 
 FunctionCache& function_cache() { return *cache_pointer(); }
 
+void abandon_function_cache() {
+    (void)new std::shared_ptr<FunctionCache>(std::move(cache_pointer()));
+    clear_function_cache();
+}
 void clear_function_cache() { cache_pointer() = std::make_shared<FunctionCache>(); }
 
 void Lowering::Body::emit_real_return() {

@@ -199,5 +199,7 @@ struct Answers {
 
 // Forget function specialisations (qd.init with other options, qd.reset).
 void clear_function_cache();
+// Without freeing it: in a forked child, whose Python is not ready yet.
+void abandon_function_cache();
 
 }  // namespace qd::frontend

@@ -16,6 +16,7 @@
 #include "python/kernel.h"
 #include "python/warm.h"
 #include "runtime/compiler.h"
+#include "runtime/fork.h"
 #include "support/error.h"
 
 namespace qd::python {
@@ -341,6 +342,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     std::string failure;
     std::optional<Released> released(std::in_place);
     try {
+        const runtime::Compiling alone_with_fork;
         const runtime::Compiler& compiler = runtime::Compiler::get();
         abi::CompileOptions options{};
         options.abi_version = abi::kAbiVersion;

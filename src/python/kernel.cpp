@@ -346,8 +346,26 @@ PyObject* call_python(const KernelObject& k, PyObject* const* args, size_t flags
     return result;
 }
 
+struct Active {  // a call in progress; Python code that it runs may reset the runtime or call again
+    KernelObject& k;
+    uint32_t forks = session().forks;
+    explicit Active(KernelObject& kernel) : k(kernel) {
+        forget_parents(k);
+        ++k.active;
+    }
+    ~Active() {
+        if (k.active_forks == forks) --k.active;
+    }
+    static void forget_parents(KernelObject& k) {
+        if (k.active_forks == session().forks) return;
+        k.active_forks = session().forks;
+        k.active = 0;
+    }
+};
+
 bool begin_generation(KernelObject& k) {
     if (!require_session()) return false;
+    Active::forget_parents(k);
     if (k.active) {
         set_error("QuadrantsRuntimeError",
                   "the runtime was reset while this kernel was being called");
@@ -359,12 +377,6 @@ bool begin_generation(KernelObject& k) {
     k.generation = session().generation;
     return true;
 }
-
-struct Active {  // a call in progress; Python code that it runs may reset the runtime or call again
-    KernelObject& k;
-    explicit Active(KernelObject& kernel) : k(kernel) { ++k.active; }
-    ~Active() { --k.active; }
-};
 
 // Test doubles: methods of the definition's class that somebody replaced. quadrants._compat
 // .kernel_face says when; calls then go through `definition._call_doubles`, which comes back here

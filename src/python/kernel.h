@@ -141,6 +141,7 @@ struct KernelObject {
     PyObject* definition;
     uint32_t generation;     // of `parameters` and `specialisations`
     uint32_t active;         // calls in progress: they use both, so neither is cleared
+    uint32_t active_forks;   // Session::forks when they were counted: a parent's are not here
     uint64_t launches;       // calls so far
     std::string* signature;  // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;

@@ -18,6 +18,7 @@
 #include "runtime/compile_queue.h"
 #include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
+#include "runtime/fork.h"
 
 namespace qd::python {
 namespace {
@@ -349,7 +350,18 @@ bool require_session() {
     return false;
 }
 
+// In a child only what this thread does goes on.
+void in_forked_child() {
+    Session& s = the_session;
+    ++s.forks;
+    if (s.working > my_work) frontend::abandon_function_cache();  // half made, perhaps
+    s.working = my_work;
+    s.calls = 0;
+    if (closer != this_thread()) s.closed = at_end = false;
+}
+
 bool add_runtime(PyObject* module) {
+    runtime::at_fork(runtime::AtFork::session, {nullptr, nullptr, in_forked_child});
     (void)Py_AtExit(runtime::stop_optimisations);
     return PyModule_AddFunctions(module, methods) == 0;
 }

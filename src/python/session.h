@@ -33,8 +33,9 @@ struct Session {
     // Time on the host: in the cache, tracing, compiling.
     int64_t cache_ns = 0, trace_ns = 0, compile_ns = 0;
     uint32_t next_generation = 1;
-    int working = 0;  // threads that use the session while others may run
-    int calls = 0;    // of kernels in progress, by all threads
+    int working = 0;     // threads that use the session while others may run
+    uint32_t forks = 0;  // of this process's ancestors: what was counted before is not here
+    int calls = 0;       // of kernels in progress, by all threads
     // A reset waits for those threads, or the process ends: kernel calls of others wait.
     bool closed = false;
 };

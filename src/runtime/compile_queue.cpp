@@ -2,7 +2,6 @@
 
 #include "runtime/compile_queue.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "runtime/compiler.h"
+#include "runtime/fork.h"
 #include "support/error.h"
 
 namespace qd::runtime {
@@ -162,6 +162,7 @@ struct CompileQueue {
         options.cpu = target.cpu.c_str();
         options.triple = "";
         try {
+            const Compiling alone_with_fork;
             const Compiler& compiler = Compiler::get();
             const Compiler::Compilation compilation = compiler.begin(slot.ir_, options);
             const std::vector<uint8_t> artefact = compiler.emit(compilation.get(), options);
@@ -176,6 +177,8 @@ struct CompileQueue {
     }
 
     // --- endings --------------------------------------------------------------------------------
+    // Who calls it tells the waiting threads, if there are any: in a forked child there are none,
+    // and to notify a condition variable that the parent's threads wait for never returns.
     void forget() {
         for (std::vector<Slot>& line : asked) {
             for (const Slot& s : line) s->state_ = State::waiting;
@@ -183,7 +186,6 @@ struct CompileQueue {
         }
         for (const Watch& w : watches) w.slot->watched_ = false;
         watches.clear();
-        changed.notify_all();
     }
 
     ~CompileQueue() {
@@ -191,6 +193,7 @@ struct CompileQueue {
             std::lock_guard guard(lock);
             stop = true;
             forget();
+            changed.notify_all();
         }
         for (std::thread& t : threads)
             if (t.joinable()) t.join();
@@ -226,7 +229,7 @@ CompileQueue& queue() {
     if (!the_queue) {
         static bool registered = [] {
             std::atexit(stop_optimisations);  // for hosts that forget
-            pthread_atfork(before_fork, after_fork, in_forked_child);
+            at_fork(AtFork::compile_queue, {before_fork, after_fork, in_forked_child});
             return true;
         }();
         (void)registered;
@@ -287,6 +290,7 @@ void drop_optimisations() {
     if (CompileQueue* q = existing()) {
         std::lock_guard guard(q->lock);
         q->forget();
+        q->changed.notify_all();
     }
 }
 

@@ -240,12 +240,16 @@ def handler(*_):
 signal.signal(signal.SIGALRM, handler)
 config = Config()
 first()(config)  # loads the compiler
-start = time.perf_counter()
-want = first()(config)
-took = time.perf_counter() - start
+took = 1.0
+for _ in range(5):
+    start = time.perf_counter()
+    want = first()(config)
+    took = min(took, time.perf_counter() - start)
 random.seed(5)
 seen = 0
-for _ in range(120):
+for _ in range(1000):
+    if seen == 40:
+        break
     k, before = first(), handled
     try:
         signal.setitimer(signal.ITIMER_REAL, random.random() * took * 0.9 + 1e-5)
@@ -259,8 +263,129 @@ for _ in range(120):
     except KeyboardInterrupt:
         pass  # behind the call
     assert k(config) == want
-assert seen > 20, seen
+assert seen == 40, seen
 print("end")
 """)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
+
+
+_FORKS = """
+import os, signal
+
+def in_child(work, wait=20):
+    child = os.fork()
+    if child == 0:
+        signal.alarm(wait)  # a child that hangs
+        code = 1
+        try:
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0, work
+
+def everything():
+    ready()
+    make(1)()
+    qd.reset()
+    qd.init(arch=qd.cpu, offline_cache=False, cpu_max_num_threads=2)
+    y = qd.field(qd.i32, shape=1000)
+    @qd.kernel
+    def k():
+        for i in y:
+            y[i] = i
+    k()
+    assert y[999] == 999
+"""
+
+
+@pytest.mark.parametrize("work", ["launch", "compile_"])
+def test_a_child_of_a_process_that_works_can_do_all(work):
+    done = _run(
+        _FORKS
+        + f"""
+threading.Thread(target={work}, daemon=True).start()
+for n in range(8):
+    time.sleep(0.01 * n)
+    in_child((ready, make(1), everything, qd.reset)[n % 4])
+in_child(everything)
+print("end")
+"""
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
+
+
+def test_a_child_forked_during_the_first_compilation_of_all():
+    done = _run(
+        _FORKS
+        + """
+def helper():
+    begun.set()
+    time.sleep(0.02)
+    return 2
+
+@qd.func
+def f(a):
+    return a * qd.static(helper())
+
+def kernel():
+    @qd.kernel
+    def k() -> qd.f32:
+        return f(x[0]) + f(1.0)
+    return k
+
+begun = threading.Event()
+thread = threading.Thread(target=lambda: kernel()())
+thread.start()
+begun.wait()
+in_child(lambda: kernel()())  # while `f` is half lowered
+in_child(everything)
+thread.join()
+kernel()()
+print("end")
+"""
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_multiprocessing_while_threads_work(method, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import multiprocessing, sys, threading, time
+import quadrants as qd
+
+def work(n):
+    qd.init(arch=qd.cpu, offline_cache=False, cpu_max_num_threads=2)
+    x = qd.field(qd.i32, shape=100)
+    @qd.kernel
+    def k(n: qd.i32):
+        for i in x:
+            x[i] = i * n
+    k(n)
+    return int(x[99])
+
+if __name__ == "__main__":
+    qd.init(arch=qd.cpu, offline_cache=False)
+    def loop():
+        while True:
+            @qd.kernel
+            def k() -> qd.i32:
+                return 3
+            k()
+    threading.Thread(target=loop, daemon=True).start()
+    time.sleep(0.05)
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        assert pool.map(work, range(4)) == [0, 99, 198, 297]
+    print("end")
+"""
+    )
+    done = subprocess.run(
+        [sys.executable, program, method], capture_output=True, text=True, timeout=90
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("end\n")

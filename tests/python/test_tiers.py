@@ -44,6 +44,7 @@ print(json.dumps([tier, loaded, b.tolist()]))
 """
 
 
+@pytest.mark.run_in_serial  # beside others a short launch may take long
 @pytest.mark.oracle_differs("about our tiers")
 def test_code_improves_in_any_process_that_runs_it_for_long(tmp_path):
     program = tmp_path / "program.py"

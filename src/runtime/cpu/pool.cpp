@@ -3,7 +3,6 @@
 #include "runtime/cpu/pool.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/tickets.h"
+#include "runtime/fork.h"
 
 namespace qd::runtime {
 namespace {
@@ -59,11 +59,11 @@ struct Pool::Registry {
 
     static Registry& get() {
         static auto* all = [] {
-            pthread_atfork([] { get().lock.lock(); }, [] { get().lock.unlock(); },
-                           [] {
-                               for (Pool* p : get().pools) p->forget_workers();
-                               get().lock.unlock();
-                           });
+            at_fork(AtFork::pools, {[] { get().lock.lock(); }, [] { get().lock.unlock(); },
+                                    [] {
+                                        for (Pool* p : get().pools) p->forget_workers();
+                                        get().lock.unlock();
+                                    }});
             return new Registry;
         }();
         return *all;
