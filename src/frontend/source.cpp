@@ -73,10 +73,14 @@ double process_start() {
 }
 
 uint64_t stamp_of(const struct stat& info) {
-    const auto time = static_cast<uint64_t>(info.st_mtim.tv_sec) * 1000000000 +
-                      static_cast<uint64_t>(info.st_mtim.tv_nsec);
-    return (time * 31 + static_cast<uint64_t>(info.st_size)) * 31 +
-           static_cast<uint64_t>(info.st_ino) + 1;
+    const auto nanoseconds = [](const timespec& t) {
+        return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
+    };
+    uint64_t stamp = nanoseconds(info.st_mtim);
+    for (const uint64_t part : {nanoseconds(info.st_ctim), static_cast<uint64_t>(info.st_size),
+                                static_cast<uint64_t>(info.st_ino)})
+        stamp = stamp * 31 + part;
+    return stamp + 1;
 }
 
 // The code object of a function inside a module's: by name and line.
@@ -132,7 +136,8 @@ const SourceFile* keep(std::string name, std::string text, const struct stat* in
     if (f->text.starts_with("\xEF\xBB\xBF")) f->text.erase(0, 3);
     if (info) {
         f->stamp = stamp_of(*info);
-        f->suspect = seconds(info->st_mtim) >= process_start();
+        // A copy that keeps times, or a file moved here, shows an old time of writing.
+        f->suspect = std::max(seconds(info->st_mtim), seconds(info->st_ctim)) >= process_start();
     }
     split(*f);
     static auto* retired = new std::vector<std::unique_ptr<SourceFile>>;  // functions refer to them

@@ -195,6 +195,27 @@ except qd.QuadrantsRuntimeError as e:
     assert "changed on disk" in text and "mine.py" in text
 
 
+@pytest.mark.oracle_differs("the established package compiles what stands there now")
+@pytest.mark.parametrize("put", ["shutil.copy2(older, newer)", "os.rename(older, newer)"])
+def test_an_older_file_put_in_place_is_an_edit(tmp_path, put):
+    body = (
+        EDITED
+        + f"""
+import os, shutil
+newer, older = folder / "mine.py", folder / "older.py"
+older.write_text(TEXT.format("", 2))
+os.utime(older, (1e9, 1e9))
+{put}
+try:
+    mine.k()
+    result("ran")
+except qd.QuadrantsRuntimeError as e:
+    result(str(e))
+"""
+    )
+    assert "changed on disk" in run(tmp_path, body, tmp_path / "cache", tmp_path)[0]
+
+
 def test_a_reloaded_module_has_its_new_text(tmp_path):
     body = (
         EDITED
