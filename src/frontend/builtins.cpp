@@ -5,6 +5,7 @@
 
 #include "frontend/builtins.h"
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,7 +32,30 @@ const Builtin* row(std::string_view name) {
     return found == table().end() ? nullptr : found->second;
 }
 
-// Callables of Python and Quadrants that carry no mark. Those of a module are entered once the
+// Python's own print, min, int, ...: by what they are, not by what module `builtins` holds under
+// their names, which programs replace. Only a print of their own still prints from the kernel.
+const Builtin* python_builtin(PyObject* o) {
+    static const std::string_view kNames[] = {"print", "min", "max", "abs", "len",
+                                              "pow",   "any", "all", "sum", "round"};
+    if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) return row("int");
+    if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) return row("float");
+    if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) return row("bool");
+    if (PyFunction_Check(o)) {
+        PyObject* all = PyEval_GetBuiltins();
+        return all && PyDict_GetItemString(all, "print") == o ? row("print") : nullptr;
+    }
+    PyObject* module = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr;
+    if (!module || !PyModule_Check(module)) return nullptr;
+    const char* home = PyModule_GetName(module);
+    if (!home) return PyErr_Clear(), nullptr;
+    const std::string name = reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name;
+    if (home != std::string_view("builtins") || std::ranges::find(kNames, name) == std::end(kNames))
+        return nullptr;
+    const Builtin* own = row("python." + name);
+    return own ? own : row(name);
+}
+
+// Callables of Quadrants that carry no mark. Those of a module are entered once the
 // program has imported it: nothing can name them before, and a warm start imports nothing for them.
 struct Unmarked {
     const char* module;
@@ -42,9 +66,6 @@ struct Unmarked {
 std::unordered_map<PyObject*, const Builtin*>& known() {
     static auto& map = *new std::unordered_map<PyObject*, const Builtin*>;
     static auto& modules = *new std::vector<Unmarked>{
-        {"builtins",
-         {"print", "min", "max", "abs", "int", "float", "bool", "len", "pow", "any", "all", "sum",
-          "round"}},
         {"quadrants.lang.matrix", {"Matrix", "Vector"}},
         {"quadrants.lang.struct", {"Struct"}},
         {"quadrants.lang.buffer_view", {"BufferView"}},
@@ -57,10 +78,9 @@ std::unordered_map<PyObject*, const Builtin*>& known() {
         if (!module) continue;
         bool complete = true;  // a module may be looked at while it is still being imported
         for (const char* name : m.names) {
-            const std::string python = std::string("python.") + name;
             PyObject* o = PyObject_GetAttrString(module, name);  // kept for good
             if (o)
-                map[o] = row(row(python) ? python : std::string(name));
+                map[o] = row(name);
             else
                 complete = false;
         }
@@ -144,18 +164,30 @@ const Builtin* bound_method(PyObject* callable) {
     return is_bound(callable) ? as_bound(callable)->method : nullptr;
 }
 
+const char* operation_mark(PyObject* callable) {
+    if (PyMethod_Check(callable)) callable = PyMethod_GET_FUNCTION(callable);
+    if (!PyFunction_Check(callable)) return nullptr;
+    static PyObject* const mark = PyUnicode_InternFromString("_qd_op");
+    const auto* f = reinterpret_cast<PyFunctionObject*>(callable);
+    PyObject* op = f->func_dict ? PyDict_GetItem(f->func_dict, mark) : nullptr;
+    if (!op || !PyUnicode_Check(op)) return nullptr;
+    // functools.wraps copies the mark to a user's own function, which does something else
+    PyObject* home = PyDict_GetItemString(f->func_globals, "__name__");
+    const char* module = home && PyUnicode_Check(home) ? PyUnicode_AsUTF8(home) : nullptr;
+    return module && std::string_view(module).starts_with("quadrants.") ? PyUnicode_AsUTF8(op)
+                                                                        : nullptr;
+}
+
 const Builtin* find_builtin(PyObject* callable) {
     if (is_bound(callable)) return as_bound(callable)->method;
     if (const auto found = known().find(callable); found != known().end()) return found->second;
     if (PyFunction_Check(callable)) {
-        static PyObject* const mark = PyUnicode_InternFromString("_qd_op");
-        PyObject* space = reinterpret_cast<PyFunctionObject*>(callable)->func_dict;
-        PyObject* op = space ? PyDict_GetItemWithError(space, mark) : nullptr;
-        if (!op || !PyUnicode_Check(op)) return nullptr;
-        const Builtin* b = row(PyUnicode_AsUTF8(op));
+        const char* op = operation_mark(callable);
+        const Builtin* b = op ? row(op) : nullptr;
         if (b) known()[Py_NewRef(callable)] = b;
-        return b;
+        return b ? b : python_builtin(callable);
     }
+    if (const Builtin* b = python_builtin(callable)) return b;
     const char* constructor = constructor_of(callable);
     return constructor ? taking_callable(constructor) : nullptr;
 }

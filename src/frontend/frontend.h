@@ -256,6 +256,7 @@ struct Builtin {
                                   // dtypes, vector/matrix/struct types, bound tensor methods
 };
 const Builtin* find_builtin(PyObject* callable);  // cached by identity; null if none
+const char* operation_mark(PyObject* callable);   // its own `_qd_op`, not a copied one; or null
 // What the walkers call: runs the handler, with the callable in front if it takes it.
 Ref call_builtin(const Builtin& builtin, PyObject* callable, const CallArgs& args);
 Ref call_builtin(const char* name,

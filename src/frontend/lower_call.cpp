@@ -32,22 +32,25 @@ Ref get(PyObject* o, PyObject* name) {
     return v;
 }
 
-// Remembered by identity: functions, types and definitions live long.
+PyObject* function_of(PyObject* o) { return PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : o; }
+
+// Marks are believed on the object they were made for: functools.wraps copies them to functions
+// around it. Remembered by identity: functions, types and definitions live long.
 const Known& known(PyObject* o) {
     static auto* all = new std::unordered_map<PyObject*, Known>;
     if (const auto it = all->find(o); it != all->end()) return it->second;
     Known k;
     k.object = Ref::borrow(o);
     if (is_expr(o) || is_struct(o)) return (*all)[o] = std::move(k);
-    if (Ref op = get(o, names()._qd_op_); op && PyUnicode_Check(op.get())) {
+    if (const char* op = operation_mark(o)) {
         k.callee = Callee::operation;
-        k.op = PyUnicode_AsUTF8(op.get());
+        k.op = op;
         k.builtin = find_builtin(o);
-    } else if (Ref d = get(o, names()._qd_func_); d && d.get() != Py_None) {
+    } else if (Ref d = get(o, names()._qd_func_); d && d.get() == function_of(o)) {
         k.callee = Callee::func;
         k.definition = d.get();
         k.owner = d;
-    } else if (Ref kernel = get(o, names()._qd_kernel_); kernel && kernel.get() != Py_None) {
+    } else if (is_kernel_callable(o)) {
         k.callee = Callee::kernel;
     } else if (const Builtin* b = find_builtin(o)) {
         k.callee = Callee::builtin;
@@ -163,7 +166,8 @@ PyObject* func_of(PyObject* o) {
 bool is_kernel_callable(PyObject* o) {
     if (!PyCallable_Check(o) || is_expr(o)) return false;
     Ref d = get(o, names()._qd_kernel_);
-    return d && d.get() != Py_None;
+    // A definition is its own mark; a stand-in that has every attribute is not.
+    return d && get(d.get(), names()._qd_kernel_).get() == d.get();
 }
 
 Ref map_leaves(PyObject* o, const std::function<Ref(PyObject*)>& f) {

@@ -1,7 +1,10 @@
 """Calls: references and aliases, deep and threaded tracing, buffer views, members that change."""
 
+import builtins
 import dataclasses
+import functools
 import threading
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -347,3 +350,73 @@ def test_a_failed_trace_is_retried_with_the_same_text(backend):
             k(1)
         texts.append(str(e.value))
     assert "missing_everywhere" in texts[0] and len(set(texts)) == 1
+
+
+def doubled(f):
+    @functools.wraps(f)
+    def around(*args):
+        return f(*args) * 2
+
+    return around
+
+
+def test_wrappers_with_the_marks_of_what_they_wrap_are_called(backend):
+    @doubled
+    @qd.func
+    def shifted(x):
+        return x + 1
+
+    @doubled
+    @qd.real_func
+    def real(x: qd.i32) -> qd.i32:
+        return x + 1
+
+    root = doubled(qd.sqrt)
+
+    @qd.kernel
+    def k(f: qd.template(), x: qd.i32) -> qd.types.vector(4, qd.f64):
+        return qd.Vector([shifted(x), f(x), real(x), root(x * 4.0)])
+
+    assert k(shifted, 9).to_list() == [20, 20, 20, 12]
+
+
+def test_an_object_with_every_attribute_is_no_kernel(backend):
+    stand_in = unittest.mock.MagicMock(return_value=4)
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return stand_in(1)
+
+    assert k() == 4
+
+
+def test_builtins_are_known_by_what_they_are(backend, monkeypatch):
+    largest, absolute = max, abs
+
+    @qd.kernel
+    def k(x: qd.i32) -> qd.i32:
+        return max(x, 5) + min(x, 5) * 10 + largest(x, 5) * 100 + abs(x) * 1000
+
+    with monkeypatch.context() as m:
+        m.setattr(builtins, "max", min)
+        m.setattr(builtins, "abs", lambda x: absolute(x) + 100)
+        found = k(7)
+    assert found == 5 + 50 + 700 + 107000
+
+
+def test_a_print_of_the_programs_own_prints_from_the_kernel(backend, monkeypatch, capfd):
+    @qd.kernel
+    def before():
+        print("before")
+
+    before()
+    monkeypatch.setattr(builtins, "print", lambda *a, own=print: own("own", *a))
+
+    @qd.kernel
+    def after(x: qd.i32):
+        print("after", x)
+
+    after(1)
+    after(2)
+    qd.sync()
+    assert capfd.readouterr().out.splitlines() == ["before", "after 1", "after 2"]
