@@ -59,6 +59,23 @@ def test_format_strings(backend, capfd):
     ]
 
 
+def test_f64_shows_twelve_places_under_every_conversion(backend, capfd):
+    @qd.kernel
+    def k(d: qd.f64, x: qd.f32):
+        print(f"{d:e}|{d:E}|{d:f}|{d:g}|{d:+G}|{d:18f}|{d:-12g}|{d:lf}|{d:a}")
+        print(f"{d:.3e}|{d:.0f}|{d:.2}|{d:9.1f}")
+        print(f"{qd.Vector([d, 1.5]):e}", "{:f}".format(d))
+        print(f"{x:e}|{x:f}|{x:g}|{x:12f}|{x:a}")
+
+    assert printed(capfd, k, 1e5 / 3, 1.5).splitlines() == [
+        "3.333333333333e+04|3.333333333333E+04|33333.333333333336|33333.3333333|+33333.3333333"
+        "|33333.333333333336|33333.3333333|33333.333333333336|0x1.046aaaaaaaabp+15",
+        "3.333e+04|33333|33333.33|  33333.3",
+        "[3.333333333333e+04, 1.500000000000e+00] 33333.333333333336",
+        "1.500000e+00|1.500000|1.5|    1.500000|0x1.8p+0",
+    ]
+
+
 def test_captured_texts_and_vectors(backend, capfd):
     text, v, m = "n = {}", qd.Vector([1.0, 2.5]), qd.Matrix([[1, 2], [3, 4]])
 

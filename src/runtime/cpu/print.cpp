@@ -54,11 +54,10 @@ void append_scalar(std::string& out, Prim prim, const support::FormatPiece& piec
         out += shortest(prim, cell.f);
         return;
     }
-    if (conversion == '*' || conversion == 'r') {
+    if (conversion == '*' || conversion == 'r')
         conversion = type::is_float(prim) ? 'f' : type::is_signed(prim) ? 'd' : 'u';
-        if (type::is_float(prim) && piece.text.find('.') == std::string::npos)
-            spec += prim == Prim::f64 ? ".12" : ".6";
-    }
+    // f64 shows twelve places under every conversion; printf's own six are the narrower floats'.
+    if (prim == Prim::f64 && piece.text.find('.') == std::string::npos) spec += ".12";
     char buffer[512];
     auto append = [&](auto value) {
         const int length = std::snprintf(buffer, sizeof buffer, spec.c_str(), value);
