@@ -232,3 +232,19 @@ def test_misuse(backend):
         "cannot use a non-writable target as the first operand of 'atomic_add'",
     ):
         run()
+
+
+def test_an_index_that_the_loop_itself_counts(backend):
+    """The place differs by iteration, though it is made of a variable of the kernel only."""
+    backend.init(cpu_max_num_threads=1)
+    x = qd.field(qd.f32, 4)
+
+    @qd.kernel
+    def run():
+        count = 0
+        for i in range(9):
+            count += 1
+            x[count % 4] += 1.0
+
+    run()
+    assert x.to_numpy().tolist() == [2, 3, 2, 2]
