@@ -38,6 +38,10 @@ def collect(tree, defined, read):
             kinds = {ast.unparse(d) for d in node.decorator_list}
             if not registered or kinds & {"property", "staticmethod", "classmethod"}:
                 defined.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            read.update(
+                alias.name for alias in node.names if alias.asname not in (None, alias.name)
+            )
         elif isinstance(node, ast.Attribute):
             (read if isinstance(node.ctx, ast.Load) else defined).add(node.attr)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
