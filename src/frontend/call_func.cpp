@@ -285,6 +285,16 @@ void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<
         real_results(PyTuple_GET_ITEM(declared, k), PyList_GET_ITEM(items.get(), k), l, out);
 }
 
+// A function that calls itself begins with a look at the stack.
+void check_stack(ir::Function& f, const ir::Loc* loc) {
+    ir::Builder b{&f, f.body, f.body->first, loc};
+    ir::Format text;
+    text.pieces.push_back(
+        {"real function " + f.name + " calls itself too often for the stack of its thread", 0});
+    ir::Value* left[] = {b.typed(ir::Op::stack_left, ir::Type::scalar(ir::Prim::u1), {})};
+    b.emit(ir::Op::assert_, left, {})->ref = own_format(std::move(text));
+}
+
 void check_real_signature(const FuncSignature& s) {
     for (size_t k = 0; k < s.params.size(); ++k)
         if (is_empty(s.params[k].annotation.get()) &&
@@ -367,6 +377,7 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
             }
             e.function->returns_early = true;
             run_real_body(body, e, s, local_copies(inner));
+            if (e.recursive) check_stack(*e.function, callee.b.loc);
             if (e.recursive && !e.unit->lazy.empty())
                 raise(Kind::compilation,
                       "A recursive real function cannot read array members of objects; pass the "

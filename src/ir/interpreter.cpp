@@ -471,6 +471,9 @@ struct Interpreter {
             case Op::thread_index:
                 *out(f, i) = static_cast<uint32_t>(thread.index);
                 break;
+            case Op::stack_left:
+                *out(f, i) = context.runtime->stack_left() != 0;
+                break;
             case Op::clock:
                 *out(f, i) = static_cast<uint64_t>(context.runtime->clock());
                 break;

@@ -193,6 +193,9 @@ struct Verifier {
             case Op::thread_index:
                 need(out == type::kI32, i, "result is not i32");
                 break;
+            case Op::stack_left:
+                need(out == Type::scalar(Prim::u1), i, "result is not u1");
+                break;
             case Op::clock:
                 need(out == type::kI64, i, "result is not i64");
                 break;

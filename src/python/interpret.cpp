@@ -5,6 +5,7 @@
 #include "ir/interpreter.h"
 #include "pass/pass.h"
 #include "runtime/cpu/float_mode.h"
+#include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
 
 namespace qd::python {
@@ -51,7 +52,7 @@ void on_fail(abi::Thread*, uint32_t format, const abi::Cell* cells) {
 }
 int64_t clock_now() { return 0; }
 
-const abi::Runtime kRuntime = {on_print, on_fail, clock_now};
+const abi::Runtime kRuntime = {on_print, on_fail, clock_now, runtime::stack_left};
 
 }  // namespace
 

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 6;
+inline constexpr uint32_t kAbiVersion = 7;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -54,6 +54,8 @@ struct Runtime {  // callbacks; compiled code reaches them through Context::runt
     // A failed assert_: records the message once and does not return (jumps to the ticket loop).
     void (*fail)(Thread*, uint32_t format, const Cell* cells);
     int64_t (*clock)();
+    // Whether the thread's stack has room for one more call of a function that calls itself.
+    int32_t (*stack_left)();
 };
 
 struct Context {  // one launch; lives on the launcher's stack

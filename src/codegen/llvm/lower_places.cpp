@@ -398,6 +398,14 @@ void FunctionLowering::lower_memory(Inst& i) {
                                           4);
                 }));
             return;
+        case Op::stack_left: {
+            Value* runtime = context_member(offsetof(abi::Context, runtime));
+            Value* callee =
+                invariant_load(b, m.ptr, runtime, offsetof(abi::Runtime, stack_left), 8);
+            Value* left = b.CreateCall(llvm::FunctionType::get(m.i32, false), callee);
+            set(i, 0, b.CreateICmpNE(left, llvm::ConstantInt::get(m.i32, 0)));
+            return;
+        }
         case Op::clock: {
             Value* runtime = context_member(offsetof(abi::Context, runtime));
             Value* callee = invariant_load(b, m.ptr, runtime, offsetof(abi::Runtime, clock), 8);

@@ -66,6 +66,9 @@ inline size_t edge_margin(size_t bytes) {
     return (std::clamp<size_t>(bytes / 8, 256, size_t(1) << 20) + 63) & ~size_t(63);
 }
 
+// abi::Runtime's question.
+int32_t stack_left();
+
 // What a launch leaves behind besides its results.
 struct LaunchOutcome {
     std::string printed;                          // text of print statements, in order of arrival

@@ -15,6 +15,7 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
+#include "support/stack.h"
 
 namespace qd::runtime {
 namespace {
@@ -102,7 +103,18 @@ int64_t now_ns() {
     return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-const abi::Runtime kRuntime = {on_print, on_fail, now_ns};
+}  // namespace
+
+// What is kept back serves the callee's frame, what it calls, and the report.
+int32_t stack_left() {
+    constexpr uintptr_t kReserve = 256 << 10;
+    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    return here > support::stack_end() + kReserve;
+}
+
+namespace {
+
+const abi::Runtime kRuntime = {on_print, on_fail, now_ns, stack_left};
 
 void run_chunk(void* data, int64_t chunk, int thread) {
     const Job& job = *static_cast<const Job*>(data);
