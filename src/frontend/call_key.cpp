@@ -14,7 +14,7 @@ void constant_key(Key& k, PyObject* o) {
         PyUnicode_CheckExact(o)) {
         k.tag('c');
         k.word(reinterpret_cast<uintptr_t>(Py_TYPE(o)));
-        Ref shown = Ref::steal(PyObject_Repr(o));
+        Ref shown = constant_repr(o);
         const char* s = PyUnicode_AsUTF8(shown.get());
         if (!s) throw PyError{};
         k.word(std::strlen(s));

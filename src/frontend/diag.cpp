@@ -313,6 +313,10 @@ std::string integer_text(PyObject* o) {
     return count <= kMostBits ? text(o) : "of " + std::to_string(count) + " bits";
 }
 
+Ref constant_repr(PyObject* o) {
+    return Ref::steal(PyLong_CheckExact(o) ? PyNumber_ToBase(o, 16) : PyObject_Repr(o));
+}
+
 std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_TYPE(o))); }
 
 void set_python_error(const Diag& d) {

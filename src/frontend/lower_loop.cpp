@@ -27,6 +27,12 @@ ir::Value* as_i32(Lowering& l, ir::Value* v, bool warn) {
     return l.b.cast(v, ir::Prim::i32);
 }
 
+void check_loop_target(const Node* t) {
+    if (t->kind != K::Name)
+        raise_at(t, Kind::syntax, "Unsupported loop target",
+                 "targets are names; assign the index to what is meant in the body");
+}
+
 // A bound of a loop: Python integers need no default_ip range check against i64.
 ir::Value* bound(Lowering& l, PyObject* o, bool warn) {
     ir::Value* v = to_value(o);
@@ -132,6 +138,7 @@ Flow Body::range_loop(const Node* n, const Node* call) {
     const size_t count = args.positional.size();
     if (count != 1 && count != 2)
         raise(Kind::syntax, "Range should have 1 or 2 arguments, found " + std::to_string(count));
+    if (n->a->kind != K::Tuple) check_loop_target(n->a);
     if (n->a->kind != K::Name)
         raise(Kind::syntax,
               "Range for should have 1 loop target, found " + std::to_string(n->a->list.size()));
@@ -306,9 +313,14 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
     else if (target->kind == K::Tuple)
         targets.assign(target->list.begin(), target->list.end());
     else
-        raise(Kind::syntax, "Unsupported loop target");
-    for (const Node* t : targets)
-        if (t->kind != K::Name) raise(Kind::syntax, "Unsupported loop target");
+        check_loop_target(target);
+    for (size_t k = 0; k < targets.size(); ++k) {
+        check_loop_target(targets[k]);
+        for (size_t j = 0; j < k; ++j)
+            if (targets[j]->name == targets[k]->name && text(targets[k]->name) != "_")
+                raise_at(target, Kind::syntax, "Recreating variables is not allowed",
+                         "the loop has two targets of one name");
+    }
     if (!grouped && !over_data && !one_name && targets.size() != dims &&
         !(dims == 0 && targets.size() == 1))
         raise(Kind::syntax,

@@ -396,6 +396,9 @@ Flow Body::return_stmt(const Node* n) {
         else if (is_value)
             set_kernel_result(v);
         has_return = has_return || is_value;
+        if (!is_value && returns.get() != Py_None && !is_empty(returns.get()))
+            raise(Kind::syntax, "Kernel has a return type but does not have a return statement",
+                  "`" + source_text(source, n->a->ast) + "` is None here");
     }
     if (is_real) {
         emit_real_return();

@@ -103,7 +103,7 @@ namespace {
 // Null if a later process could not make the operand again.
 Ref operand_key(PyObject* o, const Prov* prov, int depth = 0) {
     constexpr int kDeepest = 16;
-    if (is_repeatable(o)) return Ref::steal(PyUnicode_FromFormat("%R", o));
+    if (is_repeatable(o)) return constant_repr(o);
     if (prov && prov->kind != Prov::Kind::display)
         return Ref::steal(PyLong_FromVoidPtr(const_cast<Prov*>(prov)));
     if ((!PyTuple_CheckExact(o) && !PyList_CheckExact(o)) || depth > kDeepest) return {};

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/frontend.h"
 #include "frontend/objects.h"
 #include "layout/tree.h"
 #include "python/areas.h"
@@ -111,6 +112,15 @@ __attribute__((noinline, cold)) bool prepare(FieldFull& f) {
         return false;
     }
     if (f.base) return true;
+    const frontend::Ref whole = frontend::Ref::steal_or_null(
+        PyObject_GetAttrString(reinterpret_cast<PyObject*>(&f), "_companion_of"));
+    if (!whole) frontend::forget_error();
+    if (whole && whole.get() == Py_None) {
+        set_error("QuadrantsRuntimeError",
+                  "Field has no allocation: it was not placed, or there was no memory for the "
+                  "fields declared with it. Declare them again with smaller shapes.");
+        return false;
+    }
     set_error("QuadrantsRuntimeError",
               "Field has no allocation. Allocate it with `qd.field(..., needs_grad=True)` or "
               "`needs_dual=True`, `qd.root.lazy_grad()` or "

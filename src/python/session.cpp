@@ -95,9 +95,9 @@ const OptionRow kOptions[] = {
      }},
     {"offline_cache_file_path",
      [](Session& s, PyObject* v) {
-         const char* text = PyUnicode_AsUTF8(v);
-         if (text) s.cache_path = text;
-         return text != nullptr;
+         const auto path = frontend::Ref::steal_or_null(PyUnicode_EncodeFSDefault(v));  // any bytes
+         if (path) s.cache_path = PyBytes_AS_STRING(path.get());
+         return bool(path);
      }},
     {"offline_cache_max_size_of_files",
      [](Session& s, PyObject* v) {

@@ -605,7 +605,7 @@ void write_constant(Writer& w, PyObject* o) {
     if (PyUnicode_CheckExact(o))
         write_name(w, o);
     else
-        write_name(w, Ref::steal(PyObject_Repr(o)).get());
+        write_name(w, frontend::constant_repr(o).get());
 }
 
 Ref part_of(PyObject* code, const char* name) {

@@ -474,3 +474,196 @@ except Exception as e:
 """
     end = run(server, tmp_path, program)
     assert end["end"] == "ok", end
+
+
+# --- functions without end -----------------------------------------------------------------------
+
+RECURSIONS = {
+    "last": """
+        @qd.real_func
+        def f(n: qd.i32) -> qd.i32:
+            return f(n + 1)
+        """,
+    "twice": """
+        @qd.real_func
+        def f(n: qd.i32) -> qd.i32:
+            return f(n + 1) + 3 * f(n + 2)
+        """,
+    "mutual": """
+        @qd.real_func
+        def f(n: qd.i32) -> qd.i32:
+            return 1 + g(n + 1)
+        @qd.real_func
+        def g(n: qd.i32) -> qd.i32:
+            return 2 * f(n + 1)
+        """,
+    "large_frame": """
+        @qd.real_func
+        def f(n: qd.i32) -> qd.i32:
+            v = qd.Vector([1] * 100)
+            v[n % 100] = 3
+            return f(n + 1) + v[(n * 7) % 100]
+        """,
+    "loop": """
+        @qd.real_func
+        def f(n: qd.i32) -> qd.i32:
+            r = 1
+            while r > 0:
+                r = f(n + 1)
+            return r
+        """,
+}
+
+
+@pytest.mark.oracle_differs("it overflows the stack", run=False)
+@pytest.mark.parametrize("tier", ["0", "1", "interpret"])
+@pytest.mark.parametrize("name", RECURSIONS)
+def test_real_function_that_never_returns(server, tmp_path, name, tier):
+    program = (
+        f"""
+import os
+os.environ["QD_CPU_TIER"] = {tier!r}
+qd.init(arch=qd.cpu, offline_cache=False, cpu_max_num_threads=2)
+"""
+        + textwrap.dedent(RECURSIONS[name])
+        + """
+b = qd.field(qd.i32, 100)
+@qd.kernel
+def once() -> qd.i32:
+    return f(1)
+@qd.kernel
+def often():
+    for i in b:
+        b[i] = f(i)
+@qd.kernel
+def fine():
+    for i in b:
+        b[i] = i
+for kernel in (once, often, once):
+    try:
+        kernel()
+        print("returned")
+    except (AssertionError, RuntimeError) as e:
+        assert "too often for the stack" in str(e) or "nested too deeply" in str(e), e
+fine()
+print(b.to_numpy().sum())
+"""
+    )
+    end = run(server, tmp_path, program)
+    assert end["end"] == "ok" and end["printed"].splitlines()[1:] == ["4950"], end
+
+
+def test_deep_recursion_ends(server, tmp_path):
+    program = """
+    @qd.real_func
+    def f(n: qd.i32) -> qd.i32:
+        r = 0
+        if n > 0:
+            r = f(n - 1) + n
+        return r
+    @qd.kernel
+    def sum_of(n: qd.i32) -> qd.i32:
+        return f(n)
+    print(sum_of(10), sum_of(10000))
+    """
+    assert run(server, tmp_path, program)["printed"] == "55 50005000\n"
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+SYNTAX = "QuadrantsSyntaxError"
+MESSAGES = {
+    "subscript as loop target": (
+        "x = [0]\n@qd.kernel\ndef m():\n    for x[0] in range(3): a[0] = 1\nm()",
+        SYNTAX, "for x[0] in…\n        ^^^^…Unsupported loop target",
+    ),
+    "attribute as loop target": (
+        "class O: pass\n@qd.kernel\ndef m():\n    for O.x in a: a[0] = 1\nm()",
+        SYNTAX, "Unsupported loop target",
+    ),
+    "nested loop targets": (
+        "@qd.kernel\ndef m():\n    for (i, j), l in qd.ndrange(2, 3): a[0] = 1\nm()",
+        SYNTAX, "Unsupported loop target",
+    ),
+    "equal loop targets": (
+        "@qd.kernel\ndef m():\n    for i, i in qd.ndrange(2, 3): a[i] = 1\nm()",
+        SYNTAX, "Recreating variables is not allowed…two targets of one name",
+    ),
+    "None returned": (
+        "N = None\n@qd.kernel\ndef m() -> qd.i32:\n    return N\nm()",
+        SYNTAX, "return N…does not have a return statement…`N` is None here",
+    ),
+    "empty cell": (
+        "def outer():\n    @qd.kernel\n    def m() -> qd.i32:\n        return later\n    m()\n    later = 1\nouter()",
+        "QuadrantsNameError", 'Name "later" is not defined…gives it a value only later',
+    ),
+    "long integer": (
+        "H = 10 ** 5000\n@qd.kernel\ndef m() -> qd.i32:\n    return H\nm()",
+        "QuadrantsTypeError", "Integer literal of 16610 bits exceeded the range of default_ip: i32",
+    ),
+    "long integer in arithmetic": (
+        "H = 10 ** 5000\n@qd.kernel\ndef m(x: qd.i32) -> qd.i32:\n    return x + H\nm(1)",
+        "QuadrantsTypeError", "Integer literal of 16610 bits",
+    ),
+    "long integer as argument": (
+        "k(10 ** 5000)", "TypeError", "Argument n: of 16610 bits does not fit type i32…argument n of k",
+    ),
+    "text as argument": ("k('a')", "QuadrantsRuntimeTypeError", "cannot be converted…argument n of k"),
+    "no argument": ("k()", SYNTAX, "Missing argument 'n'.…in a call of k(n : i32)"),
+    "no memory": (
+        """
+        big = qd.field(qd.f32, (2**31 - 1, 2**10))
+        try:
+            big[0, 0] = 1
+        except RuntimeError:
+            pass
+        big[0, 0]
+        """,
+        "QuadrantsRuntimeError", "Field has no allocation: it was not placed, or there was no memory",
+    ),
+    "copy of an ndarray that is gone": (
+        "import copy\nx = qd.ndarray(qd.i32, 3)\nqd.init(arch=qd.cpu)\ncopy.deepcopy(x)",
+        "QuadrantsRuntimeError", "belongs to a runtime that has been reset",
+    ),
+    "number as log level": (
+        "qd.init(arch=qd.cpu, log_level=5)", "TypeError", "Option 'log_level' takes str, got 5",
+    ),
+    "number as name": ("qd.field(qd.i32, 3, name=5)", "TypeError", "a field's name is a str, not 5"),
+    "name that cannot be printed": (
+        "qd.field(qd.i32, 3, name='\\udc80')", "UnicodeEncodeError", "surrogates not allowed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.oracle_differs("other texts", run=False)
+@pytest.mark.parametrize("name", MESSAGES)
+def test_message(server, tmp_path, name):
+    program, cls, fragments = MESSAGES[name]
+    check(run(server, tmp_path, program), cls, fragments)
+
+
+def test_name_that_is_refused_poisons_nothing(server, tmp_path):
+    program = """
+    for name in (5, b"x", None):
+        try:
+            qd.field(qd.i32, 3, name=name)
+        except TypeError:
+            pass
+    a[0] = 3
+    print(a[0])
+    """
+    assert run(server, tmp_path, program)["printed"] == "3\n"
+
+
+def test_cache_path_of_any_bytes(server, tmp_path):
+    program = """
+    import os, tempfile
+    folder = os.fsdecode(tempfile.mkdtemp().encode() + b"/\\xff")
+    qd.init(arch=qd.cpu, offline_cache_file_path=folder)
+    @qd.kernel
+    def m() -> qd.i32:
+        return 7
+    print(m(), sorted(os.listdir(folder)) != [])
+    """
+    end = run(server, tmp_path, program)
+    assert end["end"] == "ok" and end["printed"].splitlines()[1:] == ["7 True"], end

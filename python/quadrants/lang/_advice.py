@@ -165,7 +165,9 @@ def for_name(name: str, function, *scopes) -> str:
     """About a name that is not defined in `function`, which sees the names of `scopes`."""
     if name in function.__code__.co_varnames:
         return "a name made in a branch or a loop ends with it; give it a value in front of that"
-    return similar(name, {n for scope in scopes for n in scope})
+    if name in function.__code__.co_freevars:
+        return "the function around it gives it a value only later; give it one before the call"
+    return similar(name, {n for scope in scopes for n in scope} - {name})
 
 
 def for_exception(error: BaseException) -> str:

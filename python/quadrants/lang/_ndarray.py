@@ -175,6 +175,7 @@ class Ndarray(core.NdarrayBase):
         _convert.write_components(self, key, value, self._element_shape)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        self._prepare()  # raises for one of a runtime that was reset
         made = _restored(self.dtype.name, self._element_shape, self._physical_shape)
         made._qd_layout = self._qd_layout
         made.copy_from(self)

@@ -245,6 +245,9 @@ def _install(special: _PythonOptions) -> None:
     runtime.short_circuit_operators = special.short_circuit_operators
     runtime.print_full_traceback = special.print_full_traceback
     runtime.unrolling_limit = special.unrolling_limit
+    if not isinstance(special.log_level, str):
+        level = special.log_level
+        raise TypeError(f"Option 'log_level' takes str, got {level} (type {type(level).__name__})")
     _logging.set_logging_level(special.log_level.lower())
     if special.gdb_trigger:
         _logging.warn("gdb_trigger has no effect in this build")
