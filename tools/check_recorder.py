@@ -36,7 +36,7 @@ ROWS = {
     "call_bind.cpp": (9, OURS),
     "call_func.cpp": (5, OURS),
     "call_key.cpp": (1, SETTLED),
-    "diag.cpp": (15, MESSAGES),
+    "diag.cpp": (17, MESSAGES),
     "expr.cpp": (1, OURS),
     "guards.cpp": (34, FACTS),
     "lower_call.cpp": (3, OURS),
