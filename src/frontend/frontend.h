@@ -183,7 +183,8 @@ struct Lowering {
     struct Body;             // AST side: scopes, source, return handling (lower.h)
     Body* body = nullptr;
 };
-Lowering* current();                           // innermost active lowering, null outside tracing
+Lowering* current();  // this thread's innermost active lowering, or null
+extern int tracing;   // how many there are in all threads, under the GIL: worth asking
 Lowering& current_or_raise(const char* what);  // "`what` cannot be called in Python-scope"
 
 // --- ops.cpp: what both AST walking and the Expr protocols use ---------------------------------

@@ -266,8 +266,15 @@ Lowering& current_or_raise(const char* what) {
     return *innermost;
 }
 
-Active::Active(Lowering& l) : previous(innermost) { innermost = &l; }
-Active::~Active() { innermost = previous; }
+int tracing = 0;
+Active::Active(Lowering& l) : previous(innermost) {
+    innermost = &l;
+    ++tracing;
+}
+Active::~Active() {
+    innermost = previous;
+    --tracing;
+}
 
 Lowering::Body::Body(Lowering& l, Unit& u, PyObject* definition_object)
     : low(l),

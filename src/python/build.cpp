@@ -217,10 +217,10 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
 // ------------------------------------------------------------------------------------------
 std::vector<uint8_t> code_hash_of(const ir::Module& module) {
     const auto hash = ir::content_hash(module);
-    std::vector<uint8_t> key(sizeof hash);
-    std::memcpy(key.data(), &hash, sizeof hash);
     const Session& s = session();
-    key.insert(key.end(), s.cpu.begin(), s.cpu.end());
+    std::vector<uint8_t> key(sizeof hash + s.cpu.size());
+    std::memcpy(key.data(), &hash, sizeof hash);
+    std::ranges::copy(s.cpu, key.begin() + sizeof hash);
     if (s.tier >= 0) key.push_back(uint8_t(s.tier));
     return key;
 }

@@ -80,10 +80,9 @@ bool run_hook() {
 
 bool materialise_if_due(bool building) {
     if (!hook.runtime && !find_hook()) return false;
-    if (hook_runs) return true;
     const bool due = materialised_generation != session().generation || has_pending_fields() ||
                      ((building || hook.storages != storages_made()) && hook_replaced());
-    return !due || run_hook();
+    return !due || hook_runs || run_hook();
 }
 
 // --- launching
@@ -408,7 +407,7 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
         if (!bind_arguments(k, args, count, names, bound)) return nullptr;
         args = bound.data();
     }
-    if (frontend::current() != nullptr) {
+    if (frontend::tracing && frontend::current()) {
         set_error("QuadrantsSyntaxError",
                   "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
                   "check if you have direct/indirect invocation of kernels within kernels.");

@@ -21,10 +21,12 @@
 #include "runtime/fork.h"
 
 namespace qd::python {
+
+TheSession the_session;
+
 namespace {
 
-Session& the_session = *new Session;  // threads may use it while the process ends
-thread_local int my_work = 0;         // of Session::working, this thread's part
+thread_local int my_work = 0;  // of Session::working, this thread's part
 std::vector<ResetHook> hooks;
 bool at_end = false;  // of the process: closed for good
 std::atomic<bool> interpreter_ends = false;
@@ -121,7 +123,7 @@ bool set_option(PyObject* name, PyObject* value) {
     if (!text) return false;
     for (const OptionRow& row : kOptions)
         if (row.name == text) {
-            if (!row.set(the_session, value) && !PyErr_Occurred())
+            if (!row.set(session(), value) && !PyErr_Occurred())
                 PyErr_Format(PyExc_TypeError, "option '%s' cannot be %R", text, value);
             return !PyErr_Occurred();
         }
@@ -147,18 +149,18 @@ class Closed {
                       "this thread");
             return false;
         }
-        while (the_session.closed && closer != this_thread()) doze();
-        if (the_session.closed) return true;  // at the end of the process
-        the_session.closed = ours_ = true;
+        while (session().closed && closer != this_thread()) doze();
+        if (session().closed) return true;  // at the end of the process
+        session().closed = ours_ = true;
         closer = this_thread();
-        while (the_session.working) {
+        while (session().working) {
             doze();
             if (PyErr_CheckSignals() != 0) return false;
         }
         return true;
     }
     ~Closed() {
-        if (ours_) the_session.closed = at_end;
+        if (ours_) session().closed = at_end;
     }
 };
 
@@ -169,7 +171,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     Py_ssize_t at = 0;
     while (PyDict_Next(options, &at, &key, &value))
         if (!set_option(key, value)) return nullptr;
-    Session& s = the_session;
+    Session& s = session();
     s.generation = s.next_generation++;
     s.launches = 0;
     s.compiled = 0;
@@ -187,13 +189,13 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
 PyObject* runtime_reset(PyObject*, PyObject*) {
     Closed closed;
     if (!closed.wait()) return nullptr;
-    if (the_session.generation) {
+    if (session().generation) {
         runtime::drop_optimisations();
         flush_cache();
         for (ResetHook hook : hooks) hook();
         frontend::clear_function_cache();
-        the_session.generation = 0;
-        the_session.pool.reset();
+        session().generation = 0;
+        session().pool.reset();
     }
     Py_RETURN_NONE;
 }
@@ -212,7 +214,7 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     Closed closed;
     if ((!my_work || makes_pool) && !closed.wait()) return nullptr;
     if (!set_option(args[0], args[1])) return nullptr;
-    Session& s = the_session;
+    Session& s = session();
     if (s.generation && !s.pool) s.pool = std::make_unique<runtime::Pool>(s.threads);
     Py_RETURN_NONE;
 }
@@ -222,12 +224,12 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
 PyObject* end_session(PyObject*, PyObject* seconds) {
     const double patience = PyFloat_AsDouble(seconds);
     if (PyErr_Occurred()) return nullptr;
-    the_session.closed = at_end = true;
+    session().closed = at_end = true;
     closer = this_thread();
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
-    while (the_session.calls > 0 && std::chrono::steady_clock::now() < end) doze();
+    while (session().calls > 0 && std::chrono::steady_clock::now() < end) doze();
     interpreter_ends = true;
-    return PyBool_FromLong(the_session.calls <= 0);
+    return PyBool_FromLong(session().calls <= 0);
 }
 
 PyObject* wait_for_optimisations(PyObject*, PyObject*) {
@@ -244,11 +246,11 @@ PyObject* finish_optimisations(PyObject*, PyObject*) {
 }
 
 PyObject* num_compiled_functions(PyObject*, PyObject*) {
-    return PyLong_FromUnsignedLong(the_session.compiled);
+    return PyLong_FromUnsignedLong(session().compiled);
 }
 
 PyObject* counters(PyObject*, PyObject*) {
-    const Session& s = the_session;
+    const Session& s = session();
     return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K}", "compiled",
                          static_cast<unsigned long>(s.compiled), "lowered",
                          static_cast<unsigned long long>(s.lowered), "cache_hits",
@@ -259,7 +261,7 @@ PyObject* counters(PyObject*, PyObject*) {
 }
 
 PyObject* host_times(PyObject*, PyObject*) {
-    const Session& s = the_session;
+    const Session& s = session();
     return Py_BuildValue("{s:d,s:d,s:d}", "cache", static_cast<double>(s.cache_ns) * 1e-9, "trace",
                          static_cast<double>(s.trace_ns) * 1e-9, "compile",
                          static_cast<double>(s.compile_ns) * 1e-9);
@@ -295,12 +297,10 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-Session& session() { return the_session; }
-
 void wait_until_open() {
-    while (the_session.closed && !my_work && closer != this_thread()) {
+    while (session().closed && !my_work && closer != this_thread()) {
         if (at_end) {
-            --the_session.calls;
+            --session().calls;
             PyEval_SaveThread();
             for (;;) pause();
         }
@@ -314,11 +314,11 @@ void Released::take_gil(PyThreadState* state) {
 }
 
 Working::Working() {
-    ++the_session.working;
+    ++session().working;
     ++my_work;
 }
 Working::~Working() {
-    --the_session.working;
+    --session().working;
     --my_work;
 }
 
@@ -344,7 +344,7 @@ void set_error(const char* name, const std::string& text) {
 }
 
 bool require_session() {
-    if (the_session.generation) return true;
+    if (session().generation) return true;
     set_error("QuadrantsRuntimeError",
               "_prog attribute not initialized. Maybe you forgot to call `qd.init()` first?");
     return false;
@@ -352,7 +352,7 @@ bool require_session() {
 
 // In a child only what this thread does goes on.
 void in_forked_child() {
-    Session& s = the_session;
+    Session& s = session();
     ++s.forks;
     if (s.working > my_work) frontend::abandon_function_cache();  // half made, perhaps
     s.working = my_work;

@@ -40,7 +40,14 @@ struct Session {
     bool closed = false;
 };
 
-Session& session();
+// Never destroyed: threads may use it while the process ends.
+union TheSession {
+    Session live;
+    TheSession() : live() {}
+    ~TheSession() {}
+};
+extern TheSession the_session;
+inline Session& session() { return the_session.live; }
 // Adds the time of its life to one of them.
 class HostTime {
     int64_t& total_;
