@@ -79,7 +79,11 @@ template <BinOp op>
 PyObject* number_slot(PyObject* a, PyObject* b) {
     return guarded([&] { return binary(op, a, b); });
 }
-PyObject* number_pow(PyObject* a, PyObject* b, PyObject*) { return number_slot<BinOp::pow>(a, b); }
+PyObject* number_pow(PyObject* a, PyObject* b, PyObject* modulus) {
+    if (modulus == Py_None) return number_slot<BinOp::pow>(a, b);
+    PyErr_SetString(PyExc_TypeError, "pow() takes two arguments in a kernel; write a ** b % m");
+    return nullptr;
+}
 template <UnOp op>
 PyObject* unary_slot(PyObject* a) {
     return guarded([&] { return unary(op, a); });

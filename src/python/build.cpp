@@ -623,6 +623,9 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             return nullptr;
         return made;
     } catch (const frontend::PyError&) {
+    } catch (const frontend::Diag& d) {  // of what the facts about an argument are asked for
+        frontend::set_python_error(d);
+        frontend::prefix_binding_error(k.definition);
     } catch (const std::exception& e) {
         if (!PyErr_Occurred())
             set_error("QuadrantsRuntimeError", std::string("internal error while compiling ") +

@@ -192,7 +192,8 @@ __attribute__((noinline, cold)) void out_of_bounds(const ir::Field& f, const int
 // long as they stay in the tree's memory.
 char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
     int64_t indices[12];
-    if (!usable(f) || !read_key(f, key, indices)) return nullptr;
+    // An index may be an object of the user's, whose code can end the runtime.
+    if (!usable(f) || !read_key(f, key, indices) || !usable(f)) return nullptr;
     const ir::Field& layout = *f.field;
     if (session().frontend.debug)
         for (int k = 0; k < layout.ndim; ++k) {
@@ -209,6 +210,16 @@ char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
     if (at < s.data || at + type::bytes(layout.elem.prim) > s.data + s.bytes)
         return out_of_bounds(layout, indices, writes), nullptr;
     return at;
+}
+
+// The value first: to read it may run code of the user's, which can free the memory.
+bool store(FieldFull& f, PyObject* key, int component, PyObject* value) {
+    const Prim p = f.field->elem.prim;
+    uint64_t bits;
+    if (!read_number(p, value, bits)) return false;
+    char* at = locate(f, key, component, true);
+    if (at) std::memcpy(at, &bits, static_cast<size_t>(type::bytes(p)));
+    return at != nullptr;
 }
 
 // --- methods
@@ -236,8 +247,7 @@ int field_setitem(PyObject* self, PyObject* key, PyObject* value) {
         Py_XDECREF(done);
         return done ? 0 : -1;
     }
-    char* at = locate(f, key, 0, true);
-    return at && store_number(f.field->elem.prim, at, value) ? 0 : -1;
+    return store(f, key, 0, value) ? 0 : -1;
 }
 
 PyObject* field_load(PyObject* self, PyObject* args) {
@@ -252,8 +262,7 @@ PyObject* field_store(PyObject* self, PyObject* args) {
     PyObject *key, *value;
     int component;
     if (!PyArg_ParseTuple(args, "OiO", &key, &component, &value)) return nullptr;
-    char* at = locate(*as_field(self), key, component, true);
-    if (!at || !store_number(as_field(self)->field->elem.prim, at, value)) return nullptr;
+    if (!usable(*as_field(self)) || !store(*as_field(self), key, component, value)) return nullptr;
     Py_RETURN_NONE;
 }
 

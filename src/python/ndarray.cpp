@@ -98,6 +98,7 @@ char* wrong_count(const NdarrayFull& a, Py_ssize_t given, PyObject* key) {
 
 // Address of an element by its physical indices; anything inside the memory goes.
 char* address_of(const NdarrayFull& a, const int64_t* indices) {
+    if (!usable(a)) return nullptr;  // any more: an index may be an object of the user's
     int64_t flat = 0;
     for (int level = 0; level < a.ndim; ++level)
         flat = flat * a.shape[axis_at(a.layout, level)] + indices[level];
@@ -148,6 +149,13 @@ PyObject* array_getitem(PyObject* self, PyObject* key) {
                        : load_number(a.elem.prim, at);
 }
 
+// Values are read before their place is looked for: that may run code of the user's, which can free
+// the memory.
+int write_number(const NdarrayFull& a, char* at, uint64_t bits) {
+    std::memcpy(at, &bits, static_cast<size_t>(type::bytes(a.elem.prim)));
+    return 0;
+}
+
 int array_setitem(PyObject* self, PyObject* key, PyObject* value) {
     const NdarrayFull& a = *as_array(self);
     if (!value)
@@ -156,9 +164,13 @@ int array_setitem(PyObject* self, PyObject* key, PyObject* value) {
         return PyErr_SetString(PyExc_TypeError,
                                "a slice of an ndarray is a BufferView and cannot be assigned"),
                -1;
-    char* at = locate(a, key);
-    if (!at) return -1;
-    if (!a.elem.rank) return store_number(a.elem.prim, at, value) ? 0 : -1;
+    if (!usable(a)) return -1;
+    if (!a.elem.rank) {
+        uint64_t bits;
+        char* at = read_number(a.elem.prim, value, bits) ? locate(a, key) : nullptr;
+        return at ? write_number(a, at, bits) : -1;
+    }
+    if (!locate(a, key)) return -1;
     PyObject* done = PyObject_CallMethod(self, "_assign_element", "OO", key, value);
     Py_XDECREF(done);
     return done ? 0 : -1;
@@ -185,8 +197,12 @@ PyObject* array_store(PyObject* self, PyObject* args) {
     PyObject *key, *value;
     int component;
     if (!PyArg_ParseTuple(args, "OiO", &key, &component, &value)) return nullptr;
-    char* at = component_at(*as_array(self), key, component);
-    if (!at || !store_number(as_array(self)->elem.prim, at, value)) return nullptr;
+    const NdarrayFull& a = *as_array(self);
+    uint64_t bits;
+    if (!usable(a) || !read_number(a.elem.prim, value, bits)) return nullptr;
+    char* at = component_at(a, key, component);
+    if (!at) return nullptr;
+    write_number(a, at, bits);
     Py_RETURN_NONE;
 }
 

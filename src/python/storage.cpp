@@ -221,8 +221,7 @@ PyObject* load_number(Prim p, const char* at) {
                               : PyLong_FromUnsignedLongLong(bits);
 }
 
-bool store_number(Prim p, char* at, PyObject* value) {
-    uint64_t bits;
+bool read_number(Prim p, PyObject* value, uint64_t& bits) {
     if (type::is_float(p)) {
         const double d = PyFloat_AsDouble(value);
         if (d == -1 && PyErr_Occurred()) return false;
@@ -247,7 +246,6 @@ bool store_number(Prim p, char* at, PyObject* value) {
     }
     if (bits == ~uint64_t(0) && PyErr_Occurred()) return false;
     if (p == Prim::u1) bits = bits != 0;
-    std::memcpy(at, &bits, static_cast<size_t>(type::bytes(p)));
     return true;
 }
 

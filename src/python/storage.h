@@ -34,10 +34,10 @@ void share_field(const Storage* s);
 bool any_field_shared();
 bool in_shared_field(uintptr_t begin, uintptr_t end);
 
-// One number. `store_number` follows the host's rules: integers take integers and wrap, u1 becomes
+// One number. `read_number` follows the host's rules: integers take integers and wrap, u1 becomes
 // 0 or 1, floats take both; false with a TypeError set.
 PyObject* load_number(type::Prim p, const char* at);
-bool store_number(type::Prim p, char* at, PyObject* value);
+bool read_number(type::Prim p, PyObject* value, uint64_t& bits);
 
 // A strided window into storage: shape and strides in elements' axes, strides in bytes.
 struct Window {

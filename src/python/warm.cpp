@@ -732,6 +732,7 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
         } catch (const support::Error&) {  // damaged: a miss
         } catch (const frontend::PyError&) {
             frontend::forget_error();
+        } catch (const frontend::Diag&) {  // what an argument is not cannot be a fact about it
         }
     }
     return nullptr;

@@ -667,3 +667,69 @@ def test_cache_path_of_any_bytes(server, tmp_path):
     """
     end = run(server, tmp_path, program)
     assert end["end"] == "ok" and end["printed"].splitlines()[1:] == ["7 True"], end
+
+
+# --- objects whose own code ends the runtime ------------------------------------------------------
+
+EVIL = """
+class Evil:
+    def __index__(self):
+        qd.reset()
+        return 1
+    __int__ = __float__ = lambda self: float(self.__index__())
+"""
+
+
+@pytest.mark.oracle_differs("it crashes", run=False)
+@pytest.mark.parametrize(
+    "make",
+    ["qd.field(qd.f32, 4)", "qd.ndarray(qd.f32, 4)", "qd.field(qd.i32, 4)", "qd.ndarray(qd.i32, 4)",
+     "qd.Vector.field(3, qd.f32, 4)", "qd.Vector.ndarray(3, qd.f32, 4)"],
+)  # fmt: skip
+@pytest.mark.parametrize("action", ["x[Evil()]", "x[Evil()] = 1", "x[0] = Evil()", "x[(Evil(),)]"])
+def test_reset_in_the_middle_of_an_access(server, tmp_path, make, action):
+    program = f"""
+x = {make}
+y = {make}
+try:
+    {action}
+    print("done")
+except Exception as e:
+    print(type(e).__name__)
+"""
+    end = run(server, tmp_path, program, EVIL)
+    assert end["end"] == "ok", end
+    # Elements of vector fields are views, which say so when they are used.
+    refusals = ("QuadrantsRuntimeError", "TypeError", "ValueError")
+    assert end["printed"].strip() in refusals + ("done",) * ("Vector.field" in make), end
+
+
+def test_odd_arrays_as_templates(server, tmp_path):
+    program = """
+    @qd.kernel
+    def m(x: qd.template()): pass
+    for x in (np.zeros((2, 2), object), np.zeros(3, complex), np.zeros(3, "U3"), np.zeros((1,) * 20)):
+        try:
+            m(x)
+        except (TypeError, ValueError):
+            print("refused")
+    """
+    assert run(server, tmp_path, program)["printed"] == "refused\n" * 4
+
+
+ODD_CALLS = {
+    "pow of three": ("@qd.kernel\ndef m(n: qd.i32): a[0] = helper(n)\n"
+                     "def helper(n): return pow(n, 2, 3)\nm(1)", "pow() takes two arguments"),
+    "capsule": ("qd.ndarray(qd.f32, 3).to_dlpack(np.zeros(3))", "truth value of an array"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_CALLS)
+def test_odd_call(server, tmp_path, name):
+    program, text = ODD_CALLS[name]
+    end = run(server, tmp_path, program)
+    assert end["end"] == "raised" and text in end["text"], end
+
+
+def test_parent_beyond_the_root(server, tmp_path):
+    assert run(server, tmp_path, "print(a.parent(10**18), a.parent(3))")["printed"] == "None None\n"

@@ -166,7 +166,7 @@ def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
     container._prepare()
     if container.dtype not in _VIEWABLE:
         raise RuntimeError(f"DLPack export does not support dtype {container.dtype}")
-    capsule = container._capsule(versioned)
+    capsule = container._capsule(bool(versioned))
     if capsule is None:
         raise RuntimeError("This layout cannot be described by strides, so DLPack cannot export it")
     return capsule

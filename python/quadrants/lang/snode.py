@@ -276,7 +276,9 @@ class SNode:
         """The node n levels above: itself for 0, `qd.root` at the top, None beyond."""
         node: SNode | None = self
         for _ in range(n):
-            node = None if node is None else node._up
+            if node is None:
+                break
+            node = node._up
         return root if node is not None and node._kind == "root" else node
 
     def deactivate_all(self) -> None:
