@@ -9,8 +9,8 @@ BUILD := build$(suffix)
 PY := $(VENV)/bin/python
 CPP = $(shell find src tests/cpp -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
-.PHONY: run test bench build setup wheel format lint lint-cpp lint-python coexist sanitize test-cpp \
-    test-python clean
+.PHONY: run test bench build setup wheel format lint lint-cpp lint-python coexist sanitize sanitize-python \
+    test-cpp test-python clean
 
 run: build
 	$(PY) examples/run_showcase.py
@@ -65,12 +65,21 @@ coexist: build
 	.venv-coexist/bin/python tools/check_coexistence.py
 	.venv-coexist/bin/python -m pytest -q -m needs_torch || [ $$? = 5 ]
 
-sanitize: setup
-	cmake -S . -B build-sanitize -G Ninja -DQD_SANITIZE=ON -DQD_BUILD_EXTENSION=OFF
+build-sanitize/build.ninja: setup
+	cmake -S . -B build-sanitize -G Ninja -DQD_SANITIZE=ON -DPython3_EXECUTABLE=$(abspath $(PY))
+
+sanitize: build-sanitize/build.ninja
 	cmake --build build-sanitize -j $(JOBS) --target cpp_tests
-	build-sanitize/qd_tests --gtest_brief=1
+	UBSAN_OPTIONS=halt_on_error=1 build-sanitize/qd_tests --gtest_brief=1
 	if [ -x build-sanitize/qd_codegen_tests ]; then \
-	    build-sanitize/qd_codegen_tests --gtest_brief=1; fi
+	    UBSAN_OPTIONS=halt_on_error=1 build-sanitize/qd_codegen_tests --gtest_brief=1; fi
+
+# No part of CI: compiling both objects with a cold ccache takes eight minutes alone.
+# `make sanitize-python TESTS=tests/python/test_threads.py` runs a part.
+TESTS ?= tests/python
+sanitize-python: build-sanitize/build.ninja
+	cmake --build build-sanitize -j $(JOBS) --target quadrants_python qd_compiler
+	$(PY) tools/sanitized.py pytest -n $(JOBS) -q $(TESTS)
 
 clean:
 	rm -rf build build-* python/quadrants/_lib/*.so python/quadrants/_lib/core/*.so

@@ -23,11 +23,14 @@ function(qd_link_native_object target exported)
     file(WRITE "${script}.new" "{ global: ${exported}; local: *; };\n")
     configure_file("${script}.new" "${script}" COPYONLY)
     target_link_options(${target} PRIVATE
-        -static-libstdc++ -static-libgcc
         -Wl,--gc-sections -Wl,--build-id -Wl,-O1
         "-Wl,--version-script=${script}")
-    if(CMAKE_BUILD_TYPE STREQUAL "Release")
-        target_link_options(${target} PRIVATE -s)
+    # Sanitizers intercept throwing, which they look for in the shared C++ runtime, and name lines.
+    if(NOT QD_SANITIZE)
+        target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+        if(CMAKE_BUILD_TYPE STREQUAL "Release")
+            target_link_options(${target} PRIVATE -s)
+        endif()
     endif()
     set_target_properties(${target} PROPERTIES LINK_DEPENDS "${script}")
 endfunction()

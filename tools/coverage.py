@@ -17,6 +17,8 @@ import pathlib
 import subprocess
 import sys
 
+from package_links import link_package
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build-coverage"
 ROOMS = "pass,frontend,codegen,compiler"
@@ -28,19 +30,7 @@ def build():
          f"-DPython3_EXECUTABLE={sys.executable}"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     subprocess.run(["cmake", "--build", str(BUILD), "-j", os.environ.get("JOBS", "2")], check=True)
-    link()
-
-
-def link():
-    """The Python files beside the instrumented objects, as links."""
-    source, package = ROOT / "python" / "quadrants", BUILD / "quadrants"
-    for path in source.rglob("*"):
-        target = package / path.relative_to(source)
-        if path.is_dir() or path.suffix == ".so" or "__pycache__" in path.parts:
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.exists():
-            target.symlink_to(path)
+    link_package(BUILD)
 
 
 def run(command):

@@ -4,8 +4,6 @@
 
 #pragma once
 
-#include <algorithm>
-#include <cstring>
 #include <string_view>
 
 namespace qd::support {
@@ -17,11 +15,7 @@ inline thread_local Doing doing;
 inline void (*on_stage)(std::string_view stage) = nullptr;  // for tests: it may fail there
 
 inline void begin_stage(std::string_view stage, std::string_view of = {}) {
-    const auto copy = [](auto& to, std::string_view from) {
-        const size_t n = std::min(from.size(), sizeof to - 1);
-        std::memcpy(to, from.data(), n);
-        to[n] = 0;
-    };
+    const auto copy = [](auto& to, std::string_view from) { to[from.copy(to, sizeof to - 1)] = 0; };
     copy(doing.stage, stage);
     copy(doing.of, of);
     if (on_stage) on_stage(stage);
