@@ -91,14 +91,18 @@ Ref static_assert_(Lowering&, const CallArgs& a) {
 
 // --- hints: promises that this build does not use
 // ---------------------------------------------------
-void check_hint(const CallArgs& a, const char* hint, bool takes_nodes) {
+bool is_node(PyObject* o) {
     static PyTypeObject* node_class = nullptr;
     PyTypeObject* node = python_class("quadrants.lang.snode", "SNode", node_class);
+    return node && PyObject_TypeCheck(o, node);
+}
+
+void check_hint(const CallArgs& a, const char* hint, bool takes_nodes) {
     for (const Ref& r : a.positional) {
         PyObject* o = r.get();
         const bool array = is_expr(o) && as_expr(o)->kind == ExprKind::array;
         if (is_field(o) || is_struct_field(o) || array) continue;
-        if (takes_nodes && node && PyObject_TypeCheck(o, node)) continue;
+        if (takes_nodes && is_node(o)) continue;
         raise(Kind::type, std::string("qd.") + hint + " takes " +
                               (takes_nodes ? "nodes and fields" : "fields") + ", got " +
                               text_of(reinterpret_cast<PyObject*>(Py_TYPE(o))));
@@ -154,30 +158,36 @@ Ref address(Lowering& low, const CallArgs& args) {
 }
 
 // --- indices
-// -------------------------------------------------------------------------------------- I scaled
-// by the integer ratio of the extents of `b` to those of `a`.
+// -------------------------------------------------------------------------------------- Extents of
+// a field or a node.
+std::vector<long long> extents_of(PyObject* o, const char* which) {
+    if (!is_field(o) && !is_struct_field(o) && !is_node(o))
+        raise(Kind::type, std::string("The ") + which +
+                              " argument must be a field or an SNode, got " +
+                              text_of(reinterpret_cast<PyObject*>(Py_TYPE(o))));
+    const Ref shape = Ref::steal(PyObject_GetAttrString(o, "shape"));
+    const Ref list = Ref::steal(PySequence_List(shape.get()));
+    std::vector<long long> extents;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k)
+        extents.push_back(static_int(PyList_GET_ITEM(list.get(), k)).value());
+    return extents;
+}
+
+// I scaled by the integer ratio of the extents of `b` to those of `a`, along axes that both have.
 Ref rescale_index(Lowering&, const CallArgs& args) {
     static const char* const names[] = {"a", "b", "I"};
     const auto p = parameters(args, "rescale_index", names);
-    std::vector<long long> extents[2];
-    for (size_t k = 0; k < 2; ++k) {
-        const Ref shape = Ref::steal(PyObject_GetAttrString(p[k], "shape"));
-        const Ref list = Ref::steal(PySequence_List(shape.get()));
-        for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list.get()); ++j)
-            extents[k].push_back(static_int(PyList_GET_ITEM(list.get(), j)).value_or(1));
-    }
+    const std::vector<long long> from = extents_of(p[0], "first"), to = extents_of(p[1], "second");
     std::vector<Ref> items = index_list(p[2]);
-    std::vector<Ref> scaled;
-    for (size_t k = 0; k < items.size(); ++k) {
-        const long long from = k < extents[0].size() ? extents[0][k] : 1,
-                        to = k < extents[1].size() ? extents[1][k] : 1;
-        const bool grows = to > from;
-        const Ref ratio = Ref::steal(PyLong_FromLongLong(grows ? to / from : from / to));
-        scaled.push_back(
-            from == to ? items[k]
-                       : binary(grows ? BinOp::mul : BinOp::floordiv, items[k].get(), ratio.get()));
+    const size_t common = std::min({items.size(), from.size(), to.size()});
+    for (size_t k = 0; k < common; ++k) {
+        if (from[k] == to[k]) continue;
+        const bool grows = to[k] > from[k];
+        const Ref ratio =
+            Ref::steal(PyLong_FromLongLong(grows ? to[k] / from[k] : from[k] / to[k]));
+        items[k] = binary(grows ? BinOp::mul : BinOp::floordiv, items[k].get(), ratio.get());
     }
-    return make_value(tensor_of_items(scaled));
+    return make_value(tensor_of_items(items));
 }
 
 Ref trace_subscript(Lowering&, const CallArgs& a) {

@@ -347,3 +347,40 @@ def test_rescaled_index(backend):
 
     k(out)
     assert out.tolist() == [6, 1]
+
+
+def test_an_index_is_rescaled_along_the_axes_that_both_have(backend):
+    line, plane, point = qd.field(qd.f32, 4), qd.field(qd.f32, (8, 2)), qd.field(qd.f32, ())
+    tile, cell = qd.root.dense(qd.ij, (4, 8)), qd.field(qd.i32)
+    tile.place(cell)
+    out = qd.Vector.field(2, qd.i32, 6)
+
+    @qd.kernel
+    def k(i: qd.i32, j: qd.i32):
+        at = qd.Vector([i, j])
+        out[0] = qd.rescale_index(line, plane, at)
+        out[1] = qd.rescale_index(plane, line, at)
+        out[2] = qd.rescale_index(point, plane, at)
+        out[3] = qd.rescale_index(plane, point, at)
+        out[4] = qd.rescale_index(tile, plane, at)
+        out[5][0] = qd.rescale_index(tile, plane, [i])[0]
+
+    k(3, 5)
+    assert out.to_numpy().tolist() == [[6, 5], [1, 5], [3, 5], [3, 5], [6, 1], [6, 0]]
+
+
+@pytest.mark.parametrize("place, word", [(0, "first"), (1, "second")])
+def test_only_fields_and_nodes_have_extents_to_rescale_by(backend, place, word):
+    line = qd.field(qd.f32, 4)
+
+    @qd.kernel
+    def k(a: Array):
+        if qd.static(place == 0):
+            qd.rescale_index(a, line, [1])
+        else:
+            qd.rescale_index(line, a, [1])
+
+    with pytest.raises(
+        qd.QuadrantsCompilationError, match=f"The {word} argument must be a field or an SNode"
+    ):
+        k(np.zeros(4, np.int32))
