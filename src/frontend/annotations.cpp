@@ -26,18 +26,13 @@ int integer(PyObject* o, PyObject* name, int otherwise) {
     return v && PyLong_Check(v.get()) ? static_cast<int>(PyLong_AsLong(v.get())) : otherwise;
 }
 
-// "float32", "torch.float32", "<f4" have names that differ; this knows the long ones.
+// What NumPy and torch print for their dtypes: "float32", "torch.float32".
 bool prim_of_long_name(std::string_view s, ir::Prim& out) {
     if (s.starts_with("torch.")) s.remove_prefix(6);
-    if (s == "bool" || s == "bool_") {
+    if (s == "bool") {
         out = ir::Prim::u1;
         return true;
     }
-    if (s == "half") s = "float16";
-    if (s == "float") s = "float32";
-    if (s == "double") s = "float64";
-    if (s == "long") s = "int64";
-    if (s == "int") s = "int32";
     std::string name;
     if (s.starts_with("uint"))
         name = "u" + std::string(s.substr(4));
