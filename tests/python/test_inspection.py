@@ -267,3 +267,6 @@ def test_edited_llvm_is_read_back(tmp_path):
     assert "result 11.0" in run(QD_LOAD_IR="1", QD_CPU_TIER="0")
     first.write_text(text.replace("fmul", "fnul"))
     assert "edited LLVM IR is invalid" in run(QD_LOAD_IR="1")
+    first.write_bytes(b"\xff\xfe")
+    unreadable = run(QD_LOAD_IR="1")
+    assert f"QD_LOAD_IR: {first} cannot be read" in unreadable and "result" not in unreadable

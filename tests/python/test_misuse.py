@@ -733,3 +733,31 @@ def test_odd_call(server, tmp_path, name):
 
 def test_parent_beyond_the_root(server, tmp_path):
     assert run(server, tmp_path, "print(a.parent(10**18), a.parent(3))")["printed"] == "None None\n"
+
+
+MODULES_NEEDED = {
+    "lang._arguments": (
+        "@qd.kernel\ndef m(x: qd.types.ndarray(qd.math.vec2)): x[0] = 7\n"
+        "def use():\n    x = np.zeros((1, 2), np.float32)\n    m(x)\n    return x[0]"
+    ),
+    "lang.matrix": "@qd.kernel\ndef m() -> qd.math.vec2: return qd.math.vec2(7)\ndef use(): return m()",
+}  # fmt: skip
+
+
+@pytest.mark.oracle_differs("it has other modules", run=False)
+@pytest.mark.parametrize("name", MODULES_NEEDED)
+def test_own_module_that_cannot_be_imported(server, tmp_path, name):
+    """As when Ctrl-C or the lack of memory ends its first import."""
+    program = f"""
+module = sys.modules.pop("quadrants.{name}", None)
+sys.modules["quadrants.{name}"] = None
+try:
+    use()
+except ImportError as e:
+    print("refused:", e.name)
+del sys.modules["quadrants.{name}"]
+if module: sys.modules["quadrants.{name}"] = module
+print(*use())
+"""
+    end = run(server, tmp_path, MODULES_NEEDED[name] + program)
+    assert end["end"] == "ok" and end["printed"] == f"refused: quadrants.{name}\n7.0 7.0\n", end

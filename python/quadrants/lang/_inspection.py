@@ -14,6 +14,7 @@ from typing import Any
 from quadrants import _logging
 from quadrants._lib import core
 from quadrants.lang import impl
+from quadrants.lang.exception import QuadrantsRuntimeError
 
 _LABELS = {
     "from_ast": "Initial IR",
@@ -190,6 +191,9 @@ def edited_tasks(kernel: str, module: bytes) -> list[str]:
         path = os.path.join(impl.current_cfg().debug_dump_path, file)
         if os.path.exists(path):
             _logging.info(f"Loading LLVM IR from {path}")
-            with open(path, encoding="utf-8") as text:
-                texts.append(text.read())
+            try:
+                with open(path, encoding="utf-8") as text:
+                    texts.append(text.read())
+            except (OSError, UnicodeDecodeError) as e:
+                raise QuadrantsRuntimeError(f"QD_LOAD_IR: {path} cannot be read: {e}") from None
     return texts
