@@ -19,6 +19,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "pass/passes.h"
 
@@ -36,51 +37,50 @@ struct Chain {
     const Value* carried;
     Op kind = Op::count_;
     std::unordered_map<const Value*, uint32_t> uses;  // by the chain
+    // What leads to the carried value through accumulating ops; of two operands one must not, which
+    // the count of uses shows.
+    std::unordered_set<const Value*> leading;
 
+    Chain(const Value* v, const Region& body) : carried(v), leading{v} { mark(body); }
+
+    void mark(const Region& r) {
+        for (const Inst* i = r.first; i; i = i->next) {
+            if (i->op == Op::add || i->op == Op::sub || i->op == Op::min || i->op == Op::max) {
+                if (leading.contains(i->operand(0)) || leading.contains(i->operand(1)))
+                    leading.insert(&i->results[0]);
+            } else if (i->op == Op::if_) {
+                for (const Region* c : i->region_list()) {
+                    mark(*c);
+                    for (int k = 0; k < i->result_count; ++k)
+                        if (leading.contains(c->last->operand(k))) leading.insert(&i->results[k]);
+                }
+            }
+        }
+    }
     bool join(Op op) {
         if (kind == Op::count_) kind = op;
         return kind == op;
     }
-    bool follow(const Value* v, int depth = 0) {
+    bool follow(const Value* v) {
         ++uses[v];
         if (v == carried) return true;
+        if (!leading.contains(v) || uses[v] > 1) return false;
         const Inst* d = v->def;
-        if (!d || depth > 32) return false;
-        if (uses[v] > 1) return false;
         if (d->flags & kNoFastMath) return false;
         switch (d->op) {
             case Op::add:
-                return join(Op::add) && (reaches(d->operand(0)) ? follow(d->operand(0), depth + 1)
-                                                                : follow(d->operand(1), depth + 1));
+                return join(Op::add) && follow(d->operand(leading.contains(d->operand(0)) ? 0 : 1));
             case Op::sub:
-                return join(Op::add) && follow(d->operand(0), depth + 1);
+                return join(Op::add) && follow(d->operand(0));
             case Op::min:
             case Op::max:
-                return join(d->op) && (reaches(d->operand(0)) ? follow(d->operand(0), depth + 1)
-                                                              : follow(d->operand(1), depth + 1));
+                return join(d->op) && follow(d->operand(leading.contains(d->operand(0)) ? 0 : 1));
             case Op::if_:
-                return follow(d->regions[0]->last->operand(static_cast<int>(v->index)),
-                              depth + 1) &&
-                       follow(d->regions[1]->last->operand(static_cast<int>(v->index)), depth + 1);
+                return follow(d->regions[0]->last->operand(static_cast<int>(v->index))) &&
+                       follow(d->regions[1]->last->operand(static_cast<int>(v->index)));
             default:
                 return false;
         }
-    }
-    // Whether v leads to the carried value through accumulating ops; the other operand must not,
-    // which the count of uses shows.
-    bool reaches(const Value* v, int depth = 0) const {
-        if (v == carried) return true;
-        const Inst* d = v->def;
-        if (!d || depth > 8) return false;
-        if (d->op == Op::add || d->op == Op::sub || d->op == Op::min || d->op == Op::max)
-            return reaches(d->operand(0), depth + 1) || reaches(d->operand(1), depth + 1);
-        if (d->op == Op::if_ && d->regions[0]->last->op == Op::yield &&
-            d->regions[1]->last->op == Op::yield) {
-            const int k = static_cast<int>(v->index);
-            return reaches(d->regions[0]->last->operand(k), depth + 1) ||
-                   reaches(d->regions[1]->last->operand(k), depth + 1);
-        }
-        return false;
     }
 };
 
@@ -152,7 +152,7 @@ struct Blocks {
         for (int k = 0; k < loop.result_count; ++k) {
             const Value* param = loop.body().params[static_cast<uint32_t>(1 + k)];
             const Type t = param->type;
-            Chain chain{.carried = param, .uses = {}};
+            Chain chain(param, loop.body());
             if (!chain.follow(loop.body().last->operand(k)) || chain.kind == Op::count_)
                 return false;
             for (const auto& [v, uses] : chain.uses) {
