@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 CPP = $(shell find src tests/cpp -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .PHONY: run test bench build setup wheel format lint lint-cpp lint-python coexist sanitize sanitize-python \
-    test-cpp test-python clean
+    sanitize-threads test-cpp test-python clean
 
 run: build
 	$(PY) examples/run_showcase.py
@@ -65,8 +65,10 @@ coexist: build
 	.venv-coexist/bin/python tools/check_coexistence.py
 	.venv-coexist/bin/python -m pytest -q -m needs_torch || [ $$? = 5 ]
 
-build-sanitize/build.ninja: setup
-	cmake -S . -B build-sanitize -G Ninja -DQD_SANITIZE=ON -DPython3_EXECUTABLE=$(abspath $(PY))
+build-sanitize/build.ninja: KINDS = address,undefined
+build-sanitize-threads/build.ninja: KINDS = thread
+build-sanitize/build.ninja build-sanitize-threads/build.ninja: setup
+	cmake -S . -B $(@D) -G Ninja -DQD_SANITIZE=$(KINDS) -DPython3_EXECUTABLE=$(abspath $(PY))
 
 sanitize: build-sanitize/build.ninja
 	cmake --build build-sanitize -j $(JOBS) --target cpp_tests
@@ -80,6 +82,11 @@ TESTS ?= tests/python
 sanitize-python: build-sanitize/build.ninja
 	cmake --build build-sanitize -j $(JOBS) --target quadrants_python qd_compiler
 	$(PY) tools/sanitized.py pytest -n $(JOBS) -q $(TESTS)
+
+# The same under the thread sanitizer.
+sanitize-threads: build-sanitize-threads/build.ninja
+	cmake --build build-sanitize-threads -j $(JOBS) --target quadrants_python qd_compiler
+	$(PY) tools/sanitized.py --threads pytest -n $(JOBS) -q $(TESTS)
 
 clean:
 	rm -rf build build-* python/quadrants/_lib/*.so python/quadrants/_lib/core/*.so
