@@ -343,6 +343,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     std::optional<Released> released(std::in_place);
     try {
         const runtime::Compiling alone_with_fork;
+        alone_with_fork.need();
         const runtime::Compiler& compiler = runtime::Compiler::get();
         abi::CompileOptions options{};
         options.abi_version = abi::kAbiVersion;

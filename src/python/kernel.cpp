@@ -192,7 +192,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     } else {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
-        if (image.tier == 0) runtime::quick_run_begins(s.slot, start);
+        const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
         Patience patience;
         std::vector<runtime::TaskTime> times;
         if (s.last_ns >= kReleaseGilNs) patience.release();
@@ -200,7 +200,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
                                   {Patience::check_signals, Patience::long_run, &patience,
                                    session_.profiles ? &times : nullptr},
                                   outcome);
-        if (image.tier == 0) runtime::quick_run_ends(s.slot, now_ns() - start);
+        if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
         patience.take();
         if (!times.empty()) record_times(s, times);
         if (patience.type) {

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "runtime/cpu/kernel.h"
+#include "runtime/queue_protocol.h"
+#include "runtime/threads.h"
 #include "support/abi.h"
 
 namespace qd::runtime {
@@ -27,6 +29,18 @@ struct Target {
     std::function<void(const char*)> complain;            // tells of a failure; may be empty
 };
 
+class ImageSlot;
+struct SlotMachine : Threads {
+    using Slot = std::shared_ptr<ImageSlot>;
+    using Queue = QueueProtocol<SlotMachine>;
+    static Progress<SlotMachine>& progress(const Slot&);
+    static bool start(Queue&, Queue::Line);
+    static void join(Queue&, Queue::Line);
+    static void compile(const Slot&);
+    static void drop_module(const Slot&);
+    static void at_rest(Queue::Line) {}
+};
+
 class ImageSlot {
   public:
     ImageSlot() = default;
@@ -35,30 +49,27 @@ class ImageSlot {
 
     const KernelImage* current() const { return current_.load(std::memory_order_acquire); }
     void publish(std::unique_ptr<KernelImage> image);
-    bool settled() const { return state_ == State::settled; }  // the code stays as it is
+    // The code stays as it is.
+    bool settled() const { return progress_.state == Improving::settled; }
 
   private:
-    friend struct CompileQueue;
-    enum class State { settled, waiting, asked };
+    friend struct SlotMachine;
 
     std::atomic<const KernelImage*> current_{nullptr};
     std::mutex lock_;  // guards images_
     std::vector<std::unique_ptr<KernelImage>> images_;
 
-    // Of quick code. `ir_` and `target_` belong to the queue's thread while it compiles.
-    std::atomic<State> state_{State::settled};
-    std::atomic<int64_t> spent_ns_{0};    // by launches that ended
-    std::atomic<int64_t> entered_ns_{0};  // when the last launch began; 0: it ended
-    std::atomic<int64_t> first_ns_{0};    // when the first launch began
-    std::atomic<bool> watched_{false};    // the queue looks at it when its patience ends
-    int64_t patience_ns_ = 0;
-    uint32_t optimise_us_ = 0;
+    // Of quick code. The module is whole while the slot waits or is asked for (queue_protocol.h).
+    Progress<SlotMachine> progress_;
     std::vector<uint8_t> ir_;
     Target target_;
 };
 
-// Around each launch of quick code; `now_ns` by the steady clock. Any thread.
-void quick_run_begins(const std::shared_ptr<ImageSlot>& slot, int64_t now_ns);
+inline Progress<SlotMachine>& SlotMachine::progress(const Slot& slot) { return slot->progress_; }
+
+// Around each launch of quick code; `now_ns` by the steady clock. False: its end is not to be told.
+// Any thread.
+bool quick_run_begins(const std::shared_ptr<ImageSlot>& slot, int64_t now_ns);
 void quick_run_ends(const std::shared_ptr<ImageSlot>& slot, int64_t took_ns);
 
 // Optimises a slot's quick code without waiting for its launches. Any thread.
@@ -67,8 +78,8 @@ void optimise(const std::shared_ptr<ImageSlot>& slot);
 void finish_optimisations();
 void drop_optimisations();
 size_t pending_optimisations();
-// Finishes what is being compiled and drops the rest. Called before the process's exit handlers,
-// which take away what the compiler uses.
+// Finishes what is being compiled and drops the rest, for good. Called before the process's exit
+// handlers, which take away what the compiler uses.
 void stop_optimisations();
 
 }  // namespace qd::runtime

@@ -4,10 +4,8 @@
 
 #include <pthread.h>
 
-#include <condition_variable>
-#include <mutex>
-#include <new>
-
+#include "runtime/fork_gate.h"
+#include "runtime/threads.h"
 #include "support/error.h"
 
 namespace qd::runtime {
@@ -15,38 +13,24 @@ namespace {
 
 ForkHandlers handlers[static_cast<int>(AtFork::kCount)];
 
-// Compilations in progress; fork keeps new ones out. Never destroyed: threads compile during exit.
-struct Gate {
-    std::mutex lock;  // guards everything here
-    std::condition_variable changed;
-    int compiling = 0, forks = 0;
-    bool unusable = false;
-};
-Gate& gate = *new Gate;
+// Never destroyed: threads compile during exit.
+ForkGate<Threads>& gate = *new ForkGate<Threads>;
 
 void before() {
-    {
-        std::unique_lock guard(gate.lock);
-        ++gate.forks;
-        gate.changed.wait_for(guard, kForkPatience, [] { return gate.compiling == 0; });
-    }
+    gate.keep_compilations_out(std::chrono::nanoseconds(kForkPatience).count());
     for (const ForkHandlers& h : handlers)
         if (h.before) h.before();
-    gate.lock.lock();
+    gate.before_fork();
 }
 
 void in_parent() {
-    --gate.forks;
-    gate.changed.notify_all();
-    gate.lock.unlock();
+    gate.in_parent();
     for (int k = static_cast<int>(AtFork::kCount); k-- > 0;)
         if (handlers[k].in_parent) handlers[k].in_parent();
 }
 
 void in_child() {
-    const bool unusable = gate.unusable || gate.compiling > 0;
-    new (&gate) Gate;  // nobody waits here
-    gate.unusable = unusable;
+    gate.in_child();
     for (int k = static_cast<int>(AtFork::kCount); k-- > 0;)
         if (handlers[k].in_child) handlers[k].in_child();
 }
@@ -55,25 +39,20 @@ const bool registered = [] { return pthread_atfork(before, in_parent, in_child) 
 
 }  // namespace
 
-void at_fork(AtFork which, ForkHandlers h) {
+bool at_fork(AtFork which, ForkHandlers h) {
     (void)registered;
     handlers[static_cast<int>(which)] = h;
+    return true;
 }
 
-Compiling::Compiling() {
-    std::unique_lock guard(gate.lock);
-    gate.changed.wait(guard, [] { return gate.forks == 0; });
-    if (gate.unusable)
-        throw support::Error(
-            "this process was forked while its parent was compiling a kernel for very long, so it "
-            "cannot compile; fork before that, or start it by multiprocessing's 'spawn'");
-    ++gate.compiling;
-}
+Compiling::Compiling() : allowed_(gate.begins()) {}
+Compiling::~Compiling() { gate.ends(); }
 
-Compiling::~Compiling() {
-    const std::lock_guard guard(gate.lock);
-    --gate.compiling;
-    gate.changed.notify_all();
+void Compiling::need() const {
+    if (allowed_) return;
+    throw support::Error(
+        "this process was forked while its parent was compiling a kernel for very long, so it "
+        "cannot compile; fork before that, or start it by multiprocessing's 'spawn'");
 }
 
 }  // namespace qd::runtime

@@ -24,16 +24,21 @@ struct ForkHandlers {
     void (*in_parent)() = nullptr;
     void (*in_child)() = nullptr;
 };
-// Once for each; before the first lock of its kind is taken.
-void at_fork(AtFork which, ForkHandlers handlers);
+// Once for each, while the process has one thread: else a fork could run half of a row. True, for
+// the initialisers of objects.
+bool at_fork(AtFork which, ForkHandlers handlers);
 
-// Around everything that a compilation does without the GIL. Throws support::Error in a child that
-// was forked in the middle of one.
+// Around everything that a compilation does without the GIL.
 class Compiling {
   public:
     Compiling();
     ~Compiling();
     Compiling(const Compiling&) = delete;
+    // Throws support::Error in a child that was forked in the middle of one.
+    void need() const;
+
+  private:
+    bool allowed_;
 };
 
 }  // namespace qd::runtime

@@ -6,23 +6,26 @@
 // sequentially consistent wait in their thread's buffer and reach memory at a moment of their own
 // (what x86 does). Plain memory is checked for races under the rules of acquire and release: for
 // each thread and each value that was stored it is known which plain accesses happened before.
-// Found are wrong results (`check`), races, and states in which nobody can go on. Where that is too
-// much, the number of preemptions is bounded.
+// Time passes at any moment. Found are wrong results (`check`), races, and states in which nobody
+// can go on. Where that is too much, the number of preemptions is bounded.
 //
-// A program keeps what it remembers in Atomic, Plain or Tally, and what it knows on its stack must
-// follow from what it saw; it allocates nothing, because a run may be left in the middle.
+// A program keeps what it remembers in Atomic, Plain, List or Tally, and what it knows on its stack
+// must follow from what it saw; it allocates nothing, because a run may be left in the middle.
+// (Not explored: a condition variable's waking for no reason. All waits must be in loops.)
 
 #pragma once
 
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -39,6 +42,7 @@ inline Explorer* now = nullptr;
 
 constexpr size_t kMostThreads = 4;
 constexpr int kAnyNumber = 1000;
+constexpr int64_t kNever = INT64_MAX;
 
 class Explorer {
   public:
@@ -50,6 +54,7 @@ class Explorer {
     };
     bool buffers = true;           // of stores; without them: sequential consistency
     int preemptions = kAnyNumber;  // at most so many times is a thread stopped that could go on
+    int64_t most_time = 0;         // to which the clock may run while others could go on
     size_t states = 0, runs = 0;
 
     // What goes wrong and how; "" if nothing does.
@@ -65,9 +70,10 @@ class Explorer {
     }
 
     // --- what the memory's types call --------------------------------------------------------
+    using Accesses = unsigned __int128;  // of plain memory, a bit each
     struct Location {
         uint64_t value = 0;
-        uint64_t known = 0;  // plain accesses that happened before the store
+        Accesses known = 0;  // plain accesses that happened before the store
     };
     size_t new_location(uint64_t value) {
         memory_.push_back({value, 0});
@@ -82,7 +88,7 @@ class Explorer {
         return saw(memory_[at].value);
     }
     void store(size_t at, uint64_t value, std::memory_order order) {
-        const uint64_t known = order == std::memory_order_relaxed ? 0 : self().known;
+        const Accesses known = order == std::memory_order_relaxed ? 0 : self().known;
         if (order == std::memory_order_seq_cst || !buffers) {
             step_alone();
             memory_[at] = {value, known};
@@ -117,18 +123,23 @@ class Explorer {
     }
     // What is no access of its own: it happens with the step before.
     uint64_t& note(size_t at) { return memory_[at].value; }
-    size_t new_plain() { return plains_++; }
+    size_t new_plain() {
+        if (child_) return kUnchecked;
+        check(++plains_ <= sizeof(Accesses), "too much plain memory");
+        return plains_ - 1;
+    }
     // An access of plain memory: all earlier writes must be known, and for a write all reads.
     void access(size_t plain, bool writes) {
+        if (plain == kUnchecked) return;
         const size_t u = running_;
         for (size_t other = 0; other < kMostThreads; ++other) {
             if (other == u) continue;
-            const uint64_t needed =
+            const Accesses needed =
                 bit(plain, other, true) | (writes ? bit(plain, other, false) : 0);
-            if (const uint64_t happened = happened_ & needed; happened & ~self().known)
+            if (const Accesses happened = happened_ & needed; happened & ~self().known)
                 check(false, "plain memory is accessed by two threads at once");
         }
-        const uint64_t mine = bit(plain, u, writes);
+        const Accesses mine = bit(plain, u, writes);
         happened_ |= mine;
         for (Location& l : memory_) l.known &= ~mine;
         for (Thread& t : threads_) {
@@ -143,11 +154,7 @@ class Explorer {
             saw(0);
             return;
         }
-        self().asleep = true;
-        self().sleeps_at = at;
-        self().mask = mask;
-        sleepers_.push_back(running_);
-        step();
+        go_to_sleep(at, mask);
         saw(1);
     }
     void wake(size_t at, int count, uint32_t mask) {
@@ -163,6 +170,52 @@ class Explorer {
             --count;
         }
     }
+    // --- mutexes, condition variables, time, fork ----------------------------------------------
+    void lock(size_t at) {
+        self().wants = at;
+        step_alone();
+        take(at);
+    }
+    // Others see it at once: what they could do in between, they can do before.
+    void unlock(size_t at) {
+        if (!self().buffer.empty()) step_alone();
+        check(memory_[at].value == running_ + 1, "a lock is given back by who does not hold it");
+        memory_[at] = {0, self().known};
+    }
+    void wait_for_notice(size_t condition, size_t mutex, int64_t deadline) {
+        unlock(mutex);
+        self().deadline = deadline;
+        self().wants = mutex;
+        go_to_sleep(condition, ~0u);
+        if (self().asleep) {  // its time is over
+            self().asleep = false;
+            std::erase(sleepers_, running_);
+        }
+        self().deadline = kNever;
+        take(mutex);
+    }
+    int64_t time() { return static_cast<int64_t>(saw(static_cast<uint64_t>(time_))); }
+    // Gives the lock to others until something differs from now.
+    void doze(size_t mutex) {
+        unlock(mutex);
+        self().dozes = true;
+        self().picture = picture(mutex);
+        self().wants = mutex;
+        step_alone();
+        self().dozes = false;
+        take(mutex);
+    }
+    // A process that has this thread only, and `newborn`, which has not begun.
+    void become_child(size_t newborn = kMostThreads) {
+        child_ = true;
+        happened_ = 0;  // what others did is done
+        for (size_t k = 0; k < threads_.size(); ++k) {
+            if (k == running_ || k == newborn) continue;
+            threads_[k].gone = true;
+            threads_[k].buffer.clear();
+            std::erase(sleepers_, k);
+        }
+    }
     // Only what is in shared memory and `where` it stands matter from here on.
     void at_rest(uint64_t where) { self().history = mix(17, where); }
     // Others may go on here.
@@ -175,26 +228,59 @@ class Explorer {
   private:
     struct Buffered {
         size_t at;
-        uint64_t value, known;
+        uint64_t value;
+        Accesses known;
     };
     struct Thread {
         std::function<void()> body;
         ucontext_t start;
         jmp_buf at;  // where it goes on, once it has begun
         bool begun = false;
-        uint64_t history = 0, known = 0;
+        uint64_t history = 0;
+        Accesses known = 0;
         std::deque<Buffered> buffer;
         bool finished = false, asleep = false;
+        bool gone = false;          // of the parent, in a forked child
         bool needs_memory = false;  // goes on only when its buffer is empty
+        size_t wants = kNoLock;     // goes on only when this lock is free
+        int64_t deadline = kNever;  // of its sleep
+        bool dozes = false;         // until memory differs from `picture`
+        uint64_t picture = 0;
         size_t sleeps_at = 0;
         uint32_t mask = 0;
     };
     struct Choice {
         size_t taken, of;
     };
+    static constexpr size_t kNoLock = SIZE_MAX, kUnchecked = SIZE_MAX;
 
-    static uint64_t bit(size_t plain, size_t thread, bool write) {
-        return uint64_t(1) << (plain * 2 * kMostThreads + thread * 2 + write);
+    static Accesses bit(size_t plain, size_t thread, bool write) {
+        return Accesses(1) << (plain * 2 * kMostThreads + thread * 2 + write);
+    }
+    static uint64_t hash_of(Accesses a) { return mix(uint64_t(a), uint64_t(a >> 64)); }
+    void take(size_t at) {
+        self().wants = kNoLock;
+        memory_[at].value = running_ + 1;
+        self().known |= memory_[at].known;
+    }
+    void go_to_sleep(size_t at, uint32_t mask) {
+        self().asleep = true;
+        self().sleeps_at = at;
+        self().mask = mask;
+        sleepers_.push_back(running_);
+        step();
+    }
+    uint64_t picture(size_t but) const {
+        uint64_t h = 0;
+        for (size_t k = 0; k < memory_.size(); ++k)
+            if (k != but) h = mix(h, memory_[k].value);
+        return mix(h, uint64_t(time_));
+    }
+    bool able(const Thread& t) const {
+        return !t.finished && !t.gone && !(t.asleep && t.deadline > time_) &&
+               !(t.needs_memory && !t.buffer.empty()) &&
+               !(t.wants != kNoLock && memory_[t.wants].value != 0) &&
+               !(t.dozes && t.picture == picture(t.wants));
     }
     Thread& self() { return threads_[running_]; }
     void step_alone() { yield(true); }
@@ -206,13 +292,17 @@ class Explorer {
     [[noreturn]] void leave() { _longjmp(scheduler_, 1); }
 
     uint64_t state() const {
-        uint64_t h = happened_;
+        uint64_t h = mix(hash_of(happened_), uint64_t(time_));
         if (preemptions < kAnyNumber) h = mix(mix(h, uint64_t(preempted_)), running_);
-        for (const Location& l : memory_) h = mix(mix(h, l.value), l.known);
+        for (const Location& l : memory_) h = mix(mix(h, l.value), hash_of(l.known));
         for (const Thread& t : threads_) {
-            h = mix(mix(h, t.history), t.known);
-            h = mix(h, uint64_t(t.finished) | uint64_t(t.asleep) << 1 | t.sleeps_at << 2);
-            for (const Buffered& s : t.buffer) h = mix(mix(mix(h, s.at), s.value), s.known);
+            h = mix(mix(h, t.history), hash_of(t.known));
+            h = mix(h, uint64_t(t.finished) | uint64_t(t.asleep) << 1 | uint64_t(t.gone) << 2 |
+                           uint64_t(t.dozes) << 3 | t.sleeps_at << 4);
+            if (t.asleep) h = mix(h, uint64_t(t.deadline));
+            if (t.dozes) h = mix(h, t.picture);
+            for (const Buffered& s : t.buffer)
+                h = mix(mix(mix(h, s.at), s.value), hash_of(s.known));
         }
         for (const size_t s : sleepers_) h = mix(h, s);
         return h;
@@ -238,6 +328,8 @@ class Explorer {
         sleepers_.clear();
         plains_ = 0;
         happened_ = 0;
+        child_ = false;
+        time_ = 0;
         depth_ = 0;
         preempted_ = 0;
         running_ = kMostThreads;
@@ -254,23 +346,22 @@ class Explorer {
             makecontext(&t.start, &Explorer::enter, 0);
         }
         for (;;) {
-            // A choice: let thread k go on (k), or let its oldest store reach memory (n + k).
+            // A choice: let thread k go on (k), let its oldest store reach memory (n + k), or let
+            // time pass (2 n).
             const size_t n = threads_.size();
-            size_t open[2 * kMostThreads], count = 0;
-            bool all_finished = true;
-            const auto able = [&](size_t k) {
-                const Thread& t = threads_[k];
-                return !t.finished && !t.asleep && !(t.needs_memory && !t.buffer.empty());
-            };
-            const bool preempts = running_ < n && able(running_);
+            size_t open[2 * kMostThreads + 1], count = 0;
+            bool all_finished = true, deadlines = false;
+            const bool preempts = running_ < n && able(threads_[running_]);
             if (preempts) open[count++] = running_;
             for (size_t k = 0; k < n; ++k) {
                 const Thread& t = threads_[k];
-                all_finished &= t.finished;
-                if (able(k) && !(preempts && (k == running_ || preempted_ == preemptions)))
+                all_finished &= t.finished || t.gone;
+                deadlines |= t.asleep && t.deadline < kNever && t.deadline > time_;
+                if (able(t) && !(preempts && (k == running_ || preempted_ == preemptions)))
                     open[count++] = k;
                 if (!t.buffer.empty()) open[count++] = n + k;
             }
+            if (time_ < most_time ? !all_finished : count == 0 && deadlines) open[count++] = 2 * n;
             if (count == 0) {
                 if (!all_finished) failure_ = "nobody can go on";
                 if (all_finished && p.end) p.end();
@@ -290,6 +381,10 @@ class Explorer {
             }
             const size_t choice = open[taken];
             steps_.push_back(choice);
+            if (choice == 2 * n) {
+                ++time_;
+                continue;
+            }
             if (choice >= n) {
                 Thread& t = threads_[choice - n];
                 memory_[t.buffer.front().at] = {t.buffer.front().value, t.buffer.front().known};
@@ -321,7 +416,9 @@ class Explorer {
     std::vector<size_t> sleepers_;  // in the order of their arrival
     size_t plains_ = 0, running_ = 0, depth_ = 0;
     int preempted_ = 0;
-    uint64_t happened_ = 0;
+    Accesses happened_ = 0;
+    int64_t time_ = 0;
+    bool child_ = false;  // of a fork: what it makes anew is one thread's
     std::vector<Choice> path_;
     std::vector<size_t> steps_;
     std::unordered_set<uint64_t> seen_;
@@ -332,22 +429,35 @@ class Explorer {
 
 // --- memory -------------------------------------------------------------------------------------
 template <class T>
+uint64_t raw(T v) {
+    uint64_t bits = 0;
+    std::memcpy(&bits, &v, sizeof v);
+    return bits;
+}
+template <class T>
+T cooked(uint64_t bits) {
+    T v;
+    std::memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+template <class T>
 class Atomic {
   public:
     using Order = std::memory_order;
     Atomic(T value = {}) : at_(now->new_location(raw(value))) {}
-    T load(Order o = Order::seq_cst) const { return cooked(now->load(at_, o)); }
+    T load(Order o = Order::seq_cst) const { return cooked<T>(now->load(at_, o)); }
     void store(T v, Order o = Order::seq_cst) { now->store(at_, raw(v), o); }
     struct Old {  // what was there: seen by who looks at it
         uint64_t bits;
-        operator T() const { return cooked(now->saw(bits)); }
+        operator T() const { return cooked<T>(now->saw(bits)); }
     };
     Old exchange(T v, Order o = Order::seq_cst) {
         return {now->modify(at_, o, [&](uint64_t& x) { return x = raw(v), true; })};
     }
     Old fetch_add(T v, Order o = Order::seq_cst) {
         return {now->modify(
-            at_, o, [&](uint64_t& x) { return x = raw(static_cast<T>(cooked(x) + v)), true; })};
+            at_, o, [&](uint64_t& x) { return x = raw(static_cast<T>(cooked<T>(x) + v)), true; })};
     }
     Old fetch_sub(T v, Order o = Order::seq_cst) { return fetch_add(static_cast<T>(-v), o); }
     bool compare_exchange_strong(T& expected, T v, Order o = Order::seq_cst) {
@@ -357,17 +467,20 @@ class Atomic {
             if (same) x = raw(v);
             return same;
         }));
-        expected = cooked(found);
+        expected = cooked<T>(found);
         return same;
     }
     bool compare_exchange_weak(T& expected, T v, Order o, Order) {
         return compare_exchange_strong(expected, v, o);
     }
+    void begin_with(T v) { now->note(at_) = raw(v); }  // before there are threads
+    operator T() const { return load(); }
+    T operator=(T v) { return store(v), v; }
+    T operator++() { return static_cast<T>(fetch_add(1) + 1); }
+    T operator--() { return static_cast<T>(fetch_sub(1) - 1); }
     size_t location() const { return at_; }
 
   private:
-    static uint64_t raw(T v) { return static_cast<uint64_t>(v); }
-    static T cooked(uint64_t v) { return static_cast<T>(v); }
     size_t at_;
 };
 
@@ -383,21 +496,83 @@ class Plain {
     }
     operator T() const {
         now->access(plain_, false);
-        return cooked(now->note(at_));
+        return cooked<T>(now->saw(now->note(at_)));
     }
 
   private:
-    static uint64_t raw(T v) {
-        uint64_t bits = 0;
-        std::memcpy(&bits, &v, sizeof v);
-        return bits;
-    }
-    static T cooked(uint64_t bits) {
-        T v;
-        std::memcpy(&v, &bits, sizeof v);
-        return v;
-    }
     size_t plain_, at_;
+};
+
+// A short list of small things, of which no two threads may touch it at once.
+template <class T>
+class List {
+  public:
+    List() : plain_(now->new_plain()), at_(now->new_location(0)) {}
+    const T* begin() const { return read(), items_; }
+    const T* end() const { return items_ + count_; }
+    size_t size() const { return read(), count_; }
+    bool empty() const { return size() == 0; }
+    void push_back(T item) {
+        now->check(count_ < std::size(items_), "a list is too short for the test");
+        items_[count_++] = item;
+        written();
+    }
+    void erase(const T* at) {
+        std::copy(at + 1, end(), items_ + (at - items_));
+        --count_;
+        written();
+    }
+    void clear() {
+        count_ = 0;
+        written();
+    }
+    template <class F>
+    friend void erase_if(List& list, F goes) {
+        now->access(list.plain_, false);
+        size_t kept = 0;
+        for (size_t k = 0; k < list.count_; ++k)
+            if (!goes(list.items_[k])) list.items_[kept++] = list.items_[k];
+        list.count_ = kept;
+        list.written();
+    }
+
+  private:
+    void read() const {
+        now->access(plain_, false);
+        now->saw(now->note(at_));
+    }
+    void written() {
+        now->access(plain_, true);
+        uint64_t h = count_;
+        const auto* bytes = reinterpret_cast<const unsigned char*>(items_);
+        for (size_t k = 0; k < count_ * sizeof(T); ++k) h = mix(h, bytes[k]);
+        now->note(at_) = h;
+    }
+    size_t plain_, at_, count_ = 0;
+    T items_[4];
+};
+
+class Mutex {
+  public:
+    void lock() { now->lock(at_); }
+    void unlock() { now->unlock(at_); }
+    size_t location() const { return at_; }
+
+  private:
+    size_t at_ = now->new_location(0);
+};
+
+class Condition {
+  public:
+    void wait(std::unique_lock<Mutex>& lock) { wait_until(lock, kNever); }
+    void wait_until(std::unique_lock<Mutex>& lock, int64_t deadline) {
+        now->wait_for_notice(at_, lock.mutex()->location(), deadline);
+    }
+    void notify_all() { now->wake(at_, INT32_MAX, ~0u); }
+    size_t location() const { return at_; }
+
+  private:
+    size_t at_ = now->new_location(0);
 };
 
 // A number that the test itself keeps: no access that anybody could see.

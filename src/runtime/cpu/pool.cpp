@@ -58,17 +58,17 @@ struct Pool::Registry {
     std::vector<Pool*> pools;
 
     static Registry& get() {
-        static auto* all = [] {
-            at_fork(AtFork::pools, {[] { get().lock.lock(); }, [] { get().lock.unlock(); },
-                                    [] {
-                                        for (Pool* p : get().pools) p->forget_workers();
-                                        get().lock.unlock();
-                                    }});
-            return new Registry;
-        }();
+        static auto* all = new Registry;
         return *all;
     }
+    static void forget_workers() {
+        for (Pool* p : get().pools) p->forget_workers();
+        get().lock.unlock();
+    }
+    static const bool registered;
 };
+const bool Pool::Registry::registered = at_fork(
+    AtFork::pools, {[] { get().lock.lock(); }, [] { get().lock.unlock(); }, forget_workers});
 
 Pool::Pool(int threads)
     : threads_(std::clamp(threads, 1, Tickets<Futexes>::kMostThreads)),
