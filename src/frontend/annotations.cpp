@@ -43,6 +43,25 @@ bool prim_of_long_name(std::string_view s, ir::Prim& out) {
     return !name.empty() && type::parse_prim(name, out);
 }
 
+// The scalar type of an array's dtype, which is immutable: those met are kept, for NumPy makes the
+// name of one in Python.
+ir::Prim prim_of_dtype(PyObject* dtype) {
+    struct Known {
+        PyObject* dtype;  // owned
+        ir::Prim prim;
+    };
+    static Known known[16];
+    static size_t count = 0;
+    for (size_t n = 0; n < count; ++n)
+        if (known[n].dtype == dtype) return known[n].prim;
+    ir::Prim p;
+    const std::string name = text(dtype);
+    if (!prim_of_long_name(name, p))
+        raise(Kind::type, "array of dtype " + name + " is not supported");
+    if (count < std::size(known)) known[count++] = {Py_NewRef(dtype), p};
+    return p;
+}
+
 }  // namespace
 
 bool is_external_array(PyObject* o) {
@@ -69,9 +88,7 @@ bool array_info(PyObject* o, ArrayInfo& out) {
     }
     if (!is_external_array(o)) return false;
     Ref dtype = Ref::steal(PyObject_GetAttr(o, names().dtype_));
-    ir::Prim p;
-    if (!prim_of_long_name(text(dtype.get()), p))
-        raise(Kind::type, "array of dtype " + text(dtype.get()) + " is not supported");
+    const ir::Prim p = prim_of_dtype(dtype.get());
     Ref shape = Ref::steal(PyObject_GetAttr(o, names().shape_));
     out.elem = ir::Type::scalar(p);
     out.ndim = static_cast<int>(PyObject_Size(shape.get()));

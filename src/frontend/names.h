@@ -12,6 +12,7 @@
     X(__dataclass_fields__) X(__name__) X(__qualname__) X(__module__) X(__code__) \
     X(__globals__) X(__closure__) X(__wrapped__) X(__self__) X(__func__) X(__class__) \
     X(__dict__) X(__call__) X(co_filename) X(co_firstlineno) X(co_freevars) X(co_name) \
+    X(co_code) X(co_linetable) X(co_names) X(co_consts) \
     X(cell_contents) X(name) X(id) X(dtype) X(ndim) X(shape) X(n) X(m) X(needs_grad) \
     X(boundary) X(type) X(inner) X(_unwrap) X(__origin__) X(__args__) X(append) X(keys) \
     X(values) X(items) X(bounds) X(axes) X(r) X(block_dim) X(serialize) X(parallelize) \

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -602,28 +603,33 @@ void write_name(Writer& w, PyObject* text) {
 
 void write_constant(Writer& w, PyObject* o) {
     w.text(Py_TYPE(o)->tp_name);
+    int overflow = 1;
+    const long long value = PyLong_Check(o) ? PyLong_AsLongLongAndOverflow(o, &overflow) : 0;
     if (PyUnicode_CheckExact(o))
         write_name(w, o);
+    else if (!overflow)
+        w.number(int64_t(value));
+    else if (PyFloat_CheckExact(o))
+        w.number(std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(o)));
     else
         write_name(w, frontend::constant_repr(o).get());
 }
 
-Ref part_of(PyObject* code, const char* name) {
-    return Ref::steal(PyObject_GetAttr(code, frontend::interned(name).get()));
-}
+Ref part_of(PyObject* code, PyObject* name) { return Ref::steal(PyObject_GetAttr(code, name)); }
 
 // A code object without where it lies: instructions, constants, names, and the columns of all.
 void write_code(Writer& w, PyObject* code) {
-    for (const char* name : {"co_code", "co_linetable"}) {
+    const frontend::Names& n = frontend::names();
+    for (PyObject* name : {n.co_code_, n.co_linetable_}) {
         const Ref bytes = part_of(code, name);
         w.text(
             {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))});
     }
     write_name(w, reinterpret_cast<PyCodeObject*>(code)->co_name);
-    const Ref names = part_of(code, "co_names");
+    const Ref names = part_of(code, frontend::names().co_names_);
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n)
         write_name(w, PyTuple_GET_ITEM(names.get(), n));
-    const Ref constants = part_of(code, "co_consts");
+    const Ref constants = part_of(code, frontend::names().co_consts_);
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(constants.get()); ++n) {
         PyObject* o = PyTuple_GET_ITEM(constants.get(), n);
         if (PyCode_Check(o))
@@ -637,7 +643,7 @@ void write_code(Writer& w, PyObject* code) {
 // captures is a guard of its recipe, so recipes for other values need not be read.
 void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
     PyObject* code = PyFunction_GetCode(fn);
-    const Ref names = part_of(code, "co_names");
+    const Ref names = part_of(code, frontend::names().co_names_);
     PyObject *globals = PyFunction_GetGlobals(fn), *closure = PyFunction_GetClosure(fn);
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n) {
         PyObject* name = PyTuple_GET_ITEM(names.get(), n);
