@@ -133,6 +133,8 @@ struct ModuleLowering {
     };
     std::map<std::string, Helper> helpers;
     llvm::DenseSet<const llvm::Value*> minima;  // and maxima: no subnormals
+    std::vector<llvm::CallInst*> flushes;       // of their operands
+    void remove_spare_flushes();
 
   private:
     void make_alias_metadata();

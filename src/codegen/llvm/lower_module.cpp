@@ -197,6 +197,7 @@ void ModuleLowering::run() {
         FunctionLowering(*this, *t.body, functions[t.body->id], true).run();
         if (t.finish) FunctionLowering(*this, *t.finish, functions[t.finish->id], true).run();
     }
+    remove_spare_flushes();
     choose_expanded();
 }
 

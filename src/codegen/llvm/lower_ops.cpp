@@ -79,16 +79,32 @@ Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
         } else if (!llvm::isa<llvm::BinaryOperator>(v) && !m.minima.contains(v)) {
             // Arithmetic has flushed already.
             v = intrinsic(Intrinsic::canonicalize, {v});
+            if (auto* call = llvm::dyn_cast<llvm::CallInst>(v)) m.flushes.push_back(call);
         }
     };
-    flush(x), flush(y);
-    llvm::Type* bits = x->getType()->isFloatTy() ? m.i32 : m.i64;
-    Value *xb = b.CreateBitCast(x, bits), *yb = b.CreateBitCast(y, bits);
-    Value* zeros = b.CreateBitCast(max ? b.CreateAnd(xb, yb) : b.CreateOr(xb, yb), x->getType());
-    Value* first = max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
-    Value* chosen = b.CreateSelect(first, x, y);
-    chosen = b.CreateSelect(b.CreateFCmpUNO(y, y), x, chosen);
-    chosen = b.CreateSelect(float_equal(x, y), zeros, chosen);
+    if (llvm::isa<llvm::ConstantFP>(x)) std::swap(x, y);
+    flush(y);
+    Value* chosen = nullptr;
+    const auto* c = llvm::dyn_cast<llvm::ConstantFP>(y);
+    const bool beyond_zero = c && c->isNegative() != max;  // then no x is chosen that is near zero
+    if (c && !c->isNaN() && (beyond_zero || !c->isZero())) {
+        if (!beyond_zero) flush(x);
+        chosen = b.CreateSelect(max ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y), x, y);
+    } else {
+        // The first stays if it passes the second, and then has both signs: where x >= y, x is
+        // negative and y is not, both are zero. Every number passes a NaN. An accumulator x waits
+        // for one comparison and one choice.
+        flush(x);
+        llvm::Type* bits = x->getType()->isFloatTy() ? m.i32 : m.i64;
+        llvm::Value* least = llvm::ConstantFP::getInfinity(y->getType(), max);
+        Value* bound = b.CreateSelect(b.CreateFCmpUNO(y, y), least, y);
+        Value* passes = max ? b.CreateFCmpOGE(x, bound) : b.CreateFCmpOLE(x, bound);
+        Value *xb = b.CreateBitCast(x, bits), *yb = b.CreateBitCast(bound, bits);
+        Value* sign = int_constant(xb, uint64_t{1} << (bits->getIntegerBitWidth() - 1));
+        xb = max ? b.CreateAnd(xb, b.CreateOr(yb, b.CreateNot(sign)))
+                 : b.CreateOr(xb, b.CreateAnd(yb, sign));
+        chosen = b.CreateSelect(passes, b.CreateBitCast(xb, x->getType()), y);
+    }
     m.minima.insert(chosen);
     return chosen;
 }

@@ -1,6 +1,7 @@
 // Compiled code against the interpreter, bit for bit: every element-wise op over every type and
 // many special values, loops, calls, memory and tensors; both tiers, several CPU levels.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -155,6 +156,11 @@ std::vector<uint64_t> special_values(Prim p, size_t count) {
                          -double(INFINITY),
                          double(NAN)})
             v.push_back(ir::bits_of_double(p, d));
+        const uint64_t sign = uint64_t{1} << (type::bits(p) - 1);
+        for (uint64_t subnormal : {1, 0x155}) {
+            v.push_back(subnormal);
+            v.push_back(sign | subnormal);
+        }
         while (v.size() < count) {
             const double scale = std::exp2(double(int(random() % 60)) - 30);
             v.push_back(ir::bits_of_double(p, (double(random() >> 11) * 0x1p-52 - 1) * scale));
@@ -351,6 +357,36 @@ TEST(codegen, integers_beyond_f16_become_infinite) {
                                       "\n    %s = " + op +
                                       " %a, %k\n    %h = cast %s : f16\n    %r = cast %h : f32",
                                   p, p, p, Prim::f32);
+}
+
+// Constants of either sign of zero decide which operands can be subnormal, accumulators are known
+// not to be, unless something else is stored in them.
+TEST(codegen, minima_beside_constants_and_of_accumulators) {
+    for (Prim p : {Prim::f16, Prim::f32, Prim::f64}) {
+        const std::string name = type::info(p).name;
+        for (const std::string op : {"min ", "max "}) {
+            const uint64_t sign = uint64_t{1} << (type::bits(p) - 1);
+            for (uint64_t bits :
+                 {uint64_t{0}, sign, ir::bits_of_double(p, 1), ir::bits_of_double(p, -1),
+                  uint64_t{1}, sign | 1, ir::bits_of_double(p, NAN)}) {
+                const std::string k =
+                    fmt::format("%k = constant {:#x} : {}\n    %r = {}", bits, name, op);
+                check_elementwise(op, k + "%a, %k", p, p, p, p);
+                check_elementwise(op, k + "%k, %a", p, p, p, p);
+            }
+            for (const std::string first : {"%a", "%k"})
+                for (const std::string stored : {"%n", "%c", "%neg"}) {
+                    const std::string body =
+                        "%k = constant 1 : " + name + "\n    %s = slot : place<" + name +
+                        ">\n    store %s, " + first +
+                        "\n    %zero = constant 0 : i64\n    %two = constant 2 : i64"
+                        "\n    for %j = %zero to %two {\n      %m = load %s\n      %n = " +
+                        op + "%m, %b\n      %neg = neg %n\n      store %s, " + stored +
+                        "\n    }\n    %l = load %s\n    %r = " + op + "%l, %b";
+                    check_elementwise(op, body, p, p, p, p);
+                }
+        }
+    }
 }
 
 // LLVM turns a comparison of a bit pattern with zero into one of integers, where subnormals differ.
