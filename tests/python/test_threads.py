@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -150,6 +151,77 @@ def test_other_threads_are_not_in_the_kernel_that_one_traces(backend):
     assert traced() == 5
     thread.join()
     assert not failures, failures
+
+
+def _use_a_field(extent):
+    f = qd.field(qd.i32, shape=extent)
+    v = qd.Vector.field(2, qd.f32, shape=extent)
+
+    @qd.kernel
+    def count():
+        for i in f:
+            f[i] = i
+            v[i] = [i, 1]
+
+    count()
+    assert np.array_equal(f.to_numpy(), np.arange(extent))
+    assert np.array_equal(v.to_numpy()[:, 0], np.arange(extent))
+    builder = qd.FieldsBuilder()
+    g = qd.field(qd.i32)
+    builder.dense(qd.i, extent).place(g)
+    tree = builder.finalize()
+    g.fill(extent)
+    assert g[extent - 1] == extent
+    tree.destroy()
+
+
+def _in_a_thread(work):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result(timeout=60)
+
+
+@pytest.mark.oracle_differs("declares fields in the main thread alone", run=False)
+def test_what_one_thread_has_half_declared_is_not_the_others_concern(backend):
+    ready = qd.field(qd.i32, shape=4)
+    x, y = qd.field(qd.i32), qd.field(qd.f32, needs_grad=True)
+    node = qd.root.dense(qd.i, 8)
+    _in_a_thread(lambda: _use_a_field(5))
+    node.place(x)
+    _in_a_thread(lambda: _use_a_field(6))
+    node.place(y)
+    _in_a_thread(lambda: _use_a_field(7))
+    node.place(y.grad)
+    builder = qd.FieldsBuilder()
+    z = qd.field(qd.i32)
+    _in_a_thread(lambda: _use_a_field(8))
+    with pytest.raises(qd.QuadrantsRuntimeError, match="is not finalized"):
+        ready.fill(2)
+    builder.dense(qd.i, 3).place(z)
+    builder.finalize()
+
+    @qd.kernel
+    def fill():
+        for i in x:
+            x[i] = i
+            y[i] = i
+            y.grad[i] = -i
+        for i in z:
+            z[i] = ready.shape[0]
+
+    _in_a_thread(fill)  # which makes storage of what is whole now
+    assert [x[7], y[7], y.grad[7], z[2]] == [7, 7.0, -7.0, 4]
+
+
+@pytest.mark.oracle_differs("declares fields in the main thread alone", run=False)
+def test_threads_declare_fields_at_once(backend):
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(5) as pool:
+            for work in [pool.submit(_use_a_field, 1 + n % 7) for n in range(60)]:
+                work.result(timeout=60)
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_a_reset_waits_for_what_another_thread_traces(backend):

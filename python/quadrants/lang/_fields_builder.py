@@ -3,24 +3,29 @@
 `qd.root` declares into the default builder, which becomes a tree at the next materialisation; a
 `FieldsBuilder` becomes one when it is finalised. Native code is told whether anything is pending, so
 that launches and accesses ask for a materialisation only then.
+
+Each thread declares for itself: `qd.root` is a builder of the thread, and a launch waits for nobody's
+`place` but its own thread's. What other threads have declared whole becomes storage with it.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from _thread import get_ident
 from typing import Any
 
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsRuntimeError
-from quadrants.lang.snode import SNode
+from quadrants.lang.snode import SNode, declaring
 
 
 class _State:
     """Declarations of the live runtime."""
 
     def __init__(self) -> None:
-        self.default: FieldsBuilder | None = None
+        self.defaults: dict[int, FieldsBuilder] = {}  # behind `qd.root`, by thread
         self.open: list[FieldsBuilder] = []  # made by the user, not finalised
         self.roots: list[SNode] = []  # of finalised trees, by id
         self.unplaced: dict[int, Any] = {}  # declared without shape, by id of the field
@@ -65,12 +70,14 @@ class FieldsBuilder:
     """
 
     def __init__(self, *, _is_default: bool = False) -> None:
+        state = _state  # before it is asked: another thread may reset the runtime
         impl.check_initialised()
+        self._thread = get_ident()
         self._finalized = False
         self._tree: SNodeTree | None = None
         self._root = SNode(self, "root", None)
         if not _is_default:
-            _state.open.append(self)
+            state.open.append(self)
             core.set_fields_pending(True)
 
     @classmethod
@@ -134,7 +141,8 @@ class FieldsBuilder:
             import warnings
 
             warnings.warn("Finalizing an empty FieldsBuilder!", stacklevel=2)
-        return self._finalize()
+        with declaring:
+            return self._finalize()
 
     def _finalize(self) -> SNodeTree:
         nodes = list(self._root._walk())
@@ -179,14 +187,16 @@ def default_builder() -> FieldsBuilder:
         if impl.is_python_backend():
             raise QuadrantsRuntimeError("field trees are not available on the Python backend")
         raise QuadrantsRuntimeError("Please call init() first")
-    builder = _state.default
+    me = get_ident()
+    builder = _state.defaults.get(me)
     if builder is None:
-        builder = _state.default = FieldsBuilder(_is_default=True)
+        builder = _state.defaults[me] = FieldsBuilder(_is_default=True)
     return builder
 
 
 def declare_unplaced(field: Any) -> None:
     """Remembers a field that must be placed before the next materialisation."""
+    field._declared_in = get_ident()
     _state.unplaced[id(field)] = field
     core.set_fields_pending(True)
 
@@ -201,23 +211,47 @@ def note_placed(field: Any) -> None:
     _state.unplaced.pop(id(field), None)
 
 
-def _check_declarations() -> None:
-    if _state.open:
-        raise QuadrantsRuntimeError(f"Field builder {_state.open[0]} is not finalized")
-    if _state.unplaced:
-        places = [field._declared_at for field in _state.unplaced.values()]
+def _open_of(thread: int) -> list[FieldsBuilder]:
+    return [builder for builder in list(_state.open) if builder._thread == thread]
+
+
+def _unplaced_of(thread: int) -> list[Any]:
+    return [field for field in list(_state.unplaced.values()) if field._declared_in == thread]
+
+
+def _wanting_of(thread: int) -> list[tuple[str, Any]]:
+    """Companions that have no place."""
+    return [
+        (which, field)
+        for which, field in list(_state.wanting)
+        if field._declared_in == thread and not getattr(field, which)._is_placed()
+    ]
+
+
+def _check_declarations(thread: int) -> None:
+    if still_open := _open_of(thread):
+        raise QuadrantsRuntimeError(f"Field builder {still_open[0]} is not finalized")
+    if unplaced := _unplaced_of(thread):
+        places = [field._declared_at for field in unplaced]
         raise QuadrantsRuntimeError("These field(s) are not placed:\n" + "\n".join(places))
-    for which in ("grad", "dual"):
-        missing = [
-            field
-            for wanted, field in _state.wanting
-            if wanted == which and not getattr(field, which)._is_placed()
-        ]
+    wanting = _wanting_of(thread)
+    for wanted in ("grad", "dual"):
+        missing = [field for which, field in wanting if which == wanted]
         if missing:
             raise QuadrantsRuntimeError(
-                f"These field(s) requrie `needs_{which}=True`, however their {which} field(s) are not placed:\n"
+                f"These field(s) requrie `needs_{wanted}=True`, however their {wanted} field(s) are not placed:\n"
                 + "\n".join(field._declared_at for field in missing)
             )
+
+
+def _is_whole(builder: FieldsBuilder) -> bool:
+    """Whether its thread seems to be done with declaring."""
+    if _unplaced_of(builder._thread) or _wanting_of(builder._thread):
+        return False
+    return all(
+        node._field._is_placed() if node._kind == "place" else node._children or node._up is None
+        for node in builder._root._walk()
+    )
 
 
 def _check_shapes(root: SNode) -> None:
@@ -228,14 +262,20 @@ def _check_shapes(root: SNode) -> None:
 
 @impl.on_materialize
 def _materialise(runtime: Any, is_first: bool) -> None:
-    builder = _state.default
-    _check_declarations()
-    _state.wanting.clear()
-    if builder is not None and builder._root._children:
-        _check_shapes(builder._root)
-        _state.default = None
-        builder._finalize()
-    core.set_fields_pending(False)
+    if declaring._is_owned() or sys.is_finalizing():  # type: ignore[attr-defined]
+        return  # a finaliser or signal handler amid a declaration, or its thread is gone for ever
+    with declaring:
+        me = get_ident()
+        _check_declarations(me)
+        _state.wanting = [w for w in _state.wanting if w[1]._declared_in != me]
+        for thread, builder in list(_state.defaults.items()):
+            if not builder._root._children or (thread != me and not _is_whole(builder)):
+                continue
+            _check_shapes(builder._root)
+            del _state.defaults[thread]
+            builder._finalize()
+        left = [builder for builder in _state.defaults.values() if builder._root._children]
+        core.set_fields_pending(bool(left or _state.open or _state.unplaced))
 
 
 @impl.on_reset

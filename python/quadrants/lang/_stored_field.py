@@ -54,14 +54,13 @@ class Field:
         self._index_offset: tuple[int, ...] = ()
         self._shape: tuple[int, ...] | None = None
         self._declared_at = ""
+        self._declared_in = 0  # thread
         if not dtype.is_real or companion_of is not None:
             self.grad = self.dual = None
 
     def __getattr__(self, name: str) -> Any:
         if name in ("grad", "dual"):
-            made = self._make_companion(name)
-            setattr(self, name, made)
-            return made
+            return self.__dict__.setdefault(name, self._make_companion(name))
         if name == "ptr":
             return self.snode.ptr
         if name == "_snode":

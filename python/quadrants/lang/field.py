@@ -16,7 +16,7 @@ from quadrants.lang._struct_field import StructField
 from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
-from quadrants.lang.snode import SNode, checked_extent, root
+from quadrants.lang.snode import SNode, checked_extent, declaring, root
 from quadrants.lang.struct import StructType
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
 
@@ -162,10 +162,11 @@ def _declare(groups: list[Group], plan: Plan | None, needs_grad: bool, needs_dua
                 if field.dtype.is_real:
                     declare_wanting(which, field)
         return
-    plan.place(groups)
-    for which in wanted:
-        companions = [[(getattr(f, which), c) for f, c in g if f.dtype.is_real] for g in groups]
-        plan.place([group for group in companions if group])
+    with declaring:
+        plan.place(groups)
+        for which in wanted:
+            companions = [[(getattr(f, which), c) for f, c in g if f.dtype.is_real] for g in groups]
+            plan.place([group for group in companions if group])
 
 
 # --- factories ---

@@ -7,6 +7,8 @@ offset. Only dense containers exist in this build.
 from __future__ import annotations
 
 import itertools
+import os
+from _thread import RLock
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,15 @@ if TYPE_CHECKING:
 
 _MAX_EXTENT = 2**31 - 1
 _ids = itertools.count()
+
+# One thread at a time adds to trees or makes storage of them, and none while another forks.
+declaring = RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=declaring.acquire,
+        after_in_parent=declaring.release,
+        after_in_child=declaring.release,
+    )
 
 
 class Axis:
@@ -158,8 +169,10 @@ class SNode:
     def _add_dense(
         self, numbers: Sequence[int], extents: Sequence[int], permuted: bool = False
     ) -> SNode:
-        self._builder._touch()
-        return SNode(self._builder, "dense", self, numbers, extents, permuted)
+        with declaring:
+            self._open()
+            self._builder._touch()
+            return SNode(self._builder, "dense", self, numbers, extents, permuted)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """Adds pointers to cells that are allocated on activation."""
@@ -203,12 +216,14 @@ class SNode:
             raise RuntimeError(
                 f"The offset has {len(offset)} entries, but the node has {rank} axes"
             )
-        for arg in args:
-            for field in arg if isinstance(arg, list) else (arg,):
-                place_field(self, field, offset)
+        with declaring:
+            for arg in args:
+                for field in arg if isinstance(arg, list) else (arg,):
+                    place_field(self, field, offset)
         return self
 
     def _add_place(self, field: Any, component: int, offset: Any) -> SNode:
+        self._open()
         self._builder._touch()
         node = SNode(self._builder, "place", self)
         node._field = field
@@ -384,7 +399,8 @@ class Root:
 
     def dense(self, indices: Any, dimensions: Any) -> SNode:
         """Adds a fixed array; see `SNode.dense`."""
-        return self._builder().dense(indices, dimensions)
+        with declaring:
+            return self._builder().dense(indices, dimensions)
 
     def pointer(self, indices: Any, dimensions: Any) -> SNode:
         """Adds pointers; see `SNode.pointer`."""
@@ -404,16 +420,19 @@ class Root:
 
     def place(self, *args: Any, offset: Any = None) -> Root:
         """Puts fields, 0-dimensional here, beside the containers."""
-        self._builder()._root.place(*args, offset=offset)
+        with declaring:
+            self._builder()._root.place(*args, offset=offset)
         return self
 
     def lazy_grad(self) -> None:
         """Places the adjoint of every real field declared since the last materialisation."""
-        self._builder().lazy_grad()
+        with declaring:
+            self._builder().lazy_grad()
 
     def lazy_dual(self) -> None:
         """Places the dual of every real field declared since the last materialisation."""
-        self._builder().lazy_dual()
+        with declaring:
+            self._builder().lazy_dual()
 
     def deactivate_all(self) -> None:
         """Deactivates everything sparse."""
