@@ -145,6 +145,8 @@ Val Body::adopt(Ref value, Prov* prov) {
                  "of a template argument"},
                 value};
         if (!prov->leaf) {
+            if (reinterpret_cast<NdarrayObject*>(o)->generation != current_generation())
+                raise(Kind::runtime, "This ndarray belongs to a runtime that has been reset");
             ArrayInfo a;
             array_info(o, a);
             guard_value(unit, o, prov);

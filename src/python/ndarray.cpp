@@ -61,8 +61,14 @@ void free_memory(NdarrayFull& a) {
 
 void empty_shells() {
     std::vector<PyObject*> arrays;
-    for (NdarrayFull* a = live; a; a = a->next)
-        arrays.push_back(Py_NewRef(reinterpret_cast<PyObject*>(a)));
+    for (NdarrayFull *a = live, *next; a; a = next) {
+        next = a->next;
+        auto* o = reinterpret_cast<PyObject*>(a);
+        if (Py_REFCNT(o))
+            arrays.push_back(Py_NewRef(o));
+        else  // dies: callbacks of its weak references run, and this in them or in another thread
+            free_memory(*a);
+    }
     for (PyObject* o : arrays) {
         NdarrayFull& a = *as_array(o);
         free_memory(a);

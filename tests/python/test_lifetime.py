@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -78,6 +79,44 @@ def test_stale_ndarrays_are_empty(backend):
         a.to_numpy()
     with pytest.raises(Exception):
         a[0] = 1
+
+
+def test_a_reset_while_an_ndarray_dies(backend):
+    for end in (backend.init, qd.reset):
+        a = qd.ndarray(qd.f32, 100)
+        kept = qd.ndarray(qd.f32, 3)
+        watch = weakref.ref(a, lambda _, end=end: end())
+        del a
+        assert watch() is None and kept.shape is None
+        backend.init()
+    assert not qd.ndarray(qd.f32, 100).to_numpy().any()
+
+
+@pytest.mark.oracle_differs("the established package complains of None as a dtype")
+def test_stale_ndarrays_in_objects_say_so(backend):
+    @qd.data_oriented
+    class Cloud:
+        def __init__(self):
+            self.x = qd.ndarray(qd.f32, 3)
+
+        @qd.kernel
+        def move(self):
+            self.x[0] += 1
+
+        @qd.kernel
+        def clear(self):
+            for i in range(self.x.shape[0]):
+                self.x[i] = 0
+
+    cloud = Cloud()
+    cloud.move()
+    backend.init()
+    for use in (cloud.move, cloud.clear):
+        with raises(qd.QuadrantsRuntimeError, "This ndarray belongs to a runtime that has been"):
+            use()
+    cloud.x = qd.ndarray(qd.f32, 3)
+    cloud.move()
+    assert cloud.x[0] == 1
 
 
 @pytest.mark.oracle_differs("the established package may crash", run=False)
