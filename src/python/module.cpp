@@ -6,13 +6,54 @@
 
 namespace {
 
+// Native state is the process's: there is one module, in the main interpreter.
+PyObject* the_module = nullptr;
+
+PyObject* create(PyObject* spec, PyModuleDef*) {
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError,
+                        "Quadrants runs in the main interpreter of a process alone; use threads or "
+                        "processes instead of sub-interpreters");
+        return nullptr;
+    }
+    if (!the_module) {
+        PyObject* name = PyObject_GetAttrString(spec, "name");
+        if (!name) return nullptr;
+        the_module = PyModule_NewObject(name);
+        Py_DECREF(name);
+    }
+    return Py_XNewRef(the_module);
+}
+
+int execute(PyObject* module) {
+    static bool done = false;  // imported again after its removal from sys.modules
+    if (done) return 0;
+    using Area = bool (*)(PyObject*);
+    for (Area add :
+         {Area(qd::python::add_runtime), Area(qd::python::add_expr), Area(qd::python::add_field),
+          Area(qd::python::add_ndarray), Area(qd::python::add_kernel),
+          Area(qd::python::add_profile), Area(qd::python::add_debug)})
+        if (!add(module)) return -1;
+    done = true;
+    return 0;
+}
+
+PyModuleDef_Slot slots[] = {
+    {Py_mod_create, reinterpret_cast<void*>(create)},
+    {Py_mod_exec, reinterpret_cast<void*>(execute)},
+#if PY_VERSION_HEX >= 0x030C0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, nullptr},
+};
+
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     "quadrants_python",
     "Runtime and front end of Quadrants. Private: use the `quadrants` package.",
-    -1,
+    0,
     nullptr,
-    nullptr,
+    slots,
     nullptr,
     nullptr,
     nullptr,
@@ -20,17 +61,4 @@ PyModuleDef definition = {
 
 }  // namespace
 
-PyMODINIT_FUNC PyInit_quadrants_python() {
-    PyObject* module = PyModule_Create(&definition);
-    if (!module) return nullptr;
-    using Area = bool (*)(PyObject*);
-    for (Area add :
-         {Area(qd::python::add_runtime), Area(qd::python::add_expr), Area(qd::python::add_field),
-          Area(qd::python::add_ndarray), Area(qd::python::add_kernel),
-          Area(qd::python::add_profile), Area(qd::python::add_debug)})
-        if (!add(module)) {
-            Py_DECREF(module);
-            return nullptr;
-        }
-    return module;
-}
+PyMODINIT_FUNC PyInit_quadrants_python() { return PyModuleDef_Init(&definition); }

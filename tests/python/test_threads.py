@@ -461,3 +461,30 @@ if __name__ == "__main__":
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("end\n")
+
+
+def test_sub_interpreters_are_refused():
+    done = _run("""
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+
+other = interpreters.create()
+run(other, '''
+try:
+    import quadrants as qd
+    qd.init(arch=qd.cpu)
+    print("initialised")
+except ImportError as e:
+    print("refused:", e)
+''')
+interpreters.destroy(other)
+ready()
+x.fill(2)
+print(x[1])
+""")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "refused: " in done.stdout and done.stdout.endswith("2.0\n")
