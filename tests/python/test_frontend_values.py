@@ -62,7 +62,7 @@ TABLE = {
     ]),
     "bits": ("", [
         ("qd.math.popcnt(i + 37)", 2), ("qd.math.clz(i + 37)", 26), ("qd.math.ffs(i + 37)", 4),
-        ("qd.math.ffs(i * 0)", 0), ("qd.bit_shr(-(i + 37), 28)", 15), ("qd.bit_cast(x, qd.i32)", 0x3FC00000),
+        ("qd.math.ffs(i * 0)", 0), ("qd.bit_shr(-(i + 37), 28)", 15), ("qd.bit_shr(-8, 1)", -4), ("qd.bit_cast(x, qd.i32)", 0x3FC00000),
         ("qd.cast(qd.math.fns(qd.u32(0b1010), qd.u32(0), 1), qd.i32)", 1),
     ]),
     "choices": ("", [
