@@ -100,7 +100,7 @@ Ref shift_logical(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"x1", "x2"};
     const auto p = parameters(a, "bit_shr", names);
     if (PyLong_Check(p[0]) && PyLong_Check(p[1]))  // which have no width
-        return Ref::steal(PyNumber_Rshift(p[0], p[1]));
+        return binary(BinOp::shr, p[0], p[1]);
     Value* x = to_value(p[0]);
     Value* y = to_value(p[1]);
     if (type::is_float(x->type.prim) || type::is_float(y->type.prim) ||
