@@ -158,6 +158,7 @@ bool blank(std::string_view line) {
 struct Scan {
     int depth = 0;
     char quote = 0;       // open triple-quoted string
+    char single = 0;      // open string of one line that a backslash continues
     bool joined = false;  // line ended in a backslash
 
     bool inside() const { return depth > 0 || quote != 0 || joined; }
@@ -175,9 +176,16 @@ struct Scan {
         }
         return s.size();
     }
+    // Behind the end of a string of one line; k: behind its first quote.
+    size_t skip_single(std::string_view s, size_t k, char c) {
+        while (k < s.size() && s[k] != c) k += s[k] == '\\' ? 2 : 1;
+        joined = k >= s.size() && s.ends_with('\\');
+        single = joined ? c : 0;
+        return k + 1;
+    }
     void feed(std::string_view s) {
         joined = false;
-        size_t k = quote ? skip_triple(s, 0) : 0;
+        size_t k = quote ? skip_triple(s, 0) : single ? skip_single(s, 0, single) : 0;
         while (k < s.size()) {
             const char c = s[k];
             if (c == '#') return;
@@ -193,10 +201,7 @@ struct Scan {
                     k = skip_triple(s, k + 3);
                     continue;
                 }
-                size_t e = k + 1;
-                while (e < s.size() && s[e] != c) e += s[e] == '\\' ? 2 : 1;
-                if (e >= s.size() && s.ends_with('\\')) joined = true;
-                k = e + 1;
+                k = skip_single(s, k + 1, c);
                 continue;
             }
             ++k;
