@@ -82,10 +82,11 @@ Val Body::read_member(const Val& base, PyObject* name, const Val* otherwise) {
 
 // zip, enumerate and reversed of lists and tuples: the places of what they give are known.
 Val Body::iterated(const Val& callee, std::span<const Val> operands, Ref result) {
-    PyTypeObject* t = Py_TYPE(result.get());
-    const bool zips = t == &PyZip_Type, counts = t == &PyEnum_Type, turns = t == &PyReversed_Type;
+    PyObject* t = callee.get();  // not the result's type: lists reverse by an iterator of their own
+    const auto is = [&](PyTypeObject& type) { return t == reinterpret_cast<PyObject*>(&type); };
+    const bool zips = is(PyZip_Type), counts = is(PyEnum_Type), turns = is(PyReversed_Type);
     const bool from_zero = operands.size() == 1;
-    bool known = callee.obj && (zips || ((counts || turns) && from_zero)) && !operands.empty();
+    bool known = (zips || ((counts || turns) && from_zero)) && !operands.empty();
     for (const Val& v : operands)
         known = known && (PyList_CheckExact(v.get()) || PyTuple_CheckExact(v.get()));
     if (!known) return {};

@@ -30,6 +30,8 @@ NESTED = [[F, [V]], 2]
 NAMED = {"field": F, "number": V}
 ORDER = {"a": F, "b": F} if V == 5 else {"b": F, "a": F}
 LONG = [float(V)] * 4000
+THIRDS = [V / 3] * 500  # longer than what is kept as text
+WRAPPED = [THIRDS]
 
 class Items:
     def __iter__(self):
@@ -61,6 +63,7 @@ VEC = qd.types.vector(2, qd.f32 if V == 5 else qd.i32)
 WIDE = qd.types.vector(V, qd.f32)
 REC = qd.types.struct(a=qd.f32, b=qd.f32 if V == 5 else qd.i32)
 TYPE = qd.f32 if V == 5 else qd.i32
+CALL = float if V == 5 else int
 
 def constant(n):
     @qd.func
@@ -88,6 +91,9 @@ def weights(parts: qd.template()):
     for p in qd.static(parts): s += p.weight
     return s
 
+@qd.func
+def weighed(x, part: qd.template()): return x + part.weight * 1.0
+
 @qd.dataclass
 class Ball:
     r: qd.f32
@@ -95,13 +101,25 @@ class Ball:
     def times(self): return self.r * V
 
 @qd.func
+def by_five(self): return self.r * 5
+@qd.func
+def by_seven(self): return self.r * 7
+@qd.dataclass
+class Disc:
+    r: qd.f32
+    scaled = by_five if V == 5 else by_seven
+
+SF = qd.Struct.field({"a": qd.f32} if V == 5 else {"a": qd.f32, "b": qd.f32},
+                     shape=2, layout=qd.Layout.SOA)
+
+@qd.func
 def constant_of(kind: qd.template()): return qd.cast(2.5, kind)
 
 F.fill(V)
 seen = {}
-def run(kernel):
+def run(kernel, *args):
     before = core.counters()["lowered"]
-    seen[kernel.__name__[2:]] = [kernel(), core.counters()["lowered"] - before]
+    seen[kernel.__name__[2:]] = [kernel(*args), core.counters()["lowered"] - before]
 """
 
 # name: statements, and whether a later process needs no front end
@@ -152,14 +170,26 @@ BODIES = {
     "struct_type": ("t = REC(a=1.5, b=2.5)\n    return t.b * 1.0", True),
     "passed_type": ("return constant_of(TYPE) * 1.0", True),
     "method_of_value": ("b = Ball(r=1.0)\n    return b.times()", True),
+    "builtin_of_list_class": ("return qd.Vector(ROWS)[0] * 1.0", False),
+    "keyword_of_list_class": ("return qd.Vector(arr=ROWS)[0] * 1.0", False),
+    "method_of_long": ("return qd.Vector.one(qd.f32, 500).dot(THIRDS)", True),
+    "starred_method": ("return qd.Vector.one(qd.f32, 500).dot(*WRAPPED)", True),
+    "mapping_and_keyword": ("return weighed(**{'x': 1}, part=PART)", True),
+    "reversed": ("s = 0.0\n    for p in qd.static(reversed([PART, 2])):\n"
+                 "        s = s * 2 + (p if qd.static(isinstance(p, int)) else p.weight)\n    return s", True),
+    "struct_argument": ("return d.scaled()", True),
+    "members_of_field": ("x = SF[0]\n    return qd.static(len(x.keys)) * 1.0", True),
+    "python_type": ("return CALL(2.5) * 1.0", True),
 }  # fmt: skip
+PARAMETERS = {"struct_argument": ("d: Disc", "Disc(r=1.0)")}  # of those that have some
 
 
 def results(tmp_path, cache, value):
     path = tmp_path / "program.py"
     kernels = [
-        f"@qd.kernel\ndef k_{name}() -> qd.f32:\n    {body}\nrun(k_{name})\n"
+        f"@qd.kernel\ndef k_{name}({parameters}) -> qd.f32:\n    {body}\nrun(k_{name}, {arguments})\n"
         for name, (body, _) in BODIES.items()
+        for parameters, arguments in [PARAMETERS.get(name, ("", ""))]
     ]
     path.write_text("\n".join([HEAD, *kernels, "print('RESULT ' + json.dumps(seen))"]))
     done = subprocess.run(
