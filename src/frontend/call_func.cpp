@@ -61,17 +61,14 @@ Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, nam
 struct Passing {
     Lowering& caller;
     Lowering& callee;
-    std::vector<ir::Value*> operands;
     struct Local {        // a variable passed by reference
         Ref target;       // the caller's Expr
         ir::Value* slot;  // the callee's copy
-        int operand;
     };
     std::vector<Local> locals;
     bool must_expand = false;
 
     ir::Value* pass(ir::Value* v) {
-        operands.push_back(v);
         return callee.b.function->add_param(*callee.b.function->body, v->type);
     }
     ir::Value* rebuild(ir::Value* place) {
@@ -99,11 +96,10 @@ struct Passing {
         const ir::Value* root = ir::root_of_place(e->value());
         if (!is_local_place(root))
             return make_place(rebuild(e->value()), e->kind, e->shared, e->read_only);
-        const int at = static_cast<int>(operands.size());
         ir::Value* in = pass(caller.b.load(e->value()));
         ir::Value* slot = callee.b.slot(in->type);
         callee.b.store(slot, in);
-        locals.push_back({Ref::borrow(o), slot, at});
+        locals.push_back({Ref::borrow(o), slot});
         return make_place(slot, ExprKind::variable, false, e->read_only);
     }
 };

@@ -21,11 +21,7 @@ const char* const kAllowed =
     "Allowed: for-loops, qd.graph.do_while() while-loops, bare assignments, and @qd.func calls "
     "(freely mixed and nested).";
 
-std::string class_of(const Node* n) {
-    const std::string_view full = Py_TYPE(n->ast)->tp_name;
-    const size_t dot = full.rfind('.');
-    return std::string(dot == full.npos ? full : full.substr(dot + 1));
-}
+std::string class_of(const Node* n) { return Py_TYPE(n->ast)->tp_name; }
 
 bool is_docstring(const Node* n) { return n->kind == K::Expr && n->a->kind == K::Constant; }
 

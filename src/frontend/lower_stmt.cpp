@@ -62,7 +62,6 @@ void Body::set_location(const Node* n) {
 }
 
 Flow Body::block(std::span<Node* const> list) {
-    need_stack();
     for (const Node* n : list) {
         const Flow f = stmt(n);
         if (f != Flow::normal) return f;

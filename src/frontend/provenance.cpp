@@ -70,13 +70,11 @@ Prov* Unit::attribute(Prov* base, PyObject* name) {
 
 Prov* Unit::item(Prov* base, PyObject* key) {
     if (base->kind == Prov::Kind::display) {
-        const Py_ssize_t at = PyLong_Check(key) ? PyLong_AsSsize_t(key) : -1;
-        forget_error();
+        if (!PyLong_Check(key)) return nullptr;
         const auto count = static_cast<Py_ssize_t>(base->operands.size());
-        const Py_ssize_t place = at < 0 ? at + count : at;
-        return PyLong_Check(key) && place >= 0 && place < count
-                   ? base->operands[static_cast<size_t>(place)]
-                   : nullptr;
+        const Py_ssize_t at = PyLong_AsSsize_t(key), place = at < 0 ? at + count : at;
+        if (PyErr_Occurred()) return forget_error(), nullptr;
+        return place >= 0 && place < count ? base->operands[static_cast<size_t>(place)] : nullptr;
     }
     if (!base->places) base->places = Ref::steal(PyDict_New());
     // Equal keys of different types are different ones to `__getitem__`.

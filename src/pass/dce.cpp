@@ -156,7 +156,6 @@ struct Marker {
         }
         const uint32_t first = i.op == Op::for_ ? static_cast<uint32_t>(i.imm) : 0;
         mark(i.operand(static_cast<int>((i.op == Op::for_ ? 2 * first : 0) + k)));
-        if (i.op == Op::for_) mark(i.result(static_cast<int>(k)));  // carried and result are one
         mark(i.body().params[first + k]);
         mark_exits(i, k);
     }

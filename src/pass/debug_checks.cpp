@@ -84,7 +84,7 @@ struct Checker {
         }
         const Value* a = i.operand(0);
         std::string head = "[kernel=" + s.m.name + "] Out of bound access to ndarray at arg ";
-        head += std::to_string(a->owner ? a->index : 0) + " with indices [";
+        head += std::to_string(a->index) + " with indices [";
         require(b, ok, shown, format(head, "]", i.operand_count - 1));
     }
 

@@ -60,7 +60,7 @@ struct Job {  // one range task
     Launch* launch;
     abi::TaskFn entry;
     int64_t units, chunk_units;
-    int64_t tile, tiles;
+    int64_t tile = 1, tiles = 1;      // of the innermost dimension, if there are several
     int32_t alone = 0;                // abi::kAloneXxx
     int64_t first = 0;                // units before it are done
     PrivateCopies* copies = nullptr;  // by thread; null: none. Each is touched by its thread only
@@ -151,7 +151,6 @@ void cut(Job& job, const LoadedTask& task, const int64_t* bounds, int threads) {
         return;
     }
     if (task.dims == 1) {
-        job.tile = job.tiles = 1;
         job.units = inner;
     } else {
         job.tiles = rows >= kRowsEnough ? 1 : (kRowsEnough + rows - 1) / rows;

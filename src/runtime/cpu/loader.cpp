@@ -209,7 +209,6 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf, std::string_view name) 
             if (s.sh_type == 0x70000001) continue;  // unwind tables: nothing here unwinds
             if (s.sh_size > kLargest || s.sh_addralign > page || size > kLargest)
                 throw Error("object file: section too large");
-            if (s.sh_type != SHT_NOBITS) (void)in.range(s.sh_offset, s.sh_size);
             size = align_up(size, s.sh_addralign ? s.sh_addralign : 1);
             start[k] = size;
             size += s.sh_size;
