@@ -215,7 +215,8 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
     if (is_expr(o)) {
         const ir::Type t = type_of(o);
         if (t.rank == 2 && t.m > 1)
-            raise(Kind::value, "Matrices with more than one columns cannot be unpacked");
+            raise(Kind::value, "Matrices with more than one columns cannot be unpacked",
+                  "index it first: m[i, j]");
         if (!t.is_tensor() || as_expr(o)->kind == ExprKind::array)
             raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
         if (t.n != count) raise(Kind::syntax, "The number of targets is not equal to value length");

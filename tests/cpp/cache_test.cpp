@@ -215,6 +215,15 @@ TEST_F(cache_store, full_disk) {
               0);
 }
 
+TEST_F(cache_store, a_program_without_standard_input) {
+    EXPECT_EQ(in_child([&] {
+                  close(0);  // the store's files have this number then
+                  const Store s = store();
+                  return s.write("code/a", content) && s.read("code/a") == content ? 0 : 1;
+              }),
+              0);
+}
+
 TEST_F(cache_store, an_unusable_path) {
     std::ofstream(root / "native") << "a file where the folder should be";
     EXPECT_FALSE(store().write("code/a", content));
@@ -269,11 +278,12 @@ TEST_F(cache_store, cleaning_removes_the_oldest_and_what_crashes_left) {
     std::ofstream(file("code/y.1.2.tmp")) << "being written";
     const utimbuf old{1000, 1000};
     ASSERT_EQ(utime(file("code/x.1.2.tmp").c_str(), &old), 0);
-    store().clean(1 << 20, 0.25);
+    const auto total = static_cast<int64_t>(8 * fs::file_size(file("code/0")));
+    store().clean(total + 1, 0.25);
     EXPECT_EQ(store().list("code").size(), 8u);
     EXPECT_FALSE(fs::exists(file("code/x.1.2.tmp")));
     EXPECT_TRUE(fs::exists(file("code/y.1.2.tmp")));
-    store().clean(5000, 0.25);
+    store().clean(total, 0.25);
     EXPECT_EQ(store().list("code"), (std::vector<std::string>{"2", "3", "4", "5", "6", "7"}));
 }
 

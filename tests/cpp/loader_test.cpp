@@ -119,6 +119,23 @@ TEST(loader, says_what_is_wrong) {
     EXPECT_THROW(LoadedObject(Bytes(4096, 0xff)), support::Error);
 }
 
+TEST(loader, sections_lie_within_the_file) {
+    const Bytes good = test::answer().elf();
+    Elf64_Ehdr header;
+    std::memcpy(&header, good.data(), sizeof header);
+    const std::pair<uint64_t, uint64_t> ranges[] = {
+        {good.size() - 8, 16}, {good.size() + 1, 1}, {0, good.size() + 1}};
+    for (const uint16_t k : {Object::kText, Object::kSymbols, Object::kStrings}) {
+        for (const auto& [offset, size] : ranges) {
+            Bytes bad = good;
+            const size_t at = header.e_shoff + k * sizeof(Elf64_Shdr);
+            std::memcpy(bad.data() + at + offsetof(Elf64_Shdr, sh_offset), &offset, 8);
+            std::memcpy(bad.data() + at + offsetof(Elf64_Shdr, sh_size), &size, 8);
+            EXPECT_THROW(LoadedObject{bad}, support::Error) << k << ' ' << offset << ' ' << size;
+        }
+    }
+}
+
 template <class Read>
 void survives_damage(const Bytes& good, Read read) {
     auto attempt = [&](const Bytes& bytes) {

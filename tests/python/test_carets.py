@@ -32,6 +32,7 @@ a = twice(n) + x[n]                   | x[n]                              | indi
 a = (n + 1) * qd.floor(n)             | qd.floor(n)                       | real
 v[n] = qd.Vector([1.0, 2.0, 3.0])     | v[n] = qd.Vector([1.0, 2.0, 3.0]) |
 x[0, 0] = n.missing                   | n.missing                         | missing
+while v[0]: pass                      | while v[0]:                       | conditions must be an integer
 n = 3                                 | n = 3                             | immutable
 a = n ** "2"                          | n ** "2"                          |
 b: qd.i32 = unknown(n)                | unknown                           | unknown

@@ -23,6 +23,10 @@ class Stage(enum.IntEnum):
     B = 7
 
 
+class Below(enum.IntEnum):
+    A = -1
+
+
 def shown(status):
     return (status.yielded, status.checkpoint)
 
@@ -319,6 +323,7 @@ MISTAKES = [
     ("with qd.checkpoint(1, yield_on=f, z=1):" + LOOP, "unexpected keyword argument"),
     ("with qd.checkpoint(True, yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),
     ("with qd.checkpoint(-1, yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),
+    ("with qd.checkpoint(Below.A, yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),
     ("with qd.checkpoint(n, yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),
     ("with qd.checkpoint('a', yield_on=f):" + LOOP, "must be an int literal or an IntEnum value"),
     ("with qd.checkpoint(LIMIT + 1, yield_on=f):" + LOOP, "must be an int literal or an IntEnum"),

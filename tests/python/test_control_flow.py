@@ -1,5 +1,7 @@
 """Branches, loops, static evaluation, ndrange, tasks and their order."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -529,6 +531,22 @@ def test_unrolling_limit_warns(backend):
     assert out[0] == 15
 
 
+@pytest.mark.parametrize("limit", [0, 6])
+def test_unrolling_within_the_limit_is_silent(backend, limit):
+    backend.init(unrolling_limit=limit)
+    out = np.zeros(1, np.int32)
+
+    @qd.kernel
+    def run(out: Array):
+        for k in qd.static(range(6)):
+            out[0] += k
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(out)
+    assert out[0] == 15
+
+
 def test_variables_keep_their_type_and_scope(backend):
     out = np.zeros(6, np.float64)
 
@@ -577,15 +595,31 @@ def test_lists_tuples_dicts_at_compile_time(backend):
     assert out.tolist() == [4, 28, 28, 2, 4]
 
 
-def test_dtype_of_loop_bound_is_cast_with_a_warning(backend):
+@pytest.mark.parametrize("name", ["i64", "u64", "u32", "f32", "f64"])
+def test_dtype_of_loop_bound_is_cast_with_a_warning(backend, name):
     out = np.zeros(1, np.int32)
 
     @qd.kernel
-    def run(n: qd.i64, out: Array):
+    def run(n: getattr(qd, name), out: Array):
         for i in range(n):
             out[0] += 1
 
-    with pytest.warns(Warning, match="Casting range_for boundary values from i64 to i32"):
+    with pytest.warns(Warning, match=f"Casting range_for boundary values from {name} to i32"):
+        run(6, out)
+    assert out[0] == 6
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i16", "u16"])
+def test_narrow_loop_bounds_are_cast_silently(backend, name):
+    out = np.zeros(1, np.int32)
+
+    @qd.kernel
+    def run(n: getattr(qd, name), out: Array):
+        for i in range(n):
+            out[0] += 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         run(6, out)
     assert out[0] == 6
 

@@ -132,6 +132,10 @@ TABLE = {
          "v = qd.Vector([i, 2]); z = qd.Matrix([v, v])"),
         (C, "required shapes to be the same", "z = qd.Matrix.rows([[1, 2], [1, 2, 3]])"),
         (T, "", "z = qd.math.vec3(1, 2)"),
+        (T, "unsupported operand type(s) for '*': '[Tensor (2) f32]' and '[Tensor (3) f32]'",
+         "z = qd.Vector([1.0, x]).dot(qd.Vector([1.0, 2.0, x]))"),
+        (C, "Matrices with more than one columns cannot be unpacked",
+         "z, y = qd.Matrix([[1, 2], [3, i]])"),
     ],
     "atomics": [
         (S, "cannot use a non-writable target as the first operand of 'atomic_add'",

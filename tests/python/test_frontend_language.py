@@ -384,3 +384,27 @@ def test_only_fields_and_nodes_have_extents_to_rescale_by(backend, place, word):
         qd.QuadrantsCompilationError, match=f"The {word} argument must be a field or an SNode"
     ):
         k(np.zeros(4, np.int32))
+
+
+FROM_NUMPY = np.array([3, 5, 7], np.int32)
+
+
+def test_vectors_and_matrices_of_numpy_arrays(backend):
+    grid = np.array([[1.5, 2.5], [3.5, 4.5]])
+
+    @qd.kernel
+    def k() -> qd.types.vector(4, qd.f32):
+        v, m = qd.Vector(FROM_NUMPY, dt=qd.i64), qd.Matrix(grid)
+        return qd.Vector([v[1], v[2], m[0, 1], m[1, 0]])
+
+    assert k().to_list() == [5, 7, 2.5, 3.5]
+
+
+@pytest.mark.oracle_differs("it unpacks no matrices")
+def test_a_matrix_of_one_column_is_unpacked(backend):
+    @qd.kernel
+    def k(n: qd.i32) -> qd.i32:
+        x, y, z = qd.Matrix([[n], [n + 1], [n + 2]])
+        return x * 100 + y * 10 + z
+
+    assert k(3) == 345

@@ -238,6 +238,7 @@ ERRORS = [
      MORE.replace("(c)", "(n)")),
     (1, S, "does not resolve to an ndarray kernel parameter", MORE.replace("(c)", "(gone)")),
     (1, S, "does not resolve to an ndarray kernel parameter", MORE.replace("(c)", "(line)")),
+    (1, S, "does not resolve to an ndarray kernel parameter", MORE.replace("(c)", "(qd.gone)")),
     (0, S, "requires @qd.kernel(graph=True)", REGION + SECTION + "        u[0] = 1"),
     (1, S, "may contain only 'with qd.graph.parallel", REGION + "    u[0] = 1"),
     (1, S, "may contain only 'with qd.graph.parallel",

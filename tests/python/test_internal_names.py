@@ -478,6 +478,21 @@ def test_counted_tasks(start, tmp_path):
         assert launched == int(expected.split()[-1]), body
 
 
+def test_subscript_with_several_indices(start):
+    start()
+    plane = qd.field(qd.i32, (2, 3))
+
+    def at(i, j):
+        return impl.subscript(None, plane, i, j)
+
+    @qd.kernel
+    def k(i: qd.i32) -> qd.i32:
+        plane[1, 2] = 7
+        return at(i, i + 1) + impl.subscript(None, plane, 1, 2) * 10
+
+    assert k(1) == 77
+
+
 def test_enumerations_print_their_names():
     assert repr(qd.x64) == str(qd.x64) == "Arch.x64" and repr([qd.Layout.SOA]) == "[Layout.SOA]"
     assert repr(qd.extension.sparse) == "Extension.sparse"

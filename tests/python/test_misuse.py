@@ -597,6 +597,43 @@ MESSAGES = {
         "def outer():\n    @qd.kernel\n    def m() -> qd.i32:\n        return later\n    m()\n    later = 1\nouter()",
         "QuadrantsNameError", 'Name "later" is not defined…gives it a value only later',
     ),
+    "store to a property": (
+        "x = np.zeros(3)\n@qd.kernel\ndef m(n: qd.i32):\n    x.shape = n\nm(1)",
+        SYNTAX, "x.shape = n\n    ^^^^^^^^^^^…Variable 'x.shape' cannot be assigned",
+    ),
+    "store to a member that is none": (
+        "@qd.kernel\ndef m(n: qd.i32):\n    a.q = n + 1\nm(1)",
+        "QuadrantsCompilationError", "a.q = n + 1\n    ^^^^^^^^^^^…object has no attribute 'q'",
+    ),
+    "letters of five components": (
+        "v = qd.Vector.field(3, qd.f32, 4)\n@qd.kernel\ndef m():\n    v[0].xyxyx\nm()",
+        "QuadrantsCompilationError", "has no attribute 'xyxyx'",
+    ),
+    "no letters": (
+        "v = qd.Vector.field(3, qd.f32, 4)\n@qd.kernel\ndef m():\n    getattr(v[0], '')\nm()",
+        "QuadrantsCompilationError", "has no attribute ''",
+    ),
+    "unit behind the last": (
+        "@qd.kernel\ndef m():\n    qd.Vector.unit(3, 3)\nm()",
+        "QuadrantsCompilationError", "unit() needs 0 <= i < n, got i = 3, n = 3",
+    ),
+    "unit before the first": (
+        "@qd.kernel\ndef m():\n    qd.Vector.unit(3, -1)\nm()",
+        "QuadrantsCompilationError", "unit() needs 0 <= i < n, got i = -1, n = 3",
+    ),
+    "shift of a float": (
+        "@qd.kernel\ndef m(x: qd.f32, n: qd.i64):\n    qd.bit_shr(x, n)\nm(1, 1)",
+        "QuadrantsTypeError", "unsupported operand type(s) for '>>>': 'f32' and 'i64'",
+    ),
+    "number as an array of a func": (
+        "@qd.func\ndef f(x: qd.types.ndarray()): return 1\n@qd.kernel\ndef m(n: qd.i32): f(n)\nm(1)",
+        "QuadrantsTypeError", "Expected ndarray in the kernel argument for argument x, got",
+    ),
+    "array that is gone": (
+        "@qd.kernel\ndef m(x: qd.types.ndarray(qd.i32, 1)): x[0] = 1\n"
+        "x = qd.ndarray(qd.i32, 3)\nqd.init(arch=qd.cpu, offline_cache=False)\nm(x)",
+        "QuadrantsRuntimeError", "belongs to a runtime that has been reset",
+    ),
     "long integer": (
         "H = 10 ** 5000\n@qd.kernel\ndef m() -> qd.i32:\n    return H\nm()",
         "QuadrantsTypeError", "Integer literal of 16610 bits exceeded the range of default_ip: i32",
