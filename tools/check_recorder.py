@@ -38,7 +38,7 @@ ROWS = {
     "call_key.cpp": (1, SETTLED),
     "diag.cpp": (17, MESSAGES),
     "expr.cpp": (1, OURS),
-    "guards.cpp": (34, FACTS),
+    "guards.cpp": (35, FACTS),
     "lower_call.cpp": (3, OURS),
     "lower_expr.cpp": (23, RUNS),
     "lower_format.cpp": (5, RUNS),

@@ -314,7 +314,14 @@ std::string integer_text(PyObject* o) {
 }
 
 Ref constant_repr(PyObject* o) {
-    return Ref::steal(PyLong_CheckExact(o) ? PyNumber_ToBase(o, 16) : PyObject_Repr(o));
+    if (PyLong_CheckExact(o)) return Ref::steal(PyNumber_ToBase(o, 16));
+    if (!PyTuple_CheckExact(o)) return Ref::steal(PyObject_Repr(o));
+    std::string parts = "(";
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(o); ++k)
+        parts += text(constant_repr(PyTuple_GET_ITEM(o, k)).get()) + ",";
+    parts += ")";
+    return Ref::steal(
+        PyUnicode_DecodeUTF8(parts.data(), static_cast<Py_ssize_t>(parts.size()), "replace"));
 }
 
 std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_TYPE(o))); }

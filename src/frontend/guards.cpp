@@ -36,7 +36,8 @@ Ref normalised(PyObject* o) {
     if (is_enum_member(o)) {
         const Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
         if (!is_plain_constant(v.get())) return Ref::steal(PyObject_Repr(o));
-        return Ref::steal(PyUnicode_FromFormat("%U %R", type_id(o).get(), v.get()));
+        return Ref::steal(
+            PyUnicode_FromFormat("%U %U", type_id(o).get(), constant_repr(v.get()).get()));
     }
     if (is_numpy_scalar(o))
         return Ref::steal(PyUnicode_FromFormat("%s %R", Py_TYPE(o)->tp_name, o));
@@ -184,10 +185,17 @@ bool describe_array(PyObject* o, std::string& out, size_t most, int depth) {
 // Appends constants and containers of them; false for anything else, and for more than `most`.
 bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
     if (out.size() > most || depth > 16) return false;
-    if (is_plain_constant(o) || PyRange_Check(o) || PyBytes_CheckExact(o) ||
-        PyComplex_CheckExact(o)) {
+    if (is_plain_constant(o) || PyBytes_CheckExact(o) || PyComplex_CheckExact(o)) {
         out += Py_TYPE(o)->tp_name;
-        out += ' ' + text(Ref::steal(PyObject_Repr(o)).get()) + ',';
+        out += ' ' + text(constant_repr(o).get()) + ',';
+        return true;
+    }
+    if (PyRange_Check(o)) {
+        out += "range ";
+        for (const char* part : {"start", "stop", "step"})
+            if (!describe_contents(Ref::steal(PyObject_GetAttrString(o, part)).get(), out, most,
+                                   depth + 1))
+                return false;
         return true;
     }
     if (o == Py_Ellipsis) return out += "...,", true;
@@ -222,7 +230,9 @@ bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
     }
     for (PyTypeObject* base : {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type})
         if (PyObject_TypeCheck(o, base)) {  // of a class of the user: the value that it stands for
-            out += text(type_id(o).get()) + ' ' + text(Ref::steal(base->tp_repr(o)).get()) + ',';
+            const Ref value =
+                Ref::steal(base == &PyLong_Type ? PyNumber_ToBase(o, 16) : base->tp_repr(o));
+            out += text(type_id(o).get()) + ' ' + text(value.get()) + ',';
             return true;
         }
     if (PyAnySet_CheckExact(o)) {  // in an order of its own in each process

@@ -404,7 +404,7 @@ Ref map_leaves(PyObject* o,
                const std::function<Ref(PyObject* expr)>& f);  // containers and structs rebuilt
 std::string text(PyObject* o);                                // str(o), never fails
 std::string integer_text(PyObject* o);                        // an int; a long one by its size
-Ref constant_repr(PyObject* o);                               // repr, of an int of any length
+Ref constant_repr(PyObject* o);                               // repr, with ints of any length in it
 std::string type_name(PyObject* o);
 [[noreturn]] void raise_at(const Node* n, Kind kind, std::string message, std::string hint = {});
 

@@ -78,11 +78,10 @@ Prov* Unit::item(Prov* base, PyObject* key) {
     }
     if (!base->places) base->places = Ref::steal(PyDict_New());
     // Equal keys of different types are different ones to `__getitem__`.
-    const Ref known =
-        PyLong_CheckExact(key) || PyUnicode_CheckExact(key) ? Ref::borrow(key)
-        : is_repeatable(key)
-            ? Ref::steal(PyTuple_Pack(2, Ref::steal(PyObject_Repr(key)).get(), Py_None))
-            : Ref::steal(PyTuple_Pack(2, Py_TYPE(key), key));
+    const Ref known = PyLong_CheckExact(key) || PyUnicode_CheckExact(key) ? Ref::borrow(key)
+                      : is_repeatable(key)
+                          ? Ref::steal(PyTuple_Pack(2, constant_repr(key).get(), Py_None))
+                          : Ref::steal(PyTuple_Pack(2, Py_TYPE(key), key));
     if (PyObject* at = PyDict_GetItem(base->places.get(), known.get()))
         return base->items[PyLong_AsSize_t(at)];
     const Ref place = Ref::steal(PyLong_FromSize_t(base->items.size()));
@@ -245,8 +244,7 @@ bool is_same_callee(PyObject* a, PyObject* b) {
 bool is_same_operand(PyObject* a, PyObject* b) {
     if (a == b) return true;
     if (Py_TYPE(a) != Py_TYPE(b) || !is_repeatable(a) || !is_repeatable(b)) return false;
-    return PyUnicode_Compare(Ref::steal(PyObject_Repr(a)).get(),
-                             Ref::steal(PyObject_Repr(b)).get()) == 0;
+    return PyUnicode_Compare(constant_repr(a).get(), constant_repr(b).get()) == 0;
 }
 
 bool is_same_question(const Answers::Answer& a, PyObject* callee, std::span<const Ref> operands,

@@ -32,6 +32,8 @@ ORDER = {"a": F, "b": F} if V == 5 else {"b": F, "a": F}
 LONG = [float(V)] * 4000
 THIRDS = [V / 3] * 500  # longer than what is kept as text
 WRAPPED = [THIRDS]
+HUGE = 10**5000 + V  # more digits than Python puts into a text
+class Whole(int): pass
 
 class Items:
     def __iter__(self):
@@ -93,6 +95,8 @@ def weights(parts: qd.template()):
 
 @qd.func
 def weighed(x, part: qd.template()): return x + part.weight * 1.0
+def remainder(n): return n % 7 * 1.0
+def last(items): return items[-1] * 1.0
 
 @qd.dataclass
 class Ball:
@@ -168,6 +172,11 @@ BODIES = {
     "vector_type": ("t = VEC(1.5, 2.5)\n    return t[1] * 1.0", True),
     "size_of_vector": ("t = WIDE(1.5)\n    return t.sum()", True),
     "struct_type": ("t = REC(a=1.5, b=2.5)\n    return t.b * 1.0", True),
+    "huge": ("return remainder(HUGE) + remainder(HUGE) + remainder(10**5000)", True),
+    "huge_in_list": ("return remainder([HUGE, 1][0]) + remainder((1, (HUGE, 2))[1][0]) + last([HUGE, V])", True),
+    "huge_key": ("return {HUGE: 1.0, (HUGE, 1): V * 1.0}[(HUGE, 1)]", True),
+    "huge_range": ("return remainder(range(0, HUGE, V)[1])", True),
+    "huge_of_class": ("return remainder(Whole(HUGE))", True),
     "passed_type": ("return constant_of(TYPE) * 1.0", True),
     "method_of_value": ("b = Ball(r=1.0)\n    return b.times()", True),
     "builtin_of_list_class": ("return qd.Vector(ROWS)[0] * 1.0", False),
