@@ -44,6 +44,7 @@ TSAN = CONTAINED | {
     "report_signal_unsafe": 0,
     "halt_on_error": 0,
     "second_deadlock_stack": 1,
+    "suppressions": ROOT / "tools" / "tsan_suppressions.txt",
 }
 
 
