@@ -26,17 +26,8 @@ TheSession the_session;
 
 namespace {
 
-thread_local int my_work = 0;  // of Session::working, this thread's part
+thread_local int work_of_this_thread = 0;
 std::vector<ResetHook> hooks;
-bool at_end = false;  // of the process: closed for good
-std::atomic<bool> interpreter_ends = false;
-uint64_t closer = 0;  // the thread that closed the session
-
-uint64_t this_thread() { return static_cast<uint64_t>(PyThread_get_thread_ident()); }
-void doze() {
-    const Released released;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
 
 // One row an option that native code reads: how it lands in the session.
 struct OptionRow {
@@ -135,32 +126,23 @@ std::string environment(const char* name) {
     return value ? value : "";
 }
 
-// Keeps the other threads' launches and compilations out, once those that have begun are over.
+// The session, closed by this thread; opened again at the end.
 class Closed {
     bool ours_ = false;
 
   public:
-    // False, with an exception, inside work of this thread's own (a signal handler, a helper that
-    // is traced), and when a signal handler raises.
+    // False, with an exception, inside work of this thread's own, and when a signal handler raises.
     bool wait() {
-        if (my_work) {
+        using enum Door<PythonThreads>::Closing;
+        const auto closing = session().door.close(ours_);
+        if (closing == inside_own_work)
             set_error("QuadrantsRuntimeError",
                       "the runtime cannot be reset while a kernel is running or being compiled in "
                       "this thread");
-            return false;
-        }
-        while (session().closed && closer != this_thread()) doze();
-        if (session().closed) return true;  // at the end of the process
-        session().closed = ours_ = true;
-        closer = this_thread();
-        while (session().working) {
-            doze();
-            if (PyErr_CheckSignals() != 0) return false;
-        }
-        return true;
+        return closing == done;
     }
     ~Closed() {
-        if (ours_) session().closed = at_end;
+        if (ours_) session().door.open();
     }
 };
 
@@ -190,11 +172,11 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
     Closed closed;
     if (!closed.wait()) return nullptr;
     if (session().generation) {
+        session().generation = 0;  // a call that has not begun its work will not
         runtime::drop_optimisations();
         flush_cache();
         for (ResetHook hook : hooks) hook();
         frontend::clear_function_cache();
-        session().generation = 0;
         session().pool.reset();
     }
     Py_RETURN_NONE;
@@ -212,7 +194,7 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     // what the pool is made from.
     const bool makes_pool = !PyUnicode_CompareWithASCIIString(args[0], "cpu_max_num_threads");
     Closed closed;
-    if ((!my_work || makes_pool) && !closed.wait()) return nullptr;
+    if ((!PythonThreads::my_work() || makes_pool) && !closed.wait()) return nullptr;
     if (!set_option(args[0], args[1])) return nullptr;
     Session& s = session();
     if (s.generation && !s.pool) s.pool = std::make_unique<runtime::Pool>(s.threads);
@@ -224,12 +206,7 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
 PyObject* end_session(PyObject*, PyObject* seconds) {
     const double patience = PyFloat_AsDouble(seconds);
     if (PyErr_Occurred()) return nullptr;
-    session().closed = at_end = true;
-    closer = this_thread();
-    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(patience);
-    while (session().calls > 0 && std::chrono::steady_clock::now() < end) doze();
-    interpreter_ends = true;
-    return PyBool_FromLong(session().calls <= 0);
+    return PyBool_FromLong(session().door.end(static_cast<int64_t>(patience * 1e9)));
 }
 
 PyObject* wait_for_optimisations(PyObject*, PyObject*) {
@@ -297,29 +274,23 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-void wait_until_open() {
-    while (session().closed && !my_work && closer != this_thread()) {
-        if (at_end) {
-            --session().calls;
-            PyEval_SaveThread();
-            for (;;) pause();
-        }
-        doze();
-    }
+uint64_t PythonThreads::this_thread() { return static_cast<uint64_t>(PyThread_get_thread_ident()); }
+int PythonThreads::my_work() { return work_of_this_thread; }
+void PythonThreads::add_to_my_work(int n) { work_of_this_thread += n; }
+int64_t PythonThreads::now_ns() { return python::now_ns(); }
+void PythonThreads::doze(int64_t) {
+    const Released released;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+bool PythonThreads::interrupted() { return PyErr_CheckSignals() != 0; }
+void PythonThreads::give_gil_away() { PyEval_SaveThread(); }
+void PythonThreads::sleep_for_ever() {
+    for (;;) pause();
 }
 
 void Released::take_gil(PyThreadState* state) {
-    while (interpreter_ends && closer != this_thread()) pause();
+    session().door.before_gil();
     PyEval_RestoreThread(state);
-}
-
-Working::Working() {
-    ++session().working;
-    ++my_work;
-}
-Working::~Working() {
-    --session().working;
-    --my_work;
 }
 
 HostTime::HostTime(int64_t& total) : total_(total), start_(now_ns()) {}
@@ -354,10 +325,7 @@ bool require_session() {
 void in_forked_child() {
     Session& s = session();
     ++s.forks;
-    if (s.working > my_work) frontend::abandon_function_cache();  // half made, perhaps
-    s.working = my_work;
-    s.calls = 0;
-    if (closer != this_thread()) s.closed = at_end = false;
+    if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps
 }
 
 bool add_runtime(PyObject* module) {

@@ -10,9 +10,25 @@
 #include <string>
 
 #include "frontend/specialise.h"
+#include "python/door.h"
 #include "runtime/cpu/pool.h"
 
 namespace qd::python {
+
+struct PythonThreads {
+    template <class T>
+    using Atomic = std::atomic<T>;
+    template <class T>
+    using Plain = T;
+    static uint64_t this_thread();
+    static int my_work();
+    static void add_to_my_work(int n);
+    static int64_t now_ns();
+    static void doze(int64_t until_ns = 0);  // shorter than anybody's patience
+    static bool interrupted();
+    static void give_gil_away();
+    [[noreturn]] static void sleep_for_ever();
+};
 
 struct Session {
     uint32_t generation = 0;  // 0: no runtime; counts qd.init
@@ -33,11 +49,8 @@ struct Session {
     // Time on the host: in the cache, tracing, compiling.
     int64_t cache_ns = 0, trace_ns = 0, compile_ns = 0;
     uint32_t next_generation = 1;
-    int working = 0;     // threads that use the session while others may run
     uint32_t forks = 0;  // of this process's ancestors: what was counted before is not here
-    int calls = 0;       // of kernels in progress, by all threads
-    // A reset waits for those threads, or the process ends: kernel calls of others wait.
-    bool closed = false;
+    Door<PythonThreads> door;
 };
 
 // Never destroyed: threads may use it while the process ends.
@@ -60,24 +73,17 @@ class HostTime {
 };
 // Around tracing, compiling and launching: the runtime is not reset meanwhile. Made and ended under
 // the GIL.
-class Working {
-  public:
-    Working();
-    ~Working();
+struct Working {
+    Working() { session().door.work_begins(); }
+    ~Working() { session().door.work_ends(); }
     Working(const Working&) = delete;
-    Working& operator=(const Working&) = delete;
 };
 // Around a kernel call, Python code that it runs included. While the session is closed it waits
 // first, with the GIL released, unless this thread is one that is waited for; at the end of the
 // process for ever.
-void wait_until_open();
 struct KernelCall {
-    KernelCall() {
-        ++session().calls;
-        if (session().closed) [[unlikely]]
-            wait_until_open();
-    }
-    ~KernelCall() { --session().calls; }
+    KernelCall() { session().door.call_begins(); }
+    ~KernelCall() { session().door.call_ends(); }
     KernelCall(const KernelCall&) = delete;
 };
 // Without the GIL as long as it lives.
@@ -87,8 +93,6 @@ class Released {
     ~Released() { take_gil(state_); }
     Released(const Released&) = delete;
     // As PyEval_RestoreThread. Once the interpreter ends, its other threads never get the GIL.
-    // CPython before 3.14 ends those that ask for it by unwinding their stacks, which C++ frames do
-    // not survive; ours sleep for ever, as all do since 3.14.
     static void take_gil(PyThreadState* state);
 
   private:

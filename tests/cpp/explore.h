@@ -195,16 +195,28 @@ class Explorer {
         take(mutex);
     }
     int64_t time() { return static_cast<int64_t>(saw(static_cast<uint64_t>(time_))); }
-    // Gives the lock to others until something differs from now.
-    void doze(size_t mutex) {
-        unlock(mutex);
-        self().dozes = true;
-        self().picture = picture(mutex);
-        self().wants = mutex;
-        step_alone();
-        self().dozes = false;
-        take(mutex);
+    // Memory, but for one location, and the time; and waiting until that differs from a picture.
+    uint64_t picture(size_t but) const {
+        uint64_t h = 0;
+        for (size_t k = 0; k < memory_.size(); ++k)
+            if (k != but) h = mix(h, memory_[k].value);
+        return mix(h, uint64_t(time_));
     }
+    void wait_for_change(uint64_t picture, size_t but, int64_t deadline) {
+        Thread& t = self();
+        t.dozes = true;
+        t.but = but;
+        t.picture = picture;
+        t.deadline = deadline;
+        step_alone();
+        t.dozes = false;
+        t.deadline = kNever;
+    }
+    void sleep_for_ever() {
+        self().gone = true;
+        leave();
+    }
+    size_t thread() const { return running_; }
     // A process that has this thread only, and `newborn`, which has not begun.
     void become_child(size_t newborn = kMostThreads) {
         child_ = true;
@@ -240,12 +252,13 @@ class Explorer {
         Accesses known = 0;
         std::deque<Buffered> buffer;
         bool finished = false, asleep = false;
-        bool gone = false;          // of the parent, in a forked child
+        bool gone = false;          // sleeps for ever, or is no thread of a forked child
         bool needs_memory = false;  // goes on only when its buffer is empty
         size_t wants = kNoLock;     // goes on only when this lock is free
         int64_t deadline = kNever;  // of its sleep
         bool dozes = false;         // until memory differs from `picture`
         uint64_t picture = 0;
+        size_t but = 0;
         size_t sleeps_at = 0;
         uint32_t mask = 0;
     };
@@ -270,17 +283,11 @@ class Explorer {
         sleepers_.push_back(running_);
         step();
     }
-    uint64_t picture(size_t but) const {
-        uint64_t h = 0;
-        for (size_t k = 0; k < memory_.size(); ++k)
-            if (k != but) h = mix(h, memory_[k].value);
-        return mix(h, uint64_t(time_));
-    }
     bool able(const Thread& t) const {
         return !t.finished && !t.gone && !(t.asleep && t.deadline > time_) &&
                !(t.needs_memory && !t.buffer.empty()) &&
                !(t.wants != kNoLock && memory_[t.wants].value != 0) &&
-               !(t.dozes && t.picture == picture(t.wants));
+               !(t.dozes && t.picture == picture(t.but));
     }
     Thread& self() { return threads_[running_]; }
     void step_alone() { yield(true); }
@@ -299,7 +306,7 @@ class Explorer {
             h = mix(mix(h, t.history), hash_of(t.known));
             h = mix(h, uint64_t(t.finished) | uint64_t(t.asleep) << 1 | uint64_t(t.gone) << 2 |
                            uint64_t(t.dozes) << 3 | t.sleeps_at << 4);
-            if (t.asleep) h = mix(h, uint64_t(t.deadline));
+            if (t.asleep || t.dozes) h = mix(h, uint64_t(t.deadline));
             if (t.dozes) h = mix(h, t.picture);
             for (const Buffered& s : t.buffer)
                 h = mix(mix(mix(h, s.at), s.value), hash_of(s.known));
@@ -356,7 +363,7 @@ class Explorer {
             for (size_t k = 0; k < n; ++k) {
                 const Thread& t = threads_[k];
                 all_finished &= t.finished || t.gone;
-                deadlines |= t.asleep && t.deadline < kNever && t.deadline > time_;
+                deadlines |= (t.asleep || t.dozes) && t.deadline < kNever && t.deadline > time_;
                 if (able(t) && !(preempts && (k == running_ || preempted_ == preemptions)))
                     open[count++] = k;
                 if (!t.buffer.empty()) open[count++] = n + k;
@@ -446,6 +453,7 @@ class Atomic {
   public:
     using Order = std::memory_order;
     Atomic(T value = {}) : at_(now->new_location(raw(value))) {}
+    Atomic(const Atomic&) = delete;
     T load(Order o = Order::seq_cst) const { return cooked<T>(now->load(at_, o)); }
     void store(T v, Order o = Order::seq_cst) { now->store(at_, raw(v), o); }
     struct Old {  // what was there: seen by who looks at it
@@ -489,6 +497,8 @@ template <class T>
 class Plain {
   public:
     Plain(T value = {}) : plain_(now->new_plain()), at_(now->new_location(raw(value))) {}
+    Plain(const Plain&) = delete;
+    Plain& operator=(const Plain& other) { return *this = T(other); }
     Plain& operator=(T value) {
         now->access(plain_, true);
         now->note(at_) = raw(value);
