@@ -79,6 +79,10 @@ int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileO
     read_fault();
     (void)report_folder();
     std::string what;
+    const struct Wanted {
+        explicit Wanted(const int32_t* unwanted) { support::unwanted = unwanted; }
+        ~Wanted() { support::unwanted = nullptr; }
+    } wanted(o.unwanted);
     try {
         check_abi(o);
         codegen::initialise(text_or_empty(o.triple));
@@ -87,6 +91,8 @@ int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileO
         what = std::string("the compiler died of ") + signal_name(signal);
     } catch (const codegen::TargetError& e) {
         return fail(error, e.what());
+    } catch (const support::Unwanted&) {
+        return fail(error, "nobody wants it any more");
     } catch (const std::bad_alloc&) {
         what = "out of memory";
     } catch (const std::exception& e) {

@@ -4,10 +4,13 @@
 
 #include <signal.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <new>
 #include <string>
+#include <thread>
 
 #include "support/doing.h"
 #include "support/error.h"
@@ -20,6 +23,7 @@ struct Fault {
 };
 std::mutex lock;  // guards fault
 Fault fault;
+std::atomic<int> faults_set{0};
 
 int overflow_stack(volatile int* outer) {
     volatile int here[256];
@@ -33,6 +37,12 @@ void trap() {
 #else
     raise(SIGTRAP);
 #endif
+}
+
+// A stage that lasts until another fault is set, or none.
+void wait_for_next() {
+    const int mine = faults_set;
+    while (faults_set == mine) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 constexpr struct {
@@ -52,6 +62,7 @@ constexpr struct {
      }},
     {"throw", [] { throw support::Error("a deliberate error"); }},
     {"memory", [] { throw std::bad_alloc(); }},
+    {"wait", wait_for_next},
 };
 
 void at_stage(std::string_view stage) {
@@ -73,6 +84,7 @@ void set_fault(std::string_view text) {
     fault.stage = text.substr(0, colon);
     fault.kind = colon == text.npos ? "segv" : text.substr(colon + 1);
     support::on_stage = text.empty() ? nullptr : at_stage;
+    ++faults_set;
 }
 
 void read_fault() {

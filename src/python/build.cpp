@@ -15,14 +15,11 @@
 #include "python/interpret.h"
 #include "python/kernel.h"
 #include "python/warm.h"
-#include "runtime/compiler.h"
-#include "runtime/fork.h"
+#include "runtime/first_code.h"
 #include "support/error.h"
 
 namespace qd::python {
 namespace {
-
-constexpr uint32_t kOptimiseAtOnceUs = 2500;  // cheaper than a second look at the kernel later
 
 // Code by hash of its IR: kernels with equal IR share one slot for the life of the process.
 using Slots = std::map<std::vector<uint8_t>, std::weak_ptr<runtime::ImageSlot>>;
@@ -259,6 +256,7 @@ int show_complaints(void*) {
 
 // Any thread.
 void complain(const std::string& kernel, const char* what) {
+    if (interpreter_ends()) return;
     Complaints& c = complaints();
     std::lock_guard guard(c.lock);
     c.texts.push_back(kernel + " could not be optimised and keeps its quick code: " + what);
@@ -327,56 +325,33 @@ std::vector<std::string> edited_tasks(const std::string& kernel,
     return texts;
 }
 
-// Compiles outside the GIL. Throws support::Error.
+// Compiles without the GIL. A signal handler that raises ends it. Throws PyError, support::Error.
 std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Module& module,
                                             const std::vector<uint8_t>& hash) {
     const Session& s = session();
-    const std::vector<uint8_t> bytes = ir::serialise(module);
-    inspect(definition, module.name, bytes);
+    runtime::FirstCodeRequest request{.ir = ir::serialise(module), .cpu = s.cpu};
+    inspect(definition, module.name, request.ir);
+    request.edited = edited_tasks(module.name, request.ir);
+    request.tier = s.tier;
+    request.time_passes = s.time_passes;
+    const bool edited = !request.edited.empty();
     const runtime::Target target = target_of(hash, module.name);
-    const std::vector<std::string> edited = edited_tasks(module.name, bytes);
-    const int forced = s.tier;
-    const bool time_passes = s.time_passes;
-    std::vector<uint8_t> artefact;
     std::unique_ptr<runtime::KernelImage> image;
-    std::string failure;
-    std::optional<Released> released(std::in_place);
-    try {
-        const runtime::Compiling alone_with_fork;
-        alone_with_fork.need();
-        const runtime::Compiler& compiler = runtime::Compiler::get();
-        abi::CompileOptions options{};
-        options.abi_version = abi::kAbiVersion;
-        options.cpu = target.cpu.c_str();
-        options.triple = "";
-        options.time_passes = time_passes;
-        const runtime::Compiler::Compilation compilation = compiler.begin(bytes, options);
-        for (const std::string& text : edited) compiler.replace(compilation.get(), text);
-        const bool quick = forced == 0 || (forced < 0 && edited.empty() &&
-                                           compiler.cost(compilation.get()) > kOptimiseAtOnceUs);
-        options.tier = quick ? 0 : 1;
-        bool stays = false;  // no tier 1 will follow, and none is to be found in the cache
-        try {
-            artefact = compiler.emit(compilation.get(), options);
-        } catch (const support::Error& e) {
-            if (quick || forced == 1 || !edited.empty()) throw;
-            target.complain(e.what());
-            options.tier = 0;
-            artefact = compiler.emit(compilation.get(), options);
-            stays = true;
-        }
-        image = runtime::load_artefact(artefact, target.name);
-        if (stays)
+    {
+        Released released;
+        const auto leave = [](void* r) { return static_cast<Released*>(r)->handler_raises(); };
+        const auto code = runtime::make_first_code(std::move(request), {leave, &released});
+        if (!code) throw frontend::PyError{};
+        image = runtime::load_artefact(code->artefact, target.name);
+        if (!code->complaint.empty()) {  // no tier 1 will follow, and none is to be in the cache
+            target.complain(code->complaint.c_str());
             image->ir.clear();
-        else if (edited.empty())
-            target.store(artefact);
-    } catch (const std::exception& e) {
-        failure = e.what();
+        } else if (!edited) {
+            target.store(code->artefact);
+        }
     }
-    released.reset();
-    if (!failure.empty()) throw support::Error(failure);
     auto slot = make_slot(std::move(image), target);
-    if (!edited.empty()) return slot;  // not what this hash stands for
+    if (edited) return slot;  // not what this hash stands for
     slots[hash] = slot;
     return slot;
 }

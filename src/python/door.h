@@ -75,6 +75,8 @@ class Door {
         if (interpreter_ends_ && closer_ != Machine::this_thread()) Machine::sleep_for_ever();
     }
 
+    bool interpreter_ends() { return interpreter_ends_; }  // any thread
+
     // True if threads worked that the child does not have.
     bool in_forked_child() {
         const bool others = working_ > Machine::my_work();

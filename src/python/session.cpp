@@ -288,9 +288,18 @@ void PythonThreads::sleep_for_ever() {
     for (;;) pause();
 }
 
+bool interpreter_ends() { return session().door.interpreter_ends(); }
+
 void Released::take_gil(PyThreadState* state) {
     session().door.before_gil();
     PyEval_RestoreThread(state);
+}
+
+bool Released::handler_raises() {
+    take_gil(state_);
+    const bool raises = PyErr_CheckSignals() != 0;
+    state_ = PyEval_SaveThread();
+    return raises;
 }
 
 HostTime::HostTime(int64_t& total) : total_(total), start_(now_ns()) {}

@@ -92,12 +92,17 @@ class Released {
     Released() : state_(PyEval_SaveThread()) {}
     ~Released() { take_gil(state_); }
     Released(const Released&) = delete;
+    // Runs signal handlers that are due, if this is the main thread. Whether one raises: its
+    // exception is then set.
+    bool handler_raises();
     // As PyEval_RestoreThread. Once the interpreter ends, its other threads never get the GIL.
     static void take_gil(PyThreadState* state);
 
   private:
     PyThreadState* state_;
 };
+// Any thread: whether nobody is to be told anything any more.
+bool interpreter_ends();
 // Raises QuadrantsRuntimeError and returns false if there is no runtime.
 bool require_session();
 // Called by qd.reset after the Python side has let go: registered by areas that hold storage.

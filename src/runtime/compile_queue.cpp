@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -26,13 +29,60 @@ constexpr int64_t kPatienceShare = 16;
 // A warm process would also load the compiler for it.
 constexpr int64_t kLoadingUs = 100'000;
 constexpr int64_t kLeastPatienceNs = 1'000'000;
+// The process's end waits this long for what is being compiled, which later processes then find.
+constexpr std::chrono::milliseconds kLastPatience{1000};
 
 namespace {
 
 // Never destroyed: threads may ask while the process ends.
 QueueProtocol<SlotMachine>& queue = *new QueueProtocol<SlotMachine>;
 // A forked child forgets its parent's threads: nobody ends them there.
-using ItsThreads = std::array<std::thread, QueueProtocol<SlotMachine>::kLines>;
+struct ItsThreads {
+    static constexpr int kLines = QueueProtocol<SlotMachine>::kLines;
+    std::mutex lock;  // guards everything here
+    std::condition_variable changed;
+    std::thread threads[kLines];
+    bool working[kLines]{};
+    int finishing = 0;     // how many do more than compile: those are waited for
+    bool left = false;     // the process ends without the others
+    int32_t unwanted = 0;  // atomic: what they compile
+
+    // By one of the threads, between compiling and what others see of it.
+    void begin_to_finish(std::optional<Compiling>& alone_with_fork) {
+        {
+            const std::lock_guard guard(lock);
+            finishing += !left;
+            if (!left) return;
+        }
+        alone_with_fork.reset();
+        for (;;) pause();  // there is nothing to return to
+    }
+    void finished() {
+        const std::lock_guard guard(lock);
+        --finishing;
+        changed.notify_all();
+    }
+    void ends(int line) {
+        const std::lock_guard guard(lock);
+        working[line] = false;
+        changed.notify_all();
+    }
+    // A thread that still compiles then does so while the process ends: the compiler has nothing
+    // that this takes away.
+    void join_or_leave(int line) {
+        std::unique_lock guard(lock);
+        const auto patience = left ? kLastPatience.zero() : kLastPatience;
+        if (changed.wait_for(guard, patience, [&] { return !working[line]; })) {
+            guard.unlock();
+            threads[line].join();
+            return;
+        }
+        left = true;
+        __atomic_store_n(&unwanted, 1, __ATOMIC_RELAXED);
+        changed.wait(guard, [&] { return finishing == 0; });
+        threads[line].detach();
+    }
+};
 ItsThreads* threads = new ItsThreads;
 
 void in_forked_child() {
@@ -49,41 +99,56 @@ bool SlotMachine::start(Queue& q, Queue::Line line) {
     static const bool ends = std::atexit(stop_optimisations) == 0;  // for hosts that forget
     (void)ends;
     try {
-        (*threads)[line] = std::thread([&q, line] {
+        ItsThreads& all = *threads;
+        const std::lock_guard guard(all.lock);
+        all.threads[line] = std::thread([&q, &all, line] {
             // Threads that somebody waits for go first: on few cores a launch would lose a time
             // slice.
             const auto self = static_cast<id_t>(syscall(SYS_gettid));
             if (line == Queue::patient)
                 setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
             q.work(line);
+            all.ends(line);
         });
+        all.working[line] = true;
         return true;
     } catch (const std::system_error&) {
         return false;
     }
 }
 
-void SlotMachine::join(Queue&, Queue::Line line) { (*threads)[line].join(); }
+void SlotMachine::join(Queue&, Queue::Line line) { threads->join_or_leave(line); }
 
 void SlotMachine::compile(const Slot& slot) {
     const Target& target = slot->target_;
+    ItsThreads& all = *threads;
     abi::CompileOptions options{};
     options.abi_version = abi::kAbiVersion;
     options.tier = 1;
     options.cpu = target.cpu.c_str();
     options.triple = "";
-    const Compiling alone_with_fork;
+    options.unwanted = &all.unwanted;
+    std::vector<uint8_t> artefact;
+    std::string failure;
+    std::optional<Compiling> alone_with_fork(std::in_place);
     try {
-        alone_with_fork.need();
+        alone_with_fork->need();
         const Compiler& compiler = Compiler::get();
         const Compiler::Compilation compilation = compiler.begin(slot->ir_, options);
-        const std::vector<uint8_t> artefact = compiler.emit(compilation.get(), options);
+        artefact = compiler.emit(compilation.get(), options);
+    } catch (const std::exception& e) {
+        failure = e.what();
+    }
+    all.begin_to_finish(alone_with_fork);
+    try {
+        if (!failure.empty()) throw support::Error(failure);
         slot->publish(load_artefact(artefact, target.name));
         if (target.store) target.store(artefact);
     } catch (const std::exception& e) {
         // The quick tier's code stays: slower, and as right as before.
         if (target.complain) target.complain(e.what());
     }
+    all.finished();
 }
 
 void SlotMachine::drop_module(const Slot& slot) { slot->ir_ = {}; }

@@ -78,8 +78,8 @@ void optimise(const std::shared_ptr<ImageSlot>& slot);
 void finish_optimisations();
 void drop_optimisations();
 size_t pending_optimisations();
-// Finishes what is being compiled and drops the rest, for good. Called before the process's exit
-// handlers, which take away what the compiler uses.
+// Drops what has not begun, for good, and waits a second at most for what is being compiled. Called
+// when the interpreter has ended.
 void stop_optimisations();
 
 }  // namespace qd::runtime

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 7;
+inline constexpr uint32_t kAbiVersion = 8;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -149,6 +149,9 @@ struct CompileOptions {
         cpu;  // "" = host; else an LLVM CPU name, e.g. "x86-64", "haswell", "skylake-avx512"
     const char* triple;   // "" = host
     int32_t time_passes;  // print per-pass time and instruction counts to stderr
+    // May be null. Another thread sets it; once it is not 0 the work ends soon, with an error that
+    // nobody has to read.
+    const int32_t* unwanted;
 };
 struct Blob {  // allocated by the compiler object; free with qd_compiler_free
     uint8_t* data;

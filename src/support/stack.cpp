@@ -2,27 +2,31 @@
 
 #include <pthread.h>
 
-#include <cstddef>
-
 namespace qd::support {
 namespace {
 
-uintptr_t lowest_address() {
-    pthread_attr_t attributes;
-    void* begin = nullptr;
+struct Extent {
+    void* begin = reinterpret_cast<void*>(1);
     size_t size = 0;
-    if (pthread_getattr_np(pthread_self(), &attributes)) return 1;
-    pthread_attr_getstack(&attributes, &begin, &size);
+};
+
+Extent extent() {
+    Extent e;
+    pthread_attr_t attributes;
+    if (pthread_getattr_np(pthread_self(), &attributes)) return e;
+    pthread_attr_getstack(&attributes, &e.begin, &e.size);
     pthread_attr_destroy(&attributes);
-    return reinterpret_cast<uintptr_t>(begin);
+    return e;
 }
 
 }  // namespace
 
 uintptr_t stack_end() {
     static thread_local uintptr_t end = 0;
-    if (!end) end = lowest_address();
+    if (!end) end = reinterpret_cast<uintptr_t>(extent().begin);
     return end;
 }
+
+size_t stack_size() { return extent().size; }
 
 }  // namespace qd::support

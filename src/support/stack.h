@@ -1,11 +1,14 @@
 // Where the calling thread's stack ends.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace qd::support {
 
 // The lowest address of the stack; 1 if that is not known. Asked once per thread.
 uintptr_t stack_end();
+// How large it may become; 0 if that is not known.
+size_t stack_size();
 
 }  // namespace qd::support

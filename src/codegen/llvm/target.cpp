@@ -194,9 +194,23 @@ struct DiagnosticText {
     }
 };
 
+// Between passes of code generation: the work ends here if nobody wants it.
+struct StillWanted : llvm::FunctionPass {
+    static char ID;
+    StillWanted() : llvm::FunctionPass(ID) {}
+    bool runOnFunction(llvm::Function&) override {
+        support::end_if_unwanted();
+        return false;
+    }
+    void getAnalysisUsage(llvm::AnalysisUsage& u) const override { u.setPreservesAll(); }
+};
+char StillWanted::ID;
+
 // Code generation without the passes that cost more than they give here.
 struct CodegenPasses : llvm::legacy::PassManager {
+    static constexpr int kAsk = 8;  // passes over a function between two StillWanted
     bool lean = false, prepares = true;
+    int passes = 0;
     void add(llvm::Pass* p) override {
         const auto name = p->getPassName();
         if ((lean && name == "Loop Strength Reduction") ||
@@ -204,7 +218,9 @@ struct CodegenPasses : llvm::legacy::PassManager {
             delete p;
             return;
         }
+        const bool ask = p->getPassKind() == llvm::PT_Function && ++passes % kAsk == 0;
         llvm::legacy::PassManager::add(p);
+        if (ask) llvm::legacy::PassManager::add(new StillWanted);
     }
 };
 

@@ -1,0 +1,151 @@
+// See first_code.h.
+
+#include "runtime/first_code.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+
+#include "runtime/compiler.h"
+#include "runtime/fork.h"
+#include "support/error.h"
+#include "support/stack.h"
+
+namespace qd::runtime {
+namespace {
+
+constexpr uint32_t kOptimiseAtOnceUs = 2500;  // cheaper than a second look at the kernel later
+// What takes more than some 30 to 100 ms is long. The passes are a fifth of it: a module is judged
+// by its size before them, by the compiler's estimate of optimising it after them.
+constexpr size_t kLongBytes = 100'000;
+constexpr uint32_t kLongUs = 100'000;
+constexpr std::chrono::milliseconds kAsk{20};
+
+struct Work {
+    const FirstCodeRequest request;
+    int32_t unwanted = 0;               // atomic
+    Compiler::Compilation compilation;  // once the passes have run
+    FirstCode code;
+    std::string failure;
+
+    std::mutex lock;  // guards ended
+    std::condition_variable changed;
+    bool ended = false;
+
+    explicit Work(FirstCodeRequest r) : request(std::move(r)) {}
+
+    abi::CompileOptions options() const {
+        abi::CompileOptions o{};
+        o.abi_version = abi::kAbiVersion;
+        o.cpu = request.cpu.c_str();
+        o.triple = "";
+        o.time_passes = request.time_passes;
+        o.unwanted = &unwanted;
+        return o;
+    }
+
+    void begin() {
+        const Compiling alone_with_fork;
+        alone_with_fork.need();
+        const Compiler& compiler = Compiler::get();
+        compilation = compiler.begin(request.ir, options());
+        for (const std::string& text : request.edited) compiler.replace(compilation.get(), text);
+    }
+
+    void emit() {
+        const Compiling alone_with_fork;
+        alone_with_fork.need();
+        const Compiler& compiler = Compiler::get();
+        abi::CompileOptions o = options();
+        const bool chosen = request.tier < 0 && request.edited.empty();
+        const bool quick =
+            request.tier == 0 || (chosen && compiler.cost(compilation.get()) > kOptimiseAtOnceUs);
+        o.tier = quick ? 0 : 1;
+        try {
+            code.artefact = compiler.emit(compilation.get(), o);
+        } catch (const support::Error& e) {
+            if (quick || !chosen || __atomic_load_n(&unwanted, __ATOMIC_RELAXED)) throw;
+            o.tier = 0;
+            code.artefact = compiler.emit(compilation.get(), o);
+            code.complaint = e.what();
+        }
+    }
+
+    void run() {
+        try {
+            if (!compilation) begin();
+            emit();
+        } catch (const std::exception& e) {
+            failure = e.what();
+        }
+        const std::lock_guard guard(lock);
+        ended = true;
+        changed.notify_all();
+    }
+
+    bool has_ended() {
+        std::unique_lock guard(lock);
+        return changed.wait_for(guard, kAsk, [&] { return ended; });
+    }
+
+    bool takes_long() const {
+        if (!compilation) return request.ir.size() > kLongBytes;
+        return Compiler::get().cost(compilation.get()) > kLongUs;
+    }
+};
+
+// The passes recurse as deeply as the front end did: a stack no smaller than the caller's. A thread
+// of no process-wide book: it may be forgotten, and the process may end while it works.
+bool start(const std::shared_ptr<Work>& work) {
+    constexpr size_t kLeast = 8 << 20, kMost = 1 << 30;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes)) return false;
+    pthread_attr_setstacksize(&attributes, std::clamp(support::stack_size(), kLeast, kMost));
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    auto own = std::make_unique<std::shared_ptr<Work>>(work);
+    const auto body = [](void* data) -> void* {
+        const std::unique_ptr<std::shared_ptr<Work>> mine(
+            static_cast<std::shared_ptr<Work>*>(data));
+        (*mine)->run();
+        return nullptr;
+    };
+    pthread_t thread;
+    const bool started = pthread_create(&thread, &attributes, body, own.get()) == 0;
+    pthread_attr_destroy(&attributes);
+    if (started) (void)own.release();
+    return started;
+}
+
+}  // namespace
+
+std::optional<FirstCode> make_first_code(FirstCodeRequest request, Impatience impatience) {
+    auto work = std::make_shared<Work>(std::move(request));
+    bool away = work->takes_long();
+    if (!away) {
+        work->begin();
+        away = work->takes_long();
+    }
+    if (!away || !start(work)) {
+        work->run();
+    } else {
+        const pid_t me = getpid();
+        while (!work->has_ended()) {
+            if (impatience.leave(impatience.data)) {
+                __atomic_store_n(&work->unwanted, 1, __ATOMIC_RELAXED);
+                return {};
+            }
+            // A signal handler forked, and this is the child: the other thread is its parent's.
+            if (getpid() != me) return make_first_code(work->request, impatience);
+        }
+    }
+    if (!work->failure.empty()) throw support::Error(work->failure);
+    return std::move(work->code);
+}
+
+}  // namespace qd::runtime

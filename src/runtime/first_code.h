@@ -1,0 +1,36 @@
+// The code that a kernel's first call makes.
+//
+// What takes long is made by a thread of its own, so that who waits for it can leave. What was left
+// ends soon, at its next stage, and touches nothing but itself: neither the cache nor a slot.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace qd::runtime {
+
+struct FirstCodeRequest {
+    std::vector<uint8_t> ir;
+    std::string cpu;
+    std::vector<std::string> edited;  // LLVM modules whose functions take the place of ours
+    int tier = -1;                    // forced; -1: quick where optimising takes long
+    bool time_passes = false;
+};
+struct FirstCode {
+    std::vector<uint8_t> artefact;
+    std::string complaint;  // why it is not the optimised code that it was to be, if so
+};
+
+// Asked a few times a second, without any lock, while another thread compiles: whether to leave.
+struct Impatience {
+    bool (*leave)(void*);
+    void* data;
+};
+
+// Nothing if the caller leaves. Throws support::Error.
+std::optional<FirstCode> make_first_code(FirstCodeRequest request, Impatience impatience);
+
+}  // namespace qd::runtime
