@@ -44,6 +44,7 @@ lint-cpp: build
 	$(if $(CPP),$(VENV)/bin/clang-format --dry-run -Werror $(CPP))
 	$(PY) tools/check_includes.py
 	$(PY) tools/check_recorder.py
+	$(PY) tools/check_forget.py
 	tools/check_symbols.sh
 
 lint-python: setup

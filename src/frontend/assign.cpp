@@ -90,7 +90,7 @@ void assign_struct(StructObject& target, PyObject* value) {
     if (is_struct(value)) {
         source = reinterpret_cast<StructObject*>(value)->members;
     } else if (!PyDict_Check(value)) {
-        if (!PyObject_HasAttrString(value, "to_dict")) {
+        if (!has_attribute(value, "to_dict")) {
             raise(Kind::type, "Only dict or Struct can be assigned to a Struct",
                   "it was given '" + type_text(value) + "'");
         }

@@ -47,7 +47,7 @@ const Builtin* python_builtin(PyObject* o) {
     PyObject* module = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : nullptr;
     if (!module || !PyModule_Check(module)) return nullptr;
     const char* home = PyModule_GetName(module);
-    if (!home) return PyErr_Clear(), nullptr;
+    if (!home) return forget_error(), nullptr;
     const std::string name = reinterpret_cast<PyCFunctionObject*>(o)->m_ml->ml_name;
     if (home != std::string_view("builtins") || std::ranges::find(kNames, name) == std::end(kNames))
         return nullptr;

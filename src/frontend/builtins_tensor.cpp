@@ -59,8 +59,7 @@ Ref literal(Lowering&, const CallArgs& a) {
         Value* v = tensor(arr, function);
         return make_value(typed ? builder().cast(v, prim_argument(p[1], function)) : v);
     }
-    if (!PyList_Check(arr) && !PyTuple_Check(arr) &&
-        PyObject_HasAttrString(arr, "tolist")) {  // NumPy array
+    if (!PyList_Check(arr) && !PyTuple_Check(arr) && has_attribute(arr, "tolist")) {  // NumPy array
         list = Ref::steal(PyObject_CallMethod(arr, "tolist", nullptr));
         arr = list.get();
     }

@@ -674,6 +674,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                 const bool print_before = l.kernel->has_print;
                 l.kernel->has_print = false;
                 lower_entry(*e, l, s, plan);
+                let_handlers_raise();  // what they interrupted is not kept
                 e->has_print = l.kernel->has_print;
                 l.kernel->has_print |= print_before;
             } catch (const HoldsTask&) {

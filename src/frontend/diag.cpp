@@ -213,7 +213,7 @@ std::string traceback_text(PyObject* type, PyObject* value, PyObject* tb) {
 }
 
 void add_note(PyObject* value, const std::string& note) {
-    if (note.empty() || !PyObject_HasAttrString(value, "add_note")) return;
+    if (note.empty() || !has_attribute(value, "add_note")) return;
     Ref r = Ref::steal_or_null(PyObject_CallMethod(value, "add_note", "s", note.c_str()));
     forget_error();
 }
@@ -236,7 +236,8 @@ void finish_python_error() {
     if (tb) PyException_SetTraceback(value, tb);
     Ref type_ref = Ref::steal(type), value_ref = Ref::steal(value), tb_ref = Ref::steal_or_null(tb);
     const std::string frames = joined_frames();
-    const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1 && !failure().argument;
+    const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1 && !failure().argument &&
+                          !raised_by_handler(tb);
     const Ref ours = exception_class("QuadrantsCompilationError");
     // What the language itself reports keeps its class; anything else is wrapped.
     const bool compile_error = PyObject_IsSubclass(type, ours.get()) == 1 ||

@@ -41,9 +41,15 @@ namespace qd::frontend {
 struct PyError {};  // thrown when a Python exception is set
 
 // Clears the Python exception that is set, if any: for questions whose failure is an answer. An
-// interrupt, an exit, lack of memory or of stack is none; it is kept, and raised by the kernel call
-// in progress (kept_error.cpp). Nothing else calls PyErr_Clear.
+// interrupt, an exit, lack of memory or of stack is none, nor is anything that a signal handler
+// raised; it is kept, and raised by the kernel call in progress (kept_error.cpp). Nothing else
+// clears exceptions (tools/check_forget.py).
 void forget_error();
+bool has_attribute(PyObject* o, const char* name);  // PyObject_HasAttr swallows all exceptions
+// By its traceback.
+bool raised_by_handler(PyObject* trace);
+// Runs signal handlers that are due, if this is the main thread. Throws what one raises or raised.
+void let_handlers_raise();
 // Sets this thread's kept exception in place of any other; false if there is none.
 bool raise_kept_error();
 extern bool error_kept;  // by some thread, under the GIL: worth asking

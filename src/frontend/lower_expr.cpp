@@ -275,7 +275,7 @@ static void check_dataclass(PyObject* cls, int depth) {
     for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);) {
         const Ref type = Ref::steal(PyObject_GetAttr(field, names().type_));
         if (!PyType_Check(type.get())) continue;
-        if (PyObject_HasAttr(type.get(), names()._data_oriented_))
+        if (has_attribute(type.get(), "_data_oriented"))
             raise(Kind::syntax, "Member " + text(key) + " of dataclass " + text(cls) +
                                     " is a data_oriented class; pass it through qd.template()");
         if (is_dataclass(type.get())) check_dataclass(type.get(), depth + 1);
@@ -700,6 +700,7 @@ Val Body::comprehension(const Node* n) {
 
 void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places) {
     if (k == n->list.size()) {
+        let_handlers_raise();
         if (n->kind == K::DictComp) {
             Ref key = value(n->a), item = value(n->b);
             if (PyDict_SetItem(out, key.get(), item.get()) < 0) throw PyError{};

@@ -245,7 +245,7 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
         for (int k = 0; k < array->type.ndim; ++k)
             bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1},
                                                        static_cast<uint64_t>(k))});
-    } else if (!is_expr(o) && PyObject_HasAttrString(o, "_path_from_root")) {
+    } else if (!is_expr(o) && has_attribute(o, "_path_from_root")) {
         // A node: the root, which is one cell without an index, or one with no field below it.
         const Val shape = member(over, names().shape_);
         const Py_ssize_t axes = PyTuple_Check(shape.get()) ? PyTuple_GET_SIZE(shape.get()) : 0;

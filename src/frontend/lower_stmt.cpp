@@ -70,6 +70,7 @@ Flow Body::block(std::span<Node* const> list) {
 }
 
 Flow Body::stmt(const Node* n) {
+    let_handlers_raise();
     low.node = n->ast;
     set_location(n);
     switch (n->kind) {

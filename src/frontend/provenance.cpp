@@ -82,8 +82,9 @@ Prov* Unit::item(Prov* base, PyObject* key) {
                       : is_repeatable(key)
                           ? Ref::steal(PyTuple_Pack(2, constant_repr(key).get(), Py_None))
                           : Ref::steal(PyTuple_Pack(2, Py_TYPE(key), key));
-    if (PyObject* at = PyDict_GetItem(base->places.get(), known.get()))
+    if (PyObject* at = PyDict_GetItemWithError(base->places.get(), known.get()))
         return base->items[PyLong_AsSize_t(at)];
+    forget_error();
     const Ref place = Ref::steal(PyLong_FromSize_t(base->items.size()));
     if (PyDict_SetItem(base->places.get(), known.get(), place.get()) < 0)
         forget_error();  // unhashable
@@ -147,8 +148,9 @@ Prov* Unit::call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* c
     }
     if (callee->kind == Prov::Kind::display) return nullptr;
     if (!callee->calls) callee->calls = Ref::steal(PyDict_New());
-    if (PyObject* at = PyDict_GetItem(callee->calls.get(), key.get()))
+    if (PyObject* at = PyDict_GetItemWithError(callee->calls.get(), key.get()))
         return callee->items[PyLong_AsSize_t(at)];
+    forget_error();
     const Ref place = Ref::steal(PyLong_FromSize_t(callee->items.size()));
     if (PyDict_SetItem(callee->calls.get(), key.get(), place.get()) < 0) throw PyError{};
     Prov* p = &this->provs.emplace_back();

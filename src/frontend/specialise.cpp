@@ -336,7 +336,7 @@ Prov* Lowering::Body::find_place(PyObject* array) {
         const auto consider = [&](PyObject* item, Prov* prov) {
             if (unwrap(item) == array) return prov;
             if (PyList_Check(item) || PyTuple_Check(item) || PyDict_Check(item) ||
-                PyObject_HasAttr(item, names().__dict___))
+                has_attribute(item, "__dict__"))
                 if (!PyType_Check(item) && !PyModule_Check(item) && !PyFunction_Check(item) &&
                     !is_field(item))
                     queue.push_back({Ref::borrow(item), prov});
@@ -557,6 +557,7 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
         ir::complete(m);
         ir::lay_out_params(m);
         note_written_arrays(*out);
+        let_handlers_raise();
     } catch (...) {
         raise_python();
         return nullptr;

@@ -59,7 +59,7 @@ void append_components(PyObject* o, Prim p, std::vector<Value*>& out) {
         return;
     }
     if (!is_expr(o) && !is_number(o) && !is_host_matrix(o) &&
-        PyObject_HasAttrString(o, "tolist")) {  // NumPy array
+        has_attribute(o, "tolist")) {  // NumPy array
         const Ref list = Ref::steal(PyObject_CallMethod(o, "tolist", nullptr));
         return append_components(list.get(), p, out);
     }

@@ -61,7 +61,7 @@ Parameter::Kind kind_of(PyObject* annotation, Prim& prim) {
     const bool is_class = PyType_Check(annotation);
     PyTypeObject* type =
         is_class ? reinterpret_cast<PyTypeObject*>(annotation) : Py_TYPE(annotation);
-    if (is_class && PyObject_HasAttrString(annotation, "__dataclass_fields__"))
+    if (is_class && frontend::has_attribute(annotation, "__dataclass_fields__"))
         return Kind::dataclass;
     for (const Row& row : rows)
         if (is_a(type, row.cls)) return is_class ? row.of_class : row.of_instance;

@@ -98,7 +98,7 @@ bool component_error(const PackStep& step) {
 // What stands at the indices 0 to count - 1, as a list; or a number.
 PyObject* items_of(PyObject* value, int count) {
     for (const char* method : {"to_list", "tolist"})
-        if (PyObject_HasAttrString(value, method))
+        if (frontend::has_attribute(value, method))
             return PyObject_CallMethod(value, method, nullptr);
     if (PyList_Check(value) || PyTuple_Check(value)) return PySequence_List(value);
     Ref items = Ref::steal_or_null(PyList_New(0));

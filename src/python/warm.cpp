@@ -597,7 +597,7 @@ bool is_constant(PyObject* o) {
 void write_name(Writer& w, PyObject* text) {
     Py_ssize_t size = 0;
     const char* utf8 = PyUnicode_AsUTF8AndSize(text, &size);
-    if (!utf8) PyErr_Clear();
+    if (!utf8) frontend::forget_error();
     w.text({utf8 ? utf8 : "", static_cast<size_t>(size)});
 }
 
@@ -725,6 +725,7 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
     if (key.empty()) return nullptr;
     const std::string folder = "kernels/" + key;
     for (const std::string& name : store().list(folder)) {
+        frontend::let_handlers_raise();
         try {
             const auto bytes = store().read(folder + "/" + name);
             if (!bytes) continue;
@@ -756,6 +757,7 @@ void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const Lo
     const std::string key = kernel_key(k, {args, count});
     const Bytes bytes = write_recipe(k.definition, kernel, {args, count}, params, code_hash);
     if (key.empty() || bytes.empty()) return not_stored("no key or a value that cannot be written");
+    frontend::let_handlers_raise();  // a question that one interrupted has a wrong answer
     const std::string folder = "kernels/" + key;
     (void)store().write(folder + "/" + cache::hex(hash_of(bytes)), bytes);
     store().trim(folder, kMostRecipes);

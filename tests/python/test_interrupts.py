@@ -1,0 +1,327 @@
+"""Signals that come while a kernel is traced, compiled or run: what handlers raise comes out soon."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import quadrants as qd
+
+pytestmark = pytest.mark.oracle_differs("faults are put into our compiler")
+
+_COMMON = """
+import ctypes, os, pathlib, signal, sys, threading, time
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.WARN, random_seed=1)
+core = qd._lib.core
+library = pathlib.Path(qd.__file__).parent / "_lib" / "libqd_compiler.so"
+x = qd.field(qd.i32, 100)
+
+def fault(text):
+    ctypes.CDLL(str(library)).qd_compiler_fault(text.encode())
+
+@qd.kernel
+def small() -> qd.i32:
+    x[0] += 1
+    return x[0]
+
+def make(n):
+    @qd.kernel
+    def large():
+        for i in x:
+            for k in qd.static(range(n)):
+                if x[i] > 500:
+                    x[i] = x[i] * 7 % 501
+                else:
+                    x[i] += k % 19
+    return large
+
+class Stop(BaseException):
+    pass
+
+def handler(signum, frame):
+    raise Stop
+
+def interrupted(call):
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        call()
+    except Stop:
+        return True
+    return False
+
+def threads():
+    return set(os.listdir("/proc/self/task"))
+
+def wait_for(true, seconds=50):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, true
+        time.sleep(0.01)
+
+def works():
+    x.fill(0)
+    assert small() == 1
+    make(150)()
+    x.fill(0)
+    a = make(2000)
+    a()
+    assert x[3] == want
+
+def by_hand(n):
+    v = 0
+    for k in range(n):
+        v = v * 7 % 501 if v > 500 else v + k % 19
+    return v
+
+want = by_hand(2000)
+"""
+
+
+def run(tmp_path, body: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", **environment)
+    env.pop("QD_CPU_TIER", None)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _COMMON + textwrap.dedent(body), tmp_path / "cache"],
+        capture_output=True, text=True, env=env, timeout=100,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", ["cse", "offload", "lowering", "code generation"])
+def test_a_compilation_that_does_not_end_is_left(tmp_path, stage):
+    done = run(
+        tmp_path,
+        f"""
+        works()  # all other threads are there
+        before = threads()
+        large = make(2100)
+        fault("{stage}:wait")
+        assert interrupted(large)
+        left = threads() - before
+        assert len(left) == 1
+        fault("")
+        wait_for(lambda: not left & threads())
+        works()
+        large()
+        child = os.fork()
+        if child == 0:
+            signal.alarm(40)
+            works()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        qd.reset()
+        qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1])
+        x = qd.field(qd.i32, 100)
+        works()
+        print("end")
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n"), done.stderr
+
+
+def test_what_was_left_ends_at_its_next_stage(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        small()
+        before = threads()
+        fault("lowering:wait")
+        assert interrupted(make(2000))
+        left = threads() - before
+        assert len(left) == 1
+        fault("code generation:wait")  # which it never comes to
+        wait_for(lambda: not left & threads())
+        print("end")
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n"), done.stderr
+
+
+def test_a_handler_that_returns_ends_nothing(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        seen = []
+        def handler(*_):
+            fault("")
+            child = os.fork()  # in the middle of a compilation
+            if child:
+                seen.append(os.waitpid(child, 0)[1])
+        small()
+        fault("lowering:wait")
+        x.fill(0)
+        assert not interrupted(make(2000))
+        assert x[3] == want
+        if not seen:
+            os._exit(0)  # the child
+        assert seen == [0]
+        print("end")
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n"), done.stderr
+
+
+@pytest.mark.parametrize("what", ["interrupted", "optimised"])
+def test_the_process_ends_while_something_compiles_for_ever(tmp_path, what):
+    done = run(
+        tmp_path,
+        f"""
+        small()
+        if "{what}" == "interrupted":
+            fault("code generation:wait")
+            assert interrupted(make(2000))
+        else:
+            large = make(300)
+            large()
+            fault("optimisation:wait")
+            threading.Thread(target=core.finish_optimisations, daemon=True).start()
+            time.sleep(0.2)
+        print("end")
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n"), done.stderr
+    assert done.stderr == ""
+
+
+def test_the_next_statement_is_not_traced(tmp_path):
+    """The helpers are C functions, behind which the interpreter looks at no signal."""
+    done = run(
+        tmp_path,
+        """
+        interrupt = ctypes.CDLL(None)["raise"]
+        number = int(signal.SIGALRM)
+        seen = []
+        @qd.kernel
+        def k():
+            qd.static(interrupt(number))
+            qd.static(seen.append(1))
+        signal.signal(signal.SIGALRM, handler)
+        for _ in range(2):
+            try:
+                k()
+                raise SystemExit("not raised")
+            except Stop:
+                assert seen == []
+        @qd.kernel
+        def in_list() -> qd.i32:
+            a = [qd.static(interrupt(number)) + qd.static(len(seen)) for n in range(3)]
+            qd.static(seen.append(1))
+            return a[0]
+        try:
+            in_list()
+            raise SystemExit("not raised")
+        except Stop:
+            assert seen == []
+        works()
+        print("end")
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n"), done.stderr
+
+
+@pytest.mark.parametrize("what", ["TimeoutError", "AttributeError", "KeyError", "TypeError", "Own"])
+def test_a_handlers_exception_is_no_answer(tmp_path, what):
+    """Whatever its type: where Python is asked and a failure is an answer, it comes out as it is."""
+    done = run(
+        tmp_path,
+        f"""
+        class Own(Exception):
+            pass
+
+        class Probed:
+            size = 3
+            def __init__(self, at):
+                self.at = at
+            def __getattr__(self, name):
+                self.__dict__["asked"] = self.__dict__.get("asked", 0) + 1
+                if self.asked == self.at:
+                    signal.raise_signal(signal.SIGALRM)
+                raise AttributeError(name)
+
+        def handler(signum, frame):
+            raise {what}("of the handler")
+
+        def handle_all(*args):
+            raise {what}("of the handler")
+
+        class Handles:
+            def __call__(self, signum, frame):
+                raise {what}("of the handler")
+
+        def kernel():
+            @qd.kernel
+            def k(c: qd.template()) -> qd.i32:
+                return c.size + qd.static(getattr(c, "missing", 4))
+            return k
+
+        most = 0
+        for h in (handler, handle_all, Handles(), lambda s, f: handler(s, f)):
+            signal.signal(signal.SIGALRM, h)
+            at = 1
+            while True:
+                probed, k = Probed(at), kernel()
+                try:
+                    k(probed)
+                    assert probed.asked < at, "swallowed"
+                    break
+                except {what} as e:
+                    assert type(e) is {what} and e.args == ("of the handler",), e
+                assert k(probed) == 7
+                at += 1
+            most = max(most, at)
+        print("end", most)
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    words = done.stdout.split()
+    assert words[-2] == "end", done.stderr
+    assert int(words[-1]) > 1
+
+
+def test_the_interpreter_is_interrupted(tmp_path):
+    done = run(
+        tmp_path,
+        """
+        os.environ["QD_CPU_TIER"] = "interpret"
+        qd.init(arch=qd.cpu)
+        x = qd.field(qd.i32, ())
+        @qd.kernel
+        def for_ever():
+            while x[None] >= 0:
+                x[None] = (x[None] + 1) % 100
+        assert interrupted(for_ever)
+        @qd.kernel
+        def k() -> qd.i32:
+            return x[None] * 0 + 5
+        assert k() == 5
+        print("end")
+        """,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n"), done.stderr
+
+
+def test_an_exception_of_a_probed_object_is_still_an_answer():
+    """Only what a handler raises is more than that."""
+
+    class Odd:
+        size = 3
+
+        def __getattr__(self, name):
+            raise AttributeError(name)
+
+    @qd.kernel
+    def k(c: qd.template()) -> qd.i32:
+        return c.size + qd.static(getattr(c, "missing", 4))
+
+    qd.init(arch=qd.cpu)
+    assert k(Odd()) == 7
