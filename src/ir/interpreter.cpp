@@ -39,6 +39,8 @@ struct Layout {  // of one function's frame
     std::unordered_map<const Inst*, uint32_t> slots;
 };
 
+constexpr uint64_t kStopSteps = 1 << 16;
+
 struct Interpreter {
     const Module& m;
     const abi::Context& context;
@@ -342,8 +344,9 @@ struct Interpreter {
     }
 
     Flow inst(Frame& f, const Inst& i) {
-        if (options.max_steps && ++steps > options.max_steps)
-            throw support::Error("too many steps");
+        ++steps;
+        if (options.max_steps && steps > options.max_steps) throw support::Error("too many steps");
+        if (options.stop && steps % kStopSteps == 0 && options.stop()) throw Stopped{};
         if (info(i.op).kind == Kind::elementwise) {
             element_wise(f, i);
             return Flow::next;

@@ -19,8 +19,9 @@
 namespace qd::ir {
 
 struct InterpretOptions {
-    bool fused = true;       // as in fold()
-    uint64_t max_steps = 0;  // 0: no limit; else support::Error beyond it
+    bool fused = true;         // as in fold()
+    uint64_t max_steps = 0;    // 0: no limit; else support::Error beyond it
+    bool (*stop)() = nullptr;  // asked now and then: whether to end as if `fail` had returned
 };
 
 bool interpret(const Module& m, const abi::Context& context, const InterpretOptions& options = {});

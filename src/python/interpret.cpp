@@ -2,8 +2,11 @@
 
 #include "python/interpret.h"
 
+#include <utility>
+
 #include "ir/interpreter.h"
 #include "pass/pass.h"
+#include "python/session.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
@@ -12,6 +15,7 @@ namespace qd::python {
 namespace {
 
 struct Run {  // what the callbacks of the running interpretation need
+    const ir::Module& module;
     std::vector<const ir::Format*> formats;
     runtime::LaunchOutcome* outcome;
 };
@@ -32,14 +36,12 @@ void collect_operands(const ir::Module& module, const ir::Format* format,
         });
 }
 
-const ir::Module* current_module;  // one interpretation at a time: under the GIL
-
 std::string text_of(uint32_t number, const abi::Cell* cells) {
     const ir::Format* format = run->formats.at(number);
     support::FormatEntry entry;
     for (const ir::Format::Piece& p : format->pieces)
         entry.pieces.push_back({p.text, p.conversion});
-    collect_operands(*current_module, format, entry);
+    collect_operands(run->module, format, entry);
     return runtime::format_text(entry, cells);
 }
 
@@ -65,14 +67,19 @@ std::unique_ptr<ir::Module> prepare_interpreted(const ir::Module& module) {
 bool interpret_launch(const ir::Module& module, abi::Context& context,
                       runtime::LaunchOutcome& outcome) {
     const runtime::FlushDenormals flush;
-    Run state{ir::formats_of(module), &outcome};
-    run = &state;
-    current_module = &module;
+    Run state{module, ir::formats_of(module), &outcome};
+    Run* const outer = std::exchange(run, &state);  // which a signal handler interrupted
+    const struct Restore {
+        Run* outer;
+        ~Restore() { run = outer; }
+    } restore{outer};
+    const Working working;
     int32_t stop = 0;
     context.runtime = &kRuntime;
     context.stop = &stop;
-    ir::interpret(module, context);
-    run = nullptr;
+    ir::InterpretOptions options;
+    options.stop = [] { return PyErr_CheckSignals() != 0; };
+    ir::interpret(module, context, options);
     return !outcome.printed.empty() || outcome.failed;
 }
 

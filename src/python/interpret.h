@@ -13,7 +13,8 @@ namespace qd::python {
 // A copy of `module` to run, with the checks that its options ask for.
 std::unique_ptr<ir::Module> prepare_interpreted(const ir::Module& module);
 
-// As runtime::launch; `context` lacks runtime and temps.
+// As runtime::launch; `context` lacks runtime and temps. Under the GIL; ends early, with the
+// exception set, where a signal handler raises.
 bool interpret_launch(const ir::Module& module, abi::Context& context,
                       runtime::LaunchOutcome& outcome);
 

@@ -189,6 +189,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     if (s.interpreted) {
         special = interpret_launch(*s.interpreted, context, outcome);
         tasks_of_last_call = 1;  // it does not cut the kernel
+        if (PyErr_Occurred()) return nullptr;
     } else {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
