@@ -35,11 +35,10 @@ Val Body::result_of(Ref result, Prov* place) {
 // its result follows from its operands alone.
 Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands,
                    PyObject* keywords, bool is_pure, const std::function<Ref()>& run) {
-    bool settled = is_pure, again = callee != nullptr, symbolic = false;
+    bool settled = is_pure, again = callee != nullptr;
     for (const Val& v : operands) {
         settled = unit.settle(v.get(), v.prov) && settled;
         again = again && !PyIter_Check(v.get());  // it would be used up
-        symbolic = symbolic || is_symbolic(v.get());
     }
     Prov* place = nullptr;
     if (!settled) {
@@ -49,7 +48,7 @@ Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands
             objects.push_back(v.obj);
             places.push_back(v.prov);
         }
-        if (again && !symbolic) place = unit.call(callee, objects, places, keywords);
+        if (again) place = unit.call(callee, objects, places, keywords);
         if (!place) unit.opaque(std::string("what '") + name + "' sees of its operands");
     }
     Ref result = run();
