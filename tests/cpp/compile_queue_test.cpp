@@ -91,15 +91,6 @@ TEST(compile_queue, launches_are_optimised_when_they_add_up) {
     EXPECT_EQ(slot->current()->tier, 0u);  // a failure leaves the code as it is
 }
 
-// What is asked for is begun at once, though the queue's threads sleep until something else is due.
-TEST(compile_queue, asking_wakes_the_queue) {
-    const auto slot = quick_slot(1'000'000'000);
-    quick_run_begins(slot, now_ns());
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    quick_run_ends(slot, int64_t(1) << 60);
-    EXPECT_TRUE(settles(slot));
-}
-
 TEST(compile_queue, a_long_launch_is_optimised_before_it_ends) {
     const auto slot = quick_slot(1000);
     quick_run_begins(slot, now_ns());

@@ -263,3 +263,27 @@ def test_versions_for_dead_objects_go(backend):
 def test_version():
     assert qd.__version__[:2] == (1, 3) and all(isinstance(n, int) for n in qd.__version__)
     assert isinstance(qd.__version_str__, str)
+
+
+def test_what_funcs_were_made_for_goes_with_the_runtime(backend):
+    class Holder:
+        x = 3
+
+    @qd.func
+    def get(o: qd.template()):
+        return o.x
+
+    def use():
+        holder = Holder()
+
+        @qd.kernel
+        def k(o: qd.template()) -> qd.i32:
+            return get(o)
+
+        assert k(holder) == 3
+        return weakref.ref(holder)
+
+    gone = use()
+    backend.init()
+    gc.collect()
+    assert gone() is None

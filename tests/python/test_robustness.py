@@ -118,6 +118,28 @@ def test_options_that_change_code_are_a_miss(tmp_path, option):
 
 
 @pytest.mark.oracle_differs("counters are ours")
+def test_assertions_are_there_in_debug_mode_only(tmp_path):
+    """Of two programs that check indices, one checks assertions too."""
+    body = """
+    qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], {})
+    f = qd.field(qd.f32, 4)
+    @qd.kernel
+    def k(n: qd.i32) -> float:
+        assert n > 3
+        return f[n]
+    try:
+        k(1)
+        result("ran")
+    except AssertionError:
+        result("raised")
+    """
+    options = "check_out_of_bound=True", "debug=True, check_out_of_bound=True"
+    for option in options * 2:
+        program = textwrap.dedent(body).format(option)
+        assert run(tmp_path, program, init=False)[0] == ("raised" if "debug" in option else "ran")
+
+
+@pytest.mark.oracle_differs("counters are ours")
 def test_field_layout_is_guarded(tmp_path):
     def program(declare):
         body = (

@@ -72,6 +72,19 @@ print("end")
         assert done.stdout.endswith("end\n")
 
 
+def test_a_runtime_that_another_thread_made_ends_with_the_process():
+    done = _run(
+        """
+maker = threading.Thread(target=lambda: qd.init(arch=qd.cpu, offline_cache=False))
+maker.start()
+maker.join()
+print("end")
+""",
+        20,
+    )
+    assert done.returncode == 0 and done.stdout.endswith("end\n"), done.stderr[-2000:]
+
+
 def test_reset_and_init_while_other_threads_launch_and_compile():
     done = _run("""
 stop = False
