@@ -79,7 +79,8 @@ Val Body::read_member(const Val& base, PyObject* name, const Val* otherwise) {
     return has.get() == Py_True ? member(base, key) : *otherwise;
 }
 
-// zip, enumerate and reversed of lists and tuples: the places of what they give are known.
+// zip, enumerate and reversed of lists and tuples that facts do not settle: the places of what they
+// give are known.
 Val Body::iterated(const Val& callee, std::span<const Val> operands, Ref result) {
     PyObject* t = callee.get();  // not the result's type: lists reverse by an iterator of their own
     const auto is = [&](PyTypeObject& type) { return t == reinterpret_cast<PyObject*>(&type); };
@@ -89,6 +90,9 @@ Val Body::iterated(const Val& callee, std::span<const Val> operands, Ref result)
     for (const Val& v : operands)
         known = known && (PyList_CheckExact(v.get()) || PyTuple_CheckExact(v.get()));
     if (!known) return {};
+    bool settled = true;
+    for (const Val& v : operands) settled = unit.settle(v.get(), v.prov) && settled;
+    if (settled) return {};
     size_t count = SIZE_MAX;
     for (const Val& v : operands)
         count = std::min(count, static_cast<size_t>(PySequence_Fast_GET_SIZE(v.get())));

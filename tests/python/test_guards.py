@@ -186,6 +186,9 @@ BODIES = {
     "mapping_and_keyword": ("return weighed(**{'x': 1}, part=PART)", True),
     "reversed": ("s = 0.0\n    for p in qd.static(reversed([PART, 2])):\n"
                  "        s = s * 2 + (p if qd.static(isinstance(p, int)) else p.weight)\n    return s", True),
+    "list_of_zip": ("return list(zip(THIRDS, THIRDS))[0][1]", True),
+    "list_of_enumerate": ("return list(enumerate(THIRDS))[1][1]", True),
+    "list_of_reversed": ("return list(reversed(THIRDS))[0]", True),
     "struct_argument": ("return d.scaled()", True),
     "members_of_field": ("x = SF[0]\n    return qd.static(len(x.keys)) * 1.0", True),
     "python_type": ("return CALL(2.5) * 1.0", True),
