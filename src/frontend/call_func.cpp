@@ -47,10 +47,14 @@ using Body = Lowering::Body;
 constexpr int kDeepest = 400;  // nested bodies; each takes a few kilobytes of stack
 thread_local int depth_now = 0;
 
-std::shared_ptr<FunctionCache>& cache_pointer() {
+std::shared_ptr<FunctionCache>& shared_cache() {
     static auto* p = new std::shared_ptr<FunctionCache>(std::make_shared<FunctionCache>());
     return *p;
 }
+
+thread_local std::shared_ptr<FunctionCache> own_cache;  // while OwnFunctions lives
+
+std::shared_ptr<FunctionCache>& cache_pointer() { return own_cache ? own_cache : shared_cache(); }
 
 Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
 
@@ -587,10 +591,15 @@ bool emit_call(Entry& e, Body& caller, const std::vector<Arg>& args, Val& out) {
 FunctionCache& function_cache() { return *cache_pointer(); }
 
 void abandon_function_cache() {
-    (void)new std::shared_ptr<FunctionCache>(std::move(cache_pointer()));
+    (void)new std::shared_ptr<FunctionCache>(std::move(shared_cache()));
     clear_function_cache();
 }
-void clear_function_cache() { cache_pointer() = std::make_shared<FunctionCache>(); }
+void clear_function_cache() { shared_cache() = std::make_shared<FunctionCache>(); }
+
+OwnFunctions::OwnFunctions() : before_(std::move(own_cache)) {
+    own_cache = std::make_shared<FunctionCache>();
+}
+OwnFunctions::~OwnFunctions() { own_cache = std::static_pointer_cast<FunctionCache>(before_); }
 
 void Lowering::Body::emit_real_return() {
     std::vector<ir::Value*> out;

@@ -231,7 +231,7 @@ Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keyword
 }
 
 namespace {
-Answers* answers = nullptr;  // under the compile lock
+thread_local Answers* answers = nullptr;
 
 bool is_same_callee(PyObject* a, PyObject* b) {
     if (a == b) return true;

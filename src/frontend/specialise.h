@@ -197,6 +197,17 @@ struct Answers {
     Answers* previous;
 };
 
+// While it lives, this thread lowers functions for itself alone: another thread is in the middle of
+// lowering, and does not go on.
+class OwnFunctions {
+    std::shared_ptr<void> before_;
+
+  public:
+    OwnFunctions();
+    ~OwnFunctions();
+    OwnFunctions(const OwnFunctions&) = delete;
+};
+
 // Forget function specialisations (qd.init with other options, qd.reset).
 void clear_function_cache();
 // Without freeing it: in a forked child, whose Python is not ready yet.

@@ -325,6 +325,11 @@ std::vector<std::string> edited_tasks(const std::string& kernel,
     return texts;
 }
 
+struct AtWork {
+    AtWork() { ++session().compiling; }
+    ~AtWork() { --session().compiling; }
+};
+
 // Compiles without the GIL. A signal handler that raises ends it. Throws PyError, support::Error.
 std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Module& module,
                                             const std::vector<uint8_t>& hash) {
@@ -338,6 +343,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     const runtime::Target target = target_of(hash, module.name);
     std::unique_ptr<runtime::KernelImage> image;
     {
+        const AtWork at_work;
         Released released;
         const auto leave = [](void* r) { return static_cast<Released*>(r)->handler_raises(); };
         const auto code = runtime::make_first_code(std::move(request), {leave, &released});
@@ -610,6 +616,20 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
     return nullptr;
 }
 
+// Takes the compilation lock. Who traces under it may run Python code that waits for this very
+// thread: if it stands still for long, without the compiler being at work, this thread goes on
+// without the lock (false). Nothing if a signal handler raises.
+std::optional<bool> wait_for_turn(PyObject* lock) {
+    constexpr double kPatience = 0.2;
+    for (;;) {
+        const Ref held =
+            Ref::steal_or_null(PyObject_CallMethod(lock, "acquire", "id", 1, kPatience));
+        if (!held) return {};
+        if (held.get() == Py_True) return true;
+        if (session().compiling <= 0) return false;
+    }
+}
+
 }  // namespace
 
 void optimise_all() {
@@ -644,20 +664,22 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         if (!done) frontend::forget_error();
     }
     const uint32_t generation = session().generation;
-    const Ref held = Ref::steal_or_null(PyObject_CallMethod(lock, "acquire", nullptr));
-    if (!held) return nullptr;
+    const auto mine = wait_for_turn(lock);
+    if (!mine) return nullptr;
     std::unique_ptr<Specialisation> s;
     if (session().generation != generation) {
         set_error("QuadrantsRuntimeError",
                   "the runtime was reset while " + kernel_name(k) + " was being compiled");
     } else {
         const Working working;
+        std::optional<frontend::OwnFunctions> apart;
+        if (!*mine) apart.emplace();
         s = build_locked(k, args, count);
         show_cache_warnings();
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    const Ref released = Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));
+    if (*mine) (void)Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));
     PyErr_Restore(type, value, trace);
     if (frontend::raise_kept_error()) s.reset();
     return s;

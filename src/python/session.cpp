@@ -334,6 +334,7 @@ bool require_session() {
 void in_forked_child() {
     Session& s = session();
     ++s.forks;
+    s.compiling = 0;
     if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps
 }
 

@@ -49,6 +49,7 @@ struct Session {
     // Time on the host: in the cache, tracing, compiling.
     int64_t cache_ns = 0, trace_ns = 0, compile_ns = 0;
     uint32_t next_generation = 1;
+    int compiling = 0;   // threads that compile without the GIL
     uint32_t forks = 0;  // of this process's ancestors: what was counted before is not here
     Door<PythonThreads> door;
 };

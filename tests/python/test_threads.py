@@ -501,3 +501,74 @@ print(x[1])
 """)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "refused: " in done.stdout and done.stdout.endswith("2.0\n")
+
+
+_HELPERS = """
+ready()
+def other(n):
+    return make(n)
+
+def joined():  # while it is traced, another thread makes a first call
+    seen.append(0)
+    thread = threading.Thread(target=other(len(seen) + 20))
+    thread.start()
+    thread.join()
+    return len(seen)
+
+seen = []
+
+@qd.func
+def part(a, n):
+    return a + n
+
+@qd.kernel
+def outer() -> qd.i32:
+    return part(qd.static(joined()), 1) + part(qd.static(joined()), 10)
+"""
+
+
+@pytest.mark.oracle_differs("it waits for ever")
+def test_a_helper_waits_for_another_threads_first_call():
+    done = _run(
+        _HELPERS
+        + """
+assert outer() == 14, seen
+other(40)()
+print("end")
+"""
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
+
+
+@pytest.mark.oracle_differs("it waits for ever")
+def test_helpers_of_two_threads_wait_for_each_other():
+    done = _run(
+        _HELPERS
+        + """
+here = {1: threading.Event(), 2: threading.Event()}
+
+def meet(n):
+    here[n].set()
+    here[3 - n].wait()
+    return n
+
+def meeting(n):
+    @qd.kernel
+    def k() -> qd.i32:
+        return part(part(qd.static(meet(n)), 3), part(100, 0))
+    return k
+
+got = {}
+def run(n):
+    got[n] = meeting(n)()
+both = [threading.Thread(target=run, args=(n,)) for n in (1, 2)]
+[t.start() for t in both]
+[t.join() for t in both]
+assert got == {1: 104, 2: 105}, got
+assert outer() == 14
+print("end")
+"""
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
