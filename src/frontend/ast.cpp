@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "frontend/names.h"
+#include "frontend/stack.h"
 
 namespace qd::frontend {
 namespace {
@@ -188,6 +189,7 @@ struct Converter {
         return {data, n};
     }
     Node* node(PyObject* o) {
+        need_stack();
         Node* n = source.arena.make<Node>();
         n->ast = o;
         const Fields f = fields_of(Py_TYPE(o));
