@@ -72,7 +72,6 @@ MEMORY = Kind(
     findings=("ERROR: AddressSanitizer", "runtime error:"),
     deselected={
         "tests/python/test_compiler_failures.py": "faults put into the compiler, memory limits",
-        "tests/python/test_robustness.py::test_too_deep_for_a_small_stack": "frames are larger here",
     },
 )
 THREADS = Kind(
@@ -80,7 +79,11 @@ THREADS = Kind(
     libraries=("libtsan.so", "libstdc++.so"),
     options={"TSAN_OPTIONS": TSAN},
     findings=("WARNING: ThreadSanitizer", "FATAL: ThreadSanitizer"),
-    deselected={},
+    deselected={
+        # "dup thread with used id": its books in a child still have the parent's threads.
+        "tests/python/test_threads.py::test_a_child_forked_during_the_first_compilation_of_all": "a"
+        " child of several threads that starts threads",
+    },
 )
 
 
