@@ -32,6 +32,7 @@ class Options(ctypes.Structure):
         ("cpu", ctypes.c_char_p),
         ("triple", ctypes.c_char_p),
         ("time_passes", ctypes.c_int32),
+        ("unwanted", ctypes.c_void_p),
     ]
 
 
