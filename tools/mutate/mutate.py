@@ -2,14 +2,17 @@
 
     python tools/mutate/mutate.py build FOLDER [--seed N] [--count N]      rewrites and compiles
     python tools/mutate/mutate.py cover FOLDER [--share I/N] [--files ..]  notes which tests come past what
-    python tools/mutate/mutate.py kill FOLDER [--every K] [--from I] [--minutes M]
+    python tools/mutate/mutate.py kill FOLDER [--every K] [--from I] [--minutes M] [--only N ..]
     python tools/mutate/mutate.py report FOLDER
+    python tools/mutate/mutate.py try FOLDER --only N --files tests/python/test_x.py ..
 
 FOLDER is made: a copy of the last commit whose sources carry COUNT changes behind switches (`qd_mutant(17) ?
 changed : original`), so one build serves them all. `cover` runs the C++ and Python tests once, unchanged.
 `kill` switches on one change after the other and runs the tests that come past it, those of little time
-first, until one fails, hangs or dies. What no test notices is listed by `report`. Needs `make build`, clang's
-headers, and `libclang` from PyPI in the Python that runs `build`.
+first, until one fails, hangs or dies. What no test notices is listed by `report`. `try` runs this tree's
+tests, new ones too, against one change (0: none, to see what fails anyway) in a process of their own: it
+sees what acts at import, which `kill` does not, for its server has imported the package. Needs
+`make build`, clang's headers, and `libclang` from PyPI in the Python that runs `build`.
 """
 
 import argparse
@@ -335,6 +338,20 @@ def kill(tree, args):
     tests.close()
 
 
+def try_change(tree, args):
+    (number,) = args.only
+    with tempfile.TemporaryDirectory(prefix="mutate") as scratch:
+        page = pathlib.Path(scratch) / "page"
+        page.write_bytes(number.to_bytes(4, "little") + bytes(PAGE - 4))
+        environment = {"QD_MUTANT_FILE": str(page), "HOME": scratch}
+        environment["PYTHONPATH"] = str(tree / "python")
+        python = ROOT / ".venv" / "bin" / "python"
+        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        run = subprocess.run([*command, *args.files], cwd=ROOT, env=os.environ | environment)
+        reached = page.read_bytes()[4 + number]
+    print("noticed" if run.returncode else "not noticed" if reached else "not reached")
+
+
 def report(tree, args):
     facts = json.loads((tree / "changes.json").read_text())
     rows = {}
@@ -371,7 +388,7 @@ def report(tree, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=("build", "cover", "kill", "report"))
+    parser.add_argument("action", choices=("build", "cover", "kill", "report", "try"))
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300)
@@ -386,7 +403,8 @@ def main():
     parser.add_argument("--budget", type=float, default=240, help="seconds of tests a change")
     parser.add_argument("--minutes", type=float, default=60)
     args = parser.parse_args()
-    globals()[args.action](args.folder.resolve(), args)
+    action = {"try": try_change}.get(args.action) or globals()[args.action]
+    action(args.folder.resolve(), args)
 
 
 if __name__ == "__main__":
