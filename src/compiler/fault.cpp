@@ -31,6 +31,11 @@ int overflow_stack(volatile int* outer) {
     return here[0] < 1 << 30 ? overflow_stack(here) + here[0] : 0;
 }
 
+[[gnu::no_sanitize_undefined]] void store_to_null() {
+    volatile int* null = nullptr;
+    *null = 1;
+}
+
 void trap() {
 #if defined(__x86_64__)
     asm volatile("int3");
@@ -49,7 +54,7 @@ constexpr struct {
     std::string_view name;
     void (*happen)();
 } kKinds[] = {
-    {"segv", [] { *static_cast<volatile int*>(nullptr) = 1; }},
+    {"segv", store_to_null},
     {"bus", [] { raise(SIGBUS); }},
     {"ill", [] { __builtin_trap(); }},
     {"fpe", [] { raise(SIGFPE); }},
