@@ -186,7 +186,7 @@ void assign_op(BinOp op, PyObject* target, PyObject* value) {
                 const std::string verb = std::string("Atomic ") + row.word;
                 Value* operand = fit(value, t, verb.c_str());
                 if (e.shared)
-                    builder().op(row.atomic, {e.value(), operand});
+                    atomic_arithmetic(row.atomic, e.value(), operand);
                 else
                     assign(target, binary(op, target, make_value(operand).get()).get());
                 return;

@@ -63,9 +63,13 @@ Ref atomic(Lowering&, const CallArgs& a) {
     const std::string verb = std::string("Atomic ") + row.word;
     Value* operand = fit(p[1], t, verb.c_str());
     ir::Builder& b = builder();
-    if (target.shared) return make_value(b.op(row.atomic, {target.value(), operand}));
+    if (target.shared) return make_value(atomic_arithmetic(row.atomic, target.value(), operand));
     Value* old = b.load(target.value());
-    b.store(target.value(), row.plain == Op::count_ ? operand : b.op(row.plain, {old, operand}));
+    Value* changed = row.plain == Op::count_ ? operand : b.op(row.plain, {old, operand});
+    if (row.plain == Op::add) report_overflow(BinOp::add, old, operand, changed);
+    if (row.plain == Op::sub) report_overflow(BinOp::sub, old, operand, changed);
+    if (row.plain == Op::mul) report_overflow(BinOp::mul, old, operand, changed);
+    b.store(target.value(), changed);
     return make_value(old);
 }
 

@@ -12,9 +12,9 @@ namespace {
 struct Num {
     Value* v;
 };
-Num operator+(Num a, Num b) { return {builder().op(Op::add, {a.v, b.v})}; }
-Num operator-(Num a, Num b) { return {builder().op(Op::sub, {a.v, b.v})}; }
-Num operator*(Num a, Num b) { return {builder().op(Op::mul, {a.v, b.v})}; }
+Num operator+(Num a, Num b) { return {add(a.v, b.v)}; }
+Num operator-(Num a, Num b) { return {subtract(a.v, b.v)}; }
+Num operator*(Num a, Num b) { return {multiply(a.v, b.v)}; }
 Num operator-(Num a) { return {builder().op(Op::neg, {a.v})}; }
 
 std::string shape_text(Type t) {
@@ -164,8 +164,12 @@ Ref stacked(Lowering&, const CallArgs& a) {
 // --- reductions ---------------------------------------------------------------------------------
 template <Op op>
 Ref reduction(Lowering&, const CallArgs& a) {
-    const char* name = op == Op::reduce_add ? "sum" : op == Op::reduce_min ? "min" : "max";
+    const char* name = op == Op::reduce_min ? "min" : "max";
     return make_value(builder().op(op, {tensor(single(a, name), name)}));
+}
+
+Ref sum(Lowering&, const CallArgs& a) {
+    return make_value(sum_of(tensor(single(a, "sum"), "sum")));
 }
 
 template <Op op>
@@ -177,13 +181,9 @@ Ref truth(Lowering&, const CallArgs& a) {
 }
 
 // --- lengths and products -----------------------------------------------------------------------
-Value* sum_of_squares(Value* v) {
-    return builder().op(Op::reduce_add, {builder().op(Op::mul, {v, v})});
-}
-
 // sqrt(sum of squares + eps)
 Value* norm_value(Value* v, PyObject* eps) {
-    const Ref square = make_value(sum_of_squares(v));
+    const Ref square = make_value(inner_product(v, v));
     const bool none = !eps || (is_static_number(eps) && PyObject_IsTrue(eps) == 0);
     const Ref sum = none ? square : binary(BinOp::add, square.get(), eps);
     return builder().op(Op::sqrt, {real(to_value(sum.get()))});
@@ -200,7 +200,8 @@ SelfEps self_eps(const CallArgs& a, const char* method) {
 }
 
 Ref norm_sqr(Lowering&, const CallArgs& a) {
-    return make_value(sum_of_squares(tensor(single(a, "norm_sqr"), "norm_sqr")));
+    Value* v = tensor(single(a, "norm_sqr"), "norm_sqr");
+    return make_value(inner_product(v, v));
 }
 Ref norm(Lowering&, const CallArgs& a) {
     const SelfEps s = self_eps(a, "norm");
@@ -244,7 +245,7 @@ Ref dot(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "dot");
     const Pair v = two_vectors(p[0], p[1], "dot");
     if (v.a->type.n != v.b->type.n) unsupported_operands("*", p[0], p[1]);
-    return make_value(builder().op(Op::reduce_add, {builder().op(Op::mul, {v.a, v.b})}));
+    return make_value(inner_product(v.a, v.b));
 }
 
 Ref cross(Lowering&, const CallArgs& a) {
@@ -276,7 +277,7 @@ Ref frobenius_inner(Lowering&, const CallArgs& a) {
     const auto p = self_other(a, "frobenius_inner");
     const Pair v = same_prim(tensor(p[0], "frobenius_inner"), tensor(p[1], "frobenius_inner"));
     if (v.a->type != v.b->type) different_shapes(std::array{v.a, v.b});
-    return make_value(builder().op(Op::reduce_add, {builder().op(Op::mul, {v.a, v.b})}));
+    return make_value(inner_product(v.a, v.b));
 }
 
 // --- square matrices ----------------------------------------------------------------------------
@@ -485,7 +486,7 @@ const Builtin kRows[] = {
     {"Matrix.diag", diag},
     {"Matrix.rows", stacked<false>},
     {"Matrix.cols", stacked<true>},
-    {"Matrix.sum", reduction<Op::reduce_add>},
+    {"Matrix.sum", sum},
     {"Matrix.min", reduction<Op::reduce_min>},
     {"Matrix.max", reduction<Op::reduce_max>},
     {"Matrix.any", truth<Op::reduce_or>},

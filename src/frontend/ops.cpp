@@ -14,8 +14,6 @@
 namespace qd::frontend {
 namespace {
 
-Ref checked(BinOp op, Value* a, Value* b, Value* r);
-
 struct OpRow {
     const char* symbol;
     Op op;
@@ -169,8 +167,11 @@ Ref power(PyObject* a, PyObject* b) {
     const Prim wide = type::bits(exponent->type.prim) == 64 || exponent->type.prim == Prim::u32
                           ? Prim::i64
                           : Prim::i32;
-    return make_value(
-        out.op(Op::powi, {broadcast(base, shape), broadcast(out.cast(exponent, wide), shape)}));
+    base = broadcast(base, shape);
+    exponent = broadcast(out.cast(exponent, wide), shape);
+    Value* r = out.op(Op::powi, {base, exponent});
+    report_overflow(BinOp::pow, base, exponent, r);
+    return make_value(r);
 }
 
 [[noreturn]] void matmul_mismatch(Type a, Type b) {
@@ -193,19 +194,17 @@ Ref matrix_product(PyObject* a, PyObject* b) {
     const Type s = x->type, t = y->type;
     if (s.rank == 1 && t.rank == 1) {
         if (s.n != t.n) matmul_mismatch(s, t);
-        return make_value(out.op(Op::reduce_add, {out.op(Op::mul, {x, y})}));
+        return make_value(inner_product(x, y));
     }
     if (s.rank == 1) {  // vector x matrix = transposed matrix x vector
         if (s.n != t.n) matmul_mismatch(s, t);
         Value* parts[] = {y};
         y = out.typed(Op::transpose, Type::matrix(p, t.m, t.n), parts);
-        Value* operands[] = {y, x};
-        return make_value(out.typed(Op::matmul, Type::vector(p, t.m), operands));
+        return make_value(matrix_times(y, x, Type::vector(p, t.m)));
     }
     if (s.m != t.n) matmul_mismatch(s, t);
-    Value* operands[] = {x, y};
-    return make_value(out.typed(
-        Op::matmul, t.rank == 1 ? Type::vector(p, s.n) : Type::matrix(p, s.n, t.m), operands));
+    return make_value(
+        matrix_times(x, y, t.rank == 1 ? Type::vector(p, s.n) : Type::matrix(p, s.n, t.m)));
 }
 
 Ref shift(BinOp op, PyObject* a, PyObject* b) {
@@ -218,77 +217,8 @@ Ref shift(BinOp op, PyObject* a, PyObject* b) {
     const Type shape = common_shape(x->type, y->type);
     x = broadcast(x, shape);
     y = broadcast(builder().cast(y, x->type.prim), shape);
-    return checked(op, x, y, builder().op(row.op, {x, y}));
-}
-
-// --- overflow reports (debug)
-// --------------------------------------------------------------------- u1, per component: whether
-// r = a op b left the range of its type; null if it cannot.
-Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
-    ir::Builder& out = builder();
-    const Type t = r->type;
-    const bool is_signed = type::is_signed(t.prim);
-    auto zero = [&] { return broadcast(out.int_const(t.prim, 0), t); };
-    switch (op) {
-        case BinOp::add:
-            if (!is_signed) return out.op(Op::lt, {r, a});
-            return out.op(
-                Op::lt,
-                {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, r}), out.op(Op::bit_xor, {b, r})}),
-                 zero()});
-        case BinOp::sub:
-            if (!is_signed) return out.op(Op::lt, {a, b});
-            return out.op(
-                Op::lt,
-                {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, b}), out.op(Op::bit_xor, {a, r})}),
-                 zero()});
-        case BinOp::mul: {
-            if (type::bits(t.prim) < 64) {
-                const Prim wide = is_signed ? Prim::i64 : Prim::u64;
-                return out.op(Op::ne, {out.op(Op::mul, {out.cast(a, wide), out.cast(b, wide)}),
-                                       out.cast(r, wide)});
-            }
-            Value* lost = out.op(Op::bit_and, {out.op(Op::ne, {a, zero()}),
-                                               out.op(Op::ne, {out.op(Op::raw_div, {r, a}), b})});
-            if (!is_signed) return lost;
-            Value* minus_one = broadcast(out.int_const(t.prim, -1), t);
-            Value* lowest = broadcast(out.int_const(t.prim, INT64_MIN), t);
-            return out.op(Op::bit_or, {lost, out.op(Op::bit_and, {out.op(Op::eq, {a, minus_one}),
-                                                                  out.op(Op::eq, {b, lowest})})});
-        }
-        case BinOp::shl:
-            return out.op(Op::ne, {out.op(Op::shr, {r, b}), a});
-        default:
-            return nullptr;
-    }
-}
-
-// The result of an integer operation; in debug mode an overflow is printed with its place.
-Ref checked(BinOp op, Value* a, Value* b, Value* r) {
-    KernelState& kernel = *current()->kernel;
-    if (!kernel.options.debug || !type::is_int(r->type.prim) || r->type.prim == Prim::u1)
-        return make_value(r);
-    Value* lost = overflows(op, a, b, r);
-    if (!lost) return make_value(r);
-    const char* word = op == BinOp::add   ? "Addition"
-                       : op == BinOp::sub ? "Subtraction"
-                       : op == BinOp::mul ? "Multiplication"
-                                          : "Shift left";
-    ir::Builder& out = builder();
-    if (lost->type.rank) lost = out.op(Op::reduce_or, {lost});
-    Value* operands[] = {lost};
-    ir::Inst* branch = out.emit(Op::if_, operands, {}, 2);
-    ir::Region* home = out.region;
-    ir::Format format;
-    format.pieces.push_back(
-        {std::string(word) + " overflow detected in " + location_text(*current()) + "\n", 0});
-    out.region = branch->regions[0];
-    out.emit(Op::print, {}, {})->ref = own_format(std::move(format));
-    out.end(Op::yield);
-    out.region = branch->regions[1];
-    out.end(Op::yield);
-    out.region = home;
-    kernel.has_print = true;
+    Value* r = builder().op(row.op, {x, y});
+    report_overflow(op, x, y, r);
     return make_value(r);
 }
 
@@ -567,7 +497,9 @@ Ref binary(BinOp op, PyObject* a, PyObject* b) {
     const OpRow& row = kBinary[static_cast<int>(op)];
     const Pair p = promoted(a, b, row.symbol, op == BinOp::div);
     if (row.integers_only && type::is_float(p.a->type.prim)) unsupported_operands(row.symbol, a, b);
-    return checked(op, p.a, p.b, builder().op(row.op, {p.a, p.b}));
+    Value* r = builder().op(row.op, {p.a, p.b});
+    report_overflow(op, p.a, p.b, r);
+    return make_value(r);
 }
 
 Ref compare(CmpOp op, PyObject* a, PyObject* b) {

@@ -82,6 +82,16 @@ Ref make_bound(
     PyObject* self,
     const char* method);  // callable that runs call_builtin("Matrix.<method>", self, ...)
 
+// Integer arithmetic that reports its overflow in debug mode (overflow.cpp).
+void report_overflow(BinOp op, Value* a, Value* b, Value* r);       // r = a op b, computed already
+Value* atomic_arithmetic(Op atomic, Value* place, Value* operand);  // any atomic; the old value
+Value* add(Value* a, Value* b);
+Value* subtract(Value* a, Value* b);
+Value* multiply(Value* a, Value* b);
+Value* sum_of(Value* v);
+Value* inner_product(Value* a, Value* b);
+Value* matrix_times(Value* x, Value* y, Type result);  // matrix x vector or matrix
+
 // Runs f and turns Diag / PyError / anything else into a set Python exception and null.
 template <class F>
 PyObject* guarded(F&& f) noexcept;
