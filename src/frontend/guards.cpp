@@ -368,7 +368,7 @@ void Unit::untracked(PyObject* o) {
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
         if (!contents_of(o))
             for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-                untracked(PySequence_Fast_GET_ITEM(o, k));
+                consume(PySequence_Fast_GET_ITEM(o, k), nullptr);
         return;
     }
     const bool of_user =
@@ -447,6 +447,7 @@ bool Unit::answers_alike(Prov* place, PyObject* result) {
 
 void Unit::consume(PyObject* o, Prov* prov, int depth) {
     if (is_expr(o) || is_plain_constant(o)) return;  // a fact since it was found
+    if (!prov && is_enum_member(o)) return;          // so is this
     if (!prov) return untracked(o);
     if (prov->kind == Prov::Kind::constant || is_host_matrix(o) || is_struct_field(o)) return;
     const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };

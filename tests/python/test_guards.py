@@ -16,7 +16,7 @@ import pytest
 import quadrants as qd
 
 HEAD = """
-import fractions, json, sys, warnings
+import enum, fractions, json, sys, warnings
 import quadrants as qd
 from quadrants._lib import core
 
@@ -32,6 +32,7 @@ ORDER = {"a": F, "b": F} if V == 5 else {"b": F, "a": F}
 LONG = [float(V)] * 4000
 THIRDS = [V / 3] * 500  # longer than what is kept as text
 WRAPPED = [THIRDS]
+class Code(enum.IntEnum): OTHER, GIVEN = 1, V
 HUGE = 10**5000 + V  # more digits than Python puts into a text
 class Whole(int): pass
 
@@ -95,6 +96,14 @@ def weights(parts: qd.template()):
 
 @qd.func
 def weighed(x, part: qd.template()): return x + part.weight * 1.0
+@qd.func
+def with_code(x):
+    y, code = qd.Vector([x, x]), Code.GIVEN
+    return y, code
+@qd.func
+def code_only(x): return x, Code.GIVEN
+@qd.func
+def chosen_code(x): return Code.GIVEN if x > 0.0 else Code.OTHER
 def remainder(n): return n % 7 * 1.0
 def last(items): return items[-1] * 1.0
 
@@ -172,6 +181,9 @@ BODIES = {
     "vector_type": ("t = VEC(1.5, 2.5)\n    return t[1] * 1.0", True),
     "size_of_vector": ("t = WIDE(1.5)\n    return t.sum()", True),
     "struct_type": ("t = REC(a=1.5, b=2.5)\n    return t.b * 1.0", True),
+    "code_unpacked": ("y, code = with_code(1.0)\n    return code + y[0]", True),
+    "code_returned": ("x, code = code_only(1.0)\n    return code * x", True),
+    "code_chosen": ("code = chosen_code(1.0)\n    if code == Code.OTHER: code = Code.GIVEN\n    return code * 1.0", True),
     "huge": ("return remainder(HUGE) + remainder(HUGE) + remainder(10**5000)", True),
     "huge_in_list": ("return remainder([HUGE, 1][0]) + remainder((1, (HUGE, 2))[1][0]) + last([HUGE, V])", True),
     "huge_key": ("return {HUGE: 1.0, (HUGE, 1): V * 1.0}[(HUGE, 1)]", True),
