@@ -376,8 +376,16 @@ struct Active {
 struct InRegion {
     Lowering& low;
     ir::Region* saved;
-    InRegion(Lowering& l, ir::Region* r) : low(l), saved(l.b.region) { l.b.region = r; }
-    ~InRegion() { low.b.region = saved; }
+    InRegion(Lowering& l, ir::Region* r) : low(l), saved(l.b.region) {
+        if (++l.kernel->regions >= ir::kMostNestedRegions)
+            raise(Kind::compilation, "branches and loops are nested too deeply",
+                  "split it into functions under @qd.real_func, or index a table");
+        l.b.region = r;
+    }
+    ~InRegion() {
+        low.b.region = saved;
+        --low.kernel->regions;
+    }
 };
 
 // A deeper level of something, undone on exit.

@@ -158,6 +158,7 @@ struct KernelState {
     FrontendOptions options;
     uint64_t number = 0;     // of this lowering: stamps checks done once per kernel
     bool has_print = false;  // set by print
+    int regions = 0;         // around the statement being lowered
     // What the statement being lowered stands in: constructs of graphs and streams.
     enum class Section : uint8_t { none, region, branch, stream } section = Section::none;
     bool graph = false, checkpoints = false;  // options of the decorator

@@ -402,6 +402,7 @@ struct SerialiseOptions {
     bool locations = true;
     bool names = true;  // of the kernel, functions, fields and parameters
 };
+constexpr int kMostNestedRegions = 2000;  // that can be read back
 std::vector<uint8_t> serialise(const Module& m, SerialiseOptions options = {});
 std::unique_ptr<Module> deserialise(std::span<const uint8_t> bytes);  // bad bytes: support::Error
 

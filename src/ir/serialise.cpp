@@ -29,7 +29,6 @@ namespace {
 
 constexpr uint32_t kMagic = 0x52494451;  // "QDIR"
 constexpr uint8_t kVersion = 1;
-constexpr int kMaxDepth = 2000;  // of nested regions
 
 enum Form : uint8_t {
     kHasFlags = 1,
@@ -481,7 +480,7 @@ struct Reader {
     }
 
     void region(Region& r) {
-        if (++depth > kMaxDepth) bad("regions nested too deeply");
+        if (++depth > kMostNestedRegions) bad("regions nested too deeply");
         for (size_t n = count(); n; --n) values.push_back(function->add_param(r, type()));
         for (size_t n = count(); n; --n) inst(r);
         --depth;

@@ -340,6 +340,22 @@ result(out)
     assert run(tmp_path, body)[0] == [True, 7]
 
 
+@pytest.mark.oracle_differs("it compiles for minutes", run=False)
+def test_too_deep_for_what_is_stored(tmp_path):
+    """Nested more deeply than stored IR may be: a compilation error, not an internal one."""
+    chain = "".join(f"{n} if n == {n} else " for n in range(2800))
+    body = f"""
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    return {chain}n
+try:
+    k(1)
+except qd.QuadrantsCompilationError as e:
+    result("nested too deeply" in str(e))
+"""
+    assert run(tmp_path, body)[0] is True
+
+
 def test_a_chain_of_300_calls(tmp_path):
     body = (
         "@qd.func\ndef f0(x): return x\n"
