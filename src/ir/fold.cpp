@@ -28,10 +28,10 @@ uint64_t mask_of(Prim p) {
     return width >= 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
 }
 
+// Also of a thread that flushes itself, where a subnormal equals zero and keeps its bits.
 template <class F>
 F flushed(F v) {
-    if (v != 0 && std::fabs(v) < std::numeric_limits<F>::min()) return std::copysign(F(0), v);
-    return v;
+    return std::fabs(v) < std::numeric_limits<F>::min() ? std::copysign(F(0), v) : v;
 }
 
 [[noreturn]] [[gnu::cold]] void unknown(Op op, Prim p) {

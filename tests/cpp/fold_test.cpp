@@ -6,8 +6,11 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "ir/fold.h"
+#include "runtime/cpu/float_mode.h"
 
 namespace qd::test {
 namespace {
@@ -177,6 +180,31 @@ TYPED_TEST(Floats, MatchTheHost) {
     }
     same(run(Op::mul, L::min(), T(0.5)), T(0));
     same(run(Op::add, L::denorm_min(), T(0)), T(0));
+}
+
+// Kernels are compiled and interpreted by threads that flush, to whom a subnormal equals zero.
+template <class T>
+void minima_of_subnormals() {
+    using L = std::numeric_limits<T>;
+    const T values[] = {T(0), -T(0), L::denorm_min(), -L::denorm_min(), L::min(), L::quiet_NaN()};
+    const auto zeroed = [](T v) { return std::isnormal(v) || v != v ? v : std::copysign(T(0), v); };
+    std::vector<std::pair<uint64_t, uint64_t>> found, wanted;
+    for (T a : values)
+        for (T b : values)
+            wanted.emplace_back(bits(run(Op::min, zeroed(a), zeroed(b))),
+                                bits(run(Op::max, zeroed(a), zeroed(b))));
+    {
+        const runtime::FlushDenormals flush;
+        for (T a : values)
+            for (T b : values)
+                found.emplace_back(bits(run(Op::min, a, b)), bits(run(Op::max, a, b)));
+    }
+    EXPECT_EQ(found, wanted);
+}
+
+TEST(Floats, MinimaOfSubnormalsWhereTheyAreFlushed) {
+    minima_of_subnormals<float>();
+    minima_of_subnormals<double>();
 }
 
 TEST(Casts, TruncateAndWrap) {
