@@ -3,6 +3,8 @@
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
+import atexit as _atexit
+import sys as _sys
 import warnings as _warnings
 from importlib import import_module as _import_module
 from typing import Any as _Any
@@ -44,6 +46,13 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted([*_NAMES, *(name for name in globals() if name.startswith("_"))])
+
+
+@_atexit.register
+def _end() -> None:
+    """Ends the runtime after what programs registered since the import: they may use it."""
+    if impl := _sys.modules.get("quadrants.lang.impl"):
+        impl._end()
 
 
 _warnings.filterwarnings("once", category=DeprecationWarning, module=r"quadrants\.")

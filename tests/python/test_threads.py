@@ -572,3 +572,27 @@ print("end")
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("end\n")
+
+
+def test_callbacks_at_exit_use_the_runtime():
+    """Also those that were registered before qd.init: results are saved there."""
+    program = """
+import atexit
+import quadrants as qd
+
+@qd.kernel
+def twice(n: qd.i32) -> qd.i32:
+    return 2 * n
+
+@atexit.register
+def save():
+    print(x.to_numpy().tolist(), twice(21))
+
+qd.init(arch=qd.cpu, offline_cache=False)
+x = qd.field(qd.i32, 2)
+x.fill(3)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and done.stdout.endswith("[3, 3] 42\n"), done.stdout + done.stderr

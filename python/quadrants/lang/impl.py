@@ -35,7 +35,6 @@ MaterializeHook = Callable[["PyQuadrants", bool], None]
 
 _materialize_hooks: list[MaterializeHook] = []
 _at_reset: list[Callable[[], None]] = []
-_exit_registered = False
 
 
 def on_materialize(hook: MaterializeHook) -> MaterializeHook:
@@ -120,7 +119,6 @@ class PyQuadrants:
 
             install()
             return
-        _finish_at_exit()
         self._prog = Program(config, {name: getattr(self, name) for name in _PYTHON_OPTIONS})
 
     def materialize(self) -> None:
@@ -197,16 +195,6 @@ def default_cfg() -> Config:
     from quadrants.lang._config import Config
 
     return Config()
-
-
-def _finish_at_exit() -> None:
-    """Registers, once, that a live runtime ends before the interpreter does."""
-    global _exit_registered
-    if not _exit_registered:
-        import atexit
-
-        _exit_registered = True
-        atexit.register(_end)
 
 
 def _end() -> None:
