@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "frontend/call.h"
+#include "frontend/stack.h"
 #include "frontend/structs.h"
 
 namespace qd::frontend {
@@ -458,6 +459,7 @@ Val follow_display(Body& caller, const std::vector<Arg>& args, const Prov* p) {
 
 // A place of the callee as the caller sees it.
 Val follow(Body& caller, const std::vector<Arg>& args, const Prov* p) {
+    need_stack();
     if (!p->parent) {
         if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v;
         if (p->kind == Prov::Kind::constant) return {p->key};
@@ -494,6 +496,7 @@ Ref stand_in(const Prov* p) {
 }
 
 Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
+    need_stack();
     if (!p->parent) {
         if (p->kind == Prov::Kind::argument) return args[static_cast<size_t>(p->argument)].v.prov;
         if (p->kind == Prov::Kind::constant) return const_cast<Prov*>(p);

@@ -20,6 +20,7 @@ void constant_key(Key& k, PyObject* o) {
         k.word(std::strlen(s));
         k.bytes += s;
     } else if (PyTuple_CheckExact(o)) {
+        need_stack();
         k.tag('t');
         k.word(static_cast<uint64_t>(PyTuple_GET_SIZE(o)));
         for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "frontend/lower.h"
+#include "frontend/stack.h"
 
 namespace qd::frontend {
 namespace {
@@ -317,6 +318,7 @@ std::string integer_text(PyObject* o) {
 Ref constant_repr(PyObject* o) {
     if (PyLong_CheckExact(o)) return Ref::steal(PyNumber_ToBase(o, 16));
     if (!PyTuple_CheckExact(o)) return Ref::steal(PyObject_Repr(o));
+    need_stack();
     std::string parts = "(";
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(o); ++k)
         parts += text(constant_repr(PyTuple_GET_ITEM(o, k)).get()) + ",";

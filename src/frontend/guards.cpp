@@ -14,6 +14,7 @@
 
 #include "frontend/call.h"
 #include "frontend/lower.h"
+#include "frontend/stack.h"
 #include "frontend/structs.h"
 #include "frontend/values.h"
 
@@ -364,6 +365,7 @@ void Unit::guard_items(PyObject* o, Prov* prov, int depth) {
 
 void Unit::untracked(PyObject* o) {
     if (is_expr(o) || is_struct(o) || is_plain_constant(o) || foreign) return;
+    if (is_stack_short()) return opaque("what is nested without end");  // a list that holds itself
     PyTypeObject* t = Py_TYPE(o);
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
         if (!contents_of(o))

@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "frontend/lower.h"
+#include "frontend/stack.h"
 #include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
 bool is_repeatable(PyObject* o) {
     if (!PyTuple_CheckExact(o)) return is_plain_constant(o);
+    need_stack();
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(o); ++k)
         if (!is_repeatable(PyTuple_GET_ITEM(o, k))) return false;
     return true;
@@ -283,6 +285,7 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
 
 // Evaluates a place again. `keep` owns what is returned.
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
+    if (is_stack_short()) return nullptr;
     if (!prov->parent) {
         if (prov->kind == Prov::Kind::argument)
             keep = static_cast<size_t>(prov->argument) < args.size()

@@ -10,10 +10,14 @@
 
 namespace qd::frontend {
 
-void need_stack() {
+bool is_stack_short() {
     constexpr uintptr_t kReserve = 96 << 10;
     const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    if (here < support::stack_end() + kReserve)
+    return here < support::stack_end() + kReserve;
+}
+
+void need_stack() {
+    if (is_stack_short())
         raise(Kind::compilation, "nested too deeply for the stack of this thread",
               "split it, or give the thread a larger stack with threading.stack_size()");
 }

@@ -7,6 +7,7 @@
 #include "frontend/names.h"
 #include "frontend/numpy_scalar.h"
 #include "frontend/objects.h"
+#include "frontend/stack.h"
 #include "ir/ir.h"
 #include "python/external.h"
 #include "python/kernel.h"
@@ -234,7 +235,7 @@ bool same_value(PyObject* a, PyObject* b);
 
 // Tuples, and dataclasses that compare by their fields.
 bool same_items(PyObject* a, PyObject* b) {
-    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b)) return false;
+    if (PyTuple_GET_SIZE(a) != PyTuple_GET_SIZE(b) || frontend::is_stack_short()) return false;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(a); ++k)
         if (!same_value(PyTuple_GET_ITEM(a, k), PyTuple_GET_ITEM(b, k))) return false;
     return true;
