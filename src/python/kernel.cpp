@@ -553,6 +553,21 @@ int kernel_set_definition(PyObject* self, PyObject* value, void* name) {
                                   value);
 }
 
+// What functools.wraps and the like gave the kernel, else the definition's.
+PyObject* kernel_own_name(PyObject* self, void* name) {
+    PyObject* dict = as_kernel(self)->dict;
+    PyObject* own = dict ? PyDict_GetItemString(dict, static_cast<const char*>(name)) : nullptr;
+    return own ? Py_NewRef(own) : kernel_name(self, name);
+}
+
+int kernel_set_own_name(PyObject* self, PyObject* value, void* name) {
+    const Ref dict = Ref::steal_or_null(PyObject_GenericGetDict(self, nullptr));
+    if (!dict) return -1;
+    const auto* key = static_cast<const char*>(name);
+    return value ? PyDict_SetItemString(dict.get(), key, value)
+                 : PyDict_DelItemString(dict.get(), key);
+}
+
 PyObject* launch_count(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(as_kernel(self)->launches);
 }
@@ -569,8 +584,8 @@ PyMethodDef kernel_methods[] = {
 char kDoc[] = "__doc__", kModule[] = "__module__", kPure[] = "is_pure";
 PyGetSetDef kernel_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {"__doc__", kernel_name, nullptr, nullptr, kDoc},
-    {"__module__", kernel_name, nullptr, nullptr, kModule},
+    {"__doc__", kernel_own_name, kernel_set_own_name, nullptr, kDoc},
+    {"__module__", kernel_own_name, kernel_set_own_name, nullptr, kModule},
     {"is_pure", kernel_name, kernel_set_definition, nullptr, kPure},
     {"_launches", launch_count, nullptr, "How many calls there were.", nullptr},
     {"_specialisations", describe_specialisations, nullptr, "What each specialisation is.",

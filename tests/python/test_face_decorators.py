@@ -158,6 +158,25 @@ class Counter:
         return self.n
 
 
+def test_a_kernel_can_be_dressed_as_another_function(backend):
+    def original():
+        """Docs of the original."""
+
+    original.mark = 5
+
+    @qd.kernel
+    def add_two(x: qd.i32) -> qd.i32:
+        return x + 2
+
+    dressed = functools.wraps(original)(add_two)
+    assert dressed is add_two and dressed(1) == 3
+    assert dressed.__name__ == "original" and dressed.__doc__ == "Docs of the original."
+    assert dressed.mark == 5 and dressed.__wrapped__ is original
+    dressed.__doc__, dressed.__module__ = "Other docs.", "elsewhere"
+    assert (dressed.__doc__, dressed.__module__) == ("Other docs.", "elsewhere")
+    assert functools.update_wrapper(functools.partial(dressed, 3), dressed)() == 5
+
+
 def test_shallow_copies(backend):
     assert copy.copy(increment)(3) == 4 and copy.copy(increment).__name__ == "increment"
     counter = Counter(5)
