@@ -434,6 +434,7 @@ std::vector<int64_t> read_list(PyObject* tuple) {
     if (!PyTuple_Check(tuple)) bad_description();
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); ++k)
         out.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, k)));
+    if (PyErr_Occurred()) bad_description();
     return out;
 }
 

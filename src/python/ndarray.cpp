@@ -105,13 +105,23 @@ char* wrong_count(const NdarrayFull& a, Py_ssize_t given, PyObject* key) {
 // Address of an element by its physical indices; anything inside the memory goes.
 char* address_of(const NdarrayFull& a, const int64_t* indices) {
     if (!usable(a)) return nullptr;  // any more: an index may be an object of the user's
-    int64_t flat = 0;
-    for (int level = 0; level < a.ndim; ++level)
-        flat = flat * a.shape[axis_at(a.layout, level)] + indices[level];
-    const int64_t bytes = a.elem.size_bytes();
-    const int64_t at = flat * bytes;
-    if (at >= 0 && at + bytes <= static_cast<int64_t>(a.storage->bytes)) return a.data + at;
-    PyErr_SetString(PyExc_IndexError, "ndarray index lies outside its memory");
+    int64_t flat = 0, at = 0;
+    bool far = false;
+    for (int level = 0; level < a.ndim; ++level) {
+        far |= __builtin_mul_overflow(flat, a.shape[axis_at(a.layout, level)], &flat);
+        far |= __builtin_add_overflow(flat, indices[level], &flat);
+    }
+    const int64_t bytes = a.elem.size_bytes(), whole = static_cast<int64_t>(a.storage->bytes);
+    far |= __builtin_mul_overflow(flat, bytes, &at);
+    if (!far && at >= 0 && at <= whole - bytes) return a.data + at;
+    std::string where, shape;
+    for (int level = 0; level < a.ndim; ++level) {
+        where += (level ? ", " : "") + std::to_string(indices[level]);
+        shape += (level ? ", " : "") + std::to_string(a.shape[axis_at(a.layout, level)]);
+    }
+    PyErr_Format(PyExc_IndexError,
+                 "ndarray index (%s) lies outside its memory, which is of shape (%s)",
+                 where.c_str(), shape.c_str());
     return nullptr;
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "frontend/lower.h"
 #include "ir/ir.h"
 #include "python/session.h"
 
@@ -250,15 +251,19 @@ bool read_number(Prim p, PyObject* value, uint64_t& bits) {
 }
 
 bool read_index(PyObject* o, int64_t& out) {
-    if (PyLong_Check(o)) {
-        out = PyLong_AsLongLong(o);
-        return !(out == -1 && PyErr_Occurred());
+    if (!PyLong_Check(o)) {
+        PyObject* index = PyNumber_Index(o);
+        if (!index) return false;
+        const bool good = read_index(index, out);
+        Py_DECREF(index);
+        return good;
     }
-    PyObject* index = PyNumber_Index(o);
-    if (!index) return false;
-    out = PyLong_AsLongLong(index);
-    Py_DECREF(index);
-    return !(out == -1 && PyErr_Occurred());
+    int overflow;
+    out = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow)
+        PyErr_Format(PyExc_IndexError, "index %s lies outside every field and array",
+                     frontend::integer_text(o).c_str());
+    return !overflow && !(out == -1 && PyErr_Occurred());
 }
 
 PyObject* make_view(const Window& w) {

@@ -662,6 +662,43 @@ MESSAGES = {
         "import copy\nx = qd.ndarray(qd.i32, 3)\nqd.init(arch=qd.cpu)\ncopy.deepcopy(x)",
         "QuadrantsRuntimeError", "belongs to a runtime that has been reset",
     ),
+    "huge offset": (
+        "qd.field(qd.i32, 3, offset=10**20)", "TypeError", "an offset is an integer of at most 2147483647",
+    ),
+    "huge offset of a placed field": (
+        "qd.root.dense(qd.i, 4).place(qd.field(qd.i32), offset=-2**40)", "TypeError", "an offset is",
+    ),
+    "fraction as offset": (
+        "qd.field(qd.i32, 3, offset=1.5)", "TypeError", "an offset is one integer per axis, got 1.5",
+    ),
+    "number as order": (
+        "qd.field(qd.i32, (3, 3), order=5)", "TypeError", "an order is a string of axes such as 'ji', got 5",
+    ),
+    "text as axes": (
+        "qd.root.dense('i', 4)", "TypeError", "axes such as qd.ij are expected, got 'i'",
+    ),
+    "no number as extent of a node": (
+        "qd.root.dense(qd.ij, float('nan'))", "TypeError", "an extent is an integer of at most 2147483647, got nan",
+    ),
+    "number as dataclass": ("qd.dataclass(3)", "TypeError", "@qd.dataclass decorates a class, got 3"),
+    "number as data-oriented class": (
+        "qd.data_oriented(3)", "TypeError", "@qd.data_oriented decorates a class, got 3",
+    ),
+    "huge index": ("a[10**30]", "IndexError", f"index {10**30} lies outside every field and array"),
+    "index of an ndarray": (
+        "qd.ndarray(qd.i32, (2, 3))[1, 7]", "IndexError", "ndarray index (1, 7) lies outside…shape (2, 3)",
+    ),
+    "index of an ndarray that wraps": (
+        "qd.ndarray(qd.i32, 3)[2**62]", "IndexError", f"ndarray index ({2**62}) lies outside",
+    ),
+    "component that is not there": (
+        "qd.Matrix.field(2, 2, qd.i32, 3).get_scalar_field(0, 3)", "IndexError",
+        "there is no component (0, 3) in 2 x 2",
+    ),
+    "array of another rank": (
+        "import numpy as np\nqd.Vector.field(3, qd.i32, 2).from_numpy(np.zeros(2, np.int32))",
+        "AssertionError", "an array of rank 2 is expected, got rank 1",
+    ),
     "number as log level": (
         "qd.init(arch=qd.cpu, log_level=5)", "TypeError", "Option 'log_level' takes str, got 5",
     ),
@@ -704,6 +741,79 @@ def test_cache_path_of_any_bytes(server, tmp_path):
     """
     end = run(server, tmp_path, program)
     assert end["end"] == "ok" and end["printed"].splitlines()[1:] == ["7 True"], end
+
+
+# --- containers nested deeper than the stack ------------------------------------------------------
+
+DEEP = """
+def nested(depth):
+    value = (1,)
+    for _ in range(depth):
+        value = (value,)
+    return value
+
+A, B = nested(100_000), nested(100_000)
+
+@qd.func
+def length(x):
+    return len(x)
+
+@qd.kernel
+def template(x: qd.template()) -> qd.i32:
+    return len(x)
+
+@qd.kernel
+def captured() -> qd.i32:
+    return len(A)
+
+@qd.kernel
+def of_a_func() -> qd.i32:
+    return length(A)
+
+@qd.kernel
+def unrolled() -> qd.i32:
+    r = 0
+    for x in qd.static(A):
+        r += len(x)
+    return r
+
+@qd.kernel
+def as_key() -> qd.i32:
+    return qd.static({A: 1}[A])
+
+ring = [1]
+ring += [ring, ring]
+
+@qd.kernel
+def holds_itself() -> qd.i32:
+    return length(ring)
+
+def attempt(f, *args):
+    try:
+        print("value", f(*args))
+    except qd.QuadrantsCompilationError as e:
+        print("refused", "nested too deeply" in str(e))
+
+@qd.kernel
+def after() -> qd.i32:
+    return 7
+"""
+
+
+@pytest.mark.oracle_differs("it crashes or overflows Python's own stack", run=False)
+def test_containers_nested_too_deeply(server, tmp_path):
+    program = """
+    for k in (captured, of_a_func, unrolled, as_key, holds_itself):
+        attempt(k)
+    attempt(template, A)
+    shallow, equal = nested(2000), nested(2000)
+    print(template(shallow), template(equal), template(shallow), after())
+    """
+    end = run(server, tmp_path, DEEP + textwrap.dedent(program), head="")
+    assert end["end"] == "ok", end
+    lines = end["printed"].splitlines()
+    assert len(lines) == 7 and set(lines[:6]) <= {"value 1", "refused True"}, end
+    assert "refused True" in lines and lines[6] == "1 1 1 7"
 
 
 # --- objects whose own code ends the runtime ------------------------------------------------------

@@ -372,9 +372,11 @@ class MatrixField(Field, core.FieldBase):
 
     def get_scalar_field(self, *indices: int) -> ScalarField:
         """The field of one component: (i) of vectors, (i, j) of matrices."""
-        assert len(indices) in (1, 2)
-        column = indices[1] if len(indices) == 2 else 0
-        return self._component(range(len(self._places))[indices[0] * self.m + column])
+        assert len(indices) in (1, 2), f"one or two indices are expected, got {indices}"
+        row, column = (*indices, 0)[:2]
+        if not -self.n <= row < self.n or not -self.m <= column < self.m:
+            raise IndexError(f"there is no component {indices} in {self.n} x {self.m}")
+        return self._component(row % self.n * self.m + column % self.m)
 
     def _get_dynamic_index_stride(self) -> int | None:
         self._prepare()
@@ -451,7 +453,10 @@ class MatrixField(Field, core.FieldBase):
         if arr.ndim == rank + 1:
             assert self.m == 1, "This is not a vector field"
         else:
-            assert arr.ndim == rank + 2, f"an array of rank {rank + 2} is expected"
+            assert arr.ndim == rank + 2, (
+                f"an array of rank {rank + 1 if self.m == 1 else rank + 2} is expected, "
+                f"got rank {arr.ndim}"
+            )
         count = self.n * self.m
         elements = arr.shape[rank:]
         size = elements[0] * (elements[1] if len(elements) > 1 else 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -16,7 +15,7 @@ from quadrants.lang._struct_field import StructField
 from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
-from quadrants.lang.snode import SNode, checked_extent, declaring, root
+from quadrants.lang.snode import SNode, checked_extent, checked_offset, declaring, root
 from quadrants.lang.struct import StructType
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
 
@@ -77,17 +76,11 @@ class Plan:
     def __init__(self, shape: Any, order: str | None, offset: Any) -> None:
         if is_one_index(shape) or not isinstance(shape, Iterable):
             shape = (shape,)
-        if is_one_index(offset):
-            offset = (offset,)
         self.shape = tuple(checked_extent(extent) for extent in shape)
         rank = len(self.shape)
         if rank > core.get_max_num_indices():
             raise RuntimeError("Too many dimensions. The maximum dimensionality is 12")
-        if offset is not None and len(offset) != rank:
-            raise QuadrantsSyntaxError(
-                f"The dimensionality of shape and offset must be the same ({rank} != {len(offset)})"
-            )
-        self.offset = None if offset is None else tuple(operator.index(o) for o in offset)
+        self.offset = checked_offset(offset, rank)
         self.order = None if order is None else _axes_of_order(order, rank)
         count = 1
         for extent in self.shape:
@@ -117,6 +110,8 @@ class Plan:
 
 
 def _axes_of_order(order: str, rank: int) -> tuple[int, ...]:
+    if not isinstance(order, str):
+        raise TypeError(f"an order is a string of axes such as 'ji', got {order!r}")
     if len(order) != rank:
         raise QuadrantsSyntaxError(
             f"The dimensionality of shape and order must be the same ({rank} != {len(order)})"

@@ -314,6 +314,8 @@ def data_oriented(
     """
 
     def decorate(owner: type) -> type:
+        if not isinstance(owner, type):
+            raise TypeError(f"@qd.data_oriented decorates a class, got {owner!r}")
         owner._data_oriented = True  # type: ignore[attr-defined]
         owner._qd_template_primitives = template_primitives  # type: ignore[attr-defined]
         return owner

@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import os
 from _thread import RLock
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 from quadrants._lib import core
 from quadrants._lib.core import SNodeType
-from quadrants.lang.exception import QuadrantsRuntimeError
+from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.util import is_one_index
 
 if TYPE_CHECKING:
@@ -78,6 +78,23 @@ def checked_extent(extent: Any) -> int:
     if extent <= 0:
         raise QuadrantsRuntimeError("Every dimension of a Quadrants field should be positive")
     return extent
+
+
+def checked_offset(offset: Any, rank: int) -> tuple[int, ...] | None:
+    """An offset, one number or one per axis, as ints; raises if it is none."""
+    if offset is None:
+        return None
+    given = (offset,) if is_one_index(offset) else offset
+    if not isinstance(given, Iterable) or not all(hasattr(o, "__index__") for o in given):
+        raise TypeError(f"an offset is one integer per axis, got {offset!r}")
+    numbers = tuple(o.__index__() for o in given)
+    if len(numbers) != rank:
+        raise QuadrantsSyntaxError(
+            f"The dimensionality of shape and offset must be the same ({rank} != {len(numbers)})"
+        )
+    if any(abs(n) > _MAX_EXTENT for n in numbers):
+        raise TypeError(f"an offset is an integer of at most {_MAX_EXTENT}, got {offset!r}")
+    return numbers
 
 
 def unsupported(kind: str) -> QuadrantsRuntimeError:
@@ -209,13 +226,14 @@ class SNode:
         self._open()
         from quadrants.lang.field import place_field
 
-        if isinstance(offset, int):
+        if is_one_index(offset):
             offset = (offset,)
         rank = len(self._axis_numbers())
-        if offset is not None and len(offset) != rank:
+        if isinstance(offset, Sized) and len(offset) != rank:
             raise RuntimeError(
                 f"The offset has {len(offset)} entries, but the node has {rank} axes"
             )
+        offset = checked_offset(offset, rank)
         with declaring:
             for arg in args:
                 for field in arg if isinstance(arg, list) else (arg,):
@@ -229,7 +247,7 @@ class SNode:
         node._field = field
         node._component = component
         if offset is not None:
-            node._index_offset = tuple(int(o) for o in offset)
+            node._index_offset = offset
         return node
 
     def lazy_grad(self) -> None:
@@ -370,7 +388,11 @@ class SNode:
 
 
 def _checked_dims(axes: Any, dims: Any) -> tuple[list[int], list[int]]:
+    if not isinstance(axes, Iterable) or not all(isinstance(axis, Axis) for axis in axes):
+        raise TypeError(f"axes such as qd.ij are expected, got {axes!r}")
     numbers = [axis.value for axis in axes]
+    if not is_one_index(dims) and not isinstance(dims, Iterable):
+        raise TypeError(f"an extent is an integer of at most {_MAX_EXTENT}, got {dims!r}")
     if is_one_index(dims):
         dims = [dims] * len(numbers)
     dims = list(dims)

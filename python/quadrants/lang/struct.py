@@ -359,6 +359,8 @@ def _fits(kind: Any, value: Any) -> bool:
 
 def dataclass(cls: type) -> StructType:
     """Makes a class with annotated members a struct type; its functions become methods."""
+    if not isinstance(cls, type):
+        raise TypeError(f"@qd.dataclass decorates a class, got {cls!r}")
     space = cls.__dict__
     members = dict(space.get("__annotations__", {}))
     caller = sys._getframe(1)
