@@ -138,6 +138,9 @@ class QueueProtocol {
     // ----------------------------------------------------------------------
     void work(Line line) {
         Lock guard(lock_);
+        while (line == urgent && !ended_ && threads_ < kLines &&
+               Machine::start(*this, Line(int(threads_))))
+            threads_ = threads_ + 1;
         while (!ended_) {
             Machine::at_rest(line);
             look_at_watches();
@@ -174,17 +177,18 @@ class QueueProtocol {
     void watch(const Slot& slot, int64_t due_ns) {
         const Lock guard(lock_);
         if (!open()) return;
+        // Who waits for an earlier watch finds this one then. To wake threads takes microseconds.
+        const bool soonest = std::none_of(watches_.begin(), watches_.end(),
+                                          [&](const Watch& w) { return w.due_ns <= due_ns; });
         watches_.push_back({due_ns, slot});
-        changed_.notify_all();
+        if (soonest) changed_.notify_all();
     }
 
     // All of these under the lock. A system without room for more threads gets by with what it has.
     bool open() {
         if (!started_ && !ended_) {
             started_ = true;
-            int started = 0;
-            while (started < kLines && Machine::start(*this, Line(started))) ++started;
-            threads_ = started;
+            threads_ = Machine::start(*this, urgent);  // which starts the others
         }
         return threads_ > 0;
     }
