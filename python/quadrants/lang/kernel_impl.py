@@ -311,6 +311,9 @@ def data_oriented(
         cls: the class, if the decorator is used without arguments.
         template_primitives: int, float and bool members are compile-time constants.
         stable_members: array members are never rebound; nothing is to be gained by saying so.
+
+    Raises:
+        TypeError: what it decorates is no class.
     """
 
     def decorate(owner: type) -> type:
