@@ -1,7 +1,6 @@
 // Reports of integer overflow in debug mode, and the arithmetic of built-ins that makes them.
 
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -23,8 +22,8 @@ bool reports(Prim p) {
     return current()->kernel->options.debug && type::is_int(p) && p != Prim::u1;
 }
 
-// A power leaves the range if the real one does. Of 64 bits, no power of an integer but 2 ** n lies
-// so close to the limits that a double could miss it.
+// A power leaves the range if the real one does. Of 64 bits, no square or higher power of an
+// integer but 2 ** n lies so close to the limits that a double could miss it.
 Value* power_overflows(Value* base, Value* exponent) {
     ir::Builder& out = builder();
     const Prim p = base->type.prim;
@@ -33,9 +32,12 @@ Value* power_overflows(Value* base, Value* exponent) {
     auto limit = [&](double v) { return broadcast(const_of(Prim::f64, v), base->type); };
     Value* real = out.op(Op::pow, {out.cast(base, Prim::f64), out.cast(exponent, Prim::f64)});
     Value* lost = out.op(Op::gt, {real, limit(above)});
-    if (!type::is_signed(p)) return lost;
-    const double below = -std::ldexp(1.0, bits) * (1 + std::ldexp(1.0, -40)) - 0.5;
-    return out.op(Op::bit_or, {lost, out.op(Op::lt, {real, limit(below)})});
+    if (type::is_signed(p)) {
+        const double below = -std::ldexp(1.0, bits) * (1 + std::ldexp(1.0, -40)) - 0.5;
+        lost = out.op(Op::bit_or, {lost, out.op(Op::lt, {real, limit(below)})});
+    }
+    Value* one = broadcast(out.int_const(exponent->type.prim, 1), exponent->type);
+    return out.op(Op::bit_and, {lost, out.op(Op::gt, {exponent, one})});
 }
 
 // u1, per component: whether r = a op b left the range of its type; null if it cannot.
@@ -44,19 +46,17 @@ Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
     const Type t = r->type;
     const bool is_signed = type::is_signed(t.prim);
     auto zero = [&] { return broadcast(out.int_const(t.prim, 0), t); };
+    // Whether x and the result have other signs, and u and v too.
+    auto signs_differ = [&](Value* x, Value* u, Value* v) {
+        Value* both =
+            out.op(Op::bit_and, {out.op(Op::bit_xor, {x, r}), out.op(Op::bit_xor, {u, v})});
+        return out.op(Op::lt, {both, zero()});
+    };
     switch (op) {
         case BinOp::add:
-            if (!is_signed) return out.op(Op::lt, {r, a});
-            return out.op(
-                Op::lt,
-                {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, r}), out.op(Op::bit_xor, {b, r})}),
-                 zero()});
+            return is_signed ? signs_differ(a, b, r) : out.op(Op::lt, {r, a});
         case BinOp::sub:
-            if (!is_signed) return out.op(Op::lt, {a, b});
-            return out.op(
-                Op::lt,
-                {out.op(Op::bit_and, {out.op(Op::bit_xor, {a, b}), out.op(Op::bit_xor, {a, r})}),
-                 zero()});
+            return is_signed ? signs_differ(a, a, b) : out.op(Op::lt, {a, b});
         case BinOp::mul: {
             if (type::bits(t.prim) < 64) {
                 const Prim wide = is_signed ? Prim::i64 : Prim::u64;
@@ -107,29 +107,22 @@ void report_overflow(BinOp op, Value* a, Value* b, Value* r) {
 Value* atomic_arithmetic(Op atomic, Value* place, Value* operand) {
     ir::Builder& out = builder();
     Value* old = out.op(atomic, {place, operand});
-    const bool adds = atomic == Op::atomic_add, subtracts = atomic == Op::atomic_sub;
-    if (!reports(old->type.prim) || !(adds || subtracts || atomic == Op::atomic_mul)) return old;
-    const BinOp op = adds ? BinOp::add : subtracts ? BinOp::sub : BinOp::mul;
-    const Op plain = adds ? Op::add : subtracts ? Op::sub : Op::mul;
-    report_overflow(op, old, operand, out.op(plain, {old, operand}));
+    if (!reports(old->type.prim)) return old;
+    // What it leaves in the place is computed once more, for the report.
+    if (atomic == Op::atomic_add) (void)add(old, operand);
+    if (atomic == Op::atomic_sub) (void)subtract(old, operand);
+    if (atomic == Op::atomic_mul) (void)multiply(old, operand);
     return old;
 }
 
-Value* add(Value* a, Value* b) {
-    Value* r = builder().op(Op::add, {a, b});
-    report_overflow(BinOp::add, a, b, r);
+static Value* reported(BinOp op, Op plain, Value* a, Value* b) {
+    Value* r = builder().op(plain, {a, b});
+    report_overflow(op, a, b, r);
     return r;
 }
-Value* subtract(Value* a, Value* b) {
-    Value* r = builder().op(Op::sub, {a, b});
-    report_overflow(BinOp::sub, a, b, r);
-    return r;
-}
-Value* multiply(Value* a, Value* b) {
-    Value* r = builder().op(Op::mul, {a, b});
-    report_overflow(BinOp::mul, a, b, r);
-    return r;
-}
+Value* add(Value* a, Value* b) { return reported(BinOp::add, Op::add, a, b); }
+Value* subtract(Value* a, Value* b) { return reported(BinOp::sub, Op::sub, a, b); }
+Value* multiply(Value* a, Value* b) { return reported(BinOp::mul, Op::mul, a, b); }
 
 Value* sum_of(Value* v) {
     if (!reports(v->type.prim)) return builder().op(Op::reduce_add, {v});
