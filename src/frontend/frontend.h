@@ -52,7 +52,7 @@ bool raised_by_handler(PyObject* trace);
 void let_handlers_raise();
 // Sets this thread's kept exception in place of any other; false if there is none.
 bool raise_kept_error();
-extern bool error_kept;  // by some thread, under the GIL: worth asking
+extern int errors_kept;  // by how many threads, under the GIL: worth asking
 
 class Ref {  // owned reference
   public:

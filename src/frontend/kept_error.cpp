@@ -61,7 +61,7 @@ int raise_soon(void*) { return raise_kept_error() ? -1 : 0; }
 
 }  // namespace
 
-bool error_kept = false;
+int errors_kept = 0;
 
 bool raised_by_handler(PyObject* trace) {
     Ref at = trace ? Ref::borrow(trace) : Ref();
@@ -81,7 +81,7 @@ void forget_error() {
     PyErr_Fetch(&type, &value, &trace);
     if (!kept.type && (is_no_answer(type) || raised_by_handler(trace))) {
         kept = {type, value, trace};
-        error_kept = true;
+        ++errors_kept;
         (void)Py_AddPendingCall(raise_soon, nullptr);  // served by the main thread, as signals are
         return;
     }
@@ -98,7 +98,7 @@ bool has_attribute(PyObject* o, const char* name) {
 
 bool raise_kept_error() {
     if (!kept.type) return false;
-    error_kept = false;
+    --errors_kept;
     PyErr_Clear();
     PyErr_Restore(kept.type, kept.value, kept.trace);
     kept = {};
@@ -106,7 +106,7 @@ bool raise_kept_error() {
 }
 
 void let_handlers_raise() {
-    if (error_kept && raise_kept_error()) throw PyError{};
+    if (errors_kept && raise_kept_error()) throw PyError{};
     if (PyErr_CheckSignals() != 0) throw PyError{};
 }
 

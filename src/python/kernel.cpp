@@ -426,7 +426,7 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
 
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
     PyObject* result = run_call(self, args, flags, names);
-    if (frontend::error_kept && frontend::raise_kept_error()) [[unlikely]]
+    if (frontend::errors_kept && frontend::raise_kept_error()) [[unlikely]]
         Py_CLEAR(result);
     return result;
 }

@@ -91,6 +91,11 @@ def run(tmp_path, body: str, **environment: str) -> "subprocess.CompletedProcess
     )  # fmt: skip
 
 
+def assert_ended(done: "subprocess.CompletedProcess[str]") -> None:
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n"), done.stderr
+
+
 @pytest.mark.parametrize("stage", ["cse", "offload", "lowering", "code generation"])
 def test_a_compilation_that_does_not_end_is_left(tmp_path, stage):
     done = run(
@@ -120,8 +125,7 @@ def test_a_compilation_that_does_not_end_is_left(tmp_path, stage):
         print("end")
         """,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.endswith("end\n"), done.stderr
+    assert_ended(done)
 
 
 def test_what_was_left_ends_at_its_next_stage(tmp_path):
@@ -139,8 +143,7 @@ def test_what_was_left_ends_at_its_next_stage(tmp_path):
         print("end")
         """,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.endswith("end\n"), done.stderr
+    assert_ended(done)
 
 
 def test_a_handler_that_returns_ends_nothing(tmp_path):
@@ -164,8 +167,7 @@ def test_a_handler_that_returns_ends_nothing(tmp_path):
         print("end")
         """,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.endswith("end\n"), done.stderr
+    assert_ended(done)
 
 
 @pytest.mark.parametrize("what", ["interrupted", "optimised"])
@@ -186,8 +188,7 @@ def test_the_process_ends_while_something_compiles_for_ever(tmp_path, what):
         print("end")
         """,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.endswith("end\n"), done.stderr
+    assert_ended(done)
     assert done.stderr == ""
 
 
@@ -224,8 +225,7 @@ def test_the_next_statement_is_not_traced(tmp_path):
         print("end")
         """,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.endswith("end\n"), done.stderr
+    assert_ended(done)
 
 
 @pytest.mark.parametrize("what", ["TimeoutError", "AttributeError", "KeyError", "TypeError", "Own"])
@@ -310,8 +310,7 @@ def test_the_interpreter_is_interrupted(tmp_path):
         print("end")
         """,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.endswith("end\n"), done.stderr
+    assert_ended(done)
 
 
 def test_an_exception_of_a_probed_object_is_still_an_answer():
@@ -329,3 +328,53 @@ def test_an_exception_of_a_probed_object_is_still_an_answer():
 
     qd.init(arch=qd.cpu)
     assert k(Odd()) == 7
+
+
+def test_what_two_threads_keep_is_raised_in_both(tmp_path):
+    """One thread's exception waits for the end of its call while another raises its own."""
+    done = run(
+        tmp_path,
+        """
+        import threading
+        kept, go = threading.Event(), threading.Event()
+
+        class Asked:  # for the components of a vector
+            def __init__(self, waits):
+                self.waits = waits
+            def __getattr__(self, name):
+                if name == "to_list":
+                    raise KeyboardInterrupt
+                if name == "tolist" and self.waits:
+                    kept.set()
+                    assert go.wait(40)
+                raise AttributeError(name)
+            def __len__(self):
+                return 2
+            def __getitem__(self, k):
+                return [5, 6][k]
+
+        @qd.kernel
+        def total(v: qd.types.vector(2, qd.i32)) -> qd.i32:
+            return v[0] + v[1]
+
+        def raises(waits):
+            try:
+                ended.append(total(Asked(waits)))
+            except KeyboardInterrupt:
+                ended.append(waits)
+
+        assert total(qd.Vector([1, 2])) == 3
+        ended = []
+        first = threading.Thread(target=raises, args=(True,))
+        first.start()
+        assert kept.wait(40)
+        second = threading.Thread(target=raises, args=(False,))
+        second.start()
+        second.join()
+        go.set()
+        first.join()
+        assert ended == [False, True], ended
+        print("end")
+        """,
+    )
+    assert_ended(done)
