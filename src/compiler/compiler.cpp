@@ -150,7 +150,7 @@ std::string text(std::span<const uint8_t> bytes, abi::Text what) {
     const bool located = what == Text::located_input || what == Text::located_stages;
     if (what == Text::input || what == Text::located_input)
         return ir::print(*ir::deserialise(bytes), located);
-    const abi::CompileOptions o{abi::kAbiVersion, 1, "", "", 0};
+    const abi::CompileOptions o;
     std::string out;
     const Observer note = [&](const char* title, const ir::Module& m) {
         out += std::string("\f") + title + "\n" + ir::print(m, located);
@@ -243,7 +243,7 @@ QD_EXPORT int qd_compiler_interpret(const uint8_t* ir, size_t bytes, const abi::
 
 QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, abi::Blob* out,
                                abi::Blob* error) {
-    const abi::CompileOptions options{abi::kAbiVersion, 1, "", "", 0};
+    const abi::CompileOptions options;
     return compiler::compiling(error, {ir, bytes}, options, [&] {
         const std::string s = compiler::text({ir, bytes}, static_cast<abi::Text>(what));
         compiler::fill(out, s.data(), s.size());

@@ -33,6 +33,7 @@ bool prim_of_long_name(std::string_view s, ir::Prim& out) {
         out = ir::Prim::u1;
         return true;
     }
+    if (s == "uint1") return false;  // torch packs those
     std::string name;
     if (s.starts_with("uint"))
         name = "u" + std::string(s.substr(4));
@@ -43,9 +44,10 @@ bool prim_of_long_name(std::string_view s, ir::Prim& out) {
     return !name.empty() && type::parse_prim(name, out);
 }
 
-// The scalar type of an array's dtype, which is immutable: those met are kept, for NumPy makes the
-// name of one in Python.
-ir::Prim prim_of_dtype(PyObject* dtype) {
+}  // namespace
+
+// Dtypes are immutable: those met are kept, for NumPy makes the name of one in Python.
+ir::Prim prim_of_array_dtype(PyObject* dtype) {
     struct Known {
         PyObject* dtype;  // owned
         ir::Prim prim;
@@ -55,14 +57,10 @@ ir::Prim prim_of_dtype(PyObject* dtype) {
     for (size_t n = 0; n < count; ++n)
         if (known[n].dtype == dtype) return known[n].prim;
     ir::Prim p;
-    const std::string name = text(dtype);
-    if (!prim_of_long_name(name, p))
-        raise(Kind::type, "array of dtype " + name + " is not supported");
+    if (!prim_of_long_name(text(dtype), p)) return ir::Prim::none;
     if (count < std::size(known)) known[count++] = {Py_NewRef(dtype), p};
     return p;
 }
-
-}  // namespace
 
 bool is_external_array(PyObject* o) {
     for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base) {  // subclasses of both are arrays too
@@ -88,7 +86,9 @@ bool array_info(PyObject* o, ArrayInfo& out) {
     }
     if (!is_external_array(o)) return false;
     Ref dtype = Ref::steal(PyObject_GetAttr(o, names().dtype_));
-    const ir::Prim p = prim_of_dtype(dtype.get());
+    const ir::Prim p = prim_of_array_dtype(dtype.get());
+    if (p == ir::Prim::none)
+        raise(Kind::type, "array of dtype " + text(dtype.get()) + " is not supported");
     Ref shape = Ref::steal(PyObject_GetAttr(o, names().shape_));
     out.elem = ir::Type::scalar(p);
     out.ndim = static_cast<int>(PyObject_Size(shape.get()));

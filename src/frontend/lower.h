@@ -167,9 +167,10 @@ struct ArrayInfo {
     ir::ArrayAccess access;
     bool has_grad = false;
 };
-bool is_external_array(PyObject* o);                           // NumPy array or torch tensor
-bool array_info(PyObject* o, ArrayInfo& out);                  // any array; false if it is none
-std::optional<ir::Prim> prim_of(PyObject* annotation);         // dtype objects, int, float, bool
+bool is_external_array(PyObject* o);                    // NumPy array or torch tensor
+bool array_info(PyObject* o, ArrayInfo& out);           // any array; false if it is none
+ir::Prim prim_of_array_dtype(PyObject* dtype);          // of NumPy or torch; none: not one of ours
+std::optional<ir::Prim> prim_of(PyObject* annotation);  // dtype objects, int, float, bool
 std::optional<ir::Type> tensor_type_of(PyObject* annotation);  // vector and matrix types
 bool is_template(PyObject* annotation);
 bool is_ndarray_annotation(PyObject* annotation);

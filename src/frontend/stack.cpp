@@ -11,9 +11,8 @@
 namespace qd::frontend {
 
 bool is_stack_short() {
-    constexpr uintptr_t kReserve = 96 << 10;
-    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    return here < support::stack_end() + kReserve;
+    constexpr size_t kReserve = 96 << 10;
+    return !support::has_stack(kReserve);
 }
 
 void need_stack() {

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "frontend/frontend.h"
+#include "frontend/lower.h"
 #include "frontend/names.h"
 
 namespace qd::python {
@@ -95,32 +96,10 @@ bool answer(PyObject* v, bool& out) {
 }
 
 Prim prim_of_torch(PyObject* o) {
-    static const struct {
-        const char* name;
-        Prim prim;
-    } table[] = {
-        {"torch.float32", Prim::f32}, {"torch.float64", Prim::f64}, {"torch.int32", Prim::i32},
-        {"torch.int64", Prim::i64},   {"torch.bool", Prim::u1},     {"torch.uint8", Prim::u8},
-        {"torch.int8", Prim::i8},     {"torch.int16", Prim::i16},   {"torch.float16", Prim::f16},
-        {"torch.uint16", Prim::u16},  {"torch.uint32", Prim::u32},  {"torch.uint64", Prim::u64},
-    };
-    PyObject* dtype = PyObject_GetAttr(o, frontend::names().dtype_);
+    const frontend::Ref dtype =
+        frontend::Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().dtype_));
     if (!dtype) return frontend::forget_error(), Prim::none;
-    static PyObject* last_dtype;  // dtypes are singletons; the last one asked is usually the next
-    static Prim last_prim;
-    if (dtype == last_dtype) {
-        Py_DECREF(dtype);
-        return last_prim;
-    }
-    Prim found = Prim::none;
-    if (PyObject* text = PyObject_Str(dtype)) {
-        for (const auto& row : table)
-            if (PyUnicode_CompareWithASCIIString(text, row.name) == 0) found = row.prim;
-        Py_DECREF(text);
-    }
-    last_dtype = dtype;  // singletons live as long as torch: the reference is given up on purpose
-    last_prim = found;
-    return found;
+    return frontend::prim_of_array_dtype(dtype.get());
 }
 
 bool read_tensor(PyObject* o, ExternalArray& out) {

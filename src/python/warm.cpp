@@ -619,17 +619,17 @@ Ref part_of(PyObject* code, PyObject* name) { return Ref::steal(PyObject_GetAttr
 
 // A code object without where it lies: instructions, constants, names, and the columns of all.
 void write_code(Writer& w, PyObject* code) {
-    const frontend::Names& n = frontend::names();
-    for (PyObject* name : {n.co_code_, n.co_linetable_}) {
+    const frontend::Names& part = frontend::names();
+    for (PyObject* name : {part.co_code_, part.co_linetable_}) {
         const Ref bytes = part_of(code, name);
         w.text(
             {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))});
     }
     write_name(w, reinterpret_cast<PyCodeObject*>(code)->co_name);
-    const Ref names = part_of(code, frontend::names().co_names_);
+    const Ref names = part_of(code, part.co_names_);
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n)
         write_name(w, PyTuple_GET_ITEM(names.get(), n));
-    const Ref constants = part_of(code, frontend::names().co_consts_);
+    const Ref constants = part_of(code, part.co_consts_);
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(constants.get()); ++n) {
         PyObject* o = PyTuple_GET_ITEM(constants.get(), n);
         if (PyCode_Check(o))

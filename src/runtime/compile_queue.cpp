@@ -123,10 +123,8 @@ void SlotMachine::compile(const Slot& slot) {
     const Target& target = slot->target_;
     ItsThreads& all = *threads;
     abi::CompileOptions options{};
-    options.abi_version = abi::kAbiVersion;
     options.tier = 1;
     options.cpu = target.cpu.c_str();
-    options.triple = "";
     options.unwanted = &all.unwanted;
     std::vector<uint8_t> artefact;
     std::string failure;
@@ -141,13 +139,15 @@ void SlotMachine::compile(const Slot& slot) {
     }
     all.begin_to_finish(alone_with_fork);
     try {
-        if (!failure.empty()) throw support::Error(failure);
-        slot->publish(load_artefact(artefact, target.name));
-        if (target.store) target.store(artefact);
+        if (failure.empty()) {
+            slot->publish(load_artefact(artefact, target.name));
+            if (target.store) target.store(artefact);
+        }
     } catch (const std::exception& e) {
-        // The quick tier's code stays: slower, and as right as before.
-        if (target.complain) target.complain(e.what());
+        failure = e.what();
     }
+    // The quick tier's code stays: slower, and as right as before.
+    if (!failure.empty() && target.complain) target.complain(failure.c_str());
     all.finished();
 }
 

@@ -42,9 +42,7 @@ struct Work {
 
     abi::CompileOptions options() const {
         abi::CompileOptions o{};
-        o.abi_version = abi::kAbiVersion;
         o.cpu = request.cpu.c_str();
-        o.triple = "";
         o.time_passes = request.time_passes;
         o.unwanted = &unwanted;
         return o;

@@ -143,15 +143,15 @@ struct Artefact {
 
 // --- the compiler object's C entry points (dlsym) --------------------------------------------
 struct CompileOptions {
-    uint32_t abi_version;
-    int32_t tier;  // 0, 1
-    const char*
-        cpu;  // "" = host; else an LLVM CPU name, e.g. "x86-64", "haswell", "skylake-avx512"
-    const char* triple;   // "" = host
-    int32_t time_passes;  // print per-pass time and instruction counts to stderr
+    uint32_t abi_version = kAbiVersion;
+    int32_t tier = 1;  // 0, 1
+    // "" = host; else an LLVM CPU name, e.g. "x86-64", "haswell", "skylake-avx512"
+    const char* cpu = "";
+    const char* triple = "";  // "" = host
+    int32_t time_passes = 0;  // print per-pass time and instruction counts to stderr
     // May be null. Another thread sets it; once it is not 0 the work ends soon, with an error that
     // nobody has to read.
-    const int32_t* unwanted;
+    const int32_t* unwanted = nullptr;
 };
 struct Blob {  // allocated by the compiler object; free with qd_compiler_free
     uint8_t* data;

@@ -27,6 +27,10 @@ uintptr_t stack_end() {
     return end;
 }
 
+bool has_stack(size_t bytes) {
+    return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) > stack_end() + bytes;
+}
+
 size_t stack_size() { return extent().size; }
 
 }  // namespace qd::support

@@ -8,6 +8,8 @@ namespace qd::support {
 
 // The lowest address of the stack; 1 if that is not known. Asked once per thread.
 uintptr_t stack_end();
+// Whether more than `bytes` of it are left.
+bool has_stack(size_t bytes);
 // How large it may become; 0 if that is not known.
 size_t stack_size();
 

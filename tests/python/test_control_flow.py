@@ -595,33 +595,29 @@ def test_lists_tuples_dicts_at_compile_time(backend):
     assert out.tolist() == [4, 28, 28, 2, 4]
 
 
-@pytest.mark.parametrize("name", ["i64", "u64", "u32", "f32", "f64"])
-def test_dtype_of_loop_bound_is_cast_with_a_warning(backend, name):
+def count_to_six(dtype):
     out = np.zeros(1, np.int32)
 
     @qd.kernel
-    def run(n: getattr(qd, name), out: Array):
+    def run(n: dtype, out: Array):
         for i in range(n):
             out[0] += 1
 
+    run(6, out)
+    return out[0]
+
+
+@pytest.mark.parametrize("name", ["i64", "u64", "u32", "f32", "f64"])
+def test_dtype_of_loop_bound_is_cast_with_a_warning(backend, name):
     with pytest.warns(Warning, match=f"Casting range_for boundary values from {name} to i32"):
-        run(6, out)
-    assert out[0] == 6
+        assert count_to_six(getattr(qd, name)) == 6
 
 
 @pytest.mark.parametrize("name", ["i8", "u8", "i16", "u16"])
 def test_narrow_loop_bounds_are_cast_silently(backend, name):
-    out = np.zeros(1, np.int32)
-
-    @qd.kernel
-    def run(n: getattr(qd, name), out: Array):
-        for i in range(n):
-            out[0] += 1
-
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run(6, out)
-    assert out[0] == 6
+        assert count_to_six(getattr(qd, name)) == 6
 
 
 SNIPPETS = {}

@@ -107,9 +107,8 @@ int64_t now_ns() {
 
 // What is kept back serves the callee's frame, what it calls, and the report.
 int32_t stack_left() {
-    constexpr uintptr_t kReserve = 256 << 10;
-    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-    return here > support::stack_end() + kReserve;
+    constexpr size_t kReserve = 256 << 10;
+    return support::has_stack(kReserve);
 }
 
 namespace {
