@@ -1,6 +1,11 @@
 #include "support/stack.h"
 
 #include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
 
 namespace qd::support {
 namespace {
@@ -10,8 +15,26 @@ struct Extent {
     size_t size = 0;
 };
 
+// Of the main thread. glibc reads /proc/self/maps for it, half of what a warm first call may take.
+// The stack begins behind the program's name and may grow to its limit: the kernel keeps that free.
+bool find_main_stack(Extent& e) {
+    constexpr size_t kUsual = 8 << 20;  // a limit that was raised later is not kept free
+    const auto* name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
+    rlimit limit;
+    if (!name || getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur > kUsual) return false;
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t top =
+        (reinterpret_cast<uintptr_t>(name) + std::strlen(name) + page) & ~(page - 1);
+    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    if (here >= top || here < top - limit.rlim_cur) return false;  // on another thread's
+    e.begin = reinterpret_cast<void*>(top - limit.rlim_cur);
+    e.size = limit.rlim_cur;
+    return true;
+}
+
 Extent extent() {
     Extent e;
+    if (find_main_stack(e)) return e;
     pthread_attr_t attributes;
     if (pthread_getattr_np(pthread_self(), &attributes)) return e;
     pthread_attr_getstack(&attributes, &e.begin, &e.size);

@@ -1,0 +1,69 @@
+// Where stacks end, beside what the C library says.
+
+#include "support/stack.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+namespace qd::support {
+namespace {
+
+uintptr_t end_by_glibc() {
+    pthread_attr_t attributes;
+    void* begin = nullptr;
+    size_t size = 0;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &begin, &size);
+    pthread_attr_destroy(&attributes);
+    return reinterpret_cast<uintptr_t>(begin);
+}
+
+void expect_the_same_end() {
+    constexpr double kFewPages = 16 << 10;
+    EXPECT_NEAR(double(stack_end()), double(end_by_glibc()), kFewPages);
+    EXPECT_TRUE(has_stack(64 << 10));
+    EXPECT_FALSE(has_stack(stack_size()));
+}
+
+// In a process of its own: the answer is kept by the thread.
+template <class Body>
+void in_a_child(Body body) {
+    const pid_t child = fork();
+    if (child == 0) {
+        body();
+        _exit(testing::Test::HasFailure());
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+}
+
+TEST(stack, of_the_main_thread) { in_a_child(expect_the_same_end); }
+
+TEST(stack, of_a_lower_and_of_no_usual_limit) {
+    for (const rlim_t bytes : {rlim_t(4) << 20, rlim_t(16) << 20})
+        in_a_child([&] {
+            rlimit limit;
+            getrlimit(RLIMIT_STACK, &limit);
+            if (limit.rlim_max < bytes) return;
+            limit.rlim_cur = bytes;
+            ASSERT_EQ(setrlimit(RLIMIT_STACK, &limit), 0);
+            expect_the_same_end();
+        });
+}
+
+TEST(stack, of_other_threads_and_of_children_that_they_fork) {
+    std::thread([] {
+        expect_the_same_end();
+        in_a_child([] { std::thread(expect_the_same_end).join(); });
+    }).join();
+    std::thread([] { in_a_child(expect_the_same_end); }).join();
+}
+
+}  // namespace
+}  // namespace qd::support
