@@ -351,6 +351,7 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
                 if (a.v.prov) {
                     Prov* p = e.unit->argument(static_cast<int>(k));
                     p->flattened = a.v.prov->flattened;
+                    p->at_launch = a.v.prov->at_launch;
                     p->runtime_members = a.v.prov->runtime_members;
                     a.v.prov = p;
                 }

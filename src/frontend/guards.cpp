@@ -450,6 +450,7 @@ bool Unit::answers_alike(Prov* place, PyObject* result) {
 void Unit::consume(PyObject* o, Prov* prov, int depth) {
     if (is_expr(o) || is_plain_constant(o)) return;  // a fact since it was found
     if (!prov && is_enum_member(o)) return;          // so is this
+    refuse_at_launch(prov);
     if (!prov) return untracked(o);
     if (prov->kind == Prov::Kind::constant || is_host_matrix(o) || is_struct_field(o)) return;
     const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
@@ -578,6 +579,8 @@ bool fact_holds(const Fact& f, PyObject* now) {
             const Ref text = signature_text(now);
             return text && PyObject_RichCompareBool(text.get(), f.value.get(), Py_EQ) == 1;
         }
+        case FactKind::object:
+            return true;  // of the launches of one process
     }
     return false;
 }

@@ -53,6 +53,7 @@ struct Prov {
     Ref function;        // root global or cell: the Python function
     Ref leaf;            // the Expr of a parameter made for this place
     Ref answer;          // what a call gave: another answer later is none to rely on
+    Ref at_launch;       // the object itself, if its members have their values at launches only
     std::unordered_map<PyObject*, Prov*> attributes;
     std::vector<Prov*> items;     // and results of calls
     Ref places;                   // dict: item -> its place in `items`
@@ -66,6 +67,8 @@ struct Prov {
     }
     bool from_argument() const { return root()->kind == Kind::argument; }
 };
+// Raises if Python is about to see values that only launches know; a null place has none.
+void refuse_at_launch(const Prov* prov);
 
 // A value while lowering, with its origin if it is a compile-time object.
 struct Val {

@@ -487,6 +487,10 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
     }
     const bool harmless = is_harmless(callable);
     const std::string name = callee_name(callable);
+    // A method of Python's, and an object that is called, see what they belong to.
+    const Prov* owner = f.prov && PyMethod_Check(callable) ? f.prov->parent : nullptr;
+    if (owner && owner->at_launch.get() == PyMethod_GET_SELF(callable)) refuse_at_launch(owner);
+    refuse_at_launch(f.prov);
     if (harmless && !keywords && (objects.size() == 2 || objects.size() == 3) &&
         name == "getattr" && PyUnicode_CheckExact(objects[1].get()))
         return read_member(operands[0], objects[1].get(),

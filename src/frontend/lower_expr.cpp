@@ -162,6 +162,23 @@ Val Body::adopt(Ref value, Prov* prov) {
     return {std::move(value), prov};
 }
 
+// Facts that leave out what is in an object: Python may see all of it.
+constexpr uint16_t kNotWhole =
+    1u << static_cast<int>(FactKind::type) | 1u << static_cast<int>(FactKind::length);
+
+// A member of a dataclass argument that is no field of it, and no fact describes.
+static void pin_extra(Unit& unit, const Val& base, PyObject* name, const Val& v) {
+    PyObject* o = base.get();
+    if (_PyType_Lookup(Py_TYPE(o), name) == v.get()) return;
+    const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, names().__dict___));
+    if (!dict) forget_error();
+    if (base.prov->flattened && dict && PyDict_Check(dict.get()) &&
+        PyDict_GetItem(dict.get(), name) == v.get())
+        unit.fact(v.prov, FactKind::object, Py_None);
+    else
+        v.prov->at_launch = v.obj;  // a property makes it, or made `base`
+}
+
 // base.name
 Val Body::member(const Val& base, PyObject* name) {
     PyObject* o = base.get();
@@ -180,6 +197,7 @@ Val Body::member(const Val& base, PyObject* name) {
             return bind_parameter_member(annotation.get(), std::move(item), prov);
         }
     }
+    if (name == names().__dict___) refuse_at_launch(base.prov);
     Ref item = attribute(o, name);
     if (is_expr(item.get()) || is_struct(item.get()) || bound_method(item.get()))
         return {item, nullptr};
@@ -200,6 +218,8 @@ Val Body::member(const Val& base, PyObject* name) {
         return {prov->leaf, nullptr};
     }
     Val v = adopt(std::move(item), prov);
+    if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole))
+        pin_extra(unit, base, name, v);
     note_capture(low, function.get(), o, v.get(), name, v.prov);
     if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
         PyTypeObject* type = Py_TYPE(v.get());
@@ -222,7 +242,9 @@ Val Body::element(const Val& base, PyObject* index) {
                      ? unit.item(base.prov, index)
                      : nullptr;
     if (!prov) unit.consume(base);
-    return adopt(std::move(item), prov);
+    Val v = adopt(std::move(item), prov);
+    if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole)) v.prov->at_launch = v.obj;
+    return v;
 }
 
 // A member of a dataclass parameter, or a whole parameter, by its annotation.
@@ -345,12 +367,15 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
                                           " cannot be converted into required type " +
                                           text(annotation));
         prov->flattened = true;
+        prov->at_launch = item;
         guard_value(unit, item.get(), prov);
         return {std::move(item), prov};
     }
     // Templates, and members whose annotation says nothing.
     Val v = adopt(std::move(item), prov);
     if (v.prov) {
+        if (prov->parent && prov->parent->at_launch && !(prov->facts & ~kNotWhole))
+            unit.fact(prov, FactKind::object, Py_None);
         PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
         v.prov->runtime_members = flag == Py_False;
         if (Py_TYPE(v.get())->tp_dict &&
@@ -738,6 +763,7 @@ void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>
 // What a loop goes over; items of lists and tuples are tracked singly.
 Val Body::iterable(const Val& over) {
     PyObject* o = over.get();
+    refuse_at_launch(over.prov);
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o) || unit.settle(o, over.prov)) return over;
     if (over.prov && over.prov->kind == Prov::Kind::display) return over;  // zip and kin
     // Iterating runs no code but Python's own, or that of an enumeration: in the order that it has.

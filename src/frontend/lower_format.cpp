@@ -102,6 +102,7 @@ Ref Body::joined_string(const Node* n) {
         Ref spec = part->b ? joined_string(part->b) : Ref();
         low.node = n->ast;
         const bool pythons = !is_symbolic(v.get()) && !is_format(v.get());
+        refuse_at_launch(v.prov);
         if (pythons && part->op) {
             const char* name = part->op == 'r' ? "repr" : part->op == 'a' ? "ascii" : "str";
             const auto run = part->op == 'r'   ? &PyObject_Repr

@@ -31,10 +31,30 @@ Val Body::result_of(Ref result, Prov* place) {
     return adopt(std::move(result), place);
 }
 
+// Python cannot see what only launches know.
+void refuse_at_launch(const Prov* prov) {
+    if (!prov) return;
+    if (prov->kind == Prov::Kind::display)
+        for (const Prov* part : prov->operands) refuse_at_launch(part);
+    if (!prov->at_launch) return;
+    raise(Kind::type,
+          "Python cannot look into a dataclass argument while the kernel is compiled: its members "
+          "have their values at launches",
+          "pass the members that are needed, or make the function a @qd.func");
+}
+
+// What asks for the class of an object alone.
+static bool asks_for_class(std::string_view name) {
+    static const std::string_view kNames[] = {"isinstance", "type", "hasattr", "callable"};
+    return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
 // Runs `run`, which is `callee` called with `operands`, the last of them by `keywords`. `is_pure`:
 // its result follows from its operands alone.
 Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands,
                    PyObject* keywords, bool is_pure, const std::function<Ref()>& run) {
+    if (!asks_for_class(name))
+        for (const Val& v : operands) refuse_at_launch(v.prov);
     bool settled = is_pure, again = callee != nullptr;
     for (const Val& v : operands) {
         settled = unit.settle(v.get(), v.prov) && settled;

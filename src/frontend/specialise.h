@@ -58,6 +58,7 @@ enum class FactKind : uint8_t {
     contents,   // of a container: all that is in it, constants only
     meaning,    // a type of vectors, matrices or structs: what values of it are
     signature,  // a Quadrants function: its annotations and default values
+    object,     // a template member of a dataclass argument: launches look for the very object
 };
 struct Guard {
     Path path;

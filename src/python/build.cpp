@@ -38,15 +38,36 @@ bool compares_by_value(PyObject* o) {
            Py_TYPE(o)->tp_hash != PyObject_HashNotImplemented;
 }
 
-void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, PyObject* object) {
-    object = identity_of(object);
-    IdentityCheck check{argument, std::move(attributes), object, {}, {}, compares_by_value(object)};
+void watch(IdentityCheck& check) {
     if (!check.by_value) {
-        check.weak = Ref::steal_or_null(PyWeakref_NewRef(object, nullptr));
+        check.weak = Ref::steal_or_null(PyWeakref_NewRef(check.object, nullptr));
         if (!check.weak) frontend::forget_error();
     }
-    if (!check.weak) check.strong = Ref::borrow(object);
+    if (!check.weak) check.strong = Ref::borrow(check.object);
+}
+
+// What a method is bound to, unless the path to the method leads there anyway: null.
+PyObject* foreign_owner(PyObject* o, PyObject* root, const std::vector<Ref>& attributes) {
+    if (!PyMethod_Check(o)) return nullptr;
+    PyObject* owner = PyMethod_GET_SELF(o);
+    if (attributes.empty()) return owner;
+    const Ref parent = Ref::steal_or_null(
+        follow(root, std::vector<Ref>(attributes.begin(), attributes.end() - 1)));
+    if (!parent) frontend::forget_error();
+    return parent.get() == owner ? nullptr : owner;
+}
+
+void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, PyObject* root,
+                  PyObject* object) {
+    PyObject* owner = foreign_owner(object, root, attributes);
+    object = identity_of(object);
+    IdentityCheck check{argument, attributes, object, {}, {}, compares_by_value(object)};
+    watch(check);
     s.identities.push_back(std::move(check));
+    if (!owner) return;
+    IdentityCheck bound{argument, std::move(attributes), owner, {}, {}, false, true};
+    watch(bound);
+    s.identities.push_back(std::move(bound));
 }
 
 std::vector<Ref> keys_of(const Path& path) {
@@ -62,11 +83,17 @@ bool takes_object(const Parameter& p, PyObject* arg) {
     return arrays && (arg == Py_None || frontend::is_field(frontend::unwrap(arg)));
 }
 
+bool is_call(const frontend::Step& step) { return step.kind == frontend::Step::Kind::call; }
+
+bool is_named_item(const frontend::Step& step) {
+    return step.kind == frontend::Step::Kind::item && PyUnicode_Check(step.key.get());
+}
+
 void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
                     PyObject* const* args, const frontend::LoweredKernel& kernel) {
     for (size_t k = 0; k < parameters.size(); ++k) {
         if (takes_object(parameters[k], args[k]))
-            add_identity(s, static_cast<int>(k), {}, args[k]);
+            add_identity(s, static_cast<int>(k), {}, args[k], args[k]);
         else if (parameters[k].optional || parameters[k].kind == Parameter::Kind::any_tensor)
             s.identities.push_back({static_cast<int>(k),
                                     {},
@@ -84,16 +111,24 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
         if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass)
             continue;  // template objects are baked
         using frontend::FactKind;
-        static const FactKind kinds[] = {FactKind::constant, FactKind::field, FactKind::function,
-                                         FactKind::contents, FactKind::meaning};
+        static const FactKind kinds[] = {FactKind::constant, FactKind::field,   FactKind::function,
+                                         FactKind::contents, FactKind::meaning, FactKind::object};
         if (std::ranges::find(kinds, g.kind) == std::end(kinds)) continue;
+        // What Python answers follows from the objects it was asked about.
+        if (std::ranges::any_of(g.path.steps, is_call)) continue;
         std::vector<Ref> keys = keys_of(g.path);
         PyObject* object = follow(args[n], keys);
+        if (!object) {  // an item of a user's container: the container stands for it
+            frontend::forget_error();
+            const auto named = std::ranges::find_if(g.path.steps, is_named_item);
+            keys.resize(static_cast<size_t>(named - g.path.steps.begin()));
+            if (!keys.empty()) object = follow(args[n], keys);
+        }
         if (!object) {
             frontend::forget_error();
             continue;
         }
-        add_identity(s, static_cast<int>(n), std::move(keys), object);
+        add_identity(s, static_cast<int>(n), std::move(keys), args[n], object);
         Py_DECREF(object);
     }
 }

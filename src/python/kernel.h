@@ -51,7 +51,8 @@ struct IdentityCheck {
     PyObject*
         object;  // expected object, owned through `strong` or watched by `weak`; null: any array
     Ref strong, weak;
-    bool by_value;  // numbers, strings, tuples, enums, objects with their own __eq__
+    bool by_value;          // numbers, strings, tuples, enums, objects with their own __eq__
+    bool of_owner = false;  // of what a method is bound to, not of the value itself
 };
 
 // One flattened parameter: where it comes from and where it goes.
@@ -65,7 +66,7 @@ struct PackStep {
     uint32_t offset = 0;
     Type type;                    // scalar, tensor, or array (element and rank)
     uint64_t layout = 0;          // of an array
-    std::vector<Ref> attributes;  // interned str: attribute; other: item
+    std::vector<Ref> attributes;  // interned str: attribute, of a dict the item; other: item
     std::string name, kernel;     // for messages
 };
 

@@ -273,7 +273,12 @@ bool same_value(PyObject* a, PyObject* b) {
 }
 
 bool identity_holds(const IdentityCheck& check, PyObject* value) {
-    value = identity_of(value);
+    if (check.of_owner) {
+        if (!PyMethod_Check(value)) return false;
+        value = PyMethod_GET_SELF(value);
+    } else {
+        value = identity_of(value);
+    }
     if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
     if (value == check.object) return !check.weak || refers_to(check.weak.get(), value);
     return check.by_value && same_value(value, check.object);
@@ -379,8 +384,9 @@ PyObject* result_object(const ResultShape& shape, const uint8_t* results,
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes) {
     PyObject* at = Py_NewRef(root);
     for (const Ref& key : attributes) {
-        PyObject* next = PyUnicode_Check(key.get()) ? PyObject_GetAttr(at, key.get())
-                                                    : PyObject_GetItem(at, key.get());
+        const bool attribute = PyUnicode_Check(key.get()) && !PyDict_CheckExact(at);
+        PyObject* next =
+            attribute ? PyObject_GetAttr(at, key.get()) : PyObject_GetItem(at, key.get());
         Py_DECREF(at);
         if (!next) return nullptr;
         at = next;

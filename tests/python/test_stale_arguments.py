@@ -1,0 +1,232 @@
+"""Python that looks into an argument while a kernel is compiled: other arguments get other answers, or it is
+refused, since Python can't know what only launches bring."""
+
+import dataclasses
+import gc
+import linecache
+import operator
+import types
+
+import pytest
+
+import quadrants as qd
+
+
+class Callback:
+    def __init__(self, n):
+        self.n = n
+        self.items = [n, n + 1]
+
+    def apply(self, x):
+        return x + self.n
+
+    def twice(self):
+        return self.n * 2
+
+    def __call__(self, x):
+        return x + self.n
+
+    def __len__(self):
+        return self.n
+
+    def __bool__(self):
+        return self.n > 1
+
+    def __add__(self, x):
+        return self.n + x
+
+    def __iter__(self):
+        return iter([self.n, 1])
+
+    def __contains__(self, x):
+        return x == self.n
+
+
+@dataclasses.dataclass
+class Number:
+    n: qd.i32
+
+    def tripled(self):
+        return self.n * 3
+
+
+@dataclasses.dataclass
+class Job:
+    o: qd.template()
+    n: qd.i32
+    inner: Number
+    x: qd.types.ndarray(dtype=qd.i32, ndim=1)
+
+    def __post_init__(self):
+        self.extra = types.SimpleNamespace(n=self.n)
+
+    def constant(self):
+        return 5
+
+    def doubled(self):
+        return self.n * 2
+
+    @qd.func
+    def doubled_func(self):
+        return self.n * 2
+
+    @property
+    def made(self):
+        return types.SimpleNamespace(n=self.n, items=[types.SimpleNamespace(n=self.n)])
+
+    @staticmethod
+    def apart():
+        return 7
+
+    def __call__(self, k):
+        return self.n + k
+
+    def __len__(self):
+        return self.n
+
+    def __bool__(self):
+        return self.n > 1
+
+    def __neg__(self):
+        return -self.n
+
+    def __iter__(self):
+        return iter([self.n])
+
+
+def n_of(o):
+    return o.n
+
+
+def first_n(items):
+    return items[0].n
+
+
+def element(job):
+    return job.x[0]
+
+
+def add_n(x, o):
+    return x + o.n
+
+
+GETTER = operator.attrgetter("n")
+
+
+def kernel(expression):
+    name = f"<{expression}>"
+    source = f"@qd.kernel\ndef k(p: Job) -> qd.i32:\n    return {expression}\n"
+    linecache.cache[name] = len(source), None, source.splitlines(True), name
+    exec(compile(source, name, "exec"), globals())
+    return k  # noqa: F821
+
+
+def job(n):
+    x = qd.ndarray(qd.i32, shape=1)
+    x.fill(n)
+    return Job(Callback(n), n, Number(n), x)
+
+
+OF_TEMPLATE_MEMBERS = {
+    "p.o.n": [1, 2, 3],
+    "p.o.twice()": [2, 4, 6],
+    "p.o.apply(p.n)": [2, 4, 6],
+    "p.o.apply(3)": [4, 5, 6],
+    "p.o(3)": [4, 5, 6],
+    "p.o + 1": [2, 3, 4],
+    "len(p.o)": [1, 2, 3],
+    "1 if qd.static(bool(p.o)) else 0": [0, 1, 1],
+    "1 if qd.static(2 in p.o) else 0": [0, 1, 0],
+    "[x for x in p.o][0]": [1, 2, 3],
+    "n_of(p.o)": [1, 2, 3],
+    "add_n(p.n, p.o)": [2, 4, 6],
+    "first_n([p.o])": [1, 2, 3],
+    "GETTER(p.o)": [1, 2, 3],
+    "vars(p.o)['n']": [1, 2, 3],
+    "Callback.twice(p.o)": [2, 4, 6],
+    "p.o.items[1]": [2, 3, 4],
+    "n_of(p.extra)": [1, 2, 3],
+    "p.made.n + p.made.items[0].n": [2, 4, 6],
+}
+
+
+@pytest.mark.oracle_differs("no calls of Python's functions with dataclasses there")
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("expression", OF_TEMPLATE_MEMBERS)
+def test_template_members_are_looked_into_by_python(backend, expression):
+    k = kernel(expression)
+    assert [k(job(n)) for n in (1, 2, 3)] == OF_TEMPLATE_MEMBERS[expression]
+
+
+REFUSED = """p.doubled()|p.constant()|p(1)|len(p)|int(bool(p))|-p|n_of(p)|n_of(o=p)|first_n([p])|first_n((p, 1))|Job.doubled(p)
+p.inner.tripled()|n_of(p.inner)|getattr(p, 'doubled')()|GETTER(p)|dataclasses.astuple(p.inner)[0]|vars(p)['n']
+p.__dict__['n']|[x for x in p][0]|list(map(n_of, [p]))[0]|1 if qd.static(p) else 0|element(p)|add_n(p.n, p)
+n_of(p.made)|n_of(p.made.items[0])|1 if qd.static(p == 2) else 0|len(f'{p}')""".replace(
+    "\n", "|"
+).split("|")
+
+
+@pytest.mark.oracle_differs("other classes of errors")
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("expression", REFUSED)
+def test_python_does_not_look_into_what_launches_bring(backend, expression):
+    k = kernel(expression.replace("|", "\n"))
+    with pytest.raises(qd.QuadrantsTypeError, match="cannot look into a dataclass argument"):
+        k(job(1))
+
+
+@pytest.mark.oracle_differs("dataclasses have no funcs there")
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+def test_what_needs_the_class_alone(backend):
+    k = kernel(
+        "p.apart() + qd.static(isinstance(p, Job)) + qd.static(hasattr(p, 'n')) + p.doubled_func() + getattr(p, 'n')"
+    )
+    assert [k(job(n)) for n in (1, 2, 3)] == [12, 15, 18]
+
+
+@pytest.mark.parametrize("annotation", [qd.template(), qd.Template])
+def test_methods_of_other_objects_are_other_versions(backend, annotation):
+    @qd.kernel
+    def k(f: annotation, x: qd.i32) -> qd.i32:
+        return f(x)
+
+    a, b = Callback(1), Callback(4)
+    with pytest.warns(SyntaxWarning, match="non-quadrants"):
+        assert [k(f, 10) for f in (a.apply, b.apply, a.apply, a, b)] == [11, 14, 11, 11, 14]
+        assert [k(Callback(n).apply, 10) for n in range(20)] == [10 + n for n in range(20)]
+    gc.collect()
+    assert k(a.apply, 10) == 11
+
+
+@pytest.mark.oracle_differs("members are not asked for anew there")
+def test_a_method_that_replaces_one_of_another_object(backend):
+    @dataclasses.dataclass
+    class With:
+        f: qd.template()
+
+    @qd.kernel
+    def k(p: With, x: qd.i32) -> qd.i32:
+        return p.f(x)
+
+    p = With(Callback(1).apply)
+    with pytest.warns(SyntaxWarning, match="non-quadrants"):
+        assert k(p, 10) == 11
+        p.f = Callback(4).apply
+        assert k(p, 10) == 14
+
+
+@pytest.mark.oracle_differs("arrays in containers are refused there")
+def test_arrays_in_dicts_are_found_by_name(backend):
+    @qd.data_oriented
+    class Holder:
+        def __init__(self, x):
+            self.arrays = {"x": x}
+
+        @qd.kernel
+        def k(self) -> qd.i32:
+            return self.arrays["x"][0]
+
+    h = Holder(job(1).x)
+    assert h.k() == 1
+    h.arrays["x"] = job(2).x
+    assert h.k() == 2
