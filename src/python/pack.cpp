@@ -58,7 +58,7 @@ bool write_int(const PackStep& step, PyObject* value, uint8_t* at) {
         return ok;
     }
     uint64_t bits;
-    if (type::is_signed(step.type.prim) || step.type.prim == Prim::u1) {
+    if (type::is_signed(step.type.prim)) {
         bits = static_cast<uint64_t>(PyLong_AsLongLong(value));
     } else {
         bits = PyLong_AsUnsignedLongLong(value);
@@ -120,7 +120,13 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
         if (!type::is_float(step.type.prim) &&
             (PyFloat_Check(value) || frontend::numpy_kind(value) == NumpyKind::floating))
             return component_error(step);
-        if (!write_scalar(step, value, at)) return false;
+        if (step.type.prim == Prim::u1) {  // a component is converted, where a scalar is checked
+            const int truth = PyObject_IsTrue(value);
+            if (truth < 0) return false;
+            *at = static_cast<uint8_t>(truth);
+        } else if (!write_scalar(step, value, at)) {
+            return false;
+        }
         at += type::bytes(step.type.prim);
         return true;
     }

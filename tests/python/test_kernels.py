@@ -57,6 +57,27 @@ def test_python_type_annotations(backend):
     assert k(np.int64(4), np.float32(0.25), True) == 5.25
 
 
+def test_truth_arguments(backend):
+    """A u1 takes what an unsigned integer takes; a component of a vector is converted."""
+    pair = qd.types.vector(2, qd.u1)
+
+    @qd.kernel
+    def one(x: qd.u1) -> qd.i32:
+        return x
+
+    @qd.kernel
+    def two(x: pair) -> qd.i32:
+        return qd.cast(x[0], qd.i32) * 10 + x[1]
+
+    for v in (1, 2, 256, 2**63, 2**64 - 1, np.uint64(2**64 - 1)):
+        assert one(v) == 1
+    for v in (-1, -256, np.int8(-3), 2**64):
+        with pytest.raises(TypeError):
+            one(v)
+    for v in (-1, 256, 2**63):
+        assert two([v, 0]) == 10
+
+
 def test_keyword_arguments(backend):
     @qd.kernel
     def k(a: qd.i32, b: qd.i32) -> qd.i32:
