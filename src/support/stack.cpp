@@ -16,15 +16,18 @@ struct Extent {
 };
 
 // Of the main thread. glibc reads /proc/self/maps for it, half of what a warm first call may take.
-// The stack begins behind the program's name and may grow to its limit: the kernel keeps that free.
+// The stack begins behind the program's name, a word of zeros between, and may grow to its limit:
+// the kernel keeps that free. The dynamic loader, started by name, gives another name, farther in.
 bool find_main_stack(Extent& e) {
     constexpr size_t kUsual = 8 << 20;  // a limit that was raised later is not kept free
     const auto* name = reinterpret_cast<const char*>(getauxval(AT_EXECFN));
     rlimit limit;
     if (!name || getrlimit(RLIMIT_STACK, &limit) || limit.rlim_cur > kUsual) return false;
     const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const uintptr_t top =
-        (reinterpret_cast<uintptr_t>(name) + std::strlen(name) + page) & ~(page - 1);
+    const char* behind = name + std::strlen(name) + 1;
+    const uintptr_t top = reinterpret_cast<uintptr_t>(behind) + sizeof(void*);
+    void* word;
+    if (top % page != 0 || (std::memcpy(&word, behind, sizeof word), word)) return false;
     const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
     if (here >= top || here < top - limit.rlim_cur) return false;  // on another thread's
     e.begin = reinterpret_cast<void*>(top - limit.rlim_cur);
