@@ -212,6 +212,8 @@ Ref dtype_call(Lowering&, const CallArgs& a) {
                   "Floating-point literals must be annotated with a floating-point type. For type "
                   "casting, use `qd.cast`.");
         if (PyLong_Check(x)) {
+            if (type::is_float(to) && PyBool_Check(x))
+                return make_value(const_of(to, x == Py_True ? 1.0 : 0.0));
             if (type::is_float(to))
                 raise(Kind::type,
                       "Integer literals must be annotated with a integer type. For type casting, "

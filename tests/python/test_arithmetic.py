@@ -668,6 +668,17 @@ def test_conditional_expression_promotes(backend):
     assert out.tolist() == [[1, 2.5], [10, 20], [2.5, 1]]
 
 
+def test_truth_literals_through_a_float_type(backend):
+    """qd.f32(True) is 1.0, as in Python: a bool is no integer literal here."""
+    captured, numpys = False, np.bool_(True)
+
+    @qd.kernel
+    def run() -> qd.types.vector(4, qd.f64):
+        return [qd.f64(True), qd.f64(captured), qd.f64(numpys), qd.f64(2 > 1)]
+
+    assert run().to_list() == [1, 0, 1, 1]
+
+
 MISUSE = [
     ("bit_and_of_float", qd.QuadrantsTypeError, "unsupported operand type(s) for '&'"),
     ("not_of_float", qd.QuadrantsTypeError, "takes integral inputs only"),
