@@ -142,7 +142,8 @@ struct Cutter {
         const Inst& d = *v->def;
         if (v->type.is_place() || v->type.is_array()) return true;
         if (d.op == Op::constant || d.op == Op::array_shape || d.op == Op::task_value) return true;
-        if (d.effect() != Effect::pure || depth > 3 || v->type.count() > 4) return false;
+        if (d.effect() != Effect::pure || depth > 3) return false;
+        if (v->type.count() > 4 && d.op != Op::splat) return false;
         switch (d.op) {
             case Op::add:
             case Op::sub:

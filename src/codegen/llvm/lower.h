@@ -224,6 +224,7 @@ struct FunctionLowering {
     void lower_place(Inst& i);
     Place place(ir::Value* v);
     llvm::Value* component_address(const Place& p, int k);
+    void fill(const Place& p, llvm::Value* v);
     Index index(ir::Value* v, int depth = 0);
     bool counts_units(ir::Value* v, int depth);
     llvm::Value* index_value(Index i);

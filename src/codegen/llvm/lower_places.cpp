@@ -354,6 +354,28 @@ void FunctionLowering::store_component(const Place& p, int k, Value* v) {
     if (!p.local) m.tag(store, p.memory_class);
 }
 
+// A large tensor that becomes the same all over is filled by a loop: LLVM's time grows faster than
+// the number of stores in a row.
+constexpr int kLongFill = 64;
+
+void FunctionLowering::fill(const Place& p, Value* v) {
+    auto* before = b.GetInsertBlock();
+    auto* body = new_block();
+    auto* after = new_block();
+    b.CreateBr(body);
+    b.SetInsertPoint(body);
+    auto* at = b.CreatePHI(m.i64, 2);
+    at->addIncoming(b.getInt64(0), before);
+    auto* store = b.CreateAlignedStore(to_memory(p.prim, v),
+                                       b.CreateInBoundsGEP(m.mem(p.prim), p.address, at),
+                                       llvm::Align(type::bytes(p.prim)));
+    if (!p.local) m.tag(store, p.memory_class);
+    Value* next = b.CreateAdd(at, b.getInt64(1), "", true, true);
+    at->addIncoming(next, body);
+    b.CreateCondBr(b.CreateICmpULT(next, b.getInt64(uint64_t(p.count))), body, after);
+    b.SetInsertPoint(after);
+}
+
 void FunctionLowering::lower_memory(Inst& i) {
     switch (i.op) {
         case Op::array_shape: {
@@ -375,6 +397,12 @@ void FunctionLowering::lower_memory(Inst& i) {
         case Op::store: {
             const Place p = place(operand(i, 0));
             ir::Value* v = operand(i, 1);
+            bool same = !p.field && p.count >= kLongFill;
+            for (int k = 1; same && k < p.count; ++k) same = get(v, k) == get(v, 0);
+            if (same) {
+                fill(p, get(v, 0));
+                return;
+            }
             for (int k = 0; k < p.count; ++k) store_component(p, k, get(v, k));
             return;
         }
