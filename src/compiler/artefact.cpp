@@ -36,7 +36,7 @@ uint32_t args_bytes(const ir::Module& m) {
 }  // namespace
 
 std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
-                                    std::span<const uint8_t> object, const Upgrade* upgrade) {
+                                    const codegen::Emitted& emitted, const Upgrade* upgrade) {
     const pass::Plan& plan = prepared.plan;
     std::string strings(1, '\0');  // offset 0 is the empty string
     std::vector<abi::Task> tasks;
@@ -72,13 +72,14 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     std::memcpy(header.magic, "QDART\0\0", 8);
     header.abi_version = abi::kAbiVersion;
     header.tier = upgrade ? 0 : 1;
+    header.stack_bytes = emitted.stack_bytes;
     header.temps_bytes = plan.temps_bytes;
     header.result_bytes = plan.module->result_bytes();
     header.args_bytes = args_bytes(*plan.module);
     header.task_count = uint32_t(tasks.size());
     header.format_bytes = uint32_t(formats.size());
     header.strings_bytes = uint32_t(strings.size());
-    header.object_bytes = uint32_t(object.size());
+    header.object_bytes = uint32_t(emitted.bytes.size());
     header.uses_random = plan.uses_random;
     header.binding_count = uint32_t(plan.module->fields.size());
     header.uses_print = plan.uses_print;
@@ -93,7 +94,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     header.tasks = append(out, tasks.data(), tasks.size() * sizeof(abi::Task));
     header.formats = append(out, formats.data(), formats.size());
     header.strings = append(out, strings.data(), strings.size());
-    header.object = append(out, object.data(), object.size());
+    header.object = append(out, emitted.bytes.data(), emitted.bytes.size());
     if (upgrade) {
         header.optimise_us = upgrade->optimise_us;
         header.ir_bytes = uint32_t(upgrade->ir.size());

@@ -18,7 +18,7 @@ struct Upgrade {
 
 // With an upgrade it is tier 0's artefact, without one tier 1's.
 [[nodiscard]] std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
-                                                  std::span<const uint8_t> object,
+                                                  const codegen::Emitted& emitted,
                                                   const Upgrade* upgrade);
 
 }  // namespace qd::compiler

@@ -182,7 +182,7 @@ std::string text(std::span<const uint8_t> bytes, abi::Text what) {
         default:
             return out;
     }
-    const auto emitted = codegen::emit(c->prepared, options);
+    const auto emitted = codegen::emit(c->prepared, options).bytes;
     return {emitted.begin(), emitted.end()};
 }
 
@@ -208,11 +208,11 @@ QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* o
     return compiler::compiling(error, c->ir, *options, [&] {
         codegen::Options wanted = compiler::codegen_options(*options);
         wanted.edited = c->edited;
-        const auto object = codegen::emit(c->prepared, wanted);
+        const auto emitted = codegen::emit(c->prepared, wanted);
         const compiler::Upgrade upgrade{compiler::cost(*c), c->ir};
         support::begin_stage("artefact");
         const auto bytes =
-            compiler::write_artefact(c->prepared, object, options->tier ? nullptr : &upgrade);
+            compiler::write_artefact(c->prepared, emitted, options->tier ? nullptr : &upgrade);
         compiler::fill(artefact, bytes.data(), bytes.size());
     });
 }

@@ -475,7 +475,7 @@ struct Interpreter {
                 *out(f, i) = static_cast<uint32_t>(thread.index);
                 break;
             case Op::stack_left:
-                *out(f, i) = context.runtime->stack_left() != 0;
+                *out(f, i) = context.runtime->stack_left(&thread) != 0;
                 break;
             case Op::clock:
                 *out(f, i) = static_cast<uint64_t>(context.runtime->clock());

@@ -10,6 +10,7 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
+#include "support/stack.h"
 
 namespace qd::python {
 namespace {
@@ -54,7 +55,13 @@ void on_fail(abi::Thread*, uint32_t format, const abi::Cell* cells) {
 }
 int64_t clock_now() { return 0; }
 
-const abi::Runtime kRuntime = {on_print, on_fail, clock_now, runtime::stack_left};
+// What is kept back serves the interpreter's own calls until it asks again.
+int32_t stack_left(abi::Thread*) {
+    constexpr size_t kReserve = 256 << 10;
+    return support::has_stack(kReserve);
+}
+
+const abi::Runtime kRuntime = {on_print, on_fail, clock_now, stack_left};
 
 }  // namespace
 

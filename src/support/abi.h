@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 8;
+inline constexpr uint32_t kAbiVersion = 9;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -55,7 +55,7 @@ struct Runtime {  // callbacks; compiled code reaches them through Context::runt
     void (*fail)(Thread*, uint32_t format, const Cell* cells);
     int64_t (*clock)();
     // Whether the thread's stack has room for one more call of a function that calls itself.
-    int32_t (*stack_left)();
+    int32_t (*stack_left)(Thread*);
 };
 
 struct Context {  // one launch; lives on the launcher's stack
@@ -124,8 +124,10 @@ enum ArrayUse : uint32_t {
 struct Artefact {
     char magic[8];  // "QDART\0\0\0"
     uint32_t abi_version;
-    uint32_t tier;   // 0 quick, 1 optimised
-    uint64_t bytes;  // whole artefact
+    uint32_t tier;         // 0 quick, 1 optimised
+    uint64_t bytes;        // whole artefact
+    uint64_t stack_bytes;  // that a task and what it calls take; 0: a few kilobytes. Of functions
+                           // that call themselves: until they ask stack_left again
     uint32_t temps_bytes, result_bytes, args_bytes;
     uint32_t task_count, tasks;      // count, offset
     uint32_t format_bytes, formats;  // serialised ir::Format table (see runtime/format.h)

@@ -57,6 +57,11 @@ bool has_stack(size_t bytes) {
     return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) > stack_end() + bytes;
 }
 
+size_t stack_left() {
+    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    return stack_end() > 1 && here > stack_end() ? here - stack_end() : 0;
+}
+
 size_t stack_size() { return extent().size; }
 
 }  // namespace qd::support

@@ -10,6 +10,8 @@ namespace qd::support {
 uintptr_t stack_end();
 // Whether more than `bytes` of it are left.
 bool has_stack(size_t bytes);
+// How many bytes of it are left; 0 if none or if that is not known.
+size_t stack_left();
 // How large it may become; 0 if that is not known.
 size_t stack_size();
 

@@ -65,7 +65,7 @@ struct Machine {
             },
             [](abi::Thread*, uint32_t, const abi::Cell*) { *sink() += "fail\n"; },
             []() -> int64_t { return 7; },
-            []() -> int32_t { return 1; },
+            [](abi::Thread*) -> int32_t { return 1; },
         };
         sink() = &printed;
         return r;

@@ -1,13 +1,14 @@
 // Code generation for CPUs: a Plan in, an ELF relocatable object out.
 //
 // No LLVM type shows here; the .cpp files of this folder are the only ones that see LLVM:
-//   lower_module.cpp    declarations, helper functions, metadata; one LLVM function per
-//   ir::Function lower_control.cpp   regions, loops, calls, tasks' entry protocol lower_ops.cpp
-//   arithmetic, tensors, conversions lower_places.cpp    addresses, loads, stores, atomics, random
-//   numbers, print and assert edited.cpp          functions replaced by text that a user edited
-//   elementary.cpp      elementary functions, instantiated from the pass
-//   room's templates target.cpp          target machine, LLVM pass lists of both tiers, object
-//   emission
+// - lower_module.cpp: declarations, helper functions, metadata; an LLVM function per ir::Function
+// - lower_control.cpp: regions, loops, calls, tasks' entry protocol
+// - lower_ops.cpp: arithmetic, tensors, conversions
+// - lower_places.cpp: addresses, loads, stores, atomics, random numbers, print and assert
+// - elementary.cpp: elementary functions, instantiated from the pass room's templates
+// - edited.cpp: functions replaced by text that a user edited
+// - stack_use.cpp: how much stack a plan's tasks take
+// - target.cpp: target machine, LLVM pass lists of both tiers, object emission
 //
 // A tensor is one LLVM scalar per component, never an LLVM vector: vectors come from the loop
 // vectoriser only. No fast-math flag is ever set, so both tiers compute the same bits.
@@ -76,8 +77,17 @@ struct Options {
     enum class Want : uint8_t { object, lowered_llvm, llvm, assembly } want = Want::object;
 };
 
-// Object file, or text if the options want that. Throws support::Error.
-[[nodiscard]] std::vector<uint8_t> emit(const Prepared& prepared, const Options& options);
+struct Emitted {
+    std::vector<uint8_t> bytes;  // object file, or text if the options want that
+    uint64_t stack_bytes = 0;    // see abi::Artefact
+};
+
+// Throws support::Error.
+[[nodiscard]] Emitted emit(const Prepared& prepared, const Options& options);
+
+// Of the bytes that each function's frame takes, by Function::id: those of the deepest chain of
+// calls.
+[[nodiscard]] uint64_t deepest_stack(const Prepared& prepared, std::span<const uint64_t> frames);
 
 // Not our mistake: the wanted CPU or triple does not exist.
 struct TargetError : support::Error {

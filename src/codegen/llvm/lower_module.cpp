@@ -117,6 +117,8 @@ const ir::Value* ModuleLowering::kernel_array(const ir::Value* v) const {
 // limit: beyond it a call costs little beside the work.
 constexpr int kExpandLimit = 1500;
 constexpr unsigned kLargestExpanded = 800, kFuncLimit = 12000;
+// Bytes of locals: those of each copy would take stack of their own.
+constexpr uint64_t kLocalsExpanded = 4096;
 
 // Small helpers disappear into their callers where loops may then vectorise; one that is called
 // often stays a call (the code would grow with every use). The optimised tier expands small funcs
@@ -137,15 +139,19 @@ void ModuleLowering::choose_expanded() {
     for (ir::Function* f : prepared.plan.callees) {
         llvm::Function* to = functions[f->id];
         unsigned size = 0;
+        uint64_t locals = 0;
         for (const llvm::BasicBlock& block : *to) {
             for (const llvm::Instruction& i : block) {
                 ++size;
+                if (const auto* local = llvm::dyn_cast<llvm::AllocaInst>(&i))
+                    locals += module.getDataLayout().getTypeAllocSize(local->getAllocatedType());
                 const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
                 const auto found = call ? added.find(call->getCalledFunction()) : added.end();
                 if (found != added.end()) size += found->second;
             }
         }
-        if (f->never_inline || size > kLargestExpanded || size * to->getNumUses() > kFuncLimit)
+        if (f->never_inline || size > kLargestExpanded || size * to->getNumUses() > kFuncLimit ||
+            locals > kLocalsExpanded)
             continue;
         added[to] = size;
         to->addFnAttr(llvm::Attribute::AlwaysInline);

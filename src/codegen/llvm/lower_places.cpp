@@ -430,7 +430,8 @@ void FunctionLowering::lower_memory(Inst& i) {
             Value* runtime = context_member(offsetof(abi::Context, runtime));
             Value* callee =
                 invariant_load(b, m.ptr, runtime, offsetof(abi::Runtime, stack_left), 8);
-            Value* left = b.CreateCall(llvm::FunctionType::get(m.i32, false), callee);
+            Value* left = b.CreateCall(llvm::FunctionType::get(m.i32, {m.ptr}, false), callee,
+                                       {fn->getArg(0)});
             set(i, 0, b.CreateICmpNE(left, llvm::ConstantInt::get(m.i32, 0)));
             return;
         }

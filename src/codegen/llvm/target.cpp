@@ -15,7 +15,9 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <string>
 #include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include <llvm/ADT/DenseSet.h>
@@ -183,11 +185,20 @@ struct Machines {
     }
 };
 
-struct DiagnosticText {
+// Frames below this count as nothing.
+constexpr const char* kSmallFrame = "4096";
+
+// What LLVM says meanwhile: errors, and how large the frames of its functions are.
+struct Diagnostics {
     std::string errors;
+    std::unordered_map<std::string, uint64_t> frames;
+
     static void handle(const llvm::DiagnosticInfo* info, void* self) {
+        auto& to = *static_cast<Diagnostics*>(self);
+        if (const auto* frame = llvm::dyn_cast<llvm::DiagnosticInfoStackSize>(info))
+            to.frames[frame->getFunction().getName().str()] = frame->getStackSize();
         if (info->getSeverity() != llvm::DS_Error) return;
-        llvm::raw_string_ostream out(static_cast<DiagnosticText*>(self)->errors);
+        llvm::raw_string_ostream out(to.errors);
         llvm::DiagnosticPrinterRawOStream printer(out);
         info->print(printer);
         out << '\n';
@@ -478,15 +489,15 @@ bool has_fma(const std::string& cpu, const std::string& triple) {
     return known[{cpu, triple}] = fma;
 }
 
-std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
+Emitted emit(const Prepared& prepared, const Options& options) {
     using Clock = std::chrono::steady_clock;
     const auto t0 = Clock::now();
     support::begin_stage("target", options.cpu);
     Machine machine = Machines::get().take(options);  // not put back if an error is thrown
     llvm::LLVMContext context;
     context.setDiscardValueNames(options.want == Options::Want::object && options.edited.empty());
-    DiagnosticText diagnostics;
-    context.setDiagnosticHandlerCallBack(DiagnosticText::handle, &diagnostics);
+    Diagnostics diagnostics;
+    context.setDiagnosticHandlerCallBack(Diagnostics::handle, &diagnostics);
     llvm::Module module("kernel", context);
     module.setTargetTriple(machine.tm->getTargetTriple());
     module.setDataLayout(machine.tm->createDataLayout());
@@ -494,7 +505,10 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
 
     const auto t1 = Clock::now();
     support::begin_stage("lowering");
-    ModuleLowering(prepared, options, machine.facts, context, module).run();
+    ModuleLowering lowering(prepared, options, machine.facts, context, module);
+    lowering.run();
+    std::vector<std::string> names;  // by Function::id
+    for (const llvm::Function* f : lowering.functions) names.push_back(f->getName().str());
     const auto t2 = Clock::now();
     std::string problem;
     llvm::raw_string_ostream problem_stream(problem);
@@ -503,7 +517,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
 
     const auto text = [&] {
         const std::string t = text_of(module);
-        return std::vector<uint8_t>(t.begin(), t.end());
+        return Emitted{{t.begin(), t.end()}};
     };
     if (options.want == Options::Want::lowered_llvm) return text();
     if (options.tier > 0) optimise(module, *machine.tm, options.time_passes);
@@ -516,6 +530,7 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
     llvm::SmallVector<char, 0> out;
     {
         llvm::raw_svector_ostream stream(out);
+        for (llvm::Function& f : module) f.addFnAttr("warn-stack-size", kSmallFrame);
         CodegenPasses passes;
         passes.lean = options.tier > 0;
         passes.prepares = options.tier == 0 || !cut_long_blocks(module);
@@ -539,7 +554,9 @@ std::vector<uint8_t> emit(const Prepared& prepared, const Options& options) {
                      ms(t2, t3), ms(t3, t4), out.size());
     }
     Machines::get().put_back(options, std::move(machine));
-    return {out.begin(), out.end()};
+    std::vector<uint64_t> frames;
+    for (const std::string& name : names) frames.push_back(diagnostics.frames[name]);
+    return {{out.begin(), out.end()}, deepest_stack(prepared, frames)};
 }
 
 }  // namespace qd::codegen

@@ -65,6 +65,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->formats =
         support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
     image->code = std::make_unique<LoadedObject>(object, name);
+    image->stack_bytes = header.stack_bytes;
     image->temps_bytes = header.temps_bytes;
     image->result_bytes = header.result_bytes;
     image->args_bytes = header.args_bytes;

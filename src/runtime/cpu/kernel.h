@@ -42,6 +42,7 @@ struct KernelImage {
     std::vector<LoadedTask> tasks;
     std::vector<support::FormatEntry> formats;
     uint32_t temps_bytes = 0, result_bytes = 0, args_bytes = 0, tier = 0;
+    uint64_t stack_bytes = 0;  // see abi::Artefact
     bool uses_random = false, uses_print = false;
     bool uses_atomics = false;
     uint32_t array_use = 0;    // abi::ArrayUse
@@ -65,9 +66,6 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
 inline size_t edge_margin(size_t bytes) {
     return (std::clamp<size_t>(bytes / 8, 256, size_t(1) << 20) + 63) & ~size_t(63);
 }
-
-// abi::Runtime's question.
-int32_t stack_left();
 
 // What a launch leaves behind besides its results.
 struct LaunchOutcome {

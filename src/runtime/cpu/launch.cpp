@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -103,15 +104,23 @@ int64_t now_ns() {
     return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-}  // namespace
-
-// What is kept back serves the callee's frame, what it calls, and the report.
-int32_t stack_left() {
+// What is kept back serves small frames, what they call, and the report.
+int32_t stack_left(abi::Thread* t) {
     constexpr size_t kReserve = 256 << 10;
-    return support::has_stack(kReserve);
+    const auto* image = static_cast<const KernelImage*>(t->context->kernel);
+    return support::has_stack(image->stack_bytes + kReserve);
 }
 
-namespace {
+// What is kept back beside large frames: reports, and signal handlers.
+constexpr size_t kFrameReserve = 64 << 10;
+
+bool fits_stack(const KernelImage& image) {
+    return !image.stack_bytes || support::has_stack(image.stack_bytes + kFrameReserve);
+}
+
+bool fits_workers(const KernelImage& image) {
+    return !image.stack_bytes || image.stack_bytes + kFrameReserve < Pool::worker_stack();
+}
 
 const abi::Runtime kRuntime = {on_print, on_fail, now_ns, stack_left};
 
@@ -257,8 +266,8 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
     for (int b = 0; b < 2 * task.dims; ++b) bounds[b] = read_bound(task.bounds[b], context);
     context.bounds = bounds;
     Job job{&context, &launch, task.entry, 0, 1, 1, 1, kAll};
-    const int threads =
-        task.max_threads > 0 ? std::min(task.max_threads, pool.threads()) : pool.threads();
+    const int most = fits_workers(*launch.image) ? pool.threads() : 1;
+    const int threads = task.max_threads > 0 ? std::min(task.max_threads, most) : most;
     cut(job, task, bounds, threads);
     const int64_t chunks = job.units ? (job.units + job.chunk_units - 1) / job.chunk_units : 0;
 
@@ -300,6 +309,18 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
     }
 }
 
+std::string stack_failure(const KernelImage& image) {
+    const auto mb = [](uint64_t bytes) {
+        char text[32];
+        std::snprintf(text, sizeof text, "%.3g MB", double(bytes) * 1e-6);
+        return std::string(text);
+    };
+    return "the kernel's local vectors and matrices need " + mb(image.stack_bytes) +
+           " of stack, and the calling thread has " + mb(support::stack_left()) +
+           " left. Keep large ones in fields or ndarrays, or call from a thread with a larger "
+           "stack (threading.stack_size, ulimit -s)";
+}
+
 // Whether the do-while loop that ends with this task goes on.
 bool repeats(const LoadedTask& task, const abi::Context& context) {
     int32_t again;
@@ -311,6 +332,11 @@ bool repeats(const LoadedTask& task, const abi::Context& context) {
 
 bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const LaunchHooks& hooks,
             LaunchOutcome& outcome) {
+    if (!fits_stack(image)) {
+        outcome.failed = true;
+        outcome.failure = stack_failure(image);
+        return true;
+    }
     const FlushDenormals flush;
     alignas(64) uint8_t small[kStackTemps];
     std::unique_ptr<uint8_t[]> large;

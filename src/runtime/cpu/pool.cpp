@@ -3,6 +3,7 @@
 #include "runtime/cpu/pool.h"
 
 #include <linux/futex.h>
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -69,6 +70,18 @@ struct Pool::Registry {
 };
 const bool Pool::Registry::registered = at_fork(
     AtFork::pools, {[] { get().lock.lock(); }, [] { get().lock.unlock(); }, forget_workers});
+
+size_t Pool::worker_stack() {
+    static const size_t size = [] {  // glibc's, as the process found it when it began
+        pthread_attr_t usual;
+        size_t bytes = 0;
+        if (pthread_getattr_default_np(&usual)) return bytes;
+        pthread_attr_getstacksize(&usual, &bytes);
+        pthread_attr_destroy(&usual);
+        return bytes;
+    }();
+    return size;
+}
 
 Pool::Pool(int threads)
     : threads_(std::clamp(threads, 1, Tickets<Futexes>::kMostThreads)),

@@ -27,6 +27,9 @@ class Pool {
     ~Pool();
     int threads() const { return threads_.load(std::memory_order_relaxed); }
 
+    // How large the stack of a worker is.
+    static size_t worker_stack();
+
     // Runs chunks [first, count) and returns when all are done.
     void run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_threads);
 

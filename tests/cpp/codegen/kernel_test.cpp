@@ -100,7 +100,7 @@ Memory interpreted(const std::string& text, Memory m) {
     abi::Context c = context_of(m, bindings);
     abi::Runtime runtime{[](abi::Thread*, uint32_t, const abi::Cell*) {},
                          [](abi::Thread*, uint32_t, const abi::Cell*) {}, [] { return int64_t(0); },
-                         [] { return int32_t(1); }};
+                         [](abi::Thread*) { return int32_t(1); }};
     int32_t stop = 0;
     std::vector<uint8_t> temps(4096);
     c.runtime = &runtime;

@@ -272,12 +272,12 @@ TEST_P(every_target, compile_every_op_and_run_it_where_they_can) {
             wanted.tier = tier;
             wanted.cpu = t.cpu;
             wanted.triple = t.triple;
-            const auto object = codegen::emit(prepared, wanted);
-            EXPECT_GT(object.size(), 1000u);
+            const auto emitted = codegen::emit(prepared, wanted);
+            EXPECT_GT(emitted.bytes.size(), 1000u);
             if (!t.runs) continue;
             if (expected[fused].empty()) expected[fused] = by_interpreter(program, fused);
             compare(program, expected[fused],
-                    by_code(program, compiler::write_artefact(prepared, object, nullptr)));
+                    by_code(program, compiler::write_artefact(prepared, emitted, nullptr)));
         }
     }
 }
@@ -357,9 +357,9 @@ TEST_P(every_target, constants_give_what_values_give) {
             wanted.tier = tier;
             wanted.cpu = cpu;
             wanted.triple = triple;
-            const auto object = codegen::emit(prepared, wanted);
+            const auto emitted = codegen::emit(prepared, wanted);
             compare(program, expect,
-                    by_code(program, compiler::write_artefact(prepared, object, nullptr)));
+                    by_code(program, compiler::write_artefact(prepared, emitted, nullptr)));
         }
     }
 }

@@ -1,0 +1,145 @@
+"""Local vectors and matrices that fill a thread's stack: the call raises, the process goes on."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# Its workers have the stack that the process was started with; the calling threads choose theirs.
+PROGRAM = """
+import sys, threading
+import numpy as np
+import quadrants as qd
+
+N = 40_000  # 320 KB, more than is kept back for small frames
+KB = 1024
+
+@qd.func
+def fill(n, at):
+    v = qd.Vector.zero(qd.i64, N)
+    for j in range(N):
+        v[j] = j + n
+    return qd.i32(v[at])
+
+@qd.real_func
+def filled(n: qd.i32, at: qd.i32) -> qd.i32:
+    return fill(n, at)
+
+@qd.real_func
+def deeper(n: qd.i32, at: qd.i32) -> qd.i32:
+    v = qd.Vector.zero(qd.i64, N)
+    for j in range(N):
+        v[j] = j + n
+    r = qd.i32(v[at])
+    if n > 0:
+        r += deeper(n - 1, at)
+    return r
+
+@qd.kernel
+def serial(at: qd.i32) -> qd.i32:
+    r = 0
+    if at > 0:  # what stands at the top is cut into tasks, and shared through memory
+        r = fill(1, at)
+    return r
+
+@qd.kernel
+def by_func(at: qd.i32) -> qd.i32:
+    return filled(1, at) + filled(2, at)  # one after the other
+
+@qd.kernel
+def recursive(n: qd.i32) -> qd.i32:
+    return deeper(n, 3)
+
+@qd.kernel
+def parallel(out: qd.types.ndarray(), at: qd.i32):
+    for i in range(64):
+        out[i] = fill(i, at)
+
+@qd.kernel
+def reduced(at: qd.i32) -> qd.i32:
+    s = 0
+    for i in range(64):
+        s += fill(i, at)
+    return s
+
+@qd.kernel
+def small(at: qd.i32) -> qd.i32:
+    v = qd.Vector.zero(qd.i32, 10)
+    for j in range(10):
+        v[j] = j
+    return v[at]
+
+def loop():
+    out = np.zeros(64, np.int32)
+    parallel(out, 4)
+    assert (out == np.arange(64) + 4).all()
+    return 64
+
+CALLS = {
+    "serial": lambda: serial(3), "by_func": lambda: by_func(3), "recursive": lambda: recursive(10),
+    "parallel": loop, "reduced": lambda: reduced(2), "small": lambda: small(3),
+}
+
+def attempt(what, size):
+    told = []
+    def run():
+        try:
+            told.append(what())
+        except RuntimeError as e:
+            told.append(f"{type(e).__name__}: {e}")
+    threading.stack_size(size)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return told[0]
+
+qd.init(arch=qd.cpu, cpu_max_num_threads=3)
+for kb in map(int, sys.argv[1:]):
+    for name, call in CALLS.items():
+        print("ANSWER", kb, name, attempt(call, kb * KB), flush=True)
+"""
+RIGHT = dict(serial=4, by_func=9, recursive=88, parallel=64, reduced=2144, small=3)
+
+
+def answers(tmp_path, *sizes, workers_kb, **environment):
+    """{size of the calling thread's stack in KB: {call: its answer}} of a process."""
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    env = dict(
+        os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", QD_OFFLINE_CACHE_FILE_PATH=str(tmp_path / "cache")
+    )  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", f'ulimit -s {workers_kb}; exec "$@"', "", sys.executable, path, *map(str, sizes)],
+        capture_output=True, text=True, env=env | environment, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr[-2000:])
+    found = {}
+    for line in done.stdout.splitlines():
+        if not line.startswith("ANSWER "):
+            continue
+        _, size, name, answer = line.split(" ", 3)
+        found.setdefault(int(size), {})[name] = answer if ":" in answer else int(answer)
+    return found
+
+
+@pytest.mark.parametrize("tier", ["0", "1"])
+def test_large_locals(tmp_path, tier):
+    for _ in "cold", "warm":
+        found = answers(tmp_path, 8192, 256, 600, workers_kb=256, QD_CPU_TIER=tier)
+        assert found[8192] == RIGHT, "workers are too small: the caller computes alone"
+        for name, answer in found[256].items():
+            if name == "small":
+                assert answer == RIGHT[name]
+            else:
+                assert answer.startswith("QuadrantsAssertionError: the kernel's local vectors"), (
+                    name
+                )
+                assert "threading.stack_size" in answer, name
+        deep = found[600].pop("recursive")
+        assert "deeper calls itself too often for the stack of its thread" in deep
+        assert found[600] == {name: answer for name, answer in RIGHT.items() if name != "recursive"}
+
+
+def test_large_locals_in_workers(tmp_path):
+    assert answers(tmp_path, 8192, workers_kb=8192) == {8192: RIGHT}
