@@ -42,8 +42,9 @@ class Tensor(core.TensorBase):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents by canonical axis."""
-        return tuple(self._impl.shape)
+        """Extents by canonical axis; None once the runtime was reset."""
+        shape = self._impl.shape
+        return shape and tuple(shape)
 
     @property
     def dtype(self) -> Any:

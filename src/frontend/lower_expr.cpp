@@ -127,6 +127,12 @@ Val Body::lookup(PyObject* name) {
     return v;
 }
 
+static void refuse_dead(PyObject* array) {
+    if (is_ndarray(array) &&
+        reinterpret_cast<NdarrayObject*>(array)->generation != current_generation())
+        raise(Kind::runtime, "This ndarray belongs to a runtime that has been reset");
+}
+
 // A Python object enters the kernel: arrays become parameters, everything else is guarded.
 Val Body::adopt(Ref value, Prov* prov) {
     PyObject* o = value.get();
@@ -145,8 +151,7 @@ Val Body::adopt(Ref value, Prov* prov) {
                  "of a template argument"},
                 value};
         if (!prov->leaf) {
-            if (reinterpret_cast<NdarrayObject*>(o)->generation != current_generation())
-                raise(Kind::runtime, "This ndarray belongs to a runtime that has been reset");
+            refuse_dead(o);
             ArrayInfo a;
             array_info(o, a);
             guard_value(unit, o, prov);
@@ -352,6 +357,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         }
         if (!array_info(o, a))
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
+        refuse_dead(o);
         bind_array_type(annotation, o, name, a);
         ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
                                       ir::Type::array(a.elem, a.ndim), name, a.has_grad);

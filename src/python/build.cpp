@@ -10,6 +10,7 @@
 #include "frontend/ast.h"
 #include "frontend/lower.h"
 #include "frontend/objects.h"
+#include "frontend/structs.h"
 #include "ir/ir.h"
 #include "python/external.h"
 #include "python/interpret.h"
@@ -70,6 +71,72 @@ void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, 
     s.identities.push_back(std::move(bound));
 }
 
+bool is_host_view(PyObject* o) {
+    static PyTypeObject* cache;
+    return Py_TYPE(o) == frontend::python_class("quadrants.lang.buffer_view", "BufferView", cache);
+}
+
+// Structs, views and dataclasses on the way to a leaf must be of the class they had: whatever else
+// has attributes of these names is refused, which only a new specialisation does.
+void note_classes(PackStep& step, const Parameter& p, PyObject* root) {
+    step.classes.resize(step.attributes.size());
+    Ref at = Ref::borrow(root);
+    for (size_t k = 0; at && k < step.attributes.size(); ++k) {
+        PyTypeObject* type = Py_TYPE(at.get());
+        const bool is_struct = frontend::is_host_struct(at.get());
+        if (is_struct && k < 32) step.structs |= 1u << k;
+        if (is_struct || is_host_view(at.get()) ||
+            (p.kind == Parameter::Kind::dataclass &&
+             _PyType_Lookup(type, frontend::names().__dataclass_fields___)))
+            step.classes[k] = Ref::borrow(reinterpret_cast<PyObject*>(type));
+        at = Ref::steal_or_null(follow_step(at.get(), step.attributes[k].get()));
+    }
+    if (!at) frontend::forget_error();
+}
+
+// What the annotations say of a member: of a struct type, or of a dataclass.
+Ref member_annotation(PyObject* annotation, PyObject* name) {
+    const bool is_struct = frontend::is_struct_type(annotation);
+    const Ref all = Ref::steal_or_null(
+        PyObject_GetAttr(annotation, is_struct ? frontend::names().members_
+                                               : frontend::names().__dataclass_fields___));
+    PyObject* member =
+        all && PyDict_Check(all.get()) ? PyDict_GetItemWithError(all.get(), name) : nullptr;
+    if (!member) return frontend::forget_error(), Ref();
+    Ref type = is_struct ? Ref::borrow(member)
+                         : Ref::steal_or_null(PyObject_GetAttr(member, frontend::names().type_));
+    if (!type) return frontend::forget_error(), Ref();
+    return Ref::borrow(frontend::strip_optional(type.get()));
+}
+
+// Whether what lies on the way to each leaf is a struct where the annotations want one: lowering
+// raises if not, recipes hold no fact of it.
+bool structs_fit(const std::vector<Parameter>& parameters, PyObject* const* args,
+                 const frontend::LoweredKernel& kernel) {
+    std::vector<PyObject*> known;
+    for (const frontend::ParamSource& source : kernel.params) {
+        const Parameter& p = parameters[static_cast<size_t>(source.path.argument)];
+        if (p.kind != Parameter::Kind::structure && p.kind != Parameter::Kind::dataclass) continue;
+        Ref type = Ref::borrow(p.annotation.get());
+        Ref at = Ref::borrow(args[source.path.argument]);
+        for (const frontend::Step& step : source.path.steps) {
+            if (frontend::is_struct_type(type.get()) &&
+                std::ranges::find(known, at.get()) == known.end()) {
+                if (PyObject_IsInstance(at.get(), type.get()) != 1)
+                    return frontend::forget_error(), false;
+                known.push_back(at.get());  // kept by what it is a member of
+            }
+            type = member_annotation(type.get(), step.key.get());
+            at = type ? Ref::steal_or_null(follow_step(at.get(), step.key.get())) : Ref();
+            if (!at) {
+                frontend::forget_error();
+                break;
+            }
+        }
+    }
+    return true;
+}
+
 std::vector<Ref> keys_of(const Path& path) {
     std::vector<Ref> keys;
     for (const frontend::Step& step : path.steps) keys.push_back(step.key);
@@ -101,8 +168,10 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
                                     {},
                                     {},
                                     false});  // an array, not None or a field
-        if (parameters[k].kind == Parameter::Kind::dataclass)
-            s.dataclasses.push_back(
+        using enum Parameter::Kind;
+        static const Parameter::Kind exact[] = {dataclass, structure, buffer_view};
+        if (std::ranges::find(exact, parameters[k].kind) != std::end(exact))
+            s.classes.push_back(
                 {static_cast<int>(k), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(args[k])))});
     }
     for (const frontend::Guard& g : kernel.guards) {
@@ -181,6 +250,8 @@ void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyOb
         step.kernel = kernel_name;
         step.written = source.written;
         step.attributes = keys_of(source.path);
+        if (!step.attributes.empty())
+            note_classes(step, parameters[step.argument], args[step.argument]);
         if (step.kind == PackStep::Kind::array)
             if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
                 PyObject* bare = frontend::unwrap(leaf);
@@ -424,11 +495,15 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
     const Ref grad = Ref::steal_or_null(PyObject_GetAttrString(annotation, "needs_grad"));
     frontend::forget_error();
     if (!dtype || !rank || !grad || grad.get() == Py_True) return false;
-    if (rank.get() != Py_None && PyLong_AsLong(rank.get()) != ndim) return false;
+    int overflow = 0;
+    if (rank.get() != Py_None &&
+        (!PyLong_Check(rank.get()) || PyLong_AsLongAndOverflow(rank.get(), &overflow) != ndim))
+        return false;
     if (dtype.get() == Py_None) return true;
     const Ref id = Ref::steal_or_null(PyObject_GetAttrString(dtype.get(), "id"));
     frontend::forget_error();
-    return id && elem.rank == 0 && static_cast<Prim>(PyLong_AsLong(id.get())) == elem.prim;
+    return id && PyLong_Check(id.get()) && elem.rank == 0 &&
+           PyLong_AsLongAndOverflow(id.get(), &overflow) == static_cast<long>(elem.prim);
 }
 
 // The array rules of spec 20 section 13 that do not depend on the body: raised by Python code,
@@ -588,14 +663,15 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         // Probes have numbers of this process, which only lowering gives.
         const bool cold = interpreted || frontend::measures_coverage();
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
+            if (!structs_fit(*k.parameters, args, recipe.kernel)) return nullptr;
             auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k));
             auto made =
                 assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
             if (!made) return nullptr;
             std::vector<uint8_t> block(made->args_bytes + 64);
             const Match matched = match_and_pack(*made, *k.parameters, args, block.data());
-            if (matched == Match::no) return nullptr;
-            if (matched == Match::error) frontend::forget_error();  // raised again at the launch
+            if (matched == Match::error) frontend::forget_error();  // lowering, or the launch, says
+            if (matched != Match::yes) return nullptr;
             for (const frontend::Notice& n : recipe.kernel.notices) frontend::give(n);
             made->name = name;
             return made;

@@ -64,10 +64,14 @@ struct PackStep {
     bool cacheable = false;  // reached through frozen dataclasses only, and a Quadrants ndarray
     uint16_t argument = 0;
     uint32_t offset = 0;
+    uint32_t structs = 0;         // bit k: attribute k is asked of a struct value
     Type type;                    // scalar, tensor, or array (element and rank)
     uint64_t layout = 0;          // of an array
     std::vector<Ref> attributes;  // interned str: attribute, of a dict the item; other: item
+    std::vector<Ref> classes;     // the objects that have these must be of; null: of any
     std::string name, kernel;     // for messages
+
+    bool asks_struct(size_t k) const { return k < 32 && (structs >> k & 1); }
 };
 
 // A frozen dataclass argument whose arrays are in the cached block; watched, not kept alive.
@@ -85,14 +89,14 @@ struct GraphFace {
     uint32_t state_offset = 0;  // of the launch's words in the block; 0: none
 };
 
-struct DataclassCheck {  // an argument must be of the very class it had
+struct ClassCheck {  // an argument must be of the very class it had
     int argument;
     Ref type;
 };
 
 struct Specialisation {
     std::vector<IdentityCheck> identities;
-    std::vector<DataclassCheck> dataclasses;
+    std::vector<ClassCheck> classes;
     std::vector<PackStep> steps;
     std::vector<void*> bindings;  // base addresses, parallel to the module's fields
     std::vector<Ref> fields;      // keeps them alive
@@ -160,6 +164,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
 bool arrays_overlap(const Specialisation& s, const uint8_t* block, uint32_t use);
 PyObject* build_results(const Specialisation& s, const uint8_t* results);
 // Follows a path below an argument; new reference, null with an exception set.
+PyObject* follow_step(PyObject* at, PyObject* key);  // key: an attribute, or an index
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
 
 // bind.cpp ------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@
 #include "frontend/numpy_scalar.h"
 #include "frontend/objects.h"
 #include "frontend/stack.h"
+#include "frontend/structs.h"
 #include "ir/ir.h"
 #include "python/external.h"
 #include "python/kernel.h"
@@ -223,11 +224,26 @@ Match write_array(const PackStep& step, PyObject* value, uint8_t* at) {
     return Match::no;
 }
 
+// Structs whose vectors are of other sizes are other structs, though their class may be the same.
+[[gnu::noinline]] bool has_shape(PyObject* value, ir::Type type) {
+    const auto attribute = [&](PyObject* name) {
+        const Ref o = Ref::steal_or_null(PyObject_GetAttr(value, name));
+        if (o && PyLong_Check(o.get())) return PyLong_AsLong(o.get());
+        frontend::forget_error();
+        return -1L;
+    };
+    return attribute(frontend::names().ndim_) == type.rank &&
+           attribute(frontend::names().n_) == type.n &&
+           (type.rank == 1 || attribute(frontend::names().m_) == type.m);
+}
+
 Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
     switch (step.kind) {
         case PackStep::Kind::scalar:
             return write_scalar(step, value, at) ? Match::yes : Match::error;
         case PackStep::Kind::tensor:
+            if (step.asks_struct(step.attributes.size() - 1) && !has_shape(value, step.type))
+                return Match::no;
             return write_tensor(step, value, at) ? Match::yes : Match::error;
         case PackStep::Kind::array:
             return write_array(step, value, at);
@@ -291,7 +307,7 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
 }
 
 bool identities_hold(const Specialisation& s, PyObject* const* args) {
-    for (const DataclassCheck& check : s.dataclasses)
+    for (const ClassCheck& check : s.classes)
         if (reinterpret_cast<PyObject*>(Py_TYPE(args[check.argument])) != check.type.get())
             return false;
     for (const IdentityCheck& check : s.identities) {
@@ -387,15 +403,52 @@ PyObject* result_object(const ResultShape& shape, const uint8_t* results,
 
 }  // namespace
 
+// A member of a struct that is kept as itself: the property that gives it is Python code.
+[[gnu::noinline]] static PyObject* plain_member(PyObject* structure, PyObject* name) {
+    static PyObject* const word = PyUnicode_InternFromString("_entries");
+    const Ref entries = Ref::steal_or_null(PyObject_GetAttr(structure, word));
+    if (!entries || !PyDict_Check(entries.get())) return frontend::forget_error(), nullptr;
+    PyObject* value = PyDict_GetItemWithError(entries.get(), name);
+    if (!value) return frontend::forget_error(), nullptr;
+    const bool plain =
+        PyFloat_CheckExact(value) || PyLong_CheckExact(value) || frontend::is_host_struct(value);
+    return plain ? Py_NewRef(value) : nullptr;
+}
+
+PyObject* follow_step(PyObject* at, PyObject* key) {
+    const bool attribute = PyUnicode_Check(key) && !PyDict_CheckExact(at);
+    return attribute ? PyObject_GetAttr(at, key) : PyObject_GetItem(at, key);
+}
+
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes) {
     PyObject* at = Py_NewRef(root);
     for (const Ref& key : attributes) {
-        const bool attribute = PyUnicode_Check(key.get()) && !PyDict_CheckExact(at);
-        PyObject* next =
-            attribute ? PyObject_GetAttr(at, key.get()) : PyObject_GetItem(at, key.get());
+        PyObject* next = follow_step(at, key.get());
         Py_DECREF(at);
         if (!next) return nullptr;
         at = next;
+    }
+    return at;
+}
+
+// As `follow`; `other` is set where an object is of another class than it was. Out of line, as it
+// is longer than what surrounds it.
+[[gnu::noinline]] static PyObject* follow_checked(PyObject* root, const PackStep& step,
+                                                  bool& other) {
+    PyObject* at = Py_NewRef(root);
+    const Ref* wanted = step.classes.data();
+    uint32_t bit = 1;
+    for (const Ref& key : step.attributes) {
+        PyObject* next = nullptr;
+        if (wanted->get() && wanted->get() != reinterpret_cast<PyObject*>(Py_TYPE(at))) [[unlikely]]
+            other = true;
+        else if (!(step.structs & bit) || !(next = plain_member(at, key.get())))
+            next = follow_step(at, key.get());
+        Py_DECREF(at);
+        if (!next) return nullptr;
+        at = next;
+        bit <<= 1;
+        ++wanted;
     }
     return at;
 }
@@ -431,7 +484,9 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
         if (step.attributes.empty()) {
             m = write_step(step, value, block + step.offset);
         } else {
-            value = follow(value, step.attributes);
+            bool other = false;
+            value = follow_checked(value, step, other);
+            if (other) return Match::no;
             if (!value) {
                 // Not a struct of that type, or no view: a new specialisation says so in the right
                 // words.

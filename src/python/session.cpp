@@ -188,7 +188,7 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
 }
 
 PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
-    if (count != 2)
+    if (count != 2 || !PyUnicode_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
     // Code that is traced may set what later compilations read (`qd.block_local` does), but not
     // what the pool is made from.

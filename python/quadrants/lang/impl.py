@@ -45,6 +45,8 @@ def on_materialize(hook: MaterializeHook) -> MaterializeHook:
 
 def on_reset(hook: Callable[[], None]) -> Callable[[], None]:
     """Calls `hook()` at the end of every reset."""
+    if not callable(hook):  # or each reset to come would fail
+        raise TypeError(f"on_reset takes a function, got {hook!r}")
     _at_reset.append(hook)
     return hook
 

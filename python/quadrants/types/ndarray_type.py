@@ -97,6 +97,8 @@ class NDArray:
 
     __ror__ = __or__
 
+    __iter__ = None  # or `__getitem__`, which takes anything, makes an endless sequence of it
+
     def __repr__(self) -> str:
         return f"NdarrayType(dtype={self.dtype}, ndim={self.ndim}, layout={self.layout}, needs_grad={self.needs_grad})"
 
@@ -124,7 +126,10 @@ class NDArray:
         want = self.dtype
         if want is None or want is got:
             return
-        if isinstance(want, DataType):
+        if not hasattr(want, "check_matched"):
+            from quadrants.lang.util import cook_dtype
+
+            want = cook_dtype(want)  # raises for what is no element type
             raise TypeError(f"Expect element type {want} for argument {arg_name}, but get {got}")
         if not want.check_matched(got):
             raise ValueError(

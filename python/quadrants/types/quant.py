@@ -39,6 +39,12 @@ class QuantFloat:
     compute: DataType
 
 
+def _checked_bits(bits: Any) -> _int:
+    if not isinstance(bits, _int) or not 1 <= bits <= 64:
+        raise ValueError(f"a quantised number has 1 to 64 bits, got {bits!r}")
+    return bits
+
+
 def _compute_int(compute: Any, signed: _bool) -> DataType:
     from quadrants.lang.impl import get_runtime
 
@@ -61,7 +67,7 @@ def int(bits: _int, signed: _bool = True, compute: Any = None) -> QuantInt:  # n
         signed: whether one bit is the sign.
         compute: type in kernels, the default integer of that sign if None.
     """
-    return QuantInt(bits, signed, _compute_int(compute, signed))
+    return QuantInt(_checked_bits(bits), signed, _compute_int(compute, signed))
 
 
 def fixed(
@@ -80,6 +86,7 @@ def fixed(
         compute: type in kernels, the default float if None.
         scale: the step, if not derived from max_value.
     """
+    _checked_bits(bits)
     if scale is None:
         scale = max_value / 2 ** (bits - 1 if signed else bits)
     return QuantFixed(
@@ -97,8 +104,8 @@ def float(exp: _int, frac: _int, signed: _bool = True, compute: Any = None) -> Q
         compute: type in kernels, the default float if None.
     """
     return QuantFloat(
-        QuantInt(frac, signed, _compute_int(None, signed)),
-        QuantInt(exp, False, _compute_int(None, False)),
+        QuantInt(_checked_bits(frac), signed, _compute_int(None, signed)),
+        QuantInt(_checked_bits(exp), False, _compute_int(None, False)),
         signed,
         _compute_float(compute),
     )
