@@ -123,13 +123,18 @@ class Crossed(model.Machine):
             self.assign(n.args[0], desired, s)
         return old
 
+    def annotated(self, note, value):
+        """A value as its annotation has it; structs stay what they are."""
+        t = re.fullmatch(r"qd\.types\.(?:vector|matrix)\(.*, qd\.(\w+)\)|qd\.(\w+)", note)
+        if not t or not isinstance(value, (V, Mat)):
+            return value
+        return self.each(lambda x: self.convert(t[1] or t[2], x), value)
+
     def result(self, note, value):
-        """A func's result as its annotation has it; whole vectors and structs stay what they are."""
+        """A func's results as its annotation has them."""
         if isinstance(note, ast.Tuple):
             return tuple(self.result(t, v) for t, v in zip(note.elts, value, strict=True))
-        return (
-            self.convert(self.dtype_of(ast.unparse(note)), value) if isinstance(value, V) else value
-        )
+        return self.annotated(ast.unparse(note), value)
 
     def builtin(self, name, args):
         if name in ("Vector", "Matrix"):  # Python's bools are ints among components
@@ -180,9 +185,7 @@ class Crossed(model.Machine):
                 continue
             x = self.ev(node, s)
             if not isinstance(x, (Array, StructArray, Object)):
-                x = self.typed(x)
-                if re.fullmatch(r"qd\.[iuf]\d+", note):
-                    x = self.convert(self.dtype_of(note), x)
+                x = self.annotated(note, self.typed(x))
             scope.names[p.arg] = Cell(x)
         result = self.body(f, scope)
         if hasattr(scope, "back"):
