@@ -412,6 +412,8 @@ void refuse_array_of_real_func(PyObject* definition, size_t position, PyObject* 
                                PyObject* array);
 PyObject* func_of(PyObject* callable);  // FuncDef behind a callable, borrowed; null if it is none
 bool is_kernel_callable(PyObject* callable);
+void check_end(PyObject* over, Py_ssize_t turn);  // of a loop over compile-time items
+Ref all_items(PyObject* over);                    // as a list; raises if they seem to have no end
 Ref map_leaves(PyObject* o,
                const std::function<Ref(PyObject* expr)>& f);  // containers and structs rebuilt
 std::string text(PyObject* o);                                // str(o), never fails

@@ -216,7 +216,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
                 }
             } else {
                 many = iterable(many);
-                items = Ref::steal(PySequence_List(many.get()));
+                items = all_items(many.get());
             }
             for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k) {
                 Val v = unit_item(many, Ref::borrow(PyList_GET_ITEM(items.get(), k)), k);

@@ -753,6 +753,7 @@ void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>
     Ref it = Ref::steal(PyObject_GetIter(over.get()));
     Py_ssize_t at = 0;
     while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
+        check_end(over.get(), at);
         Scope scope(*this);
         Val v = unit_item(over, std::move(item), at++);
         bind_static_target(g->a, v);
@@ -781,6 +782,27 @@ Val Body::iterable(const Val& over) {
                     [&] { return Ref::steal(PySequence_Tuple(o)); });
 }
 
+// Raises if a loop over compile-time items seems to have no end: what has no length may go on.
+void check_end(PyObject* over, Py_ssize_t turn) {
+    constexpr Py_ssize_t kMostTurns = 100'000;
+    if (turn != kMostTurns || PyObject_LengthHint(over, -1) >= 0) return;
+    raise(Kind::value,
+          type_name(over) + " gave " + std::to_string(kMostTurns) + " items and has no length",
+          "loop over a list, a tuple or a range while the kernel is compiled");
+}
+
+// All items, as a list.
+Ref all_items(PyObject* over) {
+    if (!PyIter_Check(over)) return Ref::steal(PySequence_List(over));
+    Ref list = Ref::steal(PyList_New(0));
+    while (Ref item = Ref::steal_or_null(PyIter_Next(over))) {
+        check_end(over, PyList_GET_SIZE(list.get()));
+        if (PyList_Append(list.get(), item.get()) < 0) throw PyError{};
+    }
+    if (PyErr_Occurred()) throw PyError{};
+    return list;
+}
+
 // An item that iteration over `over` gave: its place is known for lists and tuples.
 Val Body::unit_item(const Val& over, Ref item, Py_ssize_t at) {
     Prov* prov = nullptr;
@@ -798,7 +820,7 @@ void Body::bind_static_target(const Node* target, const Val& v) {
     if (target->kind != K::Tuple)
         raise_at(target, Kind::compilation, "A loop target must be a name or a tuple of names");
     const Val over = is_expr(v.get()) ? v : iterable(v);
-    Ref items = Ref::steal(PySequence_List(over.get()));
+    Ref items = all_items(over.get());
     if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != target->list.size())
         raise_at(target, Kind::syntax, "The number of targets is not equal to value length");
     for (size_t k = 0; k < target->list.size(); ++k)

@@ -113,6 +113,7 @@ Flow Body::unrolled(const Node* n, const Val& given) {
                          static_cast<uint32_t>(n->line)});
         }
         low.node = n->ast;
+        check_end(over.get(), turn);
         Scope scope(*this);
         Val v = unit_item(over, std::move(item), turn++);
         bind_static_target(n->a, v);

@@ -543,6 +543,9 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
     l.b.region = unit.function->body;
     try {
         const Signature s = read_signature(definition);
+        if (args.size() != s.names.size())
+            raise(Kind::type, "the kernel takes " + std::to_string(s.names.size()) +
+                                  " arguments, not " + std::to_string(args.size()));
         const Ref pure = get(definition, names().is_pure_);
         state.pure = pure.get() == Py_True;
         state.graph = get(definition, names().graph_).get() == Py_True;

@@ -23,6 +23,7 @@ namespace {
 constexpr size_t kStackBlock = 16384;
 constexpr int64_t kReleaseGilNs = 20000;
 
+extern PyTypeObject Kernel_Type;
 KernelObject* as_kernel(PyObject* o) { return reinterpret_cast<KernelObject*>(o); }
 
 int64_t now_ns() {
@@ -435,7 +436,8 @@ PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObj
 // not launch. Gives the number of specialisations that were made.
 PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
     PyObject *object, *tuple;
-    if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyTuple_Type, &tuple)) return nullptr;
+    if (!PyArg_ParseTuple(arguments, "O!O!", &Kernel_Type, &object, &PyTuple_Type, &tuple))
+        return nullptr;
     KernelObject& k = *as_kernel(object);
     const KernelCall call;
     if ((k.generation != session().generation || k.generation == 0) && !begin_generation(k))
@@ -476,6 +478,8 @@ PyObject* launch_undoubled(PyObject*, PyObject* arguments) {
 }
 
 PyObject* forget_kernel(PyObject*, PyObject* kernel) {
+    if (!PyObject_TypeCheck(kernel, &Kernel_Type))
+        return PyErr_Format(PyExc_TypeError, "forget_kernel takes a kernel");
     KernelObject& k = *as_kernel(kernel);
     if (!k.active) k.specialisations->clear();
     Py_RETURN_NONE;

@@ -238,3 +238,21 @@ def test_options_of_the_native_module_have_names():
 
     with pytest.raises(TypeError, match="takes a name and a value"):
         core.set_config_option(3, 4)
+
+
+def test_native_helpers_take_kernels():
+    from quadrants._lib import core
+
+    qd.init(arch=qd.cpu)
+
+    @qd.kernel
+    def k(n: qd.i32):
+        pass
+
+    for call in (
+        lambda: core.prepare_kernel(3, ()),
+        lambda: core.forget_kernel(3),
+        lambda: core._lower_to_text(k),
+    ):
+        with pytest.raises(TypeError, match="Kernel|takes a kernel|takes 1 arguments, not 0"):
+            call()

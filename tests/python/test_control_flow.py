@@ -1,5 +1,6 @@
 """Branches, loops, static evaluation, ndrange, tasks and their order."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -883,3 +884,38 @@ def test_short_loops(backend):
 
     run(out, 3)
     np.testing.assert_array_equal(out, expected())
+
+
+def test_loops_without_end_while_compiling(backend):
+    @qd.kernel
+    def unrolled():
+        for _ in qd.static(itertools.count()):
+            pass
+
+    @qd.kernel
+    def targets():
+        for a, b in qd.static([itertools.count(), (1, 2)]):
+            pass
+
+    @qd.kernel
+    def comprehension():
+        x = [i for i in qd.static(itertools.cycle([1, 2]))]
+
+    @qd.kernel
+    def call():
+        print(max(*itertools.repeat(1)))
+
+    for k in unrolled, targets, comprehension, call:
+        with pytest.raises(
+            qd.QuadrantsCompilationError, match="gave 100000 items and has no length"
+        ):
+            k()
+
+    @qd.kernel
+    def numbered() -> qd.i32:
+        s = 0
+        for a, b in qd.static(zip((5, 6), itertools.count())):
+            s += a * b
+        return s
+
+    assert numbered() == 6
