@@ -36,6 +36,16 @@ def deeper(n: qd.i32, at: qd.i32) -> qd.i32:
         r += deeper(n - 1, at)
     return r
 
+@qd.func
+def chain(n, at, depth: qd.template()):
+    v = qd.Vector.zero(qd.i32, 900)  # each of the frames is small
+    for j in range(900):
+        v[j] = j + n
+    r = v[at]
+    if qd.static(depth > 0):
+        r += chain(n + 1, at, depth - 1)
+    return r
+
 @qd.kernel
 def serial(at: qd.i32) -> qd.i32:
     r = 0
@@ -46,6 +56,13 @@ def serial(at: qd.i32) -> qd.i32:
 @qd.kernel
 def by_func(at: qd.i32) -> qd.i32:
     return filled(1, at) + filled(2, at)  # one after the other
+
+@qd.kernel
+def chained(at: qd.i32) -> qd.i32:
+    r = 0
+    if at > 0:
+        r = chain(1, at, 99)
+    return r
 
 @qd.kernel
 def recursive(n: qd.i32) -> qd.i32:
@@ -77,7 +94,8 @@ def loop():
     return 64
 
 CALLS = {
-    "serial": lambda: serial(3), "by_func": lambda: by_func(3), "recursive": lambda: recursive(10),
+    "serial": lambda: serial(3), "by_func": lambda: by_func(3), "chained": lambda: chained(3),
+    "recursive": lambda: recursive(10),
     "parallel": loop, "reduced": lambda: reduced(2), "small": lambda: small(3),
 }
 
@@ -99,7 +117,7 @@ for kb in map(int, sys.argv[1:]):
     for name, call in CALLS.items():
         print("ANSWER", kb, name, attempt(call, kb * KB), flush=True)
 """
-RIGHT = dict(serial=4, by_func=9, recursive=88, parallel=64, reduced=2144, small=3)
+RIGHT = dict(serial=4, by_func=9, chained=5350, recursive=88, parallel=64, reduced=2144, small=3)
 
 
 def answers(tmp_path, *sizes, workers_kb, **environment):

@@ -185,8 +185,10 @@ struct Machines {
     }
 };
 
-// Frames below this count as nothing.
-constexpr const char* kSmallFrame = "4096";
+// Less than this counts as nothing. A limit for the whole chain of calls: many small frames fill a
+// small thread too.
+constexpr uint64_t kSmallStack = 4096;
+constexpr uint64_t kReturnAddress = 16;  // with what aligns it
 
 // What LLVM says meanwhile: errors, and how large the frames of its functions are.
 struct Diagnostics {
@@ -530,7 +532,7 @@ Emitted emit(const Prepared& prepared, const Options& options) {
     llvm::SmallVector<char, 0> out;
     {
         llvm::raw_svector_ostream stream(out);
-        for (llvm::Function& f : module) f.addFnAttr("warn-stack-size", kSmallFrame);
+        for (llvm::Function& f : module) f.addFnAttr("warn-stack-size", "0");
         CodegenPasses passes;
         passes.lean = options.tier > 0;
         passes.prepares = options.tier == 0 || !cut_long_blocks(module);
@@ -555,8 +557,10 @@ Emitted emit(const Prepared& prepared, const Options& options) {
     }
     Machines::get().put_back(options, std::move(machine));
     std::vector<uint64_t> frames;
-    for (const std::string& name : names) frames.push_back(diagnostics.frames[name]);
-    return {{out.begin(), out.end()}, deepest_stack(prepared, frames)};
+    for (const std::string& name : names)
+        frames.push_back(diagnostics.frames[name] + kReturnAddress);
+    const uint64_t deepest = deepest_stack(prepared, frames);
+    return {{out.begin(), out.end()}, deepest > kSmallStack ? deepest : 0};
 }
 
 }  // namespace qd::codegen

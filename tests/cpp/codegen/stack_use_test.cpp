@@ -93,6 +93,38 @@ TEST(stack_use, grows_with_a_local_and_code_does_not) {
     }
 }
 
+// `depth` functions, each with a local vector of 3,200 bytes, call one another in a chain.
+std::string chain(int depth) {
+    std::string text = "module \"chain\"\nparam i32 offset=0 \"at\"\nresults i64\n";
+    for (int d = 0; d < depth; ++d) {
+        const std::string at = std::to_string(d), next = std::to_string(d + 1);
+        text += (d ? "func @f" + at + "(%at: i32) -> i64 {\n" : "func @task(%at: i32) {\n") +
+                "  %zero = constant 0 : i64\n  %all = splat %zero : vec<i64, 400>\n"
+                "  %v = slot : place<vec<i64, 400>>\n  store %v, %all\n"
+                "  %p = comp_place %v, %at : place<i64>\n  %x = cast %at : i64\n  store %p, %x\n";
+        if (d + 1 < depth)
+            text += "  %below = call @f" + next + ", %at : i64\n";
+        else
+            text += "  %below = constant 1 : i64\n";
+        text +=
+            "  %five = constant 5 : i32\n  %q = comp_place %v, %five : place<i64>\n"
+            "  %y = load %q : i64\n  %z = add %y, %below : i64\n";
+        text += d ? "  return %z\n}\n" : "  set_result %z\n  return\n}\n";
+    }
+    return text;
+}
+
+TEST(stack_use, of_many_small_frames) {
+    for (const int tier : {0, 1}) {
+        codegen::Options options;
+        options.tier = tier;
+        EXPECT_EQ(codegen::emit(prepared(chain(1)), options).stack_bytes, 0u);
+        const auto deep = codegen::emit(prepared(chain(40)), options);
+        EXPECT_GE(deep.stack_bytes, 40 * 3200u);
+        EXPECT_LT(deep.stack_bytes, 40 * 3800u);
+    }
+}
+
 TEST(stack_use, what_is_the_same_all_over_needs_no_temporary) {
     const std::string text = R"(module "several"
 param array<vec<i32, 50>, 1> offset=0 "a"
