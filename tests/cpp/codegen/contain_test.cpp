@@ -78,6 +78,11 @@ std::string file_in(const std::string& text) {
     return at == std::string::npos ? "" : text.substr(at + 6);
 }
 
+[[gnu::no_sanitize_undefined]] void store_to_null(int k) {
+    volatile int* nowhere = nullptr;
+    *nowhere = k;
+}
+
 TEST(contain, every_stage_may_crash) {
     const auto ir = module_bytes();
     for (const char* stage : kStages) {
@@ -109,11 +114,6 @@ TEST(contain, every_kind_of_failure_has_a_text_and_a_file) {
         EXPECT_EQ(ir::serialise(*ir::parse(content)), ir) << kind << ": " << file_in(text);
         std::remove(file_in(text).c_str());
     }
-}
-
-[[gnu::no_sanitize_undefined]] void store_to_null(int k) {
-    volatile int* nowhere = nullptr;
-    *nowhere = k;
 }
 
 TEST(contain, threads_crash_and_compile_at_once) {
@@ -190,7 +190,7 @@ TEST(contain, signals_belong_to_the_host_again) {
     while (stage != 1) std::this_thread::yield();
     volatile bool came_back = false;
     if (sigsetjmp(host_back, 0) == 0)
-        *static_cast<volatile int*>(nullptr) = 1;
+        store_to_null(1);
     else
         came_back = true;
     EXPECT_TRUE(came_back);
@@ -211,8 +211,7 @@ TEST(contain, a_crash_outside_ends_the_process_as_before) {
     EXPECT_EXIT(
         {
             std::thread([] {
-                (void)compiler::contained(
-                    [] { std::thread([] { *static_cast<volatile int*>(nullptr) = 1; }).join(); });
+                (void)compiler::contained([] { std::thread([] { store_to_null(1); }).join(); });
             }).join();
         },
         testing::KilledBySignal(SIGSEGV), "");
