@@ -199,7 +199,9 @@ Val Body::member(const Val& base, PyObject* name) {
         if (field) {
             Ref annotation = Ref::steal(PyObject_GetAttr(field, names().type_));
             Ref item = Ref::steal(PyObject_GetAttr(o, name));
-            return bind_parameter_member(annotation.get(), std::move(item), prov);
+            // Numbers of a template are constants.
+            if (base.prov->at_launch || !(PyLong_Check(item.get()) || PyFloat_Check(item.get())))
+                return bind_parameter_member(annotation.get(), std::move(item), prov);
         }
     }
     if (name == names().__dict___) refuse_at_launch(base.prov);
@@ -366,7 +368,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     }
     if (is_buffer_view_annotation(annotation))
         return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
-    if (is_dataclass(annotation)) {
+    if (is_dataclass(annotation) && (!prov->parent || prov->parent->at_launch)) {
         if (!prov->parent) check_dataclass(annotation, 0);
         if (!PyObject_IsInstance(item.get(), annotation))
             raise(Kind::runtime_type, "Argument " + type_name(item.get()) +

@@ -10,6 +10,7 @@
 #include "frontend/ast.h"
 #include "frontend/lower.h"
 #include "frontend/objects.h"
+#include "frontend/stack.h"
 #include "frontend/structs.h"
 #include "ir/ir.h"
 #include "python/external.h"
@@ -39,7 +40,30 @@ bool compares_by_value(PyObject* o) {
            Py_TYPE(o)->tp_hash != PyObject_HashNotImplemented;
 }
 
+// Whether a tuple that stays the same object may become another value.
+bool may_change(PyObject* tuple) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); ++k) {
+        PyObject* item = PyTuple_GET_ITEM(tuple, k);
+        if (PyTuple_Check(item) ? !frontend::is_stack_short() && may_change(item)
+                                : item != Py_None && !PyLong_Check(item) && !PyFloat_Check(item) &&
+                                      !PyUnicode_Check(item) && compares_by_value(item))
+            return true;
+    }
+    return false;
+}
+
+// Numbers and strings that are equal hash alike. Of others the hash is kept: an object may have
+// been changed since, and vectors in a tuple are equal to any other, but hash by identity.
+void remember_hash(IdentityCheck& check) {
+    PyObject* o = check.object;
+    if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o)) return;
+    check.hash = PyObject_Hash(o);
+    if (check.hash == -1) frontend::forget_error();
+    check.rehash = check.hash != -1 && PyTuple_Check(o) && may_change(o);
+}
+
 void watch(IdentityCheck& check) {
+    if (check.by_value) remember_hash(check);
     if (!check.by_value) {
         check.weak = Ref::steal_or_null(PyWeakref_NewRef(check.object, nullptr));
         if (!check.weak) frontend::forget_error();

@@ -53,6 +53,8 @@ struct IdentityCheck {
     Ref strong, weak;
     bool by_value;          // numbers, strings, tuples, enums, objects with their own __eq__
     bool of_owner = false;  // of what a method is bound to, not of the value itself
+    Py_hash_t hash = -1;    // by_value: what equal values must share; -1: numbers and strings
+    bool rehash = false;    // a tuple of objects that hash by what may change in them
 };
 
 // One flattened parameter: where it comes from and where it goes.

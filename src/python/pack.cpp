@@ -294,6 +294,13 @@ bool same_value(PyObject* a, PyObject* b) {
     return !fields || !PyDict_Check(fields) || same_fields(a, b, fields);
 }
 
+bool same_hash(const IdentityCheck& check, PyObject* value) {
+    if (check.hash == -1) return true;
+    const Py_hash_t hash = PyObject_Hash(value);
+    if (hash == -1) frontend::forget_error();
+    return hash == check.hash;
+}
+
 bool identity_holds(const IdentityCheck& check, PyObject* value) {
     if (check.of_owner) {
         if (!PyMethod_Check(value)) return false;
@@ -302,8 +309,9 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
         value = identity_of(value);
     }
     if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
-    if (value == check.object) return !check.weak || refers_to(check.weak.get(), value);
-    return check.by_value && same_value(value, check.object);
+    if (value == check.object && !check.rehash)
+        return !check.weak || refers_to(check.weak.get(), value);
+    return check.by_value && same_hash(check, value) && same_value(value, check.object);
 }
 
 bool identities_hold(const Specialisation& s, PyObject* const* args) {
