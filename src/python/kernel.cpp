@@ -11,6 +11,7 @@
 #include "frontend/ast.h"
 #include "ir/random.h"
 #include "python/areas.h"
+#include "python/array_copies.h"
 #include "python/external.h"
 #include "python/interpret.h"
 #include "python/output.h"
@@ -259,37 +260,6 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
     }
 }
 
-bool needs_copy(PyObject* o, bool& read_only) {
-    ExternalArray a;
-    if (!is_numpy(o) || !read_external(o, a)) return false;
-    read_only = a.read_only;
-    return a.dense && !a.c_contiguous;
-}
-
-// NumPy arrays in Fortran order or with odd addresses are launched through C-ordered copies, which
-// are copied back. A copy of what is read-only is so, too.
-PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t count) {
-    std::vector<PyObject*> replaced(args, args + count);
-    std::vector<std::pair<PyObject*, Ref>> copies;
-    std::vector<Ref> kept;
-    for (PyObject*& arg : replaced) {
-        bool read_only = false;
-        if (!needs_copy(arg, read_only)) continue;
-        Ref copy = Ref::steal_or_null(PyObject_CallMethod(arg, "copy", "s", "C"));
-        if (!copy) return nullptr;
-        if (read_only &&
-            !Ref::steal_or_null(PyObject_CallMethod(copy.get(), "setflags", "O", Py_False)))
-            return nullptr;
-        if (!read_only) copies.emplace_back(arg, copy);
-        arg = copy.get();
-        kept.push_back(std::move(copy));
-    }
-    PyObject* r = k.vectorcall(reinterpret_cast<PyObject*>(&k), replaced.data(), count, nullptr);
-    for (const auto& [original, copy] : copies)
-        if (r && PyObject_SetItem(original, Py_Ellipsis, copy.get()) < 0) Py_CLEAR(r);
-    return r;
-}
-
 // Whether an object that it was made for is gone, so that it can never fit again.
 bool is_dead(const Specialisation& s) {
     return has_destroyed_field(s) ||
@@ -299,11 +269,8 @@ bool is_dead(const Specialisation& s) {
 }
 
 __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
-    for (size_t n = 0; n < k.parameters->size(); ++n) {
-        bool read_only;
-        if (needs_copy(args[n], read_only))
-            return launch_with_copies(k, args, k.parameters->size());
-    }
+    for (size_t n = 0; n < k.parameters->size(); ++n)
+        if (needs_copy(args[n])) return launch_with_copies(k, args, k.parameters->size());
     auto& specialisations = *k.specialisations;
     Match matched;
     for (size_t n = 1; n < specialisations.size(); ++n) {
@@ -314,6 +281,8 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
             std::swap(specialisations[0], specialisations[n]);
         return r;
     }
+    if (PyObject* r = launch_with_copies(k, args, k.parameters->size())) return r;
+    if (PyErr_Occurred()) return nullptr;
     if (k.active == 1) std::erase_if(specialisations, [](const auto& s) { return is_dead(*s); });
     std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
     if (!built) return nullptr;
