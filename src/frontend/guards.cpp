@@ -79,13 +79,16 @@ Ref callable_id(PyObject* o) {
                                            text(name.get()).c_str()));
 }
 
-// A host vector or matrix is baked in: each component is a fact.
+// A host vector or matrix is baked in: its shape and each component are facts.
 void guard_components(Unit& u, PyObject* o, Prov* prov) {
     Ref n = Ref::steal(PyObject_GetAttr(o, names().n_)),
         m = Ref::steal(PyObject_GetAttr(o, names().m_)),
         rank = Ref::steal(PyObject_GetAttr(o, names().ndim_));
     const long rows = PyLong_AsLong(n.get()), columns = PyLong_AsLong(m.get());
     const bool vector = PyLong_AsLong(rank.get()) == 1;
+    u.fact(u.attribute(prov, names().ndim_), FactKind::constant, rank.get());
+    u.fact(u.attribute(prov, names().n_), FactKind::constant, n.get());
+    if (!vector) u.fact(u.attribute(prov, names().m_), FactKind::constant, m.get());
     for (long i = 0; i < rows; ++i)
         for (long k = 0; k < (vector ? 1 : columns); ++k) {
             Ref key = Ref::steal(vector ? PyLong_FromLong(i) : Py_BuildValue("(ll)", i, k));

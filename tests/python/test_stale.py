@@ -218,6 +218,62 @@ def test_the_layout_of_an_array_is_part_of_its_version(tmp_path):
     assert run(tmp_path, layout="(1, 0)") == first == run(tmp_path)
 
 
+SHAPES = """
+import sys
+import quadrants as qd
+
+SHAPES = dict(
+    long=qd.Vector([1.0, 2.0, 3.0]), short=qd.Vector([1.0]), row=qd.Matrix([[1.0, 2.0]]), column=qd.Matrix([[1.0], [2.0]]),
+    square=qd.Matrix([[1.0, 2.0], [3.0, 4.0]]),
+)
+A = SHAPES[sys.argv[2]]
+
+@qd.func
+def through(a: qd.template()): return a.sum()
+
+@qd.data_oriented
+class Holder:
+    def __init__(self): self.a, self.all = A, [A]
+    @qd.kernel
+    def k(self) -> qd.f32: return self.a.sum() * 10 + self.all[0].max()
+
+@qd.kernel
+def argument(a: qd.template()) -> qd.f32:
+    b = a + 1
+    return through(a) * 10 + b.max()
+
+@qd.kernel
+def captured() -> qd.f32: return through(A)
+
+qd.init(qd.cpu, offline_cache_file_path=sys.argv[1])
+print(argument(A), argument((A, 0)[0]), Holder().k(), captured())
+"""
+
+
+@pytest.mark.oracle_differs("our cache")
+def test_the_shape_of_a_vector_is_part_of_its_version(tmp_path):
+    """The components of the shorter one are also those of the longer, so that they alone tell nothing."""
+    path = tmp_path / "shapes.py"
+    path.write_text(SHAPES)
+
+    def of(shape):
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / "cache"), shape], capture_output=True, text=True, timeout=100,
+            env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        return [float(x) for x in done.stdout.splitlines()[-1].split()]
+
+    def expected(total, most):
+        return [total * 10 + most + 1, total * 10 + most + 1, total * 10 + most, total]
+
+    assert of("short") == expected(1, 1)
+    assert of("row") == expected(3, 2)
+    assert of("square") == expected(10, 4)
+    assert of("column") == expected(3, 2)
+    assert of("long") == expected(6, 3)
+
+
 @pytest.mark.oracle_differs("our cache")
 def test_warnings_and_places_are_those_of_this_process(tmp_path):
     assert "unrolling more than" not in run(tmp_path)
