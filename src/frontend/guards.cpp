@@ -125,12 +125,12 @@ bool is_enum_member(PyObject* o) {
     return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
 }
 
-void Unit::fact(Prov* prov, FactKind kind, PyObject* value) {
+void Unit::fact(Prov* prov, FactKind kind, PyObject* value, PyObject* identity) {
     if (prov->kind == Prov::Kind::display) return;  // the source says it
     const uint16_t bit = static_cast<uint16_t>(1u << static_cast<int>(kind));
     if (prov->facts & bit) return;
     prov->facts |= bit;
-    facts.push_back({prov, kind, Ref::borrow(value)});
+    facts.push_back({prov, kind, Ref::borrow(value), Ref::borrow(identity)});
 }
 
 void Unit::opaque(const std::string& reason) {
@@ -488,7 +488,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
     if (is_plain_constant(o) || is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {
         u.fact(prov, FactKind::constant, normalised(o).get());
     } else if (is_field(o)) {
-        u.fact(prov, FactKind::field, field_signature(o).get());
+        u.fact(prov, FactKind::field, field_signature(o).get(), o);
         u.field_places.try_emplace(o, prov);
     } else if (is_struct_field(o)) {
         u.fact(prov, FactKind::type, type_id(o).get());

@@ -81,6 +81,8 @@ struct Fact {
     Prov* prov;
     FactKind kind;
     Ref value;
+    Ref identity =
+        {};  // of a field, or of FactKind::object: the very one, which this process's code knows
 };
 
 // --- units --------------------------------------------------------------------------------------
@@ -128,7 +130,7 @@ struct Unit {
     Prov* function_of(const char* module, const char* name);
     // Whether facts say all that Python can see of `o`: a constant, or a container of constants.
     bool settle(PyObject* o, Prov* prov);
-    void fact(Prov* prov, FactKind kind, PyObject* value);
+    void fact(Prov* prov, FactKind kind, PyObject* value, PyObject* identity = nullptr);
     // Whether a call gave this place the same as before; notes what it gave.
     bool answers_alike(Prov* place, PyObject* result);
     void opaque(const std::string& reason);         // some fact cannot be guarded

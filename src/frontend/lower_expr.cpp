@@ -179,7 +179,7 @@ static void pin_extra(Unit& unit, const Val& base, PyObject* name, const Val& v)
     if (!dict) forget_error();
     if (base.prov->flattened && dict && PyDict_Check(dict.get()) &&
         PyDict_GetItem(dict.get(), name) == v.get())
-        unit.fact(v.prov, FactKind::object, Py_None);
+        unit.fact(v.prov, FactKind::object, Py_None, v.get());
     else
         v.prov->at_launch = v.obj;  // a property makes it, or made `base`
 }
@@ -383,7 +383,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     Val v = adopt(std::move(item), prov);
     if (v.prov) {
         if (prov->parent && prov->parent->at_launch && !(prov->facts & ~kNotWhole))
-            unit.fact(prov, FactKind::object, Py_None);
+            unit.fact(prov, FactKind::object, Py_None, v.get());
         PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
         v.prov->runtime_members = flag == Py_False;
         if (Py_TYPE(v.get())->tp_dict &&

@@ -1,0 +1,165 @@
+"""A func that was lowered once is used again only where it would read the same objects."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+
+@pytest.fixture
+def fields(backend):
+    made = [qd.field(qd.i32, 1) for _ in range(5)]
+    for k, f in enumerate(made):
+        f[0] = k + 1
+    return made
+
+
+@dataclasses.dataclass
+class Pair:
+    a: qd.Tensor
+    b: qd.Tensor
+
+
+@dataclasses.dataclass
+class Loose:
+    n: qd.i32
+    o: qd.Template
+
+
+@qd.func
+def by_annotation(s: Pair):
+    return s.a[0] * 10 + s.b[0]
+
+
+@qd.func
+def by_template(s: qd.template()):
+    return s.a[0] * 10 + s.b[0]
+
+
+@qd.func
+def nested(s: Pair):
+    return by_annotation(s)
+
+
+@pytest.mark.parametrize("f", [by_annotation, by_template, nested], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", ["fields", "ndarrays"])
+def test_rebound_members_of_a_dataclass(fields, f, kind):
+    if kind == "ndarrays":
+        arrays = [qd.ndarray(qd.i32, 1) for _ in fields]
+        for k, a in enumerate(arrays):
+            a[0] = k + 1
+        fields = arrays
+
+    @qd.kernel
+    def k(s: Pair) -> qd.i32:
+        return f(s)
+
+    s = Pair(fields[0], fields[1])
+    found = [k(s)]
+    s.a, s.b = s.b, s.a
+    found.append(k(s))
+    s.a = s.b = fields[2]
+    found.append(k(s))
+    s.b = fields[3]
+    found.append(k(s))
+    found.append(k(Pair(fields[2], fields[4])))
+    assert found == [12, 21, 33, 34, 35]
+
+
+def test_rebound_captures_are_seen_by_new_kernels(fields):
+    space = types.SimpleNamespace(x=fields[0])
+    items = [fields[0]]
+    x = fields[0]
+
+    @qd.func
+    def closure():
+        return x[0]
+
+    @qd.func
+    def attribute():
+        return space.x[0]
+
+    @qd.func
+    def item():
+        return items[0][0]
+
+    @qd.func
+    def shape():
+        return qd.static(space.x.shape[0])
+
+    def made():
+        @qd.kernel
+        def k() -> qd.i32:
+            return closure() * 1000 + attribute() * 100 + item() * 10 + shape()
+
+        return k
+
+    first = made()
+    assert first() == 1111
+    x, space.x, items[0] = fields[1], fields[2], fields[3]
+    assert made()() == 2341
+    assert first() == 1111, "what a kernel was compiled with stays"
+
+
+def test_struct_fields_and_matrix_fields(backend):
+    S = qd.types.struct(a=qd.i32, v=qd.types.vector(2, qd.i32))
+    made = [S.field(shape=2), S.field(shape=2)]
+    for k, s in enumerate(made):
+        s.a.fill(k + 1)
+        s.v.fill(k + 3)
+    space = types.SimpleNamespace(s=made[0])
+
+    @qd.func
+    def read():
+        return space.s[0].a * 100 + space.s[1].v[1] * 10 + space.s.a[0]
+
+    def kernel():
+        @qd.kernel
+        def k() -> qd.i32:
+            return read()
+
+        return k()
+
+    assert kernel() == 131
+    space.s = made[1]
+    assert kernel() == 242
+
+
+def test_objects_in_template_members(backend):
+    @qd.func
+    def f(s: Loose):
+        return s.o.n * 10 + s.n
+
+    @qd.kernel
+    def k(s: Loose) -> qd.i32:
+        return f(s)
+
+    found = []
+    s = Loose(1, types.SimpleNamespace(n=1))
+    for n in (1, 2, 3, 1):
+        s.o = types.SimpleNamespace(n=n)
+        found.append(k(s))
+    assert found == [11, 21, 31, 11]
+
+
+def test_a_field_in_the_place_of_a_dead_one(backend):
+    space = types.SimpleNamespace()
+
+    @qd.func
+    def f():
+        return space.x[0]
+
+    found = []
+    for n in range(20):
+        space.x = qd.field(qd.i32, 1)
+        space.x[0] = n
+
+        @qd.kernel
+        def k() -> qd.i32:
+            return f()
+
+        found.append(k())
+    assert np.array_equal(found, np.arange(20))
