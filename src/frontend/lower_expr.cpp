@@ -179,7 +179,7 @@ static void pin_extra(Unit& unit, const Val& base, PyObject* name, const Val& v)
     if (!dict) forget_error();
     if (base.prov->flattened && dict && PyDict_Check(dict.get()) &&
         PyDict_GetItem(dict.get(), name) == v.get())
-        unit.fact(v.prov, FactKind::object, Py_None, v.get());
+        unit.fact(v.prov, FactKind::object, Py_None);
     else
         v.prov->at_launch = v.obj;  // a property makes it, or made `base`
 }
@@ -383,7 +383,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     Val v = adopt(std::move(item), prov);
     if (v.prov) {
         if (prov->parent && prov->parent->at_launch && !(prov->facts & ~kNotWhole))
-            unit.fact(prov, FactKind::object, Py_None, v.get());
+            unit.fact(prov, FactKind::object, Py_None);
         PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
         v.prov->runtime_members = flag == Py_False;
         if (Py_TYPE(v.get())->tp_dict &&
@@ -795,9 +795,8 @@ void check_end(PyObject* over, Py_ssize_t turn) {
 
 // All items, as a list.
 Ref all_items(PyObject* over) {
-    if (!PyIter_Check(over)) return Ref::steal(PySequence_List(over));
-    Ref list = Ref::steal(PyList_New(0));
-    while (Ref item = Ref::steal_or_null(PyIter_Next(over))) {
+    Ref it = Ref::steal(PyObject_GetIter(over)), list = Ref::steal(PyList_New(0));
+    while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
         check_end(over, PyList_GET_SIZE(list.get()));
         if (PyList_Append(list.get(), item.get()) < 0) throw PyError{};
     }

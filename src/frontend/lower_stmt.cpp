@@ -233,8 +233,12 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
         else if (PySequence_Check(o))
             over = iterable(v);
         o = over.get();
-        Ref list = Ref::steal_or_null(PySequence_Check(o) ? PySequence_List(o) : nullptr);
-        forget_error();
+        Ref list;
+        try {
+            if (PySequence_Check(o)) list = all_items(o);
+        } catch (const PyError&) {
+            forget_error();
+        }
         if (!list) raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
         if (static_cast<size_t>(PyList_GET_SIZE(list.get())) != count)
             raise(Kind::syntax, "The number of targets is not equal to value length");

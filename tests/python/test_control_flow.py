@@ -905,7 +905,20 @@ def test_loops_without_end_while_compiling(backend):
     def call():
         print(max(*itertools.repeat(1)))
 
-    for k in unrolled, targets, comprehension, call:
+    class Items:  # a sequence that raises no IndexError
+        def __getitem__(self, n):
+            return n
+
+    @qd.kernel
+    def sequence():
+        for a, b in qd.static([Items(), (1, 2)]):
+            pass
+
+    @qd.kernel
+    def unpacked():
+        a, b = qd.static(Items())
+
+    for k in unrolled, targets, comprehension, call, sequence, unpacked:
         with pytest.raises(
             qd.QuadrantsCompilationError, match="gave 100000 items and has no length"
         ):
