@@ -534,7 +534,7 @@ bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
         Ref keep;
         PyObject* now = walk(f.prov, objects, keep);
         if (!now || !fact_holds(f, now)) return false;
-        if (f.identity && f.identity.get() != unwrap(now)) return false;
+        if (f.field && f.field.get() != unwrap(now)) return false;
     }
     return true;
 }
@@ -549,7 +549,7 @@ void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
     e.merged_provs = provs;
     for (const Fact& f : e.unit->facts) {
         if (Prov* p = translate(to, args, f.prov)) {
-            to.fact(p, f.kind, f.value.get(), f.identity.get());
+            to.fact(p, f.kind, f.value.get(), f.field.get());
             if (f.prov->impurity != Impurity::none && !f.prov->from_argument())
                 report_capture(*to.kernel, p, f.prov->impurity, f.value.get());
         } else

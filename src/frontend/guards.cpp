@@ -125,12 +125,12 @@ bool is_enum_member(PyObject* o) {
     return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
 }
 
-void Unit::fact(Prov* prov, FactKind kind, PyObject* value, PyObject* identity) {
+void Unit::fact(Prov* prov, FactKind kind, PyObject* value, PyObject* field) {
     if (prov->kind == Prov::Kind::display) return;  // the source says it
     const uint16_t bit = static_cast<uint16_t>(1u << static_cast<int>(kind));
     if (prov->facts & bit) return;
     prov->facts |= bit;
-    facts.push_back({prov, kind, Ref::borrow(value), Ref::borrow(identity)});
+    facts.push_back({prov, kind, Ref::borrow(value), Ref::borrow(field)});
 }
 
 void Unit::opaque(const std::string& reason) {

@@ -81,8 +81,7 @@ struct Fact {
     Prov* prov;
     FactKind kind;
     Ref value;
-    Ref identity =
-        {};  // of a field, or of FactKind::object: the very one, which this process's code knows
+    Ref field = {};  // FactKind::field: the very one, which code of this process has in it
 };
 
 // --- units --------------------------------------------------------------------------------------
@@ -130,7 +129,7 @@ struct Unit {
     Prov* function_of(const char* module, const char* name);
     // Whether facts say all that Python can see of `o`: a constant, or a container of constants.
     bool settle(PyObject* o, Prov* prov);
-    void fact(Prov* prov, FactKind kind, PyObject* value, PyObject* identity = nullptr);
+    void fact(Prov* prov, FactKind kind, PyObject* value, PyObject* field = nullptr);
     // Whether a call gave this place the same as before; notes what it gave.
     bool answers_alike(Prov* place, PyObject* result);
     void opaque(const std::string& reason);         // some fact cannot be guarded

@@ -145,6 +145,51 @@ def test_objects_in_template_members(backend):
     assert found == [11, 21, 31, 11]
 
 
+def number_in(o):
+    return o.n
+
+
+def any_number(*values):
+    return values[-1].n
+
+
+class Sized:
+    def __init__(self, n):
+        self.n = n
+
+    def method(self):
+        return self.n
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "number_in(s.o)",
+        "s.o.method()",
+        "getattr(s.o, 'n')",
+        "partial(number_in)(s.o)",
+        "any_number(1, s.o)",
+    ],
+)
+def test_python_looks_into_template_members(backend, tmp_path, read):
+    path = tmp_path / "reads.py"
+    path.write_text(
+        "import quadrants as qd\n"
+        f"from functools import partial\nfrom {__name__} import Loose, any_number, number_in\n"
+        f"@qd.func\ndef f(s: Loose):\n    return {read}\n"
+        "@qd.kernel\ndef k(s: Loose) -> qd.i32:\n    return f(s) * 10 + s.n\n"
+        "@qd.kernel\ndef other(s: Loose) -> qd.i32:\n    return f(s)\n"
+    )
+    names = {}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    s = Loose(1, Sized(1))
+    found = []
+    for n in (1, 2, 3, 1):
+        s.o = Sized(n)
+        found += [names["k"](s), names["other"](s)]
+    assert found == [11, 1, 21, 2, 31, 3, 11, 1]
+
+
 def test_a_field_in_the_place_of_a_dead_one(backend):
     space = types.SimpleNamespace()
 
