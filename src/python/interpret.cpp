@@ -55,11 +55,7 @@ void on_fail(abi::Thread*, uint32_t format, const abi::Cell* cells) {
 }
 int64_t clock_now() { return 0; }
 
-// What is kept back serves the interpreter's own calls until it asks again.
-int32_t stack_left(abi::Thread*) {
-    constexpr size_t kReserve = 256 << 10;
-    return support::has_stack(kReserve);
-}
+int32_t stack_left(abi::Thread*) { return support::has_stack(runtime::kCallReserve); }
 
 const abi::Runtime kRuntime = {on_print, on_fail, clock_now, stack_left};
 

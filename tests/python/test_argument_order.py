@@ -185,25 +185,21 @@ def test_tensors_of_a_dead_runtime_are_refused():
             call(value)
 
 
-@pytest.mark.parametrize("ndim", ["x", 1.5, [1], 2**80, -1])
+NO_RANK = "Invalid value for argument a - required"
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [(dict(ndim=n), NO_RANK) for n in ("x", 1.5, [1], 2**80, -1)]
+    + [(dict(dtype=t), "Invalid data type") for t in ("f32", 3, np.float32, [1], list)],
+)
 @pytest.mark.parametrize("array", [lambda: qd.ndarray(qd.f32, 3), lambda: np.zeros(3, np.float32)])
-def test_an_annotation_that_no_array_fits(ndim, array):
+def test_an_annotation_that_no_array_fits(options, message, array):
     @qd.kernel
-    def k(a: qd.types.ndarray(ndim=ndim)):
+    def k(a: qd.types.ndarray(**options)):
         pass
 
-    with pytest.raises(ValueError, match="Invalid value for argument a - required"):
-        k(array())
-
-
-@pytest.mark.parametrize("dtype", ["f32", 3, np.float32, [1], list])
-@pytest.mark.parametrize("array", [lambda: qd.ndarray(qd.f32, 3), lambda: np.zeros(3, np.float32)])
-def test_an_annotation_of_no_element_type(dtype, array):
-    @qd.kernel
-    def k(a: qd.types.ndarray(dtype=dtype)):
-        pass
-
-    with pytest.raises(ValueError, match="Invalid data type"):
+    with pytest.raises(ValueError, match=message):
         k(array())
 
 

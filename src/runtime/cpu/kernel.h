@@ -67,6 +67,9 @@ inline size_t edge_margin(size_t bytes) {
     return (std::clamp<size_t>(bytes / 8, 256, size_t(1) << 20) + 63) & ~size_t(63);
 }
 
+// Of a thread's stack, what is kept back for what a function that calls itself may call besides.
+inline constexpr size_t kCallReserve = 256 << 10;
+
 // What a launch leaves behind besides its results.
 struct LaunchOutcome {
     std::string printed;                          // text of print statements, in order of arrival

@@ -104,11 +104,9 @@ int64_t now_ns() {
     return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-// What is kept back serves small frames, what they call, and the report.
 int32_t stack_left(abi::Thread* t) {
-    constexpr size_t kReserve = 256 << 10;
     const auto* image = static_cast<const KernelImage*>(t->context->kernel);
-    return support::has_stack(image->stack_bytes + kReserve);
+    return support::has_stack(image->stack_bytes + kCallReserve);
 }
 
 // What is kept back beside large frames: reports, and signal handlers.
