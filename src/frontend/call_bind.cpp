@@ -1,9 +1,8 @@
 // Arguments of a func call: matched with the parameters, then classified by annotation into
 // compile-time constants, values that are copied, and references.
 
-#include <unordered_map>
-
 #include "frontend/call.h"
+#include "frontend/memo.h"
 #include "frontend/stack.h"
 #include "frontend/values.h"
 
@@ -72,10 +71,9 @@ void check_tensor(PyObject* value, ir::Type want, const std::string& name) {
 }  // namespace
 
 const FuncSignature& signature_of(PyObject* definition) {
-    static auto* all = new std::unordered_map<PyObject*, FuncSignature>;
-    auto [it, made] = all->try_emplace(definition);
-    FuncSignature& s = it->second;
-    if (!made) return s;
+    auto& all = memo<FuncSignature>();
+    if (const auto it = all.find(definition); it != all.end()) return it->second;
+    FuncSignature s;
     s.definition = Ref::borrow(definition);
     s.fn = get(definition, names().fn_);
     s.returns = get(definition, names().returns_);
@@ -93,7 +91,7 @@ const FuncSignature& signature_of(PyObject* definition) {
         p.name = Ref::steal(name);
         s.params.push_back(std::move(p));
     }
-    return s;
+    return all[definition] = std::move(s);
 }
 
 std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "frontend/call.h"
+#include "frontend/memo.h"
 #include "frontend/stack.h"
 #include "frontend/structs.h"
 
@@ -597,9 +598,12 @@ FunctionCache& function_cache() { return *cache_pointer(); }
 
 void abandon_function_cache() {
     (void)new std::shared_ptr<FunctionCache>(std::move(shared_cache()));
-    clear_function_cache();
+    shared_cache() = std::make_shared<FunctionCache>();
 }
-void clear_function_cache() { shared_cache() = std::make_shared<FunctionCache>(); }
+void clear_function_cache() {
+    shared_cache() = std::make_shared<FunctionCache>();
+    forget_memos();
+}
 
 OwnFunctions::OwnFunctions() : before_(std::move(own_cache)) {
     own_cache = std::make_shared<FunctionCache>();

@@ -14,6 +14,7 @@
 
 #include "frontend/call.h"
 #include "frontend/lower.h"
+#include "frontend/memo.h"
 #include "frontend/stack.h"
 #include "frontend/structs.h"
 #include "frontend/values.h"
@@ -273,14 +274,14 @@ Ref meaning_of(PyObject* o) {
     struct Known {
         Ref object, text;
     };
-    static auto* known = new std::unordered_map<PyObject*, Known>;
-    if (const auto it = known->find(o); it != known->end()) return it->second.text;
+    auto& known = memo<Known>();
+    if (const auto it = known.find(o); it != known.end()) return it->second.text;
     static PyObject* const describe = [] {
         const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._signature"));
         return Ref::steal(PyObject_GetAttrString(module.get(), "annotation_text")).release();
     }();
     const Ref text = Ref::steal(PyObject_CallOneArg(describe, o));
-    known->emplace(o, Known{Ref::borrow(o), text});
+    known.emplace(o, Known{Ref::borrow(o), text});
     return text;
 }
 

@@ -2,10 +2,10 @@
 // builtins, funcs to call_func.cpp, everything else runs as Python at once.
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "frontend/call.h"
 #include "frontend/lower.h"
+#include "frontend/memo.h"
 #include "frontend/stack.h"
 #include "frontend/structs.h"
 #include "frontend/values.h"
@@ -37,11 +37,11 @@ PyObject* function_of(PyObject* o) { return PyMethod_Check(o) ? PyMethod_GET_FUN
 // Marks are believed on the object they were made for: functools.wraps copies them to functions
 // around it. Remembered by identity: functions, types and definitions live long.
 const Known& known(PyObject* o) {
-    static auto* all = new std::unordered_map<PyObject*, Known>;
-    if (const auto it = all->find(o); it != all->end()) return it->second;
+    auto& all = memo<Known>();
+    if (const auto it = all.find(o); it != all.end()) return it->second;
     Known k;
     k.object = Ref::borrow(o);
-    if (is_expr(o) || is_struct(o)) return (*all)[o] = std::move(k);
+    if (is_expr(o) || is_struct(o)) return all[o] = std::move(k);
     if (const char* op = operation_mark(o)) {
         k.callee = Callee::operation;
         k.op = op;
@@ -56,7 +56,7 @@ const Known& known(PyObject* o) {
         k.callee = Callee::builtin;
         k.builtin = b;
     }
-    return (*all)[o] = std::move(k);
+    return all[o] = std::move(k);
 }
 
 bool is_long_lived(PyObject* o) {

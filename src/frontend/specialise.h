@@ -210,7 +210,7 @@ class OwnFunctions {
     OwnFunctions(const OwnFunctions&) = delete;
 };
 
-// Forget function specialisations (qd.init with other options, qd.reset).
+// Forget function specialisations, and what is known of Python objects (qd.init, qd.reset).
 void clear_function_cache();
 // Without freeing it: in a forked child, whose Python is not ready yet.
 void abandon_function_cache();

@@ -333,6 +333,12 @@ struct Active {  // a call in progress; Python code that it runs may reset the r
     }
 };
 
+// Items die after their vector has let go of them: that may run Python, and the collector.
+template <typename Items>
+void drop(Items& items) {
+    Items().swap(items);
+}
+
 bool begin_generation(KernelObject& k) {
     if (!require_session()) return false;
     Active::forget_parents(k);
@@ -341,8 +347,8 @@ bool begin_generation(KernelObject& k) {
                   "the runtime was reset while this kernel was being called");
         return false;
     }
-    k.specialisations->clear();
-    k.parameters->clear();
+    drop(*k.specialisations);
+    drop(*k.parameters);
     if (!read_parameters(k)) return false;
     k.generation = session().generation;
     return true;
@@ -450,7 +456,7 @@ PyObject* forget_kernel(PyObject*, PyObject* kernel) {
     if (!PyObject_TypeCheck(kernel, &Kernel_Type))
         return PyErr_Format(PyExc_TypeError, "forget_kernel takes a kernel");
     KernelObject& k = *as_kernel(kernel);
-    if (!k.active) k.specialisations->clear();
+    if (!k.active) drop(*k.specialisations);
     Py_RETURN_NONE;
 }
 
@@ -485,15 +491,42 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
     return reinterpret_cast<PyObject*>(k);
 }
 
+int visit_results(const std::vector<ResultShape>& results, visitproc visit, void* arg) {
+    for (const ResultShape& r : results) {
+        Py_VISIT(r.struct_type.get());
+        if (const int stop = visit_results(r.members, visit, arg)) return stop;
+    }
+    return 0;
+}
+
+int visit_specialisation(const Specialisation& s, visitproc visit, void* arg) {
+    for (const IdentityCheck& i : s.identities) Py_VISIT(i.strong.get());
+    for (const ClassCheck& c : s.classes) Py_VISIT(c.type.get());
+    for (const PackStep& p : s.steps)
+        for (const Ref& type : p.classes) Py_VISIT(type.get());
+    for (const Ref& f : s.fields) Py_VISIT(f.get());
+    if (s.graph)
+        for (const Ref& label : s.graph->labels) Py_VISIT(label.get());
+    return visit_results(s.results, visit, arg);
+}
+
+// What specialisations hold leads back to the kernel through the globals of the program: classes,
+// funcs, objects.
 int kernel_traverse(PyObject* self, visitproc visit, void* arg) {
-    Py_VISIT(as_kernel(self)->dict);
-    Py_VISIT(as_kernel(self)->definition);
+    const KernelObject& k = *as_kernel(self);
+    Py_VISIT(k.dict);
+    Py_VISIT(k.definition);
+    for (const Parameter& p : *k.parameters) Py_VISIT(p.annotation.get());
+    for (const auto& s : *k.specialisations)
+        if (const int stop = visit_specialisation(*s, visit, arg)) return stop;
     return 0;
 }
 
 int kernel_clear(PyObject* self) {
     Py_CLEAR(as_kernel(self)->dict);
     Py_CLEAR(as_kernel(self)->definition);
+    drop(*as_kernel(self)->specialisations);
+    drop(*as_kernel(self)->parameters);
     return 0;
 }
 

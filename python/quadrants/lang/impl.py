@@ -55,7 +55,8 @@ class PyQuadrants:
     """State of the runtime. Clients replace `materialize` and `clear` on this class."""
 
     def __init__(self) -> None:
-        self.kernels: list[Any] = []
+        # Weak: the functions of kernels hold the globals of programs, which Python frees at exit.
+        self._kernels: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         self.compilation_lock = RLock()
         self._set_defaults()
 
@@ -81,6 +82,15 @@ class PyQuadrants:
         object.__setattr__(self, name, value)
         if name in _NATIVE_ATTRIBUTES and core.native_loaded():
             core.set_runtime_option(name, value.name if isinstance(value, DataType) else value)
+
+    def add_kernel(self, kernel: Any) -> None:
+        """Counts a new definition among the kernels."""
+        self._kernels[id(kernel)] = kernel
+
+    @property
+    def kernels(self) -> list[Any]:
+        """The kernels defined that are still held, in the order of their definitions."""
+        return list(self._kernels.values())
 
     @property
     def prog(self) -> Program:

@@ -76,7 +76,7 @@ class KernelDef(Definition, KernelFace):
         self.graph = graph
         self.checkpoints = checkpoints
         self._qd_kernel = self._primal = self
-        impl.pyquadrants.kernels.append(self)
+        impl.pyquadrants.add_kernel(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._native()(*args, **kwargs)
