@@ -38,7 +38,7 @@ ROWS = {
     "call_key.cpp": (1, SETTLED),
     "diag.cpp": (17, MESSAGES),
     "expr.cpp": (1, OURS),
-    "guards.cpp": (35, FACTS),
+    "guards.cpp": (36, FACTS),
     "kept_error.cpp": (5, OURS),
     "lower_call.cpp": (3, OURS),
     "lower_expr.cpp": (24, RUNS),

@@ -31,6 +31,8 @@ struct Entry {
     bool expand = false, in_progress = false, recursive = false;
     bool has_print = false;
     uint64_t checked = 0;         // number of the kernel that last checked the facts
+    uint64_t checked_at = 0;      // its user_runs then
+    bool runs_code = false;       // of the user, while the body is walked
     Unit* merged_into = nullptr;  // facts were copied last to this unit, with these origins
     uint64_t merged_kernel = 0;
     std::vector<Prov*> merged_provs;
@@ -533,11 +535,23 @@ bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
     for (const Arg& a : args) objects.push_back(a.v.get());
     for (const Fact& f : e.unit->facts) {
         Ref keep;
-        PyObject* now = walk(f.prov, objects, keep);
+        PyObject* now = walk(f.prov, objects, keep, Asker::again);
         if (!now || !fact_holds(f, now)) return false;
         if (f.field && f.field.get() != unwrap(now)) return false;
     }
+    take_answers();
     return true;
+}
+
+// Facts hold for a whole kernel unless code of the user runs, which may change what they say.
+bool is_checked(const Entry& e, const KernelState& k) {
+    return e.checked == k.number && e.checked_at == k.user_runs && !e.runs_code;
+}
+
+void note_checked(Entry& e, KernelState& k) {
+    k.user_runs += e.runs_code;
+    e.checked = k.number;
+    e.checked_at = k.user_runs;
 }
 
 void merge_facts(Entry& e, Unit& to, const std::vector<Arg>& args) {
@@ -676,11 +690,11 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                   ": recursion at run time is not supported in Quadrants functions");
     }
     if (slot && slot->expand) return expand(l, s, plan);
-    if (slot && slot->checked != l.kernel->number) {
+    if (slot && !is_checked(*slot, *l.kernel)) {
         if (slot->unit->foreign || !facts_hold(*slot, plan))
             cache.loose.push_back(std::move(slot));
         else
-            slot->checked = l.kernel->number;
+            note_checked(*slot, *l.kernel);
     }
     for (int attempt = 0; attempt < 2; ++attempt) {
         if (!slot) {
@@ -691,7 +705,9 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
             try {
                 const bool print_before = l.kernel->has_print;
                 l.kernel->has_print = false;
+                const uint64_t runs_before = l.kernel->user_runs;
                 lower_entry(*e, l, s, plan);
+                e->runs_code = l.kernel->user_runs != runs_before;
                 let_handlers_raise();  // what they interrupted is not kept
                 e->has_print = l.kernel->has_print;
                 l.kernel->has_print |= print_before;
@@ -709,6 +725,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
             }
             e->in_progress = false;
             e->checked = l.kernel->number;
+            e->checked_at = l.kernel->user_runs;
             ++l.kernel->out->funcs_lowered;
         }
         Entry& e = *cache.entries[key.bytes];

@@ -94,7 +94,9 @@ void guard_components(Unit& u, PyObject* o, Prov* prov) {
         for (long k = 0; k < (vector ? 1 : columns); ++k) {
             Ref key = Ref::steal(vector ? PyLong_FromLong(i) : Py_BuildValue("(ll)", i, k));
             Ref item = Ref::steal(PyObject_GetItem(o, key.get()));
-            u.fact(u.item(prov, key.get()), FactKind::constant, normalised(item.get()).get());
+            Prov* place = u.item(prov, key.get());
+            place->component = true;
+            u.fact(place, FactKind::constant, normalised(item.get()).get());
         }
 }
 
@@ -126,12 +128,32 @@ bool is_enum_member(PyObject* o) {
     return cls && PyObject_TypeCheck(o, reinterpret_cast<PyTypeObject*>(cls));
 }
 
+// Whether a fact that is recorded says this already.
+static bool is_said(const Fact& f, PyObject* value, PyObject* field) {
+    if (f.kind == FactKind::object) return true;
+    if (f.field.get() != field) return false;
+    if (f.value.get() == value) return true;
+    if (f.prov->component && Py_TYPE(f.value.get()) != Py_TYPE(value)) return true;
+    if (f.kind == FactKind::constant) return fact_holds(f, value);
+    const int same = PyObject_RichCompareBool(f.value.get(), value, Py_EQ);
+    if (same < 0) forget_error();
+    return same == 1;
+}
+
 void Unit::fact(Prov* prov, FactKind kind, PyObject* value, PyObject* field) {
     if (prov->kind == Prov::Kind::display) return;  // the source says it
     const uint16_t bit = static_cast<uint16_t>(1u << static_cast<int>(kind));
-    if (prov->facts & bit) return;
+    if (prov->facts & bit) {
+        for (int k = prov->last_fact; k >= 0; k = facts[static_cast<size_t>(k)].before)
+            if (const Fact& f = facts[static_cast<size_t>(k)];
+                f.kind == kind && !is_said(f, value, field))
+                opaque("what changed while the kernel was compiled");
+        return;
+    }
     prov->facts |= bit;
-    facts.push_back({prov, kind, Ref::borrow(value), Ref::borrow(field)});
+    facts.push_back(
+        {prov, kind, Ref::borrow(value), Ref::borrow(field), std::exchange(prov->last_fact, -1)});
+    prov->last_fact = static_cast<int>(facts.size()) - 1;
 }
 
 void Unit::opaque(const std::string& reason) {
@@ -341,6 +363,16 @@ void guard_type(Unit& u, PyObject* type, Prov* prov) {
 }
 }  // namespace
 
+bool Unit::has_contents(PyObject* o, Prov* prov) {
+    if (!(prov->facts & (1u << static_cast<int>(FactKind::contents)))) return false;
+    if (std::exchange(prov->settled_at, kernel->user_runs) == kernel->user_runs) return true;
+    if (const Ref all = contents_of(o))
+        fact(prov, FactKind::contents, all.get());
+    else
+        opaque("what changed while the kernel was compiled");
+    return true;
+}
+
 bool Unit::is_default_known(PyObject* value) { return static_cast<bool>(contents_of(value)); }
 
 namespace {
@@ -361,7 +393,7 @@ void each_item(Unit& u, PyObject* o, Prov* prov, Then then) {
 
 void Unit::guard_items(PyObject* o, Prov* prov, int depth) {
     if (!prov || depth >= kDeepest || !(PyList_CheckExact(o) || PyTuple_CheckExact(o))) return;
-    if (prov->facts & (1u << static_cast<int>(FactKind::contents))) return;
+    if (has_contents(o, prov)) return;
     if (const Ref all = contents_of(o)) return fact(prov, FactKind::contents, all.get());
     each_item(*this, o, prov,
               [&](PyObject* part, Prov* place) { guard_items(part, place, depth + 1); });
@@ -423,7 +455,7 @@ bool Unit::settle(PyObject* o, Prov* prov) {
     if (!prov || prov->kind == Prov::Kind::constant) return true;
     if (prov->kind != Prov::Kind::display) {
         const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
-        if (has(FactKind::constant) || has(FactKind::contents)) return true;
+        if (has(FactKind::constant) || has_contents(o, prov)) return true;
         if (PyType_Check(o) || PyCFunction_Check(o)) return has(FactKind::type);
         const Ref all = contents_of(o);
         if (all) return fact(prov, FactKind::contents, all.get()), true;
@@ -458,7 +490,7 @@ void Unit::consume(PyObject* o, Prov* prov, int depth) {
     if (!prov) return untracked(o);
     if (prov->kind == Prov::Kind::constant || is_host_matrix(o) || is_struct_field(o)) return;
     const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
-    if (has(FactKind::constant) || has(FactKind::contents) || has(FactKind::field) ||
+    if (has(FactKind::constant) || has_contents(o, prov) || has(FactKind::field) ||
         has(FactKind::function) || has(FactKind::module) || has(FactKind::meaning) ||
         has(FactKind::array) || callable_id(o))
         return;

@@ -45,8 +45,11 @@ struct Prov {
     Prov* parent = nullptr;
     int argument = 0;              // root argument, annotation: parameter number of the Unit
     bool flattened = false;        // reached through a parameter annotated with a dataclass
+    bool component = false;        // of a host matrix: kernels see it as a number of Python
     bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
     uint16_t facts = 0;            // bit k: FactKind k is recorded
+    int last_fact = -1;            // of this place, in Unit::facts
+    uint64_t settled_at = 0;       // KernelState::user_runs when its contents were compared last
     Impurity impurity =
         Impurity::none;  // what a pure kernel makes of this place if it is a global one
     Ref key;             // name, attribute or item
@@ -81,7 +84,8 @@ struct Fact {
     Prov* prov;
     FactKind kind;
     Ref value;
-    Ref field = {};  // FactKind::field: the very one, which code of this process has in it
+    Ref field = {};   // FactKind::field: the very one, which code of this process has in it
+    int before = -1;  // another fact about the same place
 };
 
 // --- units --------------------------------------------------------------------------------------
@@ -132,6 +136,9 @@ struct Unit {
     void fact(Prov* prov, FactKind kind, PyObject* value, PyObject* field = nullptr);
     // Whether a call gave this place the same as before; notes what it gave.
     bool answers_alike(Prov* place, PyObject* result);
+    // Whether the contents of `o`, found at `prov`, are a fact: compared again after code of the
+    // user.
+    bool has_contents(PyObject* o, Prov* prov);
     void opaque(const std::string& reason);         // some fact cannot be guarded
     static bool is_default_known(PyObject* value);  // by the signature of the func it belongs to
     // Python code looks at all of `o`, found at `prov`: its facts must say everything.
@@ -156,12 +163,15 @@ bool is_own_code(PyObject* callable);  // a function, class or method of this pa
 void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value);
 void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
 bool fact_holds(const Fact& f, PyObject* now);
-PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep);  // null: gone
+// The same for code of the user: from a guard, which may be answered already, from the body, or for
+// a func's second call, which asks as often as its body would.
+enum class Asker : uint8_t { guard, body, again };
+PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep,
+               Asker asker = Asker::guard);  // null: gone
 // Calls; the last operands go by `keywords`, a tuple or null. Null with an exception set.
 Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keywords);
-// The same for code of the user: from a guard, which may be answered already, or from the body.
-enum class Asker : uint8_t { guard, body };
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker);
+void take_answers();  // what was asked again serves the call that asked
 int function_index(Unit& kernel_unit, PyObject* function);
 
 // --- arrays --------------------------------------------------------------------------------------

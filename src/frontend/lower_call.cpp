@@ -495,7 +495,12 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
         name == "getattr" && PyUnicode_CheckExact(objects[1].get()))
         return read_member(operands[0], objects[1].get(),
                            objects.size() == 3 ? &operands[2] : nullptr);
+    const bool ours =
+        is_expr(callable) ||
+        is_own_code(PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable) ||
+        is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     const auto run = [&] {
+        low.kernel->user_runs += !harmless && !ours && !is_function_of_numbers(callable);
         Ref result = harmless || symbolic ? call_with(callable, objects, keywords.get())
                                           : ask(callable, objects, keywords.get(), Asker::body);
         if (!result) refused(n, symbolic);
@@ -503,10 +508,6 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
             raise(Kind::type, "`" + name + "` does not take a Quadrants Expression");
         return result;
     };
-    const bool ours =
-        is_expr(callable) ||
-        is_own_code(PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable) ||
-        is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     if (ours) {
         if (PyMethod_Check(callable)) consume_owner(PyMethod_GET_SELF(callable), f.prov);
         for (const Val& v : operands) unit.consume(v);
@@ -526,6 +527,7 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
             is_pure = (direct || !f.prov) && unit.settle(self, owner);
             if (PyIter_Check(self) || !f.prov) callee = nullptr;
             if (changes_object(name)) {
+                ++low.kernel->user_runs;
                 if (owner && owner->kind == Prov::Kind::display)
                     owner->operands.clear();
                 else if (owner)

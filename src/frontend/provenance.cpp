@@ -270,21 +270,27 @@ Answers::~Answers() { answers = previous; }
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker) {
     if (!answers) return call_with(callee, operands, keywords);
     for (Answers::Answer& a : answers->all | std::views::reverse) {
-        if ((asker == Asker::body && a.taken) || !is_same_question(a, callee, operands, keywords))
+        if ((asker != Asker::guard && a.taken) || !is_same_question(a, callee, operands, keywords))
             continue;
         a.taken |= asker == Asker::body;
+        a.again |= asker == Asker::again;
         return a.result;
     }
     Ref result = call_with(callee, operands, keywords);
     if (result && answers)
         answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
                                 std::vector<Ref>(operands.begin(), operands.end()),
-                                asker == Asker::body});
+                                asker == Asker::body, asker == Asker::again});
     return result;
 }
 
+void take_answers() {
+    if (!answers) return;
+    for (Answers::Answer& a : answers->all) a.taken |= a.again;
+}
+
 // Evaluates a place again. `keep` owns what is returned.
-PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
+PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep, Asker asker) {
     if (is_stack_short()) return nullptr;
     if (!prov->parent) {
         if (prov->kind == Prov::Kind::argument)
@@ -299,7 +305,8 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
             Ref made = Ref::steal(tuple ? PyTuple_New(count) : PyList_New(count));
             for (Py_ssize_t k = 0; k < count; ++k) {
                 Ref held;
-                if (!walk(prov->operands[static_cast<size_t>(k)], args, held)) return nullptr;
+                if (!walk(prov->operands[static_cast<size_t>(k)], args, held, asker))
+                    return nullptr;
                 if (tuple)
                     PyTuple_SET_ITEM(made.get(), k, held.release());
                 else
@@ -329,14 +336,14 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep) {
         }
         return keep.get();
     }
-    PyObject* base = walk(prov->parent, args, keep);
+    PyObject* base = walk(prov->parent, args, keep, asker);
     if (!base) return nullptr;
     Ref inner = Ref::borrow(unwrap(base));
     if (prov->kind == Prov::Kind::call) {
         std::vector<Ref> operands(prov->operands.size());
         for (size_t k = 0; k < operands.size(); ++k)
-            if (!walk(prov->operands[k], args, operands[k])) return nullptr;
-        keep = ask(inner.get(), operands, prov->key.get(), Asker::guard);
+            if (!walk(prov->operands[k], args, operands[k], asker)) return nullptr;
+        keep = ask(inner.get(), operands, prov->key.get(), asker);
         forget_error();
         return keep.get();
     }

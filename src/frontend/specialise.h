@@ -159,6 +159,7 @@ struct KernelState {
     FrontendOptions options;
     uint64_t number = 0;     // of this lowering: stamps checks done once per kernel
     bool has_print = false;  // set by print
+    uint64_t user_runs = 0;  // of code of the user that may change what facts say
     int regions = 0;         // around the statement being lowered
     // What the statement being lowered stands in: constructs of graphs and streams.
     enum class Section : uint8_t { none, region, branch, stream } section = Section::none;
@@ -193,7 +194,8 @@ struct Answers {
     struct Answer {
         Ref callee, keywords, result;
         std::vector<Ref> operands;
-        bool taken;  // by the walk over the body, which may ask again
+        bool taken;          // by the walk over the body, which may ask again
+        bool again = false;  // asked for a func's second call
     };
     std::vector<Answer> all;
     Answers* previous;
