@@ -17,6 +17,7 @@
 #include "python/interpret.h"
 #include "python/kernel.h"
 #include "python/warm.h"
+#include "runtime/cpu/float_mode.h"
 #include "runtime/first_code.h"
 #include "support/error.h"
 
@@ -611,7 +612,8 @@ std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* ar
 // Whether two of these arguments share memory, which the code at hand does not expect.
 bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args) {
     std::vector<uint8_t> block(s.args_bytes + 64);
-    const Match matched = match_and_pack(s, parameters, args, block.data());
+    Kept kept;
+    const Match matched = match_and_pack(s, parameters, args, block.data(), kept);
     if (matched == Match::error) frontend::forget_error();  // raised again at the launch
     return matched == Match::no && arrays_overlap(s, block.data(), s.array_use());
 }
@@ -635,7 +637,8 @@ bool share_memory(KernelObject& k, PyObject* const* args, const frontend::Lowere
     const auto s = assemble(k, args, kernel, kernel.module->params, nullptr, {});
     if (!s) return frontend::forget_error(), false;
     std::vector<uint8_t> block(s->args_bytes + 64);
-    const Match matched = match_and_pack(*s, *k.parameters, args, block.data());
+    Kept kept;
+    const Match matched = match_and_pack(*s, *k.parameters, args, block.data(), kept);
     if (matched == Match::error) frontend::forget_error();
     return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
 }
@@ -693,7 +696,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
                 assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
             if (!made) return nullptr;
             std::vector<uint8_t> block(made->args_bytes + 64);
-            const Match matched = match_and_pack(*made, *k.parameters, args, block.data());
+            Kept kept;
+            const Match matched = match_and_pack(*made, *k.parameters, args, block.data(), kept);
             if (matched == Match::error) frontend::forget_error();  // lowering, or the launch, says
             if (matched != Match::yes) return nullptr;
             for (const frontend::Notice& n : recipe.kernel.notices) frontend::give(n);
@@ -807,6 +811,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
                   "the runtime was reset while " + kernel_name(k) + " was being compiled");
     } else {
         const Working working;
+        const runtime::StandardFloats floats;
         std::optional<frontend::OwnFunctions> apart;
         if (!*mine) apart.emplace();
         s = build_locked(k, args, count);

@@ -95,8 +95,10 @@ struct Patience {
     Working working;
     PyThreadState* state = nullptr;
     PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    OpenLaunch open;
 
     void release() {
+        open.begin();
         if (!state) state = PyEval_SaveThread();
     }
     void take() {
@@ -244,7 +246,8 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
         large.resize(s.args_bytes);
         block = large.data();
     }
-    matched = match_and_pack(s, *k.parameters, args, block);
+    Kept kept;
+    matched = match_and_pack(s, *k.parameters, args, block, kept);
     if (matched != Match::yes) return nullptr;
     if (has_destroyed_field(s)) {
         matched = Match::no;
@@ -425,7 +428,9 @@ PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
     auto& all = *k.specialisations;
     for (size_t n = 0; n < all.size(); ++n) {
         std::vector<uint8_t> block(all[n]->args_bytes + 64);
-        const Match matched = match_and_pack(*all[n], *k.parameters, bound.data(), block.data());
+        Kept kept;
+        const Match matched =
+            match_and_pack(*all[n], *k.parameters, bound.data(), block.data(), kept);
         if (matched == Match::error) return nullptr;
         if (matched == Match::no || has_destroyed_field(*all[n])) continue;
         std::swap(all[0], all[n]);

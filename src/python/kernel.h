@@ -159,8 +159,31 @@ struct KernelObject {
 enum class Match : uint8_t { yes, no, error };
 // Whether a specialisation fits these arguments; if so the block is filled. `error`: a Python
 // exception is set (for instance a float given for an integer parameter).
+// What a launch works on and the caller's arguments may let go of meanwhile: arrays of others that
+// were found below arguments, and what a property made.
+class Kept {
+  public:
+    Kept() = default;
+    ~Kept() {
+        for (size_t n = 0; n < count_; ++n) Py_DECREF(few_[n]);
+        for (PyObject* o : more_) Py_DECREF(o);
+    }
+    Kept(const Kept&) = delete;
+    void add(PyObject* owned) {
+        if (count_ < 4)
+            few_[count_++] = owned;
+        else
+            more_.push_back(owned);
+    }
+
+  private:
+    PyObject* few_[4];
+    size_t count_ = 0;
+    std::vector<PyObject*> more_;
+};
+// To be kept while the block is used.
 Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters,
-                     PyObject* const* args, uint8_t* block);
+                     PyObject* const* args, uint8_t* block, Kept& kept);
 // Whether array arguments share memory: with each other, if `use` says that code relies on that
 // they do not (abi::ArrayUse), or with a field.
 bool arrays_overlap(const Specialisation& s, const uint8_t* block, uint32_t use);

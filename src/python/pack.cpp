@@ -475,7 +475,7 @@ static bool arrays_stayed(const Specialisation& s, const uint8_t* block, bool ca
 }
 
 Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters,
-                     PyObject* const* args, uint8_t* block) {
+                     PyObject* const* args, uint8_t* block, Kept& kept) {
     if (!identities_hold(s, args)) return Match::no;
     const bool cached = cache_valid(s, args);
     if (cached) std::memcpy(block, s.cached_block.data(), s.cached_block.size());
@@ -506,7 +506,12 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
                 return Match::no;
             }
             m = write_step(step, value, block + step.offset);
-            Py_DECREF(value);
+            // Memory of ndarrays waits for launches: OpenLaunch.
+            if (step.kind == PackStep::Kind::array &&
+                (Py_REFCNT(value) == 1 || !frontend::is_ndarray(value)))
+                kept.add(value);
+            else
+                Py_DECREF(value);
         }
         if (m != Match::yes) return m;
     }

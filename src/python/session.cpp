@@ -14,6 +14,7 @@
 
 #include "frontend/frontend.h"
 #include "python/areas.h"
+#include "python/storage.h"
 #include "python/warm.h"
 #include "runtime/compile_queue.h"
 #include "runtime/compiler.h"
@@ -335,6 +336,7 @@ void in_forked_child() {
     Session& s = session();
     ++s.forks;
     s.compiling = 0;
+    OpenLaunch::in_forked_child();
     if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps
 }
 

@@ -9,7 +9,9 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "frontend/lower.h"
 #include "ir/ir.h"
@@ -168,6 +170,71 @@ void ask_for_huge_pages(char* data, size_t bytes) {
 
 static uint64_t storages = 0;
 
+// --- launches without the GIL -------------------------------------------------------------------
+namespace {
+
+struct Open {
+    uint64_t number;
+    std::thread::id thread;
+};
+struct Waiting {
+    Storage* storage;
+    uint64_t gone;  // how many launches had begun when its last holder went
+};
+struct OpenLaunches {
+    std::mutex mutex;  // views may be dropped without the GIL
+    std::vector<Open> open;
+    std::vector<Waiting> waiting;
+};
+OpenLaunches* launches = new OpenLaunches;
+std::atomic<uint64_t> begun{0};
+std::atomic<size_t> open_count{0};
+
+bool is_used(const Waiting& w) {
+    return std::ranges::any_of(launches->open, [&](const Open& launch) {
+        return w.storage->made < launch.number && launch.number <= w.gone;
+    });
+}
+
+void free_now(Storage* s) {
+    std::free(s->raw);
+    delete s;
+}
+
+}  // namespace
+
+void OpenLaunch::begin() {
+    if (number_) return;
+    const std::lock_guard lock(launches->mutex);
+    number_ = ++begun;
+    launches->open.push_back({number_, std::this_thread::get_id()});
+    open_count = launches->open.size();
+}
+
+OpenLaunch::~OpenLaunch() {
+    if (!number_) return;
+    std::vector<Storage*> unused;
+    {
+        const std::lock_guard lock(launches->mutex);
+        std::erase_if(launches->open, [&](const Open& o) { return o.number == number_; });
+        open_count = launches->open.size();
+        std::erase_if(launches->waiting, [&](const Waiting& w) {
+            const bool used = is_used(w);
+            if (!used) unused.push_back(w.storage);
+            return !used;
+        });
+    }
+    for (Storage* s : unused) free_now(s);
+}
+
+void OpenLaunch::in_forked_child() {
+    auto* mine = new OpenLaunches;  // the parent's may be locked
+    for (const Open& o : launches->open)
+        if (o.thread == std::this_thread::get_id()) mine->open.push_back(o);
+    launches = mine;
+    open_count = mine->open.size();
+}
+
 uint64_t storages_made() { return storages; }
 
 Storage* allocate_storage(size_t bytes, size_t margin) {
@@ -185,14 +252,19 @@ Storage* allocate_storage(size_t bytes, size_t margin) {
     s->data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(s->raw) + margin + 63) &
                                       ~uintptr_t(63));
     s->bytes = bytes;
+    s->made = begun;
     ask_for_huge_pages(s->data, bytes);
     return s.release();
 }
 
 void drop(Storage* s) {
     if (!s || s->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    std::free(s->raw);
-    delete s;
+    if (open_count) {
+        const std::lock_guard lock(launches->mutex);
+        const Waiting w{s, begun};
+        if (is_used(w)) return launches->waiting.push_back(w);
+    }
+    free_now(s);
 }
 
 namespace {

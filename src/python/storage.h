@@ -21,11 +21,25 @@ struct Storage {
     char* data = nullptr;  // 64-byte aligned, zeroed
     size_t bytes = 0;
     void* raw = nullptr;
+    uint64_t made = 0;  // how many launches had run without the GIL before
 };
 // `margin` bytes on either side belong to it too. Null with a Python RuntimeError set.
 Storage* allocate_storage(size_t bytes, size_t margin = 0);
 inline Storage* hold(Storage* s) { return s->holders.fetch_add(1, std::memory_order_relaxed), s; }
 void drop(Storage* s);
+
+// A launch that runs without the GIL: meanwhile other threads may let go of what it works on.
+// Memory that was there when it began is freed after it has ended.
+class OpenLaunch {
+  public:
+    void begin();  // with the GIL, before it is released; once
+    ~OpenLaunch();
+    static void in_forked_child();  // only this thread's launches go on
+
+  private:
+    uint64_t number_ = 0;
+};
+
 uint64_t storages_made();  // since the process began; changes under the GIL
 
 // Memory of fields that others were given a view of: an array argument of a kernel may then be such

@@ -16,7 +16,9 @@
 #include <thread>
 
 #include "runtime/compiler.h"
+#include "runtime/cpu/float_mode.h"
 #include "runtime/fork.h"
+#include "runtime/own_thread.h"
 #include "support/error.h"
 
 namespace qd::runtime {
@@ -101,7 +103,9 @@ bool SlotMachine::start(Queue& q, Queue::Line line) {
     try {
         ItsThreads& all = *threads;
         const std::lock_guard guard(all.lock);
+        const QuietThreads quiet;
         all.threads[line] = std::thread([&q, &all, line] {
+            const StandardFloats floats;
             // Threads that somebody waits for go first: on few cores a launch would lose a time
             // slice.
             const auto self = static_cast<id_t>(syscall(SYS_gettid));

@@ -14,6 +14,7 @@
 
 #include "runtime/compiler.h"
 #include "runtime/fork.h"
+#include "runtime/own_thread.h"
 #include "support/error.h"
 #include "support/stack.h"
 
@@ -114,6 +115,7 @@ bool start(const std::shared_ptr<Work>& work) {
         return nullptr;
     };
     pthread_t thread;
+    const QuietThreads quiet;
     const bool started = pthread_create(&thread, &attributes, body, own.get()) == 0;
     pthread_attr_destroy(&attributes);
     if (started) (void)own.release();
