@@ -97,12 +97,9 @@ bool read_parameters(KernelObject& k) {
         Parameter p{};
         p.name = Ref::borrow(PyTuple_GET_ITEM(row, 0));
         PyObject* annotation = PyTuple_GET_ITEM(row, 1);
-        Ref inner;
-        if (std::strcmp(Py_TYPE(annotation)->tp_name, "OptionalAnnotation") == 0) {
-            p.optional = true;
-            inner = Ref::steal_or_null(PyObject_GetAttrString(annotation, "inner"));
-            annotation = inner.get();
-        }
+        PyObject* wanted = frontend::strip_optional(annotation);  // of a union of types, too
+        p.optional = wanted != annotation;
+        annotation = wanted;
         p.annotation = Ref::borrow(annotation);
         p.kind = kind_of(annotation, p.prim);
         k.parameters->push_back(std::move(p));

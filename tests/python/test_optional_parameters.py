@@ -1,0 +1,85 @@
+"""`X | None`, however it is written: each field, each kind of array and None are versions of their own."""
+
+from typing import Union
+
+import pytest
+
+import quadrants as qd
+
+TENSORS = {
+    "plain": qd.Tensor,
+    "union": qd.Tensor | None,
+    "union, None first": None | qd.Tensor,
+    "Union": Union[qd.Tensor, None],  # noqa: UP007
+}
+FIELDS = {
+    "instance": qd.template() | None,
+    "class": qd.Template | None,
+    "function": qd.template | None,
+    "Union": Union[qd.Template, None],  # noqa: UP007
+}
+ARRAYS = {
+    "instance": qd.types.ndarray() | None,
+    "class": qd.types.NDArray | None,
+    "subscript": qd.types.NDArray[qd.i32, 1] | None,
+    "Union": Union[qd.types.NDArray, None],  # noqa: UP007
+}
+
+
+def kernel(annotation):
+    @qd.kernel
+    def first(y: annotation) -> qd.i32:
+        result = 0
+        if qd.static(y is None):
+            result = -1
+        else:
+            result = y[0]
+        return result
+
+    return first
+
+
+def filled(made):
+    for k, x in enumerate(made):
+        x[0] = k + 1
+    return made
+
+
+def check(annotation, made):
+    for order in (made + [None], [None] + made[::-1]):
+        first = kernel(annotation)
+        arguments = order + order[::-1] + order[::2]
+        assert [first(a) for a in arguments] == [-1 if a is None else a[0] for a in arguments]
+
+
+def fields():
+    return [
+        qd.field(qd.i32, 2),
+        qd.field(qd.i32, 2),
+        qd.tensor(qd.i32, (2,), backend=qd.Backend.FIELD),
+        qd.tensor(qd.i32, (2,), backend=qd.Backend.FIELD),
+    ]
+
+
+def arrays():
+    return [
+        qd.ndarray(qd.i32, 2),
+        qd.ndarray(qd.i32, 2),
+        qd.tensor(qd.i32, (2,)),
+        qd.ndarray(qd.i32, 3),
+    ]
+
+
+@pytest.mark.parametrize("form", TENSORS)
+def test_tensors(backend, form):
+    check(TENSORS[form], filled(fields() + arrays()))
+
+
+@pytest.mark.parametrize("form", FIELDS)
+def test_templates(backend, form):
+    check(FIELDS[form], filled(fields()))
+
+
+@pytest.mark.parametrize("form", ARRAYS)
+def test_arrays(backend, form):
+    check(ARRAYS[form], filled(arrays()))
