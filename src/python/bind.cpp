@@ -65,7 +65,7 @@ Parameter::Kind kind_of(PyObject* annotation, Prim& prim) {
         return Kind::dataclass;
     for (const Row& row : rows)
         if (is_a(type, row.cls)) return is_class ? row.of_class : row.of_instance;
-    return Kind::other;
+    return frontend::is_template(annotation) ? Kind::template_ : Kind::other;  // Template[...]
 }
 
 std::string list_names(const std::vector<Parameter>& parameters) {

@@ -17,6 +17,8 @@ FIELDS = {
     "class": qd.Template | None,
     "function": qd.template | None,
     "Union": Union[qd.Template, None],  # noqa: UP007
+    "of a type": qd.Template[qd.f32],
+    "of a type, or None": qd.Template[qd.f32] | None,
 }
 ARRAYS = {
     "instance": qd.types.ndarray() | None,
