@@ -1,5 +1,6 @@
 """`X | None`, however it is written: each field, each kind of array and None are versions of their own."""
 
+import dataclasses
 from typing import Union
 
 import pytest
@@ -85,3 +86,29 @@ def test_templates(backend, form):
 @pytest.mark.parametrize("form", ARRAYS)
 def test_arrays(backend, form):
     check(ARRAYS[form], filled(arrays()))
+
+
+@dataclasses.dataclass
+class Fields:
+    x: qd.Tensor
+
+
+@pytest.mark.oracle_differs("there dtypes and vector types have no `|`")
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        qd.i32 | None,
+        int | None,
+        float | None,
+        qd.math.vec3 | None,
+        qd.BufferView | None,
+        Fields | None,
+    ],  # noqa: UP007
+    ids=str,
+)
+def test_what_none_does_not_fit(annotation):
+    with pytest.raises(qd.QuadrantsSyntaxError, match="are only supported for qd.Tensor"):
+
+        @qd.kernel
+        def k(a: annotation):
+            pass

@@ -23,6 +23,7 @@ _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _PLAIN_INSTANCES = (DataType, NDArray, Template, BufferViewType)
 _PLAIN_CLASSES = frozenset((int, float, bool, Template, NDArray, sparse_matrix_builder))
 _MARKED = "_qd_annotation"  # set on classes of this package that are annotations, such as qd.Tensor
+_NONE_FITS = ("Tensor", "Template", "NDArray")
 _compiled: dict[str, Any] = {}
 
 
@@ -79,6 +80,26 @@ def _typing_union() -> Any:
     return Union
 
 
+def _inner(optional: Any) -> Any:
+    """`X` of `X | None`; None of other unions."""
+    if isinstance(optional, OptionalAnnotation):
+        return optional.inner
+    rest = [a for a in optional.__args__ if a is not type(None)]
+    return rest[0] if len(rest) == 1 else None
+
+
+def _check_optional(inner: Any, annotation: Any) -> None:
+    """What an argument of a kernel must be if it may be None."""
+    if getattr(inner, "__origin__", None) is Template or isinstance(inner, (Template, NDArray)):
+        return
+    if isinstance(inner, type) and any(c.__name__ in _NONE_FITS for c in inner.__mro__):
+        return
+    raise QuadrantsSyntaxError(
+        "Optional ('T | None') kernel arguments are only supported for qd.Tensor, qd.types.Template "
+        f"and qd.types.NDArray annotations, got: {annotation}"
+    )
+
+
 def valid_annotation(annotation: Any, kind: str) -> bool:
     """Whether a parameter of a "kernel", "func" or "real" function may be annotated so."""
     if isinstance(annotation, _PLAIN_INSTANCES):
@@ -91,11 +112,13 @@ def valid_annotation(annotation: Any, kind: str) -> bool:
         return kind != "kernel"
     if isinstance(annotation, sparse_matrix_builder):
         return kind == "kernel"
-    if isinstance(annotation, OptionalAnnotation):
-        return valid_annotation(annotation.inner, kind)
-    if _is_union(annotation):
-        rest = [a for a in annotation.__args__ if a is not type(None)]
-        return len(rest) == 1 and valid_annotation(rest[0], kind)
+    if isinstance(annotation, OptionalAnnotation) or _is_union(annotation):
+        inner = _inner(annotation)
+        if inner is None or not valid_annotation(inner, kind):
+            return False
+        if kind == "kernel":
+            _check_optional(inner, annotation)
+        return True
     if hasattr(type(annotation), _MARKED):  # vector, matrix and struct types
         return True
     origin = getattr(annotation, "__origin__", None)  # Template[...]
