@@ -3,11 +3,12 @@
 //
 // A specialisation is found by a key of words: the function, the types of values, the identity of
 // compile-time objects, what references refer to. A body is expanded in place if it holds a task,
-// if a reference leads to a variable that other threads see, or if two references lead to one
-// variable. References to other variables are copied in and out; elements of fields and arrays are
-// addressed again inside from the indices, which are passed.
+// if it changes a list or dict that it got, if a reference leads to a variable that other threads
+// see, or if two references lead to one variable. References to other variables are copied in and
+// out; elements of fields and arrays are addressed again inside from the indices, which are passed.
 // Cost: one key per call; one lowering per key.
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "frontend/call.h"
@@ -323,6 +324,20 @@ void run_real_body(Body& body, Entry& e, const FuncSignature& s, const std::vect
     l.b.end(ir::Op::return_, out);
 }
 
+// Containers that a body got and could change; one that did is expanded where it is called.
+struct ChangeCheck {
+    std::vector<std::pair<Ref, Ref>> trees;  // as the body sees them, as they were
+    void see(const Arg& a) {
+        PyObject* o = a.v.get();
+        if (a.mode != Mode::value && is_plain_container(o))
+            trees.emplace_back(Ref::borrow(o), copy_tree(o));
+    }
+    bool changed() const {
+        return std::ranges::any_of(
+            trees, [](const auto& t) { return !same_tree(t.first.get(), t.second.get()); });
+    }
+};
+
 // Lowers one specialisation. Throws HoldsTask if the body must be expanded instead.
 void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::vector<Arg>& args) {
     DepthGuard depth;
@@ -345,12 +360,17 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
     callee.b.loc =
         e.function->new_loc({body.file_name, body.function_name, body.source.first_line});
     Passing passing{caller, callee, {}, {}};
+    ChangeCheck containers;
     try {
         std::vector<Val> params;
         std::vector<Arg> inner;
         for (size_t k = 0; k < args.size(); ++k) {
             Arg a = args[k];
             if (a.mode == Mode::constant) {
+                // The kernel's own lists: the body is tried on a copy.
+                if (is_plain_container(a.v.get()) &&
+                    (!a.v.prov || a.v.prov->kind == Prov::Kind::display))
+                    a.v.obj = copy_tree(a.v.get()), containers.see(a);
                 if (a.v.prov) {
                     Prov* p = e.unit->argument(static_cast<int>(k));
                     p->flattened = a.v.prov->flattened;
@@ -363,6 +383,7 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
                     return passing.leaf(o, a.mode == Mode::reference);
                 });
                 if (a.v.prov) a.v.prov = e.unit->argument(static_cast<int>(k));
+                containers.see(a);
             }
             inner.push_back(std::move(a));
         }
@@ -382,6 +403,9 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
             }
             e.function->returns_early = true;
             run_real_body(body, e, s, local_copies(inner));
+            if (containers.changed())
+                raise(Kind::syntax,
+                      "A list or dict that is passed to a real function cannot be changed in it");
             if (e.recursive) check_stack(*e.function, callee.b.loc);
             if (e.recursive && !e.unit->lazy.empty())
                 raise(Kind::compilation,
@@ -390,6 +414,7 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
             return;
         }
         Val result = run_body(body, s, local_copies(inner));
+        if (containers.changed()) throw HoldsTask{};
         // Results: leaves of the returned tree, then references that were written.
         e.result = map_leaves(result.get(), [&](PyObject* o) {
             if (as_expr(o)->kind == ExprKind::array) return Ref::borrow(o);

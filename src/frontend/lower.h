@@ -264,6 +264,7 @@ struct Lowering::Body {
     Binding* find(PyObject* name);
     void declare(PyObject* name, Val value, Binding::Kind kind);
     Val lookup(PyObject* name);
+    void leave_shared_views();  // at the end of a parallel loop
     Val adopt(Ref value, Prov* prov);
     Val member(const Val& base, PyObject* name);
     Val element(const Val& base, PyObject* index);
@@ -412,7 +413,8 @@ struct Deeper {
 };
 
 // --- calls of funcs -----------------------------------------------------------------------------
-// Thrown when a body that is lowered on its own calls what must be at the kernel's top level.
+// Thrown when a body that is lowered on its own must be expanded instead: it calls what must be at
+// the kernel's top level, or it changes a list or dict of its caller.
 struct HoldsTask {};
 
 Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
@@ -425,11 +427,15 @@ PyObject* func_of(PyObject* callable);  // FuncDef behind a callable, borrowed; 
 bool is_kernel_callable(PyObject* callable);
 void check_end(PyObject* over, Py_ssize_t turn);  // of a loop over compile-time items
 Ref all_items(PyObject* over);                    // as a list; raises if they seem to have no end
-Ref map_leaves(PyObject* o,
-               const std::function<Ref(PyObject* expr)>& f);  // containers and structs rebuilt
-std::string text(PyObject* o);                                // str(o), never fails
-std::string integer_text(PyObject* o);                        // an int; a long one by its size
-Ref constant_repr(PyObject* o);                               // repr, with ints of any length in it
+Ref map_leaves(PyObject* o, const std::function<Ref(PyObject* expr)>& f);
+// Containers of kernels (containers.cpp).
+Ref copy_tree(PyObject* o);                            // other containers, the same leaves
+bool same_tree(PyObject* a, PyObject* b);              // equal forms, the same leaves
+void join_shared_view(PyObject* own, PyObject* view);  // what was done to the view is done to `own`
+                                                       // // containers and structs rebuilt
+std::string text(PyObject* o);                         // str(o), never fails
+std::string integer_text(PyObject* o);                 // an int; a long one by its size
+Ref constant_repr(PyObject* o);                        // repr, with ints of any length in it
 std::string type_name(PyObject* o);
 [[noreturn]] void raise_at(const Node* n, Kind kind, std::string message, std::string hint = {});
 

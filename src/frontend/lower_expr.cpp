@@ -83,6 +83,16 @@ void Body::declare(PyObject* name, Val value, Binding::Kind kind) {
     bindings.push_back({name, std::move(value), kind, low.parallel_depth, {}, hidden});
 }
 
+// Threads see copies of containers. What was added or taken away while the loop was traced holds
+// behind it, and the next loop sees what happens between.
+void Body::leave_shared_views() {
+    for (Binding& b : bindings) {
+        if (!b.shared || !is_container(b.shared.get())) continue;
+        join_shared_view(b.value.get(), b.shared.get());
+        b.shared = {};
+    }
+}
+
 Val Body::lookup(PyObject* name) {
     if (Binding* b = find(name)) {
         if (b->kind != Binding::Kind::variable || low.parallel_depth <= b->parallel_depth)

@@ -407,7 +407,10 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
         if (block(n->list) == Flow::normal) low.b.end(ir::Op::continue_);
     }
     loops.pop_back();
-    if (parallel) --low.parallel_depth;
+    if (parallel) {
+        --low.parallel_depth;
+        leave_shared_views();
+    }
     return Flow::normal;
 }
 
