@@ -3,6 +3,7 @@
 #include "python/output.h"
 
 #include <Python.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,6 +37,15 @@ bool announce() {
     return r != nullptr;
 }
 
+// A pipe that others made non-blocking gets its time to empty. Not for ever: its reader may be this
+// very thread.
+bool wait_for_room() {
+    constexpr int kPatienceMs = 5000;
+    pollfd out{1, POLLOUT, 0};
+    const Released released;
+    return ::poll(&out, 1, kPatienceMs) != 0;
+}
+
 }  // namespace
 
 bool write_output(const std::string& text) {
@@ -61,6 +71,10 @@ bool write_output(const std::string& text) {
             n = ::write(1, text.data() + done, text.size() - done);
         }
         if (n < 0 && errno == EINTR) {
+            if (PyErr_CheckSignals() != 0) return false;
+            continue;
+        }
+        if (n < 0 && errno == EAGAIN && wait_for_room()) {
             if (PyErr_CheckSignals() != 0) return false;
             continue;
         }

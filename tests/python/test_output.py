@@ -2,6 +2,11 @@
 
 # ruff: noqa: UP031, UP032, F522, F524
 
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -339,3 +344,32 @@ def test_overflow_reports(debug_backend, capfd, op):
     out = printed(capfd, k, 2**31 - 1, 2**31 - 1)
     assert f"{op} overflow detected in" in out
     assert "overflow" not in printed(capfd, k, 3, 4)
+
+
+LINES = """
+import os
+import quadrants as qd
+
+qd.init(qd.cpu, log_level="error")
+
+@qd.kernel
+def k(n: qd.i32):
+    for i in range(n):
+        print("line", i, "of many that do not fit into a pipe at once")
+
+os.set_blocking(1, False)
+k(4000)
+"""
+
+
+def test_a_full_pipe_that_does_not_block(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(LINES)
+    run = subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE)
+    assert run.stdout is not None
+    text = b""
+    while part := os.read(run.stdout.fileno(), 1 << 16):
+        text += part
+        time.sleep(0.01)
+    assert run.wait(60) == 0
+    assert text.count(b"line ") == 4000
