@@ -302,14 +302,17 @@ void Lowering::Body::set_kernel_result(const Val& v) {
               "A kernel with a return value must be annotated with a return type, e.g. def func() "
               "-> qd.f32");
     }
+    // A tuple of one type may mean that type alone.
+    const bool items_given = PyTuple_Check(v.get()) || PyList_Check(v.get());
+    if (annotations.size() == 1 && !(items_given && PySequence_Fast_GET_SIZE(v.get()) == 1))
+        is_tuple = false;
     LoweredKernel& out = *low.kernel->out;
     out.returns_tuple = is_tuple;
     if (!is_tuple) {
         out.results.push_back(store_result(*this, annotations[0].get(), v.get()));
         return;
     }
-    if (!PyTuple_Check(v.get()) && !PyList_Check(v.get()))
-        bad_return(type_name(v.get()), returns.get());
+    if (!items_given) bad_return(type_name(v.get()), returns.get());
     Ref items = Ref::steal(PySequence_List(v.get()));
     if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != annotations.size())
         raise(Kind::syntax, "The number of returned values (" +

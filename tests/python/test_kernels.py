@@ -95,6 +95,22 @@ def test_results_are_cast(backend):
     assert k(3.9) == 3 and k(-3.9) == -3
 
 
+def test_tuple_of_one_type(backend):
+    @qd.kernel
+    def bare() -> tuple[qd.i32]:
+        return 7
+
+    @qd.kernel
+    def vector() -> (vec3,):
+        return [1.0, 2.0, 3.0]
+
+    @qd.kernel
+    def whole() -> (qd.i32,):
+        return (7,)
+
+    assert bare() == 7 and vector().to_list() == [1.0, 2.0, 3.0] and whole() == (7,)
+
+
 def test_several_results(backend):
     @qd.kernel
     def a(x: qd.i32) -> (qd.i32, qd.f32):
