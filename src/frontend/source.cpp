@@ -129,9 +129,11 @@ void split(SourceFile& f) {
     }
 }
 
-const SourceFile* keep(std::string name, std::string text, const struct stat* info = nullptr) {
+// `key` says which file it is, `name` is what messages call it.
+const SourceFile* keep(std::string key, std::string name, std::string text,
+                       const struct stat* info = nullptr) {
     auto f = std::make_unique<SourceFile>();
-    f->name = name;
+    f->name = std::move(name);
     f->text = std::move(text);
     if (f->text.starts_with("\xEF\xBB\xBF")) f->text.erase(0, 3);
     if (info) {
@@ -141,8 +143,8 @@ const SourceFile* keep(std::string name, std::string text, const struct stat* in
     }
     split(*f);
     static auto* retired = new std::vector<std::unique_ptr<SourceFile>>;  // functions refer to them
-    if (auto& old = files()[name]) retired->push_back(std::move(old));
-    return (files()[std::move(name)] = std::move(f)).get();
+    if (auto& old = files()[key]) retired->push_back(std::move(old));
+    return (files()[std::move(key)] = std::move(f)).get();
 }
 
 size_t indent_of(std::string_view line) {
@@ -281,11 +283,11 @@ const SourceFile* source_file(PyObject* filename) {
     if (exists && read_file(path, text)) {
         std::string decoded;  // linecache reads a file in the encoding that it names
         if (!is_utf8(text) && read_linecache(filename, decoded)) text = std::move(decoded);
-        return keep(path, std::move(text), &info);
+        return keep(path, path, std::move(text), &info);
     }
     // Texts that programs put there under made-up names may be replaced under the same name.
     if (!read_linecache(filename, text) || (known && known->text == text)) return known;
-    return keep(path, std::move(text));
+    return keep(path, path, std::move(text));
 }
 
 bool is_source_of(const SourceFile& file, PyObject* code) {
@@ -340,7 +342,7 @@ FunctionSource& source_of(PyObject* function) {
         const char* path = PyUnicode_AsUTF8(filename.get());
         std::string text;
         if (!read_typed(function, text, s->first_line)) no_source(function);
-        s->file = keep(std::string(path) + ":" + s->name, std::move(text));
+        s->file = keep(std::string(path) + ":" + s->name, path, std::move(text));
         s->last_line = block_end(*s->file, s->first_line);
         if (!s->last_line) no_source(function);
     }

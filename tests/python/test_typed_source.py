@@ -158,6 +158,16 @@ def test_archive(backend, tmp_path, monkeypatch):
     assert get_source_info_and_src(module.inc.__wrapped__)[0].start_lineno == 4
 
 
+def test_positions_in_an_archive_name_the_file_alone(backend, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        text = "import quadrants as qd\n@qd.kernel\ndef wrong():\n    zz\n"
+        archive.writestr("wrong_in_archive.py", text)
+    monkeypatch.syspath_prepend(str(tmp_path / "archive.zip"))
+    module = importlib.import_module("wrong_in_archive")
+    with raises(qd.QuadrantsNameError, 'wrong_in_archive.py", line 4, in wrong:'):
+        module.wrong()
+
+
 def test_no_source(backend):
     space = define("@qd.kernel\ndef k() -> qd.i32:\n    return 1\n", "<nowhere>")
     with pytest.raises(OSError, match="Cannot find source code for Object"):
