@@ -696,6 +696,14 @@ PyObject* bound_reduce(PyObject* self, PyObject*) {
     if (!getattr || !name) return nullptr;
     return Py_BuildValue("O(OO)", getattr, as_bound(self)->instance, name.get());
 }
+PyObject* bound_doc(PyObject* self, void*) {
+    return PyObject_GetAttrString(as_bound(self)->kernel, "__doc__");
+}
+
+PyGetSetDef bound_getset[] = {
+    {"__doc__", bound_doc, nullptr, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
 PyMethodDef bound_methods[] = {
     {"__reduce__", bound_reduce, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -709,10 +717,10 @@ PyTypeObject BoundKernel_Type = {
     .tp_call = PyVectorcall_Call,
     .tp_getattro = bound_getattro,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = "A kernel as a method of an object.",
     .tp_traverse = bound_traverse,
     .tp_weaklistoffset = offsetof(BoundObject, weakrefs),
     .tp_methods = bound_methods,
+    .tp_getset = bound_getset,
 };
 
 PyObject* kernel_get(PyObject* self, PyObject* instance, PyObject*) {

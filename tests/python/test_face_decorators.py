@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import inspect
 import pickle
+import typing
 import warnings
 
 import pytest
@@ -277,3 +278,27 @@ def test_a_class_that_loses_its_mark(backend):
     del Owner._data_oriented
     with pytest.raises(qd.QuadrantsSyntaxError, match="decorate class Owner"):
         owner.k()
+
+
+def test_annotations_and_documents_are_those_of_the_function(backend):
+    @qd.kernel
+    def k(a: qd.i32) -> qd.f32:
+        """Of the kernel."""
+        return a
+
+    @qd.func
+    def f(a: qd.i32) -> qd.f32:
+        return a
+
+    @qd.data_oriented
+    class Owner:
+        @qd.kernel
+        def method(self, a: qd.i32) -> qd.f32:
+            """Of the method."""
+            return a
+
+    whole = {"a": qd.i32, "return": qd.f32}
+    for o in (k, f, Owner.method, Owner().method):
+        assert o.__annotations__ == whole
+        assert typing.get_type_hints(o) == whole
+    assert k.__doc__ == "Of the kernel." and Owner().method.__doc__ == "Of the method."

@@ -45,6 +45,7 @@ class Definition:
         self.__qualname__ = fn.__qualname__
         self.__doc__ = fn.__doc__
         self.__module__ = fn.__module__
+        self.__annotations__ = fn.__annotations__
         self._attr_name = fn.__name__
 
     def __set_name__(self, owner: type, name: str) -> None:
