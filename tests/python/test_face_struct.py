@@ -138,3 +138,18 @@ def test_copies():
     other.v[0] = 9
     assert s.v[0] == 1 and other.to_dict() == {"a": 1.0, "v": [9, 2, 3]} and type(other) is type(s)
     assert pickle.loads(pickle.dumps(qd.Vector([1, 2]))).to_list() == [1, 2]
+
+
+def test_members_are_whole_types():
+    qd.init(arch=qd.cpu, log_level="error")
+    for open_type in (
+        qd.types.vector(3),
+        qd.types.vector(dtype=qd.f32),
+        qd.types.matrix(2, dtype=qd.f32),
+    ):
+        with pytest.raises(ValueError, match="member 'a' of a struct needs a whole type"):
+            qd.types.struct(a=open_type)
+    for open_type in (qd.types.vector(), qd.types.matrix(2, dtype=qd.f32)):
+        with pytest.raises(qd.QuadrantsTypeError, match="open sizes"):
+            open_type(1)
+    assert qd.types.vector(2)([1, 2]).to_list() == [1, 2]

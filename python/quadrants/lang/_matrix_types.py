@@ -8,7 +8,7 @@ from typing import Any
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants.lang import impl
-from quadrants.lang.exception import QuadrantsSyntaxError
+from quadrants.lang.exception import QuadrantsSyntaxError, QuadrantsTypeError
 from quadrants.lang.matrix import Matrix, Vector, _has_symbolic
 from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
 from quadrants.types.annotations import optional
@@ -60,6 +60,10 @@ class MatrixType:
         """(n,) or (n, m)."""
         return (self.n,) if self.ndim == 1 else (self.n, self.m)
 
+    def is_open(self) -> bool:
+        """Whether a size or the dtype is left to the array that is passed."""
+        return None in (self.n, self.m, self._declared)
+
     def to_string(self) -> str:
         """Such as "MatrixType[2,3, f32]"."""
         return f"MatrixType[{self.n},{self.m}, {self.dtype or ''}]"
@@ -87,7 +91,11 @@ class MatrixType:
             from quadrants.lang._python_backend import typed
 
             return typed(self, args)
-        count = self.n * (self.m if self.ndim == 2 else 1)  # type: ignore[operator]
+        if self.n is None or self.m is None:
+            raise QuadrantsTypeError(
+                f"{self.to_string()} has open sizes, and so no values: give n and m"
+            )
+        count = self.n * (self.m if self.ndim == 2 else 1)
         values = _flattened(args)
         if len(args) == 1 and not isinstance(args[0], (list, tuple, Matrix, np.ndarray)):
             values = values * count

@@ -268,6 +268,10 @@ class StructType:
                 )
             if not isinstance(kind, (MatrixType, StructType)):
                 cook_dtype(kind)
+            if isinstance(kind, MatrixType) and kind.is_open():
+                raise ValueError(
+                    f"member {name!r} of a struct needs a whole type, got {kind.to_string()}: give n, m and dtype"
+                )
             self._declared[name] = kind
 
     def _expand(self, name: str, kind: UnpackedVectorType, members: dict[str, Any]) -> None:
