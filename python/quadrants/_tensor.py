@@ -33,7 +33,7 @@ class Tensor(core.TensorBase):
         impl: the field or ndarray.
     """
 
-    _qd_annotation = True
+    _qd_annotation = "class"
 
     def __init__(self, impl: Any) -> None:
         if not isinstance(impl, (Ndarray, Field)):

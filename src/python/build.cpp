@@ -169,7 +169,8 @@ std::vector<Ref> keys_of(const Path& path) {
 }
 
 bool takes_object(const Parameter& p, PyObject* arg) {
-    if (p.kind == Parameter::Kind::template_) return true;
+    // Of what has no kind of its own nothing is known: it is compared as templates are.
+    if (p.kind == Parameter::Kind::template_ || p.kind == Parameter::Kind::other) return true;
     const bool arrays =
         p.kind == Parameter::Kind::any_tensor || p.kind == Parameter::Kind::array || p.optional;
     return arrays && (arg == Py_None || frontend::is_field(frontend::unwrap(arg)));

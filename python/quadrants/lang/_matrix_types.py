@@ -36,7 +36,7 @@ class MatrixType:
 
     __module__ = "quadrants.lang.matrix"  # where programs find it
 
-    _qd_annotation = True
+    _qd_annotation = "instances"
 
     def __init__(self, n: int | None, m: int | None, ndim: int, dtype: Any) -> None:
         check_element_shape(*((n,) if ndim == 1 else (n, m)))

@@ -22,7 +22,9 @@ Param = tuple[str, Any, Any]  # name, annotation or `empty`, default or `empty`
 _VARARGS, _VARKEYWORDS = 0x04, 0x08
 _PLAIN_INSTANCES = (DataType, NDArray, Template, BufferViewType)
 _PLAIN_CLASSES = frozenset((int, float, bool, Template, NDArray, sparse_matrix_builder))
-_MARKED = "_qd_annotation"  # set on classes of this package that are annotations, such as qd.Tensor
+# Set on classes of this package: "class" if they are annotations, such as qd.Tensor, "instances" if
+# their objects are, such as vector types.
+_MARKED = "_qd_annotation"
 _NONE_FITS = ("Tensor", "Template", "NDArray")
 _compiled: dict[str, Any] = {}
 
@@ -100,6 +102,10 @@ def _check_optional(inner: Any, annotation: Any) -> None:
     )
 
 
+def _marked(cls: type) -> Any:
+    return getattr(cls, _MARKED, None)
+
+
 def valid_annotation(annotation: Any, kind: str) -> bool:
     """Whether a parameter of a "kernel", "func" or "real" function may be annotated so."""
     if isinstance(annotation, _PLAIN_INSTANCES):
@@ -107,7 +113,7 @@ def valid_annotation(annotation: Any, kind: str) -> bool:
     if isinstance(annotation, type):
         if annotation in _PLAIN_CLASSES:
             return annotation is not sparse_matrix_builder or kind == "kernel"
-        return hasattr(annotation, "__dataclass_fields__") or hasattr(annotation, _MARKED)
+        return hasattr(annotation, "__dataclass_fields__") or _marked(annotation) == "class"
     if isinstance(annotation, RefType):
         return kind != "kernel"
     if isinstance(annotation, sparse_matrix_builder):
@@ -119,7 +125,7 @@ def valid_annotation(annotation: Any, kind: str) -> bool:
         if kind == "kernel":
             _check_optional(inner, annotation)
         return True
-    if hasattr(type(annotation), _MARKED):  # vector, matrix and struct types
+    if _marked(type(annotation)) == "instances":  # vector, matrix and struct types
         return True
     origin = getattr(annotation, "__origin__", None)  # Template[...]
     return origin is Template

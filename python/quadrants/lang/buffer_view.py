@@ -18,7 +18,7 @@ class BufferView:
         size: number of elements.
     """
 
-    _qd_annotation = True
+    _qd_annotation = "class"
 
     def __new__(cls, arr: Any, offset: Any, size: Any) -> Any:
         if impl.inside_kernel():

@@ -251,7 +251,7 @@ def _cast_number(dtype: DataType, value: Any) -> Any:
 class StructType:
     """Type of structs: `qd.types.struct(...)` or a class decorated with `@qd.dataclass`."""
 
-    _qd_annotation = True
+    _qd_annotation = "instances"
 
     def __init__(self, **members: Any) -> None:
         self.methods: dict[str, Any] = members.pop("__struct_methods", {})

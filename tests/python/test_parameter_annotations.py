@@ -1,4 +1,4 @@
-"""`X | None`, however it is written: each field, each kind of array and None are versions of their own."""
+"""Annotations however they are written: fields, kinds of array and None are versions of their own."""
 
 import dataclasses
 from typing import Union
@@ -111,4 +111,24 @@ def test_what_none_does_not_fit(annotation):
 
         @qd.kernel
         def k(a: annotation):
+            pass
+
+
+@pytest.mark.parametrize(
+    "annotation", [type(qd.math.vec3), type(qd.types.struct(a=qd.f32))], ids=str
+)
+@pytest.mark.parametrize("decorate", [qd.kernel, qd.func])
+def test_classes_whose_objects_are_annotations(annotation, decorate):
+    with pytest.raises(qd.QuadrantsSyntaxError, match="Invalid type annotation"):
+
+        @decorate
+        def f(a: annotation):
+            pass
+
+
+def test_an_object_that_annotates_nothing(backend):
+    with pytest.raises(qd.QuadrantsSyntaxError, match="Invalid type annotation"):
+
+        @qd.kernel
+        def k(a: qd.tensor(qd.i32, (2,))):
             pass
