@@ -102,9 +102,9 @@ bool array_info(PyObject* o, ArrayInfo& out) {
 
 std::optional<ir::Prim> prim_of(PyObject* a) {
     if (a == reinterpret_cast<PyObject*>(&PyLong_Type))
-        return current() ? current()->kernel->options.default_int : ir::Prim::i32;
+        return current() ? current()->kernel->options.default_ip : ir::Prim::i32;
     if (a == reinterpret_cast<PyObject*>(&PyFloat_Type))
-        return current() ? current()->kernel->options.default_float : ir::Prim::f32;
+        return current() ? current()->kernel->options.default_fp : ir::Prim::f32;
     if (a == reinterpret_cast<PyObject*>(&PyBool_Type)) return ir::Prim::u1;
     if (!named(Py_TYPE(a), "DataType")) return std::nullopt;
     const int id = integer(a, names().id_, -1);

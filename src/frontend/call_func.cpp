@@ -238,8 +238,7 @@ Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& typ
     };
     if (const auto p = prim_of(annotation)) return leaf(ir::Type::scalar(*p));
     if (const auto t = tensor_type_of(annotation))
-        return leaf(t->prim == ir::Prim::none ? t->with(body.low.kernel->options.default_float)
-                                              : *t);
+        return leaf(t->prim == ir::Prim::none ? t->with(body.low.kernel->options.default_fp) : *t);
     if (is_struct_type(annotation)) {
         Ref members = get(annotation, names().members_), out = Ref::steal(PyDict_New());
         PyObject *key, *type;

@@ -109,12 +109,8 @@ void tree_key(Key& k, PyObject* o, bool by_reference) {
 
 Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l) {
     Key k;
-    const FrontendOptions& o = l.kernel->options;
     k.object(s.definition.get());
-    k.tag(static_cast<char>('A' + static_cast<int>(o.default_int)));
-    k.tag(static_cast<char>('A' + static_cast<int>(o.default_float)));
-    k.tag(static_cast<char>('A' + (o.debug ? 1 : 0) + (o.check_bounds ? 2 : 0) +
-                            (o.short_circuit ? 4 : 0)));
+    k.word(l.kernel->options_id);
     for (const Arg& a : args) {
         k.tag(static_cast<char>('0' + static_cast<int>(a.mode)));
         if (a.mode == Mode::constant) {

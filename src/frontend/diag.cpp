@@ -354,10 +354,10 @@ ArgumentErrors::~ArgumentErrors() {
     if (PyErr_Occurred()) failure().argument = true;
 }
 
-void begin_errors(const FrontendOptions& options) {
+void begin_errors(const ir::Options& options) {
     failure().frames.clear();
     failure().argument = false;
-    failure().full_traceback = options.full_traceback;
+    failure().full_traceback = options.print_full_traceback;
 }
 
 // Called inside a catch block. A Diag becomes a Python exception here, so that only PyError goes

@@ -128,7 +128,7 @@ Val Body::lookup(PyObject* name) {
             guard_value(unit, b, v.prov);  // not shadowed since
         }
     }
-    if (low.kernel->options.no_template_floats && low.kind == FunctionKind::kernel &&
+    if (low.kernel->options.raise_on_templated_floats && low.kind == FunctionKind::kernel &&
         PyFloat_CheckExact(v.get()))
         raise(Kind::value, "Not permitted to access floats as global values: " + text(name) +
                                " (raise_on_templated_floats=True)");
@@ -227,8 +227,7 @@ Val Body::member(const Val& base, PyObject* name) {
                       " is a runtime kernel argument (template_primitives=False): it has no value "
                       "inside qd.static");
         const bool real = PyFloat_Check(item.get());
-        const ir::Prim p =
-            real ? low.kernel->options.default_float : low.kernel->options.default_int;
+        const ir::Prim p = real ? low.kernel->options.default_fp : low.kernel->options.default_ip;
         ir::Value* v =
             unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(p), text(name));
         prov->leaf = make_value(v);
@@ -333,7 +332,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     }
     if (const auto t = tensor_type_of(annotation)) {
         ir::Type type = *t;
-        if (type.prim == ir::Prim::none) type.prim = low.kernel->options.default_float;
+        if (type.prim == ir::Prim::none) type.prim = low.kernel->options.default_fp;
         ir::Value* v = unit.parameter(prov, ParamSource::Kind::tensor, type, name);
         prov->leaf = make_value(v);
         as_expr(prov->leaf.get())->read_only = true;
@@ -642,7 +641,7 @@ Val Body::bool_op(const Node* n) {
             continue;
         }
         const ir::Type lt = type_of(left.get());
-        if (lt.is_tensor() || !low.kernel->options.short_circuit) {
+        if (lt.is_tensor() || !low.kernel->options.short_circuit_operators) {
             Val right{value(n->list[k])};
             low.node = n->ast;
             if (lt.is_tensor() || has_tensor_value(right.get())) {

@@ -225,8 +225,8 @@ Ref shift(BinOp op, PyObject* a, PyObject* b) {
 }  // namespace
 
 // --- small shared helpers ----------------------------------------------------------------------
-Prim default_int() { return current() ? current()->kernel->options.default_int : Prim::i32; }
-Prim default_float() { return current() ? current()->kernel->options.default_float : Prim::f32; }
+Prim default_int() { return current() ? current()->kernel->options.default_ip : Prim::i32; }
+Prim default_float() { return current() ? current()->kernel->options.default_fp : Prim::f32; }
 
 std::string text_of(PyObject* o) {
     const Ref text = Ref::steal_or_null(PyObject_Str(o));

@@ -514,26 +514,30 @@ void finish_unit(Unit& u) {
 // --- kernels
 // -----------------------------------------------------------------------------------------
 
+static uint64_t id_of(const ir::CodeOptions& options) {
+    static auto* seen = new std::vector<std::string>;
+    const auto at = std::ranges::find(*seen, ir::key_of(options));
+    const auto id = static_cast<uint64_t>(at - seen->begin());
+    if (at == seen->end()) seen->push_back(ir::key_of(options));
+    return id;
+}
+
 std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,
-                                            const FrontendOptions& options,
-                                            const std::string& name) {
+                                            const ir::Options& options, const std::string& name) {
     const CollectorPause pause;
     begin_errors(options);
     auto out = std::make_unique<LoweredKernel>();
     out->module = std::make_unique<ir::Module>();
     ir::Module& m = *out->module;
     m.name = name;
-    m.fast_math = options.fast_math;
-    m.debug = options.debug;
-    m.check_bounds = options.check_bounds;
-    m.default_int = options.default_int;
-    m.default_float = options.default_float;
+    m.options = options;
     m.owned.push_back(std::make_unique<ir::Function>(name));
     m.functions.push_back(m.owned.back().get());
     KernelState state;
     state.module = &m;
     state.out = out.get();
     state.options = options;
+    state.options_id = id_of(options);
     state.number = ++lowered_kernels;
     Unit unit;
     unit.kernel = &state;

@@ -141,14 +141,6 @@ struct LoweredKernel {
 };
 
 // Options of the runtime that the front end needs; filled from qd.cfg by the launcher.
-struct FrontendOptions {
-    ir::Prim default_int = ir::Prim::i32, default_float = ir::Prim::f32;
-    bool debug = false, check_bounds = false, fast_math = true;
-    bool short_circuit = true, full_traceback = false;
-    bool no_template_floats = false;  // captured floats are mistakes
-    int unrolling_limit = 32;
-};
-
 // File, line, code and carets of what is being lowered (diag.cpp).
 std::string location_text(const Lowering& low);
 
@@ -156,11 +148,12 @@ std::string location_text(const Lowering& low);
 struct KernelState {
     ir::Module* module = nullptr;
     LoweredKernel* out = nullptr;
-    FrontendOptions options;
-    uint64_t number = 0;     // of this lowering: stamps checks done once per kernel
-    bool has_print = false;  // set by print
-    uint64_t user_runs = 0;  // of code of the user that may change what facts say
-    int regions = 0;         // around the statement being lowered
+    ir::CodeOptions options;
+    uint64_t options_id = 0;  // equal for equal options
+    uint64_t number = 0;      // of this lowering: stamps checks done once per kernel
+    bool has_print = false;   // set by print
+    uint64_t user_runs = 0;   // of code of the user that may change what facts say
+    int regions = 0;          // around the statement being lowered
     // What the statement being lowered stands in: constructs of graphs and streams.
     enum class Section : uint8_t { none, region, branch, stream } section = Section::none;
     bool graph = false, checkpoints = false;  // options of the decorator
@@ -177,8 +170,7 @@ struct KernelState {
 // order. Throws Diag/PyError already converted: on failure a Python exception is set and null is
 // returned.
 std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,
-                                            const FrontendOptions& options,
-                                            const std::string& name);
+                                            const ir::Options& options, const std::string& name);
 
 // Says in the Python exception that is set that arguments of this kernel were being bound.
 void prefix_binding_error(PyObject* definition);

@@ -49,10 +49,7 @@ bool holds_slice(std::span<const Ref> items) {
 
 std::string class_text(PyObject* o) { return text_of(reinterpret_cast<PyObject*>(Py_TYPE(o))); }
 
-bool checks_bounds() {
-    const FrontendOptions& o = current()->kernel->options;
-    return o.debug || o.check_bounds;
-}
+bool checks_bounds() { return current()->kernel->options.check_indices(); }
 
 // --- components ---------------------------------------------------------------------------------
 // The number of a component: known now, or an i32 value.

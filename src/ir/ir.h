@@ -39,6 +39,7 @@
 #include <string_view>
 #include <vector>
 
+#include "ir/options.h"
 #include "support/arena.h"
 #include "type/type.h"
 
@@ -318,10 +319,8 @@ struct Module {
     std::vector<const Field*> fields;  // binding k is the base address of fields[k]
     std::vector<Param> params;
     std::vector<Type> results;  // set_result k writes results[k] at result_offset(k)
-    // Options that change code (each is part of the hash).
-    bool fast_math = true, debug = false, check_bounds = false;
+    ModuleOptions options;
     bool arrays_may_overlap = false;  // array arguments of a launch share memory
-    Prim default_int = Prim::i32, default_float = Prim::f32;
 
     std::vector<std::unique_ptr<Function>> owned;  // functions that die with the module
     std::vector<std::unique_ptr<Field>> owned_fields;

@@ -500,17 +500,23 @@ struct Parser {
         module->name = quoted();
         for (;;) {
             const std::string_view w = peek_word();
-            if (w != "fast_math" && w != "debug" && w != "check_bounds" && w != "overlap" &&
-                w != "int" && w != "float")
-                return;
+            if (w.empty() || w == "param" || w == "results" || w == "field" || w == "func") return;
             at += w.size();
             expect('=');
-            if (w == "fast_math") module->fast_math = flag_value();
-            if (w == "debug") module->debug = flag_value();
-            if (w == "check_bounds") module->check_bounds = flag_value();
-            if (w == "overlap") module->arrays_may_overlap = flag_value();
-            if (w == "int") module->default_int = parse_type().prim;
-            if (w == "float") module->default_float = parse_type().prim;
+            if (w == "overlap") {
+                module->arrays_may_overlap = flag_value();
+                continue;
+            }
+            std::string value;
+            skip();
+            if (at < text.size() && text[at] == '"') {
+                value = quoted();
+            } else {
+                if (accept('-')) value = "-";
+                value += word();
+            }
+            if (!change(module->options, w, value))
+                fail("no option of a module, or no value of it");
         }
     }
 

@@ -252,12 +252,9 @@ struct Printer {
         name_all(m.functions);
         name_all(m.fields);
         out += "module " + quote(m.name);
-        out += std::string(" fast_math=") + (m.fast_math ? "1" : "0");
-        out += std::string(" debug=") + (m.debug ? "1" : "0");
-        out += std::string(" check_bounds=") + (m.check_bounds ? "1" : "0");
+        for (const Change& c : changes_of(m.options))
+            out += " " + std::string(c.name) + "=" + (c.is_text ? quote(c.value) : c.value);
         if (m.arrays_may_overlap) out += " overlap=1";
-        out += std::string(" int=") + type::info(m.default_int).name;
-        out += std::string(" float=") + type::info(m.default_float).name;
         out += "\n";
         for (const Param& p : m.params) {
             out += "param " + type::to_string(p.type) + " offset=" + std::to_string(p.offset);

@@ -74,7 +74,8 @@ struct Writer {
     const Module& m;
     SerialiseOptions options;
     Buffer strings, types, locs, loops, formats, fields, code;
-    std::unordered_map<std::string_view, uint32_t> string_ids;
+    const std::vector<Change> changes = changes_of(m.options);
+    std::unordered_map<std::string_view, uint32_t> string_ids;  // views of what outlives this
     std::unordered_map<uint64_t, uint32_t> type_ids;
     std::unordered_map<const Loc*, uint32_t> loc_by_address;
     std::unordered_map<std::string, uint32_t> loc_ids;
@@ -256,10 +257,12 @@ struct Writer {
         }
         Buffer header;
         header.number(string(options.names ? std::string_view(m.name) : std::string_view()));
-        header.byte(static_cast<uint8_t>(m.fast_math | m.debug << 1 | m.check_bounds << 2 |
-                                         m.arrays_may_overlap << 3));
-        header.byte(static_cast<uint8_t>(m.default_int));
-        header.byte(static_cast<uint8_t>(m.default_float));
+        header.byte(m.arrays_may_overlap);
+        header.number(changes.size());
+        for (const Change& c : changes) {
+            header.number(string(c.name));
+            header.number(string(c.value));
+        }
         header.number(m.params.size());
         for (const Param& p : m.params) {
             header.number(type(p.type));
@@ -456,11 +459,11 @@ struct Reader {
 
     void header() {
         m->name = pick(strings);
-        const uint8_t bits = byte();
-        m->fast_math = bits & 1, m->debug = bits & 2, m->check_bounds = bits & 4,
-        m->arrays_may_overlap = bits & 8;
-        m->default_int = prim();
-        m->default_float = prim();
+        m->arrays_may_overlap = byte() != 0;
+        for (size_t n = count(); n; --n) {
+            const std::string name(pick(strings));
+            if (!change(m->options, name, pick(strings))) bad("unknown option");
+        }
         m->params.resize(count());
         for (Param& p : m->params) {
             p.type = type();
@@ -587,7 +590,7 @@ std::unique_ptr<Module> deserialise(std::span<const uint8_t> bytes) {
 }
 
 Hash128 content_hash(const Module& m) {
-    const bool shown = m.debug || m.check_bounds;
+    const bool shown = m.options.check_indices();
     const std::vector<uint8_t> bytes = serialise(m, {.locations = shown, .names = shown});
     const XXH128_hash_t h = XXH3_128bits(bytes.data(), bytes.size());
     return {h.low64, h.high64};

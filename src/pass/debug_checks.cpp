@@ -126,7 +126,7 @@ bool debug_checks(Session& s, Function& f) {
         const bool component =
             i.op == Op::comp_place || i.op == Op::extract_dyn || i.op == Op::insert_dyn;
         if (i.op == Op::field_place || i.op == Op::array_place || component) places.push_back(&i);
-        if (s.m.debug && integer_power(i)) places.push_back(&i);
+        if (s.m.options.debug && integer_power(i)) places.push_back(&i);
     });
     for (Inst* i : places) {
         if (i->op == Op::powi) {

@@ -9,8 +9,14 @@ namespace qd::pass {
 
 using namespace ir;
 
-bool enabled(const Session& s, const char* pass) {
-    return std::ranges::find(s.options.disabled, pass) == s.options.disabled.end();
+bool enabled(const Session& s, std::string_view pass) {
+    std::string_view left = s.m.options.disable_pass;
+    while (!left.empty()) {
+        const size_t comma = std::min(left.find(','), left.size());
+        if (left.substr(0, comma) == pass) return false;
+        left.remove_prefix(std::min(comma + 1, left.size()));
+    }
+    return true;
 }
 
 bool is_parallel(const Inst& i) {

@@ -2,7 +2,8 @@
 //
 // Moves a pure instruction in front of its loop if its operands are defined outside. Pure ops never
 // trap, so a loop that runs never is no obstacle. Inner loops go first: a value climbs as far as it
-// can in one run. Constants climb out of branches too.
+// can in one run. Constants climb out of branches too, with move_loop_invariant_outside_if
+// everything.
 //
 // Loads stay: proving that a loop runs and that nothing writes is cheaper after address
 // computation, in the back end. Nothing leaves a parallel loop before it is a task, because what
@@ -26,11 +27,11 @@ bool inside(const Value* v, const Inst& loop) {
     return false;
 }
 
-bool hoist(Inst& loop, Region& r, bool constants_only) {
+bool hoist(Inst& loop, Region& r, bool constants_only, bool of_branches) {
     bool changed = false;
     for (Inst& i : r) {
         if (i.op == Op::if_) {
-            for (Region* c : i.region_list()) changed |= hoist(loop, *c, true);
+            for (Region* c : i.region_list()) changed |= hoist(loop, *c, !of_branches, of_branches);
         }
         if (i.effect() != Effect::pure || (constants_only && i.op != Op::constant)) continue;
         bool invariant = true;
@@ -45,11 +46,12 @@ bool hoist(Inst& loop, Region& r, bool constants_only) {
 
 }  // namespace
 
-bool licm(Session&, Function& f) {
+bool licm(Session& s, Function& f) {
+    const bool of_branches = s.m.options.move_loop_invariant_outside_if;
     bool changed = false;
     walk_post(*f.body, [&](Inst& i) {
         const bool parallel = i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
-        if (i.is_loop() && !parallel) changed |= hoist(i, i.body(), false);
+        if (i.is_loop() && !parallel) changed |= hoist(i, i.body(), false, of_branches);
     });
     return changed;
 }

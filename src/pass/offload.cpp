@@ -25,6 +25,8 @@ namespace {
 
 using namespace ir;
 
+constexpr int64_t kUsualBlock = 32;  // default_cpu_block_dim as it is: the runtime decides
+
 struct Cutter {
     Session& s;
     Plan& plan;
@@ -282,8 +284,11 @@ struct Cutter {
             }
         }
         const LoopConfig& c = *loop.loop_config();
-        p.task.block_dim = c.block_dim;
-        p.task.max_threads = c.max_threads;
+        const ModuleOptions& o = s.m.options;
+        p.task.block_dim = c.block_dim                              ? c.block_dim
+                           : o.default_cpu_block_dim != kUsualBlock ? int(o.default_cpu_block_dim)
+                                                                    : 0;
+        p.task.max_threads = o.make_cpu_multithreading_loop ? c.max_threads : 1;
         p.task.name = c.name;
     }
 };
@@ -328,7 +333,8 @@ void offload(Session& s, Plan& plan) {
         if (task.name.empty()) task.name = (p.loop ? "range" : "serial") + number;
         if (p.loop) {
             std::vector<Accumulator> accumulators;
-            if (enabled(s, "reduce")) reduce(s, task, *p.loop, accumulators);
+            if (s.m.options.make_thread_local && enabled(s, "reduce"))
+                reduce(s, task, *p.loop, accumulators);
             lower_units(s, task, *p.loop, accumulators);
             if (task.finish) task.finish->name = "finish" + number;
         }

@@ -45,7 +45,6 @@ struct PipelineOptions {
     // Looks at the module at the pipeline's stages, and after each pass that changed something.
     std::function<void(const char* stage, const ir::Module&)> on_stage, on_pass;
     bool fused = true;  // the target has fused multiply-add: decides folds and `contract`
-    std::vector<std::string> disabled;  // passes left out, by name (tests)
 };
 
 // arrays.cpp. An array parameter of the kernel, of a task (they have the same) or of a callee.

@@ -30,8 +30,8 @@ struct Session {
     ArrayClasses arrays = {};               // as long as there are callees
 };
 
-bool enabled(const Session& s, const char* pass);  // not left out by the options
-bool is_parallel(const ir::Inst& i);               // a loop whose iterations may run at one time
+bool enabled(const Session& s, std::string_view pass);  // not left out by disable_pass
+bool is_parallel(const ir::Inst& i);  // a loop whose iterations may run at one time
 
 // Callees before callers; Function::id becomes the position. Throws support::Error on recursion.
 std::vector<ir::Function*> callees_first(ir::Module& m);

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "pass/memory.h"
+#include "pass/names.h"
 #include "pass/passes.h"
 #include "support/doing.h"
 #include "support/error.h"
@@ -23,31 +24,42 @@ using Clock = std::chrono::steady_clock;
 struct Pass {
     const char* name;
     bool (*run)(Session&, Function&);
+    bool (*wanted)(const ModuleOptions&) = nullptr;  // null: always
 };
+
+bool advanced(const ModuleOptions& o) { return o.advanced_optimization; }
+bool wants_cse(const ModuleOptions& o) { return advanced(o) && o.opt_level > 0; }
+bool wants_memory(const ModuleOptions& o) { return wants_cse(o) && o.cfg_optimization; }
 
 // Every function, callees first.
 constexpr Pass kFunctionPasses[] = {
-    {"unroll", unroll},                // short loops
-    {"promote", promote},              // variables become values
-    {"simplify", simplify},            // constants, identities, dead branches
-    {"inline_calls", inline_calls},    // small callees, already finished themselves
-    {"simplify", simplify},            // constants that arguments brought
-    {"cse", cse},                      // needs promoted slots; makes equal places one value
-    {"own_elements", own_elements},    // atomics that no other iteration comes near
-    {"store_forward", store_forward},  // needs cse
-    {"simplify", simplify},            // what forwarded values made constant
-    {"cse", cse},
-    {"licm", licm},
-    {"serial_reduce", serial_reduce},  // float sums in lanes; before products join sums
-    {"contract", contract},            // needs cse: a product used once is seen as such
+    {"unroll", unroll, advanced},              // short loops
+    {"promote", promote},                      // variables become values
+    {"simplify", simplify},                    // constants, identities, dead branches
+    {"inline_calls", inline_calls, advanced},  // small callees, already finished themselves
+    {"simplify", simplify, advanced},          // constants that arguments brought
+    {"cse", cse, wants_cse},                   // needs promoted slots; makes equal places one value
+    {"own_elements", own_elements, advanced},  // atomics that no other iteration comes near
+    {"store_forward", store_forward, wants_memory},  // needs cse
+    {"simplify", simplify, advanced},                // what forwarded values made constant
+    {"cse", cse, wants_cse},
+    {"licm", licm, advanced},
+    {"serial_reduce", serial_reduce, advanced},  // float sums in lanes; before products join sums
+    {"contract", contract},                      // needs cse: a product used once is seen as such
     {"dce", dce},
 };
 
 // Every task after offload.
 constexpr Pass kTaskPasses[] = {
     {"promote", promote},  // accumulators of reductions
-    {"simplify", simplify}, {"cse", cse}, {"licm", licm}, {"dce", dce},
+    {"simplify", simplify}, {"cse", cse, wants_cse}, {"licm", licm, advanced}, {"dce", dce},
 };
+
+constexpr bool has_name(const Pass& p) {
+    return std::string_view(p.name) == "promote" || is_optional(p.name);
+}
+static_assert(std::ranges::all_of(kFunctionPasses, has_name));
+static_assert(std::ranges::all_of(kTaskPasses, has_name));
 
 struct Runner {
     Session& s;
@@ -72,6 +84,7 @@ struct Runner {
     }
 
     void run(const Pass& pass, Function& f) {
+        if (pass.wanted && !pass.wanted(s.m.options)) return;
         if (!enabled(s, pass.name)) return;
         support::begin_stage(pass.name, f.name);
         const uint32_t count = s.options.time_passes ? count_instructions(f) : 0;
@@ -86,7 +99,7 @@ struct Runner {
             row->after += count_instructions(f);
         }
         if (!changed) return;
-        if (s.m.debug) check(pass.name, f);
+        if (s.m.options.debug) check(pass.name, f);
         if (s.options.on_pass) s.options.on_pass(pass.name, s.m);
     }
 
@@ -148,7 +161,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     plan.module = std::move(module);
     Session s{.m = *plan.module, .options = options};
     Runner runner{s, {}};
-    if (s.m.debug) verify(s.m);
+    if (s.m.options.debug) verify(s.m);
     runner.stage("from_ast");
 
     support::begin_stage("summarise");
@@ -158,7 +171,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     Function& kernel = s.m.kernel();
     runner.run({"seed", seed}, kernel);  // before anything can drop a loop
     runner.stage("quadrants1");
-    if (s.m.debug || s.m.check_bounds)
+    if (s.m.options.check_indices())
         for (Function* f : order) runner.run({"debug_checks", debug_checks}, *f);
     runner.stage("before_simplify_I");
     for (Function* f : order) {
@@ -181,7 +194,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
         s.m.functions.push_back(t.body);
         if (t.finish) s.m.functions.push_back(t.finish);
     }
-    if (s.m.debug) runner.check("offload", kernel);
+    if (s.m.options.debug) runner.check("offload", kernel);
     runner.stage("after_offload");
     for (const Task& t : plan.tasks) {
         for (Function* f : {t.body, t.finish}) {
@@ -189,7 +202,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
             for (const Pass& pass : kTaskPasses) runner.run(pass, *f);
         }
     }
-    if (enabled(s, "private_fields")) {
+    if (s.m.options.make_thread_local && enabled(s, "private_fields")) {
         for (Task& t : plan.tasks) {
             support::begin_stage("private_fields", t.body->name);
             private_fields(s, t);
@@ -197,7 +210,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     }
     support::begin_stage("finish_plan");
     finish_plan(s, plan);
-    if (s.m.debug) verify(s.m);
+    if (s.m.options.debug) verify(s.m);
     runner.stage("after_simplify_III");
     runner.report();
     if (options.time_passes) {

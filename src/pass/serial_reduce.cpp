@@ -313,7 +313,7 @@ struct Blocks {
 }  // namespace
 
 bool serial_reduce(Session& s, Function& f) {
-    if (!s.m.fast_math) return false;
+    if (!s.m.options.fast_math) return false;
     std::vector<Inst*> loops;
     walk(*f.body, [&](Inst& i) {
         if (i.op == Op::for_) loops.push_back(&i);

@@ -23,11 +23,13 @@ namespace {
 
 using namespace ir;
 
+constexpr int kFlattened = 64;  // operations of a branch that flatten_if runs in any case
+
 struct Simplifier {
     Session& s;
     Function& f;
     bool changed = false;
-    const bool fast = s.m.fast_math;
+    const bool fast = s.m.options.fast_math;
 
     static const Inst* def(const Value* v, Op op) {
         return v->def && v->def->op == op ? v->def : nullptr;
@@ -181,7 +183,7 @@ struct Simplifier {
                 break;
             case Op::min:
             case Op::max:
-                if (x() == y()) return x();
+                if (x() == y() && (fast || type::is_int(t.prim))) return x();  // floats are flushed
                 break;
             case Op::lt:
             case Op::gt:
@@ -341,9 +343,11 @@ struct Simplifier {
                 }
             }
         }
-        if (cost > 4 || a.last->op != Op::yield || b.last->op != Op::yield) return false;
+        if (cost > (s.m.options.flatten_if ? kFlattened : 4) || a.last->op != Op::yield ||
+            b.last->op != Op::yield)
+            return false;
         for (int k = 0; k < i.result_count; ++k) {
-            if (i.results[k].type.count() > 4) return false;
+            if (i.results[k].type.count() > (s.m.options.flatten_if ? kFlattened : 4)) return false;
         }
         splice_before(a, i);
         splice_before(b, i);
@@ -411,7 +415,7 @@ struct Simplifier {
             Inst* const next = i->next;
             if (i->effect() == Effect::pure && i->op != Op::constant) {
                 Builder b = before(*i);
-                Value* v = fold_all(b, *i);
+                Value* v = s.m.options.constant_folding ? fold_all(b, *i) : nullptr;
                 if (!v) v = identities(b, *i);
                 if (v && v != i->result()) {
                     replace(i->result(), v);

@@ -7,7 +7,8 @@
 
 namespace qd::python {
 
-bool add_runtime(PyObject* module);  // session.cpp: init, reset, sync, options, counters
+bool add_runtime(PyObject* module);  // session.cpp: init, reset, sync, counters
+bool add_options(PyObject* module);  // options.cpp
 bool add_kernel(PyObject* module);   // kernel.cpp: the callable that users launch
 bool add_field(PyObject* module);    // field.cpp: field trees and element access
 bool add_ndarray(PyObject* module);  // ndarray.cpp: arrays, element access, exports

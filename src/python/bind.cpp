@@ -28,11 +28,11 @@ bool is_a(PyTypeObject* type, const char* name) {
 }
 
 bool dtype_prim(PyObject* annotation, Prim& out) {
-    const frontend::FrontendOptions& options = session().frontend;
+    const ir::Options& options = session().options;
     if (annotation == reinterpret_cast<PyObject*>(&PyLong_Type))
-        return out = options.default_int, true;
+        return out = options.default_ip, true;
     if (annotation == reinterpret_cast<PyObject*>(&PyFloat_Type))
-        return out = options.default_float, true;
+        return out = options.default_fp, true;
     if (annotation == reinterpret_cast<PyObject*>(&PyBool_Type)) return out = Prim::u1, true;
     if (std::strcmp(Py_TYPE(annotation)->tp_name, "DataType") != 0) return false;
     PyObject* id = PyObject_GetAttrString(annotation, "id");

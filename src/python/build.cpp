@@ -397,7 +397,7 @@ void complain(const std::string& kernel, const char* what) {
 
 runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& name) {
     const Session& s = session();
-    const std::string path = s.offline_cache ? s.cache_path : "";
+    const std::string path = s.options.offline_cache ? s.options.offline_cache_file_path : "";
     return {name, s.cpu,
             [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); },
             [name](const char* what) { complain(name, what); }};
@@ -425,7 +425,9 @@ bool is_inspected() {
         const char* value = std::getenv(variable);
         if (value && *value) return true;
     }
-    return session().print_options != 0;
+    const ir::Options& o = session().options;
+    return o.print_ir || o.print_preprocessed_ir || o.print_kernel_llvm_ir ||
+           o.print_kernel_llvm_ir_optimized || o.print_kernel_asm;
 }
 
 void inspect(PyObject* definition, const std::string& name, const std::vector<uint8_t>& module) {
@@ -719,7 +721,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         ++s.lowered;
         std::optional<HostTime> timed(s.trace_ns);
         const auto start = std::chrono::steady_clock::now();
-        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.frontend, name);
+        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.options, name);
         if (!kernel) return nullptr;
         if (s.time_passes) report_front_end(*kernel, std::chrono::steady_clock::now() - start);
         ir::Module& module = *kernel->module;

@@ -34,7 +34,7 @@ PyObject* lower_to_text(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (!definition) return nullptr;
     try {
         auto lowered = frontend::lower_kernel(
-            definition, {args + 1, static_cast<size_t>(count - 1)}, session().frontend, "kernel");
+            definition, {args + 1, static_cast<size_t>(count - 1)}, session().options, "kernel");
         Py_DECREF(definition);
         if (!lowered) return nullptr;
         std::string text = ir::print(*lowered->module);

@@ -195,7 +195,7 @@ char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
     // An index may be an object of the user's, whose code can end the runtime.
     if (!usable(f) || !read_key(f, key, indices) || !usable(f)) return nullptr;
     const ir::Field& layout = *f.field;
-    if (session().frontend.debug)
+    if (session().options.debug)
         for (int k = 0; k < layout.ndim; ++k) {
             const int64_t i = indices[k] - layout.offset[k];
             if (i < 0 || i >= layout.shape[k])
@@ -230,7 +230,7 @@ PyObject* field_getitem(PyObject* self, PyObject* key) {
     if (f.field->elem.rank) {
         int64_t indices[12];
         if (!read_key(f, key, indices)) return nullptr;  // errors come now, not at the first use
-        if (session().frontend.debug && !locate(f, key, 0, false)) return nullptr;
+        if (session().options.debug && !locate(f, key, 0, false)) return nullptr;
         return PyObject_CallMethod(self, "_element", "(O)", key);
     }
     const char* at = locate(f, key, 0, false);

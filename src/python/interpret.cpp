@@ -63,7 +63,7 @@ const abi::Runtime kRuntime = {on_print, on_fail, clock_now, stack_left};
 
 std::unique_ptr<ir::Module> prepare_interpreted(const ir::Module& module) {
     auto copy = ir::deserialise(ir::serialise(module));  // functions are shared among kernels
-    if (copy->debug || copy->check_bounds) pass::insert_checks(*copy);
+    if (copy->options.check_indices()) pass::insert_checks(*copy);
     return copy;
 }
 

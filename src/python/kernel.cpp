@@ -186,7 +186,8 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     context.bindings = s.bindings.data();
     context.args = block;
     context.results = out;
-    context.launch_key = ir::mix(session_.seed * 1048391 + ++session_.launches);
+    context.launch_key = ir::mix(static_cast<uint64_t>(session_.options.random_seed) * 1048391 +
+                                 ++session_.launches);
     runtime::LaunchOutcome outcome;
     const int64_t start = now_ns();
     bool special;
@@ -203,7 +204,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         if (s.last_ns >= kReleaseGilNs) patience.release();
         special = runtime::launch(image, context, *session_.pool,
                                   {Patience::check_signals, Patience::long_run, &patience,
-                                   session_.profiles ? &times : nullptr},
+                                   session_.options.kernel_profiler ? &times : nullptr},
                                   outcome);
         if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
         patience.take();

@@ -14,6 +14,7 @@
 
 #include "frontend/frontend.h"
 #include "python/areas.h"
+#include "python/options.h"
 #include "python/storage.h"
 #include "python/warm.h"
 #include "runtime/compile_queue.h"
@@ -29,98 +30,6 @@ namespace {
 
 thread_local int work_of_this_thread = 0;
 std::vector<ResetHook> hooks;
-
-// One row an option that native code reads: how it lands in the session.
-struct OptionRow {
-    std::string_view name;
-    bool (*set)(Session&, PyObject* value);
-};
-
-bool prim_of(PyObject* value, ir::Prim& out) {
-    const char* text = PyUnicode_Check(value) ? PyUnicode_AsUTF8(value) : nullptr;
-    return text && type::parse_prim(text, out);
-}
-template <bool frontend::FrontendOptions::* M>
-bool set_flag(Session& s, PyObject* v) {
-    s.frontend.*M = PyObject_IsTrue(v) == 1;
-    return true;
-}
-
-template <int Bit>
-bool set_print(Session& s, PyObject* v) {
-    s.print_options &= ~(1u << Bit);
-    if (PyObject_IsTrue(v) == 1) s.print_options |= 1u << Bit;
-    return true;
-}
-
-const OptionRow kOptions[] = {
-    {"default_fp", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_float); }},
-    {"default_ip", [](Session& s, PyObject* v) { return prim_of(v, s.frontend.default_int); }},
-    {"debug",
-     [](Session& s, PyObject* v) {
-         s.frontend.debug = PyObject_IsTrue(v) == 1;
-         return true;
-     }},
-    {"check_out_of_bound", set_flag<&frontend::FrontendOptions::check_bounds>},
-    {"fast_math", set_flag<&frontend::FrontendOptions::fast_math>},
-    {"short_circuit_operators", set_flag<&frontend::FrontendOptions::short_circuit>},
-    {"raise_on_templated_floats", set_flag<&frontend::FrontendOptions::no_template_floats>},
-    {"print_full_traceback", set_flag<&frontend::FrontendOptions::full_traceback>},
-    {"unrolling_limit",
-     [](Session& s, PyObject* v) {
-         s.frontend.unrolling_limit = static_cast<int>(PyLong_AsLong(v));
-         return true;
-     }},
-    {"cpu_max_num_threads",
-     [](Session& s, PyObject* v) {
-         s.threads = std::max(1, static_cast<int>(PyLong_AsLong(v)));
-         s.pool.reset();  // made again when all options are known
-         return true;
-     }},
-    {"random_seed",
-     [](Session& s, PyObject* v) {
-         s.seed = static_cast<uint64_t>(PyLong_AsLongLong(v));
-         return true;
-     }},
-    {"offline_cache",
-     [](Session& s, PyObject* v) {
-         s.offline_cache = PyObject_IsTrue(v) == 1;
-         return true;
-     }},
-    {"offline_cache_file_path",
-     [](Session& s, PyObject* v) {
-         const auto path = frontend::Ref::steal_or_null(PyUnicode_EncodeFSDefault(v));  // any bytes
-         if (path) s.cache_path = PyBytes_AS_STRING(path.get());
-         return bool(path);
-     }},
-    {"offline_cache_max_size_of_files",
-     [](Session& s, PyObject* v) {
-         s.cache_max_bytes = PyLong_AsLongLong(v);
-         return true;
-     }},
-    {"kernel_profiler",
-     [](Session& s, PyObject* v) {
-         s.profiles = PyObject_IsTrue(v) == 1;
-         return true;
-     }},
-    {"print_ir", set_print<0>},
-    {"print_preprocessed_ir", set_print<1>},
-    {"print_kernel_llvm_ir", set_print<2>},
-    {"print_kernel_llvm_ir_optimized", set_print<3>},
-    {"print_kernel_asm", set_print<4>},
-};
-
-bool set_option(PyObject* name, PyObject* value) {
-    const char* text = PyUnicode_AsUTF8(name);
-    if (!text) return false;
-    for (const OptionRow& row : kOptions)
-        if (row.name == text) {
-            if (!row.set(session(), value) && !PyErr_Occurred())
-                PyErr_Format(PyExc_TypeError, "option '%s' cannot be %R", text, value);
-            return !PyErr_Occurred();
-        }
-    return true;
-}
 
 std::string environment(const char* name) {
     const char* value = std::getenv(name);
@@ -153,14 +62,12 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(options, &at, &key, &value))
-        if (!set_option(key, value)) return nullptr;
+        if (!set_option(session().options, key, value)) return nullptr;
     Session& s = session();
     s.generation = s.next_generation++;
     s.launches = 0;
     s.compiled = 0;
-    if (s.threads < 1) s.threads = 1;
-    s.pool = std::make_unique<runtime::Pool>(s.threads);
-    if (s.frontend.debug) s.frontend.check_bounds = true;
+    s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
     const std::string tier = environment("QD_CPU_TIER");
     s.tier = tier == "0" ? 0 : tier == "1" ? 1 : tier == "interpret" ? 2 : -1;
     s.cpu = environment("QD_CPU_TARGET");
@@ -196,9 +103,10 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     const bool makes_pool = !PyUnicode_CompareWithASCIIString(args[0], "cpu_max_num_threads");
     Closed closed;
     if ((!PythonThreads::my_work() || makes_pool) && !closed.wait()) return nullptr;
-    if (!set_option(args[0], args[1])) return nullptr;
+    if (!set_option(session().options, args[0], args[1])) return nullptr;
     Session& s = session();
-    if (s.generation && !s.pool) s.pool = std::make_unique<runtime::Pool>(s.threads);
+    if (s.generation && makes_pool)
+        s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
     Py_RETURN_NONE;
 }
 

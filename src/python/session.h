@@ -9,7 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "frontend/specialise.h"
+#include "frontend/frontend.h"
+#include "ir/options.h"
 #include "python/door.h"
 #include "runtime/cpu/pool.h"
 
@@ -32,19 +33,13 @@ struct PythonThreads {
 
 struct Session {
     uint32_t generation = 0;  // 0: no runtime; counts qd.init
-    frontend::FrontendOptions frontend;
+    ir::Options options;
     std::unique_ptr<runtime::Pool> pool;
-    int threads = 1;
-    uint64_t seed = 0;
     uint64_t launches = 0;  // for the random numbers' launch key
-    bool offline_cache = true;
-    std::string cache_path;  // offline_cache_file_path
-    int64_t cache_max_bytes = 100 << 20;
     int tier = -1;    // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)
     std::string cpu;  // QD_CPU_TARGET; "" = host
-    uint32_t print_options = 0;                  // a bit for each of the print_* options that is on
-    bool time_passes = false, profiles = false;  // profiles: kernel_profiler
-    uint32_t compiled = 0;                       // specialisations compiled or loaded
+    bool time_passes = false;
+    uint32_t compiled = 0;                                   // specialisations compiled or loaded
     uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
     // Time on the host: in the cache, tracing, compiling.
     int64_t cache_ns = 0, trace_ns = 0, compile_ns = 0;

@@ -58,22 +58,15 @@ void write_environment(Writer& w) {
     w.number(kRecipeVersion);
     w.text(build_identity());
     w.text(s.cpu.empty() ? host_features() : s.cpu);
-    const frontend::FrontendOptions& f = s.frontend;
-    w.number(static_cast<uint8_t>(f.default_int));
-    w.number(static_cast<uint8_t>(f.default_float));
-    w.number(uint8_t(f.debug));
-    w.number(uint8_t(f.check_bounds));
-    w.number(uint8_t(f.fast_math));
-    w.number(uint8_t(f.short_circuit));
-    w.number(uint8_t(f.no_template_floats));
-    w.number(int32_t(f.unrolling_limit));  // which warnings there are
+    w.text(ir::key_of(s.options));
     w.number(int32_t(s.tier));
 }
 
 cache::Store& store() {
     static std::map<std::string, std::unique_ptr<cache::Store>> stores;  // under the GIL
-    auto& s = stores[session().cache_path];
-    if (!s) s = std::make_unique<cache::Store>(session().cache_path + "/native");
+    auto& s = stores[session().options.offline_cache_file_path];
+    if (!s)
+        s = std::make_unique<cache::Store>(session().options.offline_cache_file_path + "/native");
     return *s;
 }
 
@@ -168,10 +161,7 @@ struct Place {
 };
 
 // Checks name lines and fields in what they report, and warnings their lines.
-bool reports_places() {
-    const frontend::FrontendOptions& f = session().frontend;
-    return f.debug || f.check_bounds;
-}
+bool reports_places() { return session().options.check_indices(); }
 bool reports_places(const LoweredKernel& k) {
     return reports_places() || std::ranges::any_of(k.notices, [](const frontend::Notice& n) {
                return !n.file.empty();
@@ -720,7 +710,7 @@ std::set<Bytes> used;  // code of this session; under the GIL
 
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
                                             const AcceptRecipe& accept) {
-    if (!session().offline_cache) return nullptr;
+    if (!session().options.offline_cache) return nullptr;
     const std::string key = kernel_key(k, {args, count});
     if (key.empty()) return nullptr;
     const std::string folder = "kernels/" + key;
@@ -747,7 +737,7 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
 
 void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const LoweredKernel& kernel,
                   std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
-    if (!session().offline_cache) return;
+    if (!session().options.offline_cache) return;
     const auto not_stored = [&](const std::string& reason) {
         if (showing_guards())
             std::fprintf(stderr, "[I cache] recipe of %s not stored: %s\n",
@@ -764,7 +754,7 @@ void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const Lo
 }
 
 std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {
-    return session().offline_cache ? store().read(code_file(code_hash)) : std::nullopt;
+    return session().options.offline_cache ? store().read(code_file(code_hash)) : std::nullopt;
 }
 
 void store_artefact(const std::string& cache_path, const Bytes& code_hash,
@@ -778,9 +768,9 @@ void note_kernel(const Bytes& code_hash) { used.insert(code_hash); }
 
 // The index is for people and scripts that count or delete files; nothing reads it back.
 void flush_cache() {
-    Session& s = session();
-    if (s.offline_cache && !s.cache_path.empty() && !used.empty()) {
-        const cache::Store visible(s.cache_path + "/kernel_compilation_manager");
+    const ir::Options& o = session().options;
+    if (o.offline_cache && !o.offline_cache_file_path.empty() && !used.empty()) {
+        const cache::Store visible(o.offline_cache_file_path + "/kernel_compilation_manager");
         const std::vector<std::string> present = visible.list(".");
         size_t entries = 0;
         for (const std::string& name : present) entries += name.ends_with(".qdc");
@@ -795,7 +785,7 @@ void flush_cache() {
         const std::string text = "entries " + std::to_string(entries) + "\n";
         (void)visible.write("qdcache.qdb",
                             {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-        store().clean(s.cache_max_bytes, 0.25);
+        store().clean(o.offline_cache_max_size_of_files, o.offline_cache_cleaning_factor);
     }
     used.clear();
     show_cache_warnings();

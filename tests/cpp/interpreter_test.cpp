@@ -79,7 +79,7 @@ func @k(%x: array<i32, 3>) {
 
 TEST(Interpreter, FailedChecksStop) {
     const char* text = R"(
-module "k" check_bounds=1
+module "k" check_out_of_bound=1
 func @k(%x: array<i32>, %n: i32) {
   %z = constant 0 : i32
   for %i = %z to %n parallel {

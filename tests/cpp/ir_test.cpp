@@ -97,10 +97,10 @@ TEST(Bytes, HashIgnoresNamesAndLocations) {
     auto b = ir::parse("func @b(%z: f32) { %y = add %z, %z }");
     b->kernel().body->first->loc = b->kernel().new_loc({"f.py", "g", 1, 2, 3, 4, nullptr});
     EXPECT_EQ(ir::content_hash(*a), ir::content_hash(*b));
-    a->debug = b->debug = true;
+    a->options.debug = b->options.debug = true;
     EXPECT_NE(ir::content_hash(*a), ir::content_hash(*b));
     auto c = ir::parse("func @a(%x: f32) { %y = mul %x, %x }");
-    a->debug = false;
+    a->options.debug = false;
     EXPECT_NE(ir::content_hash(*a), ir::content_hash(*c));
 }
 

@@ -76,7 +76,7 @@ struct Fixture {
         image.formats = {failed, printed};
     }
     void add_serial(abi::TaskFn f = serial) {
-        image.tasks.push_back({abi::TaskKind::serial, 0, f, nullptr, 0, 0, {}});
+        image.tasks.push_back({abi::TaskKind::serial, 0, f, nullptr, 0, 0, 0, {}});
     }
     void add_range(std::vector<int64_t> limits, abi::TaskFn f = count_units,
                    abi::TaskFn finish = nullptr) {
@@ -84,7 +84,7 @@ struct Fixture {
         for (const int64_t v : limits) b.push_back({abi::BoundKind::constant, 8, 0, v});
         bounds.push_back(std::move(b));
         image.tasks.push_back({abi::TaskKind::range, static_cast<int>(limits.size() / 2), f, finish,
-                               finish ? 8u : 0u, 0, bounds.back()});
+                               finish ? 8u : 0u, 0, 0, bounds.back()});
     }
     bool run(Pool& pool, LaunchHooks hooks = {}) {
         void* bindings[] = {&test};
@@ -122,6 +122,30 @@ TEST(launch, every_index_once) {
             EXPECT_EQ(f.total(), n) << threads << " threads";
         }
     }
+}
+
+// Chunk k begins after k blocks at least.
+void count_blocks(abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) {
+    count_units(t, begin, end, chunk);
+    if (begin < chunk * 64) ++test_of(t).tasks;
+}
+
+TEST(launch, chunks_are_whole_blocks) {
+    Pool pool(2);
+    for (const int64_t n : {int64_t(128), int64_t(1000), int64_t(4097)}) {
+        Fixture f;
+        f.add_range({0, n}, count_blocks);
+        f.image.tasks[0].block_dim = 64;
+        EXPECT_FALSE(f.run(pool));
+        EXPECT_EQ(f.total(), n);
+        EXPECT_EQ(f.test.tasks, 0);
+    }
+    Fixture few;  // less than a block for each: every thread gets something all the same
+    few.add_range({0, 100}, count_blocks);
+    few.image.tasks[0].block_dim = 64;
+    few.run(pool);
+    EXPECT_EQ(few.total(), 100);
+    EXPECT_GT(few.test.tasks, 0);
 }
 
 TEST(launch, empty_ranges) {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <random>
 
 #include "launch.h"
 #include "random_program.h"
@@ -60,9 +61,8 @@ TEST(RandomIr, PassesKeepTheMeaning) {
             const std::vector<uint8_t> bytes = ir::serialise(*m);
             auto again = ir::deserialise(bytes);
             ASSERT_EQ(ir::serialise(*again), bytes);
-            pass::PipelineOptions options;
-            if (program.float_sums) options.disabled.push_back("reduce");
-            pass::Plan plan = pass::run_pipeline(std::move(again), options);
+            if (program.float_sums) again->options.disable_pass = "reduce";
+            pass::Plan plan = pass::run_pipeline(std::move(again));
             ir::verify(*plan.module);
             for (const int64_t tile : {0, 2}) {
                 Machine after(*m);
@@ -72,17 +72,35 @@ TEST(RandomIr, PassesKeepTheMeaning) {
                 ASSERT_EQ(state(after), state(before)) << ir::print(*m) << ir::print(*plan.module);
                 ASSERT_EQ(after.printed, before.printed);
             }
+            // Whatever is switched.
+            std::minstd_rand switches(seed);
+            auto other = ir::deserialise(bytes);
+            ir::ModuleOptions& o = other->options;
+            for (bool* flag :
+                 {&o.advanced_optimization, &o.cfg_optimization, &o.constant_folding, &o.flatten_if,
+                  &o.move_loop_invariant_outside_if, &o.make_thread_local})
+                *flag = switches() % 2;
+            o.opt_level = switches() % 2;
+            if (program.float_sums) o.disable_pass = "reduce";
+            const pass::Plan other_plan = pass::run_pipeline(std::move(other));
+            ir::verify(*other_plan.module);
+            Machine switched(*m);
+            fill(switched, *m, seed);
+            ASSERT_EQ(switched.run(other_plan), finished);
+            ASSERT_EQ(state(switched), state(before))
+                << ir::print(*m) << ir::print(*other_plan.module);
             // Under debug every pass is verified, and all indices pass their checks.
             auto checked = ir::deserialise(bytes);
-            checked->debug = true;
-            const pass::Plan checked_plan = pass::run_pipeline(std::move(checked), options);
+            checked->options.debug = true;
+            if (program.float_sums) checked->options.disable_pass = "reduce";
+            const pass::Plan checked_plan = pass::run_pipeline(std::move(checked));
             Machine under_checks(*m);
             fill(under_checks, *m, seed);
             ASSERT_EQ(under_checks.run(checked_plan), finished);
             ASSERT_EQ(state(under_checks), state(before)) << ir::print(*checked_plan.module);
             // Under fast_math values may differ, but what comes out is well formed.
             auto fast = ir::deserialise(bytes);
-            fast->fast_math = true;
+            fast->options.fast_math = true;
             ir::verify(*pass::run_pipeline(std::move(fast)).module);
         } catch (const std::exception& e) {
             FAIL() << e.what() << "\n" << ir::print(*m);

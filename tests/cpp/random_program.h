@@ -322,7 +322,7 @@ struct RandomProgram {
 
     std::unique_ptr<ir::Module> make() {
         m->name = "random";
-        m->fast_math = false;
+        m->options.fast_math = false;
         fields();
         m->owned.push_back(std::make_unique<ir::Function>("kernel"));
         m->functions.push_back(m->owned[0].get());

@@ -7,7 +7,7 @@ import pytest
 
 import quadrants as qd
 from quadrants.lang import impl
-from quadrants.lang._config import OPTIONS, Config
+from quadrants.lang._config import Config, config_rows
 
 NOT_INITIALISED = "Maybe you forgot to call `qd.init\\(\\)` first?"
 
@@ -147,7 +147,7 @@ def test_before_init():
 def test_config_object():
     cfg = Config()
     assert cfg.offline_cache is False and cfg.arch is qd.cpu and cfg.default_fp is qd.f32
-    for name, row in OPTIONS.items():
+    for name, row in config_rows().items():
         assert type(getattr(cfg, name)) is row.type
         setattr(cfg, name, getattr(cfg, name))
     cfg.offline_cache_max_size_of_files = 2**31 - 1

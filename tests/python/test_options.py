@@ -1,149 +1,262 @@
-"""Every option of `qd.init`: its default, what it takes, what it refuses (spec 50, section 4)."""
+"""Options, row by row: what each changes, and what it refuses."""
 
-import json
+import os
+import re
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import raises
+from quadrants._lib import core
+from quadrants.lang._config import checked, table
 
-ON = """advanced_optimization cfg_optimization fast_math cache_loop_invariant_global_vars
-demote_dense_struct_fors make_thread_local make_block_local detect_read_only real_matrix_scalarize
-make_cpu_multithreading_loop offline_cache quant_opt_store_fusion quant_opt_atomic_demotion
-make_mesh_block_local optimize_mesh_reordered_mapping mesh_localize_to_end_mapping
-demote_no_access_mesh_fors""".split()
-OFF = """debug check_out_of_bound flatten_if move_loop_invariant_outside_if force_scalarize_matrix
-half2_vectorization raise_on_templated_floats kernel_profiler timeline ad_stack_experimental_enabled
-external_metal_command_queue_is_torch_queue print_ir print_preprocessed_ir print_ir_dbg_info
-print_accessor_ir print_struct_llvm_ir print_kernel_llvm_ir print_kernel_llvm_ir_optimized
-print_kernel_asm print_kernel_amdgcn mesh_localize_from_end_mapping mesh_localize_all_attr_mappings
-experimental_auto_mesh_local""".split()
-NUMBERS = {
-    "opt_level": 1, "default_cpu_block_dim": 32, "default_gpu_block_dim": 128,
-    "saturating_grid_dim": 0, "max_block_dim": 1024, "num_compile_threads": 4, "random_seed": 0,
-    "cuda_stack_limit": 0, "ad_stack_size": 0, "ad_stack_sparse_threshold_bytes": 104857600,
-    "offline_cache_max_size_of_files": 104857600, "external_metal_command_queue": 0,
-    "auto_mesh_local_default_occupacy": 4, "device_memory_GB": 1.0, "device_memory_fraction": 0.0,
-    "offline_cache_cleaning_factor": 0.25,
-}  # fmt: skip
-TEXTS = {
-    "vk_api_version": "",
-    "offline_cache_cleaning_policy": "lru",
-    "debug_dump_path": "/tmp/ir/",
-}
-DROPPED = {  # inert in this release; the established package has no field of that name
-    "constant_folding": True, "use_llvm": True, "verbose": True, "lower_access": True,
-    "simplify_before_lower_access": True, "simplify_after_lower_access": True,
-    "cpu_block_dim_adaptive": True, "verbose_kernel_launches": False, "gpu_max_reg": 0,
-}  # fmt: skip
-DEFAULTS = {**dict.fromkeys(ON, True), **dict.fromkeys(OFF, False), **NUMBERS, **TEXTS}
-WRONG = {bool: (1, 0, 2.0, "x", None, [1]), int: (2.0, "x", None, [1], 2**64), float: ("x", None, [1]),
-         str: (1, 2.0, None, True, [1])}  # fmt: skip
-UNSIGNED = "cuda_stack_limit ad_stack_sparse_threshold_bytes external_metal_command_queue".split()
+pytestmark = pytest.mark.oracle_differs("its dumps look otherwise")
 
 
-def start(backend, **options):
-    qd.init(arch=backend.arch, offline_cache_file_path=str(backend.cache_folder), **options)
+def ir_of(run, stage, **options):
+    """What the compiler makes of the first kernel that `run()` calls, as text."""
+    from quadrants.lang import _inspection
+
+    seen = []
+    show = _inspection.show
+    _inspection.show = lambda definition, name, module: seen.append(module)
+    try:
+        qd.init(arch=qd.cpu, offline_cache=False, print_preprocessed_ir=True, **options)
+        run()
+    finally:
+        _inspection.show = show
+    return core._compiler_text(seen[0], stage)
 
 
-def test_defaults(backend):
-    start(backend)
-    assert {name: getattr(qd.cfg, name) for name in DEFAULTS} == DEFAULTS
+def a_sum():
+    x = qd.ndarray(qd.i32, 64)
+    total = qd.ndarray(qd.i32, ())
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(), total: qd.types.ndarray()):
+        for i in x:
+            total[None] += x[i]
+
+    x.fill(2)
+    k(x, total)
+    assert total[None] == 128
 
 
-@pytest.mark.oracle_differs("it has no such fields")
-def test_dropped_fields(backend):
-    start(backend, **DROPPED)
-    assert {name: getattr(qd.cfg, name) for name in DROPPED} == DROPPED
+def twice_the_same():
+    x = qd.ndarray(qd.f32, 8)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(), a: qd.f32, b: qd.f32):
+        for i in x:
+            x[i] = (a * b + 1.0) * (a * b + 1.0)
+
+    k(x, 2.0, 3.0)
+    assert x[3] == 49
 
 
-def test_wrong_values(backend):
-    start(backend)
-    cfg = qd.cfg
-    for name, default in DEFAULTS.items():
-        for value in WRONG[type(default)] + (-1,) * (name in UNSIGNED):
-            with pytest.raises(TypeError):
-                setattr(cfg, name, value)
-    for name in ("debug", "opt_level", "device_memory_GB", "vk_api_version"):
-        for value in WRONG[type(DEFAULTS[name])]:
-            with pytest.raises(TypeError):
-                qd.init(arch=backend.arch, _test_mode=True, **{name: value})
+def load_after_store():
+    x = qd.ndarray(qd.i32, 8)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = i * 3
+            x[i] = x[i] + 1
+
+    k(x)
+    assert x[5] == 16
 
 
-def test_written_values(backend):
-    start(backend)
-    for name, default in DEFAULTS.items():
-        value = not default if isinstance(default, bool) else default * 2 + type(default)(3)
-        setattr(qd.cfg, name, value)
-        assert getattr(qd.cfg, name) == value
-    with pytest.raises(AttributeError):
-        qd.cfg.no_such_option = 1
-    start(backend)
+def constants():
+    x = qd.ndarray(qd.i32, 8)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(), n: qd.i32):
+        a = 6
+        for i in x:
+            x[i] = n + a * 7
+
+    k(x, 1)
+    assert x[0] == 43
 
 
-@pytest.mark.oracle_differs("it fails when the cache is cleaned")
-@pytest.mark.parametrize("bytes", [0, -1])
-def test_cache_size_must_be_positive(backend, bytes):
+def a_branch():
+    x = qd.ndarray(qd.f32, 8)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(), s: qd.f32):
+        for i in x:
+            v = s * i
+            r = v
+            if v > 3.0:
+                r = ((((v + 1.0) * v - 2.0) * v + 3.0) * v - 4.0) * v
+            x[i] = r
+
+    k(x, 2.0)
+    assert x[1] == 2 and x[2] == 1184
+
+
+def invariant_in_a_branch():
+    x = qd.ndarray(qd.i32, 8)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(), n: qd.i32):
+        for i in x:
+            for j in range(n):
+                if x[i] < 40:
+                    x[i] += n * n * n + i
+
+    k(x, 2)
+    assert x[0] == 16 and x[3] == 22
+
+
+def invariant_load():
+    x, y = qd.field(qd.i32, 8), qd.field(qd.i32, 8)
+
+    @qd.kernel
+    def k(n: qd.i32):
+        for i in range(4):
+            for j in range(n):
+                x[j] += y[i] * j
+
+    y.fill(3)
+    k(3)
+    assert [x[j] for j in range(3)] == [0, 12, 24]
+
+
+# option, another value, a kernel, the text in which the difference shows, and what counts there
+EFFECTS = [
+    ("advanced_optimization", False, twice_the_same, "plan", r" = (?:mul|fma) .*: f32"),
+    ("opt_level", 0, twice_the_same, "plan", r" = (?:mul|fma) .*: f32"),
+    ("cfg_optimization", False, load_after_store, "plan", r" = load "),
+    ("opt_level", 0, load_after_store, "plan", r" = load "),
+    ("constant_folding", False, constants, "plan", r" = mul "),
+    ("flatten_if", True, a_branch, "plan", r"\bif "),
+    ("move_loop_invariant_outside_if", True, invariant_in_a_branch, "plan", None),
+    ("make_thread_local", False, a_sum, "plan", r"partial"),
+    ("cache_loop_invariant_global_vars", False, invariant_load, "llvm", None),
+    ("detect_read_only", False, invariant_load, "lowered_llvm", r"load i32.*!invariant.load"),
+    ("disable_pass", "cse", twice_the_same, "plan", r" = (?:mul|fma) .*: f32"),
+    ("disable_pass", "reduce,licm", a_sum, "plan", r"partial"),
+    ("fast_math", False, twice_the_same, "plan", r"fma"),
+    ("debug", True, twice_the_same, "plan", r"assert"),
+    ("check_out_of_bound", True, twice_the_same, "plan", r"assert"),
+]
+
+
+@pytest.mark.parametrize("option, value, run, text, pattern", EFFECTS)
+def test_what_an_option_changes(option, value, run, text, pattern):
+    assert table()[option].default != value
+    usual, other = ir_of(run, text), ir_of(run, text, **{option: value})
+    if pattern is None:
+        assert usual != other
+    else:
+        assert len(re.findall(pattern, usual)) != len(re.findall(pattern, other))
+
+
+def test_every_option_of_code_is_in_that_table():
+    shown = {row[0] for row in EFFECTS}
+    elsewhere = {"make_cpu_multithreading_loop", "default_cpu_block_dim"}  # below
+    assert {n for n, row in table().items() if row.room == "module"} == shown | elsewhere
+
+
+def threads_that_ran(**options):
+    """How many chunks of a long loop were begun before one that began earlier had ended."""
+    qd.init(arch=qd.cpu, offline_cache=False, cpu_max_num_threads=4, **options)
+    log = qd.ndarray(qd.i32, 100_000)
+    at = qd.ndarray(qd.i32, ())
+
+    @qd.kernel
+    def k(log: qd.types.ndarray(), at: qd.types.ndarray()):
+        for i in range(100_000):
+            log[qd.atomic_add(at[None], 1)] = i
+
+    k(log, at)
+    order = log.to_numpy()
+    assert sorted(order) == list(range(100_000))
+    return np.count_nonzero(np.diff(order) != 1)
+
+
+def test_loops_on_one_thread():
+    assert threads_that_ran(make_cpu_multithreading_loop=False) == 0
+    assert any(threads_that_ran() for _ in range(50))
+
+
+def test_blocks_of_the_cpu_reach_the_tasks():
+    """What the runtime makes of them: tests/cpp/launch_test.cpp."""
+    assert ir_of(a_sum, "plan") == ir_of(a_sum, "plan", default_cpu_block_dim=1024)
+    for options in {"default_cpu_block_dim": 4096}, {"default_cpu_block_dim": -3}:
+        assert threads_that_ran(**options) >= 0
+
+
+RANGES = [
+    ("cpu_max_num_threads", (0, -1, 65536), (1, 65535)),
+    ("offline_cache_cleaning_factor", (-0.1, 1.5, float("nan")), (0, 1, 0.5)),
+    ("offline_cache_max_size_of_files", (0, -5), (1, 2**31 - 1)),
+    ("cuda_stack_limit", (), (0, 2**64 - 1)),
+]
+
+
+@pytest.mark.parametrize("name, bad, good", RANGES)
+def test_ranges(name, bad, good):
+    row = table()[name]
+    for value in bad:
+        with pytest.raises(ValueError, match=f"{name}.*takes"):
+            checked(row, value)
+        with pytest.raises(ValueError):
+            qd.init(arch=qd.cpu, **{name: value})
+    for value in good:
+        assert checked(row, value) == value
+
+
+def test_types():
+    for row in table().values():
+        wrong = {bool: 1, int: "1", float: "1", str: 5}.get(row.type)
+        if wrong is None:
+            continue
+        with pytest.raises(TypeError, match=row.name):
+            checked(row, wrong)
+        assert checked(row, row.default) == row.default
+        assert row.documentation and row.documentation[-1] != "."
     with pytest.raises(TypeError):
-        start(backend, offline_cache_max_size_of_files=bytes)
+        checked(table()["opt_level"], 2**31)
+    with pytest.raises(TypeError):
+        checked(table()["cuda_stack_limit"], 2**64)
 
 
-def test_block_local_raises_opt_level(backend, capfd):
-    start(backend, opt_level=0, offline_cache=False)
-    f = qd.field(qd.i32, 8)
-
-    @qd.kernel
-    def fill():
-        qd.block_local(f)
-        for i in f:
-            f[i] = 1
-
-    fill()
-    assert qd.cfg.opt_level == 1 and f.to_numpy().sum() == 8
-    assert "opt_level = 1 is enforced" in capfd.readouterr().err
+def test_unknown_values_of_texts(capfd):
+    with pytest.raises(ValueError, match="names no pass nothing; passes: .*cse"):
+        qd.init(arch=qd.cpu, disable_pass="cse,nothing")
+    qd.init(arch=qd.cpu, offline_cache_cleaning_policy="nonsense")
+    assert "'nonsense' counts as never" in capfd.readouterr().err
 
 
-@pytest.mark.oracle_differs("it crashes without CUPTI", run=False)
-def test_timeline(backend, tmp_path):
-    @qd.kernel
-    def work() -> qd.i32:
-        total = 0
-        for i in range(100):
-            total += i
-        return total
-
-    path = tmp_path / "timeline.json"
-    for on in (True, False):
-        start(backend, timeline=on, kernel_profiler=True)
-        work(), work()
-        qd.lang.misc.timeline_save(str(path))
-        events = json.loads(path.read_text())
-        assert len(events) >= 2 if on else not events
-        assert all(e["ph"] == "X" and e["dur"] > 0 and "work" in e["name"] for e in events)
-        qd.lang.misc.timeline_clear()
-        qd.lang.misc.timeline_save(str(path))
-        assert json.loads(path.read_text()) == []
-
-
-def test_print_non_pure(backend, capsys):
-    @qd.kernel
-    def plain():
-        pass
-
-    @qd.kernel(fastcache=True)
-    def declared():
-        pass
-
-    for on in (True, False):
-        start(backend, print_non_pure=on)
-        plain(), plain(), declared()
-        lines = [x for x in capsys.readouterr().out.splitlines() if "[NOT_PURE]" in x]
-        assert len(lines) == on and all(x.endswith("not pure: plain") for x in lines)
-
-
-def test_unknown_keywords(backend):
-    with raises(KeyError, "first", "second"):
-        start(backend, first=1, second=2)
-    with raises(KeyError, "default_ip"):
-        start(backend, default_up=qd.u32)
-    assert qd.cfg is None
+def test_the_environment_reaches_every_option():
+    """In a process of its own each option takes another value from its variable."""
+    code = """
+import os
+import quadrants as qd
+from quadrants.lang._config import table
+given, wanted = {}, {}
+for name, row in table().items():
+    if name.startswith("default_") and name[-3:] in ("_fp", "_ip", "_up") or name in ("offline_cache_file_path",):
+        continue
+    value = {bool: lambda d: not d, int: lambda d: d + 1, float: lambda d: d + 0.5, str: lambda d: ""}[row.type](row.default)
+    if row.type is str or name == "gdb_trigger":
+        continue
+    wanted[name] = value
+    os.environ["QD_" + name.upper()] = str(int(value) if row.type is bool else value)
+aside = qd.init(arch=qd.cpu, _test_mode=True)
+for name in [n for n in wanted if table()[n].aside]:
+    assert getattr(aside, name) == wanted.pop(name), name
+qd.init(arch=qd.cpu)
+wanted.pop("max_block_dim")
+for name, value in wanted.items():
+    assert getattr(qd.cfg, name) == value, (name, getattr(qd.cfg, name), value)
+print("all", len(wanted))
+"""
+    env = {**os.environ, "QD_KERNEL_COVERAGE": "0"}
+    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert "all " in run.stdout, run.stderr

@@ -70,6 +70,7 @@ class PyQuadrants:
         self.short_circuit_operators = True
         self.print_full_traceback = False
         self.unrolling_limit = 32
+        self.disable_pass = ""
         self.src_ll_cache = True
         self.print_non_pure = False
         self.target_tape: Any = None
@@ -172,7 +173,7 @@ _PYTHON_OPTIONS = (
     "short_circuit_operators",
     "print_full_traceback",
     "unrolling_limit",
-    "src_ll_cache",
+    "disable_pass",
 )
 _NATIVE_ATTRIBUTES = frozenset(
     (

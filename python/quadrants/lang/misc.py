@@ -11,11 +11,11 @@ from quadrants._lib import core
 from quadrants._lib.core import Arch
 from quadrants.lang import impl
 from quadrants.lang._config import (
-    OPTIONS,
-    SPECIAL_OPTIONS,
     Config,
     Option,
+    aside_rows,
     checked,
+    config_rows,
     from_environment,
 )
 from quadrants.lang.impl import get_runtime
@@ -47,7 +47,7 @@ class _PythonOptions:
     """Options that Python itself handles."""
 
     def __init__(self) -> None:
-        for row in SPECIAL_OPTIONS.values():
+        for row in aside_rows().values():
             setattr(self, row.name, row.default)
 
 
@@ -217,11 +217,11 @@ def _resolve(args: _Arguments, cfg: Config, default_fp: Any, default_ip: Any) ->
     )
 
     special = _PythonOptions()
-    for row in SPECIAL_OPTIONS.values():
+    for row in aside_rows().values():
         value = args.take(row)
         if value is not None:
-            setattr(special, row.name, value)
-    for row in OPTIONS.values():
+            setattr(special, row.name, bool(value) if row.type is bool else checked(row, value))
+    for row in config_rows().values():
         given = row.name in args.kwargs  # None is no value of an option
         value = args.take(row)
         if given or value is not None:
@@ -240,14 +240,28 @@ def _choose_arch(args: _Arguments, arch: Any, enable_fallback: bool) -> Arch:
     return adaptive_arch_select(arch, enable_fallback)
 
 
+def _check_passes(names: str) -> None:
+    known = core.pass_names() if names else ()
+    if unknown := [name for name in names.split(",") if names and name not in known]:
+        raise ValueError(
+            f"Option 'disable_pass' names no pass {', '.join(unknown)}; passes: {', '.join(known)}"
+        )
+
+
+def _check_policy(policy: str) -> None:
+    if policy not in ("never", "version", "lru", "fifo"):
+        _logging.warn(
+            f"Option 'offline_cache_cleaning_policy' takes never, version, lru or fifo; {policy!r} "
+            "counts as never"
+        )
+
+
 def _install(special: _PythonOptions) -> None:
     runtime = get_runtime()
     runtime.short_circuit_operators = special.short_circuit_operators
     runtime.print_full_traceback = special.print_full_traceback
     runtime.unrolling_limit = special.unrolling_limit
-    if not isinstance(special.log_level, str):
-        level = special.log_level
-        raise TypeError(f"Option 'log_level' takes str, got {level} (type {type(level).__name__})")
+    runtime.disable_pass = special.disable_pass
     _logging.set_logging_level(special.log_level.lower())
     if special.gdb_trigger:
         _logging.warn("gdb_trigger has no effect in this build")
@@ -299,6 +313,8 @@ def init(
     cfg.offline_cache = True
     args = _Arguments(kwargs, os.environ)
     special = _resolve(args, cfg, default_fp, default_ip)
+    _check_passes(special.disable_pass)
+    _check_policy(cfg.offline_cache_cleaning_policy)
     _warn_printing_from_cache(cfg)
     if not _test_mode:
         _install(special)

@@ -343,7 +343,8 @@ Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile)
     auto* load = b.CreateAlignedLoad(m.mem(p.prim), component_address(p, k),
                                      llvm::Align(type::bytes(p.prim)), is_volatile);
     if (!p.local) m.tag(load, p.memory_class);
-    if (!p.local && !is_volatile && !m.prepared.memory.is_written(f.id, p.memory_class))
+    if (!p.local && !is_volatile && m.prepared.plan.module->options.detect_read_only &&
+        !m.prepared.memory.is_written(f.id, p.memory_class))
         load->setMetadata(llvm::LLVMContext::MD_invariant_load, llvm::MDNode::get(m.context, {}));
     return from_memory(p.prim, load);
 }

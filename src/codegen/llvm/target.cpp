@@ -327,7 +327,8 @@ bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
 // threading takes time that grows faster than a function, so the largest go without.
 constexpr size_t kManyBlocks = 32, kTooManyBlocks = 2000;
 
-void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
+void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOptions& asked,
+              bool time_passes) {
     support::begin_stage("optimisation");
     llvm::PassInstrumentationCallbacks callbacks;
     callbacks.registerBeforeNonSkippedPassCallback(
@@ -382,7 +383,9 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     }
     llvm::LoopPassManager first;
     first.addPass(llvm::LoopRotatePass(/*EnableHeaderDuplication=*/true, /*PrepareForLTO=*/false));
-    first.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    // In our IR loads stay where they are, so to leave them there is to leave these passes out.
+    const bool moves_loads = asked.cache_loop_invariant_global_vars;
+    if (moves_loads) first.addPass(llvm::LICMPass(llvm::LICMOptions()));
     looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(first), /*UseMemorySSA=*/true));
     llvm::LoopPassManager second;
     second.addPass(llvm::IndVarSimplifyPass());
@@ -393,7 +396,8 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, bool time_passes) {
     vectorised.addPass(combine());
     llvm::LoopPassManager third;  // what the vectoriser's checks and preheaders left inside
     third.addPass(llvm::LICMPass(llvm::LICMOptions()));
-    vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
+    if (moves_loads)
+        vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
     rest.addPass(llvm::SimplifyCFGPass());
     branching.addPass(llvm::JumpThreadingPass());
     branching.addPass(llvm::CorrelatedValuePropagationPass());
@@ -522,7 +526,8 @@ Emitted emit(const Prepared& prepared, const Options& options) {
         return Emitted{{t.begin(), t.end()}};
     };
     if (options.want == Options::Want::lowered_llvm) return text();
-    if (options.tier > 0) optimise(module, *machine.tm, options.time_passes);
+    if (options.tier > 0)
+        optimise(module, *machine.tm, prepared.plan.module->options, options.time_passes);
     const auto t3 = Clock::now();
     if (options.want == Options::Want::llvm) return text();
     for (const std::string& edited : options.edited) replace_functions(module, edited);

@@ -106,6 +106,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 t.partial_bytes ? entry("finish") : nullptr,
                                 t.partial_bytes,
                                 t.max_threads,
+                                t.block_dim,
                                 {t.bounds, size_t(2 * t.dims)},
                                 {t.private_fields, t.privates},
                                 t.private_atomics,

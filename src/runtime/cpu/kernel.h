@@ -27,7 +27,7 @@ struct LoadedTask {
     abi::TaskFn entry;
     abi::TaskFn finish;  // null: no reduction
     uint32_t partial_bytes;
-    int max_threads;
+    int max_threads, block_dim;
     std::span<const abi::Bound> bounds;  // begin/end pairs
     std::span<const abi::PrivateField> private_fields;
     uint32_t private_atomics = 0;

@@ -171,6 +171,10 @@ void cut(Job& job, const LoadedTask& task, const int64_t* bounds, int threads) {
     } else {
         const int64_t chunks = threads == 1 ? 1 : threads * 8;
         job.chunk_units = (job.units + chunks - 1) / chunks;
+        // Whole blocks, as long as there is one for each thread.
+        const int64_t block = std::max<int64_t>(1, task.block_dim / job.tile);
+        if (job.units >= block * threads)
+            job.chunk_units = (job.chunk_units + block - 1) / block * block;
     }
 }
 

@@ -49,7 +49,7 @@ func @sum() {
     store %p, %y
   }
 })");
-    m->debug = true;  // for debug_checks
+    m->options.debug = true;  // for debug_checks
     return ir::serialise(*m);
 }
 

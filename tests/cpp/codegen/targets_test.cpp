@@ -198,7 +198,7 @@ std::vector<void*> addresses(Storage& s) {
 
 std::unique_ptr<ir::Module> module_of(const std::string& text) {
     auto m = ir::parse(text);
-    m->fast_math = false;  // what is compared is exact
+    m->options.fast_math = false;  // what is compared is exact
     return m;
 }
 
