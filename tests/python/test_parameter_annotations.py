@@ -104,7 +104,7 @@ class Fields:
         qd.BufferView | None,
         Fields | None,
     ],  # noqa: UP007
-    ids=str,
+    ids=["i32", "int", "float", "vec3", "BufferView", "dataclass"],
 )
 def test_what_none_does_not_fit(annotation):
     with pytest.raises(qd.QuadrantsSyntaxError, match="are only supported for qd.Tensor"):

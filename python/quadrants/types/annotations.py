@@ -13,6 +13,9 @@ class OptionalAnnotation:
     def __init__(self, inner: Any) -> None:
         self.inner = inner
 
+    def __repr__(self) -> str:
+        return f"{getattr(self.inner, '__name__', self.inner)} | None"
+
 
 def optional(inner: Any, other: Any) -> Any:
     """The meaning of `inner | other` in an annotation."""
