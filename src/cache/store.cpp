@@ -172,6 +172,11 @@ std::optional<Bytes> Store::read(std::string_view name) const {
     }
     const Header expected = header_of(name, content);
     if (std::memcmp(&header, &expected, sizeof header) != 0) return std::nullopt;
+    // File systems note reads once a day, if at all.
+    if (info.st_atime < ::time(nullptr)) {
+        const timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+        (void)::futimens(file.descriptor, times);
+    }
     return content;
 }
 
@@ -228,12 +233,12 @@ void Store::trim(std::string_view subfolder, size_t most) const {
     for (size_t k = 0; k < entries.size() / 2; ++k) ::unlink(entries[k].second.c_str());
 }
 
-void Store::clean(int64_t limit, double share) const {
+void Store::clean(std::string_view policy, int64_t limit, double share) const {
     struct Entry {
         std::string path;
-        int64_t bytes;
-        time_t used;
+        time_t time;
     };
+    const bool by_use = policy == "lru";
     std::vector<Entry> entries;
     int64_t total = 0;
     const time_t now = ::time(nullptr);
@@ -250,7 +255,8 @@ void Store::clean(int64_t limit, double share) const {
             } else if (path.ends_with(".tmp")) {
                 if (info.st_mtime + kAbandoned < now) ::unlink(path.c_str());
             } else {
-                entries.push_back({path, info.st_size, std::max(info.st_atime, info.st_mtime)});
+                entries.push_back(
+                    {path, by_use ? std::max(info.st_atime, info.st_mtime) : info.st_mtime});
                 total += info.st_size;
             }
         }
@@ -258,9 +264,9 @@ void Store::clean(int64_t limit, double share) const {
     };
     if (!usable("")) return;
     visit(visit, folder_);
-    if (total < limit) return;
+    if (total < limit || (!by_use && policy != "fifo")) return;
     std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return a.used < b.used; });
+              [](const Entry& a, const Entry& b) { return a.time < b.time; });
     const auto count = static_cast<size_t>(share * static_cast<double>(entries.size()));
     for (size_t k = 0; k < count; ++k) ::unlink(entries[k].path.c_str());
 }

@@ -33,9 +33,10 @@ class Store {
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
     // Removes the older half of the entries below `subfolder` if there are more than `most`.
     void trim(std::string_view subfolder, size_t most) const;
-    // Removes a share of the entries, the least recently used first, if their total exceeds `limit`
-    // bytes; and always what interrupted writers left behind an hour ago.
-    void clean(int64_t limit, double share) const;
+    // Removes what interrupted writers left behind an hour ago. If the total of the entries reaches
+    // `limit` bytes, also a share of them: for "lru" the least recently used, for "fifo" the
+    // oldest, for any other policy none.
+    void clean(std::string_view policy, int64_t limit, double share) const;
 
   private:
     bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file

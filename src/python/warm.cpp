@@ -785,7 +785,8 @@ void flush_cache() {
         const std::string text = "entries " + std::to_string(entries) + "\n";
         (void)visible.write("qdcache.qdb",
                             {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-        store().clean(o.offline_cache_max_size_of_files, o.offline_cache_cleaning_factor);
+        store().clean(o.offline_cache_cleaning_policy, o.offline_cache_max_size_of_files,
+                      o.offline_cache_cleaning_factor);
     }
     used.clear();
     show_cache_warnings();

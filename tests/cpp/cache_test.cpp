@@ -186,7 +186,7 @@ TEST_F(cache_store, read_only_folder) {
         fs::permissions(root / "native", fs::perms::owner_read | fs::perms::owner_exec);
         if (s.write("code/b", content) || s.write("other/b", content)) return 2;
         if (s.read("code/a") != content) return 3;
-        s.clean(1, 1.0);
+        s.clean("lru", 1, 1.0);
         return s.read("code/a") == content ? 0 : 4;
     };
     EXPECT_EQ(in_child([&] {
@@ -229,7 +229,7 @@ TEST_F(cache_store, an_unusable_path) {
     EXPECT_FALSE(store().write("code/a", content));
     EXPECT_EQ(store().read("code/a"), std::nullopt);
     EXPECT_TRUE(store().list("code").empty());
-    store().clean(0, 1.0);
+    store().clean("lru", 0, 1.0);
     EXPECT_EQ(Store("").read("a"), std::nullopt);
     EXPECT_EQ(Store("/proc/none").read("a"), std::nullopt);
     EXPECT_FALSE(Store("/proc/none").write("a", content));
@@ -279,12 +279,37 @@ TEST_F(cache_store, cleaning_removes_the_oldest_and_what_crashes_left) {
     const utimbuf old{1000, 1000};
     ASSERT_EQ(utime(file("code/x.1.2.tmp").c_str(), &old), 0);
     const auto total = static_cast<int64_t>(8 * fs::file_size(file("code/0")));
-    store().clean(total + 1, 0.25);
+    store().clean("lru", total + 1, 0.25);
     EXPECT_EQ(store().list("code").size(), 8u);
     EXPECT_FALSE(fs::exists(file("code/x.1.2.tmp")));
     EXPECT_TRUE(fs::exists(file("code/y.1.2.tmp")));
-    store().clean(total, 0.25);
+    store().clean("lru", total, 0.25);
     EXPECT_EQ(store().list("code"), (std::vector<std::string>{"2", "3", "4", "5", "6", "7"}));
+}
+
+TEST_F(cache_store, policies_choose_what_goes) {
+    const auto fill = [&] {
+        for (int k = 0; k < 4; ++k) {
+            const std::string name = "code/" + std::to_string(k);
+            ASSERT_TRUE(store().write(name, pattern(1000, 0)));
+            const utimbuf old{1000000 + k, 1000000 + k};
+            ASSERT_EQ(utime(file(name.c_str()).c_str(), &old), 0);
+        }
+        EXPECT_TRUE(store().read("code/0"));  // which is use
+    };
+    const auto rest = [&](const char* policy) {
+        fill();
+        store().clean(policy, 1, 0.5);
+        return store().list("code");
+    };
+    using Names = std::vector<std::string>;
+    EXPECT_EQ(rest("lru"), (Names{"0", "3"}));
+    EXPECT_EQ(rest("fifo"), (Names{"2", "3"}));
+    for (const char* policy : {"never", "version", "nonsense"})
+        EXPECT_EQ(rest(policy), (Names{"0", "1", "2", "3"})) << policy;
+    fill();
+    store().clean("lru", 1, 0.2);  // less than one of four
+    EXPECT_EQ(store().list("code").size(), 4u);
 }
 
 }  // namespace
