@@ -18,6 +18,7 @@ import operator
 import os
 import pathlib
 import platform
+import random
 import re
 import subprocess
 import sys
@@ -37,6 +38,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # (label, QD_CPU_TIER, threads)
 VARIANTS = [("interpreter", "interpret", 1), ("tier 0", "0", 1), ("tier 1", "1", 2)]
 BATCH = 25
+SWITCHED = 10**6  # batches from here on draw options, too
 PLAIN_BATCH = 7  # its options are what Python has: 64-bit defaults, no fast_math
 
 
@@ -45,7 +47,28 @@ def options_of(batch):
     defaults = [("i32", "f32")] * 7 + [("i64", "f64"), ("i32", "f64"), ("i64", "f32")]
     defaults += [("i32", "f16"), ("i64", "f16")]
     ip, fp = defaults[batch % len(defaults)]
-    return dict(ip=ip, fp=fp, fast_math=batch % 7 == 3)
+    return dict(ip=ip, fp=fp, fast_math=batch % 7 == 3, switches=switches_of(batch))
+
+
+def switches_of(batch):
+    """Options of the passes and of code generation; batches below SWITCHED have the usual ones."""
+    if batch < SWITCHED:
+        return {}
+    from quadrants.lang._config import table
+
+    draw = random.Random(batch)
+    flags = [n for n, row in table().items() if row.room == "module" and row.type is bool]
+    out = {n: draw.random() < 0.5 for n in flags if n not in ("debug", "fast_math")}
+    out["opt_level"] = draw.choice([0, 1, 2])
+    out["default_cpu_block_dim"] = draw.choice([1, 32, 256])
+    left_out = draw.sample(core_passes(), draw.choice([0, 0, 1, 3]))
+    return {**out, "disable_pass": ",".join(left_out)}
+
+
+def core_passes():
+    from quadrants._lib import core
+
+    return core.pass_names()
 
 
 def programs_of(batch, seeds, profile="full"):
@@ -68,10 +91,13 @@ def start(variant, o):
     import quadrants as qd
 
     _, tier, threads = variant
+    if not o["switches"].get("make_thread_local", True):
+        threads = 1  # the order of float atomics is any
     os.environ["QD_CPU_TIER"] = tier
     qd.init(
         arch=qd.cpu, offline_cache=False, fast_math=o["fast_math"], cpu_max_num_threads=threads,
         default_ip=getattr(qd, o["ip"]), default_fp=getattr(qd, o["fp"]), log_level=qd.ERROR,
+        **o["switches"],
     )  # fmt: skip
 
 
@@ -503,6 +529,7 @@ def main():
     parser.add_argument(
         "--plain", type=int, default=10, help="per cent of batches of the plain profile"
     )
+    parser.add_argument("--switches", action="store_true", help="draw options of passes, too")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop early")
     parser.add_argument("--reduce", type=int, default=3, help="how many failures to reduce")
@@ -517,7 +544,8 @@ def main():
     for first in range(args.seed, args.seed + args.count, BATCH):
         seeds = list(range(first, min(first + BATCH, args.seed + args.count)))
         batch = first // BATCH
-        plain = batch % 100 < args.plain
+        plain = batch % 100 < args.plain and not args.switches
+        batch += SWITCHED * args.switches
         jobs.append((batch if not plain else PLAIN_BATCH, seeds, "plain" if plain else "full"))
     failures, total, done = [], {}, 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:

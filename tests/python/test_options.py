@@ -1,7 +1,9 @@
 """Options, row by row: what each changes, and what it refuses."""
 
 import os
+import pathlib
 import re
+import runpy
 import subprocess
 import sys
 
@@ -237,6 +239,7 @@ def test_the_environment_reaches_every_option():
     """In a process of its own each option takes another value from its variable."""
     code = """
 import os
+import pathlib
 import quadrants as qd
 from quadrants.lang._config import table
 given, wanted = {}, {}
@@ -260,3 +263,9 @@ print("all", len(wanted))
     env = {**os.environ, "QD_KERNEL_COVERAGE": "0"}
     run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert "all " in run.stdout, run.stderr
+
+
+def test_the_page_says_what_the_table_says():
+    root = pathlib.Path(__file__).parents[2]
+    page = runpy.run_path(str(root / "tools" / "option_page.py"))["page"]()
+    assert (root / "docs" / "options.md").read_text() == page

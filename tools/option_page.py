@@ -1,0 +1,64 @@
+"""Writes docs/options.md from the option table (src/ir/options.inc).
+
+.venv/bin/python tools/option_page.py > docs/options.md
+"""
+
+from quadrants.lang._config import DataType, Option, table
+
+ROOMS = {
+    "module": "Meaning of code and optimisation: part of every cache key",
+    "frontend": "The front end: part of the keys of warm starts",
+    "compile": "Compiling: read by nobody in this build",
+    "launch": "Running",
+    "cache": "Caches",
+    "log": "Messages",
+    "dump": "Seeing what the compiler does",
+    "gpu": "GPUs: read by nobody on the CPU",
+    "gradient": "Gradients: read by nobody in this build",
+    "quant": "Quantised types: read by nobody in this build",
+    "mesh": "Meshes: read by nobody in this build",
+    "inert": "Accepted and without effect",
+}
+HEAD = """# Options
+
+Each is a keyword of `qd.init`, read from the environment variable `QD_<NAME>` if it is not given, and
+an attribute of `qd.cfg` (but those marked *). A keyword wins over the environment. A flag's variable
+is a whole number, 0 for False. A value of another type is a `TypeError`, a number out of range a
+`ValueError`. This page is made from the table in `src/ir/options.inc` by `tools/option_page.py`.
+"""
+
+
+def default_of(row: Option) -> str:
+    if row.name == "cpu_max_num_threads":
+        return "all of the machine"
+    if row.name == "offline_cache_file_path":
+        return "`<cache root>/qdcache`"
+    return f"`{row.default}`" if row.default != "" else "empty"
+
+
+def type_of(row: Option) -> str:
+    name = "dtype" if row.type is DataType else row.type.__name__
+    usual = (-(2**31), 2**31 - 1)
+    return (
+        name
+        if row.low == row.high or (row.low, row.high) == usual
+        else f"{name}, {row.low} to {row.high}"
+    )
+
+
+def page() -> str:
+    lines = [HEAD]
+    for room, title in ROOMS.items():
+        rows = [row for row in table().values() if row.room == room]
+        lines += [f"## {title}\n", "| Option | Type | Default | Meaning |", "|---|---|---|---|"]
+        for row in rows:
+            star = "*" if row.aside else ""
+            lines.append(
+                f"| `{row.name}`{star} | {type_of(row)} | {default_of(row)} | {row.documentation} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
