@@ -7,13 +7,14 @@
 
 namespace qd::python {
 
-bool add_runtime(PyObject* module);  // session.cpp: init, reset, sync, counters
-bool add_options(PyObject* module);  // options.cpp
-bool add_kernel(PyObject* module);   // kernel.cpp: the callable that users launch
-bool add_field(PyObject* module);    // field.cpp: field trees and element access
-bool add_ndarray(PyObject* module);  // ndarray.cpp: arrays, element access, exports
-bool add_expr(PyObject* module);     // expr.cpp: symbolic values
-bool add_profile(PyObject* module);  // profile.cpp: times of tasks
-bool add_debug(PyObject* module);    // debug.cpp: dumps of the intermediate representation
+bool add_runtime(PyObject* module);     // session.cpp: init, reset, sync, counters
+bool add_options(PyObject* module);     // options.cpp
+bool add_cache_tool(PyObject* module);  // cache_tool.cpp: for the command line
+bool add_kernel(PyObject* module);      // kernel.cpp: the callable that users launch
+bool add_field(PyObject* module);       // field.cpp: field trees and element access
+bool add_ndarray(PyObject* module);     // ndarray.cpp: arrays, element access, exports
+bool add_expr(PyObject* module);        // expr.cpp: symbolic values
+bool add_profile(PyObject* module);     // profile.cpp: times of tasks
+bool add_debug(PyObject* module);       // debug.cpp: dumps of the intermediate representation
 
 }  // namespace qd::python

@@ -3,7 +3,13 @@
 #include "python/target.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <span>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -12,21 +18,52 @@
 namespace qd::python {
 namespace {
 
-std::string stamp(const std::string& path) {
+// The linker's hash of an object's content, from the notes of its image; "" if there is none.
+std::string build_id(std::span<const char> notes) {
+    while (notes.size() >= sizeof(ElfW(Nhdr))) {
+        ElfW(Nhdr) note;
+        std::memcpy(&note, notes.data(), sizeof note);
+        const size_t name = (size_t(note.n_namesz) + 3) & ~size_t(3);
+        const size_t value = (size_t(note.n_descsz) + 3) & ~size_t(3);
+        if (name + value > notes.size() - sizeof note) return "";
+        if (note.n_type == NT_GNU_BUILD_ID)
+            return std::string(notes.data() + sizeof note + name, note.n_descsz);
+        notes = notes.subspan(sizeof note + name + value);
+    }
+    return "";
+}
+
+// Of a file whose first page has its notes, as linkers put them; else size and time.
+std::string identity_of(const std::string& path) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) return "?";
+    alignas(ElfW(Ehdr)) char page[4096];
+    const ssize_t bytes = ::pread(file, page, sizeof page, 0);
     struct stat info;
-    if (::stat(path.c_str(), &info) != 0) return "?";
-    return std::to_string(info.st_size) + ":" + std::to_string(info.st_mtim.tv_sec) + "." +
-           std::to_string(info.st_mtim.tv_nsec);
+    const bool known = ::fstat(file, &info) == 0;
+    ::close(file);
+    const auto& header = *reinterpret_cast<const ElfW(Ehdr)*>(page);
+    for (int k = 0; bytes == ssize_t(sizeof page) && k < header.e_phnum; ++k) {
+        const size_t at = header.e_phoff + size_t(k) * sizeof(ElfW(Phdr));
+        if (at + sizeof(ElfW(Phdr)) > sizeof page) break;
+        const auto& part = *reinterpret_cast<const ElfW(Phdr)*>(page + at);
+        if (part.p_type != PT_NOTE || part.p_offset + part.p_filesz > sizeof page) continue;
+        if (const std::string id = build_id({page + part.p_offset, part.p_filesz}); !id.empty())
+            return id;
+    }
+    return known ? std::to_string(info.st_size) + ":" + std::to_string(info.st_mtim.tv_sec) + "." +
+                       std::to_string(info.st_mtim.tv_nsec)
+                 : "?";
 }
 
 std::string make_identity() {
     Dl_info info;
-    if (!dladdr(reinterpret_cast<void*>(&stamp), &info)) return "?";
+    if (!dladdr(reinterpret_cast<void*>(&make_identity), &info)) return "?";
     const std::string extension = info.dli_fname;
     std::string folder = extension;
     for (int up = 0; up < 2; ++up)
         folder.erase(folder.find_last_of('/') == std::string::npos ? 0 : folder.find_last_of('/'));
-    return stamp(extension) + ";" + stamp(folder + "/libqd_compiler.so");
+    return identity_of(extension) + ";" + identity_of(folder + "/libqd_compiler.so");
 }
 
 std::string read_features() {

@@ -6,7 +6,7 @@
 
 namespace qd::python {
 
-const std::string& build_identity();  // sizes and times of the two native objects
+const std::string& build_identity();  // hashes of the two native objects
 const std::string& host_features();   // the CPU's feature words
 
 }  // namespace qd::python

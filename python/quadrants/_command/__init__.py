@@ -1,0 +1,1 @@
+"""The command line, `python -m quadrants`: one module a command."""

@@ -1,0 +1,147 @@
+"""`cache list|verify|clear|export|import`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shutil
+import sys
+import zipfile
+
+from quadrants._lib import core
+
+_FOLDERS = ("native", "kernel_compilation_manager", "python_side_cache")
+_MANIFEST = "quadrants-cache.json"
+_LARGEST = 1 << 30  # bytes of an entry
+
+
+def folder_of(args: argparse.Namespace) -> str:
+    """The cache folder that is meant: the given one, else that of programs started here."""
+    usual = os.path.join(core.get_repo_dir(), "qdcache")
+    path: str = args.path or os.environ.get("QD_OFFLINE_CACHE_FILE_PATH") or usual
+    return path
+
+
+def size_text(count: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def show(args: argparse.Namespace) -> int:
+    folder = folder_of(args)
+    entries = core.cache_entries(folder)
+    code = [e for e in entries if e[0].startswith("code/")]
+    print(f"folder   {folder}")
+    print(f"code     {len(code)} entries, {size_text(sum(e[1] for e in code))}")
+    recipes = [e for e in entries if not e[0].startswith("code/")]
+    print(f"recipes  {len(recipes)} entries, {size_text(sum(e[1] for e in recipes))}")
+    damaged = sum(not whole for *_, whole in entries)
+    if damaged:
+        print(f"unusable {damaged}: damaged, or of another version (see cache verify)")
+    if args.entries:
+        for name, count, used, whole in sorted(entries, key=lambda e: -e[2]):
+            when = datetime.datetime.fromtimestamp(used).isoformat(" ", "seconds")
+            print(f"{when}  {size_text(count):>10}  {name}{'' if whole else '  damaged'}")
+    return 0
+
+
+def verify(args: argparse.Namespace) -> int:
+    folder = folder_of(args)
+    entries = core.cache_entries(folder)
+    damaged = [name for name, _, _, whole in entries if not whole]
+    for name in damaged:
+        path = os.path.join(folder, "native", name)
+        if args.remove:
+            os.unlink(path)
+        print(f"{'removed' if args.remove else 'damaged'}  {path}")
+    print(f"{len(entries)} entries, {len(damaged)} damaged or of another version")
+    if damaged and not args.remove:
+        print("Such entries are never used, and replaced when their kernel is compiled again.")
+    return 1 if damaged and not args.remove else 0
+
+
+def clear(args: argparse.Namespace) -> int:
+    folder = folder_of(args)
+    found = [name for name in _FOLDERS if os.path.isdir(os.path.join(folder, name))]
+    for name in found:
+        shutil.rmtree(os.path.join(folder, name))
+    print(f"cleared {folder}" if found else f"{folder} holds no cache")
+    return 0
+
+
+def export(args: argparse.Namespace) -> int:
+    folder = folder_of(args)
+    abi, build, features = core.cache_identity()
+    count = 0
+    partial = f"{args.file}.{os.getpid()}.tmp"
+    try:
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            manifest = {"abi": abi, "build": build, "cpu": features}
+            archive.writestr(_MANIFEST, json.dumps(manifest))
+            for name, *_ in core.cache_entries(folder):
+                content = core.cache_read(folder, name)
+                if content is not None:
+                    archive.writestr(name, content)
+                    count += 1
+        os.replace(partial, args.file)
+    except OSError as e:
+        if os.path.exists(partial):
+            os.unlink(partial)
+        return _fail(f"cannot write {args.file}: {e.strerror or e}")
+    print(f"{count} entries in {args.file}, {size_text(os.path.getsize(args.file))}")
+    return 0
+
+
+def take(args: argparse.Namespace) -> int:
+    """`cache import`: each entry becomes a file of this user, under a checksum of its own."""
+    folder = folder_of(args)
+    try:
+        with zipfile.ZipFile(args.file) as archive:
+            return _take(archive, args.file, folder)
+    except (OSError, zipfile.BadZipFile, zipfile.LargeZipFile) as e:
+        return _fail(f"cannot read {args.file}: {getattr(e, 'strerror', None) or e}")
+
+
+def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
+    names = archive.namelist()
+    if _MANIFEST not in names or archive.getinfo(_MANIFEST).file_size > 1 << 20:
+        return _fail(f"{file} was not written by `cache export`")
+    try:
+        manifest = json.loads(archive.read(_MANIFEST))
+        theirs = (manifest["abi"], manifest["build"], manifest["cpu"])
+    except (ValueError, KeyError, TypeError):
+        return _fail(f"{file} was not written by `cache export`")
+    mine = core.cache_identity()
+    count = 0
+    # Recipes last: what they name is there then.
+    for name in sorted(names, key=lambda n: not n.startswith("code/")):
+        if name == _MANIFEST:
+            continue
+        if archive.getinfo(name).file_size > _LARGEST:
+            return _fail(f"{name} in {file} is larger than any entry")
+        try:
+            if not core.cache_write(folder, name, archive.read(name)):
+                return _fail(
+                    f"cannot write to {folder}: it must be a folder of yours, not writable by "
+                    "others, on a disk with room"
+                )
+        except ValueError as e:
+            return _fail(f"{file}: {e}; {count} entries were taken before")
+        count += 1
+    print(f"{count} entries taken into {folder}")
+    for what, a, b in zip(("format", "build of Quadrants", "CPU"), mine, theirs):
+        if a != b:
+            print(
+                f"They were made for another {what}: kernels compile here as if they were not there."
+            )
+    return 0
+
+
+def _fail(text: str) -> int:
+    print(f"error: {text}", file=sys.stderr)
+    return 1

@@ -1,0 +1,214 @@
+"""The command line: `python -m quadrants`."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from quadrants._command import bench, cache, doctor
+from quadrants._command.main import main
+
+pytestmark = pytest.mark.oracle_differs("it has no command line")
+
+PROGRAM = """
+import quadrants as qd
+from quadrants._lib import core
+qd.init(arch=qd.cpu)
+x = qd.field(qd.f32, 16)
+@qd.kernel
+def k(n: qd.i32):
+    for i in x:
+        x[i] = i * n
+k(3)
+assert x[5] == 15
+print("lowered", core.counters()["lowered"])
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A cache with one kernel; `run()` says how many kernels a process lowers with a cache."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    path = tmp_path / "cache"
+    assert run(program, path) == 1 and run(program, path) == 0
+    return path
+
+
+def run(program, path):
+    env = {**os.environ, "QD_OFFLINE_CACHE_FILE_PATH": str(path)}
+    done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split("lowered ")[1])
+
+
+def entries(path):
+    return sorted(p for p in (path / "native").rglob("*") if p.is_file())
+
+
+def test_list(folder, capsys):
+    assert main(["cache", "list", "--entries", "--path", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "code     1 entries" in out and "recipes  1 entries" in out and "unusable" not in out
+    assert all(p.name in out for p in entries(folder))
+    assert main(["cache", "list", "--path", str(folder / "nowhere")]) == 0
+    assert "code     0 entries, 0 B" in capsys.readouterr().out
+
+
+def test_verify(folder, capsys):
+    args = ["cache", "verify", "--path", str(folder)]
+    assert main(args) == 0
+    victim = entries(folder)[0]
+    content = bytearray(victim.read_bytes())
+    content[-1] ^= 1
+    victim.write_bytes(content)
+    assert main(args) == 1
+    assert f"damaged  {victim}" in capsys.readouterr().out
+    assert main([*args, "--remove"]) == 0 and not victim.exists()
+    assert main(args) == 0
+
+
+def test_clear_takes_nothing_else(folder, capsys):
+    (folder / "mine.txt").write_text("keep")
+    assert main(["cache", "clear", "--path", str(folder)]) == 0
+    assert [p.name for p in folder.iterdir()] == ["mine.txt"]
+    assert main(["cache", "clear", "--path", str(folder)]) == 0
+    assert "holds no cache" in capsys.readouterr().out
+    assert run(folder.parent / "program.py", folder) == 1
+
+
+def test_export_and_import_make_a_first_start_warm(folder, tmp_path, capsys):
+    archive, other = str(tmp_path / "warm.zip"), tmp_path / "other"
+    assert main(["cache", "export", archive, "--path", str(folder)]) == 0
+    assert main(["cache", "import", archive, "--path", str(other)]) == 0
+    out = capsys.readouterr().out
+    assert "2 entries in" in out and "2 entries taken" in out and "another" not in out
+    assert run(tmp_path / "program.py", other) == 0
+    assert all(p.stat().st_mode & 0o077 == 0 for p in entries(other))
+
+
+def test_what_is_no_export_is_not_taken(folder, tmp_path, capsys):
+    archive, other = tmp_path / "warm.zip", tmp_path / "other"
+    take = ["cache", "import", str(archive), "--path", str(other)]
+    assert main(take) == 1
+    archive.write_text("no archive")
+    assert main(take) == 1
+    with zipfile.ZipFile(archive, "w") as z:
+        z.writestr("code/" + "0" * 32, b"x")
+    assert main(take) == 1
+    errors = capsys.readouterr().err
+    assert errors.count("error: cannot read") == 2 and "was not written by" in errors
+    main(["cache", "export", str(archive), "--path", str(folder)])
+    for name in ("../escape", "code/../../escape", "code/" + "0" * 31, "kernels/x", "/etc/x"):
+        with zipfile.ZipFile(archive) as old, zipfile.ZipFile(tmp_path / "bad.zip", "w") as bad:
+            for n in old.namelist():
+                bad.writestr(n, old.read(n))
+            bad.writestr(name, b"x")
+        assert main(["cache", "import", str(tmp_path / "bad.zip"), "--path", str(other)]) == 1
+        assert "is no name of a cache entry" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("escape"))
+
+
+def test_entries_of_another_machine_are_named(folder, tmp_path, capsys):
+    archive = tmp_path / "warm.zip"
+    main(["cache", "export", str(archive), "--path", str(folder)])
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(tmp_path / "other.zip", "w") as new:
+        for n in old.namelist():
+            content = old.read(n)
+            if n.endswith(".json"):
+                content = b'{"abi": 1, "build": "x", "cpu": "y"}'
+            new.writestr(n, content)
+    assert (
+        main(["cache", "import", str(tmp_path / "other.zip"), "--path", str(tmp_path / "o")]) == 0
+    )
+    assert capsys.readouterr().out.count("They were made for another") == 3
+
+
+def test_unwritable_places(folder, tmp_path, capsys):
+    assert main(["cache", "export", str(tmp_path / "no" / "x.zip"), "--path", str(folder)]) == 1
+    assert "error: cannot write" in capsys.readouterr().err
+    archive = tmp_path / "warm.zip"
+    main(["cache", "export", str(archive), "--path", str(folder)])
+    (tmp_path / "file").write_text("")
+    assert main(["cache", "import", str(archive), "--path", str(tmp_path / "file")]) == 1
+    assert "cannot write to" in capsys.readouterr().err
+
+
+def test_info_says_why_a_backend_is_missing(capsys, monkeypatch):
+    monkeypatch.setenv("QD_ENABLE_CUDA", "0")
+    assert main(["info"]) == 0
+    rows = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    rows = {name: value.strip() for name, value in rows.items()}
+    assert rows["arch cuda"] == "no: QD_ENABLE_CUDA=0" and rows["QD_ENABLE_CUDA"] == "0"
+    assert "yes" in (rows["arch x64"], rows["arch arm64"])
+
+
+def test_doctor(capsys, monkeypatch, folder):
+    monkeypatch.setenv("QD_OFFLINE_CACHE_FILE_PATH", str(folder))
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.count(": ok") == len(doctor.CHECKS)
+    for name, value, problem in (
+        ("QD_DEBUGG", "1", "is no variable that Quadrants reads"),
+        ("QD_DEBUG", "yes", "invalid literal"),
+        ("QD_DEFAULT_FP", "16", "use 32 or 64"),
+        ("QD_DEFAULT_UP", "32", "TypeError"),
+        ("QD_CPU_MAX_NUM_THREADS", "-1", "takes int in [1, 65535]"),
+    ):
+        with monkeypatch.context() as m:
+            m.setenv(name, value)
+            m.setattr(doctor, "CHECKS", doctor.CHECKS[1:2])
+            assert main(["doctor"]) == 1
+            assert problem in capsys.readouterr().out
+    entries(folder)[0].write_bytes(b"")
+    monkeypatch.setattr(doctor, "CHECKS", doctor.CHECKS[2:3])
+    assert main(["doctor"]) == 1
+    assert "1 entries" in capsys.readouterr().out
+
+
+def test_doctor_knows_the_variables_that_the_sources_read():
+    """What is read and not known would be called a mistake."""
+    import re
+
+    from quadrants.lang._config import table
+
+    root = pathlib.Path(__file__).parents[2]
+    read = set()
+    for path in [*(root / "src").rglob("*.cpp"), *(root / "python").rglob("*.py")]:
+        if "_command" not in path.parts:
+            read |= set(re.findall(r'"(QD_[A-Z_]+[A-Z])"', path.read_text()))
+    known = doctor._KNOWN | {f"QD_{name.upper()}" for name in table()}
+    assert read <= known, read - known
+
+
+def test_bench(capsys, monkeypatch):
+    monkeypatch.setattr(bench, "_STEADY", bench._STEADY.replace("seconds=1.5", "seconds=0.01"))
+    assert main(["bench"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) == 9 and rows[5].startswith("launch of a tiny kernel")
+    monkeypatch.setattr(bench, "_START", "raise SystemExit(3)")
+    assert main(["bench"]) == 1
+    assert "quadrants doctor" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [[], ["cache"], ["nothing"], ["cache", "export"]])
+def test_usage(arguments, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert "usage: python -m quadrants" in capsys.readouterr().err
+
+
+def test_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "quadrants", "--help"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert all(word in done.stdout for word in ("info", "cache", "bench", "doctor", "examples:"))
+
+
+def test_sizes():
+    assert [cache.size_text(n) for n in (0, 1023, 1024, 5 << 20, 3 << 30)] == [
+        "0 B", "1023 B", "1.0 KiB", "5.0 MiB", "3.0 GiB",
+    ]  # fmt: skip
