@@ -8,6 +8,7 @@
 
 #include <Python.h>
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -87,7 +88,8 @@ struct SourceFile {
     std::vector<std::string_view> lines;  // without their line ends
     uint64_t stamp = 0;                   // of the file when it was read; 0: it has no file
     bool suspect = false;                 // written while this process was running
-    mutable Ref code;                     // of a suspect file: its text, compiled
+    // Of a suspect file: its text, compiled; by the compiler's flags and level of optimisation.
+    mutable std::map<std::pair<int, int>, Ref> code;
 };
 
 // One Python function's text and tree.

@@ -217,6 +217,48 @@ except qd.QuadrantsRuntimeError as e:
     assert "changed on disk" in text and "mine.py" in text
 
 
+COMPILED = {
+    "a text": "exec(compile(TEXT, path, 'exec', future), space)",
+    "a tree": "exec(compile(ast.parse(TEXT), path, 'exec', future), space)",
+    "without asserts and documents": "exec(compile(TEXT, path, 'exec', optimize=2), space)",
+    "under another name": """
+exec(compile(TEXT, path, 'exec'), space)
+f = space["k"].__wrapped__
+g = type(f)(f.__code__.replace(co_name="g"), space, "g")
+g.__annotations__ = f.__annotations__
+space["k"] = qd.kernel(g)
+""",
+}
+
+
+@pytest.mark.parametrize("how", COMPILED)
+def test_a_written_file_compiled_by_hand_is_no_edit(tmp_path, how):
+    """Generators of code write a file and compile it themselves, from a module with a future."""
+    body = (
+        """
+import __future__, ast, pathlib
+future = __future__.annotations.compiler_flag  # what compile() takes over from the module it is in
+TEXT = '''
+import quadrants as qd
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    "a document"
+    assert n > 0
+    m: qd.i32 = n
+    return m + 1
+'''
+path = str(pathlib.Path(sys.argv[0]).parent / "made.py")
+pathlib.Path(path).write_text(TEXT)
+space = {}
+"""
+        + COMPILED[how]
+        + """
+result(space["k"](4))
+"""
+    )
+    assert run(tmp_path, body, tmp_path / "cache")[0] == 5
+
+
 @pytest.mark.oracle_differs("the established package compiles what stands there now")
 @pytest.mark.parametrize("put", ["shutil.copy2(older, newer)", "os.rename(older, newer)"])
 def test_an_older_file_put_in_place_is_an_edit(tmp_path, put):
