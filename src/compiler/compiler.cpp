@@ -20,6 +20,7 @@
 #include "compiler/report.h"
 #include "ir/interpreter.h"
 #include "ir/ir.h"
+#include "pass/listing.h"
 #include "pass/pass.h"
 #include "support/abi.h"
 #include "support/doing.h"
@@ -116,7 +117,7 @@ codegen::Options codegen_options(const abi::CompileOptions& o) {
     return out;
 }
 
-using Observer = std::function<void(const char*, const ir::Module&)>;
+using Observer = pass::PipelineOptions::Observer;
 
 std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::CompileOptions& o,
                                         Observer on_stage = {}, Observer on_pass = {}) {
@@ -152,12 +153,16 @@ std::string text(std::span<const uint8_t> bytes, abi::Text what) {
         return ir::print(*ir::deserialise(bytes), located);
     const abi::CompileOptions o;
     std::string out;
-    const Observer note = [&](const char* title, const ir::Module& m) {
-        out += std::string("\f") + title + "\n" + ir::print(m, located);
+    const bool listed = what == Text::listed_stages || what == Text::listed_passes;
+    const Observer note = [&](const char* title, const ir::Module& m,
+                              std::span<const pass::Task> tasks) {
+        out += std::string("\f") + title + "\n";
+        out += listed ? pass::listing(m, tasks) : ir::print(m, located);
     };
-    const auto c =
-        begin(bytes, o, what == Text::stages || what == Text::located_stages ? note : Observer(),
-              what == Text::passes ? note : Observer());
+    const bool stages =
+        what == Text::stages || what == Text::located_stages || what == Text::listed_stages;
+    const auto c = begin(bytes, o, stages ? note : Observer(),
+                         what == Text::passes || what == Text::listed_passes ? note : Observer());
     codegen::Options options = codegen_options(o);
     using Want = codegen::Options::Want;
     switch (what) {

@@ -388,6 +388,8 @@ void complete(Module& m);  // appends functions reached by calls and fields they
 void lay_out_params(Module& m);  // Param::offset, in order, naturally aligned
 
 // printer.cpp; with `locations` a comment tells where each instruction stands in the source
+std::string quote(std::string_view text);  // as a literal of IR text
+std::string constant_text(Type t, uint64_t bits);
 std::string print(const Module& m, bool locations = false);
 std::string print(const Function& f);
 std::unique_ptr<Module> parse(

@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -42,8 +43,10 @@ namespace qd::pass {
 
 struct PipelineOptions {
     bool time_passes = false;  // per-pass time and instruction counts to stderr
-    // Looks at the module at the pipeline's stages, and after each pass that changed something.
-    std::function<void(const char* stage, const ir::Module&)> on_stage, on_pass;
+    // Looks at the module at the pipeline's stages, and after each pass: "I cse", "III dce".
+    using Observer =
+        std::function<void(const char* stage, const ir::Module&, std::span<const struct Task>)>;
+    Observer on_stage, on_pass;
     bool fused = true;  // the target has fused multiply-add: decides folds and `contract`
 };
 

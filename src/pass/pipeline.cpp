@@ -63,6 +63,8 @@ static_assert(std::ranges::all_of(kTaskPasses, has_name));
 
 struct Runner {
     Session& s;
+    const Plan& plan;
+    std::string phase = "I";  // of chapter 50's names of dumps
     struct Row {
         const char* name;
         double seconds = 0;
@@ -80,7 +82,7 @@ struct Runner {
     }
 
     void stage(const char* name) {
-        if (s.options.on_stage) s.options.on_stage(name, s.m);
+        if (s.options.on_stage) s.options.on_stage(name, s.m, plan.tasks);
     }
 
     void run(const Pass& pass, Function& f) {
@@ -98,9 +100,9 @@ struct Runner {
             row->before += count;
             row->after += count_instructions(f);
         }
-        if (!changed) return;
-        if (s.m.options.debug) check(pass.name, f);
-        if (s.options.on_pass) s.options.on_pass(pass.name, s.m);
+        if (s.options.on_pass)
+            s.options.on_pass((phase + " " + pass.name).c_str(), s.m, plan.tasks);
+        if (changed && s.m.options.debug) check(pass.name, f);
     }
 
     void report() const {
@@ -160,7 +162,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     Plan plan;
     plan.module = std::move(module);
     Session s{.m = *plan.module, .options = options};
-    Runner runner{s, {}};
+    Runner runner{.s = s, .plan = plan, .rows = {}};
     if (s.m.options.debug) verify(s.m);
     runner.stage("from_ast");
 
@@ -196,6 +198,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     }
     if (s.m.options.debug) runner.check("offload", kernel);
     runner.stage("after_offload");
+    runner.phase = "III";
     for (const Task& t : plan.tasks) {
         for (Function* f : {t.body, t.finish}) {
             if (!f) continue;

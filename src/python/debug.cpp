@@ -51,9 +51,9 @@ PyObject* compiler_text(PyObject*, PyObject* args) {
     const char *bytes, *what;
     Py_ssize_t count;
     if (!PyArg_ParseTuple(args, "y#s", &bytes, &count, &what)) return nullptr;
-    static const char* const names[] = {"input",    "plan",          "llvm",
-                                        "assembly", "lowered_llvm",  "stages",
-                                        "passes",   "located_input", "located_stages"};
+    static const char* const names[] = {
+        "input",  "plan",          "llvm",           "assembly",      "lowered_llvm", "stages",
+        "passes", "located_input", "located_stages", "listed_stages", "listed_passes"};
     const auto* found = std::ranges::find(names, std::string_view(what));
     if (found == std::end(names))
         return PyErr_Format(PyExc_ValueError, "the compiler has no text '%s'", what);

@@ -182,7 +182,9 @@ enum class Text : int {
     stages,
     passes,
     located_input,
-    located_stages  // with places in the source
+    located_stages,  // with places in the source
+    listed_stages,   // in the form that chapter 50 promises (pass/listing.h)
+    listed_passes
 };
 using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, Blob* text, Blob* error);
 // exported: qd_compiler_begin, qd_compiler_cost, qd_compiler_emit, qd_compiler_end,

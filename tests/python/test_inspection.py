@@ -48,6 +48,10 @@ def init(folder, **options):
     qd.init(arch=qd.cpu, offline_cache=False, debug_dump_path=f"{folder}/", **options)
 
 
+STEPS = (
+    "00_start 01_extract_constant 03_binary_op_simplify 04_constant_fold 05_die 06_alg_simp "
+    "07_loop_invariant_code_motion 08_die 09_simplify 10_die 11_per_task_cse 12_cfg_optimization"
+)
 STAGES = "from_ast quadrants1 before_simplify_I after_simplify_I after_offload after_simplify_III"
 
 
@@ -58,12 +62,17 @@ def test_dumped_stages_and_tasks(kernel, tmp_path, monkeypatch):
     names = [n for n in os.listdir(tmp_path / "ir") if n.startswith("step_c")]
     for stage in STAGES.split():
         assert sum(n.endswith(f"_0_{stage}.ll") for n in names) == 1
+        (parsed,) = (n for n in names if n.endswith(f"_0_{stage}.qir"))
+        assert (tmp_path / "ir" / parsed).read_text().startswith('module "step_c')
     tasks = sorted(n[n.index("_kernel_") :] for n in names if n.endswith("_llvm.ll"))
     assert tasks == ["_kernel_0_rows_range_for_llvm.ll", "_kernel_1_range_for_llvm.ll"]
     for n in names:
         text = (tmp_path / "ir" / n).read_text()
         assert ("define " in text) == n.endswith("_llvm.ll")
-        assert ("loop_name=rows" in text) == n.endswith("_after_offload.ll")
+        if n.endswith(".ll"):
+            offloaded = n.endswith(("_after_offload.ll", "_after_simplify_III.ll"))
+            assert ("loop_name=rows" in text) == offloaded
+            assert text.startswith("kernel {") == (not n.endswith("_llvm.ll"))
     qd.reset()
 
 
@@ -79,10 +88,74 @@ def test_dumped_passes(kernel, tmp_path, monkeypatch):
     monkeypatch.setenv("QD_DUMP_SIMPLIFY", "1")
     init(tmp_path)
     launch(kernel)
-    names = sorted(os.listdir(tmp_path))
-    assert len(names) > 3 and all(
-        n.startswith("step_c") and ".simplify_I_call" in n and n.endswith(".ir") for n in names
-    )
+    names = sorted(n[n.index(".simplify") :] for n in os.listdir(tmp_path))
+    steps = {n.rpartition("call0_iter")[2] for n in names if "call0" in n}
+    assert steps == {f"{'0' if s == '00_start' else '1'}_{s}.ir" for s in STEPS.split()}
+    assert any("call1_iter1_11_per_task_cse.ir" in n for n in names)
+    for file in tmp_path.iterdir():
+        assert file.read_text().startswith("kernel {")
+    qd.reset()
+    for name in os.listdir(tmp_path):
+        os.unlink(tmp_path / name)
+    init(tmp_path, cfg_optimization=False)
+    launch(kernel)
+    assert not [n for n in os.listdir(tmp_path) if "12_cfg_optimization" in n]
+    qd.reset()
+
+
+def test_the_form_of_listings(tmp_path, monkeypatch):
+    """Scripts parse these lines."""
+    monkeypatch.setenv("QD_DUMP_IR", "1")
+    init(tmp_path)
+    out = qd.ndarray(qd.i32, 4)
+    total = qd.field(qd.i32, ())
+
+    @qd.real_func
+    def double(a: qd.i32) -> qd.i32:
+        return a * 2
+
+    @qd.kernel
+    def several(out: qd.types.ndarray(), n: qd.i32) -> qd.i32:
+        m = n * 3
+        for i in range(m):
+            j = 0
+            while j < i:
+                if out[0] > 7:
+                    break
+                j += 2
+            out[i] = qd.atomic_add(total[None], j) + double(qd.volatile_load(out[i]))
+            print("at", i)
+        assert m > 0, "none"
+        return total[None]
+
+    several(out, 1)
+    (path,) = tmp_path.glob("several*_after_offload.ll")
+    lines = [line.strip() for line in path.read_text().splitlines()]
+    for pattern in (
+        r"\$\d+ = offloaded",
+        r"\$\d+ = offloaded range_for\(0, tmp\(offset=\d+B\)\) grid_dim=0 block_dim=adaptive",
+        r"<i32> \$\d+ = const 3",
+        r"<\*i32> \$\d+ = global tmp var \(offset = 0 B\)",
+        r"\$\d+ : global store \[\$\d+ <- \$\d+\]",
+        r"<i32> \$\d+ = mul \$\d+ \$\d+",
+        r"<i32> \$\d+ = add \$\d+ \$\d+",
+        r"<i32> \$\d+ = argload\[1\]",
+        r"<\*i32> \$\d+ = external_ptr \$\d+, \[\$\d+\] layout=AOS is_grad=false",
+        r"<\*i32> \$\d+ = global ptr \[\w+\], index \[\] activate=false",
+        r"<i32> \$\d+ = global load volatile \$\d+",
+        r"<i32> \$\d+ = global load \$\d+",
+        r"<i32> \$\d+ = atomic add\(\$\d+, \$\d+\)",
+        r"\$\d+ : while true {",
+        r"\$\d+ : if \$\d+ {",
+        r"<u1> \$\d+ = cmp_gt \$\d+ \$\d+",
+        r'<i32> \$\d+ = call "double", args = {\$\d+}',
+        r'print "at ", \$\d+, "\\n"',
+        r"\$\d+ : return 0 \$\d+",
+        r"function double {",
+    ):
+        assert any(re.fullmatch(pattern, line) for line in lines), (pattern, path.read_text())
+    numbers = re.findall(r"\$(\d+) (?:=|:) ", path.read_text())
+    assert len(numbers) == len(set(numbers)) and "$?" not in path.read_text()
     qd.reset()
 
 

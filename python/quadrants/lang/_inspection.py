@@ -67,7 +67,8 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
     if cfg.print_preprocessed_ir:
         _print(kernel, "Preprocessed IR", core._compiler_text(module, located + "input"))
     if cfg.print_ir:
-        for name, text in _sections(core._compiler_text(module, located + "stages")):
+        stages = (located or "listed_") + "stages"
+        for name, text in _sections(core._compiler_text(module, stages)):
             if name in _LABELS:
                 _print(kernel, _LABELS[name], text)
     for option, what, pattern, noun in _PRINTED:
@@ -78,12 +79,39 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
     if _is_set("QD_DUMP_IR"):
         _dump(cfg.debug_dump_path, kernel, module)
     if _is_set("QD_DUMP_SIMPLIFY"):
-        steps = _sections(core._compiler_text(module, "passes"))
-        for k, (name, text) in enumerate(steps):
-            file = f"{kernel}.simplify_I_call0_iter0_{k:02}_{name}.ir"
-            _write(os.path.join(cfg.debug_dump_path, file), text)
+        _dump_steps(os.path.join(cfg.debug_dump_path, kernel), module)
     if _is_set("QD_DUMP_CFG"):
         _dump_control_flow(cfg.debug_dump_path, kernel, module)
+
+
+# What the chapter calls the steps of simplification, and the pass that does such a thing.
+_STEPS = (
+    ("01_extract_constant", "promote"),
+    ("03_binary_op_simplify", "simplify"),
+    ("04_constant_fold", "simplify"),
+    ("05_die", "dce"),
+    ("06_alg_simp", "simplify"),
+    ("07_loop_invariant_code_motion", "licm"),
+    ("08_die", "dce"),
+    ("09_simplify", "inline_calls"),
+    ("10_die", "dce"),
+    ("11_per_task_cse", "cse"),
+    ("12_cfg_optimization", "store_forward"),
+)
+
+
+def _dump_steps(stem: str, module: bytes) -> None:
+    """A file for each step of both simplifications: the IR after its pass last ran.
+
+    Call 0 is that of the kernel, call 1 that of its tasks. Steps whose pass is switched off have none.
+    """
+    stages = dict(_sections(core._compiler_text(module, "listed_stages")))
+    after = dict(_sections(core._compiler_text(module, "listed_passes")))
+    for call, phase, before in ((0, "I", "before_simplify_I"), (1, "III", "after_offload")):
+        _write(f"{stem}.simplify_I_call{call}_iter0_00_start.ir", stages[before])
+        for step, name in _STEPS:
+            if text := after.get(f"{phase} {name}"):
+                _write(f"{stem}.simplify_I_call{call}_iter1_{step}.ir", text)
 
 
 # Stage, what the files call it, and whether it stands before or behind the passes.
@@ -172,15 +200,16 @@ def _without_other_tasks(llvm: str, n: int) -> str:
 
 
 def _dump(folder: str, kernel: str, module: bytes) -> None:
-    """A file for each stage, and one with the LLVM IR of each task."""
+    """Two files for each stage, for people and for our parser, and the LLVM IR of each task."""
     sections = dict(_sections(core._compiler_text(module, "stages")))
     llvm = core._compiler_text(module, "llvm")
-    for n, kind, name, file in _tasks(kernel, sections.pop("tasks")):
-        loop = f" loop_name={name}" if name else ""
-        sections["after_offload"] += f"; task {n}: {kind}{loop}\n"
+    for n, *_, file in _tasks(kernel, sections.pop("tasks")):
         _write(os.path.join(folder, file), _without_other_tasks(llvm, n))
     for stage, text in sections.items():
-        _write(os.path.join(folder, f"{kernel}_{stage}.ll"), text)
+        _write(os.path.join(folder, f"{kernel}_{stage}.qir"), text)
+    for stage, text in _sections(core._compiler_text(module, "listed_stages")):
+        if stage != "tasks":
+            _write(os.path.join(folder, f"{kernel}_{stage}.ll"), text)
 
 
 def edited_tasks(kernel: str, module: bytes) -> list[str]:

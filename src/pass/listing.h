@@ -1,0 +1,16 @@
+// The dump that people and scripts read: chapter 50 says what its lines look like. Nothing reads it
+// back; ir::print writes what our parser does.
+
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "pass/pass.h"
+
+namespace qd::pass {
+
+// Before offload (no tasks): the kernel and its functions. After it: the tasks, and functions.
+std::string listing(const ir::Module& module, std::span<const Task> tasks);
+
+}  // namespace qd::pass
