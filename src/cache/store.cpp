@@ -26,6 +26,10 @@ namespace {
 constexpr off_t kLargest = off_t(1) << 30;  // no artefact comes near
 constexpr time_t kAbandoned = 3600;         // seconds until an unfinished file is somebody's crash
 
+constexpr int64_t kRecount = 24 * 3600;
+constexpr std::string_view kTotal = "total";  // the entry that says how large the others are
+std::atomic<int64_t> bytes_written{0};        // by this process, and in no total yet
+
 constexpr char kMagic[8] = {'Q', 'D', 'C', 'A', 'C', 'H', 'E', '2'};
 
 struct Header {
@@ -196,7 +200,10 @@ bool Store::write(std::string_view name, std::span<const uint8_t> content) const
             return false;
         }
     }
-    if (::rename(temporary.c_str(), path.c_str()) == 0) return true;
+    if (::rename(temporary.c_str(), path.c_str()) == 0) {
+        bytes_written += int64_t(sizeof(Header) + content.size());
+        return true;
+    }
     ::unlink(temporary.c_str());
     return false;
 }
@@ -233,7 +240,7 @@ void Store::trim(std::string_view subfolder, size_t most) const {
     for (size_t k = 0; k < entries.size() / 2; ++k) ::unlink(entries[k].second.c_str());
 }
 
-void Store::clean(std::string_view policy, int64_t limit, double share) const {
+int64_t Store::clean(std::string_view policy, int64_t limit, double share) const {
     struct Entry {
         std::string path;
         time_t time;
@@ -262,13 +269,35 @@ void Store::clean(std::string_view policy, int64_t limit, double share) const {
         }
         ::closedir(d);
     };
-    if (!usable("")) return;
+    if (!usable("")) return 0;
     visit(visit, folder_);
-    if (total < limit || (!by_use && policy != "fifo")) return;
+    if (total < limit || (!by_use && policy != "fifo")) return total;
     std::sort(entries.begin(), entries.end(),
               [](const Entry& a, const Entry& b) { return a.time < b.time; });
     const auto count = static_cast<size_t>(share * static_cast<double>(entries.size()));
     for (size_t k = 0; k < count; ++k) ::unlink(entries[k].path.c_str());
+    return total;
+}
+
+// Processes that end at the same time may forget each other's part, so it is counted anew each day.
+void Store::keep_within(std::string_view policy, int64_t limit, double share) const {
+    const int64_t written = bytes_written.exchange(0);
+    if (written == 0) return;
+    struct Total {
+        int64_t bytes, counted;  // the second: seconds since the epoch
+    } total;
+    const int64_t now = ::time(nullptr);
+    const auto known = read(kTotal);
+    if (known && known->size() == sizeof total) {
+        std::memcpy(&total, known->data(), sizeof total);
+        total.bytes += written;
+    }
+    if (!known || known->size() != sizeof total || total.bytes >= limit || total.counted > now ||
+        total.counted + kRecount < now)
+        total = {clean(policy, limit, share), now};
+    const auto* bytes = reinterpret_cast<const uint8_t*>(&total);
+    (void)write(kTotal, {bytes, sizeof total});
+    bytes_written -= int64_t(sizeof(Header) + sizeof total);
 }
 
 }  // namespace qd::cache

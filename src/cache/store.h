@@ -35,8 +35,11 @@ class Store {
     void trim(std::string_view subfolder, size_t most) const;
     // Removes what interrupted writers left behind an hour ago. If the total of the entries reaches
     // `limit` bytes, also a share of them: for "lru" the least recently used, for "fifo" the
-    // oldest, for any other policy none.
-    void clean(std::string_view policy, int64_t limit, double share) const;
+    // oldest, for any other policy none. Looks at every entry; returns their total before.
+    int64_t clean(std::string_view policy, int64_t limit, double share) const;
+    // The same when it is time: the total is kept in an entry, to which processes add what they
+    // wrote. Costs nothing if this one wrote nothing.
+    void keep_within(std::string_view policy, int64_t limit, double share) const;
 
   private:
     bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file

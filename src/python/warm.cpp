@@ -772,7 +772,7 @@ void flush_cache() {
     if (o.offline_cache && !o.offline_cache_file_path.empty() && !used.empty()) {
         const cache::Store visible(o.offline_cache_file_path + "/kernel_compilation_manager");
         const std::vector<std::string> present = visible.list(".");
-        size_t entries = 0;
+        size_t entries = 0, fresh = 0;
         for (const std::string& name : present) entries += name.ends_with(".qdc");
         for (const Bytes& hash : used) {
             Bytes twice = hash_of(hash);
@@ -780,13 +780,14 @@ void flush_cache() {
             twice.insert(twice.end(), again.begin(), again.end());
             const std::string name = "T" + cache::hex(twice) + ".qdc";
             if (std::binary_search(present.begin(), present.end(), name)) continue;
-            entries += visible.write(name, hash);
+            fresh += visible.write(name, hash);
         }
-        const std::string text = "entries " + std::to_string(entries) + "\n";
-        (void)visible.write("qdcache.qdb",
-                            {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-        store().clean(o.offline_cache_cleaning_policy, o.offline_cache_max_size_of_files,
-                      o.offline_cache_cleaning_factor);
+        const std::string text = "entries " + std::to_string(entries + fresh) + "\n";
+        if (fresh || !std::binary_search(present.begin(), present.end(), "qdcache.qdb"))
+            (void)visible.write("qdcache.qdb",
+                                {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+        store().keep_within(o.offline_cache_cleaning_policy, o.offline_cache_max_size_of_files,
+                            o.offline_cache_cleaning_factor);
     }
     used.clear();
     show_cache_warnings();

@@ -287,6 +287,37 @@ TEST_F(cache_store, cleaning_removes_the_oldest_and_what_crashes_left) {
     EXPECT_EQ(store().list("code"), (std::vector<std::string>{"2", "3", "4", "5", "6", "7"}));
 }
 
+TEST_F(cache_store, looks_at_the_entries_only_when_it_is_time) {
+    store().keep_within("lru", 1, 1.0);  // of what others wrote
+    const std::vector<uint8_t> content = pattern(1000, 0);
+    const auto add = [&](int k) {
+        ASSERT_TRUE(store().write("code/" + std::to_string(k), content));
+        store().keep_within("lru", 5000, 0.5);
+    };
+    const auto left = [&](const char* name) {
+        std::ofstream(file(name)) << "left";
+        const utimbuf old{1000, 1000};
+        ASSERT_EQ(utime(file(name).c_str(), &old), 0);
+    };
+    add(0);
+    left("code/x.1.2.tmp");
+    add(1);
+    add(2);
+    store().keep_within("lru", 1, 1.0);  // nothing was written
+    EXPECT_TRUE(fs::exists(file("code/x.1.2.tmp"))) << "looked";
+    EXPECT_EQ(store().list("code").size(), 3u);
+    add(3);
+    EXPECT_TRUE(fs::exists(file("code/x.1.2.tmp")));
+    add(4);  // 5 x 1040 reach the limit: half of them and of the entry that says so
+    EXPECT_FALSE(fs::exists(file("code/x.1.2.tmp")));
+    EXPECT_LE(store().list("code").size(), 3u);
+    // A total from the future, or a damaged one, is counted anew.
+    left("code/y.1.2.tmp");
+    ASSERT_TRUE(store().write("total", std::vector<uint8_t>(16, 0x7f)));
+    store().keep_within("lru", 50000, 0.5);
+    EXPECT_FALSE(fs::exists(file("code/y.1.2.tmp")));
+}
+
 TEST_F(cache_store, policies_choose_what_goes) {
     const auto fill = [&] {
         for (int k = 0; k < 4; ++k) {

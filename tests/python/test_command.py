@@ -46,7 +46,7 @@ def run(program, path):
 
 
 def entries(path):
-    return sorted(p for p in (path / "native").rglob("*") if p.is_file())
+    return sorted(p for p in (path / "native").rglob("*/*") if p.is_file())
 
 
 def test_list(folder, capsys):
