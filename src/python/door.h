@@ -41,15 +41,17 @@ class Door {
 
     // Keeps the other threads' calls out, once their work that has begun is over. Not inside work
     // of this thread's own (a signal handler, a helper that is traced), nor if a signal handler
-    // raises.
-    enum class Closing { done, inside_own_work, interrupted };
+    // raises, nor at the end of the process, where work that was not over by then never will be.
+    enum class Closing { done, inside_own_work, interrupted, never };
     Closing close(bool& ours) {
         ours = false;
         if (Machine::my_work()) return Closing::inside_own_work;
         while (closed_ && closer_ != Machine::this_thread()) Machine::doze();
-        if (closed_) return Closing::done;  // by this thread: at the end of the process
-        closed_ = ours = true;
-        closer_ = Machine::this_thread();
+        if (at_end_) return working_ ? Closing::never : Closing::done;
+        if (!closed_) {  // else by this thread, of which a signal handler or finaliser runs
+            closed_ = ours = true;
+            closer_ = Machine::this_thread();
+        }
         while (working_) {
             Machine::doze();
             if (Machine::interrupted()) return Closing::interrupted;

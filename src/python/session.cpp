@@ -49,6 +49,10 @@ class Closed {
             set_error("QuadrantsRuntimeError",
                       "the runtime cannot be reset while a kernel is running or being compiled in "
                       "this thread");
+        if (closing == never)
+            set_error("QuadrantsRuntimeError",
+                      "the runtime cannot be reset any more: the process ends while a kernel of "
+                      "another thread is running");
         return closing == done;
     }
     ~Closed() {

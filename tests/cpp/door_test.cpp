@@ -22,6 +22,7 @@ using explore::Plain;
 using explore::Tally;
 
 enum class Fault { none, no_work_told, no_child, waits_for_its_own, generation_last };
+enum class Handler { raises, resets, calls };  // of a signal that comes while thread 0 waits
 
 struct Act {  // of a thread that has the GIL
     enum What {
@@ -42,6 +43,7 @@ struct Machine {
         Door<Machine> door;
         Plain<int> generation{1};
         Tally work[explore::kMostThreads], resets, ended, signal;
+        Handler handler = Handler::raises;
 
         // Python code: others may get the GIL, and may close the session meanwhile.
         void python() {
@@ -101,8 +103,8 @@ struct Machine {
                     return;
                 case Act::end:
                     ended.set(1);
-                    if (door.end(2)) do_reset();
-                    return;
+                    door.end(2);
+                    return do_reset();  // does nothing if a thread still works
             }
         }
     };
@@ -120,7 +122,13 @@ struct Machine {
     static int64_t now_ns() { return now->time(); }
     static void give_gil_away() { world->gil.unlock(); }
     static void sleep_for_ever() { now->sleep_for_ever(); }
-    static bool interrupted() { return world->signal.get() && now->thread() == 0; }
+    static bool interrupted() {
+        if (!world->signal.get() || now->thread() != 0) return false;
+        if (world->handler == Handler::raises) return true;
+        world->signal.set(0);
+        world->handler == Handler::resets ? world->do_reset() : world->do_call(Act::call);
+        return false;
+    }
     static void doze(int64_t until = explore::kNever) {
         const uint64_t picture = now->picture(world->gil.location());
         world->gil.unlock();
@@ -134,7 +142,8 @@ struct Machine {
 // What the threads do, one after the other; a signal comes at any time, if any.
 template <Fault F = Fault::none>
 std::string explore_door(std::vector<std::vector<Act::What>> threads, bool signal = false,
-                         int64_t most_time = 0, int preemptions = explore::kAnyNumber) {
+                         int64_t most_time = 0, int preemptions = explore::kAnyNumber,
+                         Handler handler = Handler::raises) {
     using W = typename Machine<F>::World;
     alignas(W) static char place[sizeof(W)];
     auto explorer = std::make_unique<Explorer>();
@@ -142,6 +151,7 @@ std::string explore_door(std::vector<std::vector<Act::What>> threads, bool signa
     explorer->preemptions = preemptions;
     const std::string failure = explorer->explore([&] {
         auto* w = Machine<F>::world = new (place) W;
+        w->handler = handler;
         Explorer::Program program;
         for (const auto& acts : threads)
             program.threads.push_back([w, &acts] {
@@ -176,6 +186,15 @@ TEST(door, calls_and_resets) {
 
 TEST(door, a_reset_that_a_signal_ends_leaves_the_session_open) {
     EXPECT_EQ(explore_door({{reset, call}, {call, call}}, true), "");
+}
+
+TEST(door, a_signal_handler_resets_or_calls_while_its_thread_waits_to_reset) {
+    const auto explored = [](std::vector<std::vector<Act::What>> threads, Handler handler) {
+        return explore_door(std::move(threads), true, 0, explore::kAnyNumber, handler);
+    };
+    EXPECT_EQ(explored({{reset, call}, {call, call}}, Handler::resets), "");
+    EXPECT_EQ(explored({{reset, call}, {call, call}}, Handler::calls), "");
+    EXPECT_EQ(explored({{reset}, {call}, {reset}}, Handler::resets), "");
 }
 
 TEST(door, a_child_waits_for_nobody) {

@@ -313,6 +313,40 @@ def test_the_interpreter_is_interrupted(tmp_path):
     assert_ended(done)
 
 
+@pytest.mark.parametrize("end", ["reset()", "init(arch=qd.cpu, cpu_max_num_threads=5)"])
+def test_a_handler_resets_while_its_thread_waits_to_reset(tmp_path, end):
+    done = run(
+        tmp_path,
+        f"""
+        @qd.kernel
+        def long(n: qd.i32):
+            for i in x:
+                for k in range(n):
+                    x[i] = x[i] * 7 % 501
+        long(1)
+        def handler(signum, frame):
+            alive = thread.is_alive()
+            qd.{end}
+            print("handler", alive, thread.is_alive() and runs)
+        def launch():
+            global runs
+            runs = True
+            long(800_000)
+            runs = False
+        signal.signal(signal.SIGALRM, handler)
+        thread = threading.Thread(target=launch)
+        thread.start()
+        time.sleep(0.05)
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        qd.reset()
+        thread.join()
+        print("end")
+        """,
+    )
+    assert_ended(done)
+    assert "handler True False" in done.stdout
+
+
 def test_an_exception_of_a_probed_object_is_still_an_answer():
     """Only what a handler raises is more than that."""
 
