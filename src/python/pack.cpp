@@ -167,39 +167,42 @@ void write_descriptor(uint8_t* at, char* data, char* grad, const int32_t* shape,
     std::memcpy(at + sizeof desc, shape, sizeof(int32_t) * static_cast<size_t>(ndim));
 }
 
-Match write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at) {
+// Foreign: an array of others, whose memory is theirs.
+enum class Written : uint8_t { yes, foreign, no, error };
+
+Written write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (a.generation != session().generation || !a.data) {
         refuse(step, "QuadrantsRuntimeError",
                "Argument " + step.name + " is an ndarray of a runtime that has been reset");
-        return Match::error;
+        return Written::error;
     }
     if (step.foreign || a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim ||
         a.layout != step.layout)
-        return Match::no;
+        return Written::no;
     char* grad = nullptr;
     if (step.needs_grad) {
-        if (!a.grad) return Match::no;
+        if (!a.grad) return Written::no;
         grad = reinterpret_cast<NdarrayObject*>(a.grad)->data;
     }
     write_descriptor(at, a.data, grad, a.shape, a.ndim);
-    return Match::yes;
+    return Written::yes;
 }
 
-Match write_external(const PackStep& step, PyObject* value, uint8_t* at) {
+Written write_external(const PackStep& step, PyObject* value, uint8_t* at) {
     ExternalArray a;
-    if (!read_external(value, a)) return Match::error;
+    if (!read_external(value, a)) return Written::error;
     const int elem_rank = step.type.rank;
     if (a.prim != step.type.prim || a.ndim != step.type.ndim + elem_rank || step.layout)
-        return Match::no;
-    if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Match::no;
-    if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Match::no;
-    if (!a.c_contiguous || a.on_device || (step.needs_grad && !a.grad)) return Match::no;
+        return Written::no;
+    if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Written::no;
+    if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Written::no;
+    if (!a.c_contiguous || a.on_device || (step.needs_grad && !a.grad)) return Written::no;
     if (step.written && a.read_only) {
         refuse(step, "ValueError",
                "Argument " + step.name +
                    " is a read-only array, and the kernel writes to it: pass a copy, or make it "
                    "writeable");
-        return Match::error;
+        return Written::error;
     }
     int32_t shape[12];
     for (int k = 0; k < step.type.ndim; ++k) {
@@ -208,20 +211,20 @@ Match write_external(const PackStep& step, PyObject* value, uint8_t* at) {
                    "Argument " + step.name + " has " + std::to_string(a.shape[k]) +
                        " elements along axis " + std::to_string(k) +
                        "; at most 2147483647 are supported");
-            return Match::error;
+            return Written::error;
         }
         shape[k] = static_cast<int32_t>(a.shape[k]);
     }
     write_descriptor(at, a.data, a.grad, shape, step.type.ndim);
-    return Match::yes;
+    return Written::foreign;
 }
 
-Match write_array(const PackStep& step, PyObject* value, uint8_t* at) {
+Written write_array(const PackStep& step, PyObject* value, uint8_t* at) {
     value = frontend::unwrap(value);
     if (frontend::is_ndarray(value))
         return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
     if (is_numpy(value) || is_torch(value)) return write_external(step, value, at);
-    return Match::no;
+    return Written::no;
 }
 
 // Structs whose vectors are of other sizes are other structs, though their class may be the same.
@@ -237,20 +240,20 @@ Match write_array(const PackStep& step, PyObject* value, uint8_t* at) {
            (type.rank == 1 || attribute(frontend::names().m_) == type.m);
 }
 
-Match write_step(const PackStep& step, PyObject* value, uint8_t* at) {
+Written write_step(const PackStep& step, PyObject* value, uint8_t* at) {
     switch (step.kind) {
         case PackStep::Kind::scalar:
-            return write_scalar(step, value, at) ? Match::yes : Match::error;
+            return write_scalar(step, value, at) ? Written::yes : Written::error;
         case PackStep::Kind::tensor:
             if (step.asks_struct(step.attributes.size() - 1) && !has_shape(value, step.type))
-                return Match::no;
-            return write_tensor(step, value, at) ? Match::yes : Match::error;
+                return Written::no;
+            return write_tensor(step, value, at) ? Written::yes : Written::error;
         case PackStep::Kind::array:
             return write_array(step, value, at);
         case PackStep::Kind::graph_state:
             break;
     }
-    return Match::no;
+    return Written::no;
 }
 
 bool same_value(PyObject* a, PyObject* b);
@@ -488,9 +491,9 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
             continue;
         }
         PyObject* value = args[step.argument];
-        Match m;
+        Written written;
         if (step.attributes.empty()) {
-            m = write_step(step, value, block + step.offset);
+            written = write_step(step, value, block + step.offset);
         } else {
             bool other = false;
             value = follow_checked(value, step, other);
@@ -505,15 +508,16 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
                 frontend::forget_error();
                 return Match::no;
             }
-            m = write_step(step, value, block + step.offset);
+            written = write_step(step, value, block + step.offset);
             // Memory of ndarrays waits for launches: OpenLaunch.
-            if (step.kind == PackStep::Kind::array &&
-                (Py_REFCNT(value) == 1 || !frontend::is_ndarray(value)))
+            if (written == Written::foreign ||
+                (step.kind == PackStep::Kind::array && Py_REFCNT(value) == 1))
                 kept.add(value);
             else
                 Py_DECREF(value);
         }
-        if (m != Match::yes) return m;
+        if (written == Written::no) return Match::no;
+        if (written == Written::error) return Match::error;
     }
     if (!cached && !s.cached_roots.empty()) {  // remember the block for the next launch
         s.cached_block.assign(block, block + s.args_bytes);

@@ -211,8 +211,7 @@ void OpenLaunch::begin() {
     open_count = launches->open.size();
 }
 
-OpenLaunch::~OpenLaunch() {
-    if (!number_) return;
+void OpenLaunch::end() {
     std::vector<Storage*> unused;
     {
         const std::lock_guard lock(launches->mutex);

@@ -33,10 +33,13 @@ void drop(Storage* s);
 class OpenLaunch {
   public:
     void begin();  // with the GIL, before it is released; once
-    ~OpenLaunch();
+    ~OpenLaunch() {
+        if (number_) end();
+    }
     static void in_forked_child();  // only this thread's launches go on
 
   private:
+    void end();
     uint64_t number_ = 0;
 };
 
