@@ -115,8 +115,12 @@ PyObject* compiled(const SourceFile& file, int flags, int optimize) {
 bool equal_but_for_names(PyObject* now, PyCodeObject* mine) {
     const Ref renamed = Ref::steal(PyObject_GetAttrString(now, "replace"));
     const Ref none = Ref::steal(PyTuple_New(0));
+#if PY_VERSION_HEX >= 0x030B0000
     const Ref names = Ref::steal(
         Py_BuildValue("{sOsO}", "co_name", mine->co_name, "co_qualname", mine->co_qualname));
+#else
+    const Ref names = Ref::steal(Py_BuildValue("{sO}", "co_name", mine->co_name));
+#endif
     const Ref same = Ref::steal(PyObject_Call(renamed.get(), none.get(), names.get()));
     return PyObject_RichCompareBool(same.get(), reinterpret_cast<PyObject*>(mine), Py_EQ) == 1;
 }
