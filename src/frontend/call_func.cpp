@@ -4,8 +4,9 @@
 // A specialisation is found by a key of words: the function, the types of values, the identity of
 // compile-time objects, what references refer to. A body is expanded in place if it holds a task,
 // if it changes a list or dict that it got, if a reference leads to a variable that other threads
-// see, or if two references lead to one variable. References to other variables are copied in and
-// out; elements of fields and arrays are addressed again inside from the indices, which are passed.
+// see or that is out of reach, or if two references lead to one variable. References to other
+// variables are copied in and out; elements of fields and arrays are addressed again inside from
+// the indices, which are passed.
 // Cost: one key per call; one lowering per key.
 
 #include <algorithm>
@@ -127,6 +128,10 @@ struct ReferenceCheck {
         }
         if (!is_expr(o)) return;
         const ExprObject* e = as_expr(o);
+        if (!e->in_reach()) {
+            bad = true;
+            return;
+        }
         if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return;
         const ir::Value* root = ir::root_of_place(e->value());
         if (!is_local_place(root)) return;

@@ -75,11 +75,11 @@ void take_over(PyObject* to, PyObject* from) {
 void join_shared_view(PyObject* own, PyObject* view) {
     std::unordered_map<const ir::Value*, PyObject*> places;
     map_leaves(own, [&](PyObject* e) {
-        places[as_expr(e)->value()] = e;
+        places[as_expr(e)->raw] = e;
         return Ref::borrow(e);
     });
     const Ref seen = map_leaves(view, [&](PyObject* e) {
-        const auto it = places.find(as_expr(e)->value());
+        const auto it = places.find(as_expr(e)->raw);
         return Ref::borrow(it == places.end() ? e : it->second);
     });
     if (!same_tree(own, seen.get())) take_over(own, seen.get());

@@ -318,9 +318,14 @@ ir::Builder& builder() {
 
 ir::Value* ExprObject::value() const {
     if (kernel != kernel_now()) not_of_this_kernel();
-    const ir::Region* home = raw->def ? raw->def->parent : raw->owner;
-    if (!encloses(home, current()->b.region)) out_of_reach();
+    if (!in_reach()) out_of_reach();
     return raw;
+}
+
+bool ExprObject::in_reach() const {
+    if (kernel != kernel_now()) return false;
+    const ir::Region* home = raw->def ? raw->def->parent : raw->owner;
+    return encloses(home, current()->b.region);
 }
 
 ir::Type ExprObject::type() const {

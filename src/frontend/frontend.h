@@ -145,6 +145,7 @@ struct ExprObject {
     // code of the user keeps values in lists and attributes and brings them back anywhere: that
     // raises.
     ir::Value* value() const;
+    bool in_reach() const;  // whether value() would not raise
     ir::Type type() const;  // of `value`; of the kernel being lowered
 };
 extern PyTypeObject Expr_Type;

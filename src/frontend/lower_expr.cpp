@@ -21,6 +21,7 @@ Ref shared_view(PyObject* o) {
     if (is_expr(o)) {
         ExprObject* e = as_expr(o);
         if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return Ref::borrow(o);
+        if (!e->in_reach()) return Ref::borrow(o);  // a list holds it; to use it raises
         return make_place(e->value(), e->kind, true, e->read_only);
     }
     return map_leaves(o, [](PyObject* e) { return shared_view(e); });

@@ -153,3 +153,72 @@ def test_real_function_refuses_to_change():
 
     with pytest.raises(qd.QuadrantsSyntaxError, match="passed to a real function"):
         k()
+
+
+@qd.func
+def put(items: qd.template(), value):
+    items.append(value)
+
+
+@qd.func
+def first_and_length(items: qd.template()):
+    return items[0] * 10 + len(items)
+
+
+def test_a_value_of_a_loop_in_a_list_spoils_only_itself():
+    @qd.kernel
+    def k(n: qd.i32) -> qd.types.vector(5, qd.i32):
+        twice, mixed, by_func, computed, told = [n], [n], [n], [n], 0
+        for i in range(3):
+            twice.append(i)
+        for i in range(3):
+            twice.append(i)
+        for i in range(3):
+            mixed.append(i + n)
+        mixed.append(7)
+        mixed[1] = 3
+        for i in range(3):
+            put(by_func, i)
+        for i in range(3):
+            put(by_func, i)
+            told += by_func[0]
+        for i in range(2):
+            computed.append(i * 2)
+        return [
+            twice[0] * 10 + len(twice),
+            mixed[0] * 100 + mixed[1] * 10 + mixed[2],
+            told,
+            first_and_length(by_func),
+            first_and_length(computed),
+        ]
+
+    assert k(5).to_list() == [53, 537, 15, 53, 52]
+
+
+def test_the_value_of_a_loop_itself_is_refused_behind_it():
+    @qd.kernel
+    def direct() -> qd.i32:
+        items = [1]
+        for i in range(3):
+            items.append(i)
+        return items[1]
+
+    @qd.kernel
+    def in_a_loop() -> qd.i32:
+        items, total = [1], 0
+        for i in range(3):
+            items.append(i)
+        for i in range(3):
+            total += items[1]
+        return total
+
+    @qd.kernel
+    def by_a_func() -> qd.i32:
+        items = [1]
+        for i in range(3):
+            items.insert(0, i)
+        return first_and_length(items)
+
+    for k in (direct, in_a_loop, by_a_func):
+        with pytest.raises(qd.QuadrantsCompilationError, match="outside of the function, branch"):
+            k()
