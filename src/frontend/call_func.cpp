@@ -209,6 +209,7 @@ Val expand(Lowering& caller, const FuncSignature& s, const std::vector<Arg>& arg
     callee.kind = FunctionKind::func;
     callee.b = caller.b;
     callee.expanded_in_place = true;
+    callee.undecided = caller.undecided;
     callee.runtime_depth = caller.runtime_depth;
     callee.parallel_depth = caller.parallel_depth;
     Body body(callee, caller.body->unit, s.definition.get());
@@ -343,7 +344,8 @@ struct ChangeCheck {
 };
 
 // Lowers one specialisation. Throws HoldsTask if the body must be expanded instead.
-void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::vector<Arg>& args) {
+void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::vector<Arg>& args,
+                 bool top_level) {
     DepthGuard depth;
     Ref qualified = get(s.definition.get(), names().__name___);
     e.function = std::make_unique<ir::Function>(text(qualified.get()));
@@ -391,6 +393,9 @@ void lower_entry(Entry& e, Lowering& caller, const FuncSignature& s, const std::
             }
             inner.push_back(std::move(a));
         }
+        callee.undecided =
+            !s.is_real && (top_level || !containers.trees.empty() ||
+                           (caller.undecided && caller.runtime_depth == caller.body->entry_depth));
         e.first_lazy = static_cast<int>(e.function->body->params.size());
         Active active(callee);
         if (s.is_real) {
@@ -559,17 +564,21 @@ Prov* translate(Unit& to, const std::vector<Arg>& args, const Prov* p) {
                                             : to.item(base, p->key.get());
 }
 
+std::vector<PyObject*> objects_of(const std::vector<Arg>& args) {
+    std::vector<PyObject*> out;
+    for (const Arg& a : args) out.push_back(a.v.get());
+    return out;
+}
+
 bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
-    std::vector<PyObject*> objects;
-    for (const Arg& a : args) objects.push_back(a.v.get());
-    for (const Fact& f : e.unit->facts) {
+    const std::vector<PyObject*> objects = objects_of(args);
+    const bool hold = std::ranges::all_of(e.unit->facts, [&](const Fact& f) {
         Ref keep;
         PyObject* now = walk(f.prov, objects, keep, Asker::again);
-        if (!now || !fact_holds(f, now)) return false;
-        if (f.field && f.field.get() != unwrap(now)) return false;
-    }
-    take_answers();
-    return true;
+        return now && fact_holds(f, now) && !(f.field && f.field.get() != unwrap(now));
+    });
+    take_answers(hold);
+    return hold;
 }
 
 // Facts hold for a whole kernel unless code of the user runs, which may change what they say.
@@ -674,6 +683,24 @@ const ir::Format* own_format(ir::Format format) {
 
 std::shared_ptr<void> functions_owner() { return cache_pointer(); }
 
+void hold_in_python() {
+    current()->kernel->held_in_python = true;
+    PyErr_SetString(PyExc_BaseException, "this call of a Quadrants function is made again");
+}
+
+// Called inside a catch block: whether a body asks to be expanded, be it through Python.
+static bool is_held_task(KernelState& k) {
+    const bool in_python = std::exchange(k.held_in_python, false);
+    try {
+        throw;
+    } catch (const HoldsTask&) {
+    } catch (...) {
+        if (!in_python) return false;
+    }
+    if (in_python) forget_failure();
+    return true;
+}
+
 Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
                     const std::vector<Prov*>& keyword_provs) {
     Lowering& l = current_or_raise("A Quadrants function");
@@ -735,18 +762,22 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                 const bool print_before = l.kernel->has_print;
                 l.kernel->has_print = false;
                 const uint64_t runs_before = l.kernel->user_runs;
-                lower_entry(*e, l, s, plan);
+                lower_entry(*e, l, s, plan, top_level);
                 e->runs_code = l.kernel->user_runs != runs_before;
+                if (e->runs_code) e->unit->see_changes(objects_of(plan));
                 let_handlers_raise();  // what they interrupted is not kept
                 e->has_print = l.kernel->has_print;
                 l.kernel->has_print |= print_before;
-            } catch (const HoldsTask&) {
-                // unique_ptr may have moved: look the entry up again
-                Entry& again = *cache.entries[key.bytes];
-                again.in_progress = false;
-                again.expand = true;
-                return expand(l, s, plan);
+                // A helper of the user may have caught what stood for HoldsTask.
+                if (l.kernel->held_in_python) throw HoldsTask{};
             } catch (...) {
+                if (is_held_task(*l.kernel)) {
+                    // unique_ptr may have moved: look the entry up again
+                    Entry& again = *cache.entries[key.bytes];
+                    again.in_progress = false;
+                    again.expand = true;
+                    return expand(l, s, plan);
+                }
                 auto it = cache.entries.find(key.bytes);
                 cache.loose.push_back(std::move(it->second));
                 cache.entries.erase(it);

@@ -9,6 +9,7 @@
 
 #include "frontend/lower.h"
 #include "frontend/stack.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -384,6 +385,11 @@ void add_frame(Lowering& l) {
         forget_error();
     }
     PyErr_Restore(type, value, tb);
+}
+
+void forget_failure() {
+    forget_error();
+    failure().frames.clear();
 }
 
 void raise_python() {

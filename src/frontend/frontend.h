@@ -181,6 +181,7 @@ struct Lowering {
     ir::Builder b;  // b.function, b.region = insertion point, b.loc = current source
     FunctionKind kind = FunctionKind::kernel;
     PyObject* node = nullptr;  // ast node being lowered, for carets (borrowed)
+    bool undecided = false;    // the body, lowered as a function, may be expanded after all
     bool expanded_in_place =
         false;               // a func with tasks, expanded into its caller: shares b.function
     int runtime_depth = 0;   // enclosing runtime if/for/while: 0 = top level of this body

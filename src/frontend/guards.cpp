@@ -156,6 +156,29 @@ void Unit::fact(Prov* prov, FactKind kind, PyObject* value, PyObject* field) {
     prov->last_fact = static_cast<int>(facts.size()) - 1;
 }
 
+// Whether to evaluate this place again runs code of the user.
+static bool asks_user(const Prov* p, std::span<PyObject* const> args) {
+    if (std::ranges::any_of(p->operands, [&](const Prov* o) { return asks_user(o, args); }))
+        return true;
+    if (!p->parent) return false;
+    if (asks_user(p->parent, args)) return true;
+    Ref keep;
+    PyObject* callee = p->kind == Prov::Kind::call ? walk(p->parent, args, keep) : nullptr;
+    return callee && !is_harmless(unwrap(callee));
+}
+
+// A guard that asks code of the user runs before the body. If that code changes what the body read
+// before, a recipe that is refused after all would leave the body with what it will be.
+void Unit::see_changes(std::span<PyObject* const> args) {
+    for (const Fact& f : facts) {
+        if (foreign) return;
+        if (asks_user(f.prov, args)) continue;
+        Ref keep;
+        PyObject* now = walk(f.prov, args, keep);
+        if (!now || !fact_holds(f, now)) opaque("what changed while the kernel was compiled");
+    }
+}
+
 void Unit::opaque(const std::string& reason) {
     if (!foreign) foreign_reason = reason;
     foreign = true;

@@ -139,7 +139,8 @@ struct Unit {
     // Whether the contents of `o`, found at `prov`, are a fact: compared again after code of the
     // user.
     bool has_contents(PyObject* o, Prov* prov);
-    void opaque(const std::string& reason);         // some fact cannot be guarded
+    void opaque(const std::string& reason);             // some fact cannot be guarded
+    void see_changes(std::span<PyObject* const> args);  // by code of the user, at the end
     static bool is_default_known(PyObject* value);  // by the signature of the func it belongs to
     // Python code looks at all of `o`, found at `prov`: its facts must say everything.
     void consume(PyObject* o, Prov* prov, int depth = 0);
@@ -159,6 +160,7 @@ Path path_of(const Prov* prov, Unit& kernel_unit);
 // the object that had the attribute, null for a name. note_ marks the place, both report it.
 void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name,
                   Prov* prov);
+bool is_harmless(PyObject* callable);  // Python's own, which does what it says
 bool is_own_code(PyObject* callable);  // a function, class or method of this package
 void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value);
 void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
@@ -171,7 +173,7 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep,
 // Calls; the last operands go by `keywords`, a tuple or null. Null with an exception set.
 Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keywords);
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker);
-void take_answers();  // what was asked again serves the call that asked
+void take_answers(bool serve);  // what was asked again serves the call that asked, or its body
 int function_index(Unit& kernel_unit, PyObject* function);
 
 // --- arrays --------------------------------------------------------------------------------------
@@ -413,9 +415,6 @@ struct Deeper {
 };
 
 // --- calls of funcs -----------------------------------------------------------------------------
-// Thrown when a body that is lowered on its own must be expanded instead: it calls what must be at
-// the kernel's top level, or it changes a list or dict of its caller.
-struct HoldsTask {};
 
 Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
                     const std::vector<Prov*>& keyword_provs);
@@ -460,6 +459,7 @@ struct ArgumentErrors {
 };
 [[noreturn]] void raise_undefined(PyObject* name, PyObject* function, PyObject* locals,
                                   PyObject* cells);  // of an unknown name
-void raise_python();  // turns the C++ exception in flight into a Python exception
+void forget_failure();  // the Python exception and the frames that were noted for it
+void raise_python();    // turns the C++ exception in flight into a Python exception
 
 }  // namespace qd::frontend

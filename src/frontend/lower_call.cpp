@@ -78,6 +78,8 @@ bool is_python_class(const PyTypeObject* t) {
             (name.starts_with("numpy.") && name.find(".random") == name.npos));
 }
 
+}  // namespace
+
 // Python's own functions, types, and the methods of its containers and strings do what they say.
 bool is_harmless(PyObject* f) {
     if (PyCFunction_Check(f)) {
@@ -90,6 +92,8 @@ bool is_harmless(PyObject* f) {
     }
     return PyType_Check(f) && is_python_class(reinterpret_cast<PyTypeObject*>(f));
 }
+
+namespace {
 
 // Of those, the ones that see more than their operands.
 bool sees_more(const std::string& name) {
@@ -500,7 +504,10 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
         is_own_code(PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable) ||
         is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     const auto run = [&] {
-        low.kernel->user_runs += !harmless && !ours && !is_function_of_numbers(callable);
+        if (!harmless && !ours && !is_function_of_numbers(callable)) {
+            if (low.undecided) throw HoldsTask{};  // what it does is done once
+            ++low.kernel->user_runs;
+        }
         Ref result = harmless || symbolic ? call_with(callable, objects, keywords.get())
                                           : ask(callable, objects, keywords.get(), Asker::body);
         if (!result) refused(n, symbolic);

@@ -284,9 +284,9 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
     return result;
 }
 
-void take_answers() {
+void take_answers(bool serve) {
     if (!answers) return;
-    for (Answers::Answer& a : answers->all) a.taken |= a.again;
+    for (Answers::Answer& a : answers->all) a.taken |= std::exchange(a.again, false) && serve;
 }
 
 // Evaluates a place again. `keep` owns what is returned.

@@ -563,6 +563,7 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
         l.b.loc =
             unit.function->new_loc({body.file_name, body.function_name, body.source.first_line});
         lower_body(l, body, s, args);
+        if (state.user_runs) unit.see_changes(args);
         finish_unit(unit);
         ir::complete(m);
         ir::lay_out_params(m);

@@ -149,11 +149,12 @@ struct KernelState {
     ir::Module* module = nullptr;
     LoweredKernel* out = nullptr;
     ir::CodeOptions options;
-    uint64_t options_id = 0;  // equal for equal options
-    uint64_t number = 0;      // of this lowering: stamps checks done once per kernel
-    bool has_print = false;   // set by print
-    uint64_t user_runs = 0;   // of code of the user that may change what facts say
-    int regions = 0;          // around the statement being lowered
+    uint64_t options_id = 0;      // equal for equal options
+    uint64_t number = 0;          // of this lowering: stamps checks done once per kernel
+    bool has_print = false;       // set by print
+    bool held_in_python = false;  // a HoldsTask left through code of the user
+    uint64_t user_runs = 0;       // of code of the user that may change what facts say
+    int regions = 0;              // around the statement being lowered
     // What the statement being lowered stands in: constructs of graphs and streams.
     enum class Section : uint8_t { none, region, branch, stream } section = Section::none;
     bool graph = false, checkpoints = false;  // options of the decorator

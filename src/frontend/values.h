@@ -99,6 +99,11 @@ PyObject* guarded(F&& f) noexcept;
 }  // namespace qd::frontend
 
 namespace qd::frontend {
+// Thrown when a body that is lowered on its own must be expanded instead: it calls what must be at
+// the kernel's top level, or it changes a list or dict of its caller.
+struct HoldsTask {};
+void hold_in_python();  // in its place where Python is between: a Python exception is set
+
 void set_internal_error(const char* what);
 template <class F>
 PyObject* guarded(F&& f) noexcept {
@@ -107,6 +112,8 @@ PyObject* guarded(F&& f) noexcept {
     } catch (const Diag& d) {
         set_python_error(d);
     } catch (const PyError&) {
+    } catch (const HoldsTask&) {
+        hold_in_python();
     } catch (const std::length_error& e) {
         set_python_error(too_large(e));
     } catch (const std::exception& e) {

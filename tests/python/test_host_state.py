@@ -136,3 +136,205 @@ def test_what_a_helper_changed_is_asked_in_each_process(tmp_path):
             env=env, cwd=tmp_path,
         )  # fmt: skip
         assert done.stdout.splitlines()[-1:] == [f"[0, 0, {n}] [0, {n}] {n}"], done.stderr[-2000:]
+
+
+@qd.func
+def taken_into(l: qd.template()):
+    l.append(slots.take())
+    return l[len(l) - 1]
+
+
+@qd.func
+def added_into(l: qd.template(), x):
+    l.append(x + take_with(x))
+    return l[len(l) - 1]
+
+
+def take_with(_):
+    return slots.take()
+
+
+@qd.func
+def taken_with_loop(f: qd.template(), x):
+    n = slots.take() + 0 * take_with(x)
+    for i in range(3):
+        f[i] += n
+    return n
+
+
+@pytest.mark.oracle_differs("it walks a kernel twice")
+def test_a_func_that_is_expanded_asks_its_helpers_once():
+    f = qd.field(qd.i32, shape=3)
+
+    @qd.kernel
+    def lists(x: qd.i32) -> qd.types.vector(4, qd.i32):
+        l = []
+        return qd.Vector([taken_into(l), taken_into(l), added_into(l, x), added_into(l, x)])
+
+    @qd.kernel
+    def loops(x: qd.i32) -> qd.types.vector(2, qd.i32):
+        return qd.Vector([taken_with_loop(f, x), taken_with_loop(f, x)])
+
+    assert lists(0).to_list() == [1, 2, 3, 4]
+    assert slots.given == 4
+    assert loops(0).to_list() == [5, 7]
+    assert slots.given == 8
+    assert f.to_numpy().tolist() == [12, 12, 12]
+
+
+@qd.func
+def given_and_taken():
+    return slots.given * 10 + slots.take()
+
+
+@qd.func
+def given_and_taken_into(l: qd.template()):
+    l.append(given_and_taken())
+
+
+@pytest.mark.oracle_differs("it walks a kernel twice")
+def test_a_func_that_is_expanded_reads_what_was_there_before():
+    @qd.kernel
+    def k() -> qd.types.vector(2, qd.i32):
+        l = []
+        given_and_taken_into(l)
+        given_and_taken_into(l)
+        return qd.Vector(l)
+
+    assert k().to_list() == [1, 12]
+
+
+@qd.func(requires_top_level=True)
+def only_at_top_level(f: qd.template()):
+    for i in f:
+        f[i] += 1
+
+
+def by_python(f):
+    only_at_top_level(f)
+
+
+def by_python_that_catches(f):
+    try:
+        only_at_top_level(f)
+    except BaseException:
+        pass
+
+
+@qd.func
+def leads_to_top_level(f: qd.template()):
+    by_python(f)
+    by_python_that_catches(f)
+
+
+def test_a_python_helper_calls_a_func_that_must_be_at_the_top_level():
+    f = qd.field(qd.i32, shape=3)
+
+    @qd.kernel
+    def k():
+        leads_to_top_level(f)
+
+    @qd.kernel
+    def deeper(n: qd.i32):
+        if n > 0:
+            leads_to_top_level(f)
+
+    k()
+    assert f.to_numpy().tolist() == [2, 2, 2]
+    with pytest.raises(qd.QuadrantsSyntaxError, match="requires_top_level"):
+        deeper(1)
+
+
+@qd.func
+def zero():
+    return 0
+
+
+@qd.func
+def taken_after_another(n: qd.template()):
+    s = n + zero()
+    return s + slots.take()
+
+
+@pytest.mark.oracle_differs("it walks a kernel twice")
+def test_what_a_func_was_told_when_its_facts_failed_is_kept_for_its_body():
+    @qd.kernel
+    def k() -> qd.types.vector(3, qd.i32):
+        return qd.Vector([taken_after_another(0), taken_after_another(0), taken_after_another(0)])
+
+    assert k().to_list() == [1, 2, 3]
+
+
+class Numbers:
+    changed = 1
+    other = 1
+
+
+def change():
+    Numbers.changed += 1
+    return 1
+
+
+@qd.func
+def read_and_changed():
+    a = Numbers.changed
+    return a * 100 + change() * 10 + Numbers.other
+
+
+@pytest.mark.oracle_differs("it walks a kernel twice")
+def test_a_func_whose_facts_changed_reads_what_was_there_before():
+    @qd.kernel
+    def first() -> qd.i32:
+        return read_and_changed()
+
+    @qd.kernel
+    def second() -> qd.i32:
+        return read_and_changed()
+
+    Numbers.changed, Numbers.other = 1, 1
+    assert first() == 111
+    Numbers.changed, Numbers.other = 1, 3
+    assert second() == 113
+
+
+CHANGED_LATER = """
+import sys
+import quadrants as qd
+
+qd.init(arch=qd.cpu)
+
+
+class Numbers:
+    changed = 1
+    other = int(sys.argv[1])
+
+
+def change():
+    Numbers.changed += 1
+    return 1
+
+
+@qd.kernel
+def k() -> qd.i32:
+    a = Numbers.changed
+    return a * 100 + change() * 10 + Numbers.other
+
+
+print(k())
+"""
+
+
+@pytest.mark.oracle_differs("it walks a kernel twice")
+def test_a_refused_recipe_leaves_what_the_kernel_reads(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(CHANGED_LATER)
+    env = dict(os.environ, QD_OFFLINE_CACHE_FILE_PATH=str(tmp_path / "cache"))
+    for other in (1, 3, 1, 3):
+        run = subprocess.run(
+            [sys.executable, str(program), str(other)],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert run.stdout.split()[-1] == str(110 + other), run.stderr
