@@ -489,6 +489,10 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
         symbolic |= is_symbolic(v.get());
         objects.push_back(v.obj);
     }
+    // As in an f-string: what a value is, only the launch knows.
+    if (callable == reinterpret_cast<PyObject*>(&PyUnicode_Type) && symbolic && !keywords &&
+        objects.size() == 1)
+        return {format_call(Ref::steal(PyUnicode_FromString("{}")).get(), args)};
     const bool harmless = is_harmless(callable);
     const std::string name = callee_name(callable);
     // A method of Python's, and an object that is called, see what they belong to.

@@ -39,6 +39,8 @@ ir::Value* scalar_int(PyObject* o, PyObject* a, PyObject* b, const char* symbol)
     return v;
 }
 
+bool is_text(PyObject* o) { return PyUnicode_Check(o) || is_format(o); }
+
 bool has_tensor_value(PyObject* o) {
     return is_host_matrix(o) || (is_expr(o) && type_of(o).is_tensor());
 }
@@ -435,6 +437,13 @@ Val Body::expr(const Node* n) {
         case K::BinOp: {
             Val a = expr(n->a), b = expr(n->b);
             low.node = n->ast;
+            if (static_cast<BinOp>(n->op) == BinOp::add && is_text(a.get()) && is_text(b.get()) &&
+                (is_format(a.get()) || is_format(b.get()))) {
+                CallArgs parts;
+                parts.positional = {a.obj, b.obj};
+                unit.consume(a), unit.consume(b);
+                return {format_call(Ref::steal(PyUnicode_FromString("{}{}")).get(), parts)};
+            }
             const auto run = [&] { return binary(static_cast<BinOp>(n->op), a.get(), b.get()); };
             if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
                 static const char* const names[] = {

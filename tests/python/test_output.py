@@ -97,6 +97,30 @@ def test_captured_texts_and_vectors(backend, capfd):
     ]
 
 
+@pytest.mark.oracle_differs("the established package shows the text of an expression")
+def test_str_of_a_value_is_a_format_string(backend, capfd):
+    @qd.kernel
+    def k(n: qd.i32, x: qd.f32):
+        print(str(n), "n is " + str(n) + "!", str(qd.Vector([x, 2.0])))
+        print(f"<{str(x)}>", str(n) + str(7), "a" + "b" + f"{n}")
+
+    assert printed(capfd, k, 3, 1.5).splitlines() == [
+        "3 n is 3! [1.500000, 2.000000]",
+        "<1.500000> 37 ab3",
+    ]
+
+
+@pytest.mark.oracle_differs("the established package refuses str() there")
+def test_str_of_a_value_as_message(debug_backend):
+    @qd.kernel
+    def k(n: qd.i32):
+        assert n == 0, "n is " + str(n)
+
+    k(0)
+    with raises(qd.QuadrantsAssertionError, "n is 5"):
+        k(5)
+
+
 def test_print_order_within_a_serial_loop(backend, capfd):
     @qd.kernel
     def k():
