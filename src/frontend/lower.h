@@ -308,6 +308,7 @@ struct Lowering::Body {
     void consume_owner(PyObject* self, Prov* method);
     Val call_python(const Node* n, const Val& f, const CallArgs& args,
                     const std::vector<Prov*>& provs, const std::vector<Prov*>& keyword_provs);
+    Val object_operator(const Node* n, const Val& left, const Val& right, const char* method);
     [[noreturn]] void refused(const Node* n, bool symbolic);
     bool all_host(const auto& known, const CallArgs& args);
     bool needs_no_kernel(PyObject* o);

@@ -572,6 +572,33 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
                     keywords.get(), is_function_of_numbers(callable), run);
 }
 
+// An object of a class of the user as left operand of a run-time value: its class's method
+// answers, as in Python. Nothing if there is none or it declines.
+Val Body::object_operator(const Node* n, const Val& left, const Val& right, const char* method) {
+    PyObject* o = left.get();
+    auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(o));
+    if (!is_symbolic(right.get()) || is_symbolic(o) || is_number(o) || is_host_matrix(o) ||
+        is_own_code(cls))
+        return {};
+    const Ref name = Ref::steal(PyUnicode_InternFromString(method));
+    const Ref found = get(cls, name.get());
+    PyObject* definition = found ? func_of(found.get()) : nullptr;
+    if (!definition && (!found || !PyFunction_Check(found.get()))) return {};
+    const Val f = member(left, name.get());
+    if (definition) {
+        CallArgs args;
+        args.positional = {left.obj, right.obj};
+        return call_definition(definition, args, {left.prov, right.prov}, {});
+    }
+    Val v = recorded(method, f.prov, {&right, 1}, nullptr, false, [&] {
+        ++low.kernel->user_runs;
+        Ref result = call_with(f.get(), {&right.obj, 1}, nullptr);
+        if (!result) refused(n, true);
+        return result;
+    });
+    return v.get() == Py_NotImplemented ? Val{} : v;
+}
+
 // Python refused a call: the exception that is set leaves, in the kernel's words if that says more.
 void Body::refused(const Node* n, bool symbolic) {
     if (symbolic && PyErr_ExceptionMatches(PyExc_TypeError)) {

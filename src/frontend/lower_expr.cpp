@@ -452,6 +452,11 @@ Val Body::expr(const Node* n) {
                 const Val operands[] = {a, b};
                 return operation(names[n->op], operands, run);
             }
+            static const char* const methods[] = {
+                "__add__",    "__sub__",    "__mul__",   "__truediv__", "__floordiv__",
+                "__mod__",    "__pow__",    "__and__",   "__or__",      "__xor__",
+                "__lshift__", "__rshift__", "__matmul__"};
+            if (Val v = object_operator(n, a, b, methods[n->op]); v.obj) return v;
             unit.consume(a), unit.consume(b);
             return {run()};
         }
@@ -585,10 +590,14 @@ Val Body::compare_chain(const Node* n) {
             const auto run = [&] {
                 return frontend::compare(static_cast<CmpOp>(op), left.get(), right.get());
             };
+            static const char* const methods[] = {"__lt__", "__le__", "__gt__",
+                                                  "__ge__", "__eq__", "__ne__"};
             if (is_left_to_python(left.get()) && is_left_to_python(right.get())) {
                 static const char* const names[] = {"lt", "le", "gt", "ge", "eq", "ne"};
                 const Val operands[] = {left, right};
                 r = operation(names[op], operands, run);
+            } else if (Val v = object_operator(n, left, right, methods[op]); v.obj) {
+                r = v;
             } else {
                 unit.consume(left), unit.consume(right);
                 r = {run()};

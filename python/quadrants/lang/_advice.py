@@ -84,7 +84,7 @@ ADVICE = [
     (r"unsupported operand type\(s\) for '(&&|\|\|)'", "compare first: x != 0"),
     (r"unsupported operand type\(s\) for .*\[Tensor",
      "shapes must be equal, or one side a number"),
-    (r"unsupported operand type\(s\) for '[&|^<>]+'", "only integers have bits; qd.cast(x, qd.i32)"),
+    (r"unsupported operand type\(s\) for '(&|\||\^|<<|>>)'", "only integers have bits; qd.cast(x, qd.i32)"),
     (r"unsupported operand type\(s\) for .*(Field|ndarray)", "index it: x[i]"),
     (r"Unsupported operator @=", "write a = a @ b"),
     (r"`select` conditions must", "compare first: x != 0"),
