@@ -591,6 +591,7 @@ Val Body::object_operator(const Node* n, const Val& left, const Val& right, cons
         return call_definition(definition, args, {left.prov, right.prov}, {});
     }
     Val v = recorded(method, f.prov, {&right, 1}, nullptr, false, [&] {
+        if (low.undecided) throw HoldsTask{};  // what it does is done once
         ++low.kernel->user_runs;
         Ref result = call_with(f.get(), {&right.obj, 1}, nullptr);
         if (!result) refused(n, true);

@@ -122,6 +122,29 @@ def test_a_changed_object_is_seen_by_new_kernels():
     assert [total(1), total(2), total(1)] == [4, 5, 4]
 
 
+def test_a_method_runs_once():
+    class Counting:
+        calls = 0
+
+        def __add__(self, other):
+            Counting.calls += 1
+            return other + 100 * Counting.calls
+
+    counting = Counting()
+
+    @qd.func
+    def put(items: qd.template(), x):
+        items.append(counting + x)
+
+    @qd.kernel
+    def k(x: qd.i32) -> qd.i32:
+        items = [0]
+        put(items, x)
+        return items[1]
+
+    assert k(7) % 100 == 7 and Counting.calls == k(7) // 100
+
+
 def refused(how):
     @qd.kernel
     def k(x: qd.f32) -> qd.f32:
