@@ -149,6 +149,8 @@ def test_members_are_whole_types():
     ):
         with pytest.raises(ValueError, match="member 'a' of a struct needs a whole type"):
             qd.types.struct(a=open_type)
+        with pytest.raises(ValueError, match="member 'a' of a struct needs a whole type"):
+            qd.Struct.field({"a": open_type}, shape=2)
     for open_type in (qd.types.vector(), qd.types.matrix(2, dtype=qd.f32)):
         with pytest.raises(qd.QuadrantsTypeError, match="open sizes"):
             open_type(1)

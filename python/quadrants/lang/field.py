@@ -16,7 +16,7 @@ from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
 from quadrants.lang.snode import SNode, checked_extent, checked_offset, declaring, root
-from quadrants.lang.struct import StructType
+from quadrants.lang.struct import StructType, check_whole
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
 
 __getattr__, __dir__ = lazy_names(
@@ -312,6 +312,7 @@ def _struct_of(
     fields: dict[str, Any] = {}
     for key, kind in members.items():
         label = f"{name}.{key}"
+        check_whole(key, kind)
         if isinstance(kind, StructType):
             fields[key] = _struct_of(kind.members, kind.methods, label, kind._unpacked_groups)
         elif isinstance(kind, MatrixType):

@@ -248,6 +248,14 @@ def _cast_number(dtype: DataType, value: Any) -> Any:
     return value - (1 << dtype.bits) if dtype.is_signed and value >> (dtype.bits - 1) else value
 
 
+def check_whole(name: str, kind: Any) -> None:
+    """Raises if a member's type leaves its size or dtype open."""
+    if isinstance(kind, MatrixType) and kind.is_open():
+        raise ValueError(
+            f"member {name!r} of a struct needs a whole type, got {kind.to_string()}: give n, m and dtype"
+        )
+
+
 class StructType:
     """Type of structs: `qd.types.struct(...)` or a class decorated with `@qd.dataclass`."""
 
@@ -268,10 +276,7 @@ class StructType:
                 )
             if not isinstance(kind, (MatrixType, StructType)):
                 cook_dtype(kind)
-            if isinstance(kind, MatrixType) and kind.is_open():
-                raise ValueError(
-                    f"member {name!r} of a struct needs a whole type, got {kind.to_string()}: give n, m and dtype"
-                )
+            check_whole(name, kind)
             self._declared[name] = kind
 
     def _expand(self, name: str, kind: UnpackedVectorType, members: dict[str, Any]) -> None:
