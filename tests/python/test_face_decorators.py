@@ -67,6 +67,16 @@ def test_real_func_errors():
     qd.real_func(default)
 
 
+@pytest.mark.parametrize("annotation", [tuple, typing.Tuple])  # noqa: UP006
+def test_a_bare_tuple_is_no_result(annotation):
+    def k(a: qd.i32) -> annotation:
+        return a
+
+    qd.init(arch=qd.cpu, log_level="error")
+    with pytest.raises(qd.QuadrantsSyntaxError):
+        qd.kernel(k)(1)
+
+
 def test_order_of_decorators():
     @functools.wraps(bare)
     def wrapped(a: qd.i32): ...

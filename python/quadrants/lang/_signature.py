@@ -200,7 +200,7 @@ def _return_annotation(annotation: Any) -> Any:
     ):
         return annotation
     if getattr(annotation, "__origin__", None) is tuple:
-        annotation = annotation.__args__
+        annotation = getattr(annotation, "__args__", tuple)  # a bare Tuple has none
     if annotation is ... or isinstance(annotation, tuple) and ... in annotation:
         raise QuadrantsSyntaxError("Ellipsis is not supported in return type annotations")
     return annotation
