@@ -125,6 +125,12 @@ std::string hex(std::span<const uint8_t> bytes) {
     return out;
 }
 
+void warn(const std::string& text) {
+    Warnings& w = warnings();
+    std::lock_guard guard(w.lock);
+    w.pending.push_back(text);
+}
+
 std::vector<std::string> take_warnings() {
     Warnings& w = warnings();
     std::lock_guard guard(w.lock);
@@ -174,7 +180,7 @@ std::optional<Bytes> Store::read(std::string_view name) const {
         if (n <= 0) return std::nullopt;
         done += static_cast<size_t>(n);
     }
-    const Header expected = header_of(name, content);
+    const Header expected = header_of(prefix_ + std::string(name), content);
     if (std::memcmp(&header, &expected, sizeof header) != 0) return std::nullopt;
     // File systems note reads once a day, if at all.
     if (info.st_atime < ::time(nullptr)) {
@@ -183,6 +189,8 @@ std::optional<Bytes> Store::read(std::string_view name) const {
     }
     return content;
 }
+
+bool Store::make_folder() const { return make_folders(folder_) && usable(""); }
 
 bool Store::write(std::string_view name, std::span<const uint8_t> content) const {
     static std::atomic<unsigned> counter{0};
@@ -193,7 +201,7 @@ bool Store::write(std::string_view name, std::span<const uint8_t> content) const
     {
         const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
         if (file.descriptor < 0) return false;
-        const Header header = header_of(name, content);
+        const Header header = header_of(prefix_ + std::string(name), content);
         if (!write_all(file.descriptor, &header, sizeof header) ||
             !write_all(file.descriptor, content.data(), content.size())) {
             ::unlink(temporary.c_str());

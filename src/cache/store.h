@@ -24,12 +24,14 @@ std::string hex(std::span<const uint8_t> bytes);
 
 class Store {
   public:
-    // The folder is made on the first write.
-    explicit Store(std::string folder) : folder_(std::move(folder)) {}
+    // The folder is made on the first write. Entries' names as they carry them begin with `prefix`.
+    explicit Store(std::string folder, std::string prefix = "")
+        : folder_(std::move(folder)), prefix_(std::move(prefix)) {}
 
     const std::string& folder() const { return folder_; }
     std::optional<Bytes> read(std::string_view name) const;
     bool write(std::string_view name, std::span<const uint8_t> content) const;
+    bool make_folder() const;
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
     // Removes the older half of the entries below `subfolder` if there are more than `most`.
     void trim(std::string_view subfolder, size_t most) const;
@@ -44,10 +46,11 @@ class Store {
   private:
     bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file
 
-    std::string folder_;
+    std::string folder_, prefix_;
 };
 
 // Warnings of all stores since the last call. The caller shows them; each path is named once.
 std::vector<std::string> take_warnings();
+void warn(const std::string& text);
 
 }  // namespace qd::cache

@@ -4,7 +4,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <set>
 
+#include "cache/kernel_folder.h"
 #include "cache/store.h"
 #include "frontend/frontend.h"
 #include "python/areas.h"
@@ -22,35 +24,59 @@ bool is_hash(std::string_view s) {
            });
 }
 
-// "code/<hash>" or "kernels/<hash>/<hash>".
+// "code/T<64 hex>.qdc" or "kernels/<hash>/<hash>".
 bool is_entry(std::string_view name) {
-    if (name.starts_with("code/")) return is_hash(name.substr(5));
+    if (name.starts_with("code/")) return cache::KernelFolder::is_name(name.substr(5));
     return name.starts_with("kernels/") && name.size() == 8 + 32 + 1 + 32 && name[40] == '/' &&
            is_hash(name.substr(8, 32)) && is_hash(name.substr(41));
 }
 
-cache::Store store_of(PyObject* folder) {
+// Code lies in one of two places (cache/kernel_folder.h), under the same name in it.
+struct Places {
+    cache::Store native, kept;
+    explicit Places(const std::string& path)
+        : native(path + "/native"), kept(path + "/kernel_compilation_manager", "code/") {}
+
+    std::vector<std::string> files(std::string_view name) const {
+        std::vector<std::string> out{native.folder() + "/" + std::string(name)};
+        if (name.starts_with("code/"))
+            out.push_back(kept.folder() + "/" + std::string(name.substr(5)));
+        return out;
+    }
+    std::optional<cache::Bytes> read(std::string_view name) const {
+        auto content = native.read(name);
+        if (!content && name.starts_with("code/")) content = kept.read(name.substr(5));
+        return content;
+    }
+};
+
+Places places_of(PyObject* folder) {
     const Ref bytes = Ref::steal(PyUnicode_EncodeFSDefault(folder));
-    return cache::Store(std::string(PyBytes_AS_STRING(bytes.get())) + "/native");
+    return Places(PyBytes_AS_STRING(bytes.get()));
 }
 
-// cache_entries(folder) -> [(name, bytes, when it was last used, whether it is whole), ...]
+// cache_entries(folder) -> [(name, path, bytes, when it was last used, whether it is whole), ...]
 PyObject* cache_entries(PyObject*, PyObject* folder) try {
-    const cache::Store store = store_of(folder);
-    std::vector<std::string> names;
-    for (const std::string& name : store.list("code")) names.push_back("code/" + name);
-    for (const std::string& key : store.list("kernels"))
-        for (const std::string& name : store.list("kernels/" + key))
-            names.push_back("kernels/" + key + "/" + name);
+    const Places places = places_of(folder);
+    std::set<std::string> names;
+    for (const std::string& name : places.native.list("code")) names.insert("code/" + name);
+    for (const std::string& name : places.kept.list("."))
+        if (name.ends_with(".qdc")) names.insert("code/" + name);
+    for (const std::string& key : places.native.list("kernels"))
+        for (const std::string& name : places.native.list("kernels/" + key))
+            names.insert("kernels/" + key + "/" + name);
     Ref list = Ref::steal(PyList_New(0));
     for (const std::string& name : names) {
         struct stat info;
-        if (::lstat((store.folder() + "/" + name).c_str(), &info) != 0) continue;
-        const auto used = std::max(info.st_atime, info.st_mtime);
-        const bool whole = is_entry(name) && store.read(name);
+        const std::vector<std::string> files = places.files(name);
+        const auto file = std::ranges::find_if(
+            files, [&](const std::string& f) { return ::lstat(f.c_str(), &info) == 0; });
+        if (file == files.end()) continue;
+        const auto used = static_cast<long long>(std::max(info.st_atime, info.st_mtime));
+        PyObject* whole = is_entry(name) && places.read(name) ? Py_True : Py_False;
         const Ref item =
-            Ref::steal(Py_BuildValue("sLLO", name.c_str(), static_cast<long long>(info.st_size),
-                                     static_cast<long long>(used), whole ? Py_True : Py_False));
+            Ref::steal(Py_BuildValue("ssLLO", name.c_str(), file->c_str(),
+                                     static_cast<long long>(info.st_size), used, whole));
         if (PyList_Append(list.get(), item.get()) < 0) return nullptr;
     }
     return list.release();
@@ -63,7 +89,7 @@ PyObject* cache_read(PyObject*, PyObject* args) try {
     PyObject* folder;
     const char* name;
     if (!PyArg_ParseTuple(args, "Us", &folder, &name)) return nullptr;
-    const auto content = is_entry(name) ? store_of(folder).read(name) : std::nullopt;
+    const auto content = is_entry(name) ? places_of(folder).read(name) : std::nullopt;
     if (!content) Py_RETURN_NONE;
     return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(content->data()),
                                      static_cast<Py_ssize_t>(content->size()));
@@ -80,7 +106,8 @@ PyObject* cache_write(PyObject*, PyObject* args) try {
     if (!is_entry(name))
         return PyErr_Format(PyExc_ValueError, "'%s' is no name of a cache entry", name);
     const auto* begin = reinterpret_cast<const uint8_t*>(bytes);
-    return PyBool_FromLong(store_of(folder).write(name, {begin, static_cast<size_t>(count)}));
+    return PyBool_FromLong(
+        places_of(folder).native.write(name, {begin, static_cast<size_t>(count)}));
 } catch (const frontend::PyError&) {
     return nullptr;
 }
@@ -96,7 +123,7 @@ PyObject* cache_identity(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"cache_entries", cache_entries, METH_O,
-     "Entries below a folder: name, bytes, time of last use, whether it is whole."},
+     "Entries below a folder: name, path, bytes, time of last use, whether it is whole."},
     {"cache_read", cache_read, METH_VARARGS, "The content of an entry; None if it is not whole."},
     {"cache_write", cache_write, METH_VARARGS, "Makes an entry of a name and its content."},
     {"cache_identity", cache_identity, METH_NOARGS,

@@ -68,6 +68,10 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     while (PyDict_Next(options, &at, &key, &value))
         if (!set_option(session().options, key, value)) return nullptr;
     Session& s = session();
+    PyObject* release = PyDict_GetItemString(options, "release");
+    const char* text = release ? PyUnicode_AsUTF8(release) : "";
+    if (!text) return nullptr;
+    s.release = text;
     s.generation = s.next_generation++;
     s.launches = 0;
     s.compiled = 0;

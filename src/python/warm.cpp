@@ -4,7 +4,7 @@
 //   kernels/<key>/<recipe>   recipes of one kernel; key = hash of all that a process knows before
 //                            it reads one: options, the code object, constants that it names,
 //                            types of the arguments
-//   code/<hash>              artefacts
+// and code as cache/kernel_folder.h says.
 // The key only narrows the search (a code object does not see everything: local annotations leave
 // no trace in it). What makes a recipe right is that all its guards hold, source texts among them.
 
@@ -23,6 +23,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "cache/kernel_folder.h"
 #include "cache/store.h"
 #include "frontend/lower.h"
 #include "frontend/values.h"
@@ -696,15 +697,28 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     return cache::hex(hash_of(w.out));
 }
 
-std::string code_file(std::span<const uint8_t> code_hash) {
+// Of this code, this build and this CPU.
+std::string code_name(std::span<const uint8_t> code_hash) {
     Writer w;
     w.text(build_identity());
     w.text(host_features());
     w.bytes(code_hash);
-    return "code/" + cache::hex(hash_of(w.out));
+    Bytes hash = hash_of(w.out);
+    const Bytes more = hash_of(hash);
+    hash.insert(hash.end(), more.begin(), more.end());
+    return "T" + cache::hex(hash) + ".qdc";
 }
 
-std::set<Bytes> used;  // code of this session; under the GIL
+cache::KernelFolder& kernel_folder() {
+    static std::map<std::string, std::unique_ptr<cache::KernelFolder>> folders;  // under the GIL
+    const std::string& path = session().options.offline_cache_file_path;
+    auto& folder = folders[path];
+    if (!folder)
+        folder = std::make_unique<cache::KernelFolder>(path, "quadrants " + session().release);
+    return *folder;
+}
+
+std::set<std::string> used;  // code of this session, by name; under the GIL
 
 }  // namespace
 
@@ -754,40 +768,26 @@ void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const Lo
 }
 
 std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {
-    return session().options.offline_cache ? store().read(code_file(code_hash)) : std::nullopt;
+    return session().options.offline_cache ? kernel_folder().read(code_name(code_hash))
+                                           : std::nullopt;
 }
 
 void store_artefact(const std::string& cache_path, const Bytes& code_hash,
                     std::span<const uint8_t> artefact) {
-    if (cache_path.empty()) return;
-    const cache::Store target(cache_path + "/native");
-    (void)target.write(code_file(code_hash), artefact);
+    if (!cache_path.empty())
+        (void)cache::KernelFolder::write(cache_path, code_name(code_hash), artefact);
 }
 
-void note_kernel(const Bytes& code_hash) { used.insert(code_hash); }
+void note_kernel(const Bytes& code_hash) { used.insert(code_name(code_hash)); }
 
-// The index is for people and scripts that count or delete files; nothing reads it back.
 void flush_cache() {
     const ir::Options& o = session().options;
     if (o.offline_cache && !o.offline_cache_file_path.empty() && !used.empty()) {
-        const cache::Store visible(o.offline_cache_file_path + "/kernel_compilation_manager");
-        const std::vector<std::string> present = visible.list(".");
-        size_t entries = 0, fresh = 0;
-        for (const std::string& name : present) entries += name.ends_with(".qdc");
-        for (const Bytes& hash : used) {
-            Bytes twice = hash_of(hash);
-            const Bytes again = hash_of(twice);
-            twice.insert(twice.end(), again.begin(), again.end());
-            const std::string name = "T" + cache::hex(twice) + ".qdc";
-            if (std::binary_search(present.begin(), present.end(), name)) continue;
-            fresh += visible.write(name, hash);
-        }
-        const std::string text = "entries " + std::to_string(entries + fresh) + "\n";
-        if (fresh || !std::binary_search(present.begin(), present.end(), "qdcache.qdb"))
-            (void)visible.write("qdcache.qdb",
-                                {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
-        store().keep_within(o.offline_cache_cleaning_policy, o.offline_cache_max_size_of_files,
-                            o.offline_cache_cleaning_factor);
+        const cache::Limits limits{o.offline_cache_cleaning_policy,
+                                   o.offline_cache_max_size_of_files,
+                                   o.offline_cache_cleaning_factor};
+        (void)kernel_folder().flush(used, limits);
+        store().keep_within(limits.policy, limits.bytes, limits.share);
     }
     used.clear();
     show_cache_warnings();

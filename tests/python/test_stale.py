@@ -290,8 +290,8 @@ def test_warnings_and_places_are_those_of_this_process(tmp_path):
 @pytest.mark.oracle_differs("our files")
 def test_entries_under_other_names_are_no_entries(tmp_path):
     first = run(tmp_path)
-    for folder in ("code", "kernels/*"):
-        files = [p for p in tmp_path.glob(f"cache/native/{folder}/*") if p.is_file()]
+    for pattern in ("kernel_compilation_manager/*.qdc", "native/kernels/*/*"):
+        files = [p for p in tmp_path.glob(f"cache/{pattern}") if p.is_file()]
         folders = sorted(files)
         held = [p.read_bytes() for p in folders]
         assert len(held) > 2

@@ -37,14 +37,14 @@ def show(args: argparse.Namespace) -> int:
     entries = core.cache_entries(folder)
     code = [e for e in entries if e[0].startswith("code/")]
     print(f"folder   {folder}")
-    print(f"code     {len(code)} entries, {size_text(sum(e[1] for e in code))}")
+    print(f"code     {len(code)} entries, {size_text(sum(e[2] for e in code))}")
     recipes = [e for e in entries if not e[0].startswith("code/")]
-    print(f"recipes  {len(recipes)} entries, {size_text(sum(e[1] for e in recipes))}")
+    print(f"recipes  {len(recipes)} entries, {size_text(sum(e[2] for e in recipes))}")
     damaged = sum(not whole for *_, whole in entries)
     if damaged:
         print(f"unusable {damaged}: damaged, or of another version (see cache verify)")
     if args.entries:
-        for name, count, used, whole in sorted(entries, key=lambda e: -e[2]):
+        for name, _, count, used, whole in sorted(entries, key=lambda e: -e[3]):
             when = datetime.datetime.fromtimestamp(used).isoformat(" ", "seconds")
             print(f"{when}  {size_text(count):>10}  {name}{'' if whole else '  damaged'}")
     return 0
@@ -53,9 +53,8 @@ def show(args: argparse.Namespace) -> int:
 def verify(args: argparse.Namespace) -> int:
     folder = folder_of(args)
     entries = core.cache_entries(folder)
-    damaged = [name for name, _, _, whole in entries if not whole]
-    for name in damaged:
-        path = os.path.join(folder, "native", name)
+    damaged = [path for _, path, _, _, whole in entries if not whole]
+    for path in damaged:
         if args.remove:
             os.unlink(path)
         print(f"{'removed' if args.remove else 'damaged'}  {path}")

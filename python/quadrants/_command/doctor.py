@@ -94,7 +94,7 @@ def _folder() -> Iterator[Finding]:
             f"the disk of {folder} is full",
             "free some space; kernels are compiled anew meanwhile",
         )
-    damaged = [e for e in core.cache_entries(folder) if not e[3]]
+    damaged = [e for e in core.cache_entries(folder) if not e[4]]
     if damaged:
         yield (
             f"{len(damaged)} entries of {folder} are damaged or of another version",

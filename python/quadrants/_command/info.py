@@ -64,7 +64,7 @@ def run() -> int:
         ("code for", os.environ.get("QD_CPU_TARGET") or "this CPU"),
         (
             "cache",
-            f"{folder}, {len(entries)} entries, {cache.size_text(sum(e[1] for e in entries))}",
+            f"{folder}, {len(entries)} entries, {cache.size_text(sum(e[2] for e in entries))}",
         ),
     ]
     rows += [

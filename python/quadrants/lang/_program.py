@@ -27,7 +27,8 @@ class Program:
         self._config = config
         if config.debug:
             config.check_out_of_bound = True
-        native = core.runtime_init({**config.as_dict(), **python_options})
+        release = core.get_version_string()
+        native = core.runtime_init({**config.as_dict(), **python_options, "release": release})
         if isinstance(native, dict):  # values that the device decides, such as max_block_dim
             for name, value in native.items():
                 setattr(config, name, value)

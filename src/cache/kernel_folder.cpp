@@ -1,0 +1,181 @@
+// See kernel_folder.h.
+
+#include "cache/kernel_folder.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace qd::cache {
+namespace {
+
+constexpr int kAttempts = 5;
+constexpr std::chrono::milliseconds kBetween{50};
+constexpr std::string_view kIndex = "qdcache.qdb";
+
+// The lock of a folder: a file that only one process can create.
+class Lock {
+    std::string path_;
+    bool ours_ = false;
+
+  public:
+    explicit Lock(const std::string& folder) : path_(folder + "/qdcache.lock") {
+        for (int k = 0; k < kAttempts && !ours_; ++k) {
+            if (k) std::this_thread::sleep_for(kBetween);
+            const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+            if (file < 0) continue;
+            ::close(file);
+            ours_ = true;
+        }
+        if (!ours_)
+            warn("Lock " + path_ + " failed. Please run 'qd cache clean -p " + folder +
+                 "' and try again. (Or delete that file, if no process is running.)");
+    }
+    ~Lock() {
+        if (ours_ && ::unlink(path_.c_str()) != 0) warn("Unlock " + path_ + " failed.");
+    }
+    Lock(const Lock&) = delete;
+    bool ours() const { return ours_; }
+};
+
+bool exists(const Store& store, const std::string& name) {
+    struct stat info;
+    return ::lstat((store.folder() + "/" + name).c_str(), &info) == 0;
+}
+
+struct Entry {
+    std::string name;
+    int64_t bytes, used, made;  // the last two: seconds since the epoch
+};
+
+std::vector<Entry> entries_of(const Store& store) {
+    std::vector<Entry> out;
+    for (std::string& name : store.list(".")) {
+        struct stat info;
+        if (!KernelFolder::is_name(name) ||
+            ::lstat((store.folder() + "/" + name).c_str(), &info) != 0)
+            continue;
+        out.push_back(
+            {std::move(name), info.st_size, std::max(info.st_atime, info.st_mtime), info.st_mtime});
+    }
+    return out;
+}
+
+}  // namespace
+
+KernelFolder::KernelFolder(const std::string& path, std::string release)
+    : path_(path),
+      release_(std::move(release)),
+      pending_(path + "/native"),
+      kept_(path + "/kernel_compilation_manager", "code/") {}
+
+bool KernelFolder::is_name(std::string_view name) {
+    return name.size() == 69 && name.starts_with('T') && name.ends_with(".qdc") &&
+           name.find_first_not_of("0123456789abcdef", 1) == 65;
+}
+
+bool KernelFolder::write(const std::string& path, std::string_view name,
+                         std::span<const uint8_t> content) {
+    const std::string entry(name), pending = "code/" + entry;
+    const Store native(path + "/native"), kept(path + "/kernel_compilation_manager", "code/");
+    // Better code of what was flushed comes in its place, also behind the last flush.
+    if (exists(kept, entry) && !exists(native, pending)) return kept.write(entry, content);
+    return native.write(pending, content);
+}
+
+std::optional<KernelFolder::Index> KernelFolder::read_index() const {
+    const auto content = kept_.read(kIndex);
+    if (!content) return std::nullopt;
+    const std::string_view text(reinterpret_cast<const char*>(content->data()), content->size());
+    if (!text.starts_with(release_ + "\n")) return std::nullopt;
+    Index index;
+    const char* at = text.data() + release_.size() + 1;
+    const char* end = text.data() + text.size();
+    for (int64_t* number : {&index.entries, &index.bytes}) {
+        const auto [next, error] = std::from_chars(at, end, *number);
+        if (error != std::errc() || next == end || *next != '\n') return std::nullopt;
+        at = next + 1;
+    }
+    return index;
+}
+
+KernelFolder::State KernelFolder::state() {
+    if (state_ == State::unknown) state_ = read_index() ? State::ours : State::foreign;
+    return state_;
+}
+
+std::optional<Bytes> KernelFolder::read(std::string_view name) {
+    if (auto content = pending_.read("code/" + std::string(name))) return content;
+    return state() == State::ours ? kept_.read(name) : std::nullopt;
+}
+
+bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits) {
+    state_ = State::unknown;
+    std::vector<std::string> fresh;
+    bool some_kept = false;
+    for (const std::string& name : used) {
+        if (exists(pending_, "code/" + name)) fresh.push_back(name);
+        some_kept |= exists(kept_, name);
+    }
+    const bool evicts = limits.policy == "lru" || limits.policy == "fifo";
+    auto index = read_index();
+    const bool full = index && evicts && index->bytes >= limits.bytes;
+    const bool begins = !index && some_kept;
+    if (fresh.empty() && !begins && (!full || index->entries == 0)) return true;
+    if (!kept_.make_folder()) return true;  // full or read-only: code stays where it is
+    const Lock lock(kept_.folder());
+    if (!lock.ours()) return false;
+    index = read_index();  // who had the lock may have begun the folder
+
+    const auto remove = [&](const std::string& name) {
+        ::unlink((kept_.folder() + "/" + name).c_str());
+    };
+    std::vector<Entry> present = entries_of(kept_);
+    if (!index && (evicts || limits.policy == "version")) {  // another release's, or damaged
+        std::erase_if(present, [&](const Entry& e) {
+            if (used.contains(e.name) && kept_.read(e.name)) return false;  // made just now
+            remove(e.name);
+            return true;
+        });
+    }
+    int64_t total = 0;
+    for (const Entry& e : present) total += e.bytes;
+    if (evicts && total >= limits.bytes) {
+        const bool by_use = limits.policy == "lru";
+        std::ranges::stable_sort(present, {},
+                                 [&](const Entry& e) { return by_use ? e.used : e.made; });
+        const auto count =
+            std::min(present.size(), size_t(limits.share * static_cast<double>(present.size())));
+        for (size_t k = 0; k < count; ++k) {
+            total -= present[k].bytes;
+            remove(present[k].name);
+        }
+        present.erase(present.begin(), present.begin() + static_cast<std::ptrdiff_t>(count));
+    }
+    auto entries = static_cast<int64_t>(present.size());
+    for (const std::string& name : fresh) {
+        const std::string from = pending_.folder() + "/code/" + name;
+        const std::string to = kept_.folder() + "/" + name;
+        struct stat before, after;
+        const bool replaces = ::lstat(to.c_str(), &before) == 0;
+        if (::lstat(from.c_str(), &after) != 0 || ::rename(from.c_str(), to.c_str()) != 0) continue;
+        entries += !replaces;
+        total += after.st_size - (replaces ? before.st_size : 0);
+    }
+    if (entries == 0) {
+        remove(std::string(kIndex));
+        return true;
+    }
+    const std::string text =
+        release_ + "\n" + std::to_string(entries) + "\n" + std::to_string(total) + "\n";
+    (void)kept_.write(kIndex, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+    return true;
+}
+
+}  // namespace qd::cache

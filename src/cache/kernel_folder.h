@@ -1,0 +1,57 @@
+// The compiled kernels of a cache: the files that users count, delete and clean (chapter 51).
+//
+//   kernel_compilation_manager/T<64 hex>.qdc   a kernel's code, since a flush
+//   kernel_compilation_manager/qdcache.qdb     which release wrote them, how many, how large
+//   kernel_compilation_manager/qdcache.lock    while a process opens, cleans or fills the folder
+//   native/code/T<64 hex>.qdc                  code since it was made, until a flush moves it
+//
+// So a killed process loses nothing, and what a user deletes or damages is compiled again. Without
+// a qdcache.qdb of this release the folder counts as empty, until a flush begins it anew.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "cache/store.h"
+
+namespace qd::cache {
+
+struct Limits {
+    std::string policy;  // lru, fifo: evict when it is full; version: what others left; never
+    int64_t bytes;
+    double share;  // of the entries, evicted at once
+};
+
+class KernelFolder {
+  public:
+    // Of the option offline_cache_file_path. `release` is what entries must be of.
+    KernelFolder(const std::string& path, std::string release);
+
+    // `name` as above. Not while another thread calls something of the same object.
+    std::optional<Bytes> read(std::string_view name);
+    // Cleans, then moves what this process used. False if another process keeps the lock.
+    bool flush(const std::set<std::string>& used, const Limits& limits);
+
+    // Any thread.
+    static bool write(const std::string& path, std::string_view name,
+                      std::span<const uint8_t> content);
+    static bool is_name(std::string_view name);
+
+  private:
+    struct Index {
+        int64_t entries, bytes;
+    };
+    enum class State : uint8_t { unknown, ours, foreign };
+    std::optional<Index> read_index() const;
+    State state();
+
+    std::string path_, release_;
+    Store pending_, kept_;
+    State state_ = State::unknown;  // of the folder, until the next flush
+};
+
+}  // namespace qd::cache

@@ -1,0 +1,210 @@
+"""The files that users count, delete, damage and clean: chapter 51, sections 2.1 to 2.5."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+PROGRAM = """
+import sys
+import quadrants as qd
+from quadrants._lib import core
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], **eval(sys.argv[2]))
+a = qd.ndarray(qd.i32, 8)
+{kernels}
+for k in KERNELS:
+    k(a)
+compiled = core.counters()["cache_misses"]
+assert [p for p in __import__("os").listdir(sys.argv[1]) if p == "kernel_compilation_manager"] == [] or FLUSHED
+qd.reset()
+print("compiled", compiled)
+"""
+KERNEL = """
+@qd.kernel
+def k{n}(a: qd.types.ndarray(qd.i32, 1)):
+    for i in a:
+        a[i] = i * {factor}
+"""
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path)
+
+
+class Cache:
+    """A cache folder and programs that use it."""
+
+    def __init__(self, tmp_path):
+        self.home, self.path = tmp_path, tmp_path / "cache"
+        self.folder = self.path / "kernel_compilation_manager"
+        self.path.mkdir()
+
+    def run(self, *factors, **options):
+        """How many kernels a process compiles that runs one for each factor; what it logs."""
+        kernels = "".join(KERNEL.format(n=n, factor=f) for n, f in enumerate(factors))
+        kernels += f"KERNELS = [{', '.join(f'k{n}' for n in range(len(factors)))}]\n"
+        kernels += f"FLUSHED = {self.folder.exists()}\n"
+        program = self.home / f"p{abs(hash(factors))}.py"
+        program.write_text(PROGRAM.format(kernels=kernels))
+        env = {**os.environ, "QD_OFFLINE_CACHE": ""}
+        done = subprocess.run(
+            [sys.executable, program, self.path, repr(options)],
+            env=env, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        self.log = done.stderr
+        return int(done.stdout.split("compiled ")[1])
+
+    def kernels(self):
+        return sorted(self.folder.glob("T*.qdc"))
+
+    def names(self):
+        return sorted(p.name for p in self.folder.iterdir())
+
+
+def test_a_file_a_kernel(cache):
+    assert cache.run(3, 4, 5) == 3
+    assert len(cache.kernels()) == 3 and "qdcache.qdb" in cache.names() and len(cache.names()) == 4
+    assert all(len(p.name) == 69 and p.stat().st_size > 500 for p in cache.kernels())
+    before = {p: p.stat().st_mtime for p in cache.kernels()}
+    assert cache.run(3, 4, 5) == 0
+    assert {p: p.stat().st_mtime for p in cache.kernels()} == before
+    assert cache.run(3, 3, 6) == 1  # two of one body
+    assert len(cache.kernels()) == 4
+
+
+def test_what_is_deleted_is_compiled_again(cache):
+    cache.run(3, 4)
+    cache.kernels()[0].unlink()
+    assert cache.run(3, 4) == 1 and len(cache.kernels()) == 2
+    (cache.folder / "qdcache.qdb").unlink()
+    assert cache.run(3, 4) == 2 and len(cache.names()) == 3
+    for p in cache.folder.iterdir():
+        p.unlink()
+    cache.folder.rmdir()
+    assert cache.run(3, 4) == 2 and len(cache.names()) == 3
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "other"])
+def test_a_damaged_file_is_replaced(cache, damage):
+    cache.run(3, 4)
+    first, second = cache.kernels()
+    good = first.read_bytes()
+    bad = {
+        "truncate": good[:-5],
+        "flip": good[:-1] + bytes([good[-1] ^ 1]),
+        "empty": b"",
+        "other": second.read_bytes(),
+    }[damage]
+    first.write_bytes(bad)
+    assert cache.run(3, 4) == 1
+    assert first.read_bytes() != bad and cache.run(3, 4) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage", "release"])
+@pytest.mark.parametrize("policy, kept", [("lru", 1), ("fifo", 1), ("version", 1), ("never", 3)])
+def test_another_release_or_damaged_metadata(cache, content, policy, kept):
+    """Ignored on reading; at the flush all policies but never begin anew."""
+    cache.run(3, 4)
+    index = cache.folder / "qdcache.qdb"
+    if content == "release":
+        content = index.read_bytes().replace(b"1.3.3", b"1.2.9")
+    index.write_bytes(content)
+    assert cache.run(5, offline_cache_cleaning_policy=policy) == 1
+    assert len(cache.kernels()) == kept
+    assert cache.run(5) == 0
+
+
+def test_a_lock_that_stays(cache):
+    cache.run(3)
+    lock = cache.folder / "qdcache.lock"
+    lock.touch()
+    begin = time.monotonic()
+    assert cache.run(4) == 1
+    assert f"Lock {lock} failed. Please run 'qd cache clean -p {cache.folder}' and try" in cache.log
+    assert len(cache.kernels()) == 1 and time.monotonic() - begin > 0.2
+    lock.unlink()
+    assert cache.run(4) == 0, "what was made under the lock is not lost"
+    assert len(cache.kernels()) == 2 and "Lock" not in cache.log
+
+
+def age(path, seconds):
+    os.utime(path, (time.time() - seconds,) * 2)
+
+
+@pytest.mark.parametrize("policy", ["lru", "fifo", "version", "never", "nonsense"])
+def test_policies(cache, policy):
+    """Full: a share goes, before the new ones come."""
+    made = {}
+    for n, factor in enumerate((3, 4, 5, 6)):
+        cache.run(factor)
+        (new,) = set(cache.kernels()) - set(made.values())
+        made[factor] = new
+        age(new, 1000 - n)
+    assert cache.run(3) == 0  # which is use
+    options = {
+        "offline_cache_cleaning_policy": policy,
+        "offline_cache_max_size_of_files": 1,
+        "offline_cache_cleaning_factor": 0.5,
+    }
+    assert cache.run(7, **options) == 1
+    gone = {factor for factor, path in made.items() if not path.exists()}
+    assert gone == {"lru": {4, 5}, "fifo": {3, 4}}.get(policy, set())
+    assert len(cache.kernels()) == 5 - len(gone)
+
+
+def test_the_share_that_goes(cache):
+    cache.run(3, 4, 5)
+    small = {"offline_cache_max_size_of_files": 1}
+    cache.run(3, offline_cache_cleaning_factor=0.3, **small)  # less than one
+    assert len(cache.kernels()) == 3
+    cache.run(3, offline_cache_cleaning_factor=1.0, **small)
+    assert not cache.folder.exists() or cache.names() == []
+
+
+def test_nothing_is_touched_without_the_cache(cache):
+    cache.run(3)
+    before = {p: p.read_bytes() for p in cache.path.rglob("*") if p.is_file()}
+    options = {"offline_cache": False, "offline_cache_max_size_of_files": 1}
+    assert cache.run(3, 4, offline_cache_cleaning_factor=1.0, **options) == 2
+    assert {p: p.read_bytes() for p in cache.path.rglob("*") if p.is_file()} == before
+
+
+def test_a_killed_process_loses_nothing(cache):
+    program = cache.home / "killed.py"
+    kernels = KERNEL.format(n=0, factor=3) + "KERNELS = [k0]\nFLUSHED = False\n"
+    text = PROGRAM.format(kernels=kernels).replace("qd.reset()", "import os; os._exit(0)")
+    program.write_text(text)
+    subprocess.run([sys.executable, program, cache.path, "{}"], check=True, capture_output=True)
+    assert not cache.folder.exists()
+    program.write_text(PROGRAM.format(kernels=kernels))
+    done = subprocess.run(
+        [sys.executable, program, cache.path, "{}"], capture_output=True, text=True
+    )
+    assert "compiled 0" in done.stdout and len(cache.kernels()) == 1
+
+
+def test_many_processes_at_once(cache):
+    program = cache.home / "p.py"
+    kernels = "".join(KERNEL.format(n=n, factor=n + 2) for n in range(4))
+    kernels += "import random\nKERNELS = random.sample([k0, k1, k2, k3], 2)\nFLUSHED = True\n"
+    program.write_text(PROGRAM.format(kernels=kernels))
+    running = [
+        subprocess.Popen(
+            [sys.executable, program, cache.path, "{}"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(12)
+    ]
+    assert [p.wait() for p in running] == [0] * 12
+    assert 2 <= len(cache.kernels()) <= 4
+    assert set(cache.names()) == {p.name for p in cache.kernels()} | {"qdcache.qdb"}
+
+
+pytestmark = pytest.mark.oracle_differs(
+    "it loses what it made under a lock, and keeps damaged files"
+)
