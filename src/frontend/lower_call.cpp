@@ -577,13 +577,25 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
 Val Body::object_operator(const Node* n, const Val& left, const Val& right, const char* method) {
     PyObject* o = left.get();
     auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(o));
-    if (!is_symbolic(right.get()) || is_symbolic(o) || is_number(o) || is_host_matrix(o) ||
-        is_own_code(cls))
+    if (!is_symbolic(right.get()) || is_symbolic(o) || PyLong_CheckExact(o) ||
+        PyFloat_CheckExact(o) || is_host_matrix(o) || is_own_code(cls))
         return {};
+    if (is_number(o) && is_enum_member(o)) return {};  // theirs are what the numbers do
     const Ref name = Ref::steal(PyUnicode_InternFromString(method));
     const Ref found = get(cls, name.get());
     PyObject* definition = found ? func_of(found.get()) : nullptr;
-    if (!definition && (!found || !PyFunction_Check(found.get()))) return {};
+    const auto is_native = [](PyObject* m) {  // those decline, or are the numbers' own
+        return Py_IS_TYPE(m, &PyWrapperDescr_Type) || Py_IS_TYPE(m, &PyMethodDescr_Type) ||
+               PyCFunction_Check(m);
+    };
+    if (!found || found.get() == Py_None) return {};
+    if (is_native(found.get())) {
+        // A number is used as such: that its class adds nothing is a fact.
+        if (is_number(o) && (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) && left.prov)
+            member({Ref::borrow(cls), unit.attribute(left.prov, interned("__class__").get())},
+                   name.get());
+        return {};
+    }
     const Val f = member(left, name.get());
     if (definition) {
         CallArgs args;

@@ -1,6 +1,7 @@
 """Operators of a user's own classes: the left operand's method answers for a run-time value."""
 
 import dataclasses
+import enum
 
 import pytest
 
@@ -120,6 +121,36 @@ def test_a_changed_object_is_seen_by_new_kernels():
         return k(3)
 
     assert [total(1), total(2), total(1)] == [4, 5, 4]
+
+
+class Metres(float):
+    def __add__(self, other):
+        return other + 1000.0
+
+
+class Code(int):
+    def __mul__(self, other):
+        return other - 1
+
+    @classmethod
+    def __or__(cls, other):
+        return other + 7
+
+
+class Level(enum.IntFlag):
+    low = 1
+    high = 4
+
+
+metres, code = Metres(2.5), Code(3)
+
+
+def test_numbers_with_methods_of_their_own():
+    @qd.kernel
+    def k(n: qd.i32) -> qd.types.vector(6, qd.f32):
+        return [metres + n, metres * n, code * n, code + n, code | n, Level.high | n]
+
+    assert k(2).to_list() == [1002.0, 5.0, 1.0, 5.0, 9.0, 6.0]
 
 
 def test_a_method_runs_once():

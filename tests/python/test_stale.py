@@ -274,6 +274,48 @@ def test_the_shape_of_a_vector_is_part_of_its_version(tmp_path):
     assert of("long") == expected(6, 3)
 
 
+OPERATORS = """
+import sys
+import quadrants as qd
+
+class Code(int):
+    if sys.argv[2] == "own": __mul__ = lambda self, other: other + 100
+    if sys.argv[2] == "other": __mul__ = lambda self, other: other + 200
+
+class Box:
+    def __init__(self, n): self.n = n
+    if sys.argv[2] == "none": __mul__ = lambda self, other: other * self.n
+    else: __mul__ = lambda self, other: other - self.n
+
+code, box = Code(3), Box(7 if sys.argv[2] == "other" else 5)
+
+@qd.kernel
+def k(n: qd.i32, t: qd.template()) -> qd.types.vector(3, qd.i32): return [code * n, t * n, box * n]
+
+qd.init(qd.cpu, offline_cache_file_path=sys.argv[1])
+print(*k(2, code).to_list())
+"""
+
+
+@pytest.mark.oracle_differs("our cache")
+def test_operators_of_classes_are_part_of_a_version(tmp_path):
+    path = tmp_path / "operators.py"
+    path.write_text(OPERATORS)
+
+    def of(methods):
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / "cache"), methods], capture_output=True, text=True, timeout=100,
+            env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        return [int(x) for x in done.stdout.splitlines()[-1].split()]
+
+    for _ in range(2):
+        assert of("none") == [6, 6, 10]
+        assert of("own") == [102, 102, -3]
+        assert of("other") == [202, 202, -5]
+
+
 @pytest.mark.oracle_differs("our cache")
 def test_warnings_and_places_are_those_of_this_process(tmp_path):
     assert "unrolling more than" not in run(tmp_path)
