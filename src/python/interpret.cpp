@@ -7,6 +7,7 @@
 #include "ir/interpreter.h"
 #include "pass/pass.h"
 #include "python/session.h"
+#include "python/storage.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
@@ -77,6 +78,8 @@ bool interpret_launch(const ir::Module& module, abi::Context& context,
         ~Restore() { run = outer; }
     } restore{outer};
     const Working working;
+    OpenLaunch open;  // signal handlers run amid it
+    open.begin();
     int32_t stop = 0;
     context.runtime = &kRuntime;
     context.stop = &stop;

@@ -1,6 +1,7 @@
 """What a long launch works on stays, whatever other threads let go of meanwhile."""
 
 import dataclasses
+import signal
 import threading
 import time
 
@@ -93,6 +94,28 @@ def test_a_tree_is_destroyed(backend):
     tree = builder.finalize()
     a.fill(2)
     run(lambda turns: sum_field(a, out, turns), tree.destroy, out)
+
+
+def test_a_member_is_replaced_by_a_signal_handler_amid_the_interpreter(backend, monkeypatch):
+    monkeypatch.setenv("QD_CPU_TIER", "interpret")
+    qd.init(arch=qd.cpu)
+    out = np.zeros(1, np.int64)
+    d = Data(ours(), out)
+    new = []
+
+    def let_go(signum, frame):
+        d.a = ours()
+        for _ in range(3):
+            new.append(ours())
+            new[-1].fill(9)
+
+    old = signal.signal(signal.SIGALRM, let_go)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        sum_data(d, 2)
+    finally:
+        signal.signal(signal.SIGALRM, old)
+    assert new and out[0] == N * 5
 
 
 def test_memory_goes_after_the_launch(backend):
