@@ -172,7 +172,10 @@ const SourceFile* keep(std::string key, std::string name, std::string text,
     }
     split(*f);
     static auto* retired = new std::vector<std::unique_ptr<SourceFile>>;  // functions refer to them
-    if (auto& old = files()[key]) retired->push_back(std::move(old));
+    if (auto& old = files()[key]) {
+        if (!info) f->older = old.get();
+        retired->push_back(std::move(old));
+    }
     return (files()[std::move(key)] = std::move(f)).get();
 }
 
@@ -300,7 +303,21 @@ const Names& names() {
     return *all;
 }
 
-const SourceFile* source_file(PyObject* filename) {
+// Whether the text compiles to this code; `now`: what it has in its place.
+static bool gives(const SourceFile& file, PyObject* code, PyObject*& now) {
+    auto* mine = reinterpret_cast<PyCodeObject*>(code);
+    // -1: as this interpreter was started; who compiles a text by hand may have asked for others.
+    for (const int optimize : {-1, 0, 1, 2}) {
+        PyObject* whole = compiled(file, mine->co_flags & PyCF_MASK, optimize);
+        if (!whole) return now = nullptr, false;
+        now = code_at(whole, mine->co_name, mine->co_firstlineno);
+        if (!now) now = code_at(whole, nullptr, mine->co_firstlineno);
+        if (now && equal_but_for_names(now, mine)) return true;
+    }
+    return false;
+}
+
+const SourceFile* source_file(PyObject* filename, PyObject* code) {
     const char* path = PyUnicode_AsUTF8(filename);
     if (!path) throw PyError{};
     struct stat info;
@@ -315,22 +332,18 @@ const SourceFile* source_file(PyObject* filename) {
         return keep(path, path, std::move(text), &info);
     }
     // Texts that programs put there under made-up names may be replaced under the same name.
-    if (!read_linecache(filename, text) || (known && known->text == text)) return known;
-    return keep(path, path, std::move(text));
+    if (read_linecache(filename, text) && !(known && known->text == text))
+        known = keep(path, path, std::move(text));
+    PyObject* found = nullptr;
+    if (code && known && known->older)
+        for (const SourceFile* f = known; f; f = f->older)
+            if (gives(*f, code, found)) return f;
+    return known;
 }
 
 bool is_source_of(const SourceFile& file, PyObject* code) {
-    if (!file.suspect) return true;
-    auto* mine = reinterpret_cast<PyCodeObject*>(code);
     PyObject* now = nullptr;
-    // -1: as this interpreter was started; who compiles a text by hand may have asked for others.
-    for (const int optimize : {-1, 0, 1, 2}) {
-        PyObject* whole = compiled(file, mine->co_flags & PyCF_MASK, optimize);
-        if (!whole) return false;
-        now = code_at(whole, mine->co_name, mine->co_firstlineno);
-        if (!now) now = code_at(whole, nullptr, mine->co_firstlineno);
-        if (now && equal_but_for_names(now, mine)) return true;
-    }
+    if (!file.suspect || gives(file, code, now)) return true;
     // Tests whose asserts were rewritten have code that no compilation of their text gives.
     const Ref variables = Ref::steal(PyObject_GetAttrString(code, "co_varnames"));
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(variables.get()); ++k)
@@ -362,7 +375,7 @@ FunctionSource& source_of(PyObject* function) {
     Ref line = Ref::steal(PyObject_GetAttr(code.get(), names().co_firstlineno_));
     s->name = PyUnicode_AsUTF8(name.get());
     s->first_line = static_cast<int>(PyLong_AsLong(line.get()));
-    s->file = source_file(filename.get());
+    s->file = source_file(filename.get(), code.get());
     if (s->file && !is_source_of(*s->file, code.get())) changed_source(*s);
     s->last_line = s->file ? block_end(*s->file, s->first_line) : 0;
     if (!s->last_line) {

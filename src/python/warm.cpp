@@ -264,7 +264,8 @@ StoredRecipe read_recipe(const Bytes& bytes) {
 // to the same block behind them.
 bool source_is(PyObject* function, const std::string& text) {
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
-    const frontend::SourceFile* file = frontend::source_file(code->co_filename);
+    const frontend::SourceFile* file =
+        frontend::source_file(code->co_filename, PyFunction_GetCode(function));
     if (!file || !frontend::is_source_of(*file, PyFunction_GetCode(function))) return false;
     const int first = code->co_firstlineno;
     int lines = 0;

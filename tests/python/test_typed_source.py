@@ -248,3 +248,39 @@ def test_announcement():
     done = run(["-c", program + "k(4)\nsys.__stdout__.write(sys.stdout.getvalue())\n"])
     assert done.stderr.count("Graphical python shell detected") == 1
     assert done.stdout.endswith("in kernel 3\nreturned 4\nin kernel 4\n")
+
+
+CELLS = """
+import linecache
+import quadrants as qd
+
+def cell(text):
+    linecache.cache["cell.py"] = (len(text), None, text.splitlines(True), "cell.py")
+    exec(compile(text, "cell.py", "exec"), globals())
+
+qd.init(arch=qd.cpu)
+N = 1
+cell("@qd.kernel\\ndef k() -> qd.i32:\\n    return N * 10\\n")
+first = k()
+cell("@qd.kernel\\ndef r() -> qd.i32:\\n    return N * 7\\n")
+second = r()
+N = 3
+qd.init(arch=qd.cpu)
+print(first, second, k(), r())
+"""
+
+
+@pytest.mark.oracle_differs("k has become r")
+def test_a_cell_whose_name_another_took_keeps_its_text(tmp_path):
+    (tmp_path / "cells.py").write_text(CELLS)
+    env = dict(os.environ, QD_OFFLINE_CACHE_FILE_PATH=str(tmp_path / "cache"))
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "cells.py"],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env=env,
+            cwd=tmp_path,
+        )
+        assert done.stdout.splitlines()[-1:] == ["10 7 30 21"], done.stderr[-2000:]
