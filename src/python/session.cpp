@@ -79,6 +79,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     const std::string tier = environment("QD_CPU_TIER");
     s.tier = tier == "0" ? 0 : tier == "1" ? 1 : tier == "interpret" ? 2 : -1;
     s.cpu = environment("QD_CPU_TARGET");
+    ++s.options_version;
     s.time_passes = !environment("QD_TIME_PASSES").empty();
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
     return Py_BuildValue("{s:i}", "max_block_dim", 1024);
@@ -111,6 +112,7 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     const bool makes_pool = !PyUnicode_CompareWithASCIIString(args[0], "cpu_max_num_threads");
     Closed closed;
     if ((!PythonThreads::my_work() || makes_pool) && !closed.wait()) return nullptr;
+    ++session().options_version;
     if (!set_option(session().options, args[0], args[1])) return nullptr;
     Session& s = session();
     if (s.generation && makes_pool)

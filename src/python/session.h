@@ -34,7 +34,8 @@ struct PythonThreads {
 struct Session {
     uint32_t generation = 0;  // 0: no runtime; counts qd.init
     ir::Options options;
-    std::string release;  // of the package
+    uint64_t options_version = 0;  // counts changes of what makes code
+    std::string release;           // of the package
     std::unique_ptr<runtime::Pool> pool;
     uint64_t launches = 0;  // for the random numbers' launch key
     int tier = -1;    // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)

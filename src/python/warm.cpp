@@ -52,15 +52,21 @@ Bytes hash_of(const Bytes& data) {
     return out;
 }
 
-// Everything that must be equal for code to be reused at all.
-void write_environment(Writer& w) {
+// Everything that must be equal for code to be reused at all, as a hash.
+const Bytes& environment() {
+    static Bytes known;  // under the GIL
+    static uint64_t version = 0;
     const Session& s = session();
+    if (version == s.options_version) return known;
+    Writer w;
     w.number(abi::kAbiVersion);
     w.number(kRecipeVersion);
     w.text(build_identity());
     w.text(s.cpu.empty() ? host_features() : s.cpu);
     w.text(ir::key_of(s.options));
     w.number(int32_t(s.tier));
+    version = s.options_version;
+    return known = hash_of(w.out);
 }
 
 cache::Store& store() {
@@ -685,7 +691,7 @@ void write_argument(Writer& w, const Parameter& p, PyObject* o) {
 
 std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     Writer w;
-    write_environment(w);
+    w.bytes(environment());
     const Ref fn = plain_function(k.definition);
     if (!fn) return {};
     write_code(w, PyFunction_GetCode(fn.get()));
@@ -700,11 +706,15 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
 
 // Of this code, this build and this CPU.
 std::string code_name(std::span<const uint8_t> code_hash) {
-    Writer w;
-    w.text(build_identity());
-    w.text(host_features());
-    w.bytes(code_hash);
-    Bytes hash = hash_of(w.out);
+    static const Bytes machine = [] {
+        Writer w;
+        w.text(build_identity());
+        w.text(host_features());
+        return hash_of(w.out);
+    }();
+    Bytes hash = machine;
+    hash.insert(hash.end(), code_hash.begin(), code_hash.end());
+    hash = hash_of(hash);
     const Bytes more = hash_of(hash);
     hash.insert(hash.end(), more.begin(), more.end());
     return "T" + cache::hex(hash) + ".qdc";
