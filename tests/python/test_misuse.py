@@ -263,7 +263,8 @@ KEPT = {
         def f(n): keep(n + 1)
         @qd.kernel
         def m(n: qd.i32):
-            f(n)
+            for _ in range(n):
+                f(n)
             a[0] = kept[0]
         m(1)
         """,
