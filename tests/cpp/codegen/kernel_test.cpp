@@ -302,9 +302,18 @@ TEST(kernels, every_stage_has_a_text) {
         *ir::parse(kFields +
                    "func @k() {\n %z = constant 0 : i32\n %unused = add %z, %z\n %p = field_place "
                    "@h, %z : place<i32>\n store %p, %z\n}\n"));
-    const char* expected[] = {"field_place",       "task0",       "define", "movl", "define",
-                              "\fafter_offload\n", "\fsimplify\n"};
-    for (int stage = 0; stage < 7; ++stage) {
+    const char* expected[] = {"field_place",
+                              "task0",
+                              "define",
+                              "movl",
+                              "define",
+                              "\fafter_offload\n",
+                              "\fI simplify\n",
+                              "field_place",
+                              "\fafter_offload\n",
+                              "offloaded",
+                              "\fIII dce\nkernel {\n"};
+    for (int stage = 0; stage < 11; ++stage) {
         abi::Blob text{}, error{};
         ASSERT_EQ(qd_compiler_text(ir.data(), ir.size(), stage, &text, &error), 0) << take(error);
         EXPECT_NE(take(text).find(expected[stage]), std::string::npos) << stage;
