@@ -111,8 +111,9 @@ KernelFolder::State KernelFolder::state() {
 }
 
 std::optional<Bytes> KernelFolder::read(std::string_view name) {
-    if (auto content = pending_.read("code/" + std::string(name))) return content;
-    return state() == State::ours ? kept_.read(name) : std::nullopt;
+    if (state() == State::ours)
+        if (auto content = kept_.read(name)) return content;
+    return pending_.read("code/" + std::string(name));
 }
 
 bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits) {

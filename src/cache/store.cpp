@@ -27,6 +27,7 @@ constexpr off_t kLargest = off_t(1) << 30;  // no artefact comes near
 constexpr time_t kAbandoned = 3600;         // seconds until an unfinished file is somebody's crash
 
 constexpr int64_t kRecount = 24 * 3600;
+constexpr time_t kNoted = 10;                 // seconds for which a use counts
 constexpr std::string_view kTotal = "total";  // the entry that says how large the others are
 std::atomic<int64_t> bytes_written{0};        // by this process, and in no total yet
 
@@ -182,8 +183,8 @@ std::optional<Bytes> Store::read(std::string_view name) const {
     }
     const Header expected = header_of(prefix_ + std::string(name), content);
     if (std::memcmp(&header, &expected, sizeof header) != 0) return std::nullopt;
-    // File systems note reads once a day, if at all.
-    if (info.st_atime < ::time(nullptr)) {
+    // File systems note reads once a day, if at all; to note each would cost as much as the rest.
+    if (info.st_atime + kNoted < ::time(nullptr)) {
         const timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
         (void)::futimens(file.descriptor, times);
     }
