@@ -49,20 +49,13 @@ bool exists(const Store& store, const std::string& name) {
     return ::lstat((store.folder() + "/" + name).c_str(), &info) == 0;
 }
 
-struct Entry {
-    std::string name;
-    int64_t bytes, used, made;  // the last two: seconds since the epoch
-};
-
-std::vector<Entry> entries_of(const Store& store) {
-    std::vector<Entry> out;
-    for (std::string& name : store.list(".")) {
+std::vector<StoredFile> files_of(const Store& store) {
+    std::vector<StoredFile> out;
+    for (const std::string& name : store.list(".")) {
+        const std::string path = store.folder() + "/" + name;
         struct stat info;
-        if (!KernelFolder::is_name(name) ||
-            ::lstat((store.folder() + "/" + name).c_str(), &info) != 0)
-            continue;
-        out.push_back(
-            {std::move(name), info.st_size, std::max(info.st_atime, info.st_mtime), info.st_mtime});
+        if (KernelFolder::is_name(name) && ::lstat(path.c_str(), &info) == 0)
+            out.emplace_back(path, info);
     }
     return out;
 }
@@ -70,10 +63,7 @@ std::vector<Entry> entries_of(const Store& store) {
 }  // namespace
 
 KernelFolder::KernelFolder(const std::string& path, std::string release)
-    : path_(path),
-      release_(std::move(release)),
-      pending_(path + "/native"),
-      kept_(path + "/kernel_compilation_manager", "code/") {}
+    : release_(std::move(release)), pending_(pending_of(path)), kept_(kept_of(path)) {}
 
 bool KernelFolder::is_name(std::string_view name) {
     return name.size() == 69 && name.starts_with('T') && name.ends_with(".qdc") &&
@@ -83,7 +73,7 @@ bool KernelFolder::is_name(std::string_view name) {
 bool KernelFolder::write(const std::string& path, std::string_view name,
                          std::span<const uint8_t> content) {
     const std::string entry(name), pending = "code/" + entry;
-    const Store native(path + "/native"), kept(path + "/kernel_compilation_manager", "code/");
+    const Store native = pending_of(path), kept = kept_of(path);
     // Better code of what was flushed comes in its place, also behind the last flush.
     if (exists(kept, entry) && !exists(native, pending)) return kept.write(entry, content);
     return native.write(pending, content);
@@ -124,9 +114,8 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
         if (exists(pending_, "code/" + name)) fresh.push_back(name);
         some_kept |= exists(kept_, name);
     }
-    const bool evicts = limits.policy == "lru" || limits.policy == "fifo";
     auto index = read_index();
-    const bool full = index && evicts && index->bytes >= limits.bytes;
+    const bool full = index && limits.evicts() && index->bytes >= limits.bytes;
     const bool begins = !index && some_kept;
     if (fresh.empty() && !begins && (!full || index->entries == 0)) return true;
     if (!kept_.make_folder()) return true;  // full or read-only: code stays where it is
@@ -134,31 +123,18 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
     if (!lock.ours()) return false;
     index = read_index();  // who had the lock may have begun the folder
 
-    const auto remove = [&](const std::string& name) {
-        ::unlink((kept_.folder() + "/" + name).c_str());
-    };
-    std::vector<Entry> present = entries_of(kept_);
-    if (!index && (evicts || limits.policy == "version")) {  // another release's, or damaged
-        std::erase_if(present, [&](const Entry& e) {
-            if (used.contains(e.name) && kept_.read(e.name)) return false;  // made just now
-            remove(e.name);
+    std::vector<StoredFile> present = files_of(kept_);
+    if (!index &&
+        (limits.evicts() || limits.policy == "version")) {  // another release's, or damaged
+        std::erase_if(present, [&](const StoredFile& f) {
+            const std::string name = f.path.substr(kept_.folder().size() + 1);
+            if (used.contains(name) && kept_.read(name)) return false;  // made just now
+            ::unlink(f.path.c_str());
             return true;
         });
     }
-    int64_t total = 0;
-    for (const Entry& e : present) total += e.bytes;
-    if (evicts && total >= limits.bytes) {
-        const bool by_use = limits.policy == "lru";
-        std::ranges::stable_sort(present, {},
-                                 [&](const Entry& e) { return by_use ? e.used : e.made; });
-        const auto count =
-            std::min(present.size(), size_t(limits.share * static_cast<double>(present.size())));
-        for (size_t k = 0; k < count; ++k) {
-            total -= present[k].bytes;
-            remove(present[k].name);
-        }
-        present.erase(present.begin(), present.begin() + static_cast<std::ptrdiff_t>(count));
-    }
+    evict(present, limits);
+    int64_t total = total_of(present);
     auto entries = static_cast<int64_t>(present.size());
     for (const std::string& name : fresh) {
         const std::string from = pending_.folder() + "/code/" + name;
@@ -170,7 +146,7 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
         total += after.st_size - (replaces ? before.st_size : 0);
     }
     if (entries == 0) {
-        remove(std::string(kIndex));
+        ::unlink((kept_.folder() + "/" + std::string(kIndex)).c_str());
         return true;
     }
     const std::string text =

@@ -20,12 +20,6 @@
 
 namespace qd::cache {
 
-struct Limits {
-    std::string policy;  // lru, fifo: evict when it is full; version: what others left; never
-    int64_t bytes;
-    double share;  // of the entries, evicted at once
-};
-
 class KernelFolder {
   public:
     // Of the option offline_cache_file_path. `release` is what entries must be of.
@@ -40,6 +34,11 @@ class KernelFolder {
     static bool write(const std::string& path, std::string_view name,
                       std::span<const uint8_t> content);
     static bool is_name(std::string_view name);
+    // Where code is before a flush, as "code/<name>", and since then, as "<name>".
+    static Store pending_of(const std::string& path) { return Store(path + "/native"); }
+    static Store kept_of(const std::string& path) {
+        return Store(path + "/kernel_compilation_manager", "code/");
+    }
 
   private:
     struct Index {
@@ -49,7 +48,7 @@ class KernelFolder {
     std::optional<Index> read_index() const;
     State state();
 
-    std::string path_, release_;
+    std::string release_;
     Store pending_, kept_;
     State state_ = State::unknown;  // of the folder, until the next flush
 };

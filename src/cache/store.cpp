@@ -249,14 +249,30 @@ void Store::trim(std::string_view subfolder, size_t most) const {
     for (size_t k = 0; k < entries.size() / 2; ++k) ::unlink(entries[k].second.c_str());
 }
 
-int64_t Store::clean(std::string_view policy, int64_t limit, double share) const {
-    struct Entry {
-        std::string path;
-        time_t time;
-    };
-    const bool by_use = policy == "lru";
-    std::vector<Entry> entries;
+StoredFile::StoredFile(std::string p, const struct stat& info)
+    : path(std::move(p)),
+      bytes(info.st_size),
+      used(std::max(info.st_atime, info.st_mtime)),
+      made(info.st_mtime) {}
+
+int64_t total_of(std::span<const StoredFile> files) {
     int64_t total = 0;
+    for (const StoredFile& f : files) total += f.bytes;
+    return total;
+}
+
+void evict(std::vector<StoredFile>& files, const Limits& limits) {
+    if (!limits.evicts() || total_of(files) < limits.bytes) return;
+    const auto order = limits.policy == "lru" ? &StoredFile::used : &StoredFile::made;
+    std::ranges::stable_sort(files, {}, order);
+    const auto end = files.begin() +
+                     static_cast<std::ptrdiff_t>(limits.share * static_cast<double>(files.size()));
+    for (auto f = files.begin(); f != end; ++f) ::unlink(f->path.c_str());
+    files.erase(files.begin(), end);
+}
+
+int64_t Store::clean(const Limits& limits) const {
+    std::vector<StoredFile> files;
     const time_t now = ::time(nullptr);
     auto visit = [&](auto&& self, const std::string& folder) -> void {
         DIR* d = ::opendir(folder.c_str());
@@ -271,25 +287,20 @@ int64_t Store::clean(std::string_view policy, int64_t limit, double share) const
             } else if (path.ends_with(".tmp")) {
                 if (info.st_mtime + kAbandoned < now) ::unlink(path.c_str());
             } else {
-                entries.push_back(
-                    {path, by_use ? std::max(info.st_atime, info.st_mtime) : info.st_mtime});
-                total += info.st_size;
+                files.emplace_back(path, info);
             }
         }
         ::closedir(d);
     };
     if (!usable("")) return 0;
     visit(visit, folder_);
-    if (total < limit || (!by_use && policy != "fifo")) return total;
-    std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return a.time < b.time; });
-    const auto count = static_cast<size_t>(share * static_cast<double>(entries.size()));
-    for (size_t k = 0; k < count; ++k) ::unlink(entries[k].path.c_str());
+    const int64_t total = total_of(files);
+    evict(files, limits);
     return total;
 }
 
 // Processes that end at the same time may forget each other's part, so it is counted anew each day.
-void Store::keep_within(std::string_view policy, int64_t limit, double share) const {
+void Store::keep_within(const Limits& limits) const {
     const int64_t written = bytes_written.exchange(0);
     if (written == 0) return;
     struct Total {
@@ -301,9 +312,9 @@ void Store::keep_within(std::string_view policy, int64_t limit, double share) co
         std::memcpy(&total, known->data(), sizeof total);
         total.bytes += written;
     }
-    if (!known || known->size() != sizeof total || total.bytes >= limit || total.counted > now ||
-        total.counted + kRecount < now)
-        total = {clean(policy, limit, share), now};
+    if (!known || known->size() != sizeof total || total.bytes >= limits.bytes ||
+        total.counted > now || total.counted + kRecount < now)
+        total = {clean(limits), now};
     const auto* bytes = reinterpret_cast<const uint8_t*>(&total);
     (void)write(kTotal, {bytes, sizeof total});
     bytes_written -= int64_t(sizeof(Header) + sizeof total);

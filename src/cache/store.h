@@ -9,6 +9,8 @@
 
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -21,6 +23,26 @@ namespace qd::cache {
 using Bytes = std::vector<uint8_t>;
 
 std::string hex(std::span<const uint8_t> bytes);
+
+struct Limits {
+    std::string policy;  // lru, fifo: evict when it is full; version: what others left; never
+    int64_t bytes;
+    double share;  // of the entries, evicted at once
+
+    bool evicts() const { return policy == "lru" || policy == "fifo"; }
+};
+
+struct StoredFile {
+    std::string path;
+    int64_t bytes;
+    time_t used, made;
+
+    StoredFile(std::string path, const struct stat& info);
+};
+int64_t total_of(std::span<const StoredFile> files);
+// If they reach the limit: deletes a share of them, for "lru" the least recently used, for "fifo"
+// the oldest. What it deletes leaves the list.
+void evict(std::vector<StoredFile>& files, const Limits& limits);
 
 class Store {
   public:
@@ -35,13 +57,12 @@ class Store {
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
     // Removes the older half of the entries below `subfolder` if there are more than `most`.
     void trim(std::string_view subfolder, size_t most) const;
-    // Removes what interrupted writers left behind an hour ago. If the total of the entries reaches
-    // `limit` bytes, also a share of them: for "lru" the least recently used, for "fifo" the
-    // oldest, for any other policy none. Looks at every entry; returns their total before.
-    int64_t clean(std::string_view policy, int64_t limit, double share) const;
+    // Evicts, and removes what interrupted writers left behind an hour ago. Looks at every entry;
+    // returns their total before.
+    int64_t clean(const Limits& limits) const;
     // The same when it is time: the total is kept in an entry, to which processes add what they
     // wrote. Costs nothing if this one wrote nothing.
-    void keep_within(std::string_view policy, int64_t limit, double share) const;
+    void keep_within(const Limits& limits) const;
 
   private:
     bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file

@@ -516,9 +516,10 @@ void finish_unit(Unit& u) {
 
 static uint64_t id_of(const ir::CodeOptions& options) {
     static auto* seen = new std::vector<std::string>;
-    const auto at = std::ranges::find(*seen, ir::key_of(options));
+    std::string key = ir::key_of(options);
+    const auto at = std::ranges::find(*seen, key);
     const auto id = static_cast<uint64_t>(at - seen->begin());
-    if (at == seen->end()) seen->push_back(ir::key_of(options));
+    if (at == seen->end()) seen->push_back(std::move(key));
     return id;
 }
 

@@ -140,7 +140,6 @@ struct LoweredKernel {
     std::shared_ptr<void> functions_owner;       // keeps the callees' IR alive while the module is
 };
 
-// Options of the runtime that the front end needs; filled from qd.cfg by the launcher.
 // File, line, code and carets of what is being lowered (diag.cpp).
 std::string location_text(const Lowering& low);
 

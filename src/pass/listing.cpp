@@ -34,7 +34,6 @@ struct Lister {
     int depth = 0;
     uint32_t next = 0;
     std::unordered_map<const Value*, uint32_t> numbers;
-    std::unordered_map<const Inst*, uint32_t> loops;
     const Function* kernel = nullptr;  // whose parameters are arguments of the launch
 
     std::string line() { return std::string(static_cast<size_t>(2 * depth), ' '); }
@@ -280,7 +279,7 @@ struct Lister {
 }  // namespace
 
 std::string listing(const Module& m, std::span<const Task> tasks) {
-    Lister l{.m = m, .out = {}, .numbers = {}, .loops = {}, .kernel = nullptr};
+    Lister l{.m = m, .out = {}, .numbers = {}, .kernel = nullptr};
     l.out = "kernel {\n";
     if (tasks.empty()) {
         l.kernel = &m.kernel();

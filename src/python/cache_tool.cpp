@@ -35,7 +35,7 @@ bool is_entry(std::string_view name) {
 struct Places {
     cache::Store native, kept;
     explicit Places(const std::string& path)
-        : native(path + "/native"), kept(path + "/kernel_compilation_manager", "code/") {}
+        : native(cache::KernelFolder::pending_of(path)), kept(cache::KernelFolder::kept_of(path)) {}
 
     std::vector<std::string> files(std::string_view name) const {
         std::vector<std::string> out{native.folder() + "/" + std::string(name)};

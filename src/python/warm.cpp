@@ -798,7 +798,7 @@ void flush_cache() {
                                    o.offline_cache_max_size_of_files,
                                    o.offline_cache_cleaning_factor};
         (void)kernel_folder().flush(used, limits);
-        store().keep_within(limits.policy, limits.bytes, limits.share);
+        store().keep_within(limits);
     }
     used.clear();
     show_cache_warnings();

@@ -186,7 +186,7 @@ TEST_F(cache_store, read_only_folder) {
         fs::permissions(root / "native", fs::perms::owner_read | fs::perms::owner_exec);
         if (s.write("code/b", content) || s.write("other/b", content)) return 2;
         if (s.read("code/a") != content) return 3;
-        s.clean("lru", 1, 1.0);
+        s.clean({"lru", 1, 1.0});
         return s.read("code/a") == content ? 0 : 4;
     };
     EXPECT_EQ(in_child([&] {
@@ -229,7 +229,7 @@ TEST_F(cache_store, an_unusable_path) {
     EXPECT_FALSE(store().write("code/a", content));
     EXPECT_EQ(store().read("code/a"), std::nullopt);
     EXPECT_TRUE(store().list("code").empty());
-    store().clean("lru", 0, 1.0);
+    store().clean({"lru", 0, 1.0});
     EXPECT_EQ(Store("").read("a"), std::nullopt);
     EXPECT_EQ(Store("/proc/none").read("a"), std::nullopt);
     EXPECT_FALSE(Store("/proc/none").write("a", content));
@@ -279,20 +279,20 @@ TEST_F(cache_store, cleaning_removes_the_oldest_and_what_crashes_left) {
     const utimbuf old{1000, 1000};
     ASSERT_EQ(utime(file("code/x.1.2.tmp").c_str(), &old), 0);
     const auto total = static_cast<int64_t>(8 * fs::file_size(file("code/0")));
-    store().clean("lru", total + 1, 0.25);
+    store().clean({"lru", total + 1, 0.25});
     EXPECT_EQ(store().list("code").size(), 8u);
     EXPECT_FALSE(fs::exists(file("code/x.1.2.tmp")));
     EXPECT_TRUE(fs::exists(file("code/y.1.2.tmp")));
-    store().clean("lru", total, 0.25);
+    store().clean({"lru", total, 0.25});
     EXPECT_EQ(store().list("code"), (std::vector<std::string>{"2", "3", "4", "5", "6", "7"}));
 }
 
 TEST_F(cache_store, looks_at_the_entries_only_when_it_is_time) {
-    store().keep_within("lru", 1, 1.0);  // of what others wrote
+    store().keep_within({"lru", 1, 1.0});  // of what others wrote
     const std::vector<uint8_t> content = pattern(1000, 0);
     const auto add = [&](int k) {
         ASSERT_TRUE(store().write("code/" + std::to_string(k), content));
-        store().keep_within("lru", 5000, 0.5);
+        store().keep_within({"lru", 5000, 0.5});
     };
     const auto left = [&](const char* name) {
         std::ofstream(file(name)) << "left";
@@ -303,7 +303,7 @@ TEST_F(cache_store, looks_at_the_entries_only_when_it_is_time) {
     left("code/x.1.2.tmp");
     add(1);
     add(2);
-    store().keep_within("lru", 1, 1.0);  // nothing was written
+    store().keep_within({"lru", 1, 1.0});  // nothing was written
     EXPECT_TRUE(fs::exists(file("code/x.1.2.tmp"))) << "looked";
     EXPECT_EQ(store().list("code").size(), 3u);
     add(3);
@@ -314,7 +314,7 @@ TEST_F(cache_store, looks_at_the_entries_only_when_it_is_time) {
     // A total from the future, or a damaged one, is counted anew.
     left("code/y.1.2.tmp");
     ASSERT_TRUE(store().write("total", std::vector<uint8_t>(16, 0x7f)));
-    store().keep_within("lru", 50000, 0.5);
+    store().keep_within({"lru", 50000, 0.5});
     EXPECT_FALSE(fs::exists(file("code/y.1.2.tmp")));
 }
 
@@ -330,7 +330,7 @@ TEST_F(cache_store, policies_choose_what_goes) {
     };
     const auto rest = [&](const char* policy) {
         fill();
-        store().clean(policy, 1, 0.5);
+        store().clean({policy, 1, 0.5});
         return store().list("code");
     };
     using Names = std::vector<std::string>;
@@ -339,7 +339,7 @@ TEST_F(cache_store, policies_choose_what_goes) {
     for (const char* policy : {"never", "version", "nonsense"})
         EXPECT_EQ(rest(policy), (Names{"0", "1", "2", "3"})) << policy;
     fill();
-    store().clean("lru", 1, 0.2);  // less than one of four
+    store().clean({"lru", 1, 0.2});  // less than one of four
     EXPECT_EQ(store().list("code").size(), 4u);
 }
 

@@ -54,6 +54,7 @@ def switches_of(batch):
     """Options of the passes and of code generation; batches below SWITCHED have the usual ones."""
     if batch < SWITCHED:
         return {}
+    from quadrants._lib import core
     from quadrants.lang._config import table
 
     draw = random.Random(batch)
@@ -61,14 +62,8 @@ def switches_of(batch):
     out = {n: draw.random() < 0.5 for n in flags if n not in ("debug", "fast_math")}
     out["opt_level"] = draw.choice([0, 1, 2])
     out["default_cpu_block_dim"] = draw.choice([1, 32, 256])
-    left_out = draw.sample(core_passes(), draw.choice([0, 0, 1, 3]))
+    left_out = draw.sample(core.pass_names(), draw.choice([0, 0, 1, 3]))
     return {**out, "disable_pass": ",".join(left_out)}
-
-
-def core_passes():
-    from quadrants._lib import core
-
-    return core.pass_names()
 
 
 def programs_of(batch, seeds, profile="full"):
