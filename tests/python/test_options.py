@@ -193,6 +193,25 @@ def test_blocks_of_the_cpu_reach_the_tasks():
         assert threads_that_ran(**options) >= 0
 
 
+def test_a_change_of_cfg_makes_other_code(tmp_path):
+    """Keys are remembered by process: a change in the middle must reach them."""
+
+    @qd.kernel
+    def k(x: qd.types.ndarray()):
+        for i in x:
+            x[i] = x[i] * 2.0 + 1.0
+
+    def lowered_by(fast):
+        qd.init(arch=qd.cpu, offline_cache_file_path=str(tmp_path))
+        k(qd.ndarray(qd.f32, 4))  # under the options of init
+        qd.cfg.fast_math = fast
+        before = core.counters()["lowered"]
+        k(qd.ndarray(qd.f64, 4))
+        return core.counters()["lowered"] - before
+
+    assert [lowered_by(f) for f in (True, False, True, False)] == [1, 1, 0, 0]
+
+
 RANGES = [
     ("cpu_max_num_threads", (0, -1, 65536), (1, 65535)),
     ("offline_cache_cleaning_factor", (-0.1, 1.5, float("nan")), (0, 1, 0.5)),

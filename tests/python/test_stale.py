@@ -218,6 +218,19 @@ def test_the_layout_of_an_array_is_part_of_its_version(tmp_path):
     assert run(tmp_path, layout="(1, 0)") == first == run(tmp_path)
 
 
+def last_words(tmp_path, program, argument):
+    """What a program prints in its last line; its processes share a cache."""
+    path = tmp_path / "words.py"
+    if not path.exists():
+        path.write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(path), str(tmp_path / "cache"), argument], capture_output=True, text=True, timeout=100,
+        env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.splitlines()[-1].split()
+
+
 SHAPES = """
 import sys
 import quadrants as qd
@@ -253,16 +266,9 @@ print(argument(A), argument((A, 0)[0]), Holder().k(), captured())
 @pytest.mark.oracle_differs("our cache")
 def test_the_shape_of_a_vector_is_part_of_its_version(tmp_path):
     """The components of the shorter one are also those of the longer, so that they alone tell nothing."""
-    path = tmp_path / "shapes.py"
-    path.write_text(SHAPES)
 
     def of(shape):
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache"), shape], capture_output=True, text=True, timeout=100,
-            env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
-        return [float(x) for x in done.stdout.splitlines()[-1].split()]
+        return [float(x) for x in last_words(tmp_path, SHAPES, shape)]
 
     def expected(total, most):
         return [total * 10 + most + 1, total * 10 + most + 1, total * 10 + most, total]
@@ -299,16 +305,9 @@ print(*k(2, code).to_list())
 
 @pytest.mark.oracle_differs("our cache")
 def test_operators_of_classes_are_part_of_a_version(tmp_path):
-    path = tmp_path / "operators.py"
-    path.write_text(OPERATORS)
 
     def of(methods):
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache"), methods], capture_output=True, text=True, timeout=100,
-            env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
-        return [int(x) for x in done.stdout.splitlines()[-1].split()]
+        return [int(x) for x in last_words(tmp_path, OPERATORS, methods)]
 
     for _ in range(2):
         assert of("none") == [6, 6, 10]

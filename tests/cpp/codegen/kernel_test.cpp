@@ -297,6 +297,25 @@ func @tell(%a: i32) {
     EXPECT_EQ(bad.fields, fresh(kBytes, {}).fields);
 }
 
+TEST(kernels, how_loops_are_cut_reaches_the_launch) {
+    const auto task = [](const std::string& options, const char* loop) {
+        const auto image = runtime::load_artefact(
+            compile("module \"test\" " + options + kFields.substr(kFields.find('\n')) +
+                        "func @k() {\n %z = constant 0 : i32\n %n = constant 9 : i32\n for %i = %z "
+                        "to %n parallel" +
+                        loop +
+                        " {\n %p = field_place @h, %z : place<i32>\n %o = atomic_add %p, %i : i32\n"
+                        " continue\n }\n return\n}\n",
+                    0, ""),
+            "test");
+        return std::pair(image->tasks.at(0).block_dim, image->tasks.at(0).max_threads);
+    };
+    EXPECT_EQ(task("", ""), std::pair(0, 0));
+    EXPECT_EQ(task("default_cpu_block_dim=64", ""), std::pair(64, 0));
+    EXPECT_EQ(task("default_cpu_block_dim=64", " block_dim=16 max_threads=3"), std::pair(16, 3));
+    EXPECT_EQ(task("make_cpu_multithreading_loop=0", " max_threads=3"), std::pair(0, 1));
+}
+
 TEST(kernels, every_stage_has_a_text) {
     const auto ir = ir::serialise(
         *ir::parse(kFields +
