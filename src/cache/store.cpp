@@ -271,6 +271,34 @@ void evict(std::vector<StoredFile>& files, const Limits& limits) {
     files.erase(files.begin(), end);
 }
 
+namespace {
+
+// By how it begins, whatever came behind it: what a user keeps in such a folder is not ours.
+bool is_ours(const std::string& path) {
+    constexpr size_t kCommon = sizeof kMagic - 1;  // of all versions
+    const File file{::open(path.c_str(),           // a look is no use
+                           O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOATIME)};
+    char begin[kCommon];
+    return file.descriptor >= 0 &&
+           ::read(file.descriptor, begin, kCommon) == static_cast<ssize_t>(kCommon) &&
+           std::memcmp(begin, kMagic, kCommon) == 0;
+}
+
+// "<name>.<process>.<number>.tmp"
+bool is_unfinished(std::string_view name) {
+    if (!name.ends_with(".tmp")) return false;
+    name.remove_suffix(4);
+    for (int k = 0; k < 2; ++k) {
+        const size_t end = name.find_last_not_of("0123456789");
+        if (end == std::string_view::npos || end + 1 == name.size() || name[end] != '.')
+            return false;
+        name = name.substr(0, end);
+    }
+    return true;
+}
+
+}  // namespace
+
 int64_t Store::clean(const Limits& limits) const {
     std::vector<StoredFile> files;
     const time_t now = ::time(nullptr);
@@ -284,9 +312,9 @@ int64_t Store::clean(const Limits& limits) const {
             if (::lstat(path.c_str(), &info) != 0) continue;
             if (S_ISDIR(info.st_mode)) {
                 self(self, path);
-            } else if (path.ends_with(".tmp")) {
+            } else if (is_unfinished(e->d_name)) {
                 if (info.st_mtime + kAbandoned < now) ::unlink(path.c_str());
-            } else {
+            } else if (S_ISREG(info.st_mode) && is_ours(path)) {
                 files.emplace_back(path, info);
             }
         }

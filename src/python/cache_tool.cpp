@@ -67,13 +67,14 @@ PyObject* cache_entries(PyObject*, PyObject* folder) try {
             names.insert("kernels/" + key + "/" + name);
     Ref list = Ref::steal(PyList_New(0));
     for (const std::string& name : names) {
+        if (!is_entry(name)) continue;  // somebody's file
         struct stat info;
         const std::vector<std::string> files = places.files(name);
         const auto file = std::ranges::find_if(
             files, [&](const std::string& f) { return ::lstat(f.c_str(), &info) == 0; });
         if (file == files.end()) continue;
         const auto used = static_cast<long long>(std::max(info.st_atime, info.st_mtime));
-        PyObject* whole = is_entry(name) && places.read(name) ? Py_True : Py_False;
+        PyObject* whole = places.read(name) ? Py_True : Py_False;
         const Ref item =
             Ref::steal(Py_BuildValue("ssLLO", name.c_str(), file->c_str(),
                                      static_cast<long long>(info.st_size), used, whole));

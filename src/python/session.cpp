@@ -104,6 +104,12 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
     Py_RETURN_NONE;
 }
 
+PyObject* runtime_flush_cache(PyObject*, PyObject*) {
+    if (!require_session()) return nullptr;
+    flush_cache();
+    Py_RETURN_NONE;
+}
+
 PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (count != 2 || !PyUnicode_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
@@ -174,6 +180,8 @@ PyMethodDef methods[] = {
     {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
     {"end_session", end_session, METH_O,
      "Before the interpreter ends: keeps other threads out of kernels."},
+    {"runtime_flush_cache", runtime_flush_cache, METH_NOARGS,
+     "Cleans the cache and moves what was compiled to where users count it."},
     {"runtime_sync", runtime_sync, METH_NOARGS, "Waits for the default stream."},
     {"set_config_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)),
      METH_FASTCALL, "Changes one option of the live runtime."},

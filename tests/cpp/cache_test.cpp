@@ -287,6 +287,20 @@ TEST_F(cache_store, cleaning_removes_the_oldest_and_what_crashes_left) {
     EXPECT_EQ(store().list("code"), (std::vector<std::string>{"2", "3", "4", "5", "6", "7"}));
 }
 
+TEST_F(cache_store, cleaning_takes_nothing_else) {
+    ASSERT_TRUE(store().write("code/0", pattern(1000, 0)));
+    for (const char* name :
+         {"mine.c", "code/mine", "code/mine.tmp", "code/1.tmp", "code/x..1.tmp"}) {
+        std::ofstream(file(name)) << "QDCACH";
+        const utimbuf old{1000, 1000};
+        ASSERT_EQ(utime(file(name).c_str(), &old), 0);
+    }
+    EXPECT_EQ(store().clean({"lru", 1, 1.0}), 1040);
+    EXPECT_FALSE(fs::exists(file("code/0")));
+    for (const char* name : {"mine.c", "code/mine", "code/mine.tmp", "code/1.tmp", "code/x..1.tmp"})
+        EXPECT_TRUE(fs::exists(file(name))) << name;
+}
+
 TEST_F(cache_store, looks_at_the_entries_only_when_it_is_time) {
     store().keep_within({"lru", 1, 1.0});  // of what others wrote
     const std::vector<uint8_t> content = pattern(1000, 0);

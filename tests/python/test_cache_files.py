@@ -76,6 +76,24 @@ def test_a_file_a_kernel(cache):
     assert len(cache.kernels()) == 4
 
 
+def test_a_program_may_flush(cache):
+    kernels = KERNEL.format(n=0, factor=3) + KERNEL.format(n=1, factor=4)
+    kernels += "KERNELS = [k0]\nFLUSHED = False\n"
+    flush = f"""
+import os
+flush, count = qd.lang.impl.get_runtime().prog.dump_cache_data_to_disk, lambda: len(os.listdir({str(cache.folder)!r}))
+flush()
+assert count() == 2
+k1(a)
+flush(), flush()
+assert count() == 3
+qd.reset()"""
+    program = cache.home / "p.py"
+    program.write_text(PROGRAM.format(kernels=kernels).replace("qd.reset()", flush))
+    subprocess.run([sys.executable, program, cache.path, "{}"], check=True)
+    assert len(cache.names()) == 3
+
+
 def test_what_is_deleted_is_compiled_again(cache):
     cache.run(3, 4)
     cache.kernels()[0].unlink()

@@ -79,9 +79,34 @@ def test_clear_takes_nothing_else(folder, capsys):
     (folder / "mine.txt").write_text("keep")
     assert main(["cache", "clear", "--path", str(folder)]) == 0
     assert [p.name for p in folder.iterdir()] == ["mine.txt"]
+    capsys.readouterr()
     assert main(["cache", "clear", "--path", str(folder)]) == 0
     assert "holds no cache" in capsys.readouterr().out
     assert run(folder.parent / "program.py", folder) == 1
+
+
+def test_files_of_others_stay(folder, capsys):
+    """`native` is what many projects call a folder of their own."""
+    mine = [folder / "native" / "src" / "a.c", folder / "native" / "code" / "b.c"]
+    mine += [folder / "kernel_compilation_manager" / "T1.qdc"]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    where = ["--path", str(folder)]
+    assert main(["cache", "verify", "--remove", *where]) == 0
+    assert main(["cache", "clear", *where]) == 0
+    assert sorted(p for p in folder.rglob("*") if p.is_file()) == sorted(mine)
+    out = capsys.readouterr().out
+    assert all(f"left     {path}" in out for path in mine)
+
+
+def test_clear_while_programs_write(folder, monkeypatch):
+    """What is removed under our hands, and what is made in a folder that was just emptied."""
+    rmdir, unlink = os.rmdir, os.unlink
+    monkeypatch.setattr(os, "unlink", lambda path: (unlink(path), unlink(path)))
+    monkeypatch.setattr(os, "rmdir", lambda path: (os.mkdir(os.path.join(path, "x")), rmdir(path)))
+    assert main(["cache", "clear", "--path", str(folder)]) == 0
+    assert not [p for p in folder.rglob("*") if p.is_file()]
 
 
 def test_export_and_import_make_a_first_start_warm(folder, tmp_path, capsys):
@@ -114,6 +139,18 @@ def test_what_is_no_export_is_not_taken(folder, tmp_path, capsys):
         assert main(["cache", "import", str(tmp_path / "bad.zip"), "--path", str(other)]) == 1
         assert "is no name of a cache entry" in capsys.readouterr().err
     assert not list(tmp_path.rglob("escape"))
+
+
+def test_damaged_archives(folder, tmp_path, capsys):
+    archive = tmp_path / "warm.zip"
+    main(["cache", "export", str(archive), "--path", str(folder)])
+    whole = archive.read_bytes()
+    capsys.readouterr()
+    for at in range(0, len(whole), 7):
+        archive.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        done = main(["cache", "import", str(archive), "--path", str(tmp_path / "other")])
+        assert done == 0 or "error: " in capsys.readouterr().err, at
+    assert main(["cache", "verify", "--path", str(tmp_path / "other")]) == 0
 
 
 def test_entries_of_another_machine_are_named(folder, tmp_path, capsys):

@@ -6,15 +6,24 @@ import argparse
 import datetime
 import json
 import os
-import shutil
+import re
 import sys
 import zipfile
+import zlib
+from collections.abc import Callable
 
 from quadrants._lib import core
 
 _FOLDERS = ("native", "kernel_compilation_manager", "python_side_cache")
+# What the files in them are called; another's file may lie there as well.
+_OURS = re.compile(
+    r"(T[0-9a-f]{64}\.(qdc|ptx)|[0-9a-f]{32}|[0-9a-f]{64}\.cache\.txt|(qd|ptx)cache\.(qdb|lock)|total)"
+    r"(\..*tmp)?"
+)
 _MANIFEST = "quadrants-cache.json"
 _LARGEST = 1 << 30  # bytes of an entry
+# What zipfile raises for damaged archives, besides its own.
+_DAMAGED = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError)
 
 
 def folder_of(args: argparse.Namespace) -> str:
@@ -55,9 +64,7 @@ def verify(args: argparse.Namespace) -> int:
     entries = core.cache_entries(folder)
     damaged = [path for _, path, _, _, whole in entries if not whole]
     for path in damaged:
-        if args.remove:
-            os.unlink(path)
-        print(f"{'removed' if args.remove else 'damaged'}  {path}")
+        print(f"{'removed' if args.remove and _gone(os.unlink, path) else 'damaged'}  {path}")
     print(f"{len(entries)} entries, {len(damaged)} damaged or of another version")
     if damaged and not args.remove:
         print("Such entries are never used, and replaced when their kernel is compiled again.")
@@ -66,11 +73,31 @@ def verify(args: argparse.Namespace) -> int:
 
 def clear(args: argparse.Namespace) -> int:
     folder = folder_of(args)
-    found = [name for name in _FOLDERS if os.path.isdir(os.path.join(folder, name))]
-    for name in found:
-        shutil.rmtree(os.path.join(folder, name))
-    print(f"cleared {folder}" if found else f"{folder} holds no cache")
+    removed, left = 0, []
+    tops = [os.path.join(folder, name) for name in _FOLDERS]
+    tops = [top for top in tops if os.path.isdir(top) and not os.path.islink(top)]
+    for top in tops:
+        for where, _, names in os.walk(top, topdown=False):
+            for name in names:
+                path = os.path.join(where, name)
+                if not _OURS.fullmatch(name):
+                    left.append(path)
+                elif _gone(os.unlink, path):
+                    removed += 1
+            _gone(os.rmdir, where)
+    for path in left:
+        print(f"left     {path}, which is not of the cache")
+    print(f"cleared {folder}" if removed or (tops and not left) else f"{folder} holds no cache")
     return 0
+
+
+def _gone(remove: Callable[[str], None], path: str) -> bool:
+    """False if something stays: a program may be writing there, another clearing it."""
+    try:
+        remove(path)
+    except OSError:
+        return False
+    return True
 
 
 def export(args: argparse.Namespace) -> int:
@@ -102,7 +129,7 @@ def take(args: argparse.Namespace) -> int:
     try:
         with zipfile.ZipFile(args.file) as archive:
             return _take(archive, args.file, folder)
-    except (OSError, zipfile.BadZipFile, zipfile.LargeZipFile) as e:
+    except (OSError, *_DAMAGED) as e:
         return _fail(f"cannot read {args.file}: {getattr(e, 'strerror', None) or e}")
 
 
