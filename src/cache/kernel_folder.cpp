@@ -106,6 +106,11 @@ std::optional<Bytes> KernelFolder::read(std::string_view name) {
     return pending_.read("code/" + std::string(name));
 }
 
+bool KernelFolder::keeps(std::string_view name, size_t bytes) {
+    return (state() == State::ours && kept_.holds(name, bytes)) ||
+           pending_.holds("code/" + std::string(name), bytes);
+}
+
 bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits) {
     state_ = State::unknown;
     std::vector<std::string> fresh;

@@ -102,6 +102,13 @@ bool holds_safely(const struct stat& info) {
     return !(info.st_mode & S_IWOTH) || (info.st_mode & S_ISVTX);
 }
 
+// File systems note reads once a day, if at all; to note each would cost as much as the rest.
+void note_use(const std::string& path, const struct stat& info) {
+    if (info.st_atime + kNoted >= ::time(nullptr)) return;
+    const timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+    (void)::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW);
+}
+
 bool write_all(int descriptor, const void* data, size_t bytes) {
     auto* at = static_cast<const char*>(data);
     while (bytes) {
@@ -183,12 +190,18 @@ std::optional<Bytes> Store::read(std::string_view name) const {
     }
     const Header expected = header_of(prefix_ + std::string(name), content);
     if (std::memcmp(&header, &expected, sizeof header) != 0) return std::nullopt;
-    // File systems note reads once a day, if at all; to note each would cost as much as the rest.
-    if (info.st_atime + kNoted < ::time(nullptr)) {
-        const timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
-        (void)::futimens(file.descriptor, times);
-    }
+    note_use(path, info);
     return content;
+}
+
+bool Store::holds(std::string_view name, size_t bytes) const {
+    const std::string path = folder_ + "/" + std::string(name);
+    struct stat info;
+    if (::lstat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode) || !is_private(info) ||
+        static_cast<size_t>(info.st_size) != sizeof(Header) + bytes)
+        return false;
+    note_use(path, info);
+    return true;
 }
 
 bool Store::make_folder() const { return make_folders(folder_) && usable(""); }

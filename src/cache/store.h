@@ -52,6 +52,8 @@ class Store {
 
     const std::string& folder() const { return folder_; }
     std::optional<Bytes> read(std::string_view name) const;
+    // As read, for an entry of which only the length of its content is compared.
+    bool holds(std::string_view name, size_t bytes) const;
     bool write(std::string_view name, std::span<const uint8_t> content) const;
     bool make_folder() const;
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted

@@ -16,6 +16,7 @@
 #include "frontend/frontend.h"
 #include "frontend/objects.h"
 #include "layout/tree.h"
+#include "python/accessors.h"
 #include "python/areas.h"
 #include "python/output.h"
 #include "python/session.h"
@@ -44,6 +45,7 @@ struct TreeRecord {
 // A FieldObject and what only this file needs.
 struct FieldFull : FieldObject {
     TreeRecord* record;
+    std::vector<bool>* noted;  // reads and writes of its components: see accessors.h
 };
 
 std::vector<TreeRecord*> trees;  // of the live runtime, by id; destroyed ones stay without storage
@@ -81,6 +83,8 @@ void attach(FieldFull& f, TreeRecord& r, std::unique_ptr<ir::Field> layout, char
     f.tree = r.id;
     f.has_storage = true;
     f.record = &r;
+    delete f.noted;
+    f.noted = new std::vector<bool>(2 * layout->component_offsets.size());
     ++r.holders;
     r.layouts.push_back(std::move(layout));
     r.objects.push_back(&f);
@@ -188,9 +192,21 @@ __attribute__((noinline, cold)) void out_of_bounds(const ir::Field& f, const int
                   " with indices " + list_of(indices, f.ndim));
 }
 
+FieldPlace place_of(const FieldFull& f, const ir::Field& layout, int64_t offset) {
+    return {layout, f.tree, f.base - f.record->storage->data + offset};
+}
+
+__attribute__((noinline, cold)) void note(FieldFull& f, int component, bool writes) {
+    (*f.noted)[static_cast<size_t>(2 * component + writes)] = true;
+    const ir::Field& whole = *f.field;
+    if (whole.elem.rank == 0) return note_access(place_of(f, whole, 0), writes);
+    const ir::Field part = layout::component_field(whole, component);
+    note_access(place_of(f, part, whole.component_offsets[static_cast<size_t>(component)]), writes);
+}
+
 // Address of a component of the element at `key`. Outside debug mode indices may leave the shape as
 // long as they stay in the tree's memory.
-char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
+char* find(FieldFull& f, PyObject* key, int component, bool writes) {
     int64_t indices[12];
     // An index may be an object of the user's, whose code can end the runtime.
     if (!usable(f) || !read_key(f, key, indices) || !usable(f)) return nullptr;
@@ -212,6 +228,12 @@ char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
     return at;
 }
 
+char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
+    char* at = find(f, key, component, writes);
+    if (at && !(*f.noted)[static_cast<size_t>(2 * component + writes)]) note(f, component, writes);
+    return at;
+}
+
 // The value first: to read it may run code of the user's, which can free the memory.
 bool store(FieldFull& f, PyObject* key, int component, PyObject* value) {
     const Prim p = f.field->elem.prim;
@@ -230,7 +252,7 @@ PyObject* field_getitem(PyObject* self, PyObject* key) {
     if (f.field->elem.rank) {
         int64_t indices[12];
         if (!read_key(f, key, indices)) return nullptr;  // errors come now, not at the first use
-        if (session().options.debug && !locate(f, key, 0, false)) return nullptr;
+        if (session().options.debug && !find(f, key, 0, false)) return nullptr;
         return PyObject_CallMethod(self, "_element", "(O)", key);
     }
     const char* at = locate(f, key, 0, false);
@@ -263,6 +285,19 @@ PyObject* field_store(PyObject* self, PyObject* args) {
     int component;
     if (!PyArg_ParseTuple(args, "OiO", &key, &component, &value)) return nullptr;
     if (!usable(*as_field(self)) || !store(*as_field(self), key, component, value)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* field_check_key(PyObject* self, PyObject* key) {
+    if (!find(*as_field(self), key, 0, false)) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* field_note(PyObject* self, PyObject* operation) {
+    const FieldFull& f = *as_field(self);
+    const char* text = PyUnicode_AsUTF8(operation);
+    if (!text) return nullptr;
+    if (f.base) note_conversion(place_of(f, *f.field, 0), text);
     Py_RETURN_NONE;
 }
 
@@ -364,6 +399,8 @@ PyObject* field_component_stride(PyObject* self, PyObject*) {
 PyMethodDef field_methods[] = {
     {"_load", field_load, METH_VARARGS, "A component of an element: key, component."},
     {"_store", field_store, METH_VARARGS, "Sets a component of an element: key, component, value."},
+    {"_check_key", field_check_key, METH_O, "Raises what a read of the element would."},
+    {"_note_conversion", field_note, METH_O, "The first conversion of this name is counted."},
     {"_prepare", field_prepare, METH_NOARGS, "Makes sure that there is storage, or raises."},
     {"_view", field_view, METH_NOARGS,
      "The whole field as a buffer; None if strides cannot say it."},
@@ -419,6 +456,7 @@ void field_dealloc(PyObject* self) {
         std::erase(f.record->objects, &f);
         release(f.record);
     }
+    delete f.noted;
     Py_TYPE(self)->tp_free(self);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "frontend/objects.h"
+#include "python/accessors.h"
 #include "python/areas.h"
 #include "python/session.h"
 #include "python/storage.h"
@@ -295,11 +296,20 @@ PyObject* array_set_gradient(PyObject* self, PyObject* gradient) {
     Py_RETURN_NONE;
 }
 
+PyObject* array_note(PyObject* self, PyObject* operation) {
+    const frontend::NdarrayObject& a = *as_array(self);
+    const char* text = PyUnicode_AsUTF8(operation);
+    if (!text) return nullptr;
+    note_conversion("array " + std::to_string(a.elem.word()) + " " + std::to_string(a.ndim), text);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef array_methods[] = {
     {"_allocate", array_allocate, METH_VARARGS, "Gets zeroed memory: prim, rank, n, m, shape."},
     {"_set_gradient", array_set_gradient, METH_O, "Sets the array that holds the gradient."},
     {"_load", array_load, METH_VARARGS, "A component of an element: key, component."},
     {"_store", array_store, METH_VARARGS, "Sets a component of an element: key, component, value."},
+    {"_note_conversion", array_note, METH_O, "The first conversion of this name is counted."},
     {"_prepare", array_prepare, METH_NOARGS, "Raises unless there is memory."},
     {"_view", array_view, METH_NOARGS, "The whole array as a buffer of canonical shape."},
     {"_capsule", array_capsule, METH_O, "A DLPack capsule."},

@@ -729,7 +729,22 @@ cache::KernelFolder& kernel_folder() {
     return *folder;
 }
 
-std::set<std::string> used;  // code of this session, by name; under the GIL
+// Of this session, under the GIL: names of its code, contents of its accessors' entries.
+std::set<std::string> used;
+std::set<Bytes> accessors;
+
+// An entry of the same size under its name is taken for the same.
+void keep_accessors() {
+    for (const Bytes& entry : accessors) {
+        Bytes key = environment();
+        key.insert(key.end(), entry.begin(), entry.end());
+        const std::string name = code_name(hash_of(key));
+        if (!kernel_folder().keeps(name, entry.size()))
+            (void)cache::KernelFolder::write(session().options.offline_cache_file_path, name,
+                                             entry);
+        used.insert(name);
+    }
+}
 
 }  // namespace
 
@@ -791,8 +806,12 @@ void store_artefact(const std::string& cache_path, const Bytes& code_hash,
 
 void note_kernel(const Bytes& code_hash) { used.insert(code_name(code_hash)); }
 
+void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
+
 void flush_cache() {
     const ir::Options& o = session().options;
+    if (o.offline_cache) keep_accessors();
+    accessors.clear();
     if (o.offline_cache && !o.offline_cache_file_path.empty() && !used.empty()) {
         const cache::Limits limits{o.offline_cache_cleaning_policy,
                                    o.offline_cache_max_size_of_files,

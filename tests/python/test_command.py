@@ -30,7 +30,7 @@ print("lowered", core.counters()["lowered"])
 
 @pytest.fixture
 def folder(tmp_path):
-    """A cache with one kernel; `run()` says how many kernels a process lowers with a cache."""
+    """A cache with one kernel and a reader of x; `run()` says how many kernels a process lowers with a cache."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     path = tmp_path / "cache"
@@ -56,7 +56,7 @@ def entries(path):
 def test_list(folder, capsys):
     assert main(["cache", "list", "--entries", "--path", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert "code     1 entries" in out and "recipes  1 entries" in out and "unusable" not in out
+    assert "code     2 entries" in out and "recipes  1 entries" in out and "unusable" not in out
     assert all(p.name in out for p in entries(folder))
     assert main(["cache", "list", "--path", str(folder / "nowhere")]) == 0
     assert "code     0 entries, 0 B" in capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_export_and_import_make_a_first_start_warm(folder, tmp_path, capsys):
     assert main(["cache", "export", archive, "--path", str(folder)]) == 0
     assert main(["cache", "import", archive, "--path", str(other)]) == 0
     out = capsys.readouterr().out
-    assert "2 entries in" in out and "2 entries taken" in out and "another" not in out
+    assert "3 entries in" in out and "3 entries taken" in out and "another" not in out
     assert run(tmp_path / "program.py", other) == 0
     assert all(p.stat().st_mode & 0o077 == 0 for p in entries(other))
 

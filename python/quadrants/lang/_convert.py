@@ -57,12 +57,16 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
 
 
 def count_kernel(container: Any, operation: str) -> None:
-    """Counts a conversion among the compiled functions, once per field or kind of array.
+    """Counts a conversion as a kernel, once per field or kind of array.
 
     None is compiled, but programs check that repeating a conversion compiles nothing, against a
-    count that its first time raises by one.
+    count of compiled functions and of files in the cache that its first time raises by one.
     """
-    impl.get_runtime().conversions.add((container._conversion_key(), operation))
+    done = impl.get_runtime().conversions
+    key = container._conversion_key(), operation
+    if key not in done:
+        done.add(key)
+        container._note_conversion(operation)
 
 
 def number_as(dtype: Any, value: Any) -> Any:

@@ -67,10 +67,7 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
     if cfg.print_preprocessed_ir:
         _print(kernel, "Preprocessed IR", core._compiler_text(module, located + "input"))
     if cfg.print_ir:
-        stages = (located or "listed_") + "stages"
-        for name, text in _sections(core._compiler_text(module, stages)):
-            if name in _LABELS:
-                _print(kernel, _LABELS[name], text)
+        _print_stages(kernel, module)
     for option, what, pattern, noun in _PRINTED:
         if getattr(cfg, option):
             path = _numbered(option, pattern)
@@ -82,6 +79,18 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
         _dump_steps(os.path.join(cfg.debug_dump_path, kernel), module)
     if _is_set("QD_DUMP_CFG"):
         _dump_control_flow(cfg.debug_dump_path, kernel, module)
+
+
+def show_accessor(kernel: str, module: bytes) -> None:
+    """Prints what stands for the first read or write of a field's elements from Python."""
+    _print_stages(kernel, module)
+
+
+def _print_stages(kernel: str, module: bytes) -> None:
+    located = "located_" if impl.current_cfg().print_ir_dbg_info else "listed_"
+    for name, text in _sections(core._compiler_text(module, located + "stages")):
+        if name in _LABELS:
+            _print(kernel, _LABELS[name], text)
 
 
 # What the chapter calls the steps of simplification, and the pass that does such a thing.

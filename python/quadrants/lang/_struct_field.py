@@ -171,7 +171,7 @@ class StructField(Field):
         entries: dict[str, Any] = {}
         for name, field in self.field_dict.items():
             if isinstance(field, ScalarField):
-                field[key]  # noqa: B018  (a wrong key is reported here)
+                field._check_key(key)
                 entries[name] = _live_scalar(field, key)
             else:
                 entries[name] = field[key]
