@@ -88,7 +88,7 @@ struct SourceFile {
     std::vector<std::string_view> lines;  // without their line ends
     uint64_t stamp = 0;                   // of the file when it was read; 0: it has no file
     bool suspect = false;                 // written while this process was running
-    const SourceFile* older = nullptr;    // what the same name stood for before, if it has no file
+    const SourceFile* older = nullptr;    // what the same name stood for before
     // Of a suspect or replaced file: its text, compiled; by the compiler's flags and level of
     // optimisation.
     mutable std::map<std::pair<int, int>, Ref> code;
@@ -110,7 +110,7 @@ struct FunctionSource {
 void locate(FunctionSource& source, Node& n);  // fills the place of a node: few are ever asked
 FunctionSource& source_of(PyObject* function);
 bool measures_coverage();  // QD_KERNEL_COVERAGE=1: functions get probes
-// The file as it is now, or what a name without a file stood for when it gave `code`; null if there
+// The file as it is now, or, of what was read of it earlier, what gave `code`; null if there
 // is none. Texts read earlier stay valid.
 const SourceFile* source_file(PyObject* filename, PyObject* code = nullptr);
 // False if a function was imported from an earlier version of the file.

@@ -173,7 +173,7 @@ const SourceFile* keep(std::string key, std::string name, std::string text,
     split(*f);
     static auto* retired = new std::vector<std::unique_ptr<SourceFile>>;  // functions refer to them
     if (auto& old = files()[key]) {
-        if (!info) f->older = old.get();
+        f->older = old.get();
         retired->push_back(std::move(old));
     }
     return (files()[std::move(key)] = std::move(f)).get();
@@ -317,9 +317,8 @@ static bool gives(const SourceFile& file, PyObject* code, PyObject*& now) {
     return false;
 }
 
-const SourceFile* source_file(PyObject* filename, PyObject* code) {
-    const char* path = PyUnicode_AsUTF8(filename);
-    if (!path) throw PyError{};
+// What `path` stands for now.
+static const SourceFile* newest(const char* path, PyObject* filename) {
     struct stat info;
     const bool exists = path[0] != '<' && ::stat(path, &info) == 0;
     const auto it = files().find(path);
@@ -334,11 +333,18 @@ const SourceFile* source_file(PyObject* filename, PyObject* code) {
     // Texts that programs put there under made-up names may be replaced under the same name.
     if (read_linecache(filename, text) && !(known && known->text == text))
         known = keep(path, path, std::move(text));
-    PyObject* found = nullptr;
-    if (code && known && known->older)
-        for (const SourceFile* f = known; f; f = f->older)
-            if (gives(*f, code, found)) return f;
     return known;
+}
+
+const SourceFile* source_file(PyObject* filename, PyObject* code) {
+    const char* path = PyUnicode_AsUTF8(filename);
+    if (!path) throw PyError{};
+    const SourceFile* now = newest(path, filename);
+    PyObject* found = nullptr;
+    if (code && now && now->older && !(now->stamp && is_source_of(*now, code)))
+        for (const SourceFile* f = now; f; f = f->older)
+            if (gives(*f, code, found)) return f;
+    return now;
 }
 
 bool is_source_of(const SourceFile& file, PyObject* code) {

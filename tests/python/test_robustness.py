@@ -260,6 +260,28 @@ result(space["k"](4))
 
 
 @pytest.mark.oracle_differs("the established package compiles what stands there now")
+def test_what_was_read_before_an_edit_stays(tmp_path):
+    """Whoever edits a file while a long program runs does not end it."""
+    body = (
+        EDITED.replace("return {}", "return {}\n@qd.kernel\ndef other() -> qd.i32:\n    return {}")
+        + """
+first = mine.k()
+write("", 2, 20)
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1])
+before = mine.k(), mine.other()
+later = mine.other
+write("# moved", 3, 30)
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1])
+before += mine.k(), mine.other()
+importlib.reload(mine)
+result([first, *before, mine.k(), mine.other(), later()])
+"""
+    ).replace('write("", 1)', 'write("", 1, 10)')
+    for _ in range(3):
+        assert run(tmp_path, body, tmp_path / "cache", tmp_path)[0] == [1, 1, 10, 1, 10, 3, 30, 10]
+
+
+@pytest.mark.oracle_differs("the established package compiles what stands there now")
 @pytest.mark.parametrize("put", ["shutil.copy2(older, newer)", "os.rename(older, newer)"])
 def test_an_older_file_put_in_place_is_an_edit(tmp_path, put):
     body = (
