@@ -64,7 +64,7 @@ NAMES.update({"graph": "quadrants.lang.graph", "simt": "quadrants.lang.simt"})
 
 # Resolve as attributes but are not listed by dir().
 UNLISTED: dict[str, str] = {
-    "outer": "quadrants.lang.outer:outer",
+    "outer": "quadrants.lang.simt._tile:outer",
     "_Tensor": "quadrants._tensor:Tensor",
     "_VectorTensor": "quadrants._tensor:VectorTensor",
     "_MatrixTensor": "quadrants._tensor:MatrixTensor",

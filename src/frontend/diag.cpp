@@ -260,7 +260,9 @@ void finish_python_error() {
         // Newer Pythons guess too; one guess is enough.
         if (const size_t at = said.rfind(". Did you mean: "); !help.empty() && at != said.npos)
             said.erase(at, said.find('\n', at) - at);
-        raise_plain(ours.get(), head + "\nYour code:\n" + frames + said + help);
+        const bool of_type = PyObject_IsSubclass(type, PyExc_TypeError) == 1;
+        const Ref cls = of_type ? exception_class("QuadrantsTypeError") : ours;
+        raise_plain(cls.get(), head + "\nYour code:\n" + frames + said + help);
     }
 }
 

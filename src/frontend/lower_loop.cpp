@@ -416,6 +416,14 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
 
 // --- qd.loop_config ------------------------------------------------------------------------------
 
+static long whole_number(const std::string& key, PyObject* o) {
+    if (!PyIndex_Check(o))
+        raise(Kind::type, "qd.loop_config: " + key + " must be an integer, got " + text(o));
+    const long n = PyLong_AsLong(o);
+    if (n == -1 && PyErr_Occurred()) throw PyError{};
+    return n;
+}
+
 void Body::set_loop_config(const Node* call) {
     CallArgs args;
     arguments(call, args, nullptr, nullptr);
@@ -430,18 +438,22 @@ void Body::set_loop_config(const Node* call) {
         if (key == "serialize") {
             settings.serialize = PyObject_IsTrue(o) == 1;
         } else if (key == "parallelize") {
-            if (o != Py_None) settings.threads = static_cast<int>(PyLong_AsLong(o));
+            if (o != Py_None) settings.threads = static_cast<int>(whole_number(key, o));
             if (settings.threads < 0)
                 raise(Kind::syntax, "parallelize must not be negative, got " + text(o));
             if (settings.threads == 1) settings.serialize = true;
         } else if (key == "block_dim") {
             if (o == Py_None) continue;
-            const long d = PyLong_AsLong(o);
+            const long d = whole_number(key, o);
             if (d <= 0 || (d & (d - 1)))
-                raise(Kind::syntax, "block_dim must be a power of two, got " + text(o));
+                raise(Kind::compilation, "block_dim must be a power of two, got " + text(o) +
+                                             " (Assertion failure: is_power_of_two(block_dim))");
             settings.block_dim = static_cast<int>(d);
         } else if (key == "name") {
-            if (o != Py_None) settings.name = text(o);
+            if (o == Py_None) continue;
+            if (!PyUnicode_Check(o))
+                raise(Kind::type, "qd.loop_config: name must be a string, got " + text(o));
+            settings.name = text(o);
         } else if (key != "block_dim_adaptive" && key != "bit_vectorize") {
             raise(Kind::type, "loop_config() got an unexpected keyword argument '" + key + "'");
         }

@@ -45,6 +45,10 @@ class Program:
         self._config._on_change = None
         core.runtime_reset()
 
+    def subgroup_size(self) -> int:
+        """Threads that execute together; a CPU has no such groups."""
+        return 0
+
     def get_total_compilation_time(self) -> float:
         """Seconds that the compiler has run for this program; what it does beside launches not counted."""
         return core.host_times()["compile"] - self._compiled_before

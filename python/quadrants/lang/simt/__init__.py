@@ -1,6 +1,19 @@
 """Block, subgroup and grid operations of GPUs."""
 
-from quadrants.lang._unavailable import declare as _declare
+from typing import Any
+
 from quadrants.lang.simt import block, grid, subgroup, warp
 
-_declare(globals(), "", "Tile16x16 Tile32x32", prefix="qd.simt")
+__all__ = ["Tile16x16", "Tile32x32", "block", "grid", "subgroup", "warp"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Tile16x16", "Tile32x32"):
+        from quadrants.lang.simt import _tile
+
+        return globals().setdefault(name, getattr(_tile, f"{name}Proxy"))
+    if name in ("reductions", "sorting"):
+        from importlib import import_module
+
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,5 +1,14 @@
 """Operations of the whole grid."""
 
-from quadrants.lang._unavailable import declare
+from quadrants.lang.simt._target import deprecated, needs, no_blocks
 
-declare(globals(), "mem_fence memfence", prefix="qd.simt.grid")
+
+@needs(no_blocks, "qd.simt.grid", anywhere=True)
+def mem_fence() -> None:
+    """Orders a thread's memory accesses for all threads of the device; nobody waits."""
+
+
+def memfence() -> None:
+    """`mem_fence` under its old name."""
+    deprecated("grid", "memfence", "mem_fence")
+    mem_fence()

@@ -1,10 +1,93 @@
-"""CUDA warp operations."""
+"""CUDA warp operations; `mask` is a u32 with a bit for each lane that takes part."""
 
-from quadrants.lang._unavailable import declare
+from __future__ import annotations
 
-declare(
-    globals(),
-    "active_mask all_nonzero any_nonzero ballot match_all match_any shfl_down_f32 shfl_down_i32 shfl_sync_f32 "
-    "shfl_sync_i32 shfl_up_f32 shfl_up_i32 shfl_xor_i32 sync unique",
-    prefix="qd.simt.warp",
-)
+from typing import Any
+
+from quadrants.lang import impl
+from quadrants.lang.simt._target import needs, no_subgroups
+
+_ROOM = "qd.simt.warp"
+
+
+@needs(no_subgroups, _ROOM)
+def all_nonzero(mask: Any, predicate: Any) -> Any:
+    """1 if the predicate is not 0 in all lanes, else 0."""
+
+
+@needs(no_subgroups, _ROOM)
+def any_nonzero(mask: Any, predicate: Any) -> Any:
+    """1 if the predicate is not 0 in some lane, else 0."""
+
+
+@needs(no_subgroups, _ROOM)
+def unique(mask: Any, predicate: Any) -> Any:
+    """1 if the predicate is 0 in all lanes or in none."""
+
+
+@needs(no_subgroups, _ROOM)
+def ballot(predicate: Any) -> Any:
+    """A u32 whose bit i says whether the predicate of lane i is not 0."""
+
+
+@needs(no_subgroups, _ROOM)
+def shfl_sync_i32(mask: Any, val: Any, offset: Any) -> Any:
+    """The value of a lane."""
+
+
+@needs(no_subgroups, _ROOM)
+def shfl_sync_f32(mask: Any, val: Any, offset: Any) -> Any:
+    """The value of a lane."""
+
+
+@needs(no_subgroups, _ROOM)
+def shfl_up_i32(mask: Any, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` before this one."""
+
+
+@needs(no_subgroups, _ROOM)
+def shfl_up_f32(mask: Any, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` before this one."""
+
+
+@needs(no_subgroups, _ROOM)
+def shfl_down_i32(mask: Any, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` behind this one."""
+
+
+@needs(no_subgroups, _ROOM)
+def shfl_down_f32(mask: Any, val: Any, offset: Any) -> Any:
+    """The value of the lane `offset` behind this one."""
+
+
+@needs(no_subgroups, _ROOM)
+def shfl_xor_i32(mask: Any, val: Any, offset: Any) -> Any:
+    """The value of the lane whose index is this one's `^ offset`."""
+
+
+def _needs_compute_70(name: str) -> None:
+    assert impl.get_cuda_compute_capability() >= 70, (
+        f"{name} is only available on compute_70 or higher"
+    )
+
+
+def match_any(mask: Any, value: Any) -> Any:
+    """The lanes whose value is this one's, as a mask."""
+    _needs_compute_70("match_any")
+    raise no_subgroups(f"{_ROOM}.match_any")
+
+
+def match_all(mask: Any, val: Any) -> Any:
+    """The mask if the value is the same in all lanes, else 0."""
+    _needs_compute_70("match_all")
+    raise no_subgroups(f"{_ROOM}.match_all")
+
+
+@needs(no_subgroups, _ROOM)
+def active_mask() -> Any:
+    """The lanes that execute this call, as a mask."""
+
+
+@needs(no_subgroups, _ROOM)
+def sync(mask: Any) -> None:
+    """Waits for all lanes of the mask."""
