@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <thread>
@@ -29,6 +30,7 @@ class Lock {
         for (int k = 0; k < kAttempts && !ours_; ++k) {
             if (k) std::this_thread::sleep_for(kBetween);
             const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+            if (file < 0 && errno != EEXIST) return;  // full or read-only: no matter of waiting
             if (file < 0) continue;
             ::close(file);
             ours_ = true;
@@ -123,7 +125,7 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
     const bool full = index && limits.evicts() && index->bytes >= limits.bytes;
     const bool begins = !index && some_kept;
     if (fresh.empty() && !begins && (!full || index->entries == 0)) return true;
-    if (!kept_.make_folder()) return true;  // full or read-only: code stays where it is
+    if (!kept_.make_folder()) return true;  // code stays where it is
     const Lock lock(kept_.folder());
     if (!lock.ours()) return false;
     index = read_index();  // who had the lock may have begun the folder

@@ -149,6 +149,22 @@ def test_a_lock_that_stays(cache):
     assert len(cache.kernels()) == 2 and "Lock" not in cache.log
 
 
+def test_no_lock_is_waited_for_where_none_can_be_made(cache):
+    """Full and read-only disks; here: no more files."""
+    kernels = KERNEL.format(n=0, factor=3) + "KERNELS = [k0]\nFLUSHED = True\n"
+    limited = """import resource
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+qd.reset()
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)"""
+    program = cache.home / "p.py"
+    program.write_text(PROGRAM.format(kernels=kernels).replace("qd.reset()", limited))
+    command = [sys.executable, program, cache.path, "{}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "Lock" not in done.stderr and cache.names() == []
+    assert "compiled 0" in subprocess.run(command, capture_output=True, text=True).stdout
+
+
 def age(path, seconds):
     os.utime(path, (time.time() - seconds,) * 2)
 

@@ -109,6 +109,15 @@ def test_clear_while_programs_write(folder, monkeypatch):
     assert not [p for p in folder.rglob("*") if p.is_file()]
 
 
+def test_clear_says_what_it_cannot_delete(folder, monkeypatch, capsys):
+    def read_only(path):
+        raise OSError(30, "Read-only file system", path)
+
+    monkeypatch.setattr(os, "unlink", read_only)
+    assert main(["cache", "clear", "--path", str(folder)]) == 1
+    assert f"cannot delete {folder}" in capsys.readouterr().err
+
+
 def test_export_and_import_make_a_first_start_warm(folder, tmp_path, capsys):
     archive, other = str(tmp_path / "warm.zip"), tmp_path / "other"
     assert main(["cache", "export", archive, "--path", str(folder)]) == 0
@@ -207,6 +216,28 @@ def test_doctor(capsys, monkeypatch, folder):
     monkeypatch.setattr(doctor, "CHECKS", doctor.CHECKS[2:3])
     assert main(["doctor"]) == 1
     assert "1 entries" in capsys.readouterr().out
+
+
+def test_doctor_knows_why_a_folder_is_ignored(capsys, monkeypatch, folder):
+    monkeypatch.setenv("QD_OFFLINE_CACHE_FILE_PATH", str(folder))
+    monkeypatch.setattr(doctor, "CHECKS", doctor.CHECKS[2:3])
+    for path, mode, found in (
+        (folder, 0o777, True),
+        (folder, 0o1777, False),
+        (folder, 0o775, False),
+        (folder / "native", 0o770, True),
+        (folder / "kernel_compilation_manager", 0o707, True),
+    ):
+        path.chmod(mode)
+        assert (main(["doctor"]) == 1) is found, (path, oct(mode))
+        assert (f"{path} is writable by others" in capsys.readouterr().out) is found
+        assert (run(folder.parent / "program.py", folder) == 1) is found, "as the store has it"
+        path.chmod(0o700)
+    lock = folder / "kernel_compilation_manager" / "qdcache.lock"
+    lock.touch()
+    assert main(["doctor"]) == 0
+    os.utime(lock, (1e9, 1e9))
+    assert main(["doctor"]) == 1 and str(lock) in capsys.readouterr().out
 
 
 def test_doctor_knows_the_variables_that_the_sources_read():

@@ -73,7 +73,7 @@ def verify(args: argparse.Namespace) -> int:
 
 def clear(args: argparse.Namespace) -> int:
     folder = folder_of(args)
-    removed, left = 0, []
+    removed, left, stuck = 0, [], ""
     tops = [os.path.join(folder, name) for name in _FOLDERS]
     tops = [top for top in tops if os.path.isdir(top) and not os.path.islink(top)]
     for top in tops:
@@ -84,7 +84,11 @@ def clear(args: argparse.Namespace) -> int:
                     left.append(path)
                 elif _gone(os.unlink, path):
                     removed += 1
+                elif os.path.lexists(path):
+                    stuck = path
             _gone(os.rmdir, where)
+    if stuck:
+        return _fail(f"cannot delete {stuck}")
     for path in left:
         print(f"left     {path}, which is not of the cache")
     print(f"cleared {folder}" if removed or (tops and not left) else f"{folder} holds no cache")

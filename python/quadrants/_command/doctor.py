@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 
 from quadrants._command import cache
@@ -67,18 +69,27 @@ def _variables() -> Iterator[Finding]:
 
 def _folder() -> Iterator[Finding]:
     folder = cache.folder_of(argparse.Namespace(path=None))
-    native = os.path.join(folder, "native")
-    for path in (folder, native):
+    native, kept = (os.path.join(folder, name) for name in ("native", "kernel_compilation_manager"))
+    for path in (folder, native, kept):
         if not os.path.isdir(path):
             continue
         info = os.stat(path)
-        if info.st_uid != os.geteuid():
+        mine = (os.geteuid(), 0) if path == folder else (os.geteuid(),)
+        if info.st_uid not in mine:
             yield (
                 f"{path} belongs to another user, so its kernels are ignored",
                 "set QD_OFFLINE_CACHE_FILE_PATH to a folder of yours",
             )
-        elif info.st_mode & 0o022 and path == native:
+        # In a folder like /tmp nobody can replace what is another's.
+        writers = info.st_mode & (0o002 if path == folder else 0o022)
+        if writers and not (path == folder and info.st_mode & stat.S_ISVTX):
             yield f"{path} is writable by others, so it is ignored", f"chmod go-w {path}"
+    lock = os.path.join(kept, "qdcache.lock")
+    if os.path.exists(lock) and os.stat(lock).st_mtime < time.time() - 60:
+        yield (
+            f"{lock} was left behind by a process that was killed: others wait for it when they end",
+            "delete it",
+        )
     try:
         os.makedirs(folder, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
