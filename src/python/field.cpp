@@ -209,7 +209,8 @@ __attribute__((noinline, cold)) void note(FieldFull& f, int component, bool writ
 char* find(FieldFull& f, PyObject* key, int component, bool writes) {
     int64_t indices[12];
     // An index may be an object of the user's, whose code can end the runtime.
-    if (!usable(f) || !read_key(f, key, indices) || !usable(f)) return nullptr;
+    if (!usable(f) || !read_key(f, key, indices) || !wait_for_launches() || !usable(f))
+        return nullptr;
     const ir::Field& layout = *f.field;
     if (session().options.debug)
         for (int k = 0; k < layout.ndim; ++k) {
@@ -334,7 +335,7 @@ bool strided_window(const FieldFull& f, Window& w) {
 
 PyObject* field_view(PyObject* self, PyObject*) {
     Window w;
-    if (!usable(*as_field(self))) return nullptr;
+    if (!wait_for_launches() || !usable(*as_field(self))) return nullptr;
     if (!strided_window(*as_field(self), w)) Py_RETURN_NONE;
     return make_view(w);
 }
@@ -344,7 +345,7 @@ PyObject* field_view(PyObject* self, PyObject*) {
 PyObject* field_parts(PyObject* self, PyObject* arg) {
     FieldFull& f = *as_field(self);
     const long component = PyLong_AsLong(arg);
-    if (PyErr_Occurred() || !usable(f)) return nullptr;
+    if (PyErr_Occurred() || !wait_for_launches() || !usable(f)) return nullptr;
     const ir::Field& layout = *f.field;
     Window w = window_of(f);
     w.data += layout.component_offsets.at(static_cast<size_t>(component));
@@ -378,14 +379,14 @@ PyObject* field_compact(PyObject* self, PyObject*) {
 
 PyObject* field_capsule(PyObject* self, PyObject* versioned) {
     Window w;
-    if (!usable(*as_field(self))) return nullptr;
+    if (!wait_for_launches() || !usable(*as_field(self))) return nullptr;
     if (!strided_window(*as_field(self), w)) Py_RETURN_NONE;
     share_field(w.storage);
     return make_capsule(w, PyObject_IsTrue(versioned) == 1);
 }
 
 PyObject* field_share(PyObject* self, PyObject*) {
-    if (!usable(*as_field(self))) return nullptr;
+    if (!wait_for_launches() || !usable(*as_field(self))) return nullptr;
     share_field(as_field(self)->record->storage);
     Py_RETURN_NONE;
 }

@@ -93,25 +93,42 @@ bool materialise_if_due(bool building) {
 // threads would wait. What a signal handler raises is kept for the end of the launch.
 struct Patience {
     Working working;
+    Turn<PythonThreads>& turn = session().turn;
+    bool has_turn = false;
     PyThreadState* state = nullptr;
     PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
     OpenLaunch open;
 
+    // For the launches of other threads. False if a signal handler raises.
+    bool wait() {
+        if (!turn.is_asked_for()) return true;
+        open.begin();
+        return turn.wait();
+    }
     void release() {
         open.begin();
-        if (!state) state = PyEval_SaveThread();
+        if (state) return;
+        has_turn |= turn.take();
+        state = PyEval_SaveThread();
     }
     void take() {
         if (state) Released::take_gil(state);
         state = nullptr;
     }
-    ~Patience() { take(); }
+    void end() {
+        take();
+        if (has_turn) turn.leave();
+        has_turn = false;
+    }
+    ~Patience() { end(); }
     static void long_run(void* self) { static_cast<Patience*>(self)->release(); }
     static bool check_signals(void* self) {
         auto& p = *static_cast<Patience*>(self);
         p.take();
+        if (p.has_turn) p.turn.set_aside();
         const bool stop = PyErr_CheckSignals() != 0;
         if (stop) PyErr_Fetch(&p.type, &p.value, &p.trace);
+        if (p.has_turn) p.turn.resume();
         p.release();
         return stop;
     }
@@ -188,6 +205,8 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     context.results = out;
     context.launch_key = ir::mix(static_cast<uint64_t>(session_.options.random_seed) * 1048391 +
                                  ++session_.launches);
+    Patience patience;
+    if (!patience.wait()) return nullptr;
     runtime::LaunchOutcome outcome;
     const int64_t start = now_ns();
     bool special;
@@ -199,7 +218,6 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
-        Patience patience;
         std::vector<runtime::TaskTime> times;
         if (s.last_ns >= kReleaseGilNs) patience.release();
         special = runtime::launch(image, context, *session_.pool,
@@ -207,7 +225,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
                                    session_.options.kernel_profiler ? &times : nullptr},
                                   outcome);
         if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
-        patience.take();
+        patience.end();
         if (!times.empty()) record_times(s, times);
         if (patience.type) {
             PyErr_Restore(patience.type, patience.value, patience.trace);

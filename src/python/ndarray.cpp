@@ -105,7 +105,8 @@ char* wrong_count(const NdarrayFull& a, Py_ssize_t given, PyObject* key) {
 
 // Address of an element by its physical indices; anything inside the memory goes.
 char* address_of(const NdarrayFull& a, const int64_t* indices) {
-    if (!usable(a)) return nullptr;  // any more: an index may be an object of the user's
+    if (!wait_for_launches() || !usable(a))
+        return nullptr;  // any more: an index may be an object of the user's
     int64_t flat = 0, at = 0;
     bool far = false;
     for (int level = 0; level < a.ndim; ++level) {
@@ -246,11 +247,12 @@ Window window_of(const NdarrayFull& a) {
 }
 
 PyObject* array_view(PyObject* self, PyObject*) {
-    return usable(*as_array(self)) ? make_view(window_of(*as_array(self))) : nullptr;
+    return wait_for_launches() && usable(*as_array(self)) ? make_view(window_of(*as_array(self)))
+                                                          : nullptr;
 }
 
 PyObject* array_capsule(PyObject* self, PyObject* versioned) {
-    return usable(*as_array(self))
+    return wait_for_launches() && usable(*as_array(self))
                ? make_capsule(window_of(*as_array(self)), PyObject_IsTrue(versioned) == 1)
                : nullptr;
 }

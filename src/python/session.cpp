@@ -100,7 +100,7 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
 }
 
 PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete when they return
-    if (!require_session()) return nullptr;
+    if (!require_session() || !wait_for_launches()) return nullptr;
     Py_RETURN_NONE;
 }
 
@@ -214,8 +214,9 @@ void PythonThreads::give_gil_away() { PyEval_SaveThread(); }
 void PythonThreads::sleep_for_ever() {
     for (;;) pause();
 }
+bool PythonThreads::interpreter_ends() { return session().door.interpreter_ends(); }
 
-bool interpreter_ends() { return session().door.interpreter_ends(); }
+bool interpreter_ends() { return PythonThreads::interpreter_ends(); }
 
 void Released::take_gil(PyThreadState* state) {
     session().door.before_gil();
@@ -263,6 +264,7 @@ void in_forked_child() {
     ++s.forks;
     s.compiling = 0;
     OpenLaunch::in_forked_child();
+    turn_in_forked_child();
     if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps
 }
 

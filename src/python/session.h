@@ -1,5 +1,5 @@
 // The live runtime of the process: what qd.init made. One at a time; touched under the GIL, except
-// the pool and the atomics.
+// the pool.
 
 #pragma once
 
@@ -12,6 +12,7 @@
 #include "frontend/frontend.h"
 #include "ir/options.h"
 #include "python/door.h"
+#include "python/turn.h"
 #include "runtime/cpu/pool.h"
 
 namespace qd::python {
@@ -29,6 +30,9 @@ struct PythonThreads {
     static bool interrupted();
     static void give_gil_away();
     [[noreturn]] static void sleep_for_ever();
+    static void doze_for_turn();  // a while, or until somebody wakes those who wait
+    static void wake();
+    static bool interpreter_ends();
 };
 
 struct Session {
@@ -49,6 +53,7 @@ struct Session {
     int compiling = 0;   // threads that compile without the GIL
     uint32_t forks = 0;  // of this process's ancestors: what was counted before is not here
     Door<PythonThreads> door;
+    Turn<PythonThreads> turn;
 };
 
 // Never destroyed: threads may use it while the process ends.
@@ -99,6 +104,13 @@ class Released {
   private:
     PyThreadState* state_;
 };
+// Before this thread touches what kernels of others may be working on, under the GIL from then on.
+// False if a signal handler raises meanwhile.
+inline bool wait_for_launches() {
+    Turn<PythonThreads>& turn = session().turn;
+    return !turn.is_asked_for() || turn.wait();
+}
+void turn_in_forked_child();
 // Any thread: whether nobody is to be told anything any more.
 bool interpreter_ends();
 // Raises QuadrantsRuntimeError and returns false if there is no runtime.

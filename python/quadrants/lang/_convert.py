@@ -10,6 +10,7 @@ import operator
 from typing import Any
 
 from quadrants._lazy import LazyNumpy
+from quadrants._lib import core
 from quadrants._lib.core import Arch
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsTypeError
@@ -29,13 +30,14 @@ def live_array(container: Any) -> Any:
 
 def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
     """A fresh array of the container's own dtype and canonical shape."""
-    live = live_array(container)
-    if live is not None:
-        return np.array(live, order="C")
-    out = np.empty(shape + element_shape, to_numpy_type(container.dtype))
-    for number, where in enumerate(np.ndindex(*element_shape)):
-        out[(..., *where)] = np.asarray(container._parts(number)).reshape(shape)
-    return out
+    with core.launches_wait:  # NumPy gives up the GIL
+        live = live_array(container)
+        if live is not None:
+            return np.array(live, order="C")
+        out = np.empty(shape + element_shape, to_numpy_type(container.dtype))
+        for number, where in enumerate(np.ndindex(*element_shape)):
+            out[(..., *where)] = np.asarray(container._parts(number)).reshape(shape)
+        return out
 
 
 def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> None:
@@ -43,8 +45,8 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
     kind = getattr(array, "dtype", None)
     if kind is not None and kind.kind not in "biuf":
         raise TypeError(f"Unknown type {kind}: numbers are expected")
-    live = live_array(container)
-    with np.errstate(all="ignore"):
+    with core.launches_wait, np.errstate(all="ignore"):
+        live = live_array(container)
         if live is not None:
             np.copyto(live, array, casting="unsafe")
             return

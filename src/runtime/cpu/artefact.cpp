@@ -81,7 +81,6 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
         if (t.dims > abi::kMaxDims || (t.kind == abi::TaskKind::range) != (t.dims > 0))
             throw Error("artefact: wrong number of dimensions");
         if (t.privates > abi::kMaxPrivateFields) throw Error("artefact: too many private fields");
-        image->uses_atomics |= t.has_atomics != 0;
         if (t.again >= 0 && (t.from > k || uint64_t(t.again) + 4 > header.temps_bytes))
             throw Error("artefact: loop of tasks outside its block");
         auto entry = [&](const char* prefix) {

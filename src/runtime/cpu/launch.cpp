@@ -345,11 +345,6 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
     if (image.temps_bytes > kStackTemps)
         large = std::make_unique_for_overwrite<uint8_t[]>(image.temps_bytes);
     Launch state{&image, &outcome, {}, 0, hooks};
-    std::unique_lock lock(pool.atomics(), std::defer_lock);
-    if (image.uses_atomics && !lock.try_lock()) {
-        state.expect_long();  // who holds it may need what the caller holds
-        lock.lock();
-    }
     const bool many = image.tasks.size() > 1 || (!image.tasks.empty() && image.tasks[0].again >= 0);
     int64_t checked = hooks.should_stop && many ? now_ns() : 0;
     context.runtime = &kRuntime;

@@ -119,8 +119,6 @@ void Pool::start_workers() {
 
 // What the parent's threads were using, a lock among it, is leaked: once a fork.
 void Pool::forget_workers() {
-    (void)atomics_.release();  // another thread may have held it
-    atomics_ = std::make_unique<std::recursive_mutex>();
     if (workers_.empty()) return;
     (void)new std::vector<std::thread>(std::move(workers_));
     workers_.clear();

@@ -33,10 +33,6 @@ class Pool {
     // Runs chunks [first, count) and returns when all are done.
     void run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_threads);
 
-    // Held by launches with atomics: while one is alone it may do without locked instructions.
-    // Recursive, because a signal handler may launch.
-    std::recursive_mutex& atomics() { return *atomics_; }
-
   private:
     struct Shared;    // what workers touch
     struct Registry;  // of live pools, for fork
@@ -44,7 +40,6 @@ class Pool {
     void forget_workers();  // in a forked child, where this is the only thread
 
     std::atomic<int> threads_;
-    std::unique_ptr<std::recursive_mutex> atomics_ = std::make_unique<std::recursive_mutex>();
     std::unique_ptr<Shared> shared_;
     std::atomic<bool> started_{false};  // `workers_` is filled
     std::vector<std::thread> workers_;  // under the registry's lock
