@@ -134,31 +134,44 @@ Ref member_annotation(PyObject* annotation, PyObject* name) {
     return Ref::borrow(frontend::strip_optional(type.get()));
 }
 
-// Whether what lies on the way to each leaf is a struct where the annotations want one: lowering
-// raises if not, recipes hold no fact of it.
-bool structs_fit(const std::vector<Parameter>& parameters, PyObject* const* args,
+bool has_class(PyObject* annotation) {
+    return frontend::is_struct_type(annotation) ||
+           (PyType_Check(annotation) && _PyType_Lookup(reinterpret_cast<PyTypeObject*>(annotation),
+                                                       frontend::names().__dataclass_fields___));
+}
+
+// Whether what lies on the way to each leaf and fact is a struct or dataclass as the annotations
+// want it: lowering raises if not. Recipes hold no fact of it, or one of the class's name.
+bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args,
                  const frontend::LoweredKernel& kernel) {
     std::vector<PyObject*> known;
-    for (const frontend::ParamSource& source : kernel.params) {
-        const Parameter& p = parameters[static_cast<size_t>(source.path.argument)];
-        if (p.kind != Parameter::Kind::structure && p.kind != Parameter::Kind::dataclass) continue;
+    const auto fits = [&](const Path& path) {
+        const Parameter& p = parameters[static_cast<size_t>(path.argument)];
+        if (p.kind != Parameter::Kind::structure && p.kind != Parameter::Kind::dataclass)
+            return true;
         Ref type = Ref::borrow(p.annotation.get());
-        Ref at = Ref::borrow(args[source.path.argument]);
-        for (const frontend::Step& step : source.path.steps) {
-            if (frontend::is_struct_type(type.get()) &&
-                std::ranges::find(known, at.get()) == known.end()) {
+        Ref at = Ref::borrow(args[path.argument]);
+        for (size_t k = 0; has_class(type.get()); ++k) {
+            if (std::ranges::find(known, at.get()) == known.end()) {
                 if (PyObject_IsInstance(at.get(), type.get()) != 1)
                     return frontend::forget_error(), false;
                 known.push_back(at.get());  // kept by what it is a member of
             }
+            if (k == path.steps.size()) break;
+            const frontend::Step& step = path.steps[k];
             type = member_annotation(type.get(), step.key.get());
             at = type ? Ref::steal_or_null(follow_step(at.get(), step.key.get())) : Ref();
-            if (!at) {
+            if (!at || at.get() == Py_None) {
                 frontend::forget_error();
                 break;
             }
         }
-    }
+        return true;
+    };
+    for (const frontend::ParamSource& source : kernel.params)
+        if (!fits(source.path)) return false;
+    for (const frontend::Guard& g : kernel.guards)
+        if (g.path.root == Path::Root::argument && !fits(g.path)) return false;
     return true;
 }
 
@@ -693,7 +706,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         // Probes have numbers of this process, which only lowering gives.
         const bool cold = interpreted || frontend::measures_coverage();
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
-            if (!structs_fit(*k.parameters, args, recipe.kernel)) return nullptr;
+            if (!classes_fit(*k.parameters, args, recipe.kernel)) return nullptr;
             auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k));
             auto made =
                 assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);

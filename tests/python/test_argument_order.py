@@ -43,6 +43,11 @@ class Outer:
     inner: Inner
     a: qd.Tensor
 
+def again(cls):  # as when a notebook's cell runs once more
+    return dataclass(type(cls.__name__, (), {"__module__": cls.__module__, "__annotations__": cls.__annotations__}))
+
+Inner2, Outer2 = again(Inner), again(Outer)
+
 @qd.data_oriented(template_primitives=False)
 class Runtime:
     def __init__(self, n):
@@ -83,7 +88,8 @@ VALUES = {
     view: [a[1:3], qd.Vector([1, 2, 3]), loose(arr=a, offset=0, size=3), a],
     outer: [Outer(Inner(Pair(1, 2), 3), a), Outer(Other(Pair(1, 2), 3), a),
             Outer(Inner(qd.Vector([1.0, 2.0]), 3), a), Outer(loose(s=Pair(1, 2), n=3), a),
-            Outer(Inner(loose(x=1.0, y=2.0), 3), a), Outer(None, a)],
+            Outer(Inner(loose(x=1.0, y=2.0), 3), a), Outer(None, a),
+            Outer(Inner2(Pair(1, 2), 3), a), Outer2(Inner(Pair(1, 2), 3), a)],
     runtime: [Runtime(3), Runtime(2.5), Runtime(True)],
 }
 
@@ -106,7 +112,7 @@ EXPECTED = {
     "unread": ["1.0"] + [REFUSED] * 5,
     "holder": ["5.0"] + [REFUSED] * 4,
     "view": ["2.0"] + [REFUSED] * 3,
-    "outer": ["4.0"] + [REFUSED] * 5,
+    "outer": ["4.0"] + [REFUSED] * 7,
     "runtime": ["3.0", "2.5", "1.0"],
 }
 
