@@ -24,7 +24,8 @@
 namespace qd::python {
 namespace {
 
-// Code by hash of its IR: kernels with equal IR share one slot for the life of the process.
+// Code by hash of its IR: kernels with equal IR share one slot until qd.reset. Behind that it comes
+// from the cache, whose folder may be another, or is compiled again.
 using Slots = std::map<std::vector<uint8_t>, std::weak_ptr<runtime::ImageSlot>>;
 Slots& slots = *new Slots;  // under the GIL; outlives static destruction
 
@@ -344,7 +345,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     add_identities(*s, *k.parameters, args, kernel);
     add_steps(*s, *k.parameters, args, kernel, params, kernel_name(k));
     if (s->slot) {
-        note_kernel(code_hash);
+        s->code = note_kernel(code_hash);
         s->result_bytes = s->slot->current()->result_bytes;
         s->args_bytes = std::max(s->args_bytes, s->slot->current()->args_bytes);
     } else {
@@ -676,10 +677,29 @@ bool show_non_pure(KernelObject& k) {
 }
 
 // Tells the definition where the code of a new specialisation came from, for its observations.
-bool tell(KernelObject& k, const char* origin, bool cacheable) {
-    const Ref told = Ref::steal_or_null(
-        PyObject_CallMethod(k.definition, "_built", "sO", origin, cacheable ? Py_True : Py_False));
-    return told.get() != nullptr;
+bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
+          std::span<const frontend::SourceFunction> source, const std::string& origin,
+          bool cacheable) {
+    const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
+    if (!pure) return false;
+    Ref what = Ref::borrow(Py_None);
+    if (pure.get() == Py_True) {
+        const Ref given = Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+        const Ref functions = Ref::steal_or_null(PyList_New(0));
+        // Whoever asks about a loaded one describes it then: a warm start should not pay for that.
+        const Ref described = origin == "loaded" ? Ref::borrow(Py_None) : describe(k, made);
+        if (!given || !functions || !described) return false;
+        for (size_t n = 0; n < args.size(); ++n)
+            PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(n), Py_NewRef(args[n]));
+        for (const frontend::SourceFunction& f : source)
+            if (f.function && PyList_Append(functions.get(), f.function.get()) < 0) return false;
+        what = Ref::steal_or_null(
+            Py_BuildValue("(IOOO)", made.number, given.get(), functions.get(), described.get()));
+        if (!what) return false;
+    }
+    return bool(
+        Ref::steal_or_null(PyObject_CallMethod(k.definition, "_built", "sOO", origin.c_str(),
+                                               cacheable ? Py_True : Py_False, what.get())));
 }
 
 // A row beside those that the compiler writes under QD_TIME_PASSES.
@@ -705,6 +725,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         const bool interpreted = s.tier == 2;
         // Probes have numbers of this process, which only lowering gives.
         const bool cold = interpreted || frontend::measures_coverage();
+        std::vector<frontend::SourceFunction> source;
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
             if (!classes_fit(*k.parameters, args, recipe.kernel)) return nullptr;
             auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k));
@@ -718,6 +739,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             if (matched != Match::yes) return nullptr;
             for (const frontend::Notice& n : recipe.kernel.notices) frontend::give(n);
             made->name = name;
+            source = std::move(recipe.kernel.functions);
             return made;
         };
         const frontend::Answers answers;
@@ -728,7 +750,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         if (auto made = cold ? nullptr : find()) {
             ++s.cache_hits;
             ++s.compiled;
-            if (!tell(k, "loaded", made->fields.empty())) return nullptr;
+            if (!tell(k, {args, count}, *made, source, "loaded", made->fields.empty()))
+                return nullptr;
             return made;
         }
         ++s.lowered;
@@ -755,7 +778,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         }
         ++s.compiled;
         if (made) made->name = name;
-        if (made && !tell(k, s.cache_misses == misses ? "reused" : "compiled",
+        if (made && !tell(k, {args, count}, *made, kernel->functions,
+                          s.cache_misses == misses ? "reused" : "compiled",
                           kernel->cacheable && kernel->fields.empty()))
             return nullptr;
         return made;
@@ -786,6 +810,8 @@ std::optional<bool> wait_for_turn(PyObject* lock) {
 }
 
 }  // namespace
+
+void forget_code() { slots.clear(); }
 
 void optimise_all() {
     for (const auto& [hash, slot] : slots)

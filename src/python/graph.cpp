@@ -142,25 +142,30 @@ PyObject* graph_status(const GraphFace& graph, const uint8_t* block) {
 
 // (loops, checkpoints) of the specialisation launched last: lists of (flag, parent) and of
 // (label, flag).
-PyObject* graph_tables(PyObject* kernel, void*) {
-    const auto& all = *reinterpret_cast<KernelObject*>(kernel)->specialisations;
+Ref graph_tables_of(const Specialisation* s) {
     const Ref levels = Ref::steal_or_null(PyList_New(0));
     const Ref checkpoints = Ref::steal_or_null(PyList_New(0));
-    if (!levels || !checkpoints) return nullptr;
-    if (!all.empty() && all[0]->graph) {
-        const GraphFace& graph = *all[0]->graph;
+    if (!levels || !checkpoints) return {};
+    if (s && s->graph) {
+        const GraphFace& graph = *s->graph;
         for (const GraphTable::Level& l : graph.table.levels) {
             const Ref row = Ref::steal_or_null(Py_BuildValue("(si)", l.flag.c_str(), l.parent));
-            if (!row || PyList_Append(levels.get(), row.get()) < 0) return nullptr;
+            if (!row || PyList_Append(levels.get(), row.get()) < 0) return {};
         }
         for (size_t n = 0; n < graph.labels.size(); ++n) {
             const std::string& flag = graph.table.checkpoints[n].flag;
             const Ref row = Ref::steal_or_null(Py_BuildValue(
                 "(Oz)", graph.labels[n].get(), flag.empty() ? nullptr : flag.c_str()));
-            if (!row || PyList_Append(checkpoints.get(), row.get()) < 0) return nullptr;
+            if (!row || PyList_Append(checkpoints.get(), row.get()) < 0) return {};
         }
     }
-    return Py_BuildValue("(OO)", levels.get(), checkpoints.get());
+    return Ref::steal_or_null(Py_BuildValue("(OO)", levels.get(), checkpoints.get()));
+}
+
+PyObject* graph_tables(PyObject* kernel, void*) {
+    const auto& all = *reinterpret_cast<KernelObject*>(kernel)->specialisations;
+    const Ref out = graph_tables_of(all.empty() ? nullptr : all[0].get());
+    return out ? Py_NewRef(out.get()) : nullptr;
 }
 
 }  // namespace qd::python

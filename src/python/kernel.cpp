@@ -776,6 +776,7 @@ PyTypeObject Kernel_Type = {
 }  // namespace
 
 bool add_kernel(PyObject* module) {
+    on_reset(forget_code);
     return PyType_Ready(&BoundKernel_Type) == 0 && PyModule_AddType(module, &Kernel_Type) == 0 &&
            PyModule_AddFunctions(module, kernel_functions) == 0 &&
            PyModule_AddFunctions(module, graph_functions) == 0;

@@ -116,6 +116,7 @@ struct Specialisation {
     std::vector<uint8_t> compared_block;
     bool overlapped = false;
     std::string name;                  // unique in a runtime, for profiles
+    std::string code;                  // key of its code in the cache
     uint32_t number = 0;               // specialisations made before it
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
@@ -207,15 +208,18 @@ bool begin_graph(const KernelObject& k, const Specialisation& s, uint8_t* block)
 PyObject* graph_status(const GraphFace& graph, const uint8_t* block);
 extern long yield_of_last_call;  // the checkpoint that ended it, counted in the source; -1: none
 extern PyMethodDef graph_functions[];
+Ref graph_tables_of(const Specialisation* s);  // of a graph; null: an exception is set
 PyObject* graph_tables(PyObject* kernel, void*);
 
 // kernel_face.cpp -----------------------------------------------------------------------------
 // For `kernel._primal`: a list of dictionaries, most recently used first.
+Ref describe(const KernelObject& k, const Specialisation& s);
 PyObject* describe_specialisations(PyObject* kernel, void*);
 
 // build.cpp -----------------------------------------------------------------------------------
 // Asks for the optimised tier of all code that is in use.
 void optimise_all();
+void forget_code();  // of the session that ends
 // A specialisation for these arguments, from the cache or compiled; null with an exception set.
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
                                                      size_t count);

@@ -52,19 +52,20 @@ Ref describe_identity(const KernelObject& k, const IdentityCheck& check) {
                                             check.weak ? check.weak.get() : check.object));
 }
 
+}  // namespace
+
 Ref describe(const KernelObject& k, const Specialisation& s) {
     const Ref passed = list_of(s.steps, [&](const PackStep& p) { return describe_step(k, p); });
     const Ref fixed =
         list_of(s.identities, [&](const IdentityCheck& c) { return describe_identity(k, c); });
-    if (!passed || !fixed) return {};
+    const Ref graph = graph_tables_of(&s);
+    if (!passed || !fixed || !graph) return {};
     const runtime::KernelImage* image = s.slot ? &*s.slot->current() : nullptr;
-    return Ref::steal_or_null(
-        Py_BuildValue("{sIsisnsOsO}", "number", s.number, "tier", image ? image->tier : 2, "tasks",
-                      image ? static_cast<Py_ssize_t>(image->tasks.size()) : Py_ssize_t{1},
-                      "passed", passed.get(), "fixed", fixed.get()));
+    return Ref::steal_or_null(Py_BuildValue(
+        "{sIsisnsOsOsOss}", "number", s.number, "tier", image ? image->tier : 2, "tasks",
+        image ? static_cast<Py_ssize_t>(image->tasks.size()) : Py_ssize_t{1}, "passed",
+        passed.get(), "fixed", fixed.get(), "graph", graph.get(), "code", s.code.c_str()));
 }
-
-}  // namespace
 
 PyObject* describe_specialisations(PyObject* kernel, void*) {
     const auto& k = *reinterpret_cast<KernelObject*>(kernel);

@@ -804,7 +804,10 @@ void store_artefact(const std::string& cache_path, const Bytes& code_hash,
         (void)cache::KernelFolder::write(cache_path, code_name(code_hash), artefact);
 }
 
-void note_kernel(const Bytes& code_hash) { used.insert(code_name(code_hash)); }
+std::string note_kernel(const Bytes& code_hash) {
+    const std::string& name = *used.insert(code_name(code_hash)).first;
+    return name.substr(0, name.size() - 4);
+}
 
 void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
 

@@ -39,8 +39,8 @@ std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_
 // Any thread: `cache_path` is the session's when the compilation began; "" keeps nothing.
 void store_artefact(const std::string& cache_path, const std::vector<uint8_t>& code_hash,
                     std::span<const uint8_t> artefact);
-// Notes that this session uses a kernel's code: a flush moves it.
-void note_kernel(const std::vector<uint8_t>& code_hash);
+// Notes that this session uses a kernel's code: a flush moves it. Its key in the folder.
+std::string note_kernel(const std::vector<uint8_t>& code_hash);
 // Notes what this session did that needs no code but counts as a kernel: content of its entry.
 void note_accessor(std::vector<uint8_t> entry);
 // Passes the store's warnings on to the log.

@@ -107,29 +107,62 @@ class KernelFace(metaclass=_WatchedClass):
                 self._record(state, *event[1:])
         return state
 
-    def _built(self, origin: str, cacheable: bool) -> None:
+    def _built(self, origin: str, cacheable: bool, call: Any) -> None:
         """Native code calls this for each new specialisation: "loaded", "reused" or "compiled".
 
-        Kept as it comes and read when somebody asks: a first call should not pay for records.
+        What was loaded is kept as it comes and looked at when somebody asks: a warm start should not
+        pay for records. `call`, for kernels declared pure: the specialisation's number, the
+        arguments, the functions that it depends on, and the specialisation.
         """
         from quadrants.lang.impl import pyquadrants
 
         native = self._native and self._native()
         launches = native._launches if native is not None else None
-        fast = self.is_pure and cacheable and pyquadrants.src_ll_cache  # type: ignore[attr-defined]
-        self._events += ((pyquadrants._prog, origin, fast, launches),)
+        entry: Any = None
+        if call is not None and pyquadrants.src_ll_cache:
+            from quadrants._compat.fast_arguments import why_not
 
-    def _record(self, state: dict[str, Any], origin: str, fast: bool, launches: int | None) -> None:
+            number, args, functions, described = call
+            if why_not(self, args, cacheable) is None:
+                entry = number, tuple(map(type, args)), functions, described
+                if described is not None:
+                    entry = self._note_entry(origin, *entry)
+        self._events += ((pyquadrants._prog, origin, entry, launches),)
+
+    def _note_entry(
+        self, origin: str, number: int, types: tuple[type, ...], functions: Any, described: Any
+    ) -> tuple[bool, bool]:
+        """Whether the entry in the side cache was valid, and whether it was written."""
+        from quadrants._compat import side_entries
+
+        if described is None:
+            described = next((s for s in self._specialisations() if s["number"] == number), None)
+        if described is None:
+            return True, False  # dropped meanwhile
+        try:
+            key = side_entries.key_of(self, types, functions, described)
+        except side_entries.Gone:
+            return True, False
+        if key is None:
+            return False, False
+        valid = side_entries.validate(key)
+        stored = (origin == "compiled" or not valid) and side_entries.store(
+            key, functions, described
+        )
+        return valid, stored
+
+    def _record(self, state: dict[str, Any], origin: str, entry: Any, launches: int | None) -> None:
         seen = state["src_ll_cache_observations"]
-        found = launches is None or (fast and origin == "loaded")
-        state["built_at"] = -1 if found else launches
-        if fast:
+        fast = False
+        if entry is not None:
+            valid, stored = entry if len(entry) == 2 else self._note_entry(origin, *entry)
+            fast = valid and origin != "compiled"
             seen.cache_key_generated = True
-            if origin == "loaded":
-                seen.cache_validated = seen.cache_loaded = True
-            else:
-                seen.cache_stored = True
-        if origin == "reused" or (origin == "loaded" and not fast):
+            seen.cache_validated |= valid
+            seen.cache_loaded |= fast
+            seen.cache_stored |= stored
+        state["built_at"] = -1 if launches is None or fast else launches
+        if origin != "compiled" and not fast:
             state["fe_ll_cache_observations"].cache_hit = True
 
     @property

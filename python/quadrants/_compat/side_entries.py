@@ -1,0 +1,151 @@
+"""The entries of kernels declared `fastcache=True`: files in `python_side_cache` (chapter 51, sections 6 to 9).
+
+What may be reused is decided by recipes and their guards, which are exact. An entry says the same in
+the chapter's terms: what it was keyed on, which sources it depends on, where its code is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import os
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from quadrants import __version_str__
+from quadrants._compat import fast_caching
+from quadrants._compat.specialisations import used_members
+from quadrants.lang._fast_caching import function_hasher
+from quadrants.lang._wrap_inspect import FunctionSourceInfo
+from quadrants.lang.util import is_data_oriented
+
+_SCHEMA = 1
+_ranges: dict[Any, tuple[int, int]] = {}  # first and last line by code object
+
+
+def _last_line(code: Any) -> int:
+    found = _ranges.get(code)
+    if found is None:
+        last = max((end for _, end, _, _ in code.co_positions() if end), default=0)
+        inner = (_last_line(c) for c in code.co_consts if isinstance(c, type(code)))
+        found = _ranges[code] = (code.co_firstlineno, max(last, code.co_firstlineno, *inner))
+    return found[1]
+
+
+def _info(function: Any) -> FunctionSourceInfo:
+    code = function.__code__
+    return FunctionSourceInfo(
+        function.__name__, code.co_filename, code.co_firstlineno, _last_line(code)
+    )
+
+
+class Gone(Exception):
+    """An object of the call is no more, so the entry cannot be named."""
+
+
+def _value_text(value: Any, names: set[str]) -> str:
+    """What a value adds to the key; of an object its members that are named in the source."""
+    if isinstance(value, weakref.ref):
+        value = value()
+        if value is None:
+            raise Gone
+    cls = type(value)
+    text = f"{cls.__module__}.{cls.__qualname__}"
+    if isinstance(value, enum.Enum):
+        return f"{text}.{value.name}={value.value}"
+    if is_data_oriented(value):
+        members = value._asdict() if hasattr(value, "_asdict") else vars(value)
+        fixed = getattr(cls, "_qd_template_primitives", True)
+        read = sorted(names & members.keys())
+        return text + str([(n, _value_text(members[n], names if fixed else set())) for n in read])
+    known = isinstance(value, (int, float, str)) or cls.__module__ == "numpy"
+    return f"{text}={value}" if known and names else text
+
+
+def _enum_name(label: Any) -> str | None:
+    if not isinstance(label, enum.Enum):
+        return None
+    return f"{type(label).__module__}.{type(label).__qualname__}.{label.name}"
+
+
+def key_of(
+    kernel: Any, types: Iterable[type], functions: list[Any], specialisation: dict[str, Any]
+) -> str | None:
+    """The entry's name; None if the kernel's source cannot be read. May raise `Gone`.
+
+    Args:
+        kernel: what the decorator made.
+        types: of the call's arguments.
+        functions: that the code depends on, the kernel's first.
+        specialisation: as native code describes it.
+    """
+    info = _info(kernel.fn)
+    try:
+        lines = function_hasher.lines_of(info.filepath)
+    except (OSError, ValueError):
+        return None
+    names = {kernel.__name__}.union(*(f.__code__.co_names for f in functions))
+    fixed = [(name, path, _value_text(v, names)) for name, path, v in specialisation["fixed"]]
+    return fast_caching.hash_text(
+        "\n".join(
+            (
+                __version_str__,
+                "".join(lines[info.start_lineno - 1 : info.end_lineno]),
+                repr((kernel.graph, kernel.checkpoints)),
+                repr([f"{t.__module__}.{t.__qualname__}" for t in types]),
+                repr(sorted(map(repr, specialisation["passed"]))),
+                repr(sorted(map(repr, fixed))),
+                fast_caching.hash_compile_config(),
+                fast_caching.hash_device_caps(),
+                info.filepath,
+                str(info.start_lineno),
+                os.environ.get("QD_KERNEL_COVERAGE", ""),
+                f"pruned {_SCHEMA}",
+            )
+        )
+    )
+
+
+def validate(key: str) -> bool:
+    """Whether there is an entry and the sources that it names are as they were."""
+    cache = fast_caching.PythonSideCache()
+    text = cache.try_load(key)
+    if text is None:
+        return False
+    try:
+        rows = [
+            fast_caching.HashedFunctionSourceInfo(
+                FunctionSourceInfo(**row["function_source_info"]), row["hash"]
+            )
+            for row in json.loads(text)["hashed_function_source_infos"]
+        ]
+    except (ValueError, KeyError, TypeError) as e:
+        path = os.path.join(cache.cache_folder, f"{key}.cache.txt")
+        warnings.warn(
+            f"Failed to parse cache file {path}: {e}. It will be written again.", stacklevel=2
+        )
+        return False
+    return function_hasher.validate_hashed_function_infos(rows)
+
+
+def store(key: str, functions: Iterable[Any], specialisation: dict[str, Any]) -> bool:
+    """Writes the entry; whether that went well."""
+    try:
+        hashed = function_hasher.hash_functions([_info(f) for f in functions])
+        levels, checkpoints = specialisation["graph"]
+        entry = {
+            "frontend_cache_key": specialisation["code"],
+            "hashed_function_source_infos": [dataclasses.asdict(h) for h in hashed],
+            "used_py_dataclass_parameters": sorted(used_members(specialisation)),
+            "graph_do_while_levels": [tuple(level) for level in levels] or None,
+            "checkpoint_yield_on_args": [flag for _, flag in checkpoints],
+            "checkpoint_user_labels_by_cp_id": [label for label, _ in checkpoints],
+            "checkpoint_user_label_enum_qualnames": [_enum_name(label) for label, _ in checkpoints],
+        }  # fmt: skip
+        fast_caching.PythonSideCache().store(key, json.dumps(entry))
+    except (OSError, ValueError):  # no source or no place for it
+        return False
+    return True
