@@ -43,10 +43,14 @@ class Outer:
     inner: Inner
     a: qd.Tensor
 
-def again(cls):  # as when a notebook's cell runs once more
-    return dataclass(type(cls.__name__, (), {"__module__": cls.__module__, "__annotations__": cls.__annotations__}))
+@dataclass
+class Plain:
+    a: qd.types.ndarray()
+    more: qd.i32
 
-Inner2, Outer2 = again(Inner), again(Outer)
+@dataclass
+class Nest:
+    plain: Plain
 
 @qd.data_oriented(template_primitives=False)
 class Runtime:
@@ -74,8 +78,27 @@ def outer(d: Outer) -> qd.f32:
     return d.inner.s.x + d.inner.n
 
 @qd.kernel
+def plain(d: Plain) -> qd.f32:
+    return d.a[0] + d.more
+
+@qd.kernel
+def nest(d: Nest) -> qd.f32:
+    return d.plain.a[0] + d.plain.more
+
+@qd.kernel
 def runtime(o: qd.template()) -> qd.f32:
     return o.n
+
+FirstPlain, FirstNest = Plain, Nest
+
+@dataclass
+class Plain:
+    a: qd.types.ndarray()
+    more: qd.i32
+
+@dataclass
+class Nest:
+    plain: Plain
 
 a = qd.ndarray(qd.f32, 4)
 loose = types.SimpleNamespace
@@ -88,8 +111,9 @@ VALUES = {
     view: [a[1:3], qd.Vector([1, 2, 3]), loose(arr=a, offset=0, size=3), a],
     outer: [Outer(Inner(Pair(1, 2), 3), a), Outer(Other(Pair(1, 2), 3), a),
             Outer(Inner(qd.Vector([1.0, 2.0]), 3), a), Outer(loose(s=Pair(1, 2), n=3), a),
-            Outer(Inner(loose(x=1.0, y=2.0), 3), a), Outer(None, a),
-            Outer(Inner2(Pair(1, 2), 3), a), Outer2(Inner(Pair(1, 2), 3), a)],
+            Outer(Inner(loose(x=1.0, y=2.0), 3), a), Outer(None, a)],
+    plain: [FirstPlain(a, 3), Plain(a, 3), loose(a=a, more=3)],
+    nest: [FirstNest(FirstPlain(a, 3)), FirstNest(Plain(a, 3)), Nest(FirstPlain(a, 3))],
     runtime: [Runtime(3), Runtime(2.5), Runtime(True)],
 }
 
@@ -112,7 +136,9 @@ EXPECTED = {
     "unread": ["1.0"] + [REFUSED] * 5,
     "holder": ["5.0"] + [REFUSED] * 4,
     "view": ["2.0"] + [REFUSED] * 3,
-    "outer": ["4.0"] + [REFUSED] * 7,
+    "outer": ["4.0"] + [REFUSED] * 5,
+    "plain": ["3.0"] + [REFUSED] * 2,
+    "nest": ["3.0"] + [REFUSED] * 2,
     "runtime": ["3.0", "2.5", "1.0"],
 }
 
