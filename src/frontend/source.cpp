@@ -323,6 +323,8 @@ static const SourceFile* newest(const char* path, PyObject* filename) {
     const bool exists = path[0] != '<' && ::stat(path, &info) == 0;
     const auto it = files().find(path);
     const SourceFile* known = it == files().end() ? nullptr : it->second.get();
+    // A pipe has been read to its end by who compiled it, and may block who reads on.
+    if (exists && !S_ISREG(info.st_mode)) return known;
     if (exists && known && known->stamp == stamp_of(info)) return known;
     std::string text;
     if (exists && read_file(path, text)) {

@@ -9,6 +9,7 @@ import pty
 import select
 import subprocess
 import sys
+import threading
 import types
 import zipfile
 
@@ -177,6 +178,21 @@ def test_no_source(backend):
 
 
 @pytest.mark.oracle_differs("the established package shows prints on another stream there")
+@pytest.mark.parametrize("way", ["fifo", "stdin"])
+def test_a_program_from_a_pipe_has_no_source(tmp_path, way):
+    """Reading the pipe again would block, or find it empty."""
+    program = PROGRAM.split('print("returned')[0] + (
+        "try:\n    k(3)\nexcept OSError as e:\n    print(str(e)[:30], flush=True)\n"
+    )
+    path = "/dev/stdin"
+    if way == "fifo":
+        path = str(tmp_path / "pipe")
+        os.mkfifo(path)
+        threading.Thread(target=lambda: open(path, "w").write(program), daemon=True).start()
+    done = run([path], input=program if way == "stdin" else None, timeout=60)
+    assert done.stdout.splitlines()[-1:] == ["Cannot find source code for Ob"], done.stderr
+
+
 def test_doctest(backend):
     """
     >>> @qd.func

@@ -67,6 +67,9 @@ def _defines(text: str, code: CodeType) -> bool:
 def _loaded(function: FunctionType) -> Iterator[str]:
     """What the loader of the function's module says: modules in archives have no file."""
     loader = function.__globals__.get("__loader__")
+    path = function.__code__.co_filename
+    if os.path.exists(path) and not os.path.isfile(path):
+        return  # a pipe, which may block whoever reads on
     try:
         text = loader.get_source(function.__globals__["__name__"])
     except (AttributeError, ImportError, KeyError, OSError):
