@@ -46,9 +46,30 @@ Value* transposed(Value* v) {
                            operands);
 }
 
+// Whether a list literal stands among the operands of `e`, an operator's node.
+bool operates_on_list(PyObject* e) {
+    const std::string_view kind = Py_TYPE(e)->tp_name;
+    if (kind != "BinOp") return kind == "List" || kind == "Tuple";
+    const Ref left = Ref::steal(PyObject_GetAttrString(e, "left"));
+    const Ref right = Ref::steal(PyObject_GetAttrString(e, "right"));
+    return operates_on_list(left.get()) || operates_on_list(right.get());
+}
+
+// `[0] * n` makes a list of n elements only where n is known: at run time it is arithmetic on a
+// vector, whose length stays as written.
+void refuse_list_arithmetic(PyObject* call) {
+    if (std::string_view(Py_TYPE(call)->tp_name) != "Call") return;
+    const Ref args = Ref::steal(PyObject_GetAttrString(call, "args"));
+    if (PyList_GET_SIZE(args.get()) && operates_on_list(PyList_GET_ITEM(args.get(), 0)))
+        raise(Kind::type,
+              "a list times a run-time value, or added to one, is arithmetic on its elements: the "
+              "length must be known while compiling",
+              "use a constant, qd.static or a qd.template() argument for the length");
+}
+
 // --- constructors -------------------------------------------------------------------------------
 template <bool vector>
-Ref literal(Lowering&, const CallArgs& a) {
+Ref literal(Lowering& low, const CallArgs& a) {
     static const char* const names[] = {"arr", "dt"};
     const char* function = vector ? "Vector" : "Matrix";
     const auto p = parameters(a, function, names, 1);
@@ -57,6 +78,7 @@ Ref literal(Lowering&, const CallArgs& a) {
     Ref list;
     if (is_expr(arr) || is_host_matrix(arr)) {
         Value* v = tensor(arr, function);
+        if (is_expr(arr) && low.node) refuse_list_arithmetic(low.node);
         return make_value(typed ? builder().cast(v, prim_argument(p[1], function)) : v);
     }
     if (!PyList_Check(arr) && !PyTuple_Check(arr) && has_attribute(arr, "tolist")) {  // NumPy array

@@ -8,6 +8,7 @@
 
 #include "frontend/lower.h"
 #include "frontend/values.h"
+#include "support/abi.h"
 
 namespace qd::frontend {
 namespace {
@@ -228,6 +229,11 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
             order[k] = static_cast<int>(axis);
         }
     }
+    if (bounds.size() > abi::kMaxDims)
+        raise(Kind::syntax,
+              "qd.ndrange takes at most " + std::to_string(abi::kMaxDims) + " dimensions, found " +
+                  std::to_string(bounds.size()),
+              "multiply extents, and divide the index in the loop");
     return counted(n, bounds, order, grouped, false, false);
 }
 
