@@ -40,9 +40,8 @@ def set_logging_level(level: str) -> None:
     _level = _rank(level)
     from quadrants._lib import core
 
-    set_native = getattr(core, "set_log_level", None) if core.native_loaded() else None
-    if set_native is not None:
-        set_native(_level)
+    if core.native_loaded():  # else it is told by the program that starts
+        core.set_log_level(_level)
 
 
 def is_logging_effective(level: str) -> bool:

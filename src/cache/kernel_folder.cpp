@@ -130,6 +130,7 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
     if (!lock.ours()) return false;
     index = read_index();  // who had the lock may have begun the folder
 
+    debug("Start cleaning cache");
     std::vector<StoredFile> present = files_of(kept_);
     if (!index &&
         (limits.evicts() || limits.policy == "version")) {  // another release's, or damaged
@@ -141,6 +142,9 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
         });
     }
     evict(present, limits);
+    debug("Stop cleaning cache");
+    if (!fresh.empty())
+        debug("Dumping " + std::to_string(fresh.size()) + " cached kernels to disk");
     int64_t total = total_of(present);
     auto entries = static_cast<int64_t>(present.size());
     for (const std::string& name : fresh) {

@@ -71,23 +71,23 @@ bool make_folders(const std::string& path) {
 
 // --- trust
 // -----------------------------------------------------------------------------------------
-struct Warnings {
+struct Messages {
     std::mutex lock;  // guards both
-    std::vector<std::string> pending;
+    std::vector<Message> pending;
     std::set<std::string> named;
 };
 
-Warnings& warnings() {
-    static auto* all = new Warnings;  // other threads may warn during exit
+Messages& messages() {
+    static auto* all = new Messages;  // other threads may warn during exit
     return *all;
 }
 
 bool distrust(const std::string& path) {
-    Warnings& w = warnings();
+    Messages& w = messages();
     std::lock_guard guard(w.lock);
     if (w.named.insert(path).second)
-        w.pending.push_back("The kernel cache ignores " + path +
-                            ": it must belong to you and not be writable by others.");
+        w.pending.push_back({"warn", "The kernel cache ignores " + path +
+                                         ": it must belong to you and not be writable by others."});
     return false;
 }
 
@@ -133,14 +133,22 @@ std::string hex(std::span<const uint8_t> bytes) {
     return out;
 }
 
-void warn(const std::string& text) {
-    Warnings& w = warnings();
+static std::atomic<bool> debug_wanted{false};
+bool debugs() { return debug_wanted; }
+void set_debugs(bool wanted) { debug_wanted = wanted; }
+
+static void say(const char* level, const std::string& text) {
+    Messages& w = messages();
     std::lock_guard guard(w.lock);
-    w.pending.push_back(text);
+    w.pending.push_back({level, text});
+}
+void warn(const std::string& text) { say("warn", text); }
+void debug(const std::string& text) {
+    if (debugs()) say("debug", text);
 }
 
-std::vector<std::string> take_warnings() {
-    Warnings& w = warnings();
+std::vector<Message> take_messages() {
+    Messages& w = messages();
     std::lock_guard guard(w.lock);
     return std::exchange(w.pending, {});
 }

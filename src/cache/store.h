@@ -72,8 +72,16 @@ class Store {
     std::string folder_, prefix_;
 };
 
-// Warnings of all stores since the last call. The caller shows them; each path is named once.
-std::vector<std::string> take_warnings();
+// What all stores have to say since the last call, for the log; each untrusted path is named once.
+struct Message {
+    const char* level;  // warn, debug
+    std::string text;
+};
+std::vector<Message> take_messages();
 void warn(const std::string& text);
+// Kept only while somebody wants to read such lines.
+bool debugs();
+void set_debugs(bool wanted);
+void debug(const std::string& text);
 
 }  // namespace qd::cache

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "cache/store.h"
 #include "frontend/ast.h"
 #include "frontend/lower.h"
 #include "frontend/objects.h"
@@ -606,10 +607,12 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
 
 // Code for a lowered kernel, from memory, the store or the compiler.
 std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* args, size_t count,
-                                            const frontend::LoweredKernel& kernel) {
+                                            const frontend::LoweredKernel& kernel,
+                                            const char*& origin) {
     const ir::Module& module = *kernel.module;
     const std::vector<uint8_t> hash = code_hash_of(module);
     auto slot = is_inspected() ? nullptr : known_slot(hash);  // else nothing would be shown
+    origin = slot ? "reused" : "read";
     if (!slot) {
         if (auto artefact = find_artefact(hash)) {
             try {
@@ -620,6 +623,7 @@ std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* ar
     }
     if (!slot) {
         ++session().cache_misses;
+        origin = "compiled";
         slot = compile(k.definition, module, hash);
     }
     if (!frontend::measures_coverage()) store_recipe(k, args, count, kernel, module.params, hash);
@@ -676,10 +680,21 @@ bool show_non_pure(KernelObject& k) {
     return true;
 }
 
+// What the log says of it at level debug.
+void log_origin(const Specialisation& made, const std::string& origin) {
+    if (!cache::debugs()) return;
+    const std::string key = " (key='" + made.code + "')";
+    cache::debug(origin == "compiled"
+                     ? "Cache kernel '" + made.name + "'" + key
+                     : "Create kernel '" + made.name + "' from " +
+                           (origin == "reused" ? "in-memory cache" : "cache") + key);
+}
+
 // Tells the definition where the code of a new specialisation came from, for its observations.
 bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
           std::span<const frontend::SourceFunction> source, const std::string& origin,
           bool cacheable) {
+    log_origin(made, origin);
     const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
     if (!pure) return false;
     Ref what = Ref::borrow(Py_None);
@@ -768,18 +783,17 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             return out;
         }
         timed.emplace(s.compile_ns);
-        const uint64_t misses = s.cache_misses;
+        const char* origin = "";
         module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, *kernel);
-        auto made = from_module(k, args, count, *kernel);
+        auto made = from_module(k, args, count, *kernel, origin);
         if (!module.arrays_may_overlap && made && made->array_use() &&
             overlap(*made, *k.parameters, args)) {
             module.arrays_may_overlap = true;
-            made = from_module(k, args, count, *kernel);
+            made = from_module(k, args, count, *kernel, origin);
         }
         ++s.compiled;
         if (made) made->name = name;
-        if (made && !tell(k, {args, count}, *made, kernel->functions,
-                          s.cache_misses == misses ? "reused" : "compiled",
+        if (made && !tell(k, {args, count}, *made, kernel->functions, origin,
                           kernel->cacheable && kernel->fields.empty()))
             return nullptr;
         return made;
@@ -857,7 +871,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         std::optional<frontend::OwnFunctions> apart;
         if (!*mine) apart.emplace();
         s = build_locked(k, args, count);
-        show_cache_warnings();
+        show_cache_messages();
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);

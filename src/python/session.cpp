@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "cache/store.h"
 #include "frontend/frontend.h"
 #include "python/areas.h"
 #include "python/options.h"
@@ -175,7 +176,14 @@ int64_t now_ns() {
     return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
+PyObject* set_log_level(PyObject*, PyObject* rank) {
+    constexpr long kDebug = 1;  // of quadrants._logging
+    cache::set_debugs(PyLong_AsLong(rank) <= kDebug);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
+    {"set_log_level", set_log_level, METH_O, "Which lines anybody wants to read."},
     {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
     {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
     {"end_session", end_session, METH_O,

@@ -823,14 +823,14 @@ void flush_cache() {
         store().keep_within(limits);
     }
     used.clear();
-    show_cache_warnings();
+    show_cache_messages();
 }
 
-void show_cache_warnings() {
-    for (const std::string& text : cache::take_warnings()) {
+void show_cache_messages() {
+    for (const cache::Message& m : cache::take_messages()) {
         const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
         const Ref done =
-            log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str()))
+            log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), m.level, "s", m.text.c_str()))
                 : Ref();
         if (!done) frontend::forget_error();
     }

@@ -43,8 +43,8 @@ void store_artefact(const std::string& cache_path, const std::vector<uint8_t>& c
 std::string note_kernel(const std::vector<uint8_t>& code_hash);
 // Notes what this session did that needs no code but counts as a kernel: content of its entry.
 void note_accessor(std::vector<uint8_t> entry);
-// Passes the store's warnings on to the log.
-void show_cache_warnings();
+// Passes on to the log what the store has to say.
+void show_cache_messages();
 // The flush point of spec 51: cleans by size and writes the files that users may count.
 void flush_cache();
 

@@ -28,7 +28,7 @@ class cache_store : public testing::Test {
         std::string pattern = (fs::temp_directory_path() / "qd_store_XXXXXX").string();
         ASSERT_NE(mkdtemp(pattern.data()), nullptr);
         root = pattern;
-        (void)take_warnings();
+        (void)take_messages();
     }
     void TearDown() override {
         for (const auto& e : fs::recursive_directory_iterator(root)) {
@@ -60,7 +60,7 @@ TEST_F(cache_store, round_trip) {
     }
     ASSERT_TRUE(store().write("code/b", content));
     EXPECT_EQ(store().list("code"), (std::vector<std::string>{"a", "b"}));
-    EXPECT_TRUE(take_warnings().empty());
+    EXPECT_TRUE(take_messages().empty());
 }
 
 TEST_F(cache_store, every_flipped_byte_is_a_miss) {
@@ -115,12 +115,13 @@ TEST_F(cache_store, what_others_may_write_is_ignored_with_one_warning) {
         ASSERT_EQ(chmod(p.c_str(), 0777), 0);
         EXPECT_EQ(store().read("code/a"), std::nullopt) << path;
         EXPECT_EQ(store().write("code/b", content), !fs::is_directory(p)) << path;
-        const auto warnings = take_warnings();
+        const auto warnings = take_messages();
         ASSERT_EQ(warnings.size(), 1u) << path;
-        EXPECT_NE(warnings[0].find(fs::path(p).lexically_normal().filename().string().substr(0, 3)),
-                  std::string::npos);
+        EXPECT_NE(
+            warnings[0].text.find(fs::path(p).lexically_normal().filename().string().substr(0, 3)),
+            std::string::npos);
         EXPECT_EQ(store().read("code/a"), std::nullopt);
-        EXPECT_TRUE(take_warnings().empty());
+        EXPECT_TRUE(take_messages().empty());
         ASSERT_EQ(chmod(p.c_str(), 0700), 0);
         EXPECT_EQ(store().read("code/a"), content) << path;
     }
@@ -132,7 +133,7 @@ TEST_F(cache_store, foreign_owner) {
     for (const char* path : {"native/code/a", "native/code", "native", "."}) {
         ASSERT_EQ(chown((root / path).c_str(), 12345, 12345), 0);
         EXPECT_EQ(store().read("code/a"), std::nullopt) << path;
-        EXPECT_EQ(take_warnings().size(), 1u) << path;
+        EXPECT_EQ(take_messages().size(), 1u) << path;
         ASSERT_EQ(chown((root / path).c_str(), geteuid(), getegid()), 0);
         EXPECT_EQ(store().read("code/a"), content) << path;
     }
@@ -143,7 +144,7 @@ TEST_F(cache_store, a_sticky_folder_may_hold_the_store) {
     ASSERT_EQ(chmod(root.c_str(), 01777), 0);
     ASSERT_TRUE(store().write("code/a", content));
     EXPECT_EQ(store().read("code/a"), content);
-    EXPECT_TRUE(take_warnings().empty());
+    EXPECT_TRUE(take_messages().empty());
 }
 
 TEST_F(cache_store, links_pipes_and_folders_are_no_entries) {

@@ -242,3 +242,41 @@ def test_many_processes_at_once(cache):
 pytestmark = pytest.mark.oracle_differs(
     "it loses what it made under a lock, and keeps damaged files"
 )
+
+
+LOGGED = """
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=sys.argv[2])
+@qd.kernel
+def one(n: qd.i32) -> qd.i32:
+    return n + 1
+@qd.kernel
+def same(n: qd.i32) -> qd.i32:
+    return n + 1
+one(1); same(1)
+qd.reset()
+"""
+
+
+def test_what_the_log_tells(cache):
+    def run(level):
+        program = cache.home / "logged.py"
+        program.write_text(LOGGED)
+        command = [sys.executable, program, cache.path, level]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return [line.split("] ", 2)[2] for line in done.stderr.splitlines() if line[:3] == "[D "]
+
+    first = run("debug")
+    (file,) = cache.folder.glob("*.qdc")
+    key = f"(key='{file.stem}')"
+    assert first[:2] == [
+        f"Cache kernel 'one_c0_0' {key}",
+        f"Create kernel 'same_c1_0' from in-memory cache {key}",
+    ]
+    assert "Dumping 1 cached kernels to disk" in first
+    second = run("debug")
+    assert f"Create kernel 'one_c0_0' from cache {key}" in second
+    assert not any("Dumping" in line for line in second)
+    assert run("info") == []

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
-import inspect
 from typing import Any
 
 from quadrants import _logging
 from quadrants._lib import core
 from quadrants.lang.util import is_data_oriented
 
-_plain: set[type] = {int, float, bool, type(None)}  # of arguments that are never a problem
 _reported: set[type] = set()
 
 
@@ -25,8 +22,6 @@ def why_not(kernel: Any, args: tuple[Any, ...], cacheable: bool) -> str | None:
         cacheable: whether the kernel reads no field, and what it reads can be checked later.
     """
     for (_, annotation, _), arg, number in zip(kernel.params, args, range(len(args))):
-        if type(arg) in _plain:
-            continue
         why = _problem_of(kernel, arg, number)
         if why is not None:
             return _refused(kernel, why)
@@ -54,8 +49,7 @@ def _problem_of(kernel: Any, arg: Any, number: int) -> str | None:
     number_like = isinstance(arg, (int, float, enum.Enum)) or (
         cls.__module__ == "numpy" and not hasattr(arg, "__len__")
     )
-    if number_like or dataclasses.is_dataclass(cls):
-        _plain.add(cls)
+    if number_like or hasattr(cls, "__dataclass_fields__"):
         return None
     if hasattr(arg, "field_dict") or (
         hasattr(arg, "ndim") and hasattr(arg, "dtype") and hasattr(arg, "strides")
@@ -76,7 +70,7 @@ def _property_problem(kernel: Any, arg: Any) -> str | None:
     """Whether the kernel reads a member that is computed once, or whose computation raises."""
     cls = type(arg)
     for name in kernel.fn.__code__.co_names:
-        member = inspect.getattr_static(cls, name, None)
+        member = next((c.__dict__[name] for c in cls.__mro__ if name in c.__dict__), None)
         if isinstance(member, functools.cached_property):
             _logging.warn(
                 f"[FASTCACHE][CACHED_PROPERTY] {cls.__qualname__}.{name} is a cached_property, whose value may be "
@@ -87,7 +81,10 @@ def _property_problem(kernel: Any, arg: Any) -> str | None:
 
 
 def _shows_field(annotation: Any, arg: Any) -> bool:
-    """Whether a field is reached through this argument other than as a `qd.Tensor`."""
+    """Whether a field is reached through this argument other than as a `qd.Tensor`.
+
+    No `dataclasses` or `inspect` here: a warm start would wait for their import.
+    """
     if isinstance(arg, core.TensorBase):
         return False
     if isinstance(arg, core.FieldBase) or hasattr(arg, "field_dict"):
@@ -95,8 +92,9 @@ def _shows_field(annotation: Any, arg: Any) -> bool:
     if is_data_oriented(arg):
         members = arg._asdict() if hasattr(arg, "_asdict") else vars(arg)
         return any(_shows_field(None, m) for m in members.values())
-    if dataclasses.is_dataclass(type(arg)):
-        return any(_shows_field(f.type, getattr(arg, f.name)) for f in dataclasses.fields(arg))
+    members = getattr(type(arg), "__dataclass_fields__", None)
+    if members is not None:
+        return any(_shows_field(f.type, getattr(arg, f.name, None)) for f in members.values())
     return False
 
 

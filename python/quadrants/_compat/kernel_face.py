@@ -31,6 +31,10 @@ class _WatchedClass(type):
             core.set_kernel_doubles(any(getattr(cls, n) is not _originals[n] for n in _DOUBLED))
 
 
+# Types of arguments that are never in the way of an entry.
+_PLAIN = (int, float, bool, type(None))
+
+
 class GraphLoop:
     """A do-while loop of a graph kernel."""
 
@@ -120,10 +124,15 @@ class KernelFace(metaclass=_WatchedClass):
         launches = native._launches if native is not None else None
         entry: Any = None
         if call is not None and pyquadrants.src_ll_cache:
-            from quadrants._compat.fast_arguments import why_not
-
             number, args, functions, described = call
-            if why_not(self, args, cacheable) is None:
+            arrays = core.NdarrayBase, core.TensorBase
+            if cacheable and all(type(a) in _PLAIN or isinstance(a, arrays) for a in args):
+                why = None
+            else:
+                from quadrants._compat.fast_arguments import why_not
+
+                why = why_not(self, args, cacheable)
+            if why is None:
                 entry = number, tuple(map(type, args)), functions, described
                 if described is not None:
                     entry = self._note_entry(origin, *entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from quadrants import _logging
 from quadrants._lib import core
 from quadrants.lang._config import Config
 
@@ -28,6 +29,7 @@ class Program:
         if config.debug:
             config.check_out_of_bound = True
         release = core.get_version_string()
+        core.set_log_level(_logging._level)
         native = core.runtime_init({**config.as_dict(), **python_options, "release": release})
         if isinstance(native, dict):  # values that the device decides, such as max_block_dim
             for name, value in native.items():
