@@ -106,10 +106,8 @@ class Released {
 };
 // Before this thread touches what kernels of others may be working on, under the GIL from then on.
 // False if a signal handler raises meanwhile.
-inline bool wait_for_launches() {
-    Turn<PythonThreads>& turn = session().turn;
-    return !turn.is_asked_for() || turn.wait();
-}
+bool wait_for_turn();
+inline bool wait_for_launches() { return !session().turn.is_asked_for() || wait_for_turn(); }
 void turn_in_forked_child();
 // Any thread: whether nobody is to be told anything any more.
 bool interpreter_ends();

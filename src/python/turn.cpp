@@ -24,14 +24,20 @@ WhoWaits* who_waits = new WhoWaits;  // never destroyed: threads may wait while 
 int entered = 0;  // how often, by the thread that has the turn
 
 PyObject* enter(PyObject*, PyObject*) {
-    if (!wait_for_launches()) return nullptr;
-    session().turn.take();
+    Session& s = session();
+    s.door.call_begins();
+    if (!wait_for_launches()) return s.door.call_ends(), nullptr;
+    s.door.work_begins();  // a reset waits
+    s.turn.take();
     ++entered;
     Py_RETURN_NONE;
 }
 
 PyObject* leave(PyObject*, PyObject* const*, Py_ssize_t) {
-    if (--entered == 0) session().turn.leave();
+    Session& s = session();
+    if (--entered == 0) s.turn.leave();
+    s.door.work_ends();
+    s.door.call_ends();
     Py_RETURN_NONE;
 }
 
@@ -51,6 +57,15 @@ PyTypeObject LaunchesWait_Type = {
 };
 
 }  // namespace
+
+// As a kernel call: the end of the interpreter waits for it, since who then gets the GIL is ended
+// by unwinding the stack.
+bool wait_for_turn() {
+    Turn<PythonThreads>& turn = session().turn;
+    if (!turn.must_wait()) return true;
+    const KernelCall call;
+    return turn.wait();
+}
 
 void PythonThreads::doze_for_turn() {
     std::unique_lock lock(who_waits->mutex);  // before the GIL goes: whoever wakes has it

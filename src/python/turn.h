@@ -23,6 +23,7 @@ class Turn {
   public:
     bool is_asked_for() const { return owner_ || waiting_; }  // else nobody has to wait
 
+    bool must_wait() const { return others_come_first(Machine::this_thread()); }
     // Until the turn is free or this thread's. False if a signal handler raises.
     bool wait() {
         const uint64_t me = Machine::this_thread();

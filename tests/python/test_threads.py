@@ -39,6 +39,11 @@ def compile_():
         make(n)()
         n += 1
 
+def read():
+    while True:
+        x.to_numpy()
+        x[3]
+
 def quiet(work):
     def run():
         try:
@@ -56,11 +61,13 @@ def _run(program: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("reset", [False, True])
-@pytest.mark.parametrize("work", ["launch", "compile_"])
-def test_the_interpreter_ends_while_daemon_threads_work(work, reset):
+@pytest.mark.parametrize(
+    "works", [["launch"] * 2, ["compile_"] * 2, ["read"] * 2, ["launch", "read", "read"]]
+)
+def test_the_interpreter_ends_while_daemon_threads_work(works, reset):
     program = f"""
-for _ in range(2):
-    threading.Thread(target=quiet({work}), daemon=True).start()
+for work in {", ".join(works)}:
+    threading.Thread(target=quiet(work), daemon=True).start()
 time.sleep(0.15)
 if {reset}:
     qd.reset()
