@@ -114,16 +114,13 @@ void show_line(std::string& out, std::string_view line, size_t from, size_t to) 
     }
 }
 
-std::string frame_text(const Lowering& l) {
-    const FunctionSource& s = l.body->source;
-    std::string out;
-    if (!l.node) return out;
-    const Span p = span_of(l.node, s);
-    out =
-        "File \"" + s.file->name + "\", line " + std::to_string(p.line) + ", in " + s.name + ":\n";
-    for (int line = p.line; line <= p.end_line && static_cast<size_t>(line) <= s.file->lines.size();
+std::string block_text(const std::string& file, const std::vector<std::string_view>& lines,
+                       const std::string& function, const Span& p) {
+    std::string out =
+        "File \"" + file + "\", line " + std::to_string(p.line) + ", in " + function + ":\n";
+    for (int line = p.line; line <= p.end_line && static_cast<size_t>(line) <= lines.size();
          ++line) {
-        const std::string_view code = s.file->lines[line - 1];
+        const std::string_view code = lines[static_cast<size_t>(line) - 1];
         const size_t begin = line == p.line ? static_cast<size_t>(p.col)
                                             : std::min(code.find_first_not_of(" \t"), code.size());
         const size_t end =
@@ -131,6 +128,12 @@ std::string frame_text(const Lowering& l) {
         if (begin < end || line == p.line) show_line(out, code, begin, end);
     }
     return out;
+}
+
+std::string frame_text(const Lowering& l) {
+    if (!l.node) return {};
+    const FunctionSource& s = l.body->source;
+    return block_text(s.file->name, s.file->lines, s.name, span_of(l.node, s));
 }
 
 Ref exception_class(const char* name) {
@@ -269,6 +272,20 @@ void finish_python_error() {
 }  // namespace
 
 std::string location_text(const Lowering& low) { return frame_text(low); }
+
+std::string site_text(const support::SourceSite& s) {
+    const Ref name = Ref::steal_or_null(
+        PyUnicode_FromStringAndSize(s.file.data(), static_cast<Py_ssize_t>(s.file.size())));
+    const SourceFile* file = nullptr;
+    try {
+        if (name) file = source_file(name.get());
+    } catch (const PyError&) {
+    }
+    forget_error();
+    static const std::vector<std::string_view> none;
+    return block_text(s.file, file ? file->lines : none, s.function,
+                      {s.line, s.col, s.end_line, s.end_col});
+}
 
 std::string source_text(const FunctionSource& s, PyObject* node) {
     const Span p = span_of(node, s);

@@ -34,6 +34,7 @@
 
 #include "frontend/objects.h"
 #include "ir/ir.h"
+#include "support/format_table.h"
 
 namespace qd::frontend {
 
@@ -250,6 +251,9 @@ bool lacks_gradient(const ExprObject* array);
 Ref array_element(ExprObject* array, PyObject* const* indices, size_t n);
 
 // --- builtins: Python callables with kernel meaning ---------------------------------------------
+// The block of text that shows a place in the source: file, line, function, carets.
+std::string site_text(const support::SourceSite& s);
+
 // A callable is a builtin if it has a `_qd_op` str attribute or is one of Python's own (print, min,
 // abs, int, ...). Handlers get evaluated arguments; those that need AST (static, ndrange in loop
 // headers, grouped) are handled by the walkers before arguments are evaluated.

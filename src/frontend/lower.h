@@ -344,6 +344,14 @@ struct Lowering::Body {
     void emit_real_return();
     Ref percent_format(PyObject* format, PyObject* values);
     void set_location(const Node* n);
+    struct CheckedHere {  // where indices are checked, a failure shows this very expression
+        Body& body;
+        const ir::Loc* saved;
+        CheckedHere(Body& b, const Node* n) : body(b), saved(b.low.b.loc) {
+            if (b.low.kernel->options.check_indices()) b.set_location(n);
+        }
+        ~CheckedHere() { body.low.b.loc = saved; }
+    };
 
     // graph constructs (lower_graph.cpp)
     std::string_view graph_op(const Node* n);

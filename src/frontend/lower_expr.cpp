@@ -444,7 +444,12 @@ Val Body::expr(const Node* n) {
                 unit.consume(a), unit.consume(b);
                 return {format_call(Ref::steal(PyUnicode_FromString("{}{}")).get(), parts)};
             }
-            const auto run = [&] { return binary(static_cast<BinOp>(n->op), a.get(), b.get()); };
+            const auto run = [&] {
+                if (static_cast<BinOp>(n->op) != BinOp::pow)
+                    return binary(static_cast<BinOp>(n->op), a.get(), b.get());
+                const CheckedHere here(*this, n);  // the exponent
+                return binary(BinOp::pow, a.get(), b.get());
+            };
             if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
                 static const char* const names[] = {
                     "add",  "sub", "mul", "truediv", "floordiv", "mod",   "pow",
@@ -481,6 +486,7 @@ Val Body::expr(const Node* n) {
             Val base = expr(n->a);
             Ref i = index(n->b);
             low.node = n->ast;
+            const CheckedHere here(*this, n);
             return element(base, i.get());
         }
         case K::Call:

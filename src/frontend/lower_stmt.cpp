@@ -155,7 +155,10 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
             return;
         }
         low.node = target->ast;
-        Ref place = subscript(base.get(), i.get());
+        Ref place = [&] {
+            const CheckedHere here(*this, target);
+            return subscript(base.get(), i.get());
+        }();
         low.node = const_cast<PyObject*>(statement);
         if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(target);
         return assign(place.get(), v.get());

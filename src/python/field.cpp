@@ -185,11 +185,13 @@ std::string list_of(const int64_t* values, int n) {
 
 __attribute__((noinline, cold)) void out_of_bounds(const ir::Field& f, const int64_t* indices,
                                                    bool writes) {
+    const bool offset = std::any_of(f.offset, f.offset + f.ndim, [](int64_t n) { return n; });
     set_error("QuadrantsAssertionError",
               "(kernel=snode_" + std::string(writes ? "writer" : "reader") + "_" +
                   std::to_string(f.alias_group) + ") Accessing field (" + f.name + "<" +
                   type::info(f.elem.prim).name + ">) of size " + list_of(f.shape, f.ndim) +
-                  " with indices " + list_of(indices, f.ndim));
+                  (offset ? " offset " + list_of(f.offset, f.ndim) : "") + " with indices " +
+                  list_of(indices, f.ndim));
 }
 
 FieldPlace place_of(const FieldFull& f, const ir::Field& layout, int64_t offset) {

@@ -17,6 +17,7 @@
 #include "python/output.h"
 #include "python/profile.h"
 #include "python/storage.h"
+#include "runtime/crash.h"
 
 namespace qd::python {
 namespace {
@@ -134,49 +135,56 @@ struct Patience {
     }
 };
 
-std::string_view source_line(const support::FormatEntry& place) {
-    const Ref name = Ref::steal_or_null(
-        PyUnicode_FromStringAndSize(place.file.data(), static_cast<Py_ssize_t>(place.file.size())));
-    if (!name) return frontend::forget_error(), std::string_view();
-    try {
-        const frontend::SourceFile* file = frontend::source_file(name.get());
-        if (!file || place.line < 1 || static_cast<size_t>(place.line) > file->lines.size())
-            return {};
-        return file->lines[static_cast<size_t>(place.line) - 1];
-    } catch (const frontend::PyError&) {
-        frontend::forget_error();
-        return {};
+// Blocks of text from the kernel to the failed check.
+std::string stack_text(const std::vector<const support::FormatEntry*>& stack) {
+    constexpr size_t kShown = 8;  // at either end
+    std::vector<const support::SourceSite*> sites;
+    for (const support::FormatEntry* e : stack)
+        for (const support::SourceSite& s : e->sites) sites.push_back(&s);
+    std::string out;
+    for (size_t k = sites.size(); k-- > 0;) {
+        if (sites.size() > 2 * kShown && k == sites.size() - kShown - 1) {
+            out += "... " + std::to_string(sites.size() - 2 * kShown) + " more calls ...\n";
+            k = kShown - 1;
+        }
+        out += frontend::site_text(*sites[k]);
     }
+    return out;
 }
 
-// The message of a failed check. Checks of indices say where they stand; an assertion without a
-// message is its source.
-std::string failure_text(const runtime::LaunchOutcome& outcome) {
-    std::string text = outcome.failure;
-    if (!outcome.place) return text;
-    const support::FormatEntry& place = *outcome.place;
-    std::string_view line = source_line(place);
-    const size_t indent = std::min(line.find_first_not_of(" \t"), line.size());
-    if (text.empty()) {
-        std::string_view statement = line.substr(indent);
-        if (statement.starts_with("assert ")) statement.remove_prefix(7);
-        return statement.empty() ? "assertion failed in " + place.where : std::string(statement);
-    }
-    if (!text.starts_with("(kernel=") && !text.starts_with("[kernel=")) return text;
-    if (place.file.empty()) return text;
-    text += "\nFile \"" + place.file + "\", line " + std::to_string(place.line);
-    if (!place.where.empty()) text += ", in " + place.where;
-    text += ":\n";
-    if (indent < line.size())
-        text += std::string(line) + "\n" + std::string(indent, ' ') +
-                std::string(line.size() - indent, '^') + "\n";
-    return text;
+// Not the user's own words, and a location belongs to them.
+bool is_our_text(const std::string& text) {
+    return text.starts_with("(kernel=") || text.starts_with("[kernel=") ||
+           text.starts_with("Negative exponent in ");
 }
 
-__attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome) {
+// What an assertion says is the user's alone: the rest is a note, which tracebacks show below it.
+void add_note(const std::string& note) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    const Ref done = Ref::steal_or_null(
+        frontend::has_attribute(value, "add_note")
+            ? PyObject_CallMethod(value, "add_note", "s#", note.data(), Py_ssize_t(note.size()))
+            : Py_NewRef(Py_None));
+    if (!done) frontend::forget_error();
+    PyErr_Restore(type, value, trace);
+}
+
+void raise_failure(const runtime::LaunchOutcome& outcome, const std::string& kernel) {
+    std::string text = outcome.failure.empty() ? "assertion failed" : outcome.failure;
+    const std::string stack = outcome.stack ? stack_text(*outcome.stack) : "";
+    const bool whole = is_our_text(text);
+    if (whole && !stack.empty()) text += "\n" + stack;
+    set_error("QuadrantsAssertionError", text);
+    if (!whole && !stack.empty()) add_note("in kernel " + kernel + ":\n" + stack);
+}
+
+__attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome,
+                                                 const Specialisation& spec) {
     if (!outcome.printed.empty() && !write_output(outcome.printed)) return nullptr;
     if (outcome.failed) {
-        set_error("QuadrantsAssertionError", failure_text(outcome));
+        raise_failure(outcome, spec.name);
         return nullptr;
     }
     return Py_NewRef(Py_None);
@@ -208,6 +216,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     Patience patience;
     if (!patience.wait()) return nullptr;
     runtime::LaunchOutcome outcome;
+    if (session_.options.debug) runtime::set_running_kernel(s.name.c_str());
     const int64_t start = now_ns();
     bool special;
     if (s.interpreted) {
@@ -233,8 +242,9 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         }
     }
     s.last_ns = now_ns() - start;
+    if (session_.options.debug) runtime::set_running_kernel(nullptr);
     if (special) {
-        PyObject* ok = after_launch(outcome);
+        PyObject* ok = after_launch(outcome, s);
         if (!ok) return nullptr;
         Py_DECREF(ok);
     }

@@ -21,6 +21,7 @@
 #include "runtime/compile_queue.h"
 #include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
+#include "runtime/crash.h"
 #include "runtime/fork.h"
 
 namespace qd::python {
@@ -83,6 +84,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     ++s.options_version;
     s.time_passes = !environment("QD_TIME_PASSES").empty();
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
+    if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
     return Py_BuildValue("{s:i}", "max_block_dim", 1024);
 }
 
@@ -96,6 +98,7 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
         for (ResetHook hook : hooks) hook();
         frontend::clear_function_cache();
         session().pool.reset();
+        runtime::forget_crashes();
     }
     Py_RETURN_NONE;
 }

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 9;
+inline constexpr uint32_t kAbiVersion = 10;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -30,14 +30,21 @@ struct Context;
 // task's private fields.
 inline constexpr int32_t kAlone = 1, kAloneInPrivate = 2;
 
+// A call that has not returned, in code with checks: lies on the stack of its caller.
+struct OpenCall {
+    const OpenCall* outer;  // of the calling function, null in the task's own body
+    uint64_t site;          // number of the artefact's format that tells where it stands
+};
+
 struct Thread {  // hidden first argument of every compiled function
     const Context* context;
-    int64_t tile;          // see above
-    int64_t tiles;         // tiles per row
-    uint64_t random_key;   // set by the task entry per iteration: mix(launch, task, iteration)
-    uint64_t random_draw;  // number of draws so far in this iteration
-    int32_t index;         // number of the thread, 0 = caller
-    int32_t alone;         // kAloneXxx: where atomics may be plain reads and writes
+    int64_t tile;           // see above
+    int64_t tiles;          // tiles per row
+    uint64_t random_key;    // set by the task entry per iteration: mix(launch, task, iteration)
+    uint64_t random_draw;   // number of draws so far in this iteration
+    int32_t index;          // number of the thread, 0 = caller
+    int32_t alone;          // kAloneXxx: where atomics may be plain reads and writes
+    const OpenCall* calls;  // innermost first; null where checks are off
 };
 
 // One operand of print/assert, as stored by compiled code: 8 bytes each, scalars widened

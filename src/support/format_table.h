@@ -3,7 +3,8 @@
 //
 // Format number k of the table is the `format` argument of Runtime::print and Runtime::fail. The
 // cells passed along hold every scalar of the operands in order, tensors row-major; the operand
-// list says how to group them. An assert's condition is not an operand here.
+// list says how to group them. An assert's condition is not an operand here. Calls in code with
+// checks have an entry too, which only says where they stand.
 
 #pragma once
 
@@ -23,12 +24,17 @@ struct FormatOperand {
     uint32_t count() const { return uint32_t(n) * m; }
 };
 
+struct SourceSite {  // as ir::Loc
+    std::string file, function;
+    int32_t line = 0, col = 0, end_line = 0, end_col = 0;
+    bool operator==(const SourceSite&) const = default;
+};
+
 struct FormatEntry {
     std::vector<FormatPiece> pieces;  // the k-th piece with a conversion prints operand k
     std::vector<FormatOperand> operands;
-    std::string function;     // ir::Format::function
-    std::string file, where;  // source file and function of the statement, "" if unknown
-    int32_t line = 0;
+    std::string function;           // ir::Format::function
+    std::vector<SourceSite> sites;  // of a check or a call, then of the calls expanded around it
 };
 
 inline std::vector<uint8_t> write_format_table(std::span<const FormatEntry> entries) {
@@ -48,16 +54,19 @@ inline std::vector<uint8_t> write_format_table(std::span<const FormatEntry> entr
             w.number(o.m);
         }
         w.text(e.function);
-        w.text(e.file);
-        w.text(e.where);
-        w.number(e.line);
+        w.number(uint32_t(e.sites.size()));
+        for (const SourceSite& s : e.sites) {
+            w.text(s.file);
+            w.text(s.function);
+            for (int32_t n : {s.line, s.col, s.end_line, s.end_col}) w.number(n);
+        }
     }
     return w.out;
 }
 
 inline std::vector<FormatEntry> read_format_table(std::span<const uint8_t> bytes) {
     ByteReader r{bytes, "format table"};
-    std::vector<FormatEntry> entries(bytes.empty() ? 0 : r.count(24));
+    std::vector<FormatEntry> entries(bytes.empty() ? 0 : r.count(16));
     for (FormatEntry& e : entries) {
         e.pieces.resize(r.count(5));
         for (FormatPiece& p : e.pieces) {
@@ -72,9 +81,12 @@ inline std::vector<FormatEntry> read_format_table(std::span<const uint8_t> bytes
             o.m = r.number<uint16_t>();
         }
         e.function = r.text();
-        e.file = r.text();
-        e.where = r.text();
-        e.line = r.number<int32_t>();
+        e.sites.resize(r.count(24));
+        for (SourceSite& s : e.sites) {
+            s.file = r.text();
+            s.function = r.text();
+            for (int32_t* n : {&s.line, &s.col, &s.end_line, &s.end_col}) *n = r.number<int32_t>();
+        }
     }
     return entries;
 }

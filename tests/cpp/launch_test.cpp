@@ -70,7 +70,7 @@ struct Fixture {
     Fixture() {
         support::FormatEntry failed, printed;
         failed.pieces = {{"it failed", 0}};
-        failed.line = 7;
+        failed.sites = {{.file = "a.py", .line = 7}};
         printed.pieces = {{"", '*'}, {"\n", 0}};
         printed.operands = {{static_cast<uint8_t>(type::Prim::i64), 0, 1, 1}};
         image.formats = {failed, printed};
@@ -190,8 +190,9 @@ TEST(launch, a_failed_check_ends_the_kernel) {
             EXPECT_TRUE(f.run(pool));
             EXPECT_TRUE(f.outcome.failed);
             EXPECT_EQ(f.outcome.failure, "it failed");
-            ASSERT_NE(f.outcome.place, nullptr);
-            EXPECT_EQ(f.outcome.place->line, 7);
+            ASSERT_NE(f.outcome.stack, nullptr);
+            ASSERT_EQ(f.outcome.stack->size(), 1u);
+            EXPECT_EQ(f.outcome.stack->front()->sites[0].line, 7);
             EXPECT_EQ(f.test.tasks, 0);
             f.test.fail_at = -1;
             EXPECT_FALSE(f.run(pool));

@@ -192,7 +192,7 @@ Bytes sample() {
     support::FormatEntry e;
     e.pieces = {{"x = ", 0}, {"8.3", 'f'}, {"\n", 0}};
     e.operands = {{static_cast<uint8_t>(type::Prim::f32), 0, 1, 1}};
-    e.file = "a.py";
+    e.sites = {{"a.py", "k", 3, 4, 3, 8}, {"b.py", "g", 1, 0, 2, 1}};
     return test::artefact({range_task()}, test::answer().elf(), {e});
 }
 
@@ -200,7 +200,10 @@ TEST(artefact, loads) {
     const auto image = load_artefact(sample(), "k");
     ASSERT_EQ(image->tasks.size(), 1u);
     EXPECT_EQ(image->tasks[0].dims, 2);
-    EXPECT_EQ(image->formats.at(0).file, "a.py");
+    const auto& sites = image->formats.at(0).sites;
+    ASSERT_EQ(sites.size(), 2u);
+    EXPECT_EQ(sites[0], (support::SourceSite{"a.py", "k", 3, 4, 3, 8}));
+    EXPECT_EQ(sites[1].function, "g");
     EXPECT_EQ(image->header().tier, 1u);
 }
 

@@ -71,6 +71,7 @@ class PyQuadrants:
         self.print_full_traceback = False
         self.unrolling_limit = 32
         self.disable_pass = ""
+        self.gdb_trigger = False
         self.src_ll_cache = True
         self.print_non_pure = False
         self.target_tape: Any = None
@@ -174,6 +175,7 @@ _PYTHON_OPTIONS = (
     "print_full_traceback",
     "unrolling_limit",
     "disable_pass",
+    "gdb_trigger",
 )
 _NATIVE_ATTRIBUTES = frozenset(
     (

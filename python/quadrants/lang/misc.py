@@ -262,9 +262,8 @@ def _install(special: _PythonOptions) -> None:
     runtime.print_full_traceback = special.print_full_traceback
     runtime.unrolling_limit = special.unrolling_limit
     runtime.disable_pass = special.disable_pass
+    runtime.gdb_trigger = special.gdb_trigger
     _logging.set_logging_level(special.log_level.lower())
-    if special.gdb_trigger:
-        _logging.warn("gdb_trigger has no effect in this build")
 
 
 def init(

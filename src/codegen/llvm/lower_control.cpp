@@ -97,7 +97,20 @@ void FunctionLowering::lower_call(Inst& i) {
     for (ir::Value& r : i.result_values()) count += r.type.count();
     Value* out = nullptr;
     if (count > kMaxReturned) args.push_back(out = scratch(m.i64, uint64_t(count), 8, -1));
+    const auto site = m.prepared.call_sites.find(&i);
+    const bool told = site != m.prepared.call_sites.end();
+    Value *calls = nullptr, *outer = nullptr;  // see abi::OpenCall
+    if (told) {
+        calls = b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), offsetof(abi::Thread, calls));
+        outer = b.CreateAlignedLoad(m.ptr, calls, llvm::Align(8));
+        Value* open = scratch(m.i64, 2, 8, -2);
+        b.CreateAlignedStore(outer, open, llvm::Align(8));
+        b.CreateAlignedStore(b.getInt64(site->second), b.CreateConstInBoundsGEP1_64(m.i64, open, 1),
+                             llvm::Align(8));
+        b.CreateAlignedStore(open, calls, llvm::Align(8));
+    }
     Value* call = b.CreateCall(callee, args);
+    if (told) b.CreateAlignedStore(outer, calls, llvm::Align(8));
     int at = 0;
     for (ir::Value& r : i.result_values())
         for (int c = 0; c < r.type.count(); ++c, ++at) {

@@ -2,7 +2,7 @@
 // O(instructions).
 
 #include <algorithm>
-#include <tuple>
+#include <unordered_set>
 
 #include "codegen/llvm/codegen.h"
 
@@ -12,6 +12,9 @@ namespace {
 struct Numbering {
     Prepared& out;
     std::unordered_map<const ir::Format*, std::vector<uint32_t>> known;
+    std::unordered_map<const ir::Loc*, uint32_t> sites;
+    std::unordered_set<const ir::Function*> harmless;  // no check of theirs or a callee's can fail
+    bool may_fail = false;                             // the present function
     uint32_t next = 0;
 
     void number(ir::Value& v) {
@@ -33,6 +36,12 @@ struct Numbering {
                                   type::is_float(i->results[0].type.prim) &&
                                   !type::is_float(i->operands[0]->type.prim);
             if (i->op == ir::Op::print || i->op == ir::Op::assert_) format(*i);
+            may_fail |= i->op == ir::Op::assert_;
+            if (i->op == ir::Op::call && out.plan.module->options.check_indices() &&
+                !harmless.contains(i->callee())) {
+                may_fail = true;
+                if (i->loc) out.call_sites[i] = site(i->loc);
+            }
             bool inner = i->is_loop();
             for (ir::Region* c : i->region_list()) {
                 const uint32_t loops = out.innermost_loops;
@@ -41,6 +50,23 @@ struct Numbering {
             }
             out.innermost_loops += inner;
         }
+    }
+
+    static std::vector<support::SourceSite> sites_of(const ir::Loc* l) {
+        std::vector<support::SourceSite> out;
+        for (; l; l = l->caller)
+            out.push_back({std::string(l->file), std::string(l->function), l->line, l->col,
+                           l->end_line, l->end_col});
+        return out;
+    }
+
+    uint32_t site(const ir::Loc* l) {
+        const auto [found, fresh] = sites.try_emplace(l, uint32_t(out.format_table.size()));
+        if (fresh) {
+            out.format_table.emplace_back();
+            out.format_table.back().sites = sites_of(l);
+        }
+        return found->second;
     }
 
     void format(ir::Inst& i) {
@@ -52,21 +78,14 @@ struct Numbering {
             e.operands.push_back({uint8_t(t.prim), t.rank, t.n, t.m});
         }
         e.function = f.function;
-        if (i.loc) {
-            e.file = i.loc->file;
-            e.where = i.loc->function;
-            e.line = i.loc->line;
-        }
-        const auto fields = [](const support::FormatEntry& x) {
-            return std::tie(x.file, x.where, x.line);
-        };
+        if (i.op == ir::Op::assert_) e.sites = sites_of(i.loc);
         const auto same_operand = [](const support::FormatOperand& x,
                                      const support::FormatOperand& y) {
             return x.prim == y.prim && x.rank == y.rank && x.n == y.n && x.m == y.m;
         };
         for (uint32_t number : known[&f]) {
             const auto& other = out.format_table[number];
-            if (fields(e) == fields(other) &&
+            if (e.sites == other.sites &&
                 std::ranges::equal(e.operands, other.operands, same_operand)) {
                 out.formats[&i] = number;
                 return;

@@ -71,10 +71,11 @@ inline constexpr size_t kCallReserve = 256 << 10;
 
 // What a launch leaves behind besides its results.
 struct LaunchOutcome {
-    std::string printed;                          // text of print statements, in order of arrival
-    bool failed = false;                          // an assertion did not hold
-    std::string failure;                          // text of the first one; may be empty
-    const support::FormatEntry* place = nullptr;  // where it stands; lives as long as the image
+    std::string printed;  // text of print statements, in order of arrival
+    bool failed = false;  // an assertion did not hold
+    std::string failure;  // text of the first one; may be empty
+    // Where it stands, and the calls around it, innermost first; they live as long as the image.
+    std::unique_ptr<std::vector<const support::FormatEntry*>> stack;
     bool interrupted = false;
 };
 

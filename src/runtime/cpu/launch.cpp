@@ -91,8 +91,13 @@ __attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const ab
         if (!l.outcome->failed) {
             l.outcome->failed = true;
             l.outcome->failure = std::move(text);
-            l.outcome->place = entry;
+            l.outcome->stack = std::make_unique<std::vector<const support::FormatEntry*>>();
+            if (entry) l.outcome->stack->push_back(entry);
+            for (const abi::OpenCall* c = t->calls; c; c = c->outer)
+                if (c->site < l.image->formats.size())
+                    l.outcome->stack->push_back(&l.image->formats[c->site]);
         }
+        t->calls = nullptr;
         __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
     }
     __builtin_longjmp(w->jump, 1);
@@ -126,7 +131,7 @@ void run_chunk(void* data, int64_t chunk, int thread) {
     const Job& job = *static_cast<const Job*>(data);
     if (__atomic_load_n(&job.launch->stop, __ATOMIC_RELAXED)) return;
     const abi::Context* context = job.copies && thread ? &job.copies[thread].context : job.context;
-    Worker w{{context, job.tile, job.tiles, 0, 0, thread, job.alone}, job.launch, {}};
+    Worker w{{context, job.tile, job.tiles, 0, 0, thread, job.alone, nullptr}, job.launch, {}};
     const int64_t begin = std::max(chunk * job.chunk_units, job.first);
     const int64_t end = std::min((chunk + 1) * job.chunk_units, job.units);
     call_entry(w, job.entry, begin, end, chunk);
@@ -306,7 +311,7 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         }
     }
     if (task.finish && !__atomic_load_n(&launch.stop, __ATOMIC_RELAXED)) {
-        Worker w{{&context, 1, 1, 0, 0, 0, kAll}, &launch, {}};
+        Worker w{{&context, 1, 1, 0, 0, 0, kAll, nullptr}, &launch, {}};
         call_entry(w, task.finish, 0, chunks, 0);
     }
 }
@@ -358,7 +363,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         const LoadedTask& task = image.tasks[context.task];
         const int64_t began = hooks.times ? now_ns() : 0;
         if (task.kind == abi::TaskKind::serial) {
-            Worker w{{&context, 1, 1, 0, 0, 0, kAll}, &state, {}};
+            Worker w{{&context, 1, 1, 0, 0, 0, kAll, nullptr}, &state, {}};
             call_entry(w, task.entry, 0, 1, 0);
         } else {
             run_range(task, context, state, pool);

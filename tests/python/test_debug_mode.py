@@ -1,0 +1,410 @@
+"""Checks of debug mode: what a failure says, where it stands and who called it; native crashes."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import traceback
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+Ints = qd.types.ndarray(qd.i32, ndim=1)
+Grid = qd.types.ndarray(qd.i32, ndim=2)
+
+
+@pytest.fixture(params=[dict(debug=True), dict(check_out_of_bound=True)], ids=["debug", "bounds"])
+def checked(request, backend):
+    backend.init(**request.param)
+    return backend
+
+
+def failure(run, *args):
+    with pytest.raises(qd.QuadrantsAssertionError) as e:
+        run(*args)
+    assert isinstance(e.value, RuntimeError) and isinstance(e.value, AssertionError)
+    return e.value
+
+
+def blocks(text):
+    """(function, source line, what the carets mark) of each block with one line of source."""
+    found = re.findall(r'File "[^"]+", line \d+, in (\w+):\n([^\n]*)\n( *)(\^+)\n', text)
+    return [(f, line[len(gap) :][: len(carets)]) for f, line, gap, carets in found]
+
+
+# --- one check each -----------------------------------------------------------------------------
+
+
+def test_fields(checked):
+    f = qd.field(qd.i32, shape=(4, 5))
+
+    @qd.kernel
+    def k(i: int, j: int):
+        f[0, 0] = f[i, j] + 1
+
+    for i, j in ((4, 0), (0, 5), (-1, 0), (1 << 30, 2)):
+        text = str(failure(k, i, j))
+        assert re.match(
+            rf"\n?\(kernel=k_c\d+_\d+\) Accessing field \(\S+<i32>\) of size \(4, 5\) "
+            rf"with indices \({i}, {j}\)\n",
+            text,
+        )
+        assert blocks(text) == [("k", "f[i, j]")]
+    k(3, 4)
+
+
+def test_fields_with_offsets(checked):
+    f = qd.field(qd.f32, shape=8, offset=-3)
+
+    @qd.kernel
+    def k(i: int):
+        f[i] += 1
+
+    for i in (-4, 5):
+        text = str(failure(k, i))
+        assert re.search(rf"of size \(8\) offset \(-3\) with indices \({i}\)", text)
+        assert blocks(text) == [("k", "f[i]")]
+    k(-3)
+    assert f[-3] == 1
+
+
+def test_arrays(checked):
+    @qd.kernel
+    def k(n: int, x: Grid, i: int):
+        x[i, n] = 1
+
+    for array in (np.zeros((3, 4), np.int32), qd.ndarray(qd.i32, (3, 4))):
+        for i in (-1, 3):
+            text = str(failure(k, 0, array, i))
+            assert re.match(
+                rf"\n?\[kernel=k_c\d+_\d+\] Out of bound access to ndarray at arg 1 with indices "
+                rf"\[{i}, 0\]\n",
+                text,
+            )
+            assert blocks(text) == [("k", "x[i, n]")]
+
+
+def test_components(checked):
+    @qd.kernel
+    def k(i: int) -> int:
+        v = qd.Vector([1, 2, 3])
+        return v[i]
+
+    text = str(failure(k, 5))
+    assert "Out of bound access to a [3] matrix with index [5]" in text
+    assert blocks(text) == [("k", "v[i]")]
+
+
+def test_members_and_subscripts_of_elements(checked):
+    v = qd.Vector.field(3, qd.f32, shape=4)
+    s = qd.Struct.field({"a": qd.i32, "b": qd.f32}, shape=4)
+
+    @qd.kernel
+    def vectors(i: int):
+        v[i][1] = 2
+
+    @qd.kernel
+    def structs(i: int) -> int:
+        return s[i].a
+
+    assert blocks(str(failure(vectors, 4))) == [("vectors", "v[i]")]
+    assert blocks(str(failure(structs, 4))) == [("structs", "s[i]")]
+
+
+def test_powers(backend):
+    backend.init(debug=True)
+
+    @qd.kernel
+    def k(i: int) -> int:
+        return 3 + 2**i
+
+    text = str(failure(k, -1))
+    assert text.lstrip().startswith("Negative exponent in pow(int, int) is not allowed.\n")
+    assert blocks(text) == [("k", "2**i")]
+
+
+# --- who called ---------------------------------------------------------------------------------
+
+x = None
+
+
+@qd.func
+def large(i, limit):
+    """Large enough to stay a function of its own."""
+    total = 0
+    for j in range(3):
+        for k in qd.static(range(12)):
+            if total % (k + 2) == limit:
+                total += x[(j + k) % 8] * k
+            x[(j * k) % 8] = total - x[(j + 3 * k) % 8]
+            while total > 1000 + k:
+                total -= limit + k + 1
+    assert limit < 5, "limit is %d" % limit
+    return total + x[i]
+
+
+@qd.func
+def middle(i, limit):
+    first = large(i, limit)
+    return first + large(i + 1, limit)
+
+
+@pytest.fixture
+def calls(backend):
+    global x
+    backend.init(debug=True)
+    x = qd.field(qd.i32, shape=64)
+
+    @qd.kernel
+    def run(n: int, limit: int):
+        for i in range(n):
+            middle(i, limit)
+            if i > 3:
+                middle(i * 20, limit)
+
+    return run
+
+
+@pytest.mark.oracle_differs("shows the innermost function only")
+def test_calls_around_an_access(calls):
+    text = str(failure(calls, 5, 1))
+    assert "with indices (80)" in text
+    assert blocks(text) == [
+        ("run", "middle(i * 20, limit)"),
+        ("middle", "large(i, limit)"),
+        ("large", "x[i]"),
+    ]
+    text = str(failure(calls, 64, 1))  # the index is the thread's; only the sites are certain
+    assert blocks(text)[0][0] == "run" and blocks(text)[-1] == ("large", "x[i]")
+    calls(3, 1)
+
+
+@pytest.mark.oracle_differs("has no notes")
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="exceptions have no notes")
+def test_calls_around_an_assertion(calls):
+    e = failure(calls, 1, 6)
+    assert str(e) == "limit is 6"
+    (note,) = e.__notes__
+    assert re.match(r"in kernel run_c\d+_\d+:\n", note)
+    assert blocks(note) == [
+        ("run", "middle(i, limit)"),
+        ("middle", "large(i, limit)"),
+        ("large", 'assert limit < 5, "limit is %d" % limit'),
+    ]
+    assert note in "".join(traceback.format_exception(type(e), e, None))
+
+
+@pytest.mark.oracle_differs("shows the innermost function only")
+def test_both_calls_of_one_function(calls):
+    """The second call of a line's function is told apart from the first."""
+
+    @qd.kernel
+    def run(i: int):
+        middle(i, 1)
+
+    text = str(failure(run, 63))
+    assert "with indices (64)" in text
+    assert blocks(text) == [
+        ("run", "middle(i, 1)"),
+        ("middle", "large(i + 1, limit)"),
+        ("large", "x[i]"),
+    ]
+
+
+@pytest.mark.oracle_differs("shows the innermost function only")
+def test_small_functions(checked):
+    f = qd.field(qd.i32, shape=4)
+
+    @qd.func
+    def put(i):
+        f[i] = 1
+
+    @qd.kernel
+    def run(i: int):
+        put(i + 1)
+
+    assert blocks(str(failure(run, 3))) == [("run", "put(i + 1)"), ("put", "f[i]")]
+
+
+@pytest.mark.oracle_differs("shows the innermost function only")
+def test_a_long_chain_is_cut(checked):
+    f = qd.field(qd.i32, shape=4)
+
+    @qd.real_func
+    def down(n: qd.i32) -> qd.i32:
+        out = 0
+        if n > 0:
+            out = down(n - 1) + 1
+        else:
+            out = f[n - 1]
+        return out
+
+    @qd.kernel
+    def run(n: int) -> int:
+        return down(n)
+
+    text = str(failure(run, 40))
+    assert "... 26 more calls ..." in text
+    assert blocks(text)[0] == ("run", "down(n)") and blocks(text)[-1] == ("down", "f[n - 1]")
+
+
+WARM = """
+import sys
+import quadrants as qd
+
+qd.init(arch=qd.cpu, debug=True, offline_cache_file_path=sys.argv[1])
+f = qd.field(qd.i32, shape=4)
+
+@qd.func
+def put(i):
+    f[i] = 1
+
+@qd.kernel
+def run(i: int):
+    put(i)
+
+try:
+    run(7)
+except qd.QuadrantsAssertionError as e:
+    print(e)
+from quadrants._lib import core
+print("compiled", core.counters()["cache_misses"])
+"""
+
+
+def test_a_warm_start_says_the_same(tmp_path):
+    (tmp_path / "prog.py").write_text(WARM)
+    said = [
+        subprocess.run(
+            [sys.executable, "prog.py", str(tmp_path / "cache")],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert "with indices (7)" in said[0] and 'in put:\n    f[i] = 1\n    ^^^^\n' in said[0]
+    assert said[0].split("compiled")[0] == said[1].split("compiled")[0]
+    assert said[1].rstrip().endswith("compiled 0")
+
+
+# --- from Python --------------------------------------------------------------------------------
+
+
+def test_elements_from_python(backend):
+    backend.init(debug=True)
+    f = qd.field(qd.i32, shape=(4, 5))
+    g = qd.field(qd.f32, shape=8, offset=-3)
+    with pytest.raises(qd.QuadrantsAssertionError) as e:
+        f[4, 0]
+    assert re.search(
+        r"\(kernel=snode_reader_\d+\) Accessing field \(\S+<i32>\) of size \(4, 5\) "
+        r"with indices \(4, 0\)",
+        str(e.value),
+    )
+    with pytest.raises(qd.QuadrantsAssertionError, match=r"\(kernel=snode_writer_\d+\)"):
+        f[0, 5] = 1
+    with pytest.raises(
+        qd.QuadrantsAssertionError, match=r"of size \(8\) offset \(-3\) with indices \(5\)"
+    ):
+        g[5]
+    assert g[4] == 0
+
+
+# --- crashes ------------------------------------------------------------------------------------
+
+CRASH = """
+import ctypes, os, signal, sys
+import quadrants as qd
+
+{before}
+qd.init(arch=qd.cpu, offline_cache=False, {options})
+{after}
+if {signal} == signal.SIGSEGV:
+    ctypes.string_at(8)
+os.kill(os.getpid(), {signal})
+"""
+
+
+def crash(tmp_path, options="debug=True", signal="signal.SIGSEGV", before="", after="", **env):
+    (tmp_path / "prog.py").write_text(
+        CRASH.format(options=options, signal=signal, before=before, after=after)
+    )
+    return subprocess.run(
+        [sys.executable, "prog.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+    )
+
+
+LINE = r"^\[E \d\d/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3} \d+\] \[\S+:\w+@\d+\] Received signal %d \(%s\)$"
+SIGNALS = [
+    ("SIGSEGV", 11, "Segmentation fault"),
+    ("SIGABRT", 6, "Aborted"),
+    ("SIGFPE", 8, "Floating point exception"),
+    ("SIGBUS", 7, "Bus error"),
+]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="numbers of signals")
+@pytest.mark.oracle_differs("other lines, another end")
+@pytest.mark.parametrize("name, number, meaning", SIGNALS)
+def test_crashes_are_reported(tmp_path, name, number, meaning):
+    done = crash(tmp_path, signal=f"signal.{name}")
+    assert done.returncode == -number
+    assert re.search(LINE % (number, meaning), done.stderr, re.M), done.stderr
+    assert re.search(r"^\S+\(.*\) ?\[0x[0-9a-f]+\]$", done.stderr, re.M)
+    assert done.stderr.count("Received signal") == 1
+
+
+@pytest.mark.oracle_differs("handlers stay", run=False)
+def test_without_debug_nobody_reports(tmp_path):
+    assert crash(tmp_path, "").stderr == ""
+    after = "qd.init(arch=qd.cpu, offline_cache=False)"
+    done = crash(tmp_path, after=after)
+    assert done.stderr == "" and done.returncode == -11
+
+
+@pytest.mark.oracle_differs("does not", run=False)
+def test_the_report_names_the_kernel(tmp_path):
+    kernel = """
+        @qd.kernel
+        def spin():
+            while qd.volatile_load(x[0]) == 0:
+                pass
+
+        import threading, time, numpy as np
+        x = qd.field(qd.i32, shape=1)
+        def kill():
+            time.sleep(1)
+            os.kill(os.getpid(), signal.SIGABRT)
+        threading.Thread(target=kill).start()
+        spin()
+        """
+    done = crash(tmp_path, after=textwrap.dedent(kernel))
+    assert re.search(r"Received signal 6 \(Aborted\) in kernel spin_c\d+_\d+\n", done.stderr)
+
+
+@pytest.mark.oracle_differs("drops it", run=False)
+def test_faulthandler_still_works(tmp_path):
+    done = crash(tmp_path, before="import faulthandler; faulthandler.enable()")
+    assert "Received signal 11" in done.stderr
+    assert "Fatal Python error: Segmentation fault" in done.stderr and "prog.py" in done.stderr
+    assert done.returncode == -11
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="gdb_trigger is for Linux")
+@pytest.mark.oracle_differs("calls sudo", run=False)
+def test_gdb_is_attached(tmp_path):
+    gdb = tmp_path / "gdb"
+    gdb.write_text('#!/bin/sh\necho "gdb was called with $@, its parent is $PPID"\n')
+    gdb.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = crash(tmp_path, "gdb_trigger=True", PATH=path)
+    said = re.search(r"gdb was called with -q -p (\d+), its parent is (\d+)", done.stdout)
+    assert said and said[1] == said[2] and done.returncode == -11
