@@ -270,7 +270,15 @@ def test_what_makes_none(programs, name):
     assert len(programs.entries()) == 1
 
 
-@pytest.mark.parametrize("damage", ["", "no json", "{}", '{"hashed_function_source_infos": [1]}'])
+INFO = '{"function_name": "f", "filepath": __file__, "start_lineno": "1", "end_lineno": []}'
+ROWS = f'[{{"function_source_info": {INFO}, "hash": 3}}]'.replace("__file__", json.dumps(__file__))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["", "no json", "{}", "3", "[" * 100_000]
+    + [f'{{"hashed_function_source_infos": {rows}}}' for rows in ("3", "[1]", ROWS)],
+)
 def test_a_damaged_entry_is_written_again(programs, damage):
     kernel, args = KEYED["ndarray"]
     programs.run(kernel, args)
@@ -281,6 +289,35 @@ def test_a_damaged_entry_is_written_again(programs, damage):
         assert programs.run(kernel, args) == "1001"
     assert entry.read_text() == content
     assert programs.run(kernel, args) == "1110"
+
+
+def test_an_entry_that_is_no_text(programs):
+    kernel, args = KEYED["ndarray"]
+    programs.run(kernel, args)
+    (entry,) = programs.entries()
+    entry.write_bytes(b"\xff\xfe" + entry.read_bytes())
+    with pytest.warns(UserWarning, match="Failed to read from cache at"):
+        assert programs.run(kernel, args) == "1001"
+    assert programs.run(kernel, args) == "1110"
+
+
+def test_no_place_for_entries(programs):
+    """What is written beside a kernel's code never ends its call."""
+    kernel, args = KEYED["ndarray"]
+    folder = programs.path / "python_side_cache"
+    folder.write_text("a file")
+    assert programs.run(kernel, args) == "1000" == programs.run(kernel, args)
+    folder.unlink()
+    assert programs.run(kernel, args) == "1001"
+    (entry,) = programs.entries()
+    entry.unlink()
+    entry.mkdir()
+    assert programs.run(kernel, args) == "1000"
+
+
+def test_values_that_cannot_be_written(programs):
+    assert programs.run(fixed, lambda: [10**5000]) in ("0000", "1000")
+    assert programs.run(of_model, lambda: [Model(gain=3, more="\udcff")]) == "1001"
 
 
 def test_an_entry_that_was_deleted(programs):

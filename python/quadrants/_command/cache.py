@@ -17,7 +17,7 @@ from quadrants._lib import core
 _FOLDERS = ("native", "kernel_compilation_manager", "python_side_cache")
 # What the files in them are called; another's file may lie there as well.
 _OURS = re.compile(
-    r"(T[0-9a-f]{64}\.(qdc|ptx)|[0-9a-f]{32}|[0-9a-f]{64}\.cache\.txt|(qd|ptx)cache\.(qdb|lock)|total)"
+    r"(T[0-9a-f]{64}\.(qdc|ptx)|[0-9a-f]{32}|[0-9a-f]{64}\.cache\.txt(\.\d+)?|(qd|ptx)cache\.(qdb|lock)|total)"
     r"(\..*tmp)?"
 )
 _MANIFEST = "quadrants-cache.json"

@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import hashlib
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ class HashedFunctionSourceInfo:
 
 def hash_text(text: str) -> str:
     """SHA-256 as hexadecimal digits."""
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # paths have them
 
 
 # --- arguments ---
@@ -213,13 +214,13 @@ class PythonSideCache:
         from quadrants.lang.impl import current_cfg
 
         self.cache_folder = os.path.join(current_cfg().offline_cache_file_path, "python_side_cache")
-        os.makedirs(self.cache_folder, exist_ok=True)
 
     def _path(self, key: str) -> str:
         return os.path.join(self.cache_folder, f"{key}.cache.txt")
 
     def store(self, key: str, text: str) -> None:
         """Writes a text; readers see the old one or the new one."""
+        os.makedirs(self.cache_folder, exist_ok=True)
         path = self._path(key)
         partial = f"{path}.{os.getpid()}"
         with open(partial, "w", encoding="utf-8") as f:
@@ -228,8 +229,12 @@ class PythonSideCache:
 
     def try_load(self, key: str) -> str | None:
         """The text, or None."""
+        path = self._path(key)
         try:
-            with open(self._path(key), encoding="utf-8") as f:
+            with open(path, encoding="utf-8") as f:
                 return f.read()
         except OSError:
+            return None
+        except UnicodeDecodeError as e:
+            warnings.warn(f"Failed to read from cache at {path}: {e}", stacklevel=2)
             return None

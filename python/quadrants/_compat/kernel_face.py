@@ -152,6 +152,8 @@ class KernelFace(metaclass=_WatchedClass):
             key = side_entries.key_of(self, types, functions, described)
         except side_entries.Gone:
             return True, False
+        except ValueError:  # an integer with more digits than Python writes
+            return False, False
         if key is None:
             return False, False
         valid = side_entries.validate(key)

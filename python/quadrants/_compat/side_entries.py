@@ -122,13 +122,13 @@ def validate(key: str) -> bool:
             )
             for row in json.loads(text)["hashed_function_source_infos"]
         ]
-    except (ValueError, KeyError, TypeError) as e:
+        return function_hasher.validate_hashed_function_infos(rows)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         path = os.path.join(cache.cache_folder, f"{key}.cache.txt")
         warnings.warn(
             f"Failed to parse cache file {path}: {e}. It will be written again.", stacklevel=2
         )
         return False
-    return function_hasher.validate_hashed_function_infos(rows)
 
 
 def store(key: str, functions: Iterable[Any], specialisation: dict[str, Any]) -> bool:
@@ -146,6 +146,6 @@ def store(key: str, functions: Iterable[Any], specialisation: dict[str, Any]) ->
             "checkpoint_user_label_enum_qualnames": [_enum_name(label) for label, _ in checkpoints],
         }  # fmt: skip
         fast_caching.PythonSideCache().store(key, json.dumps(entry))
-    except (OSError, ValueError):  # no source or no place for it
+    except (OSError, ValueError, TypeError):  # no source, no place for it, or labels of all kinds
         return False
     return True
