@@ -7,7 +7,6 @@
 #include <mutex>
 #include <optional>
 
-#include "cache/store.h"
 #include "frontend/ast.h"
 #include "frontend/lower.h"
 #include "frontend/objects.h"
@@ -662,59 +661,6 @@ bool share_memory(KernelObject& k, PyObject* const* args, const frontend::Lowere
     const Match matched = match_and_pack(*s, *k.parameters, args, block.data(), kept);
     if (matched == Match::error) frontend::forget_error();
     return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
-}
-
-// With qd.init(print_non_pure=True), kernels that are not declared fastcache=True are named.
-bool show_non_pure(KernelObject& k) {
-    static PyObject* runtime;
-    if (!runtime) {
-        const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang.impl"));
-        runtime = module ? PyObject_GetAttrString(module.get(), "pyquadrants") : nullptr;
-        if (!runtime) return false;
-    }
-    const Ref wanted = Ref::steal_or_null(PyObject_GetAttrString(runtime, "print_non_pure"));
-    const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
-    if (!wanted || !pure) return false;
-    if (wanted.get() != Py_True || pure.get() == Py_True) return true;
-    PySys_FormatStdout("[NOT_PURE] Debug information: not pure: %s\n", kernel_name(k).c_str());
-    return true;
-}
-
-// What the log says of it at level debug.
-void log_origin(const Specialisation& made, const std::string& origin) {
-    if (!cache::debugs()) return;
-    const std::string key = " (key='" + made.code + "')";
-    cache::debug(origin == "compiled"
-                     ? "Cache kernel '" + made.name + "'" + key
-                     : "Create kernel '" + made.name + "' from " +
-                           (origin == "reused" ? "in-memory cache" : "cache") + key);
-}
-
-// Tells the definition where the code of a new specialisation came from, for its observations.
-bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
-          std::span<const frontend::SourceFunction> source, const std::string& origin,
-          bool cacheable) {
-    log_origin(made, origin);
-    const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
-    if (!pure) return false;
-    Ref what = Ref::borrow(Py_None);
-    if (pure.get() == Py_True) {
-        const Ref given = Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
-        const Ref functions = Ref::steal_or_null(PyList_New(0));
-        // Whoever asks about a loaded one describes it then: a warm start should not pay for that.
-        const Ref described = origin == "loaded" ? Ref::borrow(Py_None) : describe(k, made);
-        if (!given || !functions || !described) return false;
-        for (size_t n = 0; n < args.size(); ++n)
-            PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(n), Py_NewRef(args[n]));
-        for (const frontend::SourceFunction& f : source)
-            if (f.function && PyList_Append(functions.get(), f.function.get()) < 0) return false;
-        what = Ref::steal_or_null(
-            Py_BuildValue("(IOOO)", made.number, given.get(), functions.get(), described.get()));
-        if (!what) return false;
-    }
-    return bool(
-        Ref::steal_or_null(PyObject_CallMethod(k.definition, "_built", "sOO", origin.c_str(),
-                                               cacheable ? Py_True : Py_False, what.get())));
 }
 
 // A row beside those that the compiler writes under QD_TIME_PASSES.

@@ -215,6 +215,14 @@ PyObject* graph_tables(PyObject* kernel, void*);
 // For `kernel._primal`: a list of dictionaries, most recently used first.
 Ref describe(const KernelObject& k, const Specialisation& s);
 PyObject* describe_specialisations(PyObject* kernel, void*);
+// With qd.init(print_non_pure=True) names a kernel that is not declared fastcache=True. False: an
+// exception is set.
+bool show_non_pure(KernelObject& k);
+// Tells the log, and the definition for its observations, where the code of a new specialisation
+// came from: "loaded" by a recipe; for what was lowered "reused" from memory, "read" or "compiled".
+bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
+          std::span<const frontend::SourceFunction> source, const std::string& origin,
+          bool cacheable);
 
 // build.cpp -----------------------------------------------------------------------------------
 // Asks for the optimised tier of all code that is in use.

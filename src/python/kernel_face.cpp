@@ -1,6 +1,9 @@
-// What quadrants._compat.kernel_face shows of a kernel's specialisations. Nothing here is called by
-// launches.
+// What outside code sees of a kernel: its specialisations, and where the code of each came from.
+// Nothing here is called by launches.
 
+#include <string>
+
+#include "cache/store.h"
 #include "python/kernel.h"
 
 namespace qd::python {
@@ -52,6 +55,16 @@ Ref describe_identity(const KernelObject& k, const IdentityCheck& check) {
                                             check.weak ? check.weak.get() : check.object));
 }
 
+// What the log says of it at level debug.
+void log_origin(const Specialisation& made, const std::string& origin) {
+    if (!cache::debugs()) return;
+    const std::string key = " (key='" + made.code + "')";
+    cache::debug(origin == "compiled"
+                     ? "Cache kernel '" + made.name + "'" + key
+                     : "Create kernel '" + made.name + "' from " +
+                           (origin == "reused" ? "in-memory cache" : "cache") + key);
+}
+
 }  // namespace
 
 Ref describe(const KernelObject& k, const Specialisation& s) {
@@ -72,6 +85,47 @@ PyObject* describe_specialisations(PyObject* kernel, void*) {
     if (k.generation != session().generation) return PyList_New(0);  // of an earlier runtime
     const Ref out = list_of(*k.specialisations, [&](const auto& s) { return describe(k, *s); });
     return out ? Py_NewRef(out.get()) : nullptr;
+}
+
+bool show_non_pure(KernelObject& k) {
+    static PyObject* runtime;
+    if (!runtime) {
+        const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang.impl"));
+        runtime = module ? PyObject_GetAttrString(module.get(), "pyquadrants") : nullptr;
+        if (!runtime) return false;
+    }
+    const Ref wanted = Ref::steal_or_null(PyObject_GetAttrString(runtime, "print_non_pure"));
+    const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
+    if (!wanted || !pure) return false;
+    if (wanted.get() != Py_True || pure.get() == Py_True) return true;
+    PySys_FormatStdout("[NOT_PURE] Debug information: not pure: %s\n", kernel_name(k).c_str());
+    return true;
+}
+
+bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
+          std::span<const frontend::SourceFunction> source, const std::string& origin,
+          bool cacheable) {
+    log_origin(made, origin);
+    const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
+    if (!pure) return false;
+    Ref what = Ref::borrow(Py_None);
+    if (pure.get() == Py_True) {
+        const Ref given = Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
+        const Ref functions = Ref::steal_or_null(PyList_New(0));
+        // Whoever asks about a loaded one describes it then: a warm start should not pay for that.
+        const Ref described = origin == "loaded" ? Ref::borrow(Py_None) : describe(k, made);
+        if (!given || !functions || !described) return false;
+        for (size_t n = 0; n < args.size(); ++n)
+            PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(n), Py_NewRef(args[n]));
+        for (const frontend::SourceFunction& f : source)
+            if (f.function && PyList_Append(functions.get(), f.function.get()) < 0) return false;
+        what = Ref::steal_or_null(
+            Py_BuildValue("(IOOO)", made.number, given.get(), functions.get(), described.get()));
+        if (!what) return false;
+    }
+    return bool(
+        Ref::steal_or_null(PyObject_CallMethod(k.definition, "_built", "sOO", origin.c_str(),
+                                               cacheable ? Py_True : Py_False, what.get())));
 }
 
 }  // namespace qd::python

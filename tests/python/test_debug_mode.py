@@ -142,7 +142,7 @@ def large(i, limit):
             x[(j * k) % 8] = total - x[(j + 3 * k) % 8]
             while total > 1000 + k:
                 total -= limit + k + 1
-    assert limit < 5, "limit is %d" % limit
+    assert limit < 5, "limit is %d" % limit  # noqa: UP031
     return total + x[i]
 
 
