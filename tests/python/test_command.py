@@ -62,6 +62,14 @@ def test_list(folder, capsys):
     assert "code     0 entries, 0 B" in capsys.readouterr().out
 
 
+def test_paths_that_the_terminal_has_no_letters_for(tmp_path):
+    path = os.fsdecode(os.fsencode(str(tmp_path)) + b"/\xff\xfe")
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "quadrants", "cache", "list", "--path", path]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "\\udcff" in done.stdout, done.stderr
+
+
 def test_verify(folder, capsys):
     args = ["cache", "verify", "--path", str(folder)]
     assert main(args) == 0

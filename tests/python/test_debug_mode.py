@@ -286,7 +286,7 @@ def test_a_warm_start_says_the_same(tmp_path):
         ).stdout
         for _ in range(2)
     ]
-    assert "with indices (7)" in said[0] and 'in put:\n    f[i] = 1\n    ^^^^\n' in said[0]
+    assert "with indices (7)" in said[0] and "in put:\n    f[i] = 1\n    ^^^^\n" in said[0]
     assert said[0].split("compiled")[0] == said[1].split("compiled")[0]
     assert said[1].rstrip().endswith("compiled 0")
 

@@ -316,7 +316,15 @@ def test_no_place_for_entries(programs):
 
 
 def test_values_that_cannot_be_written(programs):
+    class Mute(int):
+        def __str__(self):
+            raise RuntimeError
+
+        __repr__ = __format__ = __str__
+
     assert programs.run(fixed, lambda: [10**5000]) in ("0000", "1000")
+    assert programs.run(fixed, lambda: [Mute(3)]) in ("0000", "1000")
+    assert programs.run(of_model, lambda: [Model(gain=Mute(3))]) in ("0000", "1000")
     assert programs.run(of_model, lambda: [Model(gain=3, more="\udcff")]) == "1001"
 
 

@@ -152,7 +152,7 @@ class KernelFace(metaclass=_WatchedClass):
             key = side_entries.key_of(self, types, functions, described)
         except side_entries.Gone:
             return True, False
-        except ValueError:  # an integer with more digits than Python writes
+        except Exception:  # what values do to be written: a __str__ that raises, too many digits
             return False, False
         if key is None:
             return False, False
