@@ -1,9 +1,15 @@
-"""Writes docs/options.md from the option table (src/ir/options.inc).
+"""Writes docs/options.md from the option table (src/ir/options.inc), and the table of passes in
+docs/passes.md from theirs (src/pass/names.h).
 
-.venv/bin/python tools/option_page.py > docs/options.md
+.venv/bin/python tools/option_page.py
 """
 
+import pathlib
+
+from quadrants._lib import core
 from quadrants.lang._config import DataType, Option, table
+
+DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 
 ROOMS = {
     "module": "Meaning of code and optimisation: part of every cache key",
@@ -60,5 +66,24 @@ def page() -> str:
     return "\n".join(lines)
 
 
+def pass_table() -> str:
+    lines = ["| Pass | What it does | Options that switch it |", "|---|---|---|"]
+    for name, switches, documentation in core.pass_rows():
+        # `a, b (what)` -> each name as code
+        words = [
+            w if not w.strip() else f"`{w.split(' ')[0]}`" + w[len(w.split(" ")[0]) :]
+            for w in switches.split(", ")
+        ]
+        lines.append(f"| `{name}` | {documentation} | {', '.join(words)} |")
+    return "\n".join(lines)
+
+
+def passes_page(old: str) -> str:
+    """The page with the table as it should be, between its head and the blank line behind it."""
+    begin = old.index("| Pass |")
+    return old[:begin] + pass_table() + old[old.index("\n\n", begin) :]
+
+
 if __name__ == "__main__":
-    print(page(), end="")
+    (DOCS / "options.md").write_text(page())
+    (DOCS / "passes.md").write_text(passes_page((DOCS / "passes.md").read_text()))

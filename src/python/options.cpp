@@ -97,14 +97,14 @@ PyObject* option_rows(PyObject*, PyObject*) try {
     return nullptr;
 }
 
-PyObject* pass_names(PyObject*, PyObject*) try {
-    Ref names = Ref::steal(PyList_New(0));
-    for (const std::string_view name : pass::kOptionalPasses) {
-        const Ref text = Ref::steal(
-            PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
-        if (PyList_Append(names.get(), text.get()) < 0) return nullptr;
+// pass_rows() -> [(name, options that switch it, documentation), ...]
+PyObject* pass_rows(PyObject*, PyObject*) try {
+    Ref rows = Ref::steal(PyList_New(0));
+    for (const pass::OptionalPass& p : pass::kOptionalPasses) {
+        const Ref row = Ref::steal(Py_BuildValue("(sss)", p.name, p.switches, p.documentation));
+        if (PyList_Append(rows.get(), row.get()) < 0) return nullptr;
     }
-    return names.release();
+    return rows.release();
 } catch (const frontend::PyError&) {
     return nullptr;
 }
@@ -112,7 +112,8 @@ PyObject* pass_names(PyObject*, PyObject*) try {
 PyMethodDef methods[] = {
     {"option_rows", option_rows, METH_NOARGS,
      "The option table: name, type, default, low, high, room, aside, documentation of each."},
-    {"pass_names", pass_names, METH_NOARGS, "What disable_pass may name."},
+    {"pass_rows", pass_rows, METH_NOARGS,
+     "What disable_pass may name: name, options that switch it, documentation of each."},
     {nullptr, nullptr, 0, nullptr},
 };
 

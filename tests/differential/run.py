@@ -62,7 +62,7 @@ def switches_of(batch):
     out = {n: draw.random() < 0.5 for n in flags if n not in ("debug", "fast_math")}
     out["opt_level"] = draw.choice([0, 1, 2])
     out["default_cpu_block_dim"] = draw.choice([1, 32, 256])
-    left_out = draw.sample(core.pass_names(), draw.choice([0, 0, 1, 3]))
+    left_out = draw.sample([row[0] for row in core.pass_rows()], draw.choice([0, 0, 1, 3]))
     return {**out, "disable_pass": ",".join(left_out)}
 
 

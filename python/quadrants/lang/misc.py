@@ -241,7 +241,7 @@ def _choose_arch(args: _Arguments, arch: Any, enable_fallback: bool) -> Arch:
 
 
 def _check_passes(names: str) -> None:
-    known = core.pass_names() if names else ()
+    known = [row[0] for row in core.pass_rows()] if names else []
     if unknown := [name for name in names.split(",") if names and name not in known]:
         raise ValueError(
             f"Option 'disable_pass' names no pass {', '.join(unknown)}; passes: {', '.join(known)}"
