@@ -187,6 +187,16 @@ def test_environment_options(backend, monkeypatch):
     assert qd.cfg.default_fp == qd.f32 and qd.cfg.debug is False
 
 
+@pytest.mark.oracle_differs("it does not name the variable")
+@pytest.mark.parametrize(
+    "variable", ["QD_DEBUG", "QD_OPT_LEVEL", "QD_DEVICE_MEMORY_GB", "QD_LOAD_IR"]
+)
+def test_unreadable_variable_is_named(backend, monkeypatch, variable):
+    monkeypatch.setenv(variable, "yes")
+    with pytest.raises(ValueError, match=f"Environment variable {variable}: "):
+        backend.init()
+
+
 @pytest.mark.parametrize("options", [
     {"opt_level": 0}, {"advanced_optimization": False}, {"cpu_max_num_threads": 1},
     {"fast_math": False}, {"offline_cache": False},

@@ -111,12 +111,20 @@ def _range_text(row: Option) -> str:
 
 def from_environment(row: Option, environ: Mapping[str, str]) -> Any:
     """The option's value in the environment, None if it is not set there."""
-    text = environ.get("QD_" + row.name.upper())
-    if not text:
+    variable = "QD_" + row.name.upper()
+    if not environ.get(variable):
         return None
     if row.type is bool:
-        return bool(int(text))
-    return row.type(text)
+        return bool(number(environ, variable, int))
+    return number(environ, variable, row.type)
+
+
+def number(environ: Mapping[str, str], variable: str, kind: type, default: str = "0") -> Any:
+    """What a variable says; unset and empty count as the default."""
+    try:
+        return kind(environ.get(variable) or default)
+    except ValueError as e:
+        raise ValueError(f"Environment variable {variable}: {e}") from None
 
 
 class Config:

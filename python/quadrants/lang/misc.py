@@ -17,6 +17,7 @@ from quadrants.lang._config import (
     checked,
     config_rows,
     from_environment,
+    number,
 )
 from quadrants.lang.impl import get_runtime
 from quadrants.types.primitive_types import f16, f32, f64, i32, i64
@@ -126,7 +127,7 @@ def is_arch_supported(arch: Any) -> bool:
     if driver is None:
         return False
     try:
-        if not int(os.environ.get(f"QD_ENABLE_{driver.upper()}") or "1"):
+        if not number(os.environ, f"QD_ENABLE_{driver.upper()}", int, "1"):
             return False
         return bool(getattr(core, f"with_{driver}")())
     except Exception as e:  # a broken driver must not stop a program that can do without
@@ -176,9 +177,9 @@ def adaptive_arch_select(arch: Any, enable_fallback: bool = True) -> Arch:
 def _check_ir_load_envs_against_caching(cfg: Any, src_ll_cache: bool) -> None:
     """Raises if IR is to be re-read from files while a cache would bypass that."""
     active = []
-    if core.arch_uses_llvm(cfg.arch) and int(os.environ.get("QD_LOAD_IR") or "0"):
+    if core.arch_uses_llvm(cfg.arch) and number(os.environ, "QD_LOAD_IR", int):
         active.append("QD_LOAD_IR")
-    if cfg.arch is Arch.cuda and int(os.environ.get("QUADRANTS_LOAD_PTX") or "0"):
+    if cfg.arch is Arch.cuda and number(os.environ, "QUADRANTS_LOAD_PTX", int):
         active.append("QUADRANTS_LOAD_PTX")
     if active and (cfg.offline_cache or src_ll_cache):
         raise ValueError(
