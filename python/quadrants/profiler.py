@@ -163,10 +163,11 @@ def print_kernel_profiler_info(mode: str = "count") -> None:
         ValueError: another mode.
     """
     tables: dict[str, Callable[[], str]] = {"count": _count_table, "trace": _trace_table}
+    if not _is_on():
+        return
     if mode not in tables:
         raise ValueError("Argument `mode` (str) must be 'count' or 'trace'.")
-    if _is_on():
-        print(tables[mode]())
+    print(tables[mode]())
 
 
 def query_kernel_profiler_info(name: str) -> KernelProfilerQueryResult | None:
@@ -260,30 +261,81 @@ def get_predefined_cupti_metrics(name: str = "") -> list[CuptiMetric] | None:
     return None
 
 
-_forgotten: dict[str, float] = {}  # counts and times at the last clear
+_Path = tuple[str, ...]
+_forgotten: dict[_Path, tuple[float, int]] = {}  # seconds and counts at the last clear
+_forgotten_counts: dict[str, int] = {}
 _PHASES = {"cache": "cache_hits", "trace": "lowered", "compile": "cache_misses"}
 
 
-def _since_clear() -> dict[str, float]:
-    times = {f"{phase} [s]": s for phase, s in core.host_times().items()}
-    return {k: v - _forgotten.get(k, 0) for k, v in {**core.counters(), **times}.items()}
+def _measured() -> dict[_Path, tuple[float, int]]:
+    """Seconds and counts of all phases since the process began; callers' phases, then stages."""
+    counts = core.counters()
+    out: dict[_Path, tuple[float, int]] = {
+        ("first calls", phase): (seconds, counts[_PHASES[phase]])
+        for phase, seconds in core.host_times().items()
+    }
+    for line in core.compiler_times().splitlines():
+        work, stage, part, ns, count = line.split("\t")
+        path = ("compiler, all threads", work, stage, part)
+        out[path if part else path[:-1]] = (int(ns) * 1e-9, int(count))
+    return out
+
+
+def _tree() -> dict[_Path, tuple[float, int]]:
+    """The same since the last clear, with nodes for what only has children."""
+    nodes: dict[_Path, tuple[float, int]] = {}
+    for path, (seconds, count) in _measured().items():
+        before = _forgotten.get(path, (0.0, 0))
+        seconds, count = max(0.0, seconds - before[0]), count - before[1]
+        if seconds == 0 and count == 0 and path[0] != "first calls":
+            continue
+        for depth in range(1, len(path)):
+            above = nodes.get(path[:depth], (0.0, 0))
+            nodes[path[:depth]] = (above[0] + seconds, above[1])
+        own = nodes.get(path, (0.0, 0))
+        nodes[path] = (own[0] + seconds, own[1] + count)
+    return nodes
+
+
+def _show_node(nodes: dict[_Path, tuple[float, int]], path: _Path) -> None:
+    seconds, count = nodes[path]
+    indent = "    " * len(path)
+    line = f"{indent}{seconds * 1e3:10.3f} ms"
+    if len(path) > 1:
+        whole = nodes[path[:-1]][0]
+        line += f" {100 * seconds / whole if whole else 0:6.2f}%"
+    line += f"  {path[-1]:<24}"
+    if count:
+        line += f" [{count} x {seconds * 1e3 / count:10.3f} ms]"
+    print(line.rstrip())
+    below = [p for p in nodes if len(p) == len(path) + 1 and p[:-1] == path]
+    for child in sorted(below, key=lambda p: -nodes[p][0]):
+        _show_node(nodes, child)
+    rest = seconds - sum(nodes[p][0] for p in below)
+    if below and rest > 1e-6:
+        share = 100 * rest / seconds
+        print(f"{indent}    {rest * 1e3:10.3f} ms {share:6.2f}%  [unaccounted]")
 
 
 def print_scoped_profiler_info() -> None:
-    """Prints what the runtime did on the host before launches: how often, and how long."""
-    rows = _since_clear()
+    """Prints a tree of what the package did on the host: how long each phase took, and how often.
+
+    First calls are what callers waited for. The compiler's part of it, and what it did on other
+    threads meanwhile, is shown by stage.
+    """
+    nodes = _tree()
     print("[Profiler]")
-    for phase, counter in _PHASES.items():
-        ms = rows.pop(f"{phase} [s]") * 1e3
-        print(f"    {phase:<20} {ms:10.3f} ms  [{rows.pop(counter):.0f} x]")
-    for name, count in sorted(rows.items()):
-        print(f"    {name:<20} [{count:.0f} x]")
+    for root in [p for p in nodes if len(p) == 1]:
+        _show_node(nodes, root)
+    for name, count in sorted(core.counters().items()):
+        if name not in _PHASES.values():
+            print(f"    {name:<20} {count - _forgotten_counts.get(name, 0):.0f}")
 
 
 def clear_scoped_profiler_info() -> None:
     """Starts those counts and times over."""
-    _forgotten.update(core.counters())
-    _forgotten.update({f"{phase} [s]": s for phase, s in core.host_times().items()})
+    _forgotten.update(_measured())
+    _forgotten_counts.update(core.counters())
 
 
 def print_memory_profiler_info() -> None:

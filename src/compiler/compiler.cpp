@@ -9,7 +9,9 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -71,12 +73,40 @@ int guarded(abi::Blob* error, Body body) {
     }
 }
 
+// Time spent on modules since the process began, by kind of work, stage and part.
+struct Spent {
+    int64_t ns = 0;
+    uint64_t count = 0;
+};
+std::mutex spent_lock;  // guards `spent`
+std::map<std::string, Spent>& spent() {
+    static auto* const all = new std::map<std::string, Spent>;  // never destroyed
+    return *all;
+}
+
+void add_times(const char* work, const support::StageTimes& times) {
+    std::lock_guard guard(spent_lock);
+    for (int k = 0; k < times.used; ++k) {
+        const support::StageTimes::Row& r = times.rows[k];
+        if (r.stage.empty()) continue;
+        Spent& s =
+            spent()[std::string(work) + "\t" + std::string(r.stage) + "\t" + std::string(r.part)];
+        s.ns += r.ns;
+        s.count += r.count;
+    }
+}
+
 // The same for work on a module: a crash ends the work alone, and what is our mistake names the
-// stage and a file that has the module.
+// stage and a file that has the module. `work` is what its time counts as.
 template <class Body>
 int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileOptions& o,
-              Body body) {
+              const char* work, Body body) {
     support::begin_stage("");
+    support::StageTimes times;
+    const struct Timed {
+        explicit Timed(support::StageTimes* t) { support::stage_times = t; }
+        ~Timed() { support::stage_times = nullptr; }
+    } timed(&times);
     read_fault();
     (void)report_folder();
     std::string what;
@@ -88,7 +118,11 @@ int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileO
         check_abi(o);
         codegen::initialise(text_or_empty(o.triple));
         const int signal = contained(body);
-        if (!signal) return 0;
+        if (!signal) {
+            times.end();
+            add_times(work, times);
+            return 0;
+        }
         what = std::string("the compiler died of ") + signal_name(signal);
     } catch (const codegen::TargetError& e) {
         return fail(error, e.what());
@@ -202,7 +236,7 @@ QD_EXPORT uint32_t qd_compiler_abi_version() { return abi::kAbiVersion; }
 
 QD_EXPORT int qd_compiler_begin(const uint8_t* ir, size_t bytes, const abi::CompileOptions* options,
                                 abi::Compilation** out, abi::Blob* error) {
-    return compiler::compiling(error, {ir, bytes}, *options,
+    return compiler::compiling(error, {ir, bytes}, *options, "passes",
                                [&] { *out = compiler::begin({ir, bytes}, *options).release(); });
 }
 
@@ -210,20 +244,29 @@ QD_EXPORT uint32_t qd_compiler_cost(const abi::Compilation* c) { return compiler
 
 QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* options,
                                abi::Blob* artefact, abi::Blob* error) {
-    return compiler::compiling(error, c->ir, *options, [&] {
-        codegen::Options wanted = compiler::codegen_options(*options);
-        wanted.edited = c->edited;
-        const auto emitted = codegen::emit(c->prepared, wanted);
-        const compiler::Upgrade upgrade{compiler::cost(*c), c->ir};
-        support::begin_stage("artefact");
-        const auto bytes =
-            compiler::write_artefact(c->prepared, emitted, options->tier ? nullptr : &upgrade);
-        compiler::fill(artefact, bytes.data(), bytes.size());
-    });
+    return compiler::compiling(
+        error, c->ir, *options, options->tier ? "optimised code" : "quick code", [&] {
+            codegen::Options wanted = compiler::codegen_options(*options);
+            wanted.edited = c->edited;
+            const auto emitted = codegen::emit(c->prepared, wanted);
+            const compiler::Upgrade upgrade{compiler::cost(*c), c->ir};
+            support::begin_stage("artefact");
+            const auto bytes =
+                compiler::write_artefact(c->prepared, emitted, options->tier ? nullptr : &upgrade);
+            compiler::fill(artefact, bytes.data(), bytes.size());
+        });
 }
 
 QD_EXPORT void qd_compiler_replace(abi::Compilation* c, const char* llvm, size_t bytes) {
     c->edited.emplace_back(llvm, bytes);
+}
+
+QD_EXPORT void qd_compiler_times(abi::Blob* out) {
+    std::string text;
+    std::lock_guard guard(compiler::spent_lock);
+    for (const auto& [path, s] : compiler::spent())
+        text += path + "\t" + std::to_string(s.ns) + "\t" + std::to_string(s.count) + "\n";
+    compiler::fill(out, text.data(), text.size());
 }
 
 QD_EXPORT void qd_compiler_end(abi::Compilation* c) { delete c; }
@@ -249,7 +292,7 @@ QD_EXPORT int qd_compiler_interpret(const uint8_t* ir, size_t bytes, const abi::
 QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, abi::Blob* out,
                                abi::Blob* error) {
     const abi::CompileOptions options;
-    return compiler::compiling(error, {ir, bytes}, options, [&] {
+    return compiler::compiling(error, {ir, bytes}, options, "texts", [&] {
         const std::string s = compiler::text({ir, bytes}, static_cast<abi::Text>(what));
         compiler::fill(out, s.data(), s.size());
     });

@@ -173,6 +173,11 @@ PyObject* host_times(PyObject*, PyObject*) {
                          static_cast<double>(s.compile_ns) * 1e-9);
 }
 
+PyObject* compiler_times(PyObject*, PyObject*) {
+    const std::string text = runtime::Compiler::loaded() ? runtime::Compiler::get().times() : "";
+    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+}
+
 int64_t now_ns() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -206,6 +211,8 @@ PyMethodDef methods[] = {
     {"num_compiled_functions", num_compiled_functions, METH_NOARGS,
      "Specialisations compiled or loaded so far."},
     {"host_times", host_times, METH_NOARGS, "Seconds spent before launches, by phase."},
+    {"compiler_times", compiler_times, METH_NOARGS,
+     "What the compiler spent on each stage, on all threads: lines of support/abi.h's TimesFn."},
     {"counters", counters, METH_NOARGS, "Numbers that tests count."},
     {nullptr, nullptr, 0, nullptr},
 };

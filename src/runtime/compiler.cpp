@@ -63,6 +63,7 @@ const Compiler& Compiler::get() {
     bind(library, "qd_compiler_interpret", c->interpret_);
     bind(library, "qd_compiler_replace", c->replace_);
     bind(library, "qd_compiler_text", c->text_);
+    bind(library, "qd_compiler_times", c->times_);
     instance.store(c.release(), std::memory_order_release);
     return *instance.load(std::memory_order_acquire);
 }
@@ -97,6 +98,13 @@ std::vector<uint8_t> Compiler::emit(abi::Compilation* compilation,
 std::string Compiler::text(std::span<const uint8_t> ir, abi::Text what) const {
     abi::Blob text{}, error{};
     if (text_(ir.data(), ir.size(), static_cast<int>(what), &text, &error)) raise(error);
+    const auto bytes = take(text);
+    return {bytes.begin(), bytes.end()};
+}
+
+std::string Compiler::times() const {
+    abi::Blob text{};
+    times_(&text);
     const auto bytes = take(text);
     return {bytes.begin(), bytes.end()};
 }

@@ -34,6 +34,7 @@ class Compiler {
     std::vector<uint8_t> emit(abi::Compilation* compilation,
                               const abi::CompileOptions& options) const;
     std::string text(std::span<const uint8_t> ir, abi::Text what) const;
+    std::string times() const;  // see abi::TimesFn
     void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
     uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
     // LLVM IR whose functions take the place of those that would be emitted.
@@ -53,6 +54,7 @@ class Compiler {
     abi::InterpretFn interpret_ = nullptr;
     abi::ReplaceFn replace_ = nullptr;
     abi::TextFn text_ = nullptr;
+    abi::TimesFn times_ = nullptr;
 };
 
 }  // namespace qd::runtime

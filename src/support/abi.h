@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 10;
+inline constexpr uint32_t kAbiVersion = 11;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -194,8 +194,10 @@ enum class Text : int {
     listed_passes
 };
 using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, Blob* text, Blob* error);
+// Lines "work<tab>stage<tab>part<tab>nanoseconds<tab>count" of all modules of the process.
+using TimesFn = void (*)(Blob* text);
 // exported: qd_compiler_begin, qd_compiler_cost, qd_compiler_emit, qd_compiler_end,
 // qd_compiler_free, qd_compiler_interpret, qd_compiler_replace, qd_compiler_text,
-// qd_compiler_abi_version (uint32_t())
+// qd_compiler_times, qd_compiler_abi_version (uint32_t())
 
 }  // namespace qd::abi

@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <time.h>
+
 #include <cstdint>
 #include <string_view>
 
@@ -23,7 +25,45 @@ inline void end_if_unwanted() {
     if (unwanted && __atomic_load_n(unwanted, __ATOMIC_RELAXED)) throw Unwanted();
 }
 
-inline void begin_stage(std::string_view stage, std::string_view of = {}) {
+// How long the stages of one piece of work took. A plain table, since the work may end in a jump
+// out of it; names must be literals, or outlive it as those of LLVM's passes do.
+struct StageTimes {
+    struct Row {
+        std::string_view stage, part;  // part: a pass of LLVM's
+        int64_t ns;
+        uint64_t count;
+    };
+    Row rows[128];
+    int used = 0, now = -1;
+    int64_t since = 0;
+
+    static int64_t clock() {
+        timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+    }
+    void begin(std::string_view stage, std::string_view part) {
+        const int64_t time = clock();
+        if (now >= 0) rows[now].ns += time - since;
+        since = time;
+        now = 0;
+        while (now < used &&
+               (rows[now].stage.data() != stage.data() || rows[now].part.data() != part.data()))
+            ++now;
+        if (now == used && used < int(sizeof rows / sizeof *rows))
+            rows[used++] = {stage, part, 0, 0};
+        if (now == used) now = used - 1;
+        ++rows[now].count;
+    }
+    void end() {
+        if (now >= 0) rows[now].ns += clock() - since;
+        now = -1;
+    }
+};
+inline thread_local StageTimes* stage_times = nullptr;  // null: nobody measures
+
+inline void begin_stage(std::string_view stage, std::string_view of = {}, bool is_part = false) {
+    if (stage_times) stage_times->begin(stage, is_part ? of : std::string_view());
     const auto copy = [](auto& to, std::string_view from) { to[from.copy(to, sizeof to - 1)] = 0; };
     copy(doing.stage, stage);
     copy(doing.of, of);

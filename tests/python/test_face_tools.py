@@ -46,8 +46,8 @@ def test_profiler_is_off(capfd):
     p.print_kernel_profiler_info()
     err = capfd.readouterr().err
     assert err.count("use 'qd.init(kernel_profiler = True)' to turn on KernelProfiler.") == 3
-    with pytest.raises(ValueError):
-        p.print_kernel_profiler_info("other")
+    p.print_kernel_profiler_info("other")  # nothing is printed, so no mode is wrong
+    assert "to turn on KernelProfiler." in capfd.readouterr().err
     assert p.get_predefined_cupti_metrics("unknown") is None
     assert p.CuptiMetric("a", scale=2.0).scale == 2.0
 
@@ -107,6 +107,8 @@ def test_profiled_tasks(profiled, capfd):
         profiled()
     assert p.query_kernel_profiler_info("fill_all").counter == 0
     assert p.set_kernel_profiler_toolkit("cupti") is False
+    with pytest.raises(ValueError):
+        p.print_kernel_profiler_info("other")
 
 
 def test_profiles_end_with_their_runtime(profiled):
@@ -140,8 +142,26 @@ def test_other_profiles(profiled, capfd):
 
     assert unseen() == 20261122
     qd.profiler.print_scoped_profiler_info()
-    rows = {line.split()[0]: line for line in capfd.readouterr().out.splitlines() if "ms" in line}
-    assert float(rows["trace"].split()[1]) > 0 and "[1 x]" in rows["trace"]
+    rows = tree(capfd.readouterr().out)
+    assert "[1 x" in rows["first calls", "trace"][1]
+    assert "[1 x" in rows["compiler, all threads", "passes", "deserialise"][1]
+    assert any(path[2:] == ("code generation",) for path in rows)
+    for path, (ms, _) in rows.items():
+        below = [rows[p][0] for p in rows if p[:-1] == path]
+        assert not below or abs(sum(below) - ms) < 0.001 * (len(below) + 1)
     qd.profiler.clear_scoped_profiler_info()
     qd.profiler.print_scoped_profiler_info()
-    assert "[1 x]" not in capfd.readouterr().out
+    assert "[1 x" not in capfd.readouterr().out
+
+
+def tree(text):
+    """Path -> (milliseconds, line) of the printed tree."""
+    rows, path = {}, []
+    for line in text.splitlines():
+        found = re.match(r"( +)([\d.]+) ms +(?:[\d.]+%  )?(\[?[A-Za-z][^\[]*?) *(?:\[\d|$)", line)
+        if found is None:
+            continue
+        depth = (len(line) - len(line.lstrip()) + len(found[2]) - 10) // 4
+        path = [*path[: depth - 1], found[3]]
+        rows[tuple(path)] = float(found[2]), line
+    return rows

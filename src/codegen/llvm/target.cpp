@@ -332,7 +332,7 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     support::begin_stage("optimisation");
     llvm::PassInstrumentationCallbacks callbacks;
     callbacks.registerBeforeNonSkippedPassCallback(
-        [](llvm::StringRef pass, llvm::Any) { support::begin_stage("optimisation", pass); });
+        [](llvm::StringRef pass, llvm::Any) { support::begin_stage("optimisation", pass, true); });
     llvm::TimePassesHandler timing(time_passes);
     std::string report;
     llvm::raw_string_ostream report_stream(report);
