@@ -113,6 +113,24 @@ bool KernelFolder::keeps(std::string_view name, size_t bytes) {
            pending_.holds("code/" + std::string(name), bytes);
 }
 
+KernelFolder::Index KernelFolder::clean(const std::set<std::string>& used, const Limits& limits,
+                                        bool ours) {
+    debug("Start cleaning cache");
+    std::vector<StoredFile> present = files_of(kept_);
+    if (!ours &&
+        (limits.evicts() || limits.policy == "version")) {  // another release's, or damaged
+        std::erase_if(present, [&](const StoredFile& f) {
+            const std::string name = f.path.substr(kept_.folder().size() + 1);
+            if (used.contains(name) && kept_.read(name)) return false;  // made just now
+            ::unlink(f.path.c_str());
+            return true;
+        });
+    }
+    evict(present, limits);
+    debug("Stop cleaning cache");
+    return {static_cast<int64_t>(present.size()), total_of(present)};
+}
+
 bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits) {
     state_ = State::unknown;
     std::vector<std::string> fresh;
@@ -130,38 +148,28 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
     if (!lock.ours()) return false;
     index = read_index();  // who had the lock may have begun the folder
 
-    debug("Start cleaning cache");
-    std::vector<StoredFile> present = files_of(kept_);
-    if (!index &&
-        (limits.evicts() || limits.policy == "version")) {  // another release's, or damaged
-        std::erase_if(present, [&](const StoredFile& f) {
-            const std::string name = f.path.substr(kept_.folder().size() + 1);
-            if (used.contains(name) && kept_.read(name)) return false;  // made just now
-            ::unlink(f.path.c_str());
-            return true;
-        });
-    }
-    evict(present, limits);
-    debug("Stop cleaning cache");
+    // What users deleted since is counted on, until the folder seems full: to look at each file
+    // would take ten thousand entries' time at the end of each process that compiled something.
+    Index now = index.value_or(Index{0, 0});
+    if (!index || (limits.evicts() && now.bytes >= limits.bytes))
+        now = clean(used, limits, index.has_value());
     if (!fresh.empty())
         debug("Dumping " + std::to_string(fresh.size()) + " cached kernels to disk");
-    int64_t total = total_of(present);
-    auto entries = static_cast<int64_t>(present.size());
     for (const std::string& name : fresh) {
         const std::string from = pending_.folder() + "/code/" + name;
         const std::string to = kept_.folder() + "/" + name;
         struct stat before, after;
         const bool replaces = ::lstat(to.c_str(), &before) == 0;
         if (::lstat(from.c_str(), &after) != 0 || ::rename(from.c_str(), to.c_str()) != 0) continue;
-        entries += !replaces;
-        total += after.st_size - (replaces ? before.st_size : 0);
+        now.entries += !replaces;
+        now.bytes += after.st_size - (replaces ? before.st_size : 0);
     }
-    if (entries == 0) {
+    if (now.entries == 0) {
         ::unlink((kept_.folder() + "/" + std::string(kIndex)).c_str());
         return true;
     }
     const std::string text =
-        release_ + "\n" + std::to_string(entries) + "\n" + std::to_string(total) + "\n";
+        release_ + "\n" + std::to_string(now.entries) + "\n" + std::to_string(now.bytes) + "\n";
     (void)kept_.write(kIndex, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
     return true;
 }

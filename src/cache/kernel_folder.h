@@ -48,6 +48,8 @@ class KernelFolder {
     };
     enum class State : uint8_t { unknown, ours, foreign };
     std::optional<Index> read_index() const;
+    // Under the lock. Looks at every file; what stays.
+    Index clean(const std::set<std::string>& used, const Limits& limits, bool ours);
     State state();
 
     std::string release_;
