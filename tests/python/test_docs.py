@@ -13,7 +13,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/guide.md"]
+PAGES = ["README.md", "docs/guide.md", "docs/debugging.md"]
 
 
 def program_of(page):
@@ -25,7 +25,7 @@ def program_of(page):
             inside = line == "```python"
         lines.append(line if inside and not fence else "")
     text = "\n".join(lines) + "\n"
-    return text, re.findall(r"# prints: (.*)", text)
+    return text, re.findall(r"# prints: ?(.*)", text)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -43,7 +43,8 @@ def test_page(tmp_path, name):
         timeout=100,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    printed = [x for x in done.stdout.splitlines() if not x.startswith("[Quadrants]")]
+    said = done.stdout.replace(f"{tmp_path}{os.sep}", "")
+    printed = [x for x in said.splitlines() if not x.startswith("[Quadrants]")]
     assert printed == expect
 
 
@@ -97,7 +98,7 @@ def test_guard_kinds_and_passes():
         assert re.findall(r"`(\w+)`", line.group(1)) == re.findall(r'\{"(\w+)"', body)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", PAGES[:2])
 def test_what_is_said_to_be_missing_is(page):
     said = " ".join(text_of(page).split())
     for feature in ("automatic differentiation", "sparse fields", "quantised types"):
