@@ -119,7 +119,9 @@ Type tensor_type(PyObject* o, const char* otherwise) {
     Py_XDECREF(guarded([&] {
         t = type_of(o);
         if (!t.is_tensor())
-            PyErr_Format(PyExc_TypeError, otherwise, type::to_user_string(t).c_str());
+            PyErr_Format(
+                PyExc_TypeError, otherwise,
+                as_expr(o)->kind == ExprKind::array ? "ndarray" : type::to_user_string(t).c_str());
         return Ref::borrow(t.is_tensor() ? Py_None : nullptr);
     }));
     return t.is_tensor() ? t : type::kNone;

@@ -333,6 +333,7 @@ struct Lowering::Body {
     Flow jump(const Node* n, bool is_break);
     Flow return_stmt(const Node* n);
     void assign_to(const Node* target, Val value, bool is_static);
+    [[noreturn]] void immutable_member(const Node* target);
     [[noreturn]] void not_assignable(const Node* target);
     bool is_local_container(const Node* n);
     void assign_name(const Node* target, Val value, bool is_static);

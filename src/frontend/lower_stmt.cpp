@@ -26,13 +26,18 @@ bool is_lvalue(PyObject* o) {
            !as_expr(o)->read_only;
 }
 
-void immutable_argument(PyObject* name) {
+[[noreturn]] void immutable_argument(PyObject* name) {
     raise(Kind::syntax, "Kernel argument " + quoted(name) +
                             " is immutable in the kernel. If you want to change its value, please "
                             "create a new variable.");
 }
 
 }  // namespace
+
+void Body::immutable_member(const Node* target) {
+    const Ref name = Ref::steal(PyUnicode_FromString(source_text(source, target->ast).c_str()));
+    immutable_argument(name.get());
+}
 
 void Body::not_assignable(const Node* target) {
     raise(Kind::syntax, "Variable '" + source_text(source, target->ast) +
@@ -173,10 +178,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
         return assign(place.get(), v.get());
     }
     low.node = const_cast<PyObject*>(statement);
-    if (base.prov && base.prov->flattened) {
-        Ref flat = Ref::steal(PyUnicode_FromString(source_text(source, target->ast).c_str()));
-        immutable_argument(flat.get());
-    }
+    if (base.prov && base.prov->flattened) immutable_member(target);
     Val place = member(base, target->name);
     if (!is_lvalue(place.get())) not_assignable(target);
     assign(place.get(), v.get());
@@ -271,6 +273,13 @@ void Body::aug_assign(const Node* n) {
         place = lookup(n->a->name);
     } else {
         place = expr(n->a);
+        const Node* root = n->a;
+        while (root->kind == K::Attribute) root = root->a;
+        const Binding* b = root->kind == K::Name ? find(root->name) : nullptr;
+        if (b && b->value.prov && b->value.prov->flattened && !is_lvalue(place.get())) {
+            low.node = n->ast;
+            immutable_member(n->a);
+        }
     }
     Val v{value(n->b)};
     low.node = n->ast;

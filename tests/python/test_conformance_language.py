@@ -217,8 +217,17 @@ def test_members_of_dataclass_arguments_are_immutable(backend):
     def k(a: Arguments):
         a.y = 3
 
-    with raises(qd.QuadrantsSyntaxError, "is immutable in the kernel"):
-        k(Arguments(qd.ndarray(F32, 2), 1.0))
+    @qd.kernel
+    def augmented(a: Arguments):
+        a.y += 3
+
+    @qd.kernel
+    def divided(a: Arguments):
+        a.y /= 3
+
+    for f in (k, augmented, divided):
+        with raises(qd.QuadrantsSyntaxError, "is immutable in the kernel"):
+            f(Arguments(qd.ndarray(F32, 2), 1.0))
 
 
 def test_kernel_argument_is_no_target_through_a_template(backend):
