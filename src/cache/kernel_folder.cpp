@@ -108,11 +108,6 @@ std::optional<Bytes> KernelFolder::read(std::string_view name) {
     return pending_.read("code/" + std::string(name));
 }
 
-bool KernelFolder::keeps(std::string_view name, size_t bytes) {
-    return (state() == State::ours && kept_.holds(name, bytes)) ||
-           pending_.holds("code/" + std::string(name), bytes);
-}
-
 KernelFolder::Index KernelFolder::clean(const std::set<std::string>& used, const Limits& limits,
                                         bool ours) {
     debug("Start cleaning cache");
@@ -131,7 +126,8 @@ KernelFolder::Index KernelFolder::clean(const std::set<std::string>& used, const
     return {static_cast<int64_t>(present.size()), total_of(present)};
 }
 
-bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits) {
+bool KernelFolder::flush(const std::set<std::string>& used, std::span<const Store::Entry> small,
+                         const Limits& limits) {
     state_ = State::unknown;
     std::vector<std::string> fresh;
     bool some_kept = false;
@@ -140,9 +136,12 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
         some_kept |= exists(kept_, name);
     }
     auto index = read_index();
+    std::vector<Store::Entry> absent;
+    for (const Store::Entry& e : small)
+        if (!index || !kept_.holds(e.name, e.content.size())) absent.push_back(e);
     const bool full = index && limits.evicts() && index->bytes >= limits.bytes;
     const bool begins = !index && some_kept;
-    if (fresh.empty() && !begins && (!full || index->entries == 0)) return true;
+    if (fresh.empty() && absent.empty() && !begins && (!full || index->entries == 0)) return true;
     if (!kept_.make_folder()) return true;  // code stays where it is
     const Lock lock(kept_.folder());
     if (!lock.ours()) return false;
@@ -153,8 +152,9 @@ bool KernelFolder::flush(const std::set<std::string>& used, const Limits& limits
     Index now = index.value_or(Index{0, 0});
     if (!index || (limits.evicts() && now.bytes >= limits.bytes))
         now = clean(used, limits, index.has_value());
-    if (!fresh.empty())
-        debug("Dumping " + std::to_string(fresh.size()) + " cached kernels to disk");
+    if (const size_t count = fresh.size() + absent.size())
+        debug("Dumping " + std::to_string(count) + " cached kernels to disk");
+    for (const int64_t bytes : kept_.write_each(absent)) ++now.entries, now.bytes += bytes;
     for (const std::string& name : fresh) {
         const std::string from = pending_.folder() + "/code/" + name;
         const std::string to = kept_.folder() + "/" + name;

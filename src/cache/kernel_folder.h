@@ -27,10 +27,10 @@ class KernelFolder {
 
     // `name` as above. Not while another thread calls something of the same object.
     std::optional<Bytes> read(std::string_view name);
-    // Whether `name` is there with so many bytes of content. It counts as used then.
-    bool keeps(std::string_view name, size_t bytes);
-    // Cleans, then moves what this process used. False if another process keeps the lock.
-    bool flush(const std::set<std::string>& used, const Limits& limits);
+    // Cleans, then moves what this process used and writes the small entries that are not there.
+    // False if another process keeps the lock.
+    bool flush(const std::set<std::string>& used, std::span<const Store::Entry> small,
+               const Limits& limits);
 
     // Any thread.
     static bool write(const std::string& path, std::string_view name,

@@ -215,9 +215,22 @@ bool Store::holds(std::string_view name, size_t bytes) const {
 bool Store::make_folder() const { return make_folders(folder_) && usable(""); }
 
 bool Store::write(std::string_view name, std::span<const uint8_t> content) const {
+    const std::string path = folder_ + "/" + std::string(name);
+    return make_folders(path.substr(0, path.rfind('/'))) && usable(name) && put(name, content);
+}
+
+std::vector<int64_t> Store::write_each(std::span<const Entry> entries) const {
+    std::vector<int64_t> written;
+    if (!entries.empty() && make_folder())
+        for (const Entry& e : entries)
+            if (put(e.name, e.content))
+                written.push_back(int64_t(sizeof(Header) + e.content.size()));
+    return written;
+}
+
+bool Store::put(std::string_view name, std::span<const uint8_t> content) const {
     static std::atomic<unsigned> counter{0};
     const std::string path = folder_ + "/" + std::string(name);
-    if (!make_folders(path.substr(0, path.rfind('/'))) || !usable(name)) return false;
     const std::string temporary =
         path + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
     {

@@ -55,6 +55,12 @@ class Store {
     // As read, for an entry of which only the length of its content is compared.
     bool holds(std::string_view name, size_t bytes) const;
     bool write(std::string_view name, std::span<const uint8_t> content) const;
+    // Many small ones directly in the folder, which is looked at once. Bytes that each then has.
+    struct Entry {
+        std::string name;
+        Bytes content;
+    };
+    std::vector<int64_t> write_each(std::span<const Entry> entries) const;
     bool make_folder() const;
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
     // Removes the older half of the entries below `subfolder` if there are more than `most`.
@@ -67,6 +73,7 @@ class Store {
     void keep_within(const Limits& limits) const;
 
   private:
+    bool put(std::string_view name, std::span<const uint8_t> content) const;
     bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file
 
     std::string folder_, prefix_;

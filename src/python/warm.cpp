@@ -733,17 +733,15 @@ cache::KernelFolder& kernel_folder() {
 std::set<std::string> used;
 std::set<Bytes> accessors;
 
-// An entry of the same size under its name is taken for the same.
-void keep_accessors() {
-    for (const Bytes& entry : accessors) {
+// Entries of the same size under their names are taken for the same.
+std::vector<cache::Store::Entry> entries_of_accessors() {
+    std::vector<cache::Store::Entry> entries;
+    for (const Bytes& content : accessors) {
         Bytes key = environment();
-        key.insert(key.end(), entry.begin(), entry.end());
-        const std::string name = code_name(hash_of(key));
-        if (!kernel_folder().keeps(name, entry.size()))
-            (void)cache::KernelFolder::write(session().options.offline_cache_file_path, name,
-                                             entry);
-        used.insert(name);
+        key.insert(key.end(), content.begin(), content.end());
+        entries.push_back({code_name(hash_of(key)), content});
     }
+    return entries;
 }
 
 }  // namespace
@@ -813,16 +811,16 @@ void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
 
 void flush_cache() {
     const ir::Options& o = session().options;
-    if (o.offline_cache) keep_accessors();
-    accessors.clear();
-    if (o.offline_cache && !o.offline_cache_file_path.empty() && !used.empty()) {
+    if (o.offline_cache && !o.offline_cache_file_path.empty() &&
+        !(used.empty() && accessors.empty())) {
         const cache::Limits limits{o.offline_cache_cleaning_policy,
                                    o.offline_cache_max_size_of_files,
                                    o.offline_cache_cleaning_factor};
-        (void)kernel_folder().flush(used, limits);
+        (void)kernel_folder().flush(used, entries_of_accessors(), limits);
         store().keep_within(limits);
     }
     used.clear();
+    accessors.clear();
     show_cache_messages();
 }
 
