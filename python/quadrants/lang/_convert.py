@@ -28,16 +28,25 @@ def live_array(container: Any) -> Any:
     return None if view is None else np.asarray(view)
 
 
+def _places(container: Any, element_shape: tuple[int, ...]) -> list[tuple[Any, Any]]:
+    """Arrays over the container's memory, each with the components of elements that it holds."""
+    live = live_array(container)
+    if live is not None:
+        return [(..., live)]
+    return [
+        ((..., *where), np.asarray(container._parts(number)))
+        for number, where in enumerate(np.ndindex(*element_shape))
+    ]
+
+
+# Copies keep launches waiting, since NumPy gives up the GIL. Nothing else is waited for amid one.
+
+
 def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
     """A fresh array of the container's own dtype and canonical shape."""
-    with core.launches_wait:  # NumPy gives up the GIL
-        live = live_array(container)
-        if live is not None:
-            return np.array(live, order="C")
-        out = np.empty(shape + element_shape, to_numpy_type(container.dtype))
-        for number, where in enumerate(np.ndindex(*element_shape)):
-            out[(..., *where)] = np.asarray(container._parts(number)).reshape(shape)
-        return out
+    places = _places(container, element_shape)
+    with core.launches_wait:
+        return _read(places, container.dtype, shape, element_shape)
 
 
 def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> None:
@@ -45,17 +54,36 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
     kind = getattr(array, "dtype", None)
     if kind is not None and kind.kind not in "biuf":
         raise TypeError(f"Unknown type {kind}: numbers are expected")
+    places = _places(container, element_shape)
     with core.launches_wait, np.errstate(all="ignore"):
-        live = live_array(container)
-        if live is not None:
-            np.copyto(live, array, casting="unsafe")
-            return
-        array = np.asarray(array)
-        for number, where in enumerate(np.ndindex(*element_shape)):
-            part = np.asarray(container._parts(number))
-            component = array[(..., *where)] if array.shape else array
-            component = component.reshape(part.shape) if component.shape else component
-            np.copyto(part, component, casting="unsafe")
+        _write(places, array)
+
+
+def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: Any) -> None:
+    """Stores all elements of one container in another, cast to its dtype."""
+    read, written = _places(source, element_shape), _places(target, element_shape)
+    with core.launches_wait, np.errstate(all="ignore"):
+        _write(written, _read(read, source.dtype, shape, element_shape))
+
+
+def _read(places: Any, dtype: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
+    if places and places[0][0] is ...:
+        return np.array(places[0][1], order="C")
+    out = np.empty(shape + element_shape, to_numpy_type(dtype))
+    for where, part in places:
+        out[where] = part.reshape(shape)
+    return out
+
+
+def _write(places: Any, array: Any) -> None:
+    if places and places[0][0] is ...:
+        np.copyto(places[0][1], array, casting="unsafe")
+        return
+    array = np.asarray(array)
+    for where, part in places:
+        component = array[where] if array.shape else array
+        component = component.reshape(part.shape) if component.shape else component
+        np.copyto(part, component, casting="unsafe")
 
 
 def count_kernel(container: Any, operation: str) -> None:

@@ -126,9 +126,7 @@ class Ndarray(core.NdarrayBase):
         mine, theirs = self.shape, other.shape
         same = mine == theirs and self._element_shape == other._element_shape
         assert same, f"copy_from shape mismatch: destination {mine} vs source {theirs}"
-        with core.launches_wait:
-            array = _convert.copied_array(other, theirs, other._element_shape)
-            _convert.write_array(self, array, self._element_shape)
+        _convert.copy_array(other, self, theirs, self._element_shape)
         _convert.count_kernel(self, "copy_from")
 
     def _conversion_key(self) -> Any:

@@ -224,9 +224,7 @@ class Field:
             raise ValueError(f"qd.field shape {self.shape} does not match {other.shape}")
         assert not hasattr(other, "field_dict"), "a struct field is not a field of numbers"
         self._prepare()  # type: ignore[attr-defined]
-        with core.launches_wait:
-            array = _convert.copied_array(other, other.shape, other._element_shape)
-            _convert.write_array(self, array, self._element_shape)
+        _convert.copy_array(other, self, self.shape, self._element_shape)
         _convert.count_kernel(self, "copy_from")
 
     def _conversion_key(self) -> Any:
