@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
 
 #include "python/areas.h"
 #include "python/session.h"
@@ -40,6 +41,29 @@ PyObject* leave(PyObject*, PyObject* const*, Py_ssize_t) {
     s.door.call_ends();
     Py_RETURN_NONE;
 }
+
+// Around a fork: a child has no half of what another thread's launch writes. Signals wait.
+bool forks_with_turn = false;
+
+PyObject* fork_begins(PyObject*, PyObject*) {
+    Turn<PythonThreads>& turn = session().turn;
+    if (!turn.is_mine()) {
+        turn.resume();
+        forks_with_turn = true;
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* fork_ends(PyObject*, PyObject*) {
+    if (std::exchange(forks_with_turn, false)) session().turn.leave();
+    Py_RETURN_NONE;
+}
+
+PyMethodDef functions[] = {
+    {"fork_begins", fork_begins, METH_NOARGS, "Waits for launches, and keeps new ones waiting."},
+    {"fork_ends", fork_ends, METH_NOARGS, "Launches go on."},
+    {nullptr, nullptr, 0, nullptr},
+};
 
 PyMethodDef methods[] = {
     {"__enter__", enter, METH_NOARGS, "Waits for launches, and keeps new ones waiting."},
@@ -89,7 +113,7 @@ bool add_turn(PyObject* module) {
     PyObject* the_one = PyObject_New(PyObject, &LaunchesWait_Type);
     const bool added = the_one && PyModule_AddObjectRef(module, "launches_wait", the_one) == 0;
     Py_XDECREF(the_one);
-    return added;
+    return added && PyModule_AddFunctions(module, functions) == 0;
 }
 
 }  // namespace qd::python

@@ -23,6 +23,7 @@ class Turn {
   public:
     bool is_asked_for() const { return owner_ || waiting_; }  // else nobody has to wait
 
+    bool is_mine() const { return owner_ == Machine::this_thread(); }
     bool must_wait() const { return others_come_first(Machine::this_thread()); }
     // Until the turn is free or this thread's. False if a signal handler raises.
     bool wait() {
@@ -52,7 +53,7 @@ class Turn {
     }
 
     void set_aside() { owner_ = 0; }
-    void resume() {
+    void resume() {  // or take it, whatever signals come
         const uint64_t me = Machine::this_thread();
         while (owner_ && owner_ != me && !Machine::interpreter_ends()) doze();
         owner_ = me;

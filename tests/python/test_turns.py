@@ -234,6 +234,28 @@ def test_who_waits_for_a_turn_sees_signals(backend):
         thread.join()
 
 
+def test_a_child_has_no_half_of_a_launch(backend):
+    a = ours()
+    over = []
+
+    def simulate():
+        while not over:
+            add_one(a)
+
+    thread = threading.Thread(target=simulate)
+    thread.start()
+    try:
+        for _ in range(30):
+            child = os.fork()
+            if not child:
+                values = a.to_numpy()
+                os._exit(int(values.min() != values.max()))
+            assert os.waitpid(child, 0)[1] == 0
+    finally:
+        over.append(True)
+        thread.join()
+
+
 def test_a_child_forked_amid_a_copy_has_its_turns(backend):
     field = qd.field(qd.i32, N)
     a = ours()

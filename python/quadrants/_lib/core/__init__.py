@@ -7,6 +7,7 @@ so importing the package does not load it.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,23 @@ def _native() -> Any:
 def native_loaded() -> bool:
     """Whether the native module is in this process already."""
     return "quadrants._lib.core.quadrants_python" in sys.modules
+
+
+def _at_fork(function: str) -> Any:
+    def run() -> None:
+        native = sys.modules.get("quadrants._lib.core.quadrants_python")
+        getattr(native, function, int)()  # nothing launches before it is loaded
+
+    return run
+
+
+# Before `declaring`'s, hence nearer to the fork: who has that may launch.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_at_fork("fork_begins"),
+        after_in_parent=_at_fork("fork_ends"),
+        after_in_child=_at_fork("fork_ends"),
+    )
 
 
 def __getattr__(name: str) -> Any:
