@@ -92,6 +92,7 @@ void report_overflow(BinOp op, Value* a, Value* b, Value* r) {
     ir::Inst* branch = out.emit(Op::if_, operands, {}, 2);
     ir::Region* home = out.region;
     ir::Format format;
+    format.function = "overflow";
     format.pieces.push_back(
         {std::string(word_of(op)) + " overflow detected in " + location_text(*current()) + "\n",
          0});

@@ -67,7 +67,8 @@ std::string shape_text(Type t) {
 // In debug mode a constant index outside is like any other one: reaching it is a failure.
 void fail_out_of_bounds(Type t, long long index) {
     ir::Format format;
-    format.pieces.push_back({"Out of bound access to a [" + shape_text(t) +
+    format.pieces.push_back({"[kernel=" + current()->kernel->module->name +
+                                 "] Out of bound access to a [" + shape_text(t) +
                                  "] matrix with index [" + std::to_string(index) + "]",
                              0});
     Value* operands[] = {builder().int_const(Prim::u1, 0)};

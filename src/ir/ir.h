@@ -194,7 +194,7 @@ struct Format {
             0;  // 0: literal; 'd','u','x','f','e','g',... ; '*': the type's natural one
     };
     std::vector<Piece> pieces;
-    std::string function;  // assert: user-facing kind of failure is in text; print: unused
+    std::string function;  // print: the check that reports, "" for the user's own prints
 };
 
 // Op::loop, imm: a do-while loop of the kernel's body whose tasks the launcher repeats. It carries

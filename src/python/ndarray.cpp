@@ -83,7 +83,8 @@ void empty_shells() {
 
 bool usable(const NdarrayFull& a) {
     if (a.data && a.generation == session().generation) return true;
-    set_error("QuadrantsRuntimeError", "This ndarray belongs to a runtime that has been reset");
+    if (require_session())
+        set_error("QuadrantsRuntimeError", "This ndarray belongs to a runtime that has been reset");
     return false;
 }
 

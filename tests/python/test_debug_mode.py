@@ -251,6 +251,41 @@ def test_a_long_chain_is_cut(checked):
     assert blocks(text)[0] == ("run", "down(n)") and blocks(text)[-1] == ("down", "f[n - 1]")
 
 
+@pytest.mark.oracle_differs("shows the innermost function only")
+def test_calls_around_an_overflow(backend, capfd):
+    backend.init(debug=True)
+    f = qd.field(qd.i32, shape=8)
+
+    @qd.func
+    def grow(a):
+        for k in range(8):
+            for j in qd.static(range(20)):
+                if f[k] % (j + 2) == 5:
+                    f[k] = j - a % 3
+        return a + a
+
+    @qd.func
+    def twice(a):
+        b = grow(a)
+        return grow(b // 2) + 0
+
+    @qd.kernel
+    def run(a: int) -> int:
+        return twice(a)
+
+    assert run(1 << 30) == -(1 << 31)
+    qd.sync()
+    said = capfd.readouterr().out
+    assert said.count("Addition overflow detected in File") == 1
+    found = re.search(
+        r", in grow:\n        return a \+ a\n               \^\^\^\^\^\n"
+        r'called from File "[^"]+test_debug_mode.py", line (\d+), in twice\n'
+        r'called from File "[^"]+test_debug_mode.py", line (\d+), in run\n\n',
+        said,
+    )
+    assert found and int(found[2]) == int(found[1]) + 5
+
+
 WARM = """
 import sys
 import quadrants as qd

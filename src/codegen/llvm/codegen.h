@@ -60,7 +60,7 @@ struct Prepared {
     std::vector<ir::Function*> functions;  // by Function::id: callees, bodies, finishes
     std::vector<uint32_t> value_counts;    // by Function::id
     std::unordered_map<const ir::Inst*, uint32_t> formats;     // of print and assert_
-    std::unordered_map<const ir::Inst*, uint32_t> call_sites;  // of calls whose callee may fail
+    std::unordered_map<const ir::Inst*, uint32_t> call_sites;  // of calls whose callee has checks
     std::vector<support::FormatEntry> format_table;
     uint32_t scalar_instructions = 0;  // components counted one by one
     uint32_t innermost_loops = 0;

@@ -13,8 +13,8 @@ struct Numbering {
     Prepared& out;
     std::unordered_map<const ir::Format*, std::vector<uint32_t>> known;
     std::unordered_map<const ir::Loc*, uint32_t> sites;
-    std::unordered_set<const ir::Function*> harmless;  // no check of theirs or a callee's can fail
-    bool may_fail = false;                             // the present function
+    std::unordered_set<const ir::Function*> harmless;  // no check of theirs or a callee's speaks
+    bool speaks = false;                               // the present function
     uint32_t next = 0;
 
     void number(ir::Value& v) {
@@ -36,10 +36,10 @@ struct Numbering {
                                   type::is_float(i->results[0].type.prim) &&
                                   !type::is_float(i->operands[0]->type.prim);
             if (i->op == ir::Op::print || i->op == ir::Op::assert_) format(*i);
-            may_fail |= i->op == ir::Op::assert_;
+            speaks |= i->op == ir::Op::assert_ || reports(*i);
             if (i->op == ir::Op::call && out.plan.module->options.check_indices() &&
                 !harmless.contains(i->callee())) {
-                may_fail = true;
+                speaks = true;
                 if (i->loc) out.call_sites[i] = site(i->loc);
             }
             bool inner = i->is_loop();
@@ -50,6 +50,10 @@ struct Numbering {
             }
             out.innermost_loops += inner;
         }
+    }
+
+    static bool reports(const ir::Inst& i) {
+        return i.op == ir::Op::print && !i.format()->function.empty();
     }
 
     static std::vector<support::SourceSite> sites_of(const ir::Loc* l) {
@@ -78,7 +82,7 @@ struct Numbering {
             e.operands.push_back({uint8_t(t.prim), t.rank, t.n, t.m});
         }
         e.function = f.function;
-        if (i.op == ir::Op::assert_) e.sites = sites_of(i.loc);
+        if (i.op == ir::Op::assert_ || reports(i)) e.sites = sites_of(i.loc);
         const auto same_operand = [](const support::FormatOperand& x,
                                      const support::FormatOperand& y) {
             return x.prim == y.prim && x.rank == y.rank && x.n == y.n && x.m == y.m;
@@ -165,7 +169,9 @@ Prepared prepare(pass::Plan plan) {
         f->id = uint32_t(out.functions.size());
         out.functions.push_back(f);
         numbering.next = 0;
+        numbering.speaks = false;
         numbering.region(*f->body);
+        if (!numbering.speaks) numbering.harmless.insert(f);
         out.value_counts.push_back(numbering.next);
     };
     for (ir::Function* f : out.plan.callees) add(f);

@@ -72,10 +72,36 @@ __attribute__((noinline)) void call_entry(Worker& w, abi::TaskFn entry, int64_t 
     if (__builtin_setjmp(w.jump) == 0) entry(&w.thread, begin, end, chunk);
 }
 
+// The calls that lead to a check, innermost first, which is itself the first.
+std::vector<const support::FormatEntry*> stack_of(const abi::Thread& t, const KernelImage& image,
+                                                  uint32_t format) {
+    std::vector<const support::FormatEntry*> out;
+    if (format < image.formats.size()) out.push_back(&image.formats[format]);
+    for (const abi::OpenCall* c = t.calls; c; c = c->outer)
+        if (c->site < image.formats.size()) out.push_back(&image.formats[c->site]);
+    return out;
+}
+
+// A report has its place in the text; its callers follow, in front of the last line break.
+void add_callers(std::string& text, const std::vector<const support::FormatEntry*>& stack) {
+    constexpr size_t kShown = 16;
+    std::vector<const support::SourceSite*> sites;
+    for (const support::FormatEntry* e : stack)
+        for (const support::SourceSite& s : e->sites) sites.push_back(&s);
+    std::string callers;
+    for (size_t k = 1; k < sites.size() && k <= kShown; ++k)
+        callers += "called from File \"" + sites[k]->file + "\", line " +
+                   std::to_string(sites[k]->line) + ", in " + sites[k]->function + "\n";
+    if (sites.size() > kShown + 1)
+        callers += "and " + std::to_string(sites.size() - kShown - 1) + " more calls\n";
+    text.insert(text.empty() ? 0 : text.size() - 1, callers);
+}
+
 void on_print(abi::Thread* t, uint32_t format, const abi::Cell* cells) {
     Launch& l = *reinterpret_cast<Worker*>(t)->launch;
     if (format >= l.image->formats.size()) return;
-    const std::string text = format_text(l.image->formats[format], cells);
+    std::string text = format_text(l.image->formats[format], cells);
+    if (!l.image->formats[format].sites.empty()) add_callers(text, stack_of(*t, *l.image, format));
     std::lock_guard guard(l.lock);
     l.outcome->printed += text;
 }
@@ -91,11 +117,8 @@ __attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const ab
         if (!l.outcome->failed) {
             l.outcome->failed = true;
             l.outcome->failure = std::move(text);
-            l.outcome->stack = std::make_unique<std::vector<const support::FormatEntry*>>();
-            if (entry) l.outcome->stack->push_back(entry);
-            for (const abi::OpenCall* c = t->calls; c; c = c->outer)
-                if (c->site < l.image->formats.size())
-                    l.outcome->stack->push_back(&l.image->formats[c->site]);
+            l.outcome->stack = std::make_unique<std::vector<const support::FormatEntry*>>(
+                stack_of(*t, *l.image, format));
         }
         t->calls = nullptr;
         __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
