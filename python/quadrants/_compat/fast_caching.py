@@ -6,19 +6,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import hashlib
-import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from quadrants import _logging
+from quadrants._compat.side_files import FIELD_METADATA_CACHE_VALUE, hash_text
 from quadrants._lib import core
 from quadrants.lang._wrap_inspect import FunctionSourceInfo
 from quadrants.lang.kernel_arguments import ArgMetadata
 from quadrants.lang.util import is_data_oriented, is_qd_template
-
-FIELD_METADATA_CACHE_VALUE = "add_value_to_cache_key"
 
 
 class FastcacheSkip(enum.Enum):
@@ -34,11 +30,6 @@ class HashedFunctionSourceInfo:
 
     function_source_info: FunctionSourceInfo
     hash: str
-
-
-def hash_text(text: str) -> str:
-    """SHA-256 as hexadecimal digits."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()  # paths have them
 
 
 # --- arguments ---
@@ -176,65 +167,3 @@ def reset_unknown_type_warn_state() -> None:
 def dump_stats() -> None:
     """Prints how often keys were computed."""
     print("args hasher:", _counts)
-
-
-# --- config ---
-
-_EXCLUDED_PREFIXES = ("_", "offline_cache", "print_", "verbose_")
-_EXCLUDED = ("debug_dump_path", "cuda_stack_limit", "external_metal_command_queue")
-
-
-def hash_compile_config() -> str:
-    """Hash of the options that influence code."""
-    from quadrants.lang.impl import current_cfg
-
-    cfg = current_cfg()
-    rows = [
-        f"{name}={getattr(cfg, name)}"
-        for name in sorted(cfg.as_dict())
-        if not name.startswith(_EXCLUDED_PREFIXES) and name not in _EXCLUDED
-    ]
-    return hash_text("\n".join(rows))
-
-
-def hash_device_caps() -> str:
-    """Hash of what the device can do."""
-    from quadrants.lang.impl import get_runtime
-
-    return get_runtime().prog.get_device_caps().hashed_key()
-
-
-# --- files ---
-
-
-class PythonSideCache:
-    """Texts by key, in a folder of the cache."""
-
-    def __init__(self) -> None:
-        from quadrants.lang.impl import current_cfg
-
-        self.cache_folder = os.path.join(current_cfg().offline_cache_file_path, "python_side_cache")
-
-    def _path(self, key: str) -> str:
-        return os.path.join(self.cache_folder, f"{key}.cache.txt")
-
-    def store(self, key: str, text: str) -> None:
-        """Writes a text; readers see the old one or the new one."""
-        os.makedirs(self.cache_folder, exist_ok=True)
-        path = self._path(key)
-        partial = f"{path}.{os.getpid()}"
-        with open(partial, "w", encoding="utf-8") as f:
-            f.write(text)
-        os.replace(partial, path)
-
-    def try_load(self, key: str) -> str | None:
-        """The text, or None."""
-        path = self._path(key)
-        try:
-            with open(path, encoding="utf-8") as f:
-                return f.read()
-        except OSError:
-            return None
-        except UnicodeDecodeError as e:
-            warnings.warn(f"Failed to read from cache at {path}: {e}", stacklevel=2)
-            return None

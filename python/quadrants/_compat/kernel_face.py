@@ -126,7 +126,10 @@ class KernelFace(metaclass=_WatchedClass):
         if call is not None and pyquadrants.src_ll_cache:
             number, args, functions, described = call
             arrays = core.NdarrayBase, core.TensorBase
-            if cacheable and all(type(a) in _PLAIN or isinstance(a, arrays) for a in args):
+            if cacheable and all(
+                type(a) in _PLAIN or isinstance(a, arrays) or type(a).__name__ == "ndarray"
+                for a in args
+            ):
                 why = None
             else:
                 from quadrants._compat.fast_arguments import why_not

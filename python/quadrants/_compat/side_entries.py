@@ -6,20 +6,18 @@ the chapter's terms: what it was keyed on, which sources it depends on, where it
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import json
 import os
+import sys
 import warnings
 import weakref
 from collections.abc import Iterable
 from typing import Any
 
 from quadrants import __version_str__
-from quadrants._compat import fast_caching
-from quadrants._compat.specialisations import used_members
-from quadrants.lang._fast_caching import function_hasher
-from quadrants.lang._wrap_inspect import FunctionSourceInfo
+from quadrants._compat import side_files
+from quadrants.lang._fast_caching import config_hasher
 from quadrants.lang.util import is_data_oriented
 
 _SCHEMA = 1
@@ -29,17 +27,28 @@ _ranges: dict[Any, tuple[int, int]] = {}  # first and last line by code object
 def _last_line(code: Any) -> int:
     found = _ranges.get(code)
     if found is None:
-        last = max((end for _, end, _, _ in code.co_positions() if end), default=0)
+        if sys.version_info >= (3, 11):
+            last = max((end for _, end, _, _ in code.co_positions() if end), default=0)
+        else:
+            last = max((line for _, _, line in code.co_lines() if line), default=0)
         inner = (_last_line(c) for c in code.co_consts if isinstance(c, type(code)))
         found = _ranges[code] = (code.co_firstlineno, max(last, code.co_firstlineno, *inner))
     return found[1]
 
 
-def _info(function: Any) -> FunctionSourceInfo:
+def _place(function: Any) -> dict[str, Any]:
     code = function.__code__
-    return FunctionSourceInfo(
-        function.__name__, code.co_filename, code.co_firstlineno, _last_line(code)
-    )
+    return {
+        "function_name": function.__name__,
+        "filepath": code.co_filename,
+        "start_lineno": code.co_firstlineno,
+        "end_lineno": _last_line(code),
+    }
+
+
+def _hash(place: dict[str, Any]) -> str:
+    lines = side_files.function_lines(place["filepath"], place["start_lineno"], place["end_lineno"])
+    return side_files.hash_text("\n".join(lines))
 
 
 class Gone(Exception):
@@ -82,26 +91,26 @@ def key_of(
         functions: that the code depends on, the kernel's first.
         specialisation: as native code describes it.
     """
-    info = _info(kernel.fn)
+    place = _place(kernel.fn)
     try:
-        lines = function_hasher.lines_of(info.filepath)
+        lines = side_files.lines_of(place["filepath"])
     except (OSError, ValueError):
         return None
     names = {kernel.__name__}.union(*(f.__code__.co_names for f in functions))
     fixed = [(name, path, _value_text(v, names)) for name, path, v in specialisation["fixed"]]
-    return fast_caching.hash_text(
+    return side_files.hash_text(
         "\n".join(
             (
                 __version_str__,
-                "".join(lines[info.start_lineno - 1 : info.end_lineno]),
+                "".join(lines[place["start_lineno"] - 1 : place["end_lineno"]]),
                 repr((kernel.graph, kernel.checkpoints)),
                 repr([f"{t.__module__}.{t.__qualname__}" for t in types]),
                 repr(sorted(map(repr, specialisation["passed"]))),
                 repr(sorted(map(repr, fixed))),
-                fast_caching.hash_compile_config(),
-                fast_caching.hash_device_caps(),
-                info.filepath,
-                str(info.start_lineno),
+                config_hasher.hash_compile_config(),
+                config_hasher.hash_device_caps(),
+                place["filepath"],
+                str(place["start_lineno"]),
                 os.environ.get("QD_KERNEL_COVERAGE", ""),
                 f"pruned {_SCHEMA}",
             )
@@ -109,20 +118,22 @@ def key_of(
     )
 
 
+def _is_as_it_was(place: dict[str, Any], hashed: str) -> bool:
+    try:
+        return _hash(place) == hashed
+    except OSError:
+        return False
+
+
 def validate(key: str) -> bool:
     """Whether there is an entry and the sources that it names are as they were."""
-    cache = fast_caching.PythonSideCache()
+    cache = side_files.PythonSideCache()
     text = cache.try_load(key)
     if text is None:
         return False
     try:
-        rows = [
-            fast_caching.HashedFunctionSourceInfo(
-                FunctionSourceInfo(**row["function_source_info"]), row["hash"]
-            )
-            for row in json.loads(text)["hashed_function_source_infos"]
-        ]
-        return function_hasher.validate_hashed_function_infos(rows)
+        rows = json.loads(text)["hashed_function_source_infos"]
+        return all(_is_as_it_was(row["function_source_info"], row["hash"]) for row in rows)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         path = os.path.join(cache.cache_folder, f"{key}.cache.txt")
         warnings.warn(
@@ -131,21 +142,31 @@ def validate(key: str) -> bool:
         return False
 
 
+def _used_members(specialisation: dict[str, Any]) -> list[str]:
+    if not any(path for *_, path in specialisation["passed"]):
+        return []
+    from quadrants._compat.specialisations import used_members
+
+    return sorted(used_members(specialisation))
+
+
 def store(key: str, functions: Iterable[Any], specialisation: dict[str, Any]) -> bool:
     """Writes the entry; whether that went well."""
     try:
-        hashed = function_hasher.hash_functions([_info(f) for f in functions])
+        places = [_place(f) for f in functions]
         levels, checkpoints = specialisation["graph"]
         entry = {
             "frontend_cache_key": specialisation["code"],
-            "hashed_function_source_infos": [dataclasses.asdict(h) for h in hashed],
-            "used_py_dataclass_parameters": sorted(used_members(specialisation)),
+            "hashed_function_source_infos": [
+                {"function_source_info": place, "hash": _hash(place)} for place in places
+            ],
+            "used_py_dataclass_parameters": _used_members(specialisation),
             "graph_do_while_levels": [tuple(level) for level in levels] or None,
             "checkpoint_yield_on_args": [flag for _, flag in checkpoints],
             "checkpoint_user_labels_by_cp_id": [label for label, _ in checkpoints],
             "checkpoint_user_label_enum_qualnames": [_enum_name(label) for label, _ in checkpoints],
         }  # fmt: skip
-        fast_caching.PythonSideCache().store(key, json.dumps(entry))
+        side_files.PythonSideCache().store(key, json.dumps(entry))
     except (OSError, ValueError, TypeError):  # no source, no place for it, or labels of all kinds
         return False
     return True

@@ -137,7 +137,7 @@ class Config:
 
     def __init__(self) -> None:
         values = self.__dict__
-        values["_on_change"] = None
+        values["_on_change"] = values["_hash"] = None
         values["arch"] = core.host_arch()
         values["default_fp"], values["default_ip"], values["default_up"] = f32, i32, u32
         for row in config_rows().values():
@@ -157,6 +157,7 @@ class Config:
         elif name != "_on_change":
             raise AttributeError(f"'Config' object has no attribute {name!r}")
         self.__dict__[name] = value
+        self.__dict__["_hash"] = None
         changed: Callable[[str, Any], None] | None = self.__dict__["_on_change"]
         if changed is not None and name != "_on_change":
             changed(name, native_value(value))

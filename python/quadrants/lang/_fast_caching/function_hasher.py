@@ -1,8 +1,6 @@
 """Hashes of the source of functions. See `quadrants._compat.fast_caching`."""
 
-import os
-
-from quadrants._compat.fast_caching import hash_text
+from quadrants._compat.side_files import function_lines, hash_text
 from quadrants.lang._fast_caching.fast_caching_types import HashedFunctionSourceInfo
 from quadrants.lang._wrap_inspect import FunctionSourceInfo
 from quadrants.lang.kernel_impl import pure
@@ -10,22 +8,9 @@ from quadrants.lang.kernel_impl import pure
 __all__ = ["hash_functions", "hash_kernel", "pure", "validate_hashed_function_infos"]
 
 
-_files: dict[str, tuple[tuple[int, int, int], list[str]]] = {}  # as they were, by path
-
-
-def lines_of(path: str) -> list[str]:
-    """The lines of a source file, which is read again when it has changed."""
-    found = os.stat(path)
-    state = found.st_mtime_ns, found.st_size, found.st_ino
-    if path not in _files or _files[path][0] != state:
-        with open(path, encoding="utf-8") as f:
-            _files[path] = state, f.read().split("\n")
-    return _files[path][1]
-
-
 def _read_file(info: FunctionSourceInfo) -> list[str]:
     """The function's lines, its numbers counted from zero, last one included."""
-    return lines_of(info.filepath)[info.start_lineno : info.end_lineno + 1]
+    return function_lines(info.filepath, info.start_lineno, info.end_lineno)
 
 
 def hash_kernel(info: FunctionSourceInfo) -> str:

@@ -1,6 +1,6 @@
 """Re-exports of the compatibility room."""
 
-from quadrants._compat.fast_caching import (
+from quadrants._compat.side_files import (
     PythonSideCache,
 )
 
