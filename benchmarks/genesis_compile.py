@@ -3,7 +3,7 @@
     genesis_compile.py import        a JSON line: seconds of `import quadrants` beyond numpy's
     genesis_compile.py decorate      a JSON line: decorations of Genesis' import and their seconds
     genesis_compile.py table TIER0 TIER1
-                                     table of the ten largest kernels, from what QD_TIME_PASSES=1
+                                     table of the ten largest kernels, from what QD_COMPILE_REPORT=2
                                      writes to stderr under QD_CPU_TIER=0 and 1
 
 The first two run in a process of their own, with the package under test on the path.
@@ -58,11 +58,10 @@ def decorating():
 
 
 NUMBER = r"([\d.]+)"
-FRONT = re.compile(
-    rf"front end (\S+): {NUMBER} ms, (\d+) instructions in (\d+) functions; (\d+) funcs lowered, (\d+)"
+KERNEL = re.compile(
+    rf"\[compile\] (\S+): cold .* front end {NUMBER}, passes {NUMBER}, .*; (\d+) instructions -> (\d+) in "
+    r"\d+ tasks; (\d+) funcs: (\d+) lowered, \d+ reused; (\d+) calls"
 )
-PASSES = re.compile(r"pass .*\((\S+)\)$")
-ROW = re.compile(rf"([a-z_]+) +{NUMBER} +(?:\d+ ->)? +(\d+)")
 LLVM = re.compile(
     rf"llvm tier (\d) (\S+): target {NUMBER} ms, lowering {NUMBER}, passes {NUMBER}, code generation {NUMBER}"
 )
@@ -70,21 +69,15 @@ LLVM = re.compile(
 
 def kernels(text):
     """Name -> numbers of one process."""
-    found, of_passes = {}, None
+    found, llvm = {}, {}
     for line in text.splitlines():
-        if m := FRONT.match(line):
-            found[m[1]] = {
-                "front": float(m[2]), "before": int(m[3]), "functions": int(m[4]),
-                "made": int(m[5]), "calls": int(m[6]), "passes": 0.0,
+        if m := KERNEL.match(line):
+            found[m[1]] = llvm.pop(m[1], {}) | {
+                "front": float(m[2]), "passes": float(m[3]), "before": int(m[4]), "after": int(m[5]),
+                "functions": int(m[6]) + 1, "made": int(m[7]), "calls": int(m[8]),
             }  # fmt: skip
-        elif m := PASSES.match(line):
-            of_passes = found.get(m[1])
-        elif of_passes is not None and (m := ROW.match(line)):
-            of_passes["passes"] += float(m[2])
-            if m[1] == "offload":  # the last row
-                of_passes["after"], of_passes = int(m[3]), None
-        elif (m := LLVM.match(line)) and m[2] in found:
-            found[m[2]][f"tier {m[1]}"] = sum(map(float, m.groups()[2:]))
+        elif m := LLVM.match(line):  # before the line of its kernel
+            llvm[m[2]] = {f"tier {m[1]}": sum(map(float, m.groups()[2:]))}
     return found
 
 

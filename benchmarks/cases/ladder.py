@@ -67,7 +67,7 @@ def count_instructions():
 def visited(args, part, statements):
     """IR instructions that our passes look at, summed over passes."""
     command = [sys.executable, __file__, "--contender", "ours", "--part", f"{part}:{statements}"]
-    environment = os.environ | {"QD_TIME_PASSES": "1"}
+    environment = os.environ | {"QD_COMPILE_REPORT": "2"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment)
     report = run.stderr.rpartition("before ->")[2]  # the last kernel's table
     return sum(map(int, re.findall(r"^\S+\s+[\d.]+\s+(\d+) ->", report, re.MULTILINE)))

@@ -63,6 +63,10 @@ def _emit(level: str, text: str, frame: Any) -> str:
         now = time.time()
         stamp = time.strftime("%m/%d/%y %H:%M:%S", time.localtime(now))
         line = f"[{level[0].upper()} {stamp}.{int(now * 1000) % 1000:03d} {os.getpid()}] {where}\n"
+        from quadrants._lib import core
+
+        if core.native_loaded():
+            core.hide_progress()
         os.write(2, line.encode("utf-8", "replace"))
     return where
 

@@ -103,6 +103,7 @@ int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileO
               const char* work, Body body) {
     support::begin_stage("");
     support::StageTimes times;
+    times.observer = o.on_stage;
     const struct Timed {
         explicit Timed(support::StageTimes* t) { support::stage_times = t; }
         ~Timed() { support::stage_times = nullptr; }

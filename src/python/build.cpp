@@ -1,8 +1,6 @@
 // From arguments to a specialisation: a stored recipe, or the front end and the compiler.
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -13,12 +11,14 @@
 #include "frontend/stack.h"
 #include "frontend/structs.h"
 #include "ir/ir.h"
+#include "python/compile_report.h"
 #include "python/external.h"
 #include "python/interpret.h"
 #include "python/kernel.h"
 #include "python/warm.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/first_code.h"
+#include "runtime/stage.h"
 #include "support/error.h"
 
 namespace qd::python {
@@ -409,12 +409,19 @@ void complain(const std::string& kernel, const char* what) {
     Py_AddPendingCall(show_complaints, nullptr);
 }
 
+decltype(runtime::Target::tell) tell_optimised(const std::string& name) {
+    if (!reports_compiling()) return {};
+    return [name](const abi::Artefact& code, int64_t passes_ns, int64_t emission_ns) {
+        if (!interpreter_ends()) report_optimising(name, code, passes_ns, emission_ns);
+    };
+}
+
 runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& name) {
     const Session& s = session();
     const std::string path = s.options.offline_cache ? s.options.offline_cache_file_path : "";
     return {name, s.cpu,
             [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); },
-            [name](const char* what) { complain(name, what); }};
+            [name](const char* what) { complain(name, what); }, tell_optimised(name)};
 }
 
 std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelImage> image,
@@ -425,8 +432,9 @@ std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelIma
 
 std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash,
                                                      std::span<const uint8_t> artefact,
-                                                     const std::string& name) {
+                                                     const std::string& name, int64_t& load_ns) {
     if (auto slot = known_slot(hash)) return slot;
+    const runtime::Stage stage("load", name, load_ns);
     auto slot = make_slot(runtime::load_artefact(artefact, name), target_of(hash, name));
     slots[hash] = slot;
     return slot;
@@ -480,13 +488,14 @@ struct AtWork {
 
 // Compiles without the GIL. A signal handler that raises ends it. Throws PyError, support::Error.
 std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Module& module,
-                                            const std::vector<uint8_t>& hash) {
+                                            const std::vector<uint8_t>& hash, Making& making) {
     const Session& s = session();
     runtime::FirstCodeRequest request{.ir = ir::serialise(module), .cpu = s.cpu};
     inspect(definition, module.name, request.ir);
     request.edited = edited_tasks(module.name, request.ir);
     request.tier = s.tier;
-    request.time_passes = s.time_passes;
+    request.time_passes = s.options.compile_report > 1;
+    request.name = module.name;
     const bool edited = !request.edited.empty();
     const runtime::Target target = target_of(hash, module.name);
     std::unique_ptr<runtime::KernelImage> image;
@@ -496,7 +505,13 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
         const auto leave = [](void* r) { return static_cast<Released*>(r)->handler_raises(); };
         const auto code = runtime::make_first_code(std::move(request), {leave, &released});
         if (!code) throw frontend::PyError{};
-        image = runtime::load_artefact(code->artefact, target.name);
+        making.loading_ns += code->loading_ns;
+        making.passes_ns += code->passes_ns;
+        making.emission_ns += code->emission_ns;
+        {
+            const runtime::Stage stage("load", module.name, making.load_ns);
+            image = runtime::load_artefact(code->artefact, target.name);
+        }
         if (!code->complaint.empty()) {  // no tier 1 will follow, and none is to be in the cache
             target.complain(code->complaint.c_str());
             image->ir.clear();
@@ -606,26 +621,29 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
 
 // Code for a lowered kernel, from memory, the store or the compiler.
 std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* args, size_t count,
-                                            const frontend::LoweredKernel& kernel,
-                                            const char*& origin) {
+                                            const frontend::LoweredKernel& kernel, Making& making) {
+    using enum Making::From;
     const ir::Module& module = *kernel.module;
     const std::vector<uint8_t> hash = code_hash_of(module);
     auto slot = is_inspected() ? nullptr : known_slot(hash);  // else nothing would be shown
-    origin = slot ? "reused" : "read";
+    making.from = slot ? memory : stored_code;
+    if (slot && reports_compiling()) making.shared = slot->current()->name;
     if (!slot) {
         if (auto artefact = find_artefact(hash)) {
             try {
-                slot = slot_of_artefact(hash, *artefact, module.name);
+                slot = slot_of_artefact(hash, *artefact, module.name, making.load_ns);
             } catch (const support::Error&) {  // damaged: a miss
             }
         }
     }
     if (!slot) {
         ++session().cache_misses;
-        origin = "compiled";
-        slot = compile(k.definition, module, hash);
+        making.from = compiler;
+        slot = compile(k.definition, module, hash, making);
     }
-    if (!frontend::measures_coverage()) store_recipe(k, args, count, kernel, module.params, hash);
+    if (!frontend::measures_coverage())
+        making.not_kept = store_recipe(k, args, count, kernel, module.params, hash);
+    if (reports_compiling()) count_code(making, slot->current()->header());
     return assemble(k, args, kernel, module.params, std::move(slot), hash);
 }
 
@@ -663,17 +681,29 @@ bool share_memory(KernelObject& k, PyObject* const* args, const frontend::Lowere
     return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
 }
 
-// A row beside those that the compiler writes under QD_TIME_PASSES.
-void report_front_end(const frontend::LoweredKernel& kernel,
-                      std::chrono::duration<double, std::milli> time) {
-    size_t instructions = 0;
-    for (const ir::Function* f : kernel.module->functions)
-        ir::walk(*f->body, [&](ir::Inst&) { ++instructions; });
-    std::fprintf(stderr,
-                 "front end %s: %.2f ms, %zu instructions in %zu functions; %u funcs lowered, %u "
-                 "calls of funcs\n",
-                 kernel.module->name.c_str(), time.count(), instructions,
-                 kernel.module->functions.size(), kernel.funcs_lowered, kernel.func_calls);
+// As `tell` calls where code is from.
+const char* origin_of(Making::From from) {
+    using enum Making::From;
+    return from == memory ? "reused" : from == stored_code ? "read" : "compiled";
+}
+
+// Adds to the session's sums what it took, and tells of it.
+struct Told {
+    Making making;
+
+    ~Told() {
+        Session& s = session();
+        s.cache_ns += making.look_up_ns;
+        s.trace_ns += making.front_end_ns;
+        s.compile_ns += making.code_ns;
+        if (reports_compiling()) report_making(std::move(making));
+    }
+};
+
+// The terminal's line is for people who see no other.
+bool shows_progress() {
+    return session().options.compile_progress && runtime::can_show_progress() &&
+           PySys_GetObject("stderr") == PySys_GetObject("__stderr__");
 }
 
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
@@ -682,6 +712,10 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
                              std::to_string(k.specialisations->size());
     if (!show_non_pure(k)) return nullptr;
     if (!check_arrays(k, args) || !check_templates(k, args)) return nullptr;
+    Told told{{.kernel = name}};
+    Making& making = told.making;
+    int64_t total_ns = 0;
+    const runtime::Stage first_call("first call", name, total_ns);
     try {
         const bool interpreted = s.tier == 2;
         // Probes have numbers of this process, which only lowering gives.
@@ -689,7 +723,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         std::vector<frontend::SourceFunction> source;
         const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
             if (!classes_fit(*k.parameters, args, recipe.kernel)) return nullptr;
-            auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k));
+            auto slot =
+                slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k), making.load_ns);
             auto made =
                 assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
             if (!made) return nullptr;
@@ -705,41 +740,47 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         };
         const frontend::Answers answers;
         const auto find = [&] {
-            const HostTime timed(s.cache_ns);
-            return find_recipe(k, args, count, accept);
+            const runtime::Stage stage("look-up", name, making.look_up_ns);
+            return find_recipe(k, args, count, accept,
+                               reports_compiling() ? &making.misses : nullptr);
         };
         if (auto made = cold ? nullptr : find()) {
             ++s.cache_hits;
             ++s.compiled;
+            making.from = Making::From::cache;
+            making.misses.clear();
+            if (reports_compiling()) count_code(making, made->slot->current()->header());
             if (!tell(k, {args, count}, *made, source, "loaded", made->fields.empty()))
                 return nullptr;
             return made;
         }
+        if (reports_compiling() && !cold) explain_miss(k, args, count, making.misses);
         ++s.lowered;
-        std::optional<HostTime> timed(s.trace_ns);
-        const auto start = std::chrono::steady_clock::now();
+        const runtime::ProgressLine line(name, shows_progress());
+        std::optional<runtime::Stage> stage(std::in_place, "front end", name, making.front_end_ns);
         auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.options, name);
         if (!kernel) return nullptr;
-        if (s.time_passes) report_front_end(*kernel, std::chrono::steady_clock::now() - start);
+        if (reports_compiling()) count_front_end(making, *kernel);
         ir::Module& module = *kernel->module;
         if (interpreted) {
             auto out = assemble(k, args, *kernel, module.params, nullptr, {});
             if (out) out->interpreted = prepare_interpreted(module);
             ++s.compiled;
+            making.from = Making::From::interpreter;
             return out;
         }
-        timed.emplace(s.compile_ns);
-        const char* origin = "";
+        stage.reset();
+        stage.emplace("code", name, making.code_ns);
         module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, *kernel);
-        auto made = from_module(k, args, count, *kernel, origin);
+        auto made = from_module(k, args, count, *kernel, making);
         if (!module.arrays_may_overlap && made && made->array_use() &&
             overlap(*made, *k.parameters, args)) {
             module.arrays_may_overlap = true;
-            made = from_module(k, args, count, *kernel, origin);
+            made = from_module(k, args, count, *kernel, making);
         }
         ++s.compiled;
         if (made) made->name = name;
-        if (made && !tell(k, {args, count}, *made, kernel->functions, origin,
+        if (made && !tell(k, {args, count}, *made, kernel->functions, origin_of(making.from),
                           kernel->cacheable && kernel->fields.empty()))
             return nullptr;
         return made;

@@ -18,6 +18,7 @@
 #include "python/profile.h"
 #include "python/storage.h"
 #include "runtime/crash.h"
+#include "runtime/trace_file.h"
 
 namespace qd::python {
 namespace {
@@ -190,6 +191,34 @@ __attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome
     return Py_NewRef(Py_None);
 }
 
+// Around a launch that crash reports or the trace file tell of.
+class Watched {
+  public:
+    Watched(bool wanted, const Specialisation& s, int64_t start,
+            const std::vector<runtime::TaskTime>& times)
+        : wanted_(wanted), s_(s), start_(start), times_(times) {
+        if (wanted_) begin();
+    }
+    ~Watched() {
+        if (wanted_) end();
+    }
+    Watched(const Watched&) = delete;
+
+  private:
+    __attribute__((noinline)) void begin() { runtime::set_running_kernel(s_.name.c_str()); }
+    __attribute__((noinline)) void end() {
+        runtime::set_running_kernel(nullptr);
+        if (!runtime::is_traced()) return;
+        runtime::trace_run("launch", s_.name, start_, now_ns() - start_);
+        trace_tasks(s_, times_);
+    }
+
+    const bool wanted_;
+    const Specialisation& s_;
+    const int64_t start_;
+    const std::vector<runtime::TaskTime>& times_;
+};
+
 size_t tasks_of_last_call = 0;
 
 PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
@@ -216,8 +245,9 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     Patience patience;
     if (!patience.wait()) return nullptr;
     runtime::LaunchOutcome outcome;
-    if (session_.options.debug) runtime::set_running_kernel(s.name.c_str());
+    std::vector<runtime::TaskTime> times;
     const int64_t start = now_ns();
+    const Watched watched(session_.watches_launches, s, start, times);
     bool special;
     if (s.interpreted) {
         special = interpret_launch(*s.interpreted, context, outcome);
@@ -227,7 +257,6 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
-        std::vector<runtime::TaskTime> times;
         if (s.last_ns >= kReleaseGilNs) patience.release();
         special = runtime::launch(image, context, *session_.pool,
                                   {Patience::check_signals, Patience::long_run, &patience,
@@ -242,7 +271,6 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         }
     }
     s.last_ns = now_ns() - start;
-    if (session_.options.debug) runtime::set_running_kernel(nullptr);
     if (special) {
         PyObject* ok = after_launch(outcome, s);
         if (!ok) return nullptr;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "python/session.h"
+#include "runtime/progress.h"
 
 namespace qd::python {
 namespace {
@@ -49,6 +50,7 @@ bool wait_for_room() {
 }  // namespace
 
 bool write_output(const std::string& text) {
+    runtime::hide_progress();
     PyObject* out = PySys_GetObject("stdout");
     if (captured() && out && out != Py_None) {
         if (!announce()) return false;

@@ -10,6 +10,7 @@
 #include "frontend/frontend.h"
 #include "python/areas.h"
 #include "python/session.h"
+#include "runtime/trace_file.h"
 
 namespace qd::python {
 namespace {
@@ -18,7 +19,7 @@ using frontend::Ref;
 
 struct Record {
     uint32_t name;
-    int64_t ns;
+    int64_t began_ns, ns;
 };
 
 std::vector<std::string> names;
@@ -51,6 +52,17 @@ PyObject* profile_records(PyObject*, PyObject*) {
     return Py_NewRef(list.get());
 }
 
+// The same in Chrome's trace format.
+PyObject* profile_timeline(PyObject*, PyObject*) {
+    std::string text = "[";
+    for (const Record& r : records) {
+        text += text.size() > 1 ? ",\n" : "\n";
+        text += runtime::trace_event("kernel", names[r.name], "", r.began_ns, r.ns);
+    }
+    text += "\n]\n";
+    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+}
+
 PyObject* profile_clear(PyObject*, PyObject*) {
     clear_records();
     Py_RETURN_NONE;
@@ -58,6 +70,7 @@ PyObject* profile_clear(PyObject*, PyObject*) {
 
 PyMethodDef methods[] = {
     {"profile_records", profile_records, METH_NOARGS, "Times of all runs of tasks, in order."},
+    {"profile_timeline", profile_timeline, METH_NOARGS, "The same in Chrome's trace format."},
     {"profile_clear", profile_clear, METH_NOARGS, "Forgets all times."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -71,8 +84,17 @@ void record_times(const Specialisation& s, std::span<const runtime::TaskTime> ti
         const std::string name = task_name(s, image->tasks[t.task], t.task);
         const auto [at, fresh] = numbers.try_emplace(name, static_cast<uint32_t>(names.size()));
         if (fresh) names.push_back(name);
-        records.push_back({at->second, t.ns});
+        records.push_back({at->second, t.began_ns, t.ns});
     }
+}
+
+void trace_tasks(const Specialisation& s, std::span<const runtime::TaskTime> times) {
+    if (times.empty()) return;
+    const auto image = s.slot->current();
+    for (const runtime::TaskTime& t : times)
+        if (t.task < image->tasks.size())
+            runtime::trace_run("task", task_name(s, image->tasks[t.task], t.task), t.began_ns,
+                               t.ns);
 }
 
 bool add_profile(PyObject* module) {

@@ -15,6 +15,7 @@
 #include "cache/store.h"
 #include "frontend/frontend.h"
 #include "python/areas.h"
+#include "python/compile_report.h"
 #include "python/options.h"
 #include "python/storage.h"
 #include "python/warm.h"
@@ -23,6 +24,8 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/crash.h"
 #include "runtime/fork.h"
+#include "runtime/progress.h"
+#include "runtime/trace_file.h"
 
 namespace qd::python {
 
@@ -32,6 +35,7 @@ namespace {
 
 thread_local int work_of_this_thread = 0;
 std::vector<ResetHook> hooks;
+using frontend::Ref;
 
 std::string environment(const char* name) {
     const char* value = std::getenv(name);
@@ -62,6 +66,31 @@ class Closed {
     }
 };
 
+void warn(const std::string& text) {
+    const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
+    if (!log || !Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str())))
+        frontend::forget_error();
+}
+
+// A trace that cannot be written is no reason to stop.
+void begin_trace() {
+    const std::string& path = session().options.trace_file;
+    if (path.empty()) return;
+    const std::string problem = runtime::open_trace(path);
+    if (!problem.empty()) warn("cannot write the trace file " + path + ": " + problem);
+}
+
+void end_trace() {
+    const std::string problem = runtime::close_trace();
+    if (!problem.empty())
+        warn("the trace file " + session().options.trace_file + " is not whole: " + problem);
+}
+
+void note_watchers() {
+    Session& s = session();
+    s.watches_launches = s.options.debug || runtime::is_traced();
+}
+
 PyObject* runtime_init(PyObject*, PyObject* options) {
     Closed closed;
     if (!closed.wait()) return nullptr;
@@ -82,9 +111,10 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     s.tier = tier == "0" ? 0 : tier == "1" ? 1 : tier == "interpret" ? 2 : -1;
     s.cpu = environment("QD_CPU_TARGET");
     ++s.options_version;
-    s.time_passes = !environment("QD_TIME_PASSES").empty();
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
     if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
+    begin_trace();
+    note_watchers();
     return Py_BuildValue("{s:i}", "max_block_dim", 1024);
 }
 
@@ -95,6 +125,8 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
         session().generation = 0;  // a call that has not begun its work will not
         runtime::drop_optimisations();
         flush_cache();
+        report_session();
+        end_trace();
         for (ResetHook hook : hooks) hook();
         frontend::clear_function_cache();
         session().pool.reset();
@@ -125,6 +157,7 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     ++session().options_version;
     if (!set_option(session().options, args[0], args[1])) return nullptr;
     Session& s = session();
+    note_watchers();
     if (s.generation && makes_pool)
         s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
     Py_RETURN_NONE;
@@ -190,7 +223,13 @@ PyObject* set_log_level(PyObject*, PyObject* rank) {
     Py_RETURN_NONE;
 }
 
+PyObject* hide_progress(PyObject*, PyObject*) {
+    runtime::hide_progress();
+    Py_RETURN_NONE;
+}
+
 PyMethodDef methods[] = {
+    {"hide_progress", hide_progress, METH_NOARGS, "Before a line is written to the terminal."},
     {"set_log_level", set_log_level, METH_O, "Which lines anybody wants to read."},
     {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
     {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
@@ -248,9 +287,6 @@ bool Released::handler_raises() {
     return raises;
 }
 
-HostTime::HostTime(int64_t& total) : total_(total), start_(now_ns()) {}
-HostTime::~HostTime() { total_ += now_ns() - start_; }
-
 void on_reset(ResetHook hook) { hooks.push_back(hook); }
 
 void set_error(const char* name, const std::string& text) {
@@ -281,6 +317,7 @@ void in_forked_child() {
     Session& s = session();
     ++s.forks;
     s.compiling = 0;
+    forget_report();
     OpenLaunch::in_forked_child();
     turn_in_forked_child();
     if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps

@@ -44,7 +44,7 @@ struct Session {
     uint64_t launches = 0;  // for the random numbers' launch key
     int tier = -1;    // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)
     std::string cpu;  // QD_CPU_TARGET; "" = host
-    bool time_passes = false;
+    bool watches_launches = false;                           // whether somebody is told of each
     uint32_t compiled = 0;                                   // specialisations compiled or loaded
     uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
     // Time on the host: in the cache, tracing, compiling.
@@ -64,16 +64,6 @@ union TheSession {
 };
 extern TheSession the_session;
 inline Session& session() { return the_session.live; }
-// Adds the time of its life to one of them.
-class HostTime {
-    int64_t& total_;
-    int64_t start_;
-
-  public:
-    explicit HostTime(int64_t& total);
-    ~HostTime();
-    HostTime(const HostTime&) = delete;
-};
 // Around tracing, compiling and launching: the runtime is not reset meanwhile. Made and ended under
 // the GIL.
 struct Working {

@@ -27,6 +27,7 @@
 #include "cache/store.h"
 #include "frontend/lower.h"
 #include "frontend/values.h"
+#include "python/compile_report.h"
 #include "python/encode.h"
 #include "python/target.h"
 #include "support/error.h"
@@ -290,30 +291,35 @@ bool source_is(PyObject* function, const std::string& text) {
     return true;
 }
 
-// QD_SHOW_GUARDS=1 says on stderr why a recipe was passed over or not stored.
-bool showing_guards() {
-    static const bool show = std::getenv("QD_SHOW_GUARDS") != nullptr;
-    return show;
-}
+// Why recipes are passed over, while somebody wants to know; under the GIL.
+std::vector<std::string>* asked_misses = nullptr;
 
-bool refuse(const char* what, const std::string& detail) {
-    if (showing_guards())
-        std::fprintf(stderr, "[I cache] recipe passed over: %s %s\n", what, detail.c_str());
+bool refuse(const std::string& why) {
+    if (asked_misses && std::ranges::find(*asked_misses, why) == asked_misses->end())
+        asked_misses->push_back(why);
     return false;
 }
 
-std::string describe(const Path& p) {
-    static const char* const roots[] = {"argument ", "global ",     "cell ",   "",
-                                        "module ",   "annotation ", "display "};
+std::string describe(const Path& p, const KernelObject& k) {
+    static const char* const roots[] = {"argument ", "global ",        "cell ",   "",
+                                        "module ",   "annotation of ", "display "};
     std::string out = roots[static_cast<int>(p.root)];
+    const auto n = static_cast<size_t>(p.argument);
     const bool numbered = p.root == Path::Root::argument || p.root == Path::Root::annotation;
-    out += numbered ? std::to_string(p.argument) : p.name ? frontend::text(p.name.get()) : "?";
-    for (const Step& s : p.steps)
-        out += s.kind == Step::Kind::call ? "(...)" : "." + frontend::text(s.key.get());
+    if (numbered && n < k.parameters->size())
+        out += frontend::text((*k.parameters)[n].name.get());
+    else
+        out += p.name ? frontend::text(p.name.get()) : "?";
+    for (const Step& s : p.steps) {
+        if (s.kind == Step::Kind::call)
+            out += "(...)";
+        else if (s.kind == Step::Kind::attribute)
+            out += "." + frontend::text(s.key.get());
+        else
+            out += "[" + frontend::text(Ref::steal(PyObject_Repr(s.key.get())).get()) + "]";
+    }
     return out;
 }
-
-std::string text_of(const Ref& o) { return o ? frontend::text(o.get()) : "nothing"; }
 
 struct Walker {
     PyObject* definition;  // of the kernel
@@ -398,12 +404,60 @@ struct Walker {
     }
 };
 
-bool refuse_guard(const Guard& g, const Walker& walker) {
-    if (!showing_guards()) return false;  // to find it again may call the user's helpers once more
-    refuse("guard kind", std::to_string(static_cast<int>(g.kind)) + " on " + describe(g.path) +
-                             ": " + text_of(g.value) + ", now " + text_of(walker.find(g.path)));
+// A value in a message, cut to a readable length.
+std::string shown(PyObject* o) {
+    constexpr Py_ssize_t kMost = 60;
+    Ref text = Ref::steal_or_null(PyObject_Repr(o));
+    if (text && PyUnicode_GetLength(text.get()) > kMost)
+        text = Ref::steal_or_null(PyUnicode_FromFormat(
+            "%U...", Ref::steal(PyUnicode_Substring(text.get(), 0, kMost)).get()));
+    if (!text) return frontend::forget_error(), "?";
+    return frontend::text(text.get());
+}
+
+std::string type_of(PyObject* o) { return Py_TYPE(o)->tp_name; }
+
+// What a fact says of a value, for people; "" where there is nothing to be said in short.
+std::string now_text(FactKind kind, PyObject* now) {
+    switch (kind) {
+        case FactKind::constant:
+            return shown(now);
+        case FactKind::type:
+        case FactKind::module:
+        case FactKind::meaning:
+            return type_of(now);
+        case FactKind::length: {
+            const Py_ssize_t n = PyObject_Size(now);
+            if (n < 0) return frontend::forget_error(), "without one";
+            return std::to_string(n);
+        }
+        default:
+            return "";
+    }
+}
+
+// What guards are about, by FactKind; null: values.
+constexpr const char* kFacts[] = {
+    nullptr,           "the type of ",      "the length of ", "the source of ",
+    "the layout of ",  "the module ",       "the array ",     "the contents of ",
+    "the meaning of ", "the signature of ", "the object "};
+
+bool refuse_guard(const Guard& g, const Walker& walker, const KernelObject& k) {
+    if (!asked_misses) return false;  // to find it again may call the user's helpers once more
+    const char* about = kFacts[static_cast<int>(g.kind)];
+    std::string text = (about ? about : "") + describe(g.path, k);
+    const Ref now = walker.find(g.path);
+    if (!now) {
+        text += " is gone";
+    } else if (const std::string is = now_text(g.kind, frontend::unwrap(now.get())); is.empty()) {
+        text += " changed";
+    } else {
+        const bool is_text = g.kind == FactKind::type && PyUnicode_Check(g.value.get());
+        text += " was " + (is_text ? frontend::text(g.value.get()) : shown(g.value.get())) +
+                ", is " + is;
+    }
     frontend::forget_error();
-    return false;
+    return refuse(text);
 }
 
 // Guards on fields say which of them are one field: swapping in a different pattern is a change.
@@ -532,18 +586,18 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     if (s.texts.empty()) return false;
     walker.functions[0] = plain_function(k.definition);
     if (!walker.functions[0] || !source_is(walker.functions[0].get(), s.texts[0]))
-        return refuse("source of the kernel", "");
+        return refuse("the source of the kernel changed");
     std::map<uint32_t, PyObject*> field_of;
     std::map<PyObject*, uint32_t> group_of;
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
-        if (!guard_holds(g, walker, s)) return frontend::forget_error(), refuse_guard(g, walker);
+        if (!guard_holds(g, walker, s)) return frontend::forget_error(), refuse_guard(g, walker, k);
         if (g.kind != FactKind::field) continue;
         const Ref now = walker.find(g.path);
         PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;
         if (field_of.try_emplace(s.field_groups[n], field).first->second != field ||
             group_of.try_emplace(field, s.field_groups[n]).first->second != s.field_groups[n])
-            return refuse("which fields are one at", describe(g.path));
+            return refuse("which fields are one changed at " + describe(g.path, k));
     }
     std::set<PyObject*> seen;
     std::map<uint64_t, uint64_t> groups;  // stored alias group to live one, and back
@@ -552,14 +606,15 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
         const Ref found = walker.find(s.recipe.kernel.field_paths[n]);
         PyObject* o = found ? frontend::unwrap(found.get()) : nullptr;
         if (!o || !frontend::is_field(o) || !seen.insert(o).second)
-            return refuse("field", describe(s.recipe.kernel.field_paths[n]));
+            return refuse("no field of its own any more: " +
+                          describe(s.recipe.kernel.field_paths[n], k));
         const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
         if (!f->field || !f->base || f->destroyed || f->generation != session().generation)
             return false;
         if (f->field->layout_hash() != s.fields[n].layout)
-            return refuse("layout of", describe(s.recipe.kernel.field_paths[n]));
+            return refuse("the layout changed of " + describe(s.recipe.kernel.field_paths[n], k));
         if (reports_places() && f->field->name != s.fields[n].name)
-            return refuse("name of", describe(s.recipe.kernel.field_paths[n]));
+            return refuse("the name changed of " + describe(s.recipe.kernel.field_paths[n], k));
         const uint64_t live = f->field->alias_group;
         if (groups.try_emplace(s.fields[n].alias, live).first->second != live) return false;
         if (back.try_emplace(live, s.fields[n].alias).first->second != s.fields[n].alias)
@@ -570,16 +625,16 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
         const ParamSource& p = s.recipe.kernel.params[n];
         if (p.kind == ParamSource::Kind::graph_state) continue;
         const Ref found = walker.find(p.path);
-        if (!found) return refuse("parameter", describe(p.path));
+        if (!found) return refuse("gone: " + describe(p.path, k));
         if (p.kind == ParamSource::Kind::array && layout_of(found) != s.layouts[n])
-            return refuse("layout of", describe(p.path));
+            return refuse("the layout changed of " + describe(p.path, k));
     }
     for (size_t n = 0; n < s.places.size(); ++n) {
         PyObject* fn = n < walker.functions.size() ? walker.functions[n].get() : nullptr;
         if (!fn) continue;
         const Place now = place_of(fn);
         if (now.file != s.places[n].file || now.line != s.places[n].line)
-            return refuse("place of", frontend::text(fn));
+            return refuse("the place in its file changed of " + frontend::text(fn));
     }
     for (size_t n = 0; n < walker.functions.size(); ++n)
         s.recipe.kernel.functions[n].function = std::move(walker.functions[n]);
@@ -744,11 +799,105 @@ std::vector<cache::Store::Entry> entries_of_accessors() {
     return entries;
 }
 
+struct AskMisses {
+    explicit AskMisses(std::vector<std::string>* misses) { asked_misses = misses; }
+    ~AskMisses() { asked_misses = nullptr; }
+};
+
+// --- why nothing was found: only while somebody wants to know
+// ------------------------------------- Recipes by the names of their kernels, newest first. Made
+// at the session's first question.
+struct RecipeIndex {
+    static constexpr size_t kMostRead = 5000;
+
+    uint32_t generation = 0;
+    std::map<std::string, std::vector<std::string>> files;
+
+    // Of the function that this text defines.
+    static std::string name_in(std::string_view text) {
+        for (size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1) {
+            std::string_view line = text.substr(at);
+            line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+            if (!line.starts_with("def ")) continue;
+            line.remove_prefix(std::min(line.find_first_not_of(' ', 4), line.size()));
+            return std::string(line.substr(0, line.find_first_of(" (")));
+        }
+        return "";
+    }
+
+    void make() {
+        files.clear();
+        std::vector<std::pair<time_t, std::string>> keys;
+        for (const std::string& key : store().list("kernels")) {
+            struct stat info;
+            if (::stat((store().folder() + "/kernels/" + key).c_str(), &info) == 0)
+                keys.emplace_back(info.st_mtime, key);
+        }
+        std::ranges::sort(keys, std::ranges::greater{});
+        size_t read = 0;
+        for (const auto& [made, key] : keys)
+            for (const std::string& name : store().list("kernels/" + key)) {
+                const std::string file = "kernels/" + key + "/" + name;
+                if (read++ < kMostRead) add(file);
+            }
+        generation = session().generation;
+    }
+
+    void add(const std::string& file) try {
+        const auto bytes = store().read(file);
+        if (!bytes) return;
+        Reader r{*bytes};
+        if (r.number<uint32_t>() != kRecipeVersion) return;
+        (void)r.bytes();
+        if (r.count(4)) files[name_in(r.text())].push_back(file);
+    } catch (const support::Error&) {
+    }
+};
+RecipeIndex& recipe_index() {
+    static RecipeIndex& index = *new RecipeIndex;  // under the GIL
+    if (index.generation != session().generation) index.make();
+    return index;
+}
+
 }  // namespace
 
+// Constants that a kernel names, types of its arguments and options are part of the key; guards in
+// recipes of other keys tell of constants.
+void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
+                  std::vector<std::string>& misses) {
+    constexpr size_t kMostTried = 16;
+    const Ref fn = plain_function(k.definition);
+    if (!session().options.offline_cache || !misses.empty() || !fn) return;
+    const AskMisses asking(&misses);
+    const Ref name = Ref::steal(PyObject_GetAttrString(fn.get(), "__name__"));
+    std::vector<std::string>& files = recipe_index().files[frontend::text(name.get())];
+    bool other_source = false, all_holds = false;
+    for (size_t n = 0; n < files.size() && n < kMostTried; ++n) {
+        try {
+            const auto bytes = store().read(files[n]);
+            if (!bytes) continue;
+            StoredRecipe s = read_recipe(*bytes);
+            if (!source_is(fn.get(), s.texts.at(0)))
+                other_source = true;
+            else
+                all_holds |= resolve(s, k, {args, count});
+        } catch (const support::Error&) {
+        } catch (const frontend::PyError&) {
+            frontend::forget_error();
+        } catch (const frontend::Diag&) {
+        }
+    }
+    if (all_holds) refuse("options, the types of arguments or the build differ");
+    if (!misses.empty()) return;
+    refuse(other_source ? "its source changed, if the cache knows no other kernel of its name"
+                        : "nothing of this kernel is there");
+}
+
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
-                                            const AcceptRecipe& accept) {
+                                            const AcceptRecipe& accept,
+                                            std::vector<std::string>* misses) {
     if (!session().options.offline_cache) return nullptr;
+    const AskMisses asking(misses);
     const std::string key = kernel_key(k, {args, count});
     if (key.empty()) return nullptr;
     const std::string folder = "kernels/" + key;
@@ -760,9 +909,13 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
             StoredRecipe s = read_recipe(*bytes);
             if (!resolve(s, k, {args, count})) continue;
             auto artefact = find_artefact(s.recipe.code_hash);
-            if (!artefact) continue;
+            if (!artefact) {
+                refuse("its code is gone");
+                continue;
+            }
             s.recipe.artefact = std::move(*artefact);
             if (auto made = accept(s.recipe)) return made;
+            refuse("the arguments are of other kinds");
             if (PyErr_Occurred()) frontend::forget_error();
         } catch (const support::Error&) {  // damaged: a miss
         } catch (const frontend::PyError&) {
@@ -773,22 +926,21 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
     return nullptr;
 }
 
-void store_recipe(KernelObject& k, PyObject* const* args, size_t count, const LoweredKernel& kernel,
-                  std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
-    if (!session().options.offline_cache) return;
-    const auto not_stored = [&](const std::string& reason) {
-        if (showing_guards())
-            std::fprintf(stderr, "[I cache] recipe of %s not stored: %s\n",
-                         frontend::text(k.definition).c_str(), reason.c_str());
-    };
-    if (!kernel.cacheable) return not_stored(kernel.uncacheable_reason);
+std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,
+                         const LoweredKernel& kernel, std::span<const ir::Param> params,
+                         std::span<const uint8_t> code_hash) {
+    if (!session().options.offline_cache) return "";
+    if (!kernel.cacheable) return kernel.uncacheable_reason;
     const std::string key = kernel_key(k, {args, count});
     const Bytes bytes = write_recipe(k.definition, kernel, {args, count}, params, code_hash);
-    if (key.empty() || bytes.empty()) return not_stored("no key or a value that cannot be written");
+    if (key.empty() || bytes.empty()) return "no key or a value that cannot be written";
     frontend::let_handlers_raise();  // a question that one interrupted has a wrong answer
     const std::string folder = "kernels/" + key;
-    (void)store().write(folder + "/" + cache::hex(hash_of(bytes)), bytes);
+    const std::string file = folder + "/" + cache::hex(hash_of(bytes));
+    (void)store().write(file, bytes);
     store().trim(folder, kMostRecipes);
+    if (reports_compiling()) recipe_index().add(file);
+    return "";
 }
 
 std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {

@@ -27,13 +27,18 @@ struct Recipe {
 // Tries the stored recipes whose guards hold for these arguments, their fields resolved and their
 // artefacts read, until `accept` makes a specialisation of one; null if there is none. Never throws
 // for bad files; Python errors inside guards mean "no".
+// What is passed over is told in `misses`, unless that is null.
 using AcceptRecipe = std::function<std::unique_ptr<Specialisation>(Recipe&)>;
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
-                                            const AcceptRecipe& accept);
-// Keeps what a cold start made for these arguments. `params` are the module's.
-void store_recipe(KernelObject& k, PyObject* const* args, size_t count,
-                  const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
-                  std::span<const uint8_t> code_hash);
+                                            const AcceptRecipe& accept,
+                                            std::vector<std::string>* misses);
+// Tells in `misses` what differs from the recipes of this kernel under other keys. Takes long.
+void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
+                  std::vector<std::string>& misses);
+// Keeps what a cold start made for these arguments. `params` are the module's. Why not, or "".
+std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,
+                         const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
+                         std::span<const uint8_t> code_hash);
 // Artefacts by hash, best tier known.
 std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_hash);
 // Any thread: `cache_path` is the session's when the compilation began; "" keeps nothing.

@@ -19,6 +19,7 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/fork.h"
 #include "runtime/own_thread.h"
+#include "runtime/stage.h"
 #include "support/error.h"
 
 namespace qd::runtime {
@@ -106,6 +107,7 @@ bool SlotMachine::start(Queue& q, Queue::Line line) {
         const QuietThreads quiet;
         all.threads[line] = std::thread([&q, &all, line] {
             const StandardFloats floats;
+            name_traced_thread("optimiser");
             // Threads that somebody waits for go first: on few cores a launch would lose a time
             // slice.
             const auto self = static_cast<id_t>(syscall(SYS_gettid));
@@ -130,13 +132,20 @@ void SlotMachine::compile(const Slot& slot) {
     options.tier = 1;
     options.cpu = target.cpu.c_str();
     options.unwanted = &all.unwanted;
+    options.on_stage = stage_observer();
     std::vector<uint8_t> artefact;
     std::string failure;
+    int64_t passes_ns = 0, emission_ns = 0, loading_ns = 0;
     std::optional<Compiling> alone_with_fork(std::in_place);
     try {
         alone_with_fork->need();
         const Compiler& compiler = Compiler::get();
-        const Compiler::Compilation compilation = compiler.begin(slot->ir_, options);
+        Compiler::Compilation compilation;
+        {
+            const Stage stage("passes", target.name, passes_ns);
+            compilation = compiler.begin(slot->ir_, options);
+        }
+        const Stage stage("optimised code generation", target.name, emission_ns);
         artefact = compiler.emit(compilation.get(), options);
     } catch (const std::exception& e) {
         failure = e.what();
@@ -144,7 +153,11 @@ void SlotMachine::compile(const Slot& slot) {
     all.begin_to_finish(alone_with_fork);
     try {
         if (failure.empty()) {
-            slot->publish(load_artefact(artefact, target.name));
+            {
+                const Stage stage("load", target.name, loading_ns);
+                slot->publish(load_artefact(artefact, target.name));
+            }
+            if (target.tell) target.tell(slot->current()->header(), passes_ns, emission_ns);
             if (target.store) target.store(artefact);
         }
     } catch (const std::exception& e) {

@@ -15,6 +15,7 @@
 #include "runtime/compiler.h"
 #include "runtime/fork.h"
 #include "runtime/own_thread.h"
+#include "runtime/stage.h"
 #include "support/error.h"
 #include "support/stack.h"
 
@@ -30,8 +31,9 @@ constexpr std::chrono::milliseconds kAsk{20};
 
 struct Work {
     const FirstCodeRequest request;
-    int32_t unwanted = 0;               // atomic
-    Compiler::Compilation compilation;  // once the passes have run
+    const uint64_t watched = watched_compilation;  // of who asks
+    int32_t unwanted = 0;                          // atomic
+    Compiler::Compilation compilation;             // once the passes have run
     FirstCode code;
     std::string failure;
 
@@ -46,13 +48,19 @@ struct Work {
         o.cpu = request.cpu.c_str();
         o.time_passes = request.time_passes;
         o.unwanted = &unwanted;
+        o.on_stage = stage_observer();
         return o;
     }
 
     void begin() {
         const Compiling alone_with_fork;
         alone_with_fork.need();
+        if (!Compiler::loaded()) {
+            const Stage stage("loading the compiler", request.name, code.loading_ns);
+            (void)Compiler::get();
+        }
         const Compiler& compiler = Compiler::get();
+        const Stage stage("passes", request.name, code.passes_ns);
         compilation = compiler.begin(request.ir, options());
         for (const std::string& text : request.edited) compiler.replace(compilation.get(), text);
     }
@@ -61,6 +69,7 @@ struct Work {
         const Compiling alone_with_fork;
         alone_with_fork.need();
         const Compiler& compiler = Compiler::get();
+        const Stage stage("code generation", request.name, code.emission_ns);
         abi::CompileOptions o = options();
         const bool chosen = request.tier < 0 && request.edited.empty();
         const bool quick =
@@ -111,6 +120,8 @@ bool start(const std::shared_ptr<Work>& work) {
     const auto body = [](void* data) -> void* {
         const std::unique_ptr<std::shared_ptr<Work>> mine(
             static_cast<std::shared_ptr<Work>*>(data));
+        name_traced_thread("compiler");
+        watched_compilation = (*mine)->watched;
         (*mine)->run();
         return nullptr;
     };

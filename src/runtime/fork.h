@@ -18,7 +18,7 @@ namespace qd::runtime {
 
 constexpr std::chrono::seconds kForkPatience{20};
 
-enum class AtFork { compile_queue, pools, session, kCount };
+enum class AtFork { compile_queue, pools, session, progress, trace_file, kCount };
 struct ForkHandlers {
     void (*before)() = nullptr;
     void (*in_parent)() = nullptr;

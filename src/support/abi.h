@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 11;
+inline constexpr uint32_t kAbiVersion = 12;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -161,6 +161,9 @@ struct CompileOptions {
     // May be null. Another thread sets it; once it is not 0 the work ends soon, with an error that
     // nobody has to read.
     const int32_t* unwanted = nullptr;
+    // May be null. Told of each stage when it is over, on the thread that worked; steady clock.
+    void (*on_stage)(const char* stage, const char* of, int64_t began_ns,
+                     int64_t took_ns) = nullptr;
 };
 struct Blob {  // allocated by the compiler object; free with qd_compiler_free
     uint8_t* data;

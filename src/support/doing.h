@@ -34,6 +34,9 @@ struct StageTimes {
         uint64_t count;
     };
     Row rows[128];
+    // Told of each stage when it is over, on the thread that worked; may be null.
+    void (*observer)(const char* stage, const char* of, int64_t began_ns,
+                     int64_t took_ns) = nullptr;
     int used = 0, now = -1;
     int64_t since = 0;
 
@@ -44,7 +47,7 @@ struct StageTimes {
     }
     void begin(std::string_view stage, std::string_view part) {
         const int64_t time = clock();
-        if (now >= 0) rows[now].ns += time - since;
+        account(time);
         since = time;
         now = 0;
         while (now < used &&
@@ -56,8 +59,13 @@ struct StageTimes {
         ++rows[now].count;
     }
     void end() {
-        if (now >= 0) rows[now].ns += clock() - since;
+        account(clock());
         now = -1;
+    }
+    void account(int64_t time) {
+        if (now < 0) return;
+        rows[now].ns += time - since;
+        if (observer) observer(doing.stage, doing.of, since, time - since);
     }
 };
 inline thread_local StageTimes* stage_times = nullptr;  // null: nobody measures

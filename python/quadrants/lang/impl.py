@@ -72,6 +72,9 @@ class PyQuadrants:
         self.unrolling_limit = 32
         self.disable_pass = ""
         self.gdb_trigger = False
+        self.compile_report = 0
+        self.compile_progress = True
+        self.trace_file = ""
         self.src_ll_cache = True
         self.print_non_pure = False
         self.target_tape: Any = None
@@ -133,7 +136,7 @@ class PyQuadrants:
 
             install()
             return
-        self._prog = Program(config, {name: getattr(self, name) for name in _PYTHON_OPTIONS})
+        self._prog = Program(config, {name: getattr(self, name) for name in PYTHON_OPTIONS})
 
     def materialize(self) -> None:
         """Makes storage of all fields declared so far. Called before launches and exports."""
@@ -170,12 +173,15 @@ class PyQuadrants:
         return kernels + len(self.conversions)
 
 
-_PYTHON_OPTIONS = (
+PYTHON_OPTIONS = (
     "short_circuit_operators",
     "print_full_traceback",
     "unrolling_limit",
     "disable_pass",
     "gdb_trigger",
+    "compile_report",
+    "compile_progress",
+    "trace_file",
 )
 _NATIVE_ATTRIBUTES = frozenset(
     (

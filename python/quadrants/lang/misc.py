@@ -259,11 +259,8 @@ def _check_policy(policy: str) -> None:
 
 def _install(special: _PythonOptions) -> None:
     runtime = get_runtime()
-    runtime.short_circuit_operators = special.short_circuit_operators
-    runtime.print_full_traceback = special.print_full_traceback
-    runtime.unrolling_limit = special.unrolling_limit
-    runtime.disable_pass = special.disable_pass
-    runtime.gdb_trigger = special.gdb_trigger
+    for name in impl.PYTHON_OPTIONS:
+        setattr(runtime, name, getattr(special, name))
     _logging.set_logging_level(special.log_level.lower())
 
 
@@ -395,18 +392,12 @@ def timeline_clear() -> None:
 def timeline_save(fn: str) -> None:
     """Writes the recorded timeline in Chrome's trace format.
 
-    Needs `qd.init(timeline=True, kernel_profiler=True)`; tasks follow each other without gaps.
+    Needs `qd.init(timeline=True, kernel_profiler=True)`; the option `trace_file` shows the same among
+    all that happens.
 
     Args:
         fn: path of the file.
     """
-    import json
-
     cfg = impl.current_cfg()
-    events, start = [], 0.0
-    for name, ms in core.profile_records() if cfg.timeline and cfg.kernel_profiler else ():
-        event = {"name": name, "cat": "kernel", "ph": "X", "pid": os.getpid(), "tid": 0}
-        events.append({**event, "ts": start * 1e3, "dur": ms * 1e3})
-        start += ms
     with open(fn, "w", encoding="utf-8") as f:
-        json.dump(events, f)
+        f.write(core.profile_timeline() if cfg.timeline and cfg.kernel_profiler else "[]")

@@ -82,7 +82,7 @@ struct LaunchOutcome {
 // How the caller waits. Both are called on the launching thread only, and not for short launches.
 struct TaskTime {  // one run of a task
     uint32_t task;
-    int64_t ns;
+    int64_t began_ns, ns;  // by the steady clock
 };
 
 struct LaunchHooks {

@@ -391,7 +391,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         } else {
             run_range(task, context, state, pool);
         }
-        if (hooks.times) hooks.times->push_back({context.task, now_ns() - began});
+        if (hooks.times) hooks.times->push_back({context.task, began, now_ns() - began});
         if (state.stop) break;
         if (task.again >= 0 && repeats(task, context)) {
             context.task = task.from;

@@ -1,0 +1,53 @@
+// What is told of compiling under the option compile_report: a line a specialisation, and a table
+// at the end of the session.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "frontend/specialise.h"
+#include "support/abi.h"
+
+namespace qd::python {
+
+// How one specialisation was made. Times are always taken; the rest is filled in while somebody
+// wants to read it.
+struct Making {
+    enum class From : uint8_t { nowhere, cache, memory, stored_code, compiler, interpreter };
+
+    std::string kernel;
+    From from = From::nowhere;  // where its code is from
+    int64_t look_up_ns = 0, front_end_ns = 0, passes_ns = 0, emission_ns = 0, load_ns = 0;
+    int64_t code_ns = 0;     // all that follows the front end
+    int64_t loading_ns = 0;  // of the compiler itself
+    uint32_t before = 0, after = 0, tasks = 0, tier = 0;
+    uint32_t funcs = 0, lowered = 0, calls = 0;  // in the module; made for it; calls walked
+    std::string shared;                          // memory: the kernel that it was compiled for
+    std::vector<std::string> misses;             // why what is in the cache is of no use
+    std::string not_kept;                        // why it will not be in the cache
+
+    int64_t total_ns() const { return look_up_ns + front_end_ns + code_ns; }
+    // What a look-up finds it loads.
+    int64_t only_look_up_ns() const { return look_up_ns - (from == From::cache ? load_ns : 0); }
+    // Writing to the cache, for instance.
+    int64_t other_ns() const {
+        return total_ns() - only_look_up_ns() - front_end_ns - loading_ns - passes_ns -
+               emission_ns - load_ns;
+    }
+};
+
+bool reports_compiling();
+void count_front_end(Making& m, const frontend::LoweredKernel& kernel);
+void count_code(Making& m, const abi::Artefact& code);
+void report_making(Making m);
+// Any thread.
+void report_optimising(const std::string& kernel, const abi::Artefact& code, int64_t passes_ns,
+                       int64_t emission_ns);
+// The table, if there is anything to tell; forgets what it told.
+void report_session();
+void forget_report();
+
+}  // namespace qd::python
