@@ -257,11 +257,12 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
-        if (s.last_ns >= kReleaseGilNs) patience.release();
-        special = runtime::launch(image, context, *session_.pool,
-                                  {Patience::check_signals, Patience::long_run, &patience,
-                                   session_.options.kernel_profiler ? &times : nullptr},
-                                  outcome);
+        runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
+        if (session_.options.kernel_profiler) hooks.times = &times;
+        int64_t brief = kReleaseGilNs;
+        if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;
+        if (s.last_ns >= brief) patience.release();
+        special = runtime::launch(image, context, *session_.pool, hooks, outcome);
         if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
         patience.end();
         if (!times.empty()) record_times(s, times);

@@ -262,6 +262,7 @@ uint64_t PythonThreads::this_thread() { return static_cast<uint64_t>(PyThread_ge
 int PythonThreads::my_work() { return work_of_this_thread; }
 void PythonThreads::add_to_my_work(int n) { work_of_this_thread += n; }
 int64_t PythonThreads::now_ns() { return python::now_ns(); }
+bool PythonThreads::slice_is_over(int64_t began_ns) { return now_ns() - began_ns >= kSliceNs; }
 void PythonThreads::doze(int64_t) {
     const Released released;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -30,6 +30,7 @@ struct PythonThreads {
     static bool interrupted();
     static void give_gil_away();
     [[noreturn]] static void sleep_for_ever();
+    static bool slice_is_over(int64_t began_ns);
     static void doze_for_turn();  // a while, or until somebody wakes those who wait
     static void wake();
     static bool interpreter_ends();

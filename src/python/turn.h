@@ -6,6 +6,9 @@
 // up takes the turn first. While signal handlers run amid a launch, its turn is set aside: they may
 // wait for what other threads launch.
 //
+// Who has waited goes first for a slice of time and keeps the GIL in shorter launches: handing
+// over after each would cost more than they do.
+//
 // `Machine` brings threads and the GIL. tests/cpp/turn_test.cpp brings one that runs this very code
 // under every interleaving.
 
@@ -14,6 +17,8 @@
 #include <cstdint>
 
 namespace qd::python {
+
+constexpr int64_t kSliceNs = 1000000;
 
 template <class Machine>
 class Turn {
@@ -36,8 +41,14 @@ class Turn {
             wake_others();  // who would not go before this one
             return false;
         }
-        if (waited) goes(me);
+        if (!waited) return true;
+        slice_ = Machine::now_ns();
+        goes(me);
         return true;
+    }
+
+    bool in_slice() const {
+        return last_ == Machine::this_thread() && !Machine::slice_is_over(slice_);
     }
 
     // After `wait`, with the GIL kept since. False if it is this thread's already.
@@ -67,10 +78,12 @@ class Turn {
     }
 
   private:
-    // Who went last lets those go who wait. Threads that the end of the process caught never do.
+    // Who went last lets those go who wait, once its slice is over. Threads that the end of the
+    // process caught never do.
     bool others_come_first(uint64_t me) const {
-        return (owner_ ? owner_ != me : waiting_ > 0 && last_ == me) &&
-               !Machine::interpreter_ends();
+        const bool first =
+            owner_ ? owner_ == me : waiting_ == 0 || last_ != me || !Machine::slice_is_over(slice_);
+        return !first && !Machine::interpreter_ends();
     }
     void goes(uint64_t me) {
         last_ = me;
@@ -87,6 +100,7 @@ class Turn {
 
     Plain<uint64_t> owner_{0};  // the thread whose launch or copy has given up the GIL; 0: none
     Plain<uint64_t> last_{0};   // the one that had the turn last
+    Plain<int64_t> slice_{0};   // when one had last waited for it
     Plain<int> waiting_{0};     // threads
 };
 

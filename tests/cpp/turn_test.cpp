@@ -41,7 +41,8 @@ struct Machine {
     struct World {
         explore::Mutex gil;
         Turn<Machine> turn;
-        Tally inside, launched, ended, signal;
+        Tally inside, launched, ended, signal, clock;
+        bool slices = false;  // which end when the clock moves; else there are none
 
         void without_gil() {
             gil.unlock();
@@ -120,6 +121,8 @@ struct Machine {
         world->signal.set(0);
         return true;
     }
+    static int64_t now_ns() { return world->slices ? int64_t(world->clock.get()) : 0; }
+    static bool slice_is_over(int64_t began) { return !world->slices || now_ns() != began; }
     static void wake() {}  // who waits notices every change
     static void doze_for_turn() {
         const uint64_t picture = now->picture(world->gil.location());
@@ -131,13 +134,13 @@ struct Machine {
 
 template <Fault F = Fault::none>
 std::string explore_turns(std::vector<std::vector<Act::What>> threads, bool signal = false,
-                          int preemptions = explore::kAnyNumber) {
+                          bool slices = false) {
     using W = typename Machine<F>::World;
     alignas(W) static char place[sizeof(W)];
     auto explorer = std::make_unique<Explorer>();
-    explorer->preemptions = preemptions;
     const std::string failure = explorer->explore([&] {
         auto* w = Machine<F>::world = new (place) W;
+        w->slices = slices;
         Explorer::Program program;
         for (const auto& acts : threads)
             program.threads.push_back([w, &acts] {
@@ -154,6 +157,11 @@ std::string explore_turns(std::vector<std::vector<Act::What>> threads, bool sign
                 now->step();
                 w->signal.set(1);
             });
+        if (slices)
+            program.threads.push_back([w] {
+                now->step();
+                w->clock.set(1);
+            });
         return program;
     });
     EXPECT_GT(explorer->states, failure.empty() ? 10u : 1u);
@@ -167,6 +175,12 @@ TEST(turn, launches_take_turns) {
     EXPECT_EQ(explore_turns({{launch_twice}, {launch_twice}, {touch}}), "");
     EXPECT_EQ(explore_turns({{launch_turns_long, launch}, {launch_turns_long, touch}}), "");
     EXPECT_EQ(explore_turns({{launch}, {launch}, {launch_turns_long, touch}}), "");
+}
+
+TEST(turn, who_has_waited_has_a_slice_of_time) {
+    EXPECT_EQ(explore_turns({{launch_twice, touch}, {launch_twice}}, false, true), "");
+    EXPECT_EQ(explore_turns({{launch_twice}, {touch, launch}, {touch}}, false, true), "");
+    EXPECT_EQ(explore_turns({{launch_and_handler_waits}, {launch, launch}}, false, true), "");
 }
 
 TEST(turn, who_is_interrupted_waits_no_longer) {

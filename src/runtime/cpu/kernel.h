@@ -90,6 +90,7 @@ struct LaunchHooks {
     void (*long_run)(void*) = nullptr;     // once, when the launch turns out to take long
     void* data = nullptr;
     std::vector<TaskTime>* times = nullptr;  // gets every run of a task; null: nobody asks
+    int64_t long_ns = 50000;                 // what is long: more than this still to do
 };
 
 // Runs all tasks. `context` brings bindings, args, results and launch_key; the rest is filled in.

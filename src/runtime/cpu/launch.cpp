@@ -26,7 +26,6 @@ constexpr int64_t kRowsEnough = 64;  // with so many rows the innermost dimensio
 constexpr int64_t kReductionChunks = 64;
 constexpr size_t kStackTemps = 4096;
 constexpr int32_t kAll = abi::kAlone | abi::kAloneInPrivate;
-constexpr int64_t kLongNs = 50000;         // more than this still to do: other threads may run
 constexpr int64_t kStopCheckNs = 5000000;  // how often a long launch asks whether to go on
 
 struct Launch {  // shared by the threads of one launch
@@ -36,8 +35,8 @@ struct Launch {  // shared by the threads of one launch
     int32_t stop = 0;
     LaunchHooks hooks;
 
-    void expect_long() {
-        if (!hooks.long_run) return;
+    void expect_long(int64_t rest_ns) {
+        if (!hooks.long_run || rest_ns <= hooks.long_ns) return;
         hooks.long_run(hooks.data);
         hooks.long_run = nullptr;
     }
@@ -318,8 +317,8 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
             probe.units = part;
             run_chunk(&probe, 0, 0);
             job.first = part;
-            if (now_ns() - start > kWakeNs) {
-                launch.expect_long();
+            if (const int64_t took = now_ns() - start; took > kWakeNs) {
+                launch.expect_long(took * (job.units / part));
                 run_together(task, context, job, 0, chunks, threads, pool);
                 return;
             }
@@ -329,7 +328,7 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         if (rest < kWakeNs) {
             for (int64_t c = 1; c < chunks; ++c) run_chunk(&job, c, 0);
         } else {
-            if (rest > kLongNs) launch.expect_long();
+            launch.expect_long(rest);
             run_together(task, context, job, 1, chunks, threads, pool);
         }
     }
@@ -403,7 +402,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         if (!checked || context.task == image.tasks.size()) continue;
         const int64_t now = now_ns();
         if (now - checked < kStopCheckNs) continue;
-        state.expect_long();
+        state.expect_long(kStopCheckNs);
         checked = now;
         if (hooks.should_stop(hooks.data)) {
             outcome.interrupted = true;
