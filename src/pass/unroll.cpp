@@ -4,11 +4,16 @@
 // in memory because their indices vary, and keeps the loop around it from becoming vectors. A
 // serial loop is copied out, inner loops first, if its trip count is a constant up to kMostTrips,
 // what comes out is at most kLargest scalar operations, and nothing in it breaks or continues.
+// Loops that only iterate on variables, `for _ in range(50): v = v * a + b`, may take kMostSteps
+// and kMostComputed: only without them can the loop around become vectors, which is a tenth of the
+// time. (Sums over elements have lanes instead: serial_reduce.)
 //
 // Runs before anything else has worked on the body, so later passes see what the constants bring.
 //
 // Keeps: the order of everything.
 // Cost:  O(instructions x loop depth + instructions copied): a constant per loop.
+
+#include <algorithm>
 
 #include "pass/passes.h"
 
@@ -18,7 +23,8 @@ namespace {
 using namespace ir;
 
 constexpr int64_t kMostTrips = 9;  // 3 x 3
-constexpr uint32_t kLargest = 128;
+constexpr int64_t kMostSteps = 64;
+constexpr uint32_t kLargest = 128, kMostComputed = 400;
 
 bool jumps(const Region& r) {  // out of an iteration, but at its end
     for (const Inst* i = r.first; i; i = i->next) {
@@ -29,6 +35,28 @@ bool jumps(const Region& r) {  // out of an iteration, but at its end
         }
     }
     return r.owner && r.owner->is_loop() && r.last->op != Op::continue_;
+}
+
+bool is_inside(const Value* v, const Region& body) {
+    v = resolve(const_cast<Value*>(v));
+    return v->def ? v->def->parent == &body
+                  : std::ranges::find(body.params, v) != body.params.end();
+}
+
+// Whether it works on variables, and on elements only in that it reads those that stay the same.
+bool only_computes(const Region& body) {
+    for (const Inst& i : body) {
+        if (i.region_count) return false;
+        const Effect e = i.effect();
+        const bool element = i.op == Op::field_place || i.op == Op::array_place;
+        if (element)
+            for (const Value* v : i.operand_slots())
+                if (is_inside(v, body)) return false;
+        if (e == Effect::pure || e == Effect::alloc || e == Effect::terminator) continue;
+        const Inst* place = i.operand_count ? root_of_place(i.operand(0))->def : nullptr;
+        if (!(place && place->op == Op::slot) && e != Effect::read) return false;
+    }
+    return true;
 }
 
 // 0: not for copying.
@@ -42,13 +70,15 @@ int64_t trips(const Session& s, const Inst& loop) {
         const Prim p = begin->type.prim;
         const int64_t count =
             int_of_bits(p, constant_bits(end)) - int_of_bits(p, constant_bits(begin));
-        if (count < 1 || count > kMostTrips) return 0;
+        if (count < 1 || count > kMostSteps) return 0;
         n *= count;
     }
-    if (n > kMostTrips || jumps(loop.body())) return 0;
+    const bool computes = only_computes(loop.body());
+    if (n > (computes ? kMostSteps : kMostTrips) || jumps(loop.body())) return 0;
     uint32_t cost = 0;
-    for (const Inst& i : loop.body()) cost += summary_of(s, i).cost;
-    return n * cost <= kLargest ? n : 0;
+    for (const Inst& i : loop.body())  // variables will be values
+        if (!computes || i.effect() == Effect::pure) cost += summary_of(s, i).cost;
+    return n * cost <= (computes ? kMostComputed : kLargest) ? n : 0;
 }
 
 void copy_out(Inst& loop, int64_t n) {
