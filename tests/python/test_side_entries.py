@@ -245,6 +245,8 @@ OTHERS = {
     "template value": (fixed, lambda: [3], lambda: [4]),
     "enum member": (fixed, lambda: [Color.RED], lambda: [Color.BLUE]),
     "member of an object": (of_model, lambda: [Model(3)], lambda: [Model(4)]),
+    "gradient": (touch, lambda: [array()], lambda: [array(needs_grad=True)]),
+    "value of a property": (of_property, lambda: [Model(3)], lambda: [Model(4)]),
     "type of a number": (times, lambda: [3, 2.0], lambda: [np.int64(3), 2.0]),
 }
 ALIKE = {

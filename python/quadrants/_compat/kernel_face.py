@@ -35,6 +35,13 @@ class _WatchedClass(type):
 _PLAIN = (int, float, bool, type(None))
 
 
+def _kind_of(arg: Any) -> str:
+    """What an argument's class adds to the key, and whether an array has a gradient."""
+    cls = type(arg)
+    has_gradient = isinstance(arg, core.NdarrayBase) and arg.grad is not None  # type: ignore[attr-defined]
+    return f"{cls.__module__}.{cls.__qualname__}" + (" with gradient" if has_gradient else "")
+
+
 class GraphLoop:
     """A do-while loop of a graph kernel."""
 
@@ -136,13 +143,13 @@ class KernelFace(metaclass=_WatchedClass):
 
                 why = why_not(self, args, cacheable)
             if why is None:
-                entry = number, tuple(map(type, args)), functions, described
+                entry = number, tuple(map(_kind_of, args)), functions, described
                 if described is not None:
                     entry = self._note_entry(origin, *entry)
         self._events += ((pyquadrants._prog, origin, entry, launches),)
 
     def _note_entry(
-        self, origin: str, number: int, types: tuple[type, ...], functions: Any, described: Any
+        self, origin: str, number: int, kinds: tuple[str, ...], functions: Any, described: Any
     ) -> tuple[bool, bool]:
         """Whether the entry in the side cache was valid, and whether it was written."""
         from quadrants._compat import side_entries
@@ -152,7 +159,7 @@ class KernelFace(metaclass=_WatchedClass):
         if described is None:
             return True, False  # dropped meanwhile
         try:
-            key = side_entries.key_of(self, types, functions, described)
+            key = side_entries.key_of(self, kinds, functions, described)
         except side_entries.Gone:
             return True, False
         except Exception:  # what values do to be written: a __str__ that raises, too many digits

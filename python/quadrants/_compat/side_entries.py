@@ -68,10 +68,16 @@ def _value_text(value: Any, names: set[str]) -> str:
     if is_data_oriented(value):
         members = value._asdict() if hasattr(value, "_asdict") else vars(value)
         fixed = getattr(cls, "_qd_template_primitives", True)
-        read = sorted(names & members.keys())
-        return text + str([(n, _value_text(members[n], names if fixed else set())) for n in read])
+        read = {n: members[n] for n in names & members.keys()}
+        read |= {n: getattr(value, n) for n in names & _properties(cls)}
+        known_names = names if fixed else set()
+        return text + str([(n, _value_text(read[n], known_names)) for n in sorted(read)])
     known = isinstance(value, (int, float, str)) or cls.__module__ == "numpy"
     return f"{text}={value}" if known and names else text
+
+
+def _properties(cls: type) -> set[str]:
+    return {n for c in cls.__mro__ for n, m in vars(c).items() if isinstance(m, property)}
 
 
 def _enum_name(label: Any) -> str | None:
@@ -81,13 +87,13 @@ def _enum_name(label: Any) -> str | None:
 
 
 def key_of(
-    kernel: Any, types: Iterable[type], functions: list[Any], specialisation: dict[str, Any]
+    kernel: Any, kinds: tuple[str, ...], functions: list[Any], specialisation: dict[str, Any]
 ) -> str | None:
     """The entry's name; None if the kernel's source cannot be read. May raise `Gone`.
 
     Args:
         kernel: what the decorator made.
-        types: of the call's arguments.
+        kinds: of the call's arguments.
         functions: that the code depends on, the kernel's first.
         specialisation: as native code describes it.
     """
@@ -104,7 +110,7 @@ def key_of(
                 __version_str__,
                 "".join(lines[place["start_lineno"] - 1 : place["end_lineno"]]),
                 repr((kernel.graph, kernel.checkpoints)),
-                repr([f"{t.__module__}.{t.__qualname__}" for t in types]),
+                repr(kinds),
                 repr(sorted(map(repr, specialisation["passed"]))),
                 repr(sorted(map(repr, fixed))),
                 config_hasher.hash_compile_config(),
