@@ -191,6 +191,8 @@ void prefix_error(PyObject* fn) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
+    if (text(value).starts_with("Non contiguous"))  // chapter 20: the message begins so
+        return PyErr_Restore(type, value, traceback);
     const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(value),
                          Ref::steal_or_null(traceback)};
     PyErr_SetString(

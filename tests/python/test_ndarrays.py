@@ -105,7 +105,7 @@ def test_numpy_array_forms(backend):
     run(f)
     assert f.tolist() == [[0, 1, 2], [10, 11, 12]]
     run(np.zeros((0, 3), np.int32))
-    with raises(ValueError, "Non contiguous numpy arrays are not supported"):
+    with pytest.raises(ValueError, match="^Non contiguous numpy arrays are not supported"):
         run(np.zeros((4, 6), np.int32)[::2, ::2])
 
     @qd.kernel
