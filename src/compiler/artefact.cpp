@@ -79,7 +79,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     header.task_count = uint32_t(tasks.size());
     header.format_bytes = uint32_t(formats.size());
     header.strings_bytes = uint32_t(strings.size());
-    header.object_bytes = uint32_t(emitted.bytes.size());
+    header.object_count = uint32_t(emitted.objects.size());
     header.uses_random = plan.uses_random;
     header.binding_count = uint32_t(plan.module->fields.size());
     header.uses_print = plan.uses_print;
@@ -94,7 +94,14 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     header.tasks = append(out, tasks.data(), tasks.size() * sizeof(abi::Task));
     header.formats = append(out, formats.data(), formats.size());
     header.strings = append(out, strings.data(), strings.size());
-    header.object = append(out, emitted.bytes.data(), emitted.bytes.size());
+    std::vector<abi::ObjectRange> objects(emitted.objects.size());
+    header.objects = append(out, objects.data(), objects.size() * sizeof objects[0]);
+    for (size_t k = 0; k < objects.size(); ++k) {
+        const std::vector<uint8_t>& object = emitted.objects[k];
+        objects[k] = {append(out, object.data(), object.size()), uint32_t(object.size())};
+    }
+    header.first_object = objects.at(0).offset;
+    std::memcpy(out.data() + header.objects, objects.data(), objects.size() * sizeof objects[0]);
     if (upgrade) {
         header.optimise_us = upgrade->optimise_us;
         header.ir_bytes = uint32_t(upgrade->ir.size());

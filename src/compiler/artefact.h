@@ -1,4 +1,4 @@
-// Writing artefacts: header, tasks, formats, strings and object file as abi::Artefact says.
+// Writing artefacts: header, tasks, formats, strings and object files as abi::Artefact says.
 
 #pragma once
 

@@ -19,6 +19,7 @@
 #include "compiler/artefact.h"
 #include "compiler/contain.h"
 #include "compiler/fault.h"
+#include "compiler/parallel.h"
 #include "compiler/report.h"
 #include "ir/interpreter.h"
 #include "ir/ir.h"
@@ -96,51 +97,94 @@ void add_times(const char* work, const support::StageTimes& times) {
     }
 }
 
-// The same for work on a module: a crash ends the work alone, and what is our mistake names the
-// stage and a file that has the module. `work` is what its time counts as.
+// Of work on a module, on one thread.
+struct Failure {
+    bool happened = false;
+    bool ours = false;  // our mistake: the report says where, and has the module
+    std::string text;
+    support::Doing doing{};
+};
+
+// `body` gives a signal that ended it, or 0. Throws nothing.
 template <class Body>
-int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileOptions& o,
-              const char* work, Body body) {
-    support::begin_stage("");
+Failure attempt(const abi::CompileOptions& o, Body body) {
+    Failure f{true};
+    const struct Wanted {
+        explicit Wanted(const int32_t* unwanted) { support::unwanted = unwanted; }
+        ~Wanted() { support::unwanted = nullptr; }
+    } wanted(o.unwanted);
+    try {
+        try {
+            support::begin_stage("");
+            const int signal = body();
+            if (!signal) return {};
+            f.text = std::string("the compiler died of ") + signal_name(signal);
+            f.ours = true;
+        } catch (const codegen::TargetError& e) {
+            f.text = e.what();
+        } catch (const support::Unwanted&) {
+            f.text = "nobody wants it any more";
+        } catch (const std::bad_alloc&) {
+            f.ours = true;
+            f.text = "out of memory";
+        } catch (const std::exception& e) {
+            f.ours = true;
+            f.text = e.what();
+        } catch (...) {
+            f.ours = true;
+            f.text = "unknown exception in the compiler";
+        }
+    } catch (...) {  // out of memory
+    }
+    f.doing = support::doing;
+    return f;
+}
+
+// A crash ends the work alone. `work` is what its time counts as.
+template <class Body>
+Failure attempt_contained(const abi::CompileOptions& o, const char* work, Body body) {
     support::StageTimes times;
     times.observer = o.on_stage;
     const struct Timed {
         explicit Timed(support::StageTimes* t) { support::stage_times = t; }
         ~Timed() { support::stage_times = nullptr; }
     } timed(&times);
-    read_fault();
-    (void)report_folder();
-    std::string what;
-    const struct Wanted {
-        explicit Wanted(const int32_t* unwanted) { support::unwanted = unwanted; }
-        ~Wanted() { support::unwanted = nullptr; }
-    } wanted(o.unwanted);
-    try {
-        check_abi(o);
-        codegen::initialise(text_or_empty(o.triple));
+    return attempt(o, [&] {
         const int signal = contained(body);
-        if (!signal) {
-            times.end();
-            add_times(work, times);
-            return 0;
-        }
-        what = std::string("the compiler died of ") + signal_name(signal);
-    } catch (const codegen::TargetError& e) {
-        return fail(error, e.what());
-    } catch (const support::Unwanted&) {
-        return fail(error, "nobody wants it any more");
-    } catch (const std::bad_alloc&) {
-        what = "out of memory";
-    } catch (const std::exception& e) {
-        what = e.what();
-    } catch (...) {
-        what = "unknown exception in the compiler";
-    }
+        times.end();
+        if (!signal) add_times(work, times);
+        return signal;
+    });
+}
+
+// What an entry point returns.
+int outcome(abi::Blob* error, std::span<const uint8_t> ir, const Failure& f) {
+    if (!f.happened) return 0;
     try {
-        return fail(error, what + report(ir, what));
+        support::doing = f.doing;
+        return fail(error, f.ours ? f.text + report(ir, f.text) : f.text);
     } catch (...) {  // out of memory
         return fail(error, "the compiler failed");
     }
+}
+
+Failure prepare_to_compile(const abi::CompileOptions& o) {
+    read_fault();
+    (void)report_folder();
+    return attempt(o, [&] {
+        check_abi(o);
+        codegen::initialise(text_or_empty(o.triple));
+        return 0;
+    });
+}
+
+// Work on a module by the calling thread alone.
+template <class Body>
+int compiling(abi::Blob* error, std::span<const uint8_t> ir, const abi::CompileOptions& o,
+              const char* work, Body body) {
+    Failure f = prepare_to_compile(o);
+    if (!f.happened) f = attempt_contained(o, work, body);
+    return outcome(error, ir, f);
 }
 
 codegen::Options codegen_options(const abi::CompileOptions& o) {
@@ -179,6 +223,44 @@ uint32_t cost(const abi::Compilation& c) {
     const uint64_t us =
         1500 + 15ull * c.prepared.scalar_instructions + 1500ull * c.prepared.innermost_loops;
     return us > UINT32_MAX ? UINT32_MAX : uint32_t(us);
+}
+
+// On several threads if the options allow. Of failures that of the first part: what comes before it
+// has been tried, whoever was faster.
+int emit(const abi::Compilation& c, const abi::CompileOptions& o, abi::Blob* artefact,
+         abi::Blob* error) {
+    const char* work = o.tier ? "optimised code" : "quick code";
+    codegen::Options wanted;
+    std::vector<codegen::Part> parts;
+    std::vector<Failure> failures;
+    const auto join = [&] {
+        const auto emitted = codegen::join(c.prepared, wanted, std::move(parts));
+        const Upgrade upgrade{cost(c), c.ir};
+        support::begin_stage("artefact");
+        const auto bytes = write_artefact(c.prepared, emitted, o.tier ? nullptr : &upgrade);
+        fill(artefact, bytes.data(), bytes.size());
+    };
+    Failure f = prepare_to_compile(o);
+    if (!f.happened)
+        f = attempt(o, [&] {
+            wanted = codegen_options(o);
+            wanted.edited = c.edited;
+            parts.resize(codegen::parts(c.prepared, wanted));
+            failures.resize(parts.size());
+            return 0;
+        });
+    const bool several = parts.size() > 1;
+    for_each(parts.size(), o.threads, [&](size_t k) {
+        failures[k] = attempt_contained(o, work, [&] {
+            parts[k] = codegen::emit_part(c.prepared, wanted, uint32_t(k));
+            if (!several) join();
+        });
+        return !failures[k].happened;
+    });
+    for (const Failure& of_part : failures)
+        if (of_part.happened && !f.happened) f = of_part;
+    if (several && !f.happened) f = attempt_contained(o, work, join);
+    return outcome(error, c.ir, f);
 }
 
 std::string text(std::span<const uint8_t> bytes, abi::Text what) {
@@ -222,7 +304,7 @@ std::string text(std::span<const uint8_t> bytes, abi::Text what) {
         default:
             return out;
     }
-    const auto emitted = codegen::emit(c->prepared, options).bytes;
+    const auto emitted = codegen::emit(c->prepared, options).objects.at(0);
     return {emitted.begin(), emitted.end()};
 }
 
@@ -245,17 +327,7 @@ QD_EXPORT uint32_t qd_compiler_cost(const abi::Compilation* c) { return compiler
 
 QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* options,
                                abi::Blob* artefact, abi::Blob* error) {
-    return compiler::compiling(
-        error, c->ir, *options, options->tier ? "optimised code" : "quick code", [&] {
-            codegen::Options wanted = compiler::codegen_options(*options);
-            wanted.edited = c->edited;
-            const auto emitted = codegen::emit(c->prepared, wanted);
-            const compiler::Upgrade upgrade{compiler::cost(*c), c->ir};
-            support::begin_stage("artefact");
-            const auto bytes =
-                compiler::write_artefact(c->prepared, emitted, options->tier ? nullptr : &upgrade);
-            compiler::fill(artefact, bytes.data(), bytes.size());
-        });
+    return compiler::emit(*c, *options, artefact, error);
 }
 
 QD_EXPORT void qd_compiler_replace(abi::Compilation* c, const char* llvm, size_t bytes) {

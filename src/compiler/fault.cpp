@@ -20,6 +20,7 @@ namespace {
 
 struct Fault {
     std::string stage, kind;
+    bool once = false;
 };
 std::mutex lock;  // guards fault
 Fault fault;
@@ -76,6 +77,7 @@ void at_stage(std::string_view stage) {
         std::lock_guard guard(lock);
         if (stage != fault.stage) return;
         kind = fault.kind;
+        if (fault.once) fault.kind.clear();
     }
     for (const auto& k : kKinds)
         if (k.name == kind) k.happen();
@@ -88,6 +90,9 @@ void set_fault(std::string_view text) {
     const size_t colon = text.rfind(':');
     fault.stage = text.substr(0, colon);
     fault.kind = colon == text.npos ? "segv" : text.substr(colon + 1);
+    constexpr std::string_view kOnce = " once";
+    fault.once = fault.kind.ends_with(kOnce);
+    if (fault.once) fault.kind.resize(fault.kind.size() - kOnce.size());
     support::on_stage = text.empty() ? nullptr : at_stage;
     ++faults_set;
 }

@@ -1,5 +1,6 @@
 // Deliberate failures, for tests of what happens then: QD_TEST_FAULT=<stage>[:<kind>], read once,
-// or qd_compiler_fault() with the same text. The kinds are those of fault.cpp's table.
+// or qd_compiler_fault() with the same text. The kinds are those of fault.cpp's table; with " once"
+// behind it the first thread that comes there alone fails.
 
 #pragma once
 

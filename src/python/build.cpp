@@ -496,6 +496,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     request.tier = s.tier;
     request.time_passes = s.options.compile_report > 1;
     request.name = module.name;
+    request.threads = s.options.print_ir ? 1 : s.options.num_compile_threads;
     const bool edited = !request.edited.empty();
     const runtime::Target target = target_of(hash, module.name);
     std::unique_ptr<runtime::KernelImage> image;

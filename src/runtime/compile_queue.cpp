@@ -18,9 +18,9 @@
 #include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/fork.h"
-#include "runtime/own_thread.h"
 #include "runtime/stage.h"
 #include "support/error.h"
+#include "support/own_thread.h"
 
 namespace qd::runtime {
 
@@ -104,7 +104,7 @@ bool SlotMachine::start(Queue& q, Queue::Line line) {
     try {
         ItsThreads& all = *threads;
         const std::lock_guard guard(all.lock);
-        const QuietThreads quiet;
+        const support::QuietThreads quiet;
         all.threads[line] = std::thread([&q, &all, line] {
             const StandardFloats floats;
             name_traced_thread("optimiser");

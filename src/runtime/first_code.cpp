@@ -11,12 +11,13 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "runtime/compiler.h"
 #include "runtime/fork.h"
-#include "runtime/own_thread.h"
 #include "runtime/stage.h"
 #include "support/error.h"
+#include "support/own_thread.h"
 #include "support/stack.h"
 
 namespace qd::runtime {
@@ -47,6 +48,8 @@ struct Work {
         abi::CompileOptions o{};
         o.cpu = request.cpu.c_str();
         o.time_passes = request.time_passes;
+        const int64_t cpus = std::thread::hardware_concurrency();
+        o.threads = int32_t(std::clamp<int64_t>(request.threads, 1, std::max<int64_t>(cpus, 1)));
         o.unwanted = &unwanted;
         o.on_stage = stage_observer();
         return o;
@@ -126,7 +129,7 @@ bool start(const std::shared_ptr<Work>& work) {
         return nullptr;
     };
     pthread_t thread;
-    const QuietThreads quiet;
+    const support::QuietThreads quiet;
     const bool started = pthread_create(&thread, &attributes, body, own.get()) == 0;
     pthread_attr_destroy(&attributes);
     if (started) (void)own.release();

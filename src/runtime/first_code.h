@@ -17,6 +17,7 @@ struct FirstCodeRequest {
     std::string cpu;
     std::vector<std::string> edited;  // LLVM modules whose functions take the place of ours
     int tier = -1;                    // forced; -1: quick where optimising takes long
+    int64_t threads = 1;  // that may emit large code, as far as there are CPUs; the caller's is one
     bool time_passes = false;
     std::string name;  // of the kernel
 };

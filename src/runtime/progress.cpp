@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "runtime/fork.h"
-#include "runtime/own_thread.h"
+#include "support/own_thread.h"
 
 namespace qd::runtime {
 namespace {
@@ -100,7 +100,7 @@ void draw(const Compilation& c, Clock::time_point now) {
 bool start_thread() {
     if (line.has_thread) return true;
     try {
-        const QuietThreads quiet;
+        const support::QuietThreads quiet;
         std::thread(watch).detach();
         return line.has_thread = true;
     } catch (const std::system_error&) {

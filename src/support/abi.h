@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 12;
+inline constexpr uint32_t kAbiVersion = 13;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -126,8 +126,12 @@ enum ArrayUse : uint32_t {
     kOverlappingArrays = 4,  // made for arguments that are so, by Module::arrays_may_overlap
 };
 
-// An artefact: header, tasks, formats, strings, object file; all offsets from the header's start.
-// Position independent: the object is ELF relocatable, loaded by runtime/cpu/loader.
+struct ObjectRange {
+    uint32_t offset, bytes;
+};
+
+// An artefact: header, tasks, formats, strings, object files; all offsets from the header's start.
+// Position independent: the objects are ELF relocatable, loaded by runtime/cpu/loader.
 struct Artefact {
     char magic[8];  // "QDART\0\0\0"
     uint32_t abi_version;
@@ -139,8 +143,10 @@ struct Artefact {
     uint32_t task_count, tasks;      // count, offset
     uint32_t format_bytes, formats;  // serialised ir::Format table (see runtime/format.h)
     uint32_t strings_bytes, strings;
-    uint32_t object_bytes, object;  // entry symbols are named "task<k>" and "finish<k>";
-                                    // Task::entry is filled in by the loader
+    // They call each other's functions by name. Entry symbols are named "task<k>" and "finish<k>";
+    // Task::entry is filled in by the loader.
+    uint32_t object_count, objects;  // count, offset of the table of ObjectRange
+    uint32_t first_object;           // what stands before it is kept when the code is loaded
     uint32_t uses_random, uses_print;
     uint32_t binding_count;  // how many entries Context::bindings has
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
@@ -164,6 +170,7 @@ struct CompileOptions {
     // May be null. Told of each stage when it is over, on the thread that worked; steady clock.
     void (*on_stage)(const char* stage, const char* of, int64_t began_ns,
                      int64_t took_ns) = nullptr;
+    int32_t threads = 1;  // that emission may use, the caller's included
 };
 struct Blob {  // allocated by the compiler object; free with qd_compiler_free
     uint8_t* data;

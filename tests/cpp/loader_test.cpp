@@ -92,6 +92,32 @@ TEST(loader, relocations) {
     EXPECT_EQ(call(counter, "f"), 2);
 }
 
+// sub rsp, 8; call other; add eax, more; add rsp, 8; ret
+Object calls_other(const char* name, const char* other, uint8_t more) {
+    Object o;
+    o.text = {0x48, 0x83, 0xec, 8, 0xe8, 0, 0, 0, 0, 0x83, 0xc0, more, 0x48, 0x83, 0xc4, 8, 0xc3};
+    o.symbols = {{name, Object::kText, 0}, {other, SHN_UNDEF, 0}};
+    o.relocations = {{5, R_X86_64_PLT32, 2, -4}};
+    return o;
+}
+
+TEST(loader, objects_call_each_other) {
+    Object counter = writes_data();
+    counter.symbols[0].name = "k";
+    const Bytes files[] = {calls_other("f", "g", 1).elf(), calls_other("g", "h", 2).elf(),
+                           counter.elf(), test::answer("h").elf()};
+    const std::span<const uint8_t> forward[] = {files[0], files[1], files[2], files[3]},
+                                   back[] = {files[3], files[2], files[1], files[0]},
+                                   less[] = {files[0], files[1]};
+    for (const auto& order : {std::span(forward), std::span(back)}) {
+        const LoadedObject all(order);
+        EXPECT_EQ(call(all, "f"), 45);
+        EXPECT_EQ(call(all, "k"), 1);
+        EXPECT_EQ(call(all, "k"), 2);
+    }
+    EXPECT_THROW(LoadedObject{std::span(less)}, support::Error);
+}
+
 template <class Change>
 void refuses(const char* text, Change change) {
     Object o = reads_data();
@@ -175,6 +201,13 @@ TEST(loader, damaged_objects) {
     all.relocations.push_back({2, R_X86_64_PC32, 3, 0});
     all.relocations.push_back({6, R_X86_64_GOTPCREL, 3, 0});
     survives_damage(all.elf(), [](const Bytes& b) { LoadedObject o(b); });
+    const Bytes caller = calls_other("f", "g", 1).elf(), called = test::answer("g").elf();
+    const auto beside = [](const Bytes& a, const Bytes& b) {
+        const std::span<const uint8_t> both[] = {a, b};
+        LoadedObject o{std::span(both)};
+    };
+    survives_damage(caller, [&](const Bytes& b) { beside(b, called); });
+    survives_damage(called, [&](const Bytes& b) { beside(caller, b); });
 }
 
 abi::Task range_task() {
@@ -193,7 +226,7 @@ Bytes sample() {
     e.pieces = {{"x = ", 0}, {"8.3", 'f'}, {"\n", 0}};
     e.operands = {{static_cast<uint8_t>(type::Prim::f32), 0, 1, 1}};
     e.sites = {{"a.py", "k", 3, 4, 3, 8}, {"b.py", "g", 1, 0, 2, 1}};
-    return test::artefact({range_task()}, test::answer().elf(), {e});
+    return test::artefact({range_task()}, {test::answer().elf(), test::answer("other").elf()}, {e});
 }
 
 TEST(artefact, loads) {
@@ -215,7 +248,7 @@ template <class Change>
 void refuses_task(Change change) {
     abi::Task t = range_task();
     change(t);
-    EXPECT_THROW((void)load_artefact(test::artefact({t}, test::answer().elf()), "k"),
+    EXPECT_THROW((void)load_artefact(test::artefact({t}, {test::answer().elf()}), "k"),
                  support::Error);
 }
 
@@ -230,7 +263,7 @@ TEST(artefact, refuses_impossible_tasks) {
     refuses_task([](abi::Task& t) { t.bounds[2].bytes = 3; });
     refuses_task([](abi::Task& t) { t.bounds[2].kind = static_cast<abi::BoundKind>(9); });
     EXPECT_THROW(
-        (void)load_artefact(test::artefact({range_task()}, test::answer("other").elf()), "k"),
+        (void)load_artefact(test::artefact({range_task()}, {test::answer("other").elf()}), "k"),
         support::Error);
 }
 

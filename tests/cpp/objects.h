@@ -96,7 +96,7 @@ inline Object answer(const char* name = "task0") {
     return o;
 }
 
-inline Bytes artefact(const std::vector<abi::Task>& tasks, const Bytes& object,
+inline Bytes artefact(const std::vector<abi::Task>& tasks, const std::vector<Bytes>& objects,
                       const std::vector<support::FormatEntry>& formats = {}) {
     abi::Artefact h{};
     std::memcpy(h.magic, "QDART\0\0", 8);
@@ -116,8 +116,13 @@ inline Bytes artefact(const std::vector<abi::Task>& tasks, const Bytes& object,
     h.tasks = append(tasks.data(), tasks.size() * sizeof(abi::Task));
     h.format_bytes = uint32_t(table.size());
     h.formats = append(table.data(), table.size());
-    h.object_bytes = uint32_t(object.size());
-    h.object = append(object.data(), object.size());
+    std::vector<abi::ObjectRange> ranges(objects.size());
+    h.object_count = uint32_t(objects.size());
+    h.objects = append(ranges.data(), ranges.size() * sizeof ranges[0]);
+    for (size_t k = 0; k < objects.size(); ++k)
+        ranges[k] = {append(objects[k].data(), objects[k].size()), uint32_t(objects[k].size())};
+    h.first_object = ranges.at(0).offset;
+    std::memcpy(out.data() + h.objects, ranges.data(), ranges.size() * sizeof ranges[0]);
     h.bytes = out.size();
     std::memcpy(out.data(), &h, sizeof h);
     return out;

@@ -33,6 +33,8 @@ class Options(ctypes.Structure):
         ("triple", ctypes.c_char_p),
         ("time_passes", ctypes.c_int32),
         ("unwanted", ctypes.c_void_p),
+        ("on_stage", ctypes.c_void_p),
+        ("threads", ctypes.c_int32),
     ]
 
 

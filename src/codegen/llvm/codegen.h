@@ -6,6 +6,7 @@
 // - lower_ops.cpp: arithmetic, tensors, conversions
 // - lower_places.cpp: addresses, loads, stores, atomics, random numbers, print and assert
 // - elementary.cpp: elementary functions, instantiated from the pass room's templates
+// - split.cpp: which functions are emitted together
 // - edited.cpp: functions replaced by text that a user edited
 // - stack_use.cpp: how much stack a plan's tasks take
 // - target.cpp: target machine, LLVM pass lists of both tiers, object emission
@@ -65,7 +66,20 @@ struct Prepared {
     uint32_t scalar_instructions = 0;  // components counted one by one
     uint32_t innermost_loops = 0;
     bool floats_of_bits = false;  // some bit_cast makes floats of integers
+
+    // Quick code of many functions is emitted in parts, by several threads if there are. They
+    // depend on the plan alone: equal modules give equal code wherever that is made.
+    uint32_t parts = 1;
+    std::vector<uint32_t> part_of;  // by Function::id; empty if there is one
+    std::vector<bool> shared;       // by Function::id: called by functions of other parts
 };
+
+// See Prepared::parts. The sizes are of its functions; the calls are of all.
+struct Call {
+    uint32_t caller;  // its Function::id
+    const ir::Function* callee;
+};
+void split(Prepared& prepared, std::span<const uint32_t> sizes, std::span<const Call> calls);
 
 [[nodiscard]] Prepared prepare(pass::Plan plan);
 
@@ -78,13 +92,22 @@ struct Options {
     enum class Want : uint8_t { object, lowered_llvm, llvm, assembly } want = Want::object;
 };
 
+struct Part {                      // what one thread makes
+    std::vector<uint8_t> bytes;    // object file, or text if the options want that
+    std::vector<uint64_t> frames;  // bytes of stack, by Function::id; 0: another part's
+    double target_ms = 0, lowering_ms = 0, passes_ms = 0, generation_ms = 0;
+};
 struct Emitted {
-    std::vector<uint8_t> bytes;  // object file, or text if the options want that
-    uint64_t stack_bytes = 0;    // see abi::Artefact
+    std::vector<std::vector<uint8_t>> objects;  // which call each other's functions by name
+    uint64_t stack_bytes = 0;                   // see abi::Artefact
 };
 
-// Throws support::Error.
-[[nodiscard]] Emitted emit(const Prepared& prepared, const Options& options);
+// Any thread may make any part. These throw support::Error.
+[[nodiscard]] uint32_t parts(const Prepared& prepared, const Options& options);
+[[nodiscard]] Part emit_part(const Prepared& prepared, const Options& options, uint32_t number);
+[[nodiscard]] Emitted join(const Prepared& prepared, const Options& options,
+                           std::vector<Part> made);
+[[nodiscard]] Emitted emit(const Prepared& prepared, const Options& options);  // alone
 
 // Of the bytes that each function's frame takes, by Function::id: those of the deepest chain of
 // calls.

@@ -100,13 +100,19 @@ struct ModuleLowering {
     const TargetFacts facts;
     llvm::LLVMContext& context;
     llvm::Module& module;
+    const uint32_t part;  // that it makes, or kAll
+    static constexpr uint32_t kAll = UINT32_MAX;
 
     llvm::Type *void_, *i1, *i8, *i32, *i64, *f16, *f32, *f64;
     llvm::PointerType* ptr;
     std::vector<llvm::Function*> functions;  // by Function::id
 
-    ModuleLowering(const Prepared&, const Options&, TargetFacts, llvm::LLVMContext&, llvm::Module&);
+    ModuleLowering(const Prepared&, const Options&, TargetFacts, llvm::LLVMContext&, llvm::Module&,
+                   uint32_t part);
     void run();
+    bool makes(const ir::Function& f) const {
+        return part == kAll || prepared.part_of[f.id] == part;
+    }
 
     llvm::Type* reg(Prim p) const;  // in a register: u1 is i1
     llvm::Type* mem(Prim p) const;  // in memory: u1 is i8
@@ -114,6 +120,7 @@ struct ModuleLowering {
 
     // An internal function without a body yet.
     llvm::Function* new_function(llvm::FunctionType* type, const std::string& name);
+    llvm::Function* new_callee(llvm::FunctionType* type, const ir::Function& f);
     void begin_helper_body(llvm::Function* f, Builder& b);
 
     // Elementary functions: `op` of floats of 32 or 64 bits, and powi with an integer exponent.

@@ -12,12 +12,13 @@ namespace qd::codegen {
 using llvm::Value;
 
 ModuleLowering::ModuleLowering(const Prepared& p, const Options& o, TargetFacts t,
-                               llvm::LLVMContext& c, llvm::Module& to)
+                               llvm::LLVMContext& c, llvm::Module& to, uint32_t number)
     : prepared(p),
       options(o),
       facts(t),
       context(c),
       module(to),
+      part(number),
       void_(llvm::Type::getVoidTy(c)),
       i1(llvm::Type::getInt1Ty(c)),
       i8(llvm::Type::getInt8Ty(c)),
@@ -61,6 +62,15 @@ llvm::Function* ModuleLowering::new_function(llvm::FunctionType* type, const std
     f->addFnAttr("prefer-vector-width", "256");
     f->addFnAttr("min-legal-vector-width", "0");
     return f;
+}
+
+// A callee of another part is a declaration, and what other parts call has a name of its own.
+llvm::Function* ModuleLowering::new_callee(llvm::FunctionType* type, const ir::Function& f) {
+    if (part == kAll || (makes(f) && !prepared.shared[f.id])) return new_function(type, f.name);
+    auto* to = new_function(type, f.name + "." + std::to_string(f.id));
+    to->setLinkage(llvm::GlobalValue::ExternalLinkage);
+    to->setDSOLocal(true);  // hidden ones would be in the symbol table without being used
+    return to;
 }
 
 void ModuleLowering::begin_helper_body(llvm::Function* f, Builder& b) {
@@ -183,13 +193,14 @@ void ModuleLowering::run() {
             result = results[0];
         else if (!results.empty())
             result = llvm::StructType::get(context, results);
-        auto* to = new_function(llvm::FunctionType::get(result, params, false), f->name);
+        auto* to = new_callee(llvm::FunctionType::get(result, params, false), *f);
         if (results.size() > kMaxReturned)
             to->addParamAttr(unsigned(params.size() - 1), llvm::Attribute::NoAlias);
         functions[f->id] = to;
     }
     auto* entry_type = llvm::FunctionType::get(void_, {ptr, i64, i64, i64}, false);
     const auto entry = [&](ir::Function* f, const std::string& name) {
+        if (!makes(*f)) return;
         auto* to = new_function(entry_type, name);
         to->setLinkage(llvm::GlobalValue::ExternalLinkage);
         functions[f->id] = to;
@@ -198,11 +209,9 @@ void ModuleLowering::run() {
         entry(plan.tasks[k].body, "task" + std::to_string(k));
         if (plan.tasks[k].finish) entry(plan.tasks[k].finish, "finish" + std::to_string(k));
     }
-    for (ir::Function* f : plan.callees) FunctionLowering(*this, *f, functions[f->id], false).run();
-    for (const pass::Task& t : plan.tasks) {
-        FunctionLowering(*this, *t.body, functions[t.body->id], true).run();
-        if (t.finish) FunctionLowering(*this, *t.finish, functions[t.finish->id], true).run();
-    }
+    for (ir::Function* f : prepared.functions)
+        if (makes(*f))
+            FunctionLowering(*this, *f, functions[f->id], f->id >= plan.callees.size()).run();
     remove_spare_flushes();
     choose_expanded();
 }

@@ -1,4 +1,5 @@
-// Numbers the values of a plan and the classes of memory, and collects the format table.
+// Numbers the values of a plan and the classes of memory, collects the format table and splits the
+// plan into parts.
 // O(instructions).
 
 #include <algorithm>
@@ -15,7 +16,8 @@ struct Numbering {
     std::unordered_map<const ir::Loc*, uint32_t> sites;
     std::unordered_set<const ir::Function*> harmless;  // no check of theirs or a callee's speaks
     bool speaks = false;                               // the present function
-    uint32_t next = 0;
+    std::vector<Call> calls;
+    uint32_t function = 0, next = 0;
 
     void number(ir::Value& v) {
         v.id = next;
@@ -37,6 +39,7 @@ struct Numbering {
                                   !type::is_float(i->operands[0]->type.prim);
             if (i->op == ir::Op::print || i->op == ir::Op::assert_) format(*i);
             speaks |= i->op == ir::Op::assert_ || reports(*i);
+            if (i->op == ir::Op::call) calls.push_back({function, i->callee()});
             if (i->op == ir::Op::call && out.plan.module->options.check_indices() &&
                 !harmless.contains(i->callee())) {
                 speaks = true;
@@ -165,12 +168,16 @@ Prepared prepare(pass::Plan plan) {
     Prepared out;
     out.plan = std::move(plan);
     Numbering numbering{out, {}};
+    std::vector<uint32_t> sizes;
     const auto add = [&](ir::Function* f) {
         f->id = uint32_t(out.functions.size());
         out.functions.push_back(f);
+        numbering.function = f->id;
         numbering.next = 0;
         numbering.speaks = false;
+        const uint32_t before = out.scalar_instructions;
         numbering.region(*f->body);
+        sizes.push_back(out.scalar_instructions - before);
         if (!numbering.speaks) numbering.harmless.insert(f);
         out.value_counts.push_back(numbering.next);
     };
@@ -180,6 +187,7 @@ Prepared prepare(pass::Plan plan) {
         if (t.finish) add(t.finish);
     }
     number_memory(out);
+    split(out, sizes, numbering.calls);
     return out;
 }
 

@@ -10,8 +10,8 @@
 // Objects are position independent, without thread-locals and unwinding tables; constants lie in
 // .rodata. LLVM's aborts and error diagnostics become support::Error.
 
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <map>
 #include <mutex>
 #include <new>
@@ -468,6 +468,13 @@ std::string text_of(const llvm::Module& m) {
     return s;
 }
 
+// CPU time: others work at the same time.
+double thread_ms() {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return double(t.tv_sec) * 1e3 + double(t.tv_nsec) / 1e6;
+}
+
 }  // namespace
 
 void initialise(const std::string& triple) {
@@ -495,9 +502,14 @@ bool has_fma(const std::string& cpu, const std::string& triple) {
     return known[{cpu, triple}] = fma;
 }
 
-Emitted emit(const Prepared& prepared, const Options& options) {
-    using Clock = std::chrono::steady_clock;
-    const auto t0 = Clock::now();
+uint32_t parts(const Prepared& prepared, const Options& options) {
+    const bool quick_object =
+        options.tier == 0 && options.want == Options::Want::object && options.edited.empty();
+    return quick_object ? prepared.parts : 1;
+}
+
+Part emit_part(const Prepared& prepared, const Options& options, uint32_t number) {
+    const double t0 = thread_ms();
     support::begin_stage("target", options.cpu);
     Machine machine = Machines::get().take(options);  // not put back if an error is thrown
     llvm::LLVMContext context;
@@ -509,13 +521,16 @@ Emitted emit(const Prepared& prepared, const Options& options) {
     module.setDataLayout(machine.tm->createDataLayout());
     module.setPICLevel(llvm::PICLevel::BigPIC);
 
-    const auto t1 = Clock::now();
+    const double t1 = thread_ms();
     support::begin_stage("lowering");
-    ModuleLowering lowering(prepared, options, machine.facts, context, module);
+    ModuleLowering lowering(prepared, options, machine.facts, context, module,
+                            parts(prepared, options) > 1 ? number : ModuleLowering::kAll);
     lowering.run();
-    std::vector<std::string> names;  // by Function::id
-    for (const llvm::Function* f : lowering.functions) names.push_back(f->getName().str());
-    const auto t2 = Clock::now();
+    std::vector<std::pair<uint32_t, std::string>> names;  // by Function::id
+    for (const ir::Function* f : prepared.functions)
+        if (lowering.makes(*f))
+            names.emplace_back(f->id, lowering.functions[f->id]->getName().str());
+    const double t2 = thread_ms();
     std::string problem;
     llvm::raw_string_ostream problem_stream(problem);
     if (options.verify && llvm::verifyModule(module, &problem_stream))
@@ -523,12 +538,12 @@ Emitted emit(const Prepared& prepared, const Options& options) {
 
     const auto text = [&] {
         const std::string t = text_of(module);
-        return Emitted{{t.begin(), t.end()}};
+        return Part{{t.begin(), t.end()}, {}};
     };
     if (options.want == Options::Want::lowered_llvm) return text();
     if (options.tier > 0)
         optimise(module, *machine.tm, prepared.plan.module->options, options.time_passes);
-    const auto t3 = Clock::now();
+    const double t3 = thread_ms();
     if (options.want == Options::Want::llvm) return text();
     for (const std::string& edited : options.edited) replace_functions(module, edited);
     if (options.tier > 0) expand_canonicalize(module, machine.x86);
@@ -549,23 +564,47 @@ Emitted emit(const Prepared& prepared, const Options& options) {
         passes.run(module);
     }
     if (!diagnostics.errors.empty()) throw support::Error("LLVM: " + diagnostics.errors);
-    const auto t4 = Clock::now();
-    if (options.time_passes) {
-        const auto ms = [](auto a, auto b) {
-            return std::chrono::duration<double, std::milli>(b - a).count();
-        };
+    const double t4 = thread_ms();
+    Machines::get().put_back(options, std::move(machine));
+    Part made{{out.begin(), out.end()},
+              std::vector<uint64_t>(prepared.functions.size()),
+              t1 - t0,
+              t2 - t1,
+              t3 - t2,
+              t4 - t3};
+    for (const auto& [id, name] : names)
+        made.frames[id] = diagnostics.frames[name] + kReturnAddress;
+    return made;
+}
+
+Emitted join(const Prepared& prepared, const Options& options, std::vector<Part> made) {
+    Emitted out;
+    Part all;  // their sums
+    size_t bytes = 0;
+    all.frames.resize(prepared.functions.size());
+    for (Part& p : made) {
+        all.target_ms += p.target_ms, all.lowering_ms += p.lowering_ms;
+        all.passes_ms += p.passes_ms, all.generation_ms += p.generation_ms;
+        for (size_t f = 0; f < p.frames.size(); ++f) all.frames[f] += p.frames[f];
+        bytes += p.bytes.size();
+        out.objects.push_back(std::move(p.bytes));
+    }
+    const uint64_t deepest = deepest_stack(prepared, all.frames);
+    out.stack_bytes = deepest > kSmallStack ? deepest : 0;
+    if (options.time_passes)
         std::fprintf(stderr,
                      "llvm tier %d %s: target %.2f ms, lowering %.2f, passes %.2f, code generation "
-                     "%.2f; %zu bytes\n",
-                     options.tier, prepared.plan.module->name.c_str(), ms(t0, t1), ms(t1, t2),
-                     ms(t2, t3), ms(t3, t4), out.size());
-    }
-    Machines::get().put_back(options, std::move(machine));
-    std::vector<uint64_t> frames;
-    for (const std::string& name : names)
-        frames.push_back(diagnostics.frames[name] + kReturnAddress);
-    const uint64_t deepest = deepest_stack(prepared, frames);
-    return {{out.begin(), out.end()}, deepest > kSmallStack ? deepest : 0};
+                     "%.2f; %zu bytes in %zu parts\n",
+                     options.tier, prepared.plan.module->name.c_str(), all.target_ms,
+                     all.lowering_ms, all.passes_ms, all.generation_ms, bytes, made.size());
+    return out;
+}
+
+Emitted emit(const Prepared& prepared, const Options& options) {
+    std::vector<Part> made;
+    for (uint32_t k = 0; k < parts(prepared, options); ++k)
+        made.push_back(emit_part(prepared, options, k));
+    return join(prepared, options, std::move(made));
 }
 
 }  // namespace qd::codegen

@@ -52,19 +52,22 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     if (std::memcmp(header.magic, "QDART\0\0", 8) != 0) throw Error("artefact: not one");
     if (header.abi_version != abi::kAbiVersion) throw Error("artefact: of another version");
     if (header.bytes != bytes.size()) throw Error("artefact: truncated");
-    if (header.object < sizeof header) throw Error("artefact: object inside the header");
-    const auto object = table<uint8_t>(bytes, header.object, header.object_bytes);
+    std::vector<std::span<const uint8_t>> objects;
+    for (const auto& o : table<abi::ObjectRange>(bytes, header.objects, header.object_count))
+        objects.push_back(table<uint8_t>(bytes, o.offset, o.bytes));
+    if (header.first_object < sizeof header || header.first_object > bytes.size())
+        throw Error("artefact: object outside the file");
     const auto ir = table<uint8_t>(bytes, header.ir, header.ir_bytes);
     image->ir.assign(ir.begin(), ir.end());
     image->optimise_us = header.optimise_us;
-    image->artefact.assign(bytes.begin(), bytes.begin() + header.object);
+    image->artefact.assign(bytes.begin(), bytes.begin() + header.first_object);
     const std::span<const uint8_t> kept = image->artefact;
     const auto tasks = table<abi::Task>(kept, header.tasks, header.task_count);
     const auto strings = table<char>(kept, header.strings, header.strings_bytes);
     const std::string_view texts(strings.data(), strings.size());
     image->formats =
         support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
-    image->code = std::make_unique<LoadedObject>(object, name);
+    image->code = std::make_unique<LoadedObject>(objects, name);
     image->stack_bytes = header.stack_bytes;
     image->temps_bytes = header.temps_bytes;
     image->result_bytes = header.result_bytes;

@@ -178,31 +178,47 @@ void write_stub(char* at, uint16_t machine, int64_t target) {
     std::memcpy(at + 8, &target, 8);
 }
 
-}  // namespace
-
-LoadedObject::LoadedObject(std::span<const uint8_t> elf, std::string_view name) {
-    const Input in{elf};
-    const auto header = in.read<Elf64_Ehdr>(0);
-    if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-        header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_REL)
-        throw Error("object file: not a relocatable ELF64 object");
 #if defined(__x86_64__)
-    constexpr uint16_t kMachine = EM_X86_64;
+constexpr uint16_t kMachine = EM_X86_64;
 #else
-    constexpr uint16_t kMachine = EM_AARCH64;
+constexpr uint16_t kMachine = EM_AARCH64;
 #endif
-    if (header.e_machine != kMachine) throw Error("object file: made for another machine");
-    if (header.e_shnum > 4096) throw Error("object file: too many sections");
 
-    std::vector<Elf64_Shdr> sections(header.e_shnum);
-    for (size_t k = 0; k < sections.size(); ++k)
-        sections[k] = in.read<Elf64_Shdr>(header.e_shoff + k * sizeof(Elf64_Shdr));
+// One of the objects, and where its parts lie in the mapping: offsets first, addresses once there
+// is one.
+struct Object {
+    Input in;
+    std::vector<Elf64_Shdr> sections;
+    const Elf64_Shdr* symtab = nullptr;
+    size_t symbols = 0;  // how many
 
-    // Lay out: code and constants first, then what stays writable on pages of its own.
-    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    std::vector<size_t> start(sections.size(), SIZE_MAX);
-    size_t size = 0;
-    auto place = [&](bool writable) {
+    std::vector<size_t> start;  // by section; SIZE_MAX: not loaded
+    size_t stubs = 0, pointers = 0;
+    std::vector<int64_t> address;  // by symbol
+    std::vector<bool> external;    // by symbol: outside the mapping
+
+    explicit Object(std::span<const uint8_t> elf) : in{elf} {
+        const auto header = in.read<Elf64_Ehdr>(0);
+        if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+            header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_type != ET_REL)
+            throw Error("object file: not a relocatable ELF64 object");
+        if (header.e_machine != kMachine) throw Error("object file: made for another machine");
+        if (header.e_shnum > 4096) throw Error("object file: too many sections");
+        sections.resize(header.e_shnum);
+        for (size_t k = 0; k < sections.size(); ++k)
+            sections[k] = in.read<Elf64_Shdr>(header.e_shoff + k * sizeof(Elf64_Shdr));
+        for (const Elf64_Shdr& s : sections)
+            if (s.sh_type == SHT_SYMTAB) symtab = &s;
+        if (!symtab || symtab->sh_link >= sections.size())
+            throw Error("object file: no symbol table");
+        symbols = symtab->sh_size / sizeof(Elf64_Sym);
+        (void)in.range(symtab->sh_offset, symtab->sh_size);
+        start.assign(sections.size(), SIZE_MAX);
+        address.assign(symbols, 0);
+        external.assign(symbols, false);
+    }
+
+    void place(bool writable, size_t page, size_t& size) {
         for (size_t k = 0; k < sections.size(); ++k) {
             const Elf64_Shdr& s = sections[k];
             if (!(s.sh_flags & SHF_ALLOC) || bool(s.sh_flags & SHF_WRITE) != writable) continue;
@@ -213,22 +229,107 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf, std::string_view name) 
             start[k] = size;
             size += s.sh_size;
         }
-    };
-    place(false);
-    const size_t stubs = align_up(size, 16);
+    }
+    void place_tables(size_t& size) {
+        stubs = align_up(size, 16);
+        pointers = stubs + symbols * kStubBytes;
+        size = pointers + symbols * 8;
+        if (size > kLargest) throw Error("object file: too many symbols");
+    }
+    void copy_to(char* memory) const {
+        for (size_t k = 0; k < sections.size(); ++k)
+            if (start[k] != SIZE_MAX && sections[k].sh_type != SHT_NOBITS)
+                std::memcpy(memory + start[k], in.range(sections[k].sh_offset, sections[k].sh_size),
+                            sections[k].sh_size);
+    }
 
-    // Symbols: sizes of the stub and pointer tables are known once the undefined ones are counted.
-    const Elf64_Shdr* symtab = nullptr;
-    for (const Elf64_Shdr& s : sections)
-        if (s.sh_type == SHT_SYMTAB) symtab = &s;
-    if (!symtab || symtab->sh_link >= sections.size()) throw Error("object file: no symbol table");
-    const size_t count = symtab->sh_size / sizeof(Elf64_Sym);
-    (void)in.range(symtab->sh_offset, symtab->sh_size);
-    const size_t pointers = stubs + count * kStubBytes;
-    size = pointers + count * 8;
+    template <class See>
+    void each_symbol(See see) const {
+        for (size_t k = 1; k < symbols; ++k) {
+            const auto symbol = in.read<Elf64_Sym>(symtab->sh_offset + k * sizeof(Elf64_Sym));
+            see(k, symbol, in.text(sections[symtab->sh_link], symbol.st_name));
+        }
+    }
+    void define(char* memory, std::string_view name,
+                std::unordered_map<std::string, void*>& functions) {
+        each_symbol([&](size_t k, const Elf64_Sym& symbol, std::string_view label) {
+            if (symbol.st_shndx == SHN_ABS) {
+                address[k] = static_cast<int64_t>(symbol.st_value);
+            } else if (symbol.st_shndx != SHN_UNDEF && symbol.st_shndx < sections.size() &&
+                       start[symbol.st_shndx] != SIZE_MAX) {
+                const Elf64_Shdr& section = sections[symbol.st_shndx];
+                if (symbol.st_value > section.sh_size)
+                    throw Error("object file: symbol outside its section");
+                address[k] =
+                    reinterpret_cast<int64_t>(memory + start[symbol.st_shndx] + symbol.st_value);
+                const bool code = section.sh_flags & SHF_EXECINSTR;
+                if (code && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL)
+                    functions.emplace(label, reinterpret_cast<void*>(address[k]));
+                if (code && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC)
+                    note_code(address[k], symbol.st_size, name, label);
+            }
+        });
+    }
+    // What is not here is a function of another of the objects or a helper.
+    void resolve(char* memory, const std::unordered_map<std::string, void*>& functions) {
+        each_symbol([&](size_t k, const Elf64_Sym& symbol, std::string_view label) {
+            if (symbol.st_shndx == SHN_UNDEF && !label.empty()) {
+                const auto other = functions.find(std::string(label));
+                if (other != functions.end()) {
+                    address[k] = reinterpret_cast<int64_t>(other->second);
+                } else {
+                    void* helper = helper_routine(label);
+                    if (!helper && label != "_GLOBAL_OFFSET_TABLE_")
+                        throw Error("object file: unknown symbol '" + std::string(label) + "'");
+                    address[k] = reinterpret_cast<int64_t>(helper);
+                    external[k] = true;
+                    write_stub(memory + stubs + k * kStubBytes, kMachine, address[k]);
+                }
+            }
+            std::memcpy(memory + pointers + k * 8, &address[k], 8);
+        });
+    }
+    void relocate(char* memory) const {
+        for (const Elf64_Shdr& s : sections) {
+            if (s.sh_type != SHT_RELA || s.sh_info >= sections.size() ||
+                start[s.sh_info] == SIZE_MAX)
+                continue;
+            char* base = memory + start[s.sh_info];
+            const size_t limit = sections[s.sh_info].sh_size;
+            for (size_t r = 0; r < s.sh_size / sizeof(Elf64_Rela); ++r) {
+                const auto rela = in.read<Elf64_Rela>(s.sh_offset + r * sizeof(Elf64_Rela));
+                const size_t symbol = ELF64_R_SYM(rela.r_info);
+                if (symbol >= symbols || rela.r_offset >= limit)
+                    throw Error("object file: relocation outside its section");
+                const Patch patch{base + rela.r_offset, base + limit};
+                const Target target{plus(address[symbol], rela.r_addend),
+                                    external[symbol] ? reinterpret_cast<int64_t>(
+                                                           memory + stubs + symbol * kStubBytes)
+                                                     : 0,
+                                    reinterpret_cast<int64_t>(memory + pointers + symbol * 8)};
+                if constexpr (kMachine == EM_X86_64)
+                    relocate_x86(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
+                else
+                    relocate_aarch64(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
+            }
+        }
+    }
+};
+
+}  // namespace
+
+LoadedObject::LoadedObject(std::span<const std::span<const uint8_t>> files, std::string_view name) {
+    std::vector<Object> objects;
+    for (const auto& file : files) objects.emplace_back(file);
+
+    // Code and constants first, then what stays writable on pages of its own.
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    size_t size = 0;
+    for (Object& o : objects) o.place(false, page, size);
+    for (Object& o : objects) o.place_tables(size);
     const size_t executable = align_up(size, page);
     size = executable;
-    place(true);
+    for (Object& o : objects) o.place(true, page, size);
     size_ = align_up(size ? size : 1, page);
     memory_ = static_cast<char*>(
         mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -237,64 +338,10 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf, std::string_view name) 
         throw Error("object file: no memory for the code");
     }
     try {
-        for (size_t k = 0; k < sections.size(); ++k)
-            if (start[k] != SIZE_MAX && sections[k].sh_type != SHT_NOBITS)
-                std::memcpy(memory_ + start[k],
-                            in.range(sections[k].sh_offset, sections[k].sh_size),
-                            sections[k].sh_size);
-
-        std::vector<int64_t> address(count, 0);
-        std::vector<bool> external(count, false);
-        for (size_t k = 1; k < count; ++k) {
-            const auto symbol = in.read<Elf64_Sym>(symtab->sh_offset + k * sizeof(Elf64_Sym));
-            const std::string_view label = in.text(sections[symtab->sh_link], symbol.st_name);
-            if (symbol.st_shndx == SHN_UNDEF) {
-                if (label.empty()) continue;
-                void* helper = helper_routine(label);
-                if (!helper && label != "_GLOBAL_OFFSET_TABLE_")
-                    throw Error("object file: unknown symbol '" + std::string(label) + "'");
-                address[k] = reinterpret_cast<int64_t>(helper);
-                external[k] = true;
-                write_stub(memory_ + stubs + k * kStubBytes, kMachine, address[k]);
-            } else if (symbol.st_shndx == SHN_ABS) {
-                address[k] = static_cast<int64_t>(symbol.st_value);
-            } else if (symbol.st_shndx < sections.size() && start[symbol.st_shndx] != SIZE_MAX) {
-                if (symbol.st_value > sections[symbol.st_shndx].sh_size)
-                    throw Error("object file: symbol outside its section");
-                address[k] =
-                    reinterpret_cast<int64_t>(memory_ + start[symbol.st_shndx] + symbol.st_value);
-                const bool code = sections[symbol.st_shndx].sh_flags & SHF_EXECINSTR;
-                if (code && ELF64_ST_BIND(symbol.st_info) == STB_GLOBAL)
-                    symbols_.emplace(label, reinterpret_cast<void*>(address[k]));
-                if (code && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC)
-                    note_code(address[k], symbol.st_size, name, label);
-            }
-            std::memcpy(memory_ + pointers + k * 8, &address[k], 8);
-        }
-
-        for (const Elf64_Shdr& s : sections) {
-            if (s.sh_type != SHT_RELA || s.sh_info >= sections.size() ||
-                start[s.sh_info] == SIZE_MAX)
-                continue;
-            char* base = memory_ + start[s.sh_info];
-            const size_t limit = sections[s.sh_info].sh_size;
-            for (size_t r = 0; r < s.sh_size / sizeof(Elf64_Rela); ++r) {
-                const auto rela = in.read<Elf64_Rela>(s.sh_offset + r * sizeof(Elf64_Rela));
-                const size_t symbol = ELF64_R_SYM(rela.r_info);
-                if (symbol >= count || rela.r_offset >= limit)
-                    throw Error("object file: relocation outside its section");
-                const Patch patch{base + rela.r_offset, base + limit};
-                const Target target{plus(address[symbol], rela.r_addend),
-                                    external[symbol] ? reinterpret_cast<int64_t>(
-                                                           memory_ + stubs + symbol * kStubBytes)
-                                                     : 0,
-                                    reinterpret_cast<int64_t>(memory_ + pointers + symbol * 8)};
-                if constexpr (kMachine == EM_X86_64)
-                    relocate_x86(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
-                else
-                    relocate_aarch64(ELF64_R_TYPE(rela.r_info), patch, target, rela.r_addend);
-            }
-        }
+        for (const Object& o : objects) o.copy_to(memory_);
+        for (Object& o : objects) o.define(memory_, name, symbols_);
+        for (Object& o : objects) o.resolve(memory_, symbols_);
+        for (const Object& o : objects) o.relocate(memory_);
         if (mprotect(memory_, executable, PROT_READ | PROT_EXEC) != 0)
             throw Error("object file: cannot make code executable");
         __builtin___clear_cache(memory_, memory_ + executable);
@@ -303,6 +350,9 @@ LoadedObject::LoadedObject(std::span<const uint8_t> elf, std::string_view name) 
         throw;
     }
 }
+
+LoadedObject::LoadedObject(std::span<const uint8_t> file, std::string_view name)
+    : LoadedObject({&file, 1}, name) {}
 
 LoadedObject::~LoadedObject() {
     if (memory_) munmap(memory_, size_);

@@ -1,7 +1,8 @@
-// Places a relocatable ELF object in memory and resolves it.
+// Places relocatable ELF objects in memory and resolves them.
 //
 // What: x86-64 and AArch64 objects as our code generator writes them: position independent, no TLS,
-// no unwinding, no symbols of other objects but a short list of compiler helper routines.
+// no unwinding, no symbols but functions of the objects beside them and a short list of helper
+// routines.
 // Why: 10 us a kernel instead of the milliseconds of a general JIT linker (measurements).
 // Safety: an object may come from a damaged cache file, so every offset is checked against the
 // input or the mapping; anything unknown is an error, never a guess.
@@ -19,8 +20,11 @@ namespace qd::runtime {
 
 class LoadedObject {
   public:
-    // Throws support::Error. `name` is for profilers.
-    explicit LoadedObject(std::span<const uint8_t> elf, std::string_view name = {});
+    // Objects that call each other's global functions, or a single one. Throws support::Error.
+    // `name` is for profilers.
+    explicit LoadedObject(std::span<const std::span<const uint8_t>> files,
+                          std::string_view name = {});
+    explicit LoadedObject(std::span<const uint8_t> file, std::string_view name = {});
     ~LoadedObject();
     LoadedObject(const LoadedObject&) = delete;
     LoadedObject& operator=(const LoadedObject&) = delete;

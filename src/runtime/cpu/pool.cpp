@@ -13,7 +13,7 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/tickets.h"
 #include "runtime/fork.h"
-#include "runtime/own_thread.h"
+#include "support/own_thread.h"
 
 namespace qd::runtime {
 namespace {
@@ -107,7 +107,7 @@ Pool::~Pool() {
 void Pool::start_workers() {
     std::lock_guard guard(Registry::get().lock);
     if (started_.load(std::memory_order_relaxed)) return;
-    const QuietThreads quiet;
+    const support::QuietThreads quiet;
     try {
         for (int t = 1; t < threads(); ++t)
             workers_.emplace_back([s = shared_.get(), t] { s->work(t); });

@@ -96,7 +96,7 @@ void run_compiled(const codegen::Prepared& p, Level level, World& world, int64_t
     options.verify = true;
     options.cpu = level.cpu;
     if (level.cpu[0]) options.triple = "x86_64-linux-gnu";
-    const auto object = codegen::emit(p, options).bytes;
+    const auto object = codegen::emit(p, options).objects.at(0);
     runtime::LoadedObject loaded(object);
     auto entry = reinterpret_cast<abi::TaskFn>(loaded.find("task0"));
     ASSERT_NE(entry, nullptr);
@@ -744,7 +744,7 @@ TEST(codegen, several_emissions_at_once) {
         threads.emplace_back([&, k] {
             codegen::Options options;
             options.tier = k % 2;
-            objects[size_t(k)] = codegen::emit(p, options).bytes;
+            objects[size_t(k)] = codegen::emit(p, options).objects.at(0);
         });
     for (auto& t : threads) t.join();
     for (size_t k = 2; k < 8; ++k) EXPECT_EQ(objects[k], objects[k % 2]);
@@ -759,11 +759,11 @@ TEST(codegen, other_processors) {
         codegen::Options options;
         options.tier = tier;
         options.triple = "aarch64-linux-gnu";
-        const auto object = codegen::emit(p, options).bytes;
+        const auto object = codegen::emit(p, options).objects.at(0);
         ASSERT_GT(object.size(), 64u);
         EXPECT_EQ(object[18], 183);  // e_machine: AArch64
         options.want = codegen::Options::Want::assembly;
-        const auto text = codegen::emit(p, options).bytes;
+        const auto text = codegen::emit(p, options).objects.at(0);
         EXPECT_NE(std::string(text.begin(), text.end()).find("\tret"), std::string::npos);
         options.cpu = "no-such-cpu";
         EXPECT_THROW((void)codegen::emit(p, options), support::Error);

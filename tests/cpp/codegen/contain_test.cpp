@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
@@ -11,6 +12,7 @@
 
 #include "compiler/contain.h"
 #include "ir/ir.h"
+#include "large.h"
 #include "support/abi.h"
 
 namespace qd {
@@ -54,8 +56,10 @@ func @sum() {
 }
 
 // The error's text; empty if it compiled.
-std::string compile(const std::vector<uint8_t>& ir, int tier) {
-    const abi::CompileOptions options{abi::kAbiVersion, tier, "", "", 0};
+std::string compile(const std::vector<uint8_t>& ir, int tier, int threads = 1,
+                    const int32_t* unwanted = nullptr) {
+    const abi::CompileOptions options{abi::kAbiVersion, tier,    "",     "", 0,
+                                      unwanted,         nullptr, threads};
     abi::Compilation* c = nullptr;
     abi::Blob artefact{}, error{};
     if (!qd_compiler_begin(ir.data(), ir.size(), &options, &c, &error)) {
@@ -134,6 +138,38 @@ TEST(contain, threads_crash_and_compile_at_once) {
     for (auto& t : threads) t.join();
     EXPECT_EQ(caught, 90);
     EXPECT_EQ(wrong, 0);
+}
+
+TEST(contain, one_of_the_threads_of_an_emission_crashes) {
+    const auto ir = ir::serialise(*ir::parse(test::large_module(12)));
+    for (const int threads : {1, 2, 8})
+        for (const char* stage : {"target", "lowering", "code generation"})
+            for (const char* kind : {"segv", "stack", "throw"}) {
+                std::string text;
+                {
+                    const Fault fault(std::string(stage) + ":" + kind + " once");
+                    text = compile(ir, 0, threads);
+                }
+                EXPECT_NE(text.find(std::string("; in ") + stage), std::string::npos)
+                    << threads << ' ' << kind << ": " << text;
+                std::remove(file_in(text).c_str());
+                EXPECT_EQ(compile(ir, 0, threads), "") << threads << ' ' << stage << ' ' << kind;
+            }
+}
+
+TEST(contain, an_emission_that_nobody_wants_ends_on_all_threads) {
+    const auto ir = ir::serialise(*ir::parse(test::large_module(12)));
+    int32_t unwanted = 0;
+    std::string text;
+    {
+        const Fault fault("code generation:wait once");  // the others go on
+        std::thread caller([&] { text = compile(ir, 0, 3, &unwanted); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        __atomic_store_n(&unwanted, 1, __ATOMIC_RELAXED);
+        qd_compiler_fault("");
+        caller.join();
+    }
+    EXPECT_EQ(text, "nobody wants it any more");
 }
 
 TEST(contain, bodies_nest) {

@@ -9,6 +9,7 @@
 
 #include "ir/interpreter.h"
 #include "ir/ir.h"
+#include "large.h"
 #include "machine.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
@@ -35,10 +36,12 @@ std::string take(abi::Blob& b) {
     return s;
 }
 
-std::vector<uint8_t> compile(const std::string& text, int tier, const char* cpu = "") {
+std::vector<uint8_t> compile(const std::string& text, int tier, const char* cpu = "",
+                             int threads = 1) {
     const auto ir = ir::serialise(*ir::parse(text));
-    const abi::CompileOptions options{abi::kAbiVersion, tier, cpu, cpu[0] ? "x86_64-linux-gnu" : "",
-                                      0};
+    const abi::CompileOptions options{
+        abi::kAbiVersion, tier,    cpu,    cpu[0] ? "x86_64-linux-gnu" : "", 0,
+        nullptr,          nullptr, threads};
     abi::Compilation* c = nullptr;
     abi::Blob artefact{}, error{};
     if (qd_compiler_begin(ir.data(), ir.size(), &options, &c, &error))
@@ -129,6 +132,16 @@ void check(const std::string& text, const std::vector<size_t>& fields,
         if (!test::machine_runs(cpu)) continue;
         EXPECT_EQ(run(text, start, 0, 1, cpu), run(text, start, 1, 2, cpu)) << cpu;
     }
+}
+
+TEST(kernels, large_code_is_made_in_parts) {
+    const std::string text = test::large_module(12);
+    check(text, {64});
+    const auto alone = compile(text, 0);
+    abi::Artefact header;
+    std::memcpy(&header, alone.data(), sizeof header);
+    EXPECT_GT(header.object_count, 3u);
+    for (const int threads : {0, 2, 8, 1000}) EXPECT_EQ(compile(text, 0, "", threads), alone);
 }
 
 const std::string kFields = R"(module "test"

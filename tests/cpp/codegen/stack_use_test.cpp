@@ -89,7 +89,7 @@ TEST(stack_use, grows_with_a_local_and_code_does_not) {
         EXPECT_EQ(small.stack_bytes, 0u);
         EXPECT_GE(large.stack_bytes, 399'000u);
         EXPECT_LT(large.stack_bytes, 410'000u);
-        EXPECT_LT(large.bytes.size(), small.bytes.size() + 200);
+        EXPECT_LT(large.objects.at(0).size(), small.objects.at(0).size() + 200);
     }
 }
 

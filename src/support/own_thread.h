@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-namespace qd::runtime {
+namespace qd::support {
 
 class QuietThreads {
   public:
@@ -24,4 +24,4 @@ class QuietThreads {
     sigset_t old_;
 };
 
-}  // namespace qd::runtime
+}  // namespace qd::support
