@@ -115,6 +115,12 @@ def test_methods():
         (lambda: qd.Matrix([[1, 2]]).trace(), "expected a square matrix, got shape"),
         (lambda: qd.Matrix(np.eye(13)).inverse(), "only dimension < 13"),
         (lambda: qd.Matrix.cols([[1, 2], [3]]), "required shapes to be the same"),
+        (lambda: qd.Matrix.cols([1, 2]), "cols takes a list of lists or vectors of numbers, got 1"),
+        (lambda: qd.Matrix.rows([1, 2]), "rows takes a list of lists or vectors of numbers, got 1"),
+        (lambda: qd.Matrix.rows([[v], [v]]), "lists or vectors of numbers"),
+        (lambda: qd.Matrix.rows([[1, None], [2, 3]]), "lists or vectors of numbers"),
+        (lambda: qd.Matrix.rows([[1, [2]]]), "lists or vectors of numbers"),
+        (lambda: qd.Matrix.rows([]), "at least one"),
     ],
 )
 def test_preconditions(use, text):

@@ -690,6 +690,19 @@ for _name in ("zero", "one", "identity", "unit", "diag", "rows", "cols"):
     getattr(Matrix, _name)._qd_op = f"Matrix.{_name}"
 
 
+def _numbers(name: str, part: Any) -> np.ndarray:
+    """A row or column as an array of one dimension."""
+    try:
+        array = np.asarray(part)
+    except ValueError:  # lists of unequal depth
+        array = None
+    if array is None or array.ndim != 1 or (array.size and array.dtype.kind not in "biuf"):
+        raise QuadrantsCompilationError(
+            f"Matrix.{name} takes a list of lists or vectors of numbers, got {part!r} in it"
+        )
+    return array
+
+
 def _stacked(name: str, parts: Any, as_columns: bool) -> Any:
     if (
         _has_symbolic(list(parts))
@@ -699,7 +712,9 @@ def _stacked(name: str, parts: Any, as_columns: bool) -> Any:
         return core.trace_op(f"Matrix.{name}", (parts,))
     if impl.is_python_backend():
         return _python_factory(name, parts)
-    arrays = [np.asarray(p) for p in parts]
+    arrays = [_numbers(name, p) for p in parts]
+    if not arrays:
+        raise QuadrantsCompilationError(f"Matrix.{name} takes at least one list or vector")
     shapes = [a.shape for a in arrays]
     if builtins.any(s != shapes[0] for s in shapes):
         raise QuadrantsCompilationError(f"required shapes to be the same, got shapes {shapes}")
