@@ -1,5 +1,8 @@
 """Host structs, struct types and `qd.dataclass`."""
 
+import operator
+
+import numpy as np
 import pytest
 
 import quadrants as qd
@@ -36,6 +39,14 @@ def test_iteration():
     a, v, d = s
     assert (a, list(v), d.x) == (1, [1, 2], 2.5)
     assert 1 in qd.Struct(a=1) and 2 not in qd.Struct(a=1)
+
+
+def test_no_operand_of_numpy():
+    s = qd.Struct(a=1)
+    for left, right in ((np.arange(3), s), (s, np.arange(3)), (np.int32(2), s), (s, np.float64(2))):
+        for operation in (operator.add, operator.mul, operator.sub, operator.truediv):
+            with pytest.raises(TypeError):
+                operation(left, right)
 
 
 def test_awkward_names():

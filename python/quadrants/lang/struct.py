@@ -97,6 +97,9 @@ class Struct:
     def methods(self) -> dict[str, Any]:
         return type(self)._methods  # type: ignore[attr-defined]
 
+    # A struct is no operand of NumPy's, which would take it for the sequence of its members.
+    __array_ufunc__ = None
+
     def __len__(self) -> int:
         return len(self._entries)
 
