@@ -1,5 +1,5 @@
-// Waiting for turns (turn.h), and `launches_wait`: around Python code that works on what kernels
-// work on and may give up the GIL amid it.
+// Waiting for turns (turn.h), and what takes one beside launches: NumPy's copies, which give up the
+// GIL, and forks.
 
 #include "python/turn.h"
 
@@ -22,24 +22,26 @@ struct WhoWaits {
 };
 WhoWaits* who_waits = new WhoWaits;  // never destroyed: threads may wait while the process ends
 
-int entered = 0;  // how often, by the thread that has the turn
-
-PyObject* enter(PyObject*, PyObject*) {
-    Session& s = session();
-    s.door.call_begins();
-    if (!wait_for_launches()) return s.door.call_ends(), nullptr;
-    s.door.work_begins();  // a reset waits
-    s.turn.take();
-    ++entered;
-    Py_RETURN_NONE;
-}
-
-PyObject* leave(PyObject*, PyObject* const*, Py_ssize_t) {
-    Session& s = session();
-    if (--entered == 0) s.turn.leave();
-    s.door.work_ends();
-    s.door.call_ends();
-    Py_RETURN_NONE;
+// copy_alone([(to, from, shape), ...]): arrays' elements, `from` in this shape unless it is None.
+// No Python code runs while launches wait: a signal handler may want a lock whose owner launches.
+PyObject* copy_alone(PyObject*, PyObject* copies) {
+    const KernelCall call;
+    if (!wait_for_launches()) return nullptr;
+    const Working working;
+    Turn<PythonThreads>& turn = session().turn;
+    const bool took = turn.take();
+    bool ok = true;
+    for (Py_ssize_t n = 0; ok && n < PyList_Size(copies); ++n) {
+        PyObject *to, *from, *shape;
+        ok = PyArg_ParseTuple(PyList_GetItem(copies, n), "OOO", &to, &from, &shape) != 0;
+        if (!ok) break;
+        PyObject* shaped =
+            shape == Py_None ? Py_NewRef(from) : PyObject_CallMethod(from, "reshape", "(O)", shape);
+        ok = shaped && PyObject_SetItem(to, Py_Ellipsis, shaped) == 0;
+        Py_XDECREF(shaped);
+    }
+    if (took) turn.leave();
+    return ok ? Py_NewRef(Py_None) : nullptr;
 }
 
 // Around a fork: a child has no half of what another thread's launch writes. Signals wait.
@@ -60,24 +62,10 @@ PyObject* fork_ends(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
+    {"copy_alone", copy_alone, METH_O, "Copies arrays' elements while no kernel runs."},
     {"fork_begins", fork_begins, METH_NOARGS, "Waits for launches, and keeps new ones waiting."},
     {"fork_ends", fork_ends, METH_NOARGS, "Launches go on."},
     {nullptr, nullptr, 0, nullptr},
-};
-
-PyMethodDef methods[] = {
-    {"__enter__", enter, METH_NOARGS, "Waits for launches, and keeps new ones waiting."},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(leave)), METH_FASTCALL,
-     "Launches go on."},
-    {nullptr, nullptr, 0, nullptr},
-};
-
-PyTypeObject LaunchesWait_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.LaunchesWait",
-    .tp_basicsize = sizeof(PyObject),
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "With it, kernels of other threads are not running.",
-    .tp_methods = methods,
 };
 
 }  // namespace
@@ -105,15 +93,9 @@ void PythonThreads::wake() {
 
 void turn_in_forked_child() {
     who_waits = new WhoWaits;  // a lost thread may have the lock
-    if (!session().turn.in_forked_child()) entered = 0;
+    session().turn.in_forked_child();
 }
 
-bool add_turn(PyObject* module) {
-    if (PyType_Ready(&LaunchesWait_Type) < 0) return false;
-    PyObject* the_one = PyObject_New(PyObject, &LaunchesWait_Type);
-    const bool added = the_one && PyModule_AddObjectRef(module, "launches_wait", the_one) == 0;
-    Py_XDECREF(the_one);
-    return added && PyModule_AddFunctions(module, functions) == 0;
-}
+bool add_turn(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
 
 }  // namespace qd::python

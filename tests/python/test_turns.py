@@ -279,3 +279,43 @@ def test_a_child_forked_amid_a_copy_has_its_turns(backend):
     finally:
         over.append(True)
         thread.join()
+
+
+@pytest.mark.parametrize("layout", [qd.Layout.AOS, qd.Layout.SOA])
+def test_a_handler_amid_a_copy_waits_for_who_launches(backend, layout):
+    """Ctrl-C amid to_numpy: the handler wants a lock that a worker has while it launches."""
+    x = qd.Vector.field(3, qd.f32, 300_000, layout=layout)
+    lock, waits = threading.Lock(), []
+
+    @qd.kernel
+    def step():
+        for i in x:
+            x[i] += 1.0
+
+    def handler(*_):
+        waits.append(lock.acquire(timeout=10))
+        if waits[-1]:
+            lock.release()
+
+    def work():
+        while len(waits) < 8 and False not in waits:
+            with lock:
+                step()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        step()
+        worker = threading.Thread(target=work, daemon=True)
+        worker.start()
+        while worker.is_alive():
+            kick = threading.Timer(
+                0.003, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1)
+            )
+            kick.start()
+            end = time.monotonic() + 0.02
+            while time.monotonic() < end:
+                x.to_numpy()
+            kick.join()
+        assert all(waits)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

@@ -39,14 +39,16 @@ def _places(container: Any, element_shape: tuple[int, ...]) -> list[tuple[Any, A
     ]
 
 
-# Copies keep launches waiting, since NumPy gives up the GIL. Nothing else is waited for amid one.
+# Copies keep launches waiting, since NumPy gives up the GIL. They are listed first, as (to, from,
+# shape), and made without any Python code that signal handlers could run amid.
 
 
 def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
     """A fresh array of the container's own dtype and canonical shape."""
     places = _places(container, element_shape)
-    with core.launches_wait:
-        return _read(places, container.dtype, shape, element_shape)
+    out, copies = _read(places, container.dtype, shape, element_shape)
+    core.copy_alone(copies)
+    return out
 
 
 def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> None:
@@ -55,35 +57,38 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
     if kind is not None and kind.kind not in "biuf":
         raise TypeError(f"Unknown type {kind}: numbers are expected")
     places = _places(container, element_shape)
-    with core.launches_wait, np.errstate(all="ignore"):
-        _write(places, array)
+    with np.errstate(all="ignore"):
+        core.copy_alone(_written(places, array))
 
 
 def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: Any) -> None:
     """Stores all elements of one container in another, cast to its dtype."""
     read, written = _places(source, element_shape), _places(target, element_shape)
-    with core.launches_wait, np.errstate(all="ignore"):
-        _write(written, _read(read, source.dtype, shape, element_shape))
+    array, copies = _read(read, source.dtype, shape, element_shape)
+    with np.errstate(all="ignore"):
+        core.copy_alone(copies + _written(written, array))
 
 
 def _read(places: Any, dtype: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
+    """An array, and the copies that fill it."""
     if places and places[0][0] is ...:
-        return np.array(places[0][1], order="C")
+        live = places[0][1]
+        out = np.empty(live.shape, live.dtype)
+        return out, [(out, live, None)]
     out = np.empty(shape + element_shape, to_numpy_type(dtype))
-    for where, part in places:
-        out[where] = part.reshape(shape)
-    return out
+    return out, [(out[where], part, shape) for where, part in places]
 
 
-def _write(places: Any, array: Any) -> None:
-    if places and places[0][0] is ...:
-        np.copyto(places[0][1], array, casting="unsafe")
-        return
+def _written(places: Any, array: Any) -> list[tuple[Any, Any, Any]]:
+    """The copies that store an array or a number."""
     array = np.asarray(array)
+    if places and places[0][0] is ...:
+        return [(places[0][1], array, None)]
+    copies = []
     for where, part in places:
         component = array[where] if array.shape else array
-        component = component.reshape(part.shape) if component.shape else component
-        np.copyto(part, component, casting="unsafe")
+        copies.append((part, component, part.shape if component.shape else None))
+    return copies
 
 
 def count_kernel(container: Any, operation: str) -> None:
