@@ -91,6 +91,11 @@ void note_watchers() {
     s.watches_launches = s.options.debug || runtime::is_traced();
 }
 
+void use_compile_threads() {
+    const ir::Options& o = session().options;
+    runtime::set_optimisers(o.print_ir ? 1 : o.num_compile_threads);
+}
+
 PyObject* runtime_init(PyObject*, PyObject* options) {
     Closed closed;
     if (!closed.wait()) return nullptr;
@@ -110,6 +115,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     const std::string tier = environment("QD_CPU_TIER");
     s.tier = tier == "0" ? 0 : tier == "1" ? 1 : tier == "interpret" ? 2 : -1;
     s.cpu = environment("QD_CPU_TARGET");
+    use_compile_threads();
     ++s.options_version;
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
     if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
@@ -158,6 +164,7 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     if (!set_option(session().options, args[0], args[1])) return nullptr;
     Session& s = session();
     note_watchers();
+    use_compile_threads();
     if (s.generation && makes_pool)
         s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
     Py_RETURN_NONE;

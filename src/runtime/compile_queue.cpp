@@ -41,11 +41,10 @@ namespace {
 QueueProtocol<SlotMachine>& queue = *new QueueProtocol<SlotMachine>;
 // A forked child forgets its parent's threads: nobody ends them there.
 struct ItsThreads {
-    static constexpr int kLines = QueueProtocol<SlotMachine>::kLines;
     std::mutex lock;  // guards everything here
     std::condition_variable changed;
-    std::thread threads[kLines];
-    bool working[kLines]{};
+    std::thread threads[SlotMachine::kMostThreads];
+    bool working[SlotMachine::kMostThreads]{};
     int finishing = 0;     // how many do more than compile: those are waited for
     bool left = false;     // the process ends without the others
     int32_t unwanted = 0;  // atomic: what they compile
@@ -65,25 +64,25 @@ struct ItsThreads {
         --finishing;
         changed.notify_all();
     }
-    void ends(int line) {
+    void ends(int thread) {
         const std::lock_guard guard(lock);
-        working[line] = false;
+        working[thread] = false;
         changed.notify_all();
     }
     // A thread that still compiles then does so while the process ends: the compiler has nothing
     // that this takes away.
-    void join_or_leave(int line) {
+    void join_or_leave(int thread) {
         std::unique_lock guard(lock);
         const auto patience = left ? kLastPatience.zero() : kLastPatience;
-        if (changed.wait_for(guard, patience, [&] { return !working[line]; })) {
+        if (changed.wait_for(guard, patience, [&] { return !working[thread]; })) {
             guard.unlock();
-            threads[line].join();
+            threads[thread].join();
             return;
         }
         left = true;
         __atomic_store_n(&unwanted, 1, __ATOMIC_RELAXED);
         changed.wait(guard, [&] { return finishing == 0; });
-        threads[line].detach();
+        threads[thread].detach();
     }
 };
 ItsThreads* threads = new ItsThreads;
@@ -98,32 +97,43 @@ const bool registered =
 
 }  // namespace
 
-bool SlotMachine::start(Queue& q, Queue::Line line) {
+std::atomic<int> optimisers{1};
+
+int SlotMachine::most_threads() { return 1 + optimisers; }
+
+void set_optimisers(int64_t threads) {
+    const int64_t cpus =
+        std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, SlotMachine::kMostThreads - 1);
+    optimisers = int(std::clamp<int64_t>(threads, 1, cpus));
+}
+
+bool SlotMachine::start(Queue& q, int thread) {
     static const bool ends = std::atexit(stop_optimisations) == 0;  // for hosts that forget
     (void)ends;
     try {
         ItsThreads& all = *threads;
         const std::lock_guard guard(all.lock);
         const support::QuietThreads quiet;
-        all.threads[line] = std::thread([&q, &all, line] {
+        all.threads[thread] = std::thread([&q, &all, thread] {
             const StandardFloats floats;
             name_traced_thread("optimiser");
             // Threads that somebody waits for go first: on few cores a launch would lose a time
             // slice.
             const auto self = static_cast<id_t>(syscall(SYS_gettid));
-            if (line == Queue::patient)
-                setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + kNiceness);
-            q.work(line);
-            all.ends(line);
+            if (Queue::line_of(thread) == Queue::patient)
+                setpriority(PRIO_PROCESS, self,
+                            getpriority(PRIO_PROCESS, static_cast<id_t>(getpid())) + kNiceness);
+            q.work(thread);
+            all.ends(thread);
         });
-        all.working[line] = true;
+        all.working[thread] = true;
         return true;
     } catch (const std::system_error&) {
         return false;
     }
 }
 
-void SlotMachine::join(Queue&, Queue::Line line) { threads->join_or_leave(line); }
+void SlotMachine::join(Queue&, int thread) { threads->join_or_leave(thread); }
 
 void SlotMachine::compile(const Slot& slot) {
     const Target& target = slot->target_;

@@ -36,11 +36,13 @@ struct SlotMachine : Threads {
     using Slot = std::shared_ptr<ImageSlot>;
     using Queue = QueueProtocol<SlotMachine>;
     static Progress<SlotMachine>& progress(const Slot&);
-    static bool start(Queue&, Queue::Line);
-    static void join(Queue&, Queue::Line);
+    static constexpr int kMostThreads = 65;
+    static int most_threads();
+    static bool start(Queue&, int thread);
+    static void join(Queue&, int thread);
     static void compile(const Slot&);
     static void drop_module(const Slot&);
-    static void at_rest(Queue::Line) {}
+    static void at_rest(int) {}
 };
 
 class ImageSlot {
@@ -73,6 +75,9 @@ inline Progress<SlotMachine>& SlotMachine::progress(const Slot& slot) { return s
 // Any thread.
 bool quick_run_begins(const std::shared_ptr<ImageSlot>& slot, int64_t now_ns);
 void quick_run_ends(const std::shared_ptr<ImageSlot>& slot, int64_t took_ns);
+
+// How many threads may optimise what can wait, as far as there are CPUs; what runs hot has another.
+void set_optimisers(int64_t threads);
 
 // Optimises a slot's quick code without waiting for its launches. Any thread.
 void optimise(const std::shared_ptr<ImageSlot>& slot);

@@ -65,7 +65,9 @@ class QueueProtocol {
     using Slot = typename Machine::Slot;
 
   public:
-    enum Line { urgent, patient, kLines };  // each with a thread
+    // What runs hot has a thread; what can wait has one or more, as Machine::most_threads() says.
+    enum Line { urgent, patient, kLines };
+    static Line line_of(int thread) { return thread == 0 ? urgent : patient; }
 
     // --- the launching threads ------------------------------------------------------------------
     // Around each launch of quick code. False: there is nothing to count, nor to end.
@@ -116,7 +118,7 @@ class QueueProtocol {
             forget();
             changed_.notify_all();
         }
-        for (int k = 0; k < threads; ++k) Machine::join(*this, Line(k));
+        for (int k = 0; k < threads; ++k) Machine::join(*this, k);
     }
 
     // --- fork: the child gets a queue of its own, without threads --------------------------------
@@ -136,23 +138,22 @@ class QueueProtocol {
 
     // --- the queue's threads
     // ----------------------------------------------------------------------
-    void work(Line line) {
+    void work(int thread) {
+        const Line line = line_of(thread);
         Lock guard(lock_);
-        while (line == urgent && !ended_ && threads_ < kLines &&
-               Machine::start(*this, Line(int(threads_))))
-            threads_ = threads_ + 1;
         while (!ended_) {
-            Machine::at_rest(line);
+            Machine::at_rest(thread);
             look_at_watches();
+            start_others();
             if (!asked_[line].empty()) {
                 const Slot slot = take_best(asked_[line]);
-                compiling_[line] = slot;
+                compiling_[thread] = slot;
                 guard.unlock();
                 Machine::compile(slot);
                 guard.lock();
                 Machine::drop_module(slot);
                 Machine::progress(slot).state = Improving::settled;
-                compiling_[line] = Slot();
+                compiling_[thread] = Slot();
                 changed_.notify_all();
             } else if (!watches_.empty()) {
                 int64_t due_ns = INT64_MAX;
@@ -188,9 +189,22 @@ class QueueProtocol {
     bool open() {
         if (!started_ && !ended_) {
             started_ = true;
-            threads_ = Machine::start(*this, urgent);  // which starts the others
+            threads_ = Machine::start(*this, 0);  // which starts the others
         }
         return threads_ > 0;
+    }
+
+    // The second thread at once, more when there is more to do than they are.
+    void start_others() {
+        while (!ended_ && threads_ > 0 && threads_ < Machine::most_threads() &&
+               (threads_ < kLines || asked_[patient].size() > idle_patient()) &&
+               Machine::start(*this, threads_))
+            threads_ = threads_ + 1;
+    }
+    size_t idle_patient() const {
+        size_t n = 0;
+        for (int k = 1; k < threads_; ++k) n += Slot(compiling_[k]) ? 0 : 1;
+        return n;
     }
 
     void line_up(const Slot& slot) {
@@ -250,8 +264,8 @@ class QueueProtocol {
 
     size_t pending_locked() const {
         size_t n = 0;
-        for (int line = 0; line < kLines; ++line)
-            n += asked_[line].size() + (Slot(compiling_[line]) ? 1 : 0);
+        for (const List<Slot>& line : asked_) n += line.size();
+        for (const auto& c : compiling_) n += Slot(c) ? 1 : 0;
         return n;
     }
 
@@ -259,7 +273,7 @@ class QueueProtocol {
     typename Machine::Condition changed_;
     List<Slot> asked_[kLines];
     List<Watch> watches_;
-    Plain<Slot> compiling_[kLines]{};
+    Plain<Slot> compiling_[Machine::kMostThreads]{};  // by thread
     Plain<int> threads_{0};
     Plain<bool> started_{false}, ended_{false};
 };

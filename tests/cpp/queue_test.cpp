@@ -93,6 +93,11 @@ constexpr Act kLong{Act::run, 0, kPatience}, kShort{Act::run, 0, 0},
 template <Fault F>
 struct Machine : Explored<F> {
     using Queue = QueueProtocol<Machine>;
+    static constexpr int kMostThreads = 3;
+    static inline int most = 2;                // one for each line
+    static inline bool third_started = false;  // in some run
+    static int most_threads() { return most; }
+
     struct World;
     struct ModelSlot {
         Progress<Machine> progress;
@@ -106,7 +111,7 @@ struct Machine : Explored<F> {
         Queue queue;
         ForkGate<Explored<F>> gate;
         ModelSlot slots[2];
-        explore::Atomic<uint32_t> born[2] = {0, 0}, died[2] = {0, 0};
+        explore::Atomic<uint32_t> born[3] = {0, 0, 0}, died[3] = {0, 0, 0};
         Tally launchers, in_child, out_of_patience;
         int64_t room_for_threads = 2;
         World() {
@@ -119,12 +124,12 @@ struct Machine : Explored<F> {
         }
 
         // A thread of the queue; those that never start end with the program.
-        void worker(size_t line, size_t life) {
+        void worker(size_t thread, size_t life) {
             for (uint32_t b; (b = born[life].load()) != 1;) {
                 if (b == 2) return;
                 now->wait(born[life].location(), 0, 1);
             }
-            queue.work(typename Queue::Line(line));
+            queue.work(int(thread));
             died[life].store(1);
             now->wake(died[life].location(), 100, 1);
         }
@@ -204,10 +209,10 @@ struct Machine : Explored<F> {
             if (++launchers != of) return;
             queue.stop();
             queue.stop();
-            for (auto& b : born)
-                if (b.load() == 0) {
-                    b.store(2);
-                    now->wake(b.location(), 1, 1);
+            for (int k = 0; k < most; ++k)
+                if (born[k].load() == 0) {
+                    born[k].store(2);
+                    now->wake(born[k].location(), 1, 1);
                 }
             for (ModelSlot& s : slots)
                 now->check(s.progress.state.load() != Improving::asked, "a slot is lost");
@@ -216,17 +221,18 @@ struct Machine : Explored<F> {
     };
 
     static Progress<Machine>& progress(Slot s) { return s->progress; }
-    static bool start(Queue& q, typename Queue::Line line) {
+    static bool start(Queue& q, int thread) {
         World& w = world_of(q);
-        if (line >= w.room_for_threads) return false;
-        auto& born = w.born[line + w.in_child.get()];
+        if (thread >= w.room_for_threads) return false;
+        third_started |= thread == 2;
+        auto& born = w.born[thread + w.in_child.get()];
         born.store(1);
         now->wake(born.location(), 1, 1);
         return true;
     }
-    static void join(Queue& q, typename Queue::Line line) {
+    static void join(Queue& q, int thread) {
         World& w = world_of(q);
-        auto& died = w.died[line + w.in_child.get()];
+        auto& died = w.died[thread + w.in_child.get()];
         while (!died.load()) now->wait(died.location(), 0, 1);
     }
     static void compile(Slot s) {
@@ -247,17 +253,19 @@ struct Machine : Explored<F> {
         s->settled.store(1);
         now->wake(s->settled.location(), 100, 1);
     }
-    static void at_rest(typename Queue::Line line) { now->at_rest(line); }
+    static void at_rest(int thread) { now->at_rest(uint64_t(thread)); }
     static World& world_of(Queue& q) { return reinterpret_cast<World&>(q); }  // its first member
 };
 
-// Runs launching threads against the queue's two; "" or what goes wrong.
+// Runs launching threads against the queue's `most`; "" or what goes wrong.
 template <Fault F = Fault::none>
 using World = typename Machine<F>::World;
 template <Fault F = Fault::none>
 std::string explore_queue(std::vector<std::vector<Act>> launchers, int64_t most_time = 0,
-                          int preemptions = explore::kAnyNumber, int64_t room = 2) {
+                          int preemptions = explore::kAnyNumber, int64_t room = 2, int most = 2) {
     using W = World<F>;
+    Machine<F>::most = most;
+    Machine<F>::third_started = false;
     alignas(W) static char place[sizeof(W)];  // one address in every run
     auto explorer = std::make_unique<Explorer>();
     explorer->most_time = most_time;
@@ -274,9 +282,11 @@ std::string explore_queue(std::vector<std::vector<Act>> launchers, int64_t most_
                 }
                 w->launcher_ends(n);
             });
-        for (const size_t line : {0, 1}) program.threads.push_back([=] { w->worker(line, line); });
+        for (size_t k = 0; k < size_t(most); ++k)
+            program.threads.push_back([=] { w->worker(k, k); });
         return program;
     });
+    Machine<F>::most = 2;
     return failure;
 }
 
@@ -304,6 +314,22 @@ TEST(queue, endings) {
 TEST(queue, systems_without_room_for_threads) {
     EXPECT_EQ(explore_queue({{kEndless}}, 3, explore::kAnyNumber, 1), "");
     EXPECT_EQ(explore_queue({{kLong, {Act::finish}}}, 0, explore::kAnyNumber, 0), "");
+}
+
+// With a thread for what runs hot and two for what can wait.
+TEST(queue, several_threads_for_what_can_wait) {
+    // The first launch starts the queue; what is asked for when it has one thread counts as hot.
+    const std::vector<Act> both = {kShort, {Act::optimise, 0}, {Act::optimise, 1}},
+                           stop = {kShort, {Act::optimise, 0}, {Act::optimise, 1}, {Act::stop}};
+    std::vector<Act> wait = both;
+    wait.insert(wait.end(), {{Act::finish_all_asked, 0}, {Act::finish_all_asked, 1}});
+    EXPECT_EQ(explore_queue({wait}, 0, 2, 3, 3), "");
+    EXPECT_TRUE(Machine<Fault::none>::third_started);
+    EXPECT_EQ(explore_queue({wait}, 0, 1, 2, 3), "");  // the system has no room for the third
+    EXPECT_FALSE(Machine<Fault::none>::third_started);
+    EXPECT_EQ(explore_queue({stop}, 0, 2, 3, 3), "");
+    EXPECT_EQ(explore_queue({{kShort, {Act::optimise, 1}, kEndless}}, 3, 1, 3, 3), "");
+    EXPECT_NE(explore_queue<Fault::no_notice>({wait}, 0, 2, 3, 3), "");
 }
 
 TEST(queue, what_is_wrong_is_found) {

@@ -174,3 +174,24 @@ def test_forks_while_several_threads_compile(tmp_path):
         QD_CPU_TIER="0",
     )
     assert out.split() == ["0"] * 4 + ["True"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_threads_that_optimise_later(tmp_path, count):
+    out = run(
+        tmp_path,
+        """
+        kernels = [make(12 + k) for k in range(6)]
+        wants = [values(k) for k in kernels]
+        core.finish_optimisations()
+        print([values(k) for k in kernels] == wants)
+        print({k._primal._specialisations()[0]["tier"] for k in kernels})
+        stats = pathlib.Path("/proc/self/task").glob("*/stat")
+        niceness = [int(t.read_text().rpartition(")")[2].split()[16]) for t in stats]
+        print(niceness.count(min(os.nice(0) + 10, 19)))
+        """,
+        QD_NUM_COMPILE_THREADS=str(count),
+        QD_OFFLINE_CACHE="0",
+    )
+    cpus = len(os.sched_getaffinity(0))
+    assert out.split() == ["True", "{1}", str(min(count, cpus))]
