@@ -286,7 +286,7 @@ void trace_run(const char* category, std::string_view name, int64_t began_ns, in
 }
 
 void trace_stage(const char* stage, const char* of, int64_t began_ns, int64_t took_ns) {
-    if (took_ns < kShortStageNs || !is_traced()) return;
+    if (!*stage || took_ns < kShortStageNs || !is_traced()) return;
     const std::lock_guard guard(trace.lock);
     if (!thread_name) thread_name = "compiler";  // a thread of its own, if it is not known yet
     add(trace_event("stage", stage, of, began_ns, took_ns), false);
