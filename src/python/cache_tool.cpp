@@ -11,6 +11,7 @@
 #include "frontend/frontend.h"
 #include "python/areas.h"
 #include "python/target.h"
+#include "python/warm.h"
 #include "support/abi.h"
 
 namespace qd::python {
@@ -80,6 +81,7 @@ PyObject* cache_entries(PyObject*, PyObject* folder) try {
                                      static_cast<long long>(info.st_size), used, whole));
         if (PyList_Append(list.get(), item.get()) < 0) return nullptr;
     }
+    show_cache_messages();  // now, not when somebody's program ends
     return list.release();
 } catch (const frontend::PyError&) {
     return nullptr;
@@ -91,6 +93,7 @@ PyObject* cache_read(PyObject*, PyObject* args) try {
     const char* name;
     if (!PyArg_ParseTuple(args, "Us", &folder, &name)) return nullptr;
     const auto content = is_entry(name) ? places_of(folder).read(name) : std::nullopt;
+    show_cache_messages();
     if (!content) Py_RETURN_NONE;
     return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(content->data()),
                                      static_cast<Py_ssize_t>(content->size()));
@@ -107,8 +110,9 @@ PyObject* cache_write(PyObject*, PyObject* args) try {
     if (!is_entry(name))
         return PyErr_Format(PyExc_ValueError, "'%s' is no name of a cache entry", name);
     const auto* begin = reinterpret_cast<const uint8_t*>(bytes);
-    return PyBool_FromLong(
-        places_of(folder).native.write(name, {begin, static_cast<size_t>(count)}));
+    const bool written = places_of(folder).native.write(name, {begin, static_cast<size_t>(count)});
+    show_cache_messages();
+    return PyBool_FromLong(written);
 } catch (const frontend::PyError&) {
     return nullptr;
 }

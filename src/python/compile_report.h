@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -32,10 +33,11 @@ struct Making {
     int64_t total_ns() const { return look_up_ns + front_end_ns + code_ns; }
     // What a look-up finds it loads.
     int64_t only_look_up_ns() const { return look_up_ns - (from == From::cache ? load_ns : 0); }
-    // Writing to the cache, for instance.
+    // Writing to the cache, for instance. Clocks are read one after the other: not below zero.
     int64_t other_ns() const {
-        return total_ns() - only_look_up_ns() - front_end_ns - loading_ns - passes_ns -
-               emission_ns - load_ns;
+        const int64_t known =
+            only_look_up_ns() + front_end_ns + loading_ns + passes_ns + emission_ns + load_ns;
+        return std::max<int64_t>(total_ns() - known, 0);
     }
 };
 
