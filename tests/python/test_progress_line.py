@@ -152,6 +152,8 @@ def test_a_child_shows_its_own(tmp_path):
 def first(x: qd.types.ndarray()):
     for i in x: x[i] += qd.static(pause(1.3))
 first(np.zeros(8, np.int32))
+import warnings
+warnings.simplefilter("ignore")  # Python 3.12 advises against fork beside threads
 if pid := os.fork():
     assert os.waitpid(pid, 0)[1] == 0
     print("end", file=sys.stderr)
