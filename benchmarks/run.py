@@ -122,7 +122,8 @@ def run_child(python, case, flags, home, timeout, threads, spin=False):
     except subprocess.TimeoutExpired:
         return {"error": f"more than {timeout} s"}
     if run.returncode == 0 and run.stdout.strip():
-        return json.loads(run.stdout.splitlines()[-1])
+        # A package may write its banner into a buffer that is written behind ours.
+        return json.loads([line for line in run.stdout.splitlines() if line.startswith("{")][-1])
     lines = run.stderr.replace(f"{HERE.parent}/", "").strip().splitlines() or [""]
     return {"error": f"exit {run.returncode}: {lines[-1][:200]}"}
 
