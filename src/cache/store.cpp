@@ -20,6 +20,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "support/io.h"
+
 namespace qd::cache {
 namespace {
 
@@ -107,18 +109,6 @@ void note_use(const std::string& path, const struct stat& info) {
     if (info.st_atime + kNoted >= ::time(nullptr)) return;
     const timespec times[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
     (void)::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW);
-}
-
-bool write_all(int descriptor, const void* data, size_t bytes) {
-    auto* at = static_cast<const char*>(data);
-    while (bytes) {
-        const ssize_t n = ::write(descriptor, at, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        at += n;
-        bytes -= static_cast<size_t>(n);
-    }
-    return true;
 }
 
 }  // namespace
@@ -237,8 +227,8 @@ bool Store::put(std::string_view name, std::span<const uint8_t> content) const {
         const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
         if (file.descriptor < 0) return false;
         const Header header = header_of(prefix_ + std::string(name), content);
-        if (!write_all(file.descriptor, &header, sizeof header) ||
-            !write_all(file.descriptor, content.data(), content.size())) {
+        if (!support::write_all(file.descriptor, &header, sizeof header) ||
+            !support::write_all(file.descriptor, content.data(), content.size())) {
             ::unlink(temporary.c_str());
             return false;
         }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "support/own_thread.h"
-#include "support/stack.h"
 
 namespace qd::compiler {
 namespace {
@@ -27,18 +26,11 @@ struct Work {
 };
 
 bool start(Work& work, pthread_t& thread) {
-    constexpr size_t kLeast = 8 << 20, kMost = 1 << 30;
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes)) return false;
-    pthread_attr_setstacksize(&attributes, std::clamp(support::stack_size(), kLeast, kMost));
-    const support::QuietThreads quiet;
     const auto run = [](void* data) -> void* {
         static_cast<Work*>(data)->run();
         return nullptr;
     };
-    const bool started = pthread_create(&thread, &attributes, run, &work) == 0;
-    pthread_attr_destroy(&attributes);
-    return started;
+    return support::start_thread(thread, false, run, &work);
 }
 
 }  // namespace

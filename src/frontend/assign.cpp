@@ -38,11 +38,7 @@ void warn_precision(const std::string& text) {
     const std::string key =
         text + (loc ? std::string(loc->file) + ":" + std::to_string(loc->line) : "");
     if (!seen.insert(key).second) return;
-    const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
-    const Ref done =
-        module ? Ref::steal_or_null(PyObject_CallMethod(module.get(), "warn", "s", text.c_str()))
-               : Ref();
-    if (!done) forget_error();
+    try_to_log("warn", text);
 }
 
 void check_precision(const char* verb, Prim to, Prim from) {

@@ -47,8 +47,7 @@ void warn_of_long_stack(size_t bytes) {
     const std::string message = "BufferView debug callstack is " + std::to_string(bytes) +
                                 " bytes (limit " + std::to_string(limit) +
                                 "). Large callstack strings increase compiled binary size.";
-    const Ref logging = Ref::steal(PyImport_ImportModule("quadrants._logging"));
-    Ref::steal(PyObject_CallMethod(logging.get(), "warn", "s", message.c_str()));
+    log_or_throw("warn", message);
 }
 
 // Debug mode names the calls that led to a failing access. A func is therefore expanded into its

@@ -46,6 +46,12 @@ struct PyError {};  // thrown when a Python exception is set
 // raised; it is kept, and raised by the kernel call in progress (kept_error.cpp). Nothing else
 // clears exceptions (tools/check_forget.py).
 void forget_error();
+// A line of the log, by quadrants._logging.<level>, which clients may have replaced. False: it
+// raised.
+[[nodiscard]] bool log_line(const char* level, const std::string& text);
+// The same where nobody can be told, and while a kernel is lowered: throws PyError.
+void try_to_log(const char* level, const std::string& text);
+void log_or_throw(const char* level, const std::string& text);
 bool has_attribute(PyObject* o, const char* name);  // PyObject_HasAttr swallows all exceptions
 // By its traceback.
 bool raised_by_handler(PyObject* trace);

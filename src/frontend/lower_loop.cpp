@@ -43,11 +43,6 @@ ir::Value* bound(Lowering& l, PyObject* o, bool warn) {
     return as_i32(l, v, warn);
 }
 
-void log_warning(const std::string& message) {
-    const Ref module = Ref::steal(PyImport_ImportModule("quadrants._logging"));
-    Ref::steal(PyObject_CallMethod(module.get(), "warn", "s", message.c_str()));
-}
-
 }  // namespace
 
 Flow Body::for_stmt(const Node* n) {
@@ -347,12 +342,13 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
     if (!settings_used) chosen = settings;
     settings_used = true;
     if (chosen.serialize && over_data) {
-        log_warning("qd.loop_config(serialize=True) does not have effect on the struct for.");
+        log_or_throw("warn",
+                     "qd.loop_config(serialize=True) does not have effect on the struct for.");
         chosen.threads = 1;  // yet programs that ask for it may count on the order
     }
     if (!chosen.name.empty() && inside_a_for(low))
-        log_warning("qd.loop_config(name=\"" + chosen.name +
-                    "\") has no effect on a loop nested inside another for-loop");
+        log_or_throw("warn", "qd.loop_config(name=\"" + chosen.name +
+                                 "\") has no effect on a loop nested inside another for-loop");
     const bool parallel = top_level && !(chosen.serialize && !over_data);
 
     // Without dimensions the body runs once.

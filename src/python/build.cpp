@@ -390,13 +390,7 @@ int show_complaints(void*) {
         std::lock_guard guard(c.lock);
         texts.swap(c.texts);
     }
-    for (const std::string& text : texts) {
-        const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
-        const Ref done =
-            log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str()))
-                : Ref();
-        if (!done) frontend::forget_error();
-    }
+    for (const std::string& text : texts) frontend::try_to_log("warn", text);
     return 0;
 }
 
@@ -682,12 +676,6 @@ bool share_memory(KernelObject& k, PyObject* const* args, const frontend::Lowere
     return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
 }
 
-// As `tell` calls where code is from.
-const char* origin_of(Making::From from) {
-    using enum Making::From;
-    return from == memory ? "reused" : from == stored_code ? "read" : "compiled";
-}
-
 // Adds to the session's sums what it took, and tells of it.
 struct Told {
     Making making;
@@ -751,7 +739,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             making.from = Making::From::cache;
             making.misses.clear();
             if (reports_compiling()) count_code(making, made->slot->current()->header());
-            if (!tell(k, {args, count}, *made, source, "loaded", made->fields.empty()))
+            if (!tell(k, {args, count}, *made, source, making.from, made->fields.empty()))
                 return nullptr;
             return made;
         }
@@ -781,7 +769,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         }
         ++s.compiled;
         if (made) made->name = name;
-        if (made && !tell(k, {args, count}, *made, kernel->functions, origin_of(making.from),
+        if (made && !tell(k, {args, count}, *made, kernel->functions, making.from,
                           kernel->cacheable && kernel->fields.empty()))
             return nullptr;
         return made;

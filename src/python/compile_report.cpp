@@ -2,10 +2,7 @@
 
 #include "python/compile_report.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
@@ -14,6 +11,7 @@
 #include "ir/ir.h"
 #include "python/session.h"
 #include "runtime/progress.h"
+#include "support/io.h"
 
 namespace qd::python {
 namespace {
@@ -47,12 +45,7 @@ __attribute__((format(printf, 1, 2))) std::string format(const char* form, ...) 
 // Whole, so that lines of several threads stay apart.
 void write_error(std::string_view text) {
     runtime::hide_progress();
-    while (!text.empty()) {
-        const ssize_t n = ::write(2, text.data(), text.size());
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return;
-        text.remove_prefix(static_cast<size_t>(n));
-    }
+    (void)support::write_all(2, text.data(), text.size());
 }
 
 std::string line_of(const Making& m) {

@@ -19,21 +19,18 @@
 #include "python/storage.h"
 #include "runtime/crash.h"
 #include "runtime/trace_file.h"
+#include "support/clock.h"
 
 namespace qd::python {
 namespace {
+
+using support::now_ns;
 
 constexpr size_t kStackBlock = 16384;
 constexpr int64_t kReleaseGilNs = 20000;
 
 extern PyTypeObject Kernel_Type;
 KernelObject* as_kernel(PyObject* o) { return reinterpret_cast<KernelObject*>(o); }
-
-int64_t now_ns() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
-}
 
 // --- materialisation ----------------------------------------------------------------------------
 // PyQuadrants.materialize runs before the first launch and whenever fields were declared since.

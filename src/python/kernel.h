@@ -21,6 +21,7 @@
 
 #include "frontend/objects.h"
 #include "frontend/specialise.h"
+#include "python/compile_report.h"
 #include "python/session.h"
 #include "runtime/compile_queue.h"
 #include "runtime/cpu/kernel.h"
@@ -219,10 +220,9 @@ PyObject* describe_specialisations(PyObject* kernel, void*);
 // exception is set.
 bool show_non_pure(KernelObject& k);
 // Tells the log, and the definition for its observations, where the code of a new specialisation
-// came from: "loaded" by a recipe; for what was lowered "reused" from memory, "read" or "compiled".
+// came from.
 bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
-          std::span<const frontend::SourceFunction> source, const std::string& origin,
-          bool cacheable);
+          std::span<const frontend::SourceFunction> source, Making::From from, bool cacheable);
 
 // build.cpp -----------------------------------------------------------------------------------
 // Asks for the optimised tier of all code that is in use.

@@ -56,13 +56,13 @@ Ref describe_identity(const KernelObject& k, const IdentityCheck& check) {
 }
 
 // What the log says of it at level debug.
-void log_origin(const Specialisation& made, const std::string& origin) {
+void log_origin(const Specialisation& made, Making::From from) {
+    using enum Making::From;
     if (!cache::debugs()) return;
     const std::string key = " (key='" + made.code + "')";
-    cache::debug(origin == "compiled"
-                     ? "Cache kernel '" + made.name + "'" + key
-                     : "Create kernel '" + made.name + "' from " +
-                           (origin == "reused" ? "in-memory cache" : "cache") + key);
+    cache::debug(from == compiler ? "Cache kernel '" + made.name + "'" + key
+                                  : "Create kernel '" + made.name + "' from " +
+                                        (from == memory ? "in-memory cache" : "cache") + key);
 }
 
 }  // namespace
@@ -103,9 +103,8 @@ bool show_non_pure(KernelObject& k) {
 }
 
 bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
-          std::span<const frontend::SourceFunction> source, const std::string& origin,
-          bool cacheable) {
-    log_origin(made, origin);
+          std::span<const frontend::SourceFunction> source, Making::From from, bool cacheable) {
+    log_origin(made, from);
     const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
     if (!pure) return false;
     Ref what = Ref::borrow(Py_None);
@@ -113,7 +112,8 @@ bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation
         const Ref given = Ref::steal_or_null(PyTuple_New(static_cast<Py_ssize_t>(args.size())));
         const Ref functions = Ref::steal_or_null(PyList_New(0));
         // Whoever asks about a loaded one describes it then: a warm start should not pay for that.
-        const Ref described = origin == "loaded" ? Ref::borrow(Py_None) : describe(k, made);
+        const Ref described =
+            from == Making::From::cache ? Ref::borrow(Py_None) : describe(k, made);
         if (!given || !functions || !described) return false;
         for (size_t n = 0; n < args.size(); ++n)
             PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(n), Py_NewRef(args[n]));
@@ -123,9 +123,9 @@ bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation
             Py_BuildValue("(IOOO)", made.number, given.get(), functions.get(), described.get()));
         if (!what) return false;
     }
-    return bool(
-        Ref::steal_or_null(PyObject_CallMethod(k.definition, "_built", "sOO", origin.c_str(),
-                                               cacheable ? Py_True : Py_False, what.get())));
+    return bool(Ref::steal_or_null(PyObject_CallMethod(
+        k.definition, "_built", "OOO", from == Making::From::compiler ? Py_True : Py_False,
+        cacheable ? Py_True : Py_False, what.get())));
 }
 
 }  // namespace qd::python

@@ -28,14 +28,7 @@ bool captured() {
 bool announce() {
     static bool done = false;
     if (std::exchange(done, true)) return true;
-    PyObject* logging = PyImport_ImportModule("quadrants._logging");
-    PyObject* r =
-        logging ? PyObject_CallMethod(logging, "info", "s",
-                                      "Graphical python shell detected, using wrapped sys.stdout")
-                : nullptr;
-    Py_XDECREF(logging);
-    Py_XDECREF(r);
-    return r != nullptr;
+    return frontend::log_line("info", "Graphical python shell detected, using wrapped sys.stdout");
 }
 
 // A pipe that others made non-blocking gets its time to empty. Not for ever: its reader may be this

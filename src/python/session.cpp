@@ -26,6 +26,7 @@
 #include "runtime/fork.h"
 #include "runtime/progress.h"
 #include "runtime/trace_file.h"
+#include "support/clock.h"
 
 namespace qd::python {
 
@@ -35,7 +36,6 @@ namespace {
 
 thread_local int work_of_this_thread = 0;
 std::vector<ResetHook> hooks;
-using frontend::Ref;
 
 std::string environment(const char* name) {
     const char* value = std::getenv(name);
@@ -66,24 +66,20 @@ class Closed {
     }
 };
 
-void warn(const std::string& text) {
-    const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
-    if (!log || !Ref::steal_or_null(PyObject_CallMethod(log.get(), "warn", "s", text.c_str())))
-        frontend::forget_error();
-}
-
 // A trace that cannot be written is no reason to stop.
 void begin_trace() {
     const std::string& path = session().options.trace_file;
     if (path.empty()) return;
     const std::string problem = runtime::open_trace(path);
-    if (!problem.empty()) warn("cannot write the trace file " + path + ": " + problem);
+    if (!problem.empty())
+        frontend::try_to_log("warn", "cannot write the trace file " + path + ": " + problem);
 }
 
 void end_trace() {
     const std::string problem = runtime::close_trace();
     if (!problem.empty())
-        warn("the trace file " + session().options.trace_file + " is not whole: " + problem);
+        frontend::try_to_log(
+            "warn", "the trace file " + session().options.trace_file + " is not whole: " + problem);
 }
 
 void note_watchers() {
@@ -218,12 +214,6 @@ PyObject* compiler_times(PyObject*, PyObject*) {
     return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
 }
 
-int64_t now_ns() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
-}
-
 PyObject* set_log_level(PyObject*, PyObject* rank) {
     constexpr long kDebug = 1;  // of quadrants._logging
     cache::set_debugs(PyLong_AsLong(rank) <= kDebug);
@@ -268,7 +258,7 @@ PyMethodDef methods[] = {
 uint64_t PythonThreads::this_thread() { return static_cast<uint64_t>(PyThread_get_thread_ident()); }
 int PythonThreads::my_work() { return work_of_this_thread; }
 void PythonThreads::add_to_my_work(int n) { work_of_this_thread += n; }
-int64_t PythonThreads::now_ns() { return python::now_ns(); }
+int64_t PythonThreads::now_ns() { return support::now_ns(); }
 bool PythonThreads::slice_is_over(int64_t began_ns) { return now_ns() - began_ns >= kSliceNs; }
 void PythonThreads::doze(int64_t) {
     const Released released;

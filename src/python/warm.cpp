@@ -294,10 +294,17 @@ bool source_is(PyObject* function, const std::string& text) {
 // Why recipes are passed over, while somebody wants to know; under the GIL.
 std::vector<std::string>* asked_misses = nullptr;
 
-bool refuse(const std::string& why) {
-    if (asked_misses && std::ranges::find(*asked_misses, why) == asked_misses->end())
-        asked_misses->push_back(why);
+// `why()` is asked then alone: it may show values, which calls the user's code.
+template <class Why>
+bool refuse(Why why) {
+    if (!asked_misses) return false;
+    std::string text = why();
+    if (std::ranges::find(*asked_misses, text) == asked_misses->end())
+        asked_misses->push_back(std::move(text));
     return false;
+}
+bool refuse(const char* why) {
+    return refuse([=] { return std::string(why); });
 }
 
 std::string describe(const Path& p, const KernelObject& k) {
@@ -457,7 +464,7 @@ bool refuse_guard(const Guard& g, const Walker& walker, const KernelObject& k) {
                 ", is " + is;
     }
     frontend::forget_error();
-    return refuse(text);
+    return refuse([&] { return text; });
 }
 
 // Guards on fields say which of them are one field: swapping in a different pattern is a change.
@@ -597,24 +604,24 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
         PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;
         if (field_of.try_emplace(s.field_groups[n], field).first->second != field ||
             group_of.try_emplace(field, s.field_groups[n]).first->second != s.field_groups[n])
-            return refuse("which fields are one changed at " + describe(g.path, k));
+            return refuse([&] { return "which fields are one changed at " + describe(g.path, k); });
     }
     std::set<PyObject*> seen;
     std::map<uint64_t, uint64_t> groups;  // stored alias group to live one, and back
     std::map<uint64_t, uint64_t> back;
     for (size_t n = 0; n < s.fields.size(); ++n) {
-        const Ref found = walker.find(s.recipe.kernel.field_paths[n]);
+        const Path& path = s.recipe.kernel.field_paths[n];
+        const Ref found = walker.find(path);
         PyObject* o = found ? frontend::unwrap(found.get()) : nullptr;
         if (!o || !frontend::is_field(o) || !seen.insert(o).second)
-            return refuse("no field of its own any more: " +
-                          describe(s.recipe.kernel.field_paths[n], k));
+            return refuse([&] { return "no field of its own any more: " + describe(path, k); });
         const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
         if (!f->field || !f->base || f->destroyed || f->generation != session().generation)
             return false;
         if (f->field->layout_hash() != s.fields[n].layout)
-            return refuse("the layout changed of " + describe(s.recipe.kernel.field_paths[n], k));
+            return refuse([&] { return "the layout changed of " + describe(path, k); });
         if (reports_places() && f->field->name != s.fields[n].name)
-            return refuse("the name changed of " + describe(s.recipe.kernel.field_paths[n], k));
+            return refuse([&] { return "the name changed of " + describe(path, k); });
         const uint64_t live = f->field->alias_group;
         if (groups.try_emplace(s.fields[n].alias, live).first->second != live) return false;
         if (back.try_emplace(live, s.fields[n].alias).first->second != s.fields[n].alias)
@@ -625,16 +632,16 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
         const ParamSource& p = s.recipe.kernel.params[n];
         if (p.kind == ParamSource::Kind::graph_state) continue;
         const Ref found = walker.find(p.path);
-        if (!found) return refuse("gone: " + describe(p.path, k));
+        if (!found) return refuse([&] { return "gone: " + describe(p.path, k); });
         if (p.kind == ParamSource::Kind::array && layout_of(found) != s.layouts[n])
-            return refuse("the layout changed of " + describe(p.path, k));
+            return refuse([&] { return "the layout changed of " + describe(p.path, k); });
     }
     for (size_t n = 0; n < s.places.size(); ++n) {
         PyObject* fn = n < walker.functions.size() ? walker.functions[n].get() : nullptr;
         if (!fn) continue;
         const Place now = place_of(fn);
         if (now.file != s.places[n].file || now.line != s.places[n].line)
-            return refuse("the place in its file changed of " + frontend::text(fn));
+            return refuse([&] { return "the place in its file changed of " + frontend::text(fn); });
     }
     for (size_t n = 0; n < walker.functions.size(); ++n)
         s.recipe.kernel.functions[n].function = std::move(walker.functions[n]);
@@ -977,13 +984,7 @@ void flush_cache() {
 }
 
 void show_cache_messages() {
-    for (const cache::Message& m : cache::take_messages()) {
-        const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
-        const Ref done =
-            log ? Ref::steal_or_null(PyObject_CallMethod(log.get(), m.level, "s", m.text.c_str()))
-                : Ref();
-        if (!done) frontend::forget_error();
-    }
+    for (const cache::Message& m : cache::take_messages()) frontend::try_to_log(m.level, m.text);
 }
 
 }  // namespace qd::python

@@ -18,7 +18,6 @@
 #include "runtime/stage.h"
 #include "support/error.h"
 #include "support/own_thread.h"
-#include "support/stack.h"
 
 namespace qd::runtime {
 namespace {
@@ -111,14 +110,9 @@ struct Work {
     }
 };
 
-// The passes recurse as deeply as the front end did: a stack no smaller than the caller's. A thread
-// of no process-wide book: it may be forgotten, and the process may end while it works.
+// The passes recurse as deeply as the front end did. The thread may be forgotten, and the process
+// may end while it works.
 bool start(const std::shared_ptr<Work>& work) {
-    constexpr size_t kLeast = 8 << 20, kMost = 1 << 30;
-    pthread_attr_t attributes;
-    if (pthread_attr_init(&attributes)) return false;
-    pthread_attr_setstacksize(&attributes, std::clamp(support::stack_size(), kLeast, kMost));
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     auto own = std::make_unique<std::shared_ptr<Work>>(work);
     const auto body = [](void* data) -> void* {
         const std::unique_ptr<std::shared_ptr<Work>> mine(
@@ -129,9 +123,7 @@ bool start(const std::shared_ptr<Work>& work) {
         return nullptr;
     };
     pthread_t thread;
-    const support::QuietThreads quiet;
-    const bool started = pthread_create(&thread, &attributes, body, own.get()) == 0;
-    pthread_attr_destroy(&attributes);
+    const bool started = support::start_thread(thread, true, body, own.get());
     if (started) (void)own.release();
     return started;
 }

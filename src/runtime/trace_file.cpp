@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -19,19 +18,19 @@
 #include <vector>
 
 #include "runtime/fork.h"
+#include "support/clock.h"
+#include "support/io.h"
 
 namespace qd::runtime {
 namespace {
+
+using support::now_ns;
 
 constexpr size_t kBuffer = 64 << 10;
 constexpr int64_t kOldNs = 1'000'000'000;
 constexpr uint64_t kMostRuns = 1'000'000;  // some 150 MB
 constexpr int64_t kShortStageNs = 100'000;
 constexpr std::string_view kEnd = "\n]\n";
-
-int64_t now_ns() {
-    return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Trace {
     std::mutex lock;         // guards everything here
@@ -106,13 +105,8 @@ std::string with_number(const std::string& path) {
 
 // --- under the lock -----------------------------------------------------------------------------
 void write_all(std::string_view text) {
-    while (!trace.error && !text.empty()) {
-        const ssize_t n = ::write(trace.fd, text.data(), text.size());
-        if (n >= 0)
-            text.remove_prefix(static_cast<size_t>(n));
-        else if (errno != EINTR)
-            trace.error = errno;
-    }
+    if (!trace.error && !support::write_all(trace.fd, text.data(), text.size()))
+        trace.error = errno;
 }
 
 void empty_buffer() {

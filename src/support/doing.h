@@ -4,10 +4,10 @@
 
 #pragma once
 
-#include <time.h>
-
 #include <cstdint>
 #include <string_view>
+
+#include "support/clock.h"
 
 namespace qd::support {
 
@@ -40,13 +40,8 @@ struct StageTimes {
     int used = 0, now = -1;
     int64_t since = 0;
 
-    static int64_t clock() {
-        timespec t;
-        clock_gettime(CLOCK_MONOTONIC, &t);
-        return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
-    }
     void begin(std::string_view stage, std::string_view part) {
-        const int64_t time = clock();
+        const int64_t time = now_ns();
         account(time);
         since = time;
         now = 0;
@@ -59,7 +54,7 @@ struct StageTimes {
         ++rows[now].count;
     }
     void end() {
-        account(clock());
+        account(now_ns());
         now = -1;
     }
     void account(int64_t time) {

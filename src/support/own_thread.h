@@ -1,12 +1,16 @@
-// While this lives, threads that are made get no signals but those of their own mistakes and the
-// profiler's. The others are for the program's threads: one that blocks a signal and waits for it
-// (sigwait, signalfd) must not see it end the process in a thread that it does not know of.
+// Threads that are not the program's.
 #pragma once
 
+#include <pthread.h>
+
 #include <csignal>
+#include <initializer_list>
 
 namespace qd::support {
 
+// While this lives, threads that are made get no signals but those of their own mistakes and the
+// profiler's. The others are for the program's threads: one that blocks a signal and waits for it
+// (sigwait, signalfd) must not see it end the process in a thread that it does not know of.
 class QuietThreads {
   public:
     QuietThreads() {
@@ -23,5 +27,9 @@ class QuietThreads {
   private:
     sigset_t old_;
 };
+
+// Such a thread, with a stack no smaller than the caller's: for work that recurses as deeply. It is
+// in no process-wide book. False if there can be none.
+bool start_thread(pthread_t& thread, bool detached, void* (*body)(void*), void* data);
 
 }  // namespace qd::support

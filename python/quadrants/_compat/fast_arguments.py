@@ -21,7 +21,7 @@ def why_not(kernel: Any, args: tuple[Any, ...], cacheable: bool) -> str | None:
         args: of the call.
         cacheable: whether the kernel reads no field, and what it reads can be checked later.
     """
-    for (_, annotation, _), arg, number in zip(kernel.params, args, range(len(args))):
+    for number, arg in enumerate(args):
         why = _problem_of(kernel, arg, number)
         if why is not None:
             return _refused(kernel, why)
@@ -46,14 +46,11 @@ def _problem_of(kernel: Any, arg: Any, number: int) -> str | None:
         return None  # fields: asked when it is known whether the kernel reads one
     if is_data_oriented(arg):
         return _property_problem(kernel, arg)
-    number_like = isinstance(arg, (int, float, enum.Enum)) or (
-        cls.__module__ == "numpy" and not hasattr(arg, "__len__")
-    )
-    if number_like or hasattr(cls, "__dataclass_fields__"):
+    if isinstance(arg, (int, float, enum.Enum)) or hasattr(cls, "__dataclass_fields__"):
         return None
-    if hasattr(arg, "field_dict") or (
-        hasattr(arg, "ndim") and hasattr(arg, "dtype") and hasattr(arg, "strides")
-    ):
+    if hasattr(arg, "ndim") and hasattr(arg, "dtype") and hasattr(arg, "strides"):  # NumPy
+        return None
+    if hasattr(arg, "field_dict"):
         return None
     if hasattr(arg, "ndim") and hasattr(arg, "stride"):  # torch
         return None
@@ -67,7 +64,7 @@ def _problem_of(kernel: Any, arg: Any, number: int) -> str | None:
 
 
 def _property_problem(kernel: Any, arg: Any) -> str | None:
-    """Whether the kernel reads a member that is computed once, or whose computation raises."""
+    """Whether the kernel reads a member that is computed once."""
     cls = type(arg)
     for name in kernel.fn.__code__.co_names:
         member = next((c.__dict__[name] for c in cls.__mro__ if name in c.__dict__), None)

@@ -31,7 +31,8 @@ class _WatchedClass(type):
             core.set_kernel_doubles(any(getattr(cls, n) is not _originals[n] for n in _DOUBLED))
 
 
-# Types of arguments that are never in the way of an entry.
+# Types of arguments that are never in the way of an entry: most calls need not ask `why_not`, whose
+# module a warm start then does without.
 _PLAIN = (int, float, bool, type(None))
 
 
@@ -118,8 +119,8 @@ class KernelFace(metaclass=_WatchedClass):
                 self._record(state, *event[1:])
         return state
 
-    def _built(self, origin: str, cacheable: bool, call: Any) -> None:
-        """Native code calls this for each new specialisation: "loaded", "reused" or "compiled".
+    def _built(self, compiled: bool, cacheable: bool, call: Any) -> None:
+        """Native code calls this for each new specialisation, whether its code was compiled for it.
 
         What was loaded is kept as it comes and looked at when somebody asks: a warm start should not
         pay for records. `call`, for kernels declared pure: the specialisation's number, the
@@ -145,11 +146,11 @@ class KernelFace(metaclass=_WatchedClass):
             if why is None:
                 entry = number, tuple(map(_kind_of, args)), functions, described
                 if described is not None:
-                    entry = self._note_entry(origin, *entry)
-        self._events += ((pyquadrants._prog, origin, entry, launches),)
+                    entry = self._note_entry(compiled, *entry)
+        self._events += ((pyquadrants._prog, compiled, entry, launches),)
 
     def _note_entry(
-        self, origin: str, number: int, kinds: tuple[str, ...], functions: Any, described: Any
+        self, compiled: bool, number: int, kinds: tuple[str, ...], functions: Any, described: Any
     ) -> tuple[bool, bool]:
         """Whether the entry in the side cache was valid, and whether it was written."""
         from quadrants._compat import side_entries
@@ -167,23 +168,23 @@ class KernelFace(metaclass=_WatchedClass):
         if key is None:
             return False, False
         valid = side_entries.validate(key)
-        stored = (origin == "compiled" or not valid) and side_entries.store(
-            key, functions, described
-        )
+        stored = (compiled or not valid) and side_entries.store(key, functions, described)
         return valid, stored
 
-    def _record(self, state: dict[str, Any], origin: str, entry: Any, launches: int | None) -> None:
+    def _record(
+        self, state: dict[str, Any], compiled: bool, entry: Any, launches: int | None
+    ) -> None:
         seen = state["src_ll_cache_observations"]
         fast = False
         if entry is not None:
-            valid, stored = entry if len(entry) == 2 else self._note_entry(origin, *entry)
-            fast = valid and origin != "compiled"
+            valid, stored = entry if len(entry) == 2 else self._note_entry(compiled, *entry)
+            fast = valid and not compiled
             seen.cache_key_generated = True
             seen.cache_validated |= valid
             seen.cache_loaded |= fast
             seen.cache_stored |= stored
         state["built_at"] = -1 if launches is None or fast else launches
-        if origin != "compiled" and not fast:
+        if not compiled and not fast:
             state["fe_ll_cache_observations"].cache_hit = True
 
     @property

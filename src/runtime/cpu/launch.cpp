@@ -16,10 +16,13 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
+#include "support/clock.h"
 #include "support/stack.h"
 
 namespace qd::runtime {
 namespace {
+
+using support::now_ns;
 
 constexpr int64_t kWakeNs = 4000;    // what waking a sleeping worker costs, measured
 constexpr int64_t kRowsEnough = 64;  // with so many rows the innermost dimension stays whole
@@ -123,12 +126,6 @@ __attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const ab
         __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
     }
     __builtin_longjmp(w->jump, 1);
-}
-
-int64_t now_ns() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
 int32_t stack_left(abi::Thread* t) {

@@ -1,0 +1,20 @@
+// Lines of the log.
+
+#include "frontend/frontend.h"
+
+namespace qd::frontend {
+
+bool log_line(const char* level, const std::string& text) {
+    const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
+    return log && Ref::steal_or_null(PyObject_CallMethod(log.get(), level, "s", text.c_str()));
+}
+
+void try_to_log(const char* level, const std::string& text) {
+    if (!log_line(level, text)) forget_error();
+}
+
+void log_or_throw(const char* level, const std::string& text) {
+    if (!log_line(level, text)) throw PyError{};
+}
+
+}  // namespace qd::frontend
