@@ -49,7 +49,6 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.partial_bytes = t.partial_bytes;
         out.block_dim = t.block_dim;
         out.max_threads = t.max_threads;
-        out.has_atomics = t.has_atomics;
         out.from = t.from;
         out.again = int32_t(t.again);
         out.privates = uint32_t(t.private_fields.size());

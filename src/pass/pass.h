@@ -78,7 +78,6 @@ struct Task {
     uint32_t from = 0;
     std::vector<abi::PrivateField> private_fields;  // private_fields.cpp
     uint32_t private_atomics = 0;
-    bool has_atomics = false;
     std::string name;  // for profiles: LoopConfig::name, else kind and number
 };
 

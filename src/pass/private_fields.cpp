@@ -59,16 +59,16 @@ abi::Addend addend(Prim p) {
 }  // namespace
 
 void private_fields(const Session& s, Task& task) {
-    bool calls = false;
+    bool calls = false, has_atomics = false;
     walk(*task.body->body, [&](Inst& i) {
         for (Value& v : i.result_values()) v.id = 0;
-        task.has_atomics |= i.effect() == Effect::atomic;
+        has_atomics |= i.effect() == Effect::atomic;
         if (i.op != Op::call) return;
         const Summary& c = s.summaries[i.callee()->id];
         calls |= c.reads || c.writes;
-        task.has_atomics |= c.writes;
+        has_atomics |= c.writes;
     });
-    if (task.kind != abi::TaskKind::range || calls || !task.has_atomics) return;
+    if (task.kind != abi::TaskKind::range || calls || !has_atomics) return;
     if (s.m.arrays_may_overlap) return;  // an array may be a view of the field
     walk(*task.body->body, [](Inst& i) {
         for (int k = 0; k < i.operand_count; ++k) i.operand(k)->id = 1;

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 13;
+inline constexpr uint32_t kAbiVersion = 14;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -112,9 +112,8 @@ struct Task {
     uint32_t name;             // offset into the artefact's strings
     uint32_t privates;         // how many of private_fields count
     uint32_t private_atomics;  // scalar atomics on them in the body
-    uint32_t has_atomics;
-    uint32_t from;  // the first task of the do-while loop that this one ends
-    int32_t again;  // offset of its condition, an i32, into temps; -1: it ends none
+    uint32_t from;             // the first task of the do-while loop that this one ends
+    int32_t again;             // offset of its condition, an i32, into temps; -1: it ends none
     PrivateField private_fields[kMaxPrivateFields];
     Bound bounds[2 * kMaxDims];
 };
