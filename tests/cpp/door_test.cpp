@@ -46,7 +46,8 @@ struct Machine {
         Handler handler = Handler::raises;
 
         // Python code: others may get the GIL, and may close the session meanwhile.
-        void python() {
+        void take_gil() { gil.lock(); }
+        void without_gil() {
             now->step();
             gil.unlock();
             door.before_gil();
@@ -55,7 +56,7 @@ struct Machine {
         void do_call(Act::What inside) {
             door.call_begins();
             const int mine = generation;
-            python();  // arguments are asked what they are
+            without_gil();  // arguments are asked what they are
             if (generation == mine) {
                 if (F != Fault::no_work_told) door.work_begins();
                 check_work(mine);
@@ -81,7 +82,7 @@ struct Machine {
             if (door.close(ours) == Door::Closing::done) {
                 resets.set(1);
                 if (F != Fault::generation_last) generation = generation + 1;
-                python();  // finalizers
+                without_gil();  // finalizers
                 if (F == Fault::generation_last) generation = generation + 1;
                 resets.set(0);
             }
@@ -153,21 +154,8 @@ std::string explore_door(std::vector<std::vector<Act::What>> threads, bool signa
         auto* w = Machine<F>::world = new (place) W;
         w->handler = handler;
         Explorer::Program program;
-        for (const auto& acts : threads)
-            program.threads.push_back([w, &acts] {
-                w->gil.lock();
-                for (const Act::What& a : acts) {
-                    w->act(a);
-                    now->at_rest(reinterpret_cast<uint64_t>(&a));
-                    w->python();
-                }
-                w->gil.unlock();
-            });
-        if (signal)
-            program.threads.push_back([w] {
-                now->step();
-                w->signal.set(1);
-            });
+        for (const auto& acts : threads) program.threads.push_back(explore::acting(w, acts));
+        if (signal) program.threads.push_back(explore::setting(w->signal));
         return program;
     });
     EXPECT_GT(explorer->states, 10u);

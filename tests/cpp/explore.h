@@ -597,4 +597,27 @@ class Tally {
     size_t at_;
 };
 
+// A thread of Python's that does its acts one after the other; both live as long as the program.
+template <class World, class Acts>
+auto acting(World* w, const Acts& acts) {
+    return [w, &acts] {
+        w->take_gil();
+        for (const auto& a : acts) {
+            w->act(a);
+            now->at_rest(reinterpret_cast<uint64_t>(&a));
+            w->without_gil();
+        }
+        w->gil.unlock();
+    };
+}
+
+// What comes at any time: a signal, a tick of the clock.
+template <class Cell>
+auto setting(Cell& cell) {
+    return [&cell] {
+        now->step();
+        cell.set(1);
+    };
+}
+
 }  // namespace qd::explore

@@ -142,26 +142,9 @@ std::string explore_turns(std::vector<std::vector<Act::What>> threads, bool sign
         auto* w = Machine<F>::world = new (place) W;
         w->slices = slices;
         Explorer::Program program;
-        for (const auto& acts : threads)
-            program.threads.push_back([w, &acts] {
-                w->take_gil();
-                for (const Act::What& a : acts) {
-                    w->act(a);
-                    now->at_rest(reinterpret_cast<uint64_t>(&a));
-                    w->without_gil();
-                }
-                w->gil.unlock();
-            });
-        if (signal)
-            program.threads.push_back([w] {
-                now->step();
-                w->signal.set(1);
-            });
-        if (slices)
-            program.threads.push_back([w] {
-                now->step();
-                w->clock.set(1);
-            });
+        for (const auto& acts : threads) program.threads.push_back(explore::acting(w, acts));
+        if (signal) program.threads.push_back(explore::setting(w->signal));
+        if (slices) program.threads.push_back(explore::setting(w->clock));
         return program;
     });
     EXPECT_GT(explorer->states, failure.empty() ? 10u : 1u);

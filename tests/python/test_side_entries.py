@@ -256,20 +256,12 @@ ALIKE = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", [*OTHERS, *ALIKE])
 def test_what_makes_another_entry(programs, name):
-    kernel, args, others = OTHERS[name]
+    kernel, args, others = (OTHERS | ALIKE)[name]
     programs.run(kernel, args)
-    assert programs.run(kernel, others) == "1001"
-    assert len(programs.entries()) == 2
-
-
-@pytest.mark.parametrize("name", ALIKE)
-def test_what_makes_none(programs, name):
-    kernel, args, others = ALIKE[name]
-    programs.run(kernel, args)
-    assert programs.run(kernel, others) == "1110"
-    assert len(programs.entries()) == 1
+    assert programs.run(kernel, others) == ("1001" if name in OTHERS else "1110")
+    assert len(programs.entries()) == (2 if name in OTHERS else 1)
 
 
 INFO = '{"function_name": "f", "filepath": __file__, "start_lineno": "1", "end_lineno": []}'

@@ -15,7 +15,7 @@ from quadrants.lang.simt._target import deprecated, needs, no_subgroups
 from quadrants.lang.simt.reductions import _copy, alone
 from quadrants.types.primitive_types import i32, u32
 
-_ROOM = "qd.simt.subgroup"
+_of_lanes = needs(no_subgroups, "qd.simt.subgroup")
 
 # --- size ---------------------------------------------------------------------------------------
 
@@ -40,62 +40,62 @@ def log2_group_size() -> int:
 # --- data of other lanes, barriers, votes -------------------------------------------------------
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def invocation_id() -> Any:
     """Index of the lane."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shuffle(value: Any, index: Any) -> Any:
     """The value of lane `index`."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shuffle_up(value: Any, offset: Any) -> Any:
     """The value of the lane `offset` before this one."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shuffle_down(value: Any, offset: Any) -> Any:
     """The value of the lane `offset` behind this one."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shuffle_xor(value: Any, mask: Any) -> Any:
     """The value of the lane whose index is this one's `^ mask`."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def broadcast(value: Any, index: Any) -> Any:
     """The value of lane `index`, which is the same for all lanes."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def broadcast_first(value: Any) -> Any:
     """The value of lane 0."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def elect() -> Any:
     """1 on lane 0, else 0."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def sync() -> None:
     """Waits for all lanes."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def mem_fence() -> None:
     """Orders a lane's memory accesses for the subgroup; nobody waits."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def ballot(predicate: Any) -> Any:
     """A u64 whose bit i says whether the predicate of lane i is not 0."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def ballot_first_n(predicate: Any, n: int) -> Any:
     """A u32 of the predicates of the first n lanes."""
 

@@ -8,59 +8,60 @@ from quadrants.lang import impl
 from quadrants.lang.simt._target import needs, no_subgroups
 
 _ROOM = "qd.simt.warp"
+_of_lanes = needs(no_subgroups, _ROOM)
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def all_nonzero(mask: Any, predicate: Any) -> Any:
     """1 if the predicate is not 0 in all lanes, else 0."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def any_nonzero(mask: Any, predicate: Any) -> Any:
     """1 if the predicate is not 0 in some lane, else 0."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def unique(mask: Any, predicate: Any) -> Any:
     """1 if the predicate is 0 in all lanes or in none."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def ballot(predicate: Any) -> Any:
     """A u32 whose bit i says whether the predicate of lane i is not 0."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shfl_sync_i32(mask: Any, val: Any, offset: Any) -> Any:
     """The value of a lane."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shfl_sync_f32(mask: Any, val: Any, offset: Any) -> Any:
     """The value of a lane."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shfl_up_i32(mask: Any, val: Any, offset: Any) -> Any:
     """The value of the lane `offset` before this one."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shfl_up_f32(mask: Any, val: Any, offset: Any) -> Any:
     """The value of the lane `offset` before this one."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shfl_down_i32(mask: Any, val: Any, offset: Any) -> Any:
     """The value of the lane `offset` behind this one."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shfl_down_f32(mask: Any, val: Any, offset: Any) -> Any:
     """The value of the lane `offset` behind this one."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def shfl_xor_i32(mask: Any, val: Any, offset: Any) -> Any:
     """The value of the lane whose index is this one's `^ offset`."""
 
@@ -83,11 +84,11 @@ def match_all(mask: Any, val: Any) -> Any:
     raise no_subgroups(f"{_ROOM}.match_all")
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def active_mask() -> Any:
     """The lanes that execute this call, as a mask."""
 
 
-@needs(no_subgroups, _ROOM)
+@_of_lanes
 def sync(mask: Any) -> None:
     """Waits for all lanes of the mask."""
