@@ -1,5 +1,6 @@
 """What Python code does to fields counts as small kernels: files in the cache (chapter 51, 2.1), print_accessor_ir."""
 
+import os
 import subprocess
 import sys
 
@@ -121,6 +122,22 @@ def test_damaged_ones_come_again(tmp_path):
     two.unlink()
     run(tmp_path, scalar, loop)
     assert files(tmp_path) == 2 and one.read_bytes() == content
+
+
+def test_use_counts(tmp_path):
+    """A full cache evicts what was used longest ago, accessors too."""
+    run(tmp_path, scalar, lambda x: x[1])
+    (tmp_path / "again").touch()
+    run(tmp_path, vectors, lambda v: v[1].to_list())
+    folder = tmp_path / "kernel_compilation_manager"
+    for n, file in enumerate(sorted(folder.glob("*.qdc"))):
+        os.utime(file, (1000 + n, 1000 + n))
+    run(tmp_path, scalar, lambda x: x[1])  # there: looked at, not written
+    used = max(folder.glob("*.qdc"), key=lambda f: f.stat().st_atime)
+    assert used.stat().st_mtime < 2000 < used.stat().st_atime
+    run(tmp_path, arrays, lambda a: a.to_numpy(),
+        offline_cache_max_size_of_files=1, offline_cache_cleaning_factor=0.75)  # fmt: skip
+    assert used.exists() and files(tmp_path) == 2
 
 
 PROGRAM = """

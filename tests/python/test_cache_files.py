@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+import quadrants as qd
+
 PROGRAM = """
 import sys
 import quadrants as qd
@@ -257,6 +259,21 @@ def same(n: qd.i32) -> qd.i32:
 one(1); same(1)
 qd.reset()
 """
+
+
+def test_a_level_changed_amid_a_program(tmp_path, capfd):
+    qd.init(arch=qd.cpu, offline_cache_file_path=str(tmp_path))
+    told = []
+    for level in ("info", "debug", "info"):
+        qd.set_logging_level(level)
+
+        @qd.kernel
+        def k(n: qd.i32) -> qd.i32:
+            return n + qd.static(len(told))
+
+        k(1)
+        told.append("Cache kernel 'k_c" in capfd.readouterr().err)
+    assert told == [False, True, False]
 
 
 def test_what_the_log_tells(cache):

@@ -405,6 +405,19 @@ def test_code_of_an_earlier_program_is_kept_too(programs):
     assert len(list((programs.path / "kernel_compilation_manager").glob("*.qdc"))) == 1
 
 
+def test_an_option_changed_amid_a_program(programs):
+    kernel, args = KEYED["ndarray"]
+    assert programs.run(kernel, args) == "1001"
+    qd.cfg.fast_math = False
+    kernel(array(qd.i32))
+    qd.cfg.fast_math = True
+    assert len(programs.entries()) == 2
+    for option, pattern in ((False, "1110"), (True, "1001")):  # of i32 under the other value
+        qd.init(arch=qd.cpu, offline_cache_file_path=str(programs.path), fast_math=option)
+        kernel(array(qd.i32))
+        assert programs.seen(kernel) == pattern
+
+
 def test_what_fails_leaves_no_entry(programs):
     @qd.kernel(fastcache=True)
     def no_return() -> qd.i32:
