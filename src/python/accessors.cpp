@@ -7,7 +7,7 @@
 
 #include "frontend/frontend.h"
 #include "python/session.h"
-#include "python/warm.h"
+#include "python/stored_code.h"
 
 namespace qd::python {
 namespace {

@@ -10,26 +10,20 @@
 
 #include "python/warm.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <bit>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
-#include "cache/kernel_folder.h"
 #include "cache/store.h"
 #include "frontend/lower.h"
 #include "frontend/values.h"
 #include "python/compile_report.h"
 #include "python/encode.h"
-#include "python/target.h"
+#include "python/keys.h"
+#include "python/misses.h"
+#include "python/stored_code.h"
 #include "support/error.h"
 
 namespace qd::python {
@@ -43,43 +37,9 @@ using frontend::ParamSource;
 using frontend::SourceFunction;
 using frontend::Step;
 
-constexpr uint32_t kRecipeVersion = 11;
 constexpr size_t kMostRecipes = 256;  // of one key: a first call may read them all
 
-Bytes hash_of(const Bytes& data) {
-    const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
-    Bytes out(16);
-    std::memcpy(out.data(), &h, 16);
-    return out;
-}
-
-// Everything that must be equal for code to be reused at all, as a hash.
-const Bytes& environment() {
-    static Bytes known;  // under the GIL
-    static uint64_t version = 0;
-    const Session& s = session();
-    if (version == s.options_version) return known;
-    Writer w;
-    w.number(abi::kAbiVersion);
-    w.number(kRecipeVersion);
-    w.text(build_identity());
-    w.text(s.cpu.empty() ? host_features() : s.cpu);
-    w.text(ir::key_of(s.options));
-    w.number(int32_t(s.tier));
-    version = s.options_version;
-    return known = hash_of(w.out);
-}
-
-cache::Store& store() {
-    static std::map<std::string, std::unique_ptr<cache::Store>> stores;  // under the GIL
-    auto& s = stores[session().options.offline_cache_file_path];
-    if (!s)
-        s = std::make_unique<cache::Store>(session().options.offline_cache_file_path + "/native");
-    return *s;
-}
-
-// --- recipes as bytes
-// ------------------------------------------------------------------------------
+// --- recipes as bytes ---------------------------------------------------------------------------
 void write_path(Writer& w, const Path& p) {
     w.number(static_cast<uint8_t>(p.root));
     w.number(int32_t(p.argument));
@@ -265,8 +225,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     return s;
 }
 
-// --- guards
-// ------------------------------------------------------------------------------------------
+// --- guards -------------------------------------------------------------------------------------
 // Whether a function's source now is `text`: its lines in the file, and nothing more that belongs
 // to the same block behind them.
 bool source_is(PyObject* function, const std::string& text) {
@@ -289,43 +248,6 @@ bool source_is(PyObject* function, const std::string& text) {
         return depth <= own;
     }
     return true;
-}
-
-// Why recipes are passed over, while somebody wants to know; under the GIL.
-std::vector<std::string>* asked_misses = nullptr;
-
-// `why()` is asked then alone: it may show values, which calls the user's code.
-template <class Why>
-bool refuse(Why why) {
-    if (!asked_misses) return false;
-    std::string text = why();
-    if (std::ranges::find(*asked_misses, text) == asked_misses->end())
-        asked_misses->push_back(std::move(text));
-    return false;
-}
-bool refuse(const char* why) {
-    return refuse([=] { return std::string(why); });
-}
-
-std::string describe(const Path& p, const KernelObject& k) {
-    static const char* const roots[] = {"argument ", "global ",        "cell ",   "",
-                                        "module ",   "annotation of ", "display "};
-    std::string out = roots[static_cast<int>(p.root)];
-    const auto n = static_cast<size_t>(p.argument);
-    const bool numbered = p.root == Path::Root::argument || p.root == Path::Root::annotation;
-    if (numbered && n < k.parameters->size())
-        out += frontend::text((*k.parameters)[n].name.get());
-    else
-        out += p.name ? frontend::text(p.name.get()) : "?";
-    for (const Step& s : p.steps) {
-        if (s.kind == Step::Kind::call)
-            out += "(...)";
-        else if (s.kind == Step::Kind::attribute)
-            out += "." + frontend::text(s.key.get());
-        else
-            out += "[" + frontend::text(Ref::steal(PyObject_Repr(s.key.get())).get()) + "]";
-    }
-    return out;
 }
 
 struct Walker {
@@ -411,62 +333,6 @@ struct Walker {
     }
 };
 
-// A value in a message, cut to a readable length.
-std::string shown(PyObject* o) {
-    constexpr Py_ssize_t kMost = 60;
-    Ref text = Ref::steal_or_null(PyObject_Repr(o));
-    if (text && PyUnicode_GetLength(text.get()) > kMost)
-        text = Ref::steal_or_null(PyUnicode_FromFormat(
-            "%U...", Ref::steal(PyUnicode_Substring(text.get(), 0, kMost)).get()));
-    if (!text) return frontend::forget_error(), "?";
-    return frontend::text(text.get());
-}
-
-std::string type_of(PyObject* o) { return Py_TYPE(o)->tp_name; }
-
-// What a fact says of a value, for people; "" where there is nothing to be said in short.
-std::string now_text(FactKind kind, PyObject* now) {
-    switch (kind) {
-        case FactKind::constant:
-            return shown(now);
-        case FactKind::type:
-        case FactKind::module:
-        case FactKind::meaning:
-            return type_of(now);
-        case FactKind::length: {
-            const Py_ssize_t n = PyObject_Size(now);
-            if (n < 0) return frontend::forget_error(), "without one";
-            return std::to_string(n);
-        }
-        default:
-            return "";
-    }
-}
-
-// What guards are about, by FactKind; null: values.
-constexpr const char* kFacts[] = {
-    nullptr,           "the type of ",      "the length of ", "the source of ",
-    "the layout of ",  "the module ",       "the array ",     "the contents of ",
-    "the meaning of ", "the signature of ", "the object "};
-
-bool refuse_guard(const Guard& g, const Walker& walker, const KernelObject& k) {
-    if (!asked_misses) return false;  // to find it again may call the user's helpers once more
-    const char* about = kFacts[static_cast<int>(g.kind)];
-    std::string text = (about ? about : "") + describe(g.path, k);
-    const Ref now = walker.find(g.path);
-    if (!now) {
-        text += " is gone";
-    } else if (const std::string is = now_text(g.kind, frontend::unwrap(now.get())); is.empty()) {
-        text += " changed";
-    } else {
-        const bool is_text = g.kind == FactKind::type && PyUnicode_Check(g.value.get());
-        text += " was " + (is_text ? frontend::text(g.value.get()) : shown(g.value.get())) +
-                ", is " + is;
-    }
-    frontend::forget_error();
-    return refuse([&] { return text; });
-}
-
 // Guards on fields say which of them are one field: swapping in a different pattern is a change.
 Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObject* const> args,
                    std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
@@ -546,14 +412,6 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     return std::move(w.out);
 }
 
-Ref plain_function(PyObject* o) {
-    if (PyFunction_Check(o)) return Ref::borrow(o);
-    if (PyMethod_Check(o)) return plain_function(PyMethod_GET_FUNCTION(o));
-    Ref fn = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().fn_));
-    if (!fn) frontend::forget_error();
-    return fn && PyFunction_Check(fn.get()) ? fn : Ref();
-}
-
 // A name of our package that nobody has looked up in this process: the build, which is part of the
 // key, decides what it is, and finding out would import its module.
 bool is_untouched_name(const Guard& g, const Walker& walker) {
@@ -598,7 +456,11 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     std::map<PyObject*, uint32_t> group_of;
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
-        if (!guard_holds(g, walker, s)) return frontend::forget_error(), refuse_guard(g, walker, k);
+        if (!guard_holds(g, walker, s)) {
+            frontend::forget_error();
+            // To find it again may call the user's helpers once more.
+            return asked_misses && refuse_guard(g, walker.find(g.path).get(), k);
+        }
         if (g.kind != FactKind::field) continue;
         const Ref now = walker.find(g.path);
         PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;
@@ -648,257 +510,7 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     return frontend::bind_results(k.definition, s.recipe.kernel.results);
 }
 
-// --- keys ---------------------------------------------------------------------------------------
-bool is_constant(PyObject* o) {
-    return PyLong_CheckExact(o) || PyBool_Check(o) || PyFloat_CheckExact(o) ||
-           PyUnicode_CheckExact(o);
-}
-
-void write_name(Writer& w, PyObject* text) {
-    Py_ssize_t size = 0;
-    const char* utf8 = PyUnicode_AsUTF8AndSize(text, &size);
-    if (!utf8) frontend::forget_error();
-    w.text({utf8 ? utf8 : "", static_cast<size_t>(size)});
-}
-
-void write_constant(Writer& w, PyObject* o) {
-    w.text(Py_TYPE(o)->tp_name);
-    int overflow = 1;
-    const long long value = PyLong_Check(o) ? PyLong_AsLongLongAndOverflow(o, &overflow) : 0;
-    if (PyUnicode_CheckExact(o))
-        write_name(w, o);
-    else if (!overflow)
-        w.number(int64_t(value));
-    else if (PyFloat_CheckExact(o))
-        w.number(std::bit_cast<uint64_t>(PyFloat_AS_DOUBLE(o)));
-    else
-        write_name(w, frontend::constant_repr(o).get());
-}
-
-Ref part_of(PyObject* code, PyObject* name) { return Ref::steal(PyObject_GetAttr(code, name)); }
-
-// A code object without where it lies: instructions, constants, names, and the columns of all.
-void write_code(Writer& w, PyObject* code) {
-    const frontend::Names& part = frontend::names();
-    for (PyObject* name : {part.co_code_, part.co_linetable_}) {
-        const Ref bytes = part_of(code, name);
-        w.text(
-            {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))});
-    }
-    write_name(w, reinterpret_cast<PyCodeObject*>(code)->co_name);
-    const Ref names = part_of(code, part.co_names_);
-    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n)
-        write_name(w, PyTuple_GET_ITEM(names.get(), n));
-    const Ref constants = part_of(code, part.co_consts_);
-    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(constants.get()); ++n) {
-        PyObject* o = PyTuple_GET_ITEM(constants.get(), n);
-        if (PyCode_Check(o))
-            write_code(w, o);
-        else if (!PyFrozenSet_Check(o))  // whose order differs between processes
-            write_constant(w, o);
-    }
-}
-
-// Constants among a function's globals, cells and the members of objects that it may name: what it
-// captures is a guard of its recipe, so recipes for other values need not be read.
-void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
-    PyObject* code = PyFunction_GetCode(fn);
-    const Ref names = part_of(code, frontend::names().co_names_);
-    PyObject *globals = PyFunction_GetGlobals(fn), *closure = PyFunction_GetClosure(fn);
-    for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n) {
-        PyObject* name = PyTuple_GET_ITEM(names.get(), n);
-        PyObject* found = PyDict_GetItem(globals, name);
-        if (found && is_constant(found)) write_constant(w, found);
-        w.number(uint8_t(0));
-    }
-    for (Py_ssize_t n = 0; closure && n < PyTuple_GET_SIZE(closure); ++n) {
-        const Ref found = Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, n)));
-        if (found && is_constant(found.get())) write_constant(w, found.get());
-        w.number(uint8_t(0));
-    }
-    for (PyObject* o : args) {
-        PyTypeObject* type = Py_TYPE(o);
-        if (!_PyType_Lookup(type, frontend::names()._data_oriented_) ||
-            _PyType_Lookup(type, frontend::names()._qd_template_primitives_) == Py_False)
-            continue;
-        const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().__dict___));
-        frontend::forget_error();
-        const bool has = dict && PyDict_Check(dict.get());
-        for (Py_ssize_t n = 0; has && n < PyTuple_GET_SIZE(names.get()); ++n) {
-            PyObject* found = PyDict_GetItem(dict.get(), PyTuple_GET_ITEM(names.get(), n));
-            if (found && is_constant(found)) write_constant(w, found);
-            w.number(uint8_t(1));
-        }
-    }
-}
-
-// What decides types: of arrays, fields and constants among the arguments.
-void write_argument(Writer& w, const Parameter& p, PyObject* o) {
-    o = frontend::unwrap(o);
-    frontend::ArrayInfo a;
-    if (frontend::is_field(o)) {
-        const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
-        w.number(f->field ? f->field->layout_hash() : 0);
-    } else if ((frontend::is_ndarray(o) || frontend::is_external_array(o)) &&
-               frontend::array_info(o, a)) {
-        w.number(a.elem.word());
-        w.number(int32_t(a.ndim));
-        w.number(a.access.pack());
-    } else if (p.kind == Parameter::Kind::template_) {
-        w.text(Py_TYPE(o)->tp_name);
-        if (is_constant(o)) write_constant(w, o);
-    }
-    frontend::forget_error();
-}
-
-std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
-    Writer w;
-    w.bytes(environment());
-    const Ref fn = plain_function(k.definition);
-    if (!fn) return {};
-    write_code(w, PyFunction_GetCode(fn.get()));
-    w.text(*k.signature);
-    write_captured(w, fn.get(), args);
-    for (size_t n = 0; n < args.size() && n < k.parameters->size(); ++n) {
-        w.number(uint32_t(n));
-        write_argument(w, (*k.parameters)[n], args[n]);
-    }
-    return cache::hex(hash_of(w.out));
-}
-
-// Of this code, this build and this CPU.
-std::string code_name(std::span<const uint8_t> code_hash) {
-    static const Bytes machine = [] {
-        Writer w;
-        w.text(build_identity());
-        w.text(host_features());
-        return hash_of(w.out);
-    }();
-    Bytes hash = machine;
-    hash.insert(hash.end(), code_hash.begin(), code_hash.end());
-    hash = hash_of(hash);
-    const Bytes more = hash_of(hash);
-    hash.insert(hash.end(), more.begin(), more.end());
-    return "T" + cache::hex(hash) + ".qdc";
-}
-
-cache::KernelFolder& kernel_folder() {
-    static std::map<std::string, std::unique_ptr<cache::KernelFolder>> folders;  // under the GIL
-    const std::string& path = session().options.offline_cache_file_path;
-    auto& folder = folders[path];
-    if (!folder)
-        folder = std::make_unique<cache::KernelFolder>(path, "quadrants " + session().release);
-    return *folder;
-}
-
-// Of this session, under the GIL: names of its code, contents of its accessors' entries.
-std::set<std::string> used;
-std::set<Bytes> accessors;
-
-// Entries of the same size under their names are taken for the same.
-std::vector<cache::Store::Entry> entries_of_accessors() {
-    std::vector<cache::Store::Entry> entries;
-    for (const Bytes& content : accessors) {
-        Bytes key = environment();
-        key.insert(key.end(), content.begin(), content.end());
-        entries.push_back({code_name(hash_of(key)), content});
-    }
-    return entries;
-}
-
-struct AskMisses {
-    explicit AskMisses(std::vector<std::string>* misses) { asked_misses = misses; }
-    ~AskMisses() { asked_misses = nullptr; }
-};
-
-// --- why nothing was found: only while somebody wants to know
-// ------------------------------------- Recipes by the names of their kernels, newest first. Made
-// at the session's first question.
-struct RecipeIndex {
-    static constexpr size_t kMostRead = 5000;
-
-    uint32_t generation = 0;
-    std::map<std::string, std::vector<std::string>> files;
-
-    // Of the function that this text defines.
-    static std::string name_in(std::string_view text) {
-        for (size_t at = 0; at < text.size(); at = std::min(text.find('\n', at), text.size()) + 1) {
-            std::string_view line = text.substr(at);
-            line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-            if (!line.starts_with("def ")) continue;
-            line.remove_prefix(std::min(line.find_first_not_of(' ', 4), line.size()));
-            return std::string(line.substr(0, line.find_first_of(" (")));
-        }
-        return "";
-    }
-
-    void make() {
-        files.clear();
-        std::vector<std::pair<time_t, std::string>> keys;
-        for (const std::string& key : store().list("kernels")) {
-            struct stat info;
-            if (::stat((store().folder() + "/kernels/" + key).c_str(), &info) == 0)
-                keys.emplace_back(info.st_mtime, key);
-        }
-        std::ranges::sort(keys, std::ranges::greater{});
-        size_t read = 0;
-        for (const auto& [made, key] : keys)
-            for (const std::string& name : store().list("kernels/" + key)) {
-                const std::string file = "kernels/" + key + "/" + name;
-                if (read++ < kMostRead) add(file);
-            }
-        generation = session().generation;
-    }
-
-    void add(const std::string& file) try {
-        const auto bytes = store().read(file);
-        if (!bytes) return;
-        Reader r{*bytes};
-        if (r.number<uint32_t>() != kRecipeVersion) return;
-        (void)r.bytes();
-        if (r.count(4)) files[name_in(r.text())].push_back(file);
-    } catch (const support::Error&) {
-    }
-};
-RecipeIndex& recipe_index() {
-    static RecipeIndex& index = *new RecipeIndex;  // under the GIL
-    if (index.generation != session().generation) index.make();
-    return index;
-}
-
 }  // namespace
-
-// Constants that a kernel names, types of its arguments and options are part of the key; guards in
-// recipes of other keys tell of constants.
-void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
-                  std::vector<std::string>& misses) {
-    constexpr size_t kMostTried = 16;
-    const Ref fn = plain_function(k.definition);
-    if (!session().options.offline_cache || !misses.empty() || !fn) return;
-    const AskMisses asking(&misses);
-    const Ref name = Ref::steal(PyObject_GetAttrString(fn.get(), "__name__"));
-    std::vector<std::string>& files = recipe_index().files[frontend::text(name.get())];
-    bool other_source = false, all_holds = false;
-    for (size_t n = 0; n < files.size() && n < kMostTried; ++n) {
-        try {
-            const auto bytes = store().read(files[n]);
-            if (!bytes) continue;
-            StoredRecipe s = read_recipe(*bytes);
-            if (!source_is(fn.get(), s.texts.at(0)))
-                other_source = true;
-            else
-                all_holds |= resolve(s, k, {args, count});
-        } catch (const support::Error&) {
-        } catch (const frontend::PyError&) {
-            frontend::forget_error();
-        } catch (const frontend::Diag&) {
-        }
-    }
-    if (all_holds) refuse("options, the types of arguments or the build differ");
-    if (!misses.empty()) return;
-    refuse(other_source ? "its source changed, if the cache knows no other kernel of its name"
-                        : "nothing of this kernel is there");
-}
 
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
                                             const AcceptRecipe& accept,
@@ -946,45 +558,36 @@ std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,
     const std::string file = folder + "/" + cache::hex(hash_of(bytes));
     (void)store().write(file, bytes);
     store().trim(folder, kMostRecipes);
-    if (reports_compiling()) recipe_index().add(file);
+    if (reports_compiling()) note_recipe(file);
     return "";
 }
 
-std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {
-    return session().options.offline_cache ? kernel_folder().read(code_name(code_hash))
-                                           : std::nullopt;
+std::optional<std::string> kernel_text(const std::string& file) try {
+    const auto bytes = store().read(file);
+    if (!bytes) return {};
+    Reader r{*bytes};
+    if (r.number<uint32_t>() != kRecipeVersion) return {};
+    (void)r.bytes();
+    if (!r.count(4)) return {};
+    return r.text();
+} catch (const support::Error&) {
+    return {};
 }
 
-void store_artefact(const std::string& cache_path, const Bytes& code_hash,
-                    std::span<const uint8_t> artefact) {
-    if (!cache_path.empty())
-        (void)cache::KernelFolder::write(cache_path, code_name(code_hash), artefact);
-}
-
-std::string note_kernel(const Bytes& code_hash) {
-    const std::string& name = *used.insert(code_name(code_hash)).first;
-    return name.substr(0, name.size() - 4);
-}
-
-void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
-
-void flush_cache() {
-    const ir::Options& o = session().options;
-    if (o.offline_cache && !o.offline_cache_file_path.empty() &&
-        !(used.empty() && accessors.empty())) {
-        const cache::Limits limits{o.offline_cache_cleaning_policy,
-                                   o.offline_cache_max_size_of_files,
-                                   o.offline_cache_cleaning_factor};
-        (void)kernel_folder().flush(used, entries_of_accessors(), limits);
-        store().keep_within(limits);
-    }
-    used.clear();
-    accessors.clear();
-    show_cache_messages();
-}
-
-void show_cache_messages() {
-    for (const cache::Message& m : cache::take_messages()) frontend::try_to_log(m.level, m.text);
+Fit fit_of(const std::string& file, KernelObject& k, PyObject* const* args, size_t count) try {
+    const Ref fn = plain_function(k.definition);
+    const auto bytes = store().read(file);
+    if (!bytes || !fn) return Fit::none;
+    StoredRecipe s = read_recipe(*bytes);
+    if (s.texts.empty()) return Fit::none;
+    if (!source_is(fn.get(), s.texts[0])) return Fit::other_source;
+    return resolve(s, k, {args, count}) ? Fit::whole : Fit::some_guard_fails;
+} catch (const support::Error&) {
+    return Fit::none;
+} catch (const frontend::PyError&) {
+    return frontend::forget_error(), Fit::none;
+} catch (const frontend::Diag&) {
+    return Fit::none;
 }
 
 }  // namespace qd::python

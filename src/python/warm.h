@@ -10,12 +10,15 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "frontend/specialise.h"
 #include "python/kernel.h"
 
 namespace qd::python {
+
+constexpr uint32_t kRecipeVersion = 11;
 
 struct Recipe {
     frontend::LoweredKernel kernel;  // module is null
@@ -32,25 +35,15 @@ using AcceptRecipe = std::function<std::unique_ptr<Specialisation>(Recipe&)>;
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
                                             const AcceptRecipe& accept,
                                             std::vector<std::string>* misses);
-// Tells in `misses` what differs from the recipes of this kernel under other keys. Takes long.
-void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
-                  std::vector<std::string>& misses);
 // Keeps what a cold start made for these arguments. `params` are the module's. Why not, or "".
 std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,
                          const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
                          std::span<const uint8_t> code_hash);
-// Artefacts by hash, best tier known.
-std::optional<std::vector<uint8_t>> find_artefact(std::span<const uint8_t> code_hash);
-// Any thread: `cache_path` is the session's when the compilation began; "" keeps nothing.
-void store_artefact(const std::string& cache_path, const std::vector<uint8_t>& code_hash,
-                    std::span<const uint8_t> artefact);
-// Notes that this session uses a kernel's code: a flush moves it. Its key in the folder.
-std::string note_kernel(const std::vector<uint8_t>& code_hash);
-// Notes what this session did that needs no code but counts as a kernel: content of its entry.
-void note_accessor(std::vector<uint8_t> entry);
-// Passes on to the log what the store has to say.
-void show_cache_messages();
-// The flush point of spec 51: cleans by size and writes the files that users may count.
-void flush_cache();
+
+// Of a stored recipe's kernel: its source; nothing if the file is no recipe of this build.
+std::optional<std::string> kernel_text(const std::string& file);
+// How a stored recipe fits a call.
+enum class Fit : uint8_t { none, other_source, some_guard_fails, whole };
+Fit fit_of(const std::string& file, KernelObject& k, PyObject* const* args, size_t count);
 
 }  // namespace qd::python
