@@ -5,8 +5,9 @@
 // pack the arguments into a block on the stack, launch. No Python code runs on that path. Anything
 // else (keywords, a new specialisation, errors) is a separate cold function.
 //
-// Files: kernel.cpp (the type and the call), pack.cpp (arguments to block, block to results),
-// bind.cpp (keywords and binding errors), build.cpp (find, load or compile a specialisation).
+// Files: kernel.cpp (the type and the call), bound_kernel.cpp (methods), pack.cpp (arguments to
+// block, block to results), bind.cpp (keywords and binding errors), build.cpp (find, load or
+// compile a specialisation), assemble.cpp (put it together).
 //
 // Touched under the GIL; the compile queue's thread may put better code into `slot`.
 
@@ -200,6 +201,11 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
                     std::vector<PyObject*>& bound);
 bool read_parameters(KernelObject& k);
 std::string kernel_name(const KernelObject& k);
+
+// bound_kernel.cpp ----------------------------------------------------------------------------
+// The kernel as a method of `instance`; itself without one.
+PyObject* bind_kernel(PyObject* kernel, PyObject* instance, PyObject* owner);
+bool ready_bound_kernel();
 
 // graph.cpp -----------------------------------------------------------------------------------
 // Reads the table of a graph kernel; false with an exception set.
