@@ -128,6 +128,25 @@ def invariant_load():
     assert [x[j] for j in range(3)] == [0, 12, 24]
 
 
+def matrices():
+    m = qd.Matrix.field(2, 2, qd.f32, shape=8)
+    out = qd.field(qd.f32, 8)
+
+    @qd.kernel
+    def k(s: qd.f32):
+        for i in m:
+            a = m[i] * s
+            v = qd.Vector([1.0, 2.0])
+            for j in range(2):
+                a[j, 0] += s
+            m[i] = a @ a
+            out[i] = (m[i] @ v).sum()
+
+    m.fill(1)
+    k(2.0)
+    assert m[3].to_list() == [[24, 12], [24, 12]] and out[3] == 96
+
+
 # option, another value, a kernel, the text in which the difference shows, and what counts there
 EFFECTS = [
     ("advanced_optimization", False, twice_the_same, "plan", r" = (?:mul|fma) .*: f32"),
@@ -142,6 +161,7 @@ EFFECTS = [
     ("detect_read_only", False, invariant_load, "lowered_llvm", r"load i32.*!invariant.load"),
     ("disable_pass", "cse", twice_the_same, "plan", r" = (?:mul|fma) .*: f32"),
     ("disable_pass", "reduce,licm", a_sum, "plan", r"partial"),
+    ("force_scalarize_matrix", True, matrices, "plan", r": mat<"),
     ("fast_math", False, twice_the_same, "plan", r"fma"),
     ("debug", True, twice_the_same, "plan", r"assert"),
     ("check_out_of_bound", True, twice_the_same, "plan", r"assert"),
@@ -162,6 +182,18 @@ def test_every_option_of_code_is_in_that_table():
     shown = {row[0] for row in EFFECTS}
     elsewhere = {"make_cpu_multithreading_loop", "default_cpu_block_dim"}  # below
     assert {n for n, row in table().items() if row.room == "module"} == shown | elsewhere
+
+
+INERT = [name for name, row in table().items() if row.room == "inert"]
+
+
+@pytest.mark.parametrize("name", INERT)
+def test_what_has_no_effect_changes_no_code(name):
+    usual = table()[name].default
+    other = not usual if isinstance(usual, bool) else usual + 1
+    texts = [ir_of(matrices, "plan"), ir_of(matrices, "plan", **{name: other})]
+    # Fields and their trees are numbered over the process.
+    assert len({re.sub(r"@tmp\d+|group \d+", "", t) for t in texts}) == 1
 
 
 def threads_that_ran(**options):
