@@ -245,13 +245,16 @@ void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyOb
         if (step.kind == PackStep::Kind::array)
             if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
                 PyObject* bare = frontend::unwrap(leaf);
-                if (frontend::is_ndarray(bare))
-                    step.layout = reinterpret_cast<frontend::NdarrayObject*>(bare)->layout;
-                else
-                    step.foreign =
-                        step.type.rank > 0 &&
-                        !(step.attributes.empty() &&
-                          annotates(parameters[step.argument].annotation.get(), step.type.prim));
+                if (frontend::is_ndarray(bare)) {
+                    const auto& array = *reinterpret_cast<frontend::NdarrayObject*>(bare);
+                    step.layout = array.layout;
+                    step.has_grad = array.grad;
+                } else if (step.type.rank > 0 &&
+                           !(step.attributes.empty() &&
+                             annotates(parameters[step.argument].annotation.get(),
+                                       step.type.prim))) {
+                    step.foreign = PackStep::kOnlyForeign;
+                }
                 Py_DECREF(leaf);
             }
         step.cacheable = step.kind != PackStep::Kind::graph_state &&  // which no argument brings

@@ -63,8 +63,11 @@ struct IdentityCheck {
 struct PackStep {
     enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
     bool needs_grad = false;
-    bool written = false;    // an array whose elements the kernel stores to
-    bool foreign = false;    // bound to an array of numbers that only foreign arrays may bring
+    bool written = false;   // an array whose elements the kernel stores to
+    bool has_grad = false;  // the array that it was made for has a gradient
+    // Arrays of others: whether no other array may be bound, whether one was bound last.
+    enum Foreign : uint8_t { kOnlyForeign = 1, kLastForeign = 2 };
+    uint8_t foreign = 0;
     bool cacheable = false;  // reached through frozen dataclasses only, and a Quadrants ndarray
     uint16_t argument = 0;
     uint32_t offset = 0;

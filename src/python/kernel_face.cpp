@@ -55,6 +55,21 @@ Ref describe_identity(const KernelObject& k, const IdentityCheck& check) {
                                             check.weak ? check.weak.get() : check.object));
 }
 
+// (floats, signed, unsigned, arrays, arrays with gradients) that the last launch bound. Vectors,
+// structs and arrays of others are none.
+Ref count_bound(const Specialisation& s) {
+    int floats = 0, ints = 0, uints = 0, arrays = 0, with_grad = 0;
+    for (const PackStep& step : s.steps) {
+        if (step.kind == PackStep::Kind::array) {
+            if (!(step.foreign & PackStep::kLastForeign)) ++(step.has_grad ? with_grad : arrays);
+        } else if (step.kind == PackStep::Kind::scalar && !step.structs) {
+            const Prim p = step.type.prim;
+            ++(type::is_float(p) ? floats : type::is_signed(p) ? ints : uints);
+        }
+    }
+    return Ref::steal_or_null(Py_BuildValue("(iiiii)", floats, ints, uints, arrays, with_grad));
+}
+
 // What the log says of it at level debug.
 void log_origin(const Specialisation& made, Making::From from) {
     using enum Making::From;
@@ -71,13 +86,14 @@ Ref describe(const KernelObject& k, const Specialisation& s) {
     const Ref passed = list_of(s.steps, [&](const PackStep& p) { return describe_step(k, p); });
     const Ref fixed =
         list_of(s.identities, [&](const IdentityCheck& c) { return describe_identity(k, c); });
-    const Ref graph = graph_tables_of(&s);
-    if (!passed || !fixed || !graph) return {};
+    const Ref graph = graph_tables_of(&s), bound = count_bound(s);
+    if (!passed || !fixed || !graph || !bound) return {};
     const runtime::KernelImage* image = s.slot ? &*s.slot->current() : nullptr;
-    return Ref::steal_or_null(Py_BuildValue(
-        "{sIsisnsOsOsOss}", "number", s.number, "tier", image ? image->tier : 2, "tasks",
-        image ? static_cast<Py_ssize_t>(image->tasks.size()) : Py_ssize_t{1}, "passed",
-        passed.get(), "fixed", fixed.get(), "graph", graph.get(), "code", s.code.c_str()));
+    return Ref::steal_or_null(
+        Py_BuildValue("{sIsisnsOsOsOsOss}", "number", s.number, "tier", image ? image->tier : 2,
+                      "tasks", image ? static_cast<Py_ssize_t>(image->tasks.size()) : Py_ssize_t{1},
+                      "passed", passed.get(), "fixed", fixed.get(), "bound", bound.get(), "graph",
+                      graph.get(), "code", s.code.c_str()));
 }
 
 PyObject* describe_specialisations(PyObject* kernel, void*) {

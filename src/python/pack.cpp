@@ -170,14 +170,23 @@ void write_descriptor(uint8_t* at, char* data, char* grad, const int32_t* shape,
 // Foreign: an array of others, whose memory is theirs.
 enum class Written : uint8_t { yes, foreign, no, error };
 
-Written write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at) {
+// Told apart for statistics, which no launch of ndarrays alone pays for.
+[[gnu::noinline]] bool takes_ndarray(PackStep& step) {
+    if (step.foreign & PackStep::kOnlyForeign) return false;
+    step.foreign = 0;
+    return true;
+}
+
+Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (a.generation != session().generation || !a.data) {
         refuse(step, "QuadrantsRuntimeError",
                "Argument " + step.name + " is an ndarray of a runtime that has been reset");
         return Written::error;
     }
-    if (step.foreign || a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim ||
+    if (a.elem.word() != step.type.value().word() || a.ndim != step.type.ndim ||
         a.layout != step.layout)
+        return Written::no;
+    if (step.foreign && !takes_ndarray(step)) [[unlikely]]
         return Written::no;
     char* grad = nullptr;
     if (step.needs_grad) {
@@ -188,7 +197,7 @@ Written write_ndarray(const PackStep& step, const NdarrayObject& a, uint8_t* at)
     return Written::yes;
 }
 
-Written write_external(const PackStep& step, PyObject* value, uint8_t* at) {
+Written write_external(PackStep& step, PyObject* value, uint8_t* at) {
     ExternalArray a;
     if (!read_external(value, a)) return Written::error;
     const int elem_rank = step.type.rank;
@@ -216,10 +225,11 @@ Written write_external(const PackStep& step, PyObject* value, uint8_t* at) {
         shape[k] = static_cast<int32_t>(a.shape[k]);
     }
     write_descriptor(at, a.data, a.grad, shape, step.type.ndim);
+    step.foreign |= PackStep::kLastForeign;
     return Written::foreign;
 }
 
-Written write_array(const PackStep& step, PyObject* value, uint8_t* at) {
+Written write_array(PackStep& step, PyObject* value, uint8_t* at) {
     value = frontend::unwrap(value);
     if (frontend::is_ndarray(value))
         return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
@@ -240,7 +250,7 @@ Written write_array(const PackStep& step, PyObject* value, uint8_t* at) {
            (type.rank == 1 || attribute(frontend::names().m_) == type.m);
 }
 
-Written write_step(const PackStep& step, PyObject* value, uint8_t* at) {
+Written write_step(PackStep& step, PyObject* value, uint8_t* at) {
     switch (step.kind) {
         case PackStep::Kind::scalar:
             return write_scalar(step, value, at) ? Written::yes : Written::error;
@@ -482,7 +492,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
     if (!identities_hold(s, args)) return Match::no;
     const bool cached = cache_valid(s, args);
     if (cached) std::memcpy(block, s.cached_block.data(), s.cached_block.size());
-    for (const PackStep& step : s.steps) {
+    for (PackStep& step : s.steps) {
         if (cached && step.cacheable) continue;
         if (step.kind == PackStep::Kind::graph_state) {
             static const int32_t words[] = {frontend::kGraphStateWords};

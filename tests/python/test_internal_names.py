@@ -142,6 +142,34 @@ def test_tables_of_a_kernel(start):
     assert len(p.materialized_kernels) == 0
 
 
+def test_counts_of_bound_arguments(start):
+    """Arrays of others, vectors and structs are of no kind that is counted."""
+
+    @qd.kernel
+    def fill(a: qd.types.ndarray(), n: qd.u8, flag: bool, v: qd.types.vector(2, qd.f32)):
+        for i in a:
+            a[i] = n + flag + v[0]
+
+    start(offline_cache=False)
+    rest = (3, True, qd.Vector([1.0, 2.0]))
+    uints = {KernelBatchedArgType.UINT: 2}
+    ndarray = {**uints, KernelBatchedArgType.QD_ARRAY: 1}
+    with_grad = {**uints, KernelBatchedArgType.QD_ARRAY_WITH_GRAD: 1}
+    x, theirs = qd.ndarray(qd.f32, 3), np.zeros(3, np.float32)
+    for array, counts in ((x, ndarray), (theirs, uints), (x, ndarray), (theirs, uints)):
+        fill(array, *rest)
+        assert fill._primal.launch_stats.kernel_args_count_by_type == counts
+
+    @qd.kernel
+    def fill2(a: qd.types.ndarray()):
+        for i in a:
+            a[i] = 1
+
+    fill2(qd.ndarray(qd.f32, 3, needs_grad=True))
+    del with_grad[KernelBatchedArgType.UINT]
+    assert fill2._primal.launch_stats.kernel_args_count_by_type == with_grad
+
+
 def test_mapping_has_a_feature_for_each_parameter(start):
     @qd.data_oriented
     class Owner:

@@ -201,7 +201,7 @@ class KernelFace(metaclass=_WatchedClass):
         from quadrants._compat.observations import counted
 
         made = self._specialisations()
-        return counted(made[-1]["passed"] if made else [])
+        return counted(made[-1]["bound"] if made else ())
 
     # --- specialisations ---
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 
 class KernelBatchedArgType(IntEnum):
@@ -51,19 +50,10 @@ class LaunchStats:
     )
 
 
-def counted(steps: list[tuple[Any, ...]]) -> LaunchStats:
-    """Counts the arguments that a specialisation passes."""
+def counted(numbers: tuple[int, ...]) -> LaunchStats:
+    """As native code counts them, in the order of the kinds."""
     stats = LaunchStats()
-    for kind, dtype, _shape, _axes, _layout, has_grad, _name, _path in steps:
-        if kind == "array":
-            which = (
-                KernelBatchedArgType.QD_ARRAY_WITH_GRAD
-                if has_grad
-                else KernelBatchedArgType.QD_ARRAY
-            )
-        elif dtype.startswith("f"):
-            which = KernelBatchedArgType.FLOAT
-        else:
-            which = KernelBatchedArgType.UINT if dtype[0] == "u" else KernelBatchedArgType.INT
-        stats.kernel_args_count_by_type[which] += 1
+    for which, number in zip(KernelBatchedArgType, numbers):
+        if number:
+            stats.kernel_args_count_by_type[which] = number
     return stats

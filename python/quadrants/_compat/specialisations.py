@@ -1,7 +1,7 @@
 """A kernel's specialisations as outside code names them.
 
 A specialisation is a dictionary from native code: `tier`; `passed`, what each launch hands over;
-`fixed`, what arguments and members must be or equal; `functions`; `has_print`; `number`; `key`.
+`fixed`, what arguments and members must be or equal; `bound`, how many of each kind; `functions`; `has_print`; `number`; `key`.
 """
 
 from __future__ import annotations
