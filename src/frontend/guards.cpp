@@ -539,6 +539,10 @@ static bool has_source(PyObject* fn) {
     return false;
 }
 
+void guard_class(Unit& u, PyObject* o, Prov* prov) {
+    u.fact(prov, FactKind::type, type_id(o).get());
+}
+
 // What the generated code may depend on when it uses `o`, found at `prov`.
 void guard_value(Unit& u, PyObject* o, Prov* prov) {
     if (is_plain_constant(o) || is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {

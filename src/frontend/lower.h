@@ -164,6 +164,7 @@ bool is_harmless(PyObject* callable);  // Python's own, which does what it says
 bool is_own_code(PyObject* callable);  // a function, class or method of this package
 void report_capture(KernelState& k, Prov* prov, Impurity impurity, PyObject* value);
 void guard_value(Unit& unit, PyObject* o, Prov* prov);  // records what the code may depend on
+void guard_class(Unit& unit, PyObject* o, Prov* prov);  // its class alone
 bool fact_holds(const Fact& f, PyObject* now);
 // The same for code of the user: from a guard, which may be answered already, from the body, or for
 // a func's second call, which asks as often as its body would.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
+from quadrants.lang._fast_caching import FIELD_METADATA_CACHE_VALUE
 
 
 class Color(enum.Enum):
@@ -31,6 +32,17 @@ class Pair:
 @dataclasses.dataclass
 class Held:
     t: qd.Tensor
+
+
+@dataclasses.dataclass
+class Triple(Pair):
+    m: qd.i32 = 2
+
+
+@dataclasses.dataclass
+class Valued:
+    n: int = dataclasses.field(metadata={FIELD_METADATA_CACHE_VALUE: True})
+    y: float = 1.0
 
 
 class Opaque:
@@ -83,6 +95,36 @@ def members(p: Pair) -> qd.i32:
 def of_model(m: qd.template()):
     for i in m.a:
         m.a[i] = m.gain
+
+
+class OtherModel(Model):
+    pass
+
+
+@qd.data_oriented(template_primitives=False)
+class Runtime:
+    def __init__(self, n, inner=None):
+        self.n, self.inner = n, inner
+
+
+@qd.kernel(fastcache=True)
+def valued(v: Valued) -> qd.f32:
+    return v.n + v.y
+
+
+@qd.kernel(fastcache=True)
+def of_number(m: qd.template()) -> qd.f32:
+    return m.n
+
+
+@qd.kernel(fastcache=True)
+def of_inner(m: qd.template()) -> qd.f32:
+    return m.inner.n
+
+
+@qd.kernel(fastcache=True)
+def of_gain_pair(m: qd.template()) -> qd.f32:
+    return m.gain.n
 
 
 @qd.kernel(fastcache=True)
@@ -247,11 +289,44 @@ OTHERS = {
     "member of an object": (of_model, lambda: [Model(3)], lambda: [Model(4)]),
     "gradient": (touch, lambda: [array()], lambda: [array(needs_grad=True)]),
     "value of a property": (of_property, lambda: [Model(3)], lambda: [Model(4)]),
+    "type of a member of a dataclass": (
+        members,
+        lambda: [Pair(array(), 1)],
+        lambda: [Pair(array(), True)],
+    ),
+    "value of a marked member": (valued, lambda: [Valued(1)], lambda: [Valued(2)]),
+    "type of a marked member": (valued, lambda: [Valued(1)], lambda: [Valued(True)]),
+    "bool after int": (of_number, lambda: [Runtime(1)], lambda: [Runtime(True)]),
+    "int after float": (of_number, lambda: [Runtime(1.0)], lambda: [Runtime(1)]),
+    "nested bool after int": (
+        of_inner,
+        lambda: [Runtime(0, Runtime(1))],
+        lambda: [Runtime(0, Runtime(True))],
+    ),
+    "bool in a nested dataclass": (
+        of_inner,
+        lambda: [Runtime(0, Pair(None, 1))],
+        lambda: [Runtime(0, Pair(None, True))],
+    ),
+    "value in a dataclass of an object": (
+        of_gain_pair,
+        lambda: [Model(Pair(None, 1))],
+        lambda: [Model(Pair(None, 2))],
+    ),
     "type of a number": (times, lambda: [3, 2.0], lambda: [np.int64(3), 2.0]),
 }
 ALIKE = {
     "shape": (touch, lambda: [array()], lambda: [array(shape=9)]),
     "number": (times, lambda: [3, 2.5], lambda: [4, 3.5]),
+    "subclass of a dataclass": (members, lambda: [Pair(array(), 3)], lambda: [Triple(array(), 3)]),
+    "class of an object": (of_model, lambda: [Model()], lambda: [OtherModel()]),
+    "runtime member": (of_number, lambda: [Runtime(1)], lambda: [Runtime(2)]),
+    "nested runtime member": (
+        of_inner,
+        lambda: [Runtime(0, Runtime(1))],
+        lambda: [Runtime(0, Runtime(2))],
+    ),
+    "unmarked member": (valued, lambda: [Valued(1)], lambda: [Valued(1, 2.0)]),
     "member of a dataclass": (members, lambda: [Pair(array(), 3)], lambda: [Pair(array(), 4)]),
 }
 

@@ -159,6 +159,23 @@ def test_numbers_of_nested_members_are_read_at_each_launch(backend):
         assert m.sum() == expected()
 
 
+@qd.data_oriented(template_primitives=False)
+class Half:
+    def __init__(self, n):
+        self.n = n
+
+    @qd.kernel
+    def half(self) -> qd.f64:
+        return self.n // 2
+
+
+def test_code_for_a_float_is_not_taken_for_an_int(tmp_path):
+    """An int fits it, but f32 has not its digits."""
+    for n in (1.5, 33554435, True, 2.5):
+        qd.init(arch=qd.cpu, offline_cache_file_path=str(tmp_path))
+        assert Half(n).half() == n // 2
+
+
 # --- what the store keeps ----------------------------------------------------------------------------
 PROGRAM = """
 import sys, warnings

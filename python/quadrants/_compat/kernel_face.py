@@ -36,11 +36,46 @@ class _WatchedClass(type):
 _PLAIN = (int, float, bool, type(None))
 
 
-def _kind_of(arg: Any) -> str:
-    """What an argument's class adds to the key, and whether an array has a gradient."""
+_FIELDS = "__dataclass_fields__"
+_members: dict[type, tuple[tuple[str, Any, bool], ...]] = {}  # of dataclasses, but arrays
+
+
+def _members_of(cls: type) -> tuple[tuple[str, Any, bool], ...]:
+    """Name and annotation of each member that may be a number, and whether its value counts."""
+    found = _members.get(cls)
+    if found is None:
+        found = _members[cls] = tuple(
+            (
+                f.name,
+                f.type,
+                bool(f.metadata.get("add_value_to_cache_key")) or "Final[" in str(f.type),
+            )
+            for f in getattr(cls, _FIELDS).values()
+            if type(f.type).__name__ != "NDArray"
+        )
+    return found
+
+
+def _kind_of(annotation: Any, arg: Any) -> str:
+    """What an argument's type adds to the key: of a dataclass what is declared, not its name."""
     cls = type(arg)
+    if hasattr(cls, _FIELDS):
+        declared = (
+            annotation if isinstance(annotation, type) and hasattr(annotation, _FIELDS) else cls
+        )
+        return str([_member_kind(arg, *member) for member in _members_of(declared)])
+    if getattr(cls, "_data_oriented", False):
+        return "data-oriented"
     has_gradient = isinstance(arg, core.NdarrayBase) and arg.grad is not None  # type: ignore[attr-defined]
     return f"{cls.__module__}.{cls.__qualname__}" + (" with gradient" if has_gradient else "")
+
+
+def _member_kind(arg: Any, name: str, annotation: Any, has_value: bool) -> tuple[str, str]:
+    member = getattr(arg, name, None)
+    if isinstance(member, (core.NdarrayBase, core.TensorBase)):
+        return name, ""
+    kind = _kind_of(annotation, member)
+    return name, f"{kind}={member}" if has_value else kind
 
 
 class GraphLoop:
@@ -144,7 +179,9 @@ class KernelFace(metaclass=_WatchedClass):
 
                 why = why_not(self, args, cacheable)
             if why is None:
-                entry = number, tuple(map(_kind_of, args)), functions, described
+                annotations = (row[1] for row in self.params)  # type: ignore[attr-defined]
+                kinds = tuple(map(_kind_of, annotations, args))
+                entry = number, kinds, functions, described
                 if described is not None:
                     entry = self._note_entry(compiled, *entry)
         self._events += ((pyquadrants._prog, compiled, entry, launches),)

@@ -55,25 +55,28 @@ class Gone(Exception):
     """An object of the call is no more, so the entry cannot be named."""
 
 
-def _value_text(value: Any, names: set[str]) -> str:
-    """What a value adds to the key; of an object its members that are named in the source."""
+def _value_text(value: Any, names: set[str], fixed: bool = True) -> str:
+    """What a value adds to the key: of an object its members that are named in the source, not its
+    class; of members that are no constants (`fixed`) their types alone."""
     if isinstance(value, weakref.ref):
         value = value()
         if value is None:
             raise Gone
     cls = type(value)
-    text = f"{cls.__module__}.{cls.__qualname__}"
     if isinstance(value, enum.Enum):
-        return f"{text}.{value.name}={value.value}"
+        return f"{cls.__module__}.{cls.__qualname__}.{value.name}={value.value}"
     if is_data_oriented(value):
+        fixed = fixed and getattr(cls, "_qd_template_primitives", True)
         members = value._asdict() if hasattr(value, "_asdict") else vars(value)
-        fixed = getattr(cls, "_qd_template_primitives", True)
         read = {n: members[n] for n in names & members.keys()}
         read |= {n: getattr(value, n) for n in names & _properties(cls)}
-        known_names = names if fixed else set()
-        return text + str([(n, _value_text(read[n], known_names)) for n in sorted(read)])
-    known = isinstance(value, (int, float, str)) or cls.__module__ == "numpy"
-    return f"{text}={value}" if known and names else text
+    elif hasattr(cls, "__dataclass_fields__"):
+        read = {n: getattr(value, n) for n in names & cls.__dataclass_fields__.keys()}
+    else:
+        text = f"{cls.__module__}.{cls.__qualname__}"
+        known = isinstance(value, (int, float, str)) or cls.__module__ == "numpy"
+        return f"{text}={value}" if known and fixed else text
+    return str([(n, _value_text(read[n], names, fixed)) for n in sorted(read)])
 
 
 def _properties(cls: type) -> set[str]:
