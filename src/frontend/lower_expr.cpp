@@ -351,6 +351,8 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         }
         Ref members = Ref::steal(PyObject_GetAttr(annotation, names().members_));
         Ref values = Ref::steal(PyDict_New());
+        const size_t first = low.kernel->out->params.size();
+        const size_t others = low.kernel->more_of_structs;
         PyObject *key, *type;
         for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);) {
             Prov* p = unit.attribute(prov, key);
@@ -358,6 +360,8 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
                 type, item ? Ref::steal(PyObject_GetAttr(item.get(), key)) : Ref(), p);
             if (PyDict_SetItem(values.get(), key, v.get()) < 0) throw PyError{};
         }
+        const size_t leaves = low.kernel->out->params.size() - first;
+        low.kernel->more_of_structs = others + (leaves ? leaves - 1 : 0);  // inner structs', too
         prov->leaf = make_struct(annotation, values.get());
         return {prov->leaf, nullptr};
     }
