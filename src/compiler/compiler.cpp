@@ -362,6 +362,10 @@ QD_EXPORT int qd_compiler_interpret(const uint8_t* ir, size_t bytes, const abi::
     });
 }
 
+QD_EXPORT int qd_compiler_check_cpu(const char* cpu, abi::Blob* error) {
+    return compiler::guarded(error, [&] { codegen::check_cpu(cpu); });
+}
+
 QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, abi::Blob* out,
                                abi::Blob* error) {
     const abi::CompileOptions options;

@@ -229,7 +229,8 @@ Val Body::member(const Val& base, PyObject* name) {
                   "Attribute " + text(name) + " of " + type_name(o) +
                       " is a runtime kernel argument (template_primitives=False): it has no value "
                       "inside qd.static");
-        guard_class(unit, item.get(), prov);  // an int fits code for a float, but is another program
+        guard_class(unit, item.get(),
+                    prov);  // an int fits code for a float, but is another program
         const bool real = PyFloat_Check(item.get());
         const ir::Prim p = real ? low.kernel->options.default_fp : low.kernel->options.default_ip;
         ir::Value* v =

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
@@ -28,6 +29,7 @@
 #include "runtime/progress.h"
 #include "runtime/trace_file.h"
 #include "support/clock.h"
+#include "support/error.h"
 
 namespace qd::python {
 
@@ -93,7 +95,38 @@ void use_compile_threads() {
     runtime::set_optimisers(o.print_ir ? 1 : o.num_compile_threads);
 }
 
+// What the environment says of code, which is for people who look for mistakes of ours.
+struct Wishes {
+    int tier = -1;
+    std::string cpu;
+};
+
+// False, with an exception, if it makes no sense.
+bool read_wishes(Wishes& w) {
+    static const char* const tiers[] = {"0", "1", "interpret"};
+    const std::string tier = environment("QD_CPU_TIER");
+    const auto* const found = std::ranges::find(tiers, tier);
+    if (found == std::end(tiers) && !tier.empty()) {
+        PyErr_Format(PyExc_ValueError,
+                     "Environment variable QD_CPU_TIER takes 0, 1 or interpret, got '%s'",
+                     tier.c_str());
+        return false;
+    }
+    if (!tier.empty()) w.tier = static_cast<int>(found - tiers);
+    w.cpu = environment("QD_CPU_TARGET");
+    if (w.cpu.empty()) return true;
+    try {
+        runtime::Compiler::get().check_cpu(w.cpu);
+    } catch (const support::Error& e) {
+        PyErr_Format(PyExc_ValueError, "Environment variable QD_CPU_TARGET: %s", e.what());
+        return false;
+    }
+    return true;
+}
+
 PyObject* runtime_init(PyObject*, PyObject* options) {
+    Wishes wishes;
+    if (!read_wishes(wishes)) return nullptr;
     Closed closed;
     if (!closed.wait()) return nullptr;
     PyObject *key, *value;
@@ -109,9 +142,8 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     s.launches = 0;
     s.compiled = 0;
     s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
-    const std::string tier = environment("QD_CPU_TIER");
-    s.tier = tier == "0" ? 0 : tier == "1" ? 1 : tier == "interpret" ? 2 : -1;
-    s.cpu = environment("QD_CPU_TARGET");
+    s.tier = wishes.tier;
+    s.cpu = std::move(wishes.cpu);
     use_compile_threads();
     ++s.options_version;
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);

@@ -56,6 +56,7 @@ const Compiler& Compiler::get() {
     if (version() != abi::kAbiVersion)
         throw Error("the compiler object is of another version: " + file);
     bind(library, "qd_compiler_begin", c->begin_);
+    bind(library, "qd_compiler_check_cpu", c->check_cpu_);
     bind(library, "qd_compiler_cost", c->cost_);
     bind(library, "qd_compiler_emit", c->emit_);
     bind(library, "qd_compiler_end", c->end_);
@@ -107,6 +108,11 @@ std::string Compiler::times() const {
     times_(&text);
     const auto bytes = take(text);
     return {bytes.begin(), bytes.end()};
+}
+
+void Compiler::check_cpu(const std::string& name) const {
+    abi::Blob error{};
+    if (check_cpu_(name.c_str(), &error)) raise(error);
 }
 
 void Compiler::interpret(std::span<const uint8_t> ir, const abi::Context& context) const {

@@ -35,6 +35,8 @@ class Compiler {
                               const abi::CompileOptions& options) const;
     std::string text(std::span<const uint8_t> ir, abi::Text what) const;
     std::string times() const;  // see abi::TimesFn
+    // Throws unless code for this CPU, an LLVM name, runs on this machine.
+    void check_cpu(const std::string& name) const;
     void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
     uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
     // LLVM IR whose functions take the place of those that would be emitted.
@@ -47,6 +49,7 @@ class Compiler {
     void raise(abi::Blob& error) const;
 
     abi::BeginFn begin_ = nullptr;
+    abi::CheckCpuFn check_cpu_ = nullptr;
     abi::CostFn cost_ = nullptr;
     abi::EmitFn emit_ = nullptr;
     abi::EndFn end_ = nullptr;

@@ -187,6 +187,8 @@ using ReplaceFn = void (*)(Compilation*, const char* llvm, size_t bytes);
 using EndFn = void (*)(Compilation*);
 using FreeFn = void (*)(Blob*);
 using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blob* error);
+using CheckCpuFn = int (*)(const char* cpu,
+                           Blob* error);  // whether code for it runs on this machine
 // What qd_compiler_text shows. `stages` and `passes` are lists: a form feed, a title, a line break
 // and the module at that moment; the last item of `stages`, "tasks", has a line a task: kind, name.
 enum class Text : int {
@@ -205,8 +207,8 @@ enum class Text : int {
 using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, Blob* text, Blob* error);
 // Lines "work<tab>stage<tab>part<tab>nanoseconds<tab>count" of all modules of the process.
 using TimesFn = void (*)(Blob* text);
-// exported: qd_compiler_begin, qd_compiler_cost, qd_compiler_emit, qd_compiler_end,
-// qd_compiler_free, qd_compiler_interpret, qd_compiler_replace, qd_compiler_text,
+// exported: qd_compiler_begin, qd_compiler_check_cpu, qd_compiler_cost, qd_compiler_emit,
+// qd_compiler_end, qd_compiler_free, qd_compiler_interpret, qd_compiler_replace, qd_compiler_text,
 // qd_compiler_times, qd_compiler_abi_version (uint32_t())
 
 }  // namespace qd::abi

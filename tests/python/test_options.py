@@ -286,6 +286,56 @@ def test_unknown_values_of_texts(capfd):
     assert "'nonsense' counts as never" in capfd.readouterr().err
 
 
+# variable, value, what the message says beside the variable
+MALFORMED = [
+    *((f"QD_{name}", "abc", "invalid literal") for name in (
+        "DUMP_AST DUMP_CFG DUMP_IR DUMP_SIMPLIFY ENABLE_PYBUF ENABLE_TORCH GRAPH KERNEL_COVERAGE LOAD_IR "
+        "PERFDISPATCH_PRINT_DEBUG SHOW_COMPILING COVERAGE_MAX_PROBES DEBUG OPT_LEVEL UNROLLING_LIMIT"
+    ).split()),
+    ("QD_OFFLINE_CACHE_CLEANING_FACTOR", "half", "could not convert"),
+    ("QD_DEFAULT_FP", "16", "should be 32 or 64"),
+    ("QD_DEFAULT_IP", "i32", "should be 32 or 64"),
+    ("QD_CPU_TIER", "5", "takes 0, 1 or interpret, got '5'"),
+    ("QD_CPU_TARGET", "abc", "unknown CPU 'abc'; known are .*x86-64"),
+    ("QD_CPU_TARGET", "i386", "unknown CPU 'i386'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("variable, value, text", MALFORMED)
+def test_malformed_variables(variable, value, text, monkeypatch):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=f"{variable}.*{text}"):
+        qd.init(arch=qd.cpu, offline_cache=False)
+    with pytest.raises(qd.QuadrantsRuntimeError):
+        qd.sync()
+    monkeypatch.setenv(variable, "")
+    qd.init(arch=qd.cpu, offline_cache=False)
+    twice_the_same()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/cpuinfo"), reason="asks Linux")
+def test_code_for_another_machine(monkeypatch):
+    """It would end the process at its first such instruction."""
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    cpu = next(
+        c
+        for c, flag in (("bdver4", "fma4"), ("sapphirerapids", "avx512_fp16"))
+        if flag not in flags
+    )
+    monkeypatch.setenv("QD_CPU_TARGET", cpu)
+    with pytest.raises(
+        ValueError, match=f"QD_CPU_TARGET: this machine cannot run code for '{cpu}'"
+    ):
+        qd.init(arch=qd.cpu)
+
+
+def test_an_unknown_arch_of_the_environment(monkeypatch):
+    monkeypatch.setenv("QD_ARCH", "abacus")
+    with pytest.raises((ValueError, RuntimeError), match="abacus"):
+        qd.init()
+    qd.init(arch=qd.cpu)  # the keyword wins
+
+
 def test_the_environment_reaches_every_option():
     """In a process of its own each option takes another value from its variable."""
     code = """

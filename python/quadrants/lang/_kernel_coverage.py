@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from quadrants import _logging
+from quadrants.lang._config import number
 
 if TYPE_CHECKING:
     from quadrants.lang._kernel_flow import Arc
 
 _FIELD_NAME = "_qd_cov"
-_MAX_PROBES = int(os.environ.get("QD_COVERAGE_MAX_PROBES") or 100_000)
+_MAX_PROBES = number(os.environ, "QD_COVERAGE_MAX_PROBES", int, "100000")
 _FOLDER = os.getcwd()  # where coverage was first enabled
 
 _probe_map: dict[int, tuple[str, int]] = {}  # number of a probe -> file and line
@@ -198,9 +199,9 @@ def _harvest_field() -> None:
         ran = []
     _cov_field = _cov_field_prog = None
     _ran.update(ran)
-    for number in ran:
-        if number in _probe_map:
-            file, line = _probe_map[number]
+    for probe in ran:
+        if probe in _probe_map:
+            file, line = _probe_map[probe]
             _accumulated_lines.setdefault(file, set()).add(line)
 
 

@@ -188,6 +188,21 @@ def _check_ir_load_envs_against_caching(cfg: Any, src_ll_cache: bool) -> None:
         )
 
 
+_FLAGS = tuple(
+    f"QD_{name}"
+    for name in (
+        "COVERAGE_MAX_PROBES DUMP_AST DUMP_CFG DUMP_IR DUMP_SIMPLIFY ENABLE_PYBUF ENABLE_TORCH GRAPH "
+        "KERNEL_COVERAGE PERFDISPATCH_PRINT_DEBUG SHOW_COMPILING"
+    ).split()
+)
+
+
+def _check_variables(environ: Mapping[str, str]) -> None:
+    """Raises ValueError for what is no option and no number."""
+    for variable in _FLAGS:
+        number(environ, variable, int)
+
+
 def _warn_printing_from_cache(cfg: Config) -> None:
     printing = cfg.print_ir or os.environ.get("QD_DUMP_IR") == "1"
     if printing and cfg.offline_cache and _logging.is_logging_effective(_logging.WARN):
@@ -310,6 +325,7 @@ def init(
     cfg.offline_cache = True
     args = _Arguments(kwargs, os.environ)
     special = _resolve(args, cfg, default_fp, default_ip)
+    _check_variables(os.environ)
     _check_passes(special.disable_pass)
     _check_policy(cfg.offline_cache_cleaning_policy)
     _warn_printing_from_cache(cfg)

@@ -96,7 +96,9 @@ def to_quadrants_type(dt: Any) -> DataType:
 
 def has_pytorch() -> bool:
     """Whether torch can be imported; `QD_ENABLE_TORCH=0` pretends it cannot."""
-    if not int(os.environ.get("QD_ENABLE_TORCH", "1") or "1"):
+    from quadrants.lang._config import number
+
+    if not number(os.environ, "QD_ENABLE_TORCH", int, "1"):
         return False
     return _torch_imports()
 

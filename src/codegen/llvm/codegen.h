@@ -120,6 +120,8 @@ struct TargetError : support::Error {
 
 // Before anything else here. What happens once must not be cut off by a crash, so it stands apart.
 void initialise(const std::string& triple);
+// Throws TargetError unless code for this CPU runs on this machine.
+void check_cpu(const std::string& name);
 
 // LLVM's record of what it does on this thread, which a crash leaves pointing at lost frames.
 [[nodiscard]] const void* crash_trace();

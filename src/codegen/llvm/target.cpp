@@ -485,6 +485,39 @@ void initialise(const std::string& triple) {
 const void* crash_trace() { return llvm::SavePrettyStackState(); }
 void set_crash_trace(const void* trace) { llvm::RestorePrettyStackState(trace); }
 
+void check_cpu(const std::string& name) {
+    initialise("");
+    const llvm::Triple triple = triple_of("");
+    std::string error;
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    if (!target) throw TargetError("no code generator for " + triple.str() + ": " + error);
+    using Info = std::unique_ptr<llvm::MCSubtargetInfo>;
+    const auto wide = [&](const std::string& cpu) {  // of 64 bits, as all code is
+        return !triple.isX86() ||
+               Info(target->createMCSubtargetInfo(triple, cpu, ""))->checkFeatures("+64bit");
+    };
+    const Info all(target->createMCSubtargetInfo(triple, "", ""));
+    if (!all->isCPUStringValid(name) || !wide(name)) {
+        std::string names;
+        for (const auto& row : all->getAllProcessorDescriptions())
+            if (wide(row.Key)) names += std::string(names.empty() ? "" : ", ") + row.Key;
+        throw TargetError("unknown CPU '" + name + "'; known are " + names);
+    }
+    // What compiled arithmetic uses; the rest is for systems.
+    static const char* const used[] = {"sse",  "ssse", "avx",   "fma",    "bmi",
+                                       "f16c", "adx",  "lzcnt", "popcnt", "movbe"};
+    const Info wanted(target->createMCSubtargetInfo(triple, name, ""));
+    std::string lacking;
+    for (const auto& f : llvm::sys::getHostCPUFeatures()) {
+        const auto starts = [&](const char* begin) { return f.first().starts_with(begin); };
+        if (!f.second && std::ranges::any_of(used, starts) &&
+            wanted->checkFeatures("+" + f.first().str()))
+            lacking += (lacking.empty() ? "" : ", ") + f.first().str();
+    }
+    if (!lacking.empty())
+        throw TargetError("this machine cannot run code for '" + name + "': it lacks " + lacking);
+}
+
 bool has_fma(const std::string& cpu, const std::string& triple) {
     static std::mutex lock;
     static std::map<std::pair<std::string, std::string>, bool> known;
