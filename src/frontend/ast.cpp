@@ -12,6 +12,7 @@
 
 #include "frontend/names.h"
 #include "frontend/stack.h"
+#include "support/error.h"
 
 namespace qd::frontend {
 namespace {
@@ -146,29 +147,10 @@ uint8_t operator_of(PyObject* op) {
 }
 
 struct Converter {
-    FunctionSource& source;
-    int line_shift;
+    support::Arena& arena;
+    std::vector<Ref>& values;
+    std::vector<PyObject*>& objects;
 
-    int number(PyObject* o, PyObject* name) {
-        Ref v = Ref::steal(PyObject_GetAttr(o, name));
-        return v.get() == Py_None ? 0 : static_cast<int>(PyLong_AsLong(v.get()));
-    }
-    // Columns count UTF-8 bytes in `ast`, characters in Node.
-    int column(int line, int bytes) {
-        const auto& lines = source.file->lines;
-        if (line < 1 || static_cast<size_t>(line) > lines.size()) return bytes;
-        const std::string_view s = lines[line - 1];
-        int n = 0;
-        for (int k = 0; k < bytes && static_cast<size_t>(k) < s.size(); ++k)
-            n += (s[k] & 0xC0) != 0x80;
-        return n;
-    }
-    void place(Node& n, PyObject* o) {
-        n.line = number(o, names().lineno_) + line_shift;
-        n.end_line = number(o, names().end_lineno_) + line_shift;
-        n.col = column(n.line, number(o, names().col_offset_));
-        n.end_col = column(n.end_line, number(o, names().end_col_offset_));
-    }
     Node* child(PyObject* o, PyObject* field) {
         if (!field) return nullptr;
         Ref v = Ref::steal(PyObject_GetAttr(o, field));
@@ -181,7 +163,7 @@ struct Converter {
     }
     std::span<Node*> list(PyObject* v) {
         const size_t n = static_cast<size_t>(PyList_GET_SIZE(v));
-        Node** data = source.arena.array<Node*>(n);
+        Node** data = arena.array<Node*>(n);
         for (size_t k = 0; k < n; ++k) {
             PyObject* item = PyList_GET_ITEM(v, k);
             data[k] = item == Py_None ? nullptr : node(item);
@@ -190,8 +172,9 @@ struct Converter {
     }
     Node* node(PyObject* o) {
         need_stack();
-        Node* n = source.arena.make<Node>();
-        n->ast = o;
+        Node* n = arena.make<Node>();
+        n->number = static_cast<uint32_t>(objects.size());
+        objects.push_back(o);
         const Fields f = fields_of(Py_TYPE(o));
         n->kind = f.kind;
         n->a = child(o, f.a);
@@ -206,7 +189,8 @@ struct Converter {
                 PyUnicode_InternInPlace(&s);
                 v = Ref::steal(s);
             }
-            n->name = v.get();  // alive with the tree
+            n->name = v.get();
+            values.push_back(std::move(v));
         }
         read_operators(*n, o);
         return n;
@@ -222,7 +206,7 @@ struct Converter {
         } else if (n.kind == K::Compare) {
             Ref v = Ref::steal(PyObject_GetAttr(o, tables().ops));
             const size_t count = static_cast<size_t>(PyList_GET_SIZE(v.get()));
-            uint8_t* data = source.arena.array<uint8_t>(count);
+            uint8_t* data = arena.array<uint8_t>(count);
             for (size_t k = 0; k < count; ++k) data[k] = operator_of(PyList_GET_ITEM(v.get(), k));
             n.ops = {data, count};
         }
@@ -233,18 +217,81 @@ bool is_indented(const FunctionSource& s) {
     return !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t');
 }
 
+// What is added to lines of the tree.
+int line_shift(const FunctionSource& s) { return s.first_line - 1 - (is_indented(s) ? 1 : 0); }
+
 Ref first_of(PyObject* tree) {
     Ref body = Ref::steal(PyObject_GetAttr(tree, names().body_));
     if (PyList_GET_SIZE(body.get()) == 0) return {};
     return Ref::borrow(PyList_GET_ITEM(body.get(), 0));
 }
 
+// The module that CPython makes of the function's text.
+Ref parse(const FunctionSource& s) {
+    const std::string text = is_indented(s) ? "if 1:\n" + s.text : s.text;
+    PyCompilerFlags flags{};
+    flags.cf_flags = PyCF_ONLY_AST;
+    flags.cf_feature_version = PY_MINOR_VERSION;
+    return Ref::steal(
+        Py_CompileStringFlags(text.c_str(), s.file->name.c_str(), Py_file_input, &flags));
+}
+
+// The function in it; null if the text is none.
+Ref function_in(const FunctionSource& s, PyObject* tree) {
+    Ref top = first_of(tree);
+    return is_indented(s) && top ? first_of(top.get()) : top;
+}
+
+std::span<Node*> convert_body(Converter& c, PyObject* function) {
+    const Ref body = Ref::steal(PyObject_GetAttr(function, names().body_));
+    return c.list(body.get());
+}
+
+int number(PyObject* o, PyObject* name) {
+    Ref v = Ref::steal(PyObject_GetAttr(o, name));
+    return v.get() == Py_None ? 0 : static_cast<int>(PyLong_AsLong(v.get()));
+}
+
+// Columns count UTF-8 bytes in `ast`, characters in Node.
+int column(const SourceFile& file, int line, int bytes) {
+    if (line < 1 || static_cast<size_t>(line) > file.lines.size()) return bytes;
+    const std::string_view s = file.lines[static_cast<size_t>(line) - 1];
+    int n = 0;
+    for (int k = 0; k < bytes && static_cast<size_t>(k) < s.size(); ++k)
+        n += (s[static_cast<size_t>(k)] & 0xC0) != 0x80;
+    return n;
+}
+
+KeptTrees kept_trees{};
+
 }  // namespace
 
-void locate(FunctionSource& s, Node& n) {
+void set_kept_trees(const KeptTrees& trees) { kept_trees = trees; }
+
+PyObject* ast_of(const FunctionSource& s, const Node& n) {
+    if (s.objects.empty()) {  // a kept tree: parsed now, its nodes are in the same order
+        Ref tree = parse(s);
+        const Ref function = function_in(s, tree.get());
+        support::Arena arena;
+        std::vector<Ref> values;
+        std::vector<PyObject*> objects;
+        Converter c{arena, values, objects};
+        if (function) (void)convert_body(c, function.get());
+        QD_CHECK(objects.size() == s.nodes, "a kept syntax tree is of another text");
+        s.tree = std::move(tree);
+        s.objects = std::move(objects);
+    }
+    return s.objects[n.number];
+}
+
+void locate(const FunctionSource& s, Node& n) {
     if (n.line) return;
-    Converter c{s, s.first_line - 1 - (is_indented(s) ? 1 : 0)};
-    c.place(n, n.ast);
+    PyObject* o = ast_of(s, n);
+    const int shift = line_shift(s);
+    n.line = number(o, names().lineno_) + shift;
+    n.end_line = number(o, names().end_lineno_) + shift;
+    n.col = column(*s.file, n.line, number(o, names().col_offset_));
+    n.end_col = column(*s.file, n.end_line, number(o, names().end_col_offset_));
 }
 
 bool measures_coverage() {
@@ -261,16 +308,10 @@ void add_probes(const FunctionSource& s, PyObject* tree, int offset, PyObject* f
 }
 
 void parse_function(FunctionSource& s, PyObject* function) {
-    const bool indented = is_indented(s);
-    const std::string text = indented ? "if 1:\n" + s.text : s.text;
-    PyCompilerFlags flags{};
-    flags.cf_flags = PyCF_ONLY_AST;
-    flags.cf_feature_version = PY_MINOR_VERSION;
-    s.tree = Ref::steal(
-        Py_CompileStringFlags(text.c_str(), s.file->name.c_str(), Py_file_input, &flags));
-    Ref top = first_of(s.tree.get());
-    if (indented && top) top = first_of(top.get());
-    Converter c{s, s.first_line - 1 - (indented ? 1 : 0)};
+    const bool keeps = kept_trees.find && !measures_coverage();
+    if (keeps && kept_trees.find(s)) return;
+    s.tree = parse(s);
+    const Ref top = function_in(s, s.tree.get());
     if (top && !std::strcmp(class_name(Py_TYPE(top.get())), "AsyncFunctionDef"))
         raise(Kind::syntax, "Unsupported node \"AsyncFunctionDef\"");
     if (!top || std::strcmp(class_name(Py_TYPE(top.get())), "FunctionDef")) {
@@ -278,9 +319,11 @@ void parse_function(FunctionSource& s, PyObject* function) {
                      s.name.c_str(), s.file->name.c_str(), s.first_line);
         throw PyError{};
     }
-    add_probes(s, top.get(), c.line_shift, function);
-    Ref body = Ref::steal(PyObject_GetAttr(top.get(), names().body_));
-    s.body = c.list(body.get());
+    add_probes(s, top.get(), line_shift(s), function);
+    Converter c{s.arena, s.values, s.objects};
+    s.body = convert_body(c, top.get());
+    s.nodes = static_cast<uint32_t>(s.objects.size());
+    if (keeps) kept_trees.parsed(s);
 }
 
 }  // namespace qd::frontend

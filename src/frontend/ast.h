@@ -2,7 +2,12 @@
 //
 // CPython parses; its `ast` objects are then converted once per function, because the body of an
 // unrolled loop is walked many times and an attribute of a Python object costs more than a whole
-// step here. Every node keeps its `ast` object (alive with the tree) and its place in the file.
+// step here. Every node knows its number in the tree: by it its `ast` object is found, and so its
+// place in the file.
+//
+// A tree follows from the function's text alone, so trees outlive processes (tree_bytes.cpp,
+// python/kept_trees.cpp). One that was kept has no `ast` objects and places of statements and calls
+// only; the text is parsed after all if somebody asks for more, to show a mistake for instance.
 
 #pragma once
 
@@ -68,11 +73,11 @@ enum class NodeKind : uint8_t {
 // Which fields a kind has is the table in ast.cpp; a, b, c are children, lists are in source order.
 struct Node {
     NodeKind kind = NodeKind::unsupported;
-    uint8_t op = 0;  // BinOp, CmpOp, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
+    uint8_t op = 0;       // BinOp, CmpOp, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
+    uint32_t number = 0;  // in its tree, parents first, children in the order of the fields here
     int line = 0,
         col = 0;  // in the file, 1-based line, 0-based column in characters; set by locate
     int end_line = 0, end_col = 0;
-    PyObject* ast = nullptr;
     PyObject* name = nullptr;  // identifier (interned) or the constant's value
     Node *a = nullptr, *b = nullptr, *c = nullptr;
     std::span<Node*> list, list2;
@@ -101,14 +106,29 @@ struct FunctionSource {
     std::string name;  // of the function
     int first_line = 0, last_line = 0;
     std::string text;  // decorators included
-    Ref tree;          // keeps every Node::ast alive
     support::Arena arena;
     std::span<Node*> body;
+    std::vector<Ref> values;  // keeps every Node::name alive
+    uint32_t nodes = 0;
+    // CPython's tree and its objects by Node::number; empty while nobody asked (ast_of).
+    mutable Ref tree;
+    mutable std::vector<PyObject*> objects;
 };
 
 // Cached per code object. Sets OSError and throws PyError if there is no source.
-void locate(FunctionSource& source, Node& n);  // fills the place of a node: few are ever asked
 FunctionSource& source_of(PyObject* function);
+PyObject* ast_of(const FunctionSource& source, const Node& n);  // borrowed from the tree
+void locate(const FunctionSource& source, Node& n);  // fills its place: few are ever asked
+
+// Trees that outlive the process, of the functions in one file or of none.
+struct KeptTrees {
+    bool (*find)(FunctionSource& source);  // fills body, values and nodes
+    void (*parsed)(FunctionSource& source);
+};
+void set_kept_trees(const KeptTrees& trees);
+// tree_bytes.cpp: to bytes, and from those that it wrote; bad bytes: support::Error.
+std::vector<uint8_t> write_tree(const FunctionSource& source);
+void read_tree(FunctionSource& source, std::span<const uint8_t> bytes);
 bool measures_coverage();  // QD_KERNEL_COVERAGE=1: functions get probes
 // The file as it is now, or, of what was read of it earlier, what gave `code`; null if there
 // is none. Texts read earlier stay valid.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "frontend/ast.h"
 #include "frontend/builtins.h"
 
 namespace qd::frontend {
@@ -47,20 +48,15 @@ Value* transposed(Value* v) {
 }
 
 // Whether a list literal stands among the operands of `e`, an operator's node.
-bool operates_on_list(PyObject* e) {
-    const std::string_view kind = Py_TYPE(e)->tp_name;
-    if (kind != "BinOp") return kind == "List" || kind == "Tuple";
-    const Ref left = Ref::steal(PyObject_GetAttrString(e, "left"));
-    const Ref right = Ref::steal(PyObject_GetAttrString(e, "right"));
-    return operates_on_list(left.get()) || operates_on_list(right.get());
+bool operates_on_list(const Node* e) {
+    if (e->kind != NodeKind::BinOp) return e->kind == NodeKind::List || e->kind == NodeKind::Tuple;
+    return operates_on_list(e->a) || operates_on_list(e->b);
 }
 
 // `[0] * n` makes a list of n elements only where n is known: at run time it is arithmetic on a
 // vector, whose length stays as written.
-void refuse_list_arithmetic(PyObject* call) {
-    if (std::string_view(Py_TYPE(call)->tp_name) != "Call") return;
-    const Ref args = Ref::steal(PyObject_GetAttrString(call, "args"));
-    if (PyList_GET_SIZE(args.get()) && operates_on_list(PyList_GET_ITEM(args.get(), 0)))
+void refuse_list_arithmetic(const Node* call) {
+    if (call->kind == NodeKind::Call && !call->list.empty() && operates_on_list(call->list[0]))
         raise(Kind::type,
               "a list times a run-time value, or added to one, is arithmetic on its elements: the "
               "length must be known while compiling",

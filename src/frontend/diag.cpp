@@ -70,7 +70,8 @@ void end_at_colon(Span& p, const std::vector<std::string_view>& lines) {
 }
 
 // Columns here are bytes of the line.
-Span span_of(PyObject* node, const FunctionSource& s) {
+Span span_of(const Node* n, const FunctionSource& s) {
+    PyObject* node = ast_of(s, *n);
     Span p = span_in_slice(node);
     const bool indented = !s.text.empty() && (s.text[0] == ' ' || s.text[0] == '\t');
     const int shift = s.first_line - 1 - (indented ? 1 : 0);
@@ -287,8 +288,8 @@ std::string site_text(const support::SourceSite& s) {
                       {s.line, s.col, s.end_line, s.end_col});
 }
 
-std::string source_text(const FunctionSource& s, PyObject* node) {
-    const Span p = span_of(node, s);
+std::string source_text(const FunctionSource& s, const Node* n) {
+    const Span p = span_of(n, s);
     if (p.line < 1 || static_cast<size_t>(p.end_line) > s.file->lines.size()) return {};
     std::string out;
     for (int line = p.line; line <= p.end_line; ++line) {
@@ -305,7 +306,7 @@ void raise(Kind kind, std::string message, std::string hint) {
 }
 
 void raise_at(const Node* n, Kind kind, std::string message, std::string hint) {
-    throw Diag{kind, std::move(message), std::move(hint), n->ast};
+    throw Diag{kind, std::move(message), std::move(hint), n};
 }
 
 std::string similar_name(PyObject* word, PyObject* names) { return ask("similar", word, names); }

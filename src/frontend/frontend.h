@@ -38,6 +38,8 @@
 
 namespace qd::frontend {
 
+struct Node;  // of a syntax tree (ast.h)
+
 // --- Python references ------------------------------------------------------------------------
 struct PyError {};  // thrown when a Python exception is set
 
@@ -110,9 +112,9 @@ enum class Kind {
 // the boundary wraps).
 struct Diag {
     Kind kind;
-    std::string text;          // the spec's fragment first
-    std::string help;          // optional second line
-    PyObject* node = nullptr;  // borrowed ast node to underline; null: the node being lowered
+    std::string text;            // the spec's fragment first
+    std::string help;            // optional second line
+    const Node* node = nullptr;  // to underline; null: the node being lowered
     Diag& hint(std::string h) {
         help = std::move(h);
         return *this;
@@ -187,8 +189,8 @@ struct Lowering {
     Lowering* caller = nullptr;
     ir::Builder b;  // b.function, b.region = insertion point, b.loc = current source
     FunctionKind kind = FunctionKind::kernel;
-    PyObject* node = nullptr;  // ast node being lowered, for carets (borrowed)
-    bool undecided = false;    // the body, lowered as a function, may be expanded after all
+    const Node* node = nullptr;  // being lowered, for carets
+    bool undecided = false;      // the body, lowered as a function, may be expanded after all
     bool expanded_in_place =
         false;               // a func with tasks, expanded into its caller: shares b.function
     int runtime_depth = 0;   // enclosing runtime if/for/while: 0 = top level of this body

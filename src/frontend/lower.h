@@ -460,7 +460,7 @@ void note_written_arrays(LoweredKernel& kernel);  // ParamSource::written (writt
 // --- errors ----------------------------------------------------------------------------------
 // Remembers where an exception passed: called once per Body while it unwinds.
 void add_frame(Lowering& l);
-std::string source_text(const FunctionSource& s, PyObject* node);  // the code of one node
+std::string source_text(const FunctionSource& s, const Node* n);  // the code of one node
 void begin_errors(const ir::Options& options);
 // A Python exception that leaves this scope is about an argument: it reaches the caller as it is.
 struct ArgumentErrors {

@@ -208,7 +208,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
     for (const Node* a : n->list) {
         if (a->kind == K::Starred) {
             Val many = expr(a->a);
-            low.node = n->ast;
+            low.node = n;
             Ref items;
             if (is_expr(many.get())) {
                 items = Ref::steal(PyList_New(0));
@@ -267,7 +267,7 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
             Deeper deeper(low.static_depth);
             arguments(n, args, nullptr, nullptr);
         }
-        low.node = n->ast;
+        low.node = n;
         for (auto& [key, v] : args.keywords) args.positional.push_back(v);
         if (args.positional.empty() || is_symbolic(args.positional[0].get()))
             raise(Kind::type, "Static assert with non-static condition");
@@ -312,7 +312,7 @@ Val Body::call(const Node* n) {
     Val base;  // of base.name(...)
     if (n->a->kind == K::Attribute) {
         base = expr(n->a->a);
-        low.node = n->a->ast;
+        low.node = n->a;
     }
     if (base.obj && PyUnicode_Check(base.get()) && n->a->name == names().format_) {
         unit.consume(base);
@@ -322,7 +322,7 @@ Val Body::call(const Node* n) {
         for (size_t k = 0; k < provs.size(); ++k) unit.consume(args.positional[k].get(), provs[k]);
         for (size_t k = 0; k < keyword_provs.size(); ++k)
             unit.consume(args.keywords[k].second.get(), keyword_provs[k]);
-        low.node = n->ast;
+        low.node = n;
         return {format_call(base.get(), args)};
     }
     Val f = base.obj ? member(base, n->a->name) : expr(n->a);
@@ -338,7 +338,7 @@ Val Body::call(const Node* n) {
     if (const Builtin* method = bound_method(callable)) {
         CallArgs args;
         arguments(n, args, nullptr, nullptr);
-        low.node = n->ast;
+        low.node = n;
         return {call_builtin(*method, callable, args)};
     }
     const bool remember = is_long_lived(callable) || func_of(callable);
@@ -375,14 +375,14 @@ Val Body::call(const Node* n) {
                 const bool by_name = at >= n->list.size();
                 const Node* word = by_name ? n->list2[args.keywords.size()] : nullptr;
                 const Node* given = word ? word->a : n->list[at];
-                low.node = n->ast;
+                low.node = n;
                 if (given->kind == K::Name || given->kind == K::Attribute)
                     refuse_array_of_real_func(k.definition, args.positional.size(),
                                               word ? word->name : nullptr, a.array.get());
             }
             throw;
         }
-        low.node = n->ast;
+        low.node = n;
         switch (k.callee) {
             case Callee::func: {
                 const ir::Loc* saved = low.b.loc;
@@ -414,7 +414,7 @@ Val Body::call(const Node* n) {
     CallArgs args;
     std::vector<Prov*> provs, keyword_provs;
     arguments(n, args, &provs, &keyword_provs);
-    low.node = n->ast;
+    low.node = n;
     if (const Builtin* b = find_builtin(callable)) {  // methods of tensors, struct types
         for (size_t i = 0; i < provs.size(); ++i) unit.consume(args.positional[i].get(), provs[i]);
         for (size_t i = 0; i < keyword_provs.size(); ++i)
@@ -559,7 +559,7 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
     }
     if (!low.static_depth) {
         const std::string message =
-            "Calling non-quadrants function \"" + source_text(source, n->a->ast) +
+            "Calling non-quadrants function \"" + source_text(source, n->a) +
             "\". Scope inside the function is not processed by the Quadrants AST transformer. "
             "The function may not work as expected. Proceed with caution! Maybe you can "
             "consider "
@@ -623,7 +623,7 @@ void Body::refused(const Node* n, bool symbolic) {
             Py_XDECREF(type);
             Py_XDECREF(value);
             Py_XDECREF(tb);
-            raise(Kind::type, "TypeError when calling `" + source_text(source, n->a->ast) +
+            raise(Kind::type, "TypeError when calling `" + source_text(source, n->a) +
                                   "`: " + what +
                                   ". Maybe a Quadrants Expression was passed to a function "
                                   "that takes Python values only.");

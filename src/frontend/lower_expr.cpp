@@ -352,8 +352,6 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         }
         Ref members = Ref::steal(PyObject_GetAttr(annotation, names().members_));
         Ref values = Ref::steal(PyDict_New());
-        const size_t first = low.kernel->out->params.size();
-        const size_t others = low.kernel->more_of_structs;
         PyObject *key, *type;
         for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);) {
             Prov* p = unit.attribute(prov, key);
@@ -361,8 +359,6 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
                 type, item ? Ref::steal(PyObject_GetAttr(item.get(), key)) : Ref(), p);
             if (PyDict_SetItem(values.get(), key, v.get()) < 0) throw PyError{};
         }
-        const size_t leaves = low.kernel->out->params.size() - first;
-        low.kernel->more_of_structs = others + (leaves ? leaves - 1 : 0);  // inner structs', too
         prov->leaf = make_struct(annotation, values.get());
         return {prov->leaf, nullptr};
     }
@@ -434,7 +430,7 @@ Ref Body::index(const Node* n) {
 
 Val Body::expr(const Node* n) {
     need_stack();
-    low.node = n->ast;
+    low.node = n;
     switch (n->kind) {
         case K::Constant:
             return {Ref::borrow(n->name)};
@@ -442,7 +438,7 @@ Val Body::expr(const Node* n) {
             return lookup(n->name);
         case K::BinOp: {
             Val a = expr(n->a), b = expr(n->b);
-            low.node = n->ast;
+            low.node = n;
             if (static_cast<BinOp>(n->op) == BinOp::add && is_text(a.get()) && is_text(b.get()) &&
                 (is_format(a.get()) || is_format(b.get()))) {
                 CallArgs parts;
@@ -473,7 +469,7 @@ Val Body::expr(const Node* n) {
         }
         case K::UnaryOp: {
             Val a = expr(n->a);
-            low.node = n->ast;
+            low.node = n;
             const auto op = static_cast<UnOp>(n->op);
             if (op == UnOp::logical_not && !is_symbolic(a.get()) && !is_host_matrix(a.get()))
                 return {Ref::borrow(truth(a) ? Py_False : Py_True)};
@@ -485,13 +481,13 @@ Val Body::expr(const Node* n) {
         }
         case K::Attribute: {
             Val base = expr(n->a);
-            low.node = n->ast;
+            low.node = n;
             return member(base, n->name);
         }
         case K::Subscript: {
             Val base = expr(n->a);
             Ref i = index(n->b);
-            low.node = n->ast;
+            low.node = n;
             const CheckedHere here(*this, n);
             return element(base, i.get());
         }
@@ -535,7 +531,7 @@ Val Body::expr(const Node* n) {
             return {joined_string(n)};
         case K::NamedExpr: {
             Val v = expr(n->b);
-            low.node = n->ast;
+            low.node = n;
             assign_name(n->a, v, false);
             return lookup(n->a->name);
         }
@@ -544,7 +540,7 @@ Val Body::expr(const Node* n) {
         default:
             break;
     }
-    const std::string_view full = Py_TYPE(n->ast)->tp_name;
+    const std::string_view full = Py_TYPE(ast_of(source, *n))->tp_name;
     const size_t dot = full.rfind('.');
     raise(Kind::syntax, "Unsupported node \"" +
                             std::string(dot == full.npos ? full : full.substr(dot + 1)) + "\"");
@@ -568,7 +564,7 @@ Val Body::compare_chain(const Node* n) {
     Val left = expr(n->a), result;
     for (size_t k = 0; k < n->list.size(); ++k) {
         Val right = expr(n->list[k]);
-        low.node = n->ast;
+        low.node = n;
         const uint8_t op = n->ops[k];
         Val r;
         if (op >= kIs) {
@@ -650,7 +646,7 @@ Val Body::bool_op(const Node* n) {
     };
     Val left = expr(n->list[0]);
     for (size_t k = 1; k < n->list.size(); ++k) {
-        low.node = n->ast;
+        low.node = n;
         if (!low.static_depth && is_host_matrix(left.get()))
             left = {make_value(to_value(left.get()))};
         if (low.static_depth || !is_symbolic(left.get()) || is_container(left.get())) {
@@ -658,14 +654,14 @@ Val Body::bool_op(const Node* n) {
             if (low.static_depth || !PyFloat_Check(left.get())) {
                 if (decided) return left;
                 Val right = expr(n->list[k]);
-                low.node = n->ast;
+                low.node = n;
                 left = has_tensor_value(right.get()) && !low.static_depth
                            ? Val{elementwise(left.get(), right.get())}
                            : std::move(right);
                 continue;
             }
             Val right = expr(n->list[k]);  // a float beside a run-time value is a mistake
-            low.node = n->ast;
+            low.node = n;
             if (is_symbolic(right.get())) scalar_int(left.get(), left.get(), right.get(), symbol);
             if (decided) return left;
             left = std::move(right);
@@ -674,7 +670,7 @@ Val Body::bool_op(const Node* n) {
         const ir::Type lt = type_of(left.get());
         if (lt.is_tensor() || !low.kernel->options.short_circuit_operators) {
             Val right{value(n->list[k])};
-            low.node = n->ast;
+            low.node = n;
             if (lt.is_tensor() || has_tensor_value(right.get())) {
                 left = {elementwise(left.get(), right.get())};
             } else {
@@ -686,7 +682,7 @@ Val Body::bool_op(const Node* n) {
         }
         if (type::is_float(lt.prim)) {
             Val right = expr(n->list[k]);
-            low.node = n->ast;
+            low.node = n;
             scalar_int(left.get(), left.get(), right.get(), symbol);
         }
         ir::Value* l = to_value(left.get());
@@ -701,7 +697,7 @@ Val Body::bool_op(const Node* n) {
             InRegion in(low, evaluated);
             Deeper deeper(low.runtime_depth);
             Val right{value(n->list[k])};
-            low.node = n->ast;
+            low.node = n;
             if (has_tensor_value(right.get())) right = {elementwise(left.get(), right.get())};
             r = scalar_int(right.get(), left.get(), right.get(), symbol);
             const ir::Prim p = type::promote(l->type.prim, r->type.prim);
@@ -724,7 +720,7 @@ Val Body::bool_op(const Node* n) {
 Val Body::if_exp(const Node* n) {
     if (is_static_call(n->a)) return expr(static_truth(n->a) ? n->b : n->c);
     Val c = expr(n->a);
-    low.node = n->ast;
+    low.node = n;
     if (!is_symbolic(c.get()) || is_container(c.get())) return expr(truth(c) ? n->b : n->c);
     if (is_expr(c.get()) && type_of(c.get()).is_tensor())
         raise(Kind::syntax,
@@ -741,7 +737,7 @@ Val Body::if_exp(const Node* n) {
         InRegion in(low, branch->regions[k]);
         Deeper deeper(low.runtime_depth);
         parts[k] = {value(sides[k])};
-        low.node = n->ast;
+        low.node = n;
         v[k] = to_value(parts[k].get());
     }
     const ir::Prim p = type::promote(v[0]->type.prim, v[1]->type.prim);
@@ -790,7 +786,7 @@ void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>
         Deeper in_static(low.static_depth);
         over = expr(g->b);
     }
-    low.node = n->ast;
+    low.node = n;
     over = iterable(over);
     Ref it = Ref::steal(PyObject_GetIter(over.get()));
     Py_ssize_t at = 0;
@@ -899,7 +895,7 @@ Val Body::static_value(const Node* call) {
     Deeper deeper(low.static_depth);
     if (call->list.size() == 1 && call->list[0]->kind != K::Starred) {
         Val v = expr(call->list[0]);
-        low.node = call->ast;
+        low.node = call;
         check_static(v.get());
         return v;
     }
@@ -907,7 +903,7 @@ Val Body::static_value(const Node* call) {
     std::vector<Prov*> places;
     for (const Node* a : call->list) {
         Val v = expr(a);
-        low.node = call->ast;
+        low.node = call;
         check_static(v.get());
         if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
         places.push_back(v.prov);

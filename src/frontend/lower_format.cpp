@@ -100,7 +100,7 @@ Ref Body::joined_string(const Node* n) {
         }
         Val v = expr(part->a);
         Ref spec = part->b ? joined_string(part->b) : Ref();
-        low.node = n->ast;
+        low.node = n;
         const bool pythons = !is_symbolic(v.get()) && !is_format(v.get());
         refuse_at_launch(v.prov);
         if (pythons && part->op) {

@@ -21,7 +21,9 @@ const char* const kAllowed =
     "Allowed: for-loops, qd.graph.do_while() while-loops, bare assignments, and @qd.func calls "
     "(freely mixed and nested).";
 
-std::string class_of(const Node* n) { return Py_TYPE(n->ast)->tp_name; }
+std::string class_of(const Body& body, const Node* n) {
+    return Py_TYPE(ast_of(body.source, *n))->tp_name;
+}
 
 bool is_docstring(const Node* n) { return n->kind == K::Expr && n->a->kind == K::Constant; }
 
@@ -50,8 +52,8 @@ void check_statements(Body& body, std::span<Node* const> list, const char* where
         if (n->kind == K::While && body.graph_op(n->a) == "graph_do_while") continue;
         raise_at(n, Kind::syntax,
                  "When a kernel uses qd.graph.do_while(), " + std::string(where) +
-                     " may not contain a " + class_of(n) + " statement. " + kAllowed +
-                     " [offending stmt " + std::to_string(k) + ": " + class_of(n) + "]");
+                     " may not contain a " + class_of(body, n) + " statement. " + kAllowed +
+                     " [offending stmt " + std::to_string(k) + ": " + class_of(body, n) + "]");
     }
 }
 
@@ -76,7 +78,7 @@ void check_region(Body& body, std::span<Node* const> list) {
                  "A qd.graph.parallel_context() region may contain only 'with "
                  "qd.graph.parallel():' blocks (optionally inside 'if qd.static(...)' or 'for ... "
                  "in qd.static(...)'). Move other work outside the region. [offending stmt " +
-                     std::to_string(k) + ": " + class_of(n) + "]");
+                     std::to_string(k) + ": " + class_of(body, n) + "]");
     }
 }
 
@@ -92,7 +94,7 @@ void check_streams(Body& body) {
                  "When using qd.stream_parallel(), all top-level statements in the kernel must be "
                  "'with qd.stream_parallel():' blocks. Move non-parallel code to a separate "
                  "kernel. [stmt " +
-                     std::to_string(k) + ": " + class_of(n) +
+                     std::to_string(k) + ": " + class_of(body, n) +
                      ", body_len=" + std::to_string(all.size()) + "]");
     }
 }
@@ -159,7 +161,7 @@ Ref Body::flag_array(const Node* n, const char* construct) {
     };
     if (flag && is_expr(flag.get()) && is_flag(*as_expr(flag.get()))) return flag;
     raise_at(n, Kind::syntax,
-             std::string(construct) + " got '" + source_text(source, n->ast) +
+             std::string(construct) + " got '" + source_text(source, n) +
                  "' which does not resolve to an ndarray kernel parameter of '" +
                  std::string(function_name) +
                  "'. The argument must reference an ndarray kernel parameter (e.g. `flag`) or a "
@@ -171,7 +173,7 @@ Ref Body::flag_array(const Node* n, const char* construct) {
 Flow Body::do_while(const Node* n) {
     KernelState& kernel = *low.kernel;
     check_spelling(*this, n->a);
-    low.node = n->ast;
+    low.node = n;
     if (!kernel.graph) raise(Kind::syntax, "qd.graph.do_while() requires @qd.kernel(graph=True)");
     if (!n->list2.empty())
         raise(Kind::syntax, "'else' clause for 'while' not supported in Quadrants kernels");
@@ -191,7 +193,7 @@ Flow Body::do_while(const Node* n) {
     GraphTable& table = kernel.out->graph;
     const int outer = kernel.level;
     kernel.level = static_cast<int>(table.levels.size());
-    table.levels.push_back({source_text(source, n->a->list[0]->ast), outer});
+    table.levels.push_back({source_text(source, n->a->list[0]), outer});
     const std::span<Node* const> outer_tasks = std::exchange(task_statements, n->list);
 
     ir::Inst* loop = low.b.emit(ir::Op::loop, {}, {}, 1);
@@ -205,7 +207,7 @@ Flow Body::do_while(const Node* n) {
     loops.pop_back();
     kernel.level = outer;
     task_statements = outer_tasks;
-    low.node = n->ast;
+    low.node = n;
     set_location(n);
     // Volatile, so that no pass decides the condition.
     const Ref place = array_element(as_expr(flag.get()), nullptr, 0);
@@ -289,7 +291,7 @@ std::string Body::checkpoint_label(const Node* n) {
         raise_at(n, Kind::syntax,
                  "qd.checkpoint() first argument must be an int literal or an IntEnum value (e.g. "
                  "`Stage.SIM`), not negative and known before the kernel runs; got '" +
-                     source_text(source, n->ast) + "'");
+                     source_text(source, n) + "'");
     };
     const bool literal = n->kind == K::Constant;
     if (!literal && n->kind != K::Attribute && (n->kind != K::Name || find(n->name))) refuse();
@@ -313,7 +315,7 @@ std::string Body::checkpoint_label(const Node* n) {
                      std::string(function_name) + "'",
                  "every label is used once, so that kernel.resume(from_checkpoint=...) is clear");
     known.push_back(label);
-    return literal ? std::to_string(label) : source_text(source, n->ast);
+    return literal ? std::to_string(label) : source_text(source, n);
 }
 
 Flow Body::checkpoint(const Node* n, const Node* call) {
@@ -352,7 +354,7 @@ Flow Body::checkpoint(const Node* n, const Node* call) {
         if (s->kind == K::Assign || s->kind == K::AugAssign || s->kind == K::AnnAssign ||
             (s->kind == K::Expr && !is_docstring(s)))
             raise_at(s, Kind::syntax,
-                     "qd.checkpoint() body holds a bare top-level " + class_of(s) +
+                     "qd.checkpoint() body holds a bare top-level " + class_of(*this, s) +
                          " statement, which would run on every launch",
                      "wrap it in `for _ in range(1):`");
     if (flag->kind != K::Name && flag->kind != K::Attribute)
@@ -362,7 +364,7 @@ Flow Body::checkpoint(const Node* n, const Node* call) {
                  "expressions are not supported");
     const Ref array = flag_array(flag, "qd.checkpoint(yield_on=...)");
     const size_t id = kernel.out->graph.checkpoints.size();
-    ir::Value* open = enter_checkpoint({checkpoint_label(label), source_text(source, flag->ast)});
+    ir::Value* open = enter_checkpoint({checkpoint_label(label), source_text(source, flag)});
     for (const Node* s : n->list2) {
         const bool serial = s->kind == K::If || (s->kind == K::While && graph_op(s->a).empty());
         if (serial && !(s->kind == K::If && is_static_call(s->a))) {
@@ -382,7 +384,7 @@ Flow Body::checkpoint(const Node* n, const Node* call) {
         stmt(s);
         kernel.gate = nullptr;
     }
-    low.node = n->ast;
+    low.node = n;
     set_location(n);
     const Ref place = array_element(as_expr(array.get()), nullptr, 0);
     ir::Value* raised =
@@ -405,7 +407,7 @@ Flow Body::with_stmt(const Node* n) {
     if (call->kind != K::Call)
         raise(Kind::syntax, "'with' in Quadrants kernels requires a call expression");
     const std::string_view op = graph_op(call);
-    low.node = n->ast;
+    low.node = n;
     if (op.empty() || op == "graph_do_while")
         raise(Kind::syntax,
               "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.checkpoint(), "

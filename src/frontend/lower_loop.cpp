@@ -55,18 +55,18 @@ Flow Body::for_stmt(const Node* n) {
                   "Using non static inlined if statement as for-loop iterable is not currently "
                   "supported.");
         over = static_truth(over->a) ? over->b : over->c;
-        low.node = n->ast;
+        low.node = n;
     }
     if (over->kind == K::Call && over->a->kind != K::Call) {
         std::string_view op;
         Val callee = expr(over->a);
         op = operation_of(callee.get());
-        low.node = n->ast;
+        low.node = n;
         if (op == "static") {
             if (over->list.size() == 1 && is_static_call(over->list[0]))
                 raise(Kind::syntax, "'qd.static' cannot be nested");
             Val items = static_value(over);
-            low.node = n->ast;
+            low.node = n;
             return unrolled(n, items);
         }
         if (callee.get() == reinterpret_cast<PyObject*>(&PyRange_Type)) return range_loop(n, over);
@@ -76,18 +76,18 @@ Flow Body::for_stmt(const Node* n) {
             const Node* inner = over->list[0];
             if (inner->kind == K::Call) {
                 const std::string_view inner_op = operation_of(expr(inner->a).get());
-                low.node = n->ast;
+                low.node = n;
                 if (inner_op == "ndrange") return ndrange_loop(n, inner, true);
                 if (inner_op == "static" || inner_op == "grouped")
                     raise(Kind::syntax, "'qd.grouped' cannot contain 'qd.static' or 'qd.grouped'");
             }
             Val data = expr(inner);
-            low.node = n->ast;
+            low.node = n;
             return data_loop(n, data, true);
         }
     }
     Val data = expr(over);
-    low.node = n->ast;
+    low.node = n;
     return data_loop(n, data, false);
 }
 
@@ -108,7 +108,7 @@ Flow Body::unrolled(const Node* n, const Val& given) {
             unit.notice({Notice::Category::syntax, message, source.file->name,
                          static_cast<uint32_t>(n->line)});
         }
-        low.node = n->ast;
+        low.node = n;
         check_end(over.get(), turn);
         Scope scope(*this);
         Val v = unit_item(over, std::move(item), turn++);
@@ -131,7 +131,7 @@ Flow Body::range_loop(const Node* n, const Node* call) {
     if (!call->list2.empty()) raise(Kind::syntax, "Range does not take keyword arguments");
     CallArgs args;
     arguments(call, args, nullptr, nullptr);
-    low.node = n->ast;
+    low.node = n;
     const size_t count = args.positional.size();
     if (count != 1 && count != 2)
         raise(Kind::syntax, "Range should have 1 or 2 arguments, found " + std::to_string(count));
@@ -150,7 +150,7 @@ Flow Body::range_loop(const Node* n, const Node* call) {
 Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
     CallArgs args;
     arguments(call, args, nullptr, nullptr);
-    low.node = n->ast;
+    low.node = n;
     std::vector<Bounds> bounds;
     const auto need_int = [](ir::Value* v) {
         if (!v->type.is_scalar() || type::is_float(v->type.prim))
@@ -429,7 +429,7 @@ static long whole_number(const std::string& key, PyObject* o) {
 void Body::set_loop_config(const Node* call) {
     CallArgs args;
     arguments(call, args, nullptr, nullptr);
-    low.node = call->ast;
+    low.node = call;
     if (!args.positional.empty()) raise(Kind::type, "qd.loop_config takes keyword arguments only");
     settings = {};
     settings_used = false;

@@ -35,12 +35,12 @@ bool is_lvalue(PyObject* o) {
 }  // namespace
 
 void Body::immutable_member(const Node* target) {
-    const Ref name = Ref::steal(PyUnicode_FromString(source_text(source, target->ast).c_str()));
+    const Ref name = Ref::steal(PyUnicode_FromString(source_text(source, target).c_str()));
     immutable_argument(name.get());
 }
 
 void Body::not_assignable(const Node* target) {
-    raise(Kind::syntax, "Variable '" + source_text(source, target->ast) +
+    raise(Kind::syntax, "Variable '" + source_text(source, target) +
                             "' cannot be assigned. Maybe it is not a Quadrants object?");
 }
 
@@ -76,7 +76,7 @@ Flow Body::block(std::span<Node* const> list) {
 
 Flow Body::stmt(const Node* n) {
     let_handlers_raise();
-    low.node = n->ast;
+    low.node = n;
     set_location(n);
     switch (n->kind) {
         case K::Expr:
@@ -87,7 +87,7 @@ Flow Body::stmt(const Node* n) {
             const bool is_static = is_static_call(n->a);
             Val v = is_static ? static_value(n->a) : expr(n->a);
             for (const Node* target : n->list) {
-                low.node = n->ast;
+                low.node = n;
                 assign_to(target, v, is_static);
             }
             return Flow::normal;
@@ -144,12 +144,12 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
             raise(Kind::syntax, "Unsupported assignment target");
     }
     if (is_static) raise(Kind::syntax, "Static assign cannot be used on elements in arrays");
-    const PyObject* statement = low.node;
+    const Node* statement = low.node;
     // Elements of Python containers are replaced unless they are variables already.
     if (target->kind == K::Subscript) {
         Val base = expr(target->a);
         Ref i = index(target->b);
-        low.node = const_cast<PyObject*>(statement);
+        low.node = statement;
         unit.consume(v);
         if ((PyList_Check(base.get()) || PyDict_Check(base.get())) && !is_symbolic(i.get())) {
             Ref now = Ref::steal(PyObject_GetItem(base.get(), i.get()));
@@ -159,25 +159,25 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
             if (PyObject_SetItem(base.get(), i.get(), made.get()) < 0) throw PyError{};
             return;
         }
-        low.node = target->ast;
+        low.node = target;
         Ref place = [&] {
             const CheckedHere here(*this, target);
             return subscript(base.get(), i.get());
         }();
-        low.node = const_cast<PyObject*>(statement);
+        low.node = statement;
         if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(target);
         return assign(place.get(), v.get());
     }
     Val base = expr(target->a);
     unit.consume(v);
     if (is_expr(base.get()) || is_struct(base.get())) {
-        low.node = target->ast;
+        low.node = target;
         Ref place = attribute(base.get(), target->name);
-        low.node = const_cast<PyObject*>(statement);
+        low.node = statement;
         if (!is_symbolic(place.get())) not_assignable(target);
         return assign(place.get(), v.get());
     }
-    low.node = const_cast<PyObject*>(statement);
+    low.node = statement;
     if (base.prov && base.prov->flattened) immutable_member(target);
     Val place = member(base, target->name);
     if (!is_lvalue(place.get())) not_assignable(target);
@@ -277,12 +277,12 @@ void Body::aug_assign(const Node* n) {
         while (root->kind == K::Attribute) root = root->a;
         const Binding* b = root->kind == K::Name ? find(root->name) : nullptr;
         if (b && b->value.prov && b->value.prov->flattened && !is_lvalue(place.get())) {
-            low.node = n->ast;
+            low.node = n;
             immutable_member(n->a);
         }
     }
     Val v{value(n->b)};
-    low.node = n->ast;
+    low.node = n;
     if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(n->a);
     if (op == BinOp::matmul) raise(Kind::syntax, "Unsupported operator @=");
     assign_op(op, place.get(), v.get());
@@ -293,7 +293,7 @@ void Body::ann_assign(const Node* n) {
     if (is_static_call(n->c)) raise(Kind::syntax, "Static assign cannot have type annotation");
     Val annotation = expr(n->b);
     Val v{value(n->c)};
-    low.node = n->ast;
+    low.node = n;
     const auto p = prim_of(annotation.get());
     if (!p) raise(Kind::syntax, "Invalid type annotation of a variable: " + text(annotation.get()));
     if (n->a->kind != K::Name) return assign_to(n->a, {cast(v.get(), *p)}, false);
@@ -318,7 +318,7 @@ Flow Body::if_stmt(const Node* n) {
     }
     Val c = expr(n->a);
     unit.consume(c);
-    low.node = n->ast;
+    low.node = n;
     ir::Value* condition = to_condition(c.get(), "if");
     ir::Value* operands[] = {condition};
     ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);
@@ -342,7 +342,7 @@ Flow Body::if_stmt(const Node* n) {
 
 Flow Body::while_stmt(const Node* n) {
     if (graph_op(n->a) == "graph_do_while") return do_while(n);
-    low.node = n->ast;
+    low.node = n;
     if (!n->list2.empty())
         raise(Kind::syntax, "'else' clause for 'while' not supported in Quadrants kernels");
     const bool is_static = is_static_call(n->a);
@@ -355,7 +355,7 @@ Flow Body::while_stmt(const Node* n) {
         Scope scope(*this);
         if (!is_static) {
             Val c{value(n->a)};
-            low.node = n->ast;
+            low.node = n;
             ir::Value* operands[] = {to_condition(c.get(), "if")};
             ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);
             {
@@ -405,7 +405,7 @@ Flow Body::return_stmt(const Node* n) {
     if (n->a) {
         Val v = expr(n->a);
         if (!low.expanded_in_place) unit.consume(v);  // the caller gets no places
-        low.node = n->ast;
+        low.node = n;
         const bool is_kernel = low.kind == FunctionKind::kernel;
         const bool is_value = !is_kernel || v.get() != Py_None;
         if (!is_kernel)
@@ -415,7 +415,7 @@ Flow Body::return_stmt(const Node* n) {
         has_return = has_return || is_value;
         if (!is_value && returns.get() != Py_None && !is_empty(returns.get()))
             raise(Kind::syntax, "Kernel has a return type but does not have a return statement",
-                  "`" + source_text(source, n->a->ast) + "` is None here");
+                  "`" + source_text(source, n->a) + "` is None here");
     }
     if (is_real) {
         emit_real_return();
@@ -445,9 +445,9 @@ void Body::assert_stmt(const Node* n) {
                 message = Ref::steal(PyObject_Str(message.get()));
         }
     }
-    low.node = n->ast;
+    low.node = n;
     if (!n->b && low.kernel->options.debug) {
-        const std::string condition = source_text(source, n->a->ast);
+        const std::string condition = source_text(source, n->a);
         message = Ref::steal(PyUnicode_FromStringAndSize(
             condition.data(), static_cast<Py_ssize_t>(condition.size())));
     }

@@ -479,9 +479,8 @@ const ir::Field* bind_field(FieldObject* f) {
 void finish_unit(Unit& u) {
     LoweredKernel& out = *u.kernel->out;
     constexpr size_t kMostParameters = 512;
-    const size_t count = out.params.size() - u.kernel->more_of_structs;
-    if (count > kMostParameters)
-        raise(Kind::runtime, "The kernel has " + std::to_string(count) +
+    if (out.params.size() > kMostParameters)
+        raise(Kind::runtime, "The kernel has " + std::to_string(out.params.size()) +
                                  " parameters that it uses, members of dataclasses counted singly. "
                                  "Do not exceed 512 on x64 backend.");
     function_index(u, out.functions.empty() ? nullptr : out.functions[0].function.get());

@@ -153,7 +153,6 @@ struct KernelState {
     bool has_print = false;       // set by print
     bool held_in_python = false;  // a HoldsTask left through code of the user
     uint64_t user_runs = 0;       // of code of the user that may change what facts say
-    size_t more_of_structs = 0;   // parameters beyond the first one of each struct argument
     int regions = 0;              // around the statement being lowered
     // What the statement being lowered stands in: constructs of graphs and streams.
     enum class Section : uint8_t { none, region, branch, stream } section = Section::none;

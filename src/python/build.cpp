@@ -419,6 +419,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         ++s.lowered;
         const runtime::ProgressLine line(name, shows_progress());
         std::optional<runtime::Stage> stage(std::in_place, "front end", name, making.front_end_ns);
+        making.parsed = s.trees_parsed;  // until then
+        making.loaded = s.trees_loaded;
         auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.options, name);
         if (!kernel) return nullptr;
         if (reports_compiling()) count_front_end(making, *kernel);

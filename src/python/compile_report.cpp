@@ -65,8 +65,10 @@ std::string line_of(const Making& m) {
     if (m.before) {
         out += format("; %u instructions", m.before);
         if (m.after) out += format(" -> %u in %u tasks", m.after, m.tasks);
-        out += format("; %u funcs: %u lowered, %u reused; %u calls", m.funcs, m.lowered,
-                      m.funcs - std::min(m.funcs, m.lowered), m.calls);
+        out += format(
+            "; %u funcs: %u lowered, %u reused; %u calls; syntax: %llu parsed, %llu loaded",
+            m.funcs, m.lowered, m.funcs - std::min(m.funcs, m.lowered), m.calls,
+            static_cast<unsigned long long>(m.parsed), static_cast<unsigned long long>(m.loaded));
     }
     if (!m.shared.empty()) out += "; code of " + m.shared;
     out += "\n";
@@ -118,6 +120,8 @@ void count_front_end(Making& m, const frontend::LoweredKernel& kernel) {
     m.funcs = static_cast<uint32_t>(kernel.module->functions.size()) - 1;  // and the kernel
     m.lowered = kernel.funcs_lowered;
     m.calls = kernel.func_calls;
+    m.parsed = session().trees_parsed - m.parsed;
+    m.loaded = session().trees_loaded - m.loaded;
 }
 
 void count_code(Making& m, const abi::Artefact& code) {

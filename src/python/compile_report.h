@@ -26,6 +26,7 @@ struct Making {
     int64_t loading_ns = 0;  // of the compiler itself
     uint32_t before = 0, after = 0, tasks = 0, tier = 0;
     uint32_t funcs = 0, lowered = 0, calls = 0;  // in the module; made for it; calls walked
+    uint64_t parsed = 0, loaded = 0;             // syntax trees of functions
     std::string shared;                          // memory: the kernel that it was compiled for
     std::vector<std::string> misses;             // why what is in the cache is of no use
     std::string not_kept;                        // why it will not be in the cache

@@ -17,6 +17,7 @@
 #include "frontend/frontend.h"
 #include "python/areas.h"
 #include "python/compile_report.h"
+#include "python/kept_trees.h"
 #include "python/kernel.h"
 #include "python/options.h"
 #include "python/storage.h"
@@ -226,13 +227,15 @@ PyObject* num_compiled_functions(PyObject*, PyObject*) {
 
 PyObject* counters(PyObject*, PyObject*) {
     const Session& s = session();
-    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K}", "compiled",
+    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K,s:K,s:K}", "compiled",
                          static_cast<unsigned long>(s.compiled), "lowered",
                          static_cast<unsigned long long>(s.lowered), "cache_hits",
                          static_cast<unsigned long long>(s.cache_hits), "cache_misses",
                          static_cast<unsigned long long>(s.cache_misses), "compiler_loaded",
                          runtime::Compiler::loaded() ? Py_True : Py_False, "launches",
-                         static_cast<unsigned long long>(s.launches));
+                         static_cast<unsigned long long>(s.launches), "trees_parsed",
+                         static_cast<unsigned long long>(s.trees_parsed), "trees_loaded",
+                         static_cast<unsigned long long>(s.trees_loaded));
 }
 
 PyObject* host_times(PyObject*, PyObject*) {
@@ -357,6 +360,7 @@ void in_forked_child() {
 bool add_runtime(PyObject* module) {
     runtime::at_fork(runtime::AtFork::session, {nullptr, nullptr, in_forked_child});
     (void)Py_AtExit(runtime::stop_optimisations);
+    use_kept_trees();
     return PyModule_AddFunctions(module, methods) == 0;
 }
 

@@ -48,6 +48,7 @@ struct Session {
     bool watches_launches = false;                           // whether somebody is told of each
     uint32_t compiled = 0;                                   // specialisations compiled or loaded
     uint64_t lowered = 0, cache_hits = 0, cache_misses = 0;  // counters for tests
+    uint64_t trees_parsed = 0, trees_loaded = 0;             // of functions
     // Time on the host: in the cache, tracing, compiling.
     int64_t cache_ns = 0, trace_ns = 0, compile_ns = 0;
     uint32_t next_generation = 1;

@@ -8,6 +8,7 @@
 
 #include "cache/kernel_folder.h"
 #include "cache/store.h"
+#include "python/kept_trees.h"
 #include "python/keys.h"
 #include "python/session.h"
 
@@ -70,6 +71,7 @@ void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
 
 void flush_cache() {
     const ir::Options& o = session().options;
+    flush_kept_trees();
     if (o.offline_cache && !o.offline_cache_file_path.empty() &&
         !(used.empty() && accessors.empty())) {
         const cache::Limits limits{o.offline_cache_cleaning_policy,

@@ -68,7 +68,7 @@ def test_cold_shared_cached_and_optimised(capfd, tmp_path):
     number = r"\d+\.\d\d"
     assert re.match(
         rf"cold {number} ms \(look-up {number}, front end {number}, passes {number}, code generation {number} of tier [01], "
-        rf"load {number}(, loading the compiler {number})?, other {number}\); \d+ instructions -> \d+ in 1 tasks; 1 funcs: 1 lowered, 0 reused; 2 calls\n"
+        rf"load {number}(, loading the compiler {number})?, other {number}\); \d+ instructions -> \d+ in 1 tasks; 1 funcs: 1 lowered, 0 reused; 2 calls; syntax: 2 parsed, 0 loaded\n"
         r"    not from the cache: nothing of this kernel is there$",
         told["first"],
     ), text

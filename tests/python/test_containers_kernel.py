@@ -853,25 +853,3 @@ def test_writing_an_element_of_an_immutable_vector_has_no_effect(backend):
     x = np.zeros((2, 3), np.int32)
     indices(x)
     assert x.tolist() == [[0, 1, 2], [10, 11, 12]]
-
-
-def test_structs_count_once():
-    names = [f"m{n}" for n in range(300)]
-    S = qd.types.struct(**{n: qd.f32 for n in names})
-    T = qd.types.struct(s=S, k=qd.i32)
-
-    @dataclasses.dataclass(frozen=True)
-    class Both:
-        a: S
-        b: T
-
-    @qd.kernel
-    def k(s: S, d: Both) -> T:
-        t = d.b
-        t.k += qd.cast(s.m299 + d.a.m1, qd.i32)
-        return t
-
-    s = S(m299=2.0, m1=30.0)
-    for _ in range(2):
-        t = k(s, Both(s, T(s=s, k=100)))
-        assert (t.k, t.s.m299, t.s.m1) == (132, 2.0, 30.0)

@@ -47,8 +47,9 @@ def show(args: argparse.Namespace) -> int:
     code = [e for e in entries if e[0].startswith("code/")]
     print(f"folder   {folder}")
     print(f"code     {len(code)} entries, {size_text(sum(e[2] for e in code))}")
-    recipes = [e for e in entries if not e[0].startswith("code/")]
-    print(f"recipes  {len(recipes)} entries, {size_text(sum(e[2] for e in recipes))}")
+    for what, begin in (("recipes", "kernels/"), ("syntax ", "trees/")):
+        some = [e for e in entries if e[0].startswith(begin)]
+        print(f"{what}  {len(some)} entries, {size_text(sum(e[2] for e in some))}")
     damaged = sum(not whole for *_, whole in entries)
     if damaged:
         print(f"unusable {damaged}: damaged, or of another version (see cache verify)")
