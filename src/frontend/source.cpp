@@ -374,8 +374,7 @@ void parse_function(FunctionSource& s, PyObject* function);  // ast.cpp
 FunctionSource& source_of(PyObject* function) {
     static auto* all = new std::unordered_map<PyObject*, std::unique_ptr<FunctionSource>>;
     Ref code = Ref::steal(PyObject_GetAttr(function, names().__code___));
-    auto& slot = (*all)[code.get()];
-    if (slot) return *slot;
+    if (const auto& known = (*all)[code.get()]) return *known;
     auto s = std::make_unique<FunctionSource>();
     s->code = code;
     Ref name = Ref::steal(PyObject_GetAttr(code.get(), names().co_name_));
@@ -396,7 +395,9 @@ FunctionSource& source_of(PyObject* function) {
     }
     s->text = slice_of(*s->file, s->first_line, s->last_line);
     parse_function(*s, function);
-    slot = std::move(s);
+    // Python ran meanwhile: what another thread made stays, since it walks that tree.
+    auto& slot = (*all)[code.get()];
+    if (!slot) slot = std::move(s);
     return *slot;
 }
 

@@ -36,8 +36,8 @@ def main():
 LINES = [7, 8, 12, 13, 14, 17, 18, 20]  # 15 and 19 do not run; line 1 is empty
 
 
-def start(folder, body, **environment):
-    (folder / "program.py").write_text(PROGRAM)
+def start(folder, body, program=PROGRAM, **environment):
+    (folder / "program.py").write_text(program)
     env = {**os.environ, "QD_KERNEL_COVERAGE": "1", "QD_OFFLINE_CACHE_FILE_PATH": str(folder)}
     env["PYTHONPATH"] = os.pathsep.join([*sys.path, str(folder)])
     code = f"import program\nprogram.main()\n{body}"
@@ -165,3 +165,47 @@ def test_nothing_stands_between_sections():
     )
     rewriter.visit(tree)
     assert [line for _, line in rewriter.probe_map.values()] == [2, 5, 6]
+
+
+def test_threads_that_compile_one_kernel_at_once(tmp_path):
+    """Python runs amid parsing: who parsed later must not free the tree that another walks."""
+    program = """
+import threading
+import time
+import quadrants as qd
+from quadrants.lang import _kernel_coverage as coverage
+
+def slow(x):
+    time.sleep(0.01)
+    return x
+
+@qd.kernel
+def k(f: qd.template()) -> qd.i32:
+    total = 0
+    for i in f: f[i] = slow(i) + slow(1)
+    for i in f: total += slow(f[i]) * slow(2)
+    for i in f: total += slow(f[i]) * slow(2)
+    for i in f: total += slow(f[i]) * slow(2)
+    return total
+
+instrument, calls = coverage.instrument, []
+
+def slowly(*args):
+    calls.append(args)
+    time.sleep(0.4)  # so long that the others stop waiting for it
+    instrument(*args)
+
+def main():
+    qd.init(arch=qd.cpu)
+    coverage.instrument = slowly
+    fields = [qd.field(qd.i32, 4) for _ in range(6)]
+    got = [0] * 6
+    def run(n):
+        got[n] = k(fields[n])
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(6)]
+    [t.start() for t in threads]
+    [t.join() for t in threads]
+    print(len(calls) > 1, got)
+"""
+    out = start(tmp_path, "", program=program, MALLOC_PERTURB_="165")  # freed memory is no tree
+    assert out.stdout.endswith("True [60, 60, 60, 60, 60, 60]\n")

@@ -10,6 +10,7 @@ import ast
 import atexit
 import functools
 import os
+import threading
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ _capacity_warning_emitted = False
 _cov_field: Any = None
 _cov_field_prog: Any = None
 _namespaces: list[dict[str, Any]] = []  # globals of instrumented functions
+_numbering = threading.RLock()  # threads that compile at once share numbers and the field
+os.register_at_fork(after_in_child=_numbering._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def _leads_to_sections(statement: ast.stmt) -> bool:
@@ -145,26 +148,27 @@ def instrument(tree: Any, filepath: str, offset: int, namespace: dict[str, Any])
         namespace: the function's globals.
     """
     global _probe_counter, _capacity_warning_emitted
-    rewriter = _CoverageASTRewriter(
-        field_name=_FIELD_NAME,
-        filepath=filepath,
-        start_lineno=offset + 1,
-        probe_id_start=_probe_counter,
-    )
-    rewriter.visit(tree, _wants_arcs())
-    _arcs.setdefault(filepath, []).extend(rewriter.arcs)
-    _probe_map.update(rewriter.probe_map)
-    _probe_counter = rewriter.next_probe_id
-    if _probe_counter >= _MAX_PROBES and not _capacity_warning_emitted:
-        _capacity_warning_emitted = True
-        warnings.warn(
-            f"Kernel coverage is full after {_MAX_PROBES} probes: further lines are not seen. "
-            "QD_COVERAGE_MAX_PROBES raises the limit.",
-            stacklevel=2,
+    with _numbering:
+        rewriter = _CoverageASTRewriter(
+            field_name=_FIELD_NAME,
+            filepath=filepath,
+            start_lineno=offset + 1,
+            probe_id_start=_probe_counter,
         )
-    namespace[_FIELD_NAME] = get_field()
-    if not any(known is namespace for known in _namespaces):
-        _namespaces.append(namespace)
+        rewriter.visit(tree, _wants_arcs())
+        _arcs.setdefault(filepath, []).extend(rewriter.arcs)
+        _probe_map.update(rewriter.probe_map)
+        _probe_counter = rewriter.next_probe_id
+        if _probe_counter >= _MAX_PROBES and not _capacity_warning_emitted:
+            _capacity_warning_emitted = True
+            warnings.warn(
+                f"Kernel coverage is full after {_MAX_PROBES} probes: further lines are not seen. "
+                "QD_COVERAGE_MAX_PROBES raises the limit.",
+                stacklevel=2,
+            )
+        namespace[_FIELD_NAME] = get_field()
+        if not any(known is namespace for known in _namespaces):
+            _namespaces.append(namespace)
 
 
 def ensure_field_allocated() -> None:
