@@ -295,6 +295,10 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
         return call_python(n, f, args, std::vector<Prov*>(args.positional.size()),
                            std::vector<Prov*>(args.keywords.size()));
     }
+    if (op == "graph_do_while")
+        raise_at(n, Kind::syntax,
+                 "qd.graph.do_while() can only be the whole condition of a while-loop: `while "
+                 "qd.graph.do_while(flag):`");
     handled = false;
     return {};
 }

@@ -99,6 +99,52 @@ void check_streams(Body& body) {
     }
 }
 
+bool is_compile_time(Body& body, const Node* n) {
+    const Node* decides = n->kind == K::For ? n->b : n->a;
+    return decides->kind == K::Call && body.is_static_call(decides);
+}
+
+// Whether `n` is in the list, at any depth. `around`: the innermost statement around it that is no
+// matter of compile time, if there is one.
+bool contains(Body& body, std::span<Node* const> list, const Node* n, const Node*& around) {
+    for (const Node* s : list) {
+        if (s == n) return true;
+        const bool branches = s->kind == K::For || s->kind == K::While || s->kind == K::If;
+        if (!branches && s->kind != K::With) continue;
+        if (!contains(body, s->list2, n, around) &&
+            (s->kind == K::With || !contains(body, s->list, n, around)))
+            continue;
+        if (!around && branches && !is_compile_time(body, s)) around = s;
+        return true;
+    }
+    return false;
+}
+
+[[noreturn]] void raise_not_at_top(Body& body, const Node* n) {
+    const Node* around = nullptr;
+    contains(body, body.source.body, n, around);
+    body.low.node = n;
+    std::string where = std::string(body.function_name) + "() is called";
+    std::string hint;
+    if (around) {
+        locate(body.source, const_cast<Node&>(*around));
+        const char* what = around->kind == K::For  ? "a for-loop"
+                           : around->kind == K::If ? "an if-statement"
+                                                   : "a while-loop";
+        where = "it cannot appear inside " + std::string(what) + " (line " +
+                std::to_string(around->line) + ").";
+        if (around->kind == K::If)
+            hint = "put the condition into the loop's body, or decide with `if qd.static(...)`";
+    } else {
+        where += " inside a loop or an if-statement.";
+    }
+    raise(Kind::syntax,
+          "qd.graph.do_while() must be at the kernel top level or directly nested inside another "
+          "qd.graph.do_while(); " +
+              where,
+          hint);
+}
+
 // Sets the section for the time of a block.
 struct InSection {
     Section& now;
@@ -184,9 +230,7 @@ Flow Body::do_while(const Node* n) {
               "inside the qd.graph.do_while() loop, not the other way around)");
     if (!unit.is_kernel && !is_real && low.runtime_depth == entry_depth) throw HoldsTask{};
     if (!unit.is_kernel || low.runtime_depth > 0 || low.parallel_depth > 0)
-        raise(Kind::syntax,
-              "qd.graph.do_while() must be at the kernel top level or directly nested inside "
-              "another qd.graph.do_while(); it cannot appear inside a for-loop.");
+        raise_not_at_top(*this, n);
     if (low.kind == FunctionKind::kernel) check_statements(*this, source.body, "the kernel body");
     check_statements(*this, n->list, "a qd.graph.do_while() body");
     const Ref flag = loop_flag(n->a);
