@@ -14,7 +14,7 @@ DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 ROOMS = {
     "module": "Meaning of code and optimisation: part of every cache key",
     "frontend": "The front end: part of the keys of warm starts",
-    "compile": "Compiling: read by nobody in this build",
+    "compile": "Compiling",
     "launch": "Running",
     "cache": "Caches",
     "log": "Messages",
@@ -25,12 +25,21 @@ ROOMS = {
     "mesh": "Meshes: read by nobody in this build",
     "inert": "Accepted and without effect",
 }
+# Of this implementation alone, and why they are there.
+OURS = {
+    "compile_report": "Waiting for a compiler is the complaint about tools of this kind: it says which kernel, "
+    "what took long and which guard missed.",
+    "compile_progress": "A long first call looks like a hang.",
+    "trace_file": "Compiling runs on several threads, beside launches: only over time one sees who waited for whom.",
+    "disable_pass": "A wrong result goes away with one pass: that pass is where to look.",
+}
 HEAD = """# Options
 
 Each is a keyword of `qd.init`, read from the environment variable `QD_<NAME>` if it is not given, and
 an attribute of `qd.cfg` (but those marked *). A keyword wins over the environment. A flag's variable
 is a whole number, 0 for False. A value of another type is a `TypeError`, a number out of range a
-`ValueError`. This page is made from the table in `src/ir/options.inc` by `tools/option_page.py`.
+`ValueError`, and so is text in a variable that takes a number. This page is made from the table in
+`src/ir/options.inc` by `tools/option_page.py`.
 """
 
 
@@ -63,7 +72,14 @@ def page() -> str:
                 f"| `{row.name}`{star} | {type_of(row)} | {default_of(row)} | {row.documentation} |"
             )
         lines.append("")
-    return "\n".join(lines)
+    lines += [
+        "## Ours\n",
+        "The established package has no such options; programs that set them do not run on it.\n",
+        "| Option | Why it is there |",
+        "|---|---|",
+    ]
+    lines += [f"| `{table()[name].name}` | {why} |" for name, why in OURS.items()]
+    return "\n".join(lines) + "\n"
 
 
 def pass_table() -> str:
