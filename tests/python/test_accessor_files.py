@@ -37,6 +37,12 @@ def loop(x):
         x[i] = x[i] + i
 
 
+@qd.kernel
+def copy(to: qd.template(), of: qd.template()):
+    for i in to:
+        to[i] = of[i] + 1
+
+
 # What is made, what is done to it, and how many kernels that is.
 ACTIONS = {
     "nothing": (scalar, lambda x: None, 0),
@@ -69,6 +75,13 @@ ACTIONS = {
     "array to_numpy": (arrays, lambda a: a.to_numpy(), 1),
     "arrays of one kind": (lambda: (arrays(), qd.ndarray(qd.f32, 9)), lambda p: [a.to_numpy() for a in p], 1),
     "arrays of two kinds": (lambda: (arrays(), qd.ndarray(qd.f32, (2, 2))), lambda p: [a.to_numpy() for a in p], 2),
+    # Code knows layouts, not places: one file serves all fields of one layout. (The established package
+    # has one for each field that a kernel is called with; chapter 51 leaves the number open.)
+    "a kernel over fields of one layout": (pair, lambda p: (copy(*p), copy(*reversed(p))), 1),
+    "a kernel over fields of two layouts": (
+        lambda: (*pair(), qd.field(qd.f32, 8)), lambda t: (copy(t[0], t[1]), copy(t[0], t[2])), 2),
+    "a kernel over fields at another place": (
+        lambda: (*pair(), vectors(), *pair()), lambda t: (copy(*t[:2]), copy(*t[3:])), 1),
 }  # fmt: skip
 
 
