@@ -225,16 +225,30 @@ uint32_t cost(const abi::Compilation& c) {
     return us > UINT32_MAX ? UINT32_MAX : uint32_t(us);
 }
 
-// On several threads if the options allow. Of failures that of the first part: what comes before it
+codegen::PartStore part_store(const abi::PartStore& from) {
+    const auto find = [&from](const codegen::PartKey& key) -> std::optional<std::vector<uint8_t>> {
+        abi::Blob blob{};
+        if (!from.find(from.data, key.data(), &blob)) return {};
+        const std::unique_ptr<uint8_t, decltype(&std::free)> owner(blob.data, &std::free);
+        return std::vector<uint8_t>(blob.data, blob.data + blob.bytes);
+    };
+    const auto keep = [&from](const codegen::PartKey& key, std::span<const uint8_t> part) {
+        from.keep(from.data, key.data(), part.data(), part.size());
+    };
+    return {find, keep};
+}
+
+// On several threads if the options allow. Of failures that of the first job: what comes before it
 // has been tried, whoever was faster.
 int emit(const abi::Compilation& c, const abi::CompileOptions& o, abi::Blob* artefact,
          abi::Blob* error) {
     const char* work = o.tier ? "optimised code" : "quick code";
     codegen::Options wanted;
-    std::vector<codegen::Part> parts;
+    codegen::PartStore store;
+    std::vector<codegen::Made> made;
     std::vector<Failure> failures;
     const auto join = [&] {
-        const auto emitted = codegen::join(c.prepared, wanted, std::move(parts));
+        const auto emitted = codegen::join(c.prepared, wanted, std::move(made));
         const Upgrade upgrade{cost(c), c.ir};
         support::begin_stage("artefact");
         const auto bytes = write_artefact(c.prepared, emitted, o.tier ? nullptr : &upgrade);
@@ -245,20 +259,24 @@ int emit(const abi::Compilation& c, const abi::CompileOptions& o, abi::Blob* art
         f = attempt(o, [&] {
             wanted = codegen_options(o);
             wanted.edited = c.edited;
-            parts.resize(codegen::parts(c.prepared, wanted));
-            failures.resize(parts.size());
+            if (o.parts) {
+                store = part_store(*o.parts);
+                wanted.store = &store;
+            }
+            made.resize(codegen::jobs(c.prepared, wanted));
+            failures.resize(made.size());
             return 0;
         });
-    const bool several = parts.size() > 1;
-    for_each(parts.size(), o.threads, [&](size_t k) {
+    const bool several = made.size() > 1;
+    for_each(made.size(), o.threads, [&](size_t k) {
         failures[k] = attempt_contained(o, work, [&] {
-            parts[k] = codegen::emit_part(c.prepared, wanted, uint32_t(k));
+            made[k] = codegen::do_job(c.prepared, wanted, uint32_t(k));
             if (!several) join();
         });
         return !failures[k].happened;
     });
-    for (const Failure& of_part : failures)
-        if (of_part.happened && !f.happened) f = of_part;
+    for (const Failure& of_job : failures)
+        if (of_job.happened && !f.happened) f = of_job;
     if (several && !f.happened) f = attempt_contained(o, work, join);
     return outcome(error, c.ir, f);
 }

@@ -16,6 +16,7 @@
 #include "python/kernel.h"
 #include "python/misses.h"
 #include "python/stored_code.h"
+#include "python/target.h"
 #include "python/warm.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/first_code.h"
@@ -85,9 +86,12 @@ decltype(runtime::Target::tell) tell_optimised(const std::string& name) {
 runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& name) {
     const Session& s = session();
     const std::string path = s.options.offline_cache ? s.options.offline_cache_file_path : "";
-    return {name, s.cpu,
+    return {name,
+            s.cpu,
             [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); },
-            [name](const char* what) { complain(name, what); }, tell_optimised(name)};
+            [name](const char* what) { complain(name, what); },
+            tell_optimised(name),
+            path.empty() ? nullptr : std::make_shared<cache::PartFolder>(path, build_identity())};
 }
 
 std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelImage> image,
@@ -165,6 +169,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     request.threads = s.options.print_ir ? 1 : s.options.num_compile_threads;
     const bool edited = !request.edited.empty();
     const runtime::Target target = target_of(hash, module.name);
+    const auto parts = request.parts = edited ? nullptr : target.parts;
     std::unique_ptr<runtime::KernelImage> image;
     {
         const AtWork at_work;
@@ -175,6 +180,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
         making.loading_ns += code->loading_ns;
         making.passes_ns += code->passes_ns;
         making.emission_ns += code->emission_ns;
+        if (parts) making.parts_made += parts->made, making.parts_reused += parts->reused;
         {
             const runtime::Stage stage("load", module.name, making.load_ns);
             image = runtime::load_artefact(code->artefact, target.name);

@@ -25,9 +25,9 @@ bool is_hash(std::string_view s) {
            });
 }
 
-// "code/T<64 hex>.qdc", "kernels/<hash>/<hash>" or "trees/<hash>".
+// "code/T<64 hex>.qdc", "kernels/<hash>/<hash>", "parts/<hash>" or "trees/<hash>".
 bool is_entry(std::string_view name) {
-    if (name.starts_with("trees/")) return is_hash(name.substr(6));
+    if (name.starts_with("parts/") || name.starts_with("trees/")) return is_hash(name.substr(6));
     if (name.starts_with("code/")) return cache::KernelFolder::is_name(name.substr(5));
     return name.starts_with("kernels/") && name.size() == 8 + 32 + 1 + 32 && name[40] == '/' &&
            is_hash(name.substr(8, 32)) && is_hash(name.substr(41));
@@ -64,7 +64,9 @@ PyObject* cache_entries(PyObject*, PyObject* folder) try {
     for (const std::string& name : places.native.list("code")) names.insert("code/" + name);
     for (const std::string& name : places.kept.list("."))
         if (name.ends_with(".qdc")) names.insert("code/" + name);
-    for (const std::string& name : places.native.list("trees")) names.insert("trees/" + name);
+    for (const char* folder : {"parts", "trees"})
+        for (const std::string& name : places.native.list(folder))
+            names.insert(std::string(folder) + "/" + name);
     for (const std::string& key : places.native.list("kernels"))
         for (const std::string& name : places.native.list("kernels/" + key))
             names.insert("kernels/" + key + "/" + name);

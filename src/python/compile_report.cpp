@@ -57,6 +57,8 @@ std::string line_of(const Making& m) {
     if (m.from == compiler)
         out += format(", passes %.2f, code generation %.2f of tier %u", ms(m.passes_ns),
                       ms(m.emission_ns), m.tier);
+    if (m.parts_made + m.parts_reused)
+        out += format(" (%u of %u parts reused)", m.parts_reused, m.parts_made + m.parts_reused);
     if (m.load_ns) out += format(", load %.2f", ms(m.load_ns));
     if (m.loading_ns) out += format(", loading the compiler %.2f", ms(m.loading_ns));
     if (m.from != cache) out += format(", other %.2f", ms(m.other_ns()));

@@ -25,6 +25,7 @@ struct Making {
     int64_t code_ns = 0;     // all that follows the front end
     int64_t loading_ns = 0;  // of the compiler itself
     uint32_t before = 0, after = 0, tasks = 0, tier = 0;
+    uint32_t parts_made = 0, parts_reused = 0;   // of large code, before it is optimised
     uint32_t funcs = 0, lowered = 0, calls = 0;  // in the module; made for it; calls walked
     uint64_t parsed = 0, loaded = 0;             // syntax trees of functions
     std::string shared;                          // memory: the kernel that it was compiled for

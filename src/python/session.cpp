@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "cache/part_folder.h"
 #include "cache/store.h"
 #include "frontend/frontend.h"
 #include "python/areas.h"
@@ -227,7 +228,7 @@ PyObject* num_compiled_functions(PyObject*, PyObject*) {
 
 PyObject* counters(PyObject*, PyObject*) {
     const Session& s = session();
-    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K,s:K,s:K}", "compiled",
+    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K,s:K,s:K,s:K,s:K}", "compiled",
                          static_cast<unsigned long>(s.compiled), "lowered",
                          static_cast<unsigned long long>(s.lowered), "cache_hits",
                          static_cast<unsigned long long>(s.cache_hits), "cache_misses",
@@ -235,7 +236,10 @@ PyObject* counters(PyObject*, PyObject*) {
                          runtime::Compiler::loaded() ? Py_True : Py_False, "launches",
                          static_cast<unsigned long long>(s.launches), "trees_parsed",
                          static_cast<unsigned long long>(s.trees_parsed), "trees_loaded",
-                         static_cast<unsigned long long>(s.trees_loaded));
+                         static_cast<unsigned long long>(s.trees_loaded), "parts_made",
+                         static_cast<unsigned long long>(cache::PartFolder::all_made),
+                         "parts_reused",
+                         static_cast<unsigned long long>(cache::PartFolder::all_reused));
 }
 
 PyObject* host_times(PyObject*, PyObject*) {

@@ -143,6 +143,7 @@ void SlotMachine::compile(const Slot& slot) {
     options.cpu = target.cpu.c_str();
     options.unwanted = &all.unwanted;
     options.on_stage = stage_observer();
+    options.parts = target.parts ? target.parts->face() : nullptr;
     std::vector<uint8_t> artefact;
     std::string failure;
     int64_t passes_ns = 0, emission_ns = 0, loading_ns = 0;

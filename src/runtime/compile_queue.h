@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/part_folder.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/queue_protocol.h"
 #include "runtime/threads.h"
@@ -29,6 +30,7 @@ struct Target {
     std::function<void(const char*)> complain;            // tells of a failure; may be empty
     // Tells what it took; may be empty.
     std::function<void(const abi::Artefact&, int64_t passes_ns, int64_t emission_ns)> tell;
+    std::shared_ptr<cache::PartFolder> parts;  // may be null
 };
 
 class ImageSlot;

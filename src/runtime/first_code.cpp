@@ -51,6 +51,7 @@ struct Work {
         o.threads = int32_t(std::clamp<int64_t>(request.threads, 1, std::max<int64_t>(cpus, 1)));
         o.unwanted = &unwanted;
         o.on_stage = stage_observer();
+        o.parts = request.parts ? request.parts->face() : nullptr;
         return o;
     }
 

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "cache/part_folder.h"
 
 namespace qd::runtime {
 
@@ -19,7 +22,8 @@ struct FirstCodeRequest {
     int tier = -1;                    // forced; -1: quick where optimising takes long
     int64_t threads = 1;  // that may emit large code, as far as there are CPUs; the caller's is one
     bool time_passes = false;
-    std::string name;  // of the kernel
+    std::string name;                          // of the kernel
+    std::shared_ptr<cache::PartFolder> parts;  // may be null
 };
 struct FirstCode {
     std::vector<uint8_t> artefact;

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 14;
+inline constexpr uint32_t kAbiVersion = 15;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -156,6 +156,15 @@ struct Artefact {
 };
 
 // --- the compiler object's C entry points (dlsym) --------------------------------------------
+struct Blob;
+// Where parts of large modules stay, by keys of 16 bytes that say all that they were made from but
+// the build. Any thread.
+struct PartStore {
+    void* data;
+    // Fills the blob with memory from malloc; or returns 0.
+    int (*find)(void* data, const uint8_t* key, Blob* part);
+    void (*keep)(void* data, const uint8_t* key, const uint8_t* part, size_t bytes);
+};
 struct CompileOptions {
     uint32_t abi_version = kAbiVersion;
     int32_t tier = 1;  // 0, 1
@@ -169,9 +178,10 @@ struct CompileOptions {
     // May be null. Told of each stage when it is over, on the thread that worked; steady clock.
     void (*on_stage)(const char* stage, const char* of, int64_t began_ns,
                      int64_t took_ns) = nullptr;
-    int32_t threads = 1;  // that emission may use, the caller's included
+    int32_t threads = 1;               // that emission may use, the caller's included
+    const PartStore* parts = nullptr;  // may be null
 };
-struct Blob {  // allocated by the compiler object; free with qd_compiler_free
+struct Blob {  // what the compiler object gives is to be freed with qd_compiler_free
     uint8_t* data;
     size_t bytes;
 };

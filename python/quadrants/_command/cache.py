@@ -44,12 +44,15 @@ def size_text(count: float) -> str:
 def show(args: argparse.Namespace) -> int:
     folder = folder_of(args)
     entries = core.cache_entries(folder)
-    code = [e for e in entries if e[0].startswith("code/")]
     print(f"folder   {folder}")
-    print(f"code     {len(code)} entries, {size_text(sum(e[2] for e in code))}")
-    for what, begin in (("recipes", "kernels/"), ("syntax ", "trees/")):
+    for title, begin in (
+        ("code", "code/"),
+        ("recipes", "kernels/"),
+        ("syntax", "trees/"),
+        ("parts", "parts/"),
+    ):
         some = [e for e in entries if e[0].startswith(begin)]
-        print(f"{what}  {len(some)} entries, {size_text(sum(e[2] for e in some))}")
+        print(f"{title:9}{len(some)} entries, {size_text(sum(e[2] for e in some))}")
     damaged = sum(not whole for *_, whole in entries)
     if damaged:
         print(f"unusable {damaged}: damaged, or of another version (see cache verify)")
@@ -115,6 +118,8 @@ def export(args: argparse.Namespace) -> int:
             manifest = {"abi": abi, "build": build, "cpu": features}
             archive.writestr(_MANIFEST, json.dumps(manifest))
             for name, *_ in core.cache_entries(folder):
+                if name.startswith("parts/"):  # for who edits
+                    continue
                 content = core.cache_read(folder, name)
                 if content is not None:
                     archive.writestr(name, content)

@@ -7,6 +7,7 @@
 // - lower_places.cpp: addresses, loads, stores, atomics, random numbers, print and assert
 // - elementary.cpp: elementary functions, instantiated from the pass room's templates
 // - split.cpp: which functions are emitted together
+// - parts.cpp: parts of an LLVM module, and what is kept of them
 // - edited.cpp: functions replaced by text that a user edited
 // - stack_use.cpp: how much stack a plan's tasks take
 // - target.cpp: target machine, LLVM pass lists of both tiers, object emission
@@ -16,7 +17,10 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -67,11 +71,13 @@ struct Prepared {
     uint32_t innermost_loops = 0;
     bool floats_of_bits = false;  // some bit_cast makes floats of integers
 
-    // Quick code of many functions is emitted in parts, by several threads if there are. They
-    // depend on the plan alone: equal modules give equal code wherever that is made.
+    // Many functions are emitted in parts: what did not change since they were made is not made
+    // again, and several threads may make quick code. Parts depend on the plan alone: equal modules
+    // give equal code wherever that is made.
     uint32_t parts = 1;
-    std::vector<uint32_t> part_of;  // by Function::id; empty if there is one
-    std::vector<bool> shared;       // by Function::id: called by functions of other parts
+    std::vector<uint32_t> part_of;     // by Function::id; empty if there is one
+    std::vector<std::string> symbols;  // of callees, by Function::id, if there are several
+    std::vector<bool> shared;          // by Function::id: called by functions of other parts
 };
 
 // See Prepared::parts. The sizes are of its functions; the calls are of all.
@@ -83,30 +89,39 @@ void split(Prepared& prepared, std::span<const uint32_t> sizes, std::span<const 
 
 [[nodiscard]] Prepared prepare(pass::Plan plan);
 
+// Where parts stay that were made, by what they were made from. Any thread.
+using PartKey = std::array<uint8_t, 16>;
+struct PartStore {
+    std::function<std::optional<std::vector<uint8_t>>(const PartKey&)> find;
+    std::function<void(const PartKey&, std::span<const uint8_t>)> keep;
+};
+
 struct Options {
     int tier = 1;
     std::string cpu, triple;  // "" = host
     bool time_passes = false;
     bool verify = false;                  // LLVM's verifier on what lowering made
     std::span<const std::string> edited;  // LLVM modules whose functions replace ours
+    const PartStore* store = nullptr;     // asked where there are several parts
     enum class Want : uint8_t { object, lowered_llvm, llvm, assembly } want = Want::object;
 };
 
-struct Part {                      // what one thread makes
-    std::vector<uint8_t> bytes;    // object file, or text if the options want that
-    std::vector<uint64_t> frames;  // bytes of stack, by Function::id; 0: another part's
+struct Made {                                   // by one job
+    std::vector<std::vector<uint8_t>> objects;  // files, or text if the options want that
+    std::vector<uint64_t> frames;               // bytes of stack, by Function::id; 0: another job's
     double target_ms = 0, lowering_ms = 0, passes_ms = 0, generation_ms = 0;
 };
 struct Emitted {
-    std::vector<std::vector<uint8_t>> objects;  // which call each other's functions by name
+    std::vector<std::vector<uint8_t>> objects;  // they call each other's functions by name
     uint64_t stack_bytes = 0;                   // see abi::Artefact
 };
 
-// Any thread may make any part. These throw support::Error.
-[[nodiscard]] uint32_t parts(const Prepared& prepared, const Options& options);
-[[nodiscard]] Part emit_part(const Prepared& prepared, const Options& options, uint32_t number);
+// Any thread may do any job: one for each part of quick code, one for all of optimised code, where
+// functions are expanded into others. These throw support::Error.
+[[nodiscard]] uint32_t jobs(const Prepared& prepared, const Options& options);
+[[nodiscard]] Made do_job(const Prepared& prepared, const Options& options, uint32_t number);
 [[nodiscard]] Emitted join(const Prepared& prepared, const Options& options,
-                           std::vector<Part> made);
+                           std::vector<Made> made);
 [[nodiscard]] Emitted emit(const Prepared& prepared, const Options& options);  // alone
 
 // Of the bytes that each function's frame takes, by Function::id: those of the deepest chain of

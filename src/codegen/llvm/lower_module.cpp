@@ -6,6 +6,7 @@
 #include <llvm/IR/MDBuilder.h>
 
 #include "codegen/llvm/lower.h"
+#include "codegen/llvm/parts.h"
 
 namespace qd::codegen {
 
@@ -64,12 +65,10 @@ llvm::Function* ModuleLowering::new_function(llvm::FunctionType* type, const std
     return f;
 }
 
-// A callee of another part is a declaration, and what other parts call has a name of its own.
+// A callee of another part is a declaration, and what other parts call can be seen by them.
 llvm::Function* ModuleLowering::new_callee(llvm::FunctionType* type, const ir::Function& f) {
-    if (part == kAll || (makes(f) && !prepared.shared[f.id])) return new_function(type, f.name);
-    auto* to = new_function(type, f.name + "." + std::to_string(f.id));
-    to->setLinkage(llvm::GlobalValue::ExternalLinkage);
-    to->setDSOLocal(true);  // hidden ones would be in the symbol table without being used
+    auto* to = new_function(type, prepared.parts > 1 ? prepared.symbols[f.id] : f.name);
+    if (part != kAll && (!makes(f) || prepared.shared[f.id])) let_other_parts_call(*to);
     return to;
 }
 

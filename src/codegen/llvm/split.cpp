@@ -1,39 +1,47 @@
-// Which functions of a plan are emitted together: parts of about the same size.
+// Which functions of a plan are emitted together: runs of neighbours of about the same size.
 //
 // Each part costs an LLVM module, about a millisecond with its declarations and its own copies of
-// helper functions, so parts are large. A function is in one part: beside a function that is half
-// of the plan there is one other part.
+// helper functions, so parts are large. Where a part ends is decided by the names around, so that
+// after an edit of one function the other parts are what they were. A function is in one part.
 
 #include <algorithm>
-#include <numeric>
+#include <map>
 
 #include "codegen/llvm/codegen.h"
 
 namespace qd::codegen {
+namespace {
 
-// In scalar instructions: six milliseconds or so.
-constexpr uint32_t kPartSize = 2000, kMostParts = 8;
+// In scalar instructions: a part takes some six milliseconds of quick code. One ends beyond the
+// least size at a name that is chosen for it, or else before the largest.
+constexpr uint32_t kWorthSplitting = 4000, kLeastPart = 1000, kLargestPart = 3000;
+constexpr uint32_t kEndsAtOneOf = 4;
+
+uint32_t hash_of(const std::string& name) {  // FNV-1a: the same in each process
+    uint32_t h = 2166136261u;
+    for (const char c : name) h = (h ^ uint8_t(c)) * 16777619u;
+    return h;
+}
+
+}  // namespace
 
 void split(Prepared& prepared, std::span<const uint32_t> sizes, std::span<const Call> calls) {
-    const uint32_t all = prepared.scalar_instructions;
-    const uint32_t largest = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
-    if (all < 2 * kPartSize || largest == 0) return;
-    const uint32_t parts =
-        std::min({kMostParts, all / kPartSize, all / largest + (all % largest != 0)});
-    if (parts < 2) return;
-
-    // The largest function first, each to the part that has least.
-    std::vector<uint32_t> order(sizes.size());
-    std::iota(order.begin(), order.end(), 0u);
-    std::ranges::stable_sort(order, [&](uint32_t a, uint32_t b) { return sizes[a] > sizes[b]; });
-    std::vector<uint64_t> load(parts);
-    prepared.parts = parts;
-    prepared.part_of.resize(sizes.size());
-    for (const uint32_t f : order) {
-        const auto least = std::ranges::min_element(load);
-        *least += sizes[f];
-        prepared.part_of[f] = uint32_t(least - load.begin());
+    if (prepared.scalar_instructions < kWorthSplitting) return;
+    std::vector<uint32_t> part_of(sizes.size());
+    uint32_t part = 0, load = 0;
+    for (size_t f = 0; f < sizes.size(); ++f) {
+        if (load > 0 && load + sizes[f] > kLargestPart) ++part, load = 0;
+        part_of[f] = part;
+        load += sizes[f];
+        const bool may_end = hash_of(prepared.functions[f]->name) % kEndsAtOneOf == 0;
+        if (load >= kLeastPart && may_end && f + 1 < sizes.size()) ++part, load = 0;
     }
+    if (part == 0) return;
+    prepared.parts = part + 1;
+    prepared.part_of = std::move(part_of);
+    std::map<std::string, uint32_t> namesakes;
+    for (const ir::Function* f : prepared.functions)
+        prepared.symbols.push_back(f->name + "." + std::to_string(namesakes[f->name]++));
     prepared.shared.resize(sizes.size());
     for (const Call& c : calls)
         if (prepared.part_of[c.caller] != prepared.part_of[c.callee->id])

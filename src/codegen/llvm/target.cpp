@@ -1,11 +1,8 @@
-// Target machines, LLVM's pass lists of both tiers, and object emission.
+// Target machines, and objects from LLVM modules.
 //
-// Tier 0 is FastISel on what lowering made, which is SSA already. Tier 1 is a short list chosen by
-// measurement: value numbering, control-flow and instruction simplification, and, only for
-// functions with loops, rotation, invariant motion, induction simplification and the loop
-// vectoriser; functions with many branches also get jump threading and what goes with it. Loop
-// strength reduction is left out of code generation: it is the dearest pass there and our addresses
-// are affine already. No switch of LLVM's command line is used.
+// Tier 0 is FastISel on what lowering made, which is SSA already. Tier 1 comes from optimise.cpp.
+// Loop strength reduction is left out of code generation: it is the dearest pass there and our
+// addresses are affine already. No switch of LLVM's command line is used.
 //
 // Objects are position independent, without thread-locals and unwinding tables; constants lie in
 // .rodata. LLVM's aborts and error diagnostics become support::Error.
@@ -20,27 +17,18 @@
 #include <unordered_map>
 #include <vector>
 
-#include <llvm/ADT/DenseSet.h>
 #include <llvm/ADT/STLExtras.h>
 #include <llvm/ADT/SmallString.h>
-#include <llvm/Analysis/AliasAnalysis.h>
-#include <llvm/Analysis/AssumptionCache.h>
-#include <llvm/Analysis/BasicAliasAnalysis.h>
-#include <llvm/Analysis/LoopInfo.h>
-#include <llvm/Analysis/ScopedNoAliasAA.h>
-#include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/CodeGen/Passes.h>
 #include <llvm/IR/DiagnosticInfo.h>
 #include <llvm/IR/DiagnosticPrinter.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/LegacyPassManager.h>
-#include <llvm/IR/PassInstrumentation.h>
-#include <llvm/IR/PassTimingInfo.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/TargetRegistry.h>
-#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Pass.h>
 #include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/PrettyStackTrace.h>
 #include <llvm/Support/TargetSelect.h>
@@ -49,24 +37,10 @@
 #include <llvm/Target/TargetOptions.h>
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/SubtargetFeature.h>
-#include <llvm/Transforms/IPO/AlwaysInliner.h>
-#include <llvm/Transforms/IPO/GlobalDCE.h>
-#include <llvm/Transforms/InstCombine/InstCombine.h>
-#include <llvm/Transforms/Scalar/CorrelatedValuePropagation.h>
-#include <llvm/Transforms/Scalar/EarlyCSE.h>
-#include <llvm/Transforms/Scalar/GVN.h>
-#include <llvm/Transforms/Scalar/IndVarSimplify.h>
-#include <llvm/Transforms/Scalar/JumpThreading.h>
-#include <llvm/Transforms/Scalar/LICM.h>
-#include <llvm/Transforms/Scalar/LoopPassManager.h>
-#include <llvm/Transforms/Scalar/LoopRotation.h>
-#include <llvm/Transforms/Scalar/Reassociate.h>
-#include <llvm/Transforms/Scalar/SimplifyCFG.h>
-#include <llvm/Transforms/Utils/LoopUtils.h>
-#include <llvm/Transforms/Vectorize/LoopVectorize.h>
 
 #include "codegen/llvm/lower.h"
-#include "codegen/llvm/sink_loads.h"
+#include "codegen/llvm/optimise.h"
+#include "codegen/llvm/parts.h"
 #include "support/doing.h"
 
 namespace qd::codegen {
@@ -263,169 +237,6 @@ bool cut_long_blocks(llvm::Module& module) {
     return !long_blocks.empty();
 }
 
-bool has_loop(const llvm::Function& f) {  // lowering puts a loop's header before its latch
-    llvm::DenseMap<const llvm::BasicBlock*, unsigned> order;
-    for (const auto& block : f) order[&block] = unsigned(order.size());
-    for (const auto& block : f)
-        for (const auto* next : llvm::successors(&block))
-            if (order[next] <= order[&block]) return true;
-    return false;
-}
-
-// The vectoriser's time grows with the square of a loop's body, and large bodies gain little: loops
-// above the limit, and those that cannot become vectors anyway, are marked as not for it.
-constexpr unsigned kLargestVectorBody = 500;
-
-bool may_become_vector(const llvm::Loop& loop) {
-    unsigned count = 0;
-    for (const auto* block : loop.blocks())
-        for (const auto& i : *block) {
-            if (++count > kLargestVectorBody) return false;
-            if (i.isAtomic() || llvm::isa<llvm::AllocaInst>(i)) return false;
-            const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
-            if (call && !llvm::isa<llvm::IntrinsicInst>(call)) return false;
-        }
-    return true;
-}
-
-// While it interleaves, LLVM 22 asks of each value whether it is the same in all lanes, and walks
-// all paths through its operands each time: exponential in a long computation that does not vary in
-// the loop and cannot leave it, say tan(f[0]) where a store may change f. Such loops are not
-// interleaved.
-constexpr unsigned kLargestUniformPart = 16;
-
-bool computes_much_that_is_uniform(const llvm::Loop& loop) {
-    llvm::DenseSet<const llvm::Value*> uniform;
-    for (const auto* block : loop.blocks())
-        for (const auto& i : *block) {
-            if (llvm::isa<llvm::PHINode, llvm::StoreInst>(i) || i.isTerminator()) continue;
-            const bool same = llvm::all_of(i.operands(), [&](const llvm::Use& u) {
-                const auto* d = llvm::dyn_cast<llvm::Instruction>(u.get());
-                return !d || !loop.contains(d) || uniform.contains(d);
-            });
-            if (same) uniform.insert(&i);
-        }
-    return uniform.size() > kLargestUniformPart;
-}
-
-bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
-    bool any = false;
-    for (llvm::Loop* loop : loops.getLoopsInPreorder()) {
-        if (!loop->isInnermost()) continue;
-        if (!may_become_vector(*loop)) {
-            llvm::addStringMetadataToLoop(loop, "llvm.loop.vectorize.enable", 0);
-            continue;
-        }
-        any = true;
-        if (computes_much_that_is_uniform(*loop))
-            llvm::addStringMetadataToLoop(loop, "llvm.loop.interleave.count", 1);
-    }
-    return any;
-}
-
-// Functions with many branches gain a twentieth from passes that simple loops do not need. Jump
-// threading takes time that grows faster than a function, so the largest go without.
-constexpr size_t kManyBlocks = 32, kTooManyBlocks = 2000;
-
-void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOptions& asked,
-              bool time_passes) {
-    support::begin_stage("optimisation");
-    llvm::PassInstrumentationCallbacks callbacks;
-    callbacks.registerBeforeNonSkippedPassCallback(
-        [](llvm::StringRef pass, llvm::Any) { support::begin_stage("optimisation", pass, true); });
-    llvm::TimePassesHandler timing(time_passes);
-    std::string report;
-    llvm::raw_string_ostream report_stream(report);
-    if (time_passes) {
-        timing.setOutStream(llvm::errs());
-        timing.registerCallbacks(callbacks);
-    }
-    llvm::PipelineTuningOptions tuning;
-    llvm::PassBuilder builder(&tm, tuning, std::nullopt, &callbacks);
-    llvm::LoopAnalysisManager loops;
-    llvm::FunctionAnalysisManager functions;
-    llvm::CGSCCAnalysisManager sccs;
-    llvm::ModuleAnalysisManager modules;
-    functions.registerPass([&] {
-        llvm::AAManager aa;
-        aa.registerFunctionAnalysis<llvm::BasicAA>();
-        aa.registerFunctionAnalysis<llvm::ScopedNoAliasAA>();
-        return aa;
-    });
-    functions.registerPass([&] {
-        llvm::TargetLibraryInfoImpl library(tm.getTargetTriple());
-        library.disableAllFunctions();
-        return llvm::TargetLibraryAnalysis(library);
-    });
-    builder.registerModuleAnalyses(modules);
-    builder.registerCGSCCAnalyses(sccs);
-    builder.registerFunctionAnalyses(functions);
-    builder.registerLoopAnalyses(loops);
-    builder.crossRegisterProxies(loops, functions, sccs, modules);
-
-    bool expands = false;
-    for (const auto& f : module) expands |= f.hasFnAttribute(llvm::Attribute::AlwaysInline);
-    if (expands) {
-        llvm::ModulePassManager inlining;
-        inlining.addPass(llvm::AlwaysInlinerPass(/*InsertLifetime=*/false));
-        inlining.run(module, modules);
-    }
-
-    const auto combine = [] {
-        return llvm::InstCombinePass(
-            llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1));
-    };
-    llvm::FunctionPassManager straight, looped;
-    for (auto* list : {&straight, &looped}) {
-        list->addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
-        list->addPass(llvm::SimplifyCFGPass());
-        list->addPass(combine());
-    }
-    llvm::LoopPassManager first;
-    first.addPass(llvm::LoopRotatePass(/*EnableHeaderDuplication=*/true, /*PrepareForLTO=*/false));
-    // In our IR loads stay where they are, so to leave them there is to leave these passes out.
-    const bool moves_loads = asked.cache_loop_invariant_global_vars;
-    if (moves_loads) first.addPass(llvm::LICMPass(llvm::LICMOptions()));
-    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(first), /*UseMemorySSA=*/true));
-    llvm::LoopPassManager second;
-    second.addPass(llvm::IndVarSimplifyPass());
-    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
-    llvm::FunctionPassManager vectorised, rest, branching;
-    vectorised.addPass(llvm::LoopVectorizePass());
-    vectorised.addPass(llvm::EarlyCSEPass(true));
-    vectorised.addPass(combine());
-    llvm::LoopPassManager third;  // what the vectoriser's checks and preheaders left inside
-    third.addPass(llvm::LICMPass(llvm::LICMOptions()));
-    if (moves_loads)
-        vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
-    rest.addPass(llvm::SimplifyCFGPass());
-    branching.addPass(llvm::JumpThreadingPass());
-    branching.addPass(llvm::CorrelatedValuePropagationPass());
-    branching.addPass(llvm::ReassociatePass());
-    branching.addPass(llvm::GVNPass());
-    branching.addPass(combine());
-    branching.addPass(llvm::SimplifyCFGPass());
-
-    for (auto& f : module) {
-        if (f.isDeclaration()) continue;
-        if (has_loop(f)) {
-            looped.run(f, functions);
-            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f)))
-                vectorised.run(f, functions);
-            rest.run(f, functions);
-        } else {
-            straight.run(f, functions);
-        }
-        functions.clear(f, f.getName());
-        if (f.size() > kManyBlocks && f.size() < kTooManyBlocks) {
-            branching.run(f, functions);
-            functions.clear(f, f.getName());
-        }
-        sink_entry_loads(f);
-    }
-    if (time_passes) timing.print();
-}
-
 // LLVM 22 has no code for some vectors' canonicalize, and dies of a trap or gives up: of two floats
 // on x86, which the vectoriser makes where doubles set the width, and of SVE's. They are written
 // out: a number without exponent keeps its sign alone.
@@ -459,13 +270,6 @@ void expand_canonicalize(llvm::Module& module, bool x86) {
             call->eraseFromParent();
         }
     }
-}
-
-std::string text_of(const llvm::Module& m) {
-    std::string s;
-    llvm::raw_string_ostream out(s);
-    m.print(out, nullptr);
-    return s;
 }
 
 // CPU time: others work at the same time.
@@ -535,108 +339,199 @@ bool has_fma(const std::string& cpu, const std::string& triple) {
     return known[{cpu, triple}] = fma;
 }
 
-uint32_t parts(const Prepared& prepared, const Options& options) {
-    const bool quick_object =
-        options.tier == 0 && options.want == Options::Want::object && options.edited.empty();
-    return quick_object ? prepared.parts : 1;
+namespace {
+
+bool makes_object(const Options& o) { return o.want == Options::Want::object && o.edited.empty(); }
+
+// One LLVM module after another on one thread.
+struct Job {
+    const Prepared& prepared;
+    const Options& options;
+    Machine machine;
+    llvm::LLVMContext context;
+    Diagnostics diagnostics;
+    Made made;
+
+    Job(const Prepared& p, const Options& o)
+        : prepared(p), options(o), machine(Machines::get().take(o)) {
+        context.setDiscardValueNames(makes_object(o));
+        context.setDiagnosticHandlerCallBack(Diagnostics::handle, &diagnostics);
+    }
+
+    std::string text_of(const llvm::Module& m) const {
+        std::string s;
+        llvm::raw_string_ostream out(s);
+        m.print(out, nullptr);
+        return s;
+    }
+
+    // What decides what is made of an LLVM module, beside it.
+    std::string how() const {
+        std::string s = std::to_string(options.tier) + '\n' + options.cpu + '\n' + options.triple;
+        if (options.cpu.empty()) s += '\n' + machine.tm->getTargetCPU().str() + host_features();
+        const bool moves_loads = prepared.plan.module->options.cache_loop_invariant_global_vars;
+        return s + (moves_loads ? "\nmoves loads" : "");
+    }
+
+    void optimise(llvm::Module& module) {
+        const double begin = thread_ms();
+        codegen::optimise(module, *machine.tm, prepared.plan.module->options, options.time_passes);
+        made.passes_ms += thread_ms() - begin;
+    }
+
+    std::vector<uint8_t> generate(llvm::Module& module) {
+        const double begin = thread_ms();
+        support::begin_stage("code generation");
+        llvm::SmallVector<char, 0> out;
+        {
+            llvm::raw_svector_ostream stream(out);
+            for (llvm::Function& f : module) f.addFnAttr("warn-stack-size", "0");
+            CodegenPasses passes;
+            passes.lean = options.tier > 0;
+            passes.prepares = options.tier == 0 || !cut_long_blocks(module);
+            const auto kind = options.want == Options::Want::assembly
+                                  ? llvm::CodeGenFileType::AssemblyFile
+                                  : llvm::CodeGenFileType::ObjectFile;
+            if (machine.tm->addPassesToEmitFile(passes, stream, nullptr, kind,
+                                                /*DisableVerify=*/true))
+                throw support::Error("this target emits no objects");
+            passes.run(module);
+        }
+        if (!diagnostics.errors.empty()) throw support::Error("LLVM: " + diagnostics.errors);
+        made.generation_ms += thread_ms() - begin;
+        return {out.begin(), out.end()};
+    }
+
+    MadePart make(llvm::Module& module) {
+        if (options.tier > 0) optimise(module);
+        for (const std::string& edited : options.edited) replace_functions(module, edited);
+        if (options.tier > 0) expand_canonicalize(module, machine.x86);
+        diagnostics.frames.clear();
+        std::vector<uint8_t> object = generate(module);
+        return {std::move(object), std::move(diagnostics.frames)};
+    }
+
+    std::optional<PartKey> key_of(const llvm::Module& part) {
+        if (!options.store) return {};
+        support::begin_stage("keys of parts");
+        return codegen::key_of(part, how());
+    }
+
+    MadePart find_or_make(llvm::Module& module, const std::optional<PartKey>& key) {
+        if (!key) return make(module);
+        support::begin_stage("kept parts");
+        if (const auto kept = options.store->find(*key)) {
+            try {
+                return read_part(*kept);
+            } catch (const support::Error&) {  // damaged: made again
+            }
+        }
+        MadePart part = make(module);
+        support::end_if_unwanted();
+        options.store->keep(*key, write_part(part));
+        return part;
+    }
+};
+
+}  // namespace
+
+uint32_t jobs(const Prepared& prepared, const Options& options) {
+    return makes_object(options) && options.tier == 0 ? prepared.parts : 1;
 }
 
-Part emit_part(const Prepared& prepared, const Options& options, uint32_t number) {
-    const double t0 = thread_ms();
+Made do_job(const Prepared& prepared, const Options& options, uint32_t number) {
+    const double begin = thread_ms();
     support::begin_stage("target", options.cpu);
-    Machine machine = Machines::get().take(options);  // not put back if an error is thrown
-    llvm::LLVMContext context;
-    context.setDiscardValueNames(options.want == Options::Want::object && options.edited.empty());
-    Diagnostics diagnostics;
-    context.setDiagnosticHandlerCallBack(Diagnostics::handle, &diagnostics);
-    llvm::Module module("kernel", context);
-    module.setTargetTriple(machine.tm->getTargetTriple());
-    module.setDataLayout(machine.tm->createDataLayout());
+    Job job(prepared, options);  // the machine is not put back if an error is thrown
+    llvm::TargetMachine& tm = *job.machine.tm;
+    llvm::Module module("kernel", job.context);
+    module.setTargetTriple(tm.getTargetTriple());
+    module.setDataLayout(tm.createDataLayout());
     module.setPICLevel(llvm::PICLevel::BigPIC);
+    const double lowers = thread_ms();
+    job.made.target_ms = lowers - begin;
 
-    const double t1 = thread_ms();
     support::begin_stage("lowering");
-    ModuleLowering lowering(prepared, options, machine.facts, context, module,
-                            parts(prepared, options) > 1 ? number : ModuleLowering::kAll);
+    const bool one_of_many = jobs(prepared, options) > 1;
+    ModuleLowering lowering(prepared, options, job.machine.facts, job.context, module,
+                            one_of_many ? number : ModuleLowering::kAll);
     lowering.run();
-    std::vector<std::pair<uint32_t, std::string>> names;  // by Function::id
-    for (const ir::Function* f : prepared.functions)
-        if (lowering.makes(*f))
-            names.emplace_back(f->id, lowering.functions[f->id]->getName().str());
-    const double t2 = thread_ms();
+    job.made.lowering_ms = thread_ms() - lowers;
     std::string problem;
     llvm::raw_string_ostream problem_stream(problem);
     if (options.verify && llvm::verifyModule(module, &problem_stream))
         throw support::Error("invalid LLVM IR: " + problem);
 
     const auto text = [&] {
-        const std::string t = text_of(module);
-        return Part{{t.begin(), t.end()}, {}};
+        const std::string t = job.text_of(module);
+        job.made.objects.emplace_back(t.begin(), t.end());
+        return std::move(job.made);
     };
     if (options.want == Options::Want::lowered_llvm) return text();
-    if (options.tier > 0)
-        optimise(module, *machine.tm, prepared.plan.module->options, options.time_passes);
-    const double t3 = thread_ms();
-    if (options.want == Options::Want::llvm) return text();
-    for (const std::string& edited : options.edited) replace_functions(module, edited);
-    if (options.tier > 0) expand_canonicalize(module, machine.x86);
-
-    support::begin_stage("code generation");
-    llvm::SmallVector<char, 0> out;
-    {
-        llvm::raw_svector_ostream stream(out);
-        for (llvm::Function& f : module) f.addFnAttr("warn-stack-size", "0");
-        CodegenPasses passes;
-        passes.lean = options.tier > 0;
-        passes.prepares = options.tier == 0 || !cut_long_blocks(module);
-        const auto kind = options.want == Options::Want::assembly
-                              ? llvm::CodeGenFileType::AssemblyFile
-                              : llvm::CodeGenFileType::ObjectFile;
-        if (machine.tm->addPassesToEmitFile(passes, stream, nullptr, kind, /*DisableVerify=*/true))
-            throw support::Error("this target emits no objects");
-        passes.run(module);
+    std::vector<std::string> names(prepared.functions.size());  // by Function::id; "": another's
+    job.made.frames.resize(names.size());
+    for (const ir::Function* f : prepared.functions) {
+        if (!lowering.makes(*f)) continue;
+        names[f->id] = lowering.functions[f->id]->getName().str();
+        job.made.frames[f->id] = kReturnAddress;
     }
-    if (!diagnostics.errors.empty()) throw support::Error("LLVM: " + diagnostics.errors);
-    const double t4 = thread_ms();
-    Machines::get().put_back(options, std::move(machine));
-    Part made{{out.begin(), out.end()},
-              std::vector<uint64_t>(prepared.functions.size()),
-              t1 - t0,
-              t2 - t1,
-              t3 - t2,
-              t4 - t3};
-    for (const auto& [id, name] : names)
-        made.frames[id] = diagnostics.frames[name] + kReturnAddress;
-    return made;
+    if (options.tier > 0) expand_calls(module, tm);
+    if (options.want == Options::Want::llvm) {
+        job.optimise(module);
+        return text();
+    }
+
+    const auto add = [&](MadePart part) {
+        job.made.objects.push_back(std::move(part.object));
+        for (size_t f = 0; f < names.size(); ++f)
+            if (const auto frame = part.frames.find(names[f]); frame != part.frames.end())
+                job.made.frames[f] += frame->second;
+    };
+    if (one_of_many) {
+        drop_unused_declarations(module);
+        add(job.find_or_make(module, job.key_of(module)));
+    } else if (prepared.parts == 1 || !makes_object(options)) {
+        add(job.make(module));
+    } else {
+        // Code generation leaves names in the context, which bitcode lists: keys come before.
+        const auto parts = cut(module, prepared, names);
+        std::vector<std::optional<PartKey>> keys;
+        for (const auto& part : parts) keys.push_back(job.key_of(*part));
+        for (size_t k = 0; k < parts.size(); ++k) add(job.find_or_make(*parts[k], keys[k]));
+    }
+    Machines::get().put_back(options, std::move(job.machine));
+    return std::move(job.made);
 }
 
-Emitted join(const Prepared& prepared, const Options& options, std::vector<Part> made) {
+Emitted join(const Prepared& prepared, const Options& options, std::vector<Made> made) {
     Emitted out;
-    Part all;  // their sums
+    Made all;  // their sums
+    std::vector<uint64_t> frames(prepared.functions.size());
     size_t bytes = 0;
-    all.frames.resize(prepared.functions.size());
-    for (Part& p : made) {
-        all.target_ms += p.target_ms, all.lowering_ms += p.lowering_ms;
-        all.passes_ms += p.passes_ms, all.generation_ms += p.generation_ms;
-        for (size_t f = 0; f < p.frames.size(); ++f) all.frames[f] += p.frames[f];
-        bytes += p.bytes.size();
-        out.objects.push_back(std::move(p.bytes));
+    for (Made& m : made) {
+        all.target_ms += m.target_ms, all.lowering_ms += m.lowering_ms;
+        all.passes_ms += m.passes_ms, all.generation_ms += m.generation_ms;
+        for (size_t f = 0; f < m.frames.size(); ++f) frames[f] += m.frames[f];
+        for (std::vector<uint8_t>& object : m.objects) {
+            bytes += object.size();
+            out.objects.push_back(std::move(object));
+        }
     }
-    const uint64_t deepest = deepest_stack(prepared, all.frames);
+    const uint64_t deepest = deepest_stack(prepared, frames);
     out.stack_bytes = deepest > kSmallStack ? deepest : 0;
     if (options.time_passes)
         std::fprintf(stderr,
                      "llvm tier %d %s: target %.2f ms, lowering %.2f, passes %.2f, code generation "
                      "%.2f; %zu bytes in %zu parts\n",
                      options.tier, prepared.plan.module->name.c_str(), all.target_ms,
-                     all.lowering_ms, all.passes_ms, all.generation_ms, bytes, made.size());
+                     all.lowering_ms, all.passes_ms, all.generation_ms, bytes, out.objects.size());
     return out;
 }
 
 Emitted emit(const Prepared& prepared, const Options& options) {
-    std::vector<Part> made;
-    for (uint32_t k = 0; k < parts(prepared, options); ++k)
-        made.push_back(emit_part(prepared, options, k));
+    std::vector<Made> made;
+    for (uint32_t k = 0; k < jobs(prepared, options); ++k)
+        made.push_back(do_job(prepared, options, k));
     return join(prepared, options, std::move(made));
 }
 

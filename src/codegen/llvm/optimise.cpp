@@ -1,0 +1,217 @@
+// LLVM's pass list of tier 1.
+//
+// A short list chosen by measurement: value numbering, control-flow and instruction simplification,
+// and, only for functions with loops, rotation, invariant motion, induction simplification and the
+// loop vectoriser; functions with many branches also get jump threading and what goes with it.
+
+#include <llvm/ADT/DenseSet.h>
+#include <llvm/ADT/STLExtras.h>
+#include <llvm/Analysis/AliasAnalysis.h>
+#include <llvm/Analysis/AssumptionCache.h>
+#include <llvm/Analysis/BasicAliasAnalysis.h>
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/ScopedNoAliasAA.h>
+#include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/PassInstrumentation.h>
+#include <llvm/IR/PassTimingInfo.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/Transforms/IPO/AlwaysInliner.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/CorrelatedValuePropagation.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/GVN.h>
+#include <llvm/Transforms/Scalar/IndVarSimplify.h>
+#include <llvm/Transforms/Scalar/JumpThreading.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Scalar/LoopRotation.h>
+#include <llvm/Transforms/Scalar/Reassociate.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Utils/LoopUtils.h>
+#include <llvm/Transforms/Vectorize/LoopVectorize.h>
+
+#include "codegen/llvm/optimise.h"
+#include "codegen/llvm/sink_loads.h"
+#include "support/doing.h"
+
+namespace qd::codegen {
+namespace {
+
+bool has_loop(const llvm::Function& f) {  // lowering puts a loop's header before its latch
+    llvm::DenseMap<const llvm::BasicBlock*, unsigned> order;
+    for (const auto& block : f) order[&block] = unsigned(order.size());
+    for (const auto& block : f)
+        for (const auto* next : llvm::successors(&block))
+            if (order[next] <= order[&block]) return true;
+    return false;
+}
+
+// The vectoriser's time grows with the square of a loop's body, and large bodies gain little: loops
+// above the limit, and those that cannot become vectors anyway, are marked as not for it.
+constexpr unsigned kLargestVectorBody = 500;
+
+bool may_become_vector(const llvm::Loop& loop) {
+    unsigned count = 0;
+    for (const auto* block : loop.blocks())
+        for (const auto& i : *block) {
+            if (++count > kLargestVectorBody) return false;
+            if (i.isAtomic() || llvm::isa<llvm::AllocaInst>(i)) return false;
+            const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
+            if (call && !llvm::isa<llvm::IntrinsicInst>(call)) return false;
+        }
+    return true;
+}
+
+// While it interleaves, LLVM 22 asks of each value whether it is the same in all lanes, and walks
+// all paths through its operands each time: exponential in a long computation that does not vary in
+// the loop and cannot leave it, say tan(f[0]) where a store may change f. Such loops are not
+// interleaved.
+constexpr unsigned kLargestUniformPart = 16;
+
+bool computes_much_that_is_uniform(const llvm::Loop& loop) {
+    llvm::DenseSet<const llvm::Value*> uniform;
+    for (const auto* block : loop.blocks())
+        for (const auto& i : *block) {
+            if (llvm::isa<llvm::PHINode, llvm::StoreInst>(i) || i.isTerminator()) continue;
+            const bool same = llvm::all_of(i.operands(), [&](const llvm::Use& u) {
+                const auto* d = llvm::dyn_cast<llvm::Instruction>(u.get());
+                return !d || !loop.contains(d) || uniform.contains(d);
+            });
+            if (same) uniform.insert(&i);
+        }
+    return uniform.size() > kLargestUniformPart;
+}
+
+bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
+    bool any = false;
+    for (llvm::Loop* loop : loops.getLoopsInPreorder()) {
+        if (!loop->isInnermost()) continue;
+        if (!may_become_vector(*loop)) {
+            llvm::addStringMetadataToLoop(loop, "llvm.loop.vectorize.enable", 0);
+            continue;
+        }
+        any = true;
+        if (computes_much_that_is_uniform(*loop))
+            llvm::addStringMetadataToLoop(loop, "llvm.loop.interleave.count", 1);
+    }
+    return any;
+}
+
+// Functions with many branches gain a twentieth from passes that simple loops do not need. Jump
+// threading takes time that grows faster than a function, so the largest go without.
+constexpr size_t kManyBlocks = 32, kTooManyBlocks = 2000;
+
+struct Analyses {
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager sccs;
+    llvm::ModuleAnalysisManager modules;
+
+    Analyses(llvm::TargetMachine& tm, llvm::PassInstrumentationCallbacks* callbacks) {
+        llvm::PassBuilder builder(&tm, llvm::PipelineTuningOptions(), std::nullopt, callbacks);
+        functions.registerPass([&] {
+            llvm::AAManager aa;
+            aa.registerFunctionAnalysis<llvm::BasicAA>();
+            aa.registerFunctionAnalysis<llvm::ScopedNoAliasAA>();
+            return aa;
+        });
+        functions.registerPass([&] {
+            llvm::TargetLibraryInfoImpl library(tm.getTargetTriple());
+            library.disableAllFunctions();
+            return llvm::TargetLibraryAnalysis(library);
+        });
+        builder.registerModuleAnalyses(modules);
+        builder.registerCGSCCAnalyses(sccs);
+        builder.registerFunctionAnalyses(functions);
+        builder.registerLoopAnalyses(loops);
+        builder.crossRegisterProxies(loops, functions, sccs, modules);
+    }
+};
+
+}  // namespace
+
+void expand_calls(llvm::Module& module, llvm::TargetMachine& tm) {
+    support::begin_stage("optimisation", "AlwaysInlinerPass");
+    if (llvm::none_of(module, [](const llvm::Function& f) {
+            return f.hasFnAttribute(llvm::Attribute::AlwaysInline);
+        }))
+        return;
+    Analyses analyses(tm, nullptr);
+    llvm::ModulePassManager inlining;
+    inlining.addPass(llvm::AlwaysInlinerPass(/*InsertLifetime=*/false));
+    inlining.run(module, analyses.modules);
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOptions& asked,
+              bool time_passes) {
+    support::begin_stage("optimisation");
+    llvm::PassInstrumentationCallbacks callbacks;
+    callbacks.registerBeforeNonSkippedPassCallback(
+        [](llvm::StringRef pass, llvm::Any) { support::begin_stage("optimisation", pass, true); });
+    llvm::TimePassesHandler timing(time_passes);
+    if (time_passes) {
+        timing.setOutStream(llvm::errs());
+        timing.registerCallbacks(callbacks);
+    }
+    Analyses analyses(tm, &callbacks);
+    llvm::FunctionAnalysisManager& functions = analyses.functions;
+
+    const auto combine = [] {
+        return llvm::InstCombinePass(
+            llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1));
+    };
+    llvm::FunctionPassManager straight, looped;
+    for (auto* list : {&straight, &looped}) {
+        list->addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+        list->addPass(llvm::SimplifyCFGPass());
+        list->addPass(combine());
+    }
+    llvm::LoopPassManager first;
+    first.addPass(llvm::LoopRotatePass(/*EnableHeaderDuplication=*/true, /*PrepareForLTO=*/false));
+    // In our IR loads stay where they are, so to leave them there is to leave these passes out.
+    const bool moves_loads = asked.cache_loop_invariant_global_vars;
+    if (moves_loads) first.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(first), /*UseMemorySSA=*/true));
+    llvm::LoopPassManager second;
+    second.addPass(llvm::IndVarSimplifyPass());
+    looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
+    llvm::FunctionPassManager vectorised, rest, branching;
+    vectorised.addPass(llvm::LoopVectorizePass());
+    vectorised.addPass(llvm::EarlyCSEPass(true));
+    vectorised.addPass(combine());
+    llvm::LoopPassManager third;  // what the vectoriser's checks and preheaders left inside
+    third.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    if (moves_loads)
+        vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
+    rest.addPass(llvm::SimplifyCFGPass());
+    branching.addPass(llvm::JumpThreadingPass());
+    branching.addPass(llvm::CorrelatedValuePropagationPass());
+    branching.addPass(llvm::ReassociatePass());
+    branching.addPass(llvm::GVNPass());
+    branching.addPass(combine());
+    branching.addPass(llvm::SimplifyCFGPass());
+
+    for (auto& f : module) {
+        if (f.isDeclaration()) continue;
+        if (has_loop(f)) {
+            looped.run(f, functions);
+            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f)))
+                vectorised.run(f, functions);
+            rest.run(f, functions);
+        } else {
+            straight.run(f, functions);
+        }
+        functions.clear(f, f.getName());
+        if (f.size() > kManyBlocks && f.size() < kTooManyBlocks) {
+            branching.run(f, functions);
+            functions.clear(f, f.getName());
+        }
+        sink_entry_loads(f);
+    }
+    if (time_passes) timing.print();
+}
+
+}  // namespace qd::codegen
