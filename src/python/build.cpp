@@ -269,11 +269,24 @@ bool check_arrays(KernelObject& kernel, PyObject* const* args) {
     return true;
 }
 
+// What no weak reference can watch, the established package does not keep: it says so, and code may
+// wait for that.
+bool warn_of_unwatched(const Parameter& p, PyObject* arg) {
+    if (p.kind != Parameter::Kind::template_ && p.kind != Parameter::Kind::dataclass) return true;
+    if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(arg)) || arg == Py_None || PyLong_Check(arg) ||
+        PyFloat_CheckExact(arg))
+        return true;
+    const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._arguments"));
+    return module &&
+           Ref::steal_or_null(PyObject_CallMethod(module.get(), "warn_of_unwatched", "(O)", arg));
+}
+
 // Template values with rules of their own (floats under raise_on_templated_floats, dataclasses).
 bool check_templates(KernelObject& k, PyObject* const* args) {
     static PyObject* check;
     for (size_t n = 0; n < k.parameters->size(); ++n) {
         const Parameter& p = (*k.parameters)[n];
+        if (!warn_of_unwatched(p, args[n])) return false;
         if (p.kind != Parameter::Kind::template_ || args[n] == Py_None ||
             PyLong_CheckExact(args[n]) || PyFunction_Check(args[n]) || frontend::is_field(args[n]))
             continue;

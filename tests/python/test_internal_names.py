@@ -2,8 +2,10 @@
 
 import ast
 import dataclasses
+import gc
 import pathlib
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -168,6 +170,114 @@ def test_counts_of_bound_arguments(start):
     fill2(qd.ndarray(qd.f32, 3, needs_grad=True))
     del with_grad[KernelBatchedArgType.UINT]
     assert fill2._primal.launch_stats.kernel_args_count_by_type == with_grad
+
+
+def test_tables_of_identities(start):
+    """One entry for each tuple of objects, as long as all live; launches without others' arrays and numbers."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Frozen:
+        a: qd.types.ndarray()
+
+    @dataclasses.dataclass
+    class Mutable:
+        a: qd.types.ndarray()
+
+    @qd.kernel
+    def k(a: qd.types.ndarray(), n: qd.i32):
+        a[0] = n
+
+    @qd.kernel
+    def real(t: qd.template(), x: qd.f32) -> qd.f32:
+        return t + x
+
+    @qd.kernel
+    def frozen(d: Frozen):
+        d.a[0] = 1
+
+    @qd.kernel
+    def mutable(d: Mutable):
+        d.a[0] = 1
+
+    def sizes(kernel):
+        mapper, context = kernel._primal.mapper, kernel._primal.launch_context_buffer_cache
+        calls, launches = len(mapper._mapping_cache), len(context._launch_ctx_cache)
+        assert calls == len(mapper._mapping_cache_tracker)
+        assert launches == len(context._launch_ctx_cache_tracker)
+        return calls, launches
+
+    def after(kernel, *args):
+        kernel(*args)
+        return sizes(kernel)
+
+    start(offline_cache=False)
+    a, b = qd.ndarray(qd.i32, 4), qd.ndarray(qd.i32, 4)
+    assert sizes(k) == sizes(real) == sizes(frozen) == sizes(mutable) == (0, 0)
+    assert [after(k, *args) for args in ((a, 1), (a, 1), (a, 2), (b, 1))] == [
+        (1, 1),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+    ]
+    large, theirs = 1000, np.zeros(4, np.int32)
+    assert [after(k, a, large), after(k, a, large), after(k, theirs, 1)] == [(4, 3), (4, 3), (5, 3)]
+    k(n=2, a=a)
+    assert sizes(k) == (5, 3)
+    x, y = 1.5, 2.5
+    assert [after(real, 1, x), after(real, 1, x), after(real, 1, y)] == [(1, 0), (1, 0), (2, 0)]
+    f, g = Frozen(a), Frozen(b)
+    assert [after(frozen, f), after(frozen, f), after(frozen, g)] == [(1, 1), (1, 1), (2, 2)]
+    m = Mutable(a)
+    assert [after(mutable, m), after(mutable, m)] == [(1, 0), (1, 0)]
+    m.a = b
+    assert after(mutable, m) == (2, 0)
+    del g, theirs, b, m
+    gc.collect()
+    assert (sizes(k), sizes(frozen), sizes(mutable)) == ((3, 2), (1, 1), (0, 0))
+    with pytest.raises(TypeError):
+        k(a, "1")
+    assert sizes(k) == (3, 2)
+    start(offline_cache=False)
+    assert sizes(k) == (0, 0)
+    start(offline_cache=False)
+    a = qd.ndarray(qd.i32, 4)
+    k(a, 1), real(1, x)  # nobody looks yet
+    assert (sizes(k), sizes(real)) == ((1, 1), (1, 0))
+    assert [after(k, a, 1), after(k, a, 2)] == [(1, 1), (2, 2)]
+    start(offline_cache=False)
+    k(qd.ndarray(qd.i32, 4), 1)
+
+
+def test_what_cannot_be_watched_is_told_once(start):
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class Slots:
+        n: qd.i32
+
+    class Odd(tuple):
+        pass
+
+    @qd.kernel
+    def of_slots(s: Slots) -> qd.i32:
+        return s.n
+
+    @qd.kernel
+    def of_template(t: qd.template()) -> qd.i32:
+        return 1
+
+    start(offline_cache=False)
+    with pytest.warns(UserWarning, match="'Slots' object. Template mapper caching disabled"):
+        assert of_slots(Slots(3)) == 3
+    with pytest.warns(UserWarning, match="'Odd' object. Template mapper caching disabled"):
+        of_template(Odd((1, 2)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        of_slots(Slots(4)), of_template(Odd((1, 3)))
+        of_template(3), of_template(None), of_template(qd.field(qd.i32, 3)), of_template(2.5)
+    for _ in range(3):
+        assert of_slots(Slots(5)) == 5
+    assert of_slots._primal.mapper._mapping_cache  # nobody looked: that it was called
+    of_slots(Slots(6))
+    assert of_slots._primal.mapper._mapping_cache == {}
 
 
 def test_mapping_has_a_feature_for_each_parameter(start):

@@ -28,7 +28,10 @@ class _WatchedClass(type):
 
     def _note(cls, name: str) -> None:
         if name in _DOUBLED and core.native_loaded():
-            core.set_kernel_doubles(any(getattr(cls, n) is not _originals[n] for n in _DOUBLED))
+            core.set_kernel_doubles(_watched is not None or cls._is_doubled())
+
+    def _is_doubled(cls) -> bool:
+        return any(getattr(cls, n) is not _originals[n] for n in _DOUBLED)
 
 
 # Types of arguments that are never in the way of an entry: most calls need not ask `why_not`, whose
@@ -87,13 +90,22 @@ class GraphLoop:
         self.cond_cpp_arg_id = cond_cpp_arg_id
 
 
+_watched: Any = None  # the program in which somebody looks at tables of identities
+
+
 class _Mapper:
     """Specialisations by what their arguments are."""
 
     def __init__(self, kernel: Any) -> None:
         self._kernel = kernel
-        self._mapping_cache: dict[Any, Any] = {}
-        self._mapping_cache_tracker: dict[Any, Any] = {}
+
+    @property
+    def _mapping_cache(self) -> dict[Any, Any]:
+        return self._kernel._identities().calls
+
+    @property
+    def _mapping_cache_tracker(self) -> dict[Any, Any]:
+        return self._kernel._identities().call_tracker
 
     @property
     def mapping(self) -> dict[Any, int]:
@@ -110,11 +122,18 @@ class _Mapper:
 
 
 class _LaunchContexts:
-    """Prepared launches; they are native here, so the tables stay empty."""
+    """Prepared launches: native here, so these are the calls that the chapter would prepare."""
 
-    def __init__(self) -> None:
-        self._launch_ctx_cache: dict[Any, Any] = {}
-        self._launch_ctx_cache_tracker: dict[Any, Any] = {}
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    @property
+    def _launch_ctx_cache(self) -> dict[Any, Any]:
+        return self._kernel._identities().launches
+
+    @property
+    def _launch_ctx_cache_tracker(self) -> dict[Any, Any]:
+        return self._kernel._identities().launch_tracker
 
 
 class KernelFace(metaclass=_WatchedClass):
@@ -145,7 +164,8 @@ class KernelFace(metaclass=_WatchedClass):
                 "fe_ll_cache_observations": observations.FeLlCacheObservations(),
                 "launch_observations": observations.LaunchObservations(),
                 "mapper": _Mapper(self),
-                "launch_context_buffer_cache": _LaunchContexts(),
+                "launch_context_buffer_cache": _LaunchContexts(self),
+                "identities": None,
                 "built_at": -1,
             }
         events, self._events = self._events, ()
@@ -232,6 +252,20 @@ class KernelFace(metaclass=_WatchedClass):
             native is not None and native._launches > 0 and native._launches != state["built_at"]
         )
         return state["launch_observations"]
+
+    def _identities(self) -> Any:
+        """The tables of the live program, which note calls from now on."""
+        global _watched
+        state = self._observed()
+        if state["identities"] is None:
+            from quadrants._compat.identity_tables import IdentityTables
+
+            annotations = [row[1] for row in self.params]  # type: ignore[attr-defined]
+            state["identities"] = IdentityTables(annotations, self._in_order())
+            if state["program"] is not None and core.native_loaded():
+                _watched = state["program"]
+                core.set_kernel_doubles(True)
+        return state["identities"]
 
     @property
     def launch_stats(self) -> Any:
@@ -361,11 +395,26 @@ class KernelFace(metaclass=_WatchedClass):
         if kwargs:
             rest = [name for name, _annotation, _default in self.params[len(args) :]]  # type: ignore[attr-defined]
             args += tuple(kwargs.pop(name) for name in rest if name in kwargs)
+        if not type(self)._is_doubled():
+            return self._call_noted(args)
         self._fresh = 0
         self.materialize(self._last_launch_key, args, None)
         loaded = self._observed()["src_ll_cache_observations"].cache_loaded
         data = None if self._fresh and not loaded else self._last_compiled_kernel_data
         return self.launch_kernel(self._last_launch_key, self, data, *args, **kwargs)
+
+    def _call_noted(self, args: tuple[Any, ...]) -> Any:
+        global _watched
+        from quadrants.lang.impl import pyquadrants
+
+        if _watched is not pyquadrants._prog:
+            _watched = None
+            core.set_kernel_doubles(False)
+        result = core.launch_undoubled(self._live(), args)
+        tables = self._state and self._observed()["identities"]
+        if tables is not None and (made := self._specialisations()):
+            tables.note(args, made[-1]["number"])
+        return result
 
 
 def _record(name: str) -> property:

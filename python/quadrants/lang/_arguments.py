@@ -49,6 +49,18 @@ def check_array(annotation: Any, value: Any, name: str) -> None:
         raise QuadrantsRuntimeTypeError(f"Invalid type for argument {name}, got {value}")
 
 
+def warn_of_unwatched(value: Any) -> None:
+    """Says once what the chapter on caches says of values that no weak reference can watch."""
+    import weakref
+
+    from quadrants._test_tools.warnings_helper import warn_once
+
+    try:
+        weakref.ref(value)
+    except TypeError as e:
+        warn_once(f"{e}. Template mapper caching disabled.")
+
+
 def check_template(kernel: Any, value: Any, name: str) -> None:
     """Raises or warns where a template value has rules of its own.
 
