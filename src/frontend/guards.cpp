@@ -314,6 +314,19 @@ Ref contents_of(PyObject* o, size_t most = SIZE_MAX) {
     return Ref::steal(PyUnicode_FromStringAndSize(out.data(), static_cast<Py_ssize_t>(out.size())));
 }
 
+// A text that only compares: a long one by how it begins, which misses show, and its hash. A
+// dataclass of dataclasses means tens of kilobytes, and each func that takes one would repeat them.
+Ref abridged(std::string_view s) {
+    constexpr size_t kMost = 256, kShown = 64;
+    std::string out(s.substr(0, s.size() > kMost ? kShown : kMost));
+    if (s.size() > kMost) {
+        const XXH128_hash_t h = XXH3_128bits(s.data(), s.size());
+        for (const uint64_t part : {h.low64, h.high64}) out += "... " + std::to_string(part);
+    }
+    return Ref::steal(
+        PyUnicode_DecodeUTF8(out.data(), static_cast<Py_ssize_t>(out.size()), "replace"));
+}
+
 // What an annotation or a type object means, as text. Such objects do not change.
 Ref meaning_of(PyObject* o) {
     struct Known {
@@ -325,7 +338,8 @@ Ref meaning_of(PyObject* o) {
         const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._signature"));
         return Ref::steal(PyObject_GetAttrString(module.get(), "annotation_text")).release();
     }();
-    const Ref text = Ref::steal(PyObject_CallOneArg(describe, o));
+    const Ref whole = Ref::steal(PyObject_CallOneArg(describe, o));
+    const Ref text = abridged(frontend::text(whole.get()));
     known.emplace(o, Known{Ref::borrow(o), text});
     return text;
 }
@@ -354,7 +368,7 @@ Ref signature_text(PyObject* o) {
     }
     add(s.returns.get());
     if (bare) return {};
-    return Ref::steal(PyUnicode_FromStringAndSize(out.data(), static_cast<Py_ssize_t>(out.size())));
+    return abridged(out);
 }
 
 // Methods of structs, by name in a dict at `prov`.

@@ -50,3 +50,64 @@ def test_annotations_and_tuples(tmp_path):
             assert pair == (3, 1.5) and isinstance(pair, tuple)
             assert single == (5,)
             assert lowered == 0 if warm else lowered > 0, annotation
+
+
+# Texts that are longer than what is kept of them, and differ behind that.
+LONG = """
+import dataclasses, sys
+import quadrants as qd
+
+LAST = getattr(qd, sys.argv[2])
+TABLE = (*range(300), LAST is qd.i32)
+Many = qd.types.struct(**{f"member_{n}": qd.f64 for n in range(60)}, last=LAST)
+Class = dataclasses.make_dataclass("Class", [(f"m{n}", qd.types.NDArray[qd.f32, 1]) for n in range(60)] + [("last", LAST)])
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1])
+
+@qd.func
+def of_default(table=TABLE):
+    return table[300] + 1
+
+@qd.func
+def of_annotation(s: Many):
+    return s.last
+
+@qd.kernel
+def from_default() -> qd.i32:
+    return of_default()
+
+@qd.kernel
+def from_struct() -> qd.f64:
+    return Many(last=2.5).last
+
+@qd.kernel
+def from_func() -> qd.f64:
+    return of_annotation(Many(last=2.5))
+
+arrays = [qd.ndarray(qd.f32, 1) for _ in range(60)]
+
+@qd.func
+def of_class(s: Class):
+    return s.last
+
+@qd.kernel
+def from_class(s: Class) -> qd.f64:
+    return of_class(s)
+
+out = [from_default(), from_struct(), from_func(), from_class(Class(*arrays, 2 if LAST is qd.i32 else 2.5))]
+print("RESULT", repr((out, qd._lib.core.counters()["lowered"])))
+"""
+
+
+@pytest.mark.oracle_differs("it keeps no kernel without fastcache, and counts nothing")
+def test_long_texts_that_differ_at_their_end(tmp_path):
+    (tmp_path / "program.py").write_text(LONG)
+    expected = {"i32": [2, 2.0, 2.0, 2.0], "f32": [1, 2.5, 2.5, 2.5], "f64": [1, 2.5, 2.5, 2.5]}
+    for n, last in enumerate(["i32", "f32", "i32", "f64", "f32"]):
+        found, lowered = run(tmp_path, last)
+        assert found == expected[last]
+        # of_default's text does not tell f32 from f64
+        assert lowered == [4, 4, 0, 3, 0][n]
+    recipes = list((tmp_path / "cache" / "native" / "kernels").glob("*/*"))
+    assert recipes and not any(
+        b"member_59:" in r.read_bytes() for r in recipes
+    )  # nor any long text whole
