@@ -11,6 +11,7 @@ bool add_runtime(PyObject* module);     // session.cpp: init, reset, sync, count
 bool add_turn(PyObject* module);        // turn.cpp: who may touch what kernels work on
 bool add_options(PyObject* module);     // options.cpp
 bool add_cache_tool(PyObject* module);  // cache_tool.cpp: for the command line
+bool add_code_lines(PyObject* module);  // code_lines.cpp: where functions end
 bool add_kernel(PyObject* module);      // kernel.cpp: the callable that users launch
 bool add_field(PyObject* module);       // field.cpp: field trees and element access
 bool add_ndarray(PyObject* module);     // ndarray.cpp: arrays, element access, exports

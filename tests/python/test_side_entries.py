@@ -1,15 +1,22 @@
 """Entries of `fastcache=True` kernels in `python_side_cache`, and what kernels say of them: chapter 51, sections 6, 8, 9."""
 
+import argparse
+import ast
 import dataclasses
+import decimal
 import enum
 import functools
 import importlib
 import json
+import sys
+import types
+import typing
 
 import numpy as np
 import pytest
 
 import quadrants as qd
+from quadrants._lib import core
 from quadrants.lang._fast_caching import FIELD_METADATA_CACHE_VALUE
 
 
@@ -412,6 +419,26 @@ def test_code_that_was_deleted(programs):
     for code in (programs.path / "kernel_compilation_manager").glob("*.qdc"):
         code.unlink()
     assert programs.run(kernel, args) == "1101"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code objects of before have no such table")
+def test_last_lines_are_those_of_all_instructions():
+    def codes(code):
+        yield code
+        for c in code.co_consts:
+            if isinstance(c, types.CodeType):
+                yield from codes(c)
+
+    count = 0
+    for module in (argparse, ast, decimal, typing, sys.modules[__name__]):
+        whole = compile(open(module.__file__).read(), module.__file__, "exec")
+        for code in [*codes(whole), *codes(whole.replace(co_firstlineno=7))]:
+            ends = [end for _, end, _, _ in code.co_positions() if end]
+            assert core.last_line(code) == max(ends, default=0)
+            count += 1
+    assert count > 1000
+    with pytest.raises(TypeError, match="not a code object"):
+        core.last_line(3)
 
 
 def test_content(programs):

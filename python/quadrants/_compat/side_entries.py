@@ -17,6 +17,7 @@ from typing import Any
 
 from quadrants import __version_str__
 from quadrants._compat import side_files
+from quadrants._lib import core
 from quadrants.lang._fast_caching import config_hasher
 from quadrants.lang.util import is_data_oriented
 
@@ -28,7 +29,7 @@ def _last_line(code: Any) -> int:
     found = _ranges.get(code)
     if found is None:
         if sys.version_info >= (3, 11):
-            last = max((end for _, end, _, _ in code.co_positions() if end), default=0)
+            last = core.last_line(code)
         else:
             last = max((line for _, _, line in code.co_lines() if line), default=0)
         inner = (_last_line(c) for c in code.co_consts if isinstance(c, type(code)))
