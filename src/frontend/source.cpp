@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <algorithm>
 
+#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -42,6 +43,29 @@ bool is_utf8(const std::string& text) {
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "strict"));
     forget_error();
     return bool(decoded);
+}
+
+// Whether a comment in the first two lines names an encoding other than UTF-8 (PEP 263). Bytes of
+// many encodings are valid UTF-8 too, and mean something else. A cookie that is none costs some
+// time only.
+bool names_other_encoding(const std::string& text) {
+    size_t begin = 0;
+    for (int k = 0; k < 2 && begin < text.size(); ++k) {
+        const size_t end = std::min(text.find_first_of("\r\n", begin), text.size());
+        const std::string_view line = std::string_view(text).substr(begin, end - begin);
+        const size_t at = std::min(line.find("coding:"), line.find("coding="));
+        if (at != std::string_view::npos && line.find('#') < at) {
+            std::string name;
+            for (const char c : line.substr(at + 7))
+                if (std::isalnum(static_cast<unsigned char>(c)))
+                    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+                else if (!name.empty() && c != '-' && c != '_')
+                    break;
+            if (!name.starts_with("utf8")) return true;
+        }
+        begin = end + (text.compare(end, 2, "\r\n") == 0 ? 2 : 1);
+    }
+    return false;
 }
 
 double seconds(const timespec& t) {
@@ -123,6 +147,21 @@ bool equal_but_for_names(PyObject* now, PyCodeObject* mine) {
 #endif
     const Ref same = Ref::steal(PyObject_Call(renamed.get(), none.get(), names.get()));
     return PyObject_RichCompareBool(same.get(), reinterpret_cast<PyObject*>(mine), Py_EQ) == 1;
+}
+
+// A file's text in the encoding that it names. Not by linecache, which knows an edited file by its
+// size and time only. False if Python can't decode it.
+bool read_encoded(PyObject* filename, std::string& out) {
+    const Ref module = Ref::steal(PyImport_ImportModule("tokenize"));
+    const Ref file = Ref::steal_or_null(PyObject_CallMethod(module.get(), "open", "O", filename));
+    const Ref text =
+        file ? Ref::steal_or_null(PyObject_CallMethod(file.get(), "read", nullptr)) : Ref();
+    const char* decoded = text ? PyUnicode_AsUTF8(text.get()) : nullptr;
+    if (decoded) out = decoded;
+    forget_error();
+    if (file) Ref::steal_or_null(PyObject_CallMethod(file.get(), "close", nullptr));
+    forget_error();
+    return decoded != nullptr;
 }
 
 bool read_linecache(PyObject* filename, std::string& out) {
@@ -328,8 +367,9 @@ static const SourceFile* newest(const char* path, PyObject* filename) {
     if (exists && known && known->stamp == stamp_of(info)) return known;
     std::string text;
     if (exists && read_file(path, text)) {
-        std::string decoded;  // linecache reads a file in the encoding that it names
-        if (!is_utf8(text) && read_linecache(filename, decoded)) text = std::move(decoded);
+        std::string decoded;
+        if ((names_other_encoding(text) || !is_utf8(text)) && read_encoded(filename, decoded))
+            text = std::move(decoded);
         return keep(path, path, std::move(text), &info);
     }
     // Texts that programs put there under made-up names may be replaced under the same name.

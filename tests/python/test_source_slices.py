@@ -1,6 +1,9 @@
-"""Where a function's source ends: strings, comments and continued lines within it are no code."""
+"""Where a function's source ends (strings, comments and continued lines within it are no code), and its encoding."""
 
 import importlib.util
+import linecache
+import os
+import sys
 
 import pytest
 
@@ -43,3 +46,50 @@ class Outer:
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
     assert program.Outer.Inner.k() == 1
+
+
+@pytest.mark.parametrize(
+    "encoding", ["latin-1", "koi8-r", "gbk", "iso2022_jp", "utf8", "utf-8-sig"]
+)
+@pytest.mark.parametrize("first", ["", "#!/usr/bin/env python\n"])
+def test_text_means_what_its_encoding_says(backend, tmp_path, encoding, first):
+    """The bytes are valid UTF-8 whatever the encoding that the file names: they stand for other characters there."""
+    path = tmp_path / "program.py"
+    letter = b'\x1b$B$"\x1b(B' if encoding == "iso2022_jp" else "é".encode()
+    text = f"""{first}# -*- coding: {encoding} -*-
+import quadrants as qd
+
+SAID = "@@"
+SIZE = len(SAID)
+
+@qd.kernel
+def k() -> qd.i32:
+    return qd.static(len("@@") * 10 + ("@@" == SAID))
+"""
+    path.write_bytes(text.encode().replace(b"@@", letter))
+    spec = importlib.util.spec_from_file_location("program", path)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    assert program.k() == 10 * program.SIZE + 1
+
+
+def test_edited_file_in_another_encoding(backend, tmp_path, monkeypatch):
+    """An edit that linecache does not see: of the same size, at the same time."""
+    path = tmp_path / "latin_program.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = """# coding: latin-1
+import quadrants as qd
+
+@qd.kernel
+def k() -> qd.i32:
+    return qd.static(len("é")) + 7
+"""
+    path.write_bytes(text.encode("latin-1"))
+    times = path.stat()
+    program = importlib.import_module("latin_program")
+    assert program.k() == 8
+    linecache.getlines(str(path))
+    path.write_bytes(text.replace("7", "8").encode("latin-1"))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert importlib.reload(program).k() == 9
