@@ -5,8 +5,8 @@
 // variables inside a parallel loop); the other augmented operators load, compute and store.
 
 #include <string>
-#include <unordered_set>
 
+#include "frontend/lower.h"
 #include "frontend/specialise.h"
 #include "frontend/stack.h"
 #include "frontend/structs.h"
@@ -31,20 +31,14 @@ const AtomicRow kAtomics[] = {
                           type::to_user_string(to) + "'");
 }
 
-// Once per place in the source: the site is the instruction's location.
-void warn_precision(const std::string& text) {
-    static std::unordered_set<std::string> seen;
-    const ir::Loc* loc = builder().loc;
-    const std::string key =
-        text + (loc ? std::string(loc->file) + ":" + std::to_string(loc->line) : "");
-    if (!seen.insert(key).second) return;
-    try_to_log("warn", text);
-}
-
 void check_precision(const char* verb, Prim to, Prim from) {
     if (to == from || type::promote(to, from) == to) return;
-    warn_precision(std::string(verb) + " may lose precision: " + type::info(to).name + " <- " +
-                   type::info(from).name);
+    const ir::Loc* loc = builder().loc;
+    current()->body->unit.notice(
+        {Notice::Category::log,
+         std::string(verb) + " may lose precision: " + type::info(to).name + " <- " +
+             type::info(from).name,
+         loc ? std::string(loc->file) : "", loc ? static_cast<uint32_t>(loc->line) : 0});
 }
 
 Prim literal_prim(PyObject* o) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -184,7 +185,15 @@ void Unit::opaque(const std::string& reason) {
     foreign = true;
 }
 
+// Once per place in the source and process.
+static void give_to_log(const Notice& n) {
+    static auto* seen = new std::unordered_set<std::string>;
+    if (seen->insert(n.text + n.file + ":" + std::to_string(n.line)).second)
+        try_to_log("warn", n.text);
+}
+
 void give(const Notice& n) {
+    if (n.category == Notice::Category::log) return give_to_log(n);
     PyObject* const categories[] = {PyExc_SyntaxWarning, PyExc_Warning, PyExc_DeprecationWarning,
                                     PyExc_UserWarning};
     PyObject* category = categories[static_cast<int>(n.category)];

@@ -92,13 +92,15 @@ struct ResultShape {
     int result = 0;                    // first number in Module::results
 };
 
-// A Python warning that compiling gives. It is stored, since a process that finds the code in the
-// cache gives it again.
+// A Python warning, or a line in the log, that compiling gives. It is stored, since a process that
+// finds the code in the cache gives it again.
 struct Notice {
-    enum class Category : uint8_t { syntax, general, deprecation, user } category;
+    enum class Category : uint8_t { syntax, general, deprecation, user, log } category;
     std::string text;
     std::string file = {};  // "": where the kernel is called
     uint32_t line = 0;
+
+    bool shows_place() const { return category != Category::log && !file.empty(); }
 };
 void give(const Notice& notice);  // throws PyError if the user made warnings errors
 

@@ -132,7 +132,7 @@ struct Place {
 bool reports_places() { return session().options.check_indices(); }
 bool reports_places(const LoweredKernel& k) {
     return reports_places() || std::ranges::any_of(k.notices, [](const frontend::Notice& n) {
-               return !n.file.empty();
+               return n.shows_place();
            });
 }
 
@@ -205,7 +205,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     k.notices.resize(r.count(13));
     for (frontend::Notice& n : k.notices) {
         n.category = static_cast<frontend::Notice::Category>(r.number<uint8_t>());
-        if (n.category > frontend::Notice::Category::user)
+        if (n.category > frontend::Notice::Category::log)
             throw support::Error("recipe: unknown warning");
         n.text = r.text();
         n.file = r.text();

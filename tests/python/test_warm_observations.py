@@ -237,6 +237,54 @@ def test_warnings_of_every_kind_are_given_again(tmp_path):
     assert (cold[2], warm[2]) == (2, 0)
 
 
+LOGGED = """
+import json, sys
+import quadrants as qd
+from quadrants import _logging
+from quadrants._lib import core
+
+seen = []
+_logging.warn = seen.append
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+x = qd.field(qd.i32, 4)
+{comment}
+@qd.func
+def wide(i):
+    x[i] = qd.i64(i) * 2
+
+@qd.kernel
+def stores(n: qd.i32):
+    for i in range(n):
+        wide(i)
+
+@qd.kernel
+def adds(n: qd.i32):
+    for i in range(n):
+        wide(i)
+        x[i] += qd.i64(1)
+
+for kernel in {kernels}:
+    kernel(4)
+print("RESULT " + json.dumps([seen, core.counters()["lowered"]]))
+"""
+
+
+def test_lost_precision_is_logged_again(tmp_path):
+    """Once per place and process, whichever kernel of a func comes first, wherever the func now stands."""
+    stored = "Assign may lose precision: i32 <- i64"
+    added = "Atomic add may lose precision: i32 <- i64"
+    first = {"kernels": "[stores, adds]", "comment": ""}
+    assert run_text(tmp_path, LOGGED.format(**first)) == [[stored, added], 2]
+    assert run_text(tmp_path, LOGGED.format(**first)) == [[stored, added], 0]
+    for kernels, told in (
+        ("[adds]", [stored, added]),
+        ("[stores]", [stored]),
+        ("[adds, stores]", [stored, added]),
+    ):
+        moved = {"kernels": kernels, "comment": "# moved"}
+        assert run_text(tmp_path, LOGGED.format(**moved)) == [told, 0]
+
+
 REPLACED = """
 import json, sys
 import quadrants as qd
