@@ -3,8 +3,12 @@
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
+import _thread
 import atexit as _atexit
+import importlib as _importlib
+import os as _os
 import sys as _sys
+import time as _time
 import warnings as _warnings
 from importlib import import_module as _import_module
 from typing import Any as _Any
@@ -46,6 +50,30 @@ def __getattr__(name: str) -> _Any:
 
 def __dir__() -> list[str]:
     return sorted([*_NAMES, *(name for name in globals() if name.startswith("_"))])
+
+
+# What this package imports on first use; programs import modules of their own at their own risk.
+_IMPORTED = {"quadrants", "numpy", "torch", *_sys.stdlib_module_names}
+
+
+def _end_imports() -> None:
+    """Waits until no other thread imports what is imported on first use.
+
+    A child has the lock of a module that is being imported, but not the thread that would free it.
+    """
+    locks = getattr(_importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+    late = _time.monotonic() + 10
+    while _time.monotonic() < late:
+        held = [lock() for name, lock in [*locks.items()] if name.partition(".")[0] in _IMPORTED]
+        if all(getattr(lock, "owner", None) in (None, _thread.get_ident()) for lock in held):
+            return
+        _time.sleep(0.001)
+
+
+# The first to be registered, hence the nearest to the fork: who launches may import, but no import
+# launches.
+if hasattr(_os, "register_at_fork"):
+    _os.register_at_fork(before=_end_imports)
 
 
 @_atexit.register

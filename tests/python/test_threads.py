@@ -409,6 +409,33 @@ print("end")
     assert done.stdout.endswith("end\n")
 
 
+@pytest.mark.parametrize("before", ["", "qd.init(arch=qd.cpu)"])
+def test_a_child_forked_amid_a_thread_s_import_can_import(before):
+    program = f"""
+import sys, threading, time
+import quadrants as qd
+{before}
+{_FORKS}
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "quadrants.math":
+            begun.set()
+            time.sleep(0.2)
+
+begun = threading.Event()
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: qd.math)
+thread.start()
+begun.wait()
+in_child(lambda: qd.math.vec3, 5)
+thread.join()
+print("end")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
+
+
 def test_a_child_forked_during_the_first_compilation_of_all():
     done = _run(
         _FORKS
