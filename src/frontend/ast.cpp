@@ -150,6 +150,7 @@ struct Converter {
     support::Arena& arena;
     std::vector<Ref>& values;
     std::vector<PyObject*>& objects;
+    std::vector<Node*> placed;  // whose places are asked for always
 
     Node* child(PyObject* o, PyObject* field) {
         if (!field) return nullptr;
@@ -177,6 +178,7 @@ struct Converter {
         objects.push_back(o);
         const Fields f = fields_of(Py_TYPE(o));
         n->kind = f.kind;
+        if (keeps_place(*n)) placed.push_back(n);
         n->a = child(o, f.a);
         n->b = child(o, f.b);
         n->c = child(o, f.c);
@@ -269,7 +271,7 @@ KeptTrees kept_trees{};
 void set_kept_trees(const KeptTrees& trees) { kept_trees = trees; }
 
 PyObject* ast_of(const FunctionSource& s, const Node& n) {
-    if (s.objects.empty()) {  // a kept tree: parsed now, its nodes are in the same order
+    if (s.objects.empty()) {  // parsed again: its nodes are in the same order
         Ref tree = parse(s);
         const Ref function = function_in(s, tree.get());
         support::Arena arena;
@@ -277,7 +279,7 @@ PyObject* ast_of(const FunctionSource& s, const Node& n) {
         std::vector<PyObject*> objects;
         Converter c{arena, values, objects};
         if (function) (void)convert_body(c, function.get());
-        QD_CHECK(objects.size() == s.nodes, "a kept syntax tree is of another text");
+        QD_CHECK(objects.size() == s.nodes, "a syntax tree is of another text");
         s.tree = std::move(tree);
         s.objects = std::move(objects);
     }
@@ -323,7 +325,14 @@ void parse_function(FunctionSource& s, PyObject* function) {
     Converter c{s.arena, s.values, s.objects};
     s.body = convert_body(c, top.get());
     s.nodes = static_cast<uint32_t>(s.objects.size());
+    // CPython's objects are many, and its garbage collector would walk them in vain: two thirds of
+    // what a front end costs beside a large heap. Who wants to see one parses again, which would
+    // lose probes.
+    if (measures_coverage()) return;
+    for (Node* n : c.placed) locate(s, *n);
     if (keeps) kept_trees.parsed(s);
+    s.objects = {};
+    s.tree = {};
 }
 
 }  // namespace qd::frontend

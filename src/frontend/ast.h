@@ -6,8 +6,8 @@
 // place in the file.
 //
 // A tree follows from the function's text alone, so trees outlive processes (tree_bytes.cpp,
-// python/kept_trees.cpp). One that was kept has no `ast` objects and places of statements and calls
-// only; the text is parsed after all if somebody asks for more, to show a mistake for instance.
+// python/kept_trees.cpp). A tree has no `ast` objects any more and the places of statements and
+// calls only; the text is parsed again if somebody asks for more, to show a mistake for instance.
 
 #pragma once
 
@@ -83,6 +83,11 @@ struct Node {
     std::span<Node*> list, list2;
     std::span<uint8_t> ops;  // Compare
 };
+// Whose place is known at once: statements, for debugging, and calls.
+inline bool keeps_place(const Node& n) {
+    return (n.kind >= NodeKind::FunctionDef && n.kind <= NodeKind::Continue) ||
+           n.kind == NodeKind::Call;
+}
 // Comparison operators beyond CmpOp.
 inline constexpr uint8_t kIs = 6, kIsNot = 7, kIn = 8, kNotIn = 9;
 
@@ -110,7 +115,7 @@ struct FunctionSource {
     std::span<Node*> body;
     std::vector<Ref> values;  // keeps every Node::name alive
     uint32_t nodes = 0;
-    // CPython's tree and its objects by Node::number; empty while nobody asked (ast_of).
+    // CPython's tree and its objects by Node::number; empty while nobody asks (ast_of).
     mutable Ref tree;
     mutable std::vector<PyObject*> objects;
 };

@@ -33,10 +33,6 @@ enum Has : uint8_t {
 };
 constexpr uint8_t kNoNode = 0xFF;  // in a list, where a kind would be
 
-bool keeps_place(const Node& n) {
-    return (n.kind >= K::FunctionDef && n.kind <= K::Continue) || n.kind == K::Call;
-}
-
 struct Writer {
     const FunctionSource& source;
     std::vector<uint8_t> out;
@@ -71,7 +67,6 @@ struct Writer {
             number(at->second);
         }
         if (keeps_place(n)) {
-            locate(source, const_cast<Node&>(n));
             number(static_cast<uint64_t>(n.line - source.first_line));
             number(static_cast<uint64_t>(n.end_line - n.line));
             number(static_cast<uint64_t>(n.col));
