@@ -207,7 +207,9 @@ const SourceFile* keep(std::string key, std::string name, std::string text,
     if (info) {
         f->stamp = stamp_of(*info);
         // A copy that keeps times, or a file moved here, shows an old time of writing.
-        f->suspect = std::max(seconds(info->st_mtim), seconds(info->st_ctim)) >= process_start();
+        // A relative name may have meant another file before os.chdir.
+        f->suspect = !f->name.starts_with('/') ||
+                     std::max(seconds(info->st_mtim), seconds(info->st_ctim)) >= process_start();
     }
     split(*f);
     static auto* retired = new std::vector<std::unique_ptr<SourceFile>>;  // functions refer to them

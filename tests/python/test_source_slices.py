@@ -3,7 +3,9 @@
 import importlib.util
 import linecache
 import os
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -93,3 +95,40 @@ def k() -> qd.i32:
     path.write_bytes(text.replace("7", "8").encode("latin-1"))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert importlib.reload(program).k() == 9
+
+
+RELATIVE = """
+import os
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False, log_level=qd.ERROR)
+kernels = []
+for folder in ("three", "five"):
+    os.chdir(folder)
+    program = {}
+    exec(compile(open("model.py").read(), "model.py", "exec"), program)
+    kernels.append(program["k"])
+    os.chdir("..")
+
+for folder in ("five", "three"):
+    os.chdir(folder)
+    for kernel in kernels:
+        try:
+            print(kernel())
+        except qd.QuadrantsRuntimeError as e:
+            print("changed on disk" in str(e))
+    os.chdir("..")
+"""
+
+
+def test_relative_name_of_another_folder(tmp_path):
+    """A name relative to the working directory, which changes before the first call."""
+    for folder, number in (("three", 3), ("five", 5)):
+        (tmp_path / folder).mkdir()
+        text = f"import quadrants as qd\n@qd.kernel\ndef k() -> qd.i32:\n    return {number}\n"
+        (tmp_path / folder / "model.py").write_text(text)
+    time.sleep(0.2)  # files that are as old as the process may have changed since: these are older
+    run = subprocess.run(
+        [sys.executable, "-c", RELATIVE], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.stdout.split("\n")[-5:] == ["True", "5", "3", "5", ""], run.stdout + run.stderr
