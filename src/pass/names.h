@@ -13,7 +13,6 @@ struct OptionalPass {
 };
 
 inline constexpr OptionalPass kOptionalPasses[] = {
-    {"scalarize", "force_scalarize_matrix", "vectors and matrices become their components"},
     {"unroll", "advanced_optimization", "short loops become straight code"},
     {"simplify", "advanced_optimization (repeats), constant_folding, fast_math, flatten_if",
      "constants, identities such as `x * 1`, branches that constants decide"},

@@ -62,7 +62,6 @@ bool store_forward(Session& s, ir::Function& f);
 bool licm(Session& s, ir::Function& f);
 bool serial_reduce(Session& s, ir::Function& f);
 bool contract(Session& s, ir::Function& f);
-bool scalarize(Session& s, ir::Function& f);
 bool debug_checks(Session& s, ir::Function& f);
 
 // --- passes on the kernel

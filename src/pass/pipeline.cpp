@@ -175,8 +175,6 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     runner.stage("quadrants1");
     if (s.m.options.check_indices())
         for (Function* f : order) runner.run({"debug_checks", debug_checks}, *f);
-    if (s.m.options.force_scalarize_matrix)
-        for (Function* f : order) runner.run({"scalarize", scalarize}, *f);
     runner.stage("before_simplify_I");
     for (Function* f : order) {
         for (const Pass& pass : kFunctionPasses) runner.run(pass, *f);

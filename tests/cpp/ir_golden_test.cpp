@@ -33,7 +33,6 @@ const std::pair<const char*, Run> kPasses[] = {
     {"licm", pass::licm},
     {"inline_calls", pass::inline_calls},
     {"contract", pass::contract},
-    {"scalarize", pass::scalarize},
     {"serial_reduce", pass::serial_reduce},
     {"seed", pass::seed},
     {"unroll", pass::unroll},

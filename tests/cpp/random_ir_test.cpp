@@ -76,9 +76,9 @@ TEST(RandomIr, PassesKeepTheMeaning) {
             std::minstd_rand switches(seed);
             auto other = ir::deserialise(bytes);
             ir::ModuleOptions& o = other->options;
-            for (bool* flag : {&o.advanced_optimization, &o.cfg_optimization, &o.constant_folding,
-                               &o.flatten_if, &o.move_loop_invariant_outside_if,
-                               &o.make_thread_local, &o.force_scalarize_matrix})
+            for (bool* flag :
+                 {&o.advanced_optimization, &o.cfg_optimization, &o.constant_folding, &o.flatten_if,
+                  &o.move_loop_invariant_outside_if, &o.make_thread_local})
                 *flag = switches() % 2;
             o.opt_level = switches() % 2;
             if (program.float_sums) o.disable_pass = "reduce";
@@ -101,7 +101,6 @@ TEST(RandomIr, PassesKeepTheMeaning) {
             // Under fast_math values may differ, but what comes out is well formed.
             auto fast = ir::deserialise(bytes);
             fast->options.fast_math = true;
-            fast->options.force_scalarize_matrix = seed % 4 < 2;
             ir::verify(*pass::run_pipeline(std::move(fast)).module);
         } catch (const std::exception& e) {
             FAIL() << e.what() << "\n" << ir::print(*m);

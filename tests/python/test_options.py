@@ -161,7 +161,6 @@ EFFECTS = [
     ("detect_read_only", False, invariant_load, "lowered_llvm", r"load i32.*!invariant.load"),
     ("disable_pass", "cse", twice_the_same, "plan", r" = (?:mul|fma) .*: f32"),
     ("disable_pass", "reduce,licm", a_sum, "plan", r"partial"),
-    ("force_scalarize_matrix", True, matrices, "plan", r": mat<"),
     ("fast_math", False, twice_the_same, "plan", r"fma"),
     ("debug", True, twice_the_same, "plan", r"assert"),
     ("check_out_of_bound", True, twice_the_same, "plan", r"assert"),
