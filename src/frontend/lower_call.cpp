@@ -533,6 +533,9 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
     if (harmless) {
         Prov* callee = f.prov;
         bool is_pure = true;
+        if (symbolic && (name == "hash" || name == "id"))  // of our object, not of its value
+            raise(Kind::type, "`" + name + "` does not take a Quadrants Expression",
+                  "its value is known when the kernel runs; mix its bits yourself");
         if (sees_more(name)) is_pure = false, callee = nullptr;
         PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
         if (self && !PyModule_Check(self) && !PyType_Check(self)) {

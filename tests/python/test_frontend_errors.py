@@ -58,6 +58,8 @@ TABLE = {
         (S, 'Kernel argument "i" is immutable in the kernel.', "(i := 3)"),
         (C, "", "for k in range(3): k = 4"),
         (C, "from the host", "raiser(i)"),
+        (T, "`hash` does not take a Quadrants Expression", "z = hash(i)"),
+        (T, "`id` does not take a Quadrants Expression", "z = id(i)"),
         (S, "Return inside non-static if/for is not supported",
          "for k in range(i):\n    if k > 1: return"),
         (S, "cannot use a non-writable target", "z = i\nqd.atomic_add(z + 1, 1)"),
