@@ -121,6 +121,31 @@ PyObject* code_at(PyObject* code, PyObject* name, int line) {
     return nullptr;
 }
 
+// While it lives, compiling warns of nothing: who imported the text was told, and warnings that are
+// errors do not make it another text. No Python code runs for it, so no other thread sees it.
+class Hushed {
+  public:
+    Hushed()
+        : module_(Ref::steal(PyImport_ImportModule("warnings"))),
+          old_(Ref::steal_or_null(PyObject_GetAttrString(module_.get(), "filters"))),
+          mine_(Ref::steal(
+              Py_BuildValue("[(sOOOi)]", "ignore", Py_None, PyExc_Warning, Py_None, 0))) {
+        if (!old_ || PyObject_SetAttrString(module_.get(), "filters", mine_.get()) < 0)
+            forget_error();
+    }
+    ~Hushed() {
+        const Ref now = Ref::steal_or_null(PyObject_GetAttrString(module_.get(), "filters"));
+        if (old_ && now.get() == mine_.get())
+            PyObject_SetAttrString(module_.get(), "filters", old_.get());
+        forget_error();
+    }
+    Hushed(const Hushed&) = delete;
+    Hushed& operator=(const Hushed&) = delete;
+
+  private:
+    Ref module_, old_, mine_;
+};
+
 // The text of a file as a code object; null if it is none. `flags`: of __future__.
 PyObject* compiled(const SourceFile& file, int flags, int optimize) {
     Ref& code = file.code[{flags, optimize}];
@@ -128,6 +153,7 @@ PyObject* compiled(const SourceFile& file, int flags, int optimize) {
         PyCompilerFlags all{};
         all.cf_flags = flags | PyCF_IGNORE_COOKIE;  // the text is UTF-8, whatever the file was
         all.cf_feature_version = PY_MINOR_VERSION;
+        const Hushed hushed;
         code = Ref::steal_or_null(Py_CompileStringExFlags(file.text.c_str(), file.name.c_str(),
                                                           Py_file_input, &all, optimize));
         if (!code) forget_error();

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 import pytest
 
@@ -132,3 +133,25 @@ def test_relative_name_of_another_folder(tmp_path):
         [sys.executable, "-c", RELATIVE], cwd=tmp_path, capture_output=True, text=True
     )
     assert run.stdout.split("\n")[-5:] == ["True", "5", "3", "5", ""], run.stdout + run.stderr
+
+
+def test_warnings_about_a_new_file_are_not_its_text(backend, tmp_path, recwarn):
+    """Who imported it was told of the escape, or chose not to be; the function has none."""
+    path = tmp_path / "program.py"
+    path.write_text("""
+import quadrants as qd
+
+PATTERN = "\\d"
+
+@qd.kernel
+def k() -> qd.i32:
+    return 7
+""")
+    spec = importlib.util.spec_from_file_location("program", path)
+    program = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(program)
+    recwarn.clear()
+    warnings.simplefilter("error")
+    filters = list(warnings.filters)
+    assert program.k() == 7
+    assert warnings.filters == filters and not recwarn.list
