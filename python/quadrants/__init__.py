@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
+import _imp
 import _thread
 import atexit as _atexit
 import importlib as _importlib
@@ -63,10 +64,15 @@ def _end_imports() -> None:
     """
     locks = getattr(_importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
     late = _time.monotonic() + 10
+    begun = 20  # looks at a lock that is made and not taken yet
     while _time.monotonic() < late:
+        _imp.acquire_lock()  # nobody begins amid this, nor makes `os.fork` wait for it
         held = [lock() for name, lock in [*locks.items()] if name.partition(".")[0] in _IMPORTED]
-        if all(getattr(lock, "owner", None) in (None, _thread.get_ident()) for lock in held):
+        owners = {getattr(lock, "owner", None) for lock in held if lock} - {_thread.get_ident()}
+        _imp.release_lock()
+        if not owners or owners == {None} and not begun:
             return
+        begun -= owners == {None}
         _time.sleep(0.001)
 
 

@@ -436,6 +436,21 @@ print("end")
     assert done.stdout.endswith("end\n")
 
 
+def test_fields_imported_amid_a_fork_add_nothing_to_it():
+    program = f"""
+import os, sys, threading, time
+import quadrants as qd
+{_FORKS}
+os.register_at_fork(before=lambda: qd.field)  # or another thread, while this one waits
+in_child(lambda: None)
+in_child(lambda: qd.field)
+print("end")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "", done.stderr[-2000:]
+    assert done.stdout.endswith("end\n")
+
+
 def test_a_child_forked_during_the_first_compilation_of_all():
     done = _run(
         _FORKS

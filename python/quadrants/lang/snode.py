@@ -25,12 +25,21 @@ _ids = itertools.count()
 
 # One thread at a time adds to trees or makes storage of them, and none while another forks.
 declaring = RLock()
+_forks: list[bool] = []  # one that has `declaring`: another thread may import this amid a fork
+
+
+def _fork_begins() -> None:
+    _forks.append(declaring.acquire())
+
+
+def _fork_ends() -> None:
+    if _forks:
+        _forks.pop()
+        declaring.release()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=declaring.acquire,
-        after_in_parent=declaring.release,
-        after_in_child=declaring.release,
-    )
+    os.register_at_fork(before=_fork_begins, after_in_parent=_fork_ends, after_in_child=_fork_ends)
 
 
 class Axis:
