@@ -213,7 +213,8 @@ Val Body::member(const Val& base, PyObject* name) {
             Ref annotation = Ref::steal(PyObject_GetAttr(field, names().type_));
             Ref item = Ref::steal(PyObject_GetAttr(o, name));
             // Numbers of a template are constants.
-            if (base.prov->at_launch || !(PyLong_Check(item.get()) || PyFloat_Check(item.get())))
+            if (base.prov->at_launch || !(PyLong_Check(item.get()) || PyFloat_Check(item.get()) ||
+                                          is_numpy_scalar(item.get())))
                 return bind_parameter_member(annotation.get(), std::move(item), prov);
         }
     }

@@ -7,7 +7,9 @@ import linecache
 import operator
 import types
 import typing
+import warnings
 
+import numpy as np
 import pytest
 
 import quadrants as qd
@@ -345,3 +347,27 @@ def test_arrays_of_a_dataclass_through_a_template_are_not(backend):
         s.x.fill(n)
         seen.append(k(s))
     assert seen == [9.0, 12.0]  # n as it was at the first launch
+
+
+def test_numpy_numbers_of_a_dataclass_template_are_constants(backend):
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        count: int
+
+    @qd.kernel
+    def k(c: qd.template()) -> qd.i32:
+        total = 0
+        for i in qd.static(range(c.count)):
+            total += i
+        if qd.static(c.count == 4):
+            total += 100
+        return total
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        assert [k(Config(n)) for n in (np.int64(3), np.int64(4), 5, np.uint8(4))] == [
+            3,
+            106,
+            10,
+            106,
+        ]
