@@ -103,6 +103,17 @@ struct Wishes {
     std::string cpu;
 };
 
+// The usual ones, which need no compiler to be told: a warm process has none.
+bool is_level_of_this_machine(const std::string& cpu) {
+#if defined(__x86_64__)
+    return cpu == "x86-64" || (cpu == "x86-64-v2" && __builtin_cpu_supports("x86-64-v2")) ||
+           (cpu == "x86-64-v3" && __builtin_cpu_supports("x86-64-v3")) ||
+           (cpu == "x86-64-v4" && __builtin_cpu_supports("x86-64-v4"));
+#else
+    return false;
+#endif
+}
+
 // False, with an exception, if it makes no sense.
 bool read_wishes(Wishes& w) {
     static const char* const tiers[] = {"0", "1", "interpret"};
@@ -116,7 +127,7 @@ bool read_wishes(Wishes& w) {
     }
     if (!tier.empty()) w.tier = static_cast<int>(found - tiers);
     w.cpu = environment("QD_CPU_TARGET");
-    if (w.cpu.empty()) return true;
+    if (w.cpu.empty() || is_level_of_this_machine(w.cpu)) return true;
     try {
         runtime::Compiler::get().check_cpu(w.cpu);
     } catch (const support::Error& e) {

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import platform
 import re
 import runpy
 import subprocess
@@ -326,6 +327,15 @@ def test_code_for_another_machine(monkeypatch):
         ValueError, match=f"QD_CPU_TARGET: this machine cannot run code for '{cpu}'"
     ):
         qd.init(arch=qd.cpu)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
+@pytest.mark.parametrize("level", ["x86-64", "x86-64-v2", "x86-64-v3"])
+def test_usual_levels_need_no_compiler(level):
+    code = "import quadrants as qd; qd.init(arch=qd.cpu); print(qd._lib.core.counters()['compiler_loaded'])"
+    env = dict(os.environ, QD_CPU_TARGET=level, ENABLE_QUADRANTS_HEADER_PRINT="0")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    assert done.stdout.splitlines()[-1:] == ["False"] or "cannot run code" in done.stderr
 
 
 def test_an_unknown_arch_of_the_environment(monkeypatch):
