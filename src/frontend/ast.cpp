@@ -309,9 +309,9 @@ void add_probes(const FunctionSource& s, PyObject* tree, int offset, PyObject* f
                                    offset, PyFunction_GetGlobals(function)));
 }
 
-void parse_function(FunctionSource& s, PyObject* function) {
+bool parse_function(FunctionSource& s, PyObject* function) {
     const bool keeps = kept_trees.find && !measures_coverage();
-    if (keeps && kept_trees.find(s)) return;
+    if (keeps && kept_trees.find(s)) return false;
     s.tree = parse(s);
     const Ref top = function_in(s, s.tree.get());
     if (top && !std::strcmp(class_name(Py_TYPE(top.get())), "AsyncFunctionDef"))
@@ -328,11 +328,13 @@ void parse_function(FunctionSource& s, PyObject* function) {
     // CPython's objects are many, and its garbage collector would walk them in vain: two thirds of
     // what a front end costs beside a large heap. Who wants to see one parses again, which would
     // lose probes.
-    if (measures_coverage()) return;
+    if (measures_coverage()) return false;
     for (Node* n : c.placed) locate(s, *n);
-    if (keeps) kept_trees.parsed(s);
     s.objects = {};
     s.tree = {};
+    return keeps;
 }
+
+void tell_parsed(FunctionSource& s) { kept_trees.parsed(s); }
 
 }  // namespace qd::frontend

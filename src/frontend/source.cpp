@@ -437,7 +437,9 @@ std::string slice_of(const SourceFile& file, int first, int last) {
     return out;
 }
 
-void parse_function(FunctionSource& s, PyObject* function);  // ast.cpp
+// ast.cpp. True: those who keep trees are to be told of it.
+bool parse_function(FunctionSource& s, PyObject* function);
+void tell_parsed(FunctionSource& s);
 
 FunctionSource& source_of(PyObject* function) {
     static auto* all = new std::unordered_map<PyObject*, std::unique_ptr<FunctionSource>>;
@@ -462,10 +464,12 @@ FunctionSource& source_of(PyObject* function) {
         if (!s->last_line) no_source(function);
     }
     s->text = slice_of(*s->file, s->first_line, s->last_line);
-    parse_function(*s, function);
+    const bool parsed = parse_function(*s, function);
     // Python ran meanwhile: what another thread made stays, since it walks that tree.
     auto& slot = (*all)[code.get()];
-    if (!slot) slot = std::move(s);
+    if (slot) return *slot;
+    slot = std::move(s);
+    if (parsed) tell_parsed(*slot);  // who keeps it until the process ends
     return *slot;
 }
 

@@ -260,3 +260,32 @@ def test_texts_that_may_warn_are_parsed_each_time(tmp_path):
     body = FUNCS.replace("    return twice", "    'a \\d'\n    return twice")
     assert run(tmp_path, body)[1:] == [3, 0]
     assert run(tmp_path, body.replace("s = 0", "s = 1"))[1:] == [2, 1]
+
+
+def test_a_function_that_two_threads_parse(tmp_path):
+    """The second finds the first's tree when it is done; its own goes, and must not be written later."""
+    body = """
+import threading, time, tokenize
+
+read = tokenize.open
+def slowly(name):
+    file = read(name)
+    time.sleep(0.6)  # the other thread gives up waiting for the lock
+    return file
+tokenize.open = slowly
+out = []
+threads = [threading.Thread(target=lambda: out.append(k(4))) for _ in range(2)]
+"""
+    head = "# coding: latin-1\n" + HEAD
+    file = tmp_path / "program.py"
+    tail = "for t in threads: t.start()\nfor t in threads: t.join()\n"
+    file.write_text(head + FUNCS.replace("out = [k(4)]", "") + body + tail + TAIL)
+    env = dict(os.environ, QD_KEEP_ALL_TREES="1")
+    done = subprocess.run(
+        [sys.executable, str(file), str(tmp_path / "cache"), "{}"],
+        capture_output=True, text=True, env=env, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    out, parsed, _ = json.loads(re.search("^RESULT (.*)$", done.stdout, re.M).group(1))
+    assert out == [16, 16]
+    assert parsed == 3
