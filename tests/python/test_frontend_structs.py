@@ -189,3 +189,31 @@ def test_struct_arrays_match_numpy(backend):
 
     k()
     assert f.centre.to_numpy().tolist() == [[i, i, i] for i in range(5)]
+
+
+def of_numbers():
+    return Leaf(x=1.0, v=[2.0, 3.0])
+
+
+def nested_of_numbers():
+    return Tree(a={"x": 4.0, "v": [5.0, 6.0]}, n=2)
+
+
+def test_structs_of_constants_made_by_python_helpers(backend):
+    @qd.func
+    def total(leaf):
+        return leaf.x + leaf.v[0] * 10 + leaf.v[1] * 100
+
+    @qd.func
+    def total_of_template(leaf: qd.template()):
+        return total(leaf)
+
+    @qd.kernel
+    def k(out: qd.template()):
+        out[0] = total(of_numbers())
+        for i in range(1, 3):
+            if i > 1:
+                out[i] = total_of_template(of_numbers()) + total(nested_of_numbers().a)
+        out[3] = total(Leaf()) + nested_of_numbers().n
+
+    assert run(k, 4) == [321, 0, 321 + 654, 2]

@@ -309,7 +309,11 @@ class StructType:
         if any(_has_symbolic(v) for v in (*args, *kwargs.values())):
             return core.trace_op("typed_struct", (self, args, kwargs))
         given = {**kwargs, **dict(zip(self._declared, args))}
-        return self._make({k: _cast_member(t, given.get(k, 0)) for k, t in self.members.items()})
+        entries = {k: _cast_member(t, given.get(k, 0)) for k, t in self.members.items()}
+        # While a kernel is compiled, vectors and matrices of constants are values of it, too.
+        if any(_has_symbolic(v) for v in entries.values()):
+            return core.trace_op("typed_struct", (self, (), entries))
+        return self._make(entries)
 
     def _make(self, entries: dict[str, Any]) -> Struct:
         return _made(entries, self.methods, self._unpacked_groups)
