@@ -20,7 +20,7 @@ _level = supported_log_levels.index(INFO)
 
 def _rank(level: str) -> int:
     try:
-        return supported_log_levels.index(level.lower())
+        return supported_log_levels.index(level)
     except ValueError:
         text = f"Unknown logging level [{level}]. Levels = {', '.join(supported_log_levels)}"
         _emit(ERROR, text, sys._getframe(2))
@@ -98,7 +98,7 @@ critical = _get_logging(CRITICAL)
 def _level_from_environment() -> None:
     level = os.environ.get("QD_LOG_LEVEL")
     if level:
-        set_logging_level(level)
+        set_logging_level(level.lower())
 
 
 _level_from_environment()

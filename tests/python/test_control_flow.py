@@ -276,6 +276,9 @@ def test_ndrange_on_the_host():
     assert list(qd.ndrange((1, 3), 2, axes=(1, 0))) == [(1, 0), (2, 0), (1, 1), (2, 1)]
     assert list(qd.ndrange()) == [()]
     assert qd.ndrange(2, 3, axes=(0, 1)).axes is None
+    assert (
+        list(qd.ndrange(np.True_, (np.False_, 2))) == [(0, 0), (0, 1)] == list(qd.ndrange(True, 2))
+    )
 
 
 @pytest.mark.parametrize(

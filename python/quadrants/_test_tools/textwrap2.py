@@ -1,8 +1,6 @@
-"""Dedenting with a given indentation."""
-
-import textwrap
+"""Dedenting by a given number of columns."""
 
 
 def dedent(n: int, text: str) -> str:
-    """The text without its common indentation, then indented by n spaces."""
-    return textwrap.indent(textwrap.dedent(text), " " * n)
+    """The text without the first n characters of each line."""
+    return "\n".join(line[n:] for line in text.split("\n"))

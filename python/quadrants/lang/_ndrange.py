@@ -14,15 +14,19 @@ _NOT_A_PAIR = "Every argument of ndrange should be a scalar or a tuple/list like
 _NOT_AN_INT = "Every argument of ndrange should be an integer scalar or a tuple/list of (int, int)"
 
 
+def _is_numpy_bool(x: Any) -> bool:
+    return getattr(getattr(x, "dtype", None), "kind", "") == "b" and x.shape == ()
+
+
 def _integer(x: Any) -> int:
     try:
-        return x.__index__()
+        return int(x) if _is_numpy_bool(x) else x.__index__()
     except (AttributeError, TypeError):
         raise QuadrantsTypeError(_NOT_AN_INT) from None
 
 
 def _bound(arg: Any) -> tuple[int, int]:
-    if is_one_index(arg):
+    if is_one_index(arg) or _is_numpy_bool(arg):
         begin, end = 0, _integer(arg)
     elif isinstance(arg, str) or hasattr(arg, "__len__") and hasattr(arg, "__getitem__"):
         if isinstance(arg, str) or len(arg) != 2:
