@@ -143,6 +143,11 @@ std::vector<Message> take_messages() {
     return std::exchange(w.pending, {});
 }
 
+static std::nullopt_t not_loaded(const std::string& path) {
+    debug("Load cache file " + path + " failed: it is damaged, or another program's");
+    return std::nullopt;
+}
+
 bool Store::usable(std::string_view name) const {
     struct stat info;
     const size_t slash = folder_.find_last_of('/');
@@ -173,21 +178,22 @@ std::optional<Bytes> Store::read(std::string_view name) const {
         return std::nullopt;
     if (!is_private(info)) return distrust(path), std::nullopt;
     if (info.st_size < static_cast<off_t>(sizeof header) || info.st_size > kLargest)
-        return std::nullopt;
+        return not_loaded(path);
     if (::read(file.descriptor, &header, sizeof header) != static_cast<ssize_t>(sizeof header))
-        return std::nullopt;
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return std::nullopt;
-    if (header.bytes != static_cast<uint64_t>(info.st_size) - sizeof header) return std::nullopt;
+        return not_loaded(path);
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0) return not_loaded(path);
+    if (header.bytes != static_cast<uint64_t>(info.st_size) - sizeof header)
+        return not_loaded(path);
     Bytes content(header.bytes);
     size_t done = 0;
     while (done < content.size()) {
         const ssize_t n = ::read(file.descriptor, content.data() + done, content.size() - done);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return std::nullopt;
+        if (n <= 0) return not_loaded(path);
         done += static_cast<size_t>(n);
     }
     const Header expected = header_of(prefix_ + std::string(name), content);
-    if (std::memcmp(&header, &expected, sizeof header) != 0) return std::nullopt;
+    if (std::memcmp(&header, &expected, sizeof header) != 0) return not_loaded(path);
     note_use(path, info);
     return content;
 }

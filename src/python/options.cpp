@@ -2,6 +2,8 @@
 
 #include "python/options.h"
 
+#include <cstdlib>
+
 #include "frontend/frontend.h"
 #include "pass/names.h"
 #include "python/areas.h"
@@ -109,11 +111,20 @@ PyObject* pass_rows(PyObject*, PyObject*) try {
     return nullptr;
 }
 
+// c_variable(name) -> its value in C's environment, which os.putenv() changes and os.environ copies
+PyObject* c_variable(PyObject*, PyObject* name) {
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text) return nullptr;
+    const char* value = std::getenv(text);
+    return PyUnicode_DecodeFSDefault(value ? value : "");
+}
+
 PyMethodDef methods[] = {
     {"option_rows", option_rows, METH_NOARGS,
      "The option table: name, type, default, low, high, room, aside, documentation of each."},
     {"pass_rows", pass_rows, METH_NOARGS,
      "What disable_pass may name: name, options that switch it, documentation of each."},
+    {"c_variable", c_variable, METH_O, "A variable of C's environment, empty if there is none."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -297,3 +297,7 @@ def test_what_the_log_tells(cache):
     assert f"Create kernel 'one_c0_0' from cache {key}" in second
     assert not any("Dumping" in line for line in second)
     assert run("info") == []
+    file.write_bytes(file.read_bytes()[:-5])
+    third = run("debug")
+    assert third[0] == f"Load cache file {file} failed: it is damaged, or another program's"
+    assert f"Cache kernel 'one_c0_0' {key}" in third

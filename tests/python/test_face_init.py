@@ -166,6 +166,22 @@ def test_config_object():
     assert cfg.as_dict()["default_fp"] == "f32"
 
 
+def test_root_of_the_caches(tmp_path):
+    """C's environment is asked, each time: os.putenv() is not seen in os.environ."""
+    before = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        for name in ("a", "b"):
+            os.putenv("XDG_CACHE_HOME", str(tmp_path / name))
+            root = str(tmp_path / name / "quadrants")
+            assert qd._lib.core.get_repo_dir() == root + os.sep
+            assert Config().offline_cache_file_path == os.path.join(root, "qdcache")
+        os.putenv("XDG_CACHE_HOME", "")
+        home = os.path.join(os.path.expanduser("~"), ".cache", "quadrants", "")
+        assert qd._lib.core.get_repo_dir() == home
+    finally:
+        os.putenv("XDG_CACHE_HOME", before)
+
+
 def test_reset_hooks():
     seen = []
     impl.on_reset(lambda: seen.append(1))
@@ -246,6 +262,11 @@ def test_logging(capfd, monkeypatch):
         RuntimeError, match="Levels = trace, debug, info, warn, error, critical, off"
     ):
         qd.set_logging_level("loud")
+    for level in ("WARN", "warning", "", None):
+        for use in (qd.set_logging_level, qd.is_logging_effective):
+            with pytest.raises(RuntimeError, match="Unknown logging level"):
+                use(level)
+    try_init(log_level="WARN")  # alone in lower-casing
     assert qd.WARN == "warn"
 
 

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import gc
+import os
 import pathlib
 import re
 import warnings
@@ -413,8 +414,12 @@ def test_ensure_compiled(start):
         for i in x:
             x[i] = unknown_name  # noqa: F821
 
-    with pytest.raises(qd.QuadrantsNameError):
+    told = "exception while trying to ensure compiled <function test_ensure_compiled.<locals>.bad"
+    with pytest.raises(qd.QuadrantsNameError, match=re.escape(told)):
         bad._primal.ensure_compiled(x)
+    with pytest.raises(qd.QuadrantsRuntimeTypeError, match="ensure compiled") as e:
+        plain_kernel._primal.ensure_compiled("x")
+    assert str(e.value).count("ensure compiled") == 1  # a call of the kernel says so too
 
 
 def test_template_mapper(start):
@@ -473,7 +478,8 @@ def test_args_hasher(start):
     assert hash_args(False, [Opts(1)], none) != hash_args(False, [Opts(2)], none)
     f = qd.field(qd.i32, 3)
     assert hash_args(False, [f], template) is FastcacheSkip.WARN
-    assert hash_args(False, [f], [ArgMetadata(qd.Tensor, "a")]) is FastcacheSkip.FIELD_VIA_TENSOR
+    for metas in ([ArgMetadata(qd.Tensor, "a")], none):
+        assert hash_args(False, [f], metas) is FastcacheSkip.FIELD_VIA_TENSOR
     with pytest.raises(RuntimeError):
         hash_args(False, [x], [])
     with pytest.raises(ValueError):
@@ -492,7 +498,7 @@ def test_other_hashers(start, tmp_path):
     path = tmp_path / "f.py"
     path.write_text("a\nb\nc\nd\n")
     info = FunctionSourceInfo(function_name="f", filepath=str(path), start_lineno=1, end_lineno=2)
-    assert function_hasher._read_file(info) == ["b", "c"]
+    assert function_hasher._read_file(info) == ["b\n", "c\n"]
     hashed = function_hasher.hash_functions([info])
     path.write_text("A\nb\nc\nD\n")
     assert function_hasher.validate_hashed_function_infos(hashed)
@@ -503,7 +509,17 @@ def test_other_hashers(start, tmp_path):
     side = python_side_cache.PythonSideCache()
     assert side.try_load("k") is None
     side.store("k", "text")
+    (file,) = tmp_path.glob("python_side_cache/k.cache.txt")
+    os.utime(file, (1, 1))
     assert side.try_load("k") == "text"
+    assert file.stat().st_mtime > 1  # a read is use
+
+
+def test_dedent_takes_columns_away():
+    from quadrants._test_tools import textwrap2
+
+    assert textwrap2.dedent(2, "\n    a\n      b\n\n c") == "\n  a\n    b\n\n"
+    assert textwrap2.dedent(0, "  a") == "  a"
 
 
 def test_replaced_runtime_methods(monkeypatch):

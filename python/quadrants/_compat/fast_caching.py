@@ -77,7 +77,7 @@ def _text_of(
     if isinstance(value, core.FieldBase):
         raise _Uncacheable(
             FastcacheSkip.FIELD_VIA_TENSOR
-            if _is_tensor_annotation(annotation)
+            if _is_tensor_annotation(annotation) or (annotation is None and len(path) == 1)
             else FastcacheSkip.WARN
         )
     if isinstance(value, enum.Enum) and not isinstance(value, int):

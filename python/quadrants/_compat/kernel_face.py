@@ -375,8 +375,17 @@ class KernelFace(metaclass=_WatchedClass):
     # --- launching in steps ---
 
     def ensure_compiled(self, *args: Any) -> Any:
-        """Compiles the specialisation for these arguments; returns its key."""
-        core.prepare_kernel(self._live(), args)
+        """Compiles the specialisation for these arguments; returns its key. Errors say of which kernel."""
+        try:
+            core.prepare_kernel(self._live(), args)
+        except Exception as e:
+            if "trying to ensure compiled" in str(e):
+                raise
+            try:
+                told = type(e)(f"exception while trying to ensure compiled {self.fn}:\n{e}")  # type: ignore[attr-defined]
+            except Exception:  # made of something else than a text
+                raise e from None
+            raise told from e
         return self._last_launch_key
 
     def materialize(

@@ -49,7 +49,7 @@ def _place(function: Any) -> dict[str, Any]:
 
 def _hash(place: dict[str, Any]) -> str:
     lines = side_files.function_lines(place["filepath"], place["start_lineno"], place["end_lineno"])
-    return side_files.hash_text("\n".join(lines))
+    return side_files.hash_text("".join(lines))
 
 
 class Gone(Exception):

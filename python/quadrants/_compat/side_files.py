@@ -29,12 +29,12 @@ _files: dict[str, tuple[tuple[int, int, int], list[str]]] = {}  # as they were, 
 
 
 def lines_of(path: str) -> list[str]:
-    """The lines of a source file, which is read again when it has changed."""
+    """The lines of a source file, newlines included, which is read again when it has changed."""
     found = os.stat(path)
     state = found.st_mtime_ns, found.st_size, found.st_ino
     if path not in _files or _files[path][0] != state:
         with open(path, encoding="utf-8") as f:
-            _files[path] = state, f.read().split("\n")
+            _files[path] = state, f.readlines()
     return _files[path][1]
 
 
@@ -99,9 +99,14 @@ class PythonSideCache:
         path = self._path(key)
         try:
             with open(path, encoding="utf-8") as f:
-                return f.read()
+                text = f.read()
         except OSError:
             return None
         except UnicodeDecodeError as e:
             warnings.warn(f"Failed to read from cache at {path}: {e}", stacklevel=2)
             return None
+        try:
+            os.utime(path)  # who clears old entries by hand sees which are used
+        except OSError:  # a read-only folder
+            pass
+        return text

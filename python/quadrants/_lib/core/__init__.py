@@ -148,10 +148,10 @@ def test_threading() -> bool:
 
 
 def get_repo_dir() -> str:
-    """Root of the caches: `$XDG_CACHE_HOME/quadrants/` or `~/.cache/quadrants/`."""
-    import os
-
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    """Root of the caches: `$XDG_CACHE_HOME/quadrants/` or `~/.cache/quadrants/`, as C sees these."""
+    variable = _native().c_variable
+    user = variable("HOME") or os.path.expanduser("~")
+    home = variable("XDG_CACHE_HOME") or os.path.join(user, ".cache")
     return os.path.join(home, "quadrants") + os.sep
 
 

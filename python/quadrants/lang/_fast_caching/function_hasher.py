@@ -9,13 +9,13 @@ __all__ = ["hash_functions", "hash_kernel", "pure", "validate_hashed_function_in
 
 
 def _read_file(info: FunctionSourceInfo) -> list[str]:
-    """The function's lines, its numbers counted from zero, last one included."""
+    """The function's lines, newlines included, its numbers counted from zero, last one included."""
     return function_lines(info.filepath, info.start_lineno, info.end_lineno)
 
 
 def hash_kernel(info: FunctionSourceInfo) -> str:
     """Hash of one function's source."""
-    return hash_text("\n".join(_read_file(info)))
+    return hash_text("".join(_read_file(info)))
 
 
 def hash_functions(infos: list[FunctionSourceInfo]) -> list[HashedFunctionSourceInfo]:
