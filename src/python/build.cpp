@@ -367,6 +367,14 @@ bool share_memory(KernelObject& k, PyObject* const* args, const frontend::Lowere
     return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
 }
 
+// Whether it depends on fields; the one of coverage's probes is none of the user's.
+bool uses_fields(const frontend::LoweredKernel& kernel) {
+    return std::ranges::any_of(kernel.field_paths, [](const frontend::Path& p) {
+        return p.root != frontend::Path::Root::global ||
+               std::string_view(PyUnicode_AsUTF8(p.name.get())) != "_qd_cov";
+    });
+}
+
 // Adds to the session's sums what it took, and tells of it.
 struct Told {
     Making making;
@@ -463,7 +471,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         ++s.compiled;
         if (made) made->name = name;
         if (made && !tell(k, {args, count}, *made, kernel->functions, making.from,
-                          kernel->cacheable && kernel->fields.empty()))
+                          kernel->cacheable && !uses_fields(*kernel)))
             return nullptr;
         return made;
     } catch (const frontend::PyError&) {

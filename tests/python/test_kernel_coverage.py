@@ -64,6 +64,65 @@ def test_lines_that_ran(tmp_path):
         assert lines == str(LINES)
 
 
+def test_files_have_their_plain_names(tmp_path):
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "linked.py").symlink_to("program.py")
+    start(tmp_path, "")
+    show = "\nmain()\n" + SHOW + "\nprint(*c._accumulated_lines)\n"
+    (tmp_path / "program.py").write_text(PROGRAM + show)
+    for name in ("../program.py", "../linked.py"):
+        out = subprocess.run(
+            [sys.executable, name],
+            env={**os.environ, "QD_KERNEL_COVERAGE": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+            cwd=tmp_path / "inner", capture_output=True, text=True,
+        )  # fmt: skip
+        assert out.stdout.splitlines()[-1:] == [str(tmp_path / "program.py")], out.stderr
+
+
+LOST = """
+class Unreadable:
+    def to_numpy(self):
+        raise RuntimeError("gone")
+
+c._cov_field = Unreadable()
+program.qd.set_logging_level("warn")
+program.qd.reset()
+assert c._cov_field is c._cov_field_prog is None
+"""
+
+
+def test_a_failing_readback_loses_its_session_alone(tmp_path):
+    out = start(tmp_path, SHOW + LOST + "program.main()\n" + SHOW)
+    assert out.stderr.count("Kernel coverage of this runtime is lost: gone") == 1
+    assert out.stdout.splitlines()[-1] == str(LINES)
+
+
+DECLARED = """
+import quadrants as qd
+
+@qd.kernel(fastcache=True)
+def run(n: qd.i32) -> qd.i32:
+    return n + 1
+
+def main():
+    qd.init(arch=qd.cpu)
+    assert run(1) == 2
+    s = run._primal.src_ll_cache_observations
+    print(int(s.cache_key_generated), int(s.cache_validated), int(s.cache_stored))
+"""
+
+
+@pytest.mark.oracle_differs("who is covered the second time stores nothing")
+def test_declared_kernels_have_entries_of_their_own(tmp_path):
+    """Probes are no field of the user's, and another key."""
+    got = [
+        start(tmp_path, "", program=DECLARED, QD_KERNEL_COVERAGE=on).stdout.splitlines()[-1]
+        for on in ("0", "1", "1", "0")
+    ]
+    assert got == ["1 0 1", "1 0 1", "1 1 0", "1 1 0"]
+    assert len(list(tmp_path.glob("python_side_cache/*.cache.txt"))) == 2
+
+
 def test_a_full_map_warns_once(tmp_path):
     out = start(tmp_path, SHOW, QD_COVERAGE_MAX_PROBES="3")
     assert out.stderr.count("Kernel coverage is full") == 1

@@ -148,6 +148,8 @@ def instrument(tree: Any, filepath: str, offset: int, namespace: dict[str, Any])
         namespace: the function's globals.
     """
     global _probe_counter, _capacity_warning_emitted
+    if os.path.exists(filepath):  # coverage.py files what it measures under such names
+        filepath = os.path.realpath(filepath)
     with _numbering:
         rewriter = _CoverageASTRewriter(
             field_name=_FIELD_NAME,
