@@ -15,6 +15,7 @@
 #include <ctime>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #define XXH_INLINE_ALL
@@ -62,7 +63,10 @@ struct File {
 
 bool make_folders(const std::string& path) {
     struct stat info;
-    if (::stat(path.c_str(), &info) == 0) return S_ISDIR(info.st_mode);
+    if (::stat(path.c_str(), &info) == 0) {
+        errno = ENOTDIR;
+        return S_ISDIR(info.st_mode);
+    }
     for (size_t at = 1; at <= path.size(); ++at)
         if (at == path.size() || path[at] == '/')
             if (::mkdir(path.substr(0, at).c_str(), 0700) != 0 && errno != EEXIST &&
@@ -90,6 +94,18 @@ bool distrust(const std::string& path) {
     if (w.named.insert(path).second)
         w.pending.push_back({"warn", "The kernel cache ignores " + path +
                                          ": it must belong to you and not be writable by others."});
+    return false;
+}
+
+// Once a cache: what cannot be kept is compiled again, no more. Always false.
+bool tell_unwritable(const std::string& folder, int why) {
+    const std::string cache = folder.substr(0, folder.rfind('/'));
+    Messages& w = messages();
+    std::lock_guard guard(w.lock);
+    if (w.named.insert(cache + " cannot be written").second)
+        w.pending.push_back({"warn", "The kernel cache at " + cache + " cannot be written (" +
+                                         std::generic_category().message(why) +
+                                         "): later processes will compile again."});
     return false;
 }
 
@@ -208,11 +224,15 @@ bool Store::holds(std::string_view name, size_t bytes) const {
     return true;
 }
 
-bool Store::make_folder() const { return make_folders(folder_) && usable(""); }
+bool Store::make_folder() const {
+    if (!make_folders(folder_)) return tell_unwritable(folder_, errno);
+    return usable("");
+}
 
 bool Store::write(std::string_view name, std::span<const uint8_t> content) const {
     const std::string path = folder_ + "/" + std::string(name);
-    return make_folders(path.substr(0, path.rfind('/'))) && usable(name) && put(name, content);
+    if (!make_folders(path.substr(0, path.rfind('/')))) return tell_unwritable(folder_, errno);
+    return usable(name) && put(name, content);
 }
 
 std::vector<int64_t> Store::write_each(std::span<const Entry> entries) const {
@@ -231,12 +251,14 @@ bool Store::put(std::string_view name, std::span<const uint8_t> content) const {
         path + "." + std::to_string(::getpid()) + "." + std::to_string(counter++) + ".tmp";
     {
         const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-        if (file.descriptor < 0) return false;
+        if (file.descriptor < 0)  // a folder that is gone: somebody clears the cache right now
+            return errno != ENOENT && tell_unwritable(folder_, errno);
         const Header header = header_of(prefix_ + std::string(name), content);
         if (!support::write_all(file.descriptor, &header, sizeof header) ||
             !support::write_all(file.descriptor, content.data(), content.size())) {
+            const int why = errno;
             ::unlink(temporary.c_str());
-            return false;
+            return tell_unwritable(folder_, why);
         }
     }
     if (::rename(temporary.c_str(), path.c_str()) == 0) {

@@ -167,6 +167,37 @@ resource.setrlimit(resource.RLIMIT_NOFILE, limits)"""
     assert "compiled 0" in subprocess.run(command, capture_output=True, text=True).stdout
 
 
+FULL = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
+
+
+@pytest.mark.parametrize(
+    "place, prefix, why", [("file", "", "Not a directory"), ("new", FULL, "File too large")]
+)
+def test_what_cannot_be_kept_is_told_once(cache, place, prefix, why):
+    (cache.home / "file").touch()
+    kernels = "".join(KERNEL.format(n=n, factor=n + 2) for n in range(3))
+    program = cache.home / "p.py"
+    again = "qd.reset(); qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1]); a = qd.ndarray(qd.i32, 8); k0(a); k1(a); qd.reset()"
+    text = PROGRAM.format(kernels=kernels + "KERNELS = [k0, k1, k2]\nFLUSHED = True\n")
+    program.write_text(prefix + text.replace("assert", "#").replace("qd.reset()", again))
+    folder = cache.home / place
+    done = subprocess.run([sys.executable, program, folder, "{}"], capture_output=True, text=True)
+    told = f"The kernel cache at {folder} cannot be written ({why}): later processes will compile again."
+    assert done.stdout.endswith("compiled 3\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("[W ") and line.endswith(told)
+
+
+@pytest.mark.parametrize("fastcache", [False, True])
+def test_no_path_is_no_cache(cache, fastcache):
+    """The empty path is not the working directory."""
+    program = cache.home / "p.py"
+    program.write_text(LOGGED.replace("@qd.kernel", f"@qd.kernel(fastcache={fastcache})"))
+    command = [sys.executable, program, "", "info"]
+    subprocess.run(command, check=True, cwd=cache.path)
+    assert list(cache.path.iterdir()) == []
+
+
 def age(path, seconds):
     os.utime(path, (time.time() - seconds,) * 2)
 

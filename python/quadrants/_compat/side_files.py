@@ -80,7 +80,8 @@ class PythonSideCache:
     def __init__(self) -> None:
         from quadrants.lang.impl import current_cfg
 
-        self.cache_folder = os.path.join(current_cfg().offline_cache_file_path, "python_side_cache")
+        path = current_cfg().offline_cache_file_path
+        self.cache_folder = os.path.join(path, "python_side_cache") if path else ""
 
     def _path(self, key: str) -> str:
         return os.path.join(self.cache_folder, f"{key}.cache.txt")
