@@ -718,11 +718,22 @@ Val Body::bool_op(const Node* n) {
     return left;
 }
 
+static ir::Type type_of_both(ir::Type a, ir::Type b) {
+    if (a.is_tensor() && b.is_tensor() && (a.rank != b.rank || a.n != b.n || a.m != b.m))
+        raise(Kind::type, "Cannot broadcast tensor to tensor");
+    return (a.is_scalar() ? b : a).with(type::promote(a.prim, b.prim));
+}
+
+static ir::Value* cast_to(ir::Builder& b, ir::Value* v, ir::Type t) {
+    v = b.cast(v, t.prim);
+    return v->type.is_scalar() && t.is_tensor() ? b.splat(v, t) : v;
+}
+
 Val Body::if_exp(const Node* n) {
     if (is_static_call(n->a)) return expr(static_truth(n->a) ? n->b : n->c);
     Val c = expr(n->a);
     low.node = n;
-    if (!is_symbolic(c.get()) || is_container(c.get())) return expr(truth(c) ? n->b : n->c);
+    if (!is_symbolic(c.get()) || is_container(c.get())) return known_side(n, truth(c));
     if (is_expr(c.get()) && type_of(c.get()).is_tensor())
         raise(Kind::syntax,
               "The condition of a conditional expression must be a scalar. Please use "
@@ -741,21 +752,47 @@ Val Body::if_exp(const Node* n) {
         low.node = n;
         v[k] = to_value(parts[k].get());
     }
-    const ir::Prim p = type::promote(v[0]->type.prim, v[1]->type.prim);
-    ir::Type t = v[0]->type.is_scalar() ? v[1]->type : v[0]->type;
-    for (ir::Value* x : v)
-        if (x->type.is_tensor() && (x->type.rank != t.rank || x->type.n != t.n || x->type.m != t.m))
-            raise(Kind::type, "Cannot broadcast tensor to tensor");
-    t.prim = p;
+    const ir::Type t = type_of_both(v[0]->type, v[1]->type);
     branch->results[0].type = t;
     for (int k = 0; k < 2; ++k) {
         InRegion in(low, branch->regions[k]);
-        ir::Value* out = low.b.cast(v[k], p);
-        if (out->type.is_scalar() && t.is_tensor()) out = low.b.splat(out, t);
-        ir::Value* outs[] = {out};
+        ir::Value* outs[] = {cast_to(low.b, v[k], t)};
         low.b.end(ir::Op::yield, outs);
     }
     return {make_value(branch->result())};
+}
+
+// The side that a compile-time condition chooses. Beside a run-time value the other one still says
+// what type the result has: `x if FLAG else 0` is a float, whatever FLAG is.
+Val Body::known_side(const Node* n, bool condition) {
+    if (low.static_depth) return expr(condition ? n->b : n->c);
+    Val taken, other;
+    ir::Inst* unused;
+    for (const bool side : {true, false}) {
+        if (side == condition) {
+            taken = expr(side ? n->b : n->c);
+            continue;
+        }
+        ir::Value* never[] = {low.b.constant(ir::Type::scalar(ir::Prim::u1), 0)};
+        unused = low.b.emit(ir::Op::if_, never, {}, 2);
+        InRegion in(low, unused->regions[0]);
+        Deeper deeper(low.runtime_depth);
+        other = expr(side ? n->b : n->c);
+    }
+    low.node = n;
+    const auto has_type = [](const Val& v) { return is_expr(v.get()) || is_number(v.get()); };
+    const bool either_at_run_time = is_expr(taken.get()) || is_expr(other.get());
+    if (either_at_run_time && has_type(taken) && has_type(other)) {
+        ir::Value* v = to_value(taken.get());
+        ir::Type t;
+        {
+            InRegion in(low, unused->regions[0]);
+            t = type_of_both(v->type, to_value(other.get())->type);
+        }
+        if (t != v->type) taken = {make_value(cast_to(low.b, v, t))};
+    }
+    unused->remove();
+    return taken;
 }
 
 // --- comprehensions

@@ -55,6 +55,16 @@ TABLE = {
         ("qd.cast(-y, qd.i32)", -2),
         ("qd.cast(qd.Vector([1.5, 2.5]), qd.i32).sum()", 3),
     ]),
+    "the side that a known condition leaves out": ("", [
+        ("v = x if False else 0; v += 0.75; v", 0.75),
+        ("v = i if True else x; v += 0.75; v", 3.75),
+        ("(qd.u8(200) if True else i) - qd.u8(250)", -50),
+        ("v = qd.Vector([0, 0]) if True else qd.Vector([0.5, 0.5]); v += 0.5; v[1]", 0.5),
+        ("v = 2 if True else qd.Vector([0.5, 0.5]); v[1] + v[0] / 4", 2.5),
+        ("v = 1 if True else 2.5; v / 4 + v // 2", 0.25),
+        ("l = [1]; v = 2 if True else l.append(i); v + len(l) * 10", 22),
+        ("v = i if True else (i, j); v", 3),
+    ]),
     "rounding": ("", [
         ("qd.round(y)", 3), ("qd.round(-y)", -3), ("round(y + 1)", 4), ("qd.floor(y)", 2),
         ("qd.ceil(y)", 3), ("qd.floor(y * 3, int)", 7), ("qd.raw_div(7, j)", -3),
