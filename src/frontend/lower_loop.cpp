@@ -341,14 +341,18 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
     LoopSettings chosen;
     if (!settings_used) chosen = settings;
     settings_used = true;
+    const auto warn = [&](const std::string& message) {
+        const ir::Loc* at = builder().loc;
+        unit.notice({Notice::Category::log, message, at ? std::string(at->file) : "",
+                     at ? static_cast<uint32_t>(at->line) : 0});
+    };
     if (chosen.serialize && over_data) {
-        log_or_throw("warn",
-                     "qd.loop_config(serialize=True) does not have effect on the struct for.");
+        warn("qd.loop_config(serialize=True) does not have effect on the struct for.");
         chosen.threads = 1;  // yet programs that ask for it may count on the order
     }
     if (!chosen.name.empty() && inside_a_for(low))
-        log_or_throw("warn", "qd.loop_config(name=\"" + chosen.name +
-                                 "\") has no effect on a loop nested inside another for-loop");
+        warn("qd.loop_config(name=\"" + chosen.name +
+             "\") has no effect on a loop nested inside another for-loop");
     const bool parallel = top_level && !(chosen.serialize && !over_data);
 
     // Without dimensions the body runs once.

@@ -225,6 +225,8 @@ PyObject* graph_tables(PyObject* kernel, void*);
 // For `kernel._primal`: a list of dictionaries, most recently used first.
 Ref describe(const KernelObject& k, const Specialisation& s);
 PyObject* describe_specialisations(PyObject* kernel, void*);
+// Whether it is declared fastcache=True and entries are wanted.
+bool has_entries(KernelObject& k);
 // With qd.init(print_non_pure=True) names a kernel that is not declared fastcache=True. False: an
 // exception is set.
 bool show_non_pure(KernelObject& k);

@@ -103,14 +103,25 @@ PyObject* describe_specialisations(PyObject* kernel, void*) {
     return out ? Py_NewRef(out.get()) : nullptr;
 }
 
-bool show_non_pure(KernelObject& k) {
+static Ref runtime_option(const char* name) {
     static PyObject* runtime;
     if (!runtime) {
         const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang.impl"));
         runtime = module ? PyObject_GetAttrString(module.get(), "pyquadrants") : nullptr;
-        if (!runtime) return false;
+        if (!runtime) return {};
     }
-    const Ref wanted = Ref::steal_or_null(PyObject_GetAttrString(runtime, "print_non_pure"));
+    return Ref::steal_or_null(PyObject_GetAttrString(runtime, name));
+}
+
+bool has_entries(KernelObject& k) {
+    const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
+    const Ref wanted = runtime_option("src_ll_cache");
+    if (!pure || !wanted) frontend::forget_error();
+    return pure.get() == Py_True && wanted.get() == Py_True;
+}
+
+bool show_non_pure(KernelObject& k) {
+    const Ref wanted = runtime_option("print_non_pure");
     const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
     if (!wanted || !pure) return false;
     if (wanted.get() != Py_True || pure.get() == Py_True) return true;

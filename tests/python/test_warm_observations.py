@@ -199,7 +199,7 @@ import json, sys, warnings
 import quadrants as qd
 from quadrants._lib import core
 
-qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR, src_ll_cache={entries})
 LIMIT = 4
 
 @qd.func
@@ -229,11 +229,14 @@ print("RESULT " + json.dumps([x.to_numpy().tolist(), found, core.counters()["low
 """
 
 
-def test_warnings_of_every_kind_are_given_again(tmp_path):
-    cold, warm = run_text(tmp_path, WARNINGS), run_text(tmp_path, WARNINGS)
+@pytest.mark.parametrize("entries", [False, True])
+def test_warnings_of_every_kind_are_given_again(tmp_path, entries):
+    """But what an entry of `fastcache=True` stands for: captures that were analysed once."""
+    text = WARNINGS.format(entries=entries)
+    cold, warm = run_text(tmp_path, text), run_text(tmp_path, text)
     assert cold[0] == warm[0] == [10, 10]
     categories = [category for category, _ in cold[1]]
-    assert categories == ["UserWarning", "DeprecationWarning"] and cold[1] == warm[1]
+    assert categories == ["UserWarning", "DeprecationWarning"] and warm[1] == cold[1][entries:]
     assert (cold[2], warm[2]) == (2, 0)
 
 
@@ -283,6 +286,41 @@ def test_lost_precision_is_logged_again(tmp_path):
     ):
         moved = {"kernels": kernels, "comment": "# moved"}
         assert run_text(tmp_path, LOGGED.format(**moved)) == [told, 0]
+
+
+LOOPS = """
+import json, sys
+import quadrants as qd
+from quadrants import _logging
+from quadrants._lib import core
+
+seen = []
+_logging.warn = seen.append
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+x = qd.field(qd.i32, (4, 4))
+
+@qd.kernel
+def loops():
+    for i in range(4):
+        qd.loop_config(name="inner")
+        for j in range(4):
+            x[i, j] += j
+    qd.loop_config(serialize=True)
+    for i, j in x:
+        x[i, j] += i
+
+loops()
+print("RESULT " + json.dumps([seen, core.counters()["lowered"]]))
+"""
+
+
+def test_settings_without_effect_are_logged_again(tmp_path):
+    cold, warm = run_text(tmp_path, LOOPS), run_text(tmp_path, LOOPS)
+    assert cold[0] == warm[0] and [cold[1], warm[1]] == [1, 0]
+    assert [next(w for w in ("name=", "serialize=") if w in line) for line in cold[0]] == [
+        "name=",
+        "serialize=",
+    ]
 
 
 REPLACED = """
