@@ -12,43 +12,10 @@
 #include "support/half.h"
 
 namespace qd::ir {
-namespace {
-
-constexpr OpInfo kOps[] = {
-#define OP(name, operands, rule, effect, kind, takes, python) \
-    {#name, operands, Rule::rule, Effect::effect, Kind::kind, Takes::takes, python},
-#include "ir/ops.inc"
-#undef OP
-};
-
-// Enumerators that would be C++ keywords end in an underscore; the text has none.
-const OpInfo* op_table() {
-    static const auto table = [] {
-        struct Table {
-            OpInfo rows[static_cast<int>(Op::count_)];
-            char names[static_cast<int>(Op::count_)][20];
-        };
-        static Table t;
-        for (int k = 0; k < static_cast<int>(Op::count_); ++k) {
-            t.rows[k] = kOps[k];
-            const size_t length = std::strlen(kOps[k].name);
-            if (kOps[k].name[length - 1] != '_') continue;
-            std::memcpy(t.names[k], kOps[k].name, length - 1);
-            t.rows[k].name = t.names[k];
-        }
-        return t.rows;
-    }();
-    return table;
-}
-
-}  // namespace
-
-const OpInfo& info(Op op) { return op_table()[static_cast<int>(op)]; }
-
 bool parse_op(std::string_view name, Op& out) {
     static const auto index = [] {
         std::unordered_map<std::string_view, Op> m;
-        for (int k = 0; k < static_cast<int>(Op::count_); ++k) m.emplace(op_table()[k].name, Op(k));
+        for (int k = 0; k < static_cast<int>(Op::count_); ++k) m.emplace(kOps[k].name, Op(k));
         return m;
     }();
     const auto found = index.find(name);
@@ -72,10 +39,9 @@ Op step_of(Op op) {
 
 // --- instructions
 
-Value* Inst::operand(int k) const {
+Value* Inst::replaced_operand(int k) const {
     QD_CHECK(static_cast<unsigned>(k) < operand_count, info(op).name);
     Value* v = operands[k];
-    if (!v->replaced) return v;
     Value* const end = resolve(v);
     while (v != end) {  // every value on the way now points at the end: chains stay short
         Value* const next = v->replaced;

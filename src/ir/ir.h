@@ -103,7 +103,31 @@ struct OpInfo {
     Takes takes;
     const char* python;  // name of the Python function or operator, "" if none
 };
-const OpInfo& info(Op op);
+
+struct OpName {  // the enumerator without a keyword's underscore
+    char text[20] = {};
+    consteval OpName(const char* op) {
+        for (size_t k = 0; op[k] && (op[k] != '_' || op[k + 1]); ++k) text[k] = op[k];
+    }
+};
+inline constexpr OpName kOpNames[] = {
+#define OP(name, ...) #name,
+#include "ir/ops.inc"
+#undef OP
+};
+inline constexpr OpInfo kOps[] = {
+#define OP(name, operands, rule, effect, kind, takes, python) \
+    {kOpNames[int(Op::name)].text,                            \
+     operands,                                                \
+     Rule::rule,                                              \
+     Effect::effect,                                          \
+     Kind::kind,                                              \
+     Takes::takes,                                            \
+     python},
+#include "ir/ops.inc"
+#undef OP
+};
+inline const OpInfo& info(Op op) { return kOps[int(op)]; }
 bool parse_op(std::string_view name, Op& out);
 
 // What an atomic or a reduction does with each component (atomic_add: add; reduce_or: bit_or);
@@ -214,7 +238,11 @@ struct Inst {
     Inst *prev = nullptr, *next = nullptr;
     Region* parent = nullptr;
 
-    Value* operand(int k) const;  // follows replacements
+    Value* operand(int k) const {  // follows replacements
+        if (unsigned(k) < operand_count && !operands[k]->replaced) return operands[k];
+        return replaced_operand(k);
+    }
+    Value* replaced_operand(int k) const;  // its other half
     Value* result(int k = 0) const { return results + k; }
     std::span<Value*> operand_slots() const { return {operands, operand_count}; }
     std::span<Value> result_values() const { return {results, result_count}; }
