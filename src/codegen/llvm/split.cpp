@@ -1,7 +1,7 @@
 // Which functions of a plan are emitted together: runs of neighbours of about the same size.
 //
-// Each part costs an LLVM module, about a millisecond with its declarations and its own copies of
-// helper functions, so parts are large. Where a part ends is decided by the names around, so that
+// Each part costs an LLVM module, a third of a millisecond with its declarations and its own copies
+// of helper functions, so parts are not single functions. Where a part ends is decided by the names around, so that
 // after an edit of one function the other parts are what they were. A function is in one part.
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace qd::codegen {
 namespace {
 
-// In scalar instructions: a part takes some six milliseconds of quick code. One ends beyond the
+// In scalar instructions: a part takes some three milliseconds of quick code. One ends beyond the
 // least size at a name that is chosen for it, or else before the largest.
-constexpr uint32_t kWorthSplitting = 4000, kLeastPart = 1000, kLargestPart = 3000;
+constexpr uint32_t kWorthSplitting = 4000, kLeastPart = 300, kLargestPart = 1000;
 constexpr uint32_t kEndsAtOneOf = 4;
 
 uint32_t hash_of(const std::string& name) {  // FNV-1a: the same in each process

@@ -77,7 +77,7 @@ codegen::Emitted emit(const std::string& text, int tier, Shelf& shelf) {
 TEST(parts, hold_neighbours_and_each_function_once) {
     const auto p = prepared(many(-1));
     ASSERT_GT(p.parts, 2u);
-    EXPECT_LT(p.parts, 8u);
+    EXPECT_LT(p.parts, p.functions.size());
     std::vector<uint32_t> of = p.part_of;
     ASSERT_EQ(of.size(), p.functions.size());
     EXPECT_TRUE(std::is_sorted(of.begin(), of.end()));
