@@ -302,14 +302,15 @@ bool measures_coverage() {
 }
 
 // With QD_KERNEL_COVERAGE=1 a Python module puts probes into the tree.
-void add_probes(const FunctionSource& s, PyObject* tree, int offset, PyObject* function) {
+void add_probes(FunctionSource& s, PyObject* tree, int offset) {
     if (!measures_coverage()) return;
     const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._kernel_coverage"));
-    Ref::steal(PyObject_CallMethod(module.get(), "instrument", "OsiO", tree, s.file->name.c_str(),
-                                   offset, PyFunction_GetGlobals(function)));
+    Ref::steal(
+        PyObject_CallMethod(module.get(), "instrument", "Osi", tree, s.file->name.c_str(), offset));
+    s.has_probes = true;
 }
 
-bool parse_function(FunctionSource& s, PyObject* function) {
+bool parse_function(FunctionSource& s) {
     const bool keeps = kept_trees.find && !measures_coverage();
     if (keeps && kept_trees.find(s)) return false;
     s.tree = parse(s);
@@ -321,7 +322,7 @@ bool parse_function(FunctionSource& s, PyObject* function) {
                      s.name.c_str(), s.file->name.c_str(), s.first_line);
         throw PyError{};
     }
-    add_probes(s, top.get(), line_shift(s), function);
+    add_probes(s, top.get(), line_shift(s));
     Converter c{s.arena, s.values, s.objects};
     s.body = convert_body(c, top.get());
     s.nodes = static_cast<uint32_t>(s.objects.size());
@@ -333,6 +334,14 @@ bool parse_function(FunctionSource& s, PyObject* function) {
     s.objects = {};
     s.tree = {};
     return keeps;
+}
+
+// One text may be run in several modules.
+void lend_probes(const FunctionSource& s, PyObject* function) {
+    if (!s.has_probes) return;
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._kernel_coverage"));
+    Ref::steal(
+        PyObject_CallMethod(module.get(), "lend_field", "O", PyFunction_GetGlobals(function)));
 }
 
 void tell_parsed(FunctionSource& s) { kept_trees.parsed(s); }

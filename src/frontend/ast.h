@@ -115,6 +115,7 @@ struct FunctionSource {
     std::span<Node*> body;
     std::vector<Ref> values;  // keeps every Node::name alive
     uint32_t nodes = 0;
+    bool has_probes = false;  // which store to a global of the function's module
     // CPython's tree and its objects by Node::number; empty while nobody asks (ast_of).
     mutable Ref tree;
     mutable std::vector<PyObject*> objects;

@@ -438,13 +438,18 @@ std::string slice_of(const SourceFile& file, int first, int last) {
 }
 
 // ast.cpp. True: those who keep trees are to be told of it.
-bool parse_function(FunctionSource& s, PyObject* function);
+bool parse_function(FunctionSource& s);
+void lend_probes(const FunctionSource& s, PyObject* function);
 void tell_parsed(FunctionSource& s);
 
 FunctionSource& source_of(PyObject* function) {
     static auto* all = new std::unordered_map<PyObject*, std::unique_ptr<FunctionSource>>;
     Ref code = Ref::steal(PyObject_GetAttr(function, names().__code___));
-    if (const auto& known = (*all)[code.get()]) return *known;
+    if (const auto it = all->find(code.get()); it != all->end()) {
+        FunctionSource& known = *it->second;
+        lend_probes(known, function);
+        return known;
+    }
     auto s = std::make_unique<FunctionSource>();
     s->code = code;
     Ref name = Ref::steal(PyObject_GetAttr(code.get(), names().co_name_));
@@ -464,7 +469,8 @@ FunctionSource& source_of(PyObject* function) {
         if (!s->last_line) no_source(function);
     }
     s->text = slice_of(*s->file, s->first_line, s->last_line);
-    const bool parsed = parse_function(*s, function);
+    const bool parsed = parse_function(*s);
+    lend_probes(*s, function);
     // Python ran meanwhile: what another thread made stays, since it walks that tree.
     auto& slot = (*all)[code.get()];
     if (slot) return *slot;

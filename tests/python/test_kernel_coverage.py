@@ -268,3 +268,42 @@ def main():
 """
     out = start(tmp_path, "", program=program, MALLOC_PERTURB_="165")  # freed memory is no tree
     assert out.stdout.endswith("True [60, 60, 60, 60, 60, 60]\n")
+
+
+SESSIONS = '''
+import types
+import quadrants as qd
+
+TEXT = """
+@qd.func
+def twice(x):
+    return x * 2
+
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    total = 0
+    for i in range(n):
+        total += twice(i) + ADDED
+    return total
+"""
+
+def main():
+    with open("session.py", "w") as out:
+        out.write(TEXT)
+    code = compile(TEXT, "session.py", "exec")
+    qd.init(arch=qd.cpu)
+    sessions = []
+    for n in range(3):
+        sessions.append(types.ModuleType("session"))
+        sessions[-1].__dict__.update(qd=qd, ADDED=n)
+        exec(code, sessions[-1].__dict__)
+        print(sessions[-1].k(4))
+    qd.init(arch=qd.cpu)
+    print([s.k(4) for s in sessions])
+'''
+
+
+def test_one_text_run_in_several_modules(tmp_path):
+    """As servers do that run a script once per session: each has globals of its own."""
+    out = start(tmp_path, SHOW.replace("program.py", "session.py"), program=SESSIONS)
+    assert out.stdout.endswith("[12, 16, 20]\n[4, 8, 9, 10, 11]\n")

@@ -138,14 +138,13 @@ def _bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
                 yield inner
 
 
-def instrument(tree: Any, filepath: str, offset: int, namespace: dict[str, Any]) -> None:
+def instrument(tree: Any, filepath: str, offset: int) -> None:
     """Adds probes to a function that is about to be compiled.
 
     Args:
         tree: its definition; changed in place.
         filepath: of the source.
         offset: what to add to the tree's lines to get the file's.
-        namespace: the function's globals.
     """
     global _probe_counter, _capacity_warning_emitted
     if os.path.exists(filepath):  # coverage.py files what it measures under such names
@@ -168,6 +167,11 @@ def instrument(tree: Any, filepath: str, offset: int, namespace: dict[str, Any])
                 "QD_COVERAGE_MAX_PROBES raises the limit.",
                 stacklevel=2,
             )
+
+
+def lend_field(namespace: dict[str, Any]) -> None:
+    """Makes the field a global of a function that has probes and is about to be compiled."""
+    with _numbering:
         namespace[_FIELD_NAME] = get_field()
         if not any(known is namespace for known in _namespaces):
             _namespaces.append(namespace)
