@@ -1,8 +1,9 @@
 // Which functions of a plan are emitted together: runs of neighbours of about the same size.
 //
 // Each part costs an LLVM module, a third of a millisecond with its declarations and its own copies
-// of helper functions, so parts are not single functions. Where a part ends is decided by the names around, so that
-// after an edit of one function the other parts are what they were. A function is in one part.
+// of helper functions, so parts are not single functions. Where a part ends is decided by the names
+// around, so that after an edit of one function the other parts are what they were. A function is
+// in one part.
 
 #include <algorithm>
 #include <map>
