@@ -371,7 +371,7 @@ bool share_memory(KernelObject& k, PyObject* const* args, const frontend::Lowere
 bool uses_fields(const frontend::LoweredKernel& kernel) {
     return std::ranges::any_of(kernel.field_paths, [](const frontend::Path& p) {
         return p.root != frontend::Path::Root::global ||
-               std::string_view(PyUnicode_AsUTF8(p.name.get())) != "_qd_cov";
+               PyUnicode_CompareWithASCIIString(p.name.get(), "_qd_cov") != 0;
     });
 }
 
