@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
+from helpers import flag
 from quadrants._lib import core
 from quadrants.lang._fast_caching import FIELD_METADATA_CACHE_VALUE
 
@@ -460,6 +461,44 @@ def test_content(programs):
         "__qd_p__qd_n",
     }
     assert content["graph_do_while_levels"] is None
+
+
+class Stage(enum.IntEnum):
+    FIRST = 3
+
+
+@qd.kernel(fastcache=True, graph=True, checkpoints=True)
+def staged(n: qd.types.ndarray(qd.i32, 0), stop: qd.types.ndarray(qd.i32, 0)):
+    with qd.checkpoint(Stage.FIRST, yield_on=stop):
+        for i in range(1):
+            n[None] += 1
+
+
+@qd.kernel(fastcache=True, graph=True)
+def nested(n: qd.types.ndarray(qd.i32, 0), m: qd.types.ndarray(qd.i32, 0)):
+    while qd.graph.do_while(n):
+        while qd.graph.do_while(m):
+            for i in range(1):
+                m[None] -= 1
+        for i in range(1):
+            n[None] -= 1
+
+
+@pytest.mark.parametrize(
+    "kernel, levels, checkpoints",
+    [
+        (nested, [["n", -1, 0], ["m", 0, 1]], ([], [], [], [])),
+        (staged, None, (["stop"], [0], [3], [f"{__name__}.Stage.FIRST"])),
+    ],
+    ids=["loops", "checkpoints"],
+)
+def test_tables_of_graphs(programs, kernel, levels, checkpoints):
+    programs.run(kernel, lambda: [flag(1), flag(1)])
+    (entry,) = programs.entries()
+    content = json.loads(entry.read_text())
+    assert content["graph_do_while_levels"] == levels
+    tables = "yield_on_args yield_on_cpp_arg_ids user_labels_by_cp_id user_label_enum_qualnames"
+    assert tuple(content[f"checkpoint_{name}"] for name in tables.split()) == checkpoints
 
 
 CALLEE = """

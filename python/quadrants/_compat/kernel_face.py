@@ -344,10 +344,10 @@ class KernelFace(metaclass=_WatchedClass):
         native = self._live()
         return ([], []) if native is None else native._graph_tables
 
-    def _flag_ids(self) -> dict[str, int]:
-        loops, checkpoints = self._graph_tables()
-        flags = [flag for flag, _ in loops] + [flag for _, flag in checkpoints if flag]
-        return {flag: n for n, flag in enumerate(dict.fromkeys(flags))}
+    def _flag_ids(self) -> dict[str | None, int]:
+        from quadrants._compat.side_entries import flag_ids
+
+        return flag_ids(*self._graph_tables())
 
     @property
     def graph_do_while_levels(self) -> list[GraphLoop]:
@@ -366,7 +366,7 @@ class KernelFace(metaclass=_WatchedClass):
     @property
     def checkpoint_yield_on_cpp_arg_ids(self) -> list[int]:
         ids = self._flag_ids()
-        return [-1 if flag is None else ids[flag] for _, flag in self._graph_tables()[1]]
+        return [ids.get(flag, -1) for _, flag in self._graph_tables()[1]]
 
     @property
     def checkpoint_user_labels_by_cp_id(self) -> list[Any]:

@@ -160,19 +160,29 @@ def _used_members(specialisation: dict[str, Any]) -> list[str]:
     return sorted(used_members(specialisation))
 
 
+def flag_ids(
+    loops: Iterable[tuple[str, int]], checkpoints: Iterable[tuple[Any, str | None]]
+) -> dict[str | None, int]:
+    """A number for each parameter that a graph looks at."""
+    flags = [flag for flag, _ in loops] + [flag for _, flag in checkpoints if flag]
+    return {flag: n for n, flag in enumerate(dict.fromkeys(flags))}
+
+
 def store(key: str, functions: Iterable[Any], specialisation: dict[str, Any]) -> bool:
     """Writes the entry; whether that went well."""
     try:
         places = [_place(f) for f in functions]
         levels, checkpoints = specialisation["graph"]
+        ids = flag_ids(levels, checkpoints)
         entry = {
             "frontend_cache_key": specialisation["code"],
             "hashed_function_source_infos": [
                 {"function_source_info": place, "hash": _hash(place)} for place in places
             ],
             "used_py_dataclass_parameters": _used_members(specialisation),
-            "graph_do_while_levels": [tuple(level) for level in levels] or None,
+            "graph_do_while_levels": [(f, parent, ids[f]) for f, parent in levels] or None,
             "checkpoint_yield_on_args": [flag for _, flag in checkpoints],
+            "checkpoint_yield_on_cpp_arg_ids": [ids.get(flag, -1) for _, flag in checkpoints],
             "checkpoint_user_labels_by_cp_id": [label for label, _ in checkpoints],
             "checkpoint_user_label_enum_qualnames": [_enum_name(label) for label, _ in checkpoints],
         }  # fmt: skip
