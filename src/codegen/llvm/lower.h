@@ -294,8 +294,12 @@ struct FunctionLowering {
 };
 
 // How values travel in calls. Tensors above this many components, and results above
-// kMaxReturned components, go through memory of the caller.
+// kMaxReturned components, go through memory of the caller. So do results of more than two floats:
+// x86-64 returns the third on the x87 stack, which is slow and changes signalling NaNs, and
+// FastISel reads it with an instruction that has no encoding for the registers that AVX-512 added
+// (SIGILL).
 inline constexpr int kMaxFlatTensor = 16;
-inline constexpr int kMaxReturned = 4;
+inline constexpr int kMaxReturned = 4, kMaxReturnedFloats = 2;
+bool returns_in_memory(const ir::Function& f);
 
 }  // namespace qd::codegen

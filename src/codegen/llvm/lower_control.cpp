@@ -96,7 +96,8 @@ void FunctionLowering::lower_call(Inst& i) {
     int count = 0;
     for (ir::Value& r : i.result_values()) count += r.type.count();
     Value* out = nullptr;
-    if (count > kMaxReturned) args.push_back(out = scratch(m.i64, uint64_t(count), 8, -1));
+    if (returns_in_memory(*i.callee()))
+        args.push_back(out = scratch(m.i64, uint64_t(count), 8, -1));
     const auto site = m.prepared.call_sites.find(&i);
     const bool told = site != m.prepared.call_sites.end();
     Value *calls = nullptr, *outer = nullptr;  // see abi::OpenCall
@@ -390,7 +391,7 @@ void FunctionLowering::run() {
         }
         for (Type t : f.result_types)
             for (int k = 0; k < t.count(); ++k) result_prims_.push_back(t.prim);
-        if (result_prims_.size() > kMaxReturned) result_out_ = fn->getArg(at);
+        if (returns_in_memory(f)) result_out_ = fn->getArg(at);
     }
     lower_region(*f.body);
     if (!b.GetInsertBlock()->getTerminator()) {

@@ -169,6 +169,15 @@ void ModuleLowering::choose_expanded() {
 
 // --- functions ---------------------------------------------------------------------------------
 
+bool returns_in_memory(const ir::Function& f) {
+    int count = 0, floats = 0;
+    for (const Type t : f.result_types) {
+        count += t.count();
+        if (type::is_float(t.prim)) floats += t.count();
+    }
+    return count > kMaxReturned || floats > kMaxReturnedFloats;
+}
+
 void ModuleLowering::run() {
     make_alias_metadata();
     const auto& plan = prepared.plan;
@@ -186,15 +195,15 @@ void ModuleLowering::run() {
         for (Type t : f->result_types)
             results.insert(results.end(), size_t(t.count()), reg(t.prim));
         llvm::Type* result = void_;
-        if (results.size() > kMaxReturned)
+        const bool in_memory = returns_in_memory(*f);
+        if (in_memory)
             params.push_back(ptr);
         else if (results.size() == 1)
             result = results[0];
         else if (!results.empty())
             result = llvm::StructType::get(context, results);
         auto* to = new_callee(llvm::FunctionType::get(result, params, false), *f);
-        if (results.size() > kMaxReturned)
-            to->addParamAttr(unsigned(params.size() - 1), llvm::Attribute::NoAlias);
+        if (in_memory) to->addParamAttr(unsigned(params.size() - 1), llvm::Attribute::NoAlias);
         functions[f->id] = to;
     }
     auto* entry_type = llvm::FunctionType::get(void_, {ptr, i64, i64, i64}, false);
