@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -307,3 +308,33 @@ def test_one_text_run_in_several_modules(tmp_path):
     """As servers do that run a script once per session: each has globals of its own."""
     out = start(tmp_path, SHOW.replace("program.py", "session.py"), program=SESSIONS)
     assert out.stdout.endswith("[12, 16, 20]\n[4, 8, 9, 10, 11]\n")
+
+
+@pytest.mark.parametrize(
+    "options, before, after",
+    [
+        ({}, {}, {}),  # no pytest-cov
+        ({"cov_source": []}, {}, {}),
+        ({"cov_source": ["x"], "no_cov": True}, {}, {}),
+        ({"cov_source": ["x"], "cov_branch": None}, {}, {"QD_KERNEL_COVERAGE": "1"}),
+        ({"cov_source": [True], "cov_branch": True}, {}, {"QD_KERNEL_COVERAGE": "1", "_QD_KCOV_ARC": "1"}),
+        ({"cov_source": ["x"]}, {"QD_KERNEL_COVERAGE": "0"}, {"QD_KERNEL_COVERAGE": "0"}),
+    ],
+)  # fmt: skip
+@pytest.mark.oracle_differs("its plugin is another package")
+def test_plugin(monkeypatch, options, before, after):
+    from quadrants import pytest_plugin
+
+    monkeypatch.setattr(os, "environ", dict(before))
+    config = types.SimpleNamespace(known_args_namespace=types.SimpleNamespace(**options))
+    pytest_plugin.pytest_load_initial_conftests(config, None, [])
+    assert os.environ == after
+
+
+def test_the_plugin_starts_nothing():
+    code = (
+        "import sys, quadrants.pytest_plugin; print('quadrants_python' in str(list(sys.modules)))"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    assert out.stdout.splitlines()[-1:] == ["False"], out.stderr
