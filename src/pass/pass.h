@@ -95,6 +95,9 @@ struct Plan {
     uint32_t instructions = 0;             // after all passes
 };
 
+// Whether the kernel may draw a random number, before passes find that it draws none.
+[[nodiscard]] bool draws(const ir::Module& module);
+
 // Only the checks of indices and exponents, for who runs a module without the pipeline.
 void insert_checks(ir::Module& module);
 

@@ -150,7 +150,6 @@ void finish_plan(Session& s, Plan& plan) {
             const Inst* place = writes && i.operand_count ? root_of(i.operand(0)) : nullptr;
             plan.assumes_distinct_arrays |=
                 place && place->op == Op::array_place && arrays > 1 && !m.arrays_may_overlap;
-            if (i.op == Op::random) plan.uses_random = true;
             if (i.op == Op::print) plan.uses_print = true;
         });
     }
@@ -168,6 +167,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
 
     support::begin_stage("summarise");
     const std::vector<Function*> order = callees_first(s.m);
+    plan.uses_random = draws(s.m);
     s.arrays = find_arrays(s.m, order);
     summarise(s, order);
     Function& kernel = s.m.kernel();

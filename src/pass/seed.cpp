@@ -3,6 +3,8 @@
 // Numbers the parallel loops of the kernel's body before any pass can drop one, so that a draw's
 // stream (ir/random.h) does not depend on optimisation. Runs first. O(instructions).
 
+#include <unordered_set>
+
 #include "pass/passes.h"
 
 namespace qd::pass {
@@ -59,7 +61,21 @@ struct Numbering {
     }
 };
 
+bool draws_in(const Function& f, std::unordered_set<const Function*>& seen) {
+    bool any = false;
+    walk(*f.body, [&](const Inst& i) {
+        any |= i.op == Op::random ||
+               (i.op == Op::call && seen.insert(i.callee()).second && draws_in(*i.callee(), seen));
+    });
+    return any;
+}
+
 }  // namespace
+
+bool draws(const Module& m) {
+    std::unordered_set<const Function*> seen;
+    return draws_in(m.kernel(), seen);
+}
 
 bool seed(Session& s, Function& kernel) {
     if (!s.summaries[kernel.id].random) return false;

@@ -12,7 +12,6 @@
 #include "python/assemble.h"
 #include "python/compile_report.h"
 #include "python/external.h"
-#include "python/interpret.h"
 #include "python/kernel.h"
 #include "python/misses.h"
 #include "python/stored_code.h"

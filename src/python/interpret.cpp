@@ -62,10 +62,11 @@ const abi::Runtime kRuntime = {on_print, on_fail, clock_now, stack_left};
 
 }  // namespace
 
-std::unique_ptr<ir::Module> prepare_interpreted(const ir::Module& module) {
+std::unique_ptr<Interpreted> prepare_interpreted(const ir::Module& module) {
     auto copy = ir::deserialise(ir::serialise(module));  // functions are shared among kernels
     if (copy->options.check_indices()) pass::insert_checks(*copy);
-    return copy;
+    const bool uses_random = pass::draws(*copy);
+    return std::make_unique<Interpreted>(std::move(copy), uses_random);
 }
 
 bool interpret_launch(const ir::Module& module, abi::Context& context,

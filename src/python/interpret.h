@@ -10,8 +10,13 @@
 
 namespace qd::python {
 
+struct Interpreted {
+    std::unique_ptr<ir::Module> module;
+    bool uses_random;
+};
+
 // A copy of `module` to run, with the checks that its options ask for.
-std::unique_ptr<ir::Module> prepare_interpreted(const ir::Module& module);
+std::unique_ptr<Interpreted> prepare_interpreted(const ir::Module& module);
 
 // As runtime::launch; `context` lacks runtime and temps. Under the GIL; ends early, with the
 // exception set, where a signal handler raises.

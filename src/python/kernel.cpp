@@ -13,7 +13,6 @@
 #include "python/areas.h"
 #include "python/array_copies.h"
 #include "python/external.h"
-#include "python/interpret.h"
 #include "python/output.h"
 #include "python/profile.h"
 #include "python/storage.h"
@@ -237,8 +236,12 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     context.bindings = s.bindings.data();
     context.args = block;
     context.results = out;
-    context.launch_key = ir::mix(static_cast<uint64_t>(session_.options.random_seed) * 1048391 +
-                                 ++session_.launches);
+    ++session_.launches;
+    // Kernels that draw nothing, say of a viewer, leave the sequence as it is.
+    const auto number_draws = [&] {
+        context.launch_key = ir::mix(static_cast<uint64_t>(session_.options.random_seed) * 1048391 +
+                                     ++session_.drawing_launches);
+    };
     Patience patience;
     if (!patience.wait()) return nullptr;
     runtime::LaunchOutcome outcome;
@@ -247,12 +250,14 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     const Watched watched(session_.watches_launches, s, start, times);
     bool special;
     if (s.interpreted) {
-        special = interpret_launch(*s.interpreted, context, outcome);
+        if (s.interpreted->uses_random) number_draws();
+        special = interpret_launch(*s.interpreted->module, context, outcome);
         tasks_of_last_call = 1;  // it does not cut the kernel
         if (PyErr_Occurred()) return nullptr;
     } else {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
+        if (image.uses_random) number_draws();
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
         runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
         if (session_.options.kernel_profiler) hooks.times = &times;

@@ -23,6 +23,7 @@
 #include "frontend/objects.h"
 #include "frontend/specialise.h"
 #include "python/compile_report.h"
+#include "python/interpret.h"
 #include "python/session.h"
 #include "runtime/compile_queue.h"
 #include "runtime/cpu/kernel.h"
@@ -111,7 +112,7 @@ struct Specialisation {
     bool returns_tuple = false;
     uint32_t args_bytes = 0, result_bytes = 0;
     std::shared_ptr<runtime::ImageSlot> slot;  // code; shared by kernels with equal IR
-    std::unique_ptr<ir::Module> interpreted;   // instead of code: the interpreter runs this
+    std::unique_ptr<Interpreted> interpreted;  // instead of code
     uint32_t generation = 0;                   // of the runtime whose storage it is bound to
     int64_t last_ns = 1 << 30;  // duration of the last launch: long ones release the GIL
     // Cached block for frozen dataclass arguments: valid while these roots are the same objects.

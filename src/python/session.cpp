@@ -152,7 +152,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     if (!text) return nullptr;
     s.release = text;
     s.generation = s.next_generation++;
-    s.launches = 0;
+    s.launches = s.drawing_launches = 0;
     s.compiled = 0;
     s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
     s.tier = wishes.tier;

@@ -373,6 +373,58 @@ def test_random_seeds(backend):
     assert not np.array_equal(runs[0][:64], runs[0][64:])
 
 
+@pytest.mark.parametrize("tier", ["0", "1", "interpret"])
+def test_launches_that_draw_nothing_leave_the_sequence_as_it_is(backend, monkeypatch, tier):
+    # A viewer's kernels made another simulation of a seeded one.
+    monkeypatch.setenv("QD_CPU_TIER", tier)
+
+    @qd.func
+    def inner():
+        return qd.random()
+
+    @qd.kernel
+    def draw() -> qd.f32:
+        return inner()
+
+    @qd.kernel
+    def look(x: qd.f32) -> qd.f32:
+        return x * 2
+
+    def sequence(look_between):
+        backend.init(random_seed=5)
+        numbers = []
+        for _ in range(3):
+            numbers.append(draw())
+            if look_between:
+                look(1.0), look(2.0)
+        return numbers
+
+    plain = sequence(False)
+    assert len(set(plain)) == 3
+    assert sequence(True) == plain
+
+
+def test_a_draw_that_passes_drop_counts(backend, monkeypatch):
+    @qd.kernel
+    def draw() -> qd.f32:
+        return qd.random()
+
+    @qd.kernel
+    def waste():
+        x = qd.random()
+
+    def second(tier, wastes):
+        monkeypatch.setenv("QD_CPU_TIER", tier)
+        backend.init(random_seed=5)
+        draw()
+        if wastes:
+            waste()
+        return draw()
+
+    numbers = {second(tier, True) for tier in ("0", "1", "interpret")}
+    assert len(numbers) == 1 and second("0", False) not in numbers
+
+
 def test_random_under_a_parallel_loop(backend):
     n = 1 << 16
     out = np.zeros(n, np.float32)
