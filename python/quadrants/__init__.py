@@ -84,7 +84,7 @@ if hasattr(_os, "register_at_fork"):
 
 @_atexit.register
 def _end() -> None:
-    """Ends the runtime after what programs registered since the import: they may use it."""
+    """Finishes the runtime after what programs registered since the import."""
     if impl := _sys.modules.get("quadrants.lang.impl"):
         impl._end()
 

@@ -166,17 +166,22 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     return Py_BuildValue("{s:i}", "max_block_dim", 1024);
 }
 
+// Caches are written, reports told, and no user's function is held here any more.
+void finish() {
+    runtime::drop_optimisations();
+    flush_cache();
+    report_session();
+    end_trace();
+    frontend::clear_function_cache();
+}
+
 PyObject* runtime_reset(PyObject*, PyObject*) {
     Closed closed;
     if (!closed.wait()) return nullptr;
     if (session().generation) {
         session().generation = 0;  // a call that has not begun its work will not
-        runtime::drop_optimisations();
-        flush_cache();
-        report_session();
-        end_trace();
+        finish();
         for (ResetHook hook : hooks) hook();
-        frontend::clear_function_cache();
         session().pool.reset();
         runtime::forget_crashes();
     }
@@ -212,12 +217,14 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     Py_RETURN_NONE;
 }
 
-// end_session(seconds): no other thread's kernel call goes on from here. Whether those that had
-// begun are over within this time; if not, the runtime must be left as it is.
+// end_session(seconds): no other thread's kernel call goes on from here. The session is finished if
+// those that had begun are over within this time. This thread may use it still: what was registered
+// before the import of this package runs at exit after it.
 PyObject* end_session(PyObject*, PyObject* seconds) {
     const double patience = PyFloat_AsDouble(seconds);
     if (PyErr_Occurred()) return nullptr;
-    return PyBool_FromLong(session().door.end(static_cast<int64_t>(patience * 1e9)));
+    if (session().door.end(static_cast<int64_t>(patience * 1e9)) && session().generation) finish();
+    Py_RETURN_NONE;
 }
 
 PyObject* wait_for_optimisations(PyObject*, PyObject*) {

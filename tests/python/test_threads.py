@@ -623,25 +623,63 @@ print("end")
     assert done.stdout.endswith("end\n")
 
 
-def test_callbacks_at_exit_use_the_runtime():
+@pytest.mark.parametrize("place", ["after the import", "before it"])
+def test_callbacks_at_exit_use_the_runtime(tmp_path, place):
     """Also those that were registered before qd.init: results are saved there."""
-    program = """
+    imports, register = "import quadrants as qd", "atexit.register(lambda: save())"
+    first, second = (imports, register) if place == "after the import" else (register, imports)
+    program = tmp_path / "program.py"
+    program.write_text(f"""
 import atexit
-import quadrants as qd
+{first}
+{second}
 
 @qd.kernel
 def twice(n: qd.i32) -> qd.i32:
     return 2 * n
 
-@atexit.register
+@qd.kernel
+def once(n: qd.i32) -> qd.i32:
+    print("from a kernel")
+    return n
+
 def save():
     print(x.to_numpy().tolist(), twice(21))
+    y = qd.field(qd.i32, 2)
+    y.fill(once(4))
+    print(y[1])
 
 qd.init(arch=qd.cpu, offline_cache=False)
 x = qd.field(qd.i32, 2)
 x.fill(3)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0 and done.stdout.endswith("[3, 3] 42\n"), done.stdout + done.stderr
+assert twice(1) == 2
+""")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert done.stdout.endswith("[3, 3] 42\nfrom a kernel\n4\n"), done.stdout
+
+
+def test_finalisers_of_globals_launch(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import sys
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False)
+x = qd.field(qd.i32, 2)
+
+@qd.kernel
+def step() -> qd.i32:
+    x[0] += 1
+    return x[0]
+
+class Last:
+    def __del__(self, step=step, write=sys.stdout.write):
+        write(f"last {step()}\\n")
+
+last = Last()
+step()
+""")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert done.stdout.endswith("last 2\n"), done.stdout

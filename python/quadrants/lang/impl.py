@@ -219,9 +219,12 @@ def default_cfg() -> Config:
 
 
 def _end() -> None:
-    """Ends the runtime at exit, unless a daemon thread's kernel will not end before."""
-    if not core.native_loaded() or core.end_session(3.0):
-        reset()
+    """Finishes at exit what a reset would, unless a daemon thread's kernel will not end before.
+
+    Fields, arrays and kernels stay: callbacks that were registered before the import come after it.
+    """
+    if core.native_loaded():
+        core.end_session(3.0)
 
 
 def reset() -> None:
