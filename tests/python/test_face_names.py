@@ -142,5 +142,26 @@ def test_banner():
         assert run("import quadrants", ENABLE_QUADRANTS_HEADER_PRINT=off).stdout == ""
 
 
+@pytest.mark.parametrize(
+    "content, told",
+    [
+        ("1763900000.0\n1.3.10\n", "latest version 1.3.10, "),
+        ("x\n 1.4 ", "latest version 1.4, "),
+        ("x\n1.3.3", ""),
+        ("x\n1.2.9", ""),
+        ("x\n2.0.0rc1", ""),
+        ("9.9.9", ""),
+        ("", ""),
+        (b"\xff\n\xff", ""),
+    ],
+)
+def test_banner_names_a_newer_version(tmp_path, content, told):
+    (tmp_path / "quadrants").mkdir()
+    content = content if isinstance(content, bytes) else content.encode()
+    (tmp_path / "quadrants" / "timestamp").write_bytes(content)
+    line = run("import quadrants", XDG_CACHE_HOME=str(tmp_path)).stdout
+    assert line.startswith(f"[Quadrants] version 1.3.3, {told}llvm ")
+
+
 def test_version():
     assert qd.__version__ == (1, 3, 3) and qd.__version_str__ == "1.3.3"
