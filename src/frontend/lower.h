@@ -289,6 +289,7 @@ struct Lowering::Body {
     Val bool_op(const Node* n);
     Val if_exp(const Node* n);
     Val known_side(const Node* n, bool condition);
+    Val known_left(Val left, bool decided, const Node* side, const Node* n);
     Val compare_chain(const Node* n);
     Val comprehension(const Node* n);
     void generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places);

@@ -652,20 +652,12 @@ Val Body::bool_op(const Node* n) {
             left = {make_value(to_value(left.get()))};
         if (low.static_depth || !is_symbolic(left.get()) || is_container(left.get())) {
             const bool decided = truth(left) != is_and;
-            if (low.static_depth || !PyFloat_Check(left.get())) {
+            if (low.static_depth) {
                 if (decided) return left;
-                Val right = expr(n->list[k]);
-                low.node = n;
-                left = has_tensor_value(right.get()) && !low.static_depth
-                           ? Val{elementwise(left.get(), right.get())}
-                           : std::move(right);
-                continue;
+                left = expr(n->list[k]);
+            } else {
+                left = known_left(std::move(left), decided, n->list[k], n);
             }
-            Val right = expr(n->list[k]);  // a float beside a run-time value is a mistake
-            low.node = n;
-            if (is_symbolic(right.get())) scalar_int(left.get(), left.get(), right.get(), symbol);
-            if (decided) return left;
-            left = std::move(right);
             continue;
         }
         const ir::Type lt = type_of(left.get());
@@ -727,6 +719,43 @@ static ir::Type type_of_both(ir::Type a, ir::Type b) {
 static ir::Value* cast_to(ir::Builder& b, ir::Value* v, ir::Type t) {
     v = b.cast(v, t.prim);
     return v->type.is_scalar() && t.is_tensor() ? b.splat(v, t) : v;
+}
+
+// What a compile-time `left` makes of `left and right` or `left or right`. Beside a run-time
+// integer the operand that is the result has the type of both, as if `left` were one too.
+Val Body::known_left(Val left, bool decided, const Node* side, const Node* n) {
+    const bool is_and = n->op == 0, is_float = PyFloat_Check(left.get());
+    ir::Inst* unused = nullptr;
+    Val right;
+    if (decided && !is_float) {
+        ir::Value* never[] = {low.b.constant(ir::Type::scalar(ir::Prim::u1), 0)};
+        unused = low.b.emit(ir::Op::if_, never, {}, 2);
+        InRegion in(low, unused->regions[0]);
+        Deeper deeper(low.runtime_depth);
+        right = expr(side);
+    } else {
+        right = expr(side);
+    }
+    low.node = n;
+    if (is_float && is_symbolic(right.get()))  // a float beside a run-time value is a mistake
+        scalar_int(left.get(), left.get(), right.get(), is_and ? "&&" : "||");
+    Val taken;
+    if (!decided && !is_float && has_tensor_value(right.get())) {
+        CallArgs args;
+        args.positional = {Ref::borrow(left.get()), Ref::borrow(right.get())};
+        taken = {call_builtin(is_and ? "and" : "or", args)};
+    } else if (is_number(left.get()) && is_expr(right.get()) && type_of(right.get()).is_scalar() &&
+               !type::is_float(type_of(right.get()).prim)) {
+        ir::Value *l = to_value(left.get()), *v = l;
+        const ir::Prim p = type::promote(l->type.prim, type_of(right.get()).prim);
+        if (!decided) v = to_value(right.get());
+        const bool as_it_is = v->type.prim == p;
+        taken = as_it_is ? std::move(decided ? left : right) : Val{make_value(low.b.cast(v, p))};
+    } else {
+        taken = std::move(decided ? left : right);
+    }
+    if (unused) unused->remove();
+    return taken;
 }
 
 Val Body::if_exp(const Node* n) {

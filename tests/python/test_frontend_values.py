@@ -65,6 +65,14 @@ TABLE = {
         ("l = [1]; v = 2 if True else l.append(i); v + len(l) * 10", 22),
         ("v = i if True else (i, j); v", 3),
     ]),
+    "and, or with a known left side": ("", [
+        ("(65536 and qd.i16(i * 100)) ** 3", 27e6), ("-(1 and qd.i8(-128))", 128),
+        ("(2 or qd.i64(j)) * 65536 * (i * 65536)", 6 * 2**32),
+        ("((0 and qd.i64(j)) + i * 65536) * 65536", 3 * 2**32),
+        ("((0 or 1 or qd.i64(j)) + i) * 65536 * 65536", 4 * 2**32),
+        ("(True and qd.u8(i)) - qd.u8(4)", 255), ("(False or i > 2) + qd.i32(1)", 2),
+        ("v = 1 or i; v += 7; v", 8), ("(True and i > 2) == 1", 1), ("(False and i > 2) + 1", 1),
+    ]),
     "rounding": ("", [
         ("qd.round(y)", 3), ("qd.round(-y)", -3), ("round(y + 1)", 4), ("qd.floor(y)", 2),
         ("qd.ceil(y)", 3), ("qd.floor(y * 3, int)", 7), ("qd.raw_div(7, j)", -3),
