@@ -82,11 +82,25 @@ if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_end_imports)
 
 
-@_atexit.register
-def _end() -> None:
-    """Finishes the runtime after what programs registered since the import."""
-    if impl := _sys.modules.get("quadrants.lang.impl"):
-        impl._end()
+class _End:
+    """Ends the runtime at exit once every callback has run, those from before the import included.
+
+    They may use it, and wait for threads that do. The table of callbacks holds the one reference to
+    this: when all have run, the interpreter empties it and goes on to stop other threads.
+    """
+
+    due = False
+
+    def __del__(self) -> None:
+        if self.due and (impl := _sys.modules.get("quadrants.lang.impl")):
+            impl._end()
+
+
+def _exits(end: _End) -> None:
+    end.due = True  # else somebody has cleared the table
+
+
+_atexit.register(_exits, _End())
 
 
 _warnings.filterwarnings("once", category=DeprecationWarning, module=r"quadrants\.")

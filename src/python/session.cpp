@@ -218,8 +218,8 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
 }
 
 // end_session(seconds): no other thread's kernel call goes on from here. The session is finished if
-// those that had begun are over within this time. This thread may use it still: what was registered
-// before the import of this package runs at exit after it.
+// those that had begun are over within this time. This thread may use it still: finalisers of a
+// program's globals come after it.
 PyObject* end_session(PyObject*, PyObject* seconds) {
     const double patience = PyFloat_AsDouble(seconds);
     if (PyErr_Occurred()) return nullptr;

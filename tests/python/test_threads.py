@@ -659,6 +659,49 @@ assert twice(1) == 2
     assert done.stdout.endswith("[3, 3] 42\nfrom a kernel\n4\n"), done.stdout
 
 
+def test_callbacks_from_before_the_import_wait_for_threads_that_launch(tmp_path):
+    """A recorder's writer, say, which has jobs left."""
+    program = tmp_path / "program.py"
+    program.write_text("""
+import atexit
+import queue
+import threading
+
+def write():
+    while job := jobs.get():
+        print(job(), flush=True)
+
+@atexit.register
+def flush():
+    jobs.put(None)
+    asked.set()
+    writer.join()
+    print("flushed")
+
+asked = threading.Event()
+jobs = queue.Queue()
+writer = threading.Thread(target=write, daemon=True)
+writer.start()
+
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False)
+x = qd.field(qd.i32, 2)
+x.fill(3)
+
+@qd.kernel
+def twice(n: qd.i32) -> qd.i32:
+    return 2 * n
+
+jobs.put(asked.wait)
+jobs.put(lambda: twice(21))
+jobs.put(lambda: x.to_numpy().tolist())
+""")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert done.stdout.endswith("True\n42\n[3, 3]\nflushed\n"), done.stdout
+
+
 def test_finalisers_of_globals_launch(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("""

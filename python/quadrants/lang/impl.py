@@ -221,7 +221,7 @@ def default_cfg() -> Config:
 def _end() -> None:
     """Finishes at exit what a reset would, unless a daemon thread's kernel will not end before.
 
-    Fields, arrays and kernels stay: callbacks that were registered before the import come after it.
+    Fields, arrays and kernels stay: finalisers of a program's globals may use them.
     """
     if core.native_loaded():
         core.end_session(3.0)
