@@ -278,7 +278,7 @@ struct Lowering::Body {
     Prov* find_place(
         PyObject* array);  // an array reached through arguments in a way that was not tracked
 
-    // expressions
+    // expressions (lower_expr.cpp, lower_condition.cpp)
     Val expr(const Node* n);
     Ref value(const Node* n) {  // all of it is looked at
         Val v = expr(n);

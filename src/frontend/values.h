@@ -30,8 +30,11 @@ bool is_number(PyObject* o);
 // Of a type whose instances are guarded by value.
 bool is_plain_constant(PyObject* o);
 bool is_enum_member(PyObject* o);
-bool is_host_matrix(PyObject* o);   // quadrants.lang.matrix.Matrix with components
-bool is_empty_matrix(PyObject* o);  // without: has no value in the IR, stays a Python object
+bool is_host_matrix(PyObject* o);        // quadrants.lang.matrix.Matrix with components
+bool is_empty_matrix(PyObject* o);       // without: has no value in the IR, stays a Python object
+inline bool is_container(PyObject* o) {  // Python's own
+    return PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o);
+}
 Ref empty_matrix(const char* function);
 
 Value* const_of(Prim p, double v);
