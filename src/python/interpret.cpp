@@ -6,6 +6,7 @@
 
 #include "ir/interpreter.h"
 #include "pass/pass.h"
+#include "python/raised.h"
 #include "python/session.h"
 #include "python/storage.h"
 #include "runtime/cpu/float_mode.h"
@@ -20,6 +21,7 @@ struct Run {  // what the callbacks of the running interpretation need
     const ir::Module& module;
     std::vector<const ir::Format*> formats;
     runtime::LaunchOutcome* outcome;
+    Raised* raised;
 };
 thread_local Run* run;
 
@@ -70,9 +72,9 @@ std::unique_ptr<Interpreted> prepare_interpreted(const ir::Module& module) {
 }
 
 bool interpret_launch(const ir::Module& module, abi::Context& context,
-                      runtime::LaunchOutcome& outcome) {
+                      runtime::LaunchOutcome& outcome, Raised& raised) {
     const runtime::FlushDenormals flush;
-    Run state{module, ir::formats_of(module), &outcome};
+    Run state{module, ir::formats_of(module), &outcome, &raised};
     Run* const outer = std::exchange(run, &state);  // which a signal handler interrupted
     const struct Restore {
         Run* outer;
@@ -85,7 +87,7 @@ bool interpret_launch(const ir::Module& module, abi::Context& context,
     context.runtime = &kRuntime;
     context.stop = &stop;
     ir::InterpretOptions options;
-    options.stop = [] { return PyErr_CheckSignals() != 0; };
+    options.stop = [] { return run->raised->check_signals(); };
     ir::interpret(module, context, options);
     return !outcome.printed.empty() || outcome.failed;
 }

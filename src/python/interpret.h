@@ -10,6 +10,8 @@
 
 namespace qd::python {
 
+class Raised;
+
 struct Interpreted {
     std::unique_ptr<ir::Module> module;
     bool uses_random;
@@ -18,9 +20,9 @@ struct Interpreted {
 // A copy of `module` to run, with the checks that its options ask for.
 std::unique_ptr<Interpreted> prepare_interpreted(const ir::Module& module);
 
-// As runtime::launch; `context` lacks runtime and temps. Under the GIL; ends early, with the
-// exception set, where a signal handler raises.
+// As runtime::launch; `context` lacks runtime and temps. Under the GIL; may end early where a
+// signal handler raises.
 bool interpret_launch(const ir::Module& module, abi::Context& context,
-                      runtime::LaunchOutcome& outcome);
+                      runtime::LaunchOutcome& outcome, Raised& raised);
 
 }  // namespace qd::python

@@ -15,6 +15,7 @@
 #include "python/external.h"
 #include "python/output.h"
 #include "python/profile.h"
+#include "python/raised.h"
 #include "python/storage.h"
 #include "runtime/crash.h"
 #include "runtime/trace_file.h"
@@ -94,7 +95,7 @@ struct Patience {
     Turn<PythonThreads>& turn = session().turn;
     bool has_turn = false;
     PyThreadState* state = nullptr;
-    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    Raised raised;
     OpenLaunch open;
 
     // For the launches of other threads. False if a signal handler raises.
@@ -124,8 +125,7 @@ struct Patience {
         auto& p = *static_cast<Patience*>(self);
         p.take();
         if (p.has_turn) p.turn.set_aside();
-        const bool stop = PyErr_CheckSignals() != 0;
-        if (stop) PyErr_Fetch(&p.type, &p.value, &p.trace);
+        const bool stop = p.raised.check_signals();
         if (p.has_turn) p.turn.resume();
         p.release();
         return stop;
@@ -178,13 +178,11 @@ void raise_failure(const runtime::LaunchOutcome& outcome, const std::string& ker
 }
 
 __attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome,
-                                                 const Specialisation& spec) {
-    if (!outcome.printed.empty() && !write_output(outcome.printed)) return nullptr;
-    if (outcome.failed) {
-        raise_failure(outcome, spec.name);
-        return nullptr;
-    }
-    return Py_NewRef(Py_None);
+                                                 const Specialisation& spec, Raised& raised) {
+    const bool told = outcome.printed.empty() || write_output(outcome.printed);
+    if (told && outcome.failed) raise_failure(outcome, spec.name);
+    if (raised) raised.restore();
+    return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
 }
 
 // Around a launch that crash reports or the trace file tell of.
@@ -251,9 +249,8 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     bool special;
     if (s.interpreted) {
         if (s.interpreted->uses_random) number_draws();
-        special = interpret_launch(*s.interpreted->module, context, outcome);
+        special = interpret_launch(*s.interpreted->module, context, outcome, patience.raised);
         tasks_of_last_call = 1;  // it does not cut the kernel
-        if (PyErr_Occurred()) return nullptr;
     } else {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
@@ -268,14 +265,10 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
         patience.end();
         if (!times.empty()) record_times(s, times);
-        if (patience.type) {
-            PyErr_Restore(patience.type, patience.value, patience.trace);
-            return nullptr;
-        }
     }
     s.last_ns = now_ns() - start;
-    if (special) {
-        PyObject* ok = after_launch(outcome, s);
+    if (special || patience.raised) {
+        PyObject* ok = after_launch(outcome, s, patience.raised);
         if (!ok) return nullptr;
         Py_DECREF(ok);
     }

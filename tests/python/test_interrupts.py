@@ -295,6 +295,62 @@ def test_a_handlers_exception_is_no_answer(tmp_path, what):
     assert int(words[-1]) > 1
 
 
+@pytest.mark.oracle_differs("the established package is not interrupted")
+@pytest.mark.parametrize("tier", ["0", "interpret"])
+def test_a_launch_that_is_over_soon_runs_whole(tmp_path, tier):
+    """What catches a handler's exception goes on with no half step; a second one ends the launch."""
+    done = run(
+        tmp_path,
+        f"""
+        os.environ["QD_CPU_TIER"] = "{tier}"
+        qd.init(arch=qd.cpu)
+        x = qd.field(qd.f32, 50)
+        turns, counted = qd.ndarray(qd.i32, ()), qd.field(qd.i32, ())
+        @qd.kernel(graph=True)
+        def step(turns: qd.types.ndarray(qd.i32, ndim=0), last: qd.i32):
+            while qd.graph.do_while(turns):
+                for i in range(1):
+                    for k in range(last):
+                        x[k % 50] += 1.0
+                counted[None] += 1
+                turns[()] -= 1
+            if counted[None] == 20:
+                print("whole")
+        def ends(n, last, seconds, every=0):
+            turns.fill(n)
+            counted.fill(0)
+            signal.signal(signal.SIGALRM, handler)
+            signal.setitimer(signal.ITIMER_REAL, seconds, every)
+            begun = time.monotonic()
+            try:
+                step(turns, last)
+                return None, None
+            except Stop as e:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                return e, time.monotonic() - begun
+        turns.fill(1)
+        step(turns, 1)
+        last = 1000
+        while True:  # until a turn takes some milliseconds
+            turns.fill(1)
+            begun = time.monotonic()
+            step(turns, last)
+            if time.monotonic() - begun > 0.003:
+                break
+            last *= 2
+        e, _ = ends(20, last, 0.01)
+        assert e and counted[None] == 20, counted[None]
+        e, seconds = ends(10**9, last, 0.01)
+        assert e and e.__context__ is None and seconds >= 1
+        e, seconds = ends(10**9, last, 0.01, 0.1)
+        assert isinstance(e.__context__, Stop)
+        print("end")
+        """,
+    )
+    assert_ended(done)
+    assert "whole" in done.stdout
+
+
 def test_the_interpreter_is_interrupted(tmp_path):
     done = run(
         tmp_path,
