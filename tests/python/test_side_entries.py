@@ -8,6 +8,7 @@ import enum
 import functools
 import importlib
 import json
+import os
 import sys
 import types
 import typing
@@ -375,6 +376,25 @@ def test_an_entry_that_is_no_text(programs):
     entry.write_bytes(b"\xff\xfe" + entry.read_bytes())
     with pytest.warns(UserWarning, match="Failed to read from cache at"):
         assert programs.run(kernel, args) == "1001"
+    assert programs.run(kernel, args) == "1110"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "endless"])
+def test_what_stands_in_an_entry_s_place(programs, kind):
+    """No call waits for a pipe, or reads a device or what no memory holds."""
+    kernel, args = KEYED["ndarray"]
+    programs.run(kernel, args)
+    (entry,) = programs.entries()
+    entry.unlink()
+    if kind == "pipe":
+        os.mkfifo(entry)
+    elif kind == "device":
+        entry.symlink_to("/dev/zero")
+    else:
+        entry.touch()
+        os.truncate(entry, 1 << 42)
+    assert programs.run(kernel, args) == "1001"
+    assert entry.is_file() and not entry.is_symlink()
     assert programs.run(kernel, args) == "1110"
 
 

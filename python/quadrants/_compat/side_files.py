@@ -7,6 +7,7 @@ than all that is done with them.
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import warnings
 
@@ -74,6 +75,19 @@ def hash_device_caps() -> str:
 # --- files ---
 
 
+_LARGEST = 16 << 20  # bytes of an entry; usual ones have some thousand
+
+
+def _read_entry(path: str) -> str:
+    """An entry's text. What is no plain file is not waited for, and nothing endless is read."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, encoding="utf-8") as f:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_size > _LARGEST:
+            raise OSError("no entry")
+        return f.read()
+
+
 class PythonSideCache:
     """Texts by key, in a folder of the cache."""
 
@@ -99,8 +113,7 @@ class PythonSideCache:
         """The text, or None."""
         path = self._path(key)
         try:
-            with open(path, encoding="utf-8") as f:
-                text = f.read()
+            text = _read_entry(path)
         except OSError:
             return None
         except UnicodeDecodeError as e:
