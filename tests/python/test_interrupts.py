@@ -472,3 +472,43 @@ def test_what_two_threads_keep_is_raised_in_both(tmp_path):
         """,
     )
     assert_ended(done)
+
+
+def test_fields_survive_what_is_raised_while_they_get_storage():
+    """Ctrl-C in a notebook's first call, at any line: the next call works."""
+    cut = 0
+    for last in range(1, 2000, 3):
+        qd.init(arch=qd.cpu, offline_cache=False)
+        x, v = qd.field(qd.i32, 3), qd.Vector.field(2, qd.f32, 3)
+        lines = 0
+
+        def trace(frame, event, _):
+            nonlocal lines
+            code = frame.f_code  # at a line of `with` itself a trace may raise where no handler can
+            if (
+                not code.co_filename.endswith("_fields_builder.py")
+                or code.co_name == "_materialise"
+            ):
+                return None
+            lines += event == "line"
+            if lines == last:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            x.fill(1)
+        except KeyboardInterrupt:
+            cut += 1
+        finally:
+            sys.settrace(before)
+        v[1].y = 4
+        y = qd.field(qd.i32, 2)
+        y.fill(7)
+        x.fill(2)
+        assert (x[2], v[1].y, y[1]) == (2, 4, 7), last
+        if lines < last:
+            break
+    assert cut > 20

@@ -145,6 +145,11 @@ class FieldsBuilder:
             return self._finalize()
 
     def _finalize(self) -> SNodeTree:
+        """Makes the tree.
+
+        A signal handler may raise anywhere: nothing is changed before the tree is made, by one call
+        from which handlers are kept out, and what is changed then is changed again.
+        """
         nodes = list(self._root._walk())
         numbers = {id(node): n for n, node in enumerate(nodes)}
         rows, fields = [], {}
@@ -164,7 +169,18 @@ class FieldsBuilder:
                 raise QuadrantsRuntimeError(
                     f"The components of field {field._name} are placed in different trees"
                 )
-        number, sizes = core.make_tree(rows, [f._description(numbers) for f in whole])
+        making = map(core.make_tree, [rows], [[f._description(numbers) for f in whole]])
+        made: list[Any] = []
+        try:
+            made.extend(making)
+            return self._note_made(made, nodes, whole)
+        except BaseException:
+            if made:
+                self._note_made(made, nodes, whole)
+            raise
+
+    def _note_made(self, made: list[Any], nodes: list[SNode], whole: list[Any]) -> SNodeTree:
+        number, sizes = made[0]
         for node, size in zip(nodes, sizes):
             node._sizes = size
         self._finalized = True
@@ -260,6 +276,20 @@ def _check_shapes(root: SNode) -> None:
         field._check_component_shapes()
 
 
+def _finish(thread: int, builder: FieldsBuilder) -> None:
+    """Makes the tree of a default builder, which is none from then on."""
+    try:
+        del _state.defaults[thread]  # who declares amid this begins another
+        builder._finalize()
+    except (RuntimeError, MemoryError):
+        raise  # it would fail again
+    except BaseException:  # of a signal handler
+        if not builder._finalized and builder not in _state.defaults.values():
+            free = thread if thread not in _state.defaults else -id(builder)
+            _state.defaults[free] = builder
+        raise
+
+
 @impl.on_materialize
 def _materialise(runtime: Any, is_first: bool) -> None:
     if declaring._is_owned() or sys.is_finalizing():  # type: ignore[attr-defined]
@@ -272,8 +302,7 @@ def _materialise(runtime: Any, is_first: bool) -> None:
             if not builder._root._children or (thread != me and not _is_whole(builder)):
                 continue
             _check_shapes(builder._root)
-            del _state.defaults[thread]
-            builder._finalize()
+            _finish(thread, builder)
         left = [builder for builder in _state.defaults.values() if builder._root._children]
         core.set_fields_pending(bool(left or _state.open or _state.unplaced))
 
