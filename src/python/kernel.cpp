@@ -257,6 +257,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
         if (image.uses_random) number_draws();
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
         runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
+        hooks.whole_ns = kWholeNs;
         if (session_.options.kernel_profiler) hooks.times = &times;
         int64_t brief = kReleaseGilNs;
         if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;

@@ -8,8 +8,6 @@
 
 namespace qd::python {
 namespace {
-constexpr int64_t kWholeNs = 1'000'000'000;  // how long a launch may take to end whole
-
 void add_context(PyObject* exception,
                  PyObject* before) {  // takes `before`; handlers may raise one twice
     if (before && before != exception) {

@@ -12,6 +12,10 @@
 
 namespace qd::python {
 
+// How long a launch may take to end whole. Handlers run amid it only then (one may save a
+// checkpoint), and one that raises leaves it as long again.
+inline constexpr int64_t kWholeNs = 1'000'000'000;
+
 class Raised {
   public:
     Raised() = default;

@@ -351,6 +351,44 @@ def test_a_launch_that_is_over_soon_runs_whole(tmp_path, tier):
     assert "whole" in done.stdout
 
 
+def test_a_handler_finds_whole_steps(tmp_path):
+    """One that saves a checkpoint, say; the launch it meets has some milliseconds left."""
+    done = run(
+        tmp_path,
+        """
+        qd.init(arch=qd.cpu)
+        x, y = qd.field(qd.i32, 4), qd.field(qd.i32, 4)
+        @qd.kernel
+        def step(n: qd.i32):
+            for i in x:
+                for k in range(n):
+                    x[i] = (x[i] * 7 + k) % 501
+            for i in y:
+                for k in range(n):
+                    y[i] = (y[i] * 7 + k) % 501
+        n = 1000
+        while True:
+            begun = time.monotonic()
+            step(n)
+            if time.monotonic() - begun > 0.02:
+                break
+            n *= 2
+        saved = []
+        def save(*_):
+            saved.append((x[1], y[1]))
+        signal.signal(signal.SIGALRM, save)
+        signal.setitimer(signal.ITIMER_REAL, 0.007, 0.007)
+        end = time.monotonic() + 0.5  # optimised, a step may take less
+        while time.monotonic() < end:
+            step(n)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert saved and all(a == b for a, b in saved), saved
+        print("end")
+        """,
+    )
+    assert_ended(done)
+
+
 def test_the_interpreter_is_interrupted(tmp_path):
     done = run(
         tmp_path,

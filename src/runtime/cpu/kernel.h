@@ -91,6 +91,7 @@ struct LaunchHooks {
     void* data = nullptr;
     std::vector<TaskTime>* times = nullptr;  // gets every run of a task; null: nobody asks
     int64_t long_ns = 50000;                 // what is long: more than this still to do
+    int64_t whole_ns = 0;                    // `should_stop` is not asked before
 };
 
 // Runs all tasks. `context` brings bindings, args, results and launch_key; the rest is filled in.

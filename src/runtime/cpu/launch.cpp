@@ -371,6 +371,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
     Launch state{&image, &outcome, {}, 0, hooks};
     const bool many = image.tasks.size() > 1 || (!image.tasks.empty() && image.tasks[0].again >= 0);
     int64_t checked = hooks.should_stop && many ? now_ns() : 0;
+    const int64_t start = checked;
     context.runtime = &kRuntime;
     context.temps = large ? large.get() : small;
     context.partials = nullptr;
@@ -401,7 +402,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         if (now - checked < kStopCheckNs) continue;
         state.expect_long(kStopCheckNs);
         checked = now;
-        if (hooks.should_stop(hooks.data)) {
+        if (now - start >= hooks.whole_ns && hooks.should_stop(hooks.data)) {
             outcome.interrupted = true;
             break;
         }
