@@ -17,7 +17,6 @@
 #include "python/stored_code.h"
 #include "python/target.h"
 #include "python/warm.h"
-#include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/first_code.h"
 #include "runtime/stage.h"
@@ -446,8 +445,6 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         }
         if (reports_compiling() && !cold) explain_miss(k, args, count, making.misses);
         ++s.lowered;
-        if (!interpreted && !runtime::Compiler::loaded() && will_compile(k, args, count))
-            runtime::Compiler::load_ahead();
         const runtime::ProgressLine line(name, shows_progress());
         std::optional<runtime::Stage> stage(std::in_place, "front end", name, making.front_end_ns);
         making.parsed = s.trees_parsed;  // until then

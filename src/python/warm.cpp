@@ -10,8 +10,6 @@
 
 #include "python/warm.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -545,15 +543,6 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
         }
     }
     return nullptr;
-}
-
-bool will_compile(KernelObject& k, PyObject* const* args, size_t count) {
-    if (!session().options.offline_cache) return true;
-    const std::string folder = store().folder() + "/kernels", key = kernel_key(k, {args, count});
-    if (::access(folder.c_str(), F_OK) != 0) return true;
-    const Ref function = plain_function(k.definition);
-    return !key.empty() && ::access((folder + "/" + key).c_str(), F_OK) == 0 &&
-           !place_of(function.get()).file.starts_with('<');  // typed source: no recipe of it fits
 }
 
 std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,

@@ -35,9 +35,6 @@ using AcceptRecipe = std::function<std::unique_ptr<Specialisation>(Recipe&)>;
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
                                             const AcceptRecipe& accept,
                                             std::vector<std::string>* misses);
-// After find_recipe found none: whether code must be made as far as one can tell before lowering.
-// Not of kernels that never have a recipe, whose code is there all the same.
-bool will_compile(KernelObject& k, PyObject* const* args, size_t count);
 // Keeps what a cold start made for these arguments. `params` are the module's. Why not, or "".
 std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,
                          const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,

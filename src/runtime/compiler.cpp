@@ -7,10 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "runtime/fork.h"
-#include "runtime/trace_file.h"
 #include "support/error.h"
-#include "support/own_thread.h"
 
 namespace qd::runtime {
 namespace {
@@ -70,23 +67,6 @@ const Compiler& Compiler::get() {
     bind(library, "qd_compiler_times", c->times_);
     instance.store(c.release(), std::memory_order_release);
     return *instance.load(std::memory_order_acquire);
-}
-
-void Compiler::load_ahead() {
-    static std::atomic<bool> begun{false};
-    if (loaded() || begun.exchange(true)) return;
-    const auto body = [](void*) -> void* {
-        name_traced_thread("compiler");
-        const Compiling alone_with_fork;
-        try {
-            alone_with_fork.need();
-            (void)get();
-        } catch (const Error&) {  // told to who needs it
-        }
-        return nullptr;
-    };
-    pthread_t thread;
-    (void)support::start_thread(thread, true, body, nullptr);  // if there is none, get() loads
 }
 
 std::vector<uint8_t> Compiler::take(abi::Blob& blob) const {

@@ -26,8 +26,6 @@ class Compiler {
     // version.
     static const Compiler& get();
     static bool loaded();
-    // On a thread of its own, if that has not begun yet: who will need it lowers meanwhile.
-    static void load_ahead();
     static void set_path(
         std::string path);  // before the first get(); default: beside the extension
 

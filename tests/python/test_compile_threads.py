@@ -97,29 +97,6 @@ def test_the_number_is_in_no_key(tmp_path):
     assert run(tmp_path, body, QD_NUM_COMPILE_THREADS="2") == "False\n"
 
 
-_LOADED = """
-def loaded(seconds):
-    end = time.monotonic() + seconds
-    while not core.counters()["compiler_loaded"] and time.monotonic() < end:
-        time.sleep(0.001)
-    return core.counters()["compiler_loaded"]
-
-@qd.kernel
-def first() -> qd.i32:
-    return qd.static(1 if loaded(SECONDS) else 0)
-
-print(first())
-"""
-
-
-def test_the_compiler_is_loaded_while_the_front_end_works(tmp_path):
-    body = _LOADED.replace("SECONDS", "60")
-    assert run(tmp_path, body) == "1\n"
-    # A kernel without recipe beside code of others: its own may be there.
-    other = body.replace("return qd.static(1", "return 2 * qd.static(1").replace("60", "0.2")
-    assert run(tmp_path, other) == "0\n"
-
-
 @pytest.mark.parametrize("kind", ["segv", "stack", "throw"])
 def test_one_of_the_threads_fails(tmp_path, kind):
     out = run(
