@@ -420,9 +420,9 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             const Match matched = match_and_pack(*made, *k.parameters, args, block.data(), kept);
             if (matched == Match::error) frontend::forget_error();  // lowering, or the launch, says
             if (matched != Match::yes) return nullptr;
-            const bool analysed = has_entries(k);  // its captures; of those alone a user warning
-            for (const frontend::Notice& n : recipe.kernel.notices)
-                if (!analysed || n.category != frontend::Notice::Category::user) frontend::give(n);
+            for (const frontend::Notice& n : recipe.kernel.notices)  // an entry's user needs none
+                if (n.category != frontend::Notice::Category::user || !has_entries(k))
+                    frontend::give(n);
             made->name = name;
             source = std::move(recipe.kernel.functions);
             return made;
