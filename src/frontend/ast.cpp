@@ -301,12 +301,15 @@ bool measures_coverage() {
     return value && !std::strcmp(value, "1");
 }
 
+static Ref coverage_module() {
+    return Ref::steal(PyImport_ImportModule("quadrants.lang._kernel_coverage"));
+}
+
 // With QD_KERNEL_COVERAGE=1 a Python module puts probes into the tree.
 void add_probes(FunctionSource& s, PyObject* tree, int offset) {
     if (!measures_coverage()) return;
-    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._kernel_coverage"));
-    Ref::steal(
-        PyObject_CallMethod(module.get(), "instrument", "Osi", tree, s.file->name.c_str(), offset));
+    Ref::steal(PyObject_CallMethod(coverage_module().get(), "instrument", "Osi", tree,
+                                   s.file->name.c_str(), offset));
     s.has_probes = true;
 }
 
@@ -339,9 +342,8 @@ bool parse_function(FunctionSource& s) {
 // One text may be run in several modules.
 void lend_probes(const FunctionSource& s, PyObject* function) {
     if (!s.has_probes) return;
-    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._kernel_coverage"));
-    Ref::steal(
-        PyObject_CallMethod(module.get(), "lend_field", "O", PyFunction_GetGlobals(function)));
+    Ref::steal(PyObject_CallMethod(coverage_module().get(), "lend_field", "O",
+                                   PyFunction_GetGlobals(function)));
 }
 
 void tell_parsed(FunctionSource& s) { kept_trees.parsed(s); }

@@ -36,6 +36,13 @@ ir::Value* cast_to(ir::Builder& b, ir::Value* v, ir::Type t) {
     return v->type.is_scalar() && t.is_tensor() ? b.splat(v, t) : v;
 }
 
+// `a and b` or `a or b` of tensors.
+Val elementwise(bool is_and, PyObject* a, PyObject* b) {
+    CallArgs args;
+    args.positional = {Ref::borrow(a), Ref::borrow(b)};
+    return {call_builtin(is_and ? "and" : "or", args)};
+}
+
 // A branch that is never taken: what stands in it says of what type it is, and goes again.
 class NeverTaken {
     Lowering& low_;
@@ -151,24 +158,18 @@ bool Body::is_direct_argument(const Node* n) {
 Val Body::bool_op(const Node* n) {
     const bool is_and = n->op == 0;
     const char* symbol = is_and ? "&&" : "||";
-    const auto elementwise = [&](PyObject* a, PyObject* b) {
-        CallArgs args;
-        args.positional = {Ref::borrow(a), Ref::borrow(b)};
-        return call_builtin(is_and ? "and" : "or", args);
-    };
     Val left = expr(n->list[0]);
     for (size_t k = 1; k < n->list.size(); ++k) {
         low.node = n;
-        if (!low.static_depth && is_host_matrix(left.get()))
-            left = {make_value(to_value(left.get()))};
-        if (low.static_depth || !is_symbolic(left.get()) || is_container(left.get())) {
+        if (low.static_depth) {
+            if (truth(left) != is_and) return left;
+            left = expr(n->list[k]);
+            continue;
+        }
+        if (is_host_matrix(left.get())) left = {make_value(to_value(left.get()))};
+        if (!is_symbolic(left.get()) || is_container(left.get())) {
             const bool decided = truth(left) != is_and;
-            if (low.static_depth) {
-                if (decided) return left;
-                left = expr(n->list[k]);
-            } else {
-                left = known_left(std::move(left), decided, n->list[k], n);
-            }
+            left = known_left(std::move(left), decided, n->list[k], n);
             continue;
         }
         const ir::Type lt = type_of(left.get());
@@ -176,7 +177,7 @@ Val Body::bool_op(const Node* n) {
             Val right{value(n->list[k])};
             low.node = n;
             if (lt.is_tensor() || has_tensor_value(right.get())) {
-                left = {elementwise(left.get(), right.get())};
+                left = elementwise(is_and, left.get(), right.get());
             } else {
                 scalar_int(left.get(), left.get(), right.get(), symbol);
                 scalar_int(right.get(), left.get(), right.get(), symbol);
@@ -202,7 +203,7 @@ Val Body::bool_op(const Node* n) {
             Deeper deeper(low.runtime_depth);
             Val right{value(n->list[k])};
             low.node = n;
-            if (has_tensor_value(right.get())) right = {elementwise(left.get(), right.get())};
+            if (has_tensor_value(right.get())) right = elementwise(is_and, left.get(), right.get());
             r = scalar_int(right.get(), left.get(), right.get(), symbol);
             const ir::Prim p = type::promote(l->type.prim, r->type.prim);
             branch->results[0].type = r->type.with(p);
@@ -231,11 +232,8 @@ Val Body::known_left(Val left, bool decided, const Node* side, const Node* n) {
     low.node = n;
     if (is_float && is_symbolic(right.get()))  // a float beside a run-time value is a mistake
         scalar_int(left.get(), left.get(), right.get(), is_and ? "&&" : "||");
-    if (!decided && !is_float && has_tensor_value(right.get())) {
-        CallArgs args;
-        args.positional = {Ref::borrow(left.get()), Ref::borrow(right.get())};
-        return {call_builtin(is_and ? "and" : "or", args)};
-    }
+    if (!decided && !is_float && has_tensor_value(right.get()))
+        return elementwise(is_and, left.get(), right.get());
     Val& taken = decided ? left : right;
     const bool beside_integer = is_number(left.get()) && is_expr(right.get()) &&
                                 type_of(right.get()).is_scalar() &&

@@ -623,13 +623,23 @@ print("end")
     assert done.stdout.endswith("end\n")
 
 
+def _output_of_file(tmp_path, text: str) -> str:
+    """What a program prints that ends well and says nothing on stderr; finalisers see its file."""
+    program = tmp_path / "program.py"
+    program.write_text(text)
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize("place", ["after the import", "before it"])
 def test_callbacks_at_exit_use_the_runtime(tmp_path, place):
     """Also those that were registered before qd.init: results are saved there."""
     imports, register = "import quadrants as qd", "atexit.register(lambda: save())"
     first, second = (imports, register) if place == "after the import" else (register, imports)
-    program = tmp_path / "program.py"
-    program.write_text(f"""
+    out = _output_of_file(
+        tmp_path,
+        f"""
 import atexit
 {first}
 {second}
@@ -653,16 +663,16 @@ qd.init(arch=qd.cpu, offline_cache=False)
 x = qd.field(qd.i32, 2)
 x.fill(3)
 assert twice(1) == 2
-""")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    assert done.stdout.endswith("[3, 3] 42\nfrom a kernel\n4\n"), done.stdout
+""",
+    )
+    assert out.endswith("[3, 3] 42\nfrom a kernel\n4\n"), out
 
 
 def test_callbacks_from_before_the_import_wait_for_threads_that_launch(tmp_path):
     """A recorder's writer, say, which has jobs left."""
-    program = tmp_path / "program.py"
-    program.write_text("""
+    out = _output_of_file(
+        tmp_path,
+        """
 import atexit
 import queue
 import threading
@@ -696,15 +706,15 @@ def twice(n: qd.i32) -> qd.i32:
 jobs.put(asked.wait)
 jobs.put(lambda: twice(21))
 jobs.put(lambda: x.to_numpy().tolist())
-""")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    assert done.stdout.endswith("True\n42\n[3, 3]\nflushed\n"), done.stdout
+""",
+    )
+    assert out.endswith("True\n42\n[3, 3]\nflushed\n"), out
 
 
 def test_finalisers_of_globals_launch(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text("""
+    out = _output_of_file(
+        tmp_path,
+        """
 import sys
 import quadrants as qd
 
@@ -722,7 +732,6 @@ class Last:
 
 last = Last()
 step()
-""")
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    assert done.stdout.endswith("last 2\n"), done.stdout
+""",
+    )
+    assert out.endswith("last 2\n"), out
