@@ -239,6 +239,7 @@ Val Body::known_left(Val left, bool decided, const Node* side, const Node* n) {
                                 type_of(right.get()).is_scalar() &&
                                 !type::is_float(type_of(right.get()).prim);
     if (!beside_integer) return std::move(taken);
+    unit.consume(left);
     const ir::Prim other = type_of(right.get()).prim;
     ir::Value* v = to_value(taken.get());
     const ir::Prim p = type::promote(to_value(left.get())->type.prim, other);
@@ -292,9 +293,12 @@ Val Body::known_side(const Node* n, bool condition) {
             other = left_out.emplace(low).lower([&] { return expr(part); });
     }
     low.node = n;
-    const auto has_type = [](const Val& v) { return is_expr(v.get()) || is_number(v.get()); };
+    const auto has_type = [](const Val& v) {
+        return is_expr(v.get()) || is_number(v.get()) || is_host_matrix(v.get());
+    };
     const bool either_at_run_time = is_expr(taken.get()) || is_expr(other.get());
     if (!either_at_run_time || !has_type(taken) || !has_type(other)) return taken;
+    unit.consume(taken), unit.consume(other);
     ir::Value* v = to_value(taken.get());
     const ir::Type t =
         left_out->lower([&] { return type_of_both(v->type, to_value(other.get())->type); });

@@ -297,6 +297,47 @@ def test_the_shape_of_a_vector_is_part_of_its_version(tmp_path):
     assert of("long") == expected(6, 3)
 
 
+LEFT_OUT = """
+import sys
+import quadrants as qd
+
+C = eval(sys.argv[2])
+FLAG = True
+M = qd.Vector([C, C])
+
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+
+@qd.kernel
+def number(a: qd.i32) -> qd.f64:
+    z = a if FLAG else C
+    z += 0.75
+    return z
+
+@qd.kernel
+def vector(a: qd.i32) -> qd.f64:
+    z = qd.Vector([a, a]) if FLAG else M
+    z += 0.75
+    return z[1]
+
+@qd.kernel
+def left(a: qd.u8) -> qd.i64:
+    return (int(C) and a) * 200
+
+print(number(3), vector(3), left(3))
+"""
+
+
+def test_what_a_known_condition_leaves_out_is_part_of_a_version(tmp_path):
+    """It decides the type of the result, so its own type is asked again in each process."""
+    for c, values in [
+        ("1", "3.0 3.0"),
+        ("1.5", "3.75 3.75"),
+        ("2", "3.0 3.0"),
+        ("2.5", "3.75 3.75"),
+    ]:
+        assert last_words(tmp_path, LEFT_OUT, c) == [*values.split(), "600"]
+
+
 OPERATORS = """
 import sys
 import quadrants as qd
