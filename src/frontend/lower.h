@@ -286,10 +286,10 @@ struct Lowering::Body {
         return std::move(v.obj);
     }
     Ref index(const Node* n);
-    Val bool_op(const Node* n);
+    Val bool_op(const Node* n, size_t first = 0);
     Val if_exp(const Node* n);
     Val known_side(const Node* n, bool condition);
-    Val known_left(Val left, bool decided, const Node* side, const Node* n);
+    Val known_left(Val left, bool decided, const Node* n, size_t rest);
     Val compare_chain(const Node* n);
     Val comprehension(const Node* n);
     void generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places);

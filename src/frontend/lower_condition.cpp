@@ -155,80 +155,69 @@ bool Body::is_direct_argument(const Node* n) {
     return inner != annotation || is_template(inner) || is_tensor_annotation(inner);
 }
 
-Val Body::bool_op(const Node* n) {
+// `a or b or c` is `a or (b or c)`, here and in the established package: types meet in that order.
+Val Body::bool_op(const Node* n, size_t first) {
     const bool is_and = n->op == 0;
     const char* symbol = is_and ? "&&" : "||";
-    Val left = expr(n->list[0]);
-    for (size_t k = 1; k < n->list.size(); ++k) {
+    Val left = expr(n->list[first]);
+    if (first + 1 == n->list.size()) return left;
+    low.node = n;
+    const auto rest = [&] {
+        Val right = bool_op(n, first + 1);
+        unit.consume(right);
         low.node = n;
-        if (low.static_depth) {
-            if (truth(left) != is_and) return left;
-            left = expr(n->list[k]);
-            continue;
-        }
-        if (is_host_matrix(left.get())) left = {make_value(to_value(left.get()))};
-        if (!is_symbolic(left.get()) || is_container(left.get())) {
-            const bool decided = truth(left) != is_and;
-            left = known_left(std::move(left), decided, n->list[k], n);
-            continue;
-        }
-        const ir::Type lt = type_of(left.get());
-        if (lt.is_tensor() || !low.kernel->options.short_circuit_operators) {
-            Val right{value(n->list[k])};
-            low.node = n;
-            if (lt.is_tensor() || has_tensor_value(right.get())) {
-                left = elementwise(is_and, left.get(), right.get());
-            } else {
-                scalar_int(left.get(), left.get(), right.get(), symbol);
-                scalar_int(right.get(), left.get(), right.get(), symbol);
-                left = {binary(is_and ? BinOp::bit_and : BinOp::bit_or, left.get(), right.get())};
-            }
-            continue;
-        }
-        if (type::is_float(lt.prim)) {
-            Val right = expr(n->list[k]);
-            low.node = n;
-            scalar_int(left.get(), left.get(), right.get(), symbol);
-        }
-        ir::Value* l = to_value(left.get());
-        ir::Value* condition = low.b.cast(l, ir::Prim::u1);
-        const ir::Type placeholder = l->type;
-        ir::Value* operands[] = {condition};
-        ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {&placeholder, 1}, 2);
-        ir::Region *evaluated = branch->regions[is_and ? 0 : 1],
-                   *decided = branch->regions[is_and ? 1 : 0];
-        ir::Value* r;
-        {
-            InRegion in(low, evaluated);
-            Deeper deeper(low.runtime_depth);
-            Val right{value(n->list[k])};
-            low.node = n;
-            if (has_tensor_value(right.get())) right = elementwise(is_and, left.get(), right.get());
-            r = scalar_int(right.get(), left.get(), right.get(), symbol);
-            const ir::Prim p = type::promote(l->type.prim, r->type.prim);
-            branch->results[0].type = r->type.with(p);
-            ir::Value* out[] = {low.b.cast(r, p)};
-            low.b.end(ir::Op::yield, out);
-        }
-        {
-            InRegion in(low, decided);
-            const ir::Type type = branch->results[0].type;
-            ir::Value* v = low.b.cast(l, type.is_tensor() ? ir::Prim::u1 : type.prim);
-            ir::Value* out[] = {low.b.splat(low.b.cast(v, type.prim), type)};
-            low.b.end(ir::Op::yield, out);
-        }
-        left = {make_value(branch->result())};
+        return right;
+    };
+    if (low.static_depth) return truth(left) != is_and ? left : bool_op(n, first + 1);
+    if (is_host_matrix(left.get())) left = {make_value(to_value(left.get()))};
+    if (!is_symbolic(left.get()) || is_container(left.get())) {
+        const bool decided = truth(left) != is_and;
+        return known_left(std::move(left), decided, n, first + 1);
     }
-    return left;
+    const ir::Type lt = type_of(left.get());
+    if (lt.is_tensor() || !low.kernel->options.short_circuit_operators) {
+        const Val right = rest();
+        if (lt.is_tensor() || has_tensor_value(right.get()))
+            return elementwise(is_and, left.get(), right.get());
+        scalar_int(left.get(), left.get(), right.get(), symbol);
+        scalar_int(right.get(), left.get(), right.get(), symbol);
+        return {binary(is_and ? BinOp::bit_and : BinOp::bit_or, left.get(), right.get())};
+    }
+    if (type::is_float(lt.prim)) scalar_int(left.get(), left.get(), rest().get(), symbol);
+    ir::Value* l = to_value(left.get());
+    ir::Value* operands[] = {low.b.cast(l, ir::Prim::u1)};
+    const ir::Type placeholder = l->type;
+    ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {&placeholder, 1}, 2);
+    ir::Region *evaluated = branch->regions[is_and ? 0 : 1],
+               *decided = branch->regions[is_and ? 1 : 0];
+    {
+        InRegion in(low, evaluated);
+        Deeper deeper(low.runtime_depth);
+        Val right = rest();
+        if (has_tensor_value(right.get())) right = elementwise(is_and, left.get(), right.get());
+        ir::Value* r = scalar_int(right.get(), left.get(), right.get(), symbol);
+        const ir::Prim p = type::promote(l->type.prim, r->type.prim);
+        branch->results[0].type = r->type.with(p);
+        ir::Value* out[] = {low.b.cast(r, p)};
+        low.b.end(ir::Op::yield, out);
+    }
+    {
+        InRegion in(low, decided);
+        const ir::Type type = branch->results[0].type;
+        ir::Value* v = low.b.cast(l, type.is_tensor() ? ir::Prim::u1 : type.prim);
+        ir::Value* out[] = {low.b.splat(low.b.cast(v, type.prim), type)};
+        low.b.end(ir::Op::yield, out);
+    }
+    return {make_value(branch->result())};
 }
 
 // What a compile-time `left` makes of `left and right` or `left or right`. Beside a run-time
 // integer the operand that is the result has the type of both, as if `left` were one too.
-Val Body::known_left(Val left, bool decided, const Node* side, const Node* n) {
+Val Body::known_left(Val left, bool decided, const Node* n, size_t rest) {
     const bool is_and = n->op == 0, is_float = PyFloat_Check(left.get());
     std::optional<NeverTaken> left_out;
-    const auto lower_side = [&] { return expr(side); };
-    Val right = decided && !is_float ? left_out.emplace(low).lower(lower_side) : lower_side();
+    const auto lower_rest = [&] { return bool_op(n, rest); };
+    Val right = decided && !is_float ? left_out.emplace(low).lower(lower_rest) : lower_rest();
     low.node = n;
     if (is_float && is_symbolic(right.get()))  // a float beside a run-time value is a mistake
         scalar_int(left.get(), left.get(), right.get(), is_and ? "&&" : "||");

@@ -71,6 +71,8 @@ TABLE = {
         ("((0 and qd.i64(j)) + i * 65536) * 65536", 3 * 2**32),
         ("((0 or 1 or qd.i64(j)) + i) * 65536 * 65536", 4 * 2**32),
         ("(True and qd.u8(i)) - qd.u8(4)", 255), ("(False or i > 2) + qd.i32(1)", 2),
+        ("False or qd.cast(j, qd.i8) or 4", -2), ("True and qd.cast(j, qd.i8) and i", 3),
+        ("qd.cast(j, qd.i8) or False or i", -2),
         ("v = 1 or i; v += 7; v", 8), ("(True and i > 2) == 1", 1), ("(False and i > 2) + 1", 1),
     ]),
     "rounding": ("", [
