@@ -286,6 +286,7 @@ struct Lowering::Body {
         return std::move(v.obj);
     }
     Ref index(const Node* n);
+    Val binary_op(const Node* n, BinOp op, const Val& a, const Val& b);
     Val bool_op(const Node* n, size_t first = 0);
     Val if_exp(const Node* n);
     Val known_side(const Node* n, bool condition);

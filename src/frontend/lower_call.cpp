@@ -589,7 +589,10 @@ Val Body::object_operator(const Node* n, const Val& left, const Val& right, cons
         return {};
     if (is_number(o) && is_enum_member(o)) return {};  // theirs are what the numbers do
     const Ref name = Ref::steal(PyUnicode_InternFromString(method));
-    const Ref found = get(cls, name.get());
+    // As Python looks operators up: a class's own class has one called `__or__`, which is not
+    // meant.
+    PyObject* in_class = _PyType_Lookup(Py_TYPE(o), name.get());
+    const Ref found = in_class ? get(cls, name.get()) : Ref{};
     PyObject* definition = found ? func_of(found.get()) : nullptr;
     const auto is_native = [](PyObject* m) {  // those decline, or are the numbers' own
         return Py_IS_TYPE(m, &PyWrapperDescr_Type) || Py_IS_TYPE(m, &PyMethodDescr_Type) ||

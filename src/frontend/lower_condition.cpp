@@ -169,20 +169,15 @@ Val Body::bool_op(const Node* n, size_t first) {
         return right;
     };
     if (low.static_depth) return truth(left) != is_and ? left : bool_op(n, first + 1);
+    if (!low.kernel->options.short_circuit_operators)
+        return binary_op(n, is_and ? BinOp::bit_and : BinOp::bit_or, left, rest());
     if (is_host_matrix(left.get())) left = {make_value(to_value(left.get()))};
     if (!is_symbolic(left.get()) || is_container(left.get())) {
         const bool decided = truth(left) != is_and;
         return known_left(std::move(left), decided, n, first + 1);
     }
     const ir::Type lt = type_of(left.get());
-    if (lt.is_tensor() || !low.kernel->options.short_circuit_operators) {
-        const Val right = rest();
-        if (lt.is_tensor() || has_tensor_value(right.get()))
-            return elementwise(is_and, left.get(), right.get());
-        scalar_int(left.get(), left.get(), right.get(), symbol);
-        scalar_int(right.get(), left.get(), right.get(), symbol);
-        return {binary(is_and ? BinOp::bit_and : BinOp::bit_or, left.get(), right.get())};
-    }
+    if (lt.is_tensor()) return elementwise(is_and, left.get(), rest().get());
     if (type::is_float(lt.prim)) scalar_int(left.get(), left.get(), rest().get(), symbol);
     ir::Value* l = to_value(left.get());
     ir::Value* operands[] = {low.b.cast(l, ir::Prim::u1)};
@@ -212,27 +207,31 @@ Val Body::bool_op(const Node* n, size_t first) {
 }
 
 // What a compile-time `left` makes of `left and right` or `left or right`. Beside a run-time
-// integer the operand that is the result has the type of both, as if `left` were one too.
+// operand the result is a run-time value too, of the type of both.
 Val Body::known_left(Val left, bool decided, const Node* n, size_t rest) {
     const bool is_and = n->op == 0, is_float = PyFloat_Check(left.get());
     std::optional<NeverTaken> left_out;
     const auto lower_rest = [&] { return bool_op(n, rest); };
     Val right = decided && !is_float ? left_out.emplace(low).lower(lower_rest) : lower_rest();
     low.node = n;
-    if (is_float && is_symbolic(right.get()))  // a float beside a run-time value is a mistake
-        scalar_int(left.get(), left.get(), right.get(), is_and ? "&&" : "||");
-    if (!decided && !is_float && has_tensor_value(right.get()))
+    const auto beside_right = [&](auto f) { return left_out ? left_out->lower(f) : f(); };
+    if (has_tensor_value(right.get()) && !is_float) {
+        if (left_out) {  // its components don't matter
+            const ir::Type t = beside_right([&] { return to_value(right.get())->type; });
+            right = {make_value(low.b.splat(low.b.constant(t.element(), 0), t))};
+        }
         return elementwise(is_and, left.get(), right.get());
-    Val& taken = decided ? left : right;
-    const bool beside_integer = is_number(left.get()) && is_expr(right.get()) &&
-                                type_of(right.get()).is_scalar() &&
-                                !type::is_float(type_of(right.get()).prim);
-    if (!beside_integer) return std::move(taken);
+    }
+    if (!is_number(left.get()) || !is_expr(right.get())) return decided ? left : right;
+    beside_right([&] {  // a float is a mistake where it doesn't count, too
+        for (PyObject* side : {left.get(), right.get()})
+            scalar_int(side, left.get(), right.get(), is_and ? "&&" : "||");
+    });
     unit.consume(left);
+    ir::Value* v = to_value((decided ? left : right).get());
     const ir::Prim other = type_of(right.get()).prim;
-    ir::Value* v = to_value(taken.get());
     const ir::Prim p = type::promote(to_value(left.get())->type.prim, other);
-    return v->type.prim == p ? std::move(taken) : Val{make_value(low.b.cast(v, p))};
+    return {make_value(low.b.cast(v, p))};
 }
 
 Val Body::if_exp(const Node* n) {
@@ -291,7 +290,7 @@ Val Body::known_side(const Node* n, bool condition) {
     ir::Value* v = to_value(taken.get());
     const ir::Type t =
         left_out->lower([&] { return type_of_both(v->type, to_value(other.get())->type); });
-    return t == v->type ? std::move(taken) : Val{make_value(cast_to(low.b, v, t))};
+    return {make_value(cast_to(low.b, v, t))};
 }
 
 }  // namespace qd::frontend

@@ -400,6 +400,28 @@ Ref Body::index(const Node* n) {
     return value(n);
 }
 
+// What Python makes of `a op b`, or the runtime value if one of them is one.
+Val Body::binary_op(const Node* n, BinOp op, const Val& a, const Val& b) {
+    const auto run = [&] {
+        if (op != BinOp::pow) return binary(op, a.get(), b.get());
+        const CheckedHere here(*this, n);  // the exponent
+        return binary(op, a.get(), b.get());
+    };
+    if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
+        static const char* const names[] = {"add",    "sub",    "mul",   "truediv", "floordiv",
+                                            "mod",    "pow",    "and_",  "or_",     "xor",
+                                            "lshift", "rshift", "matmul"};
+        const Val operands[] = {a, b};
+        return operation(names[static_cast<int>(op)], operands, run);
+    }
+    static const char* const methods[] = {
+        "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",   "__pow__",
+        "__and__", "__or__",  "__xor__", "__lshift__",  "__rshift__",   "__matmul__"};
+    if (Val v = object_operator(n, a, b, methods[static_cast<int>(op)]); v.obj) return v;
+    unit.consume(a), unit.consume(b);
+    return {run()};
+}
+
 Val Body::expr(const Node* n) {
     need_stack();
     low.node = n;
@@ -418,26 +440,7 @@ Val Body::expr(const Node* n) {
                 unit.consume(a), unit.consume(b);
                 return {format_call(Ref::steal(PyUnicode_FromString("{}{}")).get(), parts)};
             }
-            const auto run = [&] {
-                if (static_cast<BinOp>(n->op) != BinOp::pow)
-                    return binary(static_cast<BinOp>(n->op), a.get(), b.get());
-                const CheckedHere here(*this, n);  // the exponent
-                return binary(BinOp::pow, a.get(), b.get());
-            };
-            if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
-                static const char* const names[] = {
-                    "add",  "sub", "mul", "truediv", "floordiv", "mod",   "pow",
-                    "and_", "or_", "xor", "lshift",  "rshift",   "matmul"};
-                const Val operands[] = {a, b};
-                return operation(names[n->op], operands, run);
-            }
-            static const char* const methods[] = {
-                "__add__",    "__sub__",    "__mul__",   "__truediv__", "__floordiv__",
-                "__mod__",    "__pow__",    "__and__",   "__or__",      "__xor__",
-                "__lshift__", "__rshift__", "__matmul__"};
-            if (Val v = object_operator(n, a, b, methods[n->op]); v.obj) return v;
-            unit.consume(a), unit.consume(b);
-            return {run()};
+            return binary_op(n, static_cast<BinOp>(n->op), a, b);
         }
         case K::UnaryOp: {
             Val a = expr(n->a);

@@ -627,16 +627,22 @@ def test_right_operand_is_not_evaluated_when_the_left_decides(backend):
 
 def test_short_circuit_can_be_turned_off(backend):
     backend.init(short_circuit_operators=False)
-    out = np.zeros((2, 3), np.int32)
+    out = np.zeros((6, 3), np.int32)
 
     @qd.kernel
     def run(a: Array, out: Array):
         for i in range(3):
+            v = qd.Vector([a[i], 4]) and [3, 5]
             out[0, i] = a[i] and 3
             out[1, i] = a[i] or 8
+            out[2, i] = 3 and a[i]
+            out[3, i] = False or 12 or a[i]
+            out[4, i] = v[0] * 10 + v[1]
+            out[5, i] = 5 and 6
 
     run(np.array([0, 1, 6], np.int32), out)
-    assert out.tolist() == [[0, 1, 2], [8, 9, 14]]
+    assert out[:4].tolist() == [[0, 1, 2], [8, 9, 14], [0, 1, 2], [12, 13, 14]]
+    assert out[4:].tolist() == [[4, 14, 24], [4, 4, 4]]
 
 
 def test_conditional_expression_evaluates_one_branch(backend):

@@ -64,6 +64,9 @@ TABLE = {
         ("v = 1 if True else 2.5; v / 4 + v // 2", 0.25),
         ("l = [1]; v = 2 if True else l.append(i); v + len(l) * 10", 22),
         ("v = i if True else (i, j); v", 3),
+        ("v = (i if False else 1.5) if False else True; v += 0.75; v", 1.75),
+        ("v = 1 if True else (1 if True else x); v += 0.75; v", 1.75),
+        ("v = (2 if True else qd.i64(i)) if True else 0; v * 65536 * 65536", 2**33),
     ]),
     "and, or with a known left side": ("", [
         ("(65536 and qd.i16(i * 100)) ** 3", 27e6), ("-(1 and qd.i8(-128))", 128),
@@ -74,6 +77,8 @@ TABLE = {
         ("False or qd.cast(j, qd.i8) or 4", -2), ("True and qd.cast(j, qd.i8) and i", 3),
         ("qd.cast(j, qd.i8) or False or i", -2),
         ("v = 1 or i; v += 7; v", 8), ("(True and i > 2) == 1", 1), ("(False and i > 2) + 1", 1),
+        ("(1 or (2 if True else qd.i64(j))) * 65536 * 65536", 2**32),
+        ("(1 or (2 or qd.i64(j))) * 65536 * 65536", 2**32),
     ]),
     "rounding": ("", [
         ("qd.round(y)", 3), ("qd.round(-y)", -3), ("round(y + 1)", 4), ("qd.floor(y)", 2),
@@ -95,10 +100,12 @@ TABLE = {
     ]),
     "logic of vectors": ("a = qd.Vector([i, j, 0]); b = qd.Vector([1, 0, 1])\n", [
         ("(a and b).sum()", 1), ("(a or b).sum()", 3), ("any(a)", 1), ("all(a)", 0),
+        ("(0 and a).sum() + (False and a).n", 3), ("(True or a).sum()", 3), ("(0 and i and a).n", 3),
+        ("(1 or qd.Vector([1, 0])).sum()", 2), ("(False or True or a).sum()", 3),
         ("(2 and a).sum()", 2), ("(0 or a).sum()", 2), ("(i and a).sum()", 2), ("(i or a).sum()", 3),
         ("n = 0; (n and a).sum() + 10 * (n or a).sum()", 20), ("(a and 2).sum() + (a or 0).sum()", 4),
         ("(a > 0).any()", 1), ("(a > 0).all()", 0), ("qd.cast(a < b, qd.i32).sum()", 2), ("(a == a)[0]", 1),
-        ("(not qd.Vector([0, 1]))[0]", 1), ("any([i, j])", 1),
+        ("(not qd.Vector([0, 1]))[0]", 1), ("any([i, j])", 1), ("([8, 16, 32] | a).sum()", 41),
     ]),
     "vector methods": ("v = qd.Vector([1.0, 2.0, 3.0]); w = qd.Vector([4, 5, 6])\n", [
         ("v.dot(w)", 32), ("v.cross(w).x + v.cross(w).y * 10 + v.cross(w).z * 100", -3 + 60 - 300),
