@@ -97,7 +97,7 @@ struct SourceFile {
     std::string text;
     std::vector<std::string_view> lines;  // without their line ends
     uint64_t stamp = 0;                   // of the file when it was read; 0: it has no file
-    bool suspect = false;                 // written while this process was running
+    bool suspect = false;                 // may have changed while this process was running
     const SourceFile* older = nullptr;    // what the same name stood for before
     // Of a suspect or replaced file: its text, compiled; by the compiler's flags and level of
     // optimisation.

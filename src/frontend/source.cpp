@@ -6,11 +6,13 @@
 // skipped, and the first line that is not indented deeper than the `def` ends it. Cost: one pass
 // over the function's text.
 
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 
 #include <cctype>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -96,6 +98,10 @@ double process_start() {
     return start;
 }
 
+// A forked child has what its parent imported.
+[[maybe_unused]] const bool start_is_known_to_children =
+    pthread_atfork([] { process_start(); }, nullptr, nullptr) == 0;
+
 uint64_t stamp_of(const struct stat& info) {
     const auto nanoseconds = [](const timespec& t) {
         return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
@@ -105,6 +111,34 @@ uint64_t stamp_of(const struct stat& info) {
                                 static_cast<uint64_t>(info.st_ino)})
         stamp = stamp * 31 + part;
     return stamp + 1;
+}
+
+// Whether a link on the way was set, or a folder renamed, while this process was running: files as
+// old as they like may stand behind the path since then (releases/7 behind `current`). What is
+// made in a folder changes both of its times, a new name for it changes one.
+bool leads_elsewhere(std::string path) {
+    for (int links = 0; links < 40; ++links) {
+        size_t at = 0;
+        bool followed = false;
+        while (!followed && (at = path.find('/', at + 1)) != std::string::npos) {
+            const std::string part = path.substr(0, at);
+            struct stat info;
+            if (::lstat(part.c_str(), &info) != 0) return true;
+            const bool renamed = seconds(info.st_ctim) >= process_start();
+            if (S_ISDIR(info.st_mode) && renamed && seconds(info.st_mtim) < process_start())
+                return true;
+            if (!S_ISLNK(info.st_mode)) continue;
+            if (renamed) return true;
+            char target[PATH_MAX];
+            const ssize_t n = ::readlink(part.c_str(), target, sizeof target);
+            if (n <= 0) return true;
+            const std::string to(target, static_cast<size_t>(n));
+            path = (to[0] == '/' ? to : part.substr(0, part.rfind('/') + 1) + to) + path.substr(at);
+            followed = true;
+        }
+        if (!followed) return false;
+    }
+    return true;
 }
 
 // The code object of a function inside a module's: by line and, if there is one, name.
@@ -234,8 +268,9 @@ const SourceFile* keep(std::string key, std::string name, std::string text,
         f->stamp = stamp_of(*info);
         // A copy that keeps times, or a file moved here, shows an old time of writing.
         // A relative name may have meant another file before os.chdir.
-        f->suspect = !f->name.starts_with('/') ||
-                     std::max(seconds(info->st_mtim), seconds(info->st_ctim)) >= process_start();
+        f->suspect = !f->name.starts_with('/') || files().contains(key) ||
+                     std::max(seconds(info->st_mtim), seconds(info->st_ctim)) >= process_start() ||
+                     leads_elsewhere(f->name);
     }
     split(*f);
     static auto* retired = new std::vector<std::unique_ptr<SourceFile>>;  // functions refer to them

@@ -155,3 +155,90 @@ def k() -> qd.i32:
     filters = list(warnings.filters)
     assert program.k() == 7
     assert warnings.filters == filters and not recwarn.list
+
+
+RELEASES = """
+import os, sys, time
+import quadrants as qd
+
+sys.path.insert(0, "current")
+sys.path[0] = os.path.abspath(sys.path[0])
+sys.dont_write_bytecode = True
+import model
+
+qd.init(arch=qd.cpu, log_level=qd.ERROR)
+early = sys.argv[1] == "early" and model.k(1)
+if sys.argv[2] == "link":
+    os.symlink("2", "new")
+    os.replace("new", "current")
+else:
+    os.rename("current", "before")
+    os.rename("2", "current")
+for kernel in (model.k, model.other):
+    try:
+        print(kernel(1))
+    except qd.QuadrantsRuntimeError as e:
+        print("changed on disk" in str(e))
+"""
+
+
+@pytest.mark.parametrize("how", ["link", "folder"])
+def test_a_release_put_in_place_while_the_program_runs(tmp_path, how):
+    """Files as old as those that were imported stand behind the path then."""
+    expected = {"early": ["101", "2"], "late": ["True", "True"]}
+    for when, results in expected.items():
+        for process in range(2):
+            root = tmp_path / f"{when}{process}"
+            for release in (1, 2):
+                (root / str(release)).mkdir(parents=True)
+                (root / str(release) / "model.py").write_text(
+                    f"import quadrants as qd\nN = {release}\n"
+                    f"@qd.kernel\ndef k(x: qd.i32) -> qd.i32:\n    return x + {release}00 * N\n"
+                    f"@qd.kernel\ndef other(x: qd.i32) -> qd.i32:\n    return x + {release}\n"
+                )
+            if how == "link":
+                (root / "current").symlink_to("1")
+            else:
+                (root / "1").rename(root / "current")
+            time.sleep(0.2)
+            run = subprocess.run(
+                [sys.executable, "-c", RELEASES, when, how],
+                cwd=root,
+                env={**os.environ, "QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "cache")},
+                capture_output=True,
+                text=True,
+            )
+            assert run.stdout.split("\n")[-3:] == [*results, ""], run.stdout + run.stderr
+
+
+FORKED = """
+import os, sys, time
+import quadrants as qd
+
+sys.path.insert(0, os.getcwd())
+sys.dont_write_bytecode = True
+import model
+
+time.sleep(0.1)
+text = open("model.py").read()
+open("model.py", "w").write(text.replace("3", "4"))
+time.sleep(0.2)
+if os.fork() == 0:
+    qd.init(arch=qd.cpu, log_level=qd.ERROR, offline_cache=False)
+    try:
+        print(model.k())
+    except qd.QuadrantsRuntimeError as e:
+        print("changed on disk" in str(e), flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_child_has_what_its_parent_imported(tmp_path):
+    """A server that imports, and forks a worker after the file was edited."""
+    text = "import quadrants as qd\n@qd.kernel\ndef k() -> qd.i32:\n    return 3\n"
+    (tmp_path / "model.py").write_text(text)
+    run = subprocess.run(
+        [sys.executable, "-c", FORKED], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert run.stdout.split("\n")[-2:] == ["True", ""], run.stdout + run.stderr
