@@ -112,7 +112,14 @@ PyObject* items_of(PyObject* value, int count) {
     return items.release();
 }
 
-// Vectors and matrices: anything indexable, flattened in order.
+bool too_few(const PackStep& step) {
+    return refuse(
+        step, "IndexError",
+        "Argument " + step.name + " has too few components for " + type::to_user_string(step.type));
+}
+
+// Vectors and matrices: anything indexable. A matrix is read row by row, the upper left block of
+// a larger one; numbers in place of rows fill it in order.
 bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end,
                         int depth = 0) {
     if (depth > kDeepest) return component_error(step);  // a text holds texts for ever
@@ -135,11 +142,16 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
     if (!items) return false;
     if (!PyList_Check(items.get()))
         return write_tensor_items(step, items.get(), at, end, depth + 1);
-    if (depth && step.type.rank == 1) return component_error(step);
+    if (depth >= step.type.rank) return component_error(step);
+    if (depth) {  // a row
+        if (at >= end) return true;
+        const ptrdiff_t row = step.type.m * type::bytes(step.type.prim);
+        end = at + std::min(row, end - at);
+    }
     bool ok = true;
     for (Py_ssize_t k = 0; ok && k < PyList_GET_SIZE(items.get()); ++k)
         ok = write_tensor_items(step, PyList_GET_ITEM(items.get(), k), at, end, depth + 1);
-    return ok;
+    return ok && depth && at != end ? too_few(step) : ok;
 }
 
 bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
@@ -154,9 +166,7 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     }
     if (next != end) {
         if (!PySequence_Check(value)) return component_error(step);  // a number
-        return refuse(step, "IndexError",
-                      "Argument " + step.name + " has too few components for " +
-                          type::to_user_string(step.type));
+        return too_few(step);
     }
     return true;
 }

@@ -86,6 +86,62 @@ def test_matrix_elements(name):
             x[1] = value
 
 
+NO_NUMBERS = {
+    "None": None,
+    "Nones": [None, None, None],
+    "complex": [1j, 2, 3],
+    "text": "123",
+    "texts": ["1", "2", "3"],
+    "array of texts": np.array(["1", "2", "3"]),
+}
+
+
+@pytest.mark.parametrize("name", NO_NUMBERS)
+def test_components_that_are_no_numbers(name):
+    value = NO_NUMBERS[name]
+    s, v = mixed(), qd.Vector([1.0, 2.0, 3.0])
+    for put in (
+        lambda: setattr(s, "v", value),
+        lambda: mixed(v=value),
+        lambda: v.fill(value),
+        lambda: vec3(value),
+    ):
+        with raises(TypeError):
+            put()
+    assert s.v.to_list() == [0, 0, 0] and v.to_list() == [1, 2, 3]
+
+
+# A matrix parameter takes the upper left block of what is larger, row by row.
+MATRIX_ARGUMENTS = {
+    "same": (np.arange(6.0).reshape(2, 3), [[0, 1, 2], [3, 4, 5]]),
+    "larger": (np.arange(16.0).reshape(4, 4), [[0, 1, 2], [4, 5, 6]]),
+    "larger matrix": (qd.Matrix(np.arange(16.0).reshape(4, 4)), [[0, 1, 2], [4, 5, 6]]),
+    "longer rows": ([[0, 1, 2, 3], [4, 5, 6, 7]], [[0, 1, 2], [4, 5, 6]]),
+    "rows": ([qd.Vector([0, 1, 2]), np.array([3, 4, 5])], [[0, 1, 2], [3, 4, 5]]),
+    "flat": ([0, 1, 2, 3, 4, 5], [[0, 1, 2], [3, 4, 5]]),
+    "transposed": (np.arange(6.0).reshape(3, 2), IndexError),
+    "transposed matrix": (qd.Matrix(np.arange(6.0).reshape(3, 2)), IndexError),
+    "short row": ([[0, 1, 2], [3, 4]], IndexError),
+    "one row": (np.arange(12.0).reshape(1, 12), IndexError),
+    "deeper": (np.arange(12.0).reshape(2, 3, 2), qd.QuadrantsRuntimeTypeError),
+}
+
+
+@qd.kernel
+def matrix_argument(m: qd.types.matrix(2, 3, qd.f32)) -> qd.types.matrix(2, 3, qd.f32):
+    return m
+
+
+@pytest.mark.parametrize("name", MATRIX_ARGUMENTS)
+def test_matrix_arguments(name):
+    value, expected = MATRIX_ARGUMENTS[name]
+    if isinstance(expected, list):
+        assert matrix_argument(value).to_list() == expected
+    else:
+        with raises(expected):
+            matrix_argument(value)
+
+
 @pytest.mark.parametrize("make", [vector_field, vector_array])
 @pytest.mark.parametrize("index", [3, 1.0, "a"])
 def test_indices_of_elements(make, index):

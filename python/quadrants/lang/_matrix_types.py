@@ -10,7 +10,7 @@ from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsSyntaxError, QuadrantsTypeError
 from quadrants.lang.matrix import Matrix, Vector, _has_symbolic
-from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
+from quadrants.lang.util import check_element_shape, cook_dtype, real_numbers, to_numpy_type
 from quadrants.types.annotations import optional
 from quadrants.types.primitive_types import DataType, stable_hash
 
@@ -99,11 +99,10 @@ class MatrixType:
         values = _flattened(args)
         if len(args) == 1 and not isinstance(args[0], (list, tuple, Matrix, np.ndarray)):
             values = values * count
-        if builtins.any(v is None for v in values):
-            raise TypeError(f"{self.to_string()} takes numbers, got None")
         if len(values) < count:
             raise IndexError(f"{self.to_string()} needs {count} components, got {len(values)}")
-        entries = np.array(values[:count]).astype(self._numpy_type()).reshape(self.get_shape())
+        entries = real_numbers(np.array(values[:count])).astype(self._numpy_type())
+        entries = entries.reshape(self.get_shape())
         return (Vector if self.ndim == 1 else Matrix)(entries)
 
     def cast(self, value: Any) -> Any:

@@ -22,7 +22,7 @@ from quadrants.lang.exception import (
     QuadrantsCompilationError,
     QuadrantsTypeError,
 )
-from quadrants.lang.util import to_numpy_type
+from quadrants.lang.util import real_numbers, to_numpy_type
 from quadrants.types.primitive_types import by_name
 
 __all__ = [
@@ -210,7 +210,7 @@ class Matrix:
 
     def _assign(self, value: Any) -> None:
         """Element-wise assignment from anything of the same shape."""
-        value = np.asarray(value.entries if isinstance(value, Matrix) else value)
+        value = real_numbers(np.asarray(value.entries if isinstance(value, Matrix) else value))
         if self.is_host_access:
             for where in np.ndindex(*self.get_shape()):
                 self._access.set(value[where].item() if value.shape else value.item(), *where)

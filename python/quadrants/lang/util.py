@@ -19,6 +19,16 @@ def _long_name(dt: DataType) -> str:
 _MOST_COMPONENTS = 65535
 
 
+def real_numbers(values: Any) -> Any:
+    """The array as it is; TypeError if something in it is no real number."""
+    kind = values.dtype.kind
+    if kind not in "biuf":
+        for v in values.flat:
+            if kind != "O" or not hasattr(v, "__float__"):
+                raise TypeError(f"numbers are expected as components, got {v!r}")
+    return values
+
+
 def check_element_shape(*extents: Any) -> None:
     """Raises `ValueError` unless an element may have these rows and columns; None is open."""
     import operator
