@@ -217,3 +217,45 @@ def test_structs_of_constants_made_by_python_helpers(backend):
         out[3] = total(Leaf()) + nested_of_numbers().n
 
     assert run(k, 4) == [321, 0, 321 + 654, 2]
+
+
+class Scaled:
+    @qd.func
+    def scaled(self, by):
+        return self.x * by
+
+    @qd.func
+    def name(self):
+        return -1.0
+
+    def host_sum(self):
+        return self.x + self.y
+
+
+class Moved:
+    @qd.func
+    def move(self, by):
+        self.x += by
+
+
+@qd.dataclass
+class Inheriting(Moved, Scaled):
+    x: qd.f32
+    y: qd.f32
+
+    @qd.func
+    def name(self):
+        return 100.0
+
+
+def test_inherited_methods(backend):
+    f = Inheriting.field(shape=2)
+    f[1] = Inheriting(3, 4)
+
+    @qd.kernel
+    def k(a: Inheriting) -> qd.f32:
+        f[1].move(1.0)
+        return a.scaled(2.0) + f[1].scaled(10.0) + a.name()
+
+    assert k(Inheriting(1, 2)) == 2 + 40 + 100
+    assert Inheriting(1, 2).host_sum() == 3 and f[1].host_sum() == 8

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType
 from typing import Any
 
 from quadrants._lib import core
@@ -374,7 +373,8 @@ def _fits(kind: Any, value: Any) -> bool:
 
 
 def dataclass(cls: type) -> StructType:
-    """Makes a class with annotated members a struct type; its functions become methods."""
+    """Makes a class with annotated members a struct type; its functions, inherited ones too, become
+    methods."""
     if not isinstance(cls, type):
         raise TypeError(f"@qd.dataclass decorates a class, got {cls!r}")
     space = cls.__dict__
@@ -385,10 +385,13 @@ def dataclass(cls: type) -> StructType:
             raise QuadrantsSyntaxError("Default value in @dataclass is not supported.")
         if isinstance(kind, str):
             members[name] = eval(kind, caller.f_globals, caller.f_locals)
+    found: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        found.update(base.__dict__)
     methods = {
         name: value
-        for name, value in space.items()
-        if not name.startswith("__") and (isinstance(value, FunctionType) or callable(value))
+        for name, value in found.items()
+        if not name.startswith("__") and name not in members and callable(value)
     }
     made = StructType(**members)
     made.methods = methods
