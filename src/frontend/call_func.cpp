@@ -24,10 +24,11 @@ namespace qd::frontend {
 struct Entry {
     std::unique_ptr<ir::Function> function;
     std::unique_ptr<Unit> unit;
-    std::vector<Ref> constants;            // keeps what the key names by address
-    Ref result;                            // skeleton: Exprs of the callee as leaves
-    std::vector<ir::Value*> result_order;  // callee values that are returned, in order
-    std::vector<int> written;              // reference leaves that come back as results
+    std::vector<Ref> constants;              // keeps what the key names by address
+    std::vector<std::pair<Ref, Ref>> codes;  // of the function and those it calls
+    Ref result;                              // skeleton: Exprs of the callee as leaves
+    std::vector<ir::Value*> result_order;    // callee values that are returned, in order
+    std::vector<int> written;                // reference leaves that come back as results
     int first_lazy = 0;
     std::vector<ir::Type> result_types_declared;  // real functions
     bool expand = false, in_progress = false, recursive = false;
@@ -570,6 +571,20 @@ std::vector<PyObject*> objects_of(const std::vector<Arg>& args) {
     return out;
 }
 
+PyObject* code_of(PyObject* fn) { return PyFunction_Check(fn) ? PyFunction_GetCode(fn) : Py_None; }
+
+void note_codes(Entry& e, PyObject* fn) {
+    e.codes.emplace_back(Ref::borrow(fn), Ref::borrow(code_of(fn)));
+    for (PyObject* o : e.unit->called)
+        e.codes.emplace_back(Ref::borrow(o), Ref::borrow(code_of(o)));
+}
+
+// Reloaders and debuggers give a function other code while it lives.
+bool codes_hold(const Entry& e) {
+    return std::ranges::all_of(
+        e.codes, [](const auto& c) { return code_of(c.first.get()) == c.second.get(); });
+}
+
 bool facts_hold(const Entry& e, const std::vector<Arg>& args) {
     const std::vector<PyObject*> objects = objects_of(args);
     const bool hold = std::ranges::all_of(e.unit->facts, [&](const Fact& f) {
@@ -747,7 +762,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
     }
     if (slot && slot->expand) return expand(l, s, plan);
     if (slot && !is_checked(*slot, *l.kernel)) {
-        if (slot->unit->foreign || !facts_hold(*slot, plan))
+        if (slot->unit->foreign || !codes_hold(*slot) || !facts_hold(*slot, plan))
             cache.loose.push_back(std::move(slot));
         else
             note_checked(*slot, *l.kernel);
@@ -763,6 +778,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                 l.kernel->has_print = false;
                 const uint64_t runs_before = l.kernel->user_runs;
                 lower_entry(*e, l, s, plan, top_level);
+                note_codes(*e, s.fn.get());
                 e->runs_code = l.kernel->user_runs != runs_before;
                 if (e->runs_code) e->unit->see_changes(objects_of(plan));
                 let_handlers_raise();  // what they interrupted is not kept

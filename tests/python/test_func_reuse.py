@@ -208,3 +208,33 @@ def test_a_field_in_the_place_of_a_dead_one(backend):
 
         found.append(k())
     assert np.array_equal(found, np.arange(20))
+
+
+def test_a_func_that_was_given_other_code(backend):
+    """As reloaders and debuggers do to functions that live."""
+
+    def inner(x):
+        return x + 2
+
+    def other(x):
+        return x + 3
+
+    inner_func = qd.func(inner)
+
+    @qd.func
+    def outer(x):
+        return inner_func(x) * 10
+
+    def other_outer(x):
+        return inner_func(x) * 100
+
+    @qd.kernel
+    def k(n: qd.template()) -> qd.i32:
+        return outer(1) + n
+
+    assert k(1) == 31
+    inner.__code__ = other.__code__
+    assert k(2) == 42
+    assert k(1) == 31, "what a kernel was compiled with stays"
+    outer.fn.__code__ = other_outer.__code__
+    assert k(3) == 403
