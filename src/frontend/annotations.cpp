@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "frontend/lower.h"
+#include "frontend/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -142,6 +143,12 @@ bool is_tensor_annotation(PyObject* a) {
 }
 
 bool is_dataclass(PyObject* a) { return PyType_Check(a) && get(a, names().__dataclass_fields___); }
+
+// Whether it is a member of the instances, no ClassVar or InitVar.
+bool is_instance_field(PyObject* field) {
+    const Ref kind = get(field, interned("_field_type").get());
+    return kind && text(kind.get()) == "_FIELD";
+}
 
 bool is_buffer_view_annotation(PyObject* a) {
     return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "BufferView")

@@ -193,6 +193,7 @@ bool is_template(PyObject* annotation);
 bool is_ndarray_annotation(PyObject* annotation);
 bool is_tensor_annotation(PyObject* annotation);  // qd.Tensor
 bool is_dataclass(PyObject* type);
+bool is_instance_field(PyObject* field);  // of a dataclass
 bool is_buffer_view_annotation(PyObject* annotation);
 bool is_struct_type(PyObject* annotation);       // qd.types.struct, qd.dataclass
 PyObject* strip_optional(PyObject* annotation);  // X | None -> X (borrowed)

@@ -280,7 +280,7 @@ static void check_member_array(PyObject* annotation, PyObject* array, const std:
     Ref::steal(PyObject_CallFunctionObjArgs(check, annotation, array, shown.get(), nullptr));
 }
 
-// Raises if the annotations of a dataclass name a data-oriented class, at any depth.
+// Raises if the annotations of a dataclass name a data-oriented class or are texts, at any depth.
 static void check_dataclass(PyObject* cls, int depth) {
     constexpr int kDeepestDataclass = 32;
     Ref fields = Ref::steal_or_null(PyObject_GetAttr(cls, names().__dataclass_fields___));
@@ -289,6 +289,12 @@ static void check_dataclass(PyObject* cls, int depth) {
     PyObject *key, *field;
     for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);) {
         const Ref type = Ref::steal(PyObject_GetAttr(field, names().type_));
+        if (PyUnicode_Check(type.get()) && is_instance_field(field))
+            raise(Kind::syntax,
+                  "Invalid data type " + text(type.get()) + ": member " + text(key) +
+                      " of dataclass " + text(cls) +
+                      " is annotated by a text, and must be by the type itself; if the module says "
+                      "`from __future__ import annotations`, remove that line");
         if (!PyType_Check(type.get())) continue;
         if (has_attribute(type.get(), "_data_oriented"))
             raise(Kind::syntax, "Member " + text(key) + " of dataclass " + text(cls) +

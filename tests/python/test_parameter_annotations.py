@@ -1,7 +1,7 @@
 """Annotations however they are written: fields, kinds of array and None are versions of their own."""
 
 import dataclasses
-from typing import Union
+from typing import ClassVar, Union
 
 import pytest
 
@@ -132,3 +132,50 @@ def test_an_object_that_annotates_nothing(backend):
         @qd.kernel
         def k(a: qd.tensor(qd.i32, (2,))):
             pass
+
+
+@dataclasses.dataclass
+class Step:
+    total: "ClassVar[int]"  # none of the instances'
+    dt: "qd.f32"
+    x: qd.types.ndarray(qd.f32, 1)
+    seed: "dataclasses.InitVar[int]" = 0
+
+
+@dataclasses.dataclass
+class Outer:
+    step: Step
+
+
+def test_members_annotated_by_texts(backend):
+    """Of such a member nothing would be known, and 3 for an f32 would divide as an integer."""
+
+    @qd.kernel
+    def k(s: Step) -> qd.f32:
+        return s.dt // 2
+
+    @qd.kernel
+    def nested(o: Outer):
+        o.step.x[0] = 1.0
+
+    s = Step(3, qd.ndarray(qd.f32, 2))
+    for call in (lambda: k(s), lambda: nested(Outer(s))):
+        with pytest.raises(qd.QuadrantsSyntaxError, match="Invalid data type qd.f32: member dt of"):
+            call()
+
+
+@dataclasses.dataclass
+class Counted:
+    total: "ClassVar[int]"
+    x: qd.types.ndarray(qd.f32, 1)
+    seed: "dataclasses.InitVar[int]" = 0
+
+
+def test_class_variables_annotated_by_texts(backend):
+    @qd.kernel
+    def k(c: Counted):
+        c.x[1] = 4.0
+
+    c = Counted(qd.ndarray(qd.f32, 2))
+    k(c)
+    assert c.x[1] == 4
