@@ -550,3 +550,54 @@ def test_fields_survive_what_is_raised_while_they_get_storage():
         if lines < last:
             break
     assert cut > 20
+
+
+@pytest.mark.parametrize("shape", [3, ()])
+def test_half_a_declaration_leaves_nothing(shape):
+    """Ctrl-C, a deadline or no memory at any line of it: later fields work without a new qd.init."""
+    pair = qd.types.struct(a=qd.f32, b=qd.types.vector(2, qd.i32))
+    declare = [
+        lambda: qd.field(qd.i32, shape),
+        lambda: qd.field(qd.f32, shape, needs_grad=True),
+        lambda: qd.Vector.field(2, qd.f32, shape, layout=qd.Layout.SOA),
+        lambda: pair.field(shape=shape),
+        lambda: pair.field(shape=shape, layout=qd.Layout.SOA),
+    ]
+    qd.init(arch=qd.cpu, offline_cache=False)
+    cut = 0
+    for make in declare:
+        for last in range(1, 2000):
+            lines = 0
+
+            def trace(frame, event, _):
+                nonlocal lines
+                code = (
+                    frame.f_code
+                )  # at a line of `with` itself a trace may raise where no handler can
+                if not code.co_filename.endswith(("/field.py", "/snode.py")) or code.co_name in (
+                    "_declare",
+                    "_add_dense",
+                ):
+                    return None
+                lines += event == "line"
+                if lines == last:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+                return trace
+
+            before = sys.gettrace()
+            sys.settrace(trace)
+            try:
+                make()
+            except KeyboardInterrupt:
+                cut += 1
+            finally:
+                sys.settrace(before)
+            x = qd.field(qd.i32, 2)
+            x.fill(last)
+            assert (x[0], x[1]) == (last, last)
+            if lines < last:
+                break
+        whole = make()
+        whole.fill(1)
+    assert cut > 50

@@ -158,10 +158,21 @@ def _declare(groups: list[Group], plan: Plan | None, needs_grad: bool, needs_dua
                     declare_wanting(which, field)
         return
     with declaring:
-        plan.place(groups)
-        for which in wanted:
-            companions = [[(getattr(f, which), c) for f, c in g if f.dtype.is_real] for g in groups]
-            plan.place([group for group in companions if group])
+        nodes = root._builder()._root._children
+        before = len(nodes)
+        try:
+            plan.place(groups)
+            for which in wanted:
+                companions = [
+                    [(getattr(f, which), c) for f, c in g if f.dtype.is_real] for g in groups
+                ]
+                plan.place([group for group in companions if group])
+        except BaseException:  # of a signal handler, too: half of it would spoil the whole tree
+            fields = [field for group in groups for field, _ in group]
+            fields += [getattr(field, which) for field in fields for which in wanted]
+            half = {None, *fields}
+            nodes[before:] = [n for n in nodes[before:] if not half.issuperset(n._fields())]
+            raise
 
 
 # --- factories ---

@@ -287,6 +287,10 @@ class SNode:
         for child in self._children:
             yield from child._walk()
 
+    def _fields(self) -> list[Any]:
+        """Of the places here and below; None: a place that is being made."""
+        return [node._field for node in self._walk() if node._kind == "place"]
+
     def _containers(self) -> list[SNode]:
         """From below the root to this node."""
         found: list[SNode] = []
