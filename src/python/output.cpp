@@ -18,10 +18,10 @@ namespace qd::python {
 namespace {
 
 // sys.stdout is somebody else's object: a notebook, pytest, a redirection.
-bool captured() {
+bool captured(PyObject* out) {
     const char* enabled = std::getenv("QD_ENABLE_PYBUF");
     if (enabled && std::strcmp(enabled, "0") == 0) return false;
-    return PySys_GetObject("stdout") != PySys_GetObject("__stdout__");
+    return out != PySys_GetObject("__stdout__");
 }
 
 // The first captured text is announced on stderr, since it then comes after a launch as a whole.
@@ -44,8 +44,10 @@ bool wait_for_room() {
 
 bool write_output(const std::string& text) {
     runtime::hide_progress();
-    PyObject* out = PySys_GetObject("stdout");
-    if (captured() && out && out != Py_None) {
+    // Kept: what runs here, or another thread, may put another in its place.
+    const auto kept = frontend::Ref::borrow(PySys_GetObject("stdout"));
+    PyObject* out = kept.get();
+    if (out && out != Py_None && captured(out)) {
         if (!announce()) return false;
         PyObject* r = PyObject_CallMethod(out, "write", "s#", text.data(),
                                           static_cast<Py_ssize_t>(text.size()));

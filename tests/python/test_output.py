@@ -5,6 +5,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 import time
 
 import numpy as np
@@ -397,3 +398,44 @@ def test_a_full_pipe_that_does_not_block(tmp_path):
         time.sleep(0.01)
     assert run.wait(60) == 0
     assert text.count(b"line ") == 4000
+
+
+def test_print_keeps_the_stdout_that_it_writes_to(tmp_path):
+    """Another thread, or Python that runs amid it, may put another in its place."""
+    program = tmp_path / "swapped.py"
+    program.write_text(
+        textwrap.dedent("""
+        import io, sys
+        import quadrants as qd
+        from quadrants import _logging
+
+        said = []
+
+        class Screen(io.TextIOBase):
+            def write(self, text):
+                said.append(text)
+                return len(text)
+
+        def info(text):
+            sys.stdout = sys.__stdout__
+
+        @qd.kernel
+        def k():
+            print("hello")
+
+        qd.init(arch=qd.cpu, offline_cache=False)
+        _logging.info = info
+        sys.stdout = Screen()
+        k()
+        assert sys.stdout is sys.__stdout__ and "hello" in "".join(said), said
+        print("end")
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, program],
+        env={**os.environ, "PYTHONMALLOC": "debug"},  # what is freed is overwritten
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 and done.stdout.endswith("end\n"), done.stderr[-2000:]
