@@ -8,25 +8,6 @@
 namespace qd::frontend {
 namespace {
 
-struct AtomicRow {
-    Op atomic;
-    Op plain;            // Op::count_: the new value is the operand itself
-    const char* python;  // qd.<python>
-    const char* word;    // in messages about operand types
-    bool integers_only;
-};
-const AtomicRow kAtomics[] = {
-    {Op::atomic_add, Op::add, "atomic_add", "add", false},
-    {Op::atomic_sub, Op::sub, "atomic_sub", "sub", false},
-    {Op::atomic_mul, Op::mul, "atomic_mul", "mul", false},
-    {Op::atomic_min, Op::min, "atomic_min", "min", false},
-    {Op::atomic_max, Op::max, "atomic_max", "max", false},
-    {Op::atomic_and, Op::bit_and, "atomic_and", "bit_and", true},
-    {Op::atomic_or, Op::bit_or, "atomic_or", "bit_or", true},
-    {Op::atomic_xor, Op::bit_xor, "atomic_xor", "bit_xor", true},
-    {Op::atomic_exchange, Op::count_, "atomic_exchange", "exchange", false},
-};
-
 const ExprObject& target_of(PyObject* x, const char* name) {
     x = unwrap(x);
     if (is_field(x))
@@ -48,27 +29,34 @@ const ExprObject& target_of(PyObject* x, const char* name) {
                           type::info(p).name);
 }
 
-template <size_t k>
+// Of atomic_exchange the new value is the operand itself.
+const char* word_of(Op atomic) {  // in messages about operand types
+    const Op step = ir::info(atomic).step;
+    return step == Op::count_ ? "exchange" : ir::info(step).python;
+}
+
+template <Op op>
 Ref atomic(Lowering&, const CallArgs& a) {
-    const AtomicRow& row = kAtomics[k];
+    constexpr const ir::OpInfo& row = ir::kOps[static_cast<int>(op)];
+    const char* word = word_of(op);
     static const char* const names[] = {"x", "y"};
     const auto p = parameters(a, row.python, names);
     const ExprObject& target = target_of(p[0], row.python);
     const Type t = target.type().value();
-    if (row.integers_only) {
-        if (type::is_float(t.prim)) integers_required(row.word, t.prim);
+    if (row.takes == ir::Takes::ints) {
+        if (type::is_float(t.prim)) integers_required(word, t.prim);
         const Prim given = to_value(p[1])->type.prim;
-        if (type::is_float(given)) integers_required(row.word, given);
+        if (type::is_float(given)) integers_required(word, given);
     }
-    const std::string verb = std::string("Atomic ") + row.word;
+    const std::string verb = std::string("Atomic ") + word;
     Value* operand = fit(p[1], t, verb.c_str());
     ir::Builder& b = builder();
-    if (target.shared) return make_value(atomic_arithmetic(row.atomic, target.value(), operand));
+    if (target.shared) return make_value(atomic_arithmetic(op, target.value(), operand));
     Value* old = b.load(target.value());
-    Value* changed = row.plain == Op::count_ ? operand : b.op(row.plain, {old, operand});
-    if (row.plain == Op::add) report_overflow(BinOp::add, old, operand, changed);
-    if (row.plain == Op::sub) report_overflow(BinOp::sub, old, operand, changed);
-    if (row.plain == Op::mul) report_overflow(BinOp::mul, old, operand, changed);
+    Value* changed = row.step == Op::count_ ? operand : b.op(row.step, {old, operand});
+    if (row.step == Op::add) report_overflow(BinOp::add, old, operand, changed);
+    if (row.step == Op::sub) report_overflow(BinOp::sub, old, operand, changed);
+    if (row.step == Op::mul) report_overflow(BinOp::mul, old, operand, changed);
     b.store(target.value(), changed);
     return make_value(old);
 }
@@ -109,17 +97,26 @@ Ref volatile_load(Lowering&, const CallArgs& a) {
     return make_value(builder().op(Op::volatile_load, {as_expr(x)->value()}));
 }
 
-const Builtin kRows[] = {
-    {"atomic_add", atomic<0>},        {"atomic_sub", atomic<1>},
-    {"atomic_mul", atomic<2>},        {"atomic_min", atomic<3>},
-    {"atomic_max", atomic<4>},        {"atomic_and", atomic<5>},
-    {"atomic_or", atomic<6>},         {"atomic_xor", atomic<7>},
-    {"atomic_exchange", atomic<8>},   {"atomic_cas", compare_and_swap},
-    {"volatile_load", volatile_load},
-};
+constexpr bool changes_a_place(const ir::OpInfo& row) {
+    return row.kind == ir::Kind::atomic && row.operands == 2;
+}
+
+template <size_t... op>
+std::vector<Builtin> rows(std::index_sequence<op...>) {
+    std::vector<Builtin> all{{"atomic_cas", compare_and_swap}, {"volatile_load", volatile_load}};
+    const auto add = [&]<size_t k>() {
+        if constexpr (changes_a_place(ir::kOps[k]))
+            all.push_back({ir::kOps[k].python, atomic<Op(k)>});
+    };
+    (add.template operator()<op>(), ...);
+    return all;
+}
 
 }  // namespace
 
-std::span<const Builtin> atomic_builtins() { return kRows; }
+std::span<const Builtin> atomic_builtins() {
+    static const auto all = rows(std::make_index_sequence<std::size(ir::kOps)>());
+    return all;
+}
 
 }  // namespace qd::frontend

@@ -211,7 +211,7 @@ struct Interpreter {
     }
 
     void reduce(Frame& f, const Inst& i) {
-        const Op step = step_of(i.op);
+        const Op step = info(i.op).step;
         const Type t = i.operand(0)->type;
         const uint64_t* x = in(f, i, 0);
         uint64_t v = x[0];
@@ -248,7 +248,7 @@ struct Interpreter {
             else if (i.op == Op::atomic_cas)
                 next = old == v[k] ? in(f, i, 2)[k] : old;
             else
-                next = binary(step_of(i.op), t.prim, old, v[k]);
+                next = binary(info(i.op).step, t.prim, old, v[k]);
             store_scalar(t.prim, address, next);
             result[k] = old;
         }
@@ -562,7 +562,7 @@ std::vector<const Format*> formats_of(const Module& m) {
     std::unordered_map<const Format*, bool> seen;
     for (const Function* f : m.functions) {
         walk(*f->body, [&](Inst& i) {
-            const bool has_format = i.op == Op::print || i.op == Op::assert_;
+            const bool has_format = info(i.op).refers == Refers::format;
             if (has_format && seen.emplace(i.format(), true).second) list.push_back(i.format());
         });
     }

@@ -24,19 +24,6 @@ bool parse_op(std::string_view name, Op& out) {
     return true;
 }
 
-Op step_of(Op op) {
-    static constexpr std::pair<Op, Op> kSteps[] = {
-        {Op::atomic_add, Op::add},     {Op::atomic_sub, Op::sub},     {Op::atomic_mul, Op::mul},
-        {Op::atomic_min, Op::min},     {Op::atomic_max, Op::max},     {Op::atomic_and, Op::bit_and},
-        {Op::atomic_or, Op::bit_or},   {Op::atomic_xor, Op::bit_xor}, {Op::reduce_add, Op::add},
-        {Op::reduce_mul, Op::mul},     {Op::reduce_min, Op::min},     {Op::reduce_max, Op::max},
-        {Op::reduce_and, Op::bit_and}, {Op::reduce_or, Op::bit_or},
-    };
-    for (const auto& [from, to] : kSteps)
-        if (from == op) return to;
-    return Op::count_;
-}
-
 // --- instructions
 
 Value* Inst::replaced_operand(int k) const {

@@ -93,6 +93,9 @@ enum class Kind : uint8_t {
 };
 
 enum class Takes : uint8_t { any, ints, floats };
+enum class Refers : uint8_t { nothing, field, function, loop, format };  // Inst::ref
+enum class Root : uint8_t { none, slot, temp, partial, field, array };
+enum class Neutral : uint8_t { none, zero, most, least, ones };
 
 struct OpInfo {
     const char* name;  // IR text; without the trailing underscore of C++ keywords
@@ -102,6 +105,17 @@ struct OpInfo {
     Kind kind;
     Takes takes;
     const char* python;  // name of the Python function or operator, "" if none
+    bool commutes =
+        false;           // operands 0 and 1 may change places; min and max keep one NaN's payload
+    bool cheap = false;  // rather computed on both sides of a branch than branched over
+    bool recompute = false;  // rather computed again by another task than kept for it
+    uint8_t regions = 0;
+    int8_t component = -1;  // which operand is a component's number, known at run time alone
+    Refers refers = Refers::nothing;
+    Root root = Root::none;           // what memory the place that it makes lies in
+    Op step = Op::count_;             // what an atomic or a reduction does with each component
+    Op joins = Op::count_;            // what joins partial results of a chain of it
+    Neutral neutral = Neutral::none;  // what such a partial result begins with
 };
 
 struct OpName {  // the enumerator without a keyword's underscore
@@ -116,23 +130,19 @@ inline constexpr OpName kOpNames[] = {
 #undef OP
 };
 inline constexpr OpInfo kOps[] = {
-#define OP(name, operands, rule, effect, kind, takes, python) \
-    {kOpNames[int(Op::name)].text,                            \
-     operands,                                                \
-     Rule::rule,                                              \
-     Effect::effect,                                          \
-     Kind::kind,                                              \
-     Takes::takes,                                            \
-     python},
+#define OP(op, of, by, does, about, of_type, called, ...) \
+    {.name = kOpNames[int(Op::op)].text,                  \
+     .operands = of,                                      \
+     .rule = Rule::by,                                    \
+     .effect = Effect::does,                              \
+     .kind = Kind::about,                                 \
+     .takes = Takes::of_type,                             \
+     .python = called __VA_OPT__(, ) __VA_ARGS__},
 #include "ir/ops.inc"
 #undef OP
 };
 inline const OpInfo& info(Op op) { return kOps[int(op)]; }
 bool parse_op(std::string_view name, Op& out);
-
-// What an atomic or a reduction does with each component (atomic_add: add; reduce_or: bit_or);
-// Op::count_ for atomic_exchange, atomic_cas and everything else.
-Op step_of(Op op);
 
 struct Inst;
 struct Region;
@@ -303,6 +313,9 @@ inline Value* root_of_place(Value* place) {
     place = resolve(place);
     while (place->def && place->def->op == Op::comp_place) place = resolve(place->def->operands[0]);
     return place;
+}
+inline bool is_element(Op op) {
+    return info(op).root == Root::field || info(op).root == Root::array;
 }
 inline void replace(Value* from, Value* to) {
     if (resolve(from) != resolve(to)) resolve(from)->replaced = resolve(to);

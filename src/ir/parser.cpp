@@ -340,10 +340,11 @@ struct Parser {
         } else {
             bool any_operands =
                 true;  // behind a name only a comma tells: a `%` may open the next line
-            if (op == Op::call || op == Op::field_place) {
+            const Refers to = info(op).refers;
+            if (to == Refers::function || to == Refers::field) {
                 const std::string name = ref_name();
                 any_operands = accept(',');
-                if (op == Op::call) {
+                if (to == Refers::function) {
                     ref = function_named(name);
                 } else {
                     const auto found = fields.find(name);
@@ -353,7 +354,7 @@ struct Parser {
             }
             if (any_operands) operands = value_list();
             if (accept('#')) imm = integer<uint64_t>();
-            if (op == Op::print || op == Op::assert_) ref = format();
+            if (to == Refers::format) ref = format();
         }
         while (accept('!')) {
             const std::string_view w = word();
@@ -381,7 +382,7 @@ struct Parser {
             types.push_back(t);
         }
         if (!results.empty() && results.size() != types.size()) fail("as many types as results");
-        const int region_count = op == Op::if_ ? 2 : op == Op::for_ || op == Op::loop ? 1 : 0;
+        const int region_count = info(op).regions;
         Inst* i = function->new_inst(op, static_cast<int>(operands.size()),
                                      static_cast<int>(types.size()), region_count);
         std::copy(operands.begin(), operands.end(), i->operands);

@@ -185,13 +185,14 @@ struct Printer {
             if (i.op == Op::constant) {
                 out += " " + constant_text(i.result()->type, i.imm);
             } else {
-                if (i.op == Op::call)
-                    out += " " + ref_name(i.ref, i.callee()->name) + (i.operand_count ? "," : "");
-                if (i.op == Op::field_place)
-                    out += " " + ref_name(i.ref, i.field()->name) + (i.operand_count ? "," : "");
+                const Refers to = info(i.op).refers;
+                if (to == Refers::function || to == Refers::field) {
+                    const auto& name = to == Refers::field ? i.field()->name : i.callee()->name;
+                    out += " " + ref_name(i.ref, name) + (i.operand_count ? "," : "");
+                }
                 operands(i, 0, i.operand_count);
                 if (i.imm) out += " #" + std::to_string(i.imm);
-                if ((i.op == Op::print || i.op == Op::assert_) && i.ref) format(*i.format());
+                if (to == Refers::format && i.ref) format(*i.format());
             }
         }
         if (i.flags & kPrivateField) out += " !private";

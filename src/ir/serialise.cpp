@@ -210,22 +210,22 @@ struct Writer {
         if (i.imm) code.number(i.imm);
         if (!same && at) code.number(loc(at));
         last_loc = at;
-        switch (ref_kind(i.op)) {
-            case Ref::none:
+        switch (row.refers) {
+            case Refers::nothing:
                 break;
-            case Ref::field: {
+            case Refers::field: {
                 const auto found = ref_ids.find(i.ref);
                 QD_CHECK(found != ref_ids.end(), "field not in Module::fields: " + i.field()->name);
                 code.number(found->second);
                 break;
             }
-            case Ref::function:
+            case Refers::function:
                 code.number(function_number(i.callee()));
                 break;
-            case Ref::loop:
+            case Refers::loop:
                 code.number(loop_config(i.loop_config()));
                 break;
-            case Ref::format:
+            case Refers::format:
                 code.number(format(i.format()));
                 break;
         }
@@ -238,15 +238,6 @@ struct Writer {
             code.number(type(i.results[k].type));
         }
         for (int k = 0; k < i.region_count; ++k) region(*i.regions[k]);
-    }
-
-    enum class Ref { none, field, function, loop, format };
-    static Ref ref_kind(Op op) {
-        if (op == Op::field_place) return Ref::field;
-        if (op == Op::call) return Ref::function;
-        if (op == Op::for_) return Ref::loop;
-        if (op == Op::print || op == Op::assert_) return Ref::format;
-        return Ref::none;
     }
 
     std::vector<uint8_t> run() {
@@ -498,19 +489,19 @@ struct Reader {
         const uint64_t imm = form & kHasImm ? number() : 0;
         if (!(form & kSameLoc)) last_loc = form & kHasLoc ? pick(locs) : nullptr;
         const void* ref = nullptr;
-        switch (Writer::ref_kind(op)) {
-            case Writer::Ref::none:
+        switch (info(op).refers) {
+            case Refers::nothing:
                 break;
-            case Writer::Ref::field:
+            case Refers::field:
                 ref = pick(m->fields);
                 break;
-            case Writer::Ref::function:
+            case Refers::function:
                 ref = pick(m->functions);
                 break;
-            case Writer::Ref::loop:
+            case Refers::loop:
                 ref = pick(loops);
                 break;
-            case Writer::Ref::format:
+            case Refers::format:
                 ref = pick(formats);
                 break;
         }

@@ -341,8 +341,7 @@ struct Verifier {
             need(i->effect() != Effect::terminator || i == r.last, *i,
                  "terminator inside a region");
             if (i == r.last) check_terminator(*i, r);
-            const int regions = i->op == Op::if_ ? 2 : i->is_loop() ? 1 : 0;
-            need(i->region_count == regions, *i, "wrong number of regions");
+            need(i->region_count == info(i->op).regions, *i, "wrong number of regions");
             if (i->op == Op::if_) need(i->operand(0)->type == type::kU1, *i, "condition is not u1");
             if (i->is_loop()) check_loop(*i);
             if (i->op == Op::call) check_call(*i);

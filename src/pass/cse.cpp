@@ -13,21 +13,6 @@ namespace {
 
 using namespace ir;
 
-bool commutes(Op op) {
-    switch (op) {
-        case Op::add:
-        case Op::mul:
-        case Op::bit_and:
-        case Op::bit_or:
-        case Op::bit_xor:
-        case Op::eq:
-        case Op::ne:
-            return true;
-        default:
-            return false;  // min and max keep the payload of one NaN
-    }
-}
-
 struct Table {
     std::vector<Inst*> slots;
     std::vector<uint32_t> order;  // filled slots, oldest first
@@ -37,7 +22,7 @@ struct Table {
     static uint64_t hash(const Inst& i) {
         uint64_t h = static_cast<uint64_t>(i.op) * 0x9e3779b97f4a7c15 ^ i.imm * 0xff51afd7ed558ccd;
         h ^= reinterpret_cast<uintptr_t>(i.ref) ^ i.results[0].type.word() * 0xc4ceb9fe1a85ec53;
-        if (commutes(i.op)) {
+        if (info(i.op).commutes) {
             const uint64_t a = word(i.operand(0)) * 0xff51afd7ed558ccd,
                            b = word(i.operand(1)) * 0xff51afd7ed558ccd;
             h += (a ^ a >> 29) + (b ^ b >> 29);
@@ -54,7 +39,7 @@ struct Table {
         if (a.op != b.op || a.imm != b.imm || a.ref != b.ref || a.flags != b.flags) return false;
         if (a.operand_count != b.operand_count || !(a.results[0].type == b.results[0].type))
             return false;
-        if (commutes(a.op) && a.operand(0) == b.operand(1) && a.operand(1) == b.operand(0))
+        if (info(a.op).commutes && a.operand(0) == b.operand(1) && a.operand(1) == b.operand(0))
             return true;
         for (int k = 0; k < a.operand_count; ++k) {
             if (a.operand(k) != b.operand(k)) return false;

@@ -123,9 +123,7 @@ bool debug_checks(Session& s, Function& f) {
     Checker c{s, f};
     std::vector<Inst*> places;
     walk(*f.body, [&](Inst& i) {
-        const bool component =
-            i.op == Op::comp_place || i.op == Op::extract_dyn || i.op == Op::insert_dyn;
-        if (i.op == Op::field_place || i.op == Op::array_place || component) places.push_back(&i);
+        if (is_element(i.op) || info(i.op).component >= 0) places.push_back(&i);
         if (s.m.options.debug && integer_power(i)) places.push_back(&i);
     });
     for (Inst* i : places) {
@@ -136,8 +134,7 @@ bool debug_checks(Session& s, Function& f) {
         } else if (i->op == Op::array_place) {
             c.array(*i);
         } else {
-            c.component(*i, i->operand(0)->type.value(),
-                        i->operand(i->op == Op::insert_dyn ? 2 : 1));
+            c.component(*i, i->operand(0)->type.value(), i->operand(info(i->op).component));
         }
     }
     return !places.empty();

@@ -19,20 +19,21 @@ inline uint64_t memory_class(const ir::Value* place, const Session& s) {
     enum : uint64_t { kArrays = 1, kTemps, kPartials, kUnknown };
     const ir::Inst* d = root_of(place);
     if (!d) return kUnknown;
-    switch (d->op) {
-        case ir::Op::field_place:
+    switch (ir::info(d->op).root) {
+        case ir::Root::field:
             return s.m.arrays_may_overlap ? kArrays : d->field()->alias_group << 3 | 5;
-        case ir::Op::slot:
+        case ir::Root::slot:
             return reinterpret_cast<uintptr_t>(d);  // aligned: low bits 0
-        case ir::Op::temp:
+        case ir::Root::temp:
             return kTemps;
-        case ir::Op::partial:
+        case ir::Root::partial:
             return kPartials;
-        case ir::Op::array_place:
+        case ir::Root::array:
             return s.m.arrays_may_overlap ? kArrays : uint64_t{s.arrays.of(d->operand(0))} << 3 | 6;
-        default:
-            return kUnknown;
+        case ir::Root::none:
+            break;
     }
+    return kUnknown;
 }
 inline bool is_local_class(uint64_t c) { return (c & 7) == 0; }
 

@@ -143,28 +143,10 @@ struct Cutter {
         if (v->owner) return true;  // a parameter
         const Inst& d = *v->def;
         if (v->type.is_place() || v->type.is_array()) return true;
-        if (d.op == Op::constant || d.op == Op::array_shape || d.op == Op::task_value) return true;
-        if (d.effect() != Effect::pure || depth > 3) return false;
+        const OpInfo& row = info(d.op);
+        if (row.recompute && row.kind != Kind::elementwise && row.kind != Kind::tensor) return true;
+        if (!row.recompute || depth > 3) return false;
         if (v->type.count() > 4 && d.op != Op::splat) return false;
-        switch (d.op) {
-            case Op::add:
-            case Op::sub:
-            case Op::mul:
-            case Op::cast:
-            case Op::neg:
-            case Op::min:
-            case Op::max:
-            case Op::splat:
-            case Op::build:
-            case Op::extract:
-            case Op::lt:
-            case Op::le:
-            case Op::eq:
-            case Op::ne:
-                break;
-            default:
-                return false;
-        }
         for (int k = 0; k < d.operand_count; ++k) {
             if (!again(d.operand(k), depth + 1)) return false;
         }

@@ -50,7 +50,7 @@ std::optional<int64_t> offset_from(const Value* v, const Value* index) {
 
 std::optional<Own> own_element(const Value* place, const Inst& loop) {
     const Inst* root = root_of(place);
-    if (!root || (root->op != Op::field_place && root->op != Op::array_place)) return {};
+    if (!root || !is_element(root->op)) return {};
     const int first = root->op == Op::array_place;
     // Clamped, several indices mean one element.
     if (first && ArrayAccess::unpack(root->imm).clamp) return {};
@@ -72,7 +72,7 @@ struct Class {
     std::vector<Inst*> atomics;
 };
 
-bool splittable(Op op) { return op == Op::atomic_exchange || step_of(op) != Op::count_; }
+bool splittable(Op op) { return op == Op::atomic_exchange || info(op).step != Op::count_; }
 
 bool in_loop(const Session& s, Inst& loop) {
     std::unordered_map<uint64_t, Class> classes;
@@ -98,7 +98,7 @@ bool in_loop(const Session& s, Inst& loop) {
             Builder b = before(*i);
             Value *old = b.load(i->operand(0)), *v = i->operand(1);
             b.store(i->operand(0),
-                    i->op == Op::atomic_exchange ? v : b.op(step_of(i->op), {old, v}));
+                    i->op == Op::atomic_exchange ? v : b.op(info(i->op).step, {old, v}));
             replace(i->result(), old);
             i->remove();
             changed = true;

@@ -79,7 +79,7 @@ void private_fields(const Session& s, Task& task) {
         const Effect e = i.effect();
         const bool access = e == Effect::atomic || e == Effect::write || i.op == Op::load;
         const Inst* root = access && i.operand_count ? root_of(i.operand(0)) : nullptr;
-        if (!root || root->op != Op::field_place) return;
+        if (!root || info(root->op).root != Root::field) return;
         const Field* f = root->field();
         const auto [at, unknown] = uses.try_emplace(f->alias_group);
         if (unknown) order.push_back(f->alias_group);

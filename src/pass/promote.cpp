@@ -141,7 +141,7 @@ struct Promoter {
             if (i.op == Op::atomic_cas) {
                 next = b.op(Op::select, {b.op(Op::eq, {old, i.operand(1)}), i.operand(2), old});
             } else if (i.op != Op::atomic_exchange) {
-                next = b.op(step_of(i.op), {old, next});
+                next = b.op(info(i.op).step, {old, next});
             }
             set(i, b, t, next);
         } else {

@@ -32,8 +32,8 @@ constexpr size_t kMost = 16;  // accumulators of one loop
 
 // What folds the partials of an atomic, Op::count_ if it cannot become a reduction.
 Op fold_of(Op atomic) {
-    const Op step = step_of(atomic);
-    return step == Op::sub || step == Op::mul ? Op::count_ : step;
+    const Op step = info(atomic).step;
+    return step != Op::count_ && info(step).joins == step ? step : Op::count_;
 }
 
 uint64_t identity(Op op, Prim p) {
@@ -41,20 +41,21 @@ uint64_t identity(Op op, Prim p) {
     const uint64_t ones = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
     // A number wins over NaN, so NaN is neutral; infinity would take the place of NaN.
     const uint64_t nan = bits_of_double(p, std::numeric_limits<double>::quiet_NaN());
-    switch (op) {
-        case Op::add:
+    switch (info(op).neutral) {
+        case Neutral::zero:
             return type::is_float(p) ? bits_of_double(p, -0.0) : 0;
-        case Op::min:
+        case Neutral::most:
             if (type::is_float(p)) return nan;
             return type::is_signed(p) ? ones >> 1 : ones;
-        case Op::max:
+        case Neutral::least:
             if (type::is_float(p)) return nan;
             return type::is_signed(p) ? uint64_t(1) << (width - 1) : 0;
-        case Op::bit_and:
+        case Neutral::ones:
             return ones;
-        default:
-            return 0;
+        case Neutral::none:
+            break;
     }
+    return 0;
 }
 
 // The integer that holds the bits of p.

@@ -32,6 +32,9 @@ constexpr uint32_t kCopyLimit = 250;  // scalar operations of a body
 constexpr int kMostComponents = 16;   // of all accumulators
 constexpr int64_t kFewestBlocks = 2;  // below, the plain loop is faster
 
+// Integers are carried along as they are.
+bool accumulates(Op op) { return info(op).joins != Op::count_ && info(op).takes != Takes::ints; }
+
 // What a carried value becomes in an iteration, followed down to the value itself.
 struct Chain {
     const Value* carried;
@@ -45,7 +48,7 @@ struct Chain {
 
     void mark(const Region& r) {
         for (const Inst* i = r.first; i; i = i->next) {
-            if (i->op == Op::add || i->op == Op::sub || i->op == Op::min || i->op == Op::max) {
+            if (accumulates(i->op)) {
                 if (leading.contains(i->operand(0)) || leading.contains(i->operand(1)))
                     leading.insert(&i->results[0]);
             } else if (i->op == Op::if_) {
@@ -67,20 +70,13 @@ struct Chain {
         if (!leading.contains(v) || uses[v] > 1) return false;
         const Inst* d = v->def;
         if (d->flags & kNoFastMath) return false;
-        switch (d->op) {
-            case Op::add:
-                return join(Op::add) && follow(d->operand(leading.contains(d->operand(0)) ? 0 : 1));
-            case Op::sub:
-                return join(Op::add) && follow(d->operand(0));
-            case Op::min:
-            case Op::max:
-                return join(d->op) && follow(d->operand(leading.contains(d->operand(0)) ? 0 : 1));
-            case Op::if_:
-                return follow(d->regions[0]->last->operand(static_cast<int>(v->index))) &&
-                       follow(d->regions[1]->last->operand(static_cast<int>(v->index)));
-            default:
-                return false;
-        }
+        if (d->op == Op::if_)
+            return follow(d->regions[0]->last->operand(static_cast<int>(v->index))) &&
+                   follow(d->regions[1]->last->operand(static_cast<int>(v->index)));
+        if (!accumulates(d->op)) return false;
+        const Op joins = info(d->op).joins;  // what is subtracted is no part of the chain
+        const int along = joins == d->op && !leading.contains(d->operand(0));
+        return join(joins) && follow(d->operand(along));
     }
 };
 

@@ -314,33 +314,9 @@ struct Simplifier {
                 if (c->effect() != Effect::pure || !c->result_count ||
                     !c->results[0].type.is_scalar())
                     return false;
-                switch (c->op) {
-                    case Op::constant:
-                        break;
-                    case Op::add:
-                    case Op::sub:
-                    case Op::mul:
-                    case Op::neg:
-                    case Op::abs:
-                    case Op::min:
-                    case Op::max:
-                    case Op::lt:
-                    case Op::le:
-                    case Op::gt:
-                    case Op::ge:
-                    case Op::eq:
-                    case Op::ne:
-                    case Op::bit_and:
-                    case Op::bit_or:
-                    case Op::bit_xor:
-                    case Op::bit_not:
-                    case Op::extract:
-                    case Op::select:
-                        ++cost;
-                        break;
-                    default:
-                        return false;
-                }
+                if (c->op == Op::constant) continue;
+                if (!info(c->op).cheap) return false;
+                ++cost;
             }
         }
         if (cost > (s.m.options.flatten_if ? kFlattened : 4) || a.last->op != Op::yield ||

@@ -121,8 +121,7 @@ struct Units {
         for (Inst* i = body.first; i && streams < kMostStreams; i = i->next) {
             if (i->op != Op::load || type::bits(i->operand(0)->type.prim) < 32) continue;
             const Inst* at = i->operand(0)->def;
-            if (!at || i->operand(0)->type.rank || at->parent != &body ||
-                (at->op != Op::field_place && at->op != Op::array_place) ||
+            if (!at || i->operand(0)->type.rank || at->parent != &body || !is_element(at->op) ||
                 at->operand_count == 0 || at->operand(at->operand_count - 1) != inner)
                 continue;  // a field without dimensions has no operand
             std::vector<Value*> operands;

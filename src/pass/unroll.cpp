@@ -48,8 +48,7 @@ bool only_computes(const Region& body) {
     for (const Inst& i : body) {
         if (i.region_count) return false;
         const Effect e = i.effect();
-        const bool element = i.op == Op::field_place || i.op == Op::array_place;
-        if (element)
+        if (is_element(i.op))
             for (const Value* v : i.operand_slots())
                 if (is_inside(v, body)) return false;
         if (e == Effect::pure || e == Effect::alloc || e == Effect::terminator) continue;

@@ -30,9 +30,7 @@ void collect_operands(const ir::Module& module, const ir::Format* format,
                       support::FormatEntry& entry) {
     for (const ir::Function* f : module.functions)
         ir::walk(*f->body, [&](const ir::Inst& i) {
-            if (i.ref != format || !entry.operands.empty() ||
-                (i.op != ir::Op::print && i.op != ir::Op::assert_))
-                return;
+            if (i.ref != format || !entry.operands.empty()) return;
             for (int k = i.op == ir::Op::assert_; k < i.operand_count; ++k) {
                 const ir::Type t = i.operand(k)->type;
                 entry.operands.push_back({static_cast<uint8_t>(t.prim), t.rank, t.n, t.m});

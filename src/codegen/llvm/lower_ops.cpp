@@ -546,7 +546,7 @@ void FunctionLowering::lower_tensor(Inst& i) {
         case Op::reduce_max:
         case Op::reduce_and:
         case Op::reduce_or: {
-            const Op step = ir::step_of(i.op);
+            const Op step = ir::info(i.op).step;
             const int n = x->type.count();
             Value* v = get(x, 0);
             for (int k = 1; k < n; ++k) v = scalar.binary(step, x->type.prim, v, get(x, k));

@@ -473,7 +473,7 @@ void FunctionLowering::lower_memory(Inst& i) {
 namespace {
 
 Value* combine(Scalar& s, Op op, Prim p, Value* old, Value* v) {
-    return op == Op::atomic_exchange ? v : s.binary(ir::step_of(op), p, old, v);
+    return op == Op::atomic_exchange ? v : s.binary(ir::info(op).step, p, old, v);
 }
 
 bool one_instruction(Op op, Prim p, llvm::AtomicRMWInst::BinOp& out) {

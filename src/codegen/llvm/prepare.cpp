@@ -37,7 +37,7 @@ struct Numbering {
             out.floats_of_bits |= i->op == ir::Op::bit_cast &&
                                   type::is_float(i->results[0].type.prim) &&
                                   !type::is_float(i->operands[0]->type.prim);
-            if (i->op == ir::Op::print || i->op == ir::Op::assert_) format(*i);
+            if (ir::info(i->op).refers == ir::Refers::format) format(*i);
             speaks |= i->op == ir::Op::assert_ || reports(*i);
             if (i->op == ir::Op::call) calls.push_back({function, i->callee()});
             if (i->op == ir::Op::call && out.plan.module->options.check_indices() &&
@@ -150,18 +150,21 @@ void number_memory(Prepared& out) {
 uint32_t Memory::of(const pass::Plan& plan, const ir::Value* place) const {
     const ir::Inst* d = ir::root_of_place(const_cast<ir::Value*>(place))->def;
     if (!d) return kMixed;
-    switch (d->op) {
-        case ir::Op::slot:
+    switch (ir::info(d->op).root) {
+        case ir::Root::slot:
             return UINT32_MAX;
-        case ir::Op::temp:
+        case ir::Root::temp:
             return kTemps;
-        case ir::Op::partial:
+        case ir::Root::partial:
             return kPartials;
-        case ir::Op::field_place:
+        case ir::Root::field:
             return field(*d->field());
-        default:
+        case ir::Root::array:
             return array(plan, ir::resolve(d->operands[0]));
+        case ir::Root::none:
+            break;
     }
+    return kMixed;
 }
 
 Prepared prepare(pass::Plan plan) {
