@@ -105,9 +105,13 @@ struct OpInfo {
     Kind kind;
     Takes takes;
     const char* python;  // name of the Python function or operator, "" if none
-    bool commutes =
-        false;           // operands 0 and 1 may change places; min and max keep one NaN's payload
-    bool cheap = false;  // rather computed on both sides of a branch than branched over
+    // A letter an operand, the last also for those behind it. v: a value; =: one of operand 0's
+    // type; e, r: a scalar of operand 0's, of the result's primitive; i: an integer; n: i32 or i64;
+    // u: u1; l: i64; p: a place; w: what place 0 holds; a: an array.
+    const char* args = "";
+    Type gives = {};         // where the builder is told the type, but it is always this one
+    bool commutes = false;   // operands 0 and 1 (min and max keep the payload of one NaN)
+    bool cheap = false;      // rather computed on both sides of a branch than branched over
     bool recompute = false;  // rather computed again by another task than kept for it
     uint8_t regions = 0;
     int8_t component = -1;  // which operand is a component's number, known at run time alone

@@ -60,25 +60,57 @@ struct Verifier {
             const size_t n = std::min<size_t>(i.operand_count, 2);
             need(out == rule_type(i.op, {list, n}), i, "result type breaks the rule");
         }
-        const auto [kind, takes] = std::pair(info(i.op).kind, info(i.op).takes);
-        if (takes == Takes::floats) need(type::is_float(in(0).prim), i, "takes floats only");
-        if (takes == Takes::ints) need(type::is_int(in(0).prim), i, "takes integers only");
-        const auto all_values = [&] {
-            for (int k = 0; k < i.operand_count; ++k)
-                need(in(k).is_value(), i, "operand is not a value");
-        };
-        const auto all_same = [&] {
-            all_values();
-            for (int k = 1; k < i.operand_count; ++k)
-                need(in(k) == in(0), i, "operands differ in type");
-        };
-        const auto component_index = [&](Type tensor) {
-            need(i.imm < static_cast<uint64_t>(tensor.count()), i, "component out of range");
-        };
-        const auto place = [&](Type value) {
-            need(in(0).is_place(), i, "needs a place");
-            need(in(0).value() == value, i, "value does not fit the place");
-        };
+        const char* letter = row.args;
+        if (*letter) {
+            const Type first = i.operand_count ? in(0) : type::kNone;
+            if (row.takes == Takes::floats)
+                need(type::is_float(first.prim), i, "takes floats only");
+            if (row.takes == Takes::ints) need(type::is_int(first.prim), i, "takes integers only");
+            for (int k = 0; k < i.operand_count; ++k) {
+                check_operand(i, *letter, k ? in(k) : first, first, out);
+                if (letter[1]) ++letter;
+            }
+        }
+        if (!row.gives.is_none()) need(out == row.gives, i, "result of another type");
+        if (row.root != Root::none) need(out.is_place(), i, "result is not a place");
+        if (row.refers == Refers::field) need(i.ref != nullptr, i, "no field");
+        if (row.refers == Refers::format) need(i.ref != nullptr, i, "no format");
+        check_particulars(i, in, out);
+    }
+
+    // By its letter in OpInfo::args.
+    void check_operand(const Inst& i, char letter, Type t, Type first, Type out) const {
+        switch (letter) {
+            case 'v':
+                return need(t.is_value(), i, "operand is not a value");
+            case '=':
+                return need(t == first, i, "operands differ in type");
+            case 'e':
+                return need(t == first.element(), i, "component of another type");
+            case 'r':
+                return need(t == out.element(), i, "component of another type");
+            case 'i':
+                return need(t.is_scalar() && type::is_int(t.prim), i, "index is not an integer");
+            case 'n':
+                return need(index_type(t), i, "bad index");
+            case 'u':
+                return need(t == type::kU1, i, "condition is not u1");
+            case 'l':
+                return need(t == type::kI64, i, "operand is not i64");
+            case 'p':
+                return need(t.is_place(), i, "needs a place");
+            case 'w':
+                return need(t == first.value(), i, "value does not fit the place");
+            case 'a':
+                return need(t.is_array(), i, "needs an array");
+            default:
+                fail(&i, "the op table has an unknown letter");
+        }
+    }
+
+    // What no column says.
+    template <class In>
+    void check_particulars(const Inst& i, const In& in, Type out) const {
         switch (i.op) {
             case Op::constant:
                 need(out.is_scalar(), i, "constants are scalars");
@@ -86,28 +118,15 @@ struct Verifier {
                      "bits beyond the type");
                 break;
             case Op::splat:
-                need(in(0).is_scalar() && in(0) == out.element(), i, "splat of another type");
+                need(out.is_value(), i, "result is not a value");
                 break;
             case Op::build:
-                all_values();
                 need(i.operand_count == out.count() && out.is_value(), i,
                      "wrong number of components");
-                for (int k = 0; k < i.operand_count; ++k)
-                    need(in(k) == out.element(), i, "component of another type");
                 break;
             case Op::extract:
-                need(in(0).is_value(), i, "needs a value"), component_index(in(0));
-                break;
             case Op::insert:
-                need(in(0).is_value() && in(1) == in(0).element(), i, "component of another type");
-                component_index(in(0));
-                break;
-            case Op::extract_dyn:
-                need(in(0).is_value() && index_type(in(1)), i, "bad index");
-                break;
-            case Op::insert_dyn:
-                need(in(0).is_value() && in(1) == in(0).element() && index_type(in(2)), i,
-                     "bad component or index");
+                need(i.imm < static_cast<uint64_t>(in(0).count()), i, "component out of range");
                 break;
             case Op::matmul:
                 need(in(0).rank == 2 && in(1).rank >= 1 && in(0).m == in(1).n &&
@@ -122,98 +141,44 @@ struct Verifier {
                      "wrong result shape");
                 break;
             case Op::powi:
-                all_values();
-                need(same_shape(in(0), in(1)) &&
-                         (in(1).prim == Prim::i32 || in(1).prim == Prim::i64),
-                     i, "bad exponent");
+                need(same_shape(in(0), in(1)) && index_type(in(1).element()), i, "bad exponent");
                 break;
             case Op::select:
-                need(in(0).prim == Prim::u1 && in(0).is_value(), i, "condition is not u1");
+                need(in(0).prim == Prim::u1, i, "condition is not u1");
                 need(in(0).is_scalar() || same_shape(in(0), in(1)), i,
                      "condition of another shape");
-                need(in(1) == in(2) && in(1).is_value(), i, "operands differ in type");
-                break;
-            case Op::cast:
-                need(in(0).is_value() && out == in(0).with(out.prim) && out.prim != Prim::none, i,
-                     "casts change the primitive only");
+                need(in(1) == in(2), i, "operands differ in type");
                 break;
             case Op::bit_cast:
-                need(in(0).is_value() && out == in(0).with(out.prim), i,
-                     "casts change the primitive only");
                 need(type::bytes(out.prim) == type::bytes(in(0).prim), i, "widths differ");
+                [[fallthrough]];
+            case Op::cast:
+                need(out == in(0).with(out.prim) && out.prim != Prim::none, i,
+                     "casts change the primitive only");
                 break;
-            case Op::slot:
-            case Op::temp:
-                need(out.is_place(), i, "result is not a place");
-                break;
-            case Op::partial:
-                need(out.is_place() && in(0) == type::kI64, i, "bad partial");
-                break;
-            case Op::field_place: {
-                need(i.ref != nullptr, i, "no field");
+            case Op::field_place:
                 need(i.operand_count == i.field()->ndim, i, "one index per axis");
-                for (int k = 0; k < i.operand_count; ++k)
-                    need(in(k).is_scalar() && type::is_int(in(k).prim), i,
-                         "index is not an integer");
                 need(out == i.field()->elem.place(), i, "result type is not the field's");
                 break;
-            }
             case Op::array_place:
-                need(i.operand_count >= 1 && in(0).is_array(), i, "needs an array");
-                need(i.operand_count == 1 + in(0).ndim, i, "one index per axis");
-                for (int k = 1; k < i.operand_count; ++k)
-                    need(in(k).is_scalar() && type::is_int(in(k).prim), i,
-                         "index is not an integer");
+                need(i.operand_count >= 1 && i.operand_count == 1 + in(0).ndim, i,
+                     "one index per axis");
                 need(out == in(0).place(), i, "result type is not the array's");
                 break;
             case Op::comp_place:
-                need(in(0).is_place() && index_type(in(1)), i, "needs a place and an index");
                 need(out == in(0).element().place(), i, "result is not a component's place");
                 break;
-            case Op::address:
-                need(in(0).is_place() && out == Type::scalar(Prim::u64), i,
-                     "address of a place is u64");
-                break;
             case Op::array_shape:
-                need(in(0).is_array() && i.imm < in(0).ndim && out == type::kI32, i, "bad axis");
-                break;
-            case Op::load:
-            case Op::volatile_load:
-                need(in(0).is_place(), i, "needs a place");
-                break;
-            case Op::store:
-                place(in(1));
+                need(i.imm < in(0).ndim, i, "bad axis");
                 break;
             case Op::atomic_cas:
-                place(in(1)), need(in(1) == in(2) && in(1).is_scalar(), i, "scalar values only");
+                need(in(1).is_scalar(), i, "scalar values only");
                 break;
             case Op::random:
                 need(out.is_scalar(), i, "result is not a scalar");
                 break;
-            case Op::thread_index:
-                need(out == type::kI32, i, "result is not i32");
-                break;
-            case Op::stack_left:
-                need(out == Type::scalar(Prim::u1), i, "result is not u1");
-                break;
-            case Op::clock:
-                need(out == type::kI64, i, "result is not i64");
-                break;
-            case Op::task_value:
-                need(out == type::kI64, i, "result is not i64");
-                break;
-            case Op::seed:
-                need(in(0) == type::kI64, i, "iteration is not i64");
-                break;
-            case Op::prefetch:
-                need(in(0).is_place(), i, "operand is no place");
-                break;
-            case Op::print:
-                need(i.ref != nullptr, i, "no format");
-                break;
             case Op::assert_:
-                need(i.operand_count >= 1 && in(0) == type::kU1 && i.ref, i,
-                     "needs a condition and a format");
+                need(i.operand_count >= 1, i, "needs a condition");
                 break;
             case Op::set_result:
                 need(function == &m.kernel() || function->result_types.empty(), i,
@@ -221,8 +186,6 @@ struct Verifier {
                 need(i.imm < m.results.size() && in(0) == m.results[i.imm], i, "no such result");
                 break;
             default:
-                if (kind == Kind::elementwise || kind == Kind::tensor) all_same();
-                if (kind == Kind::atomic) place(in(1));
                 break;
         }
     }
