@@ -650,7 +650,7 @@ MESSAGES = {
     "no argument": ("k()", SYNTAX, "Missing argument 'n'.…in a call of k(n : i32)"),
     "no memory": (
         """
-        big = qd.field(qd.f32, (2**31 - 1, 2**10))
+        big = qd.field(qd.f32, (2**31 - 1, 2**15))
         try:
             big[0, 0] = 1
         except RuntimeError:

@@ -829,9 +829,9 @@ def test_memory_that_is_not_there(tmp_path):
         except (RuntimeError, MemoryError, OverflowError, ValueError) as e:
             out.append(type(e).__name__)
     attempt(lambda: qd.ndarray(qd.f64, (1 << 20, 1 << 20, 1 << 10)))
-    attempt(lambda: qd.ndarray(qd.f64, (1 << 20, 1 << 20)))
+    attempt(lambda: qd.ndarray(qd.f64, (1 << 20, 1 << 20, 1 << 5)))
     def huge():
-        f = qd.field(qd.f64, (1 << 20, 1 << 20))
+        f = qd.field(qd.f64, (1 << 20, 1 << 20, 1 << 5))
         f[0, 0] = 1
     attempt(huge)
     qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1])

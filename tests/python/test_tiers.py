@@ -23,6 +23,7 @@ qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
 
 @qd.kernel
 def large(a: qd.types.NDArray, rounds: qd.i32):
+    qd.loop_config(serialize=True)
     for r in range(rounds):
         for i in range(4):
             for k in qd.static(range(500)):
