@@ -7,13 +7,15 @@
 // read the class or end the launch, is dropped.
 //
 // Iterations of a parallel loop may run at the same time, but one that reads plainly what another
-// writes is undefined; atomics and volatile loads are never forwarded.
+// writes is undefined; atomics and volatile loads are never forwarded. Where an atomic may be a
+// lock (ir::may_lock), nothing is known across atomics but slots.
 //
 // Needs: cse.
 // Cost:  O(instructions x loop depth).
 
 #include <unordered_map>
 
+#include "ir/locks.h"
 #include "pass/memory.h"
 #include "pass/passes.h"
 
@@ -24,6 +26,7 @@ using namespace ir;
 
 struct Forwarder {
     Session& s;
+    bool locks;
     bool changed = false;
 
     struct Known {
@@ -64,6 +67,7 @@ struct Forwarder {
         walk(r, [&](Inst& i) {
             if (i.effect() == Effect::write || i.effect() == Effect::atomic) {
                 ++classes[memory_class(i.operand(0), s)].generation;
+                if (locks && i.effect() == Effect::atomic) ++all_generation;
             } else if (i.op == Op::call && s.summaries[i.callee()->id].writes) {
                 ++all_generation;
             }
@@ -110,6 +114,7 @@ struct Forwarder {
                     Class& memory = classes[memory_class(i.operand(0), s)];
                     ++memory.reads;
                     ++memory.generation;
+                    if (locks) ++all_generation, ++barriers;
                     break;
                 }
                 case Effect::check:
@@ -140,7 +145,13 @@ struct Forwarder {
 }  // namespace
 
 bool store_forward(Session& s, Function& f) {
-    Forwarder run{.s = s, .known = {}, .stores = {}, .classes = {}, .open = {}, .scopes = {}};
+    Forwarder run{.s = s,
+                  .locks = may_lock(f),
+                  .known = {},
+                  .stores = {},
+                  .classes = {},
+                  .open = {},
+                  .scopes = {}};
     run.region(*f.body);
     return run.changed;
 }

@@ -248,3 +248,44 @@ def test_an_index_that_the_loop_itself_counts(backend):
 
     run()
     assert x.to_numpy().tolist() == [2, 3, 2, 2]
+
+
+def add_under_a_swap(lock, count, n):
+    for _ in range(n):
+        while qd.atomic_cas(lock[0], 0, 1) != 0:
+            pass
+        count[0] = count[0] + 1
+        qd.atomic_exchange(lock[0], 0)
+
+
+def add_under_a_maximum(lock, count, n):
+    for _ in range(n):
+        while qd.atomic_max(lock[0], 1) != 0:
+            pass
+        count[0] = count[0] + 1
+        qd.atomic_sub(lock[0], 1)
+
+
+def look_twice(lock, count, n):
+    for i in range(n):
+        if count[0] < i:
+            while qd.atomic_cas(lock[0], 0, 1) != 0:
+                pass
+            if count[0] < i:
+                count[0] = i
+            qd.atomic_exchange(lock[0], 0)
+
+
+@pytest.mark.parametrize("body", [add_under_a_swap, add_under_a_maximum, look_twice])
+def test_plain_statements_stay_between_the_ends_of_a_lock(backend, body, monkeypatch):
+    """Kept in a register over the loop of locks, the count lost most updates."""
+    monkeypatch.setenv("QD_CPU_TIER", "1")
+    backend.init(cpu_max_num_threads=2)
+    n = 100000
+
+    body.__annotations__ = {"lock": Array, "count": Array, "n": qd.i32}
+    run = qd.kernel(body)
+    for _ in range(20):
+        lock, count = np.zeros(1, np.int32), np.zeros(1, np.int32)
+        run(lock, count, n)
+        assert count[0] == (n - 1 if body is look_twice else n)

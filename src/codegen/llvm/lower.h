@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -16,6 +17,7 @@
 #include <llvm/IR/Module.h>
 
 #include "codegen/llvm/codegen.h"
+#include "ir/locks.h"
 #include "support/abi.h"
 #include "support/error.h"
 
@@ -243,6 +245,7 @@ struct FunctionLowering {
     void lower_memory(Inst& i);
     void lower_atomic(Inst& i);
     void lower_atomic(Inst& i, const Place& p, bool plain);
+    std::optional<bool> locks_;  // ir::may_lock, asked by the first atomic
     llvm::Value* atomic_component(Inst& i, const Place& p, int k, llvm::Value* v,
                                   llvm::Value* desired);
     void lower_random(Inst& i);

@@ -503,10 +503,13 @@ bool one_instruction(Op op, Prim p, llvm::AtomicRMWInst::BinOp& out) {
 
 }  // namespace
 
-// Relaxed order: what iterations see of each other is undefined apart from the value itself.
+// Relaxed order, for what iterations see of each other is undefined apart from the value itself;
+// but where an atomic may be a lock, plain statements stay between taking and giving it back.
 Value* FunctionLowering::atomic_component(Inst& i, const Place& p, int k, Value* v,
                                           Value* desired) {
-    constexpr auto order = llvm::AtomicOrdering::Monotonic;
+    if (!locks_) locks_ = ir::may_lock(f);
+    const auto order =
+        *locks_ ? llvm::AtomicOrdering::SequentiallyConsistent : llvm::AtomicOrdering::Monotonic;
     Value* address = component_address(p, k);
     const llvm::Align align(type::bytes(p.prim));
     llvm::AtomicRMWInst::BinOp rmw;
