@@ -282,7 +282,8 @@ def parse():
 
 def main():
     args = parse()
-    opponents = install_opponents()
+    alone = all(who == "ours" or who.startswith("cpp") for who in args.contenders)
+    opponents = sys.executable if alone else install_opponents()
     if any(who.startswith("cpp") for who in args.contenders):
         compile_cpp()
     pythons = {who: sys.executable if who == "ours" else opponents for who in child.ALL}
