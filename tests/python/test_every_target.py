@@ -26,6 +26,8 @@ SOURCES = {
 
 
 class Options(ctypes.Structure):
+    """abi::CompileOptions, to the end: what lies behind it is read otherwise."""
+
     _fields_ = [
         ("abi_version", ctypes.c_uint32),
         ("tier", ctypes.c_int32),
@@ -35,6 +37,7 @@ class Options(ctypes.Structure):
         ("unwanted", ctypes.c_void_p),
         ("on_stage", ctypes.c_void_p),
         ("threads", ctypes.c_int32),
+        ("parts", ctypes.c_void_p),
     ]
 
 
