@@ -512,36 +512,51 @@ def test_what_two_threads_keep_is_raised_in_both(tmp_path):
     assert_ended(done)
 
 
+def interrupted(action, last, is_watched):
+    """Runs it with Ctrl-C at line `last` of the code that is watched: (whether that came, lines run)."""
+    lines = 0
+
+    def trace(frame, event, _):
+        nonlocal lines
+        if not is_watched(frame.f_code):
+            return None
+        lines += event == "line"
+        if lines == last:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except KeyboardInterrupt:
+        return True, lines
+    finally:
+        sys.settrace(before)
+    return False, lines
+
+
+# At a line of `with` itself a trace may raise where no handler can: functions with one are not watched.
+def gives_storage(code):
+    return code.co_filename.endswith("_fields_builder.py") and code.co_name != "_materialise"
+
+
+def declares(code):
+    return code.co_filename.endswith(("/field.py", "/snode.py")) and code.co_name not in (
+        "_declare",
+        "_add_dense",
+    )
+
+
 def test_fields_survive_what_is_raised_while_they_get_storage():
     """Ctrl-C in a notebook's first call, at any line: the next call works."""
     cut = 0
     for last in range(1, 2000, 3):
         qd.init(arch=qd.cpu, offline_cache=False)
         x, v = qd.field(qd.i32, 3), qd.Vector.field(2, qd.f32, 3)
-        lines = 0
-
-        def trace(frame, event, _):
-            nonlocal lines
-            code = frame.f_code  # at a line of `with` itself a trace may raise where no handler can
-            if (
-                not code.co_filename.endswith("_fields_builder.py")
-                or code.co_name == "_materialise"
-            ):
-                return None
-            lines += event == "line"
-            if lines == last:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            x.fill(1)
-        except KeyboardInterrupt:
-            cut += 1
-        finally:
-            sys.settrace(before)
+        came, lines = interrupted(lambda: x.fill(1), last, gives_storage)
+        cut += came
         v[1].y = 4
         y = qd.field(qd.i32, 2)
         y.fill(7)
@@ -567,32 +582,8 @@ def test_half_a_declaration_leaves_nothing(shape):
     cut = 0
     for make in declare:
         for last in range(1, 2000):
-            lines = 0
-
-            def trace(frame, event, _):
-                nonlocal lines
-                code = (
-                    frame.f_code
-                )  # at a line of `with` itself a trace may raise where no handler can
-                if not code.co_filename.endswith(("/field.py", "/snode.py")) or code.co_name in (
-                    "_declare",
-                    "_add_dense",
-                ):
-                    return None
-                lines += event == "line"
-                if lines == last:
-                    sys.settrace(None)
-                    raise KeyboardInterrupt
-                return trace
-
-            before = sys.gettrace()
-            sys.settrace(trace)
-            try:
-                make()
-            except KeyboardInterrupt:
-                cut += 1
-            finally:
-                sys.settrace(before)
+            came, lines = interrupted(make, last, declares)
+            cut += came
             x = qd.field(qd.i32, 2)
             x.fill(last)
             assert (x[0], x[1]) == (last, last)

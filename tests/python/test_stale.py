@@ -338,6 +338,35 @@ def test_what_a_known_condition_leaves_out_is_part_of_a_version(tmp_path):
         assert last_words(tmp_path, LEFT_OUT, c) == [*values.split(), "600"]
 
 
+LOGIC = """
+import sys
+import quadrants as qd
+
+C = eval(sys.argv[2])
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+
+@qd.kernel
+def both(a: qd.i32, h: qd.i8) -> qd.i32:
+    z = C and qd.Vector([h, h])
+    z[0] = a
+    return z[0]
+
+@qd.kernel
+def either(a: qd.i32, h: qd.i8) -> qd.i32:
+    z = C or qd.Vector([h, h])
+    z[0] = a
+    return z[0]
+
+print(both(300, 1), either(300, 1))
+"""
+
+
+def test_what_stands_beside_a_vector_is_part_of_a_version(tmp_path):
+    """As true or false as before, a number gives another type than a bool."""
+    for c, value in [("True", "1"), ("7", "300"), ("False", "1"), ("0", "300"), ("True", "1")]:
+        assert last_words(tmp_path, LOGIC, c) == [value, value], c
+
+
 OPERATORS = """
 import sys
 import quadrants as qd
