@@ -10,7 +10,7 @@ import re
 import sys
 from pathlib import Path
 
-ONE_PLACE = "frontend/kept_error.cpp"
+ONE_PLACE = "cpython/kept_error.cpp"
 FORGETS = {
     "PyErr_Clear": "use frontend::forget_error",
     "PyErr_WriteUnraisable": "let it be raised, or use frontend::forget_error",

@@ -38,8 +38,6 @@ ROWS = {
     "diag.cpp": (17, MESSAGES),
     "expr.cpp": (1, OURS),
     "guards.cpp": (36, FACTS),
-    "kept_error.cpp": (5, OURS),
-    "log.cpp": (1, MESSAGES),
     "lower_call.cpp": (3, OURS),
     "lower_condition.cpp": (3, RUNS),
     "lower_expr.cpp": (21, RUNS),

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "frontend/names.h"
+#include "cpython/names.h"
 #include "frontend/stack.h"
 #include "support/error.h"
 

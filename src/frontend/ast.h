@@ -6,7 +6,7 @@
 // place in the file.
 //
 // A tree follows from the function's text alone, so trees outlive processes (tree_bytes.cpp,
-// python/kept_trees.cpp). A tree has no `ast` objects any more and the places of statements and
+// launcher/kept_trees.cpp). A tree has no `ast` objects any more and the places of statements and
 // calls only; the text is parsed again if somebody asks for more, to show a mistake for instance.
 
 #pragma once

@@ -32,7 +32,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "frontend/objects.h"
+#include "data/objects.h"
 #include "ir/ir.h"
 #include "support/format_table.h"
 

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "cpython/names.h"
 #include "frontend/ast.h"
 #include "frontend/frontend.h"
-#include "frontend/names.h"
 #include "frontend/specialise.h"
 
 namespace qd::frontend {

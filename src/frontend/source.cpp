@@ -18,8 +18,8 @@
 #include <ctime>
 #include <unordered_map>
 
+#include "cpython/names.h"
 #include "frontend/ast.h"
-#include "frontend/names.h"
 
 namespace qd::frontend {
 namespace {

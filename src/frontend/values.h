@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cpython/numpy_scalar.h"
 #include "frontend/frontend.h"
-#include "frontend/numpy_scalar.h"
 
 namespace qd::frontend {
 

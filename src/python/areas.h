@@ -7,7 +7,7 @@
 
 namespace qd::python {
 
-bool add_runtime(PyObject* module);     // session.cpp: init, reset, sync, counters
+bool add_runtime(PyObject* module);     // runtime.cpp: init, reset, sync, counters
 bool add_turn(PyObject* module);        // turn.cpp: who may touch what kernels work on
 bool add_options(PyObject* module);     // options.cpp
 bool add_cache_tool(PyObject* module);  // cache_tool.cpp: for the command line

@@ -10,8 +10,8 @@
 #include "cache/store.h"
 #include "frontend/frontend.h"
 #include "python/areas.h"
-#include "python/stored_code.h"
-#include "python/target.h"
+#include "session/stored_code.h"
+#include "session/target.h"
 #include "support/abi.h"
 
 namespace qd::python {

@@ -5,10 +5,10 @@
 #include <string_view>
 
 #include "frontend/specialise.h"
+#include "launcher/output.h"
 #include "python/areas.h"
-#include "python/output.h"
-#include "python/session.h"
 #include "runtime/compiler.h"
+#include "session/session.h"
 #include "support/error.h"
 
 namespace qd::python {

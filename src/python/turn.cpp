@@ -1,7 +1,7 @@
 // Waiting for turns (turn.h), and what takes one beside launches: NumPy's copies, which give up the
 // GIL, and forks.
 
-#include "python/turn.h"
+#include "session/turn.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "python/areas.h"
-#include "python/session.h"
+#include "session/session.h"
 
 namespace qd::python {
 namespace {

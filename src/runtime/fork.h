@@ -8,7 +8,7 @@
 //
 // Not listed, because only threads with the GIL take them and Python forks with the GIL: the
 // front end's caches, the store. Python's own compilation lock is renewed by os.register_at_fork
-// (python/build.cpp). A C program that forks without the GIL is on its own.
+// (launcher/build.cpp). A C program that forks without the GIL is on its own.
 
 #pragma once
 

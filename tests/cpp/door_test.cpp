@@ -1,7 +1,7 @@
 // Who uses the session when, under every interleaving of what the GIL allows: nobody works on it
 // while it is reset, nobody waits for ever but for the end of the process, and not in a child.
 
-#include "python/door.h"
+#include "session/door.h"
 
 #include <gtest/gtest.h>
 

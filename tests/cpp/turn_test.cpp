@@ -1,7 +1,7 @@
 // Whose kernels run, under every interleaving of what the GIL allows: what two threads launch never
 // runs at once, who waits gets a turn, and a signal handler may wait for other threads' launches.
 
-#include "python/turn.h"
+#include "session/turn.h"
 
 #include <gtest/gtest.h>
 

@@ -30,8 +30,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-ROOMS = ("pass", "frontend", "cache", "runtime")
-LAUNCHER = "kernel build pack bind warm session".split()  # of src/python
+ROOMS = ("pass", "frontend", "cache", "runtime", "session", "launcher")
 APART = {"src/frontend/diag.cpp", "src/runtime/cpu/perf_map.cpp"}  # texts; for a profiler's eyes
 PAGE = 8192
 BATCH = 12.0  # seconds of tests that are asked for at once
@@ -39,8 +38,7 @@ BATCH = 12.0  # seconds of tests that are asked for at once
 
 def sources(tree):
     rooms = [p for room in ROOMS for p in sorted((tree / "src" / room).rglob("*.cpp"))]
-    own = [tree / "src" / "python" / f"{name}.cpp" for name in LAUNCHER]
-    return [p for p in rooms + own if str(p.relative_to(tree)) not in APART]
+    return [p for p in rooms if str(p.relative_to(tree)) not in APART]
 
 
 # --- build ---------------------------------------------------------------------------------------

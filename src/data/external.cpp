@@ -1,0 +1,182 @@
+// See external.h. NumPy's array struct has had one layout since 1.7 (numpy C API, "Array
+// structures"), so its fields are read directly once the exact type is known; dtype numbers are
+// those of numpy/ndarraytypes.h. Torch is asked through Python.
+
+#include "data/external.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cpython/names.h"
+#include "frontend/frontend.h"
+#include "frontend/lower.h"
+
+namespace qd::python {
+namespace {
+
+using type::Prim;
+
+struct NumpyDescr {  // PyArray_Descr's stable head
+    PyObject_HEAD
+    PyTypeObject* typeobj;
+    char kind, type, byteorder, former_flags;
+    int type_num;
+};
+struct NumpyArray {  // PyArrayObject_fields
+    PyObject_HEAD
+    char* data;
+    int nd;
+    Py_ssize_t* dimensions;
+    Py_ssize_t* strides;
+    PyObject* base;
+    NumpyDescr* descr;
+    int flags;
+};
+constexpr int kCContiguous = 1, kFContiguous = 2, kAligned = 0x100, kWriteable = 0x400;
+
+// NPY_BOOL, BYTE, UBYTE, SHORT, USHORT, INT, UINT, LONG, ULONG, LONGLONG, ULONGLONG, FLOAT, DOUBLE;
+// HALF is 23.
+Prim prim_of_numpy(const NumpyDescr& d) {
+    if (d.byteorder == '>') return Prim::none;
+    static const Prim table[] = {Prim::u1,  Prim::i8,  Prim::u8,  Prim::i16, Prim::u16,
+                                 Prim::i32, Prim::u32, Prim::i64, Prim::u64, Prim::i64,
+                                 Prim::u64, Prim::f32, Prim::f64};
+    if (d.type_num >= 0 && d.type_num < 13) return table[d.type_num];
+    return d.type_num == 23 ? Prim::f16 : Prim::none;
+}
+
+PyTypeObject* imported_type(const char* module, const char* name, PyTypeObject*& kept) {
+    if (kept) return kept;
+    PyObject* modules = PyImport_GetModuleDict();
+    PyObject* m = modules ? PyDict_GetItemString(modules, module) : nullptr;
+    if (!m) return nullptr;
+    PyObject* t = PyObject_GetAttrString(m, name);
+    if (!t || !PyType_Check(t)) {
+        frontend::forget_error();
+        Py_XDECREF(t);
+        return nullptr;
+    }
+    return kept = reinterpret_cast<PyTypeObject*>(t);  // kept for the life of the process
+}
+
+PyTypeObject* numpy_type() {
+    static PyTypeObject* kept;
+    return imported_type("numpy", "ndarray", kept);
+}
+PyTypeObject* torch_type() {
+    static PyTypeObject* kept;
+    return imported_type("torch", "Tensor", kept);
+}
+
+bool read_numpy(PyObject* o, ExternalArray& out) {
+    const auto& a = *reinterpret_cast<NumpyArray*>(o);
+    out.data = a.data;
+    out.ndim = a.nd;
+    out.prim = a.nd <= kMostAxes ? prim_of_numpy(*a.descr) : Prim::none;
+    if (out.prim != Prim::none) std::copy_n(a.dimensions, a.nd, out.shape);
+    out.c_contiguous = (a.flags & (kCContiguous | kAligned)) == (kCContiguous | kAligned);
+    out.dense = a.flags & (kCContiguous | kFContiguous);
+    out.read_only = !(a.flags & kWriteable);
+    return true;
+}
+
+bool address_of(PyObject* tensor, char*& out) {
+    PyObject* v = PyObject_CallMethodNoArgs(tensor, frontend::names().data_ptr_);
+    if (!v) return false;
+    out = static_cast<char*>(PyLong_AsVoidPtr(v));
+    Py_DECREF(v);
+    return out || !PyErr_Occurred();
+}
+
+// What a method without arguments, or an attribute, says; false with an exception set.
+bool answer(PyObject* v, bool& out) {
+    out = v == Py_True;
+    Py_XDECREF(v);
+    return v != nullptr;
+}
+
+Prim prim_of_torch(PyObject* o) {
+    const frontend::Ref dtype =
+        frontend::Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().dtype_));
+    if (!dtype) return frontend::forget_error(), Prim::none;
+    return frontend::prim_of_array_dtype(dtype.get());
+}
+
+bool read_tensor(PyObject* o, ExternalArray& out) {
+    const frontend::Names& names = frontend::names();
+    out.is_torch = true;
+    bool negated = false, on_cpu = false;  // a negative view: its memory has the other sign
+    if (!address_of(o, out.data)) return false;
+    if (!answer(PyObject_CallMethodNoArgs(o, names.is_contiguous_), out.c_contiguous) ||
+        !answer(PyObject_CallMethodNoArgs(o, names.is_neg_), negated) ||
+        !answer(PyObject_GetAttr(o, names.is_cpu_), on_cpu))
+        return false;
+    out.on_device = !on_cpu;
+    PyObject* shape = PyObject_GetAttr(o, names.shape_);
+    if (!shape) return false;
+    const Py_ssize_t n = PyTuple_Check(shape) ? PyTuple_GET_SIZE(shape) : 0;
+    out.ndim = static_cast<int>(n);
+    bool empty = false;
+    for (Py_ssize_t k = 0; k < n && k < kMostAxes; ++k) {
+        out.shape[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape, k));
+        empty |= out.shape[k] == 0;
+    }
+    Py_DECREF(shape);
+    const bool usable = !negated && (out.data || empty) && n <= kMostAxes;
+    out.prim = usable ? prim_of_torch(o) : Prim::none;
+    return !PyErr_Occurred();
+}
+
+// A tensor that requires a gradient has one while a kernel runs. Python code makes a missing one
+// and words the errors.
+bool read_gradient(PyObject* o, ExternalArray& out) {
+    PyObject* wanted = PyObject_GetAttr(o, frontend::names().requires_grad_);
+    Py_XDECREF(wanted);
+    if (wanted != Py_True) return wanted != nullptr;
+    static PyObject* find;
+    if (!find) {
+        PyObject* module = PyImport_ImportModule("quadrants.lang._arguments");
+        find = module ? PyObject_GetAttrString(module, "torch_gradient") : nullptr;
+        Py_XDECREF(module);
+        if (!find) return false;
+    }
+    PyObject* grad = PyObject_CallOneArg(find, o);
+    if (!grad) return false;
+    const bool ok = address_of(grad, out.grad);
+    Py_DECREF(grad);  // the tensor holds it
+    return ok;
+}
+
+// What torch refuses to tell about tensors without memory of their own: they fit nothing, and
+// check_array says why.
+bool is_unusual() {
+    if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
+    frontend::forget_error();
+    return true;
+}
+
+bool read_torch(PyObject* o, ExternalArray& out) {
+    if (!read_tensor(o, out)) {
+        out.prim = Prim::none;
+        return is_unusual();
+    }
+    return read_gradient(o, out);
+}
+
+}  // namespace
+
+bool is_numpy(PyObject* o) {
+    PyTypeObject* t = numpy_type();
+    return t && (Py_IS_TYPE(o, t) || PyObject_TypeCheck(o, t));
+}
+
+bool is_torch(PyObject* o) {
+    PyTypeObject* t = torch_type();
+    return t && PyObject_TypeCheck(o, t);
+}
+
+bool read_external(PyObject* o, ExternalArray& out) {
+    return is_numpy(o) ? read_numpy(o, out) : read_torch(o, out);
+}
+
+}  // namespace qd::python

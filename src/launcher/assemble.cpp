@@ -1,0 +1,347 @@
+// See assemble.h.
+
+#include "launcher/assemble.h"
+
+#include <algorithm>
+
+#include "data/objects.h"
+#include "frontend/ast.h"
+#include "frontend/lower.h"
+#include "frontend/stack.h"
+#include "frontend/structs.h"
+#include "ir/ir.h"
+#include "session/stored_code.h"
+
+namespace qd::python {
+namespace {
+
+bool compares_by_value(PyObject* o) {
+    if (o == Py_None || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) ||
+        PyTuple_Check(o))
+        return true;
+    if (frontend::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
+    // What hashes by identity is itself alone, whatever `==` says (vectors, for instance).
+    static PyObject* const hash = PyUnicode_InternFromString("__hash__");
+    if (_PyType_Lookup(Py_TYPE(o), hash) == _PyType_Lookup(&PyBaseObject_Type, hash)) return false;
+    return Py_TYPE(o)->tp_richcompare != PyBaseObject_Type.tp_richcompare &&
+           Py_TYPE(o)->tp_hash != PyObject_HashNotImplemented;
+}
+
+// Whether a tuple that stays the same object may become another value.
+bool may_change(PyObject* tuple) {
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); ++k) {
+        PyObject* item = PyTuple_GET_ITEM(tuple, k);
+        if (PyTuple_Check(item) ? !frontend::is_stack_short() && may_change(item)
+                                : item != Py_None && !PyLong_Check(item) && !PyFloat_Check(item) &&
+                                      !PyUnicode_Check(item) && compares_by_value(item))
+            return true;
+    }
+    return false;
+}
+
+// Numbers and strings that are equal hash alike. Of others the hash is kept: an object may have
+// been changed since, and vectors in a tuple are equal to any other, but hash by identity.
+void remember_hash(IdentityCheck& check) {
+    PyObject* o = check.object;
+    if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o)) return;
+    check.hash = PyObject_Hash(o);
+    if (check.hash == -1) frontend::forget_error();
+    check.rehash = check.hash != -1 && PyTuple_Check(o) && may_change(o);
+}
+
+void watch(IdentityCheck& check) {
+    if (check.by_value) remember_hash(check);
+    if (!check.by_value) {
+        check.weak = Ref::steal_or_null(PyWeakref_NewRef(check.object, nullptr));
+        if (!check.weak) frontend::forget_error();
+    }
+    if (!check.weak) check.strong = Ref::borrow(check.object);
+}
+
+// What a method is bound to, unless the path to the method leads there anyway: null.
+PyObject* foreign_owner(PyObject* o, PyObject* root, const std::vector<Ref>& attributes) {
+    if (!PyMethod_Check(o)) return nullptr;
+    PyObject* owner = PyMethod_GET_SELF(o);
+    if (attributes.empty()) return owner;
+    const Ref parent = Ref::steal_or_null(
+        follow(root, std::vector<Ref>(attributes.begin(), attributes.end() - 1)));
+    if (!parent) frontend::forget_error();
+    return parent.get() == owner ? nullptr : owner;
+}
+
+void add_identity(Specialisation& s, int argument, std::vector<Ref> attributes, PyObject* root,
+                  PyObject* object) {
+    PyObject* owner = foreign_owner(object, root, attributes);
+    object = identity_of(object);
+    IdentityCheck check{argument, attributes, object, {}, {}, compares_by_value(object)};
+    watch(check);
+    s.identities.push_back(std::move(check));
+    if (!owner) return;
+    IdentityCheck bound{argument, std::move(attributes), owner, {}, {}, false, true};
+    watch(bound);
+    s.identities.push_back(std::move(bound));
+}
+
+bool is_host_view(PyObject* o) {
+    static PyTypeObject* cache;
+    return Py_TYPE(o) == frontend::python_class("quadrants.lang.buffer_view", "BufferView", cache);
+}
+
+// Structs, views and dataclasses on the way to a leaf must be of the class they had: whatever else
+// has attributes of these names is refused, which only a new specialisation does.
+void note_classes(PackStep& step, const Parameter& p, PyObject* root) {
+    step.classes.resize(step.attributes.size());
+    Ref at = Ref::borrow(root);
+    for (size_t k = 0; at && k < step.attributes.size(); ++k) {
+        PyTypeObject* type = Py_TYPE(at.get());
+        const bool is_struct = frontend::is_host_struct(at.get());
+        if (is_struct && k < 32) step.structs |= 1u << k;
+        if (is_struct || is_host_view(at.get()) ||
+            (p.kind == Parameter::Kind::dataclass &&
+             _PyType_Lookup(type, frontend::names().__dataclass_fields___)))
+            step.classes[k] = Ref::borrow(reinterpret_cast<PyObject*>(type));
+        at = Ref::steal_or_null(follow_step(at.get(), step.attributes[k].get()));
+    }
+    if (!at) frontend::forget_error();
+}
+
+// What the annotations say of a member: of a struct type, or of a dataclass.
+Ref member_annotation(PyObject* annotation, PyObject* name) {
+    const bool is_struct = frontend::is_struct_type(annotation);
+    const Ref all = Ref::steal_or_null(
+        PyObject_GetAttr(annotation, is_struct ? frontend::names().members_
+                                               : frontend::names().__dataclass_fields___));
+    PyObject* member =
+        all && PyDict_Check(all.get()) ? PyDict_GetItemWithError(all.get(), name) : nullptr;
+    if (!member) return frontend::forget_error(), Ref();
+    Ref type = is_struct ? Ref::borrow(member)
+                         : Ref::steal_or_null(PyObject_GetAttr(member, frontend::names().type_));
+    if (!type) return frontend::forget_error(), Ref();
+    return Ref::borrow(frontend::strip_optional(type.get()));
+}
+
+bool has_class(PyObject* annotation) {
+    return frontend::is_struct_type(annotation) ||
+           (PyType_Check(annotation) && _PyType_Lookup(reinterpret_cast<PyTypeObject*>(annotation),
+                                                       frontend::names().__dataclass_fields___));
+}
+
+std::vector<Ref> keys_of(const Path& path) {
+    std::vector<Ref> keys;
+    for (const frontend::Step& step : path.steps) keys.push_back(step.key);
+    return keys;
+}
+
+bool takes_object(const Parameter& p, PyObject* arg) {
+    // Of what has no kind of its own nothing is known: it is compared as templates are.
+    if (p.kind == Parameter::Kind::template_ || p.kind == Parameter::Kind::other) return true;
+    const bool arrays =
+        p.kind == Parameter::Kind::any_tensor || p.kind == Parameter::Kind::array || p.optional;
+    return arrays && (arg == Py_None || frontend::is_field(frontend::unwrap(arg)));
+}
+
+bool is_call(const frontend::Step& step) { return step.kind == frontend::Step::Kind::call; }
+
+bool is_named_item(const frontend::Step& step) {
+    return step.kind == frontend::Step::Kind::item && PyUnicode_Check(step.key.get());
+}
+
+void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
+                    PyObject* const* args, const frontend::LoweredKernel& kernel) {
+    for (size_t k = 0; k < parameters.size(); ++k) {
+        if (takes_object(parameters[k], args[k]))
+            add_identity(s, static_cast<int>(k), {}, args[k], args[k]);
+        else if (parameters[k].optional || parameters[k].kind == Parameter::Kind::any_tensor)
+            s.identities.push_back({static_cast<int>(k),
+                                    {},
+                                    nullptr,
+                                    {},
+                                    {},
+                                    false});  // an array, not None or a field
+        using enum Parameter::Kind;
+        static const Parameter::Kind exact[] = {dataclass, structure, buffer_view};
+        if (std::ranges::find(exact, parameters[k].kind) != std::end(exact))
+            s.classes.push_back(
+                {static_cast<int>(k), Ref::borrow(reinterpret_cast<PyObject*>(Py_TYPE(args[k])))});
+    }
+    for (const frontend::Guard& g : kernel.guards) {
+        if (g.path.root != Path::Root::argument || g.path.steps.empty()) continue;
+        const auto n = static_cast<size_t>(g.path.argument);
+        if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass)
+            continue;  // template objects are baked
+        using frontend::FactKind;
+        static const FactKind kinds[] = {FactKind::constant, FactKind::field,   FactKind::function,
+                                         FactKind::contents, FactKind::meaning, FactKind::object};
+        if (std::ranges::find(kinds, g.kind) == std::end(kinds)) continue;
+        // What Python answers follows from the objects it was asked about.
+        if (std::ranges::any_of(g.path.steps, is_call)) continue;
+        std::vector<Ref> keys = keys_of(g.path);
+        PyObject* object = follow(args[n], keys);
+        if (!object) {  // an item of a user's container: the container stands for it
+            frontend::forget_error();
+            const auto named = std::ranges::find_if(g.path.steps, is_named_item);
+            keys.resize(static_cast<size_t>(named - g.path.steps.begin()));
+            if (!keys.empty()) object = follow(args[n], keys);
+        }
+        if (!object) {
+            frontend::forget_error();
+            continue;
+        }
+        add_identity(s, static_cast<int>(n), std::move(keys), args[n], object);
+        Py_DECREF(object);
+    }
+}
+
+// Whether every object on the way to a leaf is a frozen dataclass.
+bool reached_through_frozen(PyObject* root, const std::vector<Ref>& keys) {
+    Ref at = Ref::borrow(root);
+    for (const Ref& key : keys) {
+        const Ref params = Ref::steal_or_null(PyObject_GetAttrString(
+            reinterpret_cast<PyObject*>(Py_TYPE(at.get())), "__dataclass_params__"));
+        const Ref frozen =
+            params ? Ref::steal_or_null(PyObject_GetAttrString(params.get(), "frozen")) : Ref();
+        if (!frozen || frozen.get() != Py_True || !PyUnicode_Check(key.get()))
+            return frontend::forget_error(), false;
+        at = Ref::steal_or_null(PyObject_GetAttr(at.get(), key.get()));
+        if (!at) return frontend::forget_error(), false;
+    }
+    return !keys.empty() && (frontend::is_ndarray(frontend::unwrap(at.get())) ||
+                             PyLong_Check(at.get()) || PyFloat_Check(at.get()));
+}
+
+PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
+    PyObject* leaf = follow(root, keys);
+    if (!leaf) frontend::forget_error();
+    return leaf;
+}
+
+// Whether a parameter's annotation has this number type in its vectors or matrices.
+bool annotates(PyObject* annotation, Prim p) {
+    Ref at = Ref::borrow(annotation);
+    for (const char* name : {"dtype", "dtype", "id"}) {
+        at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), name));
+        if (!at) return frontend::forget_error(), false;
+    }
+    return PyLong_Check(at.get()) && static_cast<Prim>(PyLong_AsLong(at.get())) == p;
+}
+
+void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args,
+               const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
+               const std::string& kernel_name) {
+    for (size_t k = 0; k < params.size(); ++k) {
+        const frontend::ParamSource& source = kernel.params[k];
+        PackStep step{};
+        step.kind = static_cast<PackStep::Kind>(source.kind);
+        step.argument = static_cast<uint16_t>(source.path.argument);
+        step.offset = params[k].offset;
+        step.type = params[k].type;
+        step.needs_grad = params[k].needs_grad;
+        step.name = params[k].name;
+        step.kernel = kernel_name;
+        step.written = source.written;
+        step.attributes = keys_of(source.path);
+        if (!step.attributes.empty())
+            note_classes(step, parameters[step.argument], args[step.argument]);
+        if (step.kind == PackStep::Kind::array)
+            if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
+                PyObject* bare = frontend::unwrap(leaf);
+                if (frontend::is_ndarray(bare)) {
+                    const auto& array = *reinterpret_cast<frontend::NdarrayObject*>(bare);
+                    step.layout = array.layout;
+                    step.has_grad = array.grad;
+                } else if (step.type.rank > 0 &&
+                           !(step.attributes.empty() &&
+                             annotates(parameters[step.argument].annotation.get(),
+                                       step.type.prim))) {
+                    step.foreign = PackStep::kOnlyForeign;
+                }
+                Py_DECREF(leaf);
+            }
+        step.cacheable = step.kind != PackStep::Kind::graph_state &&  // which no argument brings
+                         reached_through_frozen(args[step.argument], step.attributes);
+        if (step.cacheable) {
+            bool known = false;
+            for (const CachedRoot& root : s.cached_roots) known |= root.argument == step.argument;
+            if (!known) s.cached_roots.push_back({step.argument, nullptr, {}});
+        }
+        const uint32_t bytes = step.type.is_array() ? ir::array_desc_bytes(step.type.ndim)
+                                                    : static_cast<uint32_t>(step.type.size_bytes());
+        s.args_bytes = std::max(s.args_bytes, (step.offset + bytes + 7) & ~7u);
+        s.steps.push_back(std::move(step));
+    }
+}
+
+bool bind_fields(Specialisation& s, const frontend::LoweredKernel& kernel) {
+    for (const Ref& f : kernel.fields) {
+        const auto* field = reinterpret_cast<frontend::FieldObject*>(f.get());
+        if (!field->base) {
+            set_error("QuadrantsRuntimeError", "a field used by this kernel has no storage");
+            return false;
+        }
+        s.bindings.push_back(field->base);
+        s.fields.push_back(f);
+    }
+    return true;
+}
+
+}  // namespace
+
+bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args,
+                 const frontend::LoweredKernel& kernel) {
+    std::vector<PyObject*> known;
+    const auto fits = [&](const Path& path) {
+        const Parameter& p = parameters[static_cast<size_t>(path.argument)];
+        if (p.kind != Parameter::Kind::structure && p.kind != Parameter::Kind::dataclass)
+            return true;
+        Ref type = Ref::borrow(p.annotation.get());
+        Ref at = Ref::borrow(args[path.argument]);
+        for (size_t k = 0; has_class(type.get()); ++k) {
+            if (std::ranges::find(known, at.get()) == known.end()) {
+                if (PyObject_IsInstance(at.get(), type.get()) != 1)
+                    return frontend::forget_error(), false;
+                known.push_back(at.get());  // kept by what it is a member of
+            }
+            if (k == path.steps.size()) break;
+            const frontend::Step& step = path.steps[k];
+            type = member_annotation(type.get(), step.key.get());
+            at = type ? Ref::steal_or_null(follow_step(at.get(), step.key.get())) : Ref();
+            if (!at || at.get() == Py_None) {
+                frontend::forget_error();
+                break;
+            }
+        }
+        return true;
+    };
+    for (const frontend::ParamSource& source : kernel.params)
+        if (!fits(source.path)) return false;
+    for (const frontend::Guard& g : kernel.guards)
+        if (g.path.root == Path::Root::argument && !fits(g.path)) return false;
+    return true;
+}
+
+std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
+                                         const frontend::LoweredKernel& kernel,
+                                         std::span<const ir::Param> params,
+                                         std::shared_ptr<runtime::ImageSlot> slot,
+                                         const std::vector<uint8_t>& code_hash) {
+    auto s = std::make_unique<Specialisation>();
+    s->generation = session().generation;
+    s->slot = std::move(slot);
+    s->results = kernel.results;
+    s->returns_tuple = kernel.returns_tuple;
+    for (const auto& other : *k.specialisations) s->number = std::max(s->number, other->number + 1);
+    add_identities(*s, *k.parameters, args, kernel);
+    add_steps(*s, *k.parameters, args, kernel, params, kernel_name(k));
+    if (s->slot) {
+        s->code = note_kernel(code_hash);
+        s->result_bytes = s->slot->current()->result_bytes;
+        s->args_bytes = std::max(s->args_bytes, s->slot->current()->args_bytes);
+    } else {
+        s->result_bytes = kernel.module->result_bytes();
+    }
+    if (!bind_fields(*s, kernel)) return nullptr;
+    if (!make_graph_face(*s, k.definition, kernel.graph)) return nullptr;
+    return s;
+}
+
+}  // namespace qd::python

@@ -1,0 +1,691 @@
+// The Kernel and BoundKernel types and the launch itself. See kernel.h.
+
+#include "launcher/kernel.h"
+
+#include <alloca.h>
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "data/external.h"
+#include "data/storage.h"
+#include "frontend/ast.h"
+#include "ir/random.h"
+#include "launcher/array_copies.h"
+#include "launcher/output.h"
+#include "launcher/profile.h"
+#include "launcher/raised.h"
+#include "python/areas.h"
+#include "runtime/crash.h"
+#include "runtime/trace_file.h"
+#include "support/clock.h"
+
+namespace qd::python {
+namespace {
+
+using support::now_ns;
+
+constexpr size_t kStackBlock = 16384;
+constexpr int64_t kReleaseGilNs = 20000;
+
+extern PyTypeObject Kernel_Type;
+KernelObject* as_kernel(PyObject* o) { return reinterpret_cast<KernelObject*>(o); }
+
+// --- materialisation ----------------------------------------------------------------------------
+// PyQuadrants.materialize runs before the first launch and whenever fields were declared since.
+// While a client has replaced it on the class, it also runs whenever arrays were made since, and
+// before a kernel is built.
+struct MaterialiseHook {
+    PyObject* runtime = nullptr;   // quadrants.lang.impl.pyquadrants
+    PyTypeObject* type = nullptr;  // its class
+    PyObject* original = nullptr;  // the unreplaced method
+    unsigned version = 0;          // of the class, when it was last seen unreplaced
+    uint64_t storages = 0;         // how many there were when it last ran
+};
+MaterialiseHook hook;
+thread_local bool hook_runs = false;  // in this thread
+uint32_t materialised_generation = 0;
+
+bool find_hook() {
+    PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
+    if (!module) return false;
+    hook.runtime = PyObject_GetAttrString(module, "pyquadrants");
+    PyObject* original = PyObject_GetAttrString(module, "_original_materialize");
+    Py_DECREF(module);
+    if (!hook.runtime || !original) return false;
+    hook.type = Py_TYPE(hook.runtime);
+    hook.original = original;
+    return true;
+}
+
+bool hook_replaced() {
+    if (hook.type->tp_version_tag == hook.version && hook.version != 0) return false;
+    PyObject* method =
+        PyObject_GetAttrString(reinterpret_cast<PyObject*>(hook.type), "materialize");
+    const bool replaced = method != hook.original;
+    Py_XDECREF(method);
+    hook.version = replaced ? 0 : hook.type->tp_version_tag;
+    return replaced;
+}
+
+bool run_hook() {
+    hook_runs = true;  // a wrapper launches kernels: those must not come here again
+    PyObject* r = PyObject_CallMethod(hook.runtime, "materialize", nullptr);
+    hook_runs = false;
+    materialised_generation = session().generation;
+    hook.storages = storages_made();
+    Py_XDECREF(r);
+    return r != nullptr;
+}
+
+bool materialise_if_due(bool building) {
+    if (!hook.runtime && !find_hook()) return false;
+    const bool due = materialised_generation != session().generation || has_pending_fields() ||
+                     ((building || hook.storages != storages_made()) && hook_replaced());
+    return !due || hook_runs || run_hook();
+}
+
+// --- launching
+// ------------------------------------------------------------------------------------ The GIL
+// during a launch: held for short ones, given up at the start or as soon as it shows that other
+// threads would wait. What a signal handler raises is kept for the end of the launch.
+struct Patience {
+    Working working;
+    Turn<PythonThreads>& turn = session().turn;
+    bool has_turn = false;
+    PyThreadState* state = nullptr;
+    Raised raised;
+    OpenLaunch open;
+
+    // For the launches of other threads. False if a signal handler raises.
+    bool wait() {
+        if (!turn.is_asked_for()) return true;
+        open.begin();
+        return turn.wait();
+    }
+    void release() {
+        open.begin();
+        if (state) return;
+        has_turn |= turn.take();
+        state = PyEval_SaveThread();
+    }
+    void take() {
+        if (state) Released::take_gil(state);
+        state = nullptr;
+    }
+    void end() {
+        take();
+        if (has_turn) turn.leave();
+        has_turn = false;
+    }
+    ~Patience() { end(); }
+    static void long_run(void* self) { static_cast<Patience*>(self)->release(); }
+    static bool check_signals(void* self) {
+        auto& p = *static_cast<Patience*>(self);
+        p.take();
+        if (p.has_turn) p.turn.set_aside();
+        const bool stop = p.raised.check_signals();
+        if (p.has_turn) p.turn.resume();
+        p.release();
+        return stop;
+    }
+};
+
+// Blocks of text from the kernel to the failed check.
+std::string stack_text(const std::vector<const support::FormatEntry*>& stack) {
+    constexpr size_t kShown = 8;  // at either end
+    std::vector<const support::SourceSite*> sites;
+    for (const support::FormatEntry* e : stack)
+        for (const support::SourceSite& s : e->sites) sites.push_back(&s);
+    std::string out;
+    for (size_t k = sites.size(); k-- > 0;) {
+        if (sites.size() > 2 * kShown && k == sites.size() - kShown - 1) {
+            out += "... " + std::to_string(sites.size() - 2 * kShown) + " more calls ...\n";
+            k = kShown - 1;
+        }
+        out += frontend::site_text(*sites[k]);
+    }
+    return out;
+}
+
+// Not the user's own words, and a location belongs to them.
+bool is_our_text(const std::string& text) {
+    return text.starts_with("(kernel=") || text.starts_with("[kernel=") ||
+           text.starts_with("Negative exponent in ");
+}
+
+// What an assertion says is the user's alone: the rest is a note, which tracebacks show below it.
+void add_note(const std::string& note) {
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    const Ref done = Ref::steal_or_null(
+        frontend::has_attribute(value, "add_note")
+            ? PyObject_CallMethod(value, "add_note", "s#", note.data(), Py_ssize_t(note.size()))
+            : Py_NewRef(Py_None));
+    if (!done) frontend::forget_error();
+    PyErr_Restore(type, value, trace);
+}
+
+void raise_failure(const runtime::LaunchOutcome& outcome, const std::string& kernel) {
+    std::string text = outcome.failure.empty() ? "assertion failed" : outcome.failure;
+    const std::string stack = outcome.stack ? stack_text(*outcome.stack) : "";
+    const bool whole = is_our_text(text);
+    if (whole && !stack.empty()) text += "\n" + stack;
+    set_error("QuadrantsAssertionError", text);
+    if (!whole && !stack.empty()) add_note("in kernel " + kernel + ":\n" + stack);
+}
+
+__attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome,
+                                                 const Specialisation& spec, Raised& raised) {
+    const bool told = outcome.printed.empty() || write_output(outcome.printed);
+    if (told && outcome.failed) raise_failure(outcome, spec.name);
+    if (raised) raised.restore();
+    return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+}
+
+// Around a launch that crash reports or the trace file tell of.
+class Watched {
+  public:
+    Watched(bool wanted, const Specialisation& s, int64_t start,
+            const std::vector<runtime::TaskTime>& times)
+        : wanted_(wanted), s_(s), start_(start), times_(times) {
+        if (wanted_) begin();
+    }
+    ~Watched() {
+        if (wanted_) end();
+    }
+    Watched(const Watched&) = delete;
+
+  private:
+    __attribute__((noinline)) void begin() { runtime::set_running_kernel(s_.name.c_str()); }
+    __attribute__((noinline)) void end() {
+        runtime::set_running_kernel(nullptr);
+        if (!runtime::is_traced()) return;
+        runtime::trace_run("launch", s_.name, start_, now_ns() - start_);
+        trace_tasks(s_, times_);
+    }
+
+    const bool wanted_;
+    const Specialisation& s_;
+    const int64_t start_;
+    const std::vector<runtime::TaskTime>& times_;
+};
+
+size_t tasks_of_last_call = 0;
+
+PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
+    yield_of_last_call = -1;
+    if (s.graph && !begin_graph(k, s, block)) return nullptr;
+    Session& session_ = session();
+    if (s.generation != session_.generation || !session_.pool) {
+        set_error("QuadrantsRuntimeError", "the runtime was reset during this call");
+        return nullptr;
+    }
+    alignas(64) uint8_t results[512];
+    std::vector<uint8_t> large;
+    uint8_t* out = results;
+    if (s.result_bytes > sizeof results) {
+        large.resize(s.result_bytes);
+        out = large.data();
+    }
+    abi::Context context{};
+    context.bindings = s.bindings.data();
+    context.args = block;
+    context.results = out;
+    ++session_.launches;
+    // Kernels that draw nothing, say of a viewer, leave the sequence as it is.
+    const auto number_draws = [&] {
+        context.launch_key = ir::mix(static_cast<uint64_t>(session_.options.random_seed) * 1048391 +
+                                     ++session_.drawing_launches);
+    };
+    Patience patience;
+    if (!patience.wait()) return nullptr;
+    runtime::LaunchOutcome outcome;
+    std::vector<runtime::TaskTime> times;
+    const int64_t start = now_ns();
+    const Watched watched(session_.watches_launches, s, start, times);
+    bool special;
+    if (s.interpreted) {
+        if (s.interpreted->uses_random) number_draws();
+        special = interpret_launch(*s.interpreted->module, context, outcome, patience.raised);
+        tasks_of_last_call = 1;  // it does not cut the kernel
+    } else {
+        const runtime::KernelImage& image = *s.slot->current();
+        tasks_of_last_call = image.counted_tasks;
+        if (image.uses_random) number_draws();
+        const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
+        runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
+        hooks.whole_ns = kWholeNs;
+        if (session_.options.kernel_profiler) hooks.times = &times;
+        int64_t brief = kReleaseGilNs;
+        if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;
+        if (s.last_ns >= brief) patience.release();
+        special = runtime::launch(image, context, *session_.pool, hooks, outcome);
+        if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
+        patience.end();
+        if (!times.empty()) record_times(s, times);
+    }
+    s.last_ns = now_ns() - start;
+    if (special || patience.raised) {
+        PyObject* ok = after_launch(outcome, s, patience.raised);
+        if (!ok) return nullptr;
+        Py_DECREF(ok);
+    }
+    if (s.last_ns > 50000000 && PyErr_CheckSignals() != 0) return nullptr;
+    if (s.graph && s.graph->named) return graph_status(*s.graph, block);
+    if (s.results.empty()) Py_RETURN_NONE;
+    return build_results(s, out);
+}
+
+// A specialisation with a field whose tree was destroyed fits nothing any more: what it reached may
+// have been replaced.
+bool has_destroyed_field(const Specialisation& s) {
+    return std::ranges::any_of(s.fields, [](const Ref& f) {
+        return reinterpret_cast<const frontend::FieldObject*>(f.get())->destroyed;
+    });
+}
+
+// Packs into a block on the stack and launches; `matched` says whether the arguments fit.
+PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject* const* args,
+                             Match& matched) {
+    std::vector<uint8_t> large;
+    uint8_t* block;
+    if (s.args_bytes <= kStackBlock) {
+        block = static_cast<uint8_t*>(alloca(s.args_bytes + 64));
+        block =
+            reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(block) + 15) & ~uintptr_t(15));
+    } else {
+        large.resize(s.args_bytes);
+        block = large.data();
+    }
+    Kept kept;
+    matched = match_and_pack(s, *k.parameters, args, block, kept);
+    if (matched != Match::yes) return nullptr;
+    if (has_destroyed_field(s)) {
+        matched = Match::no;
+        return nullptr;
+    }
+    try {
+        return launch(k, s, block);
+    } catch (const std::bad_alloc&) {
+        return PyErr_NoMemory();
+    } catch (const std::exception& e) {  // of the interpreter
+        set_error("QuadrantsRuntimeError", e.what());
+        return nullptr;
+    }
+}
+
+// Whether an object that it was made for is gone, so that it can never fit again.
+bool is_dead(const Specialisation& s) {
+    return has_destroyed_field(s) ||
+           std::ranges::any_of(s.identities, [](const IdentityCheck& check) {
+               return check.weak && !refers_to(check.weak.get(), check.object);
+           });
+}
+
+__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
+    for (size_t n = 0; n < k.parameters->size(); ++n)
+        if (needs_copy(args[n])) return launch_with_copies(k, args, k.parameters->size());
+    auto& specialisations = *k.specialisations;
+    Match matched;
+    for (size_t n = 1; n < specialisations.size(); ++n) {
+        PyObject* r = try_specialisation(k, *specialisations[n], args, matched);
+        if (matched == Match::no) continue;
+        // To the front, unless a nested launch moved them already; the order is only a hint.
+        if (matched == Match::yes && n < specialisations.size())
+            std::swap(specialisations[0], specialisations[n]);
+        return r;
+    }
+    if (PyObject* r = launch_with_copies(k, args, k.parameters->size())) return r;
+    if (PyErr_Occurred()) return nullptr;
+    if (k.active == 1) std::erase_if(specialisations, [](const auto& s) { return is_dead(*s); });
+    std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
+    if (!built) return nullptr;
+    Specialisation& made = *built;
+    specialisations.insert(specialisations.begin(), std::move(built));
+    PyObject* r = try_specialisation(k, made, args, matched);
+    if (matched == Match::no && !PyErr_Occurred())
+        set_error("QuadrantsRuntimeError",
+                  "the new specialisation of a kernel does not fit its own arguments; please "
+                  "report this");
+    return r;
+}
+
+// --- the Python backend: without a native session the definition runs its own function -----------
+bool is_python_backend() {
+    PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
+    PyObject* answer = module ? PyObject_CallMethod(module, "is_python_backend", nullptr) : nullptr;
+    const bool is = answer == Py_True;
+    Py_XDECREF(module);
+    Py_XDECREF(answer);
+    if (!answer) frontend::forget_error();
+    return is;
+}
+
+PyObject* call_python(const KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
+    PyObject* run = PyObject_GetAttrString(k.definition, "run_as_python");
+    if (!run) return nullptr;
+    PyObject* result =
+        PyObject_Vectorcall(run, args, static_cast<size_t>(PyVectorcall_NARGS(flags)), names);
+    Py_DECREF(run);
+    return result;
+}
+
+struct Active {  // a call in progress; Python code that it runs may reset the runtime or call again
+    KernelObject& k;
+    uint32_t forks = session().forks;
+    explicit Active(KernelObject& kernel) : k(kernel) {
+        forget_parents(k);
+        ++k.active;
+    }
+    ~Active() {
+        if (k.active_forks == forks) --k.active;
+    }
+    static void forget_parents(KernelObject& k) {
+        if (k.active_forks == session().forks) return;
+        k.active_forks = session().forks;
+        k.active = 0;
+    }
+};
+
+// Items die after their vector has let go of them: that may run Python, and the collector.
+template <typename Items>
+void drop(Items& items) {
+    Items().swap(items);
+}
+
+bool begin_generation(KernelObject& k) {
+    if (!require_session()) return false;
+    Active::forget_parents(k);
+    if (k.active) {
+        set_error("QuadrantsRuntimeError",
+                  "the runtime was reset while this kernel was being called");
+        return false;
+    }
+    drop(*k.specialisations);
+    drop(*k.parameters);
+    if (!read_parameters(k)) return false;
+    k.generation = session().generation;
+    return true;
+}
+
+// Test doubles: methods of the definition's class that somebody replaced. quadrants._compat
+// .kernel_face says when; calls then go through `definition._call_doubles`, which comes back here
+// under `in_double`.
+bool doubled = false;
+thread_local bool in_double = false;
+
+PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
+    const Ref call = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "_call_doubles"));
+    return call ? PyObject_Vectorcall(call.get(), args,
+                                      static_cast<size_t>(PyVectorcall_NARGS(flags)), names)
+                : nullptr;
+}
+
+PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+    KernelObject& k = *as_kernel(self);
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    const KernelCall call;
+    if (k.generation != session().generation || k.generation == 0) {
+        if (session().generation == 0 && is_python_backend())
+            return call_python(k, args, flags, names);
+        if (!begin_generation(k)) return nullptr;
+    }
+    if (doubled && !in_double) return call_doubles(k, args, flags, names);
+    ++k.launches;
+    const Active active(k);
+    std::vector<PyObject*> bound;
+    if (names || count != static_cast<Py_ssize_t>(k.parameters->size())) {
+        if (!bind_arguments(k, args, count, names, bound)) return nullptr;
+        args = bound.data();
+    }
+    if (frontend::tracing && frontend::current()) {
+        set_error("QuadrantsSyntaxError",
+                  "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
+                  "check if you have direct/indirect invocation of kernels within kernels.");
+        return nullptr;
+    }
+    if (!materialise_if_due(k.specialisations->empty())) return nullptr;
+    auto& specialisations = *k.specialisations;
+    if (!specialisations.empty()) {
+        Match matched;
+        PyObject* r = try_specialisation(k, *specialisations[0], args, matched);
+        if (matched != Match::no) return r;
+    }
+    return call_cold(k, args);
+}
+
+PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+    PyObject* result = run_call(self, args, flags, names);
+    if (frontend::errors_kept && frontend::raise_kept_error()) [[unlikely]]
+        Py_CLEAR(result);
+    return result;
+}
+
+// prepare_kernel(kernel, args): makes the specialisation for these arguments if there is none; does
+// not launch. Gives the number of specialisations that were made.
+PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
+    PyObject *object, *tuple;
+    if (!PyArg_ParseTuple(arguments, "O!O!", &Kernel_Type, &object, &PyTuple_Type, &tuple))
+        return nullptr;
+    KernelObject& k = *as_kernel(object);
+    const KernelCall call;
+    if ((k.generation != session().generation || k.generation == 0) && !begin_generation(k))
+        return nullptr;
+    const Active active(k);
+    std::vector<PyObject*> bound;
+    PyObject* const* given = reinterpret_cast<PyTupleObject*>(tuple)->ob_item;
+    if (!bind_arguments(k, given, PyTuple_GET_SIZE(tuple), nullptr, bound)) return nullptr;
+    if (!materialise_if_due(true)) return nullptr;
+    auto& all = *k.specialisations;
+    for (size_t n = 0; n < all.size(); ++n) {
+        std::vector<uint8_t> block(all[n]->args_bytes + 64);
+        Kept kept;
+        const Match matched =
+            match_and_pack(*all[n], *k.parameters, bound.data(), block.data(), kept);
+        if (matched == Match::error) return nullptr;
+        if (matched == Match::no || has_destroyed_field(*all[n])) continue;
+        std::swap(all[0], all[n]);
+        return PyLong_FromLong(0);
+    }
+    std::unique_ptr<Specialisation> built = build_specialisation(k, bound.data(), bound.size());
+    if (!built) return nullptr;
+    all.insert(all.begin(), std::move(built));
+    return PyLong_FromLong(1);
+}
+
+PyObject* set_kernel_doubles(PyObject*, PyObject* on) {
+    doubled = PyObject_IsTrue(on) == 1;
+    Py_RETURN_NONE;
+}
+
+// launch_undoubled(kernel, args): the launch behind the test doubles.
+PyObject* launch_undoubled(PyObject*, PyObject* arguments) {
+    PyObject *object, *tuple;
+    if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyTuple_Type, &tuple)) return nullptr;
+    const bool before = std::exchange(in_double, true);
+    PyObject* r = PyObject_Call(object, tuple, nullptr);
+    in_double = before;
+    return r;
+}
+
+PyObject* forget_kernel(PyObject*, PyObject* kernel) {
+    if (!PyObject_TypeCheck(kernel, &Kernel_Type))
+        return PyErr_Format(PyExc_TypeError, "forget_kernel takes a kernel");
+    KernelObject& k = *as_kernel(kernel);
+    if (!k.active) drop(*k.specialisations);
+    Py_RETURN_NONE;
+}
+
+PyObject* offloaded_tasks(PyObject*, PyObject*) { return PyLong_FromSize_t(tasks_of_last_call); }
+
+PyMethodDef kernel_functions[] = {
+    {"prog_get_num_offloaded_tasks_on_last_call", offloaded_tasks, METH_NOARGS,
+     "How many tasks the last launched kernel has, as the launching chapter counts: with a serial "
+     "task for bounds that are computed, which here need none."},
+    {"prepare_kernel", prepare_kernel, METH_VARARGS,
+     "Makes a kernel's specialisation without launching it."},
+    {"forget_kernel", forget_kernel, METH_O, "Drops a kernel's specialisations."},
+    {"set_kernel_doubles", set_kernel_doubles, METH_O,
+     "Whether calls of kernels go through methods of their class."},
+    {"launch_undoubled", launch_undoubled, METH_VARARGS,
+     "Launches a kernel, past the methods of its class."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+// --- the types
+// ------------------------------------------------------------------------------------
+PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    PyObject* definition;
+    if (!PyArg_ParseTuple(args, "O", &definition)) return nullptr;
+    auto* k = as_kernel(type->tp_alloc(type, 0));
+    if (!k) return nullptr;
+    k->vectorcall = kernel_call;
+    k->definition = Py_NewRef(definition);
+    k->signature = new std::string;
+    k->parameters = new std::vector<Parameter>;
+    k->specialisations = new std::vector<std::unique_ptr<Specialisation>>;
+    return reinterpret_cast<PyObject*>(k);
+}
+
+int visit_results(const std::vector<ResultShape>& results, visitproc visit, void* arg) {
+    for (const ResultShape& r : results) {
+        Py_VISIT(r.struct_type.get());
+        if (const int stop = visit_results(r.members, visit, arg)) return stop;
+    }
+    return 0;
+}
+
+int visit_specialisation(const Specialisation& s, visitproc visit, void* arg) {
+    for (const IdentityCheck& i : s.identities) Py_VISIT(i.strong.get());
+    for (const ClassCheck& c : s.classes) Py_VISIT(c.type.get());
+    for (const PackStep& p : s.steps)
+        for (const Ref& type : p.classes) Py_VISIT(type.get());
+    for (const Ref& f : s.fields) Py_VISIT(f.get());
+    if (s.graph)
+        for (const Ref& label : s.graph->labels) Py_VISIT(label.get());
+    return visit_results(s.results, visit, arg);
+}
+
+// What specialisations hold leads back to the kernel through the globals of the program: classes,
+// funcs, objects.
+int kernel_traverse(PyObject* self, visitproc visit, void* arg) {
+    const KernelObject& k = *as_kernel(self);
+    Py_VISIT(k.dict);
+    Py_VISIT(k.definition);
+    for (const Parameter& p : *k.parameters) Py_VISIT(p.annotation.get());
+    for (const auto& s : *k.specialisations)
+        if (const int stop = visit_specialisation(*s, visit, arg)) return stop;
+    return 0;
+}
+
+int kernel_clear(PyObject* self) {
+    Py_CLEAR(as_kernel(self)->dict);
+    Py_CLEAR(as_kernel(self)->definition);
+    drop(*as_kernel(self)->specialisations);
+    drop(*as_kernel(self)->parameters);
+    return 0;
+}
+
+void kernel_dealloc(PyObject* self) {
+    PyObject_GC_UnTrack(self);
+    if (as_kernel(self)->weakrefs) PyObject_ClearWeakRefs(self);
+    kernel_clear(self);
+    delete as_kernel(self)->specialisations;
+    delete as_kernel(self)->parameters;
+    delete as_kernel(self)->signature;
+    Py_TYPE(self)->tp_free(self);
+}
+
+// Own attributes first, then those of the definition (fn, grad, __name__, ...).
+PyObject* kernel_getattro(PyObject* self, PyObject* name) {
+    PyObject* found = PyObject_GenericGetAttr(self, name);
+    if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+    frontend::forget_error();
+    return PyObject_GetAttr(as_kernel(self)->definition, name);
+}
+
+PyObject* kernel_repr(PyObject* self) { return PyObject_Repr(as_kernel(self)->definition); }
+
+PyObject* kernel_name(PyObject* self, void* name) {
+    return PyObject_GetAttrString(as_kernel(self)->definition, static_cast<const char*>(name));
+}
+
+int kernel_set_definition(PyObject* self, PyObject* value, void* name) {
+    return PyObject_SetAttrString(as_kernel(self)->definition, static_cast<const char*>(name),
+                                  value);
+}
+
+// What functools.wraps and the like gave the kernel, else the definition's.
+PyObject* kernel_own_name(PyObject* self, void* name) {
+    PyObject* dict = as_kernel(self)->dict;
+    PyObject* own = dict ? PyDict_GetItemString(dict, static_cast<const char*>(name)) : nullptr;
+    return own ? Py_NewRef(own) : kernel_name(self, name);
+}
+
+int kernel_set_own_name(PyObject* self, PyObject* value, void* name) {
+    const Ref dict = Ref::steal_or_null(PyObject_GenericGetDict(self, nullptr));
+    if (!dict) return -1;
+    const auto* key = static_cast<const char*>(name);
+    return value ? PyDict_SetItemString(dict.get(), key, value)
+                 : PyDict_DelItemString(dict.get(), key);
+}
+
+PyObject* launch_count(PyObject* self, void*) {
+    return PyLong_FromUnsignedLongLong(as_kernel(self)->launches);
+}
+
+// As for functions: a copy is the kernel itself, and a pickle names it.
+PyObject* kernel_reduce(PyObject* self, PyObject*) {
+    return PyObject_GetAttrString(as_kernel(self)->definition, "__qualname__");
+}
+PyMethodDef kernel_methods[] = {
+    {"__reduce__", kernel_reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+char kDoc[] = "__doc__", kModule[] = "__module__", kPure[] = "is_pure";
+PyGetSetDef kernel_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {"__doc__", kernel_own_name, kernel_set_own_name, nullptr, kDoc},
+    {"__module__", kernel_own_name, kernel_set_own_name, nullptr, kModule},
+    {"is_pure", kernel_name, kernel_set_definition, nullptr, kPure},
+    {"_launches", launch_count, nullptr, "How many calls there were.", nullptr},
+    {"_specialisations", describe_specialisations, nullptr, "What each specialisation is.",
+     nullptr},
+    {"_graph_tables", graph_tables, nullptr, "Loops and checkpoints of the last launched graph.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject Kernel_Type = {
+    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.Kernel",
+    .tp_basicsize = sizeof(KernelObject),
+    .tp_dealloc = kernel_dealloc,
+    .tp_vectorcall_offset = offsetof(KernelObject, vectorcall),
+    .tp_repr = kernel_repr,
+    .tp_call = PyVectorcall_Call,
+    .tp_getattro = kernel_getattro,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_traverse = kernel_traverse,
+    .tp_clear = kernel_clear,
+    .tp_weaklistoffset = offsetof(KernelObject, weakrefs),
+    .tp_methods = kernel_methods,
+    .tp_getset = kernel_getset,
+    .tp_descr_get = bind_kernel,
+    .tp_dictoffset = offsetof(KernelObject, dict),
+    .tp_new = kernel_new,
+};
+
+}  // namespace
+
+bool add_kernel(PyObject* module) {
+    on_reset(forget_code);
+    return ready_bound_kernel() && PyModule_AddType(module, &Kernel_Type) == 0 &&
+           PyModule_AddFunctions(module, kernel_functions) == 0 &&
+           PyModule_AddFunctions(module, graph_functions) == 0;
+}
+
+}  // namespace qd::python

@@ -1,0 +1,391 @@
+// See session.h. Also the module functions runtime_init, runtime_reset, runtime_sync,
+// set_config_option, set_runtime_option and the counters.
+
+#include "session/session.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "cache/part_folder.h"
+#include "cache/store.h"
+#include "data/storage.h"
+#include "frontend/frontend.h"
+#include "launcher/compile_report.h"
+#include "launcher/kept_trees.h"
+#include "launcher/kernel.h"
+#include "python/areas.h"
+#include "python/options.h"
+#include "runtime/compile_queue.h"
+#include "runtime/compiler.h"
+#include "runtime/cpu/float_mode.h"
+#include "runtime/crash.h"
+#include "runtime/fork.h"
+#include "runtime/progress.h"
+#include "runtime/trace_file.h"
+#include "session/stored_code.h"
+#include "support/clock.h"
+#include "support/error.h"
+
+namespace qd::python {
+
+TheSession the_session;
+
+namespace {
+
+thread_local int work_of_this_thread = 0;
+std::vector<ResetHook> hooks;
+
+std::string environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+// The session, closed by this thread; opened again at the end.
+class Closed {
+    bool ours_ = false;
+
+  public:
+    // False, with an exception, inside work of this thread's own, and when a signal handler raises.
+    bool wait() {
+        using enum Door<PythonThreads>::Closing;
+        const auto closing = session().door.close(ours_);
+        if (closing == inside_own_work)
+            set_error("QuadrantsRuntimeError",
+                      "the runtime cannot be reset while a kernel is running or being compiled in "
+                      "this thread");
+        if (closing == never)
+            set_error("QuadrantsRuntimeError",
+                      "the runtime cannot be reset any more: the process ends while a kernel of "
+                      "another thread is running");
+        return closing == done;
+    }
+    ~Closed() {
+        if (ours_) session().door.open();
+    }
+};
+
+// A trace that cannot be written is no reason to stop.
+void begin_trace() {
+    const std::string& path = session().options.trace_file;
+    if (path.empty()) return;
+    const std::string problem = runtime::open_trace(path);
+    if (!problem.empty())
+        frontend::try_to_log("warn", "cannot write the trace file " + path + ": " + problem);
+}
+
+void end_trace() {
+    const std::string problem = runtime::close_trace();
+    if (!problem.empty())
+        frontend::try_to_log(
+            "warn", "the trace file " + session().options.trace_file + " is not whole: " + problem);
+}
+
+void note_watchers() {
+    Session& s = session();
+    s.watches_launches = s.options.debug || runtime::is_traced();
+}
+
+void use_compile_threads() {
+    const ir::Options& o = session().options;
+    runtime::set_optimisers(o.print_ir ? 1 : o.num_compile_threads);
+}
+
+// What the environment says of code, which is for people who look for mistakes of ours.
+struct Wishes {
+    int tier = -1;
+    std::string cpu;
+};
+
+// The usual ones, which need no compiler to be told: a warm process has none.
+bool is_level_of_this_machine(const std::string& cpu) {
+#if defined(__x86_64__)
+    return cpu == "x86-64" || (cpu == "x86-64-v2" && __builtin_cpu_supports("x86-64-v2")) ||
+           (cpu == "x86-64-v3" && __builtin_cpu_supports("x86-64-v3")) ||
+           (cpu == "x86-64-v4" && __builtin_cpu_supports("x86-64-v4"));
+#else
+    return false;
+#endif
+}
+
+// False, with an exception, if it makes no sense.
+bool read_wishes(Wishes& w) {
+    static const char* const tiers[] = {"0", "1", "interpret"};
+    const std::string tier = environment("QD_CPU_TIER");
+    const auto* const found = std::ranges::find(tiers, tier);
+    if (found == std::end(tiers) && !tier.empty()) {
+        PyErr_Format(PyExc_ValueError,
+                     "Environment variable QD_CPU_TIER takes 0, 1 or interpret, got '%s'",
+                     tier.c_str());
+        return false;
+    }
+    if (!tier.empty()) w.tier = static_cast<int>(found - tiers);
+    w.cpu = environment("QD_CPU_TARGET");
+    if (w.cpu.empty() || is_level_of_this_machine(w.cpu)) return true;
+    try {
+        runtime::Compiler::get().check_cpu(w.cpu);
+    } catch (const support::Error& e) {
+        PyErr_Format(PyExc_ValueError, "Environment variable QD_CPU_TARGET: %s", e.what());
+        return false;
+    }
+    return true;
+}
+
+PyObject* runtime_init(PyObject*, PyObject* options) {
+    Wishes wishes;
+    if (!read_wishes(wishes)) return nullptr;
+    Closed closed;
+    if (!closed.wait()) return nullptr;
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+    while (PyDict_Next(options, &at, &key, &value))
+        if (!set_option(session().options, key, value)) return nullptr;
+    Session& s = session();
+    PyObject* release = PyDict_GetItemString(options, "release");
+    const char* text = release ? PyUnicode_AsUTF8(release) : "";
+    if (!text) return nullptr;
+    s.release = text;
+    s.generation = s.next_generation++;
+    s.launches = s.drawing_launches = 0;
+    s.compiled = 0;
+    s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
+    s.tier = wishes.tier;
+    s.cpu = std::move(wishes.cpu);
+    use_compile_threads();
+    ++s.options_version;
+    runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
+    if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
+    begin_trace();
+    note_watchers();
+    return Py_BuildValue("{s:i}", "max_block_dim", 1024);
+}
+
+// Caches are written, reports told, and no user's function is held here any more.
+void finish() {
+    runtime::drop_optimisations();
+    flush_cache();
+    report_session();
+    end_trace();
+    frontend::clear_function_cache();
+}
+
+PyObject* runtime_reset(PyObject*, PyObject*) {
+    Closed closed;
+    if (!closed.wait()) return nullptr;
+    if (session().generation) {
+        session().generation = 0;  // a call that has not begun its work will not
+        finish();
+        for (ResetHook hook : hooks) hook();
+        session().pool.reset();
+        runtime::forget_crashes();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete when they return
+    if (!require_session() || !wait_for_launches()) return nullptr;
+    Py_RETURN_NONE;
+}
+
+PyObject* runtime_flush_cache(PyObject*, PyObject*) {
+    if (!require_session()) return nullptr;
+    flush_cache();
+    Py_RETURN_NONE;
+}
+
+PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 2 || !PyUnicode_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "set_config_option takes a name and a value");
+    // Code that is traced may set what later compilations read (`qd.block_local` does), but not
+    // what the pool is made from.
+    const bool makes_pool = !PyUnicode_CompareWithASCIIString(args[0], "cpu_max_num_threads");
+    Closed closed;
+    if ((!PythonThreads::my_work() || makes_pool) && !closed.wait()) return nullptr;
+    ++session().options_version;
+    if (!set_option(session().options, args[0], args[1])) return nullptr;
+    Session& s = session();
+    note_watchers();
+    use_compile_threads();
+    if (s.generation && makes_pool)
+        s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
+    Py_RETURN_NONE;
+}
+
+// end_session(seconds): no other thread's kernel call goes on from here. The session is finished if
+// those that had begun are over within this time. This thread may use it still: finalisers of a
+// program's globals come after it.
+PyObject* end_session(PyObject*, PyObject* seconds) {
+    const double patience = PyFloat_AsDouble(seconds);
+    if (PyErr_Occurred()) return nullptr;
+    if (session().door.end(static_cast<int64_t>(patience * 1e9)) && session().generation) finish();
+    Py_RETURN_NONE;
+}
+
+PyObject* wait_for_optimisations(PyObject*, PyObject*) {
+    {
+        const Released released;
+        runtime::finish_optimisations();
+    }
+    Py_RETURN_NONE;
+}
+
+PyObject* finish_optimisations(PyObject*, PyObject*) {
+    optimise_all();
+    return wait_for_optimisations(nullptr, nullptr);
+}
+
+PyObject* num_compiled_functions(PyObject*, PyObject*) {
+    return PyLong_FromUnsignedLong(session().compiled);
+}
+
+PyObject* counters(PyObject*, PyObject*) {
+    const Session& s = session();
+    return Py_BuildValue("{s:k,s:K,s:K,s:K,s:O,s:K,s:K,s:K,s:K,s:K}", "compiled",
+                         static_cast<unsigned long>(s.compiled), "lowered",
+                         static_cast<unsigned long long>(s.lowered), "cache_hits",
+                         static_cast<unsigned long long>(s.cache_hits), "cache_misses",
+                         static_cast<unsigned long long>(s.cache_misses), "compiler_loaded",
+                         runtime::Compiler::loaded() ? Py_True : Py_False, "launches",
+                         static_cast<unsigned long long>(s.launches), "trees_parsed",
+                         static_cast<unsigned long long>(s.trees_parsed), "trees_loaded",
+                         static_cast<unsigned long long>(s.trees_loaded), "parts_made",
+                         static_cast<unsigned long long>(cache::PartFolder::all_made),
+                         "parts_reused",
+                         static_cast<unsigned long long>(cache::PartFolder::all_reused));
+}
+
+PyObject* host_times(PyObject*, PyObject*) {
+    const Session& s = session();
+    return Py_BuildValue("{s:d,s:d,s:d}", "cache", static_cast<double>(s.cache_ns) * 1e-9, "trace",
+                         static_cast<double>(s.trace_ns) * 1e-9, "compile",
+                         static_cast<double>(s.compile_ns) * 1e-9);
+}
+
+PyObject* compiler_times(PyObject*, PyObject*) {
+    const std::string text = runtime::Compiler::loaded() ? runtime::Compiler::get().times() : "";
+    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+}
+
+PyObject* set_log_level(PyObject*, PyObject* rank) {
+    constexpr long kDebug = 1;  // of quadrants._logging
+    cache::set_debugs(PyLong_AsLong(rank) <= kDebug);
+    Py_RETURN_NONE;
+}
+
+PyObject* hide_progress(PyObject*, PyObject*) {
+    runtime::hide_progress();
+    Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"hide_progress", hide_progress, METH_NOARGS, "Before a line is written to the terminal."},
+    {"set_log_level", set_log_level, METH_O, "Which lines anybody wants to read."},
+    {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
+    {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
+    {"end_session", end_session, METH_O,
+     "Before the interpreter ends: keeps other threads out of kernels."},
+    {"runtime_flush_cache", runtime_flush_cache, METH_NOARGS,
+     "Cleans the cache and moves what was compiled to where users count it."},
+    {"runtime_sync", runtime_sync, METH_NOARGS, "Waits for the default stream."},
+    {"set_config_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)),
+     METH_FASTCALL, "Changes one option of the live runtime."},
+    {"set_runtime_option",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
+     "Changes one option kept by the Python side."},
+    {"finish_optimisations", finish_optimisations, METH_NOARGS,
+     "Optimises all code at hand, also what has not run for long, and waits for it."},
+    {"wait_for_optimisations", wait_for_optimisations, METH_NOARGS,
+     "Waits until no optimisation is pending."},
+    {"num_compiled_functions", num_compiled_functions, METH_NOARGS,
+     "Specialisations compiled or loaded so far."},
+    {"host_times", host_times, METH_NOARGS, "Seconds spent before launches, by phase."},
+    {"compiler_times", compiler_times, METH_NOARGS,
+     "What the compiler spent on each stage, on all threads: lines of support/abi.h's TimesFn."},
+    {"counters", counters, METH_NOARGS, "Numbers that tests count."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+uint64_t PythonThreads::this_thread() { return static_cast<uint64_t>(PyThread_get_thread_ident()); }
+int PythonThreads::my_work() { return work_of_this_thread; }
+void PythonThreads::add_to_my_work(int n) { work_of_this_thread += n; }
+int64_t PythonThreads::now_ns() { return support::now_ns(); }
+bool PythonThreads::slice_is_over(int64_t began_ns) { return now_ns() - began_ns >= kSliceNs; }
+void PythonThreads::doze(int64_t) {
+    const Released released;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+bool PythonThreads::interrupted() { return PyErr_CheckSignals() != 0; }
+void PythonThreads::give_gil_away() { PyEval_SaveThread(); }
+void PythonThreads::sleep_for_ever() {
+    for (;;) pause();
+}
+bool PythonThreads::interpreter_ends() { return session().door.interpreter_ends(); }
+
+bool interpreter_ends() { return PythonThreads::interpreter_ends(); }
+
+void Released::take_gil(PyThreadState* state) {
+    session().door.before_gil();
+    PyEval_RestoreThread(state);
+}
+
+bool Released::handler_raises() {
+    take_gil(state_);
+    const bool raises = PyErr_CheckSignals() != 0;
+    state_ = PyEval_SaveThread();
+    return raises;
+}
+
+void on_reset(ResetHook hook) { hooks.push_back(hook); }
+
+void set_error(const char* name, const std::string& text) {
+    if (PyObject* builtin = std::string_view(name) == "TypeError"      ? PyExc_TypeError
+                            : std::string_view(name) == "ValueError"   ? PyExc_ValueError
+                            : std::string_view(name) == "IndexError"   ? PyExc_IndexError
+                            : std::string_view(name) == "RuntimeError" ? PyExc_RuntimeError
+                                                                       : nullptr)
+        return PyErr_SetString(builtin, text.c_str());
+    PyObject* module = PyImport_ImportModule("quadrants.lang.exception");
+    if (!module) return;
+    PyObject* cls = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    if (!cls) return;
+    PyErr_SetString(cls, text.c_str());
+    Py_DECREF(cls);
+}
+
+bool require_session() {
+    if (session().generation) return true;
+    set_error("QuadrantsRuntimeError",
+              "_prog attribute not initialized. Maybe you forgot to call `qd.init()` first?");
+    return false;
+}
+
+// In a child only what this thread does goes on.
+void in_forked_child() {
+    Session& s = session();
+    ++s.forks;
+    s.compiling = 0;
+    forget_report();
+    OpenLaunch::in_forked_child();
+    turn_in_forked_child();
+    if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps
+}
+
+bool add_runtime(PyObject* module) {
+    runtime::at_fork(runtime::AtFork::session, {nullptr, nullptr, in_forked_child});
+    (void)Py_AtExit(runtime::stop_optimisations);
+    use_kept_trees();
+    return PyModule_AddFunctions(module, methods) == 0;
+}
+
+}  // namespace qd::python
+
+uint32_t qd::frontend::current_generation() { return qd::python::session().generation; }
