@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that Python exceptions are forgotten in one place.
 
-A failure that stands for an answer is forgotten by `frontend::forget_error`, which keeps what is no
+A failure that stands for an answer is forgotten by `cpython::forget_error`, which keeps what is no
 answer: an interrupt, an exit, what a signal handler raised. CPython's own ways lose those. Prints
 `file:line: reason`, exits 1 if any.
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 
 ONE_PLACE = "cpython/kept_error.cpp"
 FORGETS = {
-    "PyErr_Clear": "use frontend::forget_error",
-    "PyErr_WriteUnraisable": "let it be raised, or use frontend::forget_error",
+    "PyErr_Clear": "use cpython::forget_error",
+    "PyErr_WriteUnraisable": "let it be raised, or use cpython::forget_error",
     "PyErr_Print": "let it be raised",
-    "PyObject_HasAttr": "it swallows every exception; use frontend::has_attribute",
-    "PyObject_HasAttrString": "it swallows every exception; use frontend::has_attribute",
+    "PyObject_HasAttr": "it swallows every exception; use cpython::has_attribute",
+    "PyObject_HasAttrString": "it swallows every exception; use cpython::has_attribute",
     "PyMapping_HasKey": "it swallows every exception",
     "PyMapping_HasKeyString": "it swallows every exception",
 }

@@ -1,32 +1,52 @@
 #!/usr/bin/env python3
-"""Checks that each room of src/ includes only what the design lets it include.
+"""Checks that the rooms of src/ lean on each other as the table below says.
 
-A room may include itself, the rooms of its row, and whatever those may include. LLVM's and
-CPython's headers are allowed in the named rooms only. Prints `file:line: reason`, exits 1 if any.
+A file includes headers of its own room, and of the rooms in its row those that they show; the row is
+all there is: what a room's rooms may use, it may not. Each room defines what it declares: its files
+open its namespace alone (others' for forward declarations of types). LLVM's and CPython's headers are
+allowed in the named rooms only. Prints `file:line: reason`, exits 1 if any.
 """
 
 import re
 import sys
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Room(NamedTuple):
+    uses: str  # rooms, directly
+    shows: str  # headers that others may include
+
 
 ROOMS = {
-    "support": [],
-    "type": ["support"],
-    "ir": ["type"],
-    "layout": ["type", "ir"],
-    "frontend": ["ir", "layout", "cpython", "data"],
-    "pass": ["ir"],
-    "autodiff": ["ir", "pass"],
-    "codegen": ["ir", "layout", "pass"],
-    "cache": ["support"],
-    "runtime": ["type", "support", "cache"],
-    "cpython": ["support", "frontend"],
-    "session": ["ir", "cache", "runtime", "cpython", "launcher"],
-    "data": ["layout", "runtime", "cpython", "session", "frontend", "python"],
-    "launcher": ["frontend", "pass", "cache", "runtime", "data", "session", "python"],
-    "python": ["launcher"],
-    "compiler": ["pass", "autodiff", "codegen"],
+    "support": Room("", "abi arena bytes clock doing error format_table half io own_thread stack"),
+    "type": Room("support", "type"),
+    "ir": Room("support type", "elementary fold interpreter ir locks options random"),
+    "layout": Room("support type ir", "tree"),
+    "pass": Room("support ir", "listing names pass"),
+    "autodiff": Room("support ir pass", ""),
+    "codegen": Room("support ir pass", "llvm/codegen"),
+    "cache": Room("support", "kernel_folder part_folder store"),
+    "runtime": Room(
+        "support type cache",
+        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print crash first_code fork"
+        " progress stage trace_file",
+    ),
+    "cpython": Room("support", "cpython names numpy_scalar"),
+    "session": Room("support ir cache runtime cpython", "session stored_code target"),
+    "data": Room("support type ir layout runtime cpython session", "external objects storage"),
+    "frontend": Room(
+        "support ir cpython data", "ast frontend lower specialise stack structs values"
+    ),
+    "launcher": Room(
+        "support ir pass cache runtime cpython session data frontend",
+        "compile_report kept_trees kernel profile",
+    ),
+    "python": Room("support ir pass cache runtime cpython session data frontend launcher", ""),
+    "compiler": Room("support ir pass autodiff codegen", ""),
 }
+# Of a room, where it is not its name alone; the compiler completes opaque types of the C ABI.
+NAMESPACES = {"support": {"support", "abi"}, "compiler": {"compiler", "abi"}}
 FOREIGN = [
     (re.compile(r"^(llvm|llvm-c|lld)/"), {"codegen", "compiler"}, "LLVM"),
     (
@@ -37,18 +57,9 @@ FOREIGN = [
     (re.compile(r"^(spirv|vulkan)"), {"codegen", "runtime"}, "SPIR-V or Vulkan"),
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
-
-
-def closure(room: str) -> set[str]:
-    """The room, its row, and the rows of that."""
-    seen: set[str] = set()
-    todo = [room]
-    while todo:
-        current = todo.pop()
-        if current not in seen:
-            seen.add(current)
-            todo += ROOMS[current]
-    return seen
+OPENS = re.compile(r"^(?:inline )?namespace qd::(\w+)")
+DEFINES = re.compile(r"^[^\s/#}].*?\bqd::(\w+)::\w+(?:::\w+)*\s*(?:=|\(|\{)")
+FORWARD = re.compile(r"^(?:class|struct) \w+;.*$|^$")
 
 
 def reason_against(room: str, target: str, quoted: bool, source_root: Path) -> str | None:
@@ -64,11 +75,34 @@ def reason_against(room: str, target: str, quoted: bool, source_root: Path) -> s
         return None
     if target.startswith("."):
         return "include paths are relative to src/"
-    other = target.split("/")[0]
+    other, _, header = target.partition("/")
+    if other == room:
+        return None
     if other in ROOMS:
-        return None if other in closure(room) else f"room {room} may not include room {other}"
+        if other not in ROOMS[room].uses.split():
+            return f"room {room} may not include room {other}"
+        if header.removesuffix(".h") not in ROOMS[other].shows.split():
+            return f"{target} is private to room {other}"
+        return None
     if (source_root / room / target).exists():
         return f'write "{room}/{target}": include paths are relative to src/'
+    return None
+
+
+def reason_against_definition(room: str, lines: list[str], number: int) -> str | None:
+    """Why this line may not define something, or open a namespace, in `room`."""
+    own = NAMESPACES.get(room, {room})
+    line = lines[number]
+    if opened := OPENS.match(line):
+        if opened[1] in own:
+            return None
+        for inside in lines[number + 1 :]:
+            if inside.startswith("}"):
+                return None
+            if not FORWARD.match(inside):
+                return f"room {room} may declare types of qd::{opened[1]}, no more"
+    if (defined := DEFINES.match(line)) and not line.endswith(",") and defined[1] not in own:
+        return f"room {room} may not define what is of qd::{defined[1]}"
     return None
 
 
@@ -83,12 +117,13 @@ def main() -> int:
         if room not in ROOMS:
             failures.append(f"{where}:1: {room} is no room of the design")
             continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            match = INCLUDE.match(line)
-            if match:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines):
+            reason = reason_against_definition(room, lines, number)
+            if match := INCLUDE.match(line):
                 reason = reason_against(room, match[2], match[1] == '"', source_root)
-                if reason:
-                    failures.append(f"{where}:{number}: {reason}")
+            if reason:
+                failures.append(f"{where}:{number + 1}: {reason}")
     print("\n".join(failures) or "include rules: fine", file=sys.stderr if failures else sys.stdout)
     return 1 if failures else 0
 

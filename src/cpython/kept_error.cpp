@@ -5,9 +5,9 @@
 // kernel call in progress at its next statement or when it ends; outside of one, by the
 // interpreter's next step.
 
-#include "frontend/frontend.h"
+#include "cpython/cpython.h"
 
-namespace qd::frontend {
+namespace qd::cpython {
 namespace {
 
 struct Kept {
@@ -110,4 +110,4 @@ void let_handlers_raise() {
     if (PyErr_CheckSignals() != 0) throw PyError{};
 }
 
-}  // namespace qd::frontend
+}  // namespace qd::cpython

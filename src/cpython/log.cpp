@@ -1,8 +1,8 @@
 // Lines of the log.
 
-#include "frontend/frontend.h"
+#include "cpython/cpython.h"
 
-namespace qd::frontend {
+namespace qd::cpython {
 
 bool log_line(const char* level, const std::string& text) {
     const Ref log = Ref::steal_or_null(PyImport_ImportModule("quadrants._logging"));
@@ -17,4 +17,4 @@ void log_or_throw(const char* level, const std::string& text) {
     if (!log_line(level, text)) throw PyError{};
 }
 
-}  // namespace qd::frontend
+}  // namespace qd::cpython

@@ -22,7 +22,7 @@
     X(graph) X(checkpoints) X(requires_grad) X(data_ptr) X(is_contiguous) X(is_neg) X(is_cpu)
 // clang-format on
 
-namespace qd::frontend {
+namespace qd::cpython {
 
 struct Names {
 #define X(name) PyObject* name##_ = nullptr;
@@ -31,4 +31,4 @@ struct Names {
 };
 const Names& names();  // made on first use, never freed
 
-}  // namespace qd::frontend
+}  // namespace qd::cpython

@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-namespace qd::frontend {
+namespace qd::cpython {
 
 enum class NumpyKind : uint8_t { none, boolean, integer, floating };
 
@@ -23,4 +23,4 @@ inline NumpyKind numpy_kind(PyObject* o) {
 
 inline bool is_numpy_scalar(PyObject* o) { return numpy_kind(o) != NumpyKind::none; }
 
-}  // namespace qd::frontend
+}  // namespace qd::cpython

@@ -5,12 +5,15 @@
 #include <memory>
 #include <vector>
 
-#include "frontend/frontend.h"
+#include "cpython/cpython.h"
 #include "session/session.h"
 #include "session/stored_code.h"
 
-namespace qd::python {
+namespace qd::data {
 namespace {
+
+using namespace session;
+using session::session;
 
 using type::Prim;
 using type::Type;
@@ -51,13 +54,13 @@ std::unique_ptr<ir::Module> kernel_of(const ir::Field& f, bool writes) {
 
 void show(const std::string& name, const std::vector<uint8_t>& module) {
     const auto python =
-        frontend::Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._inspection"));
-    const auto done = python ? frontend::Ref::steal_or_null(PyObject_CallMethod(
+        cpython::Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._inspection"));
+    const auto done = python ? cpython::Ref::steal_or_null(PyObject_CallMethod(
                                    python.get(), "show_accessor", "sy#", name.c_str(),
                                    reinterpret_cast<const char*>(module.data()),
                                    static_cast<Py_ssize_t>(module.size())))
-                             : frontend::Ref();
-    if (!done) frontend::forget_error();
+                             : cpython::Ref();
+    if (!done) cpython::forget_error();
 }
 
 std::string place_text(const FieldPlace& p) {
@@ -92,4 +95,4 @@ void note_conversion(const std::string& kind, const std::string& operation) {
     keep(operation + " " + kind);
 }
 
-}  // namespace qd::python
+}  // namespace qd::data

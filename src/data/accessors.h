@@ -11,7 +11,7 @@
 
 #include "ir/ir.h"
 
-namespace qd::python {
+namespace qd::data {
 
 struct FieldPlace {
     const ir::Field& field;
@@ -25,4 +25,4 @@ void note_access(const FieldPlace& place, bool writes);
 void note_conversion(const FieldPlace& place, const std::string& operation);
 void note_conversion(const std::string& kind, const std::string& operation);
 
-}  // namespace qd::python
+}  // namespace qd::data

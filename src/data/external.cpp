@@ -7,14 +7,31 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpython/cpython.h"
 #include "cpython/names.h"
-#include "frontend/frontend.h"
-#include "frontend/lower.h"
 
-namespace qd::python {
+namespace qd::data {
 namespace {
 
 using type::Prim;
+
+// What NumPy and torch print for their dtypes: "float32", "torch.float32".
+bool prim_of_long_name(std::string_view s, Prim& out) {
+    if (s.starts_with("torch.")) s.remove_prefix(6);
+    if (s == "bool") {
+        out = Prim::u1;
+        return true;
+    }
+    if (s == "uint1") return false;  // torch packs those
+    std::string name;
+    if (s.starts_with("uint"))
+        name = "u" + std::string(s.substr(4));
+    else if (s.starts_with("int"))
+        name = "i" + std::string(s.substr(3));
+    else if (s.starts_with("float"))
+        name = "f" + std::string(s.substr(5));
+    return !name.empty() && type::parse_prim(name, out);
+}
 
 struct NumpyDescr {  // PyArray_Descr's stable head
     PyObject_HEAD
@@ -52,7 +69,7 @@ PyTypeObject* imported_type(const char* module, const char* name, PyTypeObject*&
     if (!m) return nullptr;
     PyObject* t = PyObject_GetAttrString(m, name);
     if (!t || !PyType_Check(t)) {
-        frontend::forget_error();
+        cpython::forget_error();
         Py_XDECREF(t);
         return nullptr;
     }
@@ -81,7 +98,7 @@ bool read_numpy(PyObject* o, ExternalArray& out) {
 }
 
 bool address_of(PyObject* tensor, char*& out) {
-    PyObject* v = PyObject_CallMethodNoArgs(tensor, frontend::names().data_ptr_);
+    PyObject* v = PyObject_CallMethodNoArgs(tensor, cpython::names().data_ptr_);
     if (!v) return false;
     out = static_cast<char*>(PyLong_AsVoidPtr(v));
     Py_DECREF(v);
@@ -96,14 +113,14 @@ bool answer(PyObject* v, bool& out) {
 }
 
 Prim prim_of_torch(PyObject* o) {
-    const frontend::Ref dtype =
-        frontend::Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().dtype_));
-    if (!dtype) return frontend::forget_error(), Prim::none;
-    return frontend::prim_of_array_dtype(dtype.get());
+    const cpython::Ref dtype =
+        cpython::Ref::steal_or_null(PyObject_GetAttr(o, cpython::names().dtype_));
+    if (!dtype) return cpython::forget_error(), Prim::none;
+    return prim_of_array_dtype(dtype.get());
 }
 
 bool read_tensor(PyObject* o, ExternalArray& out) {
-    const frontend::Names& names = frontend::names();
+    const cpython::Names& names = cpython::names();
     out.is_torch = true;
     bool negated = false, on_cpu = false;  // a negative view: its memory has the other sign
     if (!address_of(o, out.data)) return false;
@@ -130,7 +147,7 @@ bool read_tensor(PyObject* o, ExternalArray& out) {
 // A tensor that requires a gradient has one while a kernel runs. Python code makes a missing one
 // and words the errors.
 bool read_gradient(PyObject* o, ExternalArray& out) {
-    PyObject* wanted = PyObject_GetAttr(o, frontend::names().requires_grad_);
+    PyObject* wanted = PyObject_GetAttr(o, cpython::names().requires_grad_);
     Py_XDECREF(wanted);
     if (wanted != Py_True) return wanted != nullptr;
     static PyObject* find;
@@ -151,7 +168,7 @@ bool read_gradient(PyObject* o, ExternalArray& out) {
 // check_array says why.
 bool is_unusual() {
     if (!PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
-    frontend::forget_error();
+    cpython::forget_error();
     return true;
 }
 
@@ -164,6 +181,22 @@ bool read_torch(PyObject* o, ExternalArray& out) {
 }
 
 }  // namespace
+
+// Dtypes are immutable: those met are kept, for NumPy makes the name of one in Python.
+Prim prim_of_array_dtype(PyObject* dtype) {
+    struct Known {
+        PyObject* dtype;  // owned
+        Prim prim;
+    };
+    static Known known[16];
+    static size_t count = 0;
+    for (size_t n = 0; n < count; ++n)
+        if (known[n].dtype == dtype) return known[n].prim;
+    Prim p;
+    if (!prim_of_long_name(cpython::text(dtype), p)) return Prim::none;
+    if (count < std::size(known)) known[count++] = {Py_NewRef(dtype), p};
+    return p;
+}
 
 bool is_numpy(PyObject* o) {
     PyTypeObject* t = numpy_type();
@@ -179,4 +212,4 @@ bool read_external(PyObject* o, ExternalArray& out) {
     return is_numpy(o) ? read_numpy(o, out) : read_torch(o, out);
 }
 
-}  // namespace qd::python
+}  // namespace qd::data

@@ -6,7 +6,7 @@
 
 #include "type/type.h"
 
-namespace qd::python {
+namespace qd::data {
 
 constexpr int kMostAxes = 12 + 2;  // of an array, and of its elements
 
@@ -25,7 +25,8 @@ struct ExternalArray {
 
 bool is_numpy(PyObject* o);  // an instance of numpy.ndarray
 bool is_torch(PyObject* o);  // an instance of torch.Tensor; false while torch is not imported
+type::Prim prim_of_array_dtype(PyObject* dtype);  // of NumPy or torch; none: not one of ours
 // Reads either kind. False with a Python exception set.
 bool read_external(PyObject* o, ExternalArray& out);
 
-}  // namespace qd::python
+}  // namespace qd::data

@@ -13,21 +13,21 @@
 #include <utility>
 #include <vector>
 
+#include "cpython/cpython.h"
 #include "data/accessors.h"
 #include "data/objects.h"
 #include "data/storage.h"
-#include "frontend/frontend.h"
-#include "launcher/output.h"
 #include "layout/tree.h"
-#include "python/areas.h"
 #include "runtime/cpu/kernel.h"
 #include "session/session.h"
 #include "support/error.h"
 
-namespace qd::python {
+namespace qd::data {
 namespace {
 
-using frontend::FieldObject;
+using namespace cpython;
+using namespace session;
+using session::session;
 using type::Prim;
 using type::Type;
 
@@ -116,9 +116,9 @@ __attribute__((noinline, cold)) bool prepare(FieldFull& f) {
         return false;
     }
     if (f.base) return true;
-    const frontend::Ref whole = frontend::Ref::steal_or_null(
+    const cpython::Ref whole = cpython::Ref::steal_or_null(
         PyObject_GetAttrString(reinterpret_cast<PyObject*>(&f), "_companion_of"));
-    if (!whole) frontend::forget_error();
+    if (!whole) cpython::forget_error();
     if (whole && whole.get() == Py_None) {
         set_error("QuadrantsRuntimeError",
                   "Field has no allocation: it was not placed, or there was no memory for the "
@@ -149,7 +149,7 @@ bool illegal_element(PyObject* o) {
 bool one_index(PyObject* o, int64_t& out) {
     if (read_index(o, out)) return true;
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
-    frontend::forget_error();
+    cpython::forget_error();
     return illegal_element(o);
 }
 
@@ -167,7 +167,7 @@ bool read_key(const FieldFull& f, PyObject* key, int64_t* indices) {
         return one_index(key, indices[0]);
     }
     PyObject* items = PySequence_Fast(key, "a field is indexed by integers");
-    if (!items) return frontend::forget_error(), illegal_element(key);
+    if (!items) return cpython::forget_error(), illegal_element(key);
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
     const bool zero = ndim == 0 && n == 1 && PySequence_Fast_GET_ITEM(items, 0) == Py_None;
     bool ok = zero || n == ndim || wrong_rank();
@@ -515,8 +515,8 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
     PyObject *object, *places, *order, *offset;
     int prim, rank, n, m;
     const char* name;
-    if (!PyArg_ParseTuple(row, "O!OiiiiOOs", &frontend::FieldBase_Type, &object, &places, &prim,
-                          &rank, &n, &m, &order, &offset, &name))
+    if (!PyArg_ParseTuple(row, "O!OiiiiOOs", &FieldBase_Type, &object, &places, &prim, &rank, &n,
+                          &m, &order, &offset, &name))
         bad_description();
     FieldFull& f = *as_field(object);
     layout::FieldSpec spec{name,
@@ -592,8 +592,7 @@ PyObject* destroy_tree(PyObject*, PyObject* arg) {
 PyObject* bind_component(PyObject*, PyObject* args) {
     PyObject *scalar, *whole;
     int k;
-    if (!PyArg_ParseTuple(args, "O!O!i", &frontend::FieldBase_Type, &scalar,
-                          &frontend::FieldBase_Type, &whole, &k))
+    if (!PyArg_ParseTuple(args, "O!O!i", &FieldBase_Type, &scalar, &FieldBase_Type, &whole, &k))
         return nullptr;
     FieldFull &f = *as_field(scalar), &m = *as_field(whole);
     if (f.field || !m.base) Py_RETURN_NONE;
@@ -623,28 +622,29 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
+uint32_t current_generation() { return session().generation; }
 bool has_pending_fields() { return pending; }
 
 bool add_field(PyObject* module) {
     on_reset(forget_trees);
-    return add_storage_types() && PyModule_AddType(module, &frontend::FieldBase_Type) == 0 &&
+    return add_storage_types() && PyModule_AddType(module, &FieldBase_Type) == 0 &&
            PyModule_AddFunctions(module, methods) == 0;
 }
 
-}  // namespace qd::python
+}  // namespace qd::data
 
-PyTypeObject qd::frontend::FieldBase_Type = {
+PyTypeObject qd::data::FieldBase_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.FieldBase",
-    .tp_basicsize = sizeof(qd::python::FieldFull),
-    .tp_dealloc = qd::python::field_dealloc,
-    .tp_as_mapping = &qd::python::field_mapping,
+    .tp_basicsize = sizeof(qd::data::FieldFull),
+    .tp_dealloc = qd::data::field_dealloc,
+    .tp_as_mapping = &qd::data::field_mapping,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Native part of scalar and matrix fields.",
-    .tp_traverse = qd::python::field_traverse,
-    .tp_clear = qd::python::field_clear,
-    .tp_weaklistoffset = offsetof(qd::frontend::FieldObject, weakrefs),
-    .tp_methods = qd::python::field_methods,
-    .tp_getset = qd::python::field_getset,
-    .tp_dictoffset = offsetof(qd::frontend::FieldObject, dict),
-    .tp_new = qd::python::field_new,
+    .tp_traverse = qd::data::field_traverse,
+    .tp_clear = qd::data::field_clear,
+    .tp_weaklistoffset = offsetof(qd::data::FieldObject, weakrefs),
+    .tp_methods = qd::data::field_methods,
+    .tp_getset = qd::data::field_getset,
+    .tp_dictoffset = offsetof(qd::data::FieldObject, dict),
+    .tp_new = qd::data::field_new,
 };

@@ -9,16 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "cpython/cpython.h"
 #include "data/accessors.h"
 #include "data/objects.h"
 #include "data/storage.h"
-#include "python/areas.h"
 #include "session/session.h"
 
-namespace qd::python {
+namespace qd::data {
 namespace {
 
-using frontend::NdarrayObject;
+using namespace cpython;
+using namespace session;
+using session::session;
 using type::Prim;
 using type::Type;
 
@@ -76,7 +78,7 @@ void empty_shells() {
         a.ndim = 0;
         Py_CLEAR(a.grad);
         for (const char* name : {"dtype", "element_type", "grad", "arr"})
-            if (a.dict && PyDict_SetItemString(a.dict, name, Py_None) < 0) frontend::forget_error();
+            if (a.dict && PyDict_SetItemString(a.dict, name, Py_None) < 0) cpython::forget_error();
     }
     for (PyObject* o : arrays) Py_DECREF(o);
 }
@@ -91,7 +93,7 @@ bool usable(const NdarrayFull& a) {
 std::string text_of(PyObject* o) {
     PyObject* repr = PyObject_Repr(o);
     const char* text = repr ? PyUnicode_AsUTF8(repr) : nullptr;
-    if (!text) frontend::forget_error();
+    if (!text) cpython::forget_error();
     std::string out = text ? text : "?";
     Py_XDECREF(repr);
     return out;
@@ -293,14 +295,14 @@ PyObject* array_allocate(PyObject* self, PyObject* args) {
 }
 
 PyObject* array_set_gradient(PyObject* self, PyObject* gradient) {
-    if (gradient != Py_None && !frontend::is_ndarray(gradient))
+    if (gradient != Py_None && !is_ndarray(gradient))
         return PyErr_Format(PyExc_TypeError, "a gradient is an ndarray");
     Py_XSETREF(as_array(self)->grad, gradient == Py_None ? nullptr : Py_NewRef(gradient));
     Py_RETURN_NONE;
 }
 
 PyObject* array_note(PyObject* self, PyObject* operation) {
-    const frontend::NdarrayObject& a = *as_array(self);
+    const NdarrayObject& a = *as_array(self);
     const char* text = PyUnicode_AsUTF8(operation);
     if (!text) return nullptr;
     note_conversion("array " + std::to_string(a.elem.word()) + " " + std::to_string(a.ndim), text);
@@ -436,25 +438,25 @@ PyMethodDef methods[] = {
 
 bool add_ndarray(PyObject* module) {
     on_reset(empty_shells);
-    return PyModule_AddType(module, &frontend::NdarrayBase_Type) == 0 && add_tensor(module) &&
+    return PyModule_AddType(module, &NdarrayBase_Type) == 0 && add_tensor(module) &&
            PyModule_AddFunctions(module, methods) == 0;
 }
 
-}  // namespace qd::python
+}  // namespace qd::data
 
-PyTypeObject qd::frontend::NdarrayBase_Type = {
+PyTypeObject qd::data::NdarrayBase_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.NdarrayBase",
-    .tp_basicsize = sizeof(qd::python::NdarrayFull),
-    .tp_dealloc = qd::python::array_dealloc,
-    .tp_as_mapping = &qd::python::array_mapping,
+    .tp_basicsize = sizeof(qd::data::NdarrayFull),
+    .tp_dealloc = qd::data::array_dealloc,
+    .tp_as_mapping = &qd::data::array_mapping,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Native part of ndarrays.",
-    .tp_traverse = qd::python::array_traverse,
-    .tp_clear = qd::python::array_clear,
-    .tp_weaklistoffset = offsetof(qd::frontend::NdarrayObject, weakrefs),
-    .tp_iter = qd::python::array_iter,
-    .tp_methods = qd::python::array_methods,
-    .tp_getset = qd::python::array_getset,
-    .tp_dictoffset = offsetof(qd::frontend::NdarrayObject, dict),
-    .tp_new = qd::python::array_new,
+    .tp_traverse = qd::data::array_traverse,
+    .tp_clear = qd::data::array_clear,
+    .tp_weaklistoffset = offsetof(qd::data::NdarrayObject, weakrefs),
+    .tp_iter = qd::data::array_iter,
+    .tp_methods = qd::data::array_methods,
+    .tp_getset = qd::data::array_getset,
+    .tp_dictoffset = offsetof(qd::data::NdarrayObject, dict),
+    .tp_new = qd::data::array_new,
 };

@@ -12,7 +12,7 @@
 
 #include "ir/ir.h"
 
-namespace qd::frontend {
+namespace qd::data {
 
 // A scalar, vector or matrix field. Struct fields are Python objects made of these.
 struct FieldObject {
@@ -66,5 +66,11 @@ inline PyObject* unwrap(PyObject* o) {
 
 // Number of the live runtime; 0 when there is none.
 uint32_t current_generation();
+// Whether fields were declared since the last materialisation.
+bool has_pending_fields();
 
-}  // namespace qd::frontend
+// What the extension module has of them; false with a Python exception set.
+bool add_field(PyObject* module);    // field trees and element access
+bool add_ndarray(PyObject* module);  // arrays, element access, exports
+
+}  // namespace qd::data

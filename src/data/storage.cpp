@@ -13,12 +13,17 @@
 #include <string>
 #include <thread>
 
-#include "frontend/lower.h"
+#include "cpython/cpython.h"
+#include "data/objects.h"
 #include "ir/ir.h"
 #include "session/session.h"
 
-namespace qd::python {
+namespace qd::data {
 namespace {
+
+using namespace cpython;
+using namespace session;
+using session::session;
 
 using type::Prim;
 
@@ -333,7 +338,7 @@ bool read_index(PyObject* o, int64_t& out) {
     out = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow)
         PyErr_Format(PyExc_IndexError, "index %s lies outside every field and array",
-                     frontend::integer_text(o).c_str());
+                     cpython::integer_text(o).c_str());
     return !overflow && !(out == -1 && PyErr_Occurred());
 }
 
@@ -360,4 +365,4 @@ bool add_storage_types() {
     return PyType_Ready(&View_Type) == 0;
 }
 
-}  // namespace qd::python
+}  // namespace qd::data

@@ -14,7 +14,7 @@
 
 #include "type/type.h"
 
-namespace qd::python {
+namespace qd::data {
 
 struct Storage {
     std::atomic<int> holders{1};
@@ -74,4 +74,4 @@ bool read_index(PyObject* o, int64_t& out);
 bool add_storage_types();           // called by add_field
 bool add_tensor(PyObject* module);  // tensor.cpp; called by add_ndarray
 
-}  // namespace qd::python
+}  // namespace qd::data

@@ -3,10 +3,8 @@
 #include "data/objects.h"
 #include "data/storage.h"
 
-namespace qd::python {
+namespace qd::data {
 namespace {
-
-using frontend::TensorObject;
 
 TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 
@@ -56,23 +54,21 @@ PyObject* tensor_new(PyTypeObject* type, PyObject*, PyObject*) {
 
 }  // namespace
 
-bool add_tensor(PyObject* module) {
-    return PyModule_AddType(module, &frontend::TensorBase_Type) == 0;
-}
+bool add_tensor(PyObject* module) { return PyModule_AddType(module, &TensorBase_Type) == 0; }
 
-}  // namespace qd::python
+}  // namespace qd::data
 
-PyTypeObject qd::frontend::TensorBase_Type = {
+PyTypeObject qd::data::TensorBase_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.TensorBase",
-    .tp_basicsize = sizeof(qd::frontend::TensorObject),
-    .tp_dealloc = qd::python::dealloc,
+    .tp_basicsize = sizeof(qd::data::TensorObject),
+    .tp_dealloc = qd::data::dealloc,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Native part of tensors.",
-    .tp_traverse = qd::python::traverse,
-    .tp_clear = qd::python::clear,
-    .tp_weaklistoffset = offsetof(qd::frontend::TensorObject, weakrefs),
-    .tp_methods = qd::python::methods,
-    .tp_getset = qd::python::getset,
-    .tp_dictoffset = offsetof(qd::frontend::TensorObject, dict),
-    .tp_new = qd::python::tensor_new,
+    .tp_traverse = qd::data::traverse,
+    .tp_clear = qd::data::clear,
+    .tp_weaklistoffset = offsetof(qd::data::TensorObject, weakrefs),
+    .tp_methods = qd::data::methods,
+    .tp_getset = qd::data::getset,
+    .tp_dictoffset = offsetof(qd::data::TensorObject, dict),
+    .tp_new = qd::data::tensor_new,
 };

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "data/external.h"
 #include "frontend/lower.h"
 #include "frontend/values.h"
 
@@ -27,41 +28,7 @@ int integer(PyObject* o, PyObject* name, int otherwise) {
     return v && PyLong_Check(v.get()) ? static_cast<int>(PyLong_AsLong(v.get())) : otherwise;
 }
 
-// What NumPy and torch print for their dtypes: "float32", "torch.float32".
-bool prim_of_long_name(std::string_view s, ir::Prim& out) {
-    if (s.starts_with("torch.")) s.remove_prefix(6);
-    if (s == "bool") {
-        out = ir::Prim::u1;
-        return true;
-    }
-    if (s == "uint1") return false;  // torch packs those
-    std::string name;
-    if (s.starts_with("uint"))
-        name = "u" + std::string(s.substr(4));
-    else if (s.starts_with("int"))
-        name = "i" + std::string(s.substr(3));
-    else if (s.starts_with("float"))
-        name = "f" + std::string(s.substr(5));
-    return !name.empty() && type::parse_prim(name, out);
-}
-
 }  // namespace
-
-// Dtypes are immutable: those met are kept, for NumPy makes the name of one in Python.
-ir::Prim prim_of_array_dtype(PyObject* dtype) {
-    struct Known {
-        PyObject* dtype;  // owned
-        ir::Prim prim;
-    };
-    static Known known[16];
-    static size_t count = 0;
-    for (size_t n = 0; n < count; ++n)
-        if (known[n].dtype == dtype) return known[n].prim;
-    ir::Prim p;
-    if (!prim_of_long_name(text(dtype), p)) return ir::Prim::none;
-    if (count < std::size(known)) known[count++] = {Py_NewRef(dtype), p};
-    return p;
-}
 
 bool is_external_array(PyObject* o) {
     for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base) {  // subclasses of both are arrays too
@@ -72,8 +39,6 @@ bool is_external_array(PyObject* o) {
     }
     return false;
 }
-
-constexpr int kMostAxes = 12 + 2;  // of an array, and of its elements
 
 bool array_info(PyObject* o, ArrayInfo& out) {
     o = unwrap(o);

@@ -321,21 +321,6 @@ void raise_undefined(PyObject* name, PyObject* function, PyObject* locals, PyObj
               or_empty(builtins)));
 }
 
-std::string text(PyObject* o) {
-    Ref s = Ref::steal_or_null(PyObject_Str(o));
-    const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
-    if (!c) forget_error();
-    return c ? c : "<?>";
-}
-
-std::string integer_text(PyObject* o) {
-    constexpr long kMostBits = 256;
-    const Ref bits = Ref::steal_or_null(PyObject_CallMethod(o, "bit_length", nullptr));
-    const long count = bits ? PyLong_AsLong(bits.get()) : 0;
-    forget_error();
-    return count <= kMostBits ? text(o) : "of " + std::to_string(count) + " bits";
-}
-
 Ref constant_repr(PyObject* o) {
     if (PyLong_CheckExact(o)) return Ref::steal(PyNumber_ToBase(o, 16));
     if (!PyTuple_CheckExact(o)) return Ref::steal(PyObject_Repr(o));
@@ -347,8 +332,6 @@ Ref constant_repr(PyObject* o) {
     return Ref::steal(
         PyUnicode_DecodeUTF8(parts.data(), static_cast<Py_ssize_t>(parts.size()), "replace"));
 }
-
-std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_TYPE(o))); }
 
 void set_python_error(const Diag& d) {
     std::string message = d.text;

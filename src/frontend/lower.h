@@ -184,10 +184,9 @@ struct ArrayInfo {
     ir::ArrayAccess access;
     bool has_grad = false;
 };
-bool is_external_array(PyObject* o);                    // NumPy array or torch tensor
-bool array_info(PyObject* o, ArrayInfo& out);           // any array; false if it is none
-ir::Prim prim_of_array_dtype(PyObject* dtype);          // of NumPy or torch; none: not one of ours
-std::optional<ir::Prim> prim_of(PyObject* annotation);  // dtype objects, int, float, bool
+bool is_external_array(PyObject* o);                           // NumPy array or torch tensor
+bool array_info(PyObject* o, ArrayInfo& out);                  // any array; false if it is none
+std::optional<ir::Prim> prim_of(PyObject* annotation);         // dtype objects, int, float, bool
 std::optional<ir::Type> tensor_type_of(PyObject* annotation);  // vector and matrix types
 bool is_template(PyObject* annotation);
 bool is_ndarray_annotation(PyObject* annotation);
@@ -447,10 +446,7 @@ Ref copy_tree(PyObject* o);                            // other containers, the 
 bool same_tree(PyObject* a, PyObject* b);              // equal forms, the same leaves
 void join_shared_view(PyObject* own, PyObject* view);  // what was done to the view is done to `own`
                                                        // // containers and structs rebuilt
-std::string text(PyObject* o);                         // str(o), never fails
-std::string integer_text(PyObject* o);                 // an int; a long one by its size
 Ref constant_repr(PyObject* o);                        // repr, with ints of any length in it
-std::string type_name(PyObject* o);
 [[noreturn]] void raise_at(const Node* n, Kind kind, std::string message, std::string hint = {});
 
 // --- specialisation cache --------------------------------------------------------------------

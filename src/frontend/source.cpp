@@ -394,17 +394,6 @@ int block_end(const SourceFile& f, int first) {
 
 }  // namespace
 
-const Names& names() {
-    static const Names* all = [] {
-        auto* n = new Names;
-#define X(name) n->name##_ = PyUnicode_InternFromString(#name);
-        QD_NAMES(X)
-#undef X
-        return n;
-    }();
-    return *all;
-}
-
 // Whether the text compiles to this code; `now`: what it has in its place.
 static bool gives(const SourceFile& file, PyObject* code, PyObject*& now) {
     auto* mine = reinterpret_cast<PyCodeObject*>(code);

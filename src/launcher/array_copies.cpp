@@ -8,7 +8,7 @@
 #include "data/objects.h"
 #include "frontend/lower.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 bool needs_copy(PyObject* o, bool& read_only) {
@@ -42,19 +42,19 @@ Ref c_ordered(PyObject* array, ArrayCopies& copies) {
 
 // The same for a dataclass, whose arrays may be members of members.
 Ref with_c_ordered(PyObject* o, ArrayCopies& copies) {
-    PyObject* fields = _PyType_Lookup(Py_TYPE(o), frontend::names().__dataclass_fields___);
+    PyObject* fields = _PyType_Lookup(Py_TYPE(o), cpython::names().__dataclass_fields___);
     if (!fields || !PyDict_Check(fields)) return c_ordered(o, copies);
     Ref made;
     PyObject *name, *field;
     for (Py_ssize_t at = 0; PyDict_Next(fields, &at, &name, &field);) {
-        const Ref type = Ref::steal_or_null(PyObject_GetAttr(field, frontend::names().type_));
+        const Ref type = Ref::steal_or_null(PyObject_GetAttr(field, cpython::names().type_));
         const Ref member = Ref::steal_or_null(PyObject_GetAttr(o, name));
         if (!type || !member) {  // never set: whether it is read is for the kernel to say
-            frontend::forget_error();
+            cpython::forget_error();
             continue;
         }
         const bool nested =
-            PyType_Check(type.get()) && frontend::has_attribute(type.get(), "__dataclass_fields__");
+            PyType_Check(type.get()) && cpython::has_attribute(type.get(), "__dataclass_fields__");
         const Ref changed =
             nested ? with_c_ordered(member.get(), copies) : c_ordered(member.get(), copies);
         if (PyErr_Occurred()) return {};
@@ -97,4 +97,4 @@ PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t coun
     return r;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

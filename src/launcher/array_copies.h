@@ -4,11 +4,11 @@
 
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 bool needs_copy(PyObject* argument);
 
 // Arguments and members of dataclass arguments. Null without an error: none needs a copy.
 PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t count);
 
-}  // namespace qd::python
+}  // namespace qd::launcher

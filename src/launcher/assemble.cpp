@@ -12,14 +12,14 @@
 #include "ir/ir.h"
 #include "session/stored_code.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 bool compares_by_value(PyObject* o) {
     if (o == Py_None || PyLong_Check(o) || PyFloat_Check(o) || PyUnicode_Check(o) ||
         PyTuple_Check(o))
         return true;
-    if (frontend::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
+    if (data::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
     // What hashes by identity is itself alone, whatever `==` says (vectors, for instance).
     static PyObject* const hash = PyUnicode_InternFromString("__hash__");
     if (_PyType_Lookup(Py_TYPE(o), hash) == _PyType_Lookup(&PyBaseObject_Type, hash)) return false;
@@ -45,7 +45,7 @@ void remember_hash(IdentityCheck& check) {
     PyObject* o = check.object;
     if (PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyUnicode_CheckExact(o)) return;
     check.hash = PyObject_Hash(o);
-    if (check.hash == -1) frontend::forget_error();
+    if (check.hash == -1) cpython::forget_error();
     check.rehash = check.hash != -1 && PyTuple_Check(o) && may_change(o);
 }
 
@@ -53,7 +53,7 @@ void watch(IdentityCheck& check) {
     if (check.by_value) remember_hash(check);
     if (!check.by_value) {
         check.weak = Ref::steal_or_null(PyWeakref_NewRef(check.object, nullptr));
-        if (!check.weak) frontend::forget_error();
+        if (!check.weak) cpython::forget_error();
     }
     if (!check.weak) check.strong = Ref::borrow(check.object);
 }
@@ -65,7 +65,7 @@ PyObject* foreign_owner(PyObject* o, PyObject* root, const std::vector<Ref>& att
     if (attributes.empty()) return owner;
     const Ref parent = Ref::steal_or_null(
         follow(root, std::vector<Ref>(attributes.begin(), attributes.end() - 1)));
-    if (!parent) frontend::forget_error();
+    if (!parent) cpython::forget_error();
     return parent.get() == owner ? nullptr : owner;
 }
 
@@ -98,32 +98,32 @@ void note_classes(PackStep& step, const Parameter& p, PyObject* root) {
         if (is_struct && k < 32) step.structs |= 1u << k;
         if (is_struct || is_host_view(at.get()) ||
             (p.kind == Parameter::Kind::dataclass &&
-             _PyType_Lookup(type, frontend::names().__dataclass_fields___)))
+             _PyType_Lookup(type, cpython::names().__dataclass_fields___)))
             step.classes[k] = Ref::borrow(reinterpret_cast<PyObject*>(type));
         at = Ref::steal_or_null(follow_step(at.get(), step.attributes[k].get()));
     }
-    if (!at) frontend::forget_error();
+    if (!at) cpython::forget_error();
 }
 
 // What the annotations say of a member: of a struct type, or of a dataclass.
 Ref member_annotation(PyObject* annotation, PyObject* name) {
     const bool is_struct = frontend::is_struct_type(annotation);
     const Ref all = Ref::steal_or_null(
-        PyObject_GetAttr(annotation, is_struct ? frontend::names().members_
-                                               : frontend::names().__dataclass_fields___));
+        PyObject_GetAttr(annotation, is_struct ? cpython::names().members_
+                                               : cpython::names().__dataclass_fields___));
     PyObject* member =
         all && PyDict_Check(all.get()) ? PyDict_GetItemWithError(all.get(), name) : nullptr;
-    if (!member) return frontend::forget_error(), Ref();
+    if (!member) return cpython::forget_error(), Ref();
     Ref type = is_struct ? Ref::borrow(member)
-                         : Ref::steal_or_null(PyObject_GetAttr(member, frontend::names().type_));
-    if (!type) return frontend::forget_error(), Ref();
+                         : Ref::steal_or_null(PyObject_GetAttr(member, cpython::names().type_));
+    if (!type) return cpython::forget_error(), Ref();
     return Ref::borrow(frontend::strip_optional(type.get()));
 }
 
 bool has_class(PyObject* annotation) {
     return frontend::is_struct_type(annotation) ||
            (PyType_Check(annotation) && _PyType_Lookup(reinterpret_cast<PyTypeObject*>(annotation),
-                                                       frontend::names().__dataclass_fields___));
+                                                       cpython::names().__dataclass_fields___));
 }
 
 std::vector<Ref> keys_of(const Path& path) {
@@ -137,7 +137,7 @@ bool takes_object(const Parameter& p, PyObject* arg) {
     if (p.kind == Parameter::Kind::template_ || p.kind == Parameter::Kind::other) return true;
     const bool arrays =
         p.kind == Parameter::Kind::any_tensor || p.kind == Parameter::Kind::array || p.optional;
-    return arrays && (arg == Py_None || frontend::is_field(frontend::unwrap(arg)));
+    return arrays && (arg == Py_None || data::is_field(data::unwrap(arg)));
 }
 
 bool is_call(const frontend::Step& step) { return step.kind == frontend::Step::Kind::call; }
@@ -178,13 +178,13 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
         std::vector<Ref> keys = keys_of(g.path);
         PyObject* object = follow(args[n], keys);
         if (!object) {  // an item of a user's container: the container stands for it
-            frontend::forget_error();
+            cpython::forget_error();
             const auto named = std::ranges::find_if(g.path.steps, is_named_item);
             keys.resize(static_cast<size_t>(named - g.path.steps.begin()));
             if (!keys.empty()) object = follow(args[n], keys);
         }
         if (!object) {
-            frontend::forget_error();
+            cpython::forget_error();
             continue;
         }
         add_identity(s, static_cast<int>(n), std::move(keys), args[n], object);
@@ -201,17 +201,17 @@ bool reached_through_frozen(PyObject* root, const std::vector<Ref>& keys) {
         const Ref frozen =
             params ? Ref::steal_or_null(PyObject_GetAttrString(params.get(), "frozen")) : Ref();
         if (!frozen || frozen.get() != Py_True || !PyUnicode_Check(key.get()))
-            return frontend::forget_error(), false;
+            return cpython::forget_error(), false;
         at = Ref::steal_or_null(PyObject_GetAttr(at.get(), key.get()));
-        if (!at) return frontend::forget_error(), false;
+        if (!at) return cpython::forget_error(), false;
     }
-    return !keys.empty() && (frontend::is_ndarray(frontend::unwrap(at.get())) ||
-                             PyLong_Check(at.get()) || PyFloat_Check(at.get()));
+    return !keys.empty() && (data::is_ndarray(data::unwrap(at.get())) || PyLong_Check(at.get()) ||
+                             PyFloat_Check(at.get()));
 }
 
 PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
     PyObject* leaf = follow(root, keys);
-    if (!leaf) frontend::forget_error();
+    if (!leaf) cpython::forget_error();
     return leaf;
 }
 
@@ -220,7 +220,7 @@ bool annotates(PyObject* annotation, Prim p) {
     Ref at = Ref::borrow(annotation);
     for (const char* name : {"dtype", "dtype", "id"}) {
         at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), name));
-        if (!at) return frontend::forget_error(), false;
+        if (!at) return cpython::forget_error(), false;
     }
     return PyLong_Check(at.get()) && static_cast<Prim>(PyLong_AsLong(at.get())) == p;
 }
@@ -244,9 +244,9 @@ void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyOb
             note_classes(step, parameters[step.argument], args[step.argument]);
         if (step.kind == PackStep::Kind::array)
             if (PyObject* leaf = leaf_of(args[step.argument], step.attributes)) {
-                PyObject* bare = frontend::unwrap(leaf);
-                if (frontend::is_ndarray(bare)) {
-                    const auto& array = *reinterpret_cast<frontend::NdarrayObject*>(bare);
+                PyObject* bare = data::unwrap(leaf);
+                if (data::is_ndarray(bare)) {
+                    const auto& array = *reinterpret_cast<data::NdarrayObject*>(bare);
                     step.layout = array.layout;
                     step.has_grad = array.grad;
                 } else if (step.type.rank > 0 &&
@@ -273,7 +273,7 @@ void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyOb
 
 bool bind_fields(Specialisation& s, const frontend::LoweredKernel& kernel) {
     for (const Ref& f : kernel.fields) {
-        const auto* field = reinterpret_cast<frontend::FieldObject*>(f.get());
+        const auto* field = reinterpret_cast<data::FieldObject*>(f.get());
         if (!field->base) {
             set_error("QuadrantsRuntimeError", "a field used by this kernel has no storage");
             return false;
@@ -298,7 +298,7 @@ bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args
         for (size_t k = 0; has_class(type.get()); ++k) {
             if (std::ranges::find(known, at.get()) == known.end()) {
                 if (PyObject_IsInstance(at.get(), type.get()) != 1)
-                    return frontend::forget_error(), false;
+                    return cpython::forget_error(), false;
                 known.push_back(at.get());  // kept by what it is a member of
             }
             if (k == path.steps.size()) break;
@@ -306,7 +306,7 @@ bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args
             type = member_annotation(type.get(), step.key.get());
             at = type ? Ref::steal_or_null(follow_step(at.get(), step.key.get())) : Ref();
             if (!at || at.get() == Py_None) {
-                frontend::forget_error();
+                cpython::forget_error();
                 break;
             }
         }
@@ -344,4 +344,4 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     return s;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -9,7 +9,7 @@
 
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 // Whether what lies on the way to each leaf and fact is a struct or dataclass as the annotations
 // want it: lowering raises if not. Recipes hold no fact of it, or one of the class's name.
@@ -22,4 +22,4 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
                                          std::shared_ptr<runtime::ImageSlot> slot,
                                          const std::vector<uint8_t>& code_hash);
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -6,7 +6,7 @@
 #include "frontend/lower.h"
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 PyObject* imported(const char* module, const char* name) {
@@ -36,7 +36,7 @@ bool dtype_prim(PyObject* annotation, Prim& out) {
     if (annotation == reinterpret_cast<PyObject*>(&PyBool_Type)) return out = Prim::u1, true;
     if (std::strcmp(Py_TYPE(annotation)->tp_name, "DataType") != 0) return false;
     PyObject* id = PyObject_GetAttrString(annotation, "id");
-    if (!id) return frontend::forget_error(), false;
+    if (!id) return cpython::forget_error(), false;
     out = static_cast<Prim>(PyLong_AsLong(id));
     Py_DECREF(id);
     return true;
@@ -61,7 +61,7 @@ Parameter::Kind kind_of(PyObject* annotation, Prim& prim) {
     const bool is_class = PyType_Check(annotation);
     PyTypeObject* type =
         is_class ? reinterpret_cast<PyTypeObject*>(annotation) : Py_TYPE(annotation);
-    if (is_class && frontend::has_attribute(annotation, "__dataclass_fields__"))
+    if (is_class && cpython::has_attribute(annotation, "__dataclass_fields__"))
         return Kind::dataclass;
     for (const Row& row : rows)
         if (is_a(type, row.cls)) return is_class ? row.of_class : row.of_instance;
@@ -73,9 +73,9 @@ std::string list_names(const std::vector<Parameter>& parameters) {
     for (const Parameter& p : parameters) {
         PyObject* annotation = PyObject_Str(p.annotation.get());
         const char* text = annotation ? PyUnicode_AsUTF8(annotation) : nullptr;
-        if (!text) frontend::forget_error();
+        if (!text) cpython::forget_error();
         out +=
-            (out.empty() ? "" : ", ") + frontend::text(p.name.get()) + " : " + (text ? text : "?");
+            (out.empty() ? "" : ", ") + cpython::text(p.name.get()) + " : " + (text ? text : "?");
         Py_XDECREF(annotation);
     }
     return out;
@@ -85,8 +85,8 @@ std::string list_names(const std::vector<Parameter>& parameters) {
 
 std::string kernel_name(const KernelObject& k) {
     const Ref name = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "__name__"));
-    if (!name) frontend::forget_error();
-    return name ? frontend::text(name.get()) : "kernel";
+    if (!name) cpython::forget_error();
+    return name ? cpython::text(name.get()) : "kernel";
 }
 
 bool read_parameters(KernelObject& k) {
@@ -141,8 +141,8 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
         std::string got;
         for (Py_ssize_t n = 0; n < count; ++n) {
             const Ref text = Ref::steal_or_null(PyObject_Repr(args[n]));
-            if (!text) frontend::forget_error();
-            got += (n ? ", " : "") + (text ? frontend::text(text.get()) : "?");
+            if (!text) cpython::forget_error();
+            got += (n ? ", " : "") + (text ? cpython::text(text.get()) : "?");
         }
         errors.push_back("Too many arguments. Expected (" + list_names(parameters) + "), got (" +
                          got + ").");
@@ -161,16 +161,15 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
             if (PyUnicode_Compare(name, parameters[p].name.get()) != 0) continue;
             found = true;
             if (bound[p])
-                errors.push_back("Multiple values for argument '" + frontend::text(name) + "'.");
+                errors.push_back("Multiple values for argument '" + cpython::text(name) + "'.");
             else
                 bound[p] = args[count + n];
         }
-        if (!found) errors.push_back("Unexpected argument '" + frontend::text(name) + "'.");
+        if (!found) errors.push_back("Unexpected argument '" + cpython::text(name) + "'.");
     }
     for (size_t p = 0; p < parameters.size(); ++p)
         if (!bound[p])
-            errors.push_back("Missing argument '" + frontend::text(parameters[p].name.get()) +
-                             "'.");
+            errors.push_back("Missing argument '" + cpython::text(parameters[p].name.get()) + "'.");
     if (errors.empty()) return true;
     std::string text = errors.size() == 1 ? errors[0] : "Primary exception: " + errors[0];
     for (size_t e = 1; e < errors.size(); ++e) text += "\n" + errors[e];
@@ -179,4 +178,4 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
     return false;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

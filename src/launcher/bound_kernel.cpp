@@ -2,7 +2,7 @@
 
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 KernelObject* as_kernel(PyObject* o) { return reinterpret_cast<KernelObject*>(o); }
@@ -24,7 +24,7 @@ bool check_owner(PyObject* instance) {
         PyType_Check(instance) ? reinterpret_cast<PyTypeObject*>(instance) : Py_TYPE(instance);
     if (type == last && type->tp_version_tag == last_version && last_version) return true;
     PyObject* mark = PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "_data_oriented");
-    if (!mark) frontend::forget_error();
+    if (!mark) cpython::forget_error();
     const bool good = mark && PyObject_IsTrue(mark) == 1;
     Py_XDECREF(mark);
     if (!good) {
@@ -57,7 +57,7 @@ PyObject* bound_call(PyObject* self, PyObject* const* args, size_t flags, PyObje
 PyObject* bound_getattro(PyObject* self, PyObject* name) {
     PyObject* found = PyObject_GenericGetAttr(self, name);
     if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
-    frontend::forget_error();
+    cpython::forget_error();
     if (PyUnicode_CompareWithASCIIString(name, "instance") == 0 ||
         PyUnicode_CompareWithASCIIString(name, "__self__") == 0)
         return Py_NewRef(as_bound(self)->instance);
@@ -140,4 +140,4 @@ PyObject* bind_kernel(PyObject* self, PyObject* instance, PyObject*) {
 
 bool ready_bound_kernel() { return PyType_Ready(&BoundKernel_Type) == 0; }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

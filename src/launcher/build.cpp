@@ -22,7 +22,7 @@
 #include "session/target.h"
 #include "support/error.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 // Code by hash of its IR: kernels with equal IR share one slot until qd.reset. Behind that it comes
@@ -62,7 +62,7 @@ int show_complaints(void*) {
         std::lock_guard guard(c.lock);
         texts.swap(c.texts);
     }
-    for (const std::string& text : texts) frontend::try_to_log("warn", text);
+    for (const std::string& text : texts) cpython::try_to_log("warn", text);
     return 0;
 }
 
@@ -123,11 +123,11 @@ bool is_inspected() {
 
 void inspect(PyObject* definition, const std::string& name, const std::vector<uint8_t>& module) {
     if (!is_inspected()) return;
-    const frontend::Ref python =
-        frontend::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
-    frontend::Ref::steal(PyObject_CallMethod(python.get(), "show", "Osy#", definition, name.c_str(),
-                                             reinterpret_cast<const char*>(module.data()),
-                                             static_cast<Py_ssize_t>(module.size())));
+    const cpython::Ref python =
+        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
+    cpython::Ref::steal(PyObject_CallMethod(python.get(), "show", "Osy#", definition, name.c_str(),
+                                            reinterpret_cast<const char*>(module.data()),
+                                            static_cast<Py_ssize_t>(module.size())));
 }
 
 // LLVM IR of tasks that files in the dump folder hold, if QD_LOAD_IR asks to read them.
@@ -135,16 +135,16 @@ std::vector<std::string> edited_tasks(const std::string& kernel,
                                       const std::vector<uint8_t>& module) {
     const char* wanted = std::getenv("QD_LOAD_IR");
     if (!wanted || std::strtol(wanted, nullptr, 10) == 0) return {};
-    const frontend::Ref python =
-        frontend::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
-    const frontend::Ref list = frontend::Ref::steal(PyObject_CallMethod(
+    const cpython::Ref python =
+        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
+    const cpython::Ref list = cpython::Ref::steal(PyObject_CallMethod(
         python.get(), "edited_tasks", "sy#", kernel.c_str(),
         reinterpret_cast<const char*>(module.data()), static_cast<Py_ssize_t>(module.size())));
     std::vector<std::string> texts;
     for (Py_ssize_t k = 0; k < PyList_Size(list.get()); ++k) {
         Py_ssize_t size = 0;
         const char* text = PyUnicode_AsUTF8AndSize(PyList_GetItem(list.get(), k), &size);
-        if (!text) throw frontend::PyError{};
+        if (!text) throw cpython::PyError{};
         texts.emplace_back(text, static_cast<size_t>(size));
     }
     return texts;
@@ -175,7 +175,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
         Released released;
         const auto leave = [](void* r) { return static_cast<Released*>(r)->handler_raises(); };
         const auto code = runtime::make_first_code(std::move(request), {leave, &released});
-        if (!code) throw frontend::PyError{};
+        if (!code) throw cpython::PyError{};
         making.loading_ns += code->loading_ns;
         making.passes_ns += code->passes_ns;
         making.emission_ns += code->emission_ns;
@@ -199,11 +199,11 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
 
 // The common case of those rules, without Python: a live array of the annotated primitive and rank.
 bool fits_quickly(PyObject* annotation, PyObject* arg) {
-    arg = frontend::unwrap(arg);
+    arg = data::unwrap(arg);
     Type elem;
     int ndim;
-    if (frontend::is_ndarray(arg)) {
-        const auto& a = *reinterpret_cast<frontend::NdarrayObject*>(arg);
+    if (data::is_ndarray(arg)) {
+        const auto& a = *reinterpret_cast<data::NdarrayObject*>(arg);
         if (!a.data || a.generation != session().generation) return false;
         elem = a.elem;
         ndim = a.ndim;
@@ -222,7 +222,7 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
     const Ref dtype = Ref::steal_or_null(PyObject_GetAttrString(annotation, "dtype"));
     const Ref rank = Ref::steal_or_null(PyObject_GetAttrString(annotation, "ndim"));
     const Ref grad = Ref::steal_or_null(PyObject_GetAttrString(annotation, "needs_grad"));
-    frontend::forget_error();
+    cpython::forget_error();
     if (!dtype || !rank || !grad || grad.get() == Py_True) return false;
     int overflow = 0;
     if (rank.get() != Py_None &&
@@ -230,7 +230,7 @@ bool fits_quickly(PyObject* annotation, PyObject* arg) {
         return false;
     if (dtype.get() == Py_None) return true;
     const Ref id = Ref::steal_or_null(PyObject_GetAttrString(dtype.get(), "id"));
-    frontend::forget_error();
+    cpython::forget_error();
     return id && PyLong_Check(id.get()) && elem.rank == 0 &&
            PyLong_AsLongAndOverflow(id.get(), &overflow) == static_cast<long>(elem.prim);
 }
@@ -287,7 +287,7 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
         const Parameter& p = (*k.parameters)[n];
         if (!warn_of_unwatched(p, args[n])) return false;
         if (p.kind != Parameter::Kind::template_ || args[n] == Py_None ||
-            PyLong_CheckExact(args[n]) || PyFunction_Check(args[n]) || frontend::is_field(args[n]))
+            PyLong_CheckExact(args[n]) || PyFunction_Check(args[n]) || data::is_field(args[n]))
             continue;
         if (!check) {
             const Ref module =
@@ -337,7 +337,7 @@ bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObje
     std::vector<uint8_t> block(s.args_bytes + 64);
     Kept kept;
     const Match matched = match_and_pack(s, parameters, args, block.data(), kept);
-    if (matched == Match::error) frontend::forget_error();  // raised again at the launch
+    if (matched == Match::error) cpython::forget_error();  // raised again at the launch
     return matched == Match::no && arrays_overlap(s, block.data(), s.array_use());
 }
 
@@ -358,11 +358,11 @@ bool writes_arrays(const ir::Module& m) {
 // Whether two arrays among the arguments do: then code that relies on it need not be made.
 bool share_memory(KernelObject& k, PyObject* const* args, const frontend::LoweredKernel& kernel) {
     const auto s = assemble(k, args, kernel, kernel.module->params, nullptr, {});
-    if (!s) return frontend::forget_error(), false;
+    if (!s) return cpython::forget_error(), false;
     std::vector<uint8_t> block(s->args_bytes + 64);
     Kept kept;
     const Match matched = match_and_pack(*s, *k.parameters, args, block.data(), kept);
-    if (matched == Match::error) frontend::forget_error();
+    if (matched == Match::error) cpython::forget_error();
     return matched == Match::yes && arrays_overlap(*s, block.data(), abi::kDistinctArrays);
 }
 
@@ -418,7 +418,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
             std::vector<uint8_t> block(made->args_bytes + 64);
             Kept kept;
             const Match matched = match_and_pack(*made, *k.parameters, args, block.data(), kept);
-            if (matched == Match::error) frontend::forget_error();  // lowering, or the launch, says
+            if (matched == Match::error) cpython::forget_error();  // lowering, or the launch, says
             if (matched != Match::yes) return nullptr;
             for (const frontend::Notice& n : recipe.kernel.notices)  // an entry's user needs none
                 if (n.category != frontend::Notice::Category::user || !has_entries(k))
@@ -475,7 +475,7 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
                           kernel->cacheable && !uses_fields(*kernel)))
             return nullptr;
         return made;
-    } catch (const frontend::PyError&) {
+    } catch (const cpython::PyError&) {
     } catch (const frontend::Diag& d) {  // of what the facts about an argument are asked for
         frontend::set_python_error(d);
         frontend::prefix_binding_error(k.definition);
@@ -534,7 +534,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         const Ref done =
             keywords ? Ref::steal_or_null(PyObject_Call(at_fork.get(), none.get(), keywords.get()))
                      : Ref();
-        if (!done) frontend::forget_error();
+        if (!done) cpython::forget_error();
     }
     const uint32_t generation = session().generation;
     const auto mine = wait_for_turn(lock);
@@ -555,8 +555,8 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
     PyErr_Fetch(&type, &value, &trace);
     if (*mine) (void)Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));
     PyErr_Restore(type, value, trace);
-    if (frontend::raise_kept_error()) s.reset();
+    if (cpython::raise_kept_error()) s.reset();
     return s;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

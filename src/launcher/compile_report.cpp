@@ -13,8 +13,11 @@
 #include "session/session.h"
 #include "support/io.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
+
+using namespace session;
+using session::session;
 
 constexpr size_t kDearest = 10;
 constexpr size_t kMostMisses = 3;
@@ -165,4 +168,4 @@ void forget_report() {
     told.optimising_ns = 0;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -12,7 +12,7 @@
 #include "frontend/specialise.h"
 #include "support/abi.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 // How one specialisation was made. Times are always taken; the rest is filled in while somebody
 // wants to read it.
@@ -54,4 +54,4 @@ void report_optimising(const std::string& kernel, const abi::Artefact& code, int
 void report_session();
 void forget_report();
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -2,10 +2,10 @@
 
 #include "launcher/encode.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
-using frontend::Ref;
+using cpython::Ref;
 
 enum Tag : uint8_t { kNull, kMarshal, kNamed };
 
@@ -14,7 +14,7 @@ enum Tag : uint8_t { kNull, kMarshal, kNamed };
 bool name_of(PyObject* o, std::string& module, std::string& name) {
     if (std::strcmp(Py_TYPE(o)->tp_name, "DataType") == 0) {
         const Ref own = Ref::steal_or_null(PyObject_GetAttrString(o, "name"));
-        if (!own) return frontend::forget_error(), false;
+        if (!own) return cpython::forget_error(), false;
         module = "quadrants.types.primitive_types";
         name = PyUnicode_AsUTF8(own.get());
         return true;
@@ -24,7 +24,7 @@ bool name_of(PyObject* o, std::string& module, std::string& name) {
     const Ref owner =
         member ? Ref::steal_or_null(PyObject_GetAttrString(cls, "__qualname__")) : Ref();
     const Ref home = owner ? Ref::steal_or_null(PyObject_GetAttrString(cls, "__module__")) : Ref();
-    if (!home || !PyUnicode_Check(member.get())) return frontend::forget_error(), false;
+    if (!home || !PyUnicode_Check(member.get())) return cpython::forget_error(), false;
     module = PyUnicode_AsUTF8(home.get());
     name = std::string(PyUnicode_AsUTF8(owner.get())) + "." + PyUnicode_AsUTF8(member.get());
     return name.find('<') == std::string::npos;  // not defined inside a function
@@ -41,12 +41,12 @@ void Writer::object(PyObject* o) {
         text(name);
         // An enum's value is part of the fact: renumbering the enumeration is a change.
         const Ref value = Ref::steal_or_null(PyObject_GetAttrString(o, "_value_"));
-        if (!value) frontend::forget_error();
+        if (!value) cpython::forget_error();
         return object(value.get());
     }
     const Ref data = Ref::steal_or_null(PyMarshal_WriteObjectToString(o, Py_MARSHAL_VERSION));
     if (!data) {
-        frontend::forget_error();
+        cpython::forget_error();
         failed = true;
         return;
     }
@@ -81,4 +81,4 @@ Ref Reader::object() {
     return at;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -8,7 +8,7 @@
 #include "frontend/frontend.h"
 #include "support/bytes.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 struct Writer : support::ByteWriter {
     bool failed = false;       // a value that has no bytes
@@ -17,7 +17,7 @@ struct Writer : support::ByteWriter {
 
 struct Reader : support::ByteReader {
     explicit Reader(std::span<const uint8_t> bytes) : ByteReader{bytes, "recipe"} {}
-    frontend::Ref object();
+    cpython::Ref object();
 };
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -6,7 +6,7 @@
 
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 using frontend::GraphTable;
@@ -168,4 +168,4 @@ PyObject* graph_tables(PyObject* kernel, void*) {
     return out ? Py_NewRef(out.get()) : nullptr;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

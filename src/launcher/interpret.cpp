@@ -14,8 +14,12 @@
 #include "session/session.h"
 #include "support/stack.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
+
+using namespace session;
+using data::OpenLaunch;
+using session::session;
 
 struct Run {  // what the callbacks of the running interpretation need
     const ir::Module& module;
@@ -90,4 +94,4 @@ bool interpret_launch(const ir::Module& module, abi::Context& context,
     return !outcome.printed.empty() || outcome.failed;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

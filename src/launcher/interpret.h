@@ -8,7 +8,7 @@
 #include "ir/ir.h"
 #include "runtime/cpu/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 class Raised;
 
@@ -25,4 +25,4 @@ std::unique_ptr<Interpreted> prepare_interpreted(const ir::Module& module);
 bool interpret_launch(const ir::Module& module, abi::Context& context,
                       runtime::LaunchOutcome& outcome, Raised& raised);
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -19,8 +19,11 @@
 #include "session/stored_code.h"
 #include "session/target.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
+
+using namespace session;
+using session::session;
 
 using cache::Bytes;
 using frontend::FunctionSource;
@@ -112,8 +115,8 @@ bool find(FunctionSource& s) {
     try {
         read_tree(s, at->second.bytes);
     } catch (const support::Error&) {
-    } catch (const frontend::PyError&) {
-        frontend::forget_error();
+    } catch (const cpython::PyError&) {
+        cpython::forget_error();
     }
     if (s.body.empty()) {  // damaged
         s.values.clear();
@@ -156,12 +159,12 @@ void flush_kept_trees() {
     if (keeps() && (text >= kLeastText || (text && keeps_all()))) {
         for (auto& [path, file] : files()) try {
                 if (!file.parsed.empty()) write_file(path, file);
-            } catch (const frontend::PyError&) {
-                frontend::forget_error();
+            } catch (const cpython::PyError&) {
+                cpython::forget_error();
             } catch (const frontend::Diag&) {  // the stack is short
             }
     }
     files().clear();
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -7,9 +7,9 @@
 
 #pragma once
 
-namespace qd::python {
+namespace qd::launcher {
 
 void use_kept_trees();    // from now on, for the whole process
 void flush_kept_trees();  // of this session, whose folder it uses
 
-}  // namespace qd::python
+}  // namespace qd::launcher

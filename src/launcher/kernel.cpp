@@ -16,12 +16,11 @@
 #include "launcher/output.h"
 #include "launcher/profile.h"
 #include "launcher/raised.h"
-#include "python/areas.h"
 #include "runtime/crash.h"
 #include "runtime/trace_file.h"
 #include "support/clock.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 using support::now_ns;
@@ -161,10 +160,10 @@ void add_note(const std::string& note) {
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     const Ref done = Ref::steal_or_null(
-        frontend::has_attribute(value, "add_note")
+        cpython::has_attribute(value, "add_note")
             ? PyObject_CallMethod(value, "add_note", "s#", note.data(), Py_ssize_t(note.size()))
             : Py_NewRef(Py_None));
-    if (!done) frontend::forget_error();
+    if (!done) cpython::forget_error();
     PyErr_Restore(type, value, trace);
 }
 
@@ -283,7 +282,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
 // have been replaced.
 bool has_destroyed_field(const Specialisation& s) {
     return std::ranges::any_of(s.fields, [](const Ref& f) {
-        return reinterpret_cast<const frontend::FieldObject*>(f.get())->destroyed;
+        return reinterpret_cast<const data::FieldObject*>(f.get())->destroyed;
     });
 }
 
@@ -360,7 +359,7 @@ bool is_python_backend() {
     const bool is = answer == Py_True;
     Py_XDECREF(module);
     Py_XDECREF(answer);
-    if (!answer) frontend::forget_error();
+    if (!answer) cpython::forget_error();
     return is;
 }
 
@@ -459,7 +458,7 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
 
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
     PyObject* result = run_call(self, args, flags, names);
-    if (frontend::errors_kept && frontend::raise_kept_error()) [[unlikely]]
+    if (cpython::errors_kept && cpython::raise_kept_error()) [[unlikely]]
         Py_CLEAR(result);
     return result;
 }
@@ -603,7 +602,7 @@ void kernel_dealloc(PyObject* self) {
 PyObject* kernel_getattro(PyObject* self, PyObject* name) {
     PyObject* found = PyObject_GenericGetAttr(self, name);
     if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
-    frontend::forget_error();
+    cpython::forget_error();
     return PyObject_GetAttr(as_kernel(self)->definition, name);
 }
 
@@ -688,4 +687,4 @@ bool add_kernel(PyObject* module) {
            PyModule_AddFunctions(module, graph_functions) == 0;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

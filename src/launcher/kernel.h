@@ -28,11 +28,14 @@
 #include "runtime/cpu/kernel.h"
 #include "session/session.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
+using namespace cpython;
+using namespace data;
+using namespace session;
 using frontend::Path;
-using frontend::Ref;
 using frontend::ResultShape;
+using session::session;
 using type::Prim;
 using type::Type;
 
@@ -43,7 +46,7 @@ inline bool refers_to(PyObject* weak, PyObject* object) {
 
 // What tells an argument or member from others: what a wrapper holds, the function of a method.
 inline PyObject* identity_of(PyObject* o) {
-    return PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : frontend::unwrap(o);
+    return PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : data::unwrap(o);
 }
 
 // What a specialisation depends on besides array features: an argument (or member of one) that
@@ -162,6 +165,8 @@ struct KernelObject {
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
 };
 
+bool add_kernel(PyObject* module);  // the callable that users launch
+
 // pack.cpp ------------------------------------------------------------------------------------
 enum class Match : uint8_t { yes, no, error };
 // Whether a specialisation fits these arguments; if so the block is filled. `error`: a Python
@@ -244,4 +249,4 @@ void forget_code();  // of the session that ends
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
                                                      size_t count);
 
-}  // namespace qd::python
+}  // namespace qd::launcher

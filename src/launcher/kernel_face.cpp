@@ -6,7 +6,7 @@
 #include "cache/store.h"
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 Ref tuple_of(const std::vector<Ref>& items) {
@@ -116,7 +116,7 @@ static Ref runtime_option(const char* name) {
 bool has_entries(KernelObject& k) {
     const Ref pure = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "is_pure"));
     const Ref wanted = runtime_option("src_ll_cache");
-    if (!pure || !wanted) frontend::forget_error();
+    if (!pure || !wanted) cpython::forget_error();
     return pure.get() == Py_True && wanted.get() == Py_True;
 }
 
@@ -155,4 +155,4 @@ bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation
         cacheable ? Py_True : Py_False, what.get())));
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -3,19 +3,14 @@
 #include "launcher/keys.h"
 
 #include <bit>
-#include <cstring>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "cache/store.h"
 #include "data/external.h"
 #include "frontend/lower.h"
 #include "launcher/encode.h"
-#include "launcher/warm.h"
 #include "session/target.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 using cache::Bytes;
@@ -28,7 +23,7 @@ bool is_constant(PyObject* o) {
 void write_name(Writer& w, PyObject* text) {
     Py_ssize_t size = 0;
     const char* utf8 = PyUnicode_AsUTF8AndSize(text, &size);
-    if (!utf8) frontend::forget_error();
+    if (!utf8) cpython::forget_error();
     w.text({utf8 ? utf8 : "", static_cast<size_t>(size)});
 }
 
@@ -50,7 +45,7 @@ Ref part_of(PyObject* code, PyObject* name) { return Ref::steal(PyObject_GetAttr
 
 // A code object without where it lies: instructions, constants, names, and the columns of all.
 void write_code(Writer& w, PyObject* code) {
-    const frontend::Names& part = frontend::names();
+    const cpython::Names& part = cpython::names();
     for (PyObject* name : {part.co_code_, part.co_linetable_}) {
         const Ref bytes = part_of(code, name);
         w.text(
@@ -74,7 +69,7 @@ void write_code(Writer& w, PyObject* code) {
 // captures is a guard of its recipe, so recipes for other values need not be read.
 void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
     PyObject* code = PyFunction_GetCode(fn);
-    const Ref names = part_of(code, frontend::names().co_names_);
+    const Ref names = part_of(code, cpython::names().co_names_);
     PyObject *globals = PyFunction_GetGlobals(fn), *closure = PyFunction_GetClosure(fn);
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(names.get()); ++n) {
         PyObject* name = PyTuple_GET_ITEM(names.get(), n);
@@ -89,11 +84,11 @@ void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
     }
     for (PyObject* o : args) {
         PyTypeObject* type = Py_TYPE(o);
-        if (!_PyType_Lookup(type, frontend::names()._data_oriented_) ||
-            _PyType_Lookup(type, frontend::names()._qd_template_primitives_) == Py_False)
+        if (!_PyType_Lookup(type, cpython::names()._data_oriented_) ||
+            _PyType_Lookup(type, cpython::names()._qd_template_primitives_) == Py_False)
             continue;
-        const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().__dict___));
-        frontend::forget_error();
+        const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, cpython::names().__dict___));
+        cpython::forget_error();
         const bool has = dict && PyDict_Check(dict.get());
         for (Py_ssize_t n = 0; has && n < PyTuple_GET_SIZE(names.get()); ++n) {
             PyObject* found = PyDict_GetItem(dict.get(), PyTuple_GET_ITEM(names.get(), n));
@@ -105,12 +100,12 @@ void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
 
 // What decides types: of arrays, fields and constants among the arguments.
 void write_argument(Writer& w, const Parameter& p, PyObject* o) {
-    o = frontend::unwrap(o);
+    o = data::unwrap(o);
     frontend::ArrayInfo a;
-    if (frontend::is_field(o)) {
-        const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
+    if (data::is_field(o)) {
+        const auto* f = reinterpret_cast<data::FieldObject*>(o);
         w.number(f->field ? f->field->layout_hash() : 0);
-    } else if ((frontend::is_ndarray(o) || frontend::is_external_array(o)) &&
+    } else if ((data::is_ndarray(o) || frontend::is_external_array(o)) &&
                frontend::array_info(o, a)) {
         w.number(a.elem.word());
         w.number(int32_t(a.ndim));
@@ -119,39 +114,16 @@ void write_argument(Writer& w, const Parameter& p, PyObject* o) {
         w.text(Py_TYPE(o)->tp_name);
         if (is_constant(o)) write_constant(w, o);
     }
-    frontend::forget_error();
+    cpython::forget_error();
 }
 
 }  // namespace
 
-Bytes hash_of(const Bytes& data) {
-    const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
-    Bytes out(16);
-    std::memcpy(out.data(), &h, 16);
-    return out;
-}
-
-const Bytes& environment() {
-    static Bytes known;  // under the GIL
-    static uint64_t version = 0;
-    const Session& s = session();
-    if (version == s.options_version) return known;
-    Writer w;
-    w.number(abi::kAbiVersion);
-    w.number(kRecipeVersion);
-    w.text(build_identity());
-    w.text(s.cpu.empty() ? host_features() : s.cpu);
-    w.text(ir::key_of(s.options));
-    w.number(int32_t(s.tier));
-    version = s.options_version;
-    return known = hash_of(w.out);
-}
-
 Ref plain_function(PyObject* o) {
     if (PyFunction_Check(o)) return Ref::borrow(o);
     if (PyMethod_Check(o)) return plain_function(PyMethod_GET_FUNCTION(o));
-    Ref fn = Ref::steal_or_null(PyObject_GetAttr(o, frontend::names().fn_));
-    if (!fn) frontend::forget_error();
+    Ref fn = Ref::steal_or_null(PyObject_GetAttr(o, cpython::names().fn_));
+    if (!fn) cpython::forget_error();
     return fn && PyFunction_Check(fn.get()) ? fn : Ref();
 }
 
@@ -170,19 +142,4 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     return cache::hex(hash_of(w.out));
 }
 
-std::string code_name(std::span<const uint8_t> code_hash) {
-    static const Bytes machine = [] {
-        Writer w;
-        w.text(build_identity());
-        w.text(host_features());
-        return hash_of(w.out);
-    }();
-    Bytes hash = machine;
-    hash.insert(hash.end(), code_hash.begin(), code_hash.end());
-    hash = hash_of(hash);
-    const Bytes more = hash_of(hash);
-    hash.insert(hash.end(), more.begin(), more.end());
-    return "T" + cache::hex(hash) + ".qdc";
-}
-
-}  // namespace qd::python
+}  // namespace qd::launcher

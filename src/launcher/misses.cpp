@@ -13,7 +13,7 @@
 #include "session/stored_code.h"
 #include "support/error.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 std::vector<std::string>* asked_misses = nullptr;
 
@@ -30,8 +30,8 @@ std::string shown(PyObject* o) {
     if (text && PyUnicode_GetLength(text.get()) > kMost)
         text = Ref::steal_or_null(PyUnicode_FromFormat(
             "%U...", Ref::steal(PyUnicode_Substring(text.get(), 0, kMost)).get()));
-    if (!text) return frontend::forget_error(), "?";
-    return frontend::text(text.get());
+    if (!text) return cpython::forget_error(), "?";
+    return cpython::text(text.get());
 }
 
 std::string type_of(PyObject* o) { return Py_TYPE(o)->tp_name; }
@@ -47,7 +47,7 @@ std::string now_text(FactKind kind, PyObject* now) {
             return type_of(now);
         case FactKind::length: {
             const Py_ssize_t n = PyObject_Size(now);
-            if (n < 0) return frontend::forget_error(), "without one";
+            if (n < 0) return cpython::forget_error(), "without one";
             return std::to_string(n);
         }
         default:
@@ -119,16 +119,16 @@ std::string describe(const Path& p, const KernelObject& k) {
     const auto n = static_cast<size_t>(p.argument);
     const bool numbered = p.root == Path::Root::argument || p.root == Path::Root::annotation;
     if (numbered && n < k.parameters->size())
-        out += frontend::text((*k.parameters)[n].name.get());
+        out += cpython::text((*k.parameters)[n].name.get());
     else
-        out += p.name ? frontend::text(p.name.get()) : "?";
+        out += p.name ? cpython::text(p.name.get()) : "?";
     for (const Step& s : p.steps) {
         if (s.kind == Step::Kind::call)
             out += "(...)";
         else if (s.kind == Step::Kind::attribute)
-            out += "." + frontend::text(s.key.get());
+            out += "." + cpython::text(s.key.get());
         else
-            out += "[" + frontend::text(Ref::steal(PyObject_Repr(s.key.get())).get()) + "]";
+            out += "[" + cpython::text(Ref::steal(PyObject_Repr(s.key.get())).get()) + "]";
     }
     return out;
 }
@@ -138,14 +138,14 @@ bool refuse_guard(const Guard& g, PyObject* now, const KernelObject& k) {
     std::string text = (about ? about : "") + describe(g.path, k);
     if (!now) {
         text += " is gone";
-    } else if (const std::string is = now_text(g.kind, frontend::unwrap(now)); is.empty()) {
+    } else if (const std::string is = now_text(g.kind, data::unwrap(now)); is.empty()) {
         text += " changed";
     } else {
         const bool is_text = g.kind == FactKind::type && PyUnicode_Check(g.value.get());
-        text += " was " + (is_text ? frontend::text(g.value.get()) : shown(g.value.get())) +
+        text += " was " + (is_text ? cpython::text(g.value.get()) : shown(g.value.get())) +
                 ", is " + is;
     }
-    frontend::forget_error();
+    cpython::forget_error();
     return refuse([&] { return text; });
 }
 
@@ -158,7 +158,7 @@ void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
     if (!session().options.offline_cache || !misses.empty() || !fn) return;
     const AskMisses asking(&misses);
     const Ref name = Ref::steal(PyObject_GetAttrString(fn.get(), "__name__"));
-    std::vector<std::string>& files = recipe_index().files[frontend::text(name.get())];
+    std::vector<std::string>& files = recipe_index().files[cpython::text(name.get())];
     bool other_source = false, all_holds = false;
     for (size_t n = 0; n < files.size() && n < kMostTried; ++n) {
         const Fit fit = fit_of(files[n], k, args, count);
@@ -173,4 +173,4 @@ void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
 
 void note_recipe(const std::string& file) { recipe_index().add(file); }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -11,7 +11,7 @@
 #include "frontend/specialise.h"
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 // Where reasons go, while somebody wants to know; under the GIL.
 extern std::vector<std::string>* asked_misses;
@@ -44,4 +44,4 @@ void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
 // That this session wrote a recipe.
 void note_recipe(const std::string& file);
 
-}  // namespace qd::python
+}  // namespace qd::launcher

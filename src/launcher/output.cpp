@@ -11,11 +11,14 @@
 #include <cstring>
 #include <utility>
 
+#include "cpython/cpython.h"
 #include "runtime/progress.h"
 #include "session/session.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
+
+using session::Released;
 
 // sys.stdout is somebody else's object: a notebook, pytest, a redirection.
 bool captured(PyObject* out) {
@@ -28,7 +31,7 @@ bool captured(PyObject* out) {
 bool announce() {
     static bool done = false;
     if (std::exchange(done, true)) return true;
-    return frontend::log_line("info", "Graphical python shell detected, using wrapped sys.stdout");
+    return cpython::log_line("info", "Graphical python shell detected, using wrapped sys.stdout");
 }
 
 // A pipe that others made non-blocking gets its time to empty. Not for ever: its reader may be this
@@ -45,7 +48,7 @@ bool wait_for_room() {
 bool write_output(const std::string& text) {
     runtime::hide_progress();
     // Kept: what runs here, or another thread, may put another in its place.
-    const auto kept = frontend::Ref::borrow(PySys_GetObject("stdout"));
+    const auto kept = cpython::Ref::borrow(PySys_GetObject("stdout"));
     PyObject* out = kept.get();
     if (out && out != Py_None && captured(out)) {
         if (!announce()) return false;
@@ -56,7 +59,7 @@ bool write_output(const std::string& text) {
     }
     if (out && out != Py_None) {  // what Python printed before comes first
         PyObject* r = PyObject_CallMethod(out, "flush", nullptr);
-        if (!r) frontend::forget_error();
+        if (!r) cpython::forget_error();
         Py_XDECREF(r);
     }
     size_t done = 0;
@@ -81,4 +84,4 @@ bool write_output(const std::string& text) {
     return true;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

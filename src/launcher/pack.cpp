@@ -15,11 +15,11 @@
 #include "launcher/kernel.h"
 #include "support/abi.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
-using frontend::NdarrayObject;
-using frontend::NumpyKind;
+using cpython::NumpyKind;
+using data::NdarrayObject;
 
 constexpr int kDeepest = 8;  // nesting of a vector or matrix argument
 
@@ -32,26 +32,26 @@ bool refuse(const PackStep& step, const char* cls, const std::string& text) {
 bool conversion_error(const PackStep& step, PyObject* value) {
     return refuse(
         step, "QuadrantsRuntimeTypeError",
-        "Argument (" + std::to_string(step.argument) + ",) (type=" + frontend::type_name(value) +
+        "Argument (" + std::to_string(step.argument) + ",) (type=" + cpython::type_name(value) +
             ") cannot be converted into required type " + type::to_string(step.type.element()) +
             (PyFloat_Check(value) ? ": that would truncate " + step.name : ""));
 }
 
 bool range_error(const PackStep& step, PyObject* value) {
-    frontend::forget_error();
+    cpython::forget_error();
     return refuse(step, "TypeError",
-                  "Argument " + step.name + ": " + frontend::integer_text(value) +
+                  "Argument " + step.name + ": " + cpython::integer_text(value) +
                       " does not fit type " + type::to_string(step.type.element()));
 }
 
 bool is_numpy_number(PyObject* o) {  // its booleans are none here
-    const NumpyKind kind = frontend::numpy_kind(o);
+    const NumpyKind kind = cpython::numpy_kind(o);
     return kind == NumpyKind::integer || kind == NumpyKind::floating;
 }
 
 bool write_int(const PackStep& step, PyObject* value, uint8_t* at) {
     if (!PyLong_Check(value)) {
-        if (frontend::numpy_kind(value) != NumpyKind::integer) return conversion_error(step, value);
+        if (cpython::numpy_kind(value) != NumpyKind::integer) return conversion_error(step, value);
         PyObject* index = PyNumber_Index(value);
         if (!index) return false;
         const bool ok = write_int(step, index, at);
@@ -100,7 +100,7 @@ bool component_error(const PackStep& step) {
 // What stands at the indices 0 to count - 1, as a list; or a number.
 PyObject* items_of(PyObject* value, int count) {
     for (const char* method : {"to_list", "tolist"})
-        if (frontend::has_attribute(value, method))
+        if (cpython::has_attribute(value, method))
             return PyObject_CallMethod(value, method, nullptr);
     if (PyList_Check(value) || PyTuple_Check(value)) return PySequence_List(value);
     Ref items = Ref::steal_or_null(PyList_New(0));
@@ -126,7 +126,7 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
     if (PyNumber_Check(value) && !PySequence_Check(value)) {
         if (at >= end) return true;  // surplus components go unnoticed
         if (!type::is_float(step.type.prim) &&
-            (PyFloat_Check(value) || frontend::numpy_kind(value) == NumpyKind::floating))
+            (PyFloat_Check(value) || cpython::numpy_kind(value) == NumpyKind::floating))
             return component_error(step);
         if (step.type.prim == Prim::u1) {  // a component is converted, where a scalar is checked
             const int truth = PyObject_IsTrue(value);
@@ -159,7 +159,7 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     uint8_t* next = at;
     if (!write_tensor_items(step, value, next, end)) {
         if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-            frontend::forget_error();
+            cpython::forget_error();
             return component_error(step);
         }
         return false;
@@ -240,8 +240,8 @@ Written write_external(PackStep& step, PyObject* value, uint8_t* at) {
 }
 
 Written write_array(PackStep& step, PyObject* value, uint8_t* at) {
-    value = frontend::unwrap(value);
-    if (frontend::is_ndarray(value))
+    value = data::unwrap(value);
+    if (data::is_ndarray(value))
         return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
     if (is_numpy(value) || is_torch(value)) return write_external(step, value, at);
     return Written::no;
@@ -252,12 +252,12 @@ Written write_array(PackStep& step, PyObject* value, uint8_t* at) {
     const auto attribute = [&](PyObject* name) {
         const Ref o = Ref::steal_or_null(PyObject_GetAttr(value, name));
         if (o && PyLong_Check(o.get())) return PyLong_AsLong(o.get());
-        frontend::forget_error();
+        cpython::forget_error();
         return -1L;
     };
-    return attribute(frontend::names().ndim_) == type.rank &&
-           attribute(frontend::names().n_) == type.n &&
-           (type.rank == 1 || attribute(frontend::names().m_) == type.m);
+    return attribute(cpython::names().ndim_) == type.rank &&
+           attribute(cpython::names().n_) == type.n &&
+           (type.rank == 1 || attribute(cpython::names().m_) == type.m);
 }
 
 Written write_step(PackStep& step, PyObject* value, uint8_t* at) {
@@ -291,7 +291,7 @@ bool same_fields(PyObject* a, PyObject* b, PyObject* fields) {
     for (Py_ssize_t at = 0; PyDict_Next(fields, &at, &name, &field);) {
         const Ref x = Ref::steal_or_null(PyObject_GetAttr(a, name)),
                   y = Ref::steal_or_null(PyObject_GetAttr(b, name));
-        if (!x || !y) return frontend::forget_error(), false;
+        if (!x || !y) return cpython::forget_error(), false;
         if (!same_value(x.get(), y.get())) return false;
     }
     return true;
@@ -309,18 +309,18 @@ bool same_value(PyObject* a, PyObject* b) {
     if (PyTuple_CheckExact(a)) return same_items(a, b);
     const int equal = PyObject_RichCompareBool(a, b, Py_EQ);
     if (equal != 1) {
-        if (equal < 0) frontend::forget_error();
+        if (equal < 0) cpython::forget_error();
         return false;
     }
     if (PyTuple_Check(a)) return same_items(a, b);
-    PyObject* fields = _PyType_Lookup(Py_TYPE(a), frontend::names().__dataclass_fields___);
+    PyObject* fields = _PyType_Lookup(Py_TYPE(a), cpython::names().__dataclass_fields___);
     return !fields || !PyDict_Check(fields) || same_fields(a, b, fields);
 }
 
 bool same_hash(const IdentityCheck& check, PyObject* value) {
     if (check.hash == -1) return true;
     const Py_hash_t hash = PyObject_Hash(value);
-    if (hash == -1) frontend::forget_error();
+    if (hash == -1) cpython::forget_error();
     return hash == check.hash;
 }
 
@@ -331,7 +331,7 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
     } else {
         value = identity_of(value);
     }
-    if (!check.object) return frontend::is_ndarray(value) || is_numpy(value) || is_torch(value);
+    if (!check.object) return data::is_ndarray(value) || is_numpy(value) || is_torch(value);
     if (value == check.object && !check.rehash)
         return !check.weak || refers_to(check.weak.get(), value);
     return check.by_value && same_hash(check, value) && same_value(value, check.object);
@@ -348,7 +348,7 @@ bool identities_hold(const Specialisation& s, PyObject* const* args) {
             continue;
         }
         PyObject* value = follow(root, check.attributes);
-        if (!value) return frontend::forget_error(), false;
+        if (!value) return cpython::forget_error(), false;
         const bool holds = identity_holds(check, value);
         Py_DECREF(value);
         if (!holds) return false;
@@ -438,9 +438,9 @@ PyObject* result_object(const ResultShape& shape, const uint8_t* results,
 [[gnu::noinline]] static PyObject* plain_member(PyObject* structure, PyObject* name) {
     static PyObject* const word = PyUnicode_InternFromString("_entries");
     const Ref entries = Ref::steal_or_null(PyObject_GetAttr(structure, word));
-    if (!entries || !PyDict_Check(entries.get())) return frontend::forget_error(), nullptr;
+    if (!entries || !PyDict_Check(entries.get())) return cpython::forget_error(), nullptr;
     PyObject* value = PyDict_GetItemWithError(entries.get(), name);
-    if (!value) return frontend::forget_error(), nullptr;
+    if (!value) return cpython::forget_error(), nullptr;
     const bool plain =
         PyFloat_CheckExact(value) || PyLong_CheckExact(value) || frontend::is_host_struct(value);
     return plain ? Py_NewRef(value) : nullptr;
@@ -525,7 +525,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
                 if ((kind != Parameter::Kind::structure && kind != Parameter::Kind::buffer_view) ||
                     !PyErr_ExceptionMatches(PyExc_AttributeError))
                     return Match::error;
-                frontend::forget_error();
+                cpython::forget_error();
                 return Match::no;
             }
             written = write_step(step, value, block + step.offset);
@@ -545,7 +545,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
             root.object = args[root.argument];
             root.weak = Ref::steal_or_null(PyWeakref_NewRef(root.object, nullptr));
             if (!root.weak)
-                frontend::forget_error();  // a class without weak references: packed at each launch
+                cpython::forget_error();  // a class without weak references: packed at each launch
         }
     }
     if (const uint32_t use = s.array_use()) {
@@ -628,4 +628,4 @@ PyObject* build_results(const Specialisation& s, const uint8_t* results) {
     return tuple;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

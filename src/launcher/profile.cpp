@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "frontend/frontend.h"
-#include "python/areas.h"
 #include "runtime/trace_file.h"
 #include "session/session.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
-using frontend::Ref;
+using cpython::Ref;
 
 struct Record {
     uint32_t name;
@@ -102,4 +101,4 @@ bool add_profile(PyObject* module) {
     return PyModule_AddFunctions(module, methods) == 0;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

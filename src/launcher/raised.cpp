@@ -6,7 +6,7 @@
 
 #include "support/clock.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 void add_context(PyObject* exception,
                  PyObject* before) {  // takes `before`; handlers may raise one twice
@@ -46,4 +46,4 @@ void Raised::restore() {
                   PyException_GetTraceback(own));
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-namespace qd::python {
+namespace qd::launcher {
 
 // How long a launch may take to end whole. Handlers run amid it only then (one may save a
 // checkpoint), and one that raises leaves it as long again.
@@ -35,4 +35,4 @@ class Raised {
     int64_t since_ns_ = 0;
 };
 
-}  // namespace qd::python
+}  // namespace qd::launcher

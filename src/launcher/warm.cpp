@@ -24,9 +24,10 @@
 #include "launcher/keys.h"
 #include "launcher/misses.h"
 #include "session/stored_code.h"
+#include "session/target.h"
 #include "support/error.h"
 
-namespace qd::python {
+namespace qd::launcher {
 namespace {
 
 using cache::Bytes;
@@ -138,12 +139,12 @@ bool reports_places(const LoweredKernel& k) {
 
 Place place_of(PyObject* function) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
-    return {frontend::text(code->co_filename), code->co_firstlineno};
+    return {cpython::text(code->co_filename), code->co_firstlineno};
 }
 
 uint64_t layout_of(const Ref& array) {
-    PyObject* o = array ? frontend::unwrap(array.get()) : nullptr;
-    return o && frontend::is_ndarray(o) ? reinterpret_cast<frontend::NdarrayObject*>(o)->layout : 0;
+    PyObject* o = array ? data::unwrap(array.get()) : nullptr;
+    return o && data::is_ndarray(o) ? reinterpret_cast<data::NdarrayObject*>(o)->layout : 0;
 }
 
 struct StoredRecipe {
@@ -271,7 +272,7 @@ struct Walker {
         if (p.root == Path::Root::global) {
             PyObject* found = PyDict_GetItemWithError(PyFunction_GetGlobals(fn), p.name.get());
             if (!found) {
-                frontend::forget_error();
+                cpython::forget_error();
                 PyObject* builtins = PyEval_GetBuiltins();
                 found = builtins ? PyDict_GetItem(builtins, p.name.get()) : nullptr;
             }
@@ -318,7 +319,7 @@ struct Walker {
         Ref at = root(p);
         for (const Step& s : p.steps) {
             if (!at) break;
-            PyObject* inner = frontend::unwrap(at.get());
+            PyObject* inner = data::unwrap(at.get());
             if (s.kind == Step::Kind::call) {
                 at = call(inner, s);
                 continue;
@@ -328,7 +329,7 @@ struct Walker {
                                               : PyObject_GetItem(inner, s.key.get()));
             at = std::move(next);
         }
-        if (!at) frontend::forget_error();
+        if (!at) cpython::forget_error();
         return at;
     }
 };
@@ -361,8 +362,7 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
             const Ref now = walker.find(g.path);
             if (!now) return {};
             group =
-                fields
-                    .try_emplace(frontend::unwrap(now.get()), static_cast<uint32_t>(fields.size()))
+                fields.try_emplace(data::unwrap(now.get()), static_cast<uint32_t>(fields.size()))
                     .first->second;
         }
         w.number(group);
@@ -383,7 +383,7 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     w.number(uint32_t(k.field_paths.size()));
     for (size_t n = 0; n < k.field_paths.size(); ++n) {
         write_path(w, k.field_paths[n]);
-        const auto* f = reinterpret_cast<const frontend::FieldObject*>(k.fields[n].get());
+        const auto* f = reinterpret_cast<const data::FieldObject*>(k.fields[n].get());
         w.number(f->field->layout_hash());
         w.number(f->field->alias_group);
         w.text(reports_places() ? f->field->name : "");
@@ -457,13 +457,13 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
         if (!guard_holds(g, walker, s)) {
-            frontend::forget_error();
+            cpython::forget_error();
             // To find it again may call the user's helpers once more.
             return asked_misses && refuse_guard(g, walker.find(g.path).get(), k);
         }
         if (g.kind != FactKind::field) continue;
         const Ref now = walker.find(g.path);
-        PyObject* field = now ? frontend::unwrap(now.get()) : nullptr;
+        PyObject* field = now ? data::unwrap(now.get()) : nullptr;
         if (field_of.try_emplace(s.field_groups[n], field).first->second != field ||
             group_of.try_emplace(field, s.field_groups[n]).first->second != s.field_groups[n])
             return refuse([&] { return "which fields are one changed at " + describe(g.path, k); });
@@ -474,10 +474,10 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     for (size_t n = 0; n < s.fields.size(); ++n) {
         const Path& path = s.recipe.kernel.field_paths[n];
         const Ref found = walker.find(path);
-        PyObject* o = found ? frontend::unwrap(found.get()) : nullptr;
-        if (!o || !frontend::is_field(o) || !seen.insert(o).second)
+        PyObject* o = found ? data::unwrap(found.get()) : nullptr;
+        if (!o || !data::is_field(o) || !seen.insert(o).second)
             return refuse([&] { return "no field of its own any more: " + describe(path, k); });
-        const auto* f = reinterpret_cast<frontend::FieldObject*>(o);
+        const auto* f = reinterpret_cast<data::FieldObject*>(o);
         if (!f->field || !f->base || f->destroyed || f->generation != session().generation)
             return false;
         if (f->field->layout_hash() != s.fields[n].layout)
@@ -503,7 +503,7 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
         if (!fn) continue;
         const Place now = place_of(fn);
         if (now.file != s.places[n].file || now.line != s.places[n].line)
-            return refuse([&] { return "the place in its file changed of " + frontend::text(fn); });
+            return refuse([&] { return "the place in its file changed of " + cpython::text(fn); });
     }
     for (size_t n = 0; n < walker.functions.size(); ++n)
         s.recipe.kernel.functions[n].function = std::move(walker.functions[n]);
@@ -521,7 +521,7 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
     if (key.empty()) return nullptr;
     const std::string folder = "kernels/" + key;
     for (const std::string& name : store().list(folder)) {
-        frontend::let_handlers_raise();
+        cpython::let_handlers_raise();
         try {
             const auto bytes = store().read(folder + "/" + name);
             if (!bytes) continue;
@@ -535,10 +535,10 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
             s.recipe.artefact = std::move(*artefact);
             if (auto made = accept(s.recipe)) return made;
             refuse("the arguments are of other kinds");
-            if (PyErr_Occurred()) frontend::forget_error();
+            if (PyErr_Occurred()) cpython::forget_error();
         } catch (const support::Error&) {  // damaged: a miss
-        } catch (const frontend::PyError&) {
-            frontend::forget_error();
+        } catch (const cpython::PyError&) {
+            cpython::forget_error();
         } catch (const frontend::Diag&) {  // what an argument is not cannot be a fact about it
         }
     }
@@ -553,7 +553,7 @@ std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,
     const std::string key = kernel_key(k, {args, count});
     const Bytes bytes = write_recipe(k.definition, kernel, {args, count}, params, code_hash);
     if (key.empty() || bytes.empty()) return "no key or a value that cannot be written";
-    frontend::let_handlers_raise();  // a question that one interrupted has a wrong answer
+    cpython::let_handlers_raise();  // a question that one interrupted has a wrong answer
     const std::string folder = "kernels/" + key;
     const std::string file = folder + "/" + cache::hex(hash_of(bytes));
     (void)store().write(file, bytes);
@@ -584,10 +584,10 @@ Fit fit_of(const std::string& file, KernelObject& k, PyObject* const* args, size
     return resolve(s, k, {args, count}) ? Fit::whole : Fit::some_guard_fails;
 } catch (const support::Error&) {
     return Fit::none;
-} catch (const frontend::PyError&) {
-    return frontend::forget_error(), Fit::none;
+} catch (const cpython::PyError&) {
+    return cpython::forget_error(), Fit::none;
 } catch (const frontend::Diag&) {
     return Fit::none;
 }
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -16,7 +16,7 @@
 #include "frontend/specialise.h"
 #include "launcher/kernel.h"
 
-namespace qd::python {
+namespace qd::launcher {
 
 constexpr uint32_t kRecipeVersion = 11;
 
@@ -46,4 +46,4 @@ std::optional<std::string> kernel_text(const std::string& file);
 enum class Fit : uint8_t { none, other_source, some_guard_fails, whole };
 Fit fit_of(const std::string& file, KernelObject& k, PyObject* const* args, size_t count);
 
-}  // namespace qd::python
+}  // namespace qd::launcher

@@ -1,5 +1,5 @@
-// The areas of the extension module: one file each, registered by module.cpp. Each returns false
-// with a Python exception set if it fails.
+// The areas of the extension module that lie here, one file each; module.cpp registers them, those
+// of data and the launcher. Each returns false with a Python exception set if it fails.
 
 #pragma once
 
@@ -12,11 +12,7 @@ bool add_turn(PyObject* module);        // turn.cpp: who may touch what kernels 
 bool add_options(PyObject* module);     // options.cpp
 bool add_cache_tool(PyObject* module);  // cache_tool.cpp: for the command line
 bool add_code_lines(PyObject* module);  // code_lines.cpp: where functions end
-bool add_kernel(PyObject* module);      // kernel.cpp: the callable that users launch
-bool add_field(PyObject* module);       // field.cpp: field trees and element access
-bool add_ndarray(PyObject* module);     // ndarray.cpp: arrays, element access, exports
 bool add_expr(PyObject* module);        // expr.cpp: symbolic values
-bool add_profile(PyObject* module);     // profile.cpp: times of tasks
 bool add_debug(PyObject* module);       // debug.cpp: dumps of the intermediate representation
 
 }  // namespace qd::python

@@ -17,7 +17,9 @@
 namespace qd::python {
 namespace {
 
-using frontend::Ref;
+using namespace session;
+
+using cpython::Ref;
 
 bool is_hash(std::string_view s) {
     return s.size() == 32 && std::ranges::all_of(s, [](char c) {
@@ -87,7 +89,7 @@ PyObject* cache_entries(PyObject*, PyObject* folder) try {
     }
     show_cache_messages();  // now, not when somebody's program ends
     return list.release();
-} catch (const frontend::PyError&) {
+} catch (const cpython::PyError&) {
     return nullptr;
 }
 
@@ -101,7 +103,7 @@ PyObject* cache_read(PyObject*, PyObject* args) try {
     if (!content) Py_RETURN_NONE;
     return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(content->data()),
                                      static_cast<Py_ssize_t>(content->size()));
-} catch (const frontend::PyError&) {
+} catch (const cpython::PyError&) {
     return nullptr;
 }
 
@@ -117,7 +119,7 @@ PyObject* cache_write(PyObject*, PyObject* args) try {
     const bool written = places_of(folder).native.write(name, {begin, static_cast<size_t>(count)});
     show_cache_messages();
     return PyBool_FromLong(written);
-} catch (const frontend::PyError&) {
+} catch (const cpython::PyError&) {
     return nullptr;
 }
 

@@ -16,7 +16,7 @@
 namespace qd::python {
 namespace {
 
-using frontend::Ref;
+using cpython::Ref;
 
 struct Table {
     const uint8_t *at, *end;

@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "frontend/specialise.h"
-#include "launcher/output.h"
 #include "python/areas.h"
 #include "runtime/compiler.h"
 #include "session/session.h"
@@ -14,9 +13,12 @@
 namespace qd::python {
 namespace {
 
+using namespace session;
+using session::session;
+
 // Fields get their storage before a kernel can refer to them, as at a launch.
 bool materialise() {
-    if (!has_pending_fields()) return true;
+    if (!data::has_pending_fields()) return true;
     PyObject* module = PyImport_ImportModule("quadrants.lang.impl");
     PyObject* runtime = module ? PyObject_GetAttrString(module, "pyquadrants") : nullptr;
     PyObject* done = runtime ? PyObject_CallMethod(runtime, "materialize", nullptr) : nullptr;

@@ -2,6 +2,9 @@
 
 #include <initializer_list>
 
+#include "data/objects.h"
+#include "launcher/kernel.h"
+#include "launcher/profile.h"
 #include "python/areas.h"
 
 namespace {
@@ -32,8 +35,9 @@ int execute(PyObject* module) {
     for (Area add :
          {Area(qd::python::add_runtime), Area(qd::python::add_turn), Area(qd::python::add_options),
           Area(qd::python::add_cache_tool), Area(qd::python::add_code_lines),
-          Area(qd::python::add_expr), Area(qd::python::add_field), Area(qd::python::add_ndarray),
-          Area(qd::python::add_kernel), Area(qd::python::add_profile), Area(qd::python::add_debug)})
+          Area(qd::python::add_expr), Area(qd::data::add_field), Area(qd::data::add_ndarray),
+          Area(qd::launcher::add_kernel), Area(qd::launcher::add_profile),
+          Area(qd::python::add_debug)})
         if (!add(module)) return -1;
     done = true;
     return 0;

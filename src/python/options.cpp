@@ -11,7 +11,7 @@
 namespace qd::python {
 namespace {
 
-using frontend::Ref;
+using cpython::Ref;
 using ir::OptionKind;
 using ir::OptionRow;
 
@@ -95,7 +95,7 @@ PyObject* option_rows(PyObject*, PyObject*) try {
         if (PyList_Append(list.get(), item.get()) < 0) return nullptr;
     }
     return list.release();
-} catch (const frontend::PyError&) {
+} catch (const cpython::PyError&) {
     return nullptr;
 }
 
@@ -107,7 +107,7 @@ PyObject* pass_rows(PyObject*, PyObject*) try {
         if (PyList_Append(rows.get(), row.get()) < 0) return nullptr;
     }
     return rows.release();
-} catch (const frontend::PyError&) {
+} catch (const cpython::PyError&) {
     return nullptr;
 }
 

@@ -1,22 +1,16 @@
-// See session.h. Also the module functions runtime_init, runtime_reset, runtime_sync,
-// set_config_option, set_runtime_option and the counters.
-
-#include "session/session.h"
-
-#include <time.h>
-#include <unistd.h>
+// The module functions runtime_init, runtime_reset, runtime_sync, set_config_option,
+// set_runtime_option and the counters.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <string_view>
-#include <thread>
 #include <vector>
 
 #include "cache/part_folder.h"
 #include "cache/store.h"
+#include "cpython/cpython.h"
 #include "data/storage.h"
-#include "frontend/frontend.h"
+#include "frontend/specialise.h"
 #include "launcher/compile_report.h"
 #include "launcher/kept_trees.h"
 #include "launcher/kernel.h"
@@ -34,13 +28,12 @@
 #include "support/error.h"
 
 namespace qd::python {
-
-TheSession the_session;
-
 namespace {
 
-thread_local int work_of_this_thread = 0;
-std::vector<ResetHook> hooks;
+using namespace cpython;
+using namespace launcher;
+using namespace session;
+using session::session;
 
 std::string environment(const char* name) {
     const char* value = std::getenv(name);
@@ -77,13 +70,13 @@ void begin_trace() {
     if (path.empty()) return;
     const std::string problem = runtime::open_trace(path);
     if (!problem.empty())
-        frontend::try_to_log("warn", "cannot write the trace file " + path + ": " + problem);
+        cpython::try_to_log("warn", "cannot write the trace file " + path + ": " + problem);
 }
 
 void end_trace() {
     const std::string problem = runtime::close_trace();
     if (!problem.empty())
-        frontend::try_to_log(
+        cpython::try_to_log(
             "warn", "the trace file " + session().options.trace_file + " is not whole: " + problem);
 }
 
@@ -166,10 +159,15 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     return Py_BuildValue("{s:i}", "max_block_dim", 1024);
 }
 
+void flush() {
+    flush_kept_trees();
+    flush_cache();
+}
+
 // Caches are written, reports told, and no user's function is held here any more.
 void finish() {
     runtime::drop_optimisations();
-    flush_cache();
+    flush();
     report_session();
     end_trace();
     frontend::clear_function_cache();
@@ -181,7 +179,7 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
     if (session().generation) {
         session().generation = 0;  // a call that has not begun its work will not
         finish();
-        for (ResetHook hook : hooks) hook();
+        run_reset_hooks();
         session().pool.reset();
         runtime::forget_crashes();
     }
@@ -195,7 +193,7 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
 
 PyObject* runtime_flush_cache(PyObject*, PyObject*) {
     if (!require_session()) return nullptr;
-    flush_cache();
+    flush();
     Py_RETURN_NONE;
 }
 
@@ -313,68 +311,13 @@ PyMethodDef methods[] = {
 
 }  // namespace
 
-uint64_t PythonThreads::this_thread() { return static_cast<uint64_t>(PyThread_get_thread_ident()); }
-int PythonThreads::my_work() { return work_of_this_thread; }
-void PythonThreads::add_to_my_work(int n) { work_of_this_thread += n; }
-int64_t PythonThreads::now_ns() { return support::now_ns(); }
-bool PythonThreads::slice_is_over(int64_t began_ns) { return now_ns() - began_ns >= kSliceNs; }
-void PythonThreads::doze(int64_t) {
-    const Released released;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-}
-bool PythonThreads::interrupted() { return PyErr_CheckSignals() != 0; }
-void PythonThreads::give_gil_away() { PyEval_SaveThread(); }
-void PythonThreads::sleep_for_ever() {
-    for (;;) pause();
-}
-bool PythonThreads::interpreter_ends() { return session().door.interpreter_ends(); }
-
-bool interpreter_ends() { return PythonThreads::interpreter_ends(); }
-
-void Released::take_gil(PyThreadState* state) {
-    session().door.before_gil();
-    PyEval_RestoreThread(state);
-}
-
-bool Released::handler_raises() {
-    take_gil(state_);
-    const bool raises = PyErr_CheckSignals() != 0;
-    state_ = PyEval_SaveThread();
-    return raises;
-}
-
-void on_reset(ResetHook hook) { hooks.push_back(hook); }
-
-void set_error(const char* name, const std::string& text) {
-    if (PyObject* builtin = std::string_view(name) == "TypeError"      ? PyExc_TypeError
-                            : std::string_view(name) == "ValueError"   ? PyExc_ValueError
-                            : std::string_view(name) == "IndexError"   ? PyExc_IndexError
-                            : std::string_view(name) == "RuntimeError" ? PyExc_RuntimeError
-                                                                       : nullptr)
-        return PyErr_SetString(builtin, text.c_str());
-    PyObject* module = PyImport_ImportModule("quadrants.lang.exception");
-    if (!module) return;
-    PyObject* cls = PyObject_GetAttrString(module, name);
-    Py_DECREF(module);
-    if (!cls) return;
-    PyErr_SetString(cls, text.c_str());
-    Py_DECREF(cls);
-}
-
-bool require_session() {
-    if (session().generation) return true;
-    set_error("QuadrantsRuntimeError",
-              "_prog attribute not initialized. Maybe you forgot to call `qd.init()` first?");
-    return false;
-}
-
 // In a child only what this thread does goes on.
 void in_forked_child() {
     Session& s = session();
     ++s.forks;
     s.compiling = 0;
     forget_report();
-    OpenLaunch::in_forked_child();
+    data::OpenLaunch::in_forked_child();
     turn_in_forked_child();
     if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps
 }
@@ -387,5 +330,3 @@ bool add_runtime(PyObject* module) {
 }
 
 }  // namespace qd::python
-
-uint32_t qd::frontend::current_generation() { return qd::python::session().generation; }

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-namespace qd::python {
+namespace qd::session {
 
 template <class Machine>
 class Door {
@@ -107,4 +107,4 @@ class Door {
     Plain<uint64_t> closer_{0};  // the thread that closed it
 };
 
-}  // namespace qd::python
+}  // namespace qd::session

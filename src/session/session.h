@@ -9,13 +9,12 @@
 #include <memory>
 #include <string>
 
-#include "frontend/frontend.h"
 #include "ir/options.h"
 #include "runtime/cpu/pool.h"
 #include "session/door.h"
 #include "session/turn.h"
 
-namespace qd::python {
+namespace qd::session {
 
 struct PythonThreads {
     template <class T>
@@ -108,8 +107,6 @@ bool require_session();
 // Called by qd.reset after the Python side has let go: registered by areas that hold storage.
 using ResetHook = void (*)();
 void on_reset(ResetHook hook);
+void run_reset_hooks();
 
-// Sets a Python exception of class `name` in quadrants.lang.exception (or a builtin).
-void set_error(const char* name, const std::string& text);
-
-}  // namespace qd::python
+}  // namespace qd::session

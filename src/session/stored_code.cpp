@@ -8,11 +8,11 @@
 
 #include "cache/kernel_folder.h"
 #include "cache/store.h"
-#include "launcher/kept_trees.h"
-#include "launcher/keys.h"
+#include "cpython/cpython.h"
 #include "session/session.h"
+#include "session/target.h"
 
-namespace qd::python {
+namespace qd::session {
 namespace {
 
 using cache::Bytes;
@@ -71,7 +71,6 @@ void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
 
 void flush_cache() {
     const ir::Options& o = session().options;
-    flush_kept_trees();
     if (o.offline_cache && !o.offline_cache_file_path.empty() &&
         !(used.empty() && accessors.empty())) {
         const cache::Limits limits{o.offline_cache_cleaning_policy,
@@ -86,7 +85,7 @@ void flush_cache() {
 }
 
 void show_cache_messages() {
-    for (const cache::Message& m : cache::take_messages()) frontend::try_to_log(m.level, m.text);
+    for (const cache::Message& m : cache::take_messages()) cpython::try_to_log(m.level, m.text);
 }
 
-}  // namespace qd::python
+}  // namespace qd::session

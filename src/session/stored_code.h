@@ -11,7 +11,7 @@ namespace qd::cache {
 class Store;
 }
 
-namespace qd::python {
+namespace qd::session {
 
 // Of this session's folder: recipes, and code until a flush.
 cache::Store& store();
@@ -29,4 +29,4 @@ void show_cache_messages();
 // The flush point of spec 51: cleans by size and writes the files that users may count.
 void flush_cache();
 
-}  // namespace qd::python
+}  // namespace qd::session

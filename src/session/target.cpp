@@ -14,9 +14,18 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
-namespace qd::python {
+#include "cache/store.h"
+#include "session/session.h"
+#include "support/abi.h"
+#include "support/bytes.h"
+
+namespace qd::session {
 namespace {
+
+using cache::Bytes;
 
 // The linker's hash of an object's content, from the notes of its image; "" if there is none.
 std::string build_id(std::span<const char> notes) {
@@ -103,4 +112,41 @@ const std::string& host_features() {
     return features;
 }
 
-}  // namespace qd::python
+Bytes hash_of(const Bytes& data) {
+    const XXH128_hash_t h = XXH3_128bits(data.data(), data.size());
+    Bytes out(16);
+    std::memcpy(out.data(), &h, 16);
+    return out;
+}
+
+const Bytes& environment() {
+    static Bytes known;  // under the GIL
+    static uint64_t version = 0;
+    const Session& s = session();
+    if (version == s.options_version) return known;
+    support::ByteWriter w;
+    w.number(abi::kAbiVersion);
+    w.text(build_identity());
+    w.text(s.cpu.empty() ? host_features() : s.cpu);
+    w.text(ir::key_of(s.options));
+    w.number(int32_t(s.tier));
+    version = s.options_version;
+    return known = hash_of(w.out);
+}
+
+std::string code_name(std::span<const uint8_t> code_hash) {
+    static const Bytes machine = [] {
+        support::ByteWriter w;
+        w.text(build_identity());
+        w.text(host_features());
+        return hash_of(w.out);
+    }();
+    Bytes hash = machine;
+    hash.insert(hash.end(), code_hash.begin(), code_hash.end());
+    hash = hash_of(hash);
+    const Bytes more = hash_of(hash);
+    hash.insert(hash.end(), more.begin(), more.end());
+    return "T" + cache::hex(hash) + ".qdc";
+}
+
+}  // namespace qd::session

@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-namespace qd::python {
+namespace qd::session {
 
 constexpr int64_t kSliceNs = 1000000;
 
@@ -104,4 +104,4 @@ class Turn {
     Plain<int> waiting_{0};     // threads
 };
 
-}  // namespace qd::python
+}  // namespace qd::session

@@ -13,7 +13,7 @@
 
 #include "explore.h"
 
-namespace qd::python {
+namespace qd::session {
 namespace {
 
 using explore::Explorer;
@@ -78,7 +78,7 @@ struct Machine {
         }
         void do_reset() {
             bool ours;
-            using Door = qd::python::Door<Machine>;
+            using Door = qd::session::Door<Machine>;
             if (door.close(ours) == Door::Closing::done) {
                 resets.set(1);
                 if (F != Fault::generation_last) generation = generation + 1;
@@ -203,4 +203,4 @@ TEST(door, what_is_wrong_is_found) {
 }
 
 }  // namespace
-}  // namespace qd::python
+}  // namespace qd::session

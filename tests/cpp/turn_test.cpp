@@ -12,7 +12,7 @@
 
 #include "explore.h"
 
-namespace qd::python {
+namespace qd::session {
 namespace {
 
 using explore::Explorer;
@@ -188,4 +188,4 @@ TEST(turn, what_is_wrong_is_found) {
 }
 
 }  // namespace
-}  // namespace qd::python
+}  // namespace qd::session

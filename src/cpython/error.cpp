@@ -1,0 +1,25 @@
+// Exceptions of the package.
+
+#include <string_view>
+
+#include "cpython/cpython.h"
+
+namespace qd::cpython {
+
+void set_error(const char* name, const std::string& text) {
+    if (PyObject* builtin = std::string_view(name) == "TypeError"      ? PyExc_TypeError
+                            : std::string_view(name) == "ValueError"   ? PyExc_ValueError
+                            : std::string_view(name) == "IndexError"   ? PyExc_IndexError
+                            : std::string_view(name) == "RuntimeError" ? PyExc_RuntimeError
+                                                                       : nullptr)
+        return PyErr_SetString(builtin, text.c_str());
+    PyObject* module = PyImport_ImportModule("quadrants.lang.exception");
+    if (!module) return;
+    PyObject* cls = PyObject_GetAttrString(module, name);
+    Py_DECREF(module);
+    if (!cls) return;
+    PyErr_SetString(cls, text.c_str());
+    Py_DECREF(cls);
+}
+
+}  // namespace qd::cpython

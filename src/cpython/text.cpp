@@ -1,0 +1,24 @@
+// Texts of objects.
+
+#include "cpython/cpython.h"
+
+namespace qd::cpython {
+
+std::string text(PyObject* o) {
+    Ref s = Ref::steal_or_null(PyObject_Str(o));
+    const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
+    if (!c) forget_error();
+    return c ? c : "<?>";
+}
+
+std::string integer_text(PyObject* o) {
+    constexpr long kMostBits = 256;
+    const Ref bits = Ref::steal_or_null(PyObject_CallMethod(o, "bit_length", nullptr));
+    const long count = bits ? PyLong_AsLong(bits.get()) : 0;
+    forget_error();
+    return count <= kMostBits ? text(o) : "of " + std::to_string(count) + " bits";
+}
+
+std::string type_name(PyObject* o) { return text(reinterpret_cast<PyObject*>(Py_TYPE(o))); }
+
+}  // namespace qd::cpython
