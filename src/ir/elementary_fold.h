@@ -40,9 +40,24 @@ struct Fold {
     F div(F a, F b) const { return out(in(a) / in(b)); }
     F sqrt(F a) const { return std::sqrt(in(a)); }
     F floor(F a) const { return std::floor(in(a)); }
-    F muladd(F a, F b, F c) const {
-        if (fused_) return out(std::fma(in(a), in(b), in(c)));
-        return add(mul(a, b), c);
+    F ceil(F a) const { return std::ceil(in(a)); }
+    F trunc(F a) const { return std::trunc(in(a)); }
+    F floordiv(F a, F b) const { return floor(div(a, b)); }
+    F mod(F a, F b) const { return sub(a, mul(floordiv(a, b), b)); }
+    F raw_div(F a, F b) const { return trunc(div(a, b)); }
+    F raw_mod(F a, F b) const { return sub(a, mul(raw_div(a, b), b)); }
+    F fma(F a, F b, F c) const { return out(std::fma(in(a), in(b), in(c))); }
+    F muladd(F a, F b, F c) const { return fused_ ? fma(a, b, c) : add(mul(a, b), c); }
+    // -0 is below +0; a NaN loses to a number.
+    F min(F a, F b) const {
+        a = in(a), b = in(b);
+        if (a == b) return from_bits(bits_of(a) | bits_of(b));
+        return a < b || isnan(b) ? a : b;
+    }
+    F max(F a, F b) const {
+        a = in(a), b = in(b);
+        if (a == b) return from_bits(bits_of(a) & bits_of(b));
+        return a > b || isnan(b) ? a : b;
     }
     // Sign operations touch one bit and nothing else.
     F neg(F a) const { return from_bits(I(U(bits_of(a)) ^ sign)); }

@@ -51,7 +51,6 @@ using type::Type;
 enum class Op : uint8_t {
 #define OP(name, ...) name,
 #include "ir/ops.inc"
-#undef OP
     count_,
 };
 
@@ -109,10 +108,12 @@ struct OpInfo {
     // type; e, r: a scalar of operand 0's, of the result's primitive; i: an integer; n: i32 or i64;
     // u: u1; l: i64; p: a place; w: what place 0 holds; a: an array.
     const char* args = "";
-    Type gives = {};         // where the builder is told the type, but it is always this one
-    bool commutes = false;   // operands 0 and 1 (min and max keep the payload of one NaN)
-    bool cheap = false;      // rather computed on both sides of a branch than branched over
-    bool recompute = false;  // rather computed again by another task than kept for it
+    bool elementary = false;  // its meaning is a template of elementary.h ...
+    bool in_place = false;    // ... so short that code generation makes no function of it
+    Type gives = {};          // where the builder is told the type, but it is always this one
+    bool commutes = false;    // operands 0 and 1 (min and max keep the payload of one NaN)
+    bool cheap = false;       // rather computed on both sides of a branch than branched over
+    bool recompute = false;   // rather computed again by another task than kept for it
     uint8_t regions = 0;
     int8_t component = -1;  // which operand is a component's number, known at run time alone
     Refers refers = Refers::nothing;
@@ -131,7 +132,6 @@ struct OpName {  // the enumerator without a keyword's underscore
 inline constexpr OpName kOpNames[] = {
 #define OP(name, ...) #name,
 #include "ir/ops.inc"
-#undef OP
 };
 inline constexpr OpInfo kOps[] = {
 #define OP(op, of, by, does, about, of_type, called, ...) \
@@ -143,7 +143,6 @@ inline constexpr OpInfo kOps[] = {
      .takes = Takes::of_type,                             \
      .python = called __VA_OPT__(, ) __VA_ARGS__},
 #include "ir/ops.inc"
-#undef OP
 };
 inline const OpInfo& info(Op op) { return kOps[int(op)]; }
 bool parse_op(std::string_view name, Op& out);

@@ -1,12 +1,12 @@
-// Elementary functions: the pass room's templates instantiated on an LLVM builder.
+// Arithmetic of floats: the domain that makes LLVM instructions, and elementary functions.
 //
-// Each function used is emitted once a module as `qd.<name>.<type>`. Folding runs the same
-// templates on numbers, so a folded call and a compiled one give the same bits.
+// Each elementary function used is emitted once a module as `qd.<name>.<type>`. Folding runs the
+// same templates on numbers, so a folded call and a compiled one give the same bits.
 
 #include <llvm/IR/Intrinsics.h>
 
 #include "codegen/llvm/lower.h"
-#include "ir/elementary.h"
+#include "ir/elementwise.h"
 
 namespace qd::codegen {
 namespace {
@@ -57,10 +57,22 @@ struct Domain {
     F abs(F a) { return {s.intrinsic(Intrinsic::fabs, {a.v})}; }
     F sqrt(F a) { return {s.intrinsic(Intrinsic::sqrt, {a.v})}; }
     F floor(F a) { return {s.float_floor(a.v)}; }
-    F muladd(F a, F c, F d) {
-        if (fused()) return {s.intrinsic(Intrinsic::fma, {a.v, c.v, d.v})};
-        return add(mul(a, c), d);
+    F trunc(F a) { return {s.float_trunc(a.v)}; }
+    F ceil(F a) {
+        if (m.facts.rounding) return {s.intrinsic(Intrinsic::ceil, {a.v})};
+        return neg(floor(neg(a)));
     }
+    F floordiv(F a, F c) { return floor(div(a, c)); }
+    F mod(F a, F c) { return sub(a, mul(floordiv(a, c), c)); }
+    F raw_div(F a, F c) { return trunc(div(a, c)); }
+    F raw_mod(F a, F c) { return sub(a, mul(raw_div(a, c), c)); }
+    F min(F a, F c) { return {s.float_min_max(false, a.v, c.v)}; }
+    F max(F a, F c) { return {s.float_min_max(true, a.v, c.v)}; }
+    F fma(F a, F c, F d) {
+        if (!fused()) throw support::Error("op fma reached a CPU that has no fused multiply-add");
+        return {s.intrinsic(Intrinsic::fma, {a.v, c.v, d.v})};
+    }
+    F muladd(F a, F c, F d) { return fused() ? fma(a, c, d) : add(mul(a, c), d); }
     B lt(F a, F c) { return {b.CreateFCmpOLT(a.v, c.v)}; }
     B le(F a, F c) { return {b.CreateFCmpOLE(a.v, c.v)}; }
     B gt(F a, F c) { return {b.CreateFCmpOGT(a.v, c.v)}; }
@@ -114,42 +126,15 @@ struct Domain {
     }
 };
 
+// Body of a function of its own.
 template <int width>
 Value* expand(Op op, ModuleLowering& m, Builder& b, llvm::Function* f) {
     Domain<width> n{m, b};
     using F = typename Domain<width>::F;
     const F x{f->getArg(0)};
-    const auto y = [&] { return F{f->getArg(1)}; };
-    switch (op) {
-        case Op::sin:
-            return elementary::sin(n, x).v;
-        case Op::cos:
-            return elementary::cos(n, x).v;
-        case Op::tan:
-            return elementary::tan(n, x).v;
-        case Op::asin:
-            return elementary::asin(n, x).v;
-        case Op::acos:
-            return elementary::acos(n, x).v;
-        case Op::tanh:
-            return elementary::tanh(n, x).v;
-        case Op::exp:
-            return elementary::exp(n, x).v;
-        case Op::log:
-            return elementary::log(n, x).v;
-        case Op::rsqrt:
-            return elementary::rsqrt(n, x).v;
-        case Op::round:
-            return elementary::round(n, x).v;
-        case Op::atan2:
-            return elementary::atan2(n, x, y()).v;  // operand 0 is the ordinate
-        case Op::pow:
-            return elementary::pow(n, x, y()).v;
-        case Op::powi:
-            return elementary::pow_integer(n, x, typename Domain<width>::I{f->getArg(1)}).v;
-        default:
-            throw support::Error(std::string("no elementary function ") + ir::info(op).name);
-    }
+    if (op == Op::powi)
+        return elementary::pow_integer(n, x, typename Domain<width>::I{f->getArg(1)}).v;
+    return ir::by_template(op, n, x, F{f->arg_size() > 1 ? f->getArg(1) : nullptr}).v;
 }
 
 // Integers by repeated squaring; a negative exponent is undefined (gives 1).
@@ -200,19 +185,28 @@ llvm::Function* helper(ModuleLowering& m, const std::string& name, llvm::ArrayRe
     return f;
 }
 
+template <int width>
+Value* in_place(Op op, ModuleLowering& m, Builder& b, Value* x, Value* y, Value* z) {
+    Domain<width> n{m, b};
+    using F = typename Domain<width>::F;
+    if (ir::info(op).elementary) return ir::by_template(op, n, F{x}, F{y}).v;
+    return ir::by_member<ir::Takes::floats>(op, n, F{x}, F{y}, F{z}, [](auto r) { return r.v; });
+}
+
 }  // namespace
 
-Value* ModuleLowering::call_elementary(Builder& b, Op op, Prim p, llvm::ArrayRef<Value*> args) {
-    if (op == Op::rsqrt || op == Op::round) {  // short: in place
-        const auto place = [&](auto n) {
-            typename decltype(n)::F x{args[0]};
-            return op == Op::rsqrt ? elementary::rsqrt(n, x).v : elementary::round(n, x).v;
-        };
-        return p == Prim::f32 ? place(Domain<32>{*this, b}) : place(Domain<64>{*this, b});
+Value* Scalar::float_op(Op op, Prim p, Value* x, Value* y, Value* z) {
+    flush_before_identity(op, x, y);
+    const ir::OpInfo& row = ir::info(op);
+    const bool single = p == Prim::f32;
+    if (row.elementary && !row.in_place) {
+        Value* const args[] = {x, y};
+        const llvm::ArrayRef<Value*> given(args, row.operands);
+        const std::string name = std::string("qd.") + row.name + "." + type::info(p).name;
+        return b.CreateCall(helper(m, name, given, m.reg(p), single ? expand<32> : expand<64>, op),
+                            given);
     }
-    const std::string name = std::string("qd.") + ir::info(op).name + "." + type::info(p).name;
-    auto* f = helper(*this, name, args, reg(p), p == Prim::f32 ? expand<32> : expand<64>, op);
-    return b.CreateCall(f, args);
+    return single ? in_place<32>(op, m, b, x, y, z) : in_place<64>(op, m, b, x, y, z);
 }
 
 Value* ModuleLowering::call_powi(Builder& b, Prim base, Prim exponent, Value* x, Value* e) {

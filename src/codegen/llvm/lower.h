@@ -126,7 +126,6 @@ struct ModuleLowering {
     void begin_helper_body(llvm::Function* f, Builder& b);
 
     // Elementary functions: `op` of floats of 32 or 64 bits, and powi with an integer exponent.
-    llvm::Value* call_elementary(Builder& b, Op op, Prim p, llvm::ArrayRef<llvm::Value*> args);
     llvm::Value* call_powi(Builder& b, Prim base, Prim exponent, llvm::Value* x, llvm::Value* e);
     llvm::Function* matmul_helper(Prim p, int n, int k, int m);
 
@@ -157,10 +156,9 @@ struct Scalar {
     ModuleLowering& m;
     Builder& b;
 
-    llvm::Value* unary(Op op, Prim p, llvm::Value* x);
-    llvm::Value* binary(Op op, Prim p, llvm::Value* x, llvm::Value* y);
-    llvm::Value* compare(Op op, Prim p, llvm::Value* x, llvm::Value* y);
-    llvm::Value* fma(Prim p, llvm::Value* x, llvm::Value* y, llvm::Value* z);
+    // Of an op whose operands have one type.
+    llvm::Value* op(Op op, Prim p, llvm::Value* x, llvm::Value* y = nullptr,
+                    llvm::Value* z = nullptr);
     llvm::Value* cast(llvm::Value* x, Prim from, Prim to);
     llvm::Value* bit_cast(llvm::Value* x, Prim from, Prim to);
     llvm::Value* widen(llvm::Value* x) { return b.CreateFPExt(x, m.f32); }  // f16 -> f32
@@ -175,8 +173,7 @@ struct Scalar {
     llvm::Value* int_to_half(llvm::Value* x, Prim from);
     void flush_before_identity(Op op, llvm::Value*& x, llvm::Value*& y);
     llvm::Value* float_to_int(llvm::Value* x, Prim to);
-    llvm::Value* float_binary(Op op, llvm::Value* x, llvm::Value* y);
-    llvm::Value* divide(Op op, Prim p, llvm::Value* x, llvm::Value* y);
+    llvm::Value* float_op(Op op, Prim p, llvm::Value* x, llvm::Value* y, llvm::Value* z);
 };
 
 struct FunctionLowering {

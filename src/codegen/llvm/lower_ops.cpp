@@ -6,6 +6,7 @@
 #include <llvm/IR/Intrinsics.h>
 
 #include "codegen/llvm/lower.h"
+#include "ir/elementwise.h"
 
 namespace qd::codegen {
 
@@ -140,53 +141,68 @@ void Scalar::flush_before_identity(Op op, Value*& x, Value*& y) {
     if (after_y) flush(y);
 }
 
-Value* Scalar::float_binary(Op op, Value* x, Value* y) {
-    flush_before_identity(op, x, y);
-    switch (op) {
-        case Op::add:
-            return b.CreateFAdd(x, y);
-        case Op::sub:
-            return b.CreateFSub(x, y);
-        case Op::mul:
-            return b.CreateFMul(x, y);
-        case Op::div:
-            return b.CreateFDiv(x, y);
-        case Op::raw_div:
-            return float_trunc(b.CreateFDiv(x, y));
-        case Op::floordiv:
-            return float_floor(b.CreateFDiv(x, y));
-        case Op::mod: {
-            Value* q = float_floor(b.CreateFDiv(x, y));
-            return b.CreateFSub(x, b.CreateFMul(q, y));
-        }
-        case Op::raw_mod: {
-            Value* q = float_trunc(b.CreateFDiv(x, y));
-            return b.CreateFSub(x, b.CreateFMul(q, y));
-        }
-        case Op::min:
-            return float_min_max(false, x, y);
-        case Op::max:
-            return float_min_max(true, x, y);
-        case Op::pow:
-        case Op::atan2:
-            return m.call_elementary(b, op, x->getType()->isFloatTy() ? Prim::f32 : Prim::f64,
-                                     {x, y});
-        default:
-            throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
-    }
-}
-
-Value* Scalar::fma(Prim p, Value* x, Value* y, Value* z) {
-    if (!m.facts.fma) throw support::Error("op fma reached a CPU that has no fused multiply-add");
-    if (p == Prim::f16) return narrow(intrinsic(Intrinsic::fma, {widen(x), widen(y), widen(z)}));
-    return intrinsic(Intrinsic::fma, {x, y, z});
-}
-
 // --- integers --------------------------------------------------------------------------------
 
-Value* Scalar::divide(Op op, Prim p, Value* x, Value* y) {
-    const bool is_signed = type::is_signed(p);
+namespace {
+
+// Members by the names of ops, as ir/elementwise.h asks for them.
+struct Integers {
+    Scalar& s;
+    Builder& b;
+    Prim p;
+    bool is_signed = type::is_signed(p);
+
+    Value* add(Value* x, Value* y) { return b.CreateAdd(x, y); }
+    Value* sub(Value* x, Value* y) { return b.CreateSub(x, y); }
+    Value* mul(Value* x, Value* y) { return b.CreateMul(x, y); }
+    Value* floordiv(Value* x, Value* y) { return divide(Op::floordiv, x, y); }
+    Value* mod(Value* x, Value* y) { return divide(Op::mod, x, y); }
+    Value* raw_div(Value* x, Value* y) { return divide(Op::raw_div, x, y); }
+    Value* raw_mod(Value* x, Value* y) { return divide(Op::raw_mod, x, y); }
+    Value* min(Value* x, Value* y) { return b.CreateSelect(lt(y, x), y, x); }
+    Value* max(Value* x, Value* y) { return b.CreateSelect(gt(y, x), y, x); }
+    Value* neg(Value* x) { return b.CreateSub(int_constant(x, 0), x); }
+    Value* abs(Value* x) {
+        return is_signed ? b.CreateSelect(lt(x, int_constant(x, 0)), neg(x), x) : x;
+    }
+
+    Value* bit_and(Value* x, Value* y) { return b.CreateAnd(x, y); }
+    Value* bit_or(Value* x, Value* y) { return b.CreateOr(x, y); }
+    Value* bit_xor(Value* x, Value* y) { return b.CreateXor(x, y); }
+    Value* bit_not(Value* x) { return b.CreateNot(x); }
+    Value* count(Value* y) {  // of a shift
+        return b.CreateAnd(y, int_constant(y, y->getType()->getIntegerBitWidth() - 1));
+    }
+    Value* shl(Value* x, Value* y) { return b.CreateShl(x, count(y)); }
+    Value* shr(Value* x, Value* y) { return is_signed ? b.CreateAShr(x, count(y)) : lshr(x, y); }
+    Value* lshr(Value* x, Value* y) { return b.CreateLShr(x, count(y)); }
+    Value* as_i32(Value* x) { return b.CreateZExtOrTrunc(x, s.m.i32); }
+    Value* popcnt(Value* x) { return as_i32(s.intrinsic(Intrinsic::ctpop, {x})); }
+    Value* clz(Value* x) { return as_i32(s.intrinsic(Intrinsic::ctlz, {x, b.getFalse()})); }
+    Value* ctz(Value* x) { return as_i32(s.intrinsic(Intrinsic::cttz, {x, b.getFalse()})); }
+
+    Value* lt(Value* x, Value* y) {
+        return is_signed ? b.CreateICmpSLT(x, y) : b.CreateICmpULT(x, y);
+    }
+    Value* le(Value* x, Value* y) {
+        return is_signed ? b.CreateICmpSLE(x, y) : b.CreateICmpULE(x, y);
+    }
+    Value* gt(Value* x, Value* y) {
+        return is_signed ? b.CreateICmpSGT(x, y) : b.CreateICmpUGT(x, y);
+    }
+    Value* ge(Value* x, Value* y) {
+        return is_signed ? b.CreateICmpSGE(x, y) : b.CreateICmpUGE(x, y);
+    }
+    Value* eq(Value* x, Value* y) { return b.CreateICmpEQ(x, y); }
+    Value* ne(Value* x, Value* y) { return b.CreateICmpNE(x, y); }
+
+    Value* divide(Op op, Value* x, Value* y);
+};
+
+Value* Integers::divide(Op op, Value* x, Value* y) {
     const bool remainder = op == Op::mod || op == Op::raw_mod;
+    if (p == Prim::u1)  // dividing by 1 changes nothing, by 0 gives 0
+        return remainder ? static_cast<Value*>(b.getFalse()) : b.CreateAnd(x, y);
     const bool floors = is_signed && (op == Op::floordiv || op == Op::mod);
     Value* zero = int_constant(x, 0);
     Value* one = int_constant(x, 1);
@@ -226,136 +242,28 @@ Value* Scalar::divide(Op op, Prim p, Value* x, Value* y) {
     return c ? r : b.CreateSelect(by_zero, zero, r);
 }
 
-Value* Scalar::binary(Op op, Prim p, Value* x, Value* y) {
-    if (type::is_float(p)) {
-        if (p == Prim::f16) return narrow(float_binary(op, widen(x), widen(y)));
-        return float_binary(op, x, y);
-    }
-    const bool is_signed = type::is_signed(p);
-    const auto count = [&] {
-        return b.CreateAnd(y, int_constant(y, y->getType()->getIntegerBitWidth() - 1));
-    };
-    switch (op) {
-        case Op::add:
-            return b.CreateAdd(x, y);
-        case Op::sub:
-            return b.CreateSub(x, y);
-        case Op::mul:
-            return b.CreateMul(x, y);
-        case Op::floordiv:
-        case Op::mod:
-        case Op::raw_div:
-        case Op::raw_mod: {
-            if (p == Prim::u1) {  // dividing by 1 changes nothing, by 0 gives 0
-                const bool remainder = op == Op::mod || op == Op::raw_mod;
-                return remainder ? static_cast<Value*>(b.getFalse()) : b.CreateAnd(x, y);
-            }
-            return divide(op, p, x, y);
-        }
-        case Op::min:
-            return b.CreateSelect(is_signed ? b.CreateICmpSLT(y, x) : b.CreateICmpULT(y, x), y, x);
-        case Op::max:
-            return b.CreateSelect(is_signed ? b.CreateICmpSGT(y, x) : b.CreateICmpUGT(y, x), y, x);
-        case Op::bit_and:
-            return b.CreateAnd(x, y);
-        case Op::bit_or:
-            return b.CreateOr(x, y);
-        case Op::bit_xor:
-            return b.CreateXor(x, y);
-        case Op::shl:
-            return b.CreateShl(x, count());
-        case Op::shr:
-            return is_signed ? b.CreateAShr(x, count()) : b.CreateLShr(x, count());
-        case Op::lshr:
-            return b.CreateLShr(x, count());
-        default:
-            throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
-    }
-}
+}  // namespace
 
-Value* Scalar::compare(Op op, Prim p, Value* x, Value* y) {
-    using P = llvm::CmpInst::Predicate;
-    if (type::is_float(p)) {
-        if (p == Prim::f16) x = widen(x), y = widen(y);
-        if (op == Op::eq || op == Op::ne) return float_equal(x, y, op == Op::ne);
-        const P predicate = op == Op::lt   ? P::FCMP_OLT
-                            : op == Op::le ? P::FCMP_OLE
-                            : op == Op::gt ? P::FCMP_OGT
-                                           : P::FCMP_OGE;
-        return b.CreateFCmp(predicate, x, y);
-    }
-    const bool s = type::is_signed(p);
-    const P predicate = op == Op::lt   ? (s ? P::ICMP_SLT : P::ICMP_ULT)
-                        : op == Op::le ? (s ? P::ICMP_SLE : P::ICMP_ULE)
-                        : op == Op::gt ? (s ? P::ICMP_SGT : P::ICMP_UGT)
-                        : op == Op::ge ? (s ? P::ICMP_SGE : P::ICMP_UGE)
-                        : op == Op::eq ? P::ICMP_EQ
-                                       : P::ICMP_NE;
-    return b.CreateICmp(predicate, x, y);
-}
-
-Value* Scalar::unary(Op op, Prim p, Value* x) {
-    if (p == Prim::f16 && op != Op::neg && op != Op::abs)
-        return narrow(unary(op, Prim::f32, widen(x)));
-    if (p == Prim::f16) {  // the sign bit alone
+Value* Scalar::op(Op op, Prim p, Value* x, Value* y, Value* z) {
+    if (!type::is_float(p))
+        return ir::by_member<ir::Takes::ints>(op, Integers{*this, b, p}, x, y, z,
+                                              [](Value* v) { return v; });
+    if (p != Prim::f16) return float_op(op, p, x, y, z);
+    if (op == Op::neg || op == Op::abs) {  // the sign bit alone
         Value* bits = b.CreateBitCast(x, llvm::Type::getInt16Ty(m.context));
         bits = op == Op::neg ? b.CreateXor(bits, 0x8000) : b.CreateAnd(bits, 0x7fff);
         return b.CreateBitCast(bits, m.f16);
     }
-    if (type::is_float(p)) {
-        switch (op) {
-            case Op::neg:
-                return b.CreateFNeg(x);
-            case Op::abs:
-                return intrinsic(Intrinsic::fabs, {x});
-            case Op::sqrt:
-                return intrinsic(Intrinsic::sqrt, {x});
-            case Op::trunc:
-                return float_trunc(x);
-            case Op::floor:
-                return float_floor(x);
-            case Op::ceil:
-                if (m.facts.rounding) return intrinsic(Intrinsic::ceil, {x});
-                return b.CreateFNeg(float_floor(b.CreateFNeg(x)));
-            case Op::rsqrt:
-            case Op::sin:
-            case Op::cos:
-            case Op::tan:
-            case Op::asin:
-            case Op::acos:
-            case Op::tanh:
-            case Op::exp:
-            case Op::log:
-            case Op::round:
-                return m.call_elementary(b, op, p, {x});
-            default:
-                throw support::Error(std::string("no float lowering of ") + ir::info(op).name);
-        }
+    if (ir::info(op).rule == ir::Rule::boolean) {
+        x = widen(x), y = widen(y);
+        return float_op(op, Prim::f32, x, y, z);
     }
-    switch (op) {
-        case Op::neg:
-            return b.CreateSub(int_constant(x, 0), x);
-        case Op::abs:
-            return type::is_signed(p) ? b.CreateSelect(b.CreateICmpSLT(x, int_constant(x, 0)),
-                                                       b.CreateSub(int_constant(x, 0), x), x)
-                                      : x;
-        case Op::bit_not:
-            return b.CreateNot(x);
-        case Op::floor:
-        case Op::ceil:
-        case Op::round:
-        case Op::trunc:
-            return x;
-        case Op::popcnt:
-            return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctpop, {x}), m.i32);
-        case Op::clz:
-            return b.CreateZExtOrTrunc(intrinsic(Intrinsic::ctlz, {x, b.getFalse()}), m.i32);
-        case Op::ctz:
-            return b.CreateZExtOrTrunc(intrinsic(Intrinsic::cttz, {x, b.getFalse()}), m.i32);
-        default:
-            throw support::Error(std::string("no integer lowering of ") + ir::info(op).name);
-    }
+    for (Value** v : {&z, &y, &x})
+        if (*v) *v = widen(*v);
+    return narrow(float_op(op, Prim::f32, x, y, z));
 }
+
+// --- conversions -----------------------------------------------------------------------------
 
 // Whatever rounds to infinity is cut to the least such integer first, for LLVM 22 forgets overflow:
 // it takes an integer of few significant bits, say i << 27, for one that f16 holds exactly. 65520
@@ -426,52 +334,20 @@ Value* Scalar::bit_cast(Value* x, Prim from, Prim to) {
 
 void FunctionLowering::lower_elementwise(Inst& i) {
     const Type result = i.results[0].type;
-    const int count = result.count();
-    ir::Value* x = operand(i, 0);
-    const Prim p = x->type.prim;
-    switch (i.op) {
-        case Op::cast:
-            for (int k = 0; k < count; ++k) set(i, k, scalar.cast(get(x, k), p, result.prim));
-            return;
-        case Op::bit_cast:
-            for (int k = 0; k < count; ++k) set(i, k, scalar.bit_cast(get(x, k), p, result.prim));
-            return;
-        case Op::select: {
-            ir::Value *y = operand(i, 1), *z = operand(i, 2);
-            const bool one = x->type.is_scalar();
-            for (int k = 0; k < count; ++k)
-                set(i, k, b.CreateSelect(get(x, one ? 0 : k), get(y, k), get(z, k)));
-            return;
-        }
-        case Op::fma:
-            for (int k = 0; k < count; ++k)
-                set(i, k, scalar.fma(p, get(x, k), get(operand(i, 1), k), get(operand(i, 2), k)));
-            return;
-        case Op::powi: {
-            ir::Value* e = operand(i, 1);
-            const bool one = e->type.is_scalar();
-            for (int k = 0; k < count; ++k)
-                set(i, k, m.call_powi(b, p, e->type.prim, get(x, k), get(e, one ? 0 : k)));
-            return;
-        }
-        case Op::lt:
-        case Op::le:
-        case Op::gt:
-        case Op::ge:
-        case Op::eq:
-        case Op::ne:
-            for (int k = 0; k < count; ++k)
-                set(i, k, scalar.compare(i.op, p, get(x, k), get(operand(i, 1), k)));
-            return;
-        default:
-            break;
-    }
-    if (i.operand_count == 1) {
-        for (int k = 0; k < count; ++k) set(i, k, scalar.unary(i.op, p, get(x, k)));
-        return;
-    }
-    ir::Value* y = operand(i, 1);
-    for (int k = 0; k < count; ++k) set(i, k, scalar.binary(i.op, p, get(x, k), get(y, k)));
+    const Prim p = operand(i, 0)->type.prim;
+    const auto x = [&](int which, int k) -> Value* {
+        if (which >= i.operand_count) return nullptr;
+        ir::Value* v = operand(i, which);
+        return get(v, v->type.is_scalar() ? 0 : k);
+    };
+    const auto component = [&](int k) {
+        if (i.op == Op::cast) return scalar.cast(x(0, k), p, result.prim);
+        if (i.op == Op::bit_cast) return scalar.bit_cast(x(0, k), p, result.prim);
+        if (i.op == Op::select) return b.CreateSelect(x(0, k), x(1, k), x(2, k));
+        if (i.op == Op::powi) return m.call_powi(b, p, operand(i, 1)->type.prim, x(0, k), x(1, k));
+        return scalar.op(i.op, p, x(0, k), x(1, k), x(2, k));
+    };
+    for (int k = 0; k < result.count(); ++k) set(i, k, component(k));
 }
 
 llvm::AllocaInst* FunctionLowering::spill(ir::Value* v, int which) {
@@ -549,7 +425,7 @@ void FunctionLowering::lower_tensor(Inst& i) {
             const Op step = ir::info(i.op).step;
             const int n = x->type.count();
             Value* v = get(x, 0);
-            for (int k = 1; k < n; ++k) v = scalar.binary(step, x->type.prim, v, get(x, k));
+            for (int k = 1; k < n; ++k) v = scalar.op(step, x->type.prim, v, get(x, k));
             set(i, 0, v);
             return;
         }
@@ -580,8 +456,8 @@ void FunctionLowering::lower_matmul(Inst& i) {
             Value* sum = nullptr;
             for (int k = 0; k < inner; ++k) {
                 Value* product =
-                    scalar.binary(Op::mul, p, get(x, r * inner + k), get(y, k * columns + c));
-                sum = sum ? scalar.binary(Op::add, p, sum, product) : product;
+                    scalar.op(Op::mul, p, get(x, r * inner + k), get(y, k * columns + c));
+                sum = sum ? scalar.op(Op::add, p, sum, product) : product;
             }
             set(i, r * columns + c, sum);
         }
@@ -625,8 +501,8 @@ llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns)
         Value* at = b.CreateNSWAdd(c, b.getInt64(int64_t(j) * columns));
         Value* v =
             b.CreateAlignedLoad(mem(p), b.CreateInBoundsGEP(mem(p), f->getArg(1), at), align);
-        Value* product = scalar.binary(Op::mul, p, row[j], v);
-        sum = sum ? scalar.binary(Op::add, p, sum, product) : product;
+        Value* product = scalar.op(Op::mul, p, row[j], v);
+        sum = sum ? scalar.op(Op::add, p, sum, product) : product;
     }
     Value* to = b.CreateNSWAdd(b.CreateNSWMul(r, b.getInt64(columns)), c);
     b.CreateAlignedStore(sum, b.CreateInBoundsGEP(mem(p), f->getArg(2), to), align);

@@ -473,7 +473,7 @@ void FunctionLowering::lower_memory(Inst& i) {
 namespace {
 
 Value* combine(Scalar& s, Op op, Prim p, Value* old, Value* v) {
-    return op == Op::atomic_exchange ? v : s.binary(ir::info(op).step, p, old, v);
+    return op == Op::atomic_exchange ? v : s.op(ir::info(op).step, p, old, v);
 }
 
 bool one_instruction(Op op, Prim p, llvm::AtomicRMWInst::BinOp& out) {
@@ -597,9 +597,8 @@ void FunctionLowering::lower_atomic(Inst& i, const Place& p, bool plain) {
             Value *expected = get(v, k), *desired = get(operand(i, 2), k);
             if (plain) {
                 old = load_component(p, k);
-                Value* equal = type::is_float(p.prim)
-                                   ? scalar.compare(Op::eq, p.prim, old, expected)
-                                   : b.CreateICmpEQ(old, expected);
+                Value* equal = type::is_float(p.prim) ? scalar.op(Op::eq, p.prim, old, expected)
+                                                      : b.CreateICmpEQ(old, expected);
                 store_component(p, k, b.CreateSelect(equal, desired, old));
             } else {
                 old = atomic_component(i, p, k, expected, desired);
