@@ -36,7 +36,8 @@ ROOMS = {
     "session": Room("support ir cache runtime cpython", "session stored_code target"),
     "data": Room("support type ir layout runtime cpython session", "external objects storage"),
     "frontend": Room(
-        "support ir cpython data", "ast frontend lower specialise stack structs values"
+        "support ir cpython data",
+        "frontend specialise facts/facts source/ast source/stack values/structs values/values",
     ),
     "launcher": Room(
         "support ir pass cache runtime cpython session data frontend",

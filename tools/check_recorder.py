@@ -59,7 +59,7 @@ ROWS = {
 def main() -> int:
     folder = Path(__file__).parents[1] / "src" / "frontend"
     wrong = 0
-    for path in sorted(folder.glob("*.cpp")):
+    for path in sorted(folder.rglob("*.cpp")):
         lines = (line.split("//")[0] for line in path.read_text().splitlines())
         count = sum(len(EVALUATES.findall(line)) for line in lines)
         known, why = ROWS.get(path.name, (0, "it has no row"))

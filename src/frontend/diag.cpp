@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "frontend/lower.h"
-#include "frontend/stack.h"
-#include "frontend/values.h"
+#include "frontend/facts/facts.h"
+#include "frontend/source/stack.h"
+#include "frontend/values/values.h"
 
 namespace qd::frontend {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "frontend/lower.h"
-#include "frontend/structs.h"
+#include "frontend/facts/facts.h"
+#include "frontend/values/structs.h"
 
 namespace qd::frontend {
 namespace {

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "data/objects.h"
-#include "frontend/ast.h"
-#include "frontend/lower.h"
-#include "frontend/stack.h"
-#include "frontend/structs.h"
+#include "frontend/facts/facts.h"
+#include "frontend/source/ast.h"
+#include "frontend/source/stack.h"
+#include "frontend/values/structs.h"
 #include "ir/ir.h"
 #include "session/stored_code.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "frontend/lower.h"
+#include "frontend/facts/facts.h"
 #include "launcher/kernel.h"
 
 namespace qd::launcher {

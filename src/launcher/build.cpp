@@ -7,8 +7,8 @@
 
 #include "data/external.h"
 #include "data/objects.h"
-#include "frontend/ast.h"
-#include "frontend/lower.h"
+#include "frontend/facts/facts.h"
+#include "frontend/source/ast.h"
 #include "ir/ir.h"
 #include "launcher/assemble.h"
 #include "launcher/compile_report.h"

@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #include "cache/store.h"
-#include "frontend/ast.h"
+#include "frontend/source/ast.h"
 #include "launcher/encode.h"
 #include "launcher/keys.h"
 #include "session/session.h"

@@ -10,7 +10,7 @@
 
 #include "data/external.h"
 #include "data/storage.h"
-#include "frontend/ast.h"
+#include "frontend/source/ast.h"
 #include "ir/random.h"
 #include "launcher/array_copies.h"
 #include "launcher/output.h"

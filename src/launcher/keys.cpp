@@ -6,7 +6,7 @@
 
 #include "cache/store.h"
 #include "data/external.h"
-#include "frontend/lower.h"
+#include "frontend/facts/facts.h"
 #include "launcher/encode.h"
 #include "session/target.h"
 

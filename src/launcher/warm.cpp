@@ -17,8 +17,8 @@
 #include <set>
 
 #include "cache/store.h"
-#include "frontend/lower.h"
-#include "frontend/values.h"
+#include "frontend/facts/facts.h"
+#include "frontend/values/values.h"
 #include "launcher/compile_report.h"
 #include "launcher/encode.h"
 #include "launcher/keys.h"

@@ -1,6 +1,6 @@
 // The module's functions on symbolic values: what traced Python code calls to emit operations.
 
-#include "frontend/structs.h"
+#include "frontend/values/structs.h"
 #include "python/areas.h"
 
 namespace qd::python {

@@ -1,0 +1,709 @@
+// Walking expressions. Operations on symbolic values go to ops; on other objects Python does them.
+
+#include <algorithm>
+#include <array>
+
+#include "frontend/facts/facts.h"
+#include "frontend/source/stack.h"
+#include "frontend/values/structs.h"
+#include "frontend/values/values.h"
+
+namespace qd::frontend {
+namespace {
+
+using Body = Lowering::Body;
+using K = NodeKind;
+
+Ref none() { return Ref::borrow(Py_None); }
+
+// The same variable as iterations of a parallel loop see it: augmented assignment is atomic.
+Ref shared_view(PyObject* o) {
+    if (is_expr(o)) {
+        ExprObject* e = as_expr(o);
+        if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return Ref::borrow(o);
+        if (!e->in_reach()) return Ref::borrow(o);  // a list holds it; to use it raises
+        return make_place(e->value(), e->kind, true, e->read_only);
+    }
+    return map_leaves(o, [](PyObject* e) { return shared_view(e); });
+}
+
+bool is_text(PyObject* o) { return PyUnicode_Check(o) || is_format(o); }
+
+}  // namespace
+
+// --- names
+// -----------------------------------------------------------------------------------------
+
+Body::Scope::~Scope() {
+    while (body.bindings.size() > mark) {
+        Binding& b = body.bindings.back();
+        if (b.hidden >= 0)
+            body.visible[b.name] = b.hidden;
+        else
+            body.visible.erase(b.name);
+        body.bindings.pop_back();
+    }
+}
+
+Binding* Body::find(PyObject* name) {
+    const auto it = visible.find(name);
+    return it == visible.end() ? nullptr : &bindings[it->second];
+}
+
+void Body::declare(PyObject* name, Val value, Binding::Kind kind) {
+    const auto [it, made] = visible.try_emplace(name, static_cast<int>(bindings.size()));
+    const int hidden = made ? -1 : it->second;
+    it->second = static_cast<int>(bindings.size());
+    bindings.push_back({name, std::move(value), kind, low.parallel_depth, {}, hidden});
+}
+
+// Threads see copies of containers. What was added or taken away while the loop was traced holds
+// behind it, and the next loop sees what happens between.
+void Body::leave_shared_views() {
+    for (Binding& b : bindings) {
+        if (!b.shared || !is_container(b.shared.get())) continue;
+        join_shared_view(b.value.get(), b.shared.get());
+        b.shared = {};
+    }
+}
+
+Val Body::lookup(PyObject* name) {
+    if (Binding* b = find(name)) {
+        if (b->kind != Binding::Kind::variable || low.parallel_depth <= b->parallel_depth)
+            return b->value;
+        if (b->parallel_depth > 0) return b->value;
+        if (!b->shared) b->shared = shared_view(b->value.get());
+        return {b->shared, b->value.prov};
+    }
+    if (const auto it = outer_names.find(name); it != outer_names.end()) {
+        note_capture(low, function.get(), nullptr, it->second.get(), name, it->second.prov);
+        return it->second;
+    }
+    Val v;
+    PyObject* cell = cells ? PyDict_GetItem(cells.get(), name) : nullptr;
+    if (cell) {
+        PyObject* content = PyCell_Get(cell);
+        if (content)
+            v = adopt(Ref::steal(content), unit.global(Prov::Kind::cell, function.get(), name));
+    }
+    if (!v.obj) {
+        PyObject* globals = PyFunction_GetGlobals(function.get());
+        if (PyObject* o = PyDict_GetItem(globals, name)) {
+            v = adopt(Ref::borrow(o), unit.global(Prov::Kind::global, function.get(), name));
+        } else {
+            PyObject* builtins = PyEval_GetBuiltins();
+            PyObject* b = builtins ? PyDict_GetItem(builtins, name) : nullptr;
+            if (!b) {
+                const Ref locals = Ref::steal(PyList_New(0));
+                for (const Binding& known : bindings) PyList_Append(locals.get(), known.name);
+                raise_undefined(name, function.get(), locals.get(), cells.get());
+            }
+            v = {Ref::borrow(b), unit.global(Prov::Kind::global, function.get(), name)};
+            guard_value(unit, b, v.prov);  // not shadowed since
+        }
+    }
+    if (low.kernel->options.raise_on_templated_floats && low.kind == FunctionKind::kernel &&
+        PyFloat_CheckExact(v.get()))
+        raise(Kind::value, "Not permitted to access floats as global values: " + text(name) +
+                               " (raise_on_templated_floats=True)");
+    outer_names.emplace(name, v);
+    note_capture(low, function.get(), nullptr, v.get(), name, v.prov);
+    return v;
+}
+
+static void refuse_dead(PyObject* array) {
+    if (is_ndarray(array) &&
+        reinterpret_cast<NdarrayObject*>(array)->generation != current_generation())
+        raise(Kind::runtime, "This ndarray belongs to a runtime that has been reset");
+}
+
+// A Python object enters the kernel: arrays become parameters, everything else is guarded.
+Val Body::adopt(Ref value, Prov* prov) {
+    PyObject* o = value.get();
+    if (is_expr(o) || is_struct(o)) return {std::move(value), nullptr};
+    if (is_tensor(o)) {
+        value = Ref::borrow(unwrap(o));
+        o = value.get();
+    }
+    if (is_ndarray(o)) {
+        if (!prov || !prov->from_argument())
+            throw ForeignArray{
+                {Kind::compilation,
+                 "Ndarray " + text(o) +
+                     " used in kernel scope but not registered as a kernel parameter",
+                 "pass it through a qd.types.ndarray() or qd.Tensor annotation, or as a member "
+                 "of a template argument"},
+                value};
+        if (!prov->leaf) {
+            refuse_dead(o);
+            ArrayInfo a;
+            array_info(o, a);
+            guard_value(unit, o, prov);
+            std::string name =
+                prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
+            ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
+                                          ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+            prov->leaf = make_array(v, a.access);
+        }
+        return {prov->leaf, nullptr};
+    }
+    if (prov) guard_value(unit, o, prov);
+    return {std::move(value), prov};
+}
+
+// Facts that leave out what is in an object: Python may see all of it.
+constexpr uint16_t kNotWhole =
+    1u << static_cast<int>(FactKind::type) | 1u << static_cast<int>(FactKind::length);
+
+// A member of a dataclass argument that is no field of it, and no fact describes.
+static void pin_extra(Unit& unit, const Val& base, PyObject* name, const Val& v) {
+    PyObject* o = base.get();
+    if (_PyType_Lookup(Py_TYPE(o), name) == v.get()) return;
+    const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, names().__dict___));
+    if (!dict) forget_error();
+    if (base.prov->flattened && dict && PyDict_Check(dict.get()) &&
+        PyDict_GetItem(dict.get(), name) == v.get())
+        unit.fact(v.prov, FactKind::object, Py_None);
+    else
+        v.prov->at_launch = v.obj;  // a property makes it, or made `base`
+}
+
+// base.name
+Val Body::member(const Val& base, PyObject* name) {
+    PyObject* o = base.get();
+    if (is_expr(o) || is_struct(o)) return {attribute(o, name)};
+    if (!base.prov) unit.untracked(o);
+    Prov* prov = base.prov ? unit.attribute(base.prov, name) : nullptr;
+    if (prov && prov->leaf) return {prov->leaf, nullptr};
+    if (base.prov && base.prov->flattened) {
+        Ref fields = Ref::steal_or_null(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(o)),
+                                                         names().__dataclass_fields___));
+        if (!fields) forget_error();
+        PyObject* field = fields ? PyDict_GetItem(fields.get(), name) : nullptr;
+        if (field) {
+            Ref annotation = Ref::steal(PyObject_GetAttr(field, names().type_));
+            Ref item = Ref::steal(PyObject_GetAttr(o, name));
+            // Numbers of a template are constants.
+            if (base.prov->at_launch || !(PyLong_Check(item.get()) || PyFloat_Check(item.get()) ||
+                                          is_numpy_scalar(item.get())))
+                return bind_parameter_member(annotation.get(), std::move(item), prov);
+        }
+    }
+    if (name == names().__dict___) refuse_at_launch(base.prov);
+    Ref item = attribute(o, name);
+    if (is_expr(item.get()) || is_struct(item.get()) || bound_method(item.get()))
+        return {item, nullptr};
+    if (base.prov && base.prov->runtime_members && prov->from_argument() &&
+        (PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) ||
+         PyFloat_CheckExact(item.get()))) {
+        if (low.static_depth)
+            raise(Kind::syntax,
+                  "Attribute " + text(name) + " of " + type_name(o) +
+                      " is a runtime kernel argument (template_primitives=False): it has no value "
+                      "inside qd.static");
+        guard_class(unit, item.get(),
+                    prov);  // an int fits code for a float, but is another program
+        const bool real = PyFloat_Check(item.get());
+        const ir::Prim p = real ? low.kernel->options.default_fp : low.kernel->options.default_ip;
+        ir::Value* v =
+            unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(p), text(name));
+        prov->leaf = make_value(v);
+        return {prov->leaf, nullptr};
+    }
+    Val v = adopt(std::move(item), prov);
+    if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole))
+        pin_extra(unit, base, name, v);
+    note_capture(low, function.get(), o, v.get(), name, v.prov);
+    if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
+        PyTypeObject* type = Py_TYPE(v.get());
+        const bool nested =
+            base.prov->runtime_members && (_PyType_Lookup(type, names()._data_oriented_) ||
+                                           _PyType_Lookup(type, names().__dataclass_fields___));
+        v.prov->runtime_members =
+            nested || _PyType_Lookup(type, names()._qd_template_primitives_) == Py_False;
+    }
+    return v;
+}
+
+// base[index], index compile-time or not
+Val Body::element(const Val& base, PyObject* index) {
+    if (is_symbolic(index) && !is_field(base.get())) unit.consume(base);
+    Ref item = subscript(base.get(), index);
+    if (is_expr(item.get()) || is_struct(item.get()) || is_field(base.get()))
+        return {item, nullptr};
+    Prov* prov = base.prov && !is_symbolic(index) && !PySlice_Check(index)
+                     ? unit.item(base.prov, index)
+                     : nullptr;
+    if (!prov) unit.consume(base);
+    Val v = adopt(std::move(item), prov);
+    if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole)) v.prov->at_launch = v.obj;
+    return v;
+}
+
+// A member of a dataclass parameter, or a whole parameter, by its annotation.
+// A window of an array: three parameters that make one struct value.
+static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Prov* prov) {
+    const Ref array = Ref::steal_or_null(PyObject_GetAttrString(item, "arr"));
+    ArrayInfo a;
+    if (!array || !array_info(array.get(), a)) {
+        forget_error();
+        raise(Kind::runtime_type,
+              "Argument " + type_name(item) + " cannot be converted into required type BufferView");
+    }
+    if (const Ref boundary = Ref::steal_or_null(PyObject_GetAttrString(annotation, "boundary")))
+        a.access.clamp = text(boundary.get()).ends_with("CLAMP");
+    else
+        forget_error();
+    Unit& unit = body.unit;
+    const auto scalar = [&](const char* name) {
+        return unit.parameter(unit.attribute(prov, interned(name).get()), ParamSource::Kind::scalar,
+                              type::kI32, name);
+    };
+    ir::Value* handle =
+        unit.parameter(unit.attribute(prov, interned("arr").get()), ParamSource::Kind::array,
+                       ir::Type::array(a.elem, a.ndim), "arr", a.has_grad);
+    const Ref arr = make_array(handle, a.access);
+    ir::Value* offset = scalar("offset");
+    ir::Value* size = scalar("size");
+    prov->leaf = make_buffer_view(arr.get(), offset, size);
+    return prov->leaf;
+}
+
+// The array rules that do not depend on the body, for members of dataclasses.
+static void check_member_array(PyObject* annotation, PyObject* array, const std::string& name) {
+    static PyObject* check = [] {
+        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._arguments"));
+        return PyObject_GetAttrString(module.get(), "check_array");
+    }();
+    const Ref shown =
+        Ref::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+    Ref::steal(PyObject_CallFunctionObjArgs(check, annotation, array, shown.get(), nullptr));
+}
+
+// Raises if the annotations of a dataclass name a data-oriented class or are texts, at any depth.
+static void check_dataclass(PyObject* cls, int depth) {
+    constexpr int kDeepestDataclass = 32;
+    Ref fields = Ref::steal_or_null(PyObject_GetAttr(cls, names().__dataclass_fields___));
+    forget_error();
+    if (!fields || !PyDict_Check(fields.get()) || depth > kDeepestDataclass) return;
+    PyObject *key, *field;
+    for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);) {
+        const Ref type = Ref::steal(PyObject_GetAttr(field, names().type_));
+        if (PyUnicode_Check(type.get()) && is_instance_field(field))
+            raise(Kind::syntax,
+                  "Invalid data type " + text(type.get()) + ": member " + text(key) +
+                      " of dataclass " + text(cls) +
+                      " is annotated by a text, and must be by the type itself; if the module says "
+                      "`from __future__ import annotations`, remove that line");
+        if (!PyType_Check(type.get())) continue;
+        if (has_attribute(type.get(), "_data_oriented"))
+            raise(Kind::syntax, "Member " + text(key) + " of dataclass " + text(cls) +
+                                    " is a data_oriented class; pass it through qd.template()");
+        if (is_dataclass(type.get())) check_dataclass(type.get(), depth + 1);
+    }
+}
+
+Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
+    annotation = strip_optional(annotation);
+    const std::string name =
+        prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
+    if (const auto p = prim_of(annotation)) {
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::scalar, ir::Type::scalar(*p), name);
+        prov->leaf = make_value(v);
+        as_expr(prov->leaf.get())->read_only = true;
+        return {prov->leaf, nullptr};
+    }
+    if (const auto t = tensor_type_of(annotation)) {
+        ir::Type type = *t;
+        if (type.prim == ir::Prim::none) type.prim = low.kernel->options.default_fp;
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::tensor, type, name);
+        prov->leaf = make_value(v);
+        as_expr(prov->leaf.get())->read_only = true;
+        return {prov->leaf, nullptr};
+    }
+    if (is_struct_type(annotation)) {
+        if (item && PyObject_IsInstance(item.get(), annotation) != 1) {
+            forget_error();
+            raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
+                                          " cannot be converted into required type " +
+                                          text(annotation));
+        }
+        Ref members = Ref::steal(PyObject_GetAttr(annotation, names().members_));
+        Ref values = Ref::steal(PyDict_New());
+        PyObject *key, *type;
+        for (Py_ssize_t at = 0; PyDict_Next(members.get(), &at, &key, &type);) {
+            Prov* p = unit.attribute(prov, key);
+            Val v = bind_parameter_member(
+                type, item ? Ref::steal(PyObject_GetAttr(item.get(), key)) : Ref(), p);
+            if (PyDict_SetItem(values.get(), key, v.get()) < 0) throw PyError{};
+        }
+        prov->leaf = make_struct(annotation, values.get());
+        return {prov->leaf, nullptr};
+    }
+    if (is_ndarray_annotation(annotation) || is_tensor_annotation(annotation)) {
+        PyObject* o = unwrap(item.get());
+        ArrayInfo a;
+        if (o == Py_None || (is_field(o) && is_tensor_annotation(annotation)))
+            return adopt(Ref::borrow(o), prov);
+        if (prov->parent && is_ndarray_annotation(annotation)) {
+            const ArgumentErrors plain;
+            check_member_array(annotation, o, name);
+        }
+        if (!array_info(o, a))
+            raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
+        refuse_dead(o);
+        bind_array_type(annotation, o, name, a);
+        ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
+                                      ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+        prov->leaf = make_array(v, a.access);
+        return {prov->leaf, nullptr};
+    }
+    if (is_buffer_view_annotation(annotation))
+        return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
+    if (is_dataclass(annotation) && (!prov->parent || prov->parent->at_launch)) {
+        if (!prov->parent) check_dataclass(annotation, 0);
+        if (!PyObject_IsInstance(item.get(), annotation))
+            raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
+                                          " cannot be converted into required type " +
+                                          text(annotation));
+        prov->flattened = true;
+        prov->at_launch = item;
+        guard_value(unit, item.get(), prov);
+        return {std::move(item), prov};
+    }
+    // Templates, and members whose annotation says nothing.
+    Val v = adopt(std::move(item), prov);
+    if (v.prov) {
+        if (prov->parent && prov->parent->at_launch && !(prov->facts & ~kNotWhole))
+            unit.fact(prov, FactKind::object, Py_None);
+        PyObject* flag = _PyType_Lookup(Py_TYPE(v.get()), names()._qd_template_primitives_);
+        v.prov->runtime_members = flag == Py_False;
+        if (Py_TYPE(v.get())->tp_dict &&
+            !_PyType_Lookup(Py_TYPE(v.get()), names()._data_oriented_) &&
+            _PyType_Lookup(Py_TYPE(v.get()), names().__dataclass_fields___))
+            v.prov->flattened = true;
+    }
+    return v;
+}
+
+// --- expressions
+// -----------------------------------------------------------------------------------
+
+static bool is_starred(const Node* n) { return n->kind == K::Starred; }
+
+Ref Body::index(const Node* n) {
+    if (n->kind == K::Slice) {
+        const auto part = [&](const Node* p) { return p ? value(p) : none(); };
+        Ref a = part(n->a), b = part(n->b), c = part(n->c);
+        return Ref::steal(PySlice_New(a.get(), b.get(), c.get()));
+    }
+    if (n->kind == K::Tuple && std::ranges::none_of(n->list, is_starred)) {
+        Ref t = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(n->list.size())));
+        for (size_t k = 0; k < n->list.size(); ++k)
+            PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(k), index(n->list[k]).release());
+        return t;
+    }
+    return value(n);
+}
+
+// What Python makes of `a op b`, or the runtime value if one of them is one.
+Val Body::binary_op(const Node* n, BinOp op, const Val& a, const Val& b) {
+    const auto run = [&] {
+        if (op != BinOp::pow) return binary(op, a.get(), b.get());
+        const CheckedHere here(*this, n);  // the exponent
+        return binary(op, a.get(), b.get());
+    };
+    if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
+        static const char* const names[] = {"add",    "sub",    "mul",   "truediv", "floordiv",
+                                            "mod",    "pow",    "and_",  "or_",     "xor",
+                                            "lshift", "rshift", "matmul"};
+        const Val operands[] = {a, b};
+        return operation(names[static_cast<int>(op)], operands, run);
+    }
+    static const char* const methods[] = {
+        "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",   "__pow__",
+        "__and__", "__or__",  "__xor__", "__lshift__",  "__rshift__",   "__matmul__"};
+    if (Val v = object_operator(n, a, b, methods[static_cast<int>(op)]); v.obj) return v;
+    unit.consume(a), unit.consume(b);
+    return {run()};
+}
+
+Val Body::expr(const Node* n) {
+    need_stack();
+    low.node = n;
+    switch (n->kind) {
+        case K::Constant:
+            return {Ref::borrow(n->name)};
+        case K::Name:
+            return lookup(n->name);
+        case K::BinOp: {
+            Val a = expr(n->a), b = expr(n->b);
+            low.node = n;
+            if (static_cast<BinOp>(n->op) == BinOp::add && is_text(a.get()) && is_text(b.get()) &&
+                (is_format(a.get()) || is_format(b.get()))) {
+                CallArgs parts;
+                parts.positional = {a.obj, b.obj};
+                unit.consume(a), unit.consume(b);
+                return {format_call(Ref::steal(PyUnicode_FromString("{}{}")).get(), parts)};
+            }
+            return binary_op(n, static_cast<BinOp>(n->op), a, b);
+        }
+        case K::UnaryOp: {
+            Val a = expr(n->a);
+            low.node = n;
+            const auto op = static_cast<UnOp>(n->op);
+            if (op == UnOp::logical_not && !is_symbolic(a.get()) && !is_host_matrix(a.get()))
+                return {Ref::borrow(truth(a) ? Py_False : Py_True)};
+            const auto run = [&] { return unary(op, a.get()); };
+            static const char* const names[] = {"neg", "pos", "invert", "not_"};
+            if (is_left_to_python(a.get())) return operation(names[n->op], {&a, 1}, run);
+            unit.consume(a);
+            return {run()};
+        }
+        case K::Attribute: {
+            Val base = expr(n->a);
+            low.node = n;
+            return member(base, n->name);
+        }
+        case K::Subscript: {
+            Val base = expr(n->a);
+            Ref i = index(n->b);
+            low.node = n;
+            const CheckedHere here(*this, n);
+            return element(base, i.get());
+        }
+        case K::Call:
+            return call(n);
+        case K::Compare:
+            return compare_chain(n);
+        case K::BoolOp:
+            return bool_op(n);
+        case K::IfExp:
+            return if_exp(n);
+        case K::Tuple:
+        case K::List: {
+            Ref list = Ref::steal(PyList_New(0));
+            std::vector<Prov*> places;
+            for (const Node* e : n->list) {
+                if (e->kind == K::Starred) {
+                    Ref part = value(e->a);
+                    if (is_expr(part.get())) part = Ref::steal(PySequence_List(part.get()));
+                    Ref r =
+                        Ref::steal(PyObject_CallMethod(list.get(), "extend", "(O)", part.get()));
+                    places.resize(static_cast<size_t>(PyList_GET_SIZE(list.get())));
+                    continue;
+                }
+                const Val item = expr(e);
+                if (PyList_Append(list.get(), item.get()) < 0) throw PyError{};
+                places.push_back(item.prov);
+            }
+            Prov* display = std::ranges::any_of(places, [](Prov* p) { return p != nullptr; })
+                                ? unit.display(std::move(places), n->kind == K::Tuple)
+                                : nullptr;
+            if (n->kind == K::List) return {list, display};
+            return {Ref::steal(PyList_AsTuple(list.get())), display};
+        }
+        case K::Dict:
+            return {dict_display(n)};
+        case K::ListComp:
+        case K::DictComp:
+            return comprehension(n);
+        case K::JoinedStr:
+            return {joined_string(n)};
+        case K::NamedExpr: {
+            Val v = expr(n->b);
+            low.node = n;
+            assign_name(n->a, v, false);
+            return lookup(n->a->name);
+        }
+        case K::Slice:
+            return {index(n)};
+        default:
+            break;
+    }
+    const std::string_view full = Py_TYPE(ast_of(source, *n))->tp_name;
+    const size_t dot = full.rfind('.');
+    raise(Kind::syntax, "Unsupported node \"" +
+                            std::string(dot == full.npos ? full : full.substr(dot + 1)) + "\"");
+}
+
+Ref Body::dict_display(const Node* n) {
+    Ref d = Ref::steal(PyDict_New());
+    for (size_t k = 0; k < n->list.size(); ++k) {
+        if (!n->list[k]) {  // **other
+            Ref other = value(n->list2[k]);
+            if (PyDict_Update(d.get(), other.get()) < 0) throw PyError{};
+            continue;
+        }
+        Ref key = value(n->list[k]), item = value(n->list2[k]);
+        if (PyDict_SetItem(d.get(), key.get(), item.get()) < 0) throw PyError{};
+    }
+    return d;
+}
+
+// --- comprehensions
+// --------------------------------------------------------------------------------
+
+Val Body::comprehension(const Node* n) {
+    Ref out = n->kind == K::DictComp ? Ref::steal(PyDict_New()) : Ref::steal(PyList_New(0));
+    std::vector<Prov*> places;
+    generators(n, 0, out.get(), places);
+    return {out, n->kind == K::ListComp ? unit.display(std::move(places), false) : nullptr};
+}
+
+void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places) {
+    if (k == n->list.size()) {
+        let_handlers_raise();
+        if (n->kind == K::DictComp) {
+            Ref key = value(n->a), item = value(n->b);
+            if (PyDict_SetItem(out, key.get(), item.get()) < 0) throw PyError{};
+            return;
+        }
+        const Val item = expr(n->a);
+        if (PyList_Append(out, item.get()) < 0) throw PyError{};
+        places.push_back(item.prov);
+        return;
+    }
+    const Node* g = n->list[k];
+    Val over;
+    {
+        Deeper in_static(low.static_depth);
+        over = expr(g->b);
+    }
+    low.node = n;
+    over = iterable(over);
+    Ref it = Ref::steal(PyObject_GetIter(over.get()));
+    Py_ssize_t at = 0;
+    while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
+        check_end(over.get(), at);
+        Scope scope(*this);
+        Val v = unit_item(over, std::move(item), at++);
+        bind_static_target(g->a, v);
+        bool keep = true;
+        for (const Node* test : g->list) {
+            Deeper in_static(low.static_depth);
+            keep = keep && truth(expr(test));
+        }
+        if (keep) generators(n, k + 1, out, places);
+    }
+    if (PyErr_Occurred()) throw PyError{};
+}
+
+// What a loop goes over; items of lists and tuples are tracked singly.
+Val Body::iterable(const Val& over) {
+    PyObject* o = over.get();
+    refuse_at_launch(over.prov);
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o) || unit.settle(o, over.prov)) return over;
+    if (over.prov && over.prov->kind == Prov::Kind::display) return over;  // zip and kin
+    // Iterating runs no code but Python's own, or that of an enumeration: in the order that it has.
+    const bool is_finite =
+        !PyIter_Check(o) && (PyType_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) ||
+                             PyDictViewSet_Check(o) || PyDictValues_Check(o));
+    if (!is_finite || !over.prov) return unit.consume(over), over;
+    return recorded("tuple", unit.function_of("builtins", "tuple"), {&over, 1}, nullptr, true,
+                    [&] { return Ref::steal(PySequence_Tuple(o)); });
+}
+
+// Raises if a loop over compile-time items seems to have no end: what has no length may go on.
+void check_end(PyObject* over, Py_ssize_t turn) {
+    constexpr Py_ssize_t kMostTurns = 100'000;
+    if (turn != kMostTurns || PyObject_LengthHint(over, -1) >= 0) return;
+    raise(Kind::value,
+          type_name(over) + " gave " + std::to_string(kMostTurns) + " items and has no length",
+          "loop over a list, a tuple or a range while the kernel is compiled");
+}
+
+// All items, as a list.
+Ref all_items(PyObject* over) {
+    Ref it = Ref::steal(PyObject_GetIter(over)), list = Ref::steal(PyList_New(0));
+    while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
+        check_end(over, PyList_GET_SIZE(list.get()));
+        if (PyList_Append(list.get(), item.get()) < 0) throw PyError{};
+    }
+    if (PyErr_Occurred()) throw PyError{};
+    return list;
+}
+
+// An item that iteration over `over` gave: its place is known for lists and tuples.
+Val Body::unit_item(const Val& over, Ref item, Py_ssize_t at) {
+    Prov* prov = nullptr;
+    if (over.prov && (over.prov->kind == Prov::Kind::display ||
+                      (is_container(over.get()) && !PyDict_Check(over.get()))))
+        prov = unit.item(over.prov, Ref::steal(PyLong_FromSsize_t(at)).get());
+    if (!prov && !is_expr(item.get()) && is_ndarray(unwrap(item.get())))
+        prov = find_place(unwrap(item.get()));
+    return adopt(std::move(item), prov);
+}
+
+// Names of a loop over compile-time items, bound for one turn.
+void Body::bind_static_target(const Node* target, const Val& v) {
+    if (target->kind == K::Name) return declare(target->name, v, Binding::Kind::fixed);
+    if (target->kind != K::Tuple)
+        raise_at(target, Kind::compilation, "A loop target must be a name or a tuple of names");
+    const Val over = is_expr(v.get()) ? v : iterable(v);
+    Ref items = all_items(over.get());
+    if (static_cast<size_t>(PyList_GET_SIZE(items.get())) != target->list.size())
+        raise_at(target, Kind::syntax, "The number of targets is not equal to value length");
+    for (size_t k = 0; k < target->list.size(); ++k)
+        bind_static_target(
+            target->list[k],
+            unit_item(over, Ref::borrow(PyList_GET_ITEM(items.get(), static_cast<Py_ssize_t>(k))),
+                      static_cast<Py_ssize_t>(k)));
+}
+
+// --- qd.static
+// -------------------------------------------------------------------------------------
+
+bool Body::is_static_call(const Node* n, PyObject**) {
+    if (n->kind != K::Call || (n->a->kind != K::Name && n->a->kind != K::Attribute)) return false;
+    // A cheap test first: most calls are not spelled `static`.
+    const Node* f = n->a;
+    if (f->kind == K::Name && find(f->name)) return false;
+    Val callable;
+    try {
+        if (f->kind == K::Attribute && f->a->kind != K::Name && f->a->kind != K::Attribute)
+            return false;
+        if (f->kind == K::Attribute && PyUnicode_CompareWithASCIIString(f->name, "static"))
+            return false;
+        callable = expr(f);
+    } catch (const Diag&) {
+        return false;
+    }
+    return operation_of(callable.get()) == "static";
+}
+
+bool Body::static_truth(const Node* call) { return truth(static_value(call)); }
+
+Val Body::static_value(const Node* call) {
+    if (call->list.empty()) raise_at(call, Kind::type, "qd.static needs an argument");
+    Deeper deeper(low.static_depth);
+    if (call->list.size() == 1 && call->list[0]->kind != K::Starred) {
+        Val v = expr(call->list[0]);
+        low.node = call;
+        check_static(v.get());
+        return v;
+    }
+    Ref list = Ref::steal(PyList_New(0));
+    std::vector<Prov*> places;
+    for (const Node* a : call->list) {
+        Val v = expr(a);
+        low.node = call;
+        check_static(v.get());
+        if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
+        places.push_back(v.prov);
+    }
+    return {list, unit.display(std::move(places), false)};
+}
+
+void Body::check_static(PyObject* o) {
+    if (is_expr(o) && as_expr(o)->kind != ExprKind::array)
+        raise(Kind::value,
+              "Input to qd.static must be compile-time constants or global pointers, instead of " +
+                  type_name(o));
+    if (is_struct(o) || (!is_expr(o) && (PyUnicode_Check(o) || PySet_Check(o) || PyDict_Check(o))))
+        raise(Kind::value,
+              "Input to qd.static must be compile-time constants or global pointers, instead of " +
+                  type_name(o));
+}
+
+}  // namespace qd::frontend

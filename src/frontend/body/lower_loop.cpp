@@ -1,0 +1,470 @@
+// Loops: unrolled ones over compile-time items; counted ones over ranges, boxes and data.
+//
+// A counted loop directly in a kernel's body is parallel and becomes a task; every other one is
+// serial. All counted loops are one op, `for_`, over one or more dimensions.
+
+#include <algorithm>
+#include <cstring>
+
+#include "frontend/facts/facts.h"
+#include "frontend/values/values.h"
+#include "support/abi.h"
+
+namespace qd::frontend {
+namespace {
+
+using Body = Lowering::Body;
+using K = NodeKind;
+
+ir::Value* as_i32(Lowering& l, ir::Value* v, bool warn) {
+    if (v->type.prim == ir::Prim::i32) return v;
+    if (warn && (type::is_float(v->type.prim) || v->type.prim == ir::Prim::u32 ||
+                 type::bits(v->type.prim) == 64)) {
+        const std::string message = std::string("Casting range_for boundary values from ") +
+                                    type::info(v->type.prim).name +
+                                    " to i32, which may cause numerical issues";
+        l.body->unit.notice({Notice::Category::general, message});
+    }
+    return l.b.cast(v, ir::Prim::i32);
+}
+
+void check_loop_target(const Node* t) {
+    if (t->kind != K::Name)
+        raise_at(t, Kind::syntax, "Unsupported loop target",
+                 "targets are names; assign the index to what is meant in the body");
+}
+
+// A bound of a loop: Python integers need no default_ip range check against i64.
+ir::Value* bound(Lowering& l, PyObject* o, bool warn) {
+    ir::Value* v = to_value(o);
+    if (!v->type.is_scalar()) raise(Kind::type, "Loop bounds must be scalars");
+    if (!is_expr(o) && ir::is_constant(v) && type::is_int(v->type.prim))
+        return l.b.int_const(ir::Prim::i32, ir::int_of_bits(v->type.prim, ir::constant_bits(v)));
+    return as_i32(l, v, warn);
+}
+
+}  // namespace
+
+Flow Body::for_stmt(const Node* n) {
+    if (!n->list2.empty())
+        raise(Kind::syntax, "'else' clause for 'for' not supported in Quadrants kernels");
+    const Node* over = n->b;
+    if (over->kind == K::IfExp) {
+        if (!is_static_call(over->a))
+            raise(Kind::syntax,
+                  "Using non static inlined if statement as for-loop iterable is not currently "
+                  "supported.");
+        over = static_truth(over->a) ? over->b : over->c;
+        low.node = n;
+    }
+    if (over->kind == K::Call && over->a->kind != K::Call) {
+        std::string_view op;
+        Val callee = expr(over->a);
+        op = operation_of(callee.get());
+        low.node = n;
+        if (op == "static") {
+            if (over->list.size() == 1 && is_static_call(over->list[0]))
+                raise(Kind::syntax, "'qd.static' cannot be nested");
+            Val items = static_value(over);
+            low.node = n;
+            return unrolled(n, items);
+        }
+        if (callee.get() == reinterpret_cast<PyObject*>(&PyRange_Type)) return range_loop(n, over);
+        if (op == "ndrange") return ndrange_loop(n, over, false);
+        if (op == "grouped") {
+            if (over->list.size() != 1) raise(Kind::syntax, "qd.grouped takes one argument");
+            const Node* inner = over->list[0];
+            if (inner->kind == K::Call) {
+                const std::string_view inner_op = operation_of(expr(inner->a).get());
+                low.node = n;
+                if (inner_op == "ndrange") return ndrange_loop(n, inner, true);
+                if (inner_op == "static" || inner_op == "grouped")
+                    raise(Kind::syntax, "'qd.grouped' cannot contain 'qd.static' or 'qd.grouped'");
+            }
+            Val data = expr(inner);
+            low.node = n;
+            return data_loop(n, data, true);
+        }
+    }
+    Val data = expr(over);
+    low.node = n;
+    return data_loop(n, data, false);
+}
+
+// --- unrolled ----------------------------------------------------------------------------------
+
+Flow Body::unrolled(const Node* n, const Val& given) {
+    const Val over = is_expr(given.get()) ? given : iterable(given);
+    Ref it = Ref::steal(PyObject_GetIter(over.get()));
+    loops.push_back({LoopFrame::Kind::unrolled});
+    Flow flow = Flow::normal;
+    Py_ssize_t turn = 0;
+    const int limit = low.kernel->options.unrolling_limit;
+    while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
+        if (limit > 0 && turn == limit) {
+            const std::string message = "You are unrolling more than " + std::to_string(limit) +
+                                        " iterations, so the compile time may be extremely long.";
+            locate(source, const_cast<Node&>(*n));
+            unit.notice({Notice::Category::syntax, message, source.file->name,
+                         static_cast<uint32_t>(n->line)});
+        }
+        low.node = n;
+        check_end(over.get(), turn);
+        Scope scope(*this);
+        Val v = unit_item(over, std::move(item), turn++);
+        bind_static_target(n->a, v);
+        const Flow f = block(n->list);
+        if (f == Flow::static_break) break;
+        if (f == Flow::returned || f == Flow::ended) {
+            flow = f;
+            break;
+        }
+    }
+    loops.pop_back();
+    if (PyErr_Occurred()) throw PyError{};
+    return flow;
+}
+
+// --- counted -----------------------------------------------------------------------------------
+
+Flow Body::range_loop(const Node* n, const Node* call) {
+    if (!call->list2.empty()) raise(Kind::syntax, "Range does not take keyword arguments");
+    CallArgs args;
+    arguments(call, args, nullptr, nullptr);
+    low.node = n;
+    const size_t count = args.positional.size();
+    if (count != 1 && count != 2)
+        raise(Kind::syntax, "Range should have 1 or 2 arguments, found " + std::to_string(count));
+    if (n->a->kind != K::Tuple) check_loop_target(n->a);
+    if (n->a->kind != K::Name)
+        raise(Kind::syntax,
+              "Range for should have 1 loop target, found " + std::to_string(n->a->list.size()));
+    Bounds b;
+    b.begin =
+        count == 2 ? bound(low, args.positional[0].get(), true) : low.b.int_const(ir::Prim::i32, 0);
+    b.end = bound(low, args.positional[count - 1].get(), true);
+    const int order[] = {0};
+    return counted(n, {&b, 1}, order, false, true, false);
+}
+
+Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
+    CallArgs args;
+    arguments(call, args, nullptr, nullptr);
+    low.node = n;
+    std::vector<Bounds> bounds;
+    const auto need_int = [](ir::Value* v) {
+        if (!v->type.is_scalar() || type::is_float(v->type.prim))
+            raise(Kind::type,
+                  "Every argument of ndrange should be an integer scalar or a tuple/list of (int, "
+                  "int)");
+        return v;
+    };
+    const auto number = [&](PyObject* o) {
+        if (!is_expr(o) && PyFloat_Check(o))
+            raise(Kind::type,
+                  "Every argument of ndrange should be an integer scalar or a tuple/list of (int, "
+                  "int)");
+        need_int(to_value(o));
+        return bound(low, o, false);
+    };
+    for (const Ref& a : args.positional) {
+        PyObject* o = a.get();
+        const bool tensor = is_expr(o) && type_of(o).is_tensor();
+        const bool sequence = !is_expr(o) && (PyTuple_Check(o) || PyList_Check(o) ||
+                                              (PySequence_Check(o) && !PyUnicode_Check(o)));
+        if (!is_expr(o) && PyIter_Check(o))
+            raise(Kind::value, "A generator cannot be an argument of ndrange");
+        if (tensor || sequence) {
+            const Py_ssize_t len = tensor ? type_of(o).n : PySequence_Size(o);
+            if (len < 0) forget_error();
+            if (len != 2)
+                raise(Kind::syntax,
+                      "Every argument of ndrange should be a scalar or a tuple/list like (begin, "
+                      "end)");
+            Ref zero = Ref::steal(PyLong_FromLong(0)), one = Ref::steal(PyLong_FromLong(1));
+            bounds.push_back(
+                {number(subscript(o, zero.get()).get()), number(subscript(o, one.get()).get())});
+        } else {
+            if (!is_expr(o) && PyUnicode_Check(o))
+                raise(Kind::syntax,
+                      "Every argument of ndrange should be a scalar or a tuple/list like (begin, "
+                      "end)");
+            bounds.push_back({low.b.int_const(ir::Prim::i32, 0), number(o)});
+        }
+    }
+    std::vector<int> order(bounds.size());
+    for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
+    for (const auto& [name, v] : args.keywords) {
+        if (PyUnicode_CompareWithASCIIString(name.get(), "axes"))
+            raise(Kind::syntax, "qd.ndrange has no argument " + text(name.get()));
+        if (v.get() == Py_None) continue;
+        Ref axes = Ref::steal(PySequence_Tuple(v.get()));
+        const size_t count = static_cast<size_t>(PyTuple_GET_SIZE(axes.get()));
+        const std::string shown = "qd.ndrange(axes=" + text(axes.get()) + ")";
+        std::vector<bool> seen(bounds.size());
+        for (size_t k = 0; k < count; ++k) {
+            PyObject* e = PyTuple_GET_ITEM(axes.get(), static_cast<Py_ssize_t>(k));
+            if (!PyLong_CheckExact(e))
+                raise(Kind::type, shown + " entries must be Python ints; got " +
+                                      std::string(Py_TYPE(e)->tp_name) + " (" +
+                                      text(Ref::steal(PyObject_Repr(e)).get()) + ")");
+        }
+        if (count != bounds.size())
+            raise(Kind::syntax, shown + " has " + std::to_string(count) +
+                                    " entries but ndrange was called with " +
+                                    std::to_string(bounds.size()) +
+                                    " dimension argument(s); they must match");
+        for (size_t k = 0; k < count; ++k) {
+            const long axis =
+                PyLong_AsLong(PyTuple_GET_ITEM(axes.get(), static_cast<Py_ssize_t>(k)));
+            if (axis < 0 || static_cast<size_t>(axis) >= count || seen[static_cast<size_t>(axis)])
+                raise(Kind::syntax,
+                      shown + " is not a permutation of range(" + std::to_string(count) + ")");
+            seen[static_cast<size_t>(axis)] = true;
+            order[k] = static_cast<int>(axis);
+        }
+    }
+    if (bounds.size() > abi::kMaxDims)
+        raise(Kind::syntax,
+              "qd.ndrange takes at most " + std::to_string(abi::kMaxDims) + " dimensions, found " +
+                  std::to_string(bounds.size()),
+              "multiply extents, and divide the index in the loop");
+    return counted(n, bounds, order, grouped, false, false);
+}
+
+Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
+    std::vector<Bounds> bounds;
+    PyObject* o = over.get();
+    const auto constant = [&](int64_t v) { return low.b.int_const(ir::Prim::i32, v); };
+    FieldObject* f = first_field(o);
+    if (f) {
+        const ir::Field* field = bind_field(f);
+        for (int k = 0; k < field->ndim; ++k)
+            bounds.push_back(
+                {constant(field->offset[k]), constant(field->offset[k] + field->shape[k])});
+    } else if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
+        ir::Value* array = as_expr(o)->value();
+        for (int k = 0; k < array->type.ndim; ++k)
+            bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1},
+                                                       static_cast<uint64_t>(k))});
+    } else if (!is_expr(o) && has_attribute(o, "_path_from_root")) {
+        // A node: the root, which is one cell without an index, or one with no field below it.
+        const Val shape = member(over, names().shape_);
+        const Py_ssize_t axes = PyTuple_Check(shape.get()) ? PyTuple_GET_SIZE(shape.get()) : 0;
+        for (Py_ssize_t k = 0; k < axes; ++k)
+            bounds.push_back(
+                {constant(0), constant(*static_int(PyTuple_GET_ITEM(shape.get(), k)))});
+    } else {
+        raise(Kind::type, "Cannot loop over the object " + type_name(o) +
+                              " in Quadrants scope. Only ranges, fields and arrays can be looped "
+                              "over at run time; use qd.static to unroll other iterables.");
+    }
+    std::vector<int> order(bounds.size());
+    for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
+    const size_t names_given = n->a->kind == K::Tuple ? n->a->list.size() : 1;
+    if (!grouped && names_given != bounds.size())
+        throw_index("Number of struct-for indices does not match loop variable dimensionality (" +
+                    std::to_string(names_given) + " != " + std::to_string(bounds.size()) +
+                    "). Maybe you wanted to use \"for I in qd.grouped(x)\" to group all "
+                    "indices into a single vector I?");
+    return counted(n, bounds, order, grouped, false, true);
+}
+
+void Body::throw_index(const std::string& message) {
+    PyErr_SetString(PyExc_IndexError, message.c_str());
+    throw PyError{};
+}
+
+// The first scalar or tensor field behind a field, a struct field or a node that holds one.
+FieldObject* Body::first_field(PyObject* o) {
+    if (is_expr(o) || is_struct(o)) return nullptr;
+    if (is_field(o)) return reinterpret_cast<FieldObject*>(o);
+    for (const char* name : {"_qd_loop_field", "_loop_range"}) {
+        Ref found = Ref::steal_or_null(PyObject_GetAttrString(o, name));
+        if (!found) {
+            forget_error();
+            continue;
+        }
+        Ref value =
+            PyCallable_Check(found.get()) ? Ref::steal(PyObject_CallNoArgs(found.get())) : found;
+        if (is_field(value.get()))
+            return reinterpret_cast<FieldObject*>(value.get());  // owned by its parent
+    }
+    return nullptr;
+}
+
+// Whether a `for` that is not unrolled surrounds this place, in this body or in one that calls it.
+bool inside_a_for(const Lowering& innermost) {
+    for (const Lowering* l = &innermost; l; l = l->caller)
+        for (const LoopFrame& f : l->body->loops)
+            if (f.kind == LoopFrame::Kind::runtime || f.kind == LoopFrame::Kind::parallel)
+                return true;
+    return false;
+}
+
+Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order,
+                   bool grouped, bool one_name, bool over_data) {
+    const Node* target = n->a;
+    const size_t dims = bounds.size();
+    if (grouped && target->kind != K::Name)
+        raise(Kind::syntax,
+              "Group for should have 1 loop target, found " + std::to_string(target->list.size()));
+    std::vector<const Node*> targets;
+    if (target->kind == K::Name)
+        targets = {target};
+    else if (target->kind == K::Tuple)
+        targets.assign(target->list.begin(), target->list.end());
+    else
+        check_loop_target(target);
+    for (size_t k = 0; k < targets.size(); ++k) {
+        check_loop_target(targets[k]);
+        for (size_t j = 0; j < k; ++j)
+            if (targets[j]->name == targets[k]->name && text(targets[k]->name) != "_")
+                raise_at(target, Kind::syntax, "Recreating variables is not allowed",
+                         "the loop has two targets of one name");
+    }
+    if (!grouped && !over_data && !one_name && targets.size() != dims &&
+        !(dims == 0 && targets.size() == 1))
+        raise(Kind::syntax,
+              "Ndrange for loop with number of the loop variables not equal to the dimension of "
+              "the ndrange is not supported. Please check if the number of arguments of "
+              "qd.ndrange() is equal to the number of the loop variables.");
+    if (one_name || over_data)
+        for (const Node* t : targets)
+            if (find(t->name) && text(t->name) != "_")
+                raise(Kind::syntax, "Variable '" + text(t->name) +
+                                        "' is already declared in the outer scope and cannot be "
+                                        "used as loop variable");
+
+    const bool top_level = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
+    if (!unit.is_kernel && low.runtime_depth == entry_depth) unit.could_hold_task = true;
+    LoopSettings chosen;
+    if (!settings_used) chosen = settings;
+    settings_used = true;
+    const auto warn = [&](const std::string& message) {
+        const ir::Loc* at = builder().loc;
+        unit.notice({Notice::Category::log, message, at ? std::string(at->file) : "",
+                     at ? static_cast<uint32_t>(at->line) : 0});
+    };
+    if (chosen.serialize && over_data) {
+        warn("qd.loop_config(serialize=True) does not have effect on the struct for.");
+        chosen.threads = 1;  // yet programs that ask for it may count on the order
+    }
+    if (!chosen.name.empty() && inside_a_for(low))
+        warn("qd.loop_config(name=\"" + chosen.name +
+             "\") has no effect on a loop nested inside another for-loop");
+    const bool parallel = top_level && !(chosen.serialize && !over_data);
+
+    // Without dimensions the body runs once.
+    const bool once = dims == 0;
+    std::vector<Bounds> used(bounds.begin(), bounds.end());
+    std::vector<int> axes(order.begin(), order.end());
+    if (once) {
+        used = {{low.b.int_const(ir::Prim::i32, 0), low.b.int_const(ir::Prim::i32, 1)}};
+        axes = {0};
+    }
+    if (top_level && low.kernel->gate) {  // a loop of a checkpoint that is skipped does nothing
+        Bounds& outer = used[static_cast<size_t>(axes[0])];
+        outer.end = low.b.op(ir::Op::select, {low.kernel->gate, outer.end, outer.begin});
+    }
+    std::vector<ir::Value*> operands;
+    for (const int axis : axes) {
+        operands.push_back(used[static_cast<size_t>(axis)].begin);
+        operands.push_back(used[static_cast<size_t>(axis)].end);
+    }
+    ir::Inst* loop = low.b.emit(ir::Op::for_, operands, {}, 1);
+    loop->imm = used.size();
+    if (unit.is_kernel && (parallel || chosen.serialize || !chosen.name.empty())) {
+        auto config = std::make_unique<ir::LoopConfig>();
+        config->parallel = parallel;
+        config->strictly_serial = chosen.serialize && !parallel;
+        config->block_dim = chosen.block_dim;
+        config->max_threads = chosen.threads;
+        config->name = chosen.name;
+        loop->ref = config.get();
+        low.kernel->module->owned_loops.push_back(std::move(config));
+    }
+    ir::Region* region = loop->regions[0];
+    std::vector<ir::Value*> indices(used.size());
+    for (const int axis : axes)
+        indices[static_cast<size_t>(axis)] = low.b.function->add_param(*region, type::kI32);
+
+    InRegion in(low, region);
+    Deeper deeper(low.runtime_depth);
+    if (parallel) ++low.parallel_depth;
+    loops.push_back({parallel ? LoopFrame::Kind::parallel : LoopFrame::Kind::runtime});
+    {
+        Scope scope(*this);
+        const auto bind = [&](const Node* t, ir::Value* v) {
+            Ref e = make_value(v);
+            as_expr(e.get())->read_only = true;
+            declare(t->name, {std::move(e)}, Binding::Kind::loop_variable);
+        };
+        if (grouped) {
+            if (once)
+                declare(target->name, {empty_matrix("Vector")}, Binding::Kind::loop_variable);
+            else
+                bind(target,
+                     low.b.typed(ir::Op::build,
+                                 ir::Type::vector(ir::Prim::i32, static_cast<int>(dims)), indices));
+        } else if (!once) {
+            for (size_t k = 0; k < targets.size(); ++k) bind(targets[k], indices[k]);
+        }
+        if (block(n->list) == Flow::normal) low.b.end(ir::Op::continue_);
+    }
+    loops.pop_back();
+    if (parallel) {
+        --low.parallel_depth;
+        leave_shared_views();
+    }
+    return Flow::normal;
+}
+
+// --- qd.loop_config ------------------------------------------------------------------------------
+
+static long whole_number(const std::string& key, PyObject* o) {
+    if (!PyIndex_Check(o))
+        raise(Kind::type, "qd.loop_config: " + key + " must be an integer, got " + text(o));
+    const long n = PyLong_AsLong(o);
+    if (n == -1 && PyErr_Occurred()) throw PyError{};
+    return n;
+}
+
+void Body::set_loop_config(const Node* call) {
+    CallArgs args;
+    arguments(call, args, nullptr, nullptr);
+    low.node = call;
+    if (!args.positional.empty()) raise(Kind::type, "qd.loop_config takes keyword arguments only");
+    settings = {};
+    settings_used = false;
+    for (const auto& [name, v] : args.keywords) {
+        const std::string key = text(name.get());
+        PyObject* o = v.get();
+        if (is_expr(o)) raise(Kind::type, "qd.loop_config takes compile-time values only");
+        if (key == "serialize") {
+            settings.serialize = PyObject_IsTrue(o) == 1;
+        } else if (key == "parallelize") {
+            if (o != Py_None) settings.threads = static_cast<int>(whole_number(key, o));
+            if (settings.threads < 0)
+                raise(Kind::syntax, "parallelize must not be negative, got " + text(o));
+            if (settings.threads == 1) settings.serialize = true;
+        } else if (key == "block_dim") {
+            if (o == Py_None) continue;
+            const long d = whole_number(key, o);
+            if (d <= 0 || (d & (d - 1)))
+                raise(Kind::compilation, "block_dim must be a power of two, got " + text(o) +
+                                             " (Assertion failure: is_power_of_two(block_dim))");
+            settings.block_dim = static_cast<int>(d);
+        } else if (key == "name") {
+            if (o == Py_None) continue;
+            if (!PyUnicode_Check(o))
+                raise(Kind::type, "qd.loop_config: name must be a string, got " + text(o));
+            settings.name = text(o);
+        } else if (key != "block_dim_adaptive" && key != "bit_vectorize") {
+            raise(Kind::type, "loop_config() got an unexpected keyword argument '" + key + "'");
+        }
+        if (PyErr_Occurred()) throw PyError{};
+    }
+}
+
+}  // namespace qd::frontend

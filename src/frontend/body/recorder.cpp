@@ -1,0 +1,144 @@
+// The one place where Python evaluates something for a kernel while its body is walked.
+//
+// An operation on operands is either settled (facts say all that Python can see of each operand, so
+// the result follows from them), or it gets a place of its own, "this function, called with these
+// operands": a later process evaluates that again and compares what it gets with the facts about
+// the result. What fits neither makes the unit foreign. Operators are functions of Python's module
+// `operator`. Cost: one look-up per operand; one record per operation on objects.
+
+#include <algorithm>
+
+#include "frontend/facts/facts.h"
+#include "frontend/values/structs.h"
+#include "frontend/values/values.h"
+
+namespace qd::frontend {
+
+using Body = Lowering::Body;
+
+// What came of an operation; `place`, if any, says how to find it again.
+Val Body::result_of(Ref result, Prov* place) {
+    if (is_expr(result.get()) || is_struct(result.get())) {
+        if (place) unit.opaque("Python made values of the kernel");
+        return {std::move(result)};
+    }
+    if (is_ndarray(unwrap(result.get()))) {  // which of the arguments' arrays it is, no fact says
+        if (place) unit.opaque("an array was reached in a way that is not recorded");
+        Prov* found = find_place(unwrap(result.get()));
+        return adopt(std::move(result), found);
+    }
+    if (place && PyIter_Check(result.get())) unit.opaque("an iterator that Python made");
+    return adopt(std::move(result), place);
+}
+
+// Python cannot see what only launches know.
+void refuse_at_launch(const Prov* prov) {
+    if (!prov) return;
+    if (prov->kind == Prov::Kind::display)
+        for (const Prov* part : prov->operands) refuse_at_launch(part);
+    if (!prov->at_launch) return;
+    raise(Kind::type,
+          "Python cannot look into a dataclass argument while the kernel is compiled: its members "
+          "have their values at launches",
+          "pass the members that are needed, or make the function a @qd.func");
+}
+
+// What asks for the class of an object alone.
+static bool asks_for_class(std::string_view name) {
+    static const std::string_view kNames[] = {"isinstance", "type", "hasattr", "callable"};
+    return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+// Runs `run`, which is `callee` called with `operands`, the last of them by `keywords`. `is_pure`:
+// its result follows from its operands alone.
+Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands,
+                   PyObject* keywords, bool is_pure, const std::function<Ref()>& run) {
+    if (!asks_for_class(name))
+        for (const Val& v : operands) refuse_at_launch(v.prov);
+    bool settled = is_pure, again = callee != nullptr;
+    for (const Val& v : operands) {
+        settled = unit.settle(v.get(), v.prov) && settled;
+        again = again && !PyIter_Check(v.get());  // it would be used up
+    }
+    Prov* place = nullptr;
+    if (!settled) {
+        std::vector<Ref> objects;
+        std::vector<Prov*> places;
+        for (const Val& v : operands) {
+            objects.push_back(v.obj);
+            places.push_back(v.prov);
+        }
+        if (again) place = unit.call(callee, objects, places, keywords);
+        if (!place) unit.opaque(std::string("what '") + name + "' sees of its operands");
+    }
+    Ref result = run();
+    if (place && !unit.answers_alike(place, result.get()))
+        unit.opaque(std::string("'") + name + "', which gave two answers");
+    return result_of(std::move(result), place);
+}
+
+Val Body::operation(const char* name, std::span<const Val> operands,
+                    const std::function<Ref()>& run) {
+    return recorded(name, unit.function_of("operator", name), operands, nullptr, true, run);
+}
+
+// getattr(base, name) or getattr(base, name, otherwise): the member itself, if there is one.
+Val Body::read_member(const Val& base, PyObject* name, const Val* otherwise) {
+    PyObject* key = Py_NewRef(name);
+    PyUnicode_InternInPlace(&key);
+    const Ref held = Ref::steal(key);
+    if (!otherwise) return member(base, key);
+    const Val operands[] = {base, {held}};
+    const Val has =
+        recorded("hasattr", unit.function_of("builtins", "hasattr"), operands, nullptr, true, [&] {
+            Ref found = Ref::steal_or_null(PyObject_GetAttr(base.get(), key));
+            if (!found && !PyErr_ExceptionMatches(PyExc_AttributeError)) throw PyError{};
+            forget_error();
+            return Ref::borrow(found ? Py_True : Py_False);
+        });
+    return has.get() == Py_True ? member(base, key) : *otherwise;
+}
+
+// zip, enumerate and reversed of lists and tuples that facts do not settle: the places of what they
+// give are known.
+Val Body::iterated(const Val& callee, std::span<const Val> operands, Ref result) {
+    PyObject* t = callee.get();  // not the result's type: lists reverse by an iterator of their own
+    const auto is = [&](PyTypeObject& type) { return t == reinterpret_cast<PyObject*>(&type); };
+    const bool zips = is(PyZip_Type), counts = is(PyEnum_Type), turns = is(PyReversed_Type);
+    const bool from_zero = operands.size() == 1;
+    bool known = (zips || ((counts || turns) && from_zero)) && !operands.empty();
+    for (const Val& v : operands)
+        known = known && (PyList_CheckExact(v.get()) || PyTuple_CheckExact(v.get()));
+    if (!known) return {};
+    bool settled = true;
+    for (const Val& v : operands) settled = unit.settle(v.get(), v.prov) && settled;
+    if (settled) return {};
+    size_t count = SIZE_MAX;
+    for (const Val& v : operands)
+        count = std::min(count, static_cast<size_t>(PySequence_Fast_GET_SIZE(v.get())));
+    const auto item = [&](const Val& v, size_t k) {
+        const auto at = static_cast<Py_ssize_t>(k);
+        PyObject* o = PySequence_Fast_GET_ITEM(v.get(), at);
+        if (!v.prov) {
+            unit.consume(o, nullptr);
+            return static_cast<Prov*>(nullptr);
+        }
+        Prov* place = unit.item(v.prov, Ref::steal(PyLong_FromSsize_t(at)).get());
+        if (!place) unit.consume(o, nullptr);
+        return place;
+    };
+    std::vector<Prov*> places;
+    for (size_t k = 0; k < count; ++k) {
+        if (turns) {
+            places.push_back(item(operands[0], count - 1 - k));
+            continue;
+        }
+        std::vector<Prov*> row;
+        if (counts) row.push_back(nullptr);
+        for (const Val& v : operands) row.push_back(item(v, k));
+        places.push_back(unit.display(std::move(row), true));
+    }
+    return {std::move(result), unit.display(std::move(places), false)};
+}
+
+}  // namespace qd::frontend

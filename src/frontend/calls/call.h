@@ -1,0 +1,60 @@
+// Calls of funcs, shared by call_bind (arguments to parameters), call_key (specialisation keys) and
+// call_func (lowering and calling). Private to them.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "frontend/facts/facts.h"
+
+namespace qd::frontend {
+
+struct Param {
+    Ref name, annotation, default_value;
+    bool has_default = false;
+};
+struct FuncSignature {
+    Ref definition, fn, returns;
+    std::vector<Param> params;
+    bool is_real = false, top_level_only = false;
+};
+
+// Read once per definition.
+const FuncSignature& signature_of(PyObject* definition);
+std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
+                                const std::vector<Prov*>& provs,
+                                const std::vector<Prov*>& keyword_provs);
+
+// How a parameter reaches the body.
+enum class Mode : uint8_t { constant, value, reference };
+struct Arg {
+    Mode mode = Mode::constant;
+    Val v;
+    bool flattened = false;
+};
+
+// Decides by the annotation how an argument is passed; converts it where the annotation says so.
+Arg classify(const Param& p, Val v);
+
+struct Key {
+    std::string bytes;
+    std::vector<Ref> constants;
+    void word(uint64_t w) { bytes.append(reinterpret_cast<const char*>(&w), sizeof w); }
+    void tag(char c) { bytes += c; }
+    void object(PyObject* o) {
+        word(reinterpret_cast<uintptr_t>(o));
+        constants.push_back(Ref::borrow(o));
+    }
+};
+
+// What a specialisation depends on.
+Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l);
+inline bool is_local_place(const ir::Value* root) {
+    return !root->def || root->def->op == ir::Op::slot;
+}
+inline bool is_plain_container(PyObject* o) {
+    return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o);
+}
+
+}  // namespace qd::frontend

@@ -1,0 +1,144 @@
+// What annotations and array objects mean, read from their Python attributes.
+
+#include <cstring>
+
+#include "data/external.h"
+#include "frontend/facts/facts.h"
+#include "frontend/values/values.h"
+
+namespace qd::frontend {
+namespace {
+
+bool named(PyTypeObject* t, const char* name) {
+    const char* dot = std::strrchr(t->tp_name, '.');
+    return !std::strcmp(dot ? dot + 1 : t->tp_name, name);
+}
+bool derives(PyTypeObject* t, const char* name) {
+    for (; t; t = t->tp_base)
+        if (named(t, name)) return true;
+    return false;
+}
+Ref get(PyObject* o, PyObject* name) {
+    Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
+    if (!v) forget_error();
+    return v;
+}
+int integer(PyObject* o, PyObject* name, int otherwise) {
+    Ref v = get(o, name);
+    return v && PyLong_Check(v.get()) ? static_cast<int>(PyLong_AsLong(v.get())) : otherwise;
+}
+
+}  // namespace
+
+bool is_external_array(PyObject* o) {
+    for (PyTypeObject* t = Py_TYPE(o); t; t = t->tp_base) {  // subclasses of both are arrays too
+        if (!std::strcmp(t->tp_name, "numpy.ndarray")) return true;
+        if (!named(t, "Tensor") && !named(t, "TensorBase")) continue;
+        Ref module = get(reinterpret_cast<PyObject*>(t), names().__module___);
+        if (module && text(module.get()).starts_with("torch")) return true;
+    }
+    return false;
+}
+
+bool array_info(PyObject* o, ArrayInfo& out) {
+    o = unwrap(o);
+    if (is_ndarray(o)) {
+        auto* a = reinterpret_cast<NdarrayObject*>(o);
+        out.elem = a->elem;
+        out.ndim = a->ndim;
+        out.access.layout = a->layout;
+        out.has_grad = a->grad != nullptr && a->grad != Py_None;
+        return true;
+    }
+    if (!is_external_array(o)) return false;
+    Ref dtype = Ref::steal(PyObject_GetAttr(o, names().dtype_));
+    const ir::Prim p = prim_of_array_dtype(dtype.get());
+    if (p == ir::Prim::none)
+        raise(Kind::type, "array of dtype " + text(dtype.get()) + " is not supported");
+    Ref shape = Ref::steal(PyObject_GetAttr(o, names().shape_));
+    out.elem = ir::Type::scalar(p);
+    out.ndim = static_cast<int>(PyObject_Size(shape.get()));
+    if (out.ndim > kMostAxes)
+        raise(Kind::value, "an array with " + std::to_string(out.ndim) +
+                               " dimensions is provided; at most 12 are supported");
+    out.access = {};
+    if (Ref grad = get(o, names().requires_grad_)) out.has_grad = grad.get() == Py_True;  // torch
+    return true;
+}
+
+std::optional<ir::Prim> prim_of(PyObject* a) {
+    if (a == reinterpret_cast<PyObject*>(&PyLong_Type))
+        return current() ? current()->kernel->options.default_ip : ir::Prim::i32;
+    if (a == reinterpret_cast<PyObject*>(&PyFloat_Type))
+        return current() ? current()->kernel->options.default_fp : ir::Prim::f32;
+    if (a == reinterpret_cast<PyObject*>(&PyBool_Type)) return ir::Prim::u1;
+    if (!named(Py_TYPE(a), "DataType")) return std::nullopt;
+    const int id = integer(a, names().id_, -1);
+    if (id < 0 || id >= static_cast<int>(ir::Prim::none)) return std::nullopt;
+    return static_cast<ir::Prim>(id);
+}
+
+std::optional<ir::Type> tensor_type_of(PyObject* a) {
+    if (!derives(Py_TYPE(a), "MatrixType")) return std::nullopt;
+    Ref dtype = get(a, names().dtype_);
+    std::optional<ir::Prim> p = dtype ? prim_of(dtype.get()) : std::nullopt;
+    const int n = integer(a, names().n_, 0), m = integer(a, names().m_, 1),
+              rank = integer(a, names().ndim_, 1);
+    if (!p) p = ir::Prim::none;
+    return rank == 1 ? ir::Type::vector(*p, n) : ir::Type::matrix(*p, n, m);
+}
+
+bool is_template(PyObject* a) {
+    if (PyType_Check(a)) return named(reinterpret_cast<PyTypeObject*>(a), "Template");
+    if (derives(Py_TYPE(a), "Template")) return true;
+    Ref origin = get(a, names().__origin___);
+    return origin && PyType_Check(origin.get()) &&
+           named(reinterpret_cast<PyTypeObject*>(origin.get()), "Template");
+}
+
+bool is_ndarray_annotation(PyObject* a) {
+    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "NDArray")
+                           : derives(Py_TYPE(a), "NDArray");
+}
+
+bool is_tensor_annotation(PyObject* a) {
+    if (!PyType_Check(a)) return false;
+    auto* t = reinterpret_cast<PyTypeObject*>(a);
+    return named(t, "Tensor") || named(t, "VectorTensor") || named(t, "MatrixTensor");
+}
+
+bool is_dataclass(PyObject* a) { return PyType_Check(a) && get(a, names().__dataclass_fields___); }
+
+// Whether it is a member of the instances, no ClassVar or InitVar.
+bool is_instance_field(PyObject* field) {
+    const Ref kind = get(field, interned("_field_type").get());
+    return kind && text(kind.get()) == "_FIELD";
+}
+
+bool is_buffer_view_annotation(PyObject* a) {
+    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "BufferView")
+                           : named(Py_TYPE(a), "BufferViewType");
+}
+bool is_struct_type(PyObject* a) { return derives(Py_TYPE(a), "StructType"); }
+
+bool is_empty(PyObject* a) {
+    return PyType_Check(a) && (named(reinterpret_cast<PyTypeObject*>(a), "empty") ||
+                               named(reinterpret_cast<PyTypeObject*>(a), "_empty"));
+}
+
+PyObject* strip_optional(PyObject* a) {
+    if (named(Py_TYPE(a), "OptionalAnnotation")) {
+        Ref inner = get(a, names().inner_);
+        return inner.get();  // the annotation keeps it
+    }
+    if (named(Py_TYPE(a), "UnionType") || named(Py_TYPE(a), "_UnionGenericAlias")) {
+        Ref args = get(a, names().__args___);
+        for (Py_ssize_t k = 0;
+             args && PyTuple_Check(args.get()) && k < PyTuple_GET_SIZE(args.get()); ++k)
+            if (PyTuple_GET_ITEM(args.get(), k) != reinterpret_cast<PyObject*>(Py_TYPE(Py_None)))
+                return PyTuple_GET_ITEM(args.get(), k);
+    }
+    return a;
+}
+
+}  // namespace qd::frontend

@@ -1,0 +1,357 @@
+// Where compile-time objects come from: a Prov node is made when lowering reads a global, a closure
+// cell, a member or an item, or calls a helper of the user; a path says the same to other
+// processes.
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+#include "frontend/facts/facts.h"
+#include "frontend/source/stack.h"
+#include "frontend/values/values.h"
+
+namespace qd::frontend {
+namespace {
+bool is_repeatable(PyObject* o) {
+    if (!PyTuple_CheckExact(o)) return is_plain_constant(o);
+    need_stack();
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(o); ++k)
+        if (!is_repeatable(PyTuple_GET_ITEM(o, k))) return false;
+    return true;
+}
+}  // namespace
+
+Prov* Unit::argument(int index) {
+    Prov*& p = arguments[index];
+    if (!p) {
+        p = &provs.emplace_back();
+        p->kind = Prov::Kind::argument;
+        p->argument = index;
+    }
+    return p;
+}
+
+Prov* Unit::annotation(int index, PyObject* annotation) {
+    Prov* p = &provs.emplace_back();
+    p->kind = Prov::Kind::annotation;
+    p->argument = index;
+    p->key = Ref::borrow(annotation);
+    return p;
+}
+
+Prov* Unit::display(std::vector<Prov*> items, bool is_tuple) {
+    Prov* p = &provs.emplace_back();
+    p->kind = Prov::Kind::display;
+    p->argument = is_tuple;
+    p->operands = std::move(items);
+    return p;
+}
+
+Prov* Unit::global(Prov::Kind kind, PyObject* fn, PyObject* name) {
+    Prov*& p = globals[{fn, name}];
+    if (!p) {
+        p = &provs.emplace_back();
+        p->kind = kind;
+        p->key = Ref::borrow(name);
+        p->function = Ref::borrow(fn);
+    }
+    return p;
+}
+
+Prov* Unit::attribute(Prov* base, PyObject* name) {
+    if (base->kind == Prov::Kind::display) return nullptr;
+    Prov*& p = base->attributes[name];
+    if (!p) {
+        p = &provs.emplace_back();
+        p->kind = Prov::Kind::attribute;
+        p->parent = base;
+        p->key = Ref::borrow(name);
+    }
+    return p;
+}
+
+Prov* Unit::item(Prov* base, PyObject* key) {
+    if (base->kind == Prov::Kind::display) {
+        if (!PyLong_Check(key)) return nullptr;
+        const auto count = static_cast<Py_ssize_t>(base->operands.size());
+        const Py_ssize_t at = PyLong_AsSsize_t(key), place = at < 0 ? at + count : at;
+        if (PyErr_Occurred()) return forget_error(), nullptr;
+        return place >= 0 && place < count ? base->operands[static_cast<size_t>(place)] : nullptr;
+    }
+    if (!base->places) base->places = Ref::steal(PyDict_New());
+    // Equal keys of different types are different ones to `__getitem__`.
+    const Ref known = PyLong_CheckExact(key) || PyUnicode_CheckExact(key) ? Ref::borrow(key)
+                      : is_repeatable(key)
+                          ? Ref::steal(PyTuple_Pack(2, constant_repr(key).get(), Py_None))
+                          : Ref::steal(PyTuple_Pack(2, Py_TYPE(key), key));
+    if (PyObject* at = PyDict_GetItemWithError(base->places.get(), known.get()))
+        return base->items[PyLong_AsSize_t(at)];
+    forget_error();
+    const Ref place = Ref::steal(PyLong_FromSize_t(base->items.size()));
+    if (PyDict_SetItem(base->places.get(), known.get(), place.get()) < 0)
+        forget_error();  // unhashable
+    Prov* p = &provs.emplace_back();
+    p->kind = Prov::Kind::item;
+    p->parent = base;
+    p->key = Ref::borrow(key);
+    base->items.push_back(p);
+    return p;
+}
+
+namespace {
+// What tells operands apart: equal constants of different types are different (1, 1.0, True).
+// Null if a later process could not make the operand again.
+Ref operand_key(PyObject* o, const Prov* prov, int depth = 0) {
+    constexpr int kDeepest = 16;
+    if (is_repeatable(o)) return constant_repr(o);
+    if (prov && prov->kind != Prov::Kind::display)
+        return Ref::steal(PyLong_FromVoidPtr(const_cast<Prov*>(prov)));
+    if ((!PyTuple_CheckExact(o) && !PyList_CheckExact(o)) || depth > kDeepest) return {};
+    const auto count = static_cast<size_t>(PySequence_Fast_GET_SIZE(o));
+    if (prov && prov->operands.size() != count) return {};
+    const Ref parts = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(count) + 1));
+    PyTuple_SET_ITEM(parts.get(), 0, Py_NewRef(PyTuple_CheckExact(o) ? Py_True : Py_False));
+    for (size_t k = 0; k < count; ++k) {
+        const auto at = static_cast<Py_ssize_t>(k);
+        Ref part = operand_key(PySequence_Fast_GET_ITEM(o, at), prov ? prov->operands[k] : nullptr,
+                               depth + 1);
+        if (!part) return {};
+        PyTuple_SET_ITEM(parts.get(), at + 1, part.release());
+    }
+    return parts;
+}
+
+Prov* make_operand(Unit& u, PyObject* o, Prov* prov) {
+    if (prov && prov->kind != Prov::Kind::display && !is_repeatable(o)) return prov;
+    Prov* made = &u.provs.emplace_back();
+    if (is_repeatable(o)) {
+        made->kind = Prov::Kind::constant;
+        made->key = Ref::borrow(o);
+        return made;
+    }
+    made->kind = Prov::Kind::display;
+    made->argument = PyTuple_CheckExact(o);
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+        made->operands.push_back(
+            make_operand(u, PySequence_Fast_GET_ITEM(o, k),
+                         prov ? prov->operands[static_cast<size_t>(k)] : nullptr));
+    return made;
+}
+}  // namespace
+
+Prov* Unit::call(Prov* callee, std::span<const Ref> arguments, std::span<Prov* const> provs,
+                 PyObject* keywords) {
+    const Ref key = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.size()) + 1));
+    PyTuple_SET_ITEM(key.get(), 0, Py_NewRef(keywords ? keywords : Py_None));
+    for (size_t k = 0; k < arguments.size(); ++k) {
+        Ref part = operand_key(arguments[k].get(), provs[k]);
+        if (!part) return nullptr;
+        PyTuple_SET_ITEM(key.get(), static_cast<Py_ssize_t>(k) + 1, part.release());
+    }
+    if (callee->kind == Prov::Kind::display) return nullptr;
+    if (!callee->calls) callee->calls = Ref::steal(PyDict_New());
+    if (PyObject* at = PyDict_GetItemWithError(callee->calls.get(), key.get()))
+        return callee->items[PyLong_AsSize_t(at)];
+    forget_error();
+    const Ref place = Ref::steal(PyLong_FromSize_t(callee->items.size()));
+    if (PyDict_SetItem(callee->calls.get(), key.get(), place.get()) < 0) throw PyError{};
+    Prov* p = &this->provs.emplace_back();
+    p->kind = Prov::Kind::call;
+    p->parent = callee;
+    if (keywords) p->key = Ref::borrow(keywords);
+    callee->items.push_back(p);
+    for (size_t k = 0; k < arguments.size(); ++k)
+        p->operands.push_back(make_operand(*this, arguments[k].get(), provs[k]));
+    return p;
+}
+
+Prov* Unit::function_of(const char* module, const char* name) {
+    return attribute(global(Prov::Kind::module, nullptr, interned(module).get()),
+                     interned(name).get());
+}
+
+Path path_of(const Prov* prov, Unit& kernel_unit) {
+    Path path;
+    for (; prov->parent; prov = prov->parent) {
+        Step step{prov->kind == Prov::Kind::attribute ? Step::Kind::attribute
+                  : prov->kind == Prov::Kind::item    ? Step::Kind::item
+                                                      : Step::Kind::call,
+                  prov->key};
+        for (const Prov* o : prov->operands) step.operands.push_back(path_of(o, kernel_unit));
+        path.steps.push_back(std::move(step));
+    }
+    std::reverse(path.steps.begin(), path.steps.end());
+    static const std::pair<Prov::Kind, Path::Root> roots[] = {
+        {Prov::Kind::argument, Path::Root::argument},
+        {Prov::Kind::global, Path::Root::global},
+        {Prov::Kind::cell, Path::Root::cell},
+        {Prov::Kind::constant, Path::Root::constant},
+        {Prov::Kind::module, Path::Root::module},
+        {Prov::Kind::annotation, Path::Root::annotation},
+    };
+    for (const auto& [kind, root] : roots)
+        if (prov->kind == kind) path.root = root;
+    path.argument = prov->argument;
+    if (prov->kind == Prov::Kind::display) {
+        path.root = Path::Root::display;
+        for (const Prov* item : prov->operands) path.items.push_back(path_of(item, kernel_unit));
+        return path;
+    }
+    if (path.root != Path::Root::annotation) path.name = prov->key;
+    if (path.root == Path::Root::global || path.root == Path::Root::cell)
+        path.function = function_index(kernel_unit, prov->function.get());
+    return path;
+}
+
+int function_index(Unit& u, PyObject* fn) {
+    auto [it, made] =
+        u.functions.try_emplace(fn, static_cast<int>(u.kernel->out->functions.size()));
+    if (!made) return it->second;
+    SourceFunction s;
+    s.function = Ref::borrow(fn);
+    try {
+        const FunctionSource& source = source_of(fn);
+        s.file = source.file->name;
+        s.first_line = source.first_line;
+        s.text = source.text;
+    } catch (const PyError&) {
+        forget_error();
+        u.kernel->out->cacheable = false;
+        u.kernel->out->uncacheable_reason = "no source text of " + text(fn);
+    }
+    u.kernel->out->functions.push_back(std::move(s));
+    return it->second;
+}
+
+Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keywords) {
+    std::vector<PyObject*> raw;
+    for (const Ref& o : operands) raw.push_back(o.get());
+    const size_t named = keywords ? static_cast<size_t>(PyTuple_GET_SIZE(keywords)) : 0;
+    if (named > raw.size()) return {};
+    return Ref::steal_or_null(
+        PyObject_Vectorcall(callee, raw.data(), raw.size() - named, keywords));
+}
+
+namespace {
+thread_local Answers* answers = nullptr;
+
+bool is_same_callee(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    if (PyMethod_Check(a) && PyMethod_Check(b))
+        return PyMethod_GET_SELF(a) == PyMethod_GET_SELF(b) &&
+               PyMethod_GET_FUNCTION(a) == PyMethod_GET_FUNCTION(b);
+    return PyCFunction_Check(a) && PyCFunction_Check(b) &&
+           PyCFunction_GET_SELF(a) == PyCFunction_GET_SELF(b) &&
+           PyCFunction_GET_FUNCTION(a) == PyCFunction_GET_FUNCTION(b);
+}
+
+bool is_same_operand(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    if (Py_TYPE(a) != Py_TYPE(b) || !is_repeatable(a) || !is_repeatable(b)) return false;
+    return PyUnicode_Compare(constant_repr(a).get(), constant_repr(b).get()) == 0;
+}
+
+bool is_same_question(const Answers::Answer& a, PyObject* callee, std::span<const Ref> operands,
+                      PyObject* keywords) {
+    if (!is_same_callee(a.callee.get(), callee) || a.operands.size() != operands.size())
+        return false;
+    if ((keywords != nullptr) != static_cast<bool>(a.keywords)) return false;
+    if (keywords && PyObject_RichCompareBool(keywords, a.keywords.get(), Py_EQ) != 1)
+        return forget_error(), false;
+    for (size_t k = 0; k < operands.size(); ++k)
+        if (!is_same_operand(a.operands[k].get(), operands[k].get())) return false;
+    return true;
+}
+}  // namespace
+
+Answers::Answers() : previous(std::exchange(answers, this)) {}
+Answers::~Answers() { answers = previous; }
+
+Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker) {
+    if (!answers) return call_with(callee, operands, keywords);
+    for (Answers::Answer& a : answers->all | std::views::reverse) {
+        if ((asker != Asker::guard && a.taken) || !is_same_question(a, callee, operands, keywords))
+            continue;
+        a.taken |= asker == Asker::body;
+        a.again |= asker == Asker::again;
+        return a.result;
+    }
+    Ref result = call_with(callee, operands, keywords);
+    if (result && answers)
+        answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
+                                std::vector<Ref>(operands.begin(), operands.end()),
+                                asker == Asker::body, asker == Asker::again});
+    return result;
+}
+
+void take_answers(bool serve) {
+    if (!answers) return;
+    for (Answers::Answer& a : answers->all) a.taken |= std::exchange(a.again, false) && serve;
+}
+
+// Evaluates a place again. `keep` owns what is returned.
+PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep, Asker asker) {
+    if (is_stack_short()) return nullptr;
+    if (!prov->parent) {
+        if (prov->kind == Prov::Kind::argument)
+            keep = static_cast<size_t>(prov->argument) < args.size()
+                       ? Ref::borrow(args[prov->argument])
+                       : Ref();
+        else if (prov->kind == Prov::Kind::constant || prov->kind == Prov::Kind::annotation)
+            keep = prov->key;
+        else if (prov->kind == Prov::Kind::display) {
+            const bool tuple = prov->argument;
+            const auto count = static_cast<Py_ssize_t>(prov->operands.size());
+            Ref made = Ref::steal(tuple ? PyTuple_New(count) : PyList_New(count));
+            for (Py_ssize_t k = 0; k < count; ++k) {
+                Ref held;
+                if (!walk(prov->operands[static_cast<size_t>(k)], args, held, asker))
+                    return nullptr;
+                if (tuple)
+                    PyTuple_SET_ITEM(made.get(), k, held.release());
+                else
+                    PyList_SET_ITEM(made.get(), k, held.release());
+            }
+            keep = std::move(made);
+        } else if (prov->kind == Prov::Kind::module)
+            keep = Ref::steal_or_null(PyImport_Import(prov->key.get()));
+        else if (prov->kind == Prov::Kind::global) {
+            PyObject* found =
+                PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get());
+            PyObject* builtins = found ? nullptr : PyEval_GetBuiltins();
+            if (builtins) found = PyDict_GetItem(builtins, prov->key.get());
+            keep = Ref::steal_or_null(Py_XNewRef(found));
+        } else {
+            PyObject* free =
+                reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(prov->function.get()))
+                    ? PyObject_GetAttr(PyFunction_GetCode(prov->function.get()),
+                                       names().co_freevars_)
+                    : nullptr;
+            Ref names_ref = Ref::steal_or_null(free);
+            PyObject* closure = PyFunction_GetClosure(prov->function.get());
+            keep = {};
+            for (Py_ssize_t k = 0; free && closure && k < PyTuple_GET_SIZE(free); ++k)
+                if (PyTuple_GET_ITEM(free, k) == prov->key.get())
+                    keep = Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, k)));
+        }
+        return keep.get();
+    }
+    PyObject* base = walk(prov->parent, args, keep, asker);
+    if (!base) return nullptr;
+    Ref inner = Ref::borrow(unwrap(base));
+    if (prov->kind == Prov::Kind::call) {
+        std::vector<Ref> operands(prov->operands.size());
+        for (size_t k = 0; k < operands.size(); ++k)
+            if (!walk(prov->operands[k], args, operands[k], asker)) return nullptr;
+        keep = ask(inner.get(), operands, prov->key.get(), asker);
+        forget_error();
+        return keep.get();
+    }
+    keep = Ref::steal_or_null(prov->kind == Prov::Kind::attribute
+                                  ? PyObject_GetAttr(inner.get(), prov->key.get())
+                                  : PyObject_GetItem(inner.get(), prov->key.get()));
+    forget_error();
+    return keep.get();
+}
+
+}  // namespace qd::frontend

@@ -1,0 +1,54 @@
+// Structs, buffer views and views of tensors: what subscript, tensor and the builtins share about
+// values that are neither one Expr nor an ordinary Python object. Private to the front end.
+
+#pragma once
+
+#include <span>
+
+#include "frontend/values/values.h"
+
+namespace qd::frontend {
+
+// --- struct values and fields (structs.cpp)
+bool is_struct_field(PyObject* o);  // quadrants.lang.field.StructField
+Ref struct_element(PyObject* struct_field, PyObject* index);
+Ref struct_attribute(PyObject* self, PyObject* name);
+bool is_struct_type_object(PyObject* o);  // qd.types.struct(...), @qd.dataclass
+Ref cast_to_member(PyObject* member_type, PyObject* value);
+// A value of a struct type from positional and named members; missing members are 0.
+Ref make_typed_struct(PyObject* struct_type, const CallArgs& args);
+Ref make_adhoc_struct(const CallArgs& args);  // qd.Struct(...)
+Ref struct_of_host(PyObject* host_struct);    // a captured qd.Struct
+bool is_host_struct(PyObject* o);
+void check_returned_struct(PyObject* struct_type, PyObject* value);  // raises unless of that type
+
+// --- types of the Python side
+bool is_tensor_type_object(PyObject* o);  // qd.types.vector / matrix
+Type tensor_type_of_object(PyObject* o);  // its value type; raises on wildcards
+Value* tensor_of_items_as(std::span<const Ref> items, Prim p);  // every element cast
+// A vector or matrix from one scalar, all components, or any mixture of tensors, lists and scalars.
+Value* typed_tensor(Type t, std::span<const Ref> args);
+bool is_dtype_object(PyObject* o);
+Ref dtype_object(Prim p);
+PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& cache);
+
+Value* array_extent(PyObject* array, int axis);  // canonical axis, i32 (subscript.cpp)
+
+// --- several places as one value (subscript.cpp)
+bool is_view(PyObject* o);
+Ref make_view(Type t,
+              std::span<const Ref> parts);  // parts: scalar Exprs, writable if all are places
+
+// --- part of a 1-D array (buffer_view.cpp): a struct of arr, offset and size with a type of its
+// own
+PyObject* buffer_view_mark();
+inline bool is_buffer_view(PyObject* o) {
+    return is_struct(o) && reinterpret_cast<StructObject*>(o)->type == buffer_view_mark();
+}
+Ref make_buffer_view(PyObject* array, Value* offset, Value* size);
+Ref buffer_view_of(PyObject* array_or_view, PyObject* offset, PyObject* size);
+Ref buffer_view_slice(PyObject* array, PyObject* slice);
+Ref buffer_view_subscript(PyObject* view, PyObject* index);
+Ref buffer_view_attribute(PyObject* view, PyObject* name);
+
+}  // namespace qd::frontend
