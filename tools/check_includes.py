@@ -2,9 +2,9 @@
 """Checks that the rooms of src/ lean on each other as the table below says.
 
 A file includes headers of its own room, and of the rooms in its row those that they show; the row is
-all there is: what a room's rooms may use, it may not. Each room defines what it declares: its files
-open its namespace alone (others' for forward declarations of types). LLVM's and CPython's headers are
-allowed in the named rooms only. Prints `file:line: reason`, exits 1 if any.
+all there is: what a room's rooms may use, it may not. Folders of a room have such rows of their own.
+Each room defines what it declares: its files open its namespace alone (others' for forward
+declarations of types). LLVM's and CPython's headers are allowed in the named rooms only. Prints `file:line: reason`, exits 1 if any.
 """
 
 import re
@@ -37,7 +37,7 @@ ROOMS = {
     "data": Room("support type ir layout runtime cpython session", "external objects storage"),
     "frontend": Room(
         "support ir cpython data",
-        "frontend specialise facts/facts source/ast source/stack values/structs values/values",
+        "diag frontend specialise facts/annotations facts/facts source/ast source/stack values/structs values/values",
     ),
     "launcher": Room(
         "support ir pass cache runtime cpython session data frontend",
@@ -45,6 +45,17 @@ ROOMS = {
     ),
     "python": Room("support ir pass cache runtime cpython session data frontend launcher", ""),
     "compiler": Room("support ir pass autodiff codegen", ""),
+}
+# Folders of a room and those that they use. What lies beside the folders is everybody's; its sources
+# use all.
+FOLDERS = {
+    "frontend": {
+        "source": "",
+        "values": "source",
+        "facts": "source values",
+        "calls": "source values facts body",  # a call lowers a body,
+        "body": "source values facts calls",  # in which there are calls
+    }
 }
 # Of a room, where it is not its name alone; the compiler completes opaque types of the C ABI.
 NAMESPACES = {"support": {"support", "abi"}, "compiler": {"compiler", "abi"}}
@@ -63,8 +74,14 @@ DEFINES = re.compile(r"^[^\s/#}].*?\bqd::(\w+)::\w+(?:::\w+)*\s*(?:=|\(|\{)")
 FORWARD = re.compile(r"^(?:class|struct) \w+;.*$|^$")
 
 
-def reason_against(room: str, target: str, quoted: bool, source_root: Path) -> str | None:
-    """Why `room` may not include `target`, or None."""
+def folder_of(path: Path) -> str:
+    """Of a file below src/: the folder of its room, "" if it lies beside those."""
+    return path.parts[1] if len(path.parts) > 2 else ""
+
+
+def reason_against(path: Path, target: str, quoted: bool, source_root: Path) -> str | None:
+    """Why the file `path` (below src/) may not include `target`, or None."""
+    room = path.parts[0]
     for pattern, allowed, what in FOREIGN:
         if pattern.match(target):
             return (
@@ -78,7 +95,11 @@ def reason_against(room: str, target: str, quoted: bool, source_root: Path) -> s
         return "include paths are relative to src/"
     other, _, header = target.partition("/")
     if other == room:
-        return None
+        here, there = folder_of(path), folder_of(Path(target))
+        allowed = FOLDERS.get(room, {}).get(here)
+        if allowed is None or there in ("", here, *allowed.split()):
+            return None
+        return f"{room}/{here} may not include {room}/{there}"
     if other in ROOMS:
         if other not in ROOMS[room].uses.split():
             return f"room {room} may not include room {other}"
@@ -114,7 +135,8 @@ def main() -> int:
         if path.suffix not in {".h", ".cpp", ".inc", ".def"}:
             continue
         where = path.relative_to(source_root.parent)
-        room = path.relative_to(source_root).parts[0]
+        below = path.relative_to(source_root)
+        room = below.parts[0]
         if room not in ROOMS:
             failures.append(f"{where}:1: {room} is no room of the design")
             continue
@@ -122,7 +144,7 @@ def main() -> int:
         for number, line in enumerate(lines):
             reason = reason_against_definition(room, lines, number)
             if match := INCLUDE.match(line):
-                reason = reason_against(room, match[2], match[1] == '"', source_root)
+                reason = reason_against(below, match[2], match[1] == '"', source_root)
             if reason:
                 failures.append(f"{where}:{number + 1}: {reason}")
     print("\n".join(failures) or "include rules: fine", file=sys.stderr if failures else sys.stdout)

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/values.h"
 

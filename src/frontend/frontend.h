@@ -13,10 +13,11 @@
 // Errors: a user's mistake is thrown as Diag (C++); a Python exception that is already set is
 // thrown as PyError. Both are turned, at the boundary, into the spec's classes with source carets.
 //
-// Files: source (text, ast), diag (errors), expr (the Expr type), ops (operators, casts, promotion,
-// assignment, subscripts), tensor (vector/matrix members and methods), builtins_* (tables of
-// qd.* functions), lower_stmt / lower_expr / lower_loop / lower_call (AST walking), specialise
-// (functions and kernels, the specialisation cache), guards (facts the code depends on).
+// Folders, each of which may use those before it: source (text, trees), values (Expr, operators,
+// tensors, structs, tables of qd.* functions), facts (provenance, guards, what annotations and
+// callables mean), then calls (of funcs: arguments, keys, the specialisation cache) and body
+// (walking statements and expressions), which use each other. Here: specialise (kernels) and diag
+// (errors).
 //
 // All of it runs under the GIL and the process-wide compile lock.
 
@@ -146,7 +147,7 @@ struct Lowering {
     int static_depth = 0;    // inside qd.static(...)
     int dead_depth = 0;      // inside branches that a constant condition never takes
     int parallel_depth = 0;  // inside a parallel loop
-    struct Body;             // AST side: scopes, source, return handling (lower.h)
+    struct Body;             // AST side: scopes, source, return handling (body/body.h)
     Body* body = nullptr;
 };
 Lowering* current();  // this thread's innermost active lowering, or null

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
+#include "frontend/calls/calls.h"
+#include "frontend/diag.h"
 #include "frontend/values/structs.h"
 
 namespace qd::frontend {
@@ -139,8 +141,6 @@ bool bind_result(ResultShape& shape, PyObject* annotation) {
             return false;
     return true;
 }
-
-bool matches_prim(ir::Prim want, ir::Prim got) { return want == ir::Prim::none || want == got; }
 
 // Syntax trees are many tracked objects without garbage: the collector only walks them in vain.
 struct CollectorPause {
@@ -369,81 +369,6 @@ Prov* Lowering::Body::find_place(PyObject* array) {
     return nullptr;
 }
 
-// --- arrays
-// ------------------------------------------------------------------------------------------
-
-// Applies an annotation to an array's own type: checks, and gathers trailing axes into the element.
-void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name, ArrayInfo& a) {
-    if (!is_ndarray_annotation(annotation) || PyType_Check(annotation)) return;
-    const bool external = is_external_array(unwrap(array));
-    Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_),
-        boundary = get(annotation, names().boundary_);
-    Ref mode = Ref::steal_or_null(PyObject_GetAttr(boundary.get(), names().name_));
-    forget_error();
-    a.access.clamp = mode && text(mode.get()) == "CLAMP";
-    const int want_ndim =
-        PyLong_Check(ndim.get()) ? static_cast<int>(PyLong_AsLong(ndim.get())) : -1;
-    const std::string head = "Invalid value for argument " + name + " - required ";
-    if (!external) return;  // checked by NDArray.check_matched at binding
-    const auto tensor = tensor_type_of(dtype.get());
-    const auto prim = prim_of(dtype.get());
-    Ref shape = get(array, names().shape_);
-    if (tensor) {
-        const int rank = tensor->rank;
-        if (a.ndim < rank || (want_ndim >= 0 && a.ndim != want_ndim + rank))
-            raise(Kind::value, head + "array has ndim=" + std::to_string(std::max(want_ndim, 0)) +
-                                   " element_dim=" + std::to_string(rank) + ", array with " +
-                                   std::to_string(a.ndim) + " dimensions is provided");
-        int extents[2] = {1, 1};
-        for (int k = 0; k < rank; ++k) {
-            Ref e = Ref::steal(PySequence_GetItem(shape.get(), a.ndim - rank + k));
-            extents[k] = static_cast<int>(PyLong_AsLong(e.get()));
-        }
-        ir::Type t = *tensor;
-        const auto shown = [&](int n, int m) {
-            return rank == 1 ? "(" + std::to_string(n) + ",)"
-                             : "(" + std::to_string(n) + ", " + std::to_string(m) + ")";
-        };
-        const bool any = t.n == 0;  // element_dim alone leaves the shape open
-        if (!any && (t.n != extents[0] || (rank == 2 && t.m != extents[1])))
-            raise(Kind::value, head + "element_shape=" + shown(t.n, t.m) +
-                                   ", array with element shape of " +
-                                   shown(extents[0], extents[1]) + " is provided");
-        a.ndim -= rank;
-        const ir::Prim p = a.elem.prim;
-        a.elem = rank == 1 ? ir::Type::vector(p, extents[0])
-                           : ir::Type::matrix(p, extents[0], extents[1]);
-        return;
-    }
-    if (want_ndim >= 0 && a.ndim != want_ndim)
-        raise(Kind::value, head + "array has ndim=" + std::to_string(want_ndim) + ", array with " +
-                               std::to_string(a.ndim) + " dimensions is provided");
-    if (prim && !matches_prim(*prim, a.elem.prim))
-        raise(Kind::value, head + "array has dtype=" + type::info(*prim).name +
-                               ", array with dtype=" + type::info(a.elem.prim).name +
-                               " is provided");
-}
-
-void check_array_expr(PyObject* annotation, const ExprObject* e, const std::string& name) {
-    if (PyType_Check(annotation)) return;
-    const ir::Type got = e->type();
-    Ref dtype = get(annotation, names().dtype_), ndim = get(annotation, names().ndim_);
-    const std::string head = "Invalid value for argument " + name + " - required ";
-    if (PyLong_Check(ndim.get()) && PyLong_AsLong(ndim.get()) != got.ndim)
-        raise(Kind::type, head + "ndim=" + text(ndim.get()) + ", but " + std::to_string(got.ndim) +
-                              "d ndarray is provided");
-    const auto tensor = tensor_type_of(dtype.get());
-    const auto prim = prim_of(dtype.get());
-    ir::Type elem = got.value();
-    const bool fits = tensor ? tensor->rank == elem.rank && (!tensor->n || tensor->n == elem.n) &&
-                                   (tensor->rank == 1 || !tensor->m || tensor->m == elem.m) &&
-                                   matches_prim(tensor->prim, elem.prim)
-                             : !prim || elem == ir::Type::scalar(*prim);
-    if (!fits)
-        raise(Kind::type, head + "element type: " + text(dtype.get()) + ", but " +
-                              type::to_user_string(elem) + " is provided");
-}
-
 // --- fields
 // ------------------------------------------------------------------------------------------
 
@@ -590,6 +515,21 @@ bool bind_results(PyObject* definition, std::vector<ResultShape>& results) {
     for (size_t k = 0; k < results.size(); ++k)
         if (!bind_result(results[k], annotations[k].get())) return false;
     return true;
+}
+
+void notice_here(Notice notice) { current()->body->unit.notice(std::move(notice)); }
+
+bool callers_are_known() {
+    if (current()->body->unit.is_kernel) return true;
+    for (const Lowering* l = current(); l; l = l->caller)
+        if (l->body->is_real) return true;
+    return false;
+}
+
+std::string kernel_function_name() {
+    const Lowering* root = current();
+    while (root->caller) root = root->caller;
+    return std::string(root->body->function_name);
 }
 
 }  // namespace qd::frontend

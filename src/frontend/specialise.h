@@ -145,6 +145,11 @@ struct LoweredKernel {
 // File, line, code and carets of what is being lowered (diag.cpp).
 std::string location_text(const Lowering& low);
 
+// What values ask of the bodies being lowered.
+void notice_here(Notice notice);  // gives it, and keeps it where it is met
+bool callers_are_known();         // the innermost is the kernel's own, or within a real function
+std::string kernel_function_name();
+
 // What the lowerings of one kernel share (Lowering::kernel).
 struct KernelState {
     ir::Module* module = nullptr;

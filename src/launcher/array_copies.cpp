@@ -6,7 +6,7 @@
 #include "cpython/names.h"
 #include "data/external.h"
 #include "data/objects.h"
-#include "frontend/facts/facts.h"
+#include "frontend/facts/annotations.h"
 
 namespace qd::launcher {
 namespace {

@@ -4,8 +4,9 @@
 
 #include <algorithm>
 
+#include "cpython/names.h"
 #include "data/objects.h"
-#include "frontend/facts/facts.h"
+#include "frontend/facts/annotations.h"
 #include "frontend/source/ast.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"

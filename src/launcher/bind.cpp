@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "frontend/facts/facts.h"
+#include "frontend/facts/annotations.h"
 #include "launcher/kernel.h"
 
 namespace qd::launcher {

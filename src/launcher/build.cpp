@@ -7,7 +7,7 @@
 
 #include "data/external.h"
 #include "data/objects.h"
-#include "frontend/facts/facts.h"
+#include "frontend/facts/annotations.h"
 #include "frontend/source/ast.h"
 #include "ir/ir.h"
 #include "launcher/assemble.h"

@@ -5,8 +5,10 @@
 #include <bit>
 
 #include "cache/store.h"
+#include "cpython/names.h"
 #include "data/external.h"
-#include "frontend/facts/facts.h"
+#include "frontend/diag.h"
+#include "frontend/facts/annotations.h"
 #include "launcher/encode.h"
 #include "session/target.h"
 

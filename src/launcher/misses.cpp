@@ -7,7 +7,6 @@
 #include <map>
 
 #include "cache/store.h"
-#include "frontend/facts/facts.h"
 #include "launcher/keys.h"
 #include "launcher/warm.h"
 #include "session/stored_code.h"

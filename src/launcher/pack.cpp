@@ -8,7 +8,6 @@
 #include "data/external.h"
 #include "data/objects.h"
 #include "data/storage.h"
-#include "frontend/facts/facts.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
 #include "ir/ir.h"

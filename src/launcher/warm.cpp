@@ -17,7 +17,9 @@
 #include <set>
 
 #include "cache/store.h"
+#include "frontend/facts/annotations.h"
 #include "frontend/facts/facts.h"
+#include "frontend/source/ast.h"
 #include "frontend/values/values.h"
 #include "launcher/compile_report.h"
 #include "launcher/encode.h"

@@ -3,8 +3,9 @@
 
 #include <algorithm>
 
+#include "frontend/body/body.h"
 #include "frontend/calls/call.h"
-#include "frontend/facts/facts.h"
+#include "frontend/calls/calls.h"
 #include "frontend/facts/memo.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
@@ -16,192 +17,13 @@ namespace {
 using Body = Lowering::Body;
 using K = NodeKind;
 
-enum class Callee : uint8_t { python, operation, builtin, func, kernel };
-
-struct Known {
-    Ref object, owner;  // keep the key and the definition alive
-    Callee callee = Callee::python;
-    std::string op;
-    const Builtin* builtin = nullptr;
-    PyObject* definition = nullptr;
-};
-
 Ref get(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
     if (!v) forget_error();
     return v;
 }
 
-PyObject* function_of(PyObject* o) { return PyMethod_Check(o) ? PyMethod_GET_FUNCTION(o) : o; }
-
-// Marks are believed on the object they were made for: functools.wraps copies them to functions
-// around it. Remembered by identity: functions, types and definitions live long.
-const Known& known(PyObject* o) {
-    auto& all = memo<Known>();
-    if (const auto it = all.find(o); it != all.end()) return it->second;
-    Known k;
-    k.object = Ref::borrow(o);
-    if (is_expr(o) || is_struct(o)) return all[o] = std::move(k);
-    if (const char* op = operation_mark(o)) {
-        k.callee = Callee::operation;
-        k.op = op;
-        k.builtin = find_builtin(o);
-    } else if (Ref d = get(o, names()._qd_func_); d && d.get() == function_of(o)) {
-        k.callee = Callee::func;
-        k.definition = d.get();
-        k.owner = d;
-    } else if (is_kernel_callable(o)) {
-        k.callee = Callee::kernel;
-    } else if (const Builtin* b = find_builtin(o)) {
-        k.callee = Callee::builtin;
-        k.builtin = b;
-    }
-    return all[o] = std::move(k);
-}
-
-bool is_long_lived(PyObject* o) {
-    return PyFunction_Check(o) || PyType_Check(o) ||
-           (PyCFunction_Check(o) && !PyCFunction_GET_SELF(o)) ||
-           (PyCFunction_Check(o) && PyModule_Check(PyCFunction_GET_SELF(o)));
-}
-
-std::string callee_name(PyObject* f) {
-    Ref name = get(f, names().__name___);
-    return name ? text(name.get()) : text(f);
-}
-
-// A class of Python itself or NumPy, and none that knows the time or a state of chance.
-bool is_python_class(const PyTypeObject* t) {
-    const std::string_view name = t->tp_name;
-    return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) &&
-           (name.find('.') == name.npos ||
-            (name.starts_with("numpy.") && name.find(".random") == name.npos));
-}
-
 }  // namespace
-
-// Python's own functions, types, and the methods of its containers and strings do what they say.
-bool is_harmless(PyObject* f) {
-    if (PyCFunction_Check(f)) {
-        PyObject* self = PyCFunction_GET_SELF(f);
-        if (!self) return false;
-        if (PyType_Check(self)) return is_python_class(reinterpret_cast<PyTypeObject*>(self));
-        if (!PyModule_Check(self)) return is_python_class(Py_TYPE(self));
-        const char* module = PyModule_GetName(self);
-        return module && !std::strcmp(module, "builtins");
-    }
-    return PyType_Check(f) && is_python_class(reinterpret_cast<PyTypeObject*>(f));
-}
-
-namespace {
-
-// Of those, the ones that see more than their operands.
-bool sees_more(const std::string& name) {
-    static const std::string_view kNames[] = {"eval",   "exec", "open", "input", "globals",
-                                              "locals", "vars", "id",   "hash",  "__import__"};
-    return std::ranges::find(kNames, name) != std::end(kNames);
-}
-
-// Methods of generators of random numbers: two equal answers of theirs say nothing about a third.
-bool is_of_chance(PyObject* f) {
-    PyObject* self = PyMethod_Check(f)      ? PyMethod_GET_SELF(f)
-                     : PyCFunction_Check(f) ? PyCFunction_GET_SELF(f)
-                                            : nullptr;
-    if (!self || PyType_Check(self)) return false;
-    PyObject* bases = Py_TYPE(self)->tp_mro;
-    for (Py_ssize_t k = 0; bases && k < PyTuple_GET_SIZE(bases); ++k) {
-        const Ref module = get(PyTuple_GET_ITEM(bases, k), names().__module___);
-        const std::string name = module ? text(module.get()) : "";
-        if (name == "random" || name == "_random" || name.starts_with("numpy.random")) return true;
-    }
-    return false;
-}
-
-// Methods of Python's containers that change them.
-bool changes_object(const std::string& name) {
-    static const std::string_view kNames[] = {"append",
-                                              "extend",
-                                              "insert",
-                                              "remove",
-                                              "pop",
-                                              "clear",
-                                              "sort",
-                                              "reverse",
-                                              "update",
-                                              "setdefault",
-                                              "popitem",
-                                              "add",
-                                              "discard",
-                                              "__setitem__",
-                                              "__iadd__",
-                                              "__delitem__",
-                                              "__init__",
-                                              "difference_update",
-                                              "intersection_update",
-                                              "symmetric_difference_update"};
-    return std::ranges::find(kNames, name) != std::end(kNames);
-}
-
-// Functions of `math` and NumPy's element-wise ones: equal arguments give equal results.
-bool is_function_of_numbers(PyObject* f) {
-    if (!std::strcmp(Py_TYPE(f)->tp_name, "numpy.ufunc")) return true;
-    PyObject* self = PyCFunction_Check(f) ? PyCFunction_GET_SELF(f) : nullptr;
-    const char* module = self && PyModule_Check(self) ? PyModule_GetName(self) : nullptr;
-    return module && !std::strcmp(module, "math");
-}
-
-}  // namespace
-
-std::string_view operation_of(PyObject* callable) {
-    if (!PyCallable_Check(callable) || !is_long_lived(callable)) return {};
-    return known(callable).op;
-}
-
-PyObject* func_of(PyObject* o) {
-    if (PyMethod_Check(o)) return nullptr;
-    if (PyFunction_Check(o) || PyType_Check(o) || PyModule_Check(o) || PyLong_Check(o) ||
-        is_expr(o))
-        return nullptr;
-    if (!PyCallable_Check(o)) return nullptr;
-    Ref d = get(o, names()._qd_func_);
-    return d && d.get() == o ? o : nullptr;
-}
-
-bool is_kernel_callable(PyObject* o) {
-    if (!PyCallable_Check(o) || is_expr(o)) return false;
-    Ref d = get(o, names()._qd_kernel_);
-    // A definition is its own mark; a stand-in that has every attribute is not.
-    return d && get(d.get(), names()._qd_kernel_).get() == d.get();
-}
-
-Ref map_leaves(PyObject* o, const std::function<Ref(PyObject*)>& f) {
-    if (is_expr(o)) return f(o);
-    need_stack();
-    if (PyList_CheckExact(o)) {
-        const Py_ssize_t n = PyList_GET_SIZE(o);
-        Ref out = Ref::steal(PyList_New(n));
-        for (Py_ssize_t k = 0; k < n; ++k)
-            PyList_SET_ITEM(out.get(), k, map_leaves(PyList_GET_ITEM(o, k), f).release());
-        return out;
-    }
-    if (PyTuple_CheckExact(o)) {
-        const Py_ssize_t n = PyTuple_GET_SIZE(o);
-        Ref out = Ref::steal(PyTuple_New(n));
-        for (Py_ssize_t k = 0; k < n; ++k)
-            PyTuple_SET_ITEM(out.get(), k, map_leaves(PyTuple_GET_ITEM(o, k), f).release());
-        return out;
-    }
-    const bool structure = is_struct(o);
-    if (PyDict_CheckExact(o) || structure) {
-        PyObject* from = structure ? reinterpret_cast<StructObject*>(o)->members : o;
-        Ref out = Ref::steal(PyDict_New());
-        PyObject *key, *item;
-        for (Py_ssize_t at = 0; PyDict_Next(from, &at, &key, &item);)
-            if (PyDict_SetItem(out.get(), key, map_leaves(item, f).get()) < 0) throw PyError{};
-        return structure ? make_struct(reinterpret_cast<StructObject*>(o)->type, out.get()) : out;
-    }
-    return Ref::borrow(o);
-}
 
 void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
                      std::vector<Prov*>* keyword_provs) {

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {

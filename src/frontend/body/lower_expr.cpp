@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"

@@ -2,7 +2,7 @@
 // the kernel runs. Constants are rendered by Python at once, but numbers with a spec follow printf
 // like all else.
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {

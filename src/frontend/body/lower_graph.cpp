@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {

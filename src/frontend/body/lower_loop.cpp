@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/values/values.h"
 #include "support/abi.h"
 

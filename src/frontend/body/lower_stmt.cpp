@@ -6,7 +6,7 @@
 
 #include <functional>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/source/stack.h"
 
 namespace qd::frontend {

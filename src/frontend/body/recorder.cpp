@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
@@ -29,18 +29,6 @@ Val Body::result_of(Ref result, Prov* place) {
     }
     if (place && PyIter_Check(result.get())) unit.opaque("an iterator that Python made");
     return adopt(std::move(result), place);
-}
-
-// Python cannot see what only launches know.
-void refuse_at_launch(const Prov* prov) {
-    if (!prov) return;
-    if (prov->kind == Prov::Kind::display)
-        for (const Prov* part : prov->operands) refuse_at_launch(part);
-    if (!prov->at_launch) return;
-    raise(Kind::type,
-          "Python cannot look into a dataclass argument while the kernel is compiled: its members "
-          "have their values at launches",
-          "pass the members that are needed, or make the function a @qd.func");
 }
 
 // What asks for the class of an object alone.

@@ -6,22 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "frontend/facts/facts.h"
+#include "frontend/body/body.h"
+#include "frontend/calls/calls.h"
+#include "frontend/facts/signature.h"
 
 namespace qd::frontend {
 
-struct Param {
-    Ref name, annotation, default_value;
-    bool has_default = false;
-};
-struct FuncSignature {
-    Ref definition, fn, returns;
-    std::vector<Param> params;
-    bool is_real = false, top_level_only = false;
-};
-
-// Read once per definition.
-const FuncSignature& signature_of(PyObject* definition);
 std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
                                 const std::vector<Prov*>& provs,
                                 const std::vector<Prov*>& keyword_provs);
@@ -52,9 +42,6 @@ struct Key {
 Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l);
 inline bool is_local_place(const ir::Value* root) {
     return !root->def || root->def->op == ir::Op::slot;
-}
-inline bool is_plain_container(PyObject* o) {
-    return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o);
 }
 
 }  // namespace qd::frontend

@@ -13,9 +13,14 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "frontend/calls/call.h"
+#include "cpython/names.h"
+#include "frontend/diag.h"
+#include "frontend/facts/annotations.h"
+#include "frontend/facts/callables.h"
 #include "frontend/facts/facts.h"
 #include "frontend/facts/memo.h"
+#include "frontend/facts/signature.h"
+#include "frontend/source/ast.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"

@@ -6,7 +6,11 @@
 #include <ranges>
 #include <utility>
 
+#include "cpython/names.h"
+#include "frontend/diag.h"
+#include "frontend/facts/callables.h"
 #include "frontend/facts/facts.h"
+#include "frontend/source/ast.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/values.h"
 
@@ -352,6 +356,18 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep, Ask
                                   : PyObject_GetItem(inner.get(), prov->key.get()));
     forget_error();
     return keep.get();
+}
+
+// Python cannot see what only launches know.
+void refuse_at_launch(const Prov* prov) {
+    if (!prov) return;
+    if (prov->kind == Prov::Kind::display)
+        for (const Prov* part : prov->operands) refuse_at_launch(part);
+    if (!prov->at_launch) return;
+    raise(Kind::type,
+          "Python cannot look into a dataclass argument while the kernel is compiled: its members "
+          "have their values at launches",
+          "pass the members that are needed, or make the function a @qd.func");
 }
 
 }  // namespace qd::frontend

@@ -7,7 +7,11 @@
 
 #include <algorithm>
 
+#include "cpython/names.h"
+#include "frontend/diag.h"
+#include "frontend/facts/callables.h"
 #include "frontend/facts/facts.h"
+#include "frontend/source/ast.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {

@@ -6,7 +6,6 @@
 
 #include <string>
 
-#include "frontend/facts/facts.h"
 #include "frontend/source/stack.h"
 #include "frontend/specialise.h"
 #include "frontend/values/structs.h"
@@ -34,11 +33,10 @@ const AtomicRow kAtomics[] = {
 void check_precision(const char* verb, Prim to, Prim from) {
     if (to == from || type::promote(to, from) == to) return;
     const ir::Loc* loc = builder().loc;
-    current()->body->unit.notice(
-        {Notice::Category::log,
-         std::string(verb) + " may lose precision: " + type::info(to).name + " <- " +
-             type::info(from).name,
-         loc ? std::string(loc->file) : "", loc ? static_cast<uint32_t>(loc->line) : 0});
+    notice_here({Notice::Category::log,
+                 std::string(verb) + " may lose precision: " + type::info(to).name + " <- " +
+                     type::info(from).name,
+                 loc ? std::string(loc->file) : "", loc ? static_cast<uint32_t>(loc->line) : 0});
 }
 
 Prim literal_prim(PyObject* o) {

@@ -3,7 +3,6 @@
 // It is a struct value of the array, the first element and the number of elements, so that it goes
 // through calls like any struct. Indices are relative; debug mode checks them.
 
-#include "frontend/facts/facts.h"
 #include "frontend/specialise.h"
 #include "frontend/values/structs.h"
 
@@ -53,10 +52,7 @@ void warn_of_long_stack(size_t bytes) {
 // Debug mode names the calls that led to a failing access. A func is therefore expanded into its
 // callers, up to the kernel, or to a real function, which cannot be.
 void know_callers() {
-    if (current()->body->unit.is_kernel) return;
-    for (const Lowering* l = current(); l; l = l->caller)
-        if (l->body->is_real) return;
-    throw HoldsTask{};
+    if (!callers_are_known()) throw HoldsTask{};
 }
 
 // An assertion whose text has "{}" for each operand shown and "{kernel}" for where it is.
@@ -72,8 +68,6 @@ void check(Value* ok, const char* text, std::initializer_list<Value*> shown) {
         if (!s.empty()) f.pieces.push_back({std::string(s), 0});
     };
     auto next = shown.begin();
-    const Lowering* root = &l;
-    while (root->caller) root = root->caller;
     bool located = false;
     for (std::string_view rest = text; !rest.empty();) {
         const size_t open = std::min(rest.find('{'), rest.size());
@@ -83,7 +77,7 @@ void check(Value* ok, const char* text, std::initializer_list<Value*> shown) {
         if (close == open + 1) {
             value(*next++);
         } else {
-            literal("kernel[" + std::string(root->body->function_name) + "] tid=");
+            literal("kernel[" + kernel_function_name() + "] tid=");
             value(l.b.typed(Op::thread_index, type::kI32, {}));
             located = true;
         }

@@ -2,12 +2,40 @@
 
 #include <unordered_map>
 
-#include "frontend/calls/call.h"
-#include "frontend/facts/facts.h"
 #include "frontend/source/stack.h"
+#include "frontend/values/containers.h"
 #include "frontend/values/structs.h"
 
 namespace qd::frontend {
+
+Ref map_leaves(PyObject* o, const std::function<Ref(PyObject*)>& f) {
+    if (is_expr(o)) return f(o);
+    need_stack();
+    if (PyList_CheckExact(o)) {
+        const Py_ssize_t n = PyList_GET_SIZE(o);
+        Ref out = Ref::steal(PyList_New(n));
+        for (Py_ssize_t k = 0; k < n; ++k)
+            PyList_SET_ITEM(out.get(), k, map_leaves(PyList_GET_ITEM(o, k), f).release());
+        return out;
+    }
+    if (PyTuple_CheckExact(o)) {
+        const Py_ssize_t n = PyTuple_GET_SIZE(o);
+        Ref out = Ref::steal(PyTuple_New(n));
+        for (Py_ssize_t k = 0; k < n; ++k)
+            PyTuple_SET_ITEM(out.get(), k, map_leaves(PyTuple_GET_ITEM(o, k), f).release());
+        return out;
+    }
+    const bool structure = is_struct(o);
+    if (PyDict_CheckExact(o) || structure) {
+        PyObject* from = structure ? reinterpret_cast<StructObject*>(o)->members : o;
+        Ref out = Ref::steal(PyDict_New());
+        PyObject *key, *item;
+        for (Py_ssize_t at = 0; PyDict_Next(from, &at, &key, &item);)
+            if (PyDict_SetItem(out.get(), key, map_leaves(item, f).get()) < 0) throw PyError{};
+        return structure ? make_struct(reinterpret_cast<StructObject*>(o)->type, out.get()) : out;
+    }
+    return Ref::borrow(o);
+}
 
 Ref copy_tree(PyObject* o) {
     return map_leaves(o, [](PyObject* e) { return Ref::borrow(e); });

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "frontend/facts/facts.h"
 #include "frontend/source/stack.h"
 #include "frontend/specialise.h"
 #include "frontend/values/values.h"

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "frontend/facts/facts.h"
 #include "frontend/specialise.h"
 #include "frontend/values/values.h"
 

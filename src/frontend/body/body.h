@@ -1,0 +1,251 @@
+// Walking syntax trees: what the files of this folder, calls and specialise share.
+//
+// A Body is one function body being walked; a func that is expanded in place has a Body of its own
+// inside the caller's Unit. It is touched under the compile lock.
+
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cpython/names.h"
+#include "frontend/diag.h"
+#include "frontend/facts/annotations.h"
+#include "frontend/facts/callables.h"
+#include "frontend/facts/facts.h"
+#include "frontend/source/ast.h"
+#include "frontend/values/containers.h"
+
+namespace qd::frontend {
+
+enum class Flow : uint8_t { normal, ended, returned, static_break, static_continue };
+
+struct Binding {
+    enum class Kind : uint8_t { variable, fixed, loop_variable, kernel_argument };
+    PyObject* name;  // interned, borrowed from the tree or the code object
+    Val value;
+    Kind kind;
+    int parallel_depth;  // where it was made
+    Ref shared;          // the same variable as other threads see it
+    int hidden;          // index of the binding it hides, -1
+};
+
+// An ndarray that no argument leads to. Calls of real functions say it in their own words.
+struct ForeignArray : Diag {
+    Ref array;
+};
+
+struct LoopFrame {
+    enum class Kind : uint8_t { runtime, parallel, repeated, unrolled, graph } kind;
+    int runtime_ifs = 0;  // entered since the loop began
+};
+
+struct LoopSettings {
+    bool serialize = false;
+    int threads = 0, block_dim = 0;
+    std::string name;
+};
+
+struct Lowering::Body {
+    Lowering& low;
+    Unit& unit;
+    FunctionSource& source;
+    Ref function;    // Python function
+    Ref definition;  // KernelDef or FuncDef
+    const ir::Loc* call_site = nullptr;
+    bool is_real = false;
+    Ref declared;  // real function: skeleton of its results
+    std::vector<ir::Value*>
+        reference_slots;         // real function: copies of variables passed by reference
+    size_t parameter_count = 0;  // bindings[0, n) are the parameters
+    int entry_depth = 0;         // runtime_depth where the body begins
+    std::span<Node* const> task_statements;  // of the kernel or the do-while loop around
+
+    std::vector<Binding> bindings;
+    std::unordered_map<PyObject*, int> visible;
+    std::vector<LoopFrame> loops;
+    std::unordered_map<PyObject*, Val> outer_names;  // globals, cells and builtins seen so far
+    LoopSettings settings;
+    bool settings_used = true;
+    bool has_return = false;
+    Val result;
+    Ref returns;  // return annotation, empty if none
+    std::string_view file_name, function_name;
+    Ref cells;  // dict: free variable -> cell
+
+    Body(Lowering& l, Unit& u, PyObject* definition);
+
+    // names (lower_expr.cpp)
+    struct Scope;
+    Binding* find(PyObject* name);
+    void declare(PyObject* name, Val value, Binding::Kind kind);
+    Val lookup(PyObject* name);
+    void leave_shared_views();  // at the end of a parallel loop
+    Val adopt(Ref value, Prov* prov);
+    Val member(const Val& base, PyObject* name);
+    Val element(const Val& base, PyObject* index);
+    Val bind_parameter_member(PyObject* annotation, Ref item, Prov* prov);
+    Val unit_item(const Val& over, Ref item, Py_ssize_t at);
+    bool truth(const Val& v);  // of a compile-time object
+    void bind_static_target(const Node* target, const Val& v);
+    Prov* find_place(
+        PyObject* array);  // an array reached through arguments in a way that was not tracked
+
+    // expressions (lower_expr.cpp, lower_condition.cpp)
+    Val expr(const Node* n);
+    Ref value(const Node* n) {  // all of it is looked at
+        Val v = expr(n);
+        unit.consume(v);
+        return std::move(v.obj);
+    }
+    Ref index(const Node* n);
+    Val binary_op(const Node* n, BinOp op, const Val& a, const Val& b);
+    Val bool_op(const Node* n, size_t first = 0);
+    Val if_exp(const Node* n);
+    Val known_side(const Node* n, bool condition);
+    Val known_left(Val left, bool decided, const Node* n, size_t rest);
+    Val compare_chain(const Node* n);
+    Val comprehension(const Node* n);
+    void generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>& places);
+    Val iterable(const Val& over);
+    Ref joined_string(const Node* n);
+    bool is_static_call(const Node* n, PyObject** op = nullptr);  // Call of qd.static
+    Val static_value(const Node* call);
+    bool static_truth(const Node* call);
+    void check_static(PyObject* o);
+    bool is_direct_argument(const Node* n);
+    Ref dict_display(const Node* n);
+
+    // calls (lower_call.cpp)
+    Val call(const Node* n);
+    // What a Python function of the user answers; later processes ask it again.
+    Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs,
+                   PyObject* keywords);
+    Val method_self(const Val& method, const Val& base);
+    void consume_owner(PyObject* self, Prov* method);
+    Val call_python(const Node* n, const Val& f, const CallArgs& args,
+                    const std::vector<Prov*>& provs, const std::vector<Prov*>& keyword_provs);
+    Val object_operator(const Node* n, const Val& left, const Val& right, const char* method);
+    [[noreturn]] void refused(const Node* n, bool symbolic);
+    bool all_host(const auto& known, const CallArgs& args);
+    bool needs_no_kernel(PyObject* o);
+
+    // what Python evaluates (recorder.cpp)
+    Val recorded(const char* name, Prov* callee, std::span<const Val> operands, PyObject* keywords,
+                 bool is_pure, const std::function<Ref()>& run);
+    Val operation(const char* name, std::span<const Val> operands, const std::function<Ref()>& run);
+    Val result_of(Ref result, Prov* place);
+    Val read_member(const Val& base, PyObject* name, const Val* otherwise);  // getattr
+    Val iterated(const Val& callee, std::span<const Val> operands, Ref result);
+    Ref format_call(PyObject* format, const CallArgs& args);
+    Val call_special(const Node* n, std::string_view op, bool& handled);
+    void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
+                   std::vector<Prov*>* keyword_provs);
+
+    // statements (lower_stmt.cpp)
+    Flow block(std::span<Node* const> list);
+    Flow stmt(const Node* n);
+    Flow if_stmt(const Node* n);
+    Flow while_stmt(const Node* n);
+    Flow jump(const Node* n, bool is_break);
+    Flow return_stmt(const Node* n);
+    void assign_to(const Node* target, Val value, bool is_static);
+    [[noreturn]] void immutable_member(const Node* target);
+    [[noreturn]] void not_assignable(const Node* target);
+    bool is_local_container(const Node* n);
+    void assign_name(const Node* target, Val value, bool is_static);
+    void unpack(const Node* target, const Val& value, bool is_static);
+    void aug_assign(const Node* n);
+    void ann_assign(const Node* n);
+    void assert_stmt(const Node* n);
+    void set_kernel_result(const Val& v);
+    void emit_real_return();
+    Ref percent_format(PyObject* format, PyObject* values);
+    void set_location(const Node* n);
+    struct CheckedHere {  // where indices are checked, a failure shows this very expression
+        Body& body;
+        const ir::Loc* saved;
+        CheckedHere(Body& b, const Node* n) : body(b), saved(b.low.b.loc) {
+            if (b.low.kernel->options.check_indices()) b.set_location(n);
+        }
+        ~CheckedHere() { body.low.b.loc = saved; }
+    };
+
+    // graph constructs (lower_graph.cpp)
+    std::string_view graph_op(const Node* n);
+    Ref loop_flag(const Node* call);
+    Ref flag_array(const Node* n, const char* construct);
+    Flow do_while(const Node* n);
+    Ref graph_place(GraphStateWord word);
+    ir::Value* graph_word(GraphStateWord word);
+    void set_graph_word(GraphStateWord word, ir::Value* v);
+    ir::Value* enter_checkpoint(GraphTable::Checkpoint row);
+    std::string checkpoint_label(const Node* n);
+    Flow checkpoint(const Node* n, const Node* call);
+    Flow gated_for(const Node* n);
+    bool is_task_statement(const Node* n) const;
+    Flow with_stmt(const Node* n);
+
+    // loops (lower_loop.cpp)
+    Flow for_stmt(const Node* n);
+    Flow unrolled(const Node* n, const Val& iterable);
+    Flow range_loop(const Node* n, const Node* call);
+    Flow ndrange_loop(const Node* n, const Node* call, bool grouped);
+    Flow data_loop(const Node* n, const Val& over, bool grouped);
+    struct Bounds {
+        ir::Value *begin, *end;
+    };
+    Flow counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order,
+                 bool grouped, bool one_name, bool over_data);
+    void set_loop_config(const Node* call);
+    FieldObject* first_field(PyObject* o);
+    [[noreturn]] void throw_index(const std::string& message);
+};
+
+struct Lowering::Body::Scope {
+    Body& body;
+    size_t mark;
+    explicit Scope(Body& b) : body(b), mark(b.bindings.size()) {}
+    Scope(const Scope&) = delete;
+    ~Scope();
+};
+
+// Makes a Lowering the innermost one while it lives.
+struct Active {
+    Lowering* previous;
+    explicit Active(Lowering& l);
+    ~Active();
+};
+
+// Region being filled, restored on exit.
+struct InRegion {
+    Lowering& low;
+    ir::Region* saved;
+    InRegion(Lowering& l, ir::Region* r) : low(l), saved(l.b.region) {
+        if (++l.kernel->regions >= ir::kMostNestedRegions)
+            raise(Kind::compilation, "branches and loops are nested too deeply",
+                  "split it into functions under @qd.real_func, or index a table");
+        l.b.region = r;
+    }
+    ~InRegion() {
+        low.b.region = saved;
+        --low.kernel->regions;
+    }
+};
+
+// A deeper level of something, undone on exit.
+struct Deeper {
+    int& depth;
+    explicit Deeper(int& d) : depth(d) { ++depth; }
+    Deeper(const Deeper&) = delete;
+    ~Deeper() { --depth; }
+};
+
+void check_end(PyObject* over, Py_ssize_t turn);  // of a loop over compile-time items
+Ref all_items(PyObject* over);                    // as a list; raises if they seem to have no end
+
+}  // namespace qd::frontend

@@ -1,0 +1,36 @@
+// What annotations and array objects mean.
+
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "frontend/frontend.h"
+
+namespace qd::frontend {
+
+struct ArrayInfo {
+    ir::Type elem;
+    int ndim = 0;
+    ir::ArrayAccess access;
+    bool has_grad = false;
+};
+bool is_external_array(PyObject* o);                           // NumPy array or torch tensor
+bool array_info(PyObject* o, ArrayInfo& out);                  // any array; false if it is none
+std::optional<ir::Prim> prim_of(PyObject* annotation);         // dtype objects, int, float, bool
+std::optional<ir::Type> tensor_type_of(PyObject* annotation);  // vector and matrix types
+bool is_template(PyObject* annotation);
+bool is_ndarray_annotation(PyObject* annotation);
+bool is_tensor_annotation(PyObject* annotation);  // qd.Tensor
+bool is_dataclass(PyObject* type);
+bool is_instance_field(PyObject* field);  // of a dataclass
+bool is_buffer_view_annotation(PyObject* annotation);
+bool is_struct_type(PyObject* annotation);       // qd.types.struct, qd.dataclass
+PyObject* strip_optional(PyObject* annotation);  // X | None -> X (borrowed)
+bool is_empty(PyObject* annotation);             // no annotation
+
+void check_array_expr(PyObject* annotation, const ExprObject* array, const std::string& name);
+void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name,
+                     ArrayInfo& a);  // checks; compound elements
+
+}  // namespace qd::frontend
