@@ -39,7 +39,7 @@ _BY_MODULE = {
     "quadrants.types.enums": "DeviceCapability Format Layout",
     "quadrants._library": "eig make_spd polar_decompose randn solve svd sym_eig",
     "quadrants.lang.snode": "SNode deactivate_all_snodes root " + _AXES,
-    "quadrants.lang._fields_builder": "FieldsBuilder",
+    "quadrants.lang._data.fields_builder": "FieldsBuilder",
     "quadrants.lang.field": "BitpackedFields Field MatrixField ScalarField StructField field",
     "quadrants.lang._ndarray": "MatrixNdarray Ndarray ScalarNdarray VectorNdarray ndarray",
     "quadrants.lang.buffer_view": "BufferView",

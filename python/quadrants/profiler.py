@@ -341,7 +341,7 @@ def clear_scoped_profiler_info() -> None:
 def print_memory_profiler_info() -> None:
     """Prints the nodes of all field trees with their cells and sizes."""
     from quadrants.lang import impl
-    from quadrants.lang._fields_builder import FieldsBuilder
+    from quadrants.lang._data.fields_builder import FieldsBuilder
 
     impl.check_initialised()
     impl.get_runtime().materialize()

@@ -54,7 +54,7 @@ std::unique_ptr<ir::Module> kernel_of(const ir::Field& f, bool writes) {
 
 void show(const std::string& name, const std::vector<uint8_t>& module) {
     const auto python =
-        cpython::Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._inspection"));
+        cpython::Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._inspect.inspection"));
     const auto done = python ? cpython::Ref::steal_or_null(PyObject_CallMethod(
                                    python.get(), "show_accessor", "sy#", name.c_str(),
                                    reinterpret_cast<const char*>(module.data()),

@@ -152,7 +152,7 @@ bool read_gradient(PyObject* o, ExternalArray& out) {
     if (wanted != Py_True) return wanted != nullptr;
     static PyObject* find;
     if (!find) {
-        PyObject* module = PyImport_ImportModule("quadrants.lang._arguments");
+        PyObject* module = PyImport_ImportModule("quadrants.lang._data.arguments");
         find = module ? PyObject_GetAttrString(module, "torch_gradient") : nullptr;
         Py_XDECREF(module);
         if (!find) return false;

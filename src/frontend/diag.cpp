@@ -165,10 +165,10 @@ const char* class_name(Kind k) {
     return nullptr;
 }
 
-// What `quadrants.lang._advice` says; nothing if it fails.
+// What `quadrants.lang._inspect.advice` says; nothing if it fails.
 template <class... Args>
 std::string ask(const char* function, Args... args) {
-    const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._advice"));
+    const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._inspect.advice"));
     const Ref name = Ref::steal(PyUnicode_FromString(function));
     const Ref said = Ref::steal_or_null(
         module ? PyObject_CallMethodObjArgs(module.get(), name.get(), args..., nullptr) : nullptr);

@@ -124,7 +124,7 @@ bool is_inspected() {
 void inspect(PyObject* definition, const std::string& name, const std::vector<uint8_t>& module) {
     if (!is_inspected()) return;
     const cpython::Ref python =
-        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
+        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.inspection"));
     cpython::Ref::steal(PyObject_CallMethod(python.get(), "show", "Osy#", definition, name.c_str(),
                                             reinterpret_cast<const char*>(module.data()),
                                             static_cast<Py_ssize_t>(module.size())));
@@ -136,7 +136,7 @@ std::vector<std::string> edited_tasks(const std::string& kernel,
     const char* wanted = std::getenv("QD_LOAD_IR");
     if (!wanted || std::strtol(wanted, nullptr, 10) == 0) return {};
     const cpython::Ref python =
-        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspection"));
+        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.inspection"));
     const cpython::Ref list = cpython::Ref::steal(PyObject_CallMethod(
         python.get(), "edited_tasks", "sy#", kernel.c_str(),
         reinterpret_cast<const char*>(module.data()), static_cast<Py_ssize_t>(module.size())));
@@ -251,7 +251,7 @@ bool check_arrays(KernelObject& kernel, PyObject* const* args) {
             fits_quickly(parameters[k].annotation.get(), args[k]))
             continue;
         if (!check) {
-            PyObject* module = PyImport_ImportModule("quadrants.lang._arguments");
+            PyObject* module = PyImport_ImportModule("quadrants.lang._data.arguments");
             if (!module) return false;
             check = PyObject_GetAttrString(module, "check_array");
             Py_DECREF(module);
@@ -275,7 +275,7 @@ bool warn_of_unwatched(const Parameter& p, PyObject* arg) {
     if (PyType_SUPPORTS_WEAKREFS(Py_TYPE(arg)) || arg == Py_None || PyLong_Check(arg) ||
         PyFloat_CheckExact(arg))
         return true;
-    const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._arguments"));
+    const Ref module = Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._data.arguments"));
     return module &&
            Ref::steal_or_null(PyObject_CallMethod(module.get(), "warn_of_unwatched", "(O)", arg));
 }
@@ -291,7 +291,7 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
             continue;
         if (!check) {
             const Ref module =
-                Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._arguments"));
+                Ref::steal_or_null(PyImport_ImportModule("quadrants.lang._data.arguments"));
             check = module ? PyObject_GetAttrString(module.get(), "check_template") : nullptr;
             if (!check) return false;
         }

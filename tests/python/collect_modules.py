@@ -11,7 +11,7 @@ import sys
 os.environ["QD_DUMP_CFG"] = "1"  # asks for the look at each module that is taken over here
 os.environ["QD_OFFLINE_CACHE"] = "0"
 
-from quadrants.lang import _inspection
+from quadrants.lang._inspect import inspection
 
 folder = pathlib.Path(sys.argv[1])
 
@@ -20,7 +20,7 @@ def keep(definition, kernel, module):
     (folder / f"{kernel}.bin").write_bytes(module)
 
 
-_inspection.show = keep
+inspection.show = keep
 script = sys.argv[2]
 sys.argv = sys.argv[2:]
 if script.startswith("differential:"):

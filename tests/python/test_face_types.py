@@ -200,7 +200,7 @@ def test_quant():
 
 def test_external_arrays(monkeypatch):
     from quadrants._lib import core
-    from quadrants.lang._arguments import check_array
+    from quadrants.lang._data.arguments import check_array
 
     monkeypatch.setattr(core, "NdarrayBase", type("NdarrayBase", (), {}), raising=False)
     nd = qd.types.ndarray

@@ -539,7 +539,7 @@ def interrupted(action, last, is_watched):
 
 # At a line of `with` itself a trace may raise where no handler can: functions with one are not watched.
 def gives_storage(code):
-    return code.co_filename.endswith("_fields_builder.py") and code.co_name != "_materialise"
+    return code.co_filename.endswith("fields_builder.py") and code.co_name != "_materialise"
 
 
 def declares(code):

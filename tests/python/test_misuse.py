@@ -884,7 +884,7 @@ def test_parent_beyond_the_root(server, tmp_path):
 
 
 MODULES_NEEDED = {
-    "lang._arguments": (
+    "lang._data.arguments": (
         "@qd.kernel\ndef m(x: qd.types.ndarray(qd.math.vec2)): x[0] = 7\n"
         "def use():\n    x = np.zeros((1, 2), np.float32)\n    m(x)\n    return x[0]"
     ),

@@ -20,16 +20,16 @@ pytestmark = pytest.mark.oracle_differs("its dumps look otherwise")
 
 def ir_of(run, stage, **options):
     """What the compiler makes of the first kernel that `run()` calls, as text."""
-    from quadrants.lang import _inspection
+    from quadrants.lang._inspect import inspection
 
     seen = []
-    show = _inspection.show
-    _inspection.show = lambda definition, name, module: seen.append(module)
+    show = inspection.show
+    inspection.show = lambda definition, name, module: seen.append(module)
     try:
         qd.init(arch=qd.cpu, offline_cache=False, print_preprocessed_ir=True, **options)
         run()
     finally:
-        _inspection.show = show
+        inspection.show = show
     return core._compiler_text(seen[0], stage)
 
 

@@ -28,7 +28,7 @@ run(x)
 assert x.tolist() == [2] * 4
 from quadrants._lib import core
 
-heavy = {"quadrants.lang.matrix", "quadrants.lang._arguments", "quadrants._compat.observations"}
+heavy = {"quadrants.lang.matrix", "quadrants.lang._data.arguments", "quadrants._compat.observations"}
 print(core.counters()["lowered"], sorted(heavy & (set(sys.modules) - before)))
 """
 

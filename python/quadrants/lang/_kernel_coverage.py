@@ -19,7 +19,7 @@ from quadrants import _logging
 from quadrants.lang._config import number
 
 if TYPE_CHECKING:
-    from quadrants.lang._kernel_flow import Arc
+    from quadrants.lang._inspect.kernel_flow import Arc
 
 _FIELD_NAME = "_qd_cov"
 _MAX_PROBES = number(os.environ, "QD_COVERAGE_MAX_PROBES", int, "100000")
@@ -81,7 +81,7 @@ class _CoverageASTRewriter:
                 text, body = node.body[:is_text], node.body[is_text:]
                 self._number(body, with_arcs)
                 if with_arcs:
-                    from quadrants.lang._kernel_flow import Flow
+                    from quadrants.lang._inspect.kernel_flow import Flow
 
                     flow = Flow(self._ids, self._else_ids, self.start_lineno - 1)
                     self.arcs += flow.function(node, body)

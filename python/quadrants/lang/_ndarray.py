@@ -11,7 +11,8 @@ from typing import Any
 
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
-from quadrants.lang import _convert, impl
+from quadrants.lang import impl
+from quadrants.lang._data import convert
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.matrix import Matrix, MatrixType, Vector
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
@@ -126,8 +127,8 @@ class Ndarray(core.NdarrayBase):
         mine, theirs = self.shape, other.shape
         same = mine == theirs and self._element_shape == other._element_shape
         assert same, f"copy_from shape mismatch: destination {mine} vs source {theirs}"
-        _convert.copy_array(other, self, theirs, self._element_shape)
-        _convert.count_kernel(self, "copy_from")
+        convert.copy_array(other, self, theirs, self._element_shape)
+        convert.count_kernel(self, "copy_from")
 
     def _conversion_key(self) -> Any:
         return self.dtype.name, self._element_shape, len(self.shape)
@@ -153,14 +154,14 @@ class Ndarray(core.NdarrayBase):
         else:
             if self.dtype in (i32, u32) and isinstance(entries, (float, np.floating)):
                 raise TypeError(f"an integer is required to fill elements of type {self.dtype}")
-            entries = _convert.number_as(self.dtype, entries)
-        _convert.write_array(self, entries, self._element_shape)
+            entries = convert.number_as(self.dtype, entries)
+        convert.write_array(self, entries, self._element_shape)
         if self._element_shape:
-            _convert.count_kernel(self, "fill")
+            convert.count_kernel(self, "fill")
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule over the memory."""
-        return _convert.capsule_of(self, versioned, needs_torch=False)
+        return convert.capsule_of(self, versioned, needs_torch=False)
 
     def _slice(self, key: Any) -> Any:
         from quadrants.lang.buffer_view import view_of_slice
@@ -168,10 +169,10 @@ class Ndarray(core.NdarrayBase):
         return view_of_slice(self, key)
 
     def _element(self, key: Any) -> Any:
-        return _convert.live_element(self, key, self._element_shape)
+        return convert.live_element(self, key, self._element_shape)
 
     def _assign_element(self, key: Any, value: Any) -> None:
-        _convert.write_components(self, key, value, self._element_shape)
+        convert.write_components(self, key, value, self._element_shape)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         self._prepare()  # raises for one of a runtime that was reset
@@ -181,7 +182,7 @@ class Ndarray(core.NdarrayBase):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        array = _convert.copied_array(self, self.shape, self._element_shape)
+        array = convert.copied_array(self, self.shape, self._element_shape)
         return _unpickled, (self.dtype.name, self._element_shape, array)
 
     def __repr__(self) -> str:
@@ -205,12 +206,12 @@ class _Convertible(Ndarray):
             ValueError: `copy=False` with another dtype, or of 8-bit, 16-bit or unsigned numbers.
         """
         self._prepare()
-        return _convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
+        return convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a torch tensor; `copy` as for `to_numpy`."""
         self._prepare()
-        return _convert.torch_of(self, self.shape, self._element_shape, device, copy)
+        return convert.torch_of(self, self.shape, self._element_shape, device, copy)
 
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of shape `shape + element_shape`, cast to the dtype.
@@ -228,12 +229,12 @@ class _Convertible(Ndarray):
         expected = self.shape + self._element_shape
         if tuple(arr.shape) != expected:
             raise ValueError(f"Mismatch shape: {expected} expected, but {arr.shape} provided")
-        _convert.write_array(self, arr, self._element_shape)
-        _convert.count_kernel(self, operation)
+        convert.write_array(self, arr, self._element_shape)
+        convert.count_kernel(self, operation)
 
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor; as `from_numpy`."""
-        self._write(_convert.array_of_torch(arr), "from_torch")
+        self._write(convert.array_of_torch(arr), "from_torch")
 
 
 class ScalarNdarray(_Convertible):

@@ -61,7 +61,7 @@ class Program:
 
     def get_snode_root(self, number: int) -> Any:
         """The root node of a finalised tree."""
-        from quadrants.lang._fields_builder import FieldsBuilder
+        from quadrants.lang._data.fields_builder import FieldsBuilder
 
         return FieldsBuilder._finalized_roots()[number].ptr
 

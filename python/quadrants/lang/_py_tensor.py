@@ -29,7 +29,7 @@ from torch._tensor import _convert
 from torch.overrides import get_default_nowrap_functions
 
 from quadrants.lang import impl
-from quadrants.lang._swizzle import ALPHABETS
+from quadrants.lang._values.swizzle import ALPHABETS
 from quadrants.lang.exception import (
     QuadrantsRuntimeError,
     QuadrantsSyntaxError,

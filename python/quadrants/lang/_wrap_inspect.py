@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from quadrants.lang import _typed_source
+from quadrants.lang._inspect import typed_source
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def get_source_info_and_src(func: Callable[..., Any]) -> tuple[FunctionSourceInf
         lines, start = inspect.getsourcelines(func)
         path = inspect.getsourcefile(func) or "<unknown>"
     except (OSError, TypeError) as e:
-        typed = _typed_source.find(func) if inspect.isfunction(func) else None
+        typed = typed_source.find(func) if inspect.isfunction(func) else None
         if typed is None:
             raise OSError(f"Cannot find source code for Object: {func}") from e
         text, start = typed

@@ -10,8 +10,8 @@ from quadrants._lazy import lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Layout
 from quadrants.lang import impl
-from quadrants.lang._stored_field import Field, MatrixField, ScalarField
-from quadrants.lang._struct_field import StructField
+from quadrants.lang._data.stored_field import Field, MatrixField, ScalarField
+from quadrants.lang._data.struct_field import StructField
 from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
@@ -146,7 +146,7 @@ def _check_companions(dtype: Any, needs_grad: bool, needs_dual: bool) -> None:
 
 def _declare(groups: list[Group], plan: Plan | None, needs_grad: bool, needs_dual: bool) -> None:
     """Places fields and their companions, or notes that the user will."""
-    from quadrants.lang._fields_builder import declare_unplaced, declare_wanting
+    from quadrants.lang._data.fields_builder import declare_unplaced, declare_wanting
 
     wanted = [w for w, needed in (("grad", needs_grad), ("dual", needs_dual)) if needed]
     if plan is None:

@@ -81,7 +81,7 @@ class PyQuadrants:
         self.fwd_mode_manager: Any = None
         self.grad_replaced = False
         self.ndarrays: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.conversions: set[tuple[Any, str]] = set()  # counted by `_convert.count_kernel`
+        self.conversions: set[tuple[Any, str]] = set()  # counted by `convert.count_kernel`
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -16,8 +16,8 @@ from quadrants._lazy import LazyNumpy, lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Layout
 from quadrants.lang import impl
-from quadrants.lang._swizzle import all_swizzles
-from quadrants.lang._swizzle import generate_patterns as _generate_swizzle_patterns
+from quadrants.lang._values.swizzle import all_swizzles
+from quadrants.lang._values.swizzle import generate_patterns as _generate_swizzle_patterns
 from quadrants.lang.exception import (
     QuadrantsCompilationError,
     QuadrantsTypeError,
@@ -36,9 +36,9 @@ __getattr__, _ = lazy_names(
     __name__,
     globals(),
     {
-        "MatrixType": "quadrants.lang._matrix_types:MatrixType",
-        "UnpackedVectorType": "quadrants.lang._matrix_types:UnpackedVectorType",
-        "VectorType": "quadrants.lang._matrix_types:VectorType",
+        "MatrixType": "quadrants.lang._values.matrix_types:MatrixType",
+        "UnpackedVectorType": "quadrants.lang._values.matrix_types:UnpackedVectorType",
+        "VectorType": "quadrants.lang._values.matrix_types:VectorType",
         "MatrixField": "quadrants.lang.field:MatrixField",
         "MatrixNdarray": "quadrants.lang._ndarray:MatrixNdarray",
         "VectorNdarray": "quadrants.lang._ndarray:VectorNdarray",

@@ -12,7 +12,7 @@ from typing import Any
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants.lang import impl
-from quadrants.lang._atomic_ops import (  # noqa: F401
+from quadrants.lang._ops.atomic import (  # noqa: F401
     atomic_add,
     atomic_and,
     atomic_cas,
@@ -24,7 +24,7 @@ from quadrants.lang._atomic_ops import (  # noqa: F401
     atomic_sub,
     atomic_xor,
 )
-from quadrants.lang._kernel_ops import (  # noqa: F401
+from quadrants.lang._ops.kernel_ops import (  # noqa: F401
     activate,
     append,
     assume_in_range,
@@ -50,7 +50,7 @@ from quadrants.lang._kernel_ops import (  # noqa: F401
     volatile_load,
     zero,
 )
-from quadrants.lang._op import (
+from quadrants.lang._ops.operation import (
     F,
     elementwise,
     on_host,

@@ -18,7 +18,7 @@ from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.util import is_one_index
 
 if TYPE_CHECKING:
-    from quadrants.lang._fields_builder import FieldsBuilder, SNodeTree
+    from quadrants.lang._data.fields_builder import FieldsBuilder, SNodeTree
 
 _MAX_EXTENT = 2**31 - 1
 _ids = itertools.count()
@@ -428,7 +428,7 @@ class Root:
     """`qd.root`: the builder that is open now."""
 
     def _builder(self) -> FieldsBuilder:
-        from quadrants.lang._fields_builder import default_builder
+        from quadrants.lang._data.fields_builder import default_builder
 
         return default_builder()
 

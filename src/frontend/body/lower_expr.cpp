@@ -272,7 +272,7 @@ static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Pr
 // The array rules that do not depend on the body, for members of dataclasses.
 static void check_member_array(PyObject* annotation, PyObject* array, const std::string& name) {
     static PyObject* check = [] {
-        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._arguments"));
+        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._data.arguments"));
         return PyObject_GetAttrString(module.get(), "check_array");
     }();
     const Ref shown =

@@ -1,8 +1,8 @@
 // Finds a function's text by its code object's file and line, without `inspect`.
 //
 // Files are read once per process; what has no file (notebooks, REPL, exec) is asked from
-// linecache, then from _typed_source.py (archives, typed and passed programs). The end of a
-// function is found by a light scan of its logical lines: brackets, strings and comments are
+// linecache, then from lang/_inspect/typed_source.py (archives, typed and passed programs). The end
+// of a function is found by a light scan of its logical lines: brackets, strings and comments are
 // skipped, and the first line that is not indented deeper than the `def` ends it. Cost: one pass
 // over the function's text.
 
@@ -236,9 +236,9 @@ bool read_linecache(PyObject* filename, std::string& out) {
     return true;
 }
 
-// Text and first line of a function that no file holds: _typed_source.py.
+// Text and first line of a function that no file holds: lang/_inspect/typed_source.py.
 bool read_typed(PyObject* function, std::string& out, int& first) {
-    Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._typed_source"));
+    Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.typed_source"));
     Ref found = Ref::steal(PyObject_CallMethod(module.get(), "find", "O", function));
     if (found.get() == Py_None) return false;
     const char* text = nullptr;

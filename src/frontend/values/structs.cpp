@@ -126,7 +126,7 @@ bool is_struct_type_object(PyObject* o) {
 }
 bool is_tensor_type_object(PyObject* o) {
     static PyTypeObject* cache;
-    return is_instance(o, "quadrants.lang._matrix_types", "MatrixType", cache);
+    return is_instance(o, "quadrants.lang._values.matrix_types", "MatrixType", cache);
 }
 bool is_dtype_object(PyObject* o) {
     static PyTypeObject* cache;

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from quadrants.lang import impl
-from quadrants.lang._op import python_scope_error
+from quadrants.lang._ops.operation import python_scope_error
 from quadrants.lang.exception import QuadrantsCompilationError
 
 F = TypeVar("F", bound=Callable[..., Any])

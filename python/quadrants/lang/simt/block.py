@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from quadrants.lang import impl
-from quadrants.lang._matrix_types import MatrixType
-from quadrants.lang._op import python_scope_error
+from quadrants.lang._ops.operation import python_scope_error
+from quadrants.lang._values.matrix_types import MatrixType
 from quadrants.lang.exception import QuadrantsCompilationError, QuadrantsTypeError
 from quadrants.lang.simt import subgroup
 from quadrants.lang.simt._target import deprecated, needs, no_blocks

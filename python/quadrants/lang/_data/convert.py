@@ -188,7 +188,7 @@ def torch_of(
 
 def array_of_torch(tensor: Any) -> Any:
     """A NumPy array with the tensor's values."""
-    from quadrants.lang._arguments import tensor_problem
+    from quadrants.lang._data.arguments import tensor_problem
 
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
@@ -279,6 +279,6 @@ def live_element(owner: Any, key: Any, shape: tuple[int, ...]) -> Any:
 
 def fill_in_kernel(container: Any, value: Any) -> Any:
     """`x.fill(value)` while a kernel is traced."""
-    from quadrants.lang import _container_funcs
+    from quadrants.lang._values import container_funcs
 
-    return _container_funcs.fill(container, value)
+    return container_funcs.fill(container, value)

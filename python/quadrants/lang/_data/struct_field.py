@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from quadrants.lang import impl
-from quadrants.lang._stored_field import Field, ScalarField
+from quadrants.lang._data.stored_field import Field, ScalarField
 from quadrants.lang.matrix import MatrixType, VectorType
 from quadrants.lang.snode import SNode
 from quadrants.lang.struct import LiveScalar, Struct, StructType, _made

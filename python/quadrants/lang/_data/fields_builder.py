@@ -187,9 +187,9 @@ class FieldsBuilder:
         self._tree = SNodeTree(number, impl.get_runtime()._prog)
         _state.roots[number : number + 1] = [self._root]  # a destroyed tree's number comes again
         if impl.current_cfg().print_struct_llvm_ir or os.environ.get("QD_DUMP_IR"):
-            from quadrants.lang import _inspection
+            from quadrants.lang._inspect import inspection
 
-            _inspection.show_tree(self._root)
+            inspection.show_tree(self._root)
         if self in _state.open:
             _state.open.remove(self)
         for field in whole:

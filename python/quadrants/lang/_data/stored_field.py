@@ -13,7 +13,8 @@ from typing import Any
 
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
-from quadrants.lang import _convert, impl
+from quadrants.lang import impl
+from quadrants.lang._data import convert
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.snode import SNode
 
@@ -107,7 +108,7 @@ class Field:
         self._shape = shape
         self._index_offset = node._index_offset
         if self._companion_of is None:
-            from quadrants.lang._fields_builder import note_placed
+            from quadrants.lang._data.fields_builder import note_placed
 
             note_placed(self)
 
@@ -202,13 +203,13 @@ class Field:
             QuadrantsRuntimeError: the field has no storage.
         """
         if impl.inside_kernel():
-            return _convert.fill_in_kernel(self, val)
+            return convert.fill_in_kernel(self, val)
         self._prepare()  # type: ignore[attr-defined]
         self._fill(val)
-        _convert.count_kernel(self, "fill")
+        convert.count_kernel(self, "fill")
 
     def _fill(self, val: Any) -> None:
-        _convert.write_array(self, _convert.number_as(self._dtype, val), ())
+        convert.write_array(self, convert.number_as(self._dtype, val), ())
 
     @impl.host_only
     def copy_from(self, other: Field) -> None:
@@ -224,8 +225,8 @@ class Field:
             raise ValueError(f"qd.field shape {self.shape} does not match {other.shape}")
         assert not hasattr(other, "field_dict"), "a struct field is not a field of numbers"
         self._prepare()  # type: ignore[attr-defined]
-        _convert.copy_array(other, self, self.shape, self._element_shape)
-        _convert.count_kernel(self, "copy_from")
+        convert.copy_array(other, self, self.shape, self._element_shape)
+        convert.count_kernel(self, "copy_from")
 
     def _conversion_key(self) -> Any:
         return self.snode._id
@@ -263,7 +264,7 @@ class Field:
                 f32, f64 and u1.
             ModuleNotFoundError: torch is not installed.
         """
-        return _convert.capsule_of(self, versioned, needs_torch=True)
+        return convert.capsule_of(self, versioned, needs_torch=True)
 
     def __copy__(self) -> Any:
         return self  # a shallow copy would stand for the same storage
@@ -301,13 +302,13 @@ class ScalarField(Field, core.FieldBase):
                 cannot describe, a 0-dimensional field.
         """
         self._prepare()
-        return _convert.numpy_of(self, self.shape, (), dtype, copy)
+        return convert.numpy_of(self, self.shape, (), dtype, copy)
 
     @impl.host_only
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a torch tensor; `copy` as for `to_numpy`."""
         self._prepare()
-        return _convert.torch_of(self, self.shape, (), device, copy)
+        return convert.torch_of(self, self.shape, (), device, copy)
 
     @impl.host_only
     def from_numpy(self, arr: Any) -> None:
@@ -327,13 +328,13 @@ class ScalarField(Field, core.FieldBase):
             raise ValueError(
                 f"qd.field shape {self.shape} does not match the numpy array shape {arr.shape}"
             )
-        _convert.write_array(self, arr, ())
-        _convert.count_kernel(self, operation)
+        convert.write_array(self, arr, ())
+        convert.count_kernel(self, operation)
 
     @impl.host_only
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor of the field's shape."""
-        self._write(_convert.array_of_torch(arr), "from_torch")
+        self._write(convert.array_of_torch(arr), "from_torch")
 
     def __repr__(self) -> str:
         return "<qd.field>"
@@ -382,10 +383,10 @@ class MatrixField(Field, core.FieldBase):
         return self._component_stride()
 
     def _element(self, key: Any) -> Any:
-        return _convert.live_element(self, key, self._element_shape)
+        return convert.live_element(self, key, self._element_shape)
 
     def _assign_element(self, key: Any, value: Any) -> None:
-        _convert.write_components(self, key, value, self._element_shape)
+        convert.write_components(self, key, value, self._element_shape)
 
     def _fill(self, val: Any) -> None:
         entries = getattr(val, "entries", val)
@@ -395,12 +396,12 @@ class MatrixField(Field, core.FieldBase):
                 raise AssertionError(
                     f"a value of shape {self._element_shape} is expected, got shape {entries.shape}"
                 )
-            _convert.write_array(
+            convert.write_array(
                 self, np.broadcast_to(entries, self.shape + entries.shape), self._element_shape
             )
         else:
-            value = _convert.number_as(self._dtype, entries)
-            _convert.write_array(self, value, self._element_shape)
+            value = convert.number_as(self._dtype, entries)
+            convert.write_array(self, value, self._element_shape)
 
     def _shaped(self, array: Any, keep_dims: bool) -> Any:
         if keep_dims:
@@ -421,7 +422,7 @@ class MatrixField(Field, core.FieldBase):
             copy: True copies, False shares the memory or raises, None shares if possible.
         """
         self._prepare()
-        array = _convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
+        array = convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
         return self._shaped(array, keep_dims)
 
     @impl.host_only
@@ -430,7 +431,7 @@ class MatrixField(Field, core.FieldBase):
     ) -> Any:
         """The elements as a torch tensor; arguments as for `to_numpy`."""
         self._prepare()
-        tensor = _convert.torch_of(self, self.shape, self._element_shape, device, copy)
+        tensor = convert.torch_of(self, self.shape, self._element_shape, device, copy)
         return self._shaped(tensor, keep_dims)
 
     @impl.host_only
@@ -465,13 +466,13 @@ class MatrixField(Field, core.FieldBase):
                 f"array shape {arr.shape}"
             )
         array = np.ascontiguousarray(arr).reshape(self.shape + self._element_shape)
-        _convert.write_array(self, array, self._element_shape)
-        _convert.count_kernel(self, operation)
+        convert.write_array(self, array, self._element_shape)
+        convert.count_kernel(self, operation)
 
     @impl.host_only
     def from_torch(self, arr: Any) -> None:
         """Sets the elements from a tensor; shapes as for `from_numpy`."""
-        self._write(_convert.array_of_torch(arr), "from_torch")
+        self._write(convert.array_of_torch(arr), "from_torch")
 
     def __repr__(self) -> str:
         return f"<{self.n}x{self.m} qd.Matrix.field>"

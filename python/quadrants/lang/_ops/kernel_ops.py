@@ -6,7 +6,13 @@ from typing import Any
 
 from quadrants._lib import core
 from quadrants.lang import impl
-from quadrants.lang._op import kernel_only, op, python_backend, python_scope_error, symbolic
+from quadrants.lang._ops.operation import (
+    kernel_only,
+    op,
+    python_backend,
+    python_scope_error,
+    symbolic,
+)
 from quadrants.lang.exception import QuadrantsSyntaxError, not_initialised
 
 # --- at compile time ---

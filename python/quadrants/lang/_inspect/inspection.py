@@ -60,9 +60,9 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
     if _is_set("QD_SHOW_COMPILING"):
         _logging.info(f"Compiling kernel '{kernel}'")
     if _is_set("QD_DUMP_AST"):
-        from quadrants.lang import _inspection_syntax
+        from quadrants.lang._inspect import syntax
 
-        _inspection_syntax.dump_tree(kernel, definition.fn, _write)
+        syntax.dump_tree(kernel, definition.fn, _write)
     located = "located_" if cfg.print_ir_dbg_info else ""
     if cfg.print_preprocessed_ir:
         _print(kernel, "Preprocessed IR", core._compiler_text(module, located + "input"))
@@ -134,7 +134,7 @@ _FLOWS = (
 
 def _dump_control_flow(folder: str, kernel: str, module: bytes) -> None:
     """A file for each function and task, before and behind the passes."""
-    from quadrants.lang._inspection_syntax import control_flow
+    from quadrants.lang._inspect.syntax import control_flow
 
     stages = dict(_sections(core._compiler_text(module, "stages")))
     for stage, phase, side in _FLOWS:
@@ -150,7 +150,7 @@ def _dump_control_flow(folder: str, kernel: str, module: bytes) -> None:
 
 def show_tree(root: Any) -> None:
     """Shows a field tree that was just laid out."""
-    from quadrants.lang._inspection_structs import struct_types
+    from quadrants.lang._inspect.structs import struct_types
 
     cfg = impl.current_cfg()
     targets = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quadrants.lang._op import atomic
+from quadrants.lang._ops.operation import atomic
 
 
 @atomic

@@ -1,0 +1,1 @@
+"""Fields and ndarrays: declaration, access, conversion. Private."""

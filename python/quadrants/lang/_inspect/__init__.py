@@ -1,0 +1,1 @@
+"""What people look at: dumps, syntax, sources, advice on mistakes. Private."""

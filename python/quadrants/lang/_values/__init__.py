@@ -1,0 +1,1 @@
+"""Types and members of vectors and matrices. Private."""
