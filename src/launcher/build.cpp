@@ -1,8 +1,6 @@
 // From arguments to a specialisation: a stored recipe, or the front end and the compiler.
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <optional>
 
 #include "data/external.h"
@@ -11,191 +9,18 @@
 #include "frontend/source/ast.h"
 #include "ir/ir.h"
 #include "launcher/assemble.h"
+#include "launcher/code.h"
 #include "launcher/compile_report.h"
 #include "launcher/kernel.h"
 #include "launcher/misses.h"
 #include "launcher/warm.h"
 #include "runtime/cpu/float_mode.h"
-#include "runtime/first_code.h"
 #include "runtime/stage.h"
 #include "session/stored_code.h"
-#include "session/target.h"
 #include "support/error.h"
 
 namespace qd::launcher {
 namespace {
-
-// Code by hash of its IR: kernels with equal IR share one slot until qd.reset. Behind that it comes
-// from the cache, whose folder may be another, or is compiled again.
-using Slots = std::map<std::vector<uint8_t>, std::weak_ptr<runtime::ImageSlot>>;
-Slots& slots = *new Slots;  // under the GIL; outlives static destruction
-
-std::vector<uint8_t> code_hash_of(const ir::Module& module) {
-    const auto hash = ir::content_hash(module);
-    const Session& s = session();
-    std::vector<uint8_t> key(sizeof hash + s.cpu.size());
-    std::memcpy(key.data(), &hash, sizeof hash);
-    std::ranges::copy(s.cpu, key.begin() + sizeof hash);
-    if (s.tier >= 0) key.push_back(uint8_t(s.tier));
-    return key;
-}
-
-std::shared_ptr<runtime::ImageSlot> known_slot(const std::vector<uint8_t>& hash) {
-    const auto it = slots.find(hash);
-    return it == slots.end() ? nullptr : it->second.lock();
-}
-
-// What went wrong while code was improved, to be said by a thread that holds the GIL.
-struct Complaints {
-    std::mutex lock;  // guards texts
-    std::vector<std::string> texts;
-};
-Complaints& complaints() {
-    static auto* all = new Complaints;  // the queue may add to it during exit
-    return *all;
-}
-
-int show_complaints(void*) {
-    Complaints& c = complaints();
-    std::vector<std::string> texts;
-    {
-        std::lock_guard guard(c.lock);
-        texts.swap(c.texts);
-    }
-    for (const std::string& text : texts) cpython::try_to_log("warn", text);
-    return 0;
-}
-
-// Any thread.
-void complain(const std::string& kernel, const char* what) {
-    if (interpreter_ends()) return;
-    Complaints& c = complaints();
-    std::lock_guard guard(c.lock);
-    c.texts.push_back(kernel + " could not be optimised and keeps its quick code: " + what);
-    Py_AddPendingCall(show_complaints, nullptr);
-}
-
-decltype(runtime::Target::tell) tell_optimised(const std::string& name) {
-    if (!reports_compiling()) return {};
-    return [name](const abi::Artefact& code, int64_t passes_ns, int64_t emission_ns) {
-        if (!interpreter_ends()) report_optimising(name, code, passes_ns, emission_ns);
-    };
-}
-
-runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& name) {
-    const Session& s = session();
-    const std::string path = s.options.offline_cache ? s.options.offline_cache_file_path : "";
-    return {name,
-            s.cpu,
-            [hash, path](std::span<const uint8_t> a) { store_artefact(path, hash, a); },
-            [name](const char* what) { complain(name, what); },
-            tell_optimised(name),
-            path.empty() ? nullptr : std::make_shared<cache::PartFolder>(path, build_identity())};
-}
-
-std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelImage> image,
-                                              runtime::Target target) {
-    if (session().tier >= 0) image->ir.clear();  // a forced tier stays
-    return std::make_shared<runtime::ImageSlot>(std::move(image), std::move(target));
-}
-
-std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash,
-                                                     std::span<const uint8_t> artefact,
-                                                     const std::string& name, int64_t& load_ns) {
-    if (auto slot = known_slot(hash)) return slot;
-    const runtime::Stage stage("load", name, load_ns);
-    auto slot = make_slot(runtime::load_artefact(artefact, name), target_of(hash, name));
-    slots[hash] = slot;
-    return slot;
-}
-
-// Whether options or the environment ask to see what is compiled.
-bool is_inspected() {
-    for (const char* variable : {"QD_DUMP_IR", "QD_DUMP_SIMPLIFY", "QD_DUMP_CFG", "QD_DUMP_AST",
-                                 "QD_SHOW_COMPILING", "QD_LOAD_IR"}) {
-        const char* value = std::getenv(variable);
-        if (value && *value) return true;
-    }
-    const ir::Options& o = session().options;
-    return o.print_ir || o.print_preprocessed_ir || o.print_kernel_llvm_ir ||
-           o.print_kernel_llvm_ir_optimized || o.print_kernel_asm;
-}
-
-void inspect(PyObject* definition, const std::string& name, const std::vector<uint8_t>& module) {
-    if (!is_inspected()) return;
-    const cpython::Ref python =
-        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.inspection"));
-    cpython::Ref::steal(PyObject_CallMethod(python.get(), "show", "Osy#", definition, name.c_str(),
-                                            reinterpret_cast<const char*>(module.data()),
-                                            static_cast<Py_ssize_t>(module.size())));
-}
-
-// LLVM IR of tasks that files in the dump folder hold, if QD_LOAD_IR asks to read them.
-std::vector<std::string> edited_tasks(const std::string& kernel,
-                                      const std::vector<uint8_t>& module) {
-    const char* wanted = std::getenv("QD_LOAD_IR");
-    if (!wanted || std::strtol(wanted, nullptr, 10) == 0) return {};
-    const cpython::Ref python =
-        cpython::Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.inspection"));
-    const cpython::Ref list = cpython::Ref::steal(PyObject_CallMethod(
-        python.get(), "edited_tasks", "sy#", kernel.c_str(),
-        reinterpret_cast<const char*>(module.data()), static_cast<Py_ssize_t>(module.size())));
-    std::vector<std::string> texts;
-    for (Py_ssize_t k = 0; k < PyList_Size(list.get()); ++k) {
-        Py_ssize_t size = 0;
-        const char* text = PyUnicode_AsUTF8AndSize(PyList_GetItem(list.get(), k), &size);
-        if (!text) throw cpython::PyError{};
-        texts.emplace_back(text, static_cast<size_t>(size));
-    }
-    return texts;
-}
-
-struct AtWork {
-    AtWork() { ++session().compiling; }
-    ~AtWork() { --session().compiling; }
-};
-
-// Compiles without the GIL. A signal handler that raises ends it. Throws PyError, support::Error.
-std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Module& module,
-                                            const std::vector<uint8_t>& hash, Making& making) {
-    const Session& s = session();
-    runtime::FirstCodeRequest request{.ir = ir::serialise(module), .cpu = s.cpu};
-    inspect(definition, module.name, request.ir);
-    request.edited = edited_tasks(module.name, request.ir);
-    request.tier = s.tier;
-    request.time_passes = s.options.compile_report > 1;
-    request.name = module.name;
-    request.threads = s.options.print_ir ? 1 : s.options.num_compile_threads;
-    const bool edited = !request.edited.empty();
-    const runtime::Target target = target_of(hash, module.name);
-    const auto parts = request.parts = edited ? nullptr : target.parts;
-    std::unique_ptr<runtime::KernelImage> image;
-    {
-        const AtWork at_work;
-        Released released;
-        const auto leave = [](void* r) { return static_cast<Released*>(r)->handler_raises(); };
-        const auto code = runtime::make_first_code(std::move(request), {leave, &released});
-        if (!code) throw cpython::PyError{};
-        making.loading_ns += code->loading_ns;
-        making.passes_ns += code->passes_ns;
-        making.emission_ns += code->emission_ns;
-        if (parts) making.parts_made += parts->made, making.parts_reused += parts->reused;
-        {
-            const runtime::Stage stage("load", module.name, making.load_ns);
-            image = runtime::load_artefact(code->artefact, target.name);
-        }
-        if (!code->complaint.empty()) {  // no tier 1 will follow, and none is to be in the cache
-            target.complain(code->complaint.c_str());
-            image->ir.clear();
-        } else if (!edited) {
-            target.store(code->artefact);
-        }
-    }
-    auto slot = make_slot(std::move(image), target);
-    if (edited) return slot;  // not what this hash stands for
-    slots[hash] = slot;
-    return slot;
-}
 
 // The common case of those rules, without Python: a live array of the annotated primitive and rank.
 bool fits_quickly(PyObject* annotation, PyObject* arg) {
@@ -304,34 +129,6 @@ bool check_templates(KernelObject& k, PyObject* const* args) {
     return true;
 }
 
-// Code for a lowered kernel, from memory, the store or the compiler.
-std::unique_ptr<Specialisation> from_module(KernelObject& k, PyObject* const* args, size_t count,
-                                            const frontend::LoweredKernel& kernel, Making& making) {
-    using enum Making::From;
-    const ir::Module& module = *kernel.module;
-    const std::vector<uint8_t> hash = code_hash_of(module);
-    auto slot = is_inspected() ? nullptr : known_slot(hash);  // else nothing would be shown
-    making.from = slot ? memory : stored_code;
-    if (slot && reports_compiling()) making.shared = slot->current()->name;
-    if (!slot) {
-        if (auto artefact = find_artefact(hash)) {
-            try {
-                slot = slot_of_artefact(hash, *artefact, module.name, making.load_ns);
-            } catch (const support::Error&) {  // damaged: a miss
-            }
-        }
-    }
-    if (!slot) {
-        ++session().cache_misses;
-        making.from = compiler;
-        slot = compile(k.definition, module, hash, making);
-    }
-    if (!frontend::measures_coverage())
-        making.not_kept = store_recipe(k, args, count, kernel, module.params, hash);
-    if (reports_compiling()) count_code(making, slot->current()->header());
-    return assemble(k, args, kernel, module.params, std::move(slot), hash);
-}
-
 // Whether two of these arguments share memory, which the code at hand does not expect.
 bool overlap(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args) {
     std::vector<uint8_t> block(s.args_bytes + 64);
@@ -393,88 +190,136 @@ bool shows_progress() {
            PySys_GetObject("stderr") == PySys_GetObject("__stderr__");
 }
 
+// One specialisation in the making.
+struct Build {
+    KernelObject& k;
+    PyObject* const* args;
+    size_t count;
+    std::string name;
+    Making& making;
+
+    std::span<PyObject* const> arguments() const { return {args, count}; }
+    // A stored recipe, if it fits these arguments; what it was made from goes to `source`.
+    std::unique_ptr<Specialisation> accept(Recipe& recipe,
+                                           std::vector<frontend::SourceFunction>& source);
+    // Null: nothing in the cache fits. `told`: false if telling of it raised.
+    std::unique_ptr<Specialisation> find(bool& told);
+    // The others: null with an exception set.
+    std::unique_ptr<frontend::LoweredKernel> lower();
+    std::unique_ptr<Specialisation> interpret(const frontend::LoweredKernel& kernel);
+    std::unique_ptr<Specialisation> bind(const frontend::LoweredKernel& kernel);
+    std::unique_ptr<Specialisation> compile(const frontend::LoweredKernel& kernel);
+};
+
+std::unique_ptr<Specialisation> Build::accept(Recipe& recipe,
+                                              std::vector<frontend::SourceFunction>& source) {
+    if (!classes_fit(*k.parameters, args, recipe.kernel)) return nullptr;
+    auto slot = slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k), making.load_ns);
+    auto made = assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
+    if (!made) return nullptr;
+    std::vector<uint8_t> block(made->args_bytes + 64);
+    Kept kept;
+    const Match matched = match_and_pack(*made, *k.parameters, args, block.data(), kept);
+    if (matched == Match::error) cpython::forget_error();  // lowering, or the launch, says
+    if (matched != Match::yes) return nullptr;
+    for (const frontend::Notice& n : recipe.kernel.notices)  // an entry's user needs none
+        if (n.category != frontend::Notice::Category::user || !has_entries(k)) frontend::give(n);
+    made->name = name;
+    source = std::move(recipe.kernel.functions);
+    return made;
+}
+
+std::unique_ptr<Specialisation> Build::find(bool& told) {
+    std::vector<frontend::SourceFunction> source;
+    std::unique_ptr<Specialisation> made;
+    {
+        const runtime::Stage stage("look-up", name, making.look_up_ns);
+        made = find_recipe(
+            k, args, count, [&](Recipe& recipe) { return accept(recipe, source); },
+            reports_compiling() ? &making.misses : nullptr);
+    }
+    if (!made) {
+        if (reports_compiling()) explain_miss(k, args, count, making.misses);
+        return nullptr;
+    }
+    ++session().cache_hits;
+    ++session().compiled;
+    making.from = Making::From::cache;
+    making.misses.clear();
+    if (reports_compiling()) count_code(making, made->slot->current()->header());
+    told = tell(k, arguments(), *made, source, making.from, made->fields.empty());
+    return made;
+}
+
+std::unique_ptr<frontend::LoweredKernel> Build::lower() {
+    const Session& s = session();
+    ++session().lowered;
+    const runtime::Stage stage("front end", name, making.front_end_ns);
+    making.parsed = s.trees_parsed;  // until then
+    making.loaded = s.trees_loaded;
+    auto kernel = frontend::lower_kernel(k.definition, arguments(), s.options, name);
+    if (kernel && reports_compiling()) count_front_end(making, *kernel);
+    return kernel;
+}
+
+std::unique_ptr<Specialisation> Build::interpret(const frontend::LoweredKernel& kernel) {
+    const runtime::Stage stage("front end", name, making.front_end_ns);
+    auto made = assemble(k, args, kernel, kernel.module->params, nullptr, {});
+    if (made) made->interpreted = prepare_interpreted(*kernel.module);
+    ++session().compiled;
+    making.from = Making::From::interpreter;
+    return made;
+}
+
+std::unique_ptr<Specialisation> Build::bind(const frontend::LoweredKernel& kernel) {
+    const ir::Module& module = *kernel.module;
+    const std::vector<uint8_t> hash = code_hash_of(module);
+    auto slot = code_of(k.definition, module, hash, making);
+    if (!frontend::measures_coverage())
+        making.not_kept = store_recipe(k, args, count, kernel, module.params, hash);
+    return assemble(k, args, kernel, module.params, std::move(slot), hash);
+}
+
+std::unique_ptr<Specialisation> Build::compile(const frontend::LoweredKernel& kernel) {
+    const runtime::Stage stage("code", name, making.code_ns);
+    ir::Module& module = *kernel.module;
+    module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, kernel);
+    auto made = bind(kernel);
+    if (!module.arrays_may_overlap && made && made->array_use() &&
+        overlap(*made, *k.parameters, args)) {
+        module.arrays_may_overlap = true;
+        made = bind(kernel);
+    }
+    ++session().compiled;
+    if (!made) return nullptr;
+    made->name = name;
+    const bool cacheable = kernel.cacheable && !uses_fields(kernel);
+    if (!tell(k, arguments(), *made, kernel.functions, making.from, cacheable)) return nullptr;
+    return made;
+}
+
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
-    Session& s = session();
+    const Session& s = session();
     const std::string name = kernel_name(k) + "_c" + std::to_string(s.compiled) + "_" +
                              std::to_string(k.specialisations->size());
     if (!show_non_pure(k)) return nullptr;
     if (!check_arrays(k, args) || !check_templates(k, args)) return nullptr;
     Told told{{.kernel = name}};
-    Making& making = told.making;
+    Build build{k, args, count, name, told.making};
     int64_t total_ns = 0;
     const runtime::Stage first_call("first call", name, total_ns);
     try {
         const bool interpreted = s.tier == 2;
         // Probes have numbers of this process, which only lowering gives.
         const bool cold = interpreted || frontend::measures_coverage();
-        std::vector<frontend::SourceFunction> source;
-        const auto accept = [&](Recipe& recipe) -> std::unique_ptr<Specialisation> {
-            if (!classes_fit(*k.parameters, args, recipe.kernel)) return nullptr;
-            auto slot =
-                slot_of_artefact(recipe.code_hash, recipe.artefact, kernel_name(k), making.load_ns);
-            auto made =
-                assemble(k, args, recipe.kernel, recipe.params, std::move(slot), recipe.code_hash);
-            if (!made) return nullptr;
-            std::vector<uint8_t> block(made->args_bytes + 64);
-            Kept kept;
-            const Match matched = match_and_pack(*made, *k.parameters, args, block.data(), kept);
-            if (matched == Match::error) cpython::forget_error();  // lowering, or the launch, says
-            if (matched != Match::yes) return nullptr;
-            for (const frontend::Notice& n : recipe.kernel.notices)  // an entry's user needs none
-                if (n.category != frontend::Notice::Category::user || !has_entries(k))
-                    frontend::give(n);
-            made->name = name;
-            source = std::move(recipe.kernel.functions);
-            return made;
-        };
         const frontend::Answers answers;
-        const auto find = [&] {
-            const runtime::Stage stage("look-up", name, making.look_up_ns);
-            return find_recipe(k, args, count, accept,
-                               reports_compiling() ? &making.misses : nullptr);
-        };
-        if (auto made = cold ? nullptr : find()) {
-            ++s.cache_hits;
-            ++s.compiled;
-            making.from = Making::From::cache;
-            making.misses.clear();
-            if (reports_compiling()) count_code(making, made->slot->current()->header());
-            if (!tell(k, {args, count}, *made, source, making.from, made->fields.empty()))
-                return nullptr;
-            return made;
-        }
-        if (reports_compiling() && !cold) explain_miss(k, args, count, making.misses);
-        ++s.lowered;
+        bool found_told = true;
+        if (auto found = cold ? nullptr : build.find(found_told))
+            return found_told ? std::move(found) : nullptr;
         const runtime::ProgressLine line(name, shows_progress());
-        std::optional<runtime::Stage> stage(std::in_place, "front end", name, making.front_end_ns);
-        making.parsed = s.trees_parsed;  // until then
-        making.loaded = s.trees_loaded;
-        auto kernel = frontend::lower_kernel(k.definition, {args, count}, s.options, name);
+        const auto kernel = build.lower();
         if (!kernel) return nullptr;
-        if (reports_compiling()) count_front_end(making, *kernel);
-        ir::Module& module = *kernel->module;
-        if (interpreted) {
-            auto out = assemble(k, args, *kernel, module.params, nullptr, {});
-            if (out) out->interpreted = prepare_interpreted(module);
-            ++s.compiled;
-            making.from = Making::From::interpreter;
-            return out;
-        }
-        stage.reset();
-        stage.emplace("code", name, making.code_ns);
-        module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, *kernel);
-        auto made = from_module(k, args, count, *kernel, making);
-        if (!module.arrays_may_overlap && made && made->array_use() &&
-            overlap(*made, *k.parameters, args)) {
-            module.arrays_may_overlap = true;
-            made = from_module(k, args, count, *kernel, making);
-        }
-        ++s.compiled;
-        if (made) made->name = name;
-        if (made && !tell(k, {args, count}, *made, kernel->functions, making.from,
-                          kernel->cacheable && !uses_fields(*kernel)))
-            return nullptr;
-        return made;
+        return interpreted ? build.interpret(*kernel) : build.compile(*kernel);
     } catch (const cpython::PyError&) {
     } catch (const frontend::Diag& d) {  // of what the facts about an argument are asked for
         frontend::set_python_error(d);
@@ -502,13 +347,6 @@ std::optional<bool> wait_for_turn(PyObject* lock) {
 }
 
 }  // namespace
-
-void forget_code() { slots.clear(); }
-
-void optimise_all() {
-    for (const auto& [hash, slot] : slots)
-        if (const auto live = slot.lock()) runtime::optimise(live);
-}
 
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
                                                      size_t count) {

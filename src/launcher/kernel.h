@@ -6,8 +6,8 @@
 // else (keywords, a new specialisation, errors) is a separate cold function.
 //
 // Files: kernel.cpp (the type and the call), bound_kernel.cpp (methods), pack.cpp (arguments to
-// block, block to results), bind.cpp (keywords and binding errors), build.cpp (find, load or
-// compile a specialisation), assemble.cpp (put it together).
+// block, block to results), bind.cpp (keywords and binding errors), build.cpp (find, lower,
+// compile, bind a specialisation), code.cpp (code of a module), assemble.cpp (put it together).
 //
 // Touched under the GIL; the compile queue's thread may put better code into `slot`.
 
@@ -241,10 +241,12 @@ bool show_non_pure(KernelObject& k);
 bool tell(KernelObject& k, std::span<PyObject* const> args, const Specialisation& made,
           std::span<const frontend::SourceFunction> source, Making::From from, bool cacheable);
 
-// build.cpp -----------------------------------------------------------------------------------
+// code.cpp ------------------------------------------------------------------------------------
 // Asks for the optimised tier of all code that is in use.
 void optimise_all();
 void forget_code();  // of the session that ends
+
+// build.cpp -----------------------------------------------------------------------------------
 // A specialisation for these arguments, from the cache or compiled; null with an exception set.
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
                                                      size_t count);
