@@ -19,6 +19,7 @@
 #include "cache/store.h"
 #include "frontend/facts/annotations.h"
 #include "frontend/facts/facts.h"
+#include "frontend/facts/places.h"
 #include "frontend/source/ast.h"
 #include "frontend/values/values.h"
 #include "launcher/compile_report.h"
@@ -261,8 +262,7 @@ struct Walker {
     Ref root(const Path& p) const {
         if (p.root == Path::Root::constant) return p.name;
         if (p.root == Path::Root::display) return display(p);
-        if (p.root == Path::Root::module)
-            return p.name ? Ref::steal_or_null(PyImport_Import(p.name.get())) : Ref();
+        if (p.root == Path::Root::module) return p.name ? frontend::module_of(p.name.get()) : Ref();
         if (p.root == Path::Root::argument)
             return p.argument >= 0 && static_cast<size_t>(p.argument) < args.size()
                        ? Ref::borrow(args[static_cast<size_t>(p.argument)])
@@ -271,22 +271,8 @@ struct Walker {
         if (p.function < 0 || static_cast<size_t>(p.function) >= functions.size()) return {};
         PyObject* fn = functions[static_cast<size_t>(p.function)].get();
         if (!fn || !p.name) return {};
-        if (p.root == Path::Root::global) {
-            PyObject* found = PyDict_GetItemWithError(PyFunction_GetGlobals(fn), p.name.get());
-            if (!found) {
-                cpython::forget_error();
-                PyObject* builtins = PyEval_GetBuiltins();
-                found = builtins ? PyDict_GetItem(builtins, p.name.get()) : nullptr;
-            }
-            return Ref::steal_or_null(Py_XNewRef(found));
-        }
-        const Ref names =
-            Ref::steal_or_null(PyObject_GetAttrString(PyFunction_GetCode(fn), "co_freevars"));
-        PyObject* closure = PyFunction_GetClosure(fn);
-        for (Py_ssize_t n = 0; names && closure && n < PyTuple_GET_SIZE(names.get()); ++n)
-            if (PyUnicode_Compare(PyTuple_GET_ITEM(names.get(), n), p.name.get()) == 0)
-                return Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, n)));
-        return {};
+        return p.root == Path::Root::global ? frontend::global_of(fn, p.name.get())
+                                            : frontend::cell_of(fn, p.name.get());
     }
 
     Ref annotation(int parameter) const {
@@ -297,23 +283,23 @@ struct Walker {
         return found ? Ref::borrow(frontend::strip_optional(found.get())) : Ref();
     }
 
-    Ref display(const Path& p) const {
-        const auto count = static_cast<Py_ssize_t>(p.items.size());
-        const Ref list = Ref::steal(PyList_New(count));
-        for (Py_ssize_t k = 0; k < count; ++k) {
-            Ref item = find(p.items[static_cast<size_t>(k)]);
-            if (!item) return {};
-            PyList_SET_ITEM(list.get(), k, item.release());
+    // False: one of them is gone.
+    bool find_all(std::span<const Path> paths, std::vector<Ref>& out) const {
+        for (const Path& p : paths) {
+            out.push_back(find(p));
+            if (!out.back()) return false;
         }
-        return p.argument ? Ref::steal(PyList_AsTuple(list.get())) : list;
+        return true;
+    }
+
+    Ref display(const Path& p) const {
+        std::vector<Ref> items;
+        return find_all(p.items, items) ? frontend::display_of(items, p.argument) : Ref();
     }
 
     Ref call(PyObject* callee, const Step& step) const {
         std::vector<Ref> values;
-        for (const Path& operand : step.operands) {
-            values.push_back(find(operand));
-            if (!values.back()) return {};
-        }
+        if (!find_all(step.operands, values)) return {};
         return frontend::ask(callee, values, step.key.get(), frontend::Asker::guard);
     }
 
@@ -321,15 +307,9 @@ struct Walker {
         Ref at = root(p);
         for (const Step& s : p.steps) {
             if (!at) break;
-            PyObject* inner = data::unwrap(at.get());
-            if (s.kind == Step::Kind::call) {
-                at = call(inner, s);
-                continue;
-            }
-            Ref next = Ref::steal_or_null(s.kind == Step::Kind::attribute
-                                              ? PyObject_GetAttr(inner, s.key.get())
-                                              : PyObject_GetItem(inner, s.key.get()));
-            at = std::move(next);
+            at = s.kind == Step::Kind::call
+                     ? call(data::unwrap(at.get()), s)
+                     : frontend::part_of(at.get(), s.key.get(), s.kind == Step::Kind::attribute);
         }
         if (!at) cpython::forget_error();
         return at;

@@ -10,6 +10,7 @@
 #include "frontend/diag.h"
 #include "frontend/facts/callables.h"
 #include "frontend/facts/facts.h"
+#include "frontend/facts/places.h"
 #include "frontend/source/ast.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/values.h"
@@ -293,67 +294,55 @@ void take_answers(bool serve) {
     for (Answers::Answer& a : answers->all) a.taken |= std::exchange(a.again, false) && serve;
 }
 
+// False: one of them is gone.
+static bool walk_all(std::span<Prov* const> places, std::span<PyObject* const> args,
+                     std::vector<Ref>& out, Asker asker) {
+    out.resize(places.size());
+    for (size_t k = 0; k < places.size(); ++k)
+        if (!walk(places[k], args, out[k], asker)) return false;
+    return true;
+}
+
+static Ref root_of(const Prov& prov, std::span<PyObject* const> args, Asker asker) {
+    using enum Prov::Kind;
+    std::vector<Ref> items;
+    switch (prov.kind) {
+        case argument:
+            return static_cast<size_t>(prov.argument) < args.size()
+                       ? Ref::borrow(args[static_cast<size_t>(prov.argument)])
+                       : Ref();
+        case constant:
+        case annotation:
+            return prov.key;
+        case display:
+            return walk_all(prov.operands, args, items, asker) ? display_of(items, prov.argument)
+                                                               : Ref();
+        case module:
+            return module_of(prov.key.get());
+        case global:
+            return global_of(prov.function.get(), prov.key.get());
+        default:
+            return cell_of(prov.function.get(), prov.key.get());
+    }
+}
+
 // Evaluates a place again. `keep` owns what is returned.
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep, Asker asker) {
     if (is_stack_short()) return nullptr;
     if (!prov->parent) {
-        if (prov->kind == Prov::Kind::argument)
-            keep = static_cast<size_t>(prov->argument) < args.size()
-                       ? Ref::borrow(args[prov->argument])
-                       : Ref();
-        else if (prov->kind == Prov::Kind::constant || prov->kind == Prov::Kind::annotation)
-            keep = prov->key;
-        else if (prov->kind == Prov::Kind::display) {
-            const bool tuple = prov->argument;
-            const auto count = static_cast<Py_ssize_t>(prov->operands.size());
-            Ref made = Ref::steal(tuple ? PyTuple_New(count) : PyList_New(count));
-            for (Py_ssize_t k = 0; k < count; ++k) {
-                Ref held;
-                if (!walk(prov->operands[static_cast<size_t>(k)], args, held, asker))
-                    return nullptr;
-                if (tuple)
-                    PyTuple_SET_ITEM(made.get(), k, held.release());
-                else
-                    PyList_SET_ITEM(made.get(), k, held.release());
-            }
-            keep = std::move(made);
-        } else if (prov->kind == Prov::Kind::module)
-            keep = Ref::steal_or_null(PyImport_Import(prov->key.get()));
-        else if (prov->kind == Prov::Kind::global) {
-            PyObject* found =
-                PyDict_GetItem(PyFunction_GetGlobals(prov->function.get()), prov->key.get());
-            PyObject* builtins = found ? nullptr : PyEval_GetBuiltins();
-            if (builtins) found = PyDict_GetItem(builtins, prov->key.get());
-            keep = Ref::steal_or_null(Py_XNewRef(found));
-        } else {
-            PyObject* free =
-                reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(prov->function.get()))
-                    ? PyObject_GetAttr(PyFunction_GetCode(prov->function.get()),
-                                       names().co_freevars_)
-                    : nullptr;
-            Ref names_ref = Ref::steal_or_null(free);
-            PyObject* closure = PyFunction_GetClosure(prov->function.get());
-            keep = {};
-            for (Py_ssize_t k = 0; free && closure && k < PyTuple_GET_SIZE(free); ++k)
-                if (PyTuple_GET_ITEM(free, k) == prov->key.get())
-                    keep = Ref::steal_or_null(PyCell_Get(PyTuple_GET_ITEM(closure, k)));
-        }
+        keep = root_of(*prov, args, asker);
         return keep.get();
     }
     PyObject* base = walk(prov->parent, args, keep, asker);
     if (!base) return nullptr;
-    Ref inner = Ref::borrow(unwrap(base));
-    if (prov->kind == Prov::Kind::call) {
-        std::vector<Ref> operands(prov->operands.size());
-        for (size_t k = 0; k < operands.size(); ++k)
-            if (!walk(prov->operands[k], args, operands[k], asker)) return nullptr;
-        keep = ask(inner.get(), operands, prov->key.get(), asker);
-        forget_error();
+    if (prov->kind != Prov::Kind::call) {
+        keep = part_of(base, prov->key.get(), prov->kind == Prov::Kind::attribute);
         return keep.get();
     }
-    keep = Ref::steal_or_null(prov->kind == Prov::Kind::attribute
-                                  ? PyObject_GetAttr(inner.get(), prov->key.get())
-                                  : PyObject_GetItem(inner.get(), prov->key.get()));
+    const Ref inner = Ref::borrow(unwrap(base));
+    std::vector<Ref> operands;
+    if (!walk_all(prov->operands, args, operands, asker)) return nullptr;
+    keep = ask(inner.get(), operands, prov->key.get(), asker);
     forget_error();
     return keep.get();
 }
