@@ -3,14 +3,14 @@
 // `atomic_add(s, x[i])` in every iteration would serialise the machine on one cache line. If the
 // place does not depend on the iteration, nobody uses the old value, and the loop touches that
 // memory in no other way, each chunk accumulates for itself and `finish` folds the chunks in
-// ascending order. Floats take 16 lanes (f32) or 8 (f64): iteration k of a tile adds to
-// lane k % lanes, and the lanes are folded as a binary tree. The order depends on the trip counts
-// only, so any number of threads and any vector width give the same bits.
+// ascending order. Floats take 64 lanes (f32) or 32 (f64), enough to hide how long an addition
+// takes: iteration k of a tile adds to lane k % lanes, and the lanes are folded as a binary tree.
+// The order depends on the trip counts only, so any number of threads and any vector width give the
+// same bits.
 //
 // Array parameters are taken as distinct, from each other and from fields, unless the module says
-// that they overlap;
-// the artefact tells the launcher, which compares the arguments' ranges and compiles again if they
-// do.
+// that they overlap; the artefact tells the launcher, which compares the arguments' ranges and
+// compiles again if they do.
 //
 // Cost: O(instructions of the loop + accesses x reductions).
 
@@ -29,6 +29,7 @@ namespace {
 using namespace ir;
 
 constexpr size_t kMost = 16;  // accumulators of one loop
+constexpr int kFewLanes = 8;  // whose sums are written out
 
 // What folds the partials of an atomic, Op::count_ if it cannot become a reduction.
 Op fold_of(Op atomic) {
@@ -229,6 +230,33 @@ struct Reducer {
                        a.offset | static_cast<uint64_t>(task.partial_bytes) << 32);
     }
 
+    // The lanes of an accumulator as a binary tree: loops over the many of its first steps.
+    Value* fold_lanes(Builder& b, const Accumulator& a, Value* slot) {
+        if (a.lanes == 1) return b.load(slot);
+        const auto lane = [&](Builder& at, Value* k) {
+            Value* operands[] = {slot, k};
+            return at.typed(Op::comp_place, a.type.place(), operands);
+        };
+        Function& f = *task.body;
+        int left = a.lanes;
+        for (; left > kFewLanes; left /= 2) {
+            Value* bounds[] = {b.int_const(Prim::i32, 0), b.int_const(Prim::i32, left / 2)};
+            Inst* step = b.emit(Op::for_, bounds, {}, 1);
+            step->imm = 1;
+            Value* k = f.add_param(step->body(), type::kI32);
+            Builder in{&f, &step->body(), nullptr, loop.loc};
+            Value* other = in.op(Op::add, {k, in.int_const(Prim::i32, left / 2)});
+            Value* place = lane(in, k);
+            in.store(place, in.op(a.op, {in.load(place), in.load(lane(in, other))}));
+            in.end(Op::continue_);
+        }
+        std::vector<Value*> few;
+        for (int k = 0; k < left; ++k) few.push_back(b.load(lane(b, b.int_const(Prim::i32, k))));
+        for (size_t half = few.size() / 2; half >= 1; half /= 2)
+            for (size_t k = 0; k < half; ++k) few[k] = b.op(a.op, {few[k], few[k + half]});
+        return few[0];
+    }
+
     void run() {
         bool calls = false;
         walk(loop.body(), [&](Inst& i) {
@@ -271,8 +299,8 @@ struct Reducer {
             a.atomic = i;
             a.offset = static_cast<uint32_t>(8 * (known - places.begin()));
             if (known == places.end()) places.push_back(i->operand(0));
-            if (a.type.prim == Prim::f32 && lanes == 1) lanes = 16;
-            if (a.type.prim == Prim::f64) lanes = 8;
+            if (a.type.prim == Prim::f32 && lanes == 1) lanes = 64;
+            if (a.type.prim == Prim::f64) lanes = 32;
             all.push_back(a);
         }
         task.partial_bytes = static_cast<uint32_t>(8 * places.size());
@@ -297,21 +325,8 @@ struct Reducer {
         Builder end = before(*task.body->body->last);
         Value* chunk =
             end.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::chunk));
-        for (const Accumulator& a : out) {
-            Value* whole = end.load(slots[a.offset / 8]);
-            std::vector<Value*> lane;
-            for (int k = 0; k < lanes; ++k) {
-                lane.push_back(lanes == 1 ? whole
-                                          : end.op(Op::extract, {whole}, static_cast<uint64_t>(k)));
-            }
-            for (int half = lanes / 2; half >= 1; half /= 2) {
-                for (int k = 0; k < half; ++k) {
-                    lane[static_cast<size_t>(k)] = end.op(
-                        a.op, {lane[static_cast<size_t>(k)], lane[static_cast<size_t>(k + half)]});
-                }
-            }
-            end.store(partial(end, a, chunk), lane[0]);
-        }
+        for (const Accumulator& a : out)
+            end.store(partial(end, a, chunk), fold_lanes(end, a, slots[a.offset / 8]));
         out = std::move(all);  // one entry an atomic, for lower_units
     }
 };

@@ -12,6 +12,7 @@
 // Cost: O(1) instructions a loop; bodies with accumulators may be copied once.
 
 #include <algorithm>
+#include <bit>
 
 #include "pass/passes.h"
 #include "support/error.h"
@@ -69,7 +70,7 @@ struct Units {
         // }
         const int lanes = accumulators[0].lanes;
         Value* count = b.op(Op::max, {sub(b, high, low), wide(b, 0)});
-        Value* blocks = b.op(Op::shr, {count, wide(b, lanes == 16 ? 4 : 3)});
+        Value* blocks = b.op(Op::shr, {count, wide(b, std::countr_zero(unsigned(lanes)))});
         Region* body = &loop.body();
         const bool twice = summary_of(s, loop).cost <= kCopyLimit;
         Region* copy = nullptr;
@@ -85,8 +86,8 @@ struct Units {
                 a.atomic = cloned[static_cast<size_t>(at)];
             }
         } else {
-            blocks =
-                b.op(Op::shr, {add(b, count, wide(b, lanes - 1)), wide(b, lanes == 16 ? 4 : 3)});
+            blocks = b.op(Op::shr, {add(b, count, wide(b, lanes - 1)),
+                                    wide(b, std::countr_zero(unsigned(lanes)))});
         }
         std::vector<Accumulator> second = accumulators;
         Inst* block = new_for(b, wide(b, 0), blocks);
@@ -99,6 +100,7 @@ struct Units {
         Value* base = add(in_block, low, start);
         prefetch(in_block, *body, base, outer);
         Inst* lane_loop = new_for(in_block, wide(in_block, 0), lanes_here);
+        keep_in_registers(*lane_loop);
         in_block.end(Op::continue_);
         fill_lane_loop(*lane_loop, *body, base, outer, first);
         if (!twice) return;
@@ -106,10 +108,22 @@ struct Units {
         Inst* rest = new_for(b, wide(b, 0), sub(b, count, done));
         fill_lane_loop(*rest, *copy, add_before(*rest, low, done), outer, second);
     }
-    // A reduction over memory waits for it: what a block of 16 will read 4 KiB later is asked for
-    // now, where hardware looks no further than the page.
+    // All lanes of a cheap body are worked on at a time, so that the accumulators stay in
+    // registers: of a vector of 256 bits 8 make the lanes of one, and no processor of ours has
+    // fewer than 16.
+    void keep_in_registers(Inst& lane_loop) {
+        constexpr uint32_t kCheap = 24;
+        constexpr size_t kVectors = 8;
+        if (accumulators.size() > 1 || summary_of(s, loop).cost > kCheap) return;
+        s.m.owned_loops.push_back(std::make_unique<LoopConfig>());
+        s.m.owned_loops.back()->vectors = kVectors;
+        lane_loop.ref = s.m.owned_loops.back().get();
+    }
+    // A reduction over memory waits for it: what a block will read 4 KiB later is asked for now,
+    // line by line, where hardware looks no further than the page.
     void prefetch(Builder& b, Region& body, Value* base, const std::vector<Value*>& outer) {
-        constexpr int64_t kAhead = 64;  // blocks; one is a line of cache
+        constexpr int64_t kAhead = 1024;  // elements
+        constexpr int kLine = 16;         // of them; of larger ones each second line is left out
         constexpr uint32_t kMostWork = 24, kMostStreams = 4;
         if (summary_of(s, loop).cost > kMostWork) return;
         const Value* inner = body.params[body.params.size() - 1];
@@ -117,7 +131,6 @@ struct Units {
             return v->owner ? v->owner != &body : v->def->parent != &body;
         };
         uint32_t streams = 0;
-        Value* later = nullptr;
         for (Inst* i = body.first; i && streams < kMostStreams; i = i->next) {
             if (i->op != Op::load || type::bits(i->operand(0)->type.prim) < 32) continue;
             const Inst* at = i->operand(0)->def;
@@ -132,13 +145,14 @@ struct Units {
                 operands.push_back(v);
             }
             if (operands.size() + 1 != static_cast<size_t>(at->operand_count)) continue;
-            const int lanes = accumulators[0].lanes;
-            if (!later) later = b.cast(add(b, base, wide(b, kAhead * lanes)), index);
-            operands.push_back(later);
-            Inst* ahead = copy_inst(*at, f);
-            for (size_t k = 0; k < operands.size(); ++k) ahead->operands[k] = operands[k];
-            ahead->append_to(*b.region);
-            b.op(Op::prefetch, {ahead->result()});
+            operands.push_back(nullptr);
+            for (int line = 0; line < accumulators[0].lanes; line += kLine) {
+                operands.back() = b.cast(add(b, base, wide(b, kAhead + line)), index);
+                Inst* ahead = copy_inst(*at, f);
+                for (size_t k = 0; k < operands.size(); ++k) ahead->operands[k] = operands[k];
+                ahead->append_to(*b.region);
+                b.op(Op::prefetch, {ahead->result()});
+            }
             ++streams;
         }
     }

@@ -197,6 +197,7 @@ struct FunctionLowering {
     void lower_control(Inst& i);
     void lower_if(Inst& i);
     void lower_for(Inst& i);
+    void interleave(llvm::BranchInst* again, int vectors);
     void lower_loop(Inst& i);
     void lower_call(Inst& i);
     void lower_return(Inst& i);

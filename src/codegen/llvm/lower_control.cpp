@@ -170,6 +170,16 @@ void FunctionLowering::lower_if(Inst& i) {
         for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = phis[at++];
 }
 
+// Names the loop that this branch repeats, and how many of its vectors are to be made at a time.
+void FunctionLowering::interleave(llvm::BranchInst* again, int vectors) {
+    llvm::Metadata* count[] = {llvm::MDString::get(m.context, "llvm.loop.interleave.count"),
+                               llvm::ConstantAsMetadata::get(b.getInt32(uint32_t(vectors)))};
+    llvm::Metadata* parts[] = {nullptr, llvm::MDNode::get(m.context, count)};
+    auto* loop = llvm::MDNode::getDistinct(m.context, parts);
+    loop->replaceOperandWith(0, loop);
+    again->setMetadata(llvm::LLVMContext::MD_loop, loop);
+}
+
 void FunctionLowering::lower_for(Inst& i) {
     const int dims = int(i.imm);
     struct Level {
@@ -260,7 +270,9 @@ void FunctionLowering::lower_for(Inst& i) {
             l.carried[k]->addIncoming(v, l.latch);
             l.after_carried[k]->addIncoming(v, l.latch);
         }
-        b.CreateCondBr(more, l.header, l.after);
+        auto* again = b.CreateCondBr(more, l.header, l.after);
+        if (i.loop_config() && i.loop_config()->vectors)
+            interleave(again, i.loop_config()->vectors);
         start(l.after);
         if (d > 0) {
             Level& outer = levels[d - 1];

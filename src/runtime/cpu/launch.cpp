@@ -191,7 +191,7 @@ void cut(Job& job, const LoadedTask& task, const int64_t* bounds, int threads) {
     if (task.finish) {  // must not look at the number of threads
         job.chunk_units = (job.units + kReductionChunks - 1) / kReductionChunks;
         if (task.dims == 1)
-            job.chunk_units = (std::max<int64_t>(job.chunk_units, 64) + 15) / 16 * 16;
+            job.chunk_units = (std::max<int64_t>(job.chunk_units, 64) + 63) / 64 * 64;
     } else {
         const int64_t chunks = threads == 1 ? 1 : threads * 8;
         job.chunk_units = (job.units + chunks - 1) / chunks;
