@@ -11,17 +11,34 @@
 //
 // Cost: O(instructions).
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <optional>
 
 #include "ir/fold.h"
+#include "pass/identities.h"
 #include "pass/passes.h"
 
 namespace qd::pass {
 namespace {
 
 using namespace ir;
+
+// Where the identities of an op begin and end: they stand together.
+struct Range {
+    uint8_t begin = 0, end = 0;
+};
+constexpr auto kIdentitiesOf = [] {
+    std::array<Range, size_t(Op::count_)> all{};
+    for (uint8_t k = 0; k < kIdentities.size(); ++k) {
+        Range& r = all[size_t(kIdentities[k].op)];
+        if (r.end == 0) r.begin = k;
+        if (r.end != 0 && r.end != k) throw "rows of an op stand apart";
+        r.end = k + 1;
+    }
+    return all;
+}();
 
 constexpr int kFlattened = 64;  // operations of a branch that flatten_if runs in any case
 
@@ -42,18 +59,6 @@ struct Simplifier {
             if (is_constant(splat->operand(0))) return constant_bits(splat->operand(0));
         }
         return std::nullopt;
-    }
-    static bool is_int_value(const Value* v, int64_t n) {
-        const auto bits = uniform(v);
-        return bits && type::is_int(v->type.prim) && int_of_bits(v->type.prim, *bits) == n;
-    }
-    static bool is_float_value(const Value* v, double x) {  // tells 0 from -0
-        const auto bits = uniform(v);
-        return bits && type::is_float(v->type.prim) && *bits == bits_of_double(v->type.prim, x);
-    }
-    // Floats only under fast_math: x * 1 is zero for a subnormal x, and 0 + -0 is not -0.
-    bool neutral(const Value* v, int n) const {
-        return is_int_value(v, n) || (fast && is_float_value(v, n));
     }
 
     Value* uniform_of(Builder& b, Type t, uint64_t bits) {
@@ -112,89 +117,63 @@ struct Simplifier {
         return nullptr;
     }
 
+    static bool matches(Identity::Second pattern, const Value* x, const Value* y) {
+        if (pattern == Identity::Second::first) return x == y;
+        const auto bits = uniform(y);
+        if (!bits) return false;
+        constexpr double kNumbers[] = {0, -0.0, 0.5, 1, 2};
+        const double n = kNumbers[static_cast<int>(pattern)];
+        return (type::is_float(y->type.prim) || n == std::trunc(n)) &&
+               *bits == bits_of_double(y->type.prim, n);
+    }
+    Value* given(Builder& b, Identity::Gives what, Value* x, Type t) {
+        switch (what) {
+            case Identity::Gives::first:
+                return x;
+            case Identity::Gives::zero:
+                return uniform_of(b, t, 0);
+            case Identity::Gives::one:
+                return uniform_of(b, t, bits_of_double(t.prim, 1));
+            case Identity::Gives::square:
+                return b.op(Op::mul, {x, x});
+            case Identity::Gives::sqrt:
+                return b.op(Op::sqrt, {x});
+        }
+        return nullptr;
+    }
+    Value* by_identity(Builder& b, const Inst& i) {
+        const auto rows = kIdentitiesOf[static_cast<int>(i.op)];
+        for (int k = rows.begin; k < rows.end; ++k) {
+            const Identity& row = kIdentities[static_cast<size_t>(k)];
+            Value *x = i.operand(0), *y = i.operand(1);
+            if (!holds(row.of, x->type.prim, fast)) continue;
+            const Type t = i.results[0].type;
+            if (matches(row.second, x, y)) return given(b, row.gives, x, t);
+            if (info(i.op).commutes && matches(row.second, y, x)) return given(b, row.gives, y, t);
+        }
+        return nullptr;
+    }
+
+    // What takes more than a row.
     Value* identities(Builder& b, Inst& i) {
         const auto x = [&] { return i.operand(0); };
         const auto y = [&] { return i.operand(1); };
         const Type t = i.results[0].type;
         const bool real = type::is_float(t.prim);
         switch (i.op) {
-            case Op::add:
-                if (neutral(y(), 0) || (fast && is_float_value(y(), -0.0))) return x();
-                if (neutral(x(), 0) || (fast && is_float_value(x(), -0.0))) return y();
-                break;
-            case Op::sub:
-                if (neutral(y(), 0)) return x();
-                if (!real && x() == y()) return uniform_of(b, t, 0);
-                break;
-            case Op::mul:
-                if (neutral(y(), 1)) return x();
-                if (neutral(x(), 1)) return y();
-                if (neutral(x(), 0)) return x();
-                if (neutral(y(), 0)) return y();
-                break;
             case Op::div:
-                if (neutral(y(), 1)) return x();
                 if (const auto inverse = exact_inverse(y())) {
                     return b.op(Op::mul, {x(), uniform_of(b, t, bits_of_double(t.prim, *inverse))});
                 }
-                break;
-            case Op::floordiv:
-            case Op::raw_div:
-                if (is_int_value(y(), 1)) return x();
-                break;
-            case Op::mod:
-            case Op::raw_mod:
-                if (is_int_value(y(), 1)) return uniform_of(b, t, 0);
                 break;
             case Op::powi: {
                 const auto e = uniform(y());
                 if (!e) break;
                 const int64_t n = int_of_bits(y()->type.prim, *e);
-                if (n == 0) return uniform_of(b, t, real ? bits_of_double(t.prim, 1) : 1);
-                if (n == 1) return x();
                 if (real ? n == 2 || (fast && n >= -16 && n <= 16) : n > 0 && n <= 64)
                     return powi_by_multiplying(b, x(), n);
                 break;
             }
-            case Op::pow: {
-                if (neutral(y(), 1)) return x();
-                if (is_float_value(y(), 2)) return b.op(Op::mul, {x(), x()});
-                if (fast && is_float_value(y(), 0.5)) return b.op(Op::sqrt, {x()});
-                break;
-            }
-            case Op::bit_and:
-            case Op::bit_or:
-                if (x() == y()) return x();
-                if (is_int_value(y(), 0)) return i.op == Op::bit_or ? x() : y();
-                if (is_int_value(x(), 0)) return i.op == Op::bit_or ? y() : x();
-                if (t.prim == Prim::u1 && is_int_value(y(), 1))
-                    return i.op == Op::bit_and ? x() : y();
-                if (t.prim == Prim::u1 && is_int_value(x(), 1))
-                    return i.op == Op::bit_and ? y() : x();
-                break;
-            case Op::bit_xor:
-                if (is_int_value(y(), 0)) return x();
-                if (x() == y()) return uniform_of(b, t, 0);
-                break;
-            case Op::shl:
-            case Op::shr:
-            case Op::lshr:
-                if (is_int_value(y(), 0)) return x();
-                break;
-            case Op::min:
-            case Op::max:
-                if (x() == y() && (fast || type::is_int(t.prim))) return x();  // floats are flushed
-                break;
-            case Op::lt:
-            case Op::gt:
-            case Op::ne:
-                if (x() == y() && type::is_int(x()->type.prim)) return uniform_of(b, t, 0);
-                break;
-            case Op::le:
-            case Op::ge:
-            case Op::eq:
-                if (x() == y() && type::is_int(x()->type.prim)) return uniform_of(b, t, 1);
-                break;
             case Op::select:
                 if (const auto c = uniform(x())) return *c ? i.operand(1) : i.operand(2);
                 if (i.operand(1) == i.operand(2)) return i.operand(1);
@@ -392,6 +371,7 @@ struct Simplifier {
             if (i->effect() == Effect::pure && i->op != Op::constant) {
                 Builder b = before(*i);
                 Value* v = s.m.options.constant_folding ? fold_all(b, *i) : nullptr;
+                if (!v) v = by_identity(b, *i);
                 if (!v) v = identities(b, *i);
                 if (v && v != i->result()) {
                     replace(i->result(), v);
