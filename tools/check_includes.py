@@ -21,7 +21,7 @@ class Room(NamedTuple):
 ROOMS = {
     "support": Room("", "abi arena bytes clock doing error format_table half io own_thread stack"),
     "type": Room("support", "type"),
-    "ir": Room("support type", "elementary elementwise fold interpreter ir locks options random"),
+    "ir": Room("support type", "elementwise fold interpreter ir locks ops.inc options random"),
     "layout": Room("support type ir", "tree"),
     "pass": Room("support ir", "listing names pass"),
     "autodiff": Room("support ir pass", ""),

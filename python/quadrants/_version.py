@@ -1,8 +1,8 @@
-"""Version of the package. `VERSION` is the release whose behaviour it has."""
+"""Version of the package, and what its build wrote. `VERSION` is the release whose behaviour it has."""
 
 try:
-    from quadrants._build_info import COMMIT, LLVM_VERSION
+    from quadrants._build_info import COMMIT, ELEMENTARY, LLVM_VERSION
 except ModuleNotFoundError:  # nothing is built yet
-    COMMIT, LLVM_VERSION = "00000000", "22"
+    COMMIT, ELEMENTARY, LLVM_VERSION = "00000000", "", "22"
 
 VERSION = (1, 3, 3)

@@ -7,7 +7,8 @@
 // A domain `N` is passed by reference as `n` and offers
 //   types     N::F float value, N::I integer value of the same width (wraps), N::B truth value;
 //   constant  N::bits = 32 or 64;
-//   floats    f(double) i(int64_t) add sub mul div neg abs sqrt floor, muladd(a, b, c) = a*b + c,
+//   floats    f(double) i(int64_t) add sub mul div neg abs sqrt floor ceil, muladd(a, b, c) = a*b +
+//   c,
 //             lt le gt ge eq ne, isnan, select(B, F, F);
 //   truths    band bor bnot;
 //   integers  selecti(B, I, I) iadd isub iand ixor ior shl(I, int) shr(I, int), ieq ilt,
@@ -636,8 +637,23 @@ I<N> powi_integer(N& n, I<N> x, uint64_t left) {
 // ---- Roots and rounding --------------------------------------------------------------------
 
 template <class N>
+F<N> sqrt(N& n, F<N> x) {
+    return n.sqrt(x);
+}
+
+template <class N>
 F<N> rsqrt(N& n, F<N> x) {
     return n.div(n.f(1), n.sqrt(x));
+}
+
+template <class N>
+F<N> floor(N& n, F<N> x) {
+    return n.floor(x);
+}
+
+template <class N>
+F<N> ceil(N& n, F<N> x) {
+    return n.ceil(x);
 }
 
 // Half away from zero: the fraction is exact, so 0.49999997 stays below.

@@ -96,6 +96,10 @@ enum class Refers : uint8_t { nothing, field, function, loop, format };  // Inst
 enum class Root : uint8_t { none, slot, temp, partial, field, array };
 enum class Neutral : uint8_t { none, zero, most, least, ones };
 
+struct Span {
+    double low = 0, high = 0;
+};
+
 struct OpInfo {
     const char* name;  // IR text; without the trailing underscore of C++ keywords
     int8_t operands;   // -1: any number
@@ -110,6 +114,11 @@ struct OpInfo {
     const char* args = "";
     bool elementary = false;  // its meaning is a template of elementary.h ...
     bool in_place = false;    // ... so short that code generation makes no function of it
+    bool promotes = false;    // Python's function makes integers the default float, else refuses
+    bool whole = false;       // its results are whole numbers, and it takes a dtype for them
+    Span tested = {};         // operands that tests draw
+    const char* doc = "";     // first sentence for users
+    const char* numpy = "";   // what plain Python computes; np.NAME(x) if not said
     Type gives = {};          // where the builder is told the type, but it is always this one
     bool commutes = false;    // operands 0 and 1 (min and max keep the payload of one NaN)
     bool cheap = false;       // rather computed on both sides of a branch than branched over

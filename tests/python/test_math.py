@@ -1,6 +1,8 @@
 """Mathematical functions: values, accuracy, element-wise use, bit operations, random numbers."""
 
+import importlib.util
 import math
+import pathlib
 
 import numpy as np
 import pytest
@@ -9,21 +11,23 @@ import quadrants as qd
 from helpers import NUMPY, Array, assert_close, draw, dtype, raises
 
 N = 1000
-FUNCTIONS = {
-    "sin": (np.sin, (-10, 10)),
-    "cos": (np.cos, (-10, 10)),
-    "tan": (np.tan, (-1.4, 1.4)),
-    "asin": (np.arcsin, (-1, 1)),
-    "acos": (np.arccos, (-1, 1)),
-    "tanh": (np.tanh, (-8, 8)),
-    "exp": (np.exp, (-20, 20)),
-    "log": (np.log, (1e-3, 1e3)),
-    "sqrt": (np.sqrt, (0, 1e4)),
-    "rsqrt": (lambda x: 1 / np.sqrt(x), (1e-3, 1e3)),
-    "floor": (np.floor, (-50, 50)),
-    "ceil": (np.ceil, (-50, 50)),
-    "round": (lambda x: np.trunc(x + np.copysign(0.5, x)), (-50, 50)),
-}
+# Of one operand, as the op table has them: rows of it name references and ranges.
+ROOT = pathlib.Path(__file__).parent.parent.parent
+spec = importlib.util.spec_from_file_location("elementary", ROOT / "cmake" / "elementary.py")
+elementary = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(elementary)
+ROWS = elementary.rows((ROOT / "src" / "ir" / "ops.inc").read_text())
+HALVES = {"round": lambda x: np.trunc(x + np.copysign(0.5, x))}  # NumPy's go to even
+
+
+def reference(name):
+    text = ROWS[name].get("numpy") or f"np.{name}(x)"
+    return HALVES.get(name) or (lambda x: eval(text, {"np": np, "x": x}))
+
+
+FUNCTIONS = {name: (reference(name), row["tested"]) for name, row in ROWS.items()}
+WHOLE = [name for name, row in ROWS.items() if row.get("whole")]
+REAL = [name for name, row in ROWS.items() if not row.get("promotes")]
 
 
 @pytest.mark.parametrize("fast_math", [True, False])
@@ -43,7 +47,7 @@ def test_unary_functions(backend, name, fast_math):
     run(x, out)
     for k, (f, (reference, _)) in enumerate(FUNCTIONS.items()):
         expect = reference(x[k].astype(np.longdouble)).astype(x.dtype)
-        if f in ("floor", "ceil", "round"):
+        if f in WHOLE:
             away = abs(abs(x[k] % 1) - 0.5) < 1e-6
             assert_close(out[k], expect, skip=away)
         else:
@@ -53,7 +57,7 @@ def test_unary_functions(backend, name, fast_math):
 
 @pytest.mark.parametrize("name,tolerance", [("f32", 1e-6), ("f64", 1e-15)])
 def test_accuracy_on_the_middle_range(backend, name, tolerance):
-    names = ["sin", "cos", "tan", "asin", "acos", "tanh", "exp", "log"]
+    names = [f for f in FUNCTIONS if f not in WHOLE]
     ops = [getattr(qd, f) for f in names]
     x = draw(N, dtype(name), x=(0.4, 0.7))
     out = np.zeros((len(ops), N), x.dtype)
@@ -128,9 +132,7 @@ def test_integer_inputs(backend):
     assert_close(out, np.float32([3, 1, 0, math.pi / 4, 4]), atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "f", ["sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"]
-)
+@pytest.mark.parametrize("f", REAL)
 def test_real_functions_reject_integers(backend, f):
     op = getattr(qd, f)
 
@@ -140,6 +142,34 @@ def test_real_functions_reject_integers(backend, f):
 
     with raises(qd.QuadrantsTypeError, f"'{f}' takes real inputs only, however 'i32' is provided"):
         run(1)
+
+
+@pytest.mark.parametrize("shape", [(1,), (3,), (2, 2)])
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("f", FUNCTIONS)
+def test_component_by_component(backend, f, name, shape):
+    """In a kernel, of a constant of a kernel, in plain Python: what NumPy has."""
+    op, dt = getattr(qd, f), dtype(name)
+    low, high = ROWS[f]["tested"]
+    x = np.linspace(0.7 * low + 0.3 * high, high - 0.01, math.prod(shape)).reshape(shape)
+    first = float(x.flat[0])
+    given = (qd.Vector if len(shape) == 1 else qd.Matrix)(x.tolist(), dt)
+    out = qd.Matrix.field(*shape, *([1] if len(shape) == 1 else []), dt, shape=())
+    constant = qd.field(dt, shape=())
+
+    @qd.kernel
+    def run():
+        y = op(given)
+        for i in qd.static(range(shape[0])):
+            for j in qd.static(range(1 if len(shape) == 1 else shape[1])):
+                out[None][i, j] = y[i] if qd.static(len(shape) == 1) else y[i, j]
+        constant[None] = op(first)
+
+    run()
+    expect = reference(f)(x.astype(NUMPY[name]))
+    assert_close(out[None].to_numpy().reshape(shape), expect, rtol=1e-4, atol=1e-6)
+    assert_close(op(given).to_numpy().astype(NUMPY[name]), expect, rtol=1e-4, atol=1e-6)
+    assert constant[None] == pytest.approx(expect.flat[0], rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.oracle_differs("the established package aborts the process on the CPU", run=False)

@@ -484,16 +484,16 @@ def _real(compute: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Any], An
 
 
 _UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    **{
-        n: _real(getattr(torch, n)) for n in "sin cos tan asin acos tanh exp log sqrt rsqrt".split()
-    },
-    **{n: _real(getattr(torch, n)) for n in ("floor", "ceil")},
     "round": _real(_half_away),
     "neg": _py_tensor.negative,
     "abs": _py_tensor.magnitude,
     "bit_not": torch.bitwise_not,
     "logical_not": torch.logical_not,
 }
+
+
+def _unary(name: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    return _UNARY.get(name) or _real(getattr(torch, name))
 
 
 def _raw_div(a: Any, b: Any) -> Any:
@@ -559,7 +559,7 @@ def apply(name: str, args: tuple[Any, ...]) -> Any:
         t = tensor_of(args[0])
         if numbers and not t.dtype.is_floating_point and name not in _KEEPS_INTEGERS:
             t = t.to(torch.float64)
-        result: Any = wrapped(_UNARY[name](t))
+        result: Any = wrapped(_unary(name)(t))
     else:
         rule, compute = _BINARY[name]
         first = args[0] if isinstance(args[0], torch.Tensor) else wrapped(tensor_of(args[0]))

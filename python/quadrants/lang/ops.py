@@ -1,7 +1,8 @@
 """Scalar and element-wise functions.
 
-Called by plain Python they compute with NumPy, and return a matrix if an operand is one. Atomics and
-what only kernels have are in modules of their own; programs find them here too.
+Called by plain Python they compute with NumPy, and return a matrix if an operand is one. Atomics,
+what only kernels have and the functions that the op table writes (`_ops.elementary`) are in modules of
+their own; programs find them here too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from quadrants.lang._ops.atomic import (  # noqa: F401
     atomic_sub,
     atomic_xor,
 )
+from quadrants.lang._ops.elementary import *  # noqa: F403
 from quadrants.lang._ops.kernel_ops import (  # noqa: F401
     activate,
     append,
@@ -51,13 +53,11 @@ from quadrants.lang._ops.kernel_ops import (  # noqa: F401
     zero,
 )
 from quadrants.lang._ops.operation import (
-    F,
     elementwise,
     on_host,
     op,
     python_backend,
     python_scope_error,
-    replaced,
     symbolic,
 )
 from quadrants.lang.exception import not_initialised
@@ -65,124 +65,6 @@ from quadrants.lang.exception import not_initialised
 np: Any = LazyNumpy(globals())
 
 # --- functions of one operand ---
-
-
-@elementwise
-def sin(x: Any) -> Any:
-    """Sine of an angle in radians, element-wise.
-
-    Args:
-        x: float, vector or matrix; the result has its shape and type.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.sin(x)
-
-
-@elementwise
-def cos(x: Any) -> Any:
-    """Cosine of an angle in radians, element-wise.
-
-    Args:
-        x: float, vector or matrix; the result has its shape and type.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.cos(x)
-
-
-@elementwise
-def tan(x: Any) -> Any:
-    """Tangent of an angle in radians, element-wise.
-
-    Args:
-        x: float, vector or matrix; the result has its shape and type.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.tan(x)
-
-
-@elementwise
-def asin(x: Any) -> Any:
-    """Arc sine in radians, from -pi/2 to pi/2, element-wise.
-
-    Args:
-        x: float, vector or matrix, in [-1, 1], else NaN; the result has its shape and type.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.arcsin(x)
-
-
-@elementwise
-def acos(x: Any) -> Any:
-    """Arc cosine in radians, from 0 to pi, element-wise.
-
-    Args:
-        x: float, vector or matrix, in [-1, 1], else NaN; the result has its shape and type.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.arccos(x)
-
-
-@elementwise
-def tanh(x: Any) -> Any:
-    """Hyperbolic tangent, element-wise.
-
-    Args:
-        x: float, vector or matrix; the result has its shape and type.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.tanh(x)
-
-
-@elementwise
-def exp(x: Any) -> Any:
-    """e to the power of x, element-wise.
-
-    Args:
-        x: number, vector or matrix; integers become the default float.
-    """
-    return np.exp(x)
-
-
-@elementwise
-def log(x: Any) -> Any:
-    """Natural logarithm, element-wise: -inf for 0, NaN below.
-
-    Args:
-        x: number, vector or matrix; integers become the default float.
-    """
-    return np.log(x)
-
-
-@elementwise
-def sqrt(x: Any) -> Any:
-    """Square root, element-wise: NaN below 0.
-
-    Args:
-        x: number, vector or matrix; integers become the default float.
-    """
-    return np.sqrt(x)
-
-
-@elementwise
-def rsqrt(x: Any) -> Any:
-    """1 / sqrt(x), element-wise: infinite for 0, NaN below.
-
-    Args:
-        x: float, vector or matrix; the result has its shape and type.
-    """
-    return 1 / np.sqrt(x)
 
 
 @elementwise
@@ -211,66 +93,6 @@ def bit_not(a: Any) -> Any:
 def logical_not(a: Any) -> Any:
     """`not a`, element-wise, as u1."""
     return np.logical_not(a)
-
-
-def _rounding(compute: F) -> F:
-    """A function to whole numbers, of any type."""
-
-    def fn(x: Any, dtype: Any = None) -> Any:
-        if symbolic((x,)):
-            return core.trace_op(compute.__name__, (x, dtype))
-        if impl.is_python_backend():
-            return python_backend().rounding(compute.__name__, x, dtype)
-        if dtype is None:
-            return on_host(compute.__name__, compute, (x,))
-        from quadrants.lang.util import to_numpy_type
-
-        kind = to_numpy_type(dtype)
-        return on_host(compute.__name__, lambda v: np.asarray(compute(v)).astype(kind)[()], (x,))
-
-    return replaced(compute, fn)  # type: ignore[no-any-return]
-
-
-@_rounding
-def floor(x: Any, dtype: Any = None) -> Any:
-    """Largest integer that is not above x, element-wise.
-
-    Args:
-        x: float, vector or matrix.
-        dtype: type of the result, that of x if None; `int` and `float` mean the defaults.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.floor(x)
-
-
-@_rounding
-def ceil(x: Any, dtype: Any = None) -> Any:
-    """Smallest integer that is not below x, element-wise.
-
-    Args:
-        x: float, vector or matrix.
-        dtype: type of the result, that of x if None; `int` and `float` mean the defaults.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.ceil(x)
-
-
-@_rounding
-def round(x: Any, dtype: Any = None) -> Any:  # noqa: A001
-    """Nearest integer, element-wise; halves go away from zero in kernels, to even in plain Python.
-
-    Args:
-        x: float, vector or matrix.
-        dtype: type of the result, that of x if None; `int` and `float` mean the defaults.
-
-    Raises:
-        QuadrantsTypeError: x is an integer (in kernels).
-    """
-    return np.round(x)
 
 
 @op

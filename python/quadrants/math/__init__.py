@@ -11,30 +11,13 @@ from typing import Any as _Any
 
 import quadrants as qd
 from quadrants.lang import impl as _impl
+from quadrants.lang._ops.elementary import *  # noqa: F403
 from quadrants.lang.kernel_impl import func as _func
 from quadrants.lang.matrix import MatrixType as _MatrixType
 from quadrants.lang.matrix import VectorType as _VectorType
-from quadrants.lang.ops import (
-    acos,
-    asin,
-    atan2,
-    ceil,
-    clz,
-    cos,
-    exp,
-    ffs,
-    floor,
-    log,
-    max,
-    min,
-    popcnt,
-    pow,
-    round,
-    sin,
-    sqrt,
-    tan,
-    tanh,
-)
+from quadrants.lang.ops import atan2, clz, ffs, max, min, popcnt, pow
+
+del rsqrt  # noqa: F821  (of the package alone)
 
 pi: float = _math.pi
 e: float = _math.e

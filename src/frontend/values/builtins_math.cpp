@@ -1,7 +1,7 @@
 // Element-wise functions: arithmetic by name, elementary functions, conversions, bits, select.
 //
 // Numbers known at compile time are computed here in double precision, as Python code on the host
-// would; anything else becomes IR.
+// would; anything else becomes IR. Functions of one real number come from the op table's rows.
 
 #include <cmath>
 
@@ -19,23 +19,34 @@ double number_as_double(PyObject* o) {
 }
 
 // --- functions of one real number ---------------------------------------------------------------
-using Real = double (*)(double);
-template <Op op, Real host, bool promotes>
-Ref real(Lowering&, const CallArgs& a) {
-    PyObject* x = single(a, ir::info(op).name);
-    if (is_static_number(x)) return python_float(host(number_as_double(x)));
-    return float_op(op, x, promotes);
-}
-double rsqrt(double x) { return 1 / std::sqrt(x); }
+namespace host {
+using namespace std;
+double rsqrt(double x) { return 1 / sqrt(x); }
+}  // namespace host
 
-template <Op op, Real host>
+// To whole numbers: of any type.
+template <Op op, class Host>
 Ref rounding(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"x", "dtype"};
     const auto p = parameters(a, ir::info(op).name, names, 1);
     const bool converts = p[1] && p[1] != Py_None;
-    if (is_static_number(p[0]) && !converts) return python_float(host(number_as_double(p[0])));
+    if (is_static_number(p[0]) && !converts) return python_float(Host{}(number_as_double(p[0])));
     const Ref r = float_op(op, p[0], false);
     return converts ? cast(r.get(), prim_argument(p[1], ir::info(op).name)) : r;
+}
+
+template <Op op, class Host>
+Ref real(Lowering&, const CallArgs& a) {
+    PyObject* x = single(a, ir::info(op).name);
+    if (is_static_number(x)) return python_float(Host{}(number_as_double(x)));
+    return float_op(op, x, ir::info(op).promotes);
+}
+
+template <Op op, class Host>
+void add_row(std::vector<Builtin>& all, Host) {
+    constexpr const ir::OpInfo& row = ir::kOps[static_cast<int>(op)];
+    if constexpr (row.operands == 1)
+        all.push_back({row.python, row.whole ? rounding<op, Host> : real<op, Host>});
 }
 
 // --- operators by name --------------------------------------------------------------------------
@@ -327,19 +338,6 @@ Ref random(Lowering&, const CallArgs& a) {
 }
 
 const Builtin kRows[] = {
-    {"sin", real<Op::sin, std::sin, false>},
-    {"cos", real<Op::cos, std::cos, false>},
-    {"tan", real<Op::tan, std::tan, false>},
-    {"asin", real<Op::asin, std::asin, false>},
-    {"acos", real<Op::acos, std::acos, false>},
-    {"tanh", real<Op::tanh, std::tanh, false>},
-    {"exp", real<Op::exp, std::exp, true>},
-    {"log", real<Op::log, std::log, true>},
-    {"sqrt", real<Op::sqrt, std::sqrt, true>},
-    {"rsqrt", real<Op::rsqrt, rsqrt, true>},
-    {"floor", rounding<Op::floor, std::floor>},
-    {"ceil", rounding<Op::ceil, std::ceil>},
-    {"round", rounding<Op::round, std::round>},
     {"abs", absolute},
     {"neg", operation1<UnOp::neg>},
     {"bit_not", operation1<UnOp::bit_not>},
@@ -392,6 +390,16 @@ const Builtin kRows[] = {
 
 }  // namespace
 
-std::span<const Builtin> math_builtins() { return kRows; }
+std::span<const Builtin> math_builtins() {
+    static const auto all = [] {
+        std::vector<Builtin> rows(std::begin(kRows), std::end(kRows));
+#define ELEMENTARY(name, ...) \
+    add_row<Op::name>(rows, [](auto x) -> double { return host::name(x); });
+#define OP(...)
+#include "ir/ops.inc"
+        return rows;
+    }();
+    return all;
+}
 
 }  // namespace qd::frontend

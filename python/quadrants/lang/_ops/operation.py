@@ -97,6 +97,27 @@ def elementwise(compute: F) -> F:
     return replaced(compute, fn)  # type: ignore[no-any-return]
 
 
+def rounding(compute: F) -> F:
+    """An element-wise operation whose results are whole numbers, of any type."""
+    name = compute.__name__
+
+    def fn(x: Any, dtype: Any = None) -> Any:
+        if symbolic((x,)):
+            return core.trace_op(name, (x, dtype))
+        if impl.is_python_backend():
+            return python_backend().rounding(name, x, dtype)
+        if dtype is None:
+            return on_host(name, compute, (x,))
+        import numpy as np
+
+        from quadrants.lang.util import to_numpy_type
+
+        kind = to_numpy_type(dtype)
+        return on_host(name, lambda v: np.asarray(compute(v)).astype(kind)[()], (x,))
+
+    return replaced(compute, fn)  # type: ignore[no-any-return]
+
+
 def atomic(declared: F) -> F:
     """A read-modify-write operation, which plain Python has for the Python backend only."""
     name = declared.__name__
