@@ -11,6 +11,7 @@
 
 #include "codegen/llvm/codegen.h"
 #include "compiler/artefact.h"
+#include "ir/elementwise.h"
 #include "ir/interpreter.h"
 #include "ir/ir.h"
 #include "machine.h"
@@ -266,24 +267,30 @@ const std::vector<Prim> kInts = {Prim::u1, Prim::i8,  Prim::i16, Prim::i32, Prim
                                  Prim::u8, Prim::u16, Prim::u32, Prim::u64};
 const std::vector<Prim> kFloats = {Prim::f16, Prim::f32, Prim::f64};
 
-TEST(codegen, integer_ops) {
-    for (Prim p : kInts) {
-        for (Op op : {Op::add,     Op::sub, Op::mul,  Op::floordiv, Op::mod,    Op::raw_div,
-                      Op::raw_mod, Op::min, Op::max,  Op::bit_and,  Op::bit_or, Op::bit_xor,
-                      Op::shl,     Op::shr, Op::lshr, Op::lt,       Op::le,     Op::gt,
-                      Op::ge,      Op::eq,  Op::ne,   Op::powi}) {
-            const Prim result = ir::info(op).rule == ir::Rule::boolean ? Prim::u1 : p;
-            const Prim second = op == Op::powi ? Prim::i32 : p;
-            check_elementwise(ir::info(op).name,
-                              std::string("%r = ") + ir::info(op).name + " %a, %b", p, second, p,
-                              result);
-        }
-        for (Op op : {Op::neg, Op::abs, Op::bit_not, Op::popcnt, Op::clz, Op::ctz}) {
-            const Prim result = ir::info(op).rule == ir::Rule::count32 ? Prim::i32 : p;
-            check_elementwise(ir::info(op).name, std::string("%r = ") + ir::info(op).name + " %a",
-                              p, p, p, result);
-        }
+// Each row of the op table whose operands have one type, and powi.
+void check_ops(Prim p) {
+    const ir::Takes other = type::is_int(p) ? ir::Takes::floats : ir::Takes::ints;
+    for (int k = 0; k < int(Op::count_); ++k) {
+        const Op op = Op(k);
+        const ir::OpInfo& row = ir::info(op);
+        if ((op == Op::fma && p == Prim::f16) || (op != Op::powi && !ir::is_uniform(op, other)))
+            continue;
+        std::string body = std::string("%r = ") + row.name + " %a";
+        for (int operand = 1; operand < row.operands; ++operand)
+            body += operand == 1 ? ", %b" : ", %c";
+        const Prim result = row.rule == ir::Rule::boolean   ? Prim::u1
+                            : row.rule == ir::Rule::count32 ? Prim::i32
+                                                            : p;
+        check_elementwise(row.name, body, p, op == Op::powi ? Prim::i32 : p, p, result);
     }
+}
+
+TEST(codegen, integer_ops) {
+    for (Prim p : kInts) check_ops(p);
+}
+
+TEST(codegen, float_ops) {
+    for (Prim p : kFloats) check_ops(p);
 }
 
 TEST(codegen, integer_division_by_constants) {
@@ -303,26 +310,6 @@ TEST(codegen, integer_division_by_constants) {
                                       type::info(p).name + "\n    %r = " + ir::info(op).name +
                                       " %a, %k",
                                   p, p, p, p);
-}
-
-TEST(codegen, float_ops) {
-    for (Prim p : kFloats) {
-        for (Op op : {Op::add, Op::sub, Op::mul, Op::div, Op::floordiv, Op::mod, Op::raw_div,
-                      Op::min, Op::max, Op::lt, Op::le, Op::gt, Op::ge, Op::eq, Op::ne, Op::atan2,
-                      Op::pow, Op::powi}) {
-            const Prim result = ir::info(op).rule == ir::Rule::boolean ? Prim::u1 : p;
-            const Prim second = op == Op::powi ? Prim::i32 : p;
-            check_elementwise(ir::info(op).name,
-                              std::string("%r = ") + ir::info(op).name + " %a, %b", p, second, p,
-                              result);
-        }
-        for (Op op :
-             {Op::neg, Op::abs, Op::sqrt, Op::rsqrt, Op::sin, Op::cos, Op::tan, Op::asin, Op::acos,
-              Op::tanh, Op::exp, Op::log, Op::floor, Op::ceil, Op::round, Op::trunc})
-            check_elementwise(ir::info(op).name, std::string("%r = ") + ir::info(op).name + " %a",
-                              p, p, p, p);
-        if (p != Prim::f16) check_elementwise("fma", "%r = fma %a, %b, %c", p, p, p, p);
-    }
 }
 
 TEST(codegen, products_are_never_contracted) {
