@@ -2,6 +2,8 @@
 
 import copy
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -111,6 +113,28 @@ def test_versions():
     for text in ("1", "abc", ""):
         with pytest.raises(Exception, match="major.minor.patch"):
             try_init(require_version=text)
+
+
+@pytest.mark.parametrize("standard_output", ["the reader has gone", "closed", "full"])
+def test_the_line_that_nobody_can_read(standard_output):
+    program = f"""
+import os, sys
+import quadrants as qd
+if {standard_output == "full"}:
+    os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
+elif {standard_output == "closed"}:
+    os.close(1)
+else:
+    read, write = os.pipe()
+    os.dup2(write, 1)
+    os.close(read)
+qd.init(arch=qd.cpu, offline_cache=False)
+x = qd.field(qd.i32, 3)
+print(x[1], file=sys.stderr, flush=True)
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "0\n"), done.stderr
 
 
 def test_arch(capfd, monkeypatch):

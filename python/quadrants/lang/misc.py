@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from quadrants import _logging
@@ -332,7 +333,8 @@ def init(
     if not _test_mode:
         _install(special)
     cfg.arch = _choose_arch(args, arch, enable_fallback)
-    print(f"[Quadrants] Starting on arch={cfg.arch.name}", flush=True)
+    with suppress(OSError):  # whoever read it may have gone
+        print(f"[Quadrants] Starting on arch={cfg.arch.name}", flush=True)
     _check_ir_load_envs_against_caching(cfg, src_ll_cache)
     if _test_mode:
         return special
