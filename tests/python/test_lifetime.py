@@ -9,6 +9,7 @@ import pytest
 
 import quadrants as qd
 from helpers import Array, raises
+from quadrants.lang import _ndarray
 
 
 @qd.kernel
@@ -79,6 +80,22 @@ def test_stale_ndarrays_are_empty(backend):
         a.to_numpy()
     with pytest.raises(Exception):
         a[0] = 1
+
+
+@pytest.mark.oracle_differs("the established package has no such step")
+def test_a_reset_while_an_ndarray_is_made(backend, monkeypatch):
+    made = _ndarray.NativeArray
+
+    def after_a_reset(array):  # by another thread, that is
+        qd.reset()
+        return made(array)
+
+    monkeypatch.setattr(_ndarray, "NativeArray", after_a_reset)
+    with pytest.raises(qd.QuadrantsRuntimeError, match="the runtime was reset"):
+        qd.ndarray(qd.f32, (3,))
+    monkeypatch.undo()
+    backend.init()
+    assert qd.ndarray(qd.f32, (3,)).to_numpy().sum() == 0
 
 
 def test_a_reset_while_an_ndarray_dies(backend):

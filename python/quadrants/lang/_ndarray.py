@@ -27,7 +27,10 @@ class NativeArray:
     """What `ndarray.arr` offers: facts about the memory."""
 
     def __init__(self, array: Ndarray) -> None:
-        self.shape = list(array._physical_shape)
+        shape = array._physical_shape
+        if shape is None:  # another thread has reset the runtime since it was allocated
+            raise QuadrantsRuntimeError("the runtime was reset during this call")
+        self.shape = list(shape)
         self._element_shape = list(array.element_shape)
 
     def total_shape(self) -> list[int]:
