@@ -125,7 +125,7 @@ struct ModuleLowering {
     llvm::Function* new_callee(llvm::FunctionType* type, const ir::Function& f);
     void begin_helper_body(llvm::Function* f, Builder& b);
 
-    // Elementary functions: `op` of floats of 32 or 64 bits, and powi with an integer exponent.
+    // powi: a power with an integer exponent.
     llvm::Value* call_powi(Builder& b, Prim base, Prim exponent, llvm::Value* x, llvm::Value* e);
     llvm::Function* matmul_helper(Prim p, int n, int k, int m);
 
