@@ -11,9 +11,9 @@ import os as _os
 import sys as _sys
 import time as _time
 import warnings as _warnings
-from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from quadrants._lazy import load as _load
 from quadrants._names import NAMES as _NAMES
 from quadrants._names import UNLISTED as _UNLISTED
 from quadrants._version import VERSION as _VERSION
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> _Any:
         raise AttributeError(f"module 'quadrants' has no attribute {name!r}")
     module, _, attribute = target.partition(":")
     try:
-        value = _import_module(module)
+        value: _Any = _load(module)
     except ModuleNotFoundError as e:
         if e.name != module:
             raise

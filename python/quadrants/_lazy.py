@@ -3,9 +3,57 @@
 Import time is part of every start, so a module is loaded when something in it is touched.
 """
 
+import _signal
+import sys
 from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
 from typing import Any
+
+# What nearly every program comes to use.
+_USUAL = """
+    field kernel_impl kernel_arguments matrix struct snode util _data.arguments _data.convert
+    _data.fields_builder _data.struct_field _inspect.inspection _values.matrix_types
+""".split()
+
+
+def _has_handlers() -> bool:
+    """Whether the program has signal handlers of its own."""
+    handlers = map(_signal.getsignal, _signal.valid_signals())
+    return any(callable(h) and h is not _signal.default_int_handler for h in handlers)
+
+
+def _is_loading(module: ModuleType | None) -> bool:
+    return getattr(getattr(module, "__spec__", None), "_initializing", False)
+
+
+def load(name: str) -> ModuleType:
+    """The module of that name, imported on first use.
+
+    A handler that ran amid an import would find half a module. Signals wait meanwhile, unless
+    another thread of the program's own takes them.
+    """
+    module = sys.modules.get(name)
+    if module and not _is_loading(module):
+        return module
+    if not _has_handlers():
+        return import_module(name)
+    faults = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT}
+    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, set(_signal.valid_signals()) - faults)
+    try:
+        ours = [m for n, m in [*sys.modules.items()] if n.partition(".")[0] == "quadrants"]
+        if not any(map(_is_loading, ours)):  # else in an order that they do not expect
+            for usual in _USUAL:
+                import_module("quadrants.lang." + usual)
+        return import_module(name)
+    finally:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+
+
+def load_before_handlers() -> None:
+    """Loads what a program's signal handlers may come to use."""
+    if _has_handlers():
+        load(f"quadrants.lang.{_USUAL[0]}")
 
 
 class LazyNumpy:
@@ -15,8 +63,7 @@ class LazyNumpy:
         self._namespace = namespace
 
     def __getattr__(self, name: str) -> Any:
-        import numpy
-
+        numpy = load("numpy")
         self._namespace["np"] = numpy
         return getattr(numpy, name)
 
@@ -34,7 +81,7 @@ def lazy_names(
         if target is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         path, _, attribute = target.partition(":")
-        value = import_module(path)
+        value: Any = load(path)
         if attribute:
             value = getattr(value, attribute)
         namespace[name] = value

@@ -451,6 +451,39 @@ print("end")
     assert done.stdout.endswith("end\n")
 
 
+_HANDLES = "signal.signal(signal.SIGUSR1, lambda *_: seen.append(read()))"
+
+
+@pytest.mark.parametrize("before, after", [(_HANDLES, ""), ("", _HANDLES)], ids=["before", "after"])
+def test_a_signal_handler_amid_a_first_use_finds_whole_modules(before, after):
+    program = f"""
+import signal, sys
+import quadrants as qd
+
+class Signals:
+    def find_spec(self, name, path=None, target=None):
+        if ready and name.startswith("quadrants."):
+            signal.raise_signal(signal.SIGUSR1)
+
+def read():
+    x = qd.field(qd.i32, 3)
+    x[1] = 2
+    return x.to_numpy().tolist()
+
+ready, seen = False, []
+sys.meta_path.insert(0, Signals())
+{before}
+qd.init(arch=qd.cpu, offline_cache=False)
+ready = True
+{after}
+print(read(), set(map(str, seen)), bool(seen))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    seen = "{'[0, 2, 0]'} True" if after else "set() False"  # before: all is there by then
+    assert done.stdout.endswith(f"[0, 2, 0] {seen}\n")
+
+
 def test_a_child_forked_during_the_first_compilation_of_all():
     done = _run(
         _FORKS

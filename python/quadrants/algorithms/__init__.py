@@ -8,6 +8,8 @@ PYTEST_DONT_REWRITE (its imports would show in `dir`)
 
 from typing import Any as _Any
 
+from quadrants._lazy import load as _load
+
 _HOMES = {
     "_reduce": "reduce_add reduce_max reduce_min reduce_scratch_slots",
     "_scan": "exclusive_scan_add exclusive_scan_max exclusive_scan_min exclusive_scan_scratch_slots",
@@ -22,9 +24,7 @@ def __getattr__(name: str) -> _Any:
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    value = globals()[name] = getattr(_load(f"{__name__}.{home}"), name)
     return value
 
 

@@ -1,14 +1,15 @@
 """The kernel language and its containers. Submodules load when touched."""
 
-from importlib import import_module
 from typing import Any
+
+from quadrants._lazy import load
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return import_module(f"{__name__}.{name}")
+        return load(f"{__name__}.{name}")
     except ModuleNotFoundError as e:
         if e.name != f"{__name__}.{name}":
             raise

@@ -13,6 +13,7 @@ from _thread import RLock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from quadrants._lazy import load
 from quadrants._lib import core
 from quadrants._lib.core import Arch
 from quadrants.lang.exception import (
@@ -325,9 +326,7 @@ _PUBLIC = "field ndarray root axes Field ScalarField MatrixField StructField SNo
 
 def __getattr__(name: str) -> Any:
     if name in _ELSEWHERE:
-        from importlib import import_module
-
-        return getattr(import_module(_ELSEWHERE[name]), name)
+        return getattr(load(_ELSEWHERE[name]), name)
     if name in _PUBLIC.split():
         import quadrants
 

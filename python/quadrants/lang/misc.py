@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from quadrants import _logging
+from quadrants._lazy import load_before_handlers
 from quadrants._lib import core
 from quadrants._lib.core import Arch
 from quadrants.lang import impl
@@ -353,6 +354,7 @@ def init(
             from quadrants.lang import _kernel_coverage
 
             _kernel_coverage.ensure_field_allocated()
+    load_before_handlers()
     return None
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from quadrants._lazy import load
 from quadrants.lang.simt import block, grid, subgroup, warp
 
 __all__ = ["Tile16x16", "Tile32x32", "block", "grid", "subgroup", "warp"]
@@ -13,7 +14,5 @@ def __getattr__(name: str) -> Any:
 
         return globals().setdefault(name, getattr(_tile, f"{name}Proxy"))
     if name in ("reductions", "sorting"):
-        from importlib import import_module
-
-        return import_module(f"{__name__}.{name}")
+        return load(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
