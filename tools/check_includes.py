@@ -21,7 +21,9 @@ class Room(NamedTuple):
 ROOMS = {
     "support": Room("", "abi arena bytes clock doing error format_table half io own_thread stack"),
     "type": Room("support", "type"),
-    "ir": Room("support type", "elementwise fold interpreter ir locks ops.inc options random"),
+    "ir": Room(
+        "support type", "elementwise fold interpreter ir locks ops.inc options random target"
+    ),
     "layout": Room("support type ir", "tree"),
     "pass": Room("support ir", "listing names pass"),
     "autodiff": Room("support ir pass", ""),

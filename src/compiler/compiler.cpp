@@ -208,7 +208,7 @@ std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::
     options.time_passes = o.time_passes != 0;
     options.on_stage = std::move(on_stage);
     options.on_pass = std::move(on_pass);
-    options.fused = codegen::has_fma(text_or_empty(o.cpu), text_or_empty(o.triple));
+    options.target = codegen::target_of(text_or_empty(o.cpu), text_or_empty(o.triple));
     auto c = std::make_unique<abi::Compilation>();
     pass::Plan plan = pass::run_pipeline(std::move(module), options);
     support::begin_stage("prepare");
@@ -375,7 +375,7 @@ QD_EXPORT int qd_compiler_interpret(const uint8_t* ir, size_t bytes, const abi::
         const auto module = ir::deserialise({ir, bytes});
         ir::verify(*module);
         ir::InterpretOptions options;
-        options.fused = codegen::has_fma("", "");
+        options.fused = codegen::target_of("", "").fused;
         ir::interpret(*module, *context, options);
     });
 }

@@ -39,7 +39,7 @@ bool contract_dot(Inst& i) {
 }  // namespace
 
 bool contract(Session& s, Function& f) {
-    if (!s.m.options.fast_math || !s.options.fused) return false;
+    if (!s.m.options.fast_math || !s.options.target.fused) return false;
     // Value::id of a product counts its uses that are not sums.
     const auto is_sum = [](const Inst& i) { return i.op == Op::add || i.op == Op::sub; };
     walk(*f.body, [](Inst& i) {

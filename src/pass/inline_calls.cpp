@@ -6,7 +6,7 @@
 // asks not to be, is never expanded.
 //
 // Keeps: locations, which get the call site appended.
-// Cost:  O(instructions copied): at most kTiny per call beyond the single call sites.
+// Cost:  O(instructions copied): at most a tiny function per call beyond the single call sites.
 
 #include "pass/passes.h"
 
@@ -15,13 +15,12 @@ namespace {
 
 using namespace ir;
 
-constexpr uint32_t kTiny = 40;    // scalar operations
-constexpr uint32_t kSmall = 500;  // with one call site
-
 bool worth_it(const Session& s, const Function& callee) {
     if (callee.never_inline || callee.returns_early) return false;
     const Summary& c = s.summaries[callee.id];
-    return c.cost <= kTiny || (s.call_sites[callee.id] == 1 && c.cost <= kSmall);
+    const Target& target = s.options.target;
+    return c.cost <= target.tiny_function ||
+           (s.call_sites[callee.id] == 1 && c.cost <= target.small_function);
 }
 
 }  // namespace

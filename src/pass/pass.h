@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "ir/ir.h"
+#include "ir/target.h"
 #include "support/abi.h"
 
 namespace qd::pass {
@@ -47,7 +48,7 @@ struct PipelineOptions {
     using Observer =
         std::function<void(const char* stage, const ir::Module&, std::span<const struct Task>)>;
     Observer on_stage, on_pass;
-    bool fused = true;  // the target has fused multiply-add: decides folds and `contract`
+    ir::Target target = {};
 };
 
 // arrays.cpp. An array parameter of the kernel, of a task (they have the same) or of a callee.

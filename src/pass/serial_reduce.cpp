@@ -18,6 +18,7 @@
 // Cost:  O(instructions); bodies up to kCopyLimit are copied once.
 
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -118,8 +119,9 @@ bool plain_body(const Region& r, bool top, uint32_t& cost) {
 struct Blocks {
     Function& f;
     Inst& loop;
-    std::vector<Carried> carried;
-    int lanes = 16;
+    int bytes;  // of floats that are added at a time
+    std::vector<Carried> carried = {};
+    int lanes = bytes / 4;
 
     bool find() {
         if (loop.op != Op::for_ || loop.imm != 1 || loop.result_count == 0) return false;
@@ -160,7 +162,7 @@ struct Blocks {
             carried.push_back({.number = k, .kind = chain.kind, .lanes = is_float, .type = t});
             if (!is_float) continue;
             components += t.count();
-            if (t.prim == Prim::f64) lanes = 8;
+            if (t.prim == Prim::f64) lanes = bytes / 8;
         }
         return components > 0 && components <= kMostComponents;
     }
@@ -217,7 +219,8 @@ struct Blocks {
             other.end(Op::yield, none);
         }
         Builder in{&f, choice->regions[0], nullptr, loop.loc};
-        Value* blocks = in.op(Op::shr, {count, in.int_const(Prim::i64, lanes == 16 ? 4 : 3)});
+        Value* blocks =
+            in.op(Op::shr, {count, in.int_const(Prim::i64, std::countr_zero(unsigned(lanes)))});
         std::vector<Value*> along;  // integers that are carried as they are
         std::vector<Type> along_types;
         for (Carried& c : carried) {
@@ -316,7 +319,7 @@ bool serial_reduce(Session& s, Function& f) {
     });
     bool changed = false;
     for (Inst* i : loops) {
-        Blocks b{.f = f, .loop = *i, .carried = {}};
+        Blocks b{.f = f, .loop = *i, .bytes = s.options.target.serial_sum_bytes};
         if (!b.find()) continue;
         b.run();
         changed = true;

@@ -74,7 +74,7 @@ struct Simplifier {
             in[k] = {i.operand(k)->type.prim, *bits};
         }
         const Type t = i.results[0].type;
-        return uniform_of(b, t, fold(i.op, t.prim, {in, i.operand_count}, s.options.fused));
+        return uniform_of(b, t, fold(i.op, t.prim, {in, i.operand_count}, s.options.target.fused));
     }
 
     // 1/c if dividing by c and multiplying by 1/c agree for all x.

@@ -109,23 +109,21 @@ struct Units {
         fill_lane_loop(*rest, *copy, add_before(*rest, low, done), outer, second);
     }
     // All lanes of a cheap body are worked on at a time, so that the accumulators stay in
-    // registers: of a vector of 256 bits 8 make the lanes of one, and no processor of ours has
-    // fewer than 16.
+    // registers: of a vector of 256 bits 8 make the lanes of one.
     void keep_in_registers(Inst& lane_loop) {
         constexpr uint32_t kCheap = 24;
-        constexpr size_t kVectors = 8;
         if (accumulators.size() > 1 || summary_of(s, loop).cost > kCheap) return;
         s.m.owned_loops.push_back(std::make_unique<LoopConfig>());
-        s.m.owned_loops.back()->vectors = kVectors;
+        s.m.owned_loops.back()->vectors = s.options.target.parallel_sum_vectors;
         lane_loop.ref = s.m.owned_loops.back().get();
     }
     // A reduction over memory waits for it: what a block will read 4 KiB later is asked for now,
     // line by line, where hardware looks no further than the page.
     void prefetch(Builder& b, Region& body, Value* base, const std::vector<Value*>& outer) {
-        constexpr int64_t kAhead = 1024;  // elements
-        constexpr int kLine = 16;         // of them; of larger ones each second line is left out
+        const int64_t ahead = s.options.target.prefetch_ahead;
+        constexpr int kLine = 16;  // elements; of larger ones each second line is left out
         constexpr uint32_t kMostWork = 24, kMostStreams = 4;
-        if (summary_of(s, loop).cost > kMostWork) return;
+        if (ahead == 0 || summary_of(s, loop).cost > kMostWork) return;
         const Value* inner = body.params[body.params.size() - 1];
         const auto outside = [&](const Value* v) {
             return v->owner ? v->owner != &body : v->def->parent != &body;
@@ -147,11 +145,11 @@ struct Units {
             if (operands.size() + 1 != static_cast<size_t>(at->operand_count)) continue;
             operands.push_back(nullptr);
             for (int line = 0; line < accumulators[0].lanes; line += kLine) {
-                operands.back() = b.cast(add(b, base, wide(b, kAhead + line)), index);
-                Inst* ahead = copy_inst(*at, f);
-                for (size_t k = 0; k < operands.size(); ++k) ahead->operands[k] = operands[k];
-                ahead->append_to(*b.region);
-                b.op(Op::prefetch, {ahead->result()});
+                operands.back() = b.cast(add(b, base, wide(b, ahead + line)), index);
+                Inst* place = copy_inst(*at, f);
+                for (size_t k = 0; k < operands.size(); ++k) place->operands[k] = operands[k];
+                place->append_to(*b.region);
+                b.op(Op::prefetch, {place->result()});
             }
             ++streams;
         }

@@ -126,7 +126,7 @@ TEST_P(Golden, Matches) {
             std::istringstream words(rest);
             for (std::string w; words >> w;) passes.push_back(w);
         } else if (kind == "fma") {
-            options.fused = rest != "no";
+            options.target.fused = rest != "no";
         } else if (kind == "error") {
             error = rest;
         } else if (kind.rfind("check", 0) == 0) {

@@ -94,7 +94,7 @@ void show(const char* path) {
     const std::string text = contents(path);
     for (const Cpu& cpu : kCpus) {
         qd::pass::PipelineOptions options;
-        options.fused = qd::codegen::has_fma(cpu.name, cpu.triple);
+        options.target = qd::codegen::target_of(cpu.name, cpu.triple);
         const auto prepared =
             qd::codegen::prepare(qd::pass::run_pipeline(qd::ir::parse(text), options));
         for (int tier = 0; tier < 2; ++tier) {

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "ir/ir.h"
+#include "ir/target.h"
 #include "pass/pass.h"
 #include "support/error.h"
 #include "support/format_table.h"
@@ -142,7 +143,7 @@ void check_cpu(const std::string& name);
 [[nodiscard]] const void* crash_trace();
 void set_crash_trace(const void* trace);
 
-// Whether code for this CPU may fuse a multiplication with an addition (op fma).
-[[nodiscard]] bool has_fma(const std::string& cpu, const std::string& triple);
+// What passes are to know of this CPU. "" = host.
+[[nodiscard]] ir::Target target_of(const std::string& cpu, const std::string& triple);
 
 }  // namespace qd::codegen

@@ -37,7 +37,7 @@ struct Domain {
 
     llvm::Type* ft() const { return width == 32 ? m.f32 : m.f64; }
     llvm::Type* it() const { return width == 32 ? m.i32 : m.i64; }
-    bool fused() const { return m.facts.fma; }
+    bool fused() const { return m.target.fused; }
 
     F f(double c) const {
         if constexpr (width == 32)  // rounded here: APFloat would assert on a lossy constant
@@ -59,7 +59,7 @@ struct Domain {
     F floor(F a) { return {s.float_floor(a.v)}; }
     F trunc(F a) { return {s.float_trunc(a.v)}; }
     F ceil(F a) {
-        if (m.facts.rounding) return {s.intrinsic(Intrinsic::ceil, {a.v})};
+        if (m.target.rounding) return {s.intrinsic(Intrinsic::ceil, {a.v})};
         return neg(floor(neg(a)));
     }
     F floordiv(F a, F c) { return floor(div(a, c)); }

@@ -91,15 +91,10 @@ class IntegerFolder final : public llvm::IRBuilderFolder {
 
 using Builder = llvm::IRBuilder<IntegerFolder>;
 
-struct TargetFacts {
-    bool fma = false;
-    bool rounding = false;  // floor, ceil, trunc are instructions
-};
-
 struct ModuleLowering {
     const Prepared& prepared;
     const Options& options;
-    const TargetFacts facts;
+    const ir::Target target;
     llvm::LLVMContext& context;
     llvm::Module& module;
     const uint32_t part;  // that it makes, or kAll
@@ -109,8 +104,8 @@ struct ModuleLowering {
     llvm::PointerType* ptr;
     std::vector<llvm::Function*> functions;  // by Function::id
 
-    ModuleLowering(const Prepared&, const Options&, TargetFacts, llvm::LLVMContext&, llvm::Module&,
-                   uint32_t part);
+    ModuleLowering(const Prepared&, const Options&, const ir::Target&, llvm::LLVMContext&,
+                   llvm::Module&, uint32_t part);
     void run();
     bool makes(const ir::Function& f) const {
         return part == kAll || prepared.part_of[f.id] == part;

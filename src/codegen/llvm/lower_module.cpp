@@ -12,11 +12,11 @@ namespace qd::codegen {
 
 using llvm::Value;
 
-ModuleLowering::ModuleLowering(const Prepared& p, const Options& o, TargetFacts t,
+ModuleLowering::ModuleLowering(const Prepared& p, const Options& o, const ir::Target& t,
                                llvm::LLVMContext& c, llvm::Module& to, uint32_t number)
     : prepared(p),
       options(o),
-      facts(t),
+      target(t),
       context(c),
       module(to),
       part(number),

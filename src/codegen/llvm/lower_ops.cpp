@@ -34,7 +34,7 @@ Value* Scalar::intrinsic(Intrinsic::ID id, llvm::ArrayRef<Value*> args) {
 // --- floats ----------------------------------------------------------------------------------
 
 Value* Scalar::float_trunc(Value* x) {
-    if (m.facts.rounding) return intrinsic(Intrinsic::trunc, {x});
+    if (m.target.rounding) return intrinsic(Intrinsic::trunc, {x});
     // Below 2^mantissa a conversion there and back is exact; above, the number is whole already.
     const bool single = x->getType()->isFloatTy();
     llvm::Type* bits = single ? m.i32 : m.i64;
@@ -46,7 +46,7 @@ Value* Scalar::float_trunc(Value* x) {
 }
 
 Value* Scalar::float_floor(Value* x) {
-    if (m.facts.rounding) return intrinsic(Intrinsic::floor, {x});
+    if (m.target.rounding) return intrinsic(Intrinsic::floor, {x});
     Value* t = float_trunc(x);
     return b.CreateSelect(b.CreateFCmpOGT(t, x),
                           b.CreateFSub(t, llvm::ConstantFP::get(x->getType(), 1)), t);

@@ -85,7 +85,7 @@ const std::string& host_features() {
 
 struct Machine {
     std::unique_ptr<llvm::TargetMachine> tm;
-    TargetFacts facts;
+    ir::Target target;
     bool x86 = false;
 };
 
@@ -125,8 +125,8 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
     if (tier == 0) m.tm->setFastISel(true);
     m.x86 = triple.isX86();
     const llvm::MCSubtargetInfo& sub = *m.tm->getMCSubtargetInfo();
-    m.facts.fma = !m.x86 || sub.checkFeatures("+fma");
-    m.facts.rounding = !m.x86 || sub.checkFeatures("+sse4.1");
+    m.target.fused = !m.x86 || sub.checkFeatures("+fma");
+    m.target.rounding = !m.x86 || sub.checkFeatures("+sse4.1");
     return m;
 }
 
@@ -322,9 +322,9 @@ void check_cpu(const std::string& name) {
         throw TargetError("this machine cannot run code for '" + name + "': it lacks " + lacking);
 }
 
-bool has_fma(const std::string& cpu, const std::string& triple) {
+ir::Target target_of(const std::string& cpu, const std::string& triple) {
     static std::mutex lock;
-    static std::map<std::pair<std::string, std::string>, bool> known;
+    static std::map<std::pair<std::string, std::string>, ir::Target> known;
     {
         std::lock_guard hold(lock);
         const auto at = known.find({cpu, triple});
@@ -333,10 +333,10 @@ bool has_fma(const std::string& cpu, const std::string& triple) {
     Options quick;  // the tier that comes first
     quick.tier = 0, quick.cpu = cpu, quick.triple = triple;
     Machine machine = Machines::get().take(quick);  // LLVM may fail: no lock is held
-    const bool fma = machine.facts.fma;
+    const ir::Target target = machine.target;
     Machines::get().put_back(quick, std::move(machine));
     std::lock_guard hold(lock);
-    return known[{cpu, triple}] = fma;
+    return known[{cpu, triple}] = target;
 }
 
 namespace {
@@ -453,7 +453,7 @@ Made do_job(const Prepared& prepared, const Options& options, uint32_t number) {
 
     support::begin_stage("lowering");
     const bool one_of_many = jobs(prepared, options) > 1;
-    ModuleLowering lowering(prepared, options, job.machine.facts, job.context, module,
+    ModuleLowering lowering(prepared, options, job.machine.target, job.context, module,
                             one_of_many ? number : ModuleLowering::kAll);
     lowering.run();
     job.made.lowering_ms = thread_ms() - lowers;

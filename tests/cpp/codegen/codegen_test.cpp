@@ -115,7 +115,7 @@ void run_interpreted(const codegen::Prepared& p, bool fused, World& world, int64
 }
 
 bool fused(Level level) {
-    return codegen::has_fma(level.cpu, level.cpu[0] ? "x86_64-linux-gnu" : "");
+    return codegen::target_of(level.cpu, level.cpu[0] ? "x86_64-linux-gnu" : "").fused;
 }
 
 std::vector<uint64_t> special_values(Prim p, size_t count) {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <regex>
+#include <set>
 
 #include "codegen/llvm/codegen.h"
 #include "compiler/artefact.h"
@@ -261,9 +263,10 @@ TEST_P(every_target, compile_every_op_and_run_it_where_they_can) {
     const Program program = sweep(GetParam());
     Storage expected[2];
     for (const Target& t : targets()) {
-        const bool fused = codegen::has_fma(t.cpu, t.triple);
+        const ir::Target target = codegen::target_of(t.cpu, t.triple);
+        const bool fused = target.fused;
         pass::PipelineOptions options;
-        options.fused = fused;
+        options.target = target;
         const auto prepared =
             codegen::prepare(pass::run_pipeline(module_of(program.text()), options));
         for (const int tier : {0, 1}) {
@@ -280,6 +283,51 @@ TEST_P(every_target, compile_every_op_and_run_it_where_they_can) {
                     by_code(program, compiler::write_artefact(prepared, emitted, nullptr)));
         }
     }
+}
+
+// Of the vectors that a sum adds up, how many come from memory at once and stay in registers.
+size_t vectors_of_a_sum(int asked) {
+    pass::PipelineOptions options;
+    options.target = codegen::target_of("x86-64-v3", "x86_64-linux-gnu");
+    options.target.parallel_sum_vectors = asked;
+    const auto prepared = codegen::prepare(pass::run_pipeline(module_of(R"(
+module "sum"
+param array<f32, 1> offset=0 "y"
+results f32
+func @sum(%y: array<f32, 1>) {
+  %zero = constant 0.0 : f32
+  %s = slot : place<f32>
+  store %s, %zero
+  %n = array_shape %y : i32
+  %begin = constant 0 : i32
+  for %i = %begin to %n parallel {
+    %p = array_place %y, %i : place<f32>
+    %x = load %p : f32
+    %old = atomic_add %s, %x : f32
+    continue
+  }
+  %r = load %s : f32
+  set_result %r
+  return
+}
+)"),
+                                                              options));
+    codegen::Options wanted;
+    wanted.cpu = "x86-64-v3", wanted.triple = "x86_64-linux-gnu";
+    wanted.want = codegen::Options::Want::assembly;
+    const auto bytes = codegen::emit(prepared, wanted).objects.at(0);
+    const std::string text(bytes.begin(), bytes.end());
+    const std::regex addition(R"(vaddps\s+[-0-9]*\(%r(?!sp)[^)]*\), %ymm(\d+), %ymm\1\b)");
+    std::set<std::string> registers;
+    for (auto at = std::sregex_iterator(text.begin(), text.end(), addition);
+         at != std::sregex_iterator(); ++at)
+        registers.insert((*at)[1]);
+    return registers.size();
+}
+
+TEST(a_parallel_sum, stays_in_eight_registers) {
+    EXPECT_EQ(vectors_of_a_sum(8), 8u);
+    EXPECT_LT(vectors_of_a_sum(1), 8u);  // what code generation is asked for decides
 }
 
 std::string constant_text(Prim p, uint64_t bits) {
@@ -345,10 +393,11 @@ TEST_P(every_target, constants_give_what_values_give) {
     const Program program = sweep_constants(GetParam());
     for (const char* cpu : {"x86-64", ""}) {
         const char* triple = *cpu ? "x86_64-linux-gnu" : "";
-        const bool fused = codegen::has_fma(cpu, triple);
+        const ir::Target target = codegen::target_of(cpu, triple);
+        const bool fused = target.fused;
         const Storage expect = by_interpreter(program, fused);
         pass::PipelineOptions options;
-        options.fused = fused;
+        options.target = target;
         const auto prepared =
             codegen::prepare(pass::run_pipeline(module_of(program.text()), options));
         for (const int tier : {0, 1}) {

@@ -1,0 +1,24 @@
+// What differs between the machines that code is made for, as far as passes and code generation
+// ask. A machine's row comes from codegen::target_of; what names the machine is part of every key
+// of code, and so the row is.
+
+#pragma once
+
+#include <cstdint>
+
+namespace qd::ir {
+
+struct Target {
+    bool fused = true;     // multiplies and adds with one rounding (op fma)
+    bool rounding = true;  // floor, ceil and trunc are instructions
+
+    // Functions of so many scalar operations are expanded where they are called; or where the only
+    // call is.
+    uint32_t tiny_function = 40, small_function = 500;
+
+    int serial_sum_bytes = 64;     // of floats added at a time by a serial sum: 16 f32, 8 f64
+    int parallel_sum_vectors = 8;  // registers that hold the lanes of a parallel one
+    int prefetch_ahead = 1024;     // elements; 0: hardware looks ahead far enough
+};
+
+}  // namespace qd::ir
