@@ -50,6 +50,7 @@ lint-cpp: build
 lint-python: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
 
 test-cpp: build
 	$(BUILD)/qd_tests --gtest_brief=1

@@ -62,7 +62,7 @@ def _end_imports() -> None:
 
     A child has the lock of a module that is being imported, but not the thread that would free it.
     """
-    locks = getattr(_importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+    locks = getattr(_importlib._bootstrap, "_module_locks", {})
     late = _time.monotonic() + 10
     begun = 20  # looks at a lock that is made and not taken yet
     while _time.monotonic() < late:

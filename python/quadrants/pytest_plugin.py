@@ -6,12 +6,13 @@ Nothing of the runtime is imported here.
 """
 
 import os
+from typing import Any
 
 import pytest
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_load_initial_conftests(early_config, parser, args):
+def pytest_load_initial_conftests(early_config: Any, parser: Any, args: Any) -> None:
     options = early_config.known_args_namespace
     if not getattr(options, "cov_source", None) or getattr(options, "no_cov", False):
         return

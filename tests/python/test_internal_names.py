@@ -672,3 +672,7 @@ def test_stub_lists_the_native_names():
     names = {n for n in dir(quadrants_python) if not n.startswith("__")}
     declared = set(re.findall(r"^(?:(?:def|class) )?(\w+)(?=[(:])", stub, re.M))
     assert declared == names
+    for cls in ("FieldBase", "NdarrayBase", "TensorBase"):
+        body = re.search(rf"^class {cls}:\n((?: .*\n)+)", stub, re.M).group(1)
+        members = {n for n in vars(getattr(quadrants_python, cls)) if not n.startswith("__")}
+        assert members <= set(re.findall(r"^    (?:def )?(\w+)(?=[(:])", body, re.M))

@@ -15,10 +15,14 @@ _OPERATORS = (
 
 
 class _Operator(IntEnum):
-    __str__ = __repr__ = lambda self: f"BinaryOpType.{self.name}"  # type: ignore[assignment]
+    def __repr__(self) -> str:
+        return f"BinaryOpType.{self.name}"
+
+    __str__ = __repr__
 
 
-BinaryOpType = _Operator("BinaryOpType", _OPERATORS.split(), start=0, module=__name__)  # type: ignore[call-overload]
+_make: Any = _Operator
+BinaryOpType = _make("BinaryOpType", _OPERATORS.split(), start=0, module=__name__)
 
 
 class Expression:

@@ -28,8 +28,8 @@ def _is_mutable(annotation: Any) -> bool:
     return (
         isinstance(annotation, type)
         and hasattr(annotation, _FIELDS)
-        and not annotation.__dataclass_params__.frozen
-    )  # type: ignore[attr-defined]
+        and not annotation.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    )
 
 
 def _arrays_in(value: Any, depth: int = 0) -> Iterator[Any]:
@@ -37,7 +37,7 @@ def _arrays_in(value: Any, depth: int = 0) -> Iterator[Any]:
     if isinstance(value, (core.NdarrayBase, core.TensorBase)):
         yield value
     elif depth < 8 and (is_data_oriented(value) or hasattr(type(value), _FIELDS)):
-        names = getattr(type(value), _FIELDS, None) or getattr(value, "__dict__", ())
+        names: Any = getattr(type(value), _FIELDS, None) or getattr(value, "__dict__", ())
         for name in tuple(names):
             yield from _arrays_in(getattr(value, name, None), depth + 1)
 

@@ -69,7 +69,7 @@ def _kind_of(annotation: Any, arg: Any) -> str:
         return str([_member_kind(arg, *member) for member in _members_of(declared)])
     if getattr(cls, "_data_oriented", False):
         return "data-oriented"
-    has_gradient = isinstance(arg, core.NdarrayBase) and arg.grad is not None  # type: ignore[attr-defined]
+    has_gradient = isinstance(arg, core.NdarrayBase) and arg.grad is not None
     return f"{cls.__module__}.{cls.__qualname__}" + (" with gradient" if has_gradient else "")
 
 
@@ -144,6 +144,12 @@ class KernelFace(metaclass=_WatchedClass):
     _events: tuple[Any, ...] = ()
     runtime_ops: Any = None
 
+    # Of the definition.
+    fn: Any
+    params: Any
+    graph: Any
+    checkpoints: Any
+
     def _made(self, native: Any) -> Any:
         self._native = weakref.ref(native)
         return native
@@ -199,7 +205,7 @@ class KernelFace(metaclass=_WatchedClass):
 
                 why = why_not(self, args, cacheable)
             if why is None:
-                annotations = (row[1] for row in self.params)  # type: ignore[attr-defined]
+                annotations = (row[1] for row in self.params)
                 kinds = tuple(map(_kind_of, annotations, args))
                 entry = number, kinds, functions, described
                 if described is not None:
@@ -260,7 +266,7 @@ class KernelFace(metaclass=_WatchedClass):
         if state["identities"] is None:
             from quadrants._compat.identity_tables import IdentityTables
 
-            annotations = [row[1] for row in self.params]  # type: ignore[attr-defined]
+            annotations = [row[1] for row in self.params]
             state["identities"] = IdentityTables(annotations, self._in_order())
             if state["program"] is not None and core.native_loaded():
                 _watched = state["program"]
@@ -289,7 +295,7 @@ class KernelFace(metaclass=_WatchedClass):
             return []
         made: list[dict[str, Any]] = native._specialisations[::-1]
         for s in made:
-            s["key"] = (self.fn, s["number"], self.autodiff_mode)  # type: ignore[attr-defined]
+            s["key"] = (self.fn, s["number"], self.autodiff_mode)
         return made
 
     def _in_order(self) -> list[dict[str, Any]]:
@@ -333,11 +339,11 @@ class KernelFace(metaclass=_WatchedClass):
 
     @property
     def use_graph(self) -> bool:
-        return self.graph  # type: ignore[attr-defined, no-any-return]
+        return self.graph
 
     @property
     def use_checkpoints(self) -> bool:
-        return self.checkpoints  # type: ignore[attr-defined, no-any-return]
+        return self.checkpoints
 
     def _graph_tables(self) -> tuple[list[tuple[str, int]], list[tuple[Any, str | None]]]:
         """Loops (flag, parent) and checkpoints (label, flag) of the graph launched last."""
@@ -382,7 +388,7 @@ class KernelFace(metaclass=_WatchedClass):
             if "trying to ensure compiled" in str(e):
                 raise
             try:
-                told = type(e)(f"exception while trying to ensure compiled {self.fn}:\n{e}")  # type: ignore[attr-defined]
+                told = type(e)(f"exception while trying to ensure compiled {self.fn}:\n{e}")
             except Exception:  # made of something else than a text
                 raise e from None
             raise told from e
@@ -402,7 +408,7 @@ class KernelFace(metaclass=_WatchedClass):
 
     def _call_doubles(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
-            rest = [name for name, _annotation, _default in self.params[len(args) :]]  # type: ignore[attr-defined]
+            rest = [name for name, _annotation, _default in self.params[len(args) :]]
             args += tuple(kwargs.pop(name) for name in rest if name in kwargs)
         if not type(self)._is_doubled():
             return self._call_noted(args)

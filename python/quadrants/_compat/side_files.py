@@ -62,7 +62,7 @@ def hash_compile_config() -> str:
             if not name.startswith(_EXCLUDED_PREFIXES) and name not in _EXCLUDED
         ]
         values["_hash"] = hash_text("\n".join(rows))
-    return values["_hash"]  # type: ignore[no-any-return]
+    return values["_hash"]
 
 
 def hash_device_caps() -> str:

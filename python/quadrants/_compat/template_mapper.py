@@ -39,7 +39,7 @@ def extract_arg(raise_on_templated_floats: bool, arg: Any, annotation: Any, arg_
             _hotpath._extract_arg(
                 raise_on_templated_floats, getattr(arg, f.name), f.type, f"{arg_name}.{f.name}"
             )
-            for f in dataclasses.fields(annotation)  # type: ignore[arg-type]
+            for f in dataclasses.fields(annotation)
         )
     if hasattr(arg, "dtype") and hasattr(arg, "ndim"):
         return (str(arg.dtype), arg.ndim, bool(getattr(arg, "requires_grad", False)), 0, None)

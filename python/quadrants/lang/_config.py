@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quadrants._lib import core
 from quadrants.types.primitive_types import DataType, f16, f32, f64, i32, i64, u32, u64
@@ -143,6 +143,10 @@ class Config:
         for row in config_rows().values():
             values[row.name] = row.default
         values["offline_cache_file_path"] = os.path.join(core.get_repo_dir(), "qdcache")
+
+    if TYPE_CHECKING:  # rows of the table
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __setattr__(self, name: str, value: Any) -> None:
         row = config_rows().get(name)

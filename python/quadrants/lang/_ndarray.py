@@ -355,7 +355,7 @@ def _check_runtime(dtype: Any, needs_grad: bool) -> None:
 
 
 def _made(
-    kind: type, dtype: Any, element_shape: tuple[int, ...], shape: Any, needs_grad: bool
+    kind: Any, dtype: Any, element_shape: tuple[int, ...], shape: Any, needs_grad: bool
 ) -> Any:
     if impl.is_python_backend():
         from quadrants.lang._python_backend import create_array

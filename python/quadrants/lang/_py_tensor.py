@@ -376,7 +376,7 @@ class PyTensor(torch.Tensor):
             full = self.size()
         return full if self._rank is None else torch.Size(tuple(full)[: self._rank])
 
-    shape = _batch_shape  # type: ignore[assignment]
+    shape = _batch_shape
 
     def get_shape(self) -> torch.Size:
         """Extents of a vector or matrix."""
@@ -457,7 +457,7 @@ class PyTensor(torch.Tensor):
         for target in (t, *self._homes):
             target[where] = value
 
-    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Any]:
         if self._container and running:
             return indices(self._batch_shape)
         t = plain(self)
@@ -507,8 +507,8 @@ class PyTensor(torch.Tensor):
 
     # --- operators ---
 
-    __eq__ = _method(comparison, operator.eq)  # type: ignore[assignment]
-    __ne__ = _method(comparison, operator.ne)  # type: ignore[assignment]
+    __eq__ = _method(comparison, operator.eq)
+    __ne__ = _method(comparison, operator.ne)
     __lt__, __le__ = _method(comparison, operator.lt), _method(comparison, operator.le)
     __gt__, __ge__ = _method(comparison, operator.gt), _method(comparison, operator.ge)
     __hash__ = torch.Tensor.__hash__
@@ -645,7 +645,7 @@ class PyTensor(torch.Tensor):
 
     # --- text and copies ---
 
-    def __repr__(self, *args: Any, **kwargs: Any) -> str:  # type: ignore[override]
+    def __repr__(self, *args: Any, **kwargs: Any) -> str:
         return repr(plain(self)).replace("tensor(", "PyTensor(", 1)
 
     def __str__(self) -> str:

@@ -243,8 +243,8 @@ def annotation_text(annotation: Any) -> str:
         return "(" + ",".join(map(inner, parts)) + ")"
     if isinstance(annotation, type):
         fields = getattr(annotation, "__dataclass_fields__", {})
-        members = ",".join(f"{name}:{inner(field.type)}" for name, field in fields.items())
-        return f"{annotation.__module__}.{annotation.__qualname__}({members})"
+        listed = ",".join(f"{name}:{inner(field.type)}" for name, field in fields.items())
+        return f"{annotation.__module__}.{annotation.__qualname__}({listed})"
     members = getattr(annotation, "members", None)
     if isinstance(members, dict):  # struct types
         groups = ",".join(f"{k}*{g[0]}" for k, g in annotation._unpacked_groups.items())

@@ -16,9 +16,8 @@ def clock_freq_hz() -> Any:
     if impl.inside_kernel():
         return core.trace_op("clock_freq_hz", ())
     impl.check_initialised()
-    raise NotImplementedError(
-        f"clock_freq_hz not implemented for arch {impl.pyquadrants._arch.name}"
-    )
+    arch: Any = impl.pyquadrants._arch
+    raise NotImplementedError(f"clock_freq_hz not implemented for arch {arch.name}")
 
 
 clock_freq_hz._qd_op = "clock_freq_hz"  # type: ignore[attr-defined]

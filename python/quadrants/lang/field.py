@@ -307,8 +307,8 @@ def create_struct_field(
     made = _struct_of(members, methods or {}, name, groups or {})
     for leaf in made._leaves():
         _check_companions(leaf.dtype, needs_grad, needs_dual)
-    members = [made] if layout is not Layout.SOA else made.field_dict.values()
-    _declare([_group(_leaves(m)) for m in members], plan, needs_grad, needs_dual)
+    apart = made.field_dict.values() if layout is Layout.SOA else [made]
+    _declare([_group(_leaves(m)) for m in apart], plan, needs_grad, needs_dual)
     return made
 
 

@@ -71,7 +71,7 @@ parallel = graph_parallel
 parallel_context = graph_parallel_context
 
 for _function in (graph_do_while, graph_parallel, graph_parallel_context, checkpoint):
-    _function._qd_op = _function.__name__  # type: ignore[attr-defined]
+    setattr(_function, "_qd_op", _function.__name__)
 
 
 class GraphStatus:

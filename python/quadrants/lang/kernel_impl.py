@@ -32,7 +32,7 @@ def _warn_once(text: str) -> None:
 class Definition:
     """What kernels and funcs have in common: the Python function and its signature."""
 
-    fn: FunctionType
+    fn: Any  # a FunctionType; declared as one it would be a method of its definition
     params: tuple[Param, ...]
     returns: Any
     is_method: bool

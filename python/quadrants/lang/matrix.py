@@ -174,7 +174,7 @@ class Matrix:
     @classmethod
     def _live(cls, access: Any, shape: tuple[int, ...]) -> Any:
         """The vector or matrix that stands for an element in storage."""
-        self = object.__new__(cls)
+        self: Any = object.__new__(cls)
         self._access = access
         self._describe(shape)
         self.is_host_access = True

@@ -47,7 +47,10 @@ _dtype_call_installed = False  # whether the Python backend has given calls of d
 
 
 class _PythonOptions:
-    """Options that Python itself handles."""
+    """Options that Python itself handles, a row each; these are read here."""
+
+    disable_pass: str
+    log_level: str
 
     def __init__(self) -> None:
         for row in aside_rows().values():

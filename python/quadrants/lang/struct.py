@@ -215,7 +215,7 @@ def _made(
     cls = _classes.get(key)
     if cls is None:
         cls = _classes[key] = _struct_class(tuple(entries), methods, groups)
-    self = object.__new__(cls)
+    self: Any = object.__new__(cls)
     object.__setattr__(self, "_entries", entries)
     return self
 
@@ -223,15 +223,21 @@ def _made(
 def _struct_class(
     names: tuple[str, ...], methods: dict[str, Any], groups: dict[str, Group]
 ) -> type:
+    def member(name: str) -> property:
+        return property(
+            lambda self: Struct.__getitem__(self, name),
+            lambda self, value: Struct.__setitem__(self, name, value),
+        )
+
+    def unpacked(name: str, count: int) -> property:
+        return property(lambda self: UnpackedView(self, name, count))
+
     space: dict[str, Any] = dict(methods)
     space["_methods"], space["_groups"] = methods, groups
     for name in names:
-        space[name] = property(
-            lambda self, k=name: Struct.__getitem__(self, k),
-            lambda self, v, k=name: Struct.__setitem__(self, k, v),
-        )
+        space[name] = member(name)
     for name, (count, _, _) in groups.items():
-        space[name] = property(lambda self, k=name, c=count: UnpackedView(self, k, c))
+        space[name] = unpacked(name, count)
     space["__module__"] = __name__
     return type(f"Struct{len(_classes)}", (Struct,), space)
 
@@ -290,7 +296,7 @@ class StructType:
                     "with another member of the same struct. Rename the colliding field or the unpacked vector."
                 )
             self._declared[scalar] = kind.dtype
-        self._unpacked_groups[name] = (kind.n or 0, kind.dtype, scalar_name)  # type: ignore[assignment]
+        self._unpacked_groups[name] = (kind.n or 0, kind.dtype, scalar_name)
 
     @property
     def members(self) -> dict[str, Any]:
@@ -320,8 +326,8 @@ class StructType:
     def cast(self, struct: Any) -> Any:
         """A struct of this type from one with the same members."""
         return self(
-            **dict(Struct.items.fget(struct) if isinstance(struct, Struct) else struct.items())
-        )  # type: ignore[attr-defined]
+            **dict(Struct.items.fget(struct) if isinstance(struct, Struct) else struct.items())  # type: ignore[attr-defined]
+        )
 
     def filled_with_scalar(self, value: Any) -> Any:
         """All members, nested ones too, set to one number."""

@@ -90,7 +90,7 @@ class NDArray:
         return cls(*item)
 
     def __getitem__(self, item: Any) -> NDArray:
-        return NDArray[item]
+        return NDArray.__class_getitem__(item)
 
     def __or__(self, other: Any) -> Any:
         return optional(self, other)

@@ -8,7 +8,9 @@ from typing import Any
 
 from quadrants.types.primitive_types import DataType
 
-_int, _float, _bool = builtins.int, builtins.float, builtins.bool
+_int = builtins.int
+_float = builtins.float
+_bool = builtins.bool
 
 
 @dataclass(frozen=True)

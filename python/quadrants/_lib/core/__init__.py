@@ -24,6 +24,8 @@ from quadrants._lib.core._errors import (
 from quadrants._version import COMMIT, LLVM_VERSION, VERSION
 
 if TYPE_CHECKING:
+    from quadrants._lib.core._enums import AutodiffMode, Extension, Format, SNodeType
+    from quadrants._lib.core.quadrants_python import *
     from quadrants.types.primitive_types import DataType
 
 _MAX_AXES = 12
@@ -61,8 +63,11 @@ if hasattr(os, "register_at_fork"):
 def __getattr__(name: str) -> Any:
     if name.startswith("__") or name == "quadrants_python":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: Any
     if name == "DeviceCapability":
-        from quadrants.types.enums import DeviceCapability as value
+        from quadrants.types import enums
+
+        value = enums.DeviceCapability
     elif name in ("AutodiffMode", "Extension", "Format", "SNodeType"):
         value = getattr(_enums, name)
     elif name in _BY_HAND:

@@ -64,14 +64,26 @@ _DOCS = {
 }
 
 if TYPE_CHECKING:
-    Extension = SNodeType = AutodiffMode = Format = _Named
+    from enum import EnumMeta
+
+    class _Members(EnumMeta):
+        def __getattr__(cls, name: str) -> Any: ...
+
+    class Extension(_Named, metaclass=_Members): ...
+
+    class SNodeType(_Named, metaclass=_Members): ...
+
+    class AutodiffMode(_Named, metaclass=_Members): ...
+
+    class Format(_Named, metaclass=_Members): ...
 
 
 def __getattr__(name: str) -> Any:
     members = _LATER.get(name)
     if members is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    made = globals()[name] = _Named(name, members.split(), start=0, module=__name__)
+    make: Any = _Named
+    made = globals()[name] = make(name, members.split(), start=0, module=__name__)
     made.__doc__ = _DOCS[name]
     return made
 

@@ -152,7 +152,8 @@ class FieldsBuilder:
         """
         nodes = list(self._root._walk())
         numbers = {id(node): n for n, node in enumerate(nodes)}
-        rows, fields = [], {}
+        rows: list[tuple[Any, ...]] = []
+        fields: dict[int, Any] = {}
         for node in nodes:
             up = -1 if node._up is None else numbers[id(node._up)]
             if node._kind == "place":

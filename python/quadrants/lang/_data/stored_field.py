@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
@@ -23,7 +23,13 @@ np: Any = LazyNumpy(globals())
 _numbers = itertools.count()
 
 
-class Field:
+if TYPE_CHECKING:
+    _Native = core.FieldBase  # the other base of all that derive from `Field`
+else:
+    _Native = object
+
+
+class Field(_Native):
     """A scalar, matrix or struct field."""
 
     __slots__ = ()
@@ -186,7 +192,7 @@ class Field:
     def _why_no_view(self) -> str | None:
         if not self.shape and not self._element_shape:
             return "a 0-dimensional scalar field is not shared"
-        return None if self._compact() else "its elements do not lie side by side"  # type: ignore[attr-defined]
+        return None if self._compact() else "its elements do not lie side by side"
 
     # --- data ---
 
@@ -204,7 +210,7 @@ class Field:
         """
         if impl.inside_kernel():
             return convert.fill_in_kernel(self, val)
-        self._prepare()  # type: ignore[attr-defined]
+        self._prepare()
         self._fill(val)
         convert.count_kernel(self, "fill")
 
@@ -224,7 +230,7 @@ class Field:
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match {other.shape}")
         assert not hasattr(other, "field_dict"), "a struct field is not a field of numbers"
-        self._prepare()  # type: ignore[attr-defined]
+        self._prepare()
         convert.copy_array(other, self, self.shape, self._element_shape)
         convert.count_kernel(self, "copy_from")
 
@@ -280,7 +286,7 @@ class Field:
             return repr(self)
         if not self._is_placed():
             return "<Field: Definition of this field is incomplete>"
-        return str(self.to_numpy())  # type: ignore[attr-defined]
+        return str(self.to_numpy())
 
 
 class ScalarField(Field, core.FieldBase):

@@ -46,8 +46,8 @@ class StructField(Field):
             setattr(self, name, made)
             return made
         if name == "struct_type":
-            made = self.struct_type = self._make_struct_type()
-            return made
+            kind = self.struct_type = self._make_struct_type()
+            return kind
         if name == "_snode":
             return self.snode
         if name == "name":

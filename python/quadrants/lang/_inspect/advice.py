@@ -5,7 +5,12 @@ pattern's first group. Messages whose place in the compiler knows more bring the
 come here. Imported on failure only.
 """
 
+from __future__ import annotations
+
 import re
+from collections.abc import Iterable
+from types import FunctionType
+from typing import Any
 
 _VALUES = "only numbers, vectors, matrices and structs can be values"
 _ONE_NAME_PER_AXIS = "write one name for each axis, or `for I in qd.grouped(...)` and I[0], I[1]"
@@ -153,7 +158,7 @@ def for_message(message: str) -> str:
     return ""
 
 
-def similar(word: str, names) -> str:
+def similar(word: str, names: Iterable[Any]) -> str:
     """A guess at what a misspelt name should be, or an empty string."""
     import difflib
 
@@ -161,7 +166,7 @@ def similar(word: str, names) -> str:
     return f"did you mean '{close[0]}'?" if close else ""
 
 
-def for_name(name: str, function, *scopes) -> str:
+def for_name(name: str, function: FunctionType, *scopes: Iterable[Any]) -> str:
     """About a name that is not defined in `function`, which sees the names of `scopes`."""
     if name in function.__code__.co_varnames:
         return "a name made in a branch or a loop ends with it; give it a value in front of that"

@@ -32,7 +32,7 @@ class Flow:
         self.arcs: list[Arc] = []
 
     def function(self, node: ast.FunctionDef, body: list[ast.stmt]) -> list[Arc]:
-        first = min(part.lineno for part in (node, *node.decorator_list))
+        first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
         self._outside = -(first + self._offset)
         if body:
             self._add(self._outside, self._line(body[0]), body[0])

@@ -20,10 +20,11 @@ def dump_tree(kernel: str, function: Callable[..., Any], write: Callable[[str, s
 
     tree = ast.parse(textwrap.dedent("".join(get_source_info_and_src(function)[1])))
     elapsed = {}
-    for form, name, make in (
+    forms: list[tuple[str, str, Callable[[], str]]] = [
         ("txt", "ast_.txt", lambda: ast.dump(tree, indent=2)),
         ("json", "ast.json", lambda: json.dumps(_plain(tree), indent=2)),
-    ):
+    ]
+    for form, name, make in forms:
         start = time.perf_counter()
         write(f"{_AST_FOLDER}/{kernel}_{name}", make())
         elapsed[f"elapsed_{form}"] = time.perf_counter() - start

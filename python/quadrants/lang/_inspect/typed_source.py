@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType
+from typing import Any
 
 _FUTURE = 0
 for _name in __future__.all_feature_names:
@@ -59,14 +60,14 @@ def _defines(text: str, code: CodeType) -> bool:
     return any(
         isinstance(node, ast.FunctionDef)
         and node.name == code.co_name
-        and min(part.lineno for part in (node, *node.decorator_list)) == code.co_firstlineno
+        and min([node.lineno, *(d.lineno for d in node.decorator_list)]) == code.co_firstlineno
         for node in ast.walk(tree)
     )
 
 
 def _loaded(function: FunctionType) -> Iterator[str]:
     """What the loader of the function's module says: modules in archives have no file."""
-    loader = function.__globals__.get("__loader__")
+    loader: Any = function.__globals__.get("__loader__")
     path = function.__code__.co_filename
     if os.path.exists(path) and not os.path.isfile(path):
         return  # a pipe, which may block whoever reads on

@@ -94,7 +94,7 @@ def elementwise(compute: F) -> F:
             return core.trace_op(name, args)
         return on_host(name, compute, args)
 
-    return replaced(compute, fn)  # type: ignore[no-any-return]
+    return replaced(compute, fn)
 
 
 def rounding(compute: F) -> F:
@@ -115,7 +115,7 @@ def rounding(compute: F) -> F:
         kind = to_numpy_type(dtype)
         return on_host(name, lambda v: np.asarray(compute(v)).astype(kind)[()], (x,))
 
-    return replaced(compute, fn)  # type: ignore[no-any-return]
+    return replaced(compute, fn)
 
 
 def atomic(declared: F) -> F:
@@ -132,7 +132,7 @@ def atomic(declared: F) -> F:
             f"cannot use a non-writable target as the first operand of '{name}'"
         )
 
-    return replaced(declared, fn)  # type: ignore[no-any-return]
+    return replaced(declared, fn)
 
 
 def kernel_only(declared: F) -> F:
@@ -148,4 +148,4 @@ def kernel_only(declared: F) -> F:
             raise not_initialised("_compiling_callable")
         raise python_scope_error(name)
 
-    return replaced(declared, fn)  # type: ignore[no-any-return]
+    return replaced(declared, fn)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import quadrants as qd
+from quadrants.lang.kernel_impl import func
 
 
-@qd.func
+@func
 def fill(field: qd.template(), value):
     """Sets every element of a field."""
     for index in qd.grouped(field):
