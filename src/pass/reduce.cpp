@@ -31,10 +31,11 @@ using namespace ir;
 constexpr size_t kMost = 16;  // accumulators of one loop
 constexpr int kFewLanes = 8;  // whose sums are written out
 
-// What folds the partials of an atomic, Op::count_ if it cannot become a reduction.
+// What folds the partials of an atomic, Op::count_ if it cannot become a reduction. A subtraction's
+// are added: what was subtracted from zero is in them.
 Op fold_of(Op atomic) {
     const Op step = info(atomic).step;
-    return step != Op::count_ && info(step).joins == step ? step : Op::count_;
+    return step != Op::count_ ? info(step).joins : Op::count_;
 }
 
 uint64_t identity(Op op, Prim p) {
@@ -166,7 +167,7 @@ struct Reducer {
     bool alone(const Inst& i) {
         return std::ranges::all_of(accesses, [&](const Inst* other) {
             if (other == &i || distinct(i.operand(0), other->operand(0))) return true;
-            return other->op == i.op && candidate(*other) &&
+            return fold_of(other->op) == fold_of(i.op) && candidate(*other) &&
                    same_place(i.operand(0), other->operand(0));
         });
     }

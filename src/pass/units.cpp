@@ -185,7 +185,7 @@ struct Units {
                 place = b.typed(Op::comp_place, a.type.place(), operands);
             }
             Value* v = a.atomic->operand(1);
-            b.store(place, b.op(a.op, {b.load(place), v}));
+            b.store(place, b.op(info(a.atomic->op).step, {b.load(place), v}));
             a.atomic->remove();
         }
     }

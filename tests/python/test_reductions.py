@@ -105,3 +105,32 @@ def test_clamped_iterations_meet_in_the_last_cell(backend):
     a = qd.ndarray(qd.i32, 4)
     run(a)
     assert a.to_numpy().tolist() == [n + 1, 1, 1, n - 3]
+
+
+@pytest.mark.parametrize("name", ["i8", "u32", "i64", "f32", "f64"])
+def test_what_is_subtracted_is_summed_as_what_is_added(backend, name):
+    dt = dtype(name)
+    added, subtracted, both = (qd.field(dt, ()) for _ in range(3))
+
+    @qd.kernel
+    def run(x: Array, y: Array) -> dt:
+        left = qd.cast(0, dt)
+        for i in x:
+            added[None] += x[i]
+            subtracted[None] -= x[i]
+            left -= x[i]
+        for i in x:
+            both[None] += x[i]
+            both[None] -= y[i]
+        return left
+
+    x, y = np.random.default_rng(3).integers(1, 100, (2, 100_000)).astype(NUMPY[name])
+    if name[0] == "f":
+        x, y = x / NUMPY[name](3), y / NUMPY[name](7)
+    left = run(x, y)
+    assert left == subtracted[None] == np.negative(added.to_numpy())
+    if name[0] == "f":
+        exact = float(x.astype(np.longdouble).sum() - y.astype(np.longdouble).sum())
+        assert both[None] == pytest.approx(exact, rel=64 * float(np.finfo(NUMPY[name]).eps))
+    else:
+        assert both[None] == (x - y).sum(dtype=NUMPY[name])
