@@ -105,6 +105,23 @@ struct Reducer {
         return same_place(a->def->operand(0), b->def->operand(0));
     }
 
+    // Elements of one field or array that have different numbers on an axis.
+    static bool other_element(const Inst& x, const Inst& y) {
+        const bool array = x.op == Op::array_place;
+        if (!array && x.op != Op::field_place) return false;
+        if (x.ref != y.ref || x.imm != y.imm || x.operand_count != y.operand_count) return false;
+        if (array && (x.operand(0) != y.operand(0) || ArrayAccess::unpack(x.imm).clamp))
+            return false;
+        const auto number = [](const Value* v) {
+            return int_of_bits(v->type.prim, constant_bits(v));
+        };
+        for (int k = array ? 1 : 0; k < x.operand_count; ++k) {
+            const Value *i = x.operand(k), *j = y.operand(k);
+            if (is_constant(i) && is_constant(j) && number(i) != number(j)) return true;
+        }
+        return false;
+    }
+
     // An atomic on a whole vector is one on each component; alone each can become a reduction.
     void split_tensors() {
         std::vector<Inst*> whole;
@@ -134,7 +151,7 @@ struct Reducer {
         if (memory_class(a, s) != memory_class(b, s)) return true;
         const Inst *x = root_of(a), *y = root_of(b);
         if (!x || !y || x->op != y->op) return false;
-        if (other_component(a, b)) return true;
+        if (other_component(a, b) || other_element(*x, *y)) return true;
         if (x->op == Op::temp) return x->imm != y->imm;
         if (x->op == Op::array_place) {
             return !s.m.arrays_may_overlap &&

@@ -102,9 +102,16 @@ def test_clamped_iterations_meet_in_the_last_cell(backend):
         for i in range(n):
             a[i - n] += 1
 
+    @qd.kernel
+    def beside(a: qd.types.ndarray(qd.i32, ndim=1, boundary="clamp")):
+        for _ in range(n):
+            a[5] += 1
+            a[9] += 2
+
     a = qd.ndarray(qd.i32, 4)
     run(a)
-    assert a.to_numpy().tolist() == [n + 1, 1, 1, n - 3]
+    beside(a)
+    assert a.to_numpy().tolist() == [n + 1, 1, 1, n - 3 + 3 * n]
 
 
 @pytest.mark.parametrize("name", ["i8", "u32", "i64", "f32", "f64"])
@@ -134,3 +141,32 @@ def test_what_is_subtracted_is_summed_as_what_is_added(backend, name):
         assert both[None] == pytest.approx(exact, rel=64 * float(np.finfo(NUMPY[name]).eps))
     else:
         assert both[None] == (x - y).sum(dtype=NUMPY[name])
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_elements_are_reduced_beside_each_other_as_alone(backend, name):
+    dt = dtype(name)
+    f = qd.field(dt, (2, 3), offset=(-1, 4))
+    v = qd.Vector.field(2, dt, 2)
+
+    @qd.kernel
+    def run(x: Array, y: Array, s: Array):
+        for i in x:
+            f[-1, 4] += x[i]
+            f[-1, 6] += y[i]
+            f[0, 4] += x[i]
+            v[0] += qd.Vector([x[i], y[i]])
+            v[1] += qd.Vector([y[i], x[i]])
+            s[1] += x[i]
+            s[3] += y[i]
+            qd.atomic_max(s[0], x[i])
+        for i in x:
+            s[4] += x[i]
+
+    x, y = np.random.default_rng(3).random((2, 100_000)).astype(NUMPY[name])
+    s = np.zeros(5, NUMPY[name])
+    run(x, y, s)
+    a, b = s[1], s[3]
+    assert s.tolist() == [x.max(), a, 0, b, a]
+    assert f.to_numpy().tolist() == [[a, 0, b], [a, 0, 0]]
+    assert v.to_numpy().tolist() == [[a, b], [b, a]]
