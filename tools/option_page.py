@@ -1,5 +1,5 @@
 """Writes docs/options.md from the option table (src/ir/options.inc), and the table of passes in
-docs/passes.md from theirs (src/pass/names.h).
+docs/passes.md from theirs (src/pass/passes.inc).
 
 .venv/bin/python tools/option_page.py
 """

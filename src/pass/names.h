@@ -1,43 +1,24 @@
-// Passes that a module can do without: what disable_pass takes, which options switch them, and what
-// docs/passes.md says of them.
+// The rows of passes.inc without their functions, for rooms that do not run passes.
 
 #pragma once
 
-#include <algorithm>
-#include <string_view>
-
 namespace qd::pass {
 
-struct OptionalPass {
-    const char *name, *switches, *documentation;
+struct PassRow {
+    const char* name;
+    bool function;  // a PASS
+    bool optional;  // disable_pass may name it
+    const char *switches, *documentation;
 };
 
-inline constexpr OptionalPass kOptionalPasses[] = {
-    {"unroll", "advanced_optimization", "short loops become straight code"},
-    {"simplify", "advanced_optimization (repeats), constant_folding, fast_math, flatten_if",
-     "constants, identities such as `x * 1`, branches that constants decide"},
-    {"inline_calls", "advanced_optimization",
-     "calls of tiny funcs, and of small ones that are called once, are expanded"},
-    {"cse", "advanced_optimization, opt_level", "what was computed already is not computed again"},
-    {"own_elements", "advanced_optimization",
-     "atomics on the element that belongs to the iteration become a load and a store"},
-    {"store_forward", "advanced_optimization, opt_level, cfg_optimization",
-     "a load of what was just stored or loaded takes the value; stores that are overwritten go"},
-    {"licm", "advanced_optimization, move_loop_invariant_outside_if",
-     "what a loop does not change is computed once, before it"},
-    {"serial_reduce", "advanced_optimization, fast_math",
-     "sums of floats in serial loops add up in lanes"},
-    {"contract", "fast_math", "`a * b + c` becomes one operation where the CPU has it"},
-    {"dce", "", "what nobody uses goes"},
-    {"reduce", "make_thread_local",
-     "atomics of a parallel loop on one place become partial results of each chunk"},
-    {"private_fields", "make_thread_local",
-     "fields that a parallel loop only adds to get a copy for each thread"},
-};
-
-constexpr bool is_optional(std::string_view pass) {
-    return std::ranges::find(kOptionalPasses, pass, &OptionalPass::name) !=
-           std::end(kOptionalPasses);
+namespace leave {
+inline constexpr bool needed = false, optional = true;
 }
+
+inline constexpr PassRow kPasses[] = {
+#define PASS(name, kind, ...) {#name, true, leave::kind, __VA_ARGS__},
+#define PART(name, kind, ...) {#name, false, leave::kind, __VA_ARGS__},
+#include "pass/passes.inc"
+};
 
 }  // namespace qd::pass

@@ -52,21 +52,10 @@ void adopt(ir::Region& r, ir::Function& f);  // sets Region::function in the tre
 uint32_t count_instructions(const ir::Function& f);
 
 // --- passes on one function, by name
-bool unroll(Session& s, ir::Function& f);
-bool promote(Session& s, ir::Function& f);
-bool simplify(Session& s, ir::Function& f);
-bool cse(Session& s, ir::Function& f);
-bool dce(Session& s, ir::Function& f);
-bool inline_calls(Session& s, ir::Function& f);
-bool store_forward(Session& s, ir::Function& f);
-bool licm(Session& s, ir::Function& f);
-bool serial_reduce(Session& s, ir::Function& f);
-bool contract(Session& s, ir::Function& f);
-bool debug_checks(Session& s, ir::Function& f);
+#define PASS(name, ...) bool name(Session& s, ir::Function& f);
+#include "pass/passes.inc"
 
-// --- passes on the kernel
-bool seed(Session& s, ir::Function& kernel);
-bool own_elements(Session& s, ir::Function& kernel);  // does nothing to others
+// --- the kernel becomes tasks
 void offload(Session& s, Plan& plan);
 
 // --- parts of offload

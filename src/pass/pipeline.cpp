@@ -1,4 +1,5 @@
 // The compiler's story: what happens to a kernel between the front end and code generation.
+// passes.inc lists the passes in their order.
 //
 // Functions are worked on callees first, so that the inliner copies finished bodies. The kernel is
 // cut into tasks once it is small; tasks get a last cleaning, because cutting and unit loops leave
@@ -10,7 +11,6 @@
 #include <unordered_set>
 
 #include "pass/memory.h"
-#include "pass/names.h"
 #include "pass/passes.h"
 #include "support/doing.h"
 #include "support/error.h"
@@ -21,45 +21,25 @@ namespace {
 using namespace ir;
 using Clock = std::chrono::steady_clock;
 
-struct Pass {
+enum class Where { kernel, given, function, task };
+
+struct Step {
+    Where where;
     const char* name;
     bool (*run)(Session&, Function&);
-    bool (*wanted)(const ModuleOptions&) = nullptr;  // null: always
+    bool (*wanted)(const ModuleOptions&);
 };
 
+bool always(const ModuleOptions&) { return true; }
 bool advanced(const ModuleOptions& o) { return o.advanced_optimization; }
+bool checks_indices(const ModuleOptions& o) { return o.check_indices(); }
 bool wants_cse(const ModuleOptions& o) { return advanced(o) && o.opt_level > 0; }
 bool wants_memory(const ModuleOptions& o) { return wants_cse(o) && o.cfg_optimization; }
 
-// Every function, callees first.
-constexpr Pass kFunctionPasses[] = {
-    {"unroll", unroll, advanced},              // short loops
-    {"promote", promote},                      // variables become values
-    {"simplify", simplify},                    // constants, identities, dead branches
-    {"inline_calls", inline_calls, advanced},  // small callees, already finished themselves
-    {"simplify", simplify, advanced},          // constants that arguments brought
-    {"cse", cse, wants_cse},                   // needs promoted slots; makes equal places one value
-    {"own_elements", own_elements, advanced},  // atomics that no other iteration comes near
-    {"store_forward", store_forward, wants_memory},  // needs cse
-    {"simplify", simplify, advanced},                // what forwarded values made constant
-    {"cse", cse, wants_cse},
-    {"licm", licm, advanced},
-    {"serial_reduce", serial_reduce, advanced},  // float sums in lanes; before products join sums
-    {"contract", contract},                      // needs cse: a product used once is seen as such
-    {"dce", dce},
+constexpr Step kSteps[] = {
+#define STEP(where, name, wanted) {Where::where, #name, name, wanted},
+#include "pass/passes.inc"
 };
-
-// Every task after offload.
-constexpr Pass kTaskPasses[] = {
-    {"promote", promote},  // accumulators of reductions
-    {"simplify", simplify}, {"cse", cse, wants_cse}, {"licm", licm, advanced}, {"dce", dce},
-};
-
-constexpr bool has_name(const Pass& p) {
-    return std::string_view(p.name) == "promote" || is_optional(p.name);
-}
-static_assert(std::ranges::all_of(kFunctionPasses, has_name));
-static_assert(std::ranges::all_of(kTaskPasses, has_name));
 
 struct Runner {
     Session& s;
@@ -85,8 +65,14 @@ struct Runner {
         if (s.options.on_stage) s.options.on_stage(name, s.m, plan.tasks);
     }
 
-    void run(const Pass& pass, Function& f) {
-        if (pass.wanted && !pass.wanted(s.m.options)) return;
+    void run(Where where, Function& f) {
+        for (const Step& step : kSteps) {
+            if (step.where == where) run(step, f);
+        }
+    }
+
+    void run(const Step& pass, Function& f) {
+        if (!pass.wanted(s.m.options)) return;
         if (!enabled(s, pass.name)) return;
         support::begin_stage(pass.name, f.name);
         const uint32_t count = s.options.time_passes ? count_instructions(f) : 0;
@@ -171,13 +157,12 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     s.arrays = find_arrays(s.m, order);
     summarise(s, order);
     Function& kernel = s.m.kernel();
-    runner.run({"seed", seed}, kernel);  // before anything can drop a loop
+    runner.run(Where::kernel, kernel);
     runner.stage("quadrants1");
-    if (s.m.options.check_indices())
-        for (Function* f : order) runner.run({"debug_checks", debug_checks}, *f);
+    for (Function* f : order) runner.run(Where::given, *f);
     runner.stage("before_simplify_I");
     for (Function* f : order) {
-        for (const Pass& pass : kFunctionPasses) runner.run(pass, *f);
+        runner.run(Where::function, *f);
         Summary mine;
         for (const Inst* i = f->body->first; i; i = i->next) {
             const Summary one = summary_of(s, *i);
@@ -201,8 +186,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     runner.phase = "III";
     for (const Task& t : plan.tasks) {
         for (Function* f : {t.body, t.finish}) {
-            if (!f) continue;
-            for (const Pass& pass : kTaskPasses) runner.run(pass, *f);
+            if (f) runner.run(Where::task, *f);
         }
     }
     if (s.m.options.make_thread_local && enabled(s, "private_fields")) {

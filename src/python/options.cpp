@@ -102,7 +102,8 @@ PyObject* option_rows(PyObject*, PyObject*) try {
 // pass_rows() -> [(name, options that switch it, documentation), ...]
 PyObject* pass_rows(PyObject*, PyObject*) try {
     Ref rows = Ref::steal(PyList_New(0));
-    for (const pass::OptionalPass& p : pass::kOptionalPasses) {
+    for (const pass::PassRow& p : pass::kPasses) {
+        if (!p.optional) continue;
         const Ref row = Ref::steal(Py_BuildValue("(sss)", p.name, p.switches, p.documentation));
         if (PyList_Append(rows.get(), row.get()) < 0) return nullptr;
     }

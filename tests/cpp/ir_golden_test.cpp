@@ -19,6 +19,7 @@
 #include <regex>
 #include <sstream>
 
+#include "pass/names.h"
 #include "pass/passes.h"
 
 namespace qd::test {
@@ -26,19 +27,8 @@ namespace {
 
 using Run = bool (*)(pass::Session&, ir::Function&);
 const std::pair<const char*, Run> kPasses[] = {
-    {"promote", pass::promote},
-    {"simplify", pass::simplify},
-    {"cse", pass::cse},
-    {"dce", pass::dce},
-    {"licm", pass::licm},
-    {"inline_calls", pass::inline_calls},
-    {"contract", pass::contract},
-    {"serial_reduce", pass::serial_reduce},
-    {"seed", pass::seed},
-    {"unroll", pass::unroll},
-    {"own_elements", pass::own_elements},
-    {"store_forward", pass::store_forward},
-    {"debug_checks", pass::debug_checks},
+#define PASS(name, ...) {#name, pass::name},
+#include "pass/passes.inc"
 };
 
 std::string squeezed(const std::string& line) {
@@ -183,6 +173,13 @@ std::vector<std::string> golden_files() {
 INSTANTIATE_TEST_SUITE_P(Ir, Golden, testing::ValuesIn(golden_files()), [](const auto& info) {
     return std::filesystem::path(info.param).stem().string();
 });
+
+TEST(golden, every_pass_has_a_file) {
+    for (const pass::PassRow& p : pass::kPasses) {
+        const std::string path = std::string(QD_TEST_DIR "/ir/") + p.name + ".qir";
+        EXPECT_TRUE(std::filesystem::exists(path)) << path;
+    }
+}
 
 }  // namespace
 }  // namespace qd::test

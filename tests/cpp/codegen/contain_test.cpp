@@ -28,11 +28,12 @@ void qd_compiler_fault(const char*);
 
 namespace {
 
-const char* const kStages[] = {
-    "deserialise",   "summarise",    "seed",     "debug_checks", "unroll",          "promote",
-    "simplify",      "inline_calls", "cse",      "own_elements", "store_forward",   "licm",
-    "serial_reduce", "contract",     "dce",      "offload",      "private_fields",  "finish_plan",
-    "prepare",       "target",       "lowering", "optimisation", "code generation", "artefact"};
+const char* const kStages[] = {"deserialise",  "summarise",
+#define PASS(name, ...) #name,
+#include "pass/passes.inc"
+                               "offload",      "private_fields",  "finish_plan",
+                               "prepare",      "target",          "lowering",
+                               "optimisation", "code generation", "artefact"};
 const std::pair<const char*, const char*> kKinds[] = {
     {"segv", "died of SIGSEGV"},  {"bus", "died of SIGBUS"},       {"ill", "died of SIGILL"},
     {"fpe", "died of SIGFPE"},    {"abort", "died of SIGABRT"},    {"trap", "died of SIGTRAP"},
