@@ -31,8 +31,8 @@ ROOMS = {
     "cache": Room("support", "kernel_folder part_folder store"),
     "runtime": Room(
         "support type cache",
-        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print crash first_code fork"
-        " progress stage trace_file",
+        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print crash device first_code"
+        " fork progress stage trace_file",
     ),
     "cpython": Room("support", "cpython names numpy_scalar"),
     "session": Room("support ir cache runtime cpython", "session stored_code target"),

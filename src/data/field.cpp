@@ -7,7 +7,6 @@
 // Everything here is touched under the GIL only.
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -195,7 +194,7 @@ __attribute__((noinline, cold)) void out_of_bounds(const ir::Field& f, const int
 }
 
 FieldPlace place_of(const FieldFull& f, const ir::Field& layout, int64_t offset) {
-    return {layout, f.tree, f.base - f.record->storage->data + offset};
+    return {layout, f.tree, f.base - f.record->storage->memory.data + offset};
 }
 
 __attribute__((noinline, cold)) void note(FieldFull& f, int component, bool writes) {
@@ -225,8 +224,8 @@ char* find(FieldFull& f, PyObject* key, int component, bool writes) {
         return nullptr;
     }
     char* at = f.base + layout::address(layout, indices, component);
-    const Storage& s = *f.record->storage;
-    if (at < s.data || at + type::bytes(layout.elem.prim) > s.data + s.bytes)
+    const runtime::Memory& m = f.record->storage->memory;
+    if (at < m.data || at + type::bytes(layout.elem.prim) > m.data + m.bytes)
         return out_of_bounds(layout, indices, writes), nullptr;
     return at;
 }
@@ -243,7 +242,7 @@ bool store(FieldFull& f, PyObject* key, int component, PyObject* value) {
     uint64_t bits;
     if (!read_number(p, value, bits)) return false;
     char* at = locate(f, key, component, true);
-    if (at) std::memcpy(at, &bits, static_cast<size_t>(type::bytes(p)));
+    if (at) store_element(*f.record->storage, p, at, bits);
     return at != nullptr;
 }
 
@@ -259,7 +258,7 @@ PyObject* field_getitem(PyObject* self, PyObject* key) {
         return PyObject_CallMethod(self, "_element", "(O)", key);
     }
     const char* at = locate(f, key, 0, false);
-    return at ? load_number(f.field->elem.prim, at) : nullptr;
+    return at ? load_element(*f.record->storage, f.field->elem.prim, at) : nullptr;
 }
 
 int field_setitem(PyObject* self, PyObject* key, PyObject* value) {
@@ -279,8 +278,9 @@ PyObject* field_load(PyObject* self, PyObject* args) {
     PyObject* key;
     int component;
     if (!PyArg_ParseTuple(args, "Oi", &key, &component)) return nullptr;
-    const char* at = locate(*as_field(self), key, component, false);
-    return at ? load_number(as_field(self)->field->elem.prim, at) : nullptr;
+    FieldFull& f = *as_field(self);
+    const char* at = locate(f, key, component, false);
+    return at ? load_element(*f.record->storage, f.field->elem.prim, at) : nullptr;
 }
 
 PyObject* field_store(PyObject* self, PyObject* args) {
@@ -364,14 +364,8 @@ PyObject* field_parts(PyObject* self, PyObject* arg) {
 bool is_compact(const FieldFull& f) {
     Window w;
     if (!strided_window(f, w)) return false;
-    const int64_t size = type::bytes(w.prim);
-    int64_t count = 1, span = size;
-    for (size_t k = 0; k < w.shape.size(); ++k) {
-        count *= w.shape[k];
-        span += (w.shape[k] - 1) * w.strides[k];
-    }
     const Type t = f.field->elem;
-    return span == count * size && (t.count() == 1 || f.field->component_stride() == size);
+    return w.is_compact() && (t.count() == 1 || f.field->component_stride() == type::bytes(w.prim));
 }
 
 PyObject* field_compact(PyObject* self, PyObject*) {
@@ -389,7 +383,9 @@ PyObject* field_capsule(PyObject* self, PyObject* versioned) {
 
 PyObject* field_share(PyObject* self, PyObject*) {
     if (!wait_for_launches() || !usable(*as_field(self))) return nullptr;
-    share_field(as_field(self)->record->storage);
+    Storage& s = *as_field(self)->record->storage;
+    if (!expose(s)) return nullptr;
+    share_field(&s);
     Py_RETURN_NONE;
 }
 
@@ -562,7 +558,7 @@ PyObject* make_tree(PyObject*, PyObject* args) {
         if (!record->storage) return nullptr;
         record->id = static_cast<uint32_t>(free_ids.empty() ? trees.size() : free_ids.back());
         for (Planned& p : planned)
-            attach(*p.object, *record, std::move(p.layout), record->storage->data + p.base);
+            attach(*p.object, *record, std::move(p.layout), record->storage->memory.data + p.base);
     } catch (const std::exception& e) {
         if (!PyErr_Occurred()) set_error("RuntimeError", e.what());
         return nullptr;

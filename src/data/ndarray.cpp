@@ -116,7 +116,8 @@ char* address_of(const NdarrayFull& a, const int64_t* indices) {
         far |= __builtin_mul_overflow(flat, a.shape[axis_at(a.layout, level)], &flat);
         far |= __builtin_add_overflow(flat, indices[level], &flat);
     }
-    const int64_t bytes = a.elem.size_bytes(), whole = static_cast<int64_t>(a.storage->bytes);
+    const int64_t bytes = a.elem.size_bytes(),
+                  whole = static_cast<int64_t>(a.storage->memory.bytes);
     far |= __builtin_mul_overflow(flat, bytes, &at);
     if (!far && at >= 0 && at <= whole - bytes) return a.data + at;
     std::string where, shape;
@@ -167,16 +168,11 @@ PyObject* array_getitem(PyObject* self, PyObject* key) {
     const char* at = locate(a, key);
     if (!at) return nullptr;
     return a.elem.rank ? PyObject_CallMethod(self, "_element", "(O)", key)
-                       : load_number(a.elem.prim, at);
+                       : load_element(*a.storage, a.elem.prim, at);
 }
 
 // Values are read before their place is looked for: that may run code of the user's, which can free
 // the memory.
-int write_number(const NdarrayFull& a, char* at, uint64_t bits) {
-    std::memcpy(at, &bits, static_cast<size_t>(type::bytes(a.elem.prim)));
-    return 0;
-}
-
 int array_setitem(PyObject* self, PyObject* key, PyObject* value) {
     const NdarrayFull& a = *as_array(self);
     if (!value)
@@ -189,7 +185,8 @@ int array_setitem(PyObject* self, PyObject* key, PyObject* value) {
     if (!a.elem.rank) {
         uint64_t bits;
         char* at = read_number(a.elem.prim, value, bits) ? locate(a, key) : nullptr;
-        return at ? write_number(a, at, bits) : -1;
+        if (at) store_element(*a.storage, a.elem.prim, at, bits);
+        return at ? 0 : -1;
     }
     if (!locate(a, key)) return -1;
     PyObject* done = PyObject_CallMethod(self, "_assign_element", "OO", key, value);
@@ -210,8 +207,9 @@ PyObject* array_load(PyObject* self, PyObject* args) {
     PyObject* key;
     int component;
     if (!PyArg_ParseTuple(args, "Oi", &key, &component)) return nullptr;
-    const char* at = component_at(*as_array(self), key, component);
-    return at ? load_number(as_array(self)->elem.prim, at) : nullptr;
+    const NdarrayFull& a = *as_array(self);
+    const char* at = component_at(a, key, component);
+    return at ? load_element(*a.storage, a.elem.prim, at) : nullptr;
 }
 
 PyObject* array_store(PyObject* self, PyObject* args) {
@@ -223,7 +221,7 @@ PyObject* array_store(PyObject* self, PyObject* args) {
     if (!usable(a) || !read_number(a.elem.prim, value, bits)) return nullptr;
     char* at = component_at(a, key, component);
     if (!at) return nullptr;
-    write_number(a, at, bits);
+    store_element(*a.storage, a.elem.prim, at, bits);
     Py_RETURN_NONE;
 }
 
@@ -260,6 +258,12 @@ PyObject* array_capsule(PyObject* self, PyObject* versioned) {
                : nullptr;
 }
 
+// The launcher compares arrays anyway.
+PyObject* array_share(PyObject* self, PyObject*) {
+    return usable(*as_array(self)) && expose(*as_array(self)->storage) ? Py_NewRef(Py_None)
+                                                                       : nullptr;
+}
+
 PyObject* array_prepare(PyObject* self, PyObject*) {
     return usable(*as_array(self)) ? Py_NewRef(Py_None) : nullptr;
 }
@@ -288,7 +292,7 @@ PyObject* array_allocate(PyObject* self, PyObject* args) {
     }
     a.storage = allocate_storage(bytes);
     if (!a.storage) return nullptr;
-    a.data = a.storage->data;
+    a.data = a.storage->memory.data;
     a.generation = session().generation;
     enlist(a);
     Py_RETURN_NONE;
@@ -317,6 +321,7 @@ PyMethodDef array_methods[] = {
     {"_note_conversion", array_note, METH_O, "The first conversion of this name is counted."},
     {"_prepare", array_prepare, METH_NOARGS, "Raises unless there is memory."},
     {"_view", array_view, METH_NOARGS, "The whole array as a buffer of canonical shape."},
+    {"_share", array_share, METH_NOARGS, "A view is about to be handed out."},
     {"_capsule", array_capsule, METH_O, "A DLPack capsule."},
     {nullptr, nullptr, 0, nullptr},
 };

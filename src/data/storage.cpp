@@ -2,10 +2,7 @@
 
 #include "data/storage.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -26,60 +23,6 @@ using namespace session;
 using session::session;
 
 using type::Prim;
-
-// --- the buffer protocol ------------------------------------------------------------------------
-struct ViewObject {
-    PyObject_HEAD
-    Window* window;  // holds its storage
-};
-
-const char* format_of(Prim p) {
-    // NumPy has two types of 64 bits; torch knows the one that int64 and uint64 name.
-    static const bool long_is_64 = sizeof(long) == 8;
-    static const char* const i64 = long_is_64 ? "l" : "q";
-    static const char* const u64 = long_is_64 ? "L" : "Q";
-    static const char* const table[] = {"?", "b", "h", "i", i64, "B", "H", "I", u64, "e", "f", "d"};
-    return table[static_cast<int>(p)];
-}
-
-int view_getbuffer(PyObject* self, Py_buffer* out, int flags) {
-    Window& w = *reinterpret_cast<ViewObject*>(self)->window;
-    if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES) {
-        PyErr_SetString(PyExc_BufferError, "this memory is strided");
-        return -1;
-    }
-    out->obj = Py_NewRef(self);
-    out->buf = w.data;
-    out->itemsize = type::bytes(w.prim);
-    out->len = out->itemsize;
-    for (Py_ssize_t n : w.shape) out->len *= n;
-    out->readonly = 0;
-    out->ndim = static_cast<int>(w.shape.size());
-    out->format = flags & PyBUF_FORMAT ? const_cast<char*>(format_of(w.prim)) : nullptr;
-    out->shape = w.shape.data();
-    out->strides = w.strides.data();
-    out->suboffsets = nullptr;
-    out->internal = nullptr;
-    return 0;
-}
-
-void view_dealloc(PyObject* self) {
-    Window* w = reinterpret_cast<ViewObject*>(self)->window;
-    if (w) drop(w->storage);
-    delete w;
-    Py_TYPE(self)->tp_free(self);
-}
-
-PyBufferProcs view_buffer = {view_getbuffer, nullptr};
-
-PyTypeObject View_Type = {
-    .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.StorageView",
-    .tp_basicsize = sizeof(ViewObject),
-    .tp_dealloc = view_dealloc,
-    .tp_as_buffer = &view_buffer,
-    .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "A window into the memory of a field or ndarray.",
-};
 
 // --- DLPack
 // ---------------------------------------------------------------------------------------
@@ -146,7 +89,7 @@ Managed* make_export(const Window& w) {
     e->storage = hold(w.storage);
     DLTensor& t = e->managed.tensor;
     t.data = w.data;
-    t.device = {1, 0};  // kDLCPU
+    t.device = {w.storage->device->dlpack_type, 0};
     t.ndim = static_cast<int32_t>(w.shape.size());
     const uint8_t code = w.prim == Prim::u1        ? 6
                          : type::is_float(w.prim)  ? 2
@@ -159,16 +102,6 @@ Managed* make_export(const Window& w) {
     e->managed.context = e.get();
     e->managed.deleter = delete_export<Managed>;
     return &e.release()->managed;
-}
-
-// Streams over large arrays are bound by page walks: a third of a sum's speed over 256 MB. Only a
-// hint, which small arrays go without.
-void ask_for_huge_pages(char* data, size_t bytes) {
-    constexpr size_t kLeast = size_t(4) << 20, kPage = 4096;
-    if (bytes < kLeast) return;
-    const uintptr_t first = (reinterpret_cast<uintptr_t>(data) + kPage - 1) & ~(kPage - 1);
-    const uintptr_t end = (reinterpret_cast<uintptr_t>(data) + bytes) & ~(kPage - 1);
-    (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 }
 
 }  // namespace
@@ -202,7 +135,7 @@ bool is_used(const Waiting& w) {
 }
 
 void free_now(Storage* s) {
-    std::free(s->raw);
+    s->device->release(s->memory);
     delete s;
 }
 
@@ -244,20 +177,15 @@ uint64_t storages_made() { return storages; }
 Storage* allocate_storage(size_t bytes, size_t margin) {
     ++storages;
     auto s = std::make_unique<Storage>();
-    s->raw = bytes > (size_t(1) << 62)
-                 ? nullptr
-                 : std::calloc(
-                       1, bytes + 2 * margin + 64);  // large blocks are mapped, hence zeroed lazily
-    if (!s->raw) {
+    s->device = session().device;
+    s->on_host = s->device->is_host;
+    if (bytes <= size_t(1) << 62) s->memory = s->device->allocate(bytes, margin);
+    if (!s->memory.data) {
         set_error("RuntimeError",
                   "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
         return nullptr;
     }
-    s->data = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(s->raw) + margin + 63) &
-                                      ~uintptr_t(63));
-    s->bytes = bytes;
     s->made = begun;
-    ask_for_huge_pages(s->data, bytes);
     return s.release();
 }
 
@@ -275,14 +203,32 @@ namespace {
 std::map<uintptr_t, uintptr_t> shared;  // begin to end
 }
 void share_field(const Storage* s) {
-    const auto begin = reinterpret_cast<uintptr_t>(s->data);
+    const auto begin = reinterpret_cast<uintptr_t>(s->memory.data);
     uintptr_t& end = shared[begin];
-    end = std::max(end, begin + s->bytes);
+    end = std::max(end, begin + s->memory.bytes);
 }
 bool any_field_shared() { return !shared.empty(); }
 bool in_shared_field(uintptr_t begin, uintptr_t end) {
     const auto after = shared.lower_bound(end);  // the first that begins behind the range
     return after != shared.begin() && std::prev(after)->second > begin;
+}
+
+bool expose(Storage& s) {
+    if (s.on_host) return true;
+    if (!s.device->expose) {
+        PyErr_Format(PyExc_ValueError,
+                     "Zero-copy not available: the memory of device %s is not the host's",
+                     s.device->name);
+        return false;
+    }
+    s.device->expose(s.memory);
+    return s.on_host = true;
+}
+
+PyObject* load_far_element(const Storage& s, Prim p, const char* at) {
+    uint64_t bits = 0;
+    s.device->read(&bits, at, static_cast<size_t>(type::bytes(p)));
+    return load_number(p, reinterpret_cast<const char*>(&bits));
 }
 
 PyObject* load_number(Prim p, const char* at) {
@@ -342,15 +288,8 @@ bool read_index(PyObject* o, int64_t& out) {
     return !overflow && !(out == -1 && PyErr_Occurred());
 }
 
-PyObject* make_view(const Window& w) {
-    auto* v = PyObject_New(ViewObject, &View_Type);
-    if (!v) return nullptr;
-    v->window = new Window(w);
-    hold(w.storage);
-    return reinterpret_cast<PyObject*>(v);
-}
-
 PyObject* make_capsule(const Window& w, bool versioned) {
+    if (w.storage->device->expose && !expose(*w.storage)) return nullptr;
     if (!versioned)
         return PyCapsule_New(make_export<DLManagedTensor>(w), "dltensor", destroy_plain);
     auto* m = make_export<DLManagedTensorVersioned>(w);
@@ -362,7 +301,7 @@ PyObject* make_capsule(const Window& w, bool versioned) {
 
 bool add_storage_types() {
     on_reset([] { shared.clear(); });
-    return PyType_Ready(&View_Type) == 0;
+    return add_view_type();
 }
 
 }  // namespace qd::data

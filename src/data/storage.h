@@ -10,23 +10,28 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
+#include "runtime/device.h"
 #include "type/type.h"
 
 namespace qd::data {
 
 struct Storage {
     std::atomic<int> holders{1};
-    char* data = nullptr;  // 64-byte aligned, zeroed
-    size_t bytes = 0;
-    void* raw = nullptr;
+    bool on_host = false;  // the host may use its memory without asking the device
+    const runtime::Device* device = nullptr;
+    runtime::Memory memory;
     uint64_t made = 0;  // how many launches had run without the GIL before
 };
-// `margin` bytes on either side belong to it too. Null with a Python RuntimeError set.
+// On the session's device, zeroed. `margin` bytes on either side belong to it too. Null with a
+// Python RuntimeError set.
 Storage* allocate_storage(size_t bytes, size_t margin = 0);
 inline Storage* hold(Storage* s) { return s->holders.fetch_add(1, std::memory_order_relaxed), s; }
 void drop(Storage* s);
+// Before the host gets a pointer to keep. False with a ValueError set: it cannot have one.
+bool expose(Storage& s);
 
 // A launch that runs without the GIL: meanwhile other threads may let go of what it works on.
 // Memory that was there when it began is freed after it has ended.
@@ -56,15 +61,32 @@ bool in_shared_field(uintptr_t begin, uintptr_t end);
 PyObject* load_number(type::Prim p, const char* at);
 bool read_number(type::Prim p, PyObject* value, uint64_t& bits);
 
+// One number in a storage.
+PyObject* load_far_element(const Storage& s, type::Prim p, const char* at);
+inline PyObject* load_element(const Storage& s, type::Prim p, const char* at) {
+    return s.on_host ? load_number(p, at) : load_far_element(s, p, at);
+}
+inline void store_element(const Storage& s, type::Prim p, char* at, uint64_t bits) {
+    const auto bytes = static_cast<size_t>(type::bytes(p));
+    s.on_host ? (void)std::memcpy(at, &bits, bytes) : s.device->write(at, &bits, bytes);
+}
+
 // A strided window into storage: shape and strides in elements' axes, strides in bytes.
 struct Window {
     Storage* storage = nullptr;  // borrowed
     char* data = nullptr;
     type::Prim prim = type::Prim::none;
     std::vector<Py_ssize_t> shape, strides;
+
+    size_t count() const;
+    size_t span() const;      // bytes from its first to its last
+    bool is_compact() const;  // nothing of others between its elements
 };
-// An object with the buffer protocol that keeps the storage alive.
+// An object with the buffer protocol that keeps the storage alive (view.cpp).
 PyObject* make_view(const Window& w);
+// Elements of NumPy's arrays, `from` in this shape unless it is None. One is over this view: `to`
+// if it writes. While launches wait; gives up the GIL. False with an exception set.
+bool copy_elements(PyObject* to, PyObject* from, PyObject* shape, PyObject* view, bool writes);
 // A DLPack capsule, `dltensor` or `dltensor_versioned`.
 PyObject* make_capsule(const Window& w, bool versioned);
 
@@ -72,6 +94,7 @@ PyObject* make_capsule(const Window& w, bool versioned);
 bool read_index(PyObject* o, int64_t& out);
 
 bool add_storage_types();           // called by add_field
+bool add_view_type();               // view.cpp
 bool add_tensor(PyObject* module);  // tensor.cpp; called by add_ndarray
 
 }  // namespace qd::data

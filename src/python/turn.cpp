@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "data/storage.h"
 #include "python/areas.h"
 #include "session/session.h"
 
@@ -12,8 +13,8 @@ namespace {
 using namespace session;
 using session::session;
 
-// copy_alone([(to, from, shape), ...]): arrays' elements, `from` in this shape unless it is None.
-// No Python code runs while launches wait: a signal handler may want a lock whose owner launches.
+// copy_alone([(to, from, shape, view, writes), ...]): see data::copy_elements. No Python code runs
+// while launches wait: a signal handler may want a lock whose owner launches.
 PyObject* copy_alone(PyObject*, PyObject* copies) {
     const KernelCall call;
     if (!wait_for_launches()) return nullptr;
@@ -22,13 +23,11 @@ PyObject* copy_alone(PyObject*, PyObject* copies) {
     const bool took = turn.take();
     bool ok = true;
     for (Py_ssize_t n = 0; ok && n < PyList_Size(copies); ++n) {
-        PyObject *to, *from, *shape;
-        ok = PyArg_ParseTuple(PyList_GetItem(copies, n), "OOO", &to, &from, &shape) != 0;
-        if (!ok) break;
-        PyObject* shaped =
-            shape == Py_None ? Py_NewRef(from) : PyObject_CallMethod(from, "reshape", "(O)", shape);
-        ok = shaped && PyObject_SetItem(to, Py_Ellipsis, shaped) == 0;
-        Py_XDECREF(shaped);
+        PyObject *to, *from, *shape, *view;
+        int writes;
+        ok = PyArg_ParseTuple(PyList_GetItem(copies, n), "OOOOp", &to, &from, &shape, &view,
+                              &writes) &&
+             data::copy_elements(to, from, shape, view, writes != 0);
     }
     if (took) turn.leave();
     return ok ? Py_NewRef(Py_None) : nullptr;

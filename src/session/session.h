@@ -11,6 +11,7 @@
 
 #include "ir/options.h"
 #include "runtime/cpu/pool.h"
+#include "runtime/device.h"
 #include "session/door.h"
 #include "session/turn.h"
 
@@ -41,7 +42,8 @@ struct Session {
     uint64_t options_version = 0;  // counts changes of what makes code
     std::string release;           // of the package
     std::unique_ptr<runtime::Pool> pool;
-    uint64_t launches = 0, drawing_launches = 0;  // the latter number random sequences
+    const runtime::Device* device = &runtime::cpu_device;  // where new containers lie
+    uint64_t launches = 0, drawing_launches = 0;           // the latter number random sequences
     int tier = -1;    // -1: quick first, then optimised; 0, 1: forced, 2: interpreted (QD_CPU_TIER)
     std::string cpu;  // QD_CPU_TARGET; "" = host
     bool watches_launches = false;                           // whether somebody is told of each

@@ -114,9 +114,6 @@ class Ndarray(core.NdarrayBase):
     def _loop_range(self) -> Any:
         return self.shape
 
-    def _share(self) -> None:
-        """A view is about to be handed out: the launcher compares arrays anyway."""
-
     def _why_no_view(self) -> str | None:
         return None
 

@@ -28,19 +28,21 @@ def live_array(container: Any) -> Any:
     return None if view is None else np.asarray(view)
 
 
-def _places(container: Any, element_shape: tuple[int, ...]) -> list[tuple[Any, Any]]:
-    """Arrays over the container's memory, each with the components of elements that it holds."""
-    live = live_array(container)
-    if live is not None:
-        return [(..., live)]
-    return [
-        ((..., *where), np.asarray(container._parts(number)))
-        for number, where in enumerate(np.ndindex(*element_shape))
-    ]
+def _places(container: Any, element_shape: tuple[int, ...]) -> list[tuple[Any, Any, Any]]:
+    """Views of the container, each with the components of elements that it holds, and as an array."""
+    view = container._view()
+    if view is not None:
+        return [(..., np.asarray(view), view)]
+    parts = []
+    for number, where in enumerate(np.ndindex(*element_shape)):
+        view = container._parts(number)
+        parts.append(((..., *where), np.asarray(view), view))
+    return parts
 
 
 # Copies keep launches waiting, since NumPy gives up the GIL. They are listed first, as (to, from,
-# shape), and made without any Python code that signal handlers could run amid.
+# shape, view, whether it is written), and made without any Python code that signal handlers could run
+# amid.
 
 
 def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
@@ -72,22 +74,24 @@ def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: 
 def _read(places: Any, dtype: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
     """An array, and the copies that fill it."""
     if places and places[0][0] is ...:
-        live = places[0][1]
+        _, live, view = places[0]
         out = np.empty(live.shape, live.dtype)
-        return out, [(out, live, None)]
+        return out, [(out, live, None, view, False)]
     out = np.empty(shape + element_shape, to_numpy_type(dtype))
-    return out, [(out[where], part, shape) for where, part in places]
+    return out, [(out[where], part, shape, view, False) for where, part, view in places]
 
 
-def _written(places: Any, array: Any) -> list[tuple[Any, Any, Any]]:
+def _written(places: Any, array: Any) -> list[tuple[Any, ...]]:
     """The copies that store an array or a number."""
     array = np.asarray(array)
     if places and places[0][0] is ...:
-        return [(places[0][1], array, None)]
+        _, live, view = places[0]
+        return [(live, array, None, view, True)]
     copies = []
-    for where, part in places:
+    for where, part, view in places:
         component = array[where] if array.shape else array
-        copies.append((part, component, part.shape if component.shape else None))
+        shape = part.shape if component.shape else None
+        copies.append((part, component, shape, view, True))
     return copies
 
 

@@ -1,0 +1,47 @@
+// Where fields and ndarrays lie, and how the host reaches their numbers.
+//
+// A Device is plain data: a row of functions, picked by qd.init. Host code reaches its memory by
+// `read`, `write` and `fill` alone, unless the device says that the memory is the host's own
+// (`is_host`, `expose`): then it may use addresses as pointers. To others they are numbers to
+// compute with. Temporaries of a launch, and launching itself, belong to the code that launches:
+// code of the CPU is entered directly (cpu/kernel.h), with nothing of this in between.
+//
+// To come with the first device that has them: artefacts, streams, events, waiting, failures.
+//
+// All functions are called on any thread, without a lock held, with the GIL or without.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace qd::runtime {
+
+struct Memory {
+    char* data = nullptr;  // an address of the device's, 64-byte aligned; null: there is none left
+    size_t bytes = 0;      // from there
+    void* raw = nullptr;   // the device's own
+};
+
+struct Device {
+    const char* name;
+    int32_t dlpack_type;  // as DLPack numbers devices
+    bool is_host;         // all of its memory is the host's own
+    // Zeroed; `margin` bytes, a multiple of 64, on either side belong to it too.
+    Memory (*allocate)(size_t bytes, size_t margin);
+    void (*release)(const Memory& m);
+    void (*read)(void* to, const char* from, size_t bytes);
+    void (*write)(char* to, const void* from, size_t bytes);
+    // `count` numbers of `size` bytes, side by side.
+    void (*fill)(char* to, uint64_t bits, size_t size, size_t count);
+    // Makes this memory the host's own, for good. Null: the device cannot.
+    void (*expose)(const Memory& m);
+    // Around each launch; null: it need not be told.
+    void (*launch_begins)();
+    void (*launch_ends)();
+};
+
+extern const Device cpu_device;
+extern const Device guarded_device;  // guarded.cpp
+
+}  // namespace qd::runtime
