@@ -10,7 +10,7 @@ PY := $(VENV)/bin/python
 CPP = $(shell find src tests/cpp -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
 .PHONY: run test bench build setup wheel format lint lint-cpp lint-python coexist sanitize sanitize-python \
-    sanitize-threads sanitize-quick test-cpp test-python clean
+    sanitize-threads sanitize-quick guarded test-cpp test-python clean
 
 run: build
 	$(PY) examples/run_showcase.py
@@ -94,6 +94,10 @@ sanitize-python: build-sanitize/build.ninja
 sanitize-threads: build-sanitize-threads/build.ninja
 	cmake --build build-sanitize-threads -j $(JOBS) --target quadrants_python qd_compiler
 	$(PY) tools/sanitized.py --threads pytest -n $(JOBS) -q $(TESTS)
+
+# With memory of fields and ndarrays shut to host code: docs/internals/data.md.
+guarded: build
+	QD_GUARDED_MEMORY=1 $(PY) -m pytest -q -n $(JOBS) $(TESTS)
 
 # The run time's C++ tests under all three, without LLVM: three minutes with a cold ccache.
 build-quick-%/build.ninja: setup

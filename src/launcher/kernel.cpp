@@ -184,7 +184,7 @@ __attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome
     return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
 }
 
-// Around a launch that crash reports or the trace file tell of.
+// Around a launch that crash reports, the trace file or the device are told of.
 class Watched {
   public:
     Watched(bool wanted, const Specialisation& s, int64_t start,
@@ -198,8 +198,14 @@ class Watched {
     Watched(const Watched&) = delete;
 
   private:
-    __attribute__((noinline)) void begin() { runtime::set_running_kernel(s_.name.c_str()); }
+    __attribute__((noinline)) void begin() {
+        runtime::set_running_kernel(s_.name.c_str());
+        const runtime::Device& device = *session().device;
+        if (device.launch_begins) device.launch_begins();
+    }
     __attribute__((noinline)) void end() {
+        const runtime::Device& device = *session().device;
+        if (device.launch_ends) device.launch_ends();
         runtime::set_running_kernel(nullptr);
         if (!runtime::is_traced()) return;
         runtime::trace_run("launch", s_.name, start_, now_ns() - start_);

@@ -82,7 +82,7 @@ void end_trace() {
 
 void note_watchers() {
     Session& s = session();
-    s.watches_launches = s.options.debug || runtime::is_traced();
+    s.watches_launches = s.options.debug || runtime::is_traced() || s.device->launch_begins;
 }
 
 void use_compile_threads() {
@@ -94,6 +94,7 @@ void use_compile_threads() {
 struct Wishes {
     int tier = -1;
     std::string cpu;
+    bool guarded = false;
 };
 
 // The usual ones, which need no compiler to be told: a warm process has none.
@@ -119,6 +120,7 @@ bool read_wishes(Wishes& w) {
         return false;
     }
     if (!tier.empty()) w.tier = static_cast<int>(found - tiers);
+    w.guarded = environment("QD_GUARDED_MEMORY") == "1";
     w.cpu = environment("QD_CPU_TARGET");
     if (w.cpu.empty() || is_level_of_this_machine(w.cpu)) return true;
     try {
@@ -150,6 +152,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
     s.tier = wishes.tier;
     s.cpu = std::move(wishes.cpu);
+    s.device = wishes.guarded ? &runtime::guarded_device : &runtime::cpu_device;
     use_compile_threads();
     ++s.options_version;
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);

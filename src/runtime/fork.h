@@ -18,7 +18,7 @@ namespace qd::runtime {
 
 constexpr std::chrono::seconds kForkPatience{20};
 
-enum class AtFork { compile_queue, pools, session, progress, trace_file, kCount };
+enum class AtFork { compile_queue, pools, session, progress, trace_file, guarded_memory, kCount };
 struct ForkHandlers {
     void (*before)() = nullptr;
     void (*in_parent)() = nullptr;
