@@ -47,6 +47,11 @@ struct Units {
         i->imm = 1;
         return i;
     }
+    LoopConfig& new_config(Inst& i) {
+        s.m.owned_loops.push_back(std::make_unique<LoopConfig>());
+        i.ref = s.m.owned_loops.back().get();
+        return *s.m.owned_loops.back();
+    }
     void take_body(Inst& to, Region& body, const std::vector<Value*>& outer) {
         for (size_t k = 0; k < outer.size(); ++k)
             replace(body.params[static_cast<uint32_t>(k)], outer[k]);
@@ -62,6 +67,7 @@ struct Units {
     void innermost(Builder& b, Value* low, Value* high, const std::vector<Value*>& outer) {
         if (accumulators.empty() || accumulators[0].lanes == 1) {
             Inst* inner = new_for(b, b.cast(low, index), b.cast(high, index));
+            new_config(*inner).units = true;
             take_body(*inner, loop.body(), outer);
             lower_atomics(nullptr);
             return;
@@ -113,9 +119,7 @@ struct Units {
     void keep_in_registers(Inst& lane_loop) {
         constexpr uint32_t kCheap = 24;
         if (accumulators.size() > 1 || summary_of(s, loop).cost > kCheap) return;
-        s.m.owned_loops.push_back(std::make_unique<LoopConfig>());
-        s.m.owned_loops.back()->vectors = s.options.target.parallel_sum_vectors;
-        lane_loop.ref = s.m.owned_loops.back().get();
+        new_config(lane_loop).vectors = s.options.target.parallel_sum_vectors;
     }
     // A reduction over memory waits for it: what a block will read 4 KiB later is asked for now,
     // line by line, where hardware looks no further than the page.

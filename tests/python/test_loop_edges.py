@@ -1,0 +1,143 @@
+"""Loops that wrap around or stop at a border, of every length and offset, beside plain Python."""
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+LENGTHS = [1, 2, 15, 16, 17, 31, 33, 64, 100, 257]
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("offset", [-70, -33, -1, 0, 1, 2, 40, 300])
+def test_remainders(backend, offset, parallel):
+    @qd.kernel
+    def k(a: qd.types.ndarray(qd.i32, ndim=1), out: qd.types.ndarray(qd.i32, ndim=1), m: qd.i32):
+        qd.loop_config(serialize=not parallel)
+        for i in range(out.shape[0]):
+            out[i] = a[(i + offset) % m] * 3 + a[(i - 1 + m) % m] + a[(i + m - offset) % m]
+
+    for n in LENGTHS:
+        for m in (n, n + 5, max(1, n // 2)):
+            a = np.arange(m, dtype=np.int32) * 7 + 1
+            out = np.zeros(n, np.int32)
+            k(a, out, m)
+            i = np.arange(n)
+            assert (out == a[(i + offset) % m] * 3 + a[(i - 1) % m] + a[(i - offset) % m]).all()
+
+
+@pytest.mark.parametrize("n", [33, 64, 201])
+@pytest.mark.parametrize("begin", [0, 3, -5])
+def test_constant_lengths(backend, n, begin):
+    a, out = qd.field(qd.i32, n), qd.field(qd.i32, n)
+
+    @qd.kernel
+    def k():
+        for _ in range(1):
+            for i in range(begin, n - 2):
+                out[i % n] = a[(i + 1) % n] - a[(i + n - 1) % n] * 2 + a[(i + 3) % n]
+
+    values = np.arange(n, dtype=np.int32) ** 2
+    a.from_numpy(values)
+    k()
+    expected = np.zeros(n, np.int32)
+    for i in range(begin, n - 2):
+        expected[i % n] = values[(i + 1) % n] - values[(i - 1) % n] * 2 + values[(i + 3) % n]
+    assert (out.to_numpy() == expected).all()
+
+
+@pytest.mark.parametrize("form", ["<", "<=", ">", ">=", "==", "!="])
+@pytest.mark.parametrize("limit", [-1, 0, 1, 5, "n - 2", "n - 1", "n", "n // 2", "m"])
+def test_comparisons(backend, form, limit, tmp_path):
+    source = f"""
+import quadrants as qd
+@qd.kernel
+def k(a: qd.types.ndarray(qd.i32, ndim=1), out: qd.types.ndarray(qd.i32, ndim=1), m: qd.i32, parallel: qd.template()):
+    n = out.shape[0]
+    qd.loop_config(serialize=not parallel)
+    for i in range(n):
+        if i {form} {limit}:
+            out[i] = a[i] + 1
+        if {limit} {form} i + 1:
+            out[i] += a[i] * 2
+        out[i] += a[i + 1 if i {form} {limit} else i]
+"""
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    space = {"__name__": "program"}
+    exec(compile(source, str(path), "exec"), space)
+    for n in LENGTHS:
+        for m in (-3, 0, 7, n + 3):
+            a = np.arange(n + 1, dtype=np.int32) * 5 + 2
+            expected = np.zeros(n, np.int32)
+            value = eval(str(limit), {"n": n, "m": m})
+            for i in range(n):
+                holds = eval(f"i {form} value", {"i": i, "value": value})
+                if holds:
+                    expected[i] = a[i] + 1
+                if eval(f"value {form} i + 1", {"i": i, "value": value}):
+                    expected[i] += a[i] * 2
+                expected[i] += a[i + 1 if holds else i]
+            for parallel in (True, False):
+                out = np.zeros(n, np.int32)
+                space["k"](a, out, m, parallel)
+                assert (out == expected).all(), (n, m, parallel)
+
+
+@pytest.mark.parametrize("n, m", [(5, 4), (40, 70), (257, 33)])
+def test_minima_and_planes(backend, n, m):
+    x, y = qd.field(qd.f32, (n, m)), qd.field(qd.f32, (n, m))
+
+    @qd.kernel
+    def k():
+        for i, j in x:
+            y[i, j] = (
+                x[qd.min(i + 1, n - 1), j]
+                + 2 * x[i, qd.max(j - 2, 0)]
+                + 3 * x[(i + 1) % n, (j + 1) % m]
+                + 5 * x[i, qd.min(m - 1, j + 3)]
+            )
+
+    a = np.random.default_rng(0).integers(0, 100, (n, m)).astype(np.float32)
+    x.from_numpy(a)
+    k()
+    i, j = np.arange(n)[:, None], np.arange(m)[None, :]
+    expected = (
+        a[np.minimum(i + 1, n - 1), j]
+        + 2 * a[i, np.maximum(j - 2, 0)]
+        + 3 * a[(i + 1) % n, (j + 1) % m]
+        + 5 * a[i, np.minimum(j + 3, m - 1)]
+    )
+    assert (y.to_numpy() == expected).all()
+
+
+def test_indices_at_the_end_of_i32_wrap_as_before(backend):
+    @qd.kernel
+    def k(out: qd.types.ndarray(qd.i32, ndim=1), begin: qd.i32, m: qd.i32):
+        for _ in range(1):
+            for i in range(begin, begin + 40):
+                out[i - begin] = out[qd.max(i + 100, m) % 1] * 0 + (i + 100) % m
+
+    begin = 2**31 - 60
+    out = np.zeros(40, np.int32)
+    k(out, begin, 2**31 - 1)
+    i = np.arange(begin, begin + 40, dtype=np.int64)
+    wrapped = (i + 100 + 2**31) % 2**32 - 2**31
+    assert (out == wrapped % (2**31 - 1)).all()
+
+
+def test_carried_values_go_along(backend):
+    @qd.kernel
+    def k(a: qd.types.ndarray(qd.i32, ndim=1)) -> qd.i32:
+        last = 1
+        for _ in range(1):
+            for i in range(a.shape[0]):
+                last = last * 31 + a[(i + 2) % a.shape[0]]
+        return last
+
+    for n in LENGTHS:
+        a = np.arange(n, dtype=np.int32) + 3
+        last = 1
+        for i in range(n):
+            last = (last * 31 + int(a[(i + 2) % n])) & 0xFFFFFFFF
+        assert k(a) & 0xFFFFFFFF == last
