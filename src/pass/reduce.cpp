@@ -4,9 +4,9 @@
 // place does not depend on the iteration, nobody uses the old value, and the loop touches that
 // memory in no other way, each chunk accumulates for itself and `finish` folds the chunks in
 // ascending order. Floats take 64 lanes (f32) or 32 (f64), enough to hide how long an addition
-// takes: iteration k of a tile adds to lane k % lanes, and the lanes are folded as a binary tree.
-// The order depends on the trip counts only, so any number of threads and any vector width give the
-// same bits.
+// takes, 8 where many accumulators hide it: iteration k of a tile adds to lane k % lanes, and the
+// lanes are folded as a binary tree. The order depends on the trip counts only, so any number of
+// threads and any vector width give the same bits.
 //
 // Array parameters are taken as distinct, from each other and from fields, unless the module says
 // that they overlap; the artefact tells the launcher, which compares the arguments' ranges and
@@ -28,8 +28,9 @@ namespace {
 
 using namespace ir;
 
-constexpr size_t kMost = 16;  // accumulators of one loop
-constexpr int kFewLanes = 8;  // whose sums are written out
+constexpr size_t kMost = 64;          // accumulators of one loop
+constexpr int kFewLanes = 8;          // whose sums are written out
+constexpr size_t kWithManyLanes = 4;  // accumulators; more hide the latency themselves
 
 // What folds the partials of an atomic, Op::count_ if it cannot become a reduction. A subtraction's
 // are added: what was subtracted from zero is in them.
@@ -295,22 +296,16 @@ struct Reducer {
                 e == Effect::atomic)
                 accesses.push_back(&i);
         });
-        std::vector<Inst*> found;
-        for (Inst* i : accesses) {
-            if (i->effect() != Effect::atomic || !candidate(*i)) continue;
-            if (!alone(*i)) continue;
-            found.push_back(i);
-        }
-        if (found.empty()) return;
-
-        // Several atomics on one place share an accumulator's place but each has its own entry.
+        // Several atomics on one place share an accumulator's place but each has its own entry; the
+        // first that is alone speaks for the others.
         std::vector<Value*> places;
         std::vector<Accumulator> all;
         int lanes = 1;
-        for (Inst* i : found) {
+        for (Inst* i : accesses) {
+            if (i->effect() != Effect::atomic || !candidate(*i)) continue;
             const auto known = std::ranges::find_if(
                 places, [&](Value* p) { return same_place(p, i->operand(0)); });
-            if (known == places.end() && places.size() == kMost) continue;
+            if (known == places.end() && (places.size() == kMost || !alone(*i))) continue;
             Accumulator a;
             a.op = fold_of(i->op);
             a.type = i->operand(1)->type;
@@ -321,6 +316,8 @@ struct Reducer {
             if (a.type.prim == Prim::f64) lanes = 32;
             all.push_back(a);
         }
+        if (all.empty()) return;
+        if (places.size() > kWithManyLanes) lanes = std::min(lanes, kFewLanes);
         task.partial_bytes = static_cast<uint32_t>(8 * places.size());
 
         // Entry: accumulators start neutral. They live in slots; one lane is promoted again.

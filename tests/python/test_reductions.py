@@ -155,8 +155,10 @@ def test_elements_are_reduced_beside_each_other_as_alone(backend, name):
             f[-1, 4] += x[i]
             f[-1, 6] += y[i]
             f[0, 4] += x[i]
+        for i in x:
             v[0] += qd.Vector([x[i], y[i]])
             v[1] += qd.Vector([y[i], x[i]])
+        for i in x:
             s[1] += x[i]
             s[3] += y[i]
             qd.atomic_max(s[0], x[i])
@@ -170,3 +172,30 @@ def test_elements_are_reduced_beside_each_other_as_alone(backend, name):
     assert s.tolist() == [x.max(), a, 0, b, a]
     assert f.to_numpy().tolist() == [[a, 0, b], [a, 0, 0]]
     assert v.to_numpy().tolist() == [[a, b], [b, a]]
+
+
+@pytest.mark.parametrize("name", ["i32", "f32", "f64"])
+@pytest.mark.parametrize("count", [5, 20, 64, 70])
+def test_many_accumulators(backend, name, count):
+    dt = dtype(name)
+    total = qd.Vector.field(count, dt, ())
+    apart = qd.field(dt, count)
+    low = qd.field(dt, ())
+
+    @qd.kernel
+    def run(x: Array):
+        for i in x:
+            total[None] += qd.Vector([x[i] * (k + 1) for k in range(count)])
+        for i in x:
+            qd.atomic_min(low[None], x[i])
+            for k in qd.static(range(count)):
+                apart[k] += x[i] * (k + 1)
+                if i % 2 == 0:
+                    apart[k] -= x[i]
+
+    x = np.random.default_rng(3).integers(-99, 99, 30_001).astype(NUMPY[name])
+    run(x)
+    sums = np.arange(1, count + 1) * x.sum()
+    np.testing.assert_array_equal(total.to_numpy(), sums)
+    np.testing.assert_array_equal(apart.to_numpy(), sums - x[::2].sum())
+    assert low[None] == x.min()
