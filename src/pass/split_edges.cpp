@@ -153,7 +153,8 @@ struct Splitter {
         if (g.divisor) {
             if (!is_constant(g.divisor)) return {};
             const int64_t m = value_of(g.divisor);
-            r = {g.turns * m, (g.turns + 1) * m};
+            r.low = std::max(r.low, g.turns * m);
+            r.high = std::min(r.high, (g.turns + 1) * m);
         }
         for (const Value* v : {g.low, g.high})
             if (v && !is_constant(v)) return {};

@@ -126,6 +126,28 @@ def test_indices_at_the_end_of_i32_wrap_as_before(backend):
     assert (out == wrapped % (2**31 - 1)).all()
 
 
+@pytest.mark.parametrize("form", ["(i + c) % m", "(i + c) % 2_000_000_000", "(i - c - c) % m"])
+def test_sums_beyond_i32_wrap_as_before(backend, form, tmp_path):
+    begin, c, m = 1_200_000_000, 1_000_000_000, 2_000_000_000
+    source = f"""
+import quadrants as qd
+@qd.kernel
+def k(out: qd.types.ndarray(qd.i32, ndim=1), m: qd.i32):
+    for _ in range(1):
+        for i in range({begin}, {begin + 100}):
+            out[i - {begin}] = {form.replace("c", str(c))}
+"""
+    path = tmp_path / "program.py"
+    path.write_text(source)
+    space = {"__name__": "program"}
+    exec(compile(source, str(path), "exec"), space)
+    out = np.zeros(100, np.int32)
+    space["k"](out, m)
+    i = np.arange(begin, begin + 100, dtype=np.int64)
+    total = i - 2 * c if "-" in form else i + c
+    assert (out == ((total + 2**31) % 2**32 - 2**31) % m).all()
+
+
 def test_carried_values_go_along(backend):
     @qd.kernel
     def k(a: qd.types.ndarray(qd.i32, ndim=1)) -> qd.i32:
