@@ -105,6 +105,62 @@ uint32_t count_instructions(const Function& f) {
     return n;
 }
 
+bool is_inside(const Value* v, const Inst& loop) {
+    const Region* r = v->def ? v->def->parent : v->owner;
+    for (; r && r->owner; r = r->owner->parent)
+        if (r->owner == &loop) return true;
+    return false;
+}
+
+Inst* new_for(Builder& b, Value* low, Value* high, std::span<Value* const> carried) {
+    std::vector<Value*> operands = {low, high};
+    std::vector<Type> types;
+    for (Value* v : carried) {
+        operands.push_back(v);
+        types.push_back(v->type);
+    }
+    Inst* i = b.emit(Op::for_, operands, types, 1);
+    i->imm = 1;
+    return i;
+}
+
+namespace {
+// `left`: scalar operations that it may still have.
+bool is_plain_region(const Region& r, bool top, bool may_store, uint32_t& left) {
+    for (const Inst* i = r.first; i; i = i->next) {
+        const Type t = i->result_count ? i->results[0].type : type::kNone;
+        const uint32_t cost = i->op == Op::constant ? 0
+                              : t.is_value()        ? static_cast<uint32_t>(t.count())
+                                                    : 1;
+        if (cost > left) return false;
+        left -= cost;
+        switch (i->effect()) {
+            case Effect::pure:
+            case Effect::read:
+                break;
+            case Effect::write:
+                if (!may_store) return false;
+                break;
+            case Effect::region:
+                if (i->op != Op::if_) return false;
+                for (const Region* c : i->region_list())
+                    if (!is_plain_region(*c, false, may_store, left)) return false;
+                break;
+            case Effect::terminator:
+                if (i->op != (top ? Op::continue_ : Op::yield)) return false;
+                break;
+            default:
+                return false;
+        }
+    }
+    return true;
+}
+}  // namespace
+
+bool is_plain(const Region& body, uint32_t most, bool may_store) {
+    return is_plain_region(body, true, may_store, most);
+}
+
 // --- the call graph
 
 namespace {

@@ -18,15 +18,6 @@ namespace {
 
 using namespace ir;
 
-bool inside(const Value* v, const Inst& loop) {
-    const Region* r = v->def ? v->def->parent : v->owner;
-    while (r && r->owner) {
-        if (r->owner == &loop) return true;
-        r = r->owner->parent;
-    }
-    return false;
-}
-
 bool hoist(Inst& loop, Region& r, bool constants_only, bool of_branches) {
     bool changed = false;
     for (Inst& i : r) {
@@ -36,7 +27,7 @@ bool hoist(Inst& loop, Region& r, bool constants_only, bool of_branches) {
         if (i.effect() != Effect::pure || (constants_only && i.op != Op::constant)) continue;
         bool invariant = true;
         for (int k = 0; k < i.operand_count && invariant; ++k)
-            invariant = !inside(i.operand(k), loop);
+            invariant = !is_inside(i.operand(k), loop);
         if (!invariant) continue;
         i.move_before(loop);
         changed = true;

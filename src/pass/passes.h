@@ -50,6 +50,13 @@ ir::Value* zero(ir::Builder& b, ir::Type t);
 ir::Inst* splice_before(ir::Region& from, ir::Inst& at);
 void adopt(ir::Region& r, ir::Function& f);  // sets Region::function in the tree
 uint32_t count_instructions(const ir::Function& f);
+bool is_inside(const ir::Value* v, const ir::Inst& loop);  // defined in it, however deep
+// A serial loop over [low, high) without a body yet, carrying these along.
+ir::Inst* new_for(ir::Builder& b, ir::Value* low, ir::Value* high,
+                  std::span<ir::Value* const> carried = {});
+// Whether a loop's body is arithmetic, loads and branches of at most so many scalar operations (and
+// stores if it `may_store`), and goes on to the next iteration at its end alone.
+bool is_plain(const ir::Region& body, uint32_t most, bool may_store);
 
 // --- passes on one function, by name
 #define PASS(name, ...) bool name(Session& s, ir::Function& f);

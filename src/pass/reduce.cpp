@@ -74,14 +74,6 @@ struct Reducer {
     std::vector<Accumulator>& out;
     std::vector<Inst*> accesses;  // in the loop
 
-    bool inside(const Value* v) const {
-        const Region* r = v->def ? v->def->parent : v->owner;
-        while (r && r->owner) {
-            if (r->owner == &loop) return true;
-            r = r->owner->parent;
-        }
-        return false;
-    }
     // Whether `finish` and the task's entry can compute v: no iteration in it, and nothing but
     // parameters, pure arithmetic and temporaries.
     bool computable(const Value* v, int depth = 0) const {
@@ -90,7 +82,7 @@ struct Reducer {
         if (depth > 16) return false;
         if (d.op == Op::task_value || d.op == Op::slot) return false;
         if (d.op == Op::load)
-            return !inside(v) && d.operand(0)->def && d.operand(0)->def->op == Op::temp;
+            return !is_inside(v, loop) && d.operand(0)->def && d.operand(0)->def->op == Op::temp;
         if (d.effect() != Effect::pure) return false;
         for (int k = 0; k < d.operand_count; ++k) {
             if (!computable(d.operand(k), depth + 1)) return false;
@@ -207,16 +199,12 @@ struct Reducer {
         for (const Value* p : task.body->body->params) f.add_param(*f.body, p->type);
         Builder b{&f, f.body, nullptr, loop.loc};
         std::unordered_map<const Value*, Value*> done;
-        std::vector<Value*> operands = {
-            b.int_const(Prim::i64, 0),
-            b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::end))};
-        std::vector<Type> types;
-        for (const Accumulator& a : out) {
-            operands.push_back(b.constant(a.type, identity(a.op, a.type.prim)));
-            types.push_back(a.type);
-        }
-        Inst* chunks = b.emit(Op::for_, operands, types, 1);
-        chunks->imm = 1;
+        Value* first = b.int_const(Prim::i64, 0);
+        Value* end = b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::end));
+        std::vector<Value*> neutrals;
+        for (const Accumulator& a : out)
+            neutrals.push_back(b.constant(a.type, identity(a.op, a.type.prim)));
+        Inst* chunks = new_for(b, first, end, neutrals);
         Builder in{&f, &chunks->body(), nullptr, loop.loc};
         Value* chunk = f.add_param(chunks->body(), type::kI64);
         std::vector<Value*> next;

@@ -89,33 +89,6 @@ struct Carried {
     std::vector<Value*> slots = {};  // one a component
 };
 
-bool plain_body(const Region& r, bool top, uint32_t& cost) {
-    for (const Inst* i = r.first; i; i = i->next) {
-        const Type t = i->result_count ? i->results[0].type : type::kNone;
-        cost += i->op == Op::constant ? 0 : t.is_value() ? static_cast<uint32_t>(t.count()) : 1;
-        if (cost > kCopyLimit) return false;
-        switch (i->effect()) {
-            case Effect::pure:
-                break;
-            case Effect::read:
-                if (i->op != Op::load && i->op != Op::thread_index) return false;
-                break;
-            case Effect::region:
-                if (i->op != Op::if_) return false;
-                for (const Region* c : i->region_list()) {
-                    if (!plain_body(*c, false, cost)) return false;
-                }
-                break;
-            case Effect::terminator:
-                if (i->op != (top ? Op::continue_ : Op::yield)) return false;
-                break;
-            default:
-                return false;
-        }
-    }
-    return true;
-}
-
 struct Blocks {
     Function& f;
     Inst& loop;
@@ -135,8 +108,7 @@ struct Blocks {
                 32)
                 return false;
         }
-        uint32_t cost = 0;
-        if (!plain_body(loop.body(), true, cost)) return false;
+        if (!is_plain(loop.body(), kCopyLimit, false)) return false;
 
         // Value::id counts the uses inside the body.
         for (Value* v : loop.body().params) v->id = 0;
@@ -243,21 +215,15 @@ struct Blocks {
             }
         }
         // for block { for lane { body } }
-        const auto new_for = [&](Builder& at, Value* last, const std::vector<Value*>& values) {
-            std::vector<Value*> operands = {at.int_const(index, 0), last};
-            operands.insert(operands.end(), values.begin(), values.end());
-            Inst* i = at.emit(Op::for_, operands, along_types, 1);
-            i->imm = 1;
-            return i;
-        };
-        Inst* outer = new_for(in, in.cast(blocks, index), along);
+        Inst* outer = new_for(in, in.int_const(index, 0), in.cast(blocks, index), along);
         Builder in_block{&f, &outer->body(), nullptr, loop.loc};
         Value* block = f.add_param(outer->body(), Type::scalar(index));
         std::vector<Value*> block_along;
         for (const Type t : along_types) block_along.push_back(f.add_param(outer->body(), t));
         Value* start = in_block.op(
             Op::add, {begin, in_block.op(Op::mul, {block, in_block.int_const(index, lanes)})});
-        Inst* inner = new_for(in_block, in_block.int_const(index, lanes), block_along);
+        Inst* inner = new_for(in_block, in_block.int_const(index, 0),
+                              in_block.int_const(index, lanes), block_along);
         std::vector<Value*> inner_results;
         for (int k = 0; k < inner->result_count; ++k) inner_results.push_back(inner->result(k));
         in_block.end(Op::continue_, inner_results);

@@ -66,52 +66,21 @@ struct Splitter {
     std::unordered_set<const Value*> addresses = {}, conditions = {};  // what decides these
     std::vector<Guard> guards = {};
 
-    bool inside(const Value* v) const {
-        const Region* r = v->def ? v->def->parent : v->owner;
-        for (; r && r->owner; r = r->owner->parent)
-            if (r->owner == &loop) return true;
-        return false;
-    }
-
+    bool inside(const Value* v) const { return is_inside(v, loop); }
     static int64_t value_of(const Value* v) { return int_of_bits(Prim::i32, constant_bits(v)); }
     bool constant_bounds() const {
         return is_constant(loop.operand(0)) && is_constant(loop.operand(1));
     }
 
     bool qualifies() const {
-        if (loop.op != Op::for_ || loop.imm != 1 || is_parallel(loop)) return false;
+        if (loop.op != Op::for_ || loop.imm != 1) return false;
         if (index->type != type::kI32) return false;
         if (const LoopConfig* c = loop.loop_config(); c && (c->parallel || c->vectors))
             return false;
         if (constant_bounds() &&
             value_of(loop.operand(1)) - value_of(loop.operand(0)) < 2 * kFewest)
             return false;
-        uint32_t cost = 0;
-        return plain(loop.body(), cost);
-    }
-    bool plain(const Region& r, uint32_t& cost) const {
-        for (const Inst* i = r.first; i; i = i->next) {
-            const Type t = i->result_count ? i->results[0].type : type::kNone;
-            cost += t.is_value() ? static_cast<uint32_t>(t.count()) : 1;
-            if (cost > kCopyLimit) return false;
-            switch (i->effect()) {
-                case Effect::pure:
-                case Effect::read:
-                case Effect::write:
-                    break;
-                case Effect::region:
-                    if (i->op != Op::if_ || !plain(*i->regions[0], cost) ||
-                        !plain(*i->regions[1], cost))
-                        return false;
-                    break;
-                case Effect::terminator:
-                    if (i->op != (&r == &loop.body() ? Op::continue_ : Op::yield)) return false;
-                    break;
-                default:
-                    return false;
-            }
-        }
-        return true;
+        return is_plain(loop.body(), kCopyLimit, true);
     }
 
     void mark(std::unordered_set<const Value*>& set, const Value* v) const {
@@ -243,20 +212,15 @@ struct Splitter {
             return units ? Border::last : Border::unknown;
         }
         if (units) return Border::last;  // what else would it be compared with
-        Along end{}, other{};
-        Value *x = loop.operand(1), *y = limit;
-        const auto base = [](Value* v, int64_t& more) {
-            while (v->def && (v->def->op == Op::add || v->def->op == Op::sub) &&
-                   is_constant(v->def->operand(1))) {
-                const int64_t c = value_of(v->def->operand(1));
-                more += v->def->op == Op::sub ? -c : c;
-                v = v->def->operand(0);
-            }
-            return v;
-        };
-        return a.plus.empty() && a.minus.empty() && base(x, end.constant) == base(y, other.constant)
+        return a.plus.empty() && a.minus.empty() && base(loop.operand(1)) == base(limit)
                    ? Border::last
                    : Border::unknown;
+    }
+    static const Value* base(const Value* v) {  // without the constants that are added to it
+        while (v->def && (v->def->op == Op::add || v->def->op == Op::sub) &&
+               is_constant(v->def->operand(1)))
+            v = v->def->operand(0);
+        return v;
     }
 
     void comparison(Inst& i) {
@@ -361,14 +325,6 @@ struct Splitter {
         return copy.operand(copy.operand(0) == limit ? 1 : 0);
     }
 
-    Inst* new_for(Builder& b, Value* low, Value* high, std::span<Value* const> carried,
-                  std::span<const Type> types) {
-        std::vector<Value*> operands = {low, high};
-        operands.insert(operands.end(), carried.begin(), carried.end());
-        Inst* i = b.emit(Op::for_, operands, types, 1);
-        i->imm = 1;
-        return i;
-    }
     static std::vector<Value*> results_of(Inst& i) {
         std::vector<Value*> all;
         for (Value& v : i.result_values()) all.push_back(&v);
@@ -385,24 +341,18 @@ struct Splitter {
         high = b.cast(b.op(Op::select, {enough, high, last}), Prim::i32);
 
         std::vector<Value*> initial;
-        std::vector<Type> types;
-        for (int k = 0; k < loop.result_count; ++k) {
-            initial.push_back(loop.operand(2 + k));
-            types.push_back(loop.results[k].type);
-        }
-        Inst* turns =
-            new_for(b, b.int_const(Prim::i32, 0), b.int_const(Prim::i32, 2), initial, types);
+        for (int k = 0; k < loop.result_count; ++k) initial.push_back(loop.operand(2 + k));
+        Inst* turns = new_for(b, b.int_const(Prim::i32, 0), b.int_const(Prim::i32, 2), initial);
         Region& around = turns->body();
         Builder in{&f, &around, nullptr, loop.loc};
         Value* turn = f.add_param(around, type::kI32);
         std::vector<Value*> carried;
-        for (const Type t : types) carried.push_back(f.add_param(around, t));
+        for (const Value* v : initial) carried.push_back(f.add_param(around, v->type));
 
         Value* first = in.op(Op::eq, {turn, in.int_const(Prim::i32, 0)});
         Inst* edge = new_for(in, in.op(Op::select, {first, begin, high}),
-                             in.op(Op::select, {first, low, end}), carried, types);
-        Inst* middle =
-            new_for(in, low, in.op(Op::select, {first, high, low}), results_of(*edge), types);
+                             in.op(Op::select, {first, low, end}), carried);
+        Inst* middle = new_for(in, low, in.op(Op::select, {first, high, low}), results_of(*edge));
         in.end(Op::continue_, results_of(*middle));
         edge->ref = middle->ref = loop.ref;
 

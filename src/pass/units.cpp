@@ -40,13 +40,6 @@ struct Units {
     Value* add(Builder& b, Value* x, Value* y) { return b.op(Op::add, {x, y}); }
     Value* sub(Builder& b, Value* x, Value* y) { return b.op(Op::sub, {x, y}); }
 
-    // A serial loop from low to high whose body is `body` (its last index stays the index).
-    Inst* new_for(Builder& b, Value* low, Value* high) {
-        Value* operands[] = {low, high};
-        Inst* i = b.emit(Op::for_, operands, {}, 1);
-        i->imm = 1;
-        return i;
-    }
     LoopConfig& new_config(Inst& i) {
         s.m.owned_loops.push_back(std::make_unique<LoopConfig>());
         i.ref = s.m.owned_loops.back().get();
@@ -226,11 +219,7 @@ struct Units {
             row = next;
         }
         Value* end_last = add(b, begin.back(), extent.back());
-        std::vector<Value*> operands = {first, last};
-        operands.insert(operands.end(), initial.begin(), initial.end());
-        const std::vector<Type> types(initial.size(), type::kI64);
-        Inst* units = b.emit(Op::for_, operands, types, 1);
-        units->imm = 1;
+        Inst* units = new_for(b, first, last, initial);
         Region& body = units->body();
         f.add_param(body, type::kI64);
         std::vector<Value*> state;

@@ -37,20 +37,14 @@ bool jumps(const Region& r) {  // out of an iteration, but at its end
     return r.owner && r.owner->is_loop() && r.last->op != Op::continue_;
 }
 
-bool is_inside(const Value* v, const Region& body) {
-    v = resolve(const_cast<Value*>(v));
-    return v->def ? v->def->parent == &body
-                  : std::ranges::find(body.params, v) != body.params.end();
-}
-
 // Whether it works on variables, and on elements only in that it reads those that stay the same.
 bool only_computes(const Region& body) {
     for (const Inst& i : body) {
         if (i.region_count) return false;
         const Effect e = i.effect();
         if (is_element(i.op))
-            for (const Value* v : i.operand_slots())
-                if (is_inside(v, body)) return false;
+            for (int k = 0; k < i.operand_count; ++k)
+                if (is_inside(i.operand(k), *body.owner)) return false;
         if (e == Effect::pure || e == Effect::alloc || e == Effect::terminator) continue;
         const Inst* place = i.operand_count ? root_of_place(i.operand(0))->def : nullptr;
         if (!(place && place->op == Op::slot) && e != Effect::read) return false;
