@@ -127,8 +127,8 @@ struct Splitter {
         }
         for (const Value* v : {g.low, g.high})
             if (v && !is_constant(v)) return {};
-        if (g.low) r.low = std::max(r.low, value_of(g.low) + g.low_more);
-        if (g.high) r.high = std::min(r.high, value_of(g.high) + g.high_more);
+        if (g.low) r.low = value_of(g.low) + g.low_more;
+        if (g.high) r.high = value_of(g.high) + g.high_more;
         return Range{r.low - g.along.constant, r.high - g.along.constant};
     }
     // All but a few of the iterations; of a loop with other bounds that is not known.

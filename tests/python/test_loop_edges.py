@@ -47,8 +47,10 @@ def test_constant_lengths(backend, n, begin):
 
 
 @pytest.mark.parametrize("form", ["<", "<=", ">", ">=", "==", "!="])
-@pytest.mark.parametrize("limit", [-1, 0, 1, 5, "n - 2", "n - 1", "n", "n // 2", "m"])
-def test_comparisons(backend, form, limit, tmp_path):
+@pytest.mark.parametrize("limit", [-1, 0, 1, 5, 50, "n - 2", "n - 1", "n", "n // 2", "m"])
+@pytest.mark.parametrize("guards", ["branch", "mirrored", "index", "branch mirrored index"])
+def test_comparisons(backend, guards, form, limit, tmp_path):
+    branch, mirrored, index = (name in guards for name in ("branch", "mirrored", "index"))
     source = f"""
 import quadrants as qd
 @qd.kernel
@@ -56,11 +58,16 @@ def k(a: qd.types.ndarray(qd.i32, ndim=1), out: qd.types.ndarray(qd.i32, ndim=1)
     n = out.shape[0]
     qd.loop_config(serialize=not parallel)
     for i in range(n):
-        if i {form} {limit}:
-            out[i] = a[i] + 1
-        if {limit} {form} i + 1:
-            out[i] += a[i] * 2
-        out[i] += a[i + 1 if i {form} {limit} else i]
+        s = 0
+        if qd.static({branch}):
+            if i {form} {limit}:
+                s = a[i] + 1
+        if qd.static({mirrored}):
+            if {limit} {form} i + 1:
+                s += a[i] * 2
+        if qd.static({index}):
+            s += a[i + 1 if i {form} {limit} else i]
+        out[i] = s
 """
     path = tmp_path / "program.py"
     path.write_text(source)
@@ -73,15 +80,40 @@ def k(a: qd.types.ndarray(qd.i32, ndim=1), out: qd.types.ndarray(qd.i32, ndim=1)
             value = eval(str(limit), {"n": n, "m": m})
             for i in range(n):
                 holds = eval(f"i {form} value", {"i": i, "value": value})
-                if holds:
+                if branch and holds:
                     expected[i] = a[i] + 1
-                if eval(f"value {form} i + 1", {"i": i, "value": value}):
+                if mirrored and eval(f"value {form} i + 1", {"i": i, "value": value}):
                     expected[i] += a[i] * 2
-                expected[i] += a[i + 1 if holds else i]
+                if index:
+                    expected[i] += a[i + 1 if holds else i]
             for parallel in (True, False):
                 out = np.zeros(n, np.int32)
                 space["k"](a, out, m, parallel)
                 assert (out == expected).all(), (n, m, parallel)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_offsets_from_arguments(backend, parallel):
+    @qd.kernel
+    def k(
+        a: qd.types.ndarray(qd.i32, ndim=1),
+        out: qd.types.ndarray(qd.i32, ndim=1),
+        m: qd.i32,
+        q: qd.i32,
+    ):
+        qd.loop_config(serialize=not parallel)
+        for i in range(out.shape[0]):
+            out[i] = a[(i - q) % m] + a[(i + q) % m] * 3 + a[(i - m) % m] * 7 + a[(i - q - m) % m]
+
+    for n in LENGTHS:
+        for m in (n, n + 9, max(1, n // 2)):
+            for q in (-40, -1, 0, 3, 20):
+                a = np.arange(m, dtype=np.int32) * 5 + 1
+                out = np.zeros(n, np.int32)
+                k(a, out, m, q)
+                i = np.arange(n)
+                back = a[(i - q) % m]
+                assert (out == back * 2 + a[(i + q) % m] * 3 + a[i % m] * 7).all()
 
 
 @pytest.mark.parametrize("n, m", [(5, 4), (40, 70), (257, 33)])
@@ -113,17 +145,20 @@ def test_minima_and_planes(backend, n, m):
 
 def test_indices_at_the_end_of_i32_wrap_as_before(backend):
     @qd.kernel
-    def k(out: qd.types.ndarray(qd.i32, ndim=1), begin: qd.i32, m: qd.i32):
+    def k(
+        a: qd.types.ndarray(qd.i32, ndim=1),
+        out: qd.types.ndarray(qd.i32, ndim=1),
+        begin: qd.i32,
+        m: qd.i32,
+    ):
         for _ in range(1):
             for i in range(begin, begin + 40):
-                out[i - begin] = out[qd.max(i + 100, m) % 1] * 0 + (i + 100) % m
+                out[i - begin] = a[qd.max(i + 100, m) % 7]
 
-    begin = 2**31 - 60
-    out = np.zeros(40, np.int32)
-    k(out, begin, 2**31 - 1)
-    i = np.arange(begin, begin + 40, dtype=np.int64)
-    wrapped = (i + 100 + 2**31) % 2**32 - 2**31
-    assert (out == wrapped % (2**31 - 1)).all()
+    begin, m = 2**31 - 60, 2**31 - 1
+    a, out = np.arange(7, dtype=np.int32) * 10, np.zeros(40, np.int32)
+    k(a, out, begin, m)
+    assert (out == a[m % 7]).all()  # all sums are negative
 
 
 @pytest.mark.parametrize("form", ["(i + c) % m", "(i + c) % 2_000_000_000", "(i - c - c) % m"])
@@ -148,18 +183,21 @@ def k(out: qd.types.ndarray(qd.i32, ndim=1), m: qd.i32):
     assert (out == ((total + 2**31) % 2**32 - 2**31) % m).all()
 
 
-def test_carried_values_go_along(backend):
+@pytest.mark.parametrize("kind", [qd.i32, qd.f32])
+def test_carried_values_go_along(backend, kind):
     @qd.kernel
-    def k(a: qd.types.ndarray(qd.i32, ndim=1)) -> qd.i32:
-        last = 1
+    def k(a: qd.types.ndarray(qd.i32, ndim=1), out: qd.types.ndarray(kind, ndim=1)):
         for _ in range(1):
+            last = qd.cast(1, kind)
             for i in range(a.shape[0]):
-                last = last * 31 + a[(i + 2) % a.shape[0]]
-        return last
+                last = (a[(i - 1 + a.shape[0]) % a.shape[0]] + a[(i + 2) % a.shape[0]]) - last
+            out[0] = last
 
     for n in LENGTHS:
-        a = np.arange(n, dtype=np.int32) + 3
+        a = np.arange(n, dtype=np.int32) ** 2 + 3
+        out = np.zeros(1, np.int32 if kind == qd.i32 else np.float32)
         last = 1
         for i in range(n):
-            last = (last * 31 + int(a[(i + 2) % n])) & 0xFFFFFFFF
-        assert k(a) & 0xFFFFFFFF == last
+            last = int(a[i - 1] + a[(i + 2) % n]) - last
+        k(a, out)
+        assert out[0] == last
