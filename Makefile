@@ -9,13 +9,18 @@ BUILD := build$(suffix)
 PY := $(VENV)/bin/python
 CPP = $(shell find src tests/cpp -name '*.h' -o -name '*.cpp' 2>/dev/null)
 
-.PHONY: run test bench build setup wheel format lint lint-cpp lint-python coexist sanitize sanitize-python \
+.PHONY: run test quick bench build setup wheel format lint lint-cpp lint-python coexist sanitize sanitize-python \
     sanitize-threads sanitize-quick guarded test-cpp test-python clean
 
 run: build
 	$(PY) examples/run_showcase.py
 
 test: build lint test-cpp test-python
+
+# Before a commit, two minutes on two cores: the tests that the change touches (tools/quick.py).
+quick: build lint
+	@cd $(BUILD) && ../tools/quick.py cpp | xargs -d '\n' -r -t -P $(JOBS) -I LINE sh -c LINE
+	$(PY) -m pytest -q -n $(JOBS) -m "not run_in_serial" $$(tools/quick.py python)
 
 bench: build
 	$(PY) benchmarks/run.py
