@@ -220,8 +220,8 @@ std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::
 // Measured on the reference machine: about 15 us a scalar instruction for the whole of tier 1, and
 // two milliseconds a loop that is worth vectorising.
 uint32_t cost(const abi::Compilation& c) {
-    const uint64_t us =
-        1500 + 15ull * c.prepared.scalar_instructions + 1500ull * c.prepared.innermost_loops;
+    const pass::Plan& plan = c.prepared.plan;
+    const uint64_t us = 1500 + 15ull * plan.scalar_instructions + 1500ull * plan.innermost_loops;
     return us > UINT32_MAX ? UINT32_MAX : uint32_t(us);
 }
 

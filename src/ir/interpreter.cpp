@@ -115,14 +115,15 @@ struct Interpreter {
         return component(in(f, i, 0), i.operand(0)->type.prim, k);
     }
 
+    void* binding(const Field& field) const {
+        const auto at = std::ranges::find(m.fields, &field);
+        if (at == m.fields.end()) throw support::Error("field not in the module: " + field.name);
+        return context.bindings[at - m.fields.begin()];
+    }
+
     uint8_t* field_cell(Frame& f, const Inst& i, int component) {
         const Field& field = *i.field();
-        size_t binding = 0;
-        while (m.fields[binding] != &field) {
-            if (++binding == m.fields.size())
-                throw support::Error("field not in the module: " + field.name);
-        }
-        auto* address = static_cast<uint8_t*>(context.bindings[binding]);
+        auto* address = static_cast<uint8_t*>(binding(field));
         for (const Field::Term& t : field.terms_of(component)) {
             int64_t v = (integer(f, i, t.axis) - field.offset[t.axis]) / t.div;
             if (t.mod) v %= t.mod;
@@ -131,24 +132,31 @@ struct Interpreter {
         return address;
     }
 
-    uint8_t* array_cell(Frame& f, const Inst& i) {
-        const ArrayAccess access = ArrayAccess::unpack(i.imm);
+    static uint8_t* array_data(Frame& f, const Inst& i, bool grad) {
+        ArrayDesc d;
+        std::memcpy(&d, reinterpret_cast<const uint8_t*>(*in(f, i, 0)), sizeof d);
+        return static_cast<uint8_t*>(grad ? d.grad : d.data);
+    }
+    static int32_t array_extent(Frame& f, const Inst& i, int axis) {
         const auto* desc = reinterpret_cast<const uint8_t*>(*in(f, i, 0));
+        int32_t extent;
+        std::memcpy(&extent, desc + sizeof(ArrayDesc) + 4 * axis, 4);
+        return extent;
+    }
+
+    static uint8_t* array_cell(Frame& f, const Inst& i) {
+        const ArrayAccess access = ArrayAccess::unpack(i.imm);
         const int ndim = i.operand_count - 1;
         int64_t linear = 0;
         for (int level = 0; level < ndim; ++level) {
             const int axis =
                 access.layout ? static_cast<int>(access.layout >> (4 * level) & 15) : level;
-            int32_t extent;
-            std::memcpy(&extent, desc + sizeof(ArrayDesc) + 4 * axis, 4);
+            const int32_t extent = array_extent(f, i, axis);
             int64_t x = integer(f, i, 1 + axis);
             if (access.clamp) x = std::max<int64_t>(std::min<int64_t>(x, extent - 1), 0);
             linear = linear * extent + x;
         }
-        ArrayDesc d;
-        std::memcpy(&d, desc, sizeof d);
-        return static_cast<uint8_t*>(access.grad ? d.grad : d.data) +
-               linear * i.results[0].type.size_bytes();
+        return array_data(f, i, access.grad) + linear * i.results[0].type.size_bytes();
     }
 
     uint64_t random(Prim p) {
@@ -172,6 +180,16 @@ struct Interpreter {
     void seed(uint64_t stream, uint64_t iteration) {
         thread.random_key = random_key(context.launch_key, stream, iteration);
         thread.random_draw = 0;
+    }
+
+    uint64_t task_value(uint64_t which) const {
+        const int64_t values[] = {begin, end, chunk, thread.tile, thread.tiles};
+        const auto bound = static_cast<uint64_t>(TaskValue::bound);
+        if (which < bound) return static_cast<uint64_t>(values[which]);
+        if (which == static_cast<uint64_t>(TaskValue::launch_key)) return context.launch_key;
+        if (which == static_cast<uint64_t>(TaskValue::alone))
+            return static_cast<uint64_t>(thread.alone);
+        return static_cast<uint64_t>(context.bounds[which - bound]);
     }
 
     std::vector<abi::Cell> cells_for_format(Frame& f, const Inst& i, int from) {
@@ -413,6 +431,23 @@ struct Interpreter {
                 set_place(out(f, i), base + (i.imm & 0xffffffff), nullptr);
                 break;
             }
+            case Op::field_base:
+                set_place(out(f, i), static_cast<uint8_t*>(binding(*i.field())), nullptr);
+                break;
+            case Op::array_base:
+                set_place(out(f, i), array_data(f, i, i.imm != 0), nullptr);
+                break;
+            case Op::thread_word: {
+                uint64_t* const words[] = {&thread.random_key, &thread.random_draw};
+                set_place(out(f, i), reinterpret_cast<uint8_t*>(words[i.imm]), nullptr);
+                break;
+            }
+            case Op::displace: {
+                const auto by = static_cast<int64_t>(i.imm);
+                const int64_t n = i.operand_count > 1 ? integer(f, i, 1) : 1;
+                set_place(out(f, i), component(f, i, 0) + n * by, nullptr);
+                break;
+            }
             case Op::field_place:
                 set_place(out(f, i), field_cell(f, i, 0), i.field());
                 break;
@@ -425,15 +460,10 @@ struct Interpreter {
             case Op::address:
                 *out(f, i) = reinterpret_cast<uint64_t>(component(f, i, 0));
                 break;
-            case Op::array_shape: {
-                int32_t extent;
-                std::memcpy(
-                    &extent,
-                    reinterpret_cast<const uint8_t*>(*in(f, i, 0)) + sizeof(ArrayDesc) + 4 * i.imm,
-                    4);
-                *out(f, i) = static_cast<uint32_t>(extent);
+            case Op::array_shape:
+            case Op::array_extent:
+                *out(f, i) = static_cast<uint32_t>(array_extent(f, i, static_cast<int>(i.imm)));
                 break;
-            }
             case Op::load:
             case Op::volatile_load: {
                 const Type t = i.results[0].type;
@@ -498,13 +528,9 @@ struct Interpreter {
                     store_scalar(t.prim, base + k * type::bytes(t.prim), in(f, i, 0)[k]);
                 break;
             }
-            case Op::task_value: {
-                const int64_t values[] = {begin, end, chunk, thread.tile, thread.tiles};
-                const auto bound = static_cast<uint64_t>(TaskValue::bound);
-                *out(f, i) = static_cast<uint64_t>(i.imm < bound ? values[i.imm]
-                                                                 : context.bounds[i.imm - bound]);
+            case Op::task_value:
+                *out(f, i) = task_value(i.imm);
                 break;
-            }
             case Op::prefetch:
                 break;
             case Op::seed:

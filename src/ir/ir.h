@@ -24,7 +24,8 @@
 // enclosing one. Callees are reached through Inst::ref and never contain parallel loops.
 //
 // Variables start as `slot`s with loads and stores; pass `promote` turns them into SSA values.
-// Memory is reached through places (`field_place`, `array_place`, `slot`, `temp`, `comp_place`).
+// Memory is reached through places (`field_place`, `array_place`, `slot`, `temp`, `comp_place`). At
+// the very end pass `lower_places` says where they lie: `field_base`, `array_base` and `displace`.
 //
 // Replacement: `a->replace_with(b)` leaves a forwarding pointer; readers use Inst::operand(), which
 // follows and shortens it. No use lists are kept.
@@ -93,7 +94,7 @@ enum class Kind : uint8_t {
 
 enum class Takes : uint8_t { any, ints, floats };
 enum class Refers : uint8_t { nothing, field, function, loop, format };  // Inst::ref
-enum class Root : uint8_t { none, slot, temp, partial, field, array };
+enum class Root : uint8_t { none, slot, temp, partial, thread, field, array };
 enum class Neutral : uint8_t { none, zero, most, least, ones };
 
 struct Span {
@@ -190,13 +191,18 @@ struct ArrayAccess {
 
 // What op task_value reads. bound + k is the k-th of begin0, end0, begin1, end1, ...
 enum class TaskValue : uint32_t {
-    begin,  // entry's argument: first unit; 0 in a serial task and in `finish`
-    end,    // entry's argument: behind the last unit; number of chunks in `finish`
-    chunk,  // entry's argument: number of the chunk
-    tile,   // Thread::tile
-    tiles,  // Thread::tiles
-    bound,  // Context::bounds[k]
+    begin,            // entry's argument: first unit; 0 in a serial task and in `finish`
+    end,              // entry's argument: behind the last unit; number of chunks in `finish`
+    chunk,            // entry's argument: number of the chunk
+    tile,             // Thread::tile
+    tiles,            // Thread::tiles
+    bound,            // Context::bounds[k]
+    launch_key = 64,  // Context::launch_key, random bits
+    alone,            // Thread::alone
 };
+
+// What op thread_word is a place of.
+enum class ThreadWord : uint32_t { random_key, random_draw };  // u64
 
 // Dense storage of a field as an address: base + sum over terms of
 // (((index[axis] - offset[axis]) / div) % mod) * stride   (mod 0: no remainder taken).
@@ -287,7 +293,17 @@ struct Inst {
 };
 inline constexpr uint8_t kNoFastMath = 1;
 inline constexpr uint8_t kPrivateField =
-    2;  // an atomic on a field of which threads may have copies
+    2;                                  // an atomic on a field of which threads may have copies
+inline constexpr uint8_t kNoWrap = 4;   // the result fits its type; a narrowing cast loses nothing
+inline constexpr uint8_t kOrdered = 8;  // an atomic that orders the accesses around it
+struct FlagName {                       // as IR text has it
+    uint8_t flag;
+    const char* name;
+};
+inline constexpr FlagName kFlagNames[] = {{kPrivateField, "private"},
+                                          {kNoFastMath, "nofastmath"},
+                                          {kNoWrap, "nowrap"},
+                                          {kOrdered, "ordered"}};
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;
@@ -322,10 +338,12 @@ inline Value* resolve(Value* v) {
     while (v->replaced) v = v->replaced;
     return v;
 }
-// The place at the bottom of a chain of components: a slot, or an element of a field or array.
+// The place at the bottom of a chain of components and displacements: a slot, or an element or the
+// base of a field or array.
 inline Value* root_of_place(Value* place) {
     place = resolve(place);
-    while (place->def && place->def->op == Op::comp_place) place = resolve(place->def->operands[0]);
+    while (place->def && (place->def->op == Op::comp_place || place->def->op == Op::displace))
+        place = resolve(place->def->operands[0]);
     return place;
 }
 inline bool is_element(Op op) {

@@ -4,6 +4,7 @@
 // parameters are laid out from the kernel's signature) and no `yield`/`continue`/`return` without
 // operands at the end of a region. Errors are "line:column: what".
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <unordered_map>
@@ -359,13 +360,10 @@ struct Parser {
         }
         while (accept('!')) {
             const std::string_view w = word();
-            if (w == "private") {
-                flags |= kPrivateField;
-            } else if (w == "nofastmath") {
-                flags |= kNoFastMath;
-            } else {
-                fail("unknown flag");
-            }
+            const auto known =
+                std::ranges::find_if(kFlagNames, [&](const FlagName& f) { return w == f.name; });
+            if (known == std::end(kFlagNames)) fail("unknown flag");
+            flags |= known->flag;
         }
         std::vector<Type> types;
         if (op == Op::constant) {

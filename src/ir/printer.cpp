@@ -196,8 +196,8 @@ struct Printer {
                 if (to == Refers::format && i.ref) format(*i.format());
             }
         }
-        if (i.flags & kPrivateField) out += " !private";
-        if (i.flags & kNoFastMath) out += " !nofastmath";
+        for (const FlagName& f : kFlagNames)
+            if (i.flags & f.flag) out += std::string(" !") + f.name;
         types(i.result_values());
         for (int k = 0; k < i.region_count; ++k) {
             out += k ? " else " : " ";

@@ -12,6 +12,11 @@ struct Target {
     bool fused = true;     // multiplies and adds with one rounding (op fma)
     bool rounding = true;  // floor, ceil and trunc are instructions
 
+    // Which atomics on integers are one instruction; the others, and those on floats, are loops of
+    // compare and swap. Bits by op, counted from atomic_add.
+    uint16_t atomics = 0xff & ~(1 << 2);  // all from atomic_add to atomic_xor but atomic_mul
+    bool lone = true;  // threads know when no other runs the launch, and do without atomics then
+
     // Functions of so many scalar operations are expanded where they are called; or where the only
     // call is.
     uint32_t tiny_function = 40, small_function = 500;

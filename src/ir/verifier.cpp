@@ -165,6 +165,17 @@ struct Verifier {
                      "one index per axis");
                 need(out == in(0).place(), i, "result type is not the array's");
                 break;
+            case Op::displace:
+                need(out.is_place(), i, "result is not a place");
+                need(i.operand_count == 1 || i.operand_count == 2, i, "wrong number of operands");
+                break;
+            case Op::thread_word:
+                need(out == type::kU64.place(), i, "words are u64");
+                need(i.imm <= uint64_t(ThreadWord::random_draw), i, "no such word");
+                break;
+            case Op::array_extent:
+                need(i.imm < in(0).ndim, i, "bad axis");
+                break;
             case Op::comp_place:
                 need(out == in(0).element().place(), i, "result is not a component's place");
                 break;

@@ -93,7 +93,12 @@ struct Plan {
     bool uses_random = false, uses_print = false;
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
     bool assumes_own_fields = false;       // right only if no array argument is a view of a field
-    uint32_t instructions = 0;             // after all passes
+    uint32_t instructions = 0;             // after all passes but those that write out
+    // measure.cpp
+    std::unordered_map<const ir::Function*, uint32_t> sizes;  // in scalar instructions
+    uint32_t scalar_instructions = 0;                         // of all functions
+    uint32_t innermost_loops = 0;
+    bool floats_of_bits = false;  // some floats are made of integers
 };
 
 // Whether the kernel may draw a random number, before passes find that it draws none.
@@ -101,6 +106,10 @@ struct Plan {
 
 // Only the checks of indices and exponents, for who runs a module without the pipeline.
 void insert_checks(ir::Module& module);
+
+// The end of the pipeline, for who cuts a plan without it: what the target lacks is written out,
+// and places become addresses.
+void write_out(Plan& plan, const PipelineOptions& options = {});
 
 [[nodiscard]] Plan run_pipeline(std::unique_ptr<ir::Module> module,
                                 const PipelineOptions& options = {});

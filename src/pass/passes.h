@@ -28,6 +28,7 @@ struct Session {
     std::vector<Summary> summaries = {};    // by Function::id, see callees_first
     std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
     ArrayClasses arrays = {};               // as long as there are callees
+    bool floats_of_bits = false;            // lower_atomics made some
 };
 
 bool enabled(const Session& s, std::string_view pass);  // not left out by disable_pass
@@ -77,6 +78,7 @@ struct Accumulator {  // a reduction found in the loop (reduce.cpp)
 };
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
 void private_fields(const Session& s, Task& task);  // on a finished task (private_fields.cpp)
+void measure(Plan& plan);
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
 
 }  // namespace qd::pass

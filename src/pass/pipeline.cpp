@@ -21,7 +21,7 @@ namespace {
 using namespace ir;
 using Clock = std::chrono::steady_clock;
 
-enum class Where { kernel, given, function, task };
+enum class Where { kernel, given, function, task, code };
 
 struct Step {
     Where where;
@@ -141,7 +141,21 @@ void finish_plan(Session& s, Plan& plan) {
     }
 }
 
+void write_out(Runner& runner, Plan& plan) {
+    measure(plan);
+    runner.phase = "IV";
+    for (Function* f : runner.s.m.functions) runner.run(Where::code, *f);
+    plan.floats_of_bits |= runner.s.floats_of_bits;
+    if (runner.s.m.options.debug) verify(runner.s.m);
+}
+
 }  // namespace
+
+void write_out(Plan& plan, const PipelineOptions& options) {
+    Session s{.m = *plan.module, .options = options};
+    Runner runner{.s = s, .plan = plan, .rows = {}};
+    write_out(runner, plan);
+}
 
 Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options) {
     Plan plan;
@@ -199,6 +213,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     finish_plan(s, plan);
     if (s.m.options.debug) verify(s.m);
     runner.stage("after_simplify_III");
+    write_out(runner, plan);
     runner.report();
     if (options.time_passes) {
         std::fprintf(stderr, "%-14s %9.3f %8s    %8u  (%zu tasks)\n", "offload", 1e3 * seconds, "",

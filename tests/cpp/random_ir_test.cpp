@@ -89,6 +89,15 @@ TEST(RandomIr, PassesKeepTheMeaning) {
             ASSERT_EQ(switched.run(other_plan), finished);
             ASSERT_EQ(state(switched), state(before))
                 << ir::print(*m) << ir::print(*other_plan.module);
+            // For a target that has compare and swap alone.
+            auto poor = ir::deserialise(bytes);
+            if (program.float_sums) poor->options.disable_pass = "reduce";
+            const pass::Plan poor_plan = pass::run_pipeline(
+                std::move(poor), {.target = {.atomics = 0, .lone = seed % 2 != 0}});
+            Machine swapping(*m);
+            fill(swapping, *m, seed);
+            ASSERT_EQ(swapping.run(poor_plan), finished);
+            ASSERT_EQ(state(swapping), state(before)) << ir::print(*m);
             // Under debug every pass is verified, and all indices pass their checks.
             auto checked = ir::deserialise(bytes);
             checked->options.debug = true;

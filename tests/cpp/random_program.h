@@ -57,18 +57,28 @@ struct RandomProgram {
         ir::Value* x = b.cast(any(type::Prim::i32), type::Prim::i32);
         return b.op(ir::Op::mod, {x, b.int_const(type::Prim::i32, n)});
     }
+    ir::Value* cell(const ir::Field& f) {
+        std::vector<ir::Value*> indices;
+        for (int k = 0; k < f.ndim; ++k) {
+            ir::Value* at = index(static_cast<int>(f.shape[k]));
+            if (f.offset[k])
+                at = b.op(ir::Op::add, {at, b.int_const(type::Prim::i32, f.offset[k])});
+            indices.push_back(at);
+        }
+        return b.typed(ir::Op::field_place, f.elem.place(), indices, 0, &f);
+    }
+    const ir::Field& field() {
+        return *m->fields[static_cast<size_t>(below(static_cast<int>(m->fields.size())))];
+    }
     ir::Value* place(type::Prim& p) {
         if (below(3) == 0) {
-            const ir::Field* f =
-                m->fields[static_cast<size_t>(below(static_cast<int>(m->fields.size())))];
-            std::vector<ir::Value*> indices;
-            for (int k = 0; k < f->ndim; ++k)
-                indices.push_back(index(static_cast<int>(f->shape[k])));
-            ir::Value* at = b.typed(ir::Op::field_place, f->elem.place(), indices, 0, f);
+            const ir::Field* f = &field();
+            ir::Value* at = cell(*f);
             p = f->elem.prim;
             if (f->elem.rank == 0) return at;
+            const bool known = below(2) || !f->component_stride();
             ir::Value* operands[] = {
-                at, below(2) ? b.int_const(type::Prim::i32, below(f->elem.n)) : index(f->elem.n)};
+                at, known ? b.int_const(type::Prim::i32, below(f->elem.n)) : index(f->elem.n)};
             return b.typed(ir::Op::comp_place, f->elem.element().place(), operands);
         }
         if (is_kernel && below(3) == 0) {
@@ -90,6 +100,37 @@ struct RandomProgram {
         ir::Value* operands[] = {
             s, below(4) ? b.int_const(type::Prim::i32, below(s->type.n)) : index(s->type.n)};
         return b.typed(ir::Op::comp_place, s->type.value().element().place(), operands);
+    }
+
+    // A whole cell, often a vector: read, written, or changed by an atomic.
+    void whole_cell() {
+        using ir::Op;
+        const ir::Field& f = field();
+        ir::Value* at = cell(f);
+        const type::Prim p = f.elem.prim;
+        const auto value = [&] {
+            std::vector<ir::Value*> components;
+            for (int k = 0; k < f.elem.count(); ++k) components.push_back(any(p));
+            return f.elem.rank ? b.typed(Op::build, f.elem, components) : components[0];
+        };
+        ir::Value* old = nullptr;
+        switch (below(4)) {
+            case 0:
+                return b.store(at, value());
+            case 1:
+                old = below(4) ? b.load(at) : b.op(Op::volatile_load, {at});
+                break;
+            default: {
+                // Sums of floats may be joined in lanes, which float_sums allows.
+                const Op ops[] = {Op::atomic_min, Op::atomic_max, Op::atomic_exchange,
+                                  Op::atomic_mul, Op::atomic_add, Op::atomic_sub};
+                old = b.op(ops[below(type::is_float(p) && !float_sums ? 3 : 6)], {at, value()});
+            }
+        }
+        if (below(2))
+            keep(f.elem.rank
+                     ? b.typed(Op::extract, f.elem.element(), {{old}}, uint64_t(f.elem.n - 1))
+                     : old);
     }
 
     void arithmetic() {
@@ -253,7 +294,10 @@ struct RandomProgram {
                 break;
             }
             case 10:
-                tensor();
+                if (below(2))
+                    tensor();
+                else
+                    whole_cell();
                 break;
             case 11:
                 if (below(6) == 0) {
@@ -295,7 +339,8 @@ struct RandomProgram {
     }
 
     void fields() {
-        const auto add = [&](const char* name, type::Type elem, int ndim, uint64_t group) {
+        const auto add = [&](const char* name, type::Type elem, int ndim,
+                             uint64_t group) -> ir::Field& {
             m->owned_fields.push_back(std::make_unique<ir::Field>());
             ir::Field& f = *m->owned_fields.back();
             f.name = name;
@@ -313,11 +358,24 @@ struct RandomProgram {
                     f.component_offsets.push_back(k * type::bytes(elem.prim));
             }
             m->fields.push_back(&f);
+            return f;
         };
         add("a", type::kI32, 1, 1);
         add("b", type::kF32, 2, 2);
         add("v", type::Type::vector(type::Prim::f32, 3), 1, 3);
         add("c", type::Type::scalar(type::Prim::i64), 0, 4);
+        // Components behind each other, cells in tiles of four, and components in cells of their
+        // own.
+        add("apart", type::Type::vector(type::Prim::i32, 2), 1, 5).component_offsets = {4, 40};
+        m->owned_fields.back()->terms[0].stride = 4;
+        ir::Field& tiles = add("tiles", type::kI32, 1, 6);
+        tiles.shape[0] = 7;
+        tiles.offset[0] = -2;
+        tiles.terms = {{0, 4, 0, 32}, {0, 1, 4, 8}};
+        ir::Field& uneven = add("uneven", type::Type::vector(type::Prim::f32, 2), 1, 7);
+        uneven.terms = {{0, 1, 0, 4}};
+        uneven.uneven_terms = {{{0, 1, 0, 4}}, {{0, 3, 0, 24}, {0, 1, 3, 8}}};
+        uneven.component_offsets = {0, 64};
     }
 
     std::unique_ptr<ir::Module> make() {

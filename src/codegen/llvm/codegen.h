@@ -4,7 +4,7 @@
 // - lower_module.cpp: declarations, helper functions, metadata; an LLVM function per ir::Function
 // - lower_control.cpp: regions, loops, calls, tasks' entry protocol
 // - lower_ops.cpp: arithmetic, tensors, conversions
-// - lower_places.cpp: addresses, loads, stores, atomics, random numbers, print and assert
+// - lower_memory.cpp: loads, stores, atomics, what a launch fixes, print and assert
 // - elementary.cpp: elementary functions, instantiated from the pass room's templates
 // - split.cpp: which functions are emitted together
 // - parts.cpp: parts of an LLVM module, and what is kept of them
@@ -68,9 +68,6 @@ struct Prepared {
     std::unordered_map<const ir::Inst*, uint32_t> formats;     // of print and assert_
     std::unordered_map<const ir::Inst*, uint32_t> call_sites;  // of calls whose callee has checks
     std::vector<support::FormatEntry> format_table;
-    uint32_t scalar_instructions = 0;  // components counted one by one
-    uint32_t innermost_loops = 0;
-    bool floats_of_bits = false;  // some bit_cast makes floats of integers
 
     // Many functions are emitted in parts: what did not change since they were made is not made
     // again, and several threads may make quick code. Parts depend on the plan alone: equal modules

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
@@ -17,7 +16,6 @@
 #include <llvm/IR/Module.h>
 
 #include "codegen/llvm/codegen.h"
-#include "ir/locks.h"
 #include "support/abi.h"
 #include "support/error.h"
 
@@ -196,6 +194,7 @@ struct FunctionLowering {
     void lower_loop(Inst& i);
     void lower_call(Inst& i);
     void lower_return(Inst& i);
+    void hand_over(Inst& i, const std::vector<llvm::PHINode*>& phis);
     void jump(Inst& i, llvm::BasicBlock* to, const std::vector<llvm::PHINode*>& phis);
     llvm::BasicBlock* new_block();
     void start(llvm::BasicBlock* block);  // continue there
@@ -203,49 +202,31 @@ struct FunctionLowering {
 
     // --- ops (lower_ops.cpp)
     void lower_elementwise(Inst& i);
+    llvm::Value* no_wrap(const Inst& i);
     void lower_tensor(Inst& i);
     void lower_matmul(Inst& i);
     llvm::AllocaInst* spill(ir::Value* v,
                             int which = 0);  // components in memory, in register types' memory form
     llvm::Value* reload(llvm::Value* memory, Prim p, int k);
 
-    // --- places (lower_places.cpp)
+    // --- memory (lower_memory.cpp)
     struct Place {
         llvm::Value* address;
         Prim prim;
-        int count;
-        const ir::Field* field;  // component offsets come from it; else packed
-        const Inst* cell;        // of a field whose components have terms of their own
+        int count;  // components, one behind the other
         uint32_t memory_class;
         bool local;
-    };
-    struct Index {  // base + constant, in i64; base may be null
-        llvm::Value* base;
-        int64_t constant;
     };
     void lower_place(Inst& i);
     Place place(ir::Value* v);
     llvm::Value* component_address(const Place& p, int k);
-    void fill(const Place& p, llvm::Value* v);
-    Index index(ir::Value* v, int depth = 0);
-    bool counts_units(ir::Value* v, int depth);
-    llvm::Value* index_value(Index i);
-    llvm::Value* offset(llvm::Value* pointer, Index i, int64_t stride);  // + i * stride bytes
-    llvm::Value* field_address(const Inst& i, int component);
-    llvm::Value* array_address(Inst& i);
     llvm::Value* load_component(const Place& p, int k, bool is_volatile = false);
     void store_component(const Place& p, int k, llvm::Value* v);
     void lower_memory(Inst& i);
     void lower_atomic(Inst& i);
-    void lower_atomic(Inst& i, const Place& p, bool plain);
-    std::optional<bool> locks_;  // ir::may_lock, asked by the first atomic
-    llvm::Value* atomic_component(Inst& i, const Place& p, int k, llvm::Value* v,
-                                  llvm::Value* desired);
-    void lower_random(Inst& i);
-    void lower_seed(Inst& i);
+    llvm::DenseMap<const ir::Value*, llvm::Value*> swaps_;  // by an atomic_cas's result: the pair
     void lower_prefetch(Inst& i);
     void lower_text(Inst& i);
-    llvm::Value* mix(llvm::Value* x);
     llvm::Value* to_memory(Prim p, llvm::Value* v) {
         return p == Prim::u1 ? b.CreateZExt(v, m.i8) : v;
     }
@@ -263,7 +244,7 @@ struct FunctionLowering {
     llvm::Value* at_entry(uint64_t key, Make make);
     llvm::Value* invariant_load(Builder& at, llvm::Type* t, llvm::Value* p, int64_t offset,
                                 int align);
-    llvm::Value* context_member(size_t offset);
+    llvm::Value* context_member(size_t offset, llvm::Type* type = nullptr);  // null: a pointer
     llvm::Value* array_data(ir::Value* array, bool grad);
     llvm::Value* array_extent(ir::Value* array, int axis);  // i64
     llvm::AllocaInst* entry_alloca(llvm::Type* t, uint64_t count, int align);
@@ -276,15 +257,11 @@ struct FunctionLowering {
     llvm::BasicBlock* entry_ = nullptr;
     llvm::Instruction* entry_end_ = nullptr;
     std::vector<llvm::Value*> values_;
-    std::vector<llvm::Value*> wide_;  // i64 form of loop indices, by Value::id
     std::unordered_map<uint64_t, llvm::Value*> entry_values_;
     std::map<std::tuple<llvm::Type*, uint64_t, int>, llvm::AllocaInst*> scratch_;
     std::vector<Frame> frames_;
-    std::unordered_map<ir::Value*, bool> counts_units_;
     llvm::Value* result_out_ = nullptr;
     std::vector<Prim> result_prims_;
-    llvm::DenseMap<std::pair<llvm::BasicBlock*, ir::Value*>, llvm::Value*> index_cache_,
-        extended_;  // within one block: an index's base, a value's extension to i64
 
     friend struct ModuleLowering;
 };

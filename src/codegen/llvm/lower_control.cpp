@@ -47,14 +47,18 @@ std::vector<PHINode*> FunctionLowering::make_phis(std::span<ir::Value> like) {
     return phis;
 }
 
-// Hands a terminator's operands to the phis of `to` and goes there.
-void FunctionLowering::jump(Inst& i, BasicBlock* to, const std::vector<PHINode*>& phis) {
+// Hands a terminator's operands to the phis of the block that it goes to.
+void FunctionLowering::hand_over(Inst& i, const std::vector<PHINode*>& phis) {
     size_t at = 0;
     for (int k = 0; k < i.operand_count; ++k) {
         ir::Value* v = operand(i, k);
         for (int c = 0; c < v->type.count(); ++c)
             phis[at++]->addIncoming(get(v, c), b.GetInsertBlock());
     }
+}
+
+void FunctionLowering::jump(Inst& i, BasicBlock* to, const std::vector<PHINode*>& phis) {
+    hand_over(i, phis);
     b.CreateBr(to);
 }
 
@@ -136,16 +140,27 @@ void FunctionLowering::lower_if(Inst& i) {
     b.SetInsertPoint(join);
     phis = make_phis(i.result_values());
     b.restoreIP(insertion);
-    BasicBlock* sides[2];
+    // Where a side does nothing but leave, the branch goes there itself.
+    BasicBlock* sides[2] = {};
+    bool leaves = false;
     for (int k = 0; k < 2; ++k) {
-        const bool empty = k < i.region_count && i.regions[k]->first == i.regions[k]->last &&
-                           phis.empty() && i.regions[k]->terminator()->op == Op::yield;
-        sides[k] = k >= i.region_count || empty ? join : new_block();
+        Inst& last = *i.regions[k]->terminator();
+        if (i.regions[k]->first != &last) continue;
+        if (last.op == Op::yield && phis.empty()) {
+            sides[k] = join;
+        } else if (last.op == Op::break_ && !leaves) {
+            leaves = true;
+            sides[k] = frames_.back().break_to;
+            hand_over(last, frames_.back().break_phis);
+        }
     }
-    b.CreateCondBr(condition, sides[0], sides[1]);
     bool joined = sides[0] == join || sides[1] == join;
+    const bool made[2] = {!sides[0], !sides[1]};
+    for (int k = 0; k < 2; ++k)
+        if (made[k]) sides[k] = new_block();
+    b.CreateCondBr(condition, sides[0], sides[1]);
     for (int k = 0; k < 2; ++k) {
-        if (sides[k] == join) continue;
+        if (!made[k]) continue;
         start(sides[k]);
         lower_region(*i.regions[k]);
         Inst& last = *i.regions[k]->terminator();
@@ -189,10 +204,10 @@ void FunctionLowering::lower_for(Inst& i) {
         std::vector<PHINode*> carried, latch_carried, after_carried;
     };
     std::vector<Level> levels(dims);
-    const Prim index_prim = operand(i, 0)->type.prim;
+    llvm::Type* counter = m.reg(operand(i, 0)->type.prim);
     for (int d = 0; d < dims; ++d) {
-        levels[d].begin = index_value(index(operand(i, 2 * d)));
-        levels[d].end = index_value(index(operand(i, 2 * d + 1)));
+        levels[d].begin = get(operand(i, 2 * d));
+        levels[d].end = get(operand(i, 2 * d + 1));
     }
     std::vector<Value*> carried;
     for (int k = 2 * dims; k < i.operand_count; ++k)
@@ -223,7 +238,7 @@ void FunctionLowering::lower_for(Inst& i) {
             l.after_carried[k]->addIncoming(carried[k], l.before);
         b.CreateCondBr(some, l.header, l.after);
         start(l.header);
-        l.index = b.CreatePHI(m.i64, 2);
+        l.index = b.CreatePHI(counter, 2);
         l.index->addIncoming(l.begin, l.before);
         l.carried = make_phis(results);
         for (size_t k = 0; k < carried.size(); ++k) {
@@ -232,13 +247,7 @@ void FunctionLowering::lower_for(Inst& i) {
         }
     }
     Region& body = i.body();
-    for (int d = 0; d < dims; ++d) {
-        ir::Value* v = body.params[d];
-        wide_[v->id] = levels[d].index;
-        values_[v->id] = index_prim == Prim::i64
-                             ? static_cast<Value*>(levels[d].index)
-                             : b.CreateTrunc(levels[d].index, m.reg(index_prim), "", false, true);
-    }
+    for (int d = 0; d < dims; ++d) values_[body.params[d]->id] = levels[d].index;
     size_t at = 0;
     for (uint32_t k = uint32_t(dims); k < body.params.size(); ++k)
         for (int c = 0; c < body.params[k]->type.count(); ++c)
@@ -261,7 +270,7 @@ void FunctionLowering::lower_for(Inst& i) {
             }
             l.latch_carried.clear();
         }
-        Value* next = b.CreateAdd(l.index, b.getInt64(1), "", false, true);
+        Value* next = b.CreateAdd(l.index, llvm::ConstantInt::get(counter, 1), "", false, true);
         l.index->addIncoming(next, l.latch);
         Value* more = b.CreateICmpSLT(next, l.end);
         for (size_t k = 0; k < carried.size(); ++k) {
@@ -324,8 +333,12 @@ void FunctionLowering::lower_loop(Inst& i) {
                 values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
         return;
     }
+    const bool one_way = llvm::pred_size(exit) == 1;
     for (ir::Value& r : i.result_values())
-        for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = exit_phis[at++];
+        for (int c = 0; c < r.type.count(); ++c, ++at) {
+            values_[r.id + c] = one_way ? exit_phis[at]->getIncomingValue(0) : exit_phis[at];
+            if (one_way) exit_phis[at]->eraseFromParent();
+        }
 }
 
 void FunctionLowering::lower(Inst& i) {
@@ -345,10 +358,7 @@ void FunctionLowering::lower(Inst& i) {
         case ir::Kind::control:
             return lower_control(i);
         case ir::Kind::outside:
-            return i.op == Op::random     ? lower_random(i)
-                   : i.op == Op::seed     ? lower_seed(i)
-                   : i.op == Op::prefetch ? lower_prefetch(i)
-                                          : lower_text(i);
+            return i.op == Op::prefetch ? lower_prefetch(i) : lower_text(i);
     }
 }
 
@@ -386,7 +396,6 @@ void FunctionLowering::run() {
     entry_end_ = b.CreateBr(first);
     b.SetInsertPoint(first);
     values_.assign(m.prepared.value_counts[f.id], nullptr);
-    wide_.assign(values_.size(), nullptr);
     if (!is_task_) {
         unsigned at = 1;
         for (ir::Value* v : f.body->params) {

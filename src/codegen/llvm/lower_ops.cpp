@@ -61,7 +61,7 @@ Value* Scalar::float_equal(Value* x, Value* y, bool negated) {
         return c && c->isZero();
     };
     if (is_zero(x)) std::swap(x, y);
-    if (!m.prepared.floats_of_bits || x->getType()->isHalfTy() || !is_zero(y))
+    if (!m.prepared.plan.floats_of_bits || x->getType()->isHalfTy() || !is_zero(y))
         return negated ? b.CreateFCmpUNE(x, y) : b.CreateFCmpOEQ(x, y);
     const bool single = x->getType()->isFloatTy();
     Value* bits = b.CreateBitCast(x, single ? m.i32 : m.i64);
@@ -332,7 +332,23 @@ Value* Scalar::bit_cast(Value* x, Prim from, Prim to) {
 
 // --- whole instructions ----------------------------------------------------------------------
 
+// Index arithmetic, which does not leave its type.
+Value* FunctionLowering::no_wrap(const Inst& i) {
+    Value* x = get(operand(i, 0));
+    if (i.op == Op::cast) return b.CreateTrunc(x, m.reg(i.results[0].type.prim), "", false, true);
+    Value* y = get(operand(i, 1));
+    return i.op == Op::add   ? b.CreateAdd(x, y, "", false, true)
+           : i.op == Op::sub ? b.CreateSub(x, y, "", false, true)
+                             : b.CreateMul(x, y, "", false, true);
+}
+
 void FunctionLowering::lower_elementwise(Inst& i) {
+    if (i.flags & ir::kNoWrap) return set(i, 0, no_wrap(i));
+    if (i.op == Op::eq) {  // whether an atomic_cas found what it expected
+        const Inst* d = operand(i, 0)->def;
+        if (d && d->op == Op::atomic_cas && operand(*d, 1) == operand(i, 1))
+            return set(i, 0, b.CreateExtractValue(swaps_.at(d->result()), 1));
+    }
     const Type result = i.results[0].type;
     const Prim p = operand(i, 0)->type.prim;
     const auto x = [&](int which, int k) -> Value* {
@@ -386,7 +402,7 @@ void FunctionLowering::lower_tensor(Inst& i) {
                 set(i, k, k == int(i.imm) ? get(operand(i, 1)) : get(x, k));
             return;
         case Op::extract_dyn: {
-            Value* at = index_value(index(operand(i, 1)));
+            Value* at = get(operand(i, 1));
             const int n = x->type.count();
             if (n <= 8) {  // a chain of selects beats memory
                 Value* v = get(x, n - 1);
@@ -404,7 +420,7 @@ void FunctionLowering::lower_tensor(Inst& i) {
             return;
         }
         case Op::insert_dyn: {
-            Value* at = index_value(index(operand(i, 2)));
+            Value* at = get(operand(i, 2));
             Value* v = get(operand(i, 1));
             for (int k = 0; k < count; ++k)
                 set(i, k, b.CreateSelect(b.CreateICmpEQ(at, b.getInt64(k)), v, get(x, k)));

@@ -28,15 +28,7 @@ struct Numbering {
         for (ir::Value* v : r.params) number(*v);
         for (ir::Inst* i = r.first; i; i = i->next) {
             for (ir::Value*& v : i->operand_slots()) v = ir::resolve(v);
-            uint32_t components = 1;
-            for (ir::Value& v : i->result_values()) {
-                number(v);
-                if (v.type.is_value()) components = std::max(components, uint32_t(v.type.count()));
-            }
-            out.scalar_instructions += components;
-            out.floats_of_bits |= i->op == ir::Op::bit_cast &&
-                                  type::is_float(i->results[0].type.prim) &&
-                                  !type::is_float(i->operands[0]->type.prim);
+            for (ir::Value& v : i->result_values()) number(v);
             if (ir::info(i->op).refers == ir::Refers::format) format(*i);
             speaks |= i->op == ir::Op::assert_ || reports(*i);
             if (i->op == ir::Op::call) calls.push_back({function, i->callee()});
@@ -45,13 +37,7 @@ struct Numbering {
                 speaks = true;
                 if (i->loc) out.call_sites[i] = site(i->loc);
             }
-            bool inner = i->is_loop();
-            for (ir::Region* c : i->region_list()) {
-                const uint32_t loops = out.innermost_loops;
-                region(*c);
-                inner = inner && out.innermost_loops == loops;
-            }
-            out.innermost_loops += inner;
+            for (ir::Region* c : i->region_list()) region(*c);
         }
     }
 
@@ -157,6 +143,8 @@ uint32_t Memory::of(const pass::Plan& plan, const ir::Value* place) const {
             return kTemps;
         case ir::Root::partial:
             return kPartials;
+        case ir::Root::thread:
+            return kThread;
         case ir::Root::field:
             return field(*d->field());
         case ir::Root::array:
@@ -178,9 +166,8 @@ Prepared prepare(pass::Plan plan) {
         numbering.function = f->id;
         numbering.next = 0;
         numbering.speaks = false;
-        const uint32_t before = out.scalar_instructions;
         numbering.region(*f->body);
-        sizes.push_back(out.scalar_instructions - before);
+        sizes.push_back(out.plan.sizes.at(f));
         if (!numbering.speaks) numbering.harmless.insert(f);
         out.value_counts.push_back(numbering.next);
     };

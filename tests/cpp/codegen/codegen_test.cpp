@@ -27,7 +27,7 @@ using ir::Op;
 using ir::Prim;
 
 // A text of functions; functions[0] is the body of task 0.
-codegen::Prepared prepare(const std::string& text) {
+pass::Plan plan_of(const std::string& text) {
     pass::Plan plan;
     plan.module = ir::parse(text);
     ir::verify(*plan.module);
@@ -40,6 +40,12 @@ codegen::Prepared prepare(const std::string& text) {
     std::vector<ir::Function*> order = plan.callees;
     order.push_back(t.body);
     plan.arrays = pass::find_arrays(*plan.module, order);
+    return plan;
+}
+
+codegen::Prepared prepare(const std::string& text) {
+    pass::Plan plan = plan_of(text);
+    pass::write_out(plan);
     return codegen::prepare(std::move(plan));
 }
 
@@ -106,12 +112,11 @@ void run_compiled(const codegen::Prepared& p, Level level, World& world, int64_t
     entry(&world.thread, begin, end, 0);
 }
 
-void run_interpreted(const codegen::Prepared& p, bool fused, World& world, int64_t begin,
-                     int64_t end) {
+void run_interpreted(const pass::Plan& p, bool fused, World& world, int64_t begin, int64_t end) {
     world.prepare();
     ir::InterpretOptions options;
     options.fused = fused;
-    ir::interpret_task(*p.plan.module, *p.plan.tasks[0].body, world.thread, begin, end, 0, options);
+    ir::interpret_task(*p.module, *p.tasks[0].body, world.thread, begin, end, 0, options);
 }
 
 bool fused(Level level) {
@@ -222,8 +227,8 @@ void check_elementwise(const std::string& name, const std::string& body, Prim a,
         }
     const int32_t count = int32_t(xs.size());
     auto xb = pack(a, xs), yb = pack(b, ys), zb = pack(c, zs);
-    const auto p = prepare(text),
-               oracle = prepare(text);  // the interpreter numbers values its own way
+    const auto p = prepare(text);
+    const pass::Plan oracle = plan_of(text);
     const auto run = [&](auto how, std::vector<uint8_t>& out) {
         out.assign(xs.size() * size_t(type::bytes(result)), 0xcd);
         World w;
@@ -441,7 +446,8 @@ struct Buffer {
 void check_program(const std::string& text, const std::vector<Buffer>& buffers, int64_t begin,
                    int64_t end, const std::vector<uint8_t>& scalars = {}) {
     SCOPED_TRACE(text);
-    const auto p = prepare(text), oracle = prepare(text);
+    const auto p = prepare(text);
+    const pass::Plan oracle = plan_of(text);
     const auto run = [&](auto how) {
         World w;
         std::vector<std::vector<uint64_t>> memory;

@@ -1,0 +1,188 @@
+// Atomics become what the target has: one instruction on integers, or a loop of compare and swap.
+//
+// On a local variable, and where no other thread can come between (Target::lone), an atomic is a
+// read and a write. Floats and u1 travel as the integers of their bytes.
+//
+// Relaxed order, for what iterations see of each other is undefined apart from the value itself;
+// but where an atomic may be a lock, plain statements stay between taking and giving it back.
+//
+// Needs: places as the front end made them; private_fields, which marks atomics.
+// Cost:  O(instructions).
+
+#include "ir/locks.h"
+
+#include <vector>
+
+#include "pass/memory.h"
+#include "support/abi.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+bool one_instruction(const Target& target, Op op, Prim p) {
+    if (type::is_float(p) || op == Op::atomic_cas || op == Op::atomic_exchange)
+        return op == Op::atomic_cas || op == Op::atomic_exchange;
+    // Adding to u1 is no addition of bytes.
+    if (p == Prim::u1 && (op == Op::atomic_add || op == Op::atomic_sub)) return false;
+    return target.atomics >> (int(op) - int(Op::atomic_add)) & 1;
+}
+
+Prim integer_of(Prim p) {
+    switch (type::bytes(p)) {
+        case 1:
+            return Prim::u8;
+        case 2:
+            return Prim::u16;
+        case 4:
+            return Prim::u32;
+        default:
+            return Prim::u64;
+    }
+}
+
+Value* bit_cast(Builder& b, Value* v, Prim p) {
+    return v->type.prim == p ? v : b.typed(Op::bit_cast, v->type.with(p), {{v}});
+}
+
+struct Lowering {
+    Function& f;
+    const Target& target;
+    uint8_t flags;
+    Value* lone[2] = {};  // whether: by abi::kAlone, by abi::kAloneInPrivate; at the body's begin
+
+    Value* is_lone(const Inst& i) {
+        const bool is_private = i.flags & kPrivateField;
+        Value*& v = lone[is_private];
+        if (!v) {
+            Builder b{&f, f.body, f.body->first, nullptr};
+            const int32_t bit = is_private ? abi::kAloneInPrivate : abi::kAlone;
+            Value* word = b.typed(Op::task_value, type::kI64, {}, uint64_t(TaskValue::alone));
+            Value* set = b.op(Op::bit_and, {word, b.int_const(Prim::i64, bit)});
+            v = b.op(Op::ne, {set, b.int_const(Prim::i64, 0)});
+        }
+        return v;
+    }
+
+    // What it leaves in memory where `old` was.
+    static Value* next(Builder& b, const Inst& i, Value* old, Value* v) {
+        if (i.op == Op::atomic_exchange) return v;
+        if (i.op == Op::atomic_cas)
+            return b.op(Op::select, {b.op(Op::eq, {old, v}), i.operand(2), old});
+        return b.op(info(i.op).step, {old, v});
+    }
+
+    static Value* plain(Builder b, const Inst& i) {
+        Value* old = b.load(i.operand(0));
+        b.store(i.operand(0), next(b, i, old, i.operand(1)));
+        return old;
+    }
+
+    Value* emit(Builder& b, Op op, std::initializer_list<Value*> operands) const {
+        Value* v = b.op(op, operands);
+        v->def->flags = flags;
+        return v;
+    }
+
+    // `place` and the result are of integers.
+    Value* swap_loop(Builder& b, const Inst& i, Value* place, Value* v) const {
+        Value* first = b.op(Op::volatile_load, {place});
+        Inst* loop = b.emit(Op::loop, {{first}}, {{first->type}}, 1);
+        Value* old = f.add_param(loop->body(), first->type);
+        Builder in{&f, &loop->body(), nullptr, i.loc};
+        Value* wanted = next(in, i, bit_cast(in, old, v->type.prim), v);
+        Value* found = emit(in, Op::atomic_cas, {place, old, bit_cast(in, wanted, old->type.prim)});
+        Value* done = in.op(Op::eq, {found, old});
+        Inst* branch = in.emit(Op::if_, {{done}}, {}, 2);
+        Builder{&f, branch->regions[0], nullptr, i.loc}.end(Op::break_, {{old}});
+        Builder{&f, branch->regions[1], nullptr, i.loc}.end(Op::yield);
+        in.end(Op::continue_, {{found}});
+        return loop->result();
+    }
+
+    // One component.
+    Value* atomic_scalar(Builder& b, const Inst& i, Value* place, int k) const {
+        const auto of = [&](int operand) {
+            Value* v = i.operand(operand);
+            return v->type.is_scalar()
+                       ? v
+                       : b.typed(Op::extract, v->type.element(), {{v}}, uint64_t(k));
+        };
+        Value* v = of(1);
+        const Prim p = v->type.prim, bits = type::is_float(p) || p == Prim::u1 ? integer_of(p) : p;
+        if (bits != p) place = b.typed(Op::displace, Type::scalar(bits).place(), {{place}});
+        Value* old;
+        if (!one_instruction(target, i.op, p))
+            old = swap_loop(b, i, place, v);
+        else if (i.op == Op::atomic_cas)
+            old = emit(b, i.op, {place, bit_cast(b, v, bits), bit_cast(b, of(2), bits)});
+        else
+            old = emit(b, i.op, {place, bit_cast(b, v, bits)});
+        return bit_cast(b, old, p);
+    }
+
+    Value* atomic(Builder b, const Inst& i) const {
+        Value *place = i.operand(0), *v = i.operand(1);
+        const Prim p = v->type.prim;
+        if (v->type.is_scalar()) return atomic_scalar(b, i, place, 0);
+        const bool as_it_is =
+            !type::is_float(p) && p != Prim::u1 && one_instruction(target, i.op, p);
+        if (as_it_is) return emit(b, i.op, {place, v});
+        std::vector<Value*> olds;
+        for (int k = 0; k < v->type.count(); ++k) {
+            Value* at = b.typed(Op::comp_place, v->type.element().place(),
+                                {{place, b.int_const(Prim::i32, k)}});
+            olds.push_back(atomic_scalar(b, i, at, k));
+        }
+        return b.typed(Op::build, v->type, olds);
+    }
+
+    void lower(Inst& i, bool used) {
+        const Inst* root = root_of(i.operand(0));
+        if (root && root->op == Op::slot) {
+            replace(i.result(), plain(before(i), i));
+        } else if (!target.lone) {
+            replace(i.result(), atomic(before(i), i));
+        } else {
+            const Type results[] = {i.result()->type};
+            Value* condition = is_lone(i);
+            Inst* branch = before(i).emit(Op::if_, {{condition}}, {results, used ? 1u : 0u}, 2);
+            for (const bool is_plain : {true, false}) {
+                Builder b{&f, branch->regions[is_plain ? 0 : 1], nullptr, i.loc};
+                Value* old = is_plain ? plain(b, i) : atomic(b, i);
+                b.end(Op::yield, {&old, used ? 1u : 0u});
+            }
+            if (used) replace(i.result(), branch->result());
+        }
+        i.remove();
+    }
+};
+
+}  // namespace
+
+bool lower_atomics(Session& s, Function& f) {
+    std::vector<Inst*> atomics;
+    walk(*f.body, [&](Inst& i) {
+        for (Value& v : i.result_values()) v.id = 0;
+        for (Region* r : i.region_list())
+            for (Value* v : r->params) v->id = 0;
+        if (info(i.op).kind != Kind::atomic) return;
+        atomics.push_back(&i);
+        i.result()->id = uint32_t(atomics.size());
+    });
+    if (atomics.empty()) return false;
+    for (Value* v : f.body->params) v->id = 0;
+    std::vector<bool> used(atomics.size() + 1);
+    walk(*f.body, [&](Inst& i) {
+        for (int k = 0; k < i.operand_count; ++k) used[i.operand(k)->id] = true;
+    });
+    Lowering l{f, s.options.target, may_lock(f) ? kOrdered : uint8_t{0}};
+    for (size_t k = 0; k < atomics.size(); ++k) {
+        s.floats_of_bits |= used[k + 1] && type::is_float(atomics[k]->result()->type.prim);
+        l.lower(*atomics[k], used[k + 1]);
+    }
+    return true;
+}
+
+}  // namespace qd::pass

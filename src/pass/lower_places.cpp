@@ -1,0 +1,397 @@
+// Places become addresses: bases of fields and arrays, and distances in bytes.
+//
+// Indices are i64 sums: an i32 index is widened, and sums are widened term by term (an index that
+// leaves i32 is out of range anyway), so that neighbouring cells share a base and differ in a
+// displacement. Loops count in i64, whose indices need no widening; what else uses them gets a
+// narrowed copy. A field whose components lie apart is accessed component by component.
+//
+// A field says in Field::terms how its cells are reached; each kind of term is one more case of
+// cell().
+//
+// Needs: lower_atomics, and that no pass comes behind: what it makes says less than what was there.
+// Keeps: the order of effects.
+// Cost:  O(instructions).
+
+#include <unordered_map>
+#include <vector>
+
+#include "pass/memory.h"
+#include "support/error.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+// A large tensor that becomes the same all over is filled by a loop: LLVM's time grows faster than
+// the number of stores in a row.
+constexpr int kLongFill = 64;
+
+struct Index {  // base + constant, in i64; base may be null
+    Value* base;
+    int64_t constant;
+};
+
+bool is_power_of_two(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
+
+// Whether component k lies k scalars behind the first, which lies where the cell does.
+bool is_packed(const Field& f) {
+    if (!f.uneven_terms.empty()) return false;
+    const int64_t bytes = type::bytes(f.elem.prim);
+    for (size_t k = 0; k < f.component_offsets.size(); ++k)
+        if (f.component_offsets[k] != int64_t(k) * bytes) return false;
+    return true;
+}
+
+Value* no_wrap(Builder& b, Op op, Value* x, Value* y) {
+    Value* v = b.op(op, {x, y});
+    v->def->flags = kNoWrap;
+    return v;
+}
+
+Value* displaced(Builder& b, Value* place, int64_t bytes, Type type) {
+    if (!bytes && place->type == type) return place;
+    return b.typed(Op::displace, type, {{place}}, uint64_t(bytes));
+}
+
+Value* displaced(Builder& b, Value* place, Value* index, int64_t stride) {
+    if (!index) return place;
+    return b.typed(Op::displace, place->type, {{place, index}}, uint64_t(stride));
+}
+
+struct Lowering {
+    Function& f;
+    std::unordered_map<const Value*, const Inst*> apart;  // cells whose components lie apart
+    bool changed = false;
+
+    // --- indices
+    // What was computed for an index stays known until the next branch or loop.
+    struct Known {
+        uint32_t stretch = 0;
+        Value* value = nullptr;
+    };
+    std::unordered_map<const Value*, Known> sums, widened;
+    uint32_t stretch = 1;
+    std::unordered_map<const Value*, bool> counts;
+
+    template <class Make>
+    Value* known(std::unordered_map<const Value*, Known>& of, const Value* v, Make make) {
+        Known& k = of[v];
+        if (k.stretch != stretch) k = {stretch, make()};
+        return k.value;
+    }
+
+    // Whether an i64 is arithmetic on what the launch hands to a task: then it is an index of the
+    // loop, and its cast to i32 loses nothing. Any other cast may wrap, which its user can see.
+    bool counts_units(Value* v, int depth = 0) {
+        if (depth > 12) return false;
+        const auto [at, unknown] = counts.try_emplace(v, false);
+        if (!unknown) return at->second;
+        bool yes = false;
+        const auto all = [&](const Inst& i, int from, int to) {
+            for (int k = from; k < to; ++k)
+                if (!counts_units(i.operand(k), depth + 1)) return false;
+            return true;
+        };
+        if (const Inst* d = v->def) {
+            switch (d->op) {
+                case Op::constant:
+                    yes = int64_t(d->imm) == int32_t(d->imm);
+                    break;
+                case Op::task_value:
+                    yes = true;
+                    break;
+                case Op::add:
+                case Op::sub:
+                case Op::mul:
+                case Op::min:
+                case Op::max:
+                case Op::shr:
+                case Op::raw_div:
+                    yes = all(*d, 0, 2);
+                    break;
+                default:
+                    break;
+            }
+        } else if (const Inst* loop = v->owner ? v->owner->owner : nullptr;
+                   loop && loop->op == Op::for_) {
+            const int dims = int(loop->imm), k = int(v->index);
+            yes = k < dims ? all(*loop, 2 * k, 2 * k + 2) : all(*loop, dims + k, dims + k + 1);
+        }
+        counts[v] = yes;
+        return yes;
+    }
+
+    Index index(Builder& b, Value* v, int depth = 0) {
+        v = resolve(v);
+        const Inst* d = v->def;
+        const Prim p = v->type.prim;
+        if (d && d->op == Op::constant) return {nullptr, int_of_bits(p, d->imm)};
+        if (d && depth < 6 && (p == Prim::i32 || p == Prim::i64)) {
+            if (d->op == Op::cast) {
+                Value* from = d->operand(0);
+                const Prim q = from->type.prim;
+                const bool same = q == Prim::i64 && (p == Prim::i64 || d->flags & kNoWrap);
+                if (q == Prim::i32 || same || (q == Prim::i64 && counts_units(from)))
+                    return index(b, from, depth + 1);
+            }
+            if (d->op == Op::add || d->op == Op::sub) {
+                const Index x = index(b, d->operand(0), depth + 1),
+                            y = index(b, d->operand(1), depth + 1);
+                const bool minus = d->op == Op::sub;
+                const int64_t constant =
+                    int64_t(minus ? uint64_t(x.constant) - uint64_t(y.constant)
+                                  : uint64_t(x.constant) + uint64_t(y.constant));
+                if (!y.base) return {x.base, constant};
+                if (!x.base && !minus) return {y.base, constant};
+                Value* sum = known(sums, v, [&] {
+                    Value* base = x.base ? x.base : b.int_const(Prim::i64, 0);
+                    return no_wrap(b, d->op, base, y.base);
+                });
+                return {sum, constant};
+            }
+        }
+        if (type::bits(p) == 64) return {b.cast(v, Prim::i64), 0};
+        return {known(widened, v, [&] { return b.cast(v, Prim::i64); }), 0};
+    }
+
+    static Value* value(Builder& b, Index i) {
+        if (!i.base) return b.int_const(Prim::i64, i.constant);
+        return i.constant ? no_wrap(b, Op::add, i.base, b.int_const(Prim::i64, i.constant))
+                          : i.base;
+    }
+
+    // An operand that is an index becomes an i64.
+    void widen(Builder& b, Inst& i, int k) { i.operands[k] = value(b, index(b, i.operand(k))); }
+
+    void widen_loop(Inst& i) {
+        const auto dims = uint32_t(i.imm);
+        Builder b = before(i);
+        for (int k = 0; k < int(2 * dims); ++k) widen(b, i, k);
+        Region& body = i.body();
+        if (body.params[0]->type == type::kI64) return;
+        Builder inside{&f, &body, body.first, i.loc};
+        for (uint32_t k = 0; k < dims; ++k) {
+            Value* narrow = body.params[k];
+            Value* wide = f.add_param(body, type::kI64);
+            body.params.data[k] = wide;
+            wide->index = k;
+            --body.params.count;
+            narrow->replaced = inside.cast(wide, narrow->type.prim);
+            narrow->replaced->def->flags = kNoWrap;
+        }
+        changed = true;
+    }
+
+    // --- addresses
+    Value* cell(Builder& b, const Inst& place, int component, Type type) {
+        const Field& field = *place.field();
+        Value* at = b.typed(Op::field_base, type, {}, 0, &field);
+        int64_t constant = 0;
+        // Outer terms first: their sum is what a loop over the innermost axis keeps.
+        for (const Field::Term& t : field.terms_of(component)) {
+            Index x = index(b, place.operand(t.axis));
+            x.constant -= field.offset[t.axis];
+            if (t.div == 1 && t.mod == 0) {
+                constant += x.constant * t.stride;
+            } else {
+                x = {part(b, value(b, x), t), 0};
+            }
+            at = displaced(b, at, x.base, t.stride);
+        }
+        return displaced(b, at, constant, type);
+    }
+
+    // (v / div) % mod; v is not negative where it is in range.
+    static Value* part(Builder& b, Value* v, const Field::Term& t) {
+        v = b.cast(v, Prim::u64);
+        const auto with = [&](Op op, int64_t n) {
+            return b.op(op, {v, b.int_const(Prim::u64, n)});
+        };
+        if (t.div != 1)
+            v = is_power_of_two(t.div) ? with(Op::lshr, __builtin_ctzll(uint64_t(t.div)))
+                                       : with(Op::raw_div, t.div);
+        if (t.mod != 0)
+            v = is_power_of_two(t.mod) ? with(Op::bit_and, t.mod - 1) : with(Op::raw_mod, t.mod);
+        return b.cast(v, Prim::i64);
+    }
+
+    static Value* extent(Builder& b, Value* array, int axis) {
+        return b.typed(Op::array_extent, type::kI64, {{array}}, uint64_t(axis));
+    }
+
+    Value* element(Builder& b, const Inst& i) {
+        const ArrayAccess access = ArrayAccess::unpack(i.imm);
+        Value* array = i.operand(0);
+        const int ndim = i.operand_count - 1;
+        const Type type = i.results[0].type;
+        const int64_t size = type.size_bytes();
+        Value* at = b.typed(Op::array_base, type, {{array}}, access.grad);
+        Value* outer = nullptr;
+        Index last{nullptr, 0};
+        for (int level = 0; level < ndim; ++level) {
+            const int axis = access.layout ? int(access.layout >> (4 * level) & 15) : level;
+            Index x = index(b, i.operand(1 + axis));
+            if (access.clamp) {
+                Value* one = b.int_const(Prim::i64, 1);
+                Value* top = no_wrap(b, Op::sub, extent(b, array, axis), one);
+                Value* low = b.op(Op::min, {value(b, x), top});
+                x = {b.op(Op::max, {low, b.int_const(Prim::i64, 0)}), 0};
+            }
+            if (outer) outer = no_wrap(b, Op::mul, outer, extent(b, array, axis));
+            if (level + 1 == ndim)
+                last = x;
+            else
+                outer = outer ? no_wrap(b, Op::add, outer, value(b, x)) : value(b, x);
+        }
+        at = displaced(b, at, outer, size);
+        at = displaced(b, at, last.base, size);
+        return displaced(b, at, last.constant * size, type);
+    }
+
+    // The place of component k, a scalar.
+    Value* component(Builder& b, Value* place, int k) {
+        const Type type = place->type.element().place();
+        const auto found = apart.find(place);
+        if (found == apart.end())
+            return displaced(b, place, int64_t(k) * type::bytes(type.prim), type);
+        const Field& field = *found->second->field();
+        Value* at = field.uneven_terms.empty() ? place : cell(b, *found->second, k, type);
+        return displaced(b, at, field.component_offsets[size_t(k)], type);
+    }
+
+    Value* chosen_component(Builder& b, const Inst& i) {
+        Value* place = i.operand(0);
+        const int count = place->type.count();
+        const Index k = index(b, i.operand(1));
+        if (!k.base) {  // undefined if outside: any address of the value
+            const bool inside = k.constant >= 0 && k.constant < count;
+            return component(b, place, inside ? int(k.constant) : 0);
+        }
+        const auto found = apart.find(place);
+        int64_t stride = type::bytes(place->type.prim);
+        if (found != apart.end()) {
+            stride = found->second->field()->component_stride();
+            if (!stride)
+                throw support::Error("a component of '" + found->second->field()->name +
+                                     "' is chosen at run time but its storage has no constant "
+                                     "stride");
+        }
+        Value* first = component(b, place, 0);
+        Value* at = displaced(b, first, k.base, stride);
+        return displaced(b, at, k.constant * stride, first->type);
+    }
+
+    // --- accesses
+    // One access to a cell whose components lie apart becomes one to each.
+    void split_access(Inst& i) {
+        Builder b = before(i);
+        Value* place = i.operand(0);
+        const int count = place->type.count();
+        std::vector<Value*> results;
+        for (int k = 0; k < count; ++k) {
+            Inst* one = copy_inst(i, f);
+            one->operands[0] = component(b, place, k);
+            for (int n = 1; n < i.operand_count; ++n) {
+                Value* v = i.operand(n);
+                if (!v->type.is_scalar())
+                    one->operands[n] = b.typed(Op::extract, v->type.element(), {{v}}, uint64_t(k));
+            }
+            for (Value& v : one->result_values()) v.type = v.type.element();
+            one->insert_before(i);
+            if (one->result_count) results.push_back(one->result());
+        }
+        if (i.result_count) replace(i.result(), b.typed(Op::build, i.result()->type, results));
+        i.remove();
+    }
+
+    void access(Inst& i) {
+        Value* place = i.operand(0);
+        if (!apart.contains(place) || i.op == Op::prefetch) return;
+        if (place->type.count() > 1 && i.op != Op::address) return split_access(i);
+        Builder b = before(i);
+        i.operands[0] = component(b, place, 0);
+    }
+
+    static Value* same_everywhere(const Value* v) {
+        const Inst* d = v->def;
+        if (!d || (d->op != Op::splat && d->op != Op::build)) return nullptr;
+        for (int k = 1; k < d->operand_count; ++k)
+            if (d->operand(k) != d->operand(0)) return nullptr;
+        return d->operand(0);
+    }
+
+    bool fill(Inst& i) {
+        Value *place = i.operand(0), *v = i.operand(1);
+        const int count = v->type.count();
+        Value* same = count >= kLongFill && !apart.contains(place) ? same_everywhere(v) : nullptr;
+        if (!same) return false;
+        Builder b = before(i);
+        Inst* loop = new_for(b, b.int_const(Prim::i64, 0), b.int_const(Prim::i64, count));
+        Value* k = f.add_param(loop->body(), type::kI64);
+        Builder in{&f, &loop->body(), nullptr, i.loc};
+        Value* first = displaced(in, place, 0, v->type.element().place());
+        in.store(displaced(in, first, k, type::bytes(v->type.prim)), same);
+        in.end(Op::continue_);
+        i.remove();
+        ++stretch;
+        return true;
+    }
+
+    // --- the walk
+    void become(Inst& i, Value* v) {
+        replace(i.result(), v);
+        i.remove();
+    }
+
+    void visit(Inst& i) {
+        Builder b = before(i);
+        switch (i.op) {
+            case Op::for_:
+                return widen_loop(i);
+            case Op::field_place: {
+                Value* at = cell(b, i, 0, i.result()->type);
+                if (!is_packed(*i.field())) apart[at] = &i;
+                return become(i, at);
+            }
+            case Op::array_place:
+                return become(i, element(b, i));
+            case Op::comp_place:
+                return become(i, chosen_component(b, i));
+            case Op::array_shape: {
+                Value* v = b.cast(extent(b, i.operand(0), int(i.imm)), Prim::i32);
+                v->def->flags = kNoWrap;
+                return become(i, v);
+            }
+            case Op::store:
+                if (fill(i)) return;
+                [[fallthrough]];
+            default:
+                if (info(i.op).component > 0) widen(b, i, info(i.op).component);
+                if (*info(i.op).args == 'p') access(i);
+        }
+    }
+
+    void region(Region& r) {
+        for (Inst& i : r) {
+            if (i.op == Op::assert_) ++stretch;
+            visit(i);
+            if (!i.region_count) continue;
+            for (Region* c : i.region_list()) {
+                ++stretch;
+                region(*c);
+            }
+            ++stretch;
+        }
+    }
+};
+
+}  // namespace
+
+bool lower_places(Session&, Function& f) {
+    Lowering l{.f = f, .apart = {}, .sums = {}, .widened = {}, .counts = {}};
+    l.region(*f.body);
+    return true;
+}
+
+}  // namespace qd::pass
