@@ -4,9 +4,11 @@
 
 #include <Python.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -43,6 +45,16 @@ bool wait_for_room() {
     return ::poll(&out, 1, kPatienceMs) != 0;
 }
 
+// How much of what is left goes out at once. Of several threads' text a pipe mixes what is longer
+// than PIPE_BUF: pieces are shorter, and end with a line where they can.
+size_t next_piece(std::string_view rest) {
+    struct stat out;
+    if (rest.size() <= PIPE_BUF || ::fstat(1, &out) != 0 || !S_ISFIFO(out.st_mode))
+        return rest.size();
+    const size_t line = rest.substr(0, PIPE_BUF).rfind('\n');
+    return line == std::string_view::npos ? PIPE_BUF : line + 1;
+}
+
 }  // namespace
 
 bool write_output(const std::string& text) {
@@ -65,10 +77,11 @@ bool write_output(const std::string& text) {
     size_t done = 0;
     while (done <
            text.size()) {  // who reads the other end of a pipe may be a thread of this process
+        const size_t piece = next_piece(std::string_view(text).substr(done));
         ssize_t n;
         {
             const Released released;
-            n = ::write(1, text.data() + done, text.size() - done);
+            n = ::write(1, text.data() + done, piece);
         }
         if (n < 0 && errno == EINTR) {
             if (PyErr_CheckSignals() != 0) return false;

@@ -439,3 +439,31 @@ def test_print_keeps_the_stdout_that_it_writes_to(tmp_path):
         timeout=120,
     )
     assert done.returncode == 0 and done.stdout.endswith("end\n"), done.stderr[-2000:]
+
+
+PRINTING = """
+import threading
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="error")
+@qd.kernel
+def tell(t: qd.i32):
+    for i in range(3000):
+        print("T", t, "I", i, "E")
+threads = [threading.Thread(target=tell, args=(t,)) for t in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+"""
+
+
+def test_lines_of_threads_stay_whole_in_a_pipe(tmp_path):
+    (tmp_path / "prog.py").write_text(PRINTING)
+    reader = subprocess.Popen([sys.executable, tmp_path / "prog.py"], stdout=subprocess.PIPE)
+    text = b""
+    while piece := os.read(reader.stdout.fileno(), 3000):  # slowly, so that the pipe is full
+        time.sleep(0.001)
+        text += piece
+    assert reader.wait() == 0
+    lines = [line for line in text.decode().splitlines() if line.startswith("T")]
+    assert sorted(lines) == sorted(f"T {t} I {i} E" for t in range(4) for i in range(3000))
