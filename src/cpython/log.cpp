@@ -10,7 +10,10 @@ bool log_line(const char* level, const std::string& text) {
 }
 
 void try_to_log(const char* level, const std::string& text) {
+    PyObject *type, *value, *trace;  // of what is on its way to the user
+    PyErr_Fetch(&type, &value, &trace);
     if (!log_line(level, text)) forget_error();
+    PyErr_Restore(type, value, trace);
 }
 
 void log_or_throw(const char* level, const std::string& text) {

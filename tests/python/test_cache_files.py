@@ -332,3 +332,39 @@ def test_what_the_log_tells(cache):
     third = run("debug")
     assert third[0] == f"Load cache file {file} failed: it is damaged, or another program's"
     assert f"Cache kernel 'one_c0_0' {key}" in third
+
+
+EDITED = """
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="warn")
+@qd.func
+def g(x):
+    return x {edit}
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    s = 0
+    for i in range(n):
+        s += g(i)
+    return s
+try:
+    print(k(10))
+except qd.QuadrantsTypeError as e:
+    print("told:", str(e).splitlines()[-1])
+"""
+
+
+def test_a_warning_of_the_cache_leaves_the_programs_error(tmp_path):
+    env = dict(os.environ, QD_OFFLINE_CACHE_FILE_PATH=str(tmp_path / "cache"))
+    env.pop("QD_OFFLINE_CACHE", None)
+    told = []
+    for edit in ("+ 1", "& 1.5"):
+        (tmp_path / "prog.py").write_text(EDITED.format(edit=edit))
+        command = [sys.executable, tmp_path / "prog.py"]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        told.append(done.stdout.splitlines()[-1])
+        for root, _, files in os.walk(tmp_path / "cache"):
+            for name in files:
+                os.chmod(os.path.join(root, name), 0o666)
+    assert told[0] == "55"
+    assert told[1].startswith("told:"), done.stderr
+    assert "[W " in done.stdout + done.stderr  # else nothing was pending

@@ -131,7 +131,7 @@ class Ndarray(core.NdarrayBase):
         convert.count_kernel(self, "copy_from")
 
     def _conversion_key(self) -> Any:
-        return self.dtype.name, self._element_shape, len(self.shape)
+        return str(self.dtype), self._element_shape, len(self.shape)  # no dtype after a reset
 
     def fill(self, val: Any) -> None:
         """Sets every element.
