@@ -49,6 +49,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.partial_bytes = t.partial_bytes;
         out.block_dim = t.block_dim;
         out.max_threads = t.max_threads;
+        out.polls = t.polls;
         out.from = t.from;
         out.again = int32_t(t.again);
         out.privates = uint32_t(t.private_fields.size());
@@ -87,6 +88,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
                         ? abi::kOverlappingArrays
                         : (plan.assumes_distinct_arrays ? abi::kDistinctArrays : 0u) |
                               (plan.assumes_own_fields ? abi::kOwnFields : 0u);
+    if (plan.array_atomics) header.arrays |= abi::kAtomicArrays;
 
     std::vector<uint8_t> out;
     append(out, &header, sizeof header);

@@ -49,7 +49,8 @@ struct NumpyArray {  // PyArrayObject_fields
     NumpyDescr* descr;
     int flags;
 };
-constexpr int kCContiguous = 1, kFContiguous = 2, kAligned = 0x100, kWriteable = 0x400;
+constexpr int kCContiguous = 1, kFContiguous = 2, kOwnData = 4, kAligned = 0x100,
+              kWriteable = 0x400;
 
 // NPY_BOOL, BYTE, UBYTE, SHORT, USHORT, INT, UINT, LONG, ULONG, LONGLONG, ULONGLONG, FLOAT, DOUBLE;
 // HALF is 23.
@@ -206,6 +207,17 @@ bool is_numpy(PyObject* o) {
 bool is_torch(PyObject* o) {
     PyTypeObject* t = torch_type();
     return t && PyObject_TypeCheck(o, t);
+}
+
+// Memory that NumPy allocated, or Python for bytes, is this process's own; any other owner, a
+// tensor too, may have mapped it with others.
+bool may_be_shared(PyObject* o) {
+    while (o && is_numpy(o)) {
+        const auto& a = *reinterpret_cast<NumpyArray*>(o);
+        if (a.flags & kOwnData) return false;
+        o = a.base;
+    }
+    return !o || !(PyBytes_Check(o) || PyByteArray_Check(o));
 }
 
 bool read_external(PyObject* o, ExternalArray& out) {

@@ -26,6 +26,8 @@ struct ExternalArray {
 bool is_numpy(PyObject* o);  // an instance of numpy.ndarray
 bool is_torch(PyObject* o);  // an instance of torch.Tensor; false while torch is not imported
 type::Prim prim_of_array_dtype(PyObject* dtype);  // of NumPy or torch; none: not one of ours
+// Whether another process may see the memory of either kind.
+bool may_be_shared(PyObject* o);
 // Reads either kind. False with a Python exception set.
 bool read_external(PyObject* o, ExternalArray& out);
 

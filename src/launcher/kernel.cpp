@@ -220,7 +220,14 @@ class Watched {
 
 size_t tasks_of_last_call = 0;
 
-PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
+// Whether other processes may see an array that was packed last.
+bool shares_arrays(const Specialisation& s) {
+    return std::ranges::any_of(
+        s.steps, [](const PackStep& step) { return step.foreign & PackStep::kLastShared; });
+}
+
+// `shared`: see abi::Context.
+PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool shared) {
     yield_of_last_call = -1;
     if (s.graph && !begin_graph(k, s, block)) return nullptr;
     Session& session_ = session();
@@ -239,6 +246,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block) {
     context.bindings = s.bindings.data();
     context.args = block;
     context.results = out;
+    context.shared = shared;
     ++session_.launches;
     // Kernels that draw nothing, say of a viewer, leave the sequence as it is.
     const auto number_draws = [&] {
@@ -312,8 +320,9 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
         matched = Match::no;
         return nullptr;
     }
+    const bool shared = s.asks_shared() && shares_arrays(s);  // before other launches pack
     try {
-        return launch(k, s, block);
+        return launch(k, s, block, shared);
     } catch (const std::bad_alloc&) {
         return PyErr_NoMemory();
     } catch (const std::exception& e) {  // of the interpreter

@@ -69,10 +69,12 @@ struct PackStep {
     bool needs_grad = false;
     bool written = false;   // an array whose elements the kernel stores to
     bool has_grad = false;  // the array that it was made for has a gradient
-    // Arrays of others: whether no other array may be bound, whether one was bound last.
-    enum Foreign : uint8_t { kOnlyForeign = 1, kLastForeign = 2 };
+    // Arrays of others: whether no other array may be bound, whether one was bound last, and one
+    // that other processes may see.
+    enum Foreign : uint8_t { kOnlyForeign = 1, kLastForeign = 2, kLastShared = 4 };
     uint8_t foreign = 0;
-    bool cacheable = false;  // reached through frozen dataclasses only, and a Quadrants ndarray
+    bool asks_shared = false;  // the code's atomics depend on that
+    bool cacheable = false;    // reached through frozen dataclasses only, and a Quadrants ndarray
     uint16_t argument = 0;
     uint32_t offset = 0;
     uint32_t structs = 0;         // bit k: attribute k is asked of a struct value
@@ -129,7 +131,10 @@ struct Specialisation {
     uint32_t number = 0;               // specialisations made before it
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
-    uint32_t array_use() const { return slot ? slot->current()->array_use : 0; }  // abi::ArrayUse
+    bool asks_shared() const { return slot && slot->current()->array_use & abi::kAtomicArrays; }
+    uint32_t array_use() const {  // of abi::ArrayUse what is about overlaps
+        return slot ? slot->current()->array_use & ~uint32_t{abi::kAtomicArrays} : 0;
+    }
 };
 
 struct Parameter {  // read from the definition once per runtime

@@ -235,6 +235,12 @@ Written write_external(PackStep& step, PyObject* value, uint8_t* at) {
     }
     write_descriptor(at, a.data, a.grad, shape, step.type.ndim);
     step.foreign |= PackStep::kLastForeign;
+    if (step.asks_shared) {
+        if (data::may_be_shared(value))
+            step.foreign |= PackStep::kLastShared;
+        else
+            step.foreign &= uint8_t(~PackStep::kLastShared);
+    }
     return Written::foreign;
 }
 

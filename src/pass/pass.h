@@ -73,6 +73,7 @@ struct Task {
     int dims = 0;                               // of a range task
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
     int block_dim = 0, max_threads = 0;
+    bool polls = false;  // some iteration may wait for a later one
     // The last task of a do-while loop: if the i32 temporary at `again` is not 0, the launch goes
     // on with task `from`.
     int64_t again = -1;
@@ -93,6 +94,7 @@ struct Plan {
     bool uses_random = false, uses_print = false;
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
     bool assumes_own_fields = false;       // right only if no array argument is a view of a field
+    bool array_atomics = false;            // in parallel tasks
     uint32_t instructions = 0;             // after all passes but those that write out
     // measure.cpp
     std::unordered_map<const ir::Function*, uint32_t> sizes;  // in scalar instructions

@@ -110,6 +110,45 @@ void add_callees(Function& f, std::vector<Function*>& list, std::unordered_set<F
     });
 }
 
+// Whether some while loop goes on until memory says so: it may wait for a later iteration. Locks
+// wait for earlier ones.
+bool polls(const Region& r, bool in_loop, const std::unordered_set<const Function*>& callees) {
+    for (const Inst& i : r) {
+        const bool adds_nothing = (i.op == Op::atomic_add || i.op == Op::atomic_or) &&
+                                  is_constant(i.operand(1)) && !constant_bits(i.operand(1));
+        const bool asks = i.op == Op::volatile_load || adds_nothing;
+        if (in_loop && asks) return true;
+        if (i.op == Op::call && callees.contains(i.callee())) return true;
+        for (const Region* c : i.region_list())
+            if (polls(*c, in_loop || i.op == Op::loop, callees)) return true;
+    }
+    return false;
+}
+
+// What the launcher is to know of parallel tasks.
+void look_at_tasks(Plan& plan) {
+    std::unordered_set<const Function*> polling, atomic;
+    const auto uses_array_atomics = [&](const Function& f) {
+        bool found = false;
+        walk(*f.body, [&](Inst& i) {
+            const Inst* root = info(i.op).kind == Kind::atomic ? root_of(i.operand(0)) : nullptr;
+            found |= root && info(root->op).root == Root::array;
+            found |= i.op == Op::call && atomic.contains(i.callee());
+        });
+        return found;
+    };
+    for (const Function* f : plan.callees) {
+        if (polls(*f->body, false, polling)) polling.insert(f);
+        if (uses_array_atomics(*f)) atomic.insert(f);
+    }
+    for (Task& t : plan.tasks) {
+        if (t.kind == abi::TaskKind::serial) continue;
+        t.polls = polls(*t.body->body, false, polling);
+        plan.array_atomics |=
+            uses_array_atomics(*t.body) || (t.finish && uses_array_atomics(*t.finish));
+    }
+}
+
 void finish_plan(Session& s, Plan& plan) {
     Module& m = s.m;
     Function* kernel = &m.kernel();
@@ -139,6 +178,7 @@ void finish_plan(Session& s, Plan& plan) {
             if (i.op == Op::print) plan.uses_print = true;
         });
     }
+    look_at_tasks(plan);
 }
 
 void write_out(Runner& runner, Plan& plan) {

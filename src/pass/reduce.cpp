@@ -67,6 +67,14 @@ Prim bits_of(Prim p) {
     return type::bits(p) == 64 ? Prim::u64 : Prim::u32;  // f16 is never reduced
 }
 
+// The atomic that does this with what is in memory.
+Op atomic_of(Op step) {
+    const auto does = [&](const OpInfo& row) {
+        return row.kind == Kind::atomic && row.step == step;
+    };
+    return Op(std::ranges::find_if(kOps, does) - std::begin(kOps));
+}
+
 struct Reducer {
     Session& s;
     Task& task;
@@ -224,7 +232,10 @@ struct Reducer {
             Value* any[] = {b.op(Op::ne, {raw, neutral})};
             Inst* choice = b.emit(Op::if_, any, {}, 2);
             Builder then{&f, choice->regions[0], nullptr, loop.loc};
-            then.store(place, then.op(out[k].op, {then.load(place), total}));
+            if (root_of(place)->op == Op::array_place)  // which other processes may see
+                then.op(atomic_of(out[k].op), {place, total});
+            else
+                then.store(place, then.op(out[k].op, {then.load(place), total}));
             then.end(Op::yield);
             Builder{&f, choice->regions[1], nullptr, loop.loc}.end(Op::yield);
         }

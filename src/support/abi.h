@@ -26,8 +26,9 @@ inline constexpr int kMaxDims = 12;
 
 struct Context;
 
-// Bits of Thread::alone. No other thread runs the launch, or none sees this thread's copies of the
-// task's private fields.
+// Bits of Thread::alone. Nobody else sees memory that a parallel task reaches by atomics: no other
+// thread runs the launch, nor another process; or none sees this thread's copies of the task's
+// private fields.
 inline constexpr int32_t kAlone = 1, kAloneInPrivate = 2;
 
 // A call that has not returned, in code with checks: lies on the stack of its caller.
@@ -75,6 +76,7 @@ struct Context {  // one launch; lives on the launcher's stack
     const int64_t* bounds;   // begin/end pairs of the running range task
     uint64_t launch_key;     // seed and launch number, mixed
     uint32_t task;           // number of the running task
+    uint32_t shared;         // 1: other processes may see array arguments, too
     const void* kernel;      // the runtime's own record (formats, name)
     volatile int32_t* stop;  // non-zero: a check failed or the user interrupted
 };
@@ -102,8 +104,8 @@ inline constexpr int kMaxPrivateFields = 4;
 enum class TaskKind : uint8_t { serial, range };
 struct Task {
     TaskKind kind;
-    uint8_t dims;  // of a range task
-    uint16_t pad;
+    uint8_t dims;              // of a range task
+    uint16_t polls;            // iterations may wait for later ones
     uint32_t entry;            // offset of the entry in the code image
     uint32_t finish;           // offset, or UINT32_MAX
     uint32_t partial_bytes;    // 0: no reduction
@@ -123,6 +125,7 @@ enum ArrayUse : uint32_t {
     kDistinctArrays = 1,     // right only if no two of them overlap
     kOwnFields = 2,          // right only if none is a view of a field
     kOverlappingArrays = 4,  // made for arguments that are so, by Module::arrays_may_overlap
+    kAtomicArrays = 8,       // parallel tasks use atomics on them
 };
 
 struct ObjectRange {

@@ -140,7 +140,8 @@ TEST_P(Golden, Matches) {
                 for (const pass::Task& t : plan.tasks)
                     facts += "task " + t.name + ": " + std::to_string(t.private_fields.size()) +
                              " private fields, " + std::to_string(t.private_atomics) +
-                             " private atomics\n";
+                             " private atomics" + (t.polls ? ", polls" : "") + "\n";
+                facts += plan.array_atomics ? "array atomics\n" : "";
             } else {
                 pass::Session s{.m = *m, .options = options};
                 const auto order = pass::callees_first(*m);

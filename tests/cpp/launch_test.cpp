@@ -86,9 +86,10 @@ struct Fixture {
         image.tasks.push_back({abi::TaskKind::range, static_cast<int>(limits.size() / 2), f, finish,
                                finish ? 8u : 0u, 0, 0, bounds.back()});
     }
-    bool run(Pool& pool, LaunchHooks hooks = {}) {
+    bool run(Pool& pool, LaunchHooks hooks = {}, bool shared = false) {
         void* bindings[] = {&test};
         abi::Context c{};
+        c.shared = shared;
         c.bindings = bindings;
         c.results = reinterpret_cast<uint8_t*>(&result);
         outcome = {};
@@ -128,6 +129,39 @@ TEST(launch, every_index_once) {
 void count_blocks(abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) {
     count_units(t, begin, end, chunk);
     if (begin < chunk * 64) ++test_of(t).tasks;
+}
+
+// Whether atomics may be plain.
+void is_lone(abi::Thread* t, int64_t, int64_t, int64_t) {
+    if (t->alone & abi::kAlone) ++test_of(t).tasks;
+}
+
+TEST(launch, other_processes_are_company) {
+    Pool pool(1);
+    for (const bool shared : {false, true}) {
+        Fixture f;
+        f.add_range({0, 10}, is_lone, is_lone);
+        f.add_serial(is_lone);  // one task, in which the language has no atomics
+        f.run(pool, {}, shared);
+        EXPECT_EQ(f.test.tasks, shared ? 1 : 3);
+    }
+}
+
+// The first iteration waits for the last.
+void wait_for_last(abi::Thread* t, int64_t begin, int64_t end, int64_t) {
+    Test& test = test_of(t);
+    const auto end_of_all = t->context->bounds[1];
+    if (end == end_of_all) test.tasks = 1;
+    if (begin == 0)
+        while (!test.tasks) std::this_thread::yield();
+}
+
+TEST(launch, who_may_wait_for_others_has_them) {
+    Pool pool(2);
+    Fixture f;
+    f.add_range({0, 1000}, wait_for_last);
+    f.image.tasks[0].polls = true;
+    EXPECT_FALSE(f.run(pool));
 }
 
 TEST(launch, chunks_are_whole_blocks) {

@@ -112,6 +112,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 {t.bounds, size_t(2 * t.dims)},
                                 {t.private_fields, t.privates},
                                 t.private_atomics,
+                                t.polls != 0,
                                 t.from,
                                 t.again,
                                 texts.substr(std::min<size_t>(t.name, texts.size()))});

@@ -31,6 +31,7 @@ struct LoadedTask {
     std::span<const abi::Bound> bounds;  // begin/end pairs
     std::span<const abi::PrivateField> private_fields;
     uint32_t private_atomics = 0;
+    bool polls = false;     // iterations may wait for later ones
     uint32_t from = 0;      // where a do-while loop that ends here begins
     int32_t again = -1;     // its condition in temps; -1: none
     std::string_view name;  // of its loop, else made up

@@ -291,7 +291,8 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
     int64_t bounds[2 * abi::kMaxDims];
     for (int b = 0; b < 2 * task.dims; ++b) bounds[b] = read_bound(task.bounds[b], context);
     context.bounds = bounds;
-    Job job{&context, &launch, task.entry, 0, 1, 1, 1, kAll};
+    const int32_t alone = context.shared ? abi::kAloneInPrivate : kAll;  // on this thread alone
+    Job job{&context, &launch, task.entry, 0, 1, 1, 1, alone};
     const int most = fits_workers(*launch.image) ? pool.threads() : 1;
     const int threads = task.max_threads > 0 ? std::min(task.max_threads, most) : most;
     cut(job, task, bounds, threads);
@@ -306,6 +307,8 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
     }
     if (chunks == 1 || threads == 1) {
         for (int64_t c = 0; c < chunks; ++c) run_chunk(&job, c, 0);
+    } else if (task.polls && chunks > 1) {  // the first chunk may wait for the others
+        run_together(task, context, job, 0, chunks, threads, pool);
     } else if (chunks > 1) {
         const int64_t start = now_ns();
         // What is clearly long is not kept from the others for a whole chunk.
@@ -330,7 +333,7 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         }
     }
     if (task.finish && !__atomic_load_n(&launch.stop, __ATOMIC_RELAXED)) {
-        Worker w{{&context, 1, 1, 0, 0, 0, kAll, nullptr}, &launch, {}};
+        Worker w{{&context, 1, 1, 0, 0, 0, alone, nullptr}, &launch, {}};
         call_entry(w, task.finish, 0, chunks, 0);
     }
 }
