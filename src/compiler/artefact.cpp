@@ -40,7 +40,9 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     const pass::Plan& plan = prepared.plan;
     std::string strings(1, '\0');  // offset 0 is the empty string
     std::vector<abi::Task> tasks;
+    const std::vector<pass::Turns> turns = pass::turns_in_order(plan);
     for (const pass::Task& t : plan.tasks) {
+        const pass::Turns& at = turns[tasks.size()];
         abi::Task out;
         std::memset(static_cast<void*>(&out), 0, sizeof out);
         out.kind = t.kind;
@@ -50,8 +52,10 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.block_dim = t.block_dim;
         out.max_threads = t.max_threads;
         out.polls = t.polls;
-        out.from = t.from;
-        out.again = int32_t(t.again);
+        out.from = at.from;
+        out.again = at.again;
+        out.behind = at.behind;
+        out.gate = at.gate;
         out.privates = uint32_t(t.private_fields.size());
         out.private_atomics = t.private_atomics;
         std::copy(t.private_fields.begin(), t.private_fields.end(), out.private_fields);

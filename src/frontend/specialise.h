@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "frontend/frontend.h"
@@ -166,9 +167,11 @@ struct KernelState {
     bool graph = false, checkpoints = false;  // options of the decorator
     int level = -1;                           // the innermost do-while loop, in GraphTable::levels
     ir::Value* graph_state = nullptr;         // its parameter
-    ir::Value* gate = nullptr;  // u1: whether the checkpoint's tasks run; null: no checkpoint
+    ir::Value* gate = nullptr;  // u1: whether the checkpoint's loops run; null: no checkpoint
     std::vector<long> labels;   // of checkpoints so far
-    bool pure = false;          // depends on its arguments only: captured values are reported
+    std::unordered_map<const ir::Value*, ir::Value*>
+        outliving;      // in variables (values/outlive.cpp)
+    bool pure = false;  // depends on its arguments only: captured values are reported
     std::vector<std::string> captures;  // reported already
 };
 

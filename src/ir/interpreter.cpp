@@ -50,8 +50,39 @@ struct Interpreter {
     std::unordered_map<const Function*, Layout> layouts;
     std::unordered_map<const Format*, uint32_t> format_numbers;
     uint64_t steps = 0;
-    uint64_t parallel_loops = 0;
     int depth = 0;
+
+    // Random numbers of the kernel (ir/random.h): where those of a top-level loop or group begin,
+    // and those behind it.
+    struct Stretch {
+        uint64_t loops = 0;   // parallel ones before it
+        uint64_t number = 0;  // since the last of them
+    };
+    struct Streams {
+        Stretch inside, behind;
+    };
+    std::unordered_map<const Inst*, Streams> streams;
+    uint64_t launch_key = context.launch_key;
+
+    Stretch number_streams(const Region& r, Stretch now) {
+        for (const Inst& i : r) {
+            const Stretch inside = {now.loops, now.number + 1};
+            if (i.is_group()) {
+                now = number_streams(i.body(), inside);
+                ++now.number;
+            } else if (is_parallel(i)) {
+                now = {now.loops + 1, 0};
+            } else {
+                continue;
+            }
+            streams[&i] = {inside, now};
+        }
+        return now;
+    }
+    static bool is_parallel(const Inst& i) {
+        return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
+    }
+    void begin_stretch(Stretch s) { seed(2 * s.loops, s.number); }
 
     struct Frame {
         const Layout& layout;
@@ -178,7 +209,7 @@ struct Interpreter {
         }
     }
     void seed(uint64_t stream, uint64_t iteration) {
-        thread.random_key = random_key(context.launch_key, stream, iteration);
+        thread.random_key = random_key(launch_key, stream, iteration);
         thread.random_draw = 0;
     }
 
@@ -323,8 +354,9 @@ struct Interpreter {
         }
         x = low;
         pass_values(f, i, 2 * dims);
-        const bool parallel = i.loop_config() && i.loop_config()->parallel;
-        const uint64_t stream = parallel ? 2 * parallel_loops++ + 1 : 0;
+        const auto known = streams.find(&i);
+        const bool parallel = known != streams.end();
+        const uint64_t stream = parallel ? 2 * known->second.inside.loops + 1 : 0;
         std::vector<Value*> carried(i.body().params.begin() + dims, i.body().params.end());
         const uint64_t mask = type::bits(p) == 64 ? ~uint64_t(0) : 0xffffffff;
         for (uint64_t iteration = 0; !empty; ++iteration) {
@@ -345,7 +377,21 @@ struct Interpreter {
             if (k < 0) break;
         }
         receive(f, results_of(i));
-        if (parallel) seed(stream + 1, 0);
+        if (parallel) begin_stretch(known->second.behind);
+        return Flow::next;
+    }
+
+    Flow run_group(Frame& f, const Inst& i) {
+        const Streams& s = streams.at(&i);
+        bool again = i.operand_count == 0 || *in(f, i, 0);
+        while (again) {
+            begin_stretch(s.inside);
+            const Flow flow = region(f, i.body());
+            if (flow == Flow::done) return flow;
+            again = info(i.op).repeats && f.passed[0];
+            if (again) launch_key = abi::key_of_next_turn(launch_key);
+        }
+        begin_stretch(s.behind);
         return Flow::next;
     }
 
@@ -483,6 +529,12 @@ struct Interpreter {
                 return run_for(f, i);
             case Op::loop:
                 return run_loop(f, i);
+            case Op::do_while:
+            case Op::checkpoint:
+            case Op::sections:
+            case Op::section:
+            case Op::stream:
+                return run_group(f, i);
             case Op::call:
                 call(f, i);
                 break;
@@ -604,6 +656,7 @@ bool interpret(const Module& m, const abi::Context& context, const InterpretOpti
                     .options = options,
                     .layouts = {},
                     .format_numbers = {}};
+    run.number_streams(*m.kernel().body, {});
     run.seed(0, 0);
     return run.start(m.kernel());
 }

@@ -13,15 +13,26 @@
 //          lexicographic order, last dimension fastest; bounds are evaluated once. The region ends
 //          in `continue_ v...` (next iteration's carried values); `break_ v...` leaves the whole
 //          loop. Results: the carried values at the end. ref: LoopConfig or null. A for_ with
-//          LoopConfig::parallel, directly in the kernel function's body, carries nothing, breaks
-//          never, and becomes a task whose iterations may run at the same time; run by one thread
-//          it must equal ascending serial order.
+//          LoopConfig::parallel stands in the kernel function's body or in groups there, carries
+//          nothing, breaks never, and becomes a task whose iterations may run at the same time; run
+//          by one thread it must equal ascending serial order.
 //   loop   operands: initial carried values; region parameters: the carried values. Repeats until a
 //          `break_ v...`; its results are those values. Ends in continue_/break_.
 //   return_ v... leaves the function; at the end of a body always, elsewhere only in functions
 //          with Function::returns_early.
+// Groups say how the tasks of a kernel belong together; pass `offload` makes a list of them. They
+// stand in the body of a kernel that does not return early, or in another group there, carry
+// nothing and end in `yield`:
+//   do_while    runs its region, and again as long as that ends in `yield` of a true u1.
+//   checkpoint  operand: u1. Runs its region if that is true. No checkpoint stands in another.
+//   sections    holds `section`s, which may run at the same time; what follows waits for all.
+//   section     runs its region.
+//   stream      runs its region; those that follow each other may run at the same time.
+// One after the other is what they mean; that nothing else comes out when they run at the same time
+// is the user's promise.
 // A value may be used where its definition dominates: earlier in the same region or in an
-// enclosing one. Callees are reached through Inst::ref and never contain parallel loops.
+// enclosing one, so none goes from a group to the next. Callees are reached through Inst::ref and
+// never contain parallel loops or groups.
 //
 // Variables start as `slot`s with loads and stores; pass `promote` turns them into SSA values.
 // Memory is reached through places (`field_place`, `array_place`, `slot`, `temp`, `comp_place`). At
@@ -96,6 +107,7 @@ enum class Takes : uint8_t { any, ints, floats };
 enum class Refers : uint8_t { nothing, field, function, loop, format };  // Inst::ref
 enum class Root : uint8_t { none, slot, temp, partial, thread, field, array };
 enum class Neutral : uint8_t { none, zero, most, least, ones };
+enum class Word : uint8_t { none, launch_key, results, temps, partials };  // of abi::Context
 
 struct Span {
     double low = 0, high = 0;
@@ -125,7 +137,11 @@ struct OpInfo {
     bool cheap = false;       // rather computed on both sides of a branch than branched over
     bool recompute = false;   // rather computed again by another task than kept for it
     uint8_t regions = 0;
-    int8_t component = -1;  // which operand is a component's number, known at run time alone
+    bool group = false;      // of tasks: its region stands for the kernel's body
+    bool repeats = false;    // may run its region more than once
+    Word word = Word::none;  // what of the launch it looks at
+    Op inside = Op::count_;  // the group that it stands in, which holds nothing else
+    int8_t component = -1;   // which operand is a component's number, known at run time alone
     Refers refers = Refers::nothing;
     Root root = Root::none;           // what memory the place that it makes lies in
     Op step = Op::count_;             // what an atomic or a reduction does with each component
@@ -251,10 +267,6 @@ struct Format {
     std::string function;  // print: the check that reports, "" for the user's own prints
 };
 
-// Op::loop, imm: a do-while loop of the kernel's body whose tasks the launcher repeats. It carries
-// nothing and ends in `if_ again {yield} {break_}; continue_`.
-inline constexpr uint64_t kGraphLoop = 1;
-
 struct Inst {
     Op op;
     uint8_t flags = 0;  // kXxx below
@@ -278,7 +290,7 @@ struct Inst {
     std::span<Value> result_values() const { return {results, result_count}; }
     std::span<Region*> region_list() const { return {regions, region_count}; }
     bool is_loop() const { return op == Op::for_ || op == Op::loop; }
-    bool is_graph_loop() const { return op == Op::loop && imm == kGraphLoop; }
+    bool is_group() const { return info(op).group; }
     Region& body() const { return *regions[0]; }
     const Field* field() const { return static_cast<const Field*>(ref); }
     Function* callee() const { return static_cast<Function*>(const_cast<void*>(ref)); }

@@ -287,7 +287,7 @@ struct Parser {
         expect('{');
         while (!accept('}')) inst(r);
         if (r.last && info(r.last->op).effect == Effect::terminator) return;
-        const Op op = !r.owner ? Op::return_ : r.owner->op == Op::if_ ? Op::yield : Op::continue_;
+        const Op op = !r.owner ? Op::return_ : r.owner->is_loop() ? Op::continue_ : Op::yield;
         function->new_inst(op, 0, 0, 0)->append_to(r);
     }
 
@@ -332,7 +332,6 @@ struct Parser {
             }
             ref = loop_config();
         } else if (op == Op::loop) {
-            if (accept_word("graph")) imm = kGraphLoop;
             Carried c = carried();
             params = std::move(c.names);
             for (Value* v : c.initial) param_types.push_back(v->type);

@@ -180,7 +180,6 @@ struct Printer {
             carried(i, 2 * static_cast<int>(dims), dims);
             if (i.ref) loop_config(*i.loop_config());
         } else if (i.op == Op::loop) {
-            if (i.is_graph_loop()) out += " graph";
             carried(i, 0, 0);
         } else {
             if (i.op == Op::constant) {

@@ -4,6 +4,8 @@
 // The interpreter runs these functions; code generation emits the same arithmetic. A stream is a
 // place in the kernel's body: parallel loop number p (0, 1, ... in order) is stream 2p + 1 and its
 // iterations are numbered row-major from 0; the serial stretch before it is stream 2p, iteration 0.
+// Where a group begins and where it ends another stretch begins, iteration 1, 2, ... of that
+// stream. Each turn of a do-while loop has a launch key of its own.
 //
 // mix() is the finaliser of SplitMix64 (Steele, Lea, Flood 2014): bijective, full avalanche. Two
 // keyed rounds a draw keep neighbouring keys and neighbouring draws unrelated.

@@ -510,7 +510,7 @@ struct Reader {
         const size_t operands = row.operands < 0 ? count() : static_cast<size_t>(row.operands);
         if (operands > UINT16_MAX || operands > static_cast<size_t>(end - at))
             bad("too many operands");
-        const int regions = op == Op::if_ ? 2 : op == Op::for_ || op == Op::loop ? 1 : 0;
+        const int regions = row.regions;
         // The number of results is known only behind the operands, so those wait in a buffer.
         operand_buffer.clear();
         for (size_t k = 0; k < operands; ++k) {

@@ -16,6 +16,7 @@ struct Target {
     // compare and swap. Bits by op, counted from atomic_add.
     uint16_t atomics = 0xff & ~(1 << 2);  // all from atomic_add to atomic_xor but atomic_mul
     bool lone = true;  // threads know when no other runs the launch, and do without atomics then
+    bool runs_together = false;  // tasks of sections and streams that follow each other
 
     // Functions of so many scalar operations are expanded where they are called; or where the only
     // call is.

@@ -3,6 +3,7 @@
 // O(instructions); run between passes in debug.
 
 #include <algorithm>
+#include <array>
 
 #include "ir/ir.h"
 #include "support/error.h"
@@ -222,13 +223,18 @@ struct Verifier {
                 match(i, 0, function->result_types, "returns other types than the function");
                 break;
             case Op::yield:
-                need(owner && owner->op == Op::if_, i, "yield outside an if");
-                match(i, 0, types_of(owner->result_values()), "yields other types than the if");
+                need(owner && !owner->is_loop(), i, "yield outside an if or a group");
+                if (owner->is_group() && info(owner->op).repeats)
+                    match(i, 0, std::array{type::kU1}, "yields no condition to go on");
+                else
+                    match(i, 0, types_of(owner->result_values()),
+                          "yields other types than the results");
                 break;
             case Op::continue_:
             case Op::break_: {
                 const Inst* loop = owner;
-                while (loop && !loop->is_loop()) loop = loop->parent->owner;
+                while (loop && !loop->is_loop() && !loop->is_group()) loop = loop->parent->owner;
+                if (loop && loop->is_group()) loop = nullptr;
                 need(loop != nullptr, i, "outside a loop");
                 if (loop->op == Op::for_ && i.op == Op::break_) {
                     need(!loop->loop_config() || !loop->loop_config()->parallel, i,
@@ -279,13 +285,35 @@ struct Verifier {
                      "result of another type");
             }
             if (i.loop_config() && i.loop_config()->parallel) {
-                const Inst* owner = i.parent->owner;
-                while (owner && owner->is_graph_loop()) owner = owner->parent->owner;
-                const bool top = !owner && function == m.functions[0];
-                need(top && i.result_count == 0, i,
-                     "parallel loops stand in the kernel's body or a graph loop and carry nothing");
+                need(is_at_top(i) && i.result_count == 0, i,
+                     "parallel loops stand in the kernel's body or a group and carry nothing");
             }
         }
+    }
+
+    // In the kernel's body, or in groups there.
+    bool is_at_top(const Inst& i) const {
+        const Inst* owner = i.parent->owner;
+        while (owner && owner->is_group()) owner = owner->parent->owner;
+        return !owner && function == m.functions[0];
+    }
+
+    void check_group(const Inst& i) const {
+        need(is_at_top(i) && !function->returns_early, i,
+             "groups stand in the body of a kernel that does not return early, or in a group");
+        need(i.body().params.size() == 0, i, "groups carry nothing");
+        for (const Inst* o = i.parent->owner; o && i.operand_count; o = o->parent->owner)
+            need(o->op != i.op, i, "stands in another of its kind");
+        for (const Inst* c = i.body().first; c; c = c->next)
+            need(c->effect() == Effect::pure || c == i.body().last || info(c->op).inside == i.op ||
+                     !holds_its_own(i.op),
+                 *c, "stands where only sections may");
+        const Op around = info(i.op).inside;
+        need(around == Op::count_ || (i.parent->owner && i.parent->owner->op == around), i,
+             "stands outside the group that it is a part of");
+    }
+    static bool holds_its_own(Op group) {
+        return std::ranges::any_of(kOps, [&](const OpInfo& row) { return row.inside == group; });
     }
 
     void check_call(const Inst& i) {
@@ -318,6 +346,7 @@ struct Verifier {
             need(i->region_count == info(i->op).regions, *i, "wrong number of regions");
             if (i->op == Op::if_) need(i->operand(0)->type == type::kU1, *i, "condition is not u1");
             if (i->is_loop()) check_loop(*i);
+            if (i->is_group()) check_group(*i);
             if (i->op == Op::call) check_call(*i);
             for (const Region* c : i->region_list()) {
                 need(c->owner == i, *i, "region of another owner");

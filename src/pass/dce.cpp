@@ -109,7 +109,7 @@ struct Marker {
         const uint32_t n = number(&i);
         if (live_insts[n]) return;
         live_insts[n] = true;
-        if (i.op == Op::if_) mark(i.operand(0));
+        if (i.op == Op::if_ || i.is_group()) mark_operands(i);
         if (i.op == Op::for_) {
             for (int k = 0; k < 2 * static_cast<int>(i.imm); ++k) mark(i.operand(k));
         }
@@ -125,7 +125,7 @@ struct Marker {
             const uint32_t n = number(i);
             if (i->effect() == Effect::terminator) {
                 live_insts[n] = true;
-                if (i->op == Op::return_) mark_operands(*i);
+                if (i->op == Op::return_ || (r.owner && r.owner->is_group())) mark_operands(*i);
                 continue;
             }
             if (i->region_count == 0) {

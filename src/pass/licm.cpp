@@ -5,6 +5,9 @@
 // can in one run. Constants climb out of branches too, with move_loop_invariant_outside_if
 // everything.
 //
+// What a do-while loop of tasks computes leaves it like any loop, from groups in it too. Out of
+// other groups nothing goes: in front of them it may cost a task of its own.
+//
 // Loads stay: proving that a loop runs and that nothing writes is cheaper after address
 // computation, in the back end. Nothing leaves a parallel loop before it is a task, because what
 // the kernel's body computes may cost a task of its own.
@@ -24,6 +27,7 @@ bool hoist(Inst& loop, Region& r, bool constants_only, bool of_branches) {
         if (i.op == Op::if_) {
             for (Region* c : i.region_list()) changed |= hoist(loop, *c, !of_branches, of_branches);
         }
+        if (i.is_group()) changed |= hoist(loop, i.body(), constants_only, of_branches);
         if (i.effect() != Effect::pure || (constants_only && i.op != Op::constant)) continue;
         bool invariant = true;
         for (int k = 0; k < i.operand_count && invariant; ++k)
@@ -42,7 +46,7 @@ bool licm(Session& s, Function& f) {
     bool changed = false;
     walk_post(*f.body, [&](Inst& i) {
         const bool parallel = i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
-        if (i.is_loop() && !parallel) changed |= hoist(i, i.body(), false, of_branches);
+        if (info(i.op).repeats && !parallel) changed |= hoist(i, i.body(), false, of_branches);
     });
     return changed;
 }

@@ -157,7 +157,9 @@ struct Lister {
             out += "\n";
         } else {
             const int bounds = i.op == Op::for_ ? 2 * static_cast<int>(i.imm) : 0;
-            if (i.op == Op::for_) {
+            if (i.is_group()) {
+                out += info(i.op).name + (i.operand_count ? " " + uses(i, 0) : "") + " {\n";
+            } else if (i.op == Op::for_) {
                 std::string ranges;
                 for (int k = 0; k < bounds; k += 2)
                     ranges += (k ? " x " : "") + std::string("range(") + use(i.operand(k)) + ", " +

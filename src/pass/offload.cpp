@@ -6,7 +6,8 @@
 // temporary where it is defined and loaded where it is used. A slot that several tasks use, or that
 // a parallel loop uses, becomes a temporary itself.
 //
-// The body of a graph loop is cut like the kernel's; its last task says where to go on.
+// The body of a group is cut like the kernel's, and no serial task goes over where a loop or a
+// checkpoint begins or ends, nor, if the target runs them together, a section or a stream.
 //
 // A kernel that returns early stays one serial task: what follows would depend on a hidden flag.
 //
@@ -39,39 +40,13 @@ struct Cutter {
         std::unordered_map<const Value*, Value*> here;  // values of other parts, and parameters
     };
     std::vector<Part> parts;
-    std::unordered_map<const Inst*, uint32_t> part_of;  // instructions of the kernel's body
+    std::vector<Inst*> cut;  // instructions of the kernel's body and of groups, in order
+    std::unordered_map<const Inst*, uint32_t> part_of;  // of those
     std::unordered_map<const Value*, uint32_t> temps;   // byte offset
     std::unordered_map<const Value*, bool> shared_slots;
-    // A do-while loop: its instructions stand among those of the kernel's body.
-    struct Repeat {
-        const Inst *first, *last;
-        Value* again;  // i32; part of `last`, which ends the loop's last part
-        uint32_t from_part = 0, to_part = 0;
-    };
-    std::vector<Repeat> repeats;
-
-    // Puts the instructions of graph loops in front of them; inner loops come first in `repeats`.
-    void flatten(Region& r) {
-        for (Inst& i : r) {
-            if (!i.is_graph_loop()) continue;
-            flatten(i.body());
-            Inst* end = i.body().last;
-            Inst* branch = end->prev;
-            if (i.operand_count || i.result_count || !branch || branch->op != Op::if_ ||
-                branch->regions[0]->last->op != Op::yield ||
-                branch->regions[1]->last->op != Op::break_)
-                throw support::Error("a graph loop has lost its shape");
-            Builder b{&kernel, &i.body(), branch, branch->loc};
-            Value* again = b.cast(branch->operand(0), Prim::i32);
-            branch->remove();
-            end->remove();
-            Repeat x{i.body().first, i.body().last, again};
-            while (Inst* moved = i.body().first) moved->move_before(i);
-            repeats.push_back(x);
-        }
-        for (Inst& i : r)
-            if (i.is_graph_loop()) i.remove();
-    }
+    std::unordered_map<const Value*, Value*> conditions;  // of checkpoints, as i32
+    std::vector<std::pair<size_t, Value*>> flags;         // of Plan::groups, i32; inner ones first
+    bool open = false;                                    // the last part is serial, and may go on
 
     uint32_t new_temp(Type t) {
         const uint32_t at = (plan.temps_bytes + 7) & ~7u;
@@ -79,12 +54,13 @@ struct Cutter {
         return at;
     }
 
-    Part& new_part(abi::TaskKind kind) {
+    Part& new_part(abi::TaskKind kind, int group) {
         s.m.owned.push_back(std::make_unique<Function>(""));
         Part p;
         p.f = s.m.owned.back().get();
         for (const Value* v : kernel.body->params) p.f->add_param(*p.f->body, v->type);
         p.task.kind = kind;
+        p.task.group = group;
         p.task.body = p.f;
         p.anchor = p.f->new_inst(Op::return_, 0, 0, 0);
         p.anchor->append_to(*p.f->body);
@@ -92,28 +68,65 @@ struct Cutter {
         return parts.back();
     }
 
-    void split() {
-        const bool serial_only = kernel.returns_early;
-        bool open = false;
-        for (Inst& i : *kernel.body) {
-            if (&i == kernel.body->last) break;  // the return
-            for (Repeat& x : repeats) {
-                if (x.first != &i) continue;
-                open = false;
-                x.from_part = static_cast<uint32_t>(parts.size());
-            }
-            const bool range = !serial_only && is_parallel(i);
-            if (i.op == Op::for_ && !range) i.ref = nullptr;
-            if (range || !open) new_part(range ? abi::TaskKind::range : abi::TaskKind::serial);
-            open = !range;
-            part_of[&i] = static_cast<uint32_t>(parts.size() - 1);
-            if (range) parts.back().loop = &i;
-            for (Repeat& x : repeats) {
-                if (x.last != &i) continue;
-                open = false;
-                x.to_part = static_cast<uint32_t>(parts.size() - 1);
-            }
+    void place(Inst& i, int group) {
+        const bool range = !kernel.returns_early && is_parallel(i);
+        if (i.op == Op::for_ && !range) i.ref = nullptr;
+        if (range || !open) new_part(range ? abi::TaskKind::range : abi::TaskKind::serial, group);
+        int& all = parts.back().task.group;
+        all = common(all, group);
+        open = !range;
+        part_of[&i] = static_cast<uint32_t>(parts.size() - 1);
+        cut.push_back(&i);
+        if (range) parts.back().loop = &i;
+    }
+
+    // The innermost group around both.
+    int common(int a, int b) const {
+        while (a != b) {
+            int& inner = a > b ? a : b;
+            inner = plan.groups[static_cast<size_t>(inner)].parent;
         }
+        return a;
+    }
+
+    void split(Region& r, int group) {
+        for (Inst& i : r) {
+            if (&i == r.last) break;
+            if (i.is_group())
+                split_group(i, group);
+            else
+                place(i, group);
+        }
+    }
+
+    // Where they are computed, once for all checkpoints that one decides on: these need no task in
+    // front of them.
+    void find_conditions(Region& r) {
+        for (Inst& i : r) {
+            if (!i.is_group()) continue;
+            for (int k = 0; k < i.operand_count; ++k) {
+                Value* v = i.operand(k);
+                Value*& flag = conditions[v];
+                Region* home = v->def ? v->def->parent : kernel.body;
+                if (!flag)
+                    flag = Builder{&kernel, home, v->def ? v->def->next : home->first, i.loc}.cast(
+                        v, Prim::i32);
+            }
+            find_conditions(i.body());
+        }
+    }
+
+    void split_group(Inst& i, int parent) {
+        const size_t number = plan.groups.size();
+        plan.groups.push_back({.op = i.op, .parent = parent});
+        Value* flag = i.operand_count ? conditions.at(i.operand(0)) : nullptr;
+        if (Inst* end = i.body().last; end->operand_count)
+            flag = before(*end).cast(end->operand(0), Prim::i32);
+        const bool closed = flag || s.options.target.runs_together;
+        open &= !closed;
+        split(i.body(), static_cast<int>(number));
+        open &= !closed;
+        if (flag) flags.emplace_back(number, flag);
     }
 
     void find_shared_slots() {
@@ -127,13 +140,12 @@ struct Cutter {
                     shared_slots[v] = true;
             }
         };
-        for (Inst& top : *kernel.body) {
-            const auto found = part_of.find(&top);
-            if (found == part_of.end()) continue;
-            const bool parallel = parts[found->second].loop != nullptr;
-            use(top, found->second, parallel);
-            for (Region* r : top.region_list()) {
-                walk(*r, [&](Inst& i) { use(i, found->second, parallel); });
+        for (Inst* top : cut) {
+            const uint32_t part = part_of[top];
+            const bool parallel = parts[part].loop != nullptr;
+            use(*top, part, parallel);
+            for (Region* r : top->region_list()) {
+                walk(*r, [&](Inst& i) { use(i, part, parallel); });
             }
         }
     }
@@ -206,18 +218,14 @@ struct Cutter {
     }
 
     void move() {
-        for (Inst& i : *kernel.body) {
-            const auto found = part_of.find(&i);
-            if (found == part_of.end()) continue;
-            Part& p = parts[found->second];
-            if (i.op == Op::slot && shared_slots.count(i.result())) {
-                i.remove();
-                continue;
-            }
-            i.remove();
-            i.append_to(*p.f->body);
-            for (Region* r : i.region_list()) adopt(*r, *p.f);
+        for (Inst* i : cut) {
+            Part& p = parts[part_of[i]];
+            i->remove();
+            if (i->op == Op::slot && shared_slots.count(i->result())) continue;
+            i->append_to(*p.f->body);
+            for (Region* r : i->region_list()) adopt(*r, *p.f);
         }
+        while (kernel.body->first != kernel.body->last) kernel.body->first->remove();  // groups
         for (uint32_t k = 0; k < parts.size(); ++k) {
             Part& p = parts[k];
             // Entry computations stand in front of the anchor, the part's own instructions behind.
@@ -238,6 +246,21 @@ struct Cutter {
             v = v->def->operand(0);
         }
         return v;
+    }
+
+    // If they are known.
+    static int64_t iterations(const Task& task) {
+        int64_t all = 1;
+        for (int d = 0; d < task.dims; ++d) {
+            const abi::Bound &begin = task.bounds[2 * d], &end = task.bounds[2 * d + 1];
+            const bool known =
+                begin.kind == abi::BoundKind::constant && end.kind == abi::BoundKind::constant;
+            int64_t extent;
+            if (!known || __builtin_sub_overflow(end.value, begin.value, &extent) ||
+                __builtin_mul_overflow(all, std::max<int64_t>(0, extent), &all))
+                return -1;
+        }
+        return all;
     }
 
     void bounds(uint32_t part) {
@@ -271,6 +294,11 @@ struct Cutter {
                            : o.default_cpu_block_dim != kUsualBlock ? int(o.default_cpu_block_dim)
                                                                     : 0;
         p.task.max_threads = o.make_cpu_multithreading_loop ? c.max_threads : 1;
+        p.task.fixed_mapping = c.block_dim > 0;
+        p.task.most_iterations = iterations(p.task);
+        const bool in_a_block = p.task.fixed_mapping && p.task.most_iterations >= 0 &&
+                                p.task.most_iterations <= c.block_dim;
+        p.task.shape = in_a_block ? Shape::block : Shape::grid;
         p.task.name = c.name;
     }
 };
@@ -291,22 +319,19 @@ void offload(Session& s, Plan& plan) {
              .plan = plan,
              .kernel = kernel,
              .parts = {},
+             .cut = {},
              .part_of = {},
              .temps = {},
              .shared_slots = {},
-             .repeats = {}};
-    if (!kernel.returns_early) c.flatten(*kernel.body);
-    c.split();
+             .conditions = {},
+             .flags = {}};
+    c.find_conditions(*kernel.body);
+    c.split(*kernel.body, -1);
     c.find_shared_slots();
     c.move();
-    for (Cutter::Repeat& x : c.repeats) {
-        c.parts[x.to_part].task.again = c.temp_of(x.again);
-        c.parts[x.to_part].task.from = x.from_part;
-    }
-    std::vector<uint32_t> tasks_before;  // of each part
+    for (const auto& [group, flag] : c.flags)
+        plan.groups[group].flag = static_cast<int32_t>(c.temp_of(flag));
     for (Cutter::Part& p : c.parts) {
-        tasks_before.push_back(static_cast<uint32_t>(plan.tasks.size()));
-        if (p.task.again >= 0) p.task.from = tasks_before[p.task.from];
         dce(s, *p.f);
         if (!does_something(s, *p.f)) continue;
         Task task = std::move(p.task);

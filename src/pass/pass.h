@@ -20,6 +20,10 @@
 // `finish`, if any, has the same form and is called once after the last chunk with
 // (begin 0, end number of chunks, chunk 0).
 //
+// Groups (ir.h) are gone from bodies: Plan::groups has them as a list, and each task says which is
+// around it. Task::shape and what follows it is for devices that run a task by many threads; the
+// CPU looks at kind, block_dim and max_threads alone.
+//
 // A range task over one dimension typically looks like this:
 //   %b = task_value bound0; %u = task_value begin; %v = task_value end
 //   for %i = cast(%b + %u) to cast(%b + %v) { ... }
@@ -65,6 +69,24 @@ struct ArrayClasses {
     std::vector<uint32_t> joined;                        // by kernel parameter: a forest
 };
 
+// How many threads a device runs a task with.
+enum class Shape : uint8_t {
+    thread,
+    block,  // one of Task::block_dim threads: there are no more iterations
+    grid,
+};
+
+// What a task, with what it calls, reads of its launch but memory behind it.
+struct Input {
+    enum class Kind : uint8_t {
+        argument,  // `bytes` of the argument block from `from` on: a value, an ArrayDesc or a bound
+        binding,   // Context::bindings[from]
+        word,      // ir::Word, number `from`
+    } kind;
+    uint32_t from, bytes;
+    bool operator==(const Input&) const = default;
+};
+
 struct Task {
     abi::TaskKind kind = abi::TaskKind::serial;
     ir::Function* body = nullptr;
@@ -74,19 +96,31 @@ struct Task {
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
     int block_dim = 0, max_threads = 0;
     bool polls = false;  // some iteration may wait for a later one
-    // The last task of a do-while loop: if the i32 temporary at `again` is not 0, the launch goes
-    // on with task `from`.
-    int64_t again = -1;
-    uint32_t from = 0;
+    Shape shape = Shape::thread;
+    bool fixed_mapping = false;    // iteration i is thread i % block_dim of block i / block_dim
+    int64_t most_iterations = -1;  // of a range task; -1: known when it runs
+    uint32_t shared_bytes = 0;     // of a block, that its threads share
+    std::vector<Input> inputs;     // in order of kind and `from`; inputs.cpp
+    int group = -1;                // the innermost around all of it, of Plan::groups
     std::vector<abi::PrivateField> private_fields;  // private_fields.cpp
     uint32_t private_atomics = 0;
     std::string name;  // for profiles: LoopConfig::name, else kind and number
+};
+
+// A group of the kernel (ir.h). Its tasks and those of groups in it stand side by side.
+struct Group {
+    ir::Op op;
+    int parent = -1;  // of Plan::groups, where outer ones come first; -1: the kernel
+    // An i32 temporary. do_while: once its last task is over, it runs again if this is not 0.
+    // checkpoint: set before its first task; it runs if this is not 0. Others: -1.
+    int32_t flag = -1;
 };
 
 struct Plan {
     std::unique_ptr<ir::Module>
         module;               // owns everything below; functions = bodies, finishes, callees
     std::vector<Task> tasks;  // run in this order
+    std::vector<Group> groups;
     std::vector<ir::Function*>
         callees;  // every function reachable by calls, callees before callers
     ArrayClasses arrays;
@@ -102,6 +136,17 @@ struct Plan {
     uint32_t innermost_loops = 0;
     bool floats_of_bits = false;  // some floats are made of integers
 };
+
+// The groups as who runs the tasks one after the other meets them.
+struct Turns {
+    // Before the task, where a checkpoint begins: if the temporary is 0, `behind` is next.
+    int32_t gate = -1;
+    uint32_t behind = 0;
+    // After it, where a do-while loop ends: if the temporary is not 0, `from` is next.
+    int32_t again = -1;
+    uint32_t from = 0;
+};
+[[nodiscard]] std::vector<Turns> turns_in_order(const Plan& plan);  // one a task; turns.cpp
 
 // Whether the kernel may draw a random number, before passes find that it draws none.
 [[nodiscard]] bool draws(const ir::Module& module);

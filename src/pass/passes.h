@@ -79,6 +79,7 @@ struct Accumulator {  // a reduction found in the loop (reduce.cpp)
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
 void private_fields(const Session& s, Task& task);  // on a finished task (private_fields.cpp)
 void measure(Plan& plan);
+void find_inputs(Plan& plan);  // of all tasks (inputs.cpp)
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
 
 }  // namespace qd::pass

@@ -168,6 +168,7 @@ void finish_plan(Session& s, Plan& plan) {
     std::vector<Function*> order = plan.callees;
     order.insert(order.end(), roots.begin(), roots.end());
     plan.arrays = find_arrays(m, order);
+    find_inputs(plan);
     for (Function* f : m.functions) {
         walk(*f->body, [&](Inst& i) {
             ++plan.instructions;

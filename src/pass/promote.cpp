@@ -3,7 +3,8 @@
 // A slot is promoted if all that happens to it are loads, stores and atomics, of the whole or of a
 // component whose number is constant. One walk keeps the current value of every slot; an if yields
 // and a loop carries the slots that are stored inside. A slot that is stored inside a parallel loop
-// but lives outside of it stays: it is shared. So does one that outlives a turn of a graph loop.
+// but lives outside of it stays: it is shared. So does one that is stored inside a group and lives
+// outside of it: no value leaves one.
 //
 // An atomic on a promoted slot is plain arithmetic: nobody else sees the slot.
 // A load before any store reads zero.
@@ -93,8 +94,8 @@ struct Promoter {
                 if (!seen.insert(static_cast<uint64_t>(n) << 32 | static_cast<uint32_t>(t.slot))
                          .second)
                     break;
-                if (owner->is_graph_loop() || (owner->op == Op::for_ && owner->loop_config() &&
-                                               owner->loop_config()->parallel)) {
+                if (owner->is_group() || (owner->op == Op::for_ && owner->loop_config() &&
+                                          owner->loop_config()->parallel)) {
                     good[static_cast<size_t>(t.slot)] = false;
                 }
                 stored[owner].push_back(t.slot);
@@ -241,7 +242,9 @@ struct Promoter {
             static const std::vector<int> none;
             const auto found = stored.find(&i);
             const std::vector<int>& list = found == stored.end() ? none : found->second;
-            if (i.op == Op::if_) {
+            if (i.is_group()) {
+                region(i.body());
+            } else if (i.op == Op::if_) {
                 visit_if(i, list);
             } else {
                 visit_loop(i, list);

@@ -1,7 +1,7 @@
 // Makes the streams of random numbers explicit.
 //
-// Numbers the parallel loops of the kernel's body before any pass can drop one, so that a draw's
-// stream (ir/random.h) does not depend on optimisation. Runs first. O(instructions).
+// Numbers the parallel loops of the kernel's body and its groups before any pass can drop one, so
+// that a draw's stream (ir/random.h) does not depend on optimisation. Runs first. O(instructions).
 
 #include <unordered_set>
 
@@ -36,25 +36,31 @@ struct Numbering {
     const Session& s;
     Function& kernel;
     uint64_t loops = 0;
-    bool seeded = false;  // the serial stretch under way
+    int64_t stretch = 0;  // serial ones since the last loop
+    bool seeded = false;  // the one under way
     bool changed = false;
+
+    void begin_stretch(int64_t number) {
+        stretch = number;
+        seeded = false;
+    }
 
     void visit(Region& r) {
         for (Inst& i : r) {
-            if (i.is_graph_loop()) {
-                seeded = false;
+            if (i.is_group()) {
+                begin_stretch(stretch + 1);
                 visit(i.body());
-                seeded = false;
+                begin_stretch(stretch + 1);
             } else if (i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel) {
                 const uint64_t stream = 2 * loops++ + 1;
-                seeded = false;
+                begin_stretch(0);
                 if (!draws(s, i)) continue;
                 Builder b{&kernel, &i.body(), i.body().first, i.loc};
                 b.op(Op::seed, {iteration_number(b, i)}, stream);
                 changed = true;
             } else if (!seeded && draws(s, i)) {
                 Builder b = before(i);
-                b.op(Op::seed, {b.int_const(Prim::i64, 0)}, 2 * loops);
+                b.op(Op::seed, {b.int_const(Prim::i64, stretch)}, 2 * loops);
                 seeded = changed = true;
             }
         }

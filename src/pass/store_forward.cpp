@@ -3,6 +3,7 @@
 // Walks in order of execution and remembers what each place holds after a load or store of it.
 // Equal places are one value (cse), so places are compared by identity; a write to any other place
 // of the same memory class makes the class forgotten. Entering a loop forgets what the loop writes.
+// What is learnt in a region is forgotten behind it, so nothing goes from a group to its sibling.
 // A store followed in its region by another to the same place, with nothing between that might
 // read the class or end the launch, is dropped.
 //
@@ -129,7 +130,7 @@ struct Forwarder {
                 }
                 case Effect::region:
                     ++barriers;
-                    if (i.is_loop()) forget_written(i.body());
+                    if (info(i.op).repeats) forget_written(i.body());
                     for (Region* c : i.region_list()) region(*c);
                     ++barriers;
                     break;

@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 15;
+inline constexpr uint32_t kAbiVersion = 16;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -81,6 +81,11 @@ struct Context {  // one launch; lives on the launcher's stack
     volatile int32_t* stop;  // non-zero: a check failed or the user interrupted
 };
 
+// Every turn of a do-while loop of tasks draws other random numbers.
+inline constexpr uint64_t key_of_next_turn(uint64_t launch_key) {
+    return launch_key * 6364136223846793005u + 1442695040888963407u;
+}
+
 using TaskFn = void (*)(Thread*, int64_t begin, int64_t end, int64_t chunk);
 
 enum class BoundKind : uint8_t { constant, arg, temp };
@@ -116,6 +121,8 @@ struct Task {
     uint32_t private_atomics;  // scalar atomics on them in the body
     uint32_t from;             // the first task of the do-while loop that this one ends
     int32_t again;             // offset of its condition, an i32, into temps; -1: it ends none
+    uint32_t behind;           // the first task behind the checkpoint that this one begins
+    int32_t gate;              // offset of its condition, an i32, into temps; -1: it begins none
     PrivateField private_fields[kMaxPrivateFields];
     Bound bounds[2 * kMaxDims];
 };

@@ -4,12 +4,13 @@
 //   // run: promote simplify      passes on every function, in order; `pipeline` is all of it up to
 //                                 where the target's lacks are written out
 //   // fma: no                    the target lacks fused multiply-add
+//   // together: yes              it runs sections and streams at the same time
 //   // check: text                found somewhere behind the previous match
 //   // check-next: text           found in the line behind the previous match
 //   // check-not: text            found nowhere between the neighbouring matches
 //   // error: text                parsing or verifying fails with this in its message
 //
-// Behind what `pipeline` leaves stands a line of facts for every task.
+// Behind what `pipeline` leaves stands a line of facts for every group and for every task.
 // Blanks are compared as single ones; `{{...}}` in a text is a regular expression.
 
 #include <gtest/gtest.h>
@@ -65,6 +66,38 @@ struct Check {
     std::string kind, text;
 };
 
+std::string facts_of(const pass::Plan& plan) {
+    std::string out;
+    for (size_t k = 0; k < plan.groups.size(); ++k) {
+        const pass::Group& g = plan.groups[k];
+        out += "group " + std::to_string(k) + ": " + ir::info(g.op).name;
+        if (g.parent >= 0) out += " in group " + std::to_string(g.parent);
+        if (g.flag >= 0) out += ", flag " + std::to_string(g.flag);
+        out += "\n";
+    }
+    constexpr const char* kShapes[] = {"thread", "block", "grid"};
+    constexpr const char* kWords[] = {"", "launch key", "results", "temps", "partials"};
+    for (const pass::Task& t : plan.tasks) {
+        out += "task " + t.name + ": " + kShapes[int(t.shape)];
+        if (t.block_dim) out += " by " + std::to_string(t.block_dim);
+        if (t.fixed_mapping) out += ", fixed";
+        if (t.most_iterations >= 0) out += ", " + std::to_string(t.most_iterations) + " iterations";
+        if (t.group >= 0) out += ", in group " + std::to_string(t.group);
+        out += ", reads";
+        for (const pass::Input& i : t.inputs) {
+            const std::string from = std::to_string(i.from);
+            out += i.kind == pass::Input::Kind::argument
+                       ? " " + from + "+" + std::to_string(i.bytes)
+                   : i.kind == pass::Input::Kind::binding ? " field " + from
+                                                          : std::string(" ") + kWords[i.from];
+        }
+        out += ", " + std::to_string(t.private_fields.size()) + " private fields, " +
+               std::to_string(t.private_atomics) + " private atomics" + (t.polls ? ", polls" : "") +
+               "\n";
+    }
+    return out + (plan.array_atomics ? "array atomics\n" : "");
+}
+
 void compare(const std::string& output, const std::vector<Check>& checks) {
     std::vector<std::string> lines;
     std::istringstream in(output);
@@ -118,6 +151,8 @@ TEST_P(Golden, Matches) {
             for (std::string w; words >> w;) passes.push_back(w);
         } else if (kind == "fma") {
             options.target.fused = rest != "no";
+        } else if (kind == "together") {
+            options.target.runs_together = rest == "yes";
         } else if (kind == "error") {
             error = rest;
         } else if (kind.rfind("check", 0) == 0) {
@@ -137,11 +172,7 @@ TEST_P(Golden, Matches) {
                 pass::Plan plan = pass::run_pipeline(std::move(m), options);
                 ir::verify(*plan.module);
                 m = ir::parse(tasks);
-                for (const pass::Task& t : plan.tasks)
-                    facts += "task " + t.name + ": " + std::to_string(t.private_fields.size()) +
-                             " private fields, " + std::to_string(t.private_atomics) +
-                             " private atomics" + (t.polls ? ", polls" : "") + "\n";
-                facts += plan.array_atomics ? "array atomics\n" : "";
+                facts = facts_of(plan);
             } else {
                 pass::Session s{.m = *m, .options = options};
                 const auto order = pass::callees_first(*m);

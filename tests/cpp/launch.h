@@ -103,42 +103,60 @@ struct Machine {
         abi::Thread thread{};
         thread.context = &c;
         const ir::InterpretOptions options{.max_steps = 10'000'000};
-        for (size_t k = 0; k < plan.tasks.size(); ++k) {
-            const pass::Task& t = plan.tasks[k];
-            c.task = uint32_t(k);
-            if (t.kind == abi::TaskKind::serial) {
-                if (!ir::interpret_task(*plan.module, *t.body, thread, 0, 1, 0, options))
-                    return false;
+        const std::vector<pass::Turns> turns = pass::turns_in_order(plan);
+        const auto is_set = [&](int32_t flag) {
+            int32_t value;
+            std::memcpy(&value, temps.data() + flag, 4);
+            return value != 0;
+        };
+        for (size_t k = 0; k < plan.tasks.size();) {
+            if (turns[k].gate >= 0 && !is_set(turns[k].gate)) {
+                k = turns[k].behind;
                 continue;
             }
-            int64_t bounds[2 * abi::kMaxDims];
-            int64_t units = 1;
-            for (int d = 0; d < t.dims; ++d) {
-                bounds[2 * d] = bound(t.bounds[2 * d]);
-                bounds[2 * d + 1] = bound(t.bounds[2 * d + 1]);
-                const int64_t extent = std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
-                if (d + 1 < t.dims || t.dims == 1) {
-                    units *= extent;
-                } else {
-                    thread.tile = tile ? tile : std::max<int64_t>(1, extent);
-                    thread.tiles = (extent + thread.tile - 1) / thread.tile;
-                    units *= thread.tiles;
-                }
+            c.task = uint32_t(k);
+            if (!run(plan, plan.tasks[k], c, thread, options)) return false;
+            if (turns[k].again >= 0 && is_set(turns[k].again)) {
+                k = turns[k].from;
+                c.launch_key = abi::key_of_next_turn(c.launch_key);
+            } else {
+                ++k;
             }
-            c.bounds = bounds;
-            const int64_t chunks = (units + units_per_chunk - 1) / units_per_chunk;
-            partials.assign(size_t(chunks) * t.partial_bytes + 8, 0xcd);
-            c.partials = partials.data();
-            for (int64_t n = 0; n < chunks; ++n) {
-                const int64_t end = std::min(units, (n + 1) * units_per_chunk);
-                if (!ir::interpret_task(*plan.module, *t.body, thread, n * units_per_chunk, end, n,
-                                        options))
-                    return false;
+        }
+        return true;
+    }
+
+    bool run(const pass::Plan& plan, const pass::Task& t, abi::Context& c, abi::Thread& thread,
+             const ir::InterpretOptions& options) {
+        if (t.kind == abi::TaskKind::serial)
+            return ir::interpret_task(*plan.module, *t.body, thread, 0, 1, 0, options);
+        int64_t bounds[2 * abi::kMaxDims];
+        int64_t units = 1;
+        for (int d = 0; d < t.dims; ++d) {
+            bounds[2 * d] = bound(t.bounds[2 * d]);
+            bounds[2 * d + 1] = bound(t.bounds[2 * d + 1]);
+            const int64_t extent = std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
+            if (d + 1 < t.dims || t.dims == 1) {
+                units *= extent;
+            } else {
+                thread.tile = tile ? tile : std::max<int64_t>(1, extent);
+                thread.tiles = (extent + thread.tile - 1) / thread.tile;
+                units *= thread.tiles;
             }
-            if (t.finish && chunks) {
-                if (!ir::interpret_task(*plan.module, *t.finish, thread, 0, chunks, 0, options))
-                    return false;
-            }
+        }
+        c.bounds = bounds;
+        const int64_t chunks = (units + units_per_chunk - 1) / units_per_chunk;
+        partials.assign(size_t(chunks) * t.partial_bytes + 8, 0xcd);
+        c.partials = partials.data();
+        for (int64_t n = 0; n < chunks; ++n) {
+            const int64_t end = std::min(units, (n + 1) * units_per_chunk);
+            if (!ir::interpret_task(*plan.module, *t.body, thread, n * units_per_chunk, end, n,
+                                    options))
+                return false;
+        }
+        if (t.finish && chunks) {
+            if (!ir::interpret_task(*plan.module, *t.finish, thread, 0, chunks, 0, options))
+                return false;
         }
         return true;
     }

@@ -215,6 +215,7 @@ abi::Task range_task() {
     t.kind = abi::TaskKind::range;
     t.dims = 2;
     t.finish = UINT32_MAX;
+    t.again = t.gate = -1;
     t.bounds[1] = {abi::BoundKind::constant, 8, 0, 10};
     t.bounds[2] = {abi::BoundKind::arg, 4, 0, 8};
     t.bounds[3] = {abi::BoundKind::temp, 8, 0, 16};
@@ -258,6 +259,10 @@ TEST(artefact, refuses_impossible_tasks) {
     refuses_task([](abi::Task& t) { t.kind = static_cast<abi::TaskKind>(7); });
     refuses_task([](abi::Task& t) { t.kind = abi::TaskKind::serial; });
     refuses_task([](abi::Task& t) { t.partial_bytes = 8; });  // no finish in the object
+    refuses_task([](abi::Task& t) { t.again = 61; });
+    refuses_task([](abi::Task& t) { t.again = 0, t.from = 1; });
+    refuses_task([](abi::Task& t) { t.gate = 61, t.behind = 1; });
+    refuses_task([](abi::Task& t) { t.gate = 0, t.behind = 0; });
     refuses_task([](abi::Task& t) { t.bounds[2].value = 61; });
     refuses_task([](abi::Task& t) { t.bounds[2].value = -4; });
     refuses_task([](abi::Task& t) { t.bounds[2].bytes = 3; });

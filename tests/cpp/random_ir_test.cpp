@@ -52,6 +52,7 @@ TEST(RandomIr, PassesKeepTheMeaning) {
         SCOPED_TRACE("seed " + std::to_string(seed));
         RandomProgram program(seed);
         program.float_sums = seed % 2;
+        program.groups = seed % 4 < 2;
         auto m = program.make();
         try {
             ir::verify(*m);
@@ -62,7 +63,9 @@ TEST(RandomIr, PassesKeepTheMeaning) {
             auto again = ir::deserialise(bytes);
             ASSERT_EQ(ir::serialise(*again), bytes);
             if (program.float_sums) again->options.disable_pass = "reduce";
-            pass::Plan plan = pass::run_pipeline(std::move(again));
+            pass::PipelineOptions together;
+            together.target.runs_together = seed % 8 < 4;
+            pass::Plan plan = pass::run_pipeline(std::move(again), together);
             ir::verify(*plan.module);
             for (const int64_t tile : {0, 2}) {
                 Machine after(*m);

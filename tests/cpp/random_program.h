@@ -22,6 +22,9 @@ struct RandomProgram {
     bool is_kernel = false;
     bool parallel = false;   // inside a parallel loop
     bool float_sums = true;  // their order, and so their bits, changes with reductions
+    bool groups = false;     // of tasks, too
+    int group_depth = 0;
+    bool in_checkpoint = false;
 
     static constexpr type::Prim kPrims[] = {type::Prim::i32, type::Prim::i64, type::Prim::u8,
                                             type::Prim::f32, type::Prim::f64, type::Prim::u1};
@@ -255,6 +258,36 @@ struct RandomProgram {
         parallel_innermost = was;
     }
 
+    // What stands in groups may assign variables from outside.
+    void group() {
+        using ir::Op;
+        const Op ops[] = {Op::do_while, Op::sections, Op::stream, Op::checkpoint};
+        const Op op = ops[below(in_checkpoint ? 3 : 4)];
+        std::vector<ir::Value*> operands;
+        if (op == Op::checkpoint) operands.push_back(condition());
+        ir::Value* turns = b.slot(type::kI32);
+        b.store(turns, b.int_const(type::Prim::i32, 0));
+        ir::Inst* i = b.emit(op, operands, {}, 1);
+        ++group_depth;
+        const bool was = in_checkpoint;
+        in_checkpoint |= op == Op::checkpoint;
+        scope(i->body(), Op::yield, [&] {
+            for (int k = op == Op::sections ? below(3) : 0; k-- > 0;) {
+                ir::Inst* section = b.emit(Op::section, {}, {}, 1);
+                scope(section->body(), Op::yield, [&] { block(0); });
+            }
+            if (op == Op::sections) return;
+            block(0);
+            if (op != Op::do_while) return;
+            ir::Value* n = b.op(Op::add, {b.load(turns), b.int_const(type::Prim::i32, 1)});
+            b.store(turns, n);
+            ir::Value* again = b.op(Op::lt, {n, b.int_const(type::Prim::i32, 1 + below(3))});
+            b.end(Op::yield, {&again, 1});
+        });
+        in_checkpoint = was;
+        --group_depth;
+    }
+
     void statement(int depth) {
         type::Prim p;
         switch (below(13)) {
@@ -330,7 +363,9 @@ struct RandomProgram {
     void block(int depth) {
         const int n = 2 + below(depth ? 6 : 12);
         for (int k = 0; k < n && budget > 0; ++k, --budget) {
-            if (is_kernel && depth == 0 && below(4) == 0) {
+            if (is_kernel && depth == 0 && groups && group_depth < 3 && below(5) == 0) {
+                group();
+            } else if (is_kernel && depth == 0 && below(4) == 0) {
                 for_loop(0, true);
             } else {
                 statement(depth);

@@ -166,5 +166,49 @@ TEST(Verifier, AcceptsOperandsOfTheirClasses) {
     }
 }
 
+// What does not fit in groups: the kernel's body, and what is said of it.
+TEST(Verifier, KnowsWhereGroupsStand) {
+    const std::pair<const char*, const char*> cases[] = {
+        {"do_while { }", "yields no condition to go on"},
+        {"do_while { yield %i }", "yields no condition to go on"},
+        {"sections { yield %c }", "yields other types than the results"},
+        {"stream { continue }", "outside a loop"},
+        {"loop { stream { break } }", "groups stand in the body of a kernel"},
+        {"if %c { stream { } }", "groups stand in the body of a kernel"},
+        {"for %k = %i to %i parallel { stream { } }", "groups stand in the body of a kernel"},
+        {"section { }", "stands outside the group that it is a part of"},
+        {"stream { section { } }", "stands outside the group that it is a part of"},
+        {"sections { sections { } }", "stands where only sections may"},
+        {"sections { store %s, %i }", "stands where only sections may"},
+        {"checkpoint { }", "wrong number of operands"},
+        {"checkpoint %c { do_while { checkpoint %c { } yield %c } }", "in another of its kind"},
+        {"checkpoint %i { }", "condition is not u1"},
+        {"stream { return }", "early return in a function without returns_early"},
+        {"sections { section { %v = add %i, %i } section { store %s, %v } }",
+         "operand used before its definition"},
+        {"stream { loop { for %k = %i to %i parallel { } break } }",
+         "parallel loops stand in the kernel's body or a group"},
+        {"sections { %v = add %i, %i section { store %s, %v } section { do_while { yield %c } } }",
+         ""},
+        {"do_while { checkpoint %c { stream { } do_while { yield %c } } yield %c }", ""},
+        {"stream { for %k = %i to %i parallel { } }", ""},
+    };
+    for (const auto& [body, expected] : cases) {
+        std::string what;
+        try {
+            verify(*parse("func @k(%c: u1, %i: i32) { %s = slot : place<i32> " + std::string(body) +
+                          " return }"));
+        } catch (const support::Error& e) {
+            what = e.what();
+        }
+        EXPECT_TRUE(*expected ? what.find(expected) != std::string::npos : what.empty())
+            << body << ": " << what;
+    }
+    const std::string early = "func @k(%c: u1) returns_early { stream { } }";
+    EXPECT_THROW(verify(*parse(early)), support::Error);
+    const std::string callee = "func @k() { call @f } func @f() { stream { } }";
+    EXPECT_THROW(verify(*parse(callee)), support::Error);
+}
+
 }  // namespace
 }  // namespace qd::test

@@ -160,6 +160,30 @@ def test_which_loops_are_checkpoints(backend):
     assert a.to_numpy().tolist() == [3, 2, 2, 2, 4, 1, 0, 0]
 
 
+def test_what_of_a_checkpoint_that_is_skipped_runs(backend):
+    """Bare statements, those of static loops too, and no loops however they are bounded."""
+
+    @qd.kernel(graph=True, checkpoints=True)
+    def k(a: Vec, f: Flag):
+        with qd.checkpoint(LIMIT, yield_on=f):
+            for i in range(1):
+                a[0] += 1
+        for s in qd.static(range(2)):
+            a[1] += 1
+            for i in range(a[0]):
+                a[2] += 1
+        n = a[0] + a[1]
+        for i in range(n):
+            for j in range(2):
+                a[3] += 1
+
+    a = zeros(4)
+    assert shown(k(a, flag(1))) == (True, LIMIT)
+    assert a.to_numpy().tolist() == [1, 2, 0, 0]
+    k.resume(a, flag(), from_checkpoint=LIMIT)
+    assert a.to_numpy().tolist() == [2, 4, 4, 12]
+
+
 @pytest.mark.oracle_differs("keeps the last one")
 def test_the_last_yield_is_that_of_the_last_call(two_stages):
     @qd.kernel

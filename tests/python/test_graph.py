@@ -197,6 +197,133 @@ def test_sections(backend):
         assert u.to_numpy().tolist() == [3] * 4
 
 
+def test_names_outlive_sections(backend):
+    @qd.kernel(graph=True)
+    def k(u: Vec, v: Vec):
+        outer = 1
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                n = u[0] + 3
+                vector = qd.Vector([n, 2 * n])
+                outer = 7
+                for i in range(n):
+                    u[1] += 1
+            with qd.graph.parallel():
+                before = n
+                n = 5  # a variable of this section
+                n += outer
+                for i in range(n):
+                    v[1] += before
+        u[2] = n + outer * 100
+        for i in range(n):
+            u[3] += vector[1]
+        v[0] = vector.sum()
+
+    u, v = zeros(4), zeros(2)
+    k(u, v)
+    assert u.to_numpy().tolist() == [0, 3, 12 + 700, 12 * 6]
+    assert v.to_numpy().tolist() == [9, 12 * 3]
+
+
+def test_sections_that_assign_one_name_have_a_variable_each(backend):
+    @qd.kernel(graph=True)
+    def k(u: Vec, v: Vec):
+        with qd.graph.parallel_context():
+            for s in qd.static(range(2)):
+                with qd.graph.parallel():
+                    n = (u, v)[s].shape[0]
+                    n -= 1
+                    for i in range(n):
+                        (u, v)[s][i] = n
+
+    u, v = zeros(4), zeros(2)
+    k(u, v)
+    assert u.to_numpy().tolist() == [3, 3, 3, 0] and v.to_numpy().tolist() == [1, 0]
+
+
+@pytest.mark.oracle_differs("repeats draws")
+def test_sections_draw_different_numbers(backend):
+    @qd.kernel(graph=True)
+    def k(c: Flag, u: Vec):
+        u[0] = qd.random(qd.i32)
+        while qd.graph.do_while(c):
+            u[1] = qd.random(qd.i32)
+            with qd.graph.parallel_context():
+                with qd.graph.parallel():
+                    u[2] = qd.random(qd.i32)
+                with qd.graph.parallel():
+                    u[3] = qd.random(qd.i32)
+            u[4] = qd.random(qd.i32)
+            c[()] -= 1
+        u[5] = qd.random(qd.i32)
+
+    u = zeros(6)
+    k(flag(1), u)
+    assert len(set(u.to_numpy().tolist())) == 6
+
+
+@pytest.mark.oracle_differs("counts what only this implementation has")
+def test_kernels_that_differ_in_groups_alone_share_no_code(tmp_path):
+    from quadrants._lib import core
+
+    qd.init(arch=qd.cpu, offline_cache=True, offline_cache_file_path=str(tmp_path))
+
+    @qd.func
+    def one(u: Vec):
+        for i in u:
+            u[i] += 1
+
+    @qd.kernel(graph=True)
+    def plain(u: Vec):
+        one(u)
+        one(u)
+
+    @qd.kernel(graph=True)
+    def equal(u: Vec):
+        one(u)
+        one(u)
+
+    @qd.kernel(graph=True)
+    def section(u: Vec):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                one(u)
+                one(u)
+
+    @qd.kernel(graph=True)
+    def sections(u: Vec):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                one(u)
+            with qd.graph.parallel():
+                one(u)
+
+    @qd.kernel(graph=True)
+    def regions(u: Vec):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                one(u)
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                one(u)
+
+    @qd.kernel
+    def streams(u: Vec):
+        with qd.stream_parallel():
+            one(u)
+        with qd.stream_parallel():
+            one(u)
+
+    u = zeros(4)
+    misses = []
+    for k in (plain, equal, section, sections, regions, streams):
+        before = core.counters()["cache_misses"]
+        k(u)
+        misses.append(core.counters()["cache_misses"] - before)
+    assert misses == [1, 0, 1, 1, 1, 1]
+    assert u.to_numpy().tolist() == [12] * 4
+
+
 def test_stream_blocks(backend):
     @qd.kernel
     def k(u: Vec):

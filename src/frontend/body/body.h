@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -158,6 +159,7 @@ struct Lowering::Body {
     [[noreturn]] void not_assignable(const Node* target);
     bool is_local_container(const Node* n);
     void assign_name(const Node* target, Val value, bool is_static);
+    Ref own_variable(PyObject* place, PyObject* value);
     void unpack(const Node* target, const Val& value, bool is_static);
     void aug_assign(const Node* n);
     void ann_assign(const Node* n);
@@ -187,6 +189,7 @@ struct Lowering::Body {
     std::string checkpoint_label(const Node* n);
     Flow checkpoint(const Node* n, const Node* call);
     Flow gated_for(const Node* n);
+    Flow group(ir::Op op, std::span<ir::Value* const> operands, const std::function<Flow()>& fill);
     bool is_task_statement(const Node* n) const;
     Flow with_stmt(const Node* n);
 

@@ -1,8 +1,8 @@
 // Constructs of graph kernels: `while qd.graph.do_while(flag)` and the `with` blocks.
 //
-// A do-while loop is an ordinary `loop` with a mark; its body stays at the kernel's top level, so
-// the loops inside are tasks and the launcher repeats them (pass/offload.cpp). Parallel sections
-// and streams promise that their blocks are independent; here they run one after another.
+// Each is a group of the IR (ir/ir.h), whose body stays at the kernel's top level: the loops inside
+// are tasks. What sections and streams leave behind is the matter of values/outlive.cpp; those that
+// assign the same name first of all have a variable each.
 
 #include <algorithm>
 #include <utility>
@@ -216,6 +216,16 @@ Ref Body::flag_array(const Node* n, const char* construct) {
              "the flag is a 0-d i32 array");
 }
 
+// A group whose body is what `fill` makes.
+Flow Body::group(ir::Op op, std::span<ir::Value* const> operands,
+                 const std::function<Flow()>& fill) {
+    ir::Inst* made = low.b.emit(op, operands, {}, 1);
+    InRegion in(low, made->regions[0]);
+    const Flow flow = fill();
+    low.b.end(ir::Op::yield);
+    return flow;
+}
+
 Flow Body::do_while(const Node* n) {
     KernelState& kernel = *low.kernel;
     check_spelling(*this, n->a);
@@ -240,8 +250,7 @@ Flow Body::do_while(const Node* n) {
     table.levels.push_back({source_text(source, n->a->list[0]), outer});
     const std::span<Node* const> outer_tasks = std::exchange(task_statements, n->list);
 
-    ir::Inst* loop = low.b.emit(ir::Op::loop, {}, {}, 1);
-    loop->imm = ir::kGraphLoop;
+    ir::Inst* loop = low.b.emit(ir::Op::do_while, {}, {}, 1);
     InRegion in(low, loop->regions[0]);
     loops.push_back({LoopFrame::Kind::graph});
     {
@@ -264,22 +273,14 @@ Flow Body::do_while(const Node* n) {
         ir::Value* reached = low.b.op(ir::Op::eq, {graph_word(kFirstCheckpoint), zero});
         again = low.b.op(ir::Op::bit_and, {again, low.b.op(ir::Op::bit_and, {open, reached})});
     }
-    ir::Inst* branch = low.b.emit(ir::Op::if_, {&again, 1}, {}, 2);
-    {
-        InRegion then(low, branch->regions[0]);
-        low.b.end(ir::Op::yield);
-    }
-    {
-        InRegion otherwise(low, branch->regions[1]);
-        low.b.end(ir::Op::break_);
-    }
-    low.b.end(ir::Op::continue_);
+    low.b.end(ir::Op::yield, {&again, 1});
     return Flow::normal;
 }
 
 // --- checkpoints ---------------------------------------------------------------------------------
-// A checkpoint is skipped by giving its loops no turns, so it needs nothing of the passes or the
-// launcher but a small array that comes with each launch.
+// Where to begin and who yielded are two words of a small array that comes with each launch; in
+// front of each checkpoint stands what decides by them whether it runs. Only its loops are groups
+// of the IR, one each: so their bounds are computed where that is, by one task.
 
 bool Body::is_task_statement(const Node* n) const {
     return low.kernel->checkpoints && low.kind == FunctionKind::kernel && !low.kernel->gate &&
@@ -470,7 +471,7 @@ Flow Body::with_stmt(const Node* n) {
                   "qd.graph.parallel_context() region");
         take_no_arguments(call, "qd.graph.parallel");
         InSection in(kernel.section, Section::branch);
-        return block(n->list2);
+        return group(ir::Op::section, {}, [&] { return block(n->list2); });
     }
     if (low.kind != FunctionKind::kernel)
         raise(Kind::syntax, shown + " can only be used inside @qd.kernel, not @qd.func");
@@ -484,7 +485,7 @@ Flow Body::with_stmt(const Node* n) {
             raise(Kind::compilation, "Nested stream_parallel blocks are not supported");
         if (std::ranges::find(source.body, n) != source.body.end()) check_streams(*this);
         InSection in(kernel.section, Section::stream);
-        return block(n->list2);
+        return group(ir::Op::stream, {}, [&] { return block(n->list2); });
     }
     if (kernel.section == Section::branch)
         raise(Kind::syntax, shown + " cannot appear inside a qd.graph.parallel() section");
@@ -504,7 +505,7 @@ Flow Body::with_stmt(const Node* n) {
     take_no_arguments(call, "qd.graph.parallel_context");
     check_region(*this, n->list2);
     InSection in(kernel.section, Section::region);
-    return block(n->list2);
+    return group(ir::Op::sections, {}, [&] { return block(n->list2); });
 }
 
 }  // namespace qd::frontend

@@ -338,6 +338,13 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
 
     const bool top_level = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
     if (!unit.is_kernel && low.runtime_depth == entry_depth) unit.could_hold_task = true;
+    if (ir::Value* open = top_level ? std::exchange(low.kernel->gate, nullptr) : nullptr) {
+        const Flow flow = group(ir::Op::checkpoint, {&open, 1}, [&] {
+            return counted(n, bounds, order, grouped, one_name, over_data);
+        });
+        low.kernel->gate = open;
+        return flow;
+    }
     LoopSettings chosen;
     if (!settings_used) chosen = settings;
     settings_used = true;
@@ -362,10 +369,6 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
     if (once) {
         used = {{low.b.int_const(ir::Prim::i32, 0), low.b.int_const(ir::Prim::i32, 1)}};
         axes = {0};
-    }
-    if (top_level && low.kernel->gate) {  // a loop of a checkpoint that is skipped does nothing
-        Bounds& outer = used[static_cast<size_t>(axes[0])];
-        outer.end = low.b.op(ir::Op::select, {low.kernel->gate, outer.end, outer.begin});
     }
     std::vector<ir::Value*> operands;
     for (const int axis : axes) {

@@ -8,6 +8,7 @@
 
 #include "frontend/body/body.h"
 #include "frontend/source/stack.h"
+#include "frontend/values/values.h"
 
 namespace qd::frontend {
 namespace {
@@ -210,7 +211,23 @@ void Body::assign_name(const Node* target, Val v, bool is_static) {
         raise(Kind::syntax, "cannot use a non-writable target as the first operand of 'assign': '" +
                                 text(target->name) + "' stands for a value or a kernel argument");
     if (!is_lvalue(place.get())) not_assignable(target);
+    if (Ref own = own_variable(place.get(), v.get()))
+        return declare(target->name, {std::move(own)}, Binding::Kind::variable);
     assign(place.get(), v.get());
+}
+
+// Sections and streams that assign the same name first of all have a variable each, of one type:
+// they may run at the same time. Null where they have not.
+Ref Body::own_variable(PyObject* place, PyObject* value) {
+    if (!is_expr(place) || as_expr(place)->kind != ExprKind::variable ||
+        !is_of_sibling(as_expr(place)->raw))
+        return {};
+    const ir::Type t = type_of(place);
+    const bool both_scalars = t.is_scalar() && is_expr(value) && type_of(value).is_scalar();
+    const bool number = PyLong_Check(value) || PyFloat_Check(value);
+    const bool fits =
+        is_expr(value) ? both_scalars || type_of(value) == t : t.is_scalar() && number;
+    return fits ? new_variable(value, &t.prim) : Ref{};
 }
 
 void Body::unpack(const Node* target, const Val& v, bool is_static) {

@@ -38,15 +38,6 @@ uint32_t kernel_now() {
         "it as an argument");
 }
 
-// Whether a value made in `home` can be used in `at`: at is home or lies inside it.
-bool encloses(const ir::Region* home, const ir::Region* at) {
-    while (at != home) {
-        if (!at->owner) return false;
-        at = at->owner->parent;
-    }
-    return true;
-}
-
 ExprObject* new_expr() {
     ExprObject* e;
     if (free_count) {
@@ -320,14 +311,16 @@ ir::Builder& builder() {
 
 ir::Value* ExprObject::value() const {
     if (kernel != kernel_now()) not_of_this_kernel();
-    if (!in_reach()) out_of_reach();
-    return raw;
+    const ir::Region* home = raw->def ? raw->def->parent : raw->owner;
+    if (encloses(home, current()->b.region)) return raw;
+    if (!can_outlive(raw)) out_of_reach();
+    return outlived(raw);
 }
 
 bool ExprObject::in_reach() const {
     if (kernel != kernel_now()) return false;
     const ir::Region* home = raw->def ? raw->def->parent : raw->owner;
-    return encloses(home, current()->b.region);
+    return encloses(home, current()->b.region) || can_outlive(raw);
 }
 
 ir::Type ExprObject::type() const {

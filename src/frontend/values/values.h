@@ -26,6 +26,13 @@ ir::Prim default_float();
 // A dtype object, or Python's int, float, bool; nullopt for anything else.
 std::optional<Prim> prim_of_dtype(PyObject* o);
 // Python numbers: bool, int, float, NumPy scalars, 0-d arrays, enum members that are ints.
+// Whether a value made in `home` can be used in `at`: at is home or lies inside it.
+bool encloses(const ir::Region* home, const ir::Region* at);
+// outlive.cpp. Whether what made the value is over, but it can be had all the same; and so it is.
+bool can_outlive(const ir::Value* v);
+ir::Value* outlived(ir::Value* v);
+// Whether the variable is of a section or a stream that is over, and another one is being lowered.
+bool is_of_sibling(const ir::Value* variable);
 bool is_number(PyObject* o);
 // Of a type whose instances are guarded by value.
 bool is_plain_constant(PyObject* o);

@@ -86,6 +86,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
         if (t.privates > abi::kMaxPrivateFields) throw Error("artefact: too many private fields");
         if (t.again >= 0 && (t.from > k || uint64_t(t.again) + 4 > header.temps_bytes))
             throw Error("artefact: loop of tasks outside its block");
+        if (t.gate >= 0 && (t.behind <= k || uint64_t(t.gate) + 4 > header.temps_bytes))
+            throw Error("artefact: checkpoint outside its block");
         auto entry = [&](const char* prefix) {
             void* at = image->code->find(prefix + std::to_string(k));
             if (!at) throw Error("artefact: entry point missing");
@@ -115,6 +117,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 t.polls != 0,
                                 t.from,
                                 t.again,
+                                t.behind,
+                                t.gate,
                                 texts.substr(std::min<size_t>(t.name, texts.size()))});
         std::string_view& name = image->tasks.back().name;
         name = name.substr(0, name.find('\0'));

@@ -34,6 +34,8 @@ struct LoadedTask {
     bool polls = false;     // iterations may wait for later ones
     uint32_t from = 0;      // where a do-while loop that ends here begins
     int32_t again = -1;     // its condition in temps; -1: none
+    uint32_t behind = 0;    // what follows a checkpoint that begins here
+    int32_t gate = -1;      // its condition in temps; -1: none
     std::string_view name;  // of its loop, else made up
 };
 

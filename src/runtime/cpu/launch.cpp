@@ -350,11 +350,11 @@ std::string stack_failure(const KernelImage& image) {
            "stack (threading.stack_size, ulimit -s)";
 }
 
-// Whether the do-while loop that ends with this task goes on.
-bool repeats(const LoadedTask& task, const abi::Context& context) {
-    int32_t again;
-    std::memcpy(&again, context.temps + task.again, sizeof again);
-    return again != 0;
+// The i32 temporary that decides on a do-while loop or a checkpoint.
+bool is_set(int32_t flag, const abi::Context& context) {
+    int32_t value;
+    std::memcpy(&value, context.temps + flag, sizeof value);
+    return value != 0;
 }
 
 }  // namespace
@@ -384,6 +384,10 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
     context.task = 0;
     while (context.task < image.tasks.size()) {
         const LoadedTask& task = image.tasks[context.task];
+        if (task.gate >= 0 && !is_set(task.gate, context)) {
+            context.task = task.behind;
+            continue;
+        }
         const int64_t began = hooks.times ? now_ns() : 0;
         if (task.kind == abi::TaskKind::serial) {
             Worker w{{&context, 1, 1, 0, 0, 0, kAll, nullptr}, &state, {}};
@@ -393,10 +397,10 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         }
         if (hooks.times) hooks.times->push_back({context.task, began, now_ns() - began});
         if (state.stop) break;
-        if (task.again >= 0 && repeats(task, context)) {
+        if (task.again >= 0 && is_set(task.again, context)) {
             context.task = task.from;
             // Every turn draws other random numbers.
-            context.launch_key = context.launch_key * 6364136223846793005u + 1442695040888963407u;
+            context.launch_key = abi::key_of_next_turn(context.launch_key);
         } else {
             ++context.task;
         }
