@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-ROW = re.compile(r"^ELEMENTARY\((\w+), 1\b(.*?)\)(?:  //.*)?$", re.M | re.S)
+ROW = re.compile(r"^ELEMENTARY\((\w+), 1, \w+(.*?)\)(?:  //.*)?$", re.M | re.S)
 FACT = re.compile(r'\.(\w+) = ((?:\s*"[^"]*")+|\{[^}]*\}|[\w.]+)')
 
 MODULE = '''"""Functions of one real number, component by component of vectors and matrices.

@@ -104,13 +104,21 @@ enum class Kind : uint8_t {
 };
 
 enum class Takes : uint8_t { any, ints, floats };
+// How results follow small changes of the operands: what gradients ask of an op.
+enum class Slope : uint8_t {
+    zero,       // not at all, but for jumps; or it is about integers and places
+    linear,     // its derivative needs no value: nothing is kept for it
+    nonlinear,  // it needs operands or the result: ir/partials.h has it, of element-wise ops
+    forbidden,  // an error where a gradient would have to pass
+    inner,      // as its regions or its callee say
+};
 enum class Refers : uint8_t { nothing, field, function, loop, format };  // Inst::ref
 enum class Root : uint8_t { none, slot, temp, partial, thread, field, array };
 enum class Neutral : uint8_t { none, zero, most, least, ones };
 enum class Word : uint8_t { none, launch_key, results, temps, partials };  // of abi::Context
 
 struct Span {
-    double low = 0, high = 0;
+    float low = 0, high = 0;
 };
 
 struct OpInfo {
@@ -120,6 +128,7 @@ struct OpInfo {
     Effect effect;
     Kind kind;
     Takes takes;
+    Slope slope;
     const char* python;  // name of the Python function or operator, "" if none
     // A letter an operand, the last also for those behind it. v: a value; =: one of operand 0's
     // type; e, r: a scalar of operand 0's, of the result's primitive; i: an integer; n: i32 or i64;
@@ -129,7 +138,8 @@ struct OpInfo {
     bool in_place = false;    // ... so short that code generation makes no function of it
     bool promotes = false;    // Python's function makes integers the default float, else refuses
     bool whole = false;       // its results are whole numbers, and it takes a dtype for them
-    Span tested = {};         // operands that tests draw
+    Span tested = {-8, 8};    // operands that tests draw ...
+    Span against = {-8, 8};   // ... and second operands
     const char* doc = "";     // first sentence for users
     const char* numpy = "";   // what plain Python computes; np.NAME(x) if not said
     Type gives = {};          // where the builder is told the type, but it is always this one
@@ -160,13 +170,14 @@ inline constexpr OpName kOpNames[] = {
 #include "ir/ops.inc"
 };
 inline constexpr OpInfo kOps[] = {
-#define OP(op, of, by, does, about, of_type, called, ...) \
-    {.name = kOpNames[int(Op::op)].text,                  \
-     .operands = of,                                      \
-     .rule = Rule::by,                                    \
-     .effect = Effect::does,                              \
-     .kind = Kind::about,                                 \
-     .takes = Takes::of_type,                             \
+#define OP(op, of, by, does, about, of_type, bends, called, ...) \
+    {.name = kOpNames[int(Op::op)].text,                         \
+     .operands = of,                                             \
+     .rule = Rule::by,                                           \
+     .effect = Effect::does,                                     \
+     .kind = Kind::about,                                        \
+     .takes = Takes::of_type,                                    \
+     .slope = Slope::bends,                                      \
      .python = called __VA_OPT__(, ) __VA_ARGS__},
 #include "ir/ops.inc"
 };
