@@ -1,13 +1,15 @@
-# Writes what the Python package has from the build. quadrants/lang/_ops/elementary.py: functions of the op
-# table's rows. quadrants/_build_info.py: their names, the commit from git and LLVM's version. A tree
-# without git or without commits says "unknown". Configuring runs again when HEAD or the table moves.
+# Writes what the Python package has from the build. elementary.py and arithmetic.py of quadrants/lang/_ops:
+# functions of the op table's rows. quadrants/_build_info.py: their names, the commit from git and LLVM's
+# version. A tree without git or without commits says "unknown". Configuring runs again when HEAD or the
+# table moves.
 
 set(table "${PROJECT_SOURCE_DIR}/src/ir/ops.inc")
-set(writer "${PROJECT_SOURCE_DIR}/cmake/elementary.py")
+set(writer "${PROJECT_SOURCE_DIR}/cmake/op_functions.py")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${table}" "${writer}")
-execute_process(COMMAND "${Python3_EXECUTABLE}" "${writer}" "${table}" "${QD_PACKAGE_DIR}/lang/_ops/elementary.py"
-    OUTPUT_VARIABLE QD_ELEMENTARY OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-install(FILES "${QD_PACKAGE_DIR}/lang/_ops/elementary.py" DESTINATION quadrants/lang/_ops)
+execute_process(COMMAND "${Python3_EXECUTABLE}" "${writer}" "${table}" "${QD_PACKAGE_DIR}/lang/_ops"
+    OUTPUT_VARIABLE QD_OPS OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+install(FILES "${QD_PACKAGE_DIR}/lang/_ops/elementary.py" "${QD_PACKAGE_DIR}/lang/_ops/arithmetic.py"
+    DESTINATION quadrants/lang/_ops)
 
 set(QD_COMMIT unknown)
 find_program(QD_GIT git)

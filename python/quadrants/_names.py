@@ -3,14 +3,12 @@
 `dir(quadrants)` is the keys of this table. A name's module is imported when the name is first used.
 """
 
-from quadrants._version import ELEMENTARY
+from quadrants._version import OPS
 
 _OPS = (
-    "abs atan2 atomic_add atomic_and atomic_cas atomic_exchange atomic_max atomic_min atomic_mul atomic_or "
-    "atomic_sub atomic_xor bit_cast bit_shr cast frexp max min pow random raw_div raw_mod select static "
-    "static_assert static_print volatile_load grouped zero one loop_config block_local cache_read_only "
-    "assume_in_range no_activate mesh_local mesh_patch_idx global_thread_idx stop_grad clock_counter get_addr "
-    "is_active activate deactivate append length rescale_index"
+    "bit_cast cast frexp random select static static_assert static_print volatile_load grouped zero one "
+    "loop_config block_local cache_read_only assume_in_range no_activate mesh_local mesh_patch_idx "
+    "global_thread_idx stop_grad clock_counter get_addr is_active activate deactivate append length rescale_index"
 )
 _DTYPES = (
     "f16 f32 f64 float16 float32 float64 i8 i16 i32 i64 int8 int16 int32 int64 "
@@ -27,7 +25,7 @@ _ERRORS = (
 _AXES = "i j k l ij ik il jk jl kl ijk ijl ikl jkl ijkl axes"
 
 _BY_MODULE = {
-    "quadrants.lang.ops": f"{_OPS} {ELEMENTARY}",
+    "quadrants.lang.ops": f"{_OPS} {OPS}",
     "quadrants.types.primitive_types": _DTYPES + " ref",
     "quadrants.lang.misc": _MISC,
     "quadrants.lang.exception": _ERRORS,

@@ -155,22 +155,6 @@ extern int tracing;   // how many there are in all threads, under the GIL: worth
 Lowering& current_or_raise(const char* what);  // "`what` cannot be called in Python-scope"
 
 // --- ops.cpp: what both AST walking and the Expr protocols use ---------------------------------
-enum class BinOp : uint8_t {
-    add,
-    sub,
-    mul,
-    div,
-    floordiv,
-    mod,
-    pow,
-    bit_and,
-    bit_or,
-    bit_xor,
-    shl,
-    shr,
-    matmul
-};
-enum class CmpOp : uint8_t { lt, le, gt, ge, eq, ne };
 enum class UnOp : uint8_t { neg, pos, bit_not, logical_not };
 
 // Loads an lvalue, types a Python number by default_ip/default_fp, turns lists/tuples/host
@@ -183,8 +167,8 @@ bool is_symbolic(PyObject* o);       // Expr, StructValue, or container that hol
 ir::Value* to_condition(
     PyObject* o, const char* what);  // u1; "`if` conditions must be an integer; found f32 ..."
 
-Ref binary(BinOp op, PyObject* a, PyObject* b);  // both compile-time: done by Python
-Ref compare(CmpOp op, PyObject* a, PyObject* b);
+// An op whose row has a special method; both compile-time: done by Python.
+Ref binary(ir::Op op, PyObject* a, PyObject* b);
 Ref unary(UnOp op, PyObject* a);
 Ref cast(PyObject* a, ir::Prim p);
 Ref select(PyObject* c, PyObject* a, PyObject* b);
@@ -192,7 +176,7 @@ Ref select(PyObject* c, PyObject* a, PyObject* b);
 // shapes.
 void assign(PyObject* target, PyObject* value);
 // += and friends; atomic if the target is shared (spec 10 section 7).
-void assign_op(BinOp op, PyObject* target, PyObject* value);
+void assign_op(ir::Op op, PyObject* target, PyObject* value);
 // A new variable holding a copy of `value`: slot(s) for Exprs/numbers, containers and structs
 // element-wise; compile-time objects that cannot be stored raise. Optional primitive annotation.
 Ref new_variable(PyObject* value, const ir::Prim* annotation = nullptr);

@@ -44,8 +44,6 @@ struct Fold {
     F trunc(F a) const { return std::trunc(in(a)); }
     F floordiv(F a, F b) const { return floor(div(a, b)); }
     F mod(F a, F b) const { return sub(a, mul(floordiv(a, b), b)); }
-    F raw_div(F a, F b) const { return trunc(div(a, b)); }
-    F raw_mod(F a, F b) const { return sub(a, mul(raw_div(a, b), b)); }
     F fma(F a, F b, F c) const { return out(std::fma(in(a), in(b), in(c))); }
     F muladd(F a, F b, F c) const { return fused_ ? fma(a, b, c) : add(mul(a, b), c); }
     // -0 is below +0; a NaN loses to a number.

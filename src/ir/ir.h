@@ -121,6 +121,11 @@ struct Span {
     float low = 0, high = 0;
 };
 
+// A column that no C++ reads, but cmake/op_functions.py and tests.
+struct ForPython {
+    consteval ForPython(auto...) {}
+};
+
 struct OpInfo {
     const char* name;  // IR text; without the trailing underscore of C++ keywords
     int8_t operands;   // -1: any number
@@ -136,16 +141,26 @@ struct OpInfo {
     const char* args = "";
     bool elementary = false;  // its meaning is a template of elementary.h ...
     bool in_place = false;    // ... so short that code generation makes no function of it
-    bool promotes = false;    // Python's function makes integers the default float, else refuses
+    const char* symbol = "";  // how messages write it: Python's operator ...
+    const char* method = "";  // ... if it has a special method, which has this name
+    bool promotes = false;    // integers become the default float; else functions of floats refuse
+    bool widens = false;      // its Python function makes f16 operands f32
     bool whole = false;       // its results are whole numbers, and it takes a dtype for them
+    bool assigns = false;     // `x op= y` is this where other threads may see x
     Span tested = {-8, 8};    // operands that tests draw ...
     Span against = {-8, 8};   // ... and second operands
-    const char* doc = "";     // first sentence for users
-    const char* numpy = "";   // what plain Python computes; np.NAME(x) if not said
-    Type gives = {};          // where the builder is told the type, but it is always this one
-    bool commutes = false;    // operands 0 and 1 (min and max keep the payload of one NaN)
-    bool cheap = false;       // rather computed on both sides of a branch than branched over
-    bool recompute = false;   // rather computed again by another task than kept for it
+    const char* names[3] = {"a", "b"};  // parameters of the Python function; of one operand x
+    ForPython ulp = 0;       // units in the last place that a result may differ from NumPy's
+    ForPython doc = "";      // first sentence for users; of operators the expression
+    ForPython given = "";    // documentation of each parameter, where facts do not say it
+    ForPython raises = "";   // as doc, where facts do not say it
+    ForPython numpy = "";    // what plain Python computes: the expression, else np.NAME(...)
+    ForPython face = "";     // decorator in lang/_ops/operation.py: what plain Python may do
+    ForPython at = "";       // where users find it: "qd", "math"; elementary functions in both
+    Type gives = {};         // where the builder is told the type, but it is always this one
+    bool commutes = false;   // operands 0 and 1 (min and max keep the payload of one NaN)
+    bool cheap = false;      // rather computed on both sides of a branch than branched over
+    bool recompute = false;  // rather computed again by another task than kept for it
     uint8_t regions = 0;
     bool group = false;      // of tasks: its region stands for the kernel's body
     bool repeats = false;    // may run its region more than once

@@ -54,7 +54,6 @@ struct Derivative {
         return of == 0 ? n.div(t, y) : n.neg(n.div(n.mul(t, x), n.mul(y, y)));
     }
     constexpr V mod(int of) { return of == 0 ? t : n.neg(n.mul(t, n.floordiv(x, y))); }
-    constexpr V raw_mod(int of) { return of == 0 ? t : n.neg(n.mul(t, n.raw_div(x, y))); }
     constexpr V fma(int of) { return of == 2 ? t : mul(of); }
     constexpr V select(int of) {
         return of == 1 ? n.select(x, t, zero()) : of == 2 ? n.select(x, zero(), t) : zero();

@@ -97,6 +97,8 @@ struct Lister {
                 return "insert " + uses(i, 0) + ", " + std::to_string(i.imm);
             case Op::cast:
                 return "cast_value<" + type_text(i.result()->type) + "> " + use(i.operand(0));
+            case Op::div:
+                return "div " + uses(i, 0, " ");
             case Op::bit_cast:
                 return "cast_bits<" + type_text(i.result()->type) + "> " + use(i.operand(0));
             case Op::call:

@@ -74,7 +74,9 @@ def test_rooms_exist():
 
 def test_named_files_exist():
     names = {
-        p.name for folder in ("src", "python", "tests", "tools") for p in (ROOT / folder).rglob("*")
+        p.name
+        for folder in ("cmake", "src", "python", "tests", "tools")
+        for p in (ROOT / folder).rglob("*")
     }
     for page in sorted((ROOT / "docs" / "internals").glob("*.md")):
         for name in re.findall(r"`(?:[\w/]+/)?(\w+\.(?:cpp|h|py|qir|inc))`", page.read_text()):

@@ -1,22 +1,17 @@
 """Mathematical functions: values, accuracy, element-wise use, bit operations, random numbers."""
 
-import importlib.util
 import math
-import pathlib
 
 import numpy as np
 import pytest
 
+import op_table
 import quadrants as qd
 from helpers import NUMPY, Array, assert_close, draw, dtype, raises
 
 N = 1000
-# Of one operand, as the op table has them: rows of it name references and ranges.
-ROOT = pathlib.Path(__file__).parent.parent.parent
-spec = importlib.util.spec_from_file_location("elementary", ROOT / "cmake" / "elementary.py")
-elementary = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(elementary)
-ROWS = elementary.rows((ROOT / "src" / "ir" / "ops.inc").read_text())
+# Of one real number, as the op table has them: rows of it name references and ranges.
+ROWS = {k: v for k, v in op_table.rows().items() if v.get("elementary") and v["operands"] == 1}
 HALVES = {"round": lambda x: np.trunc(x + np.copysign(0.5, x))}  # NumPy's go to even
 
 
@@ -26,52 +21,7 @@ def reference(name):
 
 
 FUNCTIONS = {name: (reference(name), row["tested"]) for name, row in ROWS.items()}
-WHOLE = [name for name, row in ROWS.items() if row.get("whole")]
 REAL = [name for name, row in ROWS.items() if not row.get("promotes")]
-
-
-@pytest.mark.parametrize("fast_math", [True, False])
-@pytest.mark.parametrize("name", ["f32", "f64"])
-def test_unary_functions(backend, name, fast_math):
-    backend.init(fast_math=fast_math)
-    ops = [getattr(qd, f) for f in FUNCTIONS]
-    x = np.stack([draw(N, dtype(name), seed=k, x=r) for k, (_, r) in enumerate(FUNCTIONS.values())])
-    out = np.zeros_like(x)
-
-    @qd.kernel
-    def run(x: Array, out: Array):
-        for i in range(N):
-            for k, op in qd.static(enumerate(ops)):
-                out[k, i] = op(x[k, i])
-
-    run(x, out)
-    for k, (f, (reference, _)) in enumerate(FUNCTIONS.items()):
-        expect = reference(x[k].astype(np.longdouble)).astype(x.dtype)
-        if f in WHOLE:
-            away = abs(abs(x[k] % 1) - 0.5) < 1e-6
-            assert_close(out[k], expect, skip=away)
-        else:
-            relative = 1e-4 if name == "f32" else 1e-12
-            assert_close(out[k], expect, rtol=relative, atol=2e-6 if name == "f32" else 2e-15)
-
-
-@pytest.mark.parametrize("name,tolerance", [("f32", 1e-6), ("f64", 1e-15)])
-def test_accuracy_on_the_middle_range(backend, name, tolerance):
-    names = [f for f in FUNCTIONS if f not in WHOLE]
-    ops = [getattr(qd, f) for f in names]
-    x = draw(N, dtype(name), x=(0.4, 0.7))
-    out = np.zeros((len(ops), N), x.dtype)
-
-    @qd.kernel
-    def run(x: Array, out: Array):
-        for i in range(N):
-            for k, op in qd.static(enumerate(ops)):
-                out[k, i] = op(x[i])
-
-    run(x, out)
-    for k, f in enumerate(names):
-        expect = FUNCTIONS[f][0](x.astype(np.longdouble)).astype(x.dtype)
-        assert_close(out[k], expect, atol=tolerance)
 
 
 def test_binary_functions(backend):

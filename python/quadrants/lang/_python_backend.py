@@ -537,10 +537,13 @@ _BINARY: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "raw_mod": (arithmetic, _of_tensors(torch.fmod)),
     "max": (arithmetic, _of_tensors(torch.fmax, torch.maximum)),
     "min": (arithmetic, _of_tensors(torch.fmin, torch.minimum)),
-    "atan2": (_py_tensor.division, _of_tensors(torch.atan2)),
     "logical_and": (comparison, _of_tensors(torch.logical_and)),
     "logical_or": (comparison, _of_tensors(torch.logical_or)),
 }
+
+
+def _binary(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return _BINARY.get(name) or (_py_tensor.division, _of_tensors(getattr(torch, name)))
 
 
 def _exact(x: Any) -> PyTensor:
@@ -552,7 +555,7 @@ def apply(name: str, args: tuple[Any, ...]) -> Any:
     """An element-wise operation; Python numbers in, a Python number out."""
     numbers = all(_is_number(a) for a in args)
     if numbers:
-        if name == "truediv" or name == "atan2":
+        if len(args) == 2 and (name == "truediv" or name not in _BINARY):
             args = tuple(map(float, args))
         args = tuple(_exact(a.item() if isinstance(a, np.generic) else a) for a in args)
     if len(args) == 1:
@@ -561,7 +564,7 @@ def apply(name: str, args: tuple[Any, ...]) -> Any:
             t = t.to(torch.float64)
         result: Any = wrapped(_unary(name)(t))
     else:
-        rule, compute = _BINARY[name]
+        rule, compute = _binary(name)
         first = args[0] if isinstance(args[0], torch.Tensor) else wrapped(tensor_of(args[0]))
         result = rule(compute, first, args[1])
     return result.item() if numbers else result
@@ -634,28 +637,15 @@ def like(x: Any, value: int) -> Any:
     return type(x)(value) if _is_number(x) else wrapped(torch.full_like(tensor_of(x), value))
 
 
-_STORED: dict[str, Callable[..., Any]] = {
-    "atomic_add": operator.add,
-    "atomic_sub": operator.sub,
-    "atomic_mul": operator.mul,
-    "atomic_min": lambda a, b: apply("min", (a, b)),
-    "atomic_max": lambda a, b: apply("max", (a, b)),
-    "atomic_and": operator.and_,
-    "atomic_or": operator.or_,
-    "atomic_xor": operator.xor,
-    "atomic_exchange": lambda a, b: b,
-    "atomic_cas": lambda a, expected, new: new if bool((a == expected).all()) else a,
-}
-
-
-def atomic(name: str, x: Any, values: tuple[Any, ...]) -> Any:
+def atomic(name: str, stored: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """Stores the result in x and returns the old value: a Python number, or a vector."""
+    x, *values = args
     if not isinstance(x, torch.Tensor):
         raise QuadrantsSyntaxError(
             f"cannot use a non-writable target as the first operand of '{name}'"
         )
     before = wrapped(plain(x).clone())
-    x[...] = _STORED[name](before, *values)
+    x[...] = stored(before, *values)
     return before.item() if before.dim() == 0 else before
 
 

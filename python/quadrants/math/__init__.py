@@ -15,9 +15,7 @@ from quadrants.lang._ops.elementary import *  # noqa: F403
 from quadrants.lang.kernel_impl import func as _func
 from quadrants.lang.matrix import MatrixType as _MatrixType
 from quadrants.lang.matrix import VectorType as _VectorType
-from quadrants.lang.ops import atan2, clz, ffs, max, min, popcnt, pow
-
-del rsqrt  # noqa: F821  (of the package alone)
+from quadrants.lang.ops import ffs
 
 pi: float = _math.pi
 e: float = _math.e

@@ -64,8 +64,6 @@ struct Domain {
     }
     F floordiv(F a, F c) { return floor(div(a, c)); }
     F mod(F a, F c) { return sub(a, mul(floordiv(a, c), c)); }
-    F raw_div(F a, F c) { return trunc(div(a, c)); }
-    F raw_mod(F a, F c) { return sub(a, mul(raw_div(a, c), c)); }
     F min(F a, F c) { return {s.float_min_max(false, a.v, c.v)}; }
     F max(F a, F c) { return {s.float_min_max(true, a.v, c.v)}; }
     F fma(F a, F c, F d) {

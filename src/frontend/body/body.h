@@ -104,7 +104,7 @@ struct Lowering::Body {
         return std::move(v.obj);
     }
     Ref index(const Node* n);
-    Val binary_op(const Node* n, BinOp op, const Val& a, const Val& b);
+    Val binary_op(const Node* n, ir::Op op, const Val& a, const Val& b);
     Val bool_op(const Node* n, size_t first = 0);
     Val if_exp(const Node* n);
     Val known_side(const Node* n, bool condition);
@@ -130,7 +130,7 @@ struct Lowering::Body {
     void consume_owner(PyObject* self, Prov* method);
     Val call_python(const Node* n, const Val& f, const CallArgs& args,
                     const std::vector<Prov*>& provs, const std::vector<Prov*>& keyword_provs);
-    Val object_operator(const Node* n, const Val& left, const Val& right, const char* method);
+    Val object_operator(const Node* n, const Val& left, const Val& right, ir::Op op);
     [[noreturn]] void refused(const Node* n, bool symbolic);
     bool all_host(const auto& known, const CallArgs& args);
     bool needs_no_kernel(PyObject* o);

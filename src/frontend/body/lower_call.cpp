@@ -403,14 +403,15 @@ Val Body::call_python(const Node* n, const Val& f, const CallArgs& args,
 
 // An object of a class of the user as left operand of a run-time value: its class's method
 // answers, as in Python. Nothing if there is none or it declines.
-Val Body::object_operator(const Node* n, const Val& left, const Val& right, const char* method) {
+Val Body::object_operator(const Node* n, const Val& left, const Val& right, ir::Op op) {
     PyObject* o = left.get();
     auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(o));
     if (!is_symbolic(right.get()) || is_symbolic(o) || PyLong_CheckExact(o) ||
         PyFloat_CheckExact(o) || is_host_matrix(o) || is_own_code(cls))
         return {};
     if (is_number(o) && is_enum_member(o)) return {};  // theirs are what the numbers do
-    const Ref name = Ref::steal(PyUnicode_InternFromString(method));
+    const std::string method = std::string("__") + ir::info(op).method + "__";
+    const Ref name = interned(method.c_str());
     // As Python looks operators up: a class's own class has one called `__or__`, which is not
     // meant.
     PyObject* in_class = _PyType_Lookup(Py_TYPE(o), name.get());
@@ -434,7 +435,7 @@ Val Body::object_operator(const Node* n, const Val& left, const Val& right, cons
         args.positional = {left.obj, right.obj};
         return call_definition(definition, args, {left.prov, right.prov}, {});
     }
-    Val v = recorded(method, f.prov, {&right, 1}, nullptr, false, [&] {
+    Val v = recorded(method.c_str(), f.prov, {&right, 1}, nullptr, false, [&] {
         if (low.undecided) throw HoldsTask{};  // what it does is done once
         ++low.kernel->user_runs;
         Ref result = call_with(f.get(), {&right.obj, 1}, nullptr);

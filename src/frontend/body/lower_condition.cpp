@@ -114,28 +114,14 @@ Val Body::compare_chain(const Node* n) {
         } else {
             // Each operand is evaluated once: a variable is read before later operands can change
             // it.
-            const auto run = [&] {
-                return frontend::compare(static_cast<CmpOp>(op), left.get(), right.get());
-            };
-            static const char* const methods[] = {"__lt__", "__le__", "__gt__",
-                                                  "__ge__", "__eq__", "__ne__"};
-            if (is_left_to_python(left.get()) && is_left_to_python(right.get())) {
-                static const char* const names[] = {"lt", "le", "gt", "ge", "eq", "ne"};
-                const Val operands[] = {left, right};
-                r = operation(names[op], operands, run);
-            } else if (Val v = object_operator(n, left, right, methods[op]); v.obj) {
-                r = v;
-            } else {
-                unit.consume(left), unit.consume(right);
-                r = {run()};
-            }
+            r = binary_op(n, static_cast<ir::Op>(op), left, right);
         }
         if (!result.obj)
             result = r;
         else if (low.static_depth || (!is_symbolic(result.get()) && !is_symbolic(r.get())))
             result = truth(result) ? r : result;
         else
-            result = {binary(BinOp::bit_and, result.get(), r.get())};
+            result = {binary(ir::Op::bit_and, result.get(), r.get())};
         left = right;
     }
     return result;
@@ -170,7 +156,7 @@ Val Body::bool_op(const Node* n, size_t first) {
     };
     if (low.static_depth) return truth(left) != is_and ? left : bool_op(n, first + 1);
     if (!low.kernel->options.short_circuit_operators)
-        return binary_op(n, is_and ? BinOp::bit_and : BinOp::bit_or, left, rest());
+        return binary_op(n, is_and ? ir::Op::bit_and : ir::Op::bit_or, left, rest());
     if (is_host_matrix(left.get())) left = {make_value(to_value(left.get()))};
     if (!is_symbolic(left.get()) || is_container(left.get())) {
         const bool decided = truth(left) != is_and;

@@ -407,23 +407,19 @@ Ref Body::index(const Node* n) {
 }
 
 // What Python makes of `a op b`, or the runtime value if one of them is one.
-Val Body::binary_op(const Node* n, BinOp op, const Val& a, const Val& b) {
+Val Body::binary_op(const Node* n, ir::Op op, const Val& a, const Val& b) {
     const auto run = [&] {
-        if (op != BinOp::pow) return binary(op, a.get(), b.get());
+        if (op != ir::Op::pow) return binary(op, a.get(), b.get());
         const CheckedHere here(*this, n);  // the exponent
         return binary(op, a.get(), b.get());
     };
     if (is_left_to_python(a.get()) && is_left_to_python(b.get())) {
-        static const char* const names[] = {"add",    "sub",    "mul",   "truediv", "floordiv",
-                                            "mod",    "pow",    "and_",  "or_",     "xor",
-                                            "lshift", "rshift", "matmul"};
+        const bool is_keyword = op == ir::Op::bit_and || op == ir::Op::bit_or;
+        const std::string name = std::string(ir::info(op).method) + (is_keyword ? "_" : "");
         const Val operands[] = {a, b};
-        return operation(names[static_cast<int>(op)], operands, run);
+        return operation(name.c_str(), operands, run);
     }
-    static const char* const methods[] = {
-        "__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__",   "__pow__",
-        "__and__", "__or__",  "__xor__", "__lshift__",  "__rshift__",   "__matmul__"};
-    if (Val v = object_operator(n, a, b, methods[static_cast<int>(op)]); v.obj) return v;
+    if (Val v = object_operator(n, a, b, op); v.obj) return v;
     unit.consume(a), unit.consume(b);
     return {run()};
 }
@@ -439,14 +435,14 @@ Val Body::expr(const Node* n) {
         case K::BinOp: {
             Val a = expr(n->a), b = expr(n->b);
             low.node = n;
-            if (static_cast<BinOp>(n->op) == BinOp::add && is_text(a.get()) && is_text(b.get()) &&
+            if (static_cast<ir::Op>(n->op) == ir::Op::add && is_text(a.get()) && is_text(b.get()) &&
                 (is_format(a.get()) || is_format(b.get()))) {
                 CallArgs parts;
                 parts.positional = {a.obj, b.obj};
                 unit.consume(a), unit.consume(b);
                 return {format_call(Ref::steal(PyUnicode_FromString("{}{}")).get(), parts)};
             }
-            return binary_op(n, static_cast<BinOp>(n->op), a, b);
+            return binary_op(n, static_cast<ir::Op>(n->op), a, b);
         }
         case K::UnaryOp: {
             Val a = expr(n->a);

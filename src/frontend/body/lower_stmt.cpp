@@ -280,7 +280,7 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
 }
 
 void Body::aug_assign(const Node* n) {
-    const BinOp op = static_cast<BinOp>(n->op);
+    const ir::Op op = static_cast<ir::Op>(n->op);
     Val place;
     if (n->a->kind == K::Name) {
         Binding* b = find(n->a->name);
@@ -301,7 +301,7 @@ void Body::aug_assign(const Node* n) {
     Val v{value(n->b)};
     low.node = n;
     if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(n->a);
-    if (op == BinOp::matmul) raise(Kind::syntax, "Unsupported operator @=");
+    if (op == ir::Op::matmul) raise(Kind::syntax, "Unsupported operator @=");
     assign_op(op, place.get(), v.get());
 }
 
@@ -452,7 +452,7 @@ void Body::assert_stmt(const Node* n) {
     if (n->b) {
         const Node* m = n->b;
         // "...%d" % values: the values are formatted when the check fails.
-        if (m->kind == K::BinOp && static_cast<BinOp>(m->op) == BinOp::mod &&
+        if (m->kind == K::BinOp && static_cast<ir::Op>(m->op) == ir::Op::mod &&
             m->a->kind == K::Constant && PyUnicode_Check(m->a->name)) {
             Ref values = value(m->b);
             message = percent_format(m->a->name, values.get());

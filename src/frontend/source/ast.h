@@ -73,7 +73,7 @@ enum class NodeKind : uint8_t {
 // Which fields a kind has is the table in ast.cpp; a, b, c are children, lists are in source order.
 struct Node {
     NodeKind kind = NodeKind::unsupported;
-    uint8_t op = 0;       // BinOp, CmpOp, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
+    uint8_t op = 0;       // ir::Op, UnOp; BoolOp: 0 and, 1 or; FormattedValue: conversion
     uint32_t number = 0;  // in its tree, parents first, children in the order of the fields here
     int line = 0,
         col = 0;  // in the file, 1-based line, 0-based column in characters; set by locate
@@ -88,8 +88,9 @@ inline bool keeps_place(const Node& n) {
     return (n.kind >= NodeKind::FunctionDef && n.kind <= NodeKind::Continue) ||
            n.kind == NodeKind::Call;
 }
-// Comparison operators beyond CmpOp.
-inline constexpr uint8_t kIs = 6, kIsNot = 7, kIn = 8, kNotIn = 9;
+// Comparison operators that are no op.
+inline constexpr uint8_t kIs = 252, kIsNot = 253, kIn = 254, kNotIn = 255;
+static_assert(static_cast<int>(ir::Op::count_) <= kIs);
 
 // One file, read once.
 struct SourceFile {

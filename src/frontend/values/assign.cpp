@@ -4,6 +4,7 @@
 // type first, and are atomic on targets that other threads may see (fields, arrays, kernel-level
 // variables inside a parallel loop); the other augmented operators load, compute and store.
 
+#include <array>
 #include <string>
 
 #include "frontend/source/stack.h"
@@ -13,17 +14,6 @@
 
 namespace qd::frontend {
 namespace {
-
-struct AtomicRow {
-    BinOp op;
-    Op atomic;
-    const char* word;  // for the precision warning
-};
-const AtomicRow kAtomics[] = {
-    {BinOp::add, Op::atomic_add, "add"},         {BinOp::sub, Op::atomic_sub, "sub"},
-    {BinOp::bit_and, Op::atomic_and, "bit_and"}, {BinOp::bit_or, Op::atomic_or, "bit_or"},
-    {BinOp::bit_xor, Op::atomic_xor, "bit_xor"},
-};
 
 [[noreturn]] void cannot_assign(Type from, Type to) {
     raise(Kind::type, "cannot assign '" + type::to_user_string(from) + "' to '" +
@@ -155,32 +145,39 @@ void assign(PyObject* target, PyObject* value) {
     builder().store(e.value(), fit(value, e.type().value(), "Assign"));
 }
 
-void assign_op(BinOp op, PyObject* target, PyObject* value) {
+Op atomic_of(Op op) {
+    static constexpr auto atomics = [] {
+        std::array<Op, std::size(ir::kOps)> of;
+        of.fill(Op::count_);
+        for (size_t k = 0; k < of.size(); ++k)
+            if (ir::kOps[k].assigns) of[static_cast<size_t>(ir::kOps[k].step)] = Op(k);
+        return of;
+    }();
+    return atomics[static_cast<size_t>(op)];
+}
+
+void assign_op(Op op, PyObject* target, PyObject* value) {
     if (assign_op_special(op, target, value)) return;
     if (is_expr(target)) {
         const ExprObject& e = *as_expr(target);
-        static const char* const words[] = {
-            "atomic_add",    "atomic_sub",     "*=",  "/=",  "//=", "%=", "**=", "atomic_bit_and",
-            "atomic_bit_or", "atomic_bit_xor", "<<=", ">>=", "@="};
-        check_writable(e, words[static_cast<int>(op)]);
-        for (const AtomicRow& row : kAtomics)
-            if (row.op == op) {
-                const Type t = e.type().value();
-                if (op >= BinOp::bit_and && type::is_float(t.prim))
-                    unsupported_operands(row.op == BinOp::bit_and  ? "&"
-                                         : row.op == BinOp::bit_or ? "|"
-                                                                   : "^",
-                                         target, value);
-                const std::string verb = std::string("Atomic ") + row.word;
-                Value* operand = fit(value, t, verb.c_str());
-                if (e.shared)
-                    atomic_arithmetic(row.atomic, e.value(), operand);
-                else
-                    assign(target, binary(op, target, make_value(operand).get()).get());
-                return;
-            }
+        const ir::OpInfo& row = ir::info(op);
+        const Op atomic = atomic_of(op);
+        const std::string name = row.name;
+        check_writable(
+            e, (atomic == Op::count_ ? row.symbol + std::string("=") : "atomic_" + name).c_str());
+        if (atomic != Op::count_) {
+            const Type t = e.type().value();
+            if (row.takes == ir::Takes::ints && type::is_float(t.prim))
+                unsupported_operands(row.symbol, target, value);
+            Value* operand = fit(value, t, ("Atomic " + name).c_str());
+            if (e.shared)
+                atomic_arithmetic(atomic, e.value(), operand);
+            else
+                assign(target, binary(op, target, make_value(operand).get()).get());
+            return;
+        }
     }
-    if (op == BinOp::matmul) raise(Kind::syntax, "'@=' is not supported");
+    if (op == Op::matmul) raise(Kind::syntax, "'@=' is not supported");
     const Ref result = binary(op, target, value);
     assign(target, result.get());
 }

@@ -54,9 +54,7 @@ Ref atomic(Lowering&, const CallArgs& a) {
     if (target.shared) return make_value(atomic_arithmetic(op, target.value(), operand));
     Value* old = b.load(target.value());
     Value* changed = row.step == Op::count_ ? operand : b.op(row.step, {old, operand});
-    if (row.step == Op::add) report_overflow(BinOp::add, old, operand, changed);
-    if (row.step == Op::sub) report_overflow(BinOp::sub, old, operand, changed);
-    if (row.step == Op::mul) report_overflow(BinOp::mul, old, operand, changed);
+    report_overflow(row.step, old, operand, changed);
     b.store(target.value(), changed);
     return make_value(old);
 }

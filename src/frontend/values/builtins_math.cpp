@@ -1,7 +1,7 @@
 // Element-wise functions: arithmetic by name, elementary functions, conversions, bits, select.
 //
 // Numbers known at compile time are computed here in double precision, as Python code on the host
-// would; anything else becomes IR. Functions of one real number come from the op table's rows.
+// would; anything else becomes IR. Most come from the op table's rows.
 
 #include <cmath>
 
@@ -42,31 +42,81 @@ Ref real(Lowering&, const CallArgs& a) {
     return float_op(op, x, ir::info(op).promotes);
 }
 
+// --- functions of two numbers -------------------------------------------------------------------
+Parameters<2> two(const ir::OpInfo& row, const CallArgs& a, const char* function) {
+    Parameters<2> p;
+    bind_parameters(a, function, row.names, 2, 2, p.value);
+    return p;
+}
+
+[[noreturn]] void refuse(const char* name, const char* kind, Type given) {
+    raise(Kind::type, std::string("'") + name + "' takes " + kind + " inputs only, however '" +
+                          type::to_user_string(given) + "' is provided.");
+}
+
+template <Op op, class Host>
+Ref real_pair(Lowering&, const CallArgs& a) {
+    const ir::OpInfo& row = ir::info(op);
+    const auto p = two(row, a, row.python);
+    if (is_static_number(p[0]) && is_static_number(p[1]))
+        return python_float(Host{}(number_as_double(p[0]), number_as_double(p[1])));
+    Pair v = promoted(p[0], p[1], row.python, row.promotes);
+    if (type::is_int(v.a->type.prim)) refuse(row.python, "real", v.a->type);
+    if (row.widens && v.a->type.prim == Prim::f16)
+        v = {builder().cast(v.a, Prim::f32), builder().cast(v.b, Prim::f32)};
+    return make_value(builder().op(op, {v.a, v.b}));
+}
+
+template <Op op>
+Ref pair(Lowering&, const CallArgs& a) {
+    const ir::OpInfo& row = ir::info(op);
+    const auto p = two(row, a, row.python);
+    const Pair v = promoted(p[0], p[1], *row.symbol ? row.symbol : row.python);
+    if (row.takes == ir::Takes::ints && type::is_float(v.a->type.prim))
+        refuse(row.python, "integral", v.a->type);
+    return make_value(builder().op(op, {v.a, v.b}));
+}
+
+template <Op op>
+Ref operation(Lowering&, const CallArgs& a) {
+    const auto p = two(ir::info(op), a, "operator");
+    return binary(op, p[0], p[1]);
+}
+
+// --- bits ---------------------------------------------------------------------------------------
+Value* integral(PyObject* x, const char* name) {
+    Value* v = to_value(x);
+    if (type::is_float(v->type.prim)) refuse(name, "integral", v->type);
+    return v;
+}
+template <Op op>
+Ref of_integer(Lowering&, const CallArgs& a) {
+    const char* name = ir::info(op).python;
+    return make_value(builder().op(op, {integral(single(a, name), name)}));
+}
+
+// --- from rows of the op table ------------------------------------------------------------------
+// Of what a row says everything of; rows of kRows go before.
 template <Op op, class Host>
 void add_row(std::vector<Builtin>& all, Host) {
     constexpr const ir::OpInfo& row = ir::kOps[static_cast<int>(op)];
-    if constexpr (row.operands == 1)
-        all.push_back({row.python, row.whole ? rounding<op, Host> : real<op, Host>});
+    if constexpr (row.kind != ir::Kind::elementwise || !*row.python || row.rule == ir::Rule::given)
+        return;
+    else if constexpr (*row.method && row.operands == 2)
+        all.push_back({row.python, operation<op>});
+    else if constexpr (row.whole)
+        all.push_back({row.python, rounding<op, Host>});
+    else if constexpr (row.elementary && row.operands == 1)
+        all.push_back({row.python, real<op, Host>});
+    else if constexpr (row.elementary)
+        all.push_back({row.python, real_pair<op, Host>});
+    else if constexpr (row.operands == 2)
+        all.push_back({row.python, pair<op>});
+    else if constexpr (row.takes == ir::Takes::ints)
+        all.push_back({row.python, of_integer<op>});
 }
 
-// --- operators by name --------------------------------------------------------------------------
-template <BinOp op>
-Ref operation(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {op == BinOp::pow   ? "base"
-                                        : op == BinOp::mod ? "x1"
-                                                           : "a",
-                                        op == BinOp::pow   ? "exponent"
-                                        : op == BinOp::mod ? "x2"
-                                                           : "b"};
-    const auto p = parameters(a, "operator", names);
-    return binary(op, p[0], p[1]);
-}
-template <CmpOp op>
-Ref comparison(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"a", "b"};
-    const auto p = parameters(a, "operator", names);
-    return compare(op, p[0], p[1]);
-}
+// --- what has a meaning of its own --------------------------------------------------------------
 template <UnOp op>
 Ref operation1(Lowering&, const CallArgs& a) {
     return unary(op, single(a, "operator"));
@@ -78,40 +128,18 @@ Ref absolute(Lowering&, const CallArgs& a) {
     return unary_op(Op::abs, x);
 }
 
-// C's / and %: on floats plain division.
+// C's division; of floats plain division.
 Ref raw_div(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"x1", "x2"};
-    const auto p = parameters(a, "raw_div", names);
+    const auto p = two(ir::info(Op::raw_div), a, "raw_div");
     const Pair v = promoted(p[0], p[1], "/");
     return make_value(
         builder().op(type::is_float(v.a->type.prim) ? Op::div : Op::raw_div, {v.a, v.b}));
 }
-Ref raw_mod(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"x1", "x2"};
-    const auto p = parameters(a, "raw_mod", names);
-    const Pair v = promoted(p[0], p[1], "%");
-    if (type::is_float(v.a->type.prim))
-        raise(Kind::type, "'raw_mod' takes integral inputs only, however '" +
-                              type::to_user_string(v.a->type) + "' is provided.");
-    return make_value(builder().op(Op::raw_mod, {v.a, v.b}));
-}
-
-Ref atan2(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"x1", "x2"};
-    const auto p = parameters(a, "atan2", names);
-    if (is_static_number(p[0]) && is_static_number(p[1]))
-        return python_float(std::atan2(number_as_double(p[0]), number_as_double(p[1])));
-    Pair v = promoted(p[0], p[1], "atan2", true);
-    if (v.a->type.prim == Prim::f16)
-        v = {builder().cast(v.a, Prim::f32), builder().cast(v.b, Prim::f32)};
-    return make_value(builder().op(Op::atan2, {v.a, v.b}));
-}
 
 Ref shift_logical(Lowering&, const CallArgs& a) {
-    static const char* const names[] = {"x1", "x2"};
-    const auto p = parameters(a, "bit_shr", names);
+    const auto p = two(ir::info(Op::lshr), a, "bit_shr");
     if (PyLong_Check(p[0]) && PyLong_Check(p[1]))  // which have no width
-        return binary(BinOp::shr, p[0], p[1]);
+        return binary(Op::shr, p[0], p[1]);
     Value* x = to_value(p[0]);
     Value* y = to_value(p[1]);
     if (type::is_float(x->type.prim) || type::is_float(y->type.prim) ||
@@ -257,19 +285,6 @@ Ref number_class(Lowering&, const CallArgs& a) {
     return Ref::steal(PyObject_CallObject(type, args.get()));
 }
 
-// --- bits ---------------------------------------------------------------------------------------
-Value* integral(PyObject* x, const char* name) {
-    Value* v = to_value(x);
-    if (type::is_float(v->type.prim))
-        raise(Kind::type, std::string("'") + name + "' takes integral inputs only, however '" +
-                              type::to_user_string(v->type) + "' is provided.");
-    return v;
-}
-template <Op op>
-Ref count_bits(Lowering&, const CallArgs& a) {
-    return make_value(
-        builder().op(op, {integral(single(a, ir::info(op).name), ir::info(op).name)}));
-}
 Ref find_first_set(Lowering&, const CallArgs& a) {
     Value* v = integral(single(a, "ffs"), "ffs");
     ir::Builder& b = builder();
@@ -342,29 +357,9 @@ const Builtin kRows[] = {
     {"neg", operation1<UnOp::neg>},
     {"bit_not", operation1<UnOp::bit_not>},
     {"logical_not", operation1<UnOp::logical_not>},
-    {"add", operation<BinOp::add>},
-    {"sub", operation<BinOp::sub>},
-    {"mul", operation<BinOp::mul>},
-    {"truediv", operation<BinOp::div>},
-    {"floordiv", operation<BinOp::floordiv>},
-    {"mod", operation<BinOp::mod>},
-    {"pow", operation<BinOp::pow>},
-    {"matmul", operation<BinOp::matmul>},
-    {"bit_and", operation<BinOp::bit_and>},
-    {"bit_or", operation<BinOp::bit_or>},
-    {"bit_xor", operation<BinOp::bit_xor>},
-    {"bit_shl", operation<BinOp::shl>},
-    {"bit_sar", operation<BinOp::shr>},
+    {"matmul", operation<Op::matmul>},
     {"bit_shr", shift_logical},
-    {"cmp_lt", comparison<CmpOp::lt>},
-    {"cmp_le", comparison<CmpOp::le>},
-    {"cmp_gt", comparison<CmpOp::gt>},
-    {"cmp_ge", comparison<CmpOp::ge>},
-    {"cmp_eq", comparison<CmpOp::eq>},
-    {"cmp_ne", comparison<CmpOp::ne>},
     {"raw_div", raw_div},
-    {"raw_mod", raw_mod},
-    {"atan2", atan2},
     {"and", logical<Op::bit_and>},
     {"or", logical<Op::bit_or>},
     {"logical_and", logical<Op::bit_and>},
@@ -379,8 +374,6 @@ const Builtin kRows[] = {
     {"int", number_class<&PyLong_Type>},
     {"float", number_class<&PyFloat_Type>},
     {"bool", number_class<&PyBool_Type>},
-    {"popcnt", count_bits<Op::popcnt>},
-    {"clz", count_bits<Op::clz>},
     {"ffs", find_first_set},
     {"frexp", frexp},
     {"zero", like<0>},
@@ -394,8 +387,8 @@ std::span<const Builtin> math_builtins() {
     static const auto all = [] {
         std::vector<Builtin> rows(std::begin(kRows), std::end(kRows));
 #define ELEMENTARY(name, ...) \
-    add_row<Op::name>(rows, [](auto x) -> double { return host::name(x); });
-#define OP(...)
+    add_row<Op::name>(rows, [](auto... x) -> double { return host::name(x...); });
+#define OP(name, ...) add_row<Op::name>(rows, nullptr);
 #include "ir/ops.inc"
         return rows;
     }();

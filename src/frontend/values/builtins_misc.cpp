@@ -57,7 +57,7 @@ Ref sum(Lowering&, const CallArgs& a) {
         if (is_symbolic_sequence(x)) {
             Ref total = Ref::steal(PyLong_FromLong(0));  // of type int: narrow items are widened
             for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(x); ++k)
-                total = binary(BinOp::add, total.get(), PySequence_Fast_GET_ITEM(x, k));
+                total = binary(Op::add, total.get(), PySequence_Fast_GET_ITEM(x, k));
             return total;
         }
     }
@@ -71,7 +71,7 @@ Ref python_round(Lowering&, const CallArgs& a) {
 
 Ref python_pow(Lowering&, const CallArgs& a) {
     if (a.positional.size() == 2 && a.keywords.empty())
-        return binary(BinOp::pow, a.positional[0].get(), a.positional[1].get());
+        return binary(Op::pow, a.positional[0].get(), a.positional[1].get());
     return python_call("pow", a);
 }
 
@@ -185,7 +185,7 @@ Ref rescale_index(Lowering&, const CallArgs& args) {
         const bool grows = to[k] > from[k];
         const Ref ratio =
             Ref::steal(PyLong_FromLongLong(grows ? to[k] / from[k] : from[k] / to[k]));
-        items[k] = binary(grows ? BinOp::mul : BinOp::floordiv, items[k].get(), ratio.get());
+        items[k] = binary(grows ? Op::mul : Op::floordiv, items[k].get(), ratio.get());
     }
     return make_value(tensor_of_items(items));
 }

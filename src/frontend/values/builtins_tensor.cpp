@@ -203,7 +203,7 @@ Ref truth(Lowering&, const CallArgs& a) {
 Value* norm_value(Value* v, PyObject* eps) {
     const Ref square = make_value(inner_product(v, v));
     const bool none = !eps || (is_static_number(eps) && PyObject_IsTrue(eps) == 0);
-    const Ref sum = none ? square : binary(BinOp::add, square.get(), eps);
+    const Ref sum = none ? square : binary(Op::add, square.get(), eps);
     return builder().op(Op::sqrt, {real(to_value(sum.get()))});
 }
 
@@ -235,8 +235,8 @@ Ref normalized(Lowering&, const CallArgs& a) {
     if (s.self->type.rank != 1)
         raise(Kind::compilation, "expected a vector, got shape " + shape_text(s.self->type));
     Ref length = make_value(norm_value(s.self, nullptr));
-    if (s.eps) length = binary(BinOp::add, length.get(), s.eps);
-    return binary(BinOp::div, make_value(s.self).get(), length.get());
+    if (s.eps) length = binary(Op::add, length.get(), s.eps);
+    return binary(Op::div, make_value(s.self).get(), length.get());
 }
 
 Parameters<2> self_other(const CallArgs& a, const char* method) {

@@ -66,12 +66,12 @@ void expr_dealloc(PyObject* o) {
         PyObject_Free(e);
 }
 
-template <BinOp op>
+template <Op op>
 PyObject* number_slot(PyObject* a, PyObject* b) {
     return guarded([&] { return binary(op, a, b); });
 }
 PyObject* number_pow(PyObject* a, PyObject* b, PyObject* modulus) {
-    if (modulus == Py_None) return number_slot<BinOp::pow>(a, b);
+    if (modulus == Py_None) return number_slot<Op::pow>(a, b);
     PyErr_SetString(PyExc_TypeError, "pow() takes two arguments in a kernel; write a ** b % m");
     return nullptr;
 }
@@ -95,9 +95,9 @@ int expr_bool(PyObject*) {
 }
 
 PyObject* compare_slot(PyObject* a, PyObject* b, int op) {
-    static const CmpOp table[] = {CmpOp::lt, CmpOp::le, CmpOp::eq,
-                                  CmpOp::ne, CmpOp::gt, CmpOp::ge};  // Py_LT, LE, EQ, NE, GT, GE
-    return guarded([&] { return compare(table[op], a, b); });
+    static const Op table[] = {Op::lt, Op::le, Op::eq,
+                               Op::ne, Op::gt, Op::ge};  // Py_LT, LE, EQ, NE, GT, GE
+    return guarded([&] { return binary(table[op], a, b); });
 }
 
 Py_hash_t expr_hash(PyObject* o) {
@@ -192,24 +192,24 @@ PyObject* expr_repr(PyObject* o) {
 }
 
 PyNumberMethods number_methods = {
-    .nb_add = number_slot<BinOp::add>,
-    .nb_subtract = number_slot<BinOp::sub>,
-    .nb_multiply = number_slot<BinOp::mul>,
-    .nb_remainder = number_slot<BinOp::mod>,
+    .nb_add = number_slot<Op::add>,
+    .nb_subtract = number_slot<Op::sub>,
+    .nb_multiply = number_slot<Op::mul>,
+    .nb_remainder = number_slot<Op::mod>,
     .nb_power = number_pow,
     .nb_negative = unary_slot<UnOp::neg>,
     .nb_positive = unary_slot<UnOp::pos>,
     .nb_absolute = absolute,
     .nb_bool = expr_bool,
     .nb_invert = unary_slot<UnOp::bit_not>,
-    .nb_lshift = number_slot<BinOp::shl>,
-    .nb_rshift = number_slot<BinOp::shr>,
-    .nb_and = number_slot<BinOp::bit_and>,
-    .nb_xor = number_slot<BinOp::bit_xor>,
-    .nb_or = number_slot<BinOp::bit_or>,
-    .nb_floor_divide = number_slot<BinOp::floordiv>,
-    .nb_true_divide = number_slot<BinOp::div>,
-    .nb_matrix_multiply = number_slot<BinOp::matmul>,
+    .nb_lshift = number_slot<Op::shl>,
+    .nb_rshift = number_slot<Op::shr>,
+    .nb_and = number_slot<Op::bit_and>,
+    .nb_xor = number_slot<Op::bit_xor>,
+    .nb_or = number_slot<Op::bit_or>,
+    .nb_floor_divide = number_slot<Op::floordiv>,
+    .nb_true_divide = number_slot<Op::div>,
+    .nb_matrix_multiply = number_slot<Op::matmul>,
 };
 PyMappingMethods mapping_methods = {expr_length, expr_item, expr_set_item};
 

@@ -13,41 +13,53 @@
 namespace qd::frontend {
 namespace {
 
-struct OpRow {
-    const char* symbol;
-    Op op;
-    bool integers_only;
-};
-// In the order of BinOp; pow and matmul have rules of their own.
-const OpRow kBinary[] = {
-    {"+", Op::add, false},    {"-", Op::sub, false},       {"*", Op::mul, false},
-    {"/", Op::div, false},    {"//", Op::floordiv, false}, {"%", Op::mod, false},
-    {"**", Op::pow, false},   {"&", Op::bit_and, true},    {"|", Op::bit_or, true},
-    {"^", Op::bit_xor, true}, {"<<", Op::shl, true},       {">>", Op::shr, true},
-    {"@", Op::matmul, false},
-};
-struct CmpRow {
-    const char* symbol;
-    Op op;
-};
-const CmpRow kCompare[] = {{"<", Op::lt},  {"<=", Op::le}, {">", Op::gt},
-                           {">=", Op::ge}, {"==", Op::eq}, {"!=", Op::ne}};
-
-using PyBinary = PyObject* (*)(PyObject*, PyObject*);
-PyObject* python_pow(PyObject* a, PyObject* b) { return PyNumber_Power(a, b, Py_None); }
-const PyBinary kPython[] = {PyNumber_Add,
-                            PyNumber_Subtract,
-                            PyNumber_Multiply,
-                            PyNumber_TrueDivide,
-                            PyNumber_FloorDivide,
-                            PyNumber_Remainder,
-                            python_pow,
-                            PyNumber_And,
-                            PyNumber_Or,
-                            PyNumber_Xor,
-                            PyNumber_Lshift,
-                            PyNumber_Rshift,
-                            PyNumber_MatrixMultiply};
+// What Python makes of two objects of its own.
+PyObject* python_operator(Op op, PyObject* a, PyObject* b) {
+    const auto compared = [&](int how) { return PyObject_RichCompare(a, b, how); };
+    switch (op) {
+        case Op::add:
+            return PyNumber_Add(a, b);
+        case Op::sub:
+            return PyNumber_Subtract(a, b);
+        case Op::mul:
+            return PyNumber_Multiply(a, b);
+        case Op::div:
+            return PyNumber_TrueDivide(a, b);
+        case Op::floordiv:
+            return PyNumber_FloorDivide(a, b);
+        case Op::mod:
+            return PyNumber_Remainder(a, b);
+        case Op::pow:
+            return PyNumber_Power(a, b, Py_None);
+        case Op::bit_and:
+            return PyNumber_And(a, b);
+        case Op::bit_or:
+            return PyNumber_Or(a, b);
+        case Op::bit_xor:
+            return PyNumber_Xor(a, b);
+        case Op::shl:
+            return PyNumber_Lshift(a, b);
+        case Op::shr:
+            return PyNumber_Rshift(a, b);
+        case Op::matmul:
+            return PyNumber_MatrixMultiply(a, b);
+        case Op::lt:
+            return compared(Py_LT);
+        case Op::le:
+            return compared(Py_LE);
+        case Op::gt:
+            return compared(Py_GT);
+        case Op::ge:
+            return compared(Py_GE);
+        case Op::eq:
+            return compared(Py_EQ);
+        case Op::ne:
+            return compared(Py_NE);
+        default:
+            QD_CHECK(false, ir::info(op).name);
+            return nullptr;
+    }
+}
 
 PyTypeObject* host_matrix_type() {
     static PyTypeObject* type;
@@ -169,7 +181,7 @@ Ref power(PyObject* a, PyObject* b) {
     base = broadcast(base, shape);
     exponent = broadcast(out.cast(exponent, wide), shape);
     Value* r = out.op(Op::powi, {base, exponent});
-    report_overflow(BinOp::pow, base, exponent, r);
+    report_overflow(Op::pow, base, exponent, r);
     return make_value(r);
 }
 
@@ -206,17 +218,17 @@ Ref matrix_product(PyObject* a, PyObject* b) {
         matrix_times(x, y, t.rank == 1 ? Type::vector(p, s.n) : Type::matrix(p, s.n, t.m)));
 }
 
-Ref shift(BinOp op, PyObject* a, PyObject* b) {
-    const OpRow& row = kBinary[static_cast<int>(op)];
-    Value* x = operand(a, row.symbol, a, b);
-    Value* y = operand(b, row.symbol, a, b);
+Ref shift(Op op, PyObject* a, PyObject* b) {
+    const char* symbol = ir::info(op).symbol;
+    Value* x = operand(a, symbol, a, b);
+    Value* y = operand(b, symbol, a, b);
     if (type::is_float(x->type.prim) || type::is_float(y->type.prim) ||
         !is_shape_compatible(x->type, y->type))
-        unsupported_operands(row.symbol, a, b);
+        unsupported_operands(symbol, a, b);
     const Type shape = common_shape(x->type, y->type);
     x = broadcast(x, shape);
     y = broadcast(builder().cast(y, x->type.prim), shape);
-    Value* r = builder().op(row.op, {x, y});
+    Value* r = builder().op(op, {x, y});
     report_overflow(op, x, y, r);
     return make_value(r);
 }
@@ -475,39 +487,29 @@ Pair promoted(PyObject* a, PyObject* b, const char* symbol, bool divide) {
 }
 
 // --- operators -----------------------------------------------------------------------------------
-Ref binary(BinOp op, PyObject* a, PyObject* b) {
-    if (both_compile_time(a, b)) return python_result(kPython[static_cast<int>(op)](a, b));
-    if ((op == BinOp::add || op == BinOp::mul) && !is_expr(a) && !is_expr(b) &&
-        !is_host_matrix(a) && !is_host_matrix(b) &&
-        (is_sequence_literal(a) || is_sequence_literal(b)))
-        return python_result(
-            kPython[static_cast<int>(op)](a, b));  // list + list, list * 2: containers
+Ref binary(Op op, PyObject* a, PyObject* b) {
+    if (both_compile_time(a, b)) return python_result(python_operator(op, a, b));
+    if ((op == Op::add || op == Op::mul) && !is_expr(a) && !is_expr(b) && !is_host_matrix(a) &&
+        !is_host_matrix(b) && (is_sequence_literal(a) || is_sequence_literal(b)))
+        return python_result(python_operator(op, a, b));  // list + list, list * 2: containers
     switch (op) {
-        case BinOp::pow:
+        case Op::pow:
             return power(a, b);
-        case BinOp::matmul:
+        case Op::matmul:
             return matrix_product(a, b);
-        case BinOp::shl:
-        case BinOp::shr:
+        case Op::shl:
+        case Op::shr:
             return shift(op, a, b);
         default:
             break;
     }
-    const OpRow& row = kBinary[static_cast<int>(op)];
-    const Pair p = promoted(a, b, row.symbol, op == BinOp::div);
-    if (row.integers_only && type::is_float(p.a->type.prim)) unsupported_operands(row.symbol, a, b);
-    Value* r = builder().op(row.op, {p.a, p.b});
+    const ir::OpInfo& row = ir::info(op);
+    const Pair p = promoted(a, b, row.symbol, row.promotes);
+    if (row.takes == ir::Takes::ints && type::is_float(p.a->type.prim))
+        unsupported_operands(row.symbol, a, b);
+    Value* r = builder().op(op, {p.a, p.b});
     report_overflow(op, p.a, p.b, r);
     return make_value(r);
-}
-
-Ref compare(CmpOp op, PyObject* a, PyObject* b) {
-    static const int python[] = {Py_LT, Py_LE, Py_GT, Py_GE, Py_EQ, Py_NE};
-    if (both_compile_time(a, b))
-        return python_result(PyObject_RichCompare(a, b, python[static_cast<int>(op)]));
-    const CmpRow& row = kCompare[static_cast<int>(op)];
-    const Pair p = promoted(a, b, row.symbol);
-    return make_value(builder().op(row.op, {p.a, p.b}));
 }
 
 Ref unary(UnOp op, PyObject* a) {

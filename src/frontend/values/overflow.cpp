@@ -10,11 +10,11 @@
 namespace qd::frontend {
 namespace {
 
-const char* word_of(BinOp op) {
-    return op == BinOp::add   ? "Addition"
-           : op == BinOp::sub ? "Subtraction"
-           : op == BinOp::shl ? "Shift left"
-                              : "Multiplication";
+const char* word_of(Op op) {
+    return op == Op::add   ? "Addition"
+           : op == Op::sub ? "Subtraction"
+           : op == Op::shl ? "Shift left"
+                           : "Multiplication";
 }
 
 bool reports(Prim p) {
@@ -40,7 +40,7 @@ Value* power_overflows(Value* base, Value* exponent) {
 }
 
 // u1, per component: whether r = a op b left the range of its type; null if it cannot.
-Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
+Value* overflows(Op op, Value* a, Value* b, Value* r) {
     ir::Builder& out = builder();
     const Type t = r->type;
     const bool is_signed = type::is_signed(t.prim);
@@ -52,11 +52,11 @@ Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
         return out.op(Op::lt, {both, zero()});
     };
     switch (op) {
-        case BinOp::add:
+        case Op::add:
             return is_signed ? signs_differ(a, b, r) : out.op(Op::lt, {r, a});
-        case BinOp::sub:
+        case Op::sub:
             return is_signed ? signs_differ(a, a, b) : out.op(Op::lt, {a, b});
-        case BinOp::mul: {
+        case Op::mul: {
             if (type::bits(t.prim) < 64) {
                 const Prim wide = is_signed ? Prim::i64 : Prim::u64;
                 return out.op(Op::ne, {out.op(Op::mul, {out.cast(a, wide), out.cast(b, wide)}),
@@ -70,9 +70,9 @@ Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
             return out.op(Op::bit_or, {lost, out.op(Op::bit_and, {out.op(Op::eq, {a, minus_one}),
                                                                   out.op(Op::eq, {b, lowest})})});
         }
-        case BinOp::shl:
+        case Op::shl:
             return out.op(Op::ne, {out.op(Op::shr, {r, b}), a});
-        case BinOp::pow:
+        case Op::pow:
             return power_overflows(a, b);
         default:
             return nullptr;
@@ -81,7 +81,7 @@ Value* overflows(BinOp op, Value* a, Value* b, Value* r) {
 
 }  // namespace
 
-void report_overflow(BinOp op, Value* a, Value* b, Value* r) {
+void report_overflow(Op op, Value* a, Value* b, Value* r) {
     if (!reports(r->type.prim)) return;
     Value* lost = overflows(op, a, b, r);
     if (!lost) return;
@@ -115,14 +115,14 @@ Value* atomic_arithmetic(Op atomic, Value* place, Value* operand) {
     return old;
 }
 
-static Value* reported(BinOp op, Op plain, Value* a, Value* b) {
-    Value* r = builder().op(plain, {a, b});
+static Value* reported(Op op, Value* a, Value* b) {
+    Value* r = builder().op(op, {a, b});
     report_overflow(op, a, b, r);
     return r;
 }
-Value* add(Value* a, Value* b) { return reported(BinOp::add, Op::add, a, b); }
-Value* subtract(Value* a, Value* b) { return reported(BinOp::sub, Op::sub, a, b); }
-Value* multiply(Value* a, Value* b) { return reported(BinOp::mul, Op::mul, a, b); }
+Value* add(Value* a, Value* b) { return reported(Op::add, a, b); }
+Value* subtract(Value* a, Value* b) { return reported(Op::sub, a, b); }
+Value* multiply(Value* a, Value* b) { return reported(Op::mul, a, b); }
 
 Value* sum_of(Value* v) {
     if (!reports(v->type.prim)) return builder().op(Op::reduce_add, {v});

@@ -378,14 +378,13 @@ bool assign_special(PyObject* target, PyObject* value) {
     return true;
 }
 
-bool assign_op_special(BinOp op, PyObject* target, PyObject* value) {
+bool assign_op_special(Op op, PyObject* target, PyObject* value) {
     if (drops_writes(target)) return true;
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
     const ExprObject& first = *as_expr(PyTuple_GET_ITEM(places, 0));
-    const bool atomic = first.shared && (op == BinOp::add || op == BinOp::sub ||
-                                         (op >= BinOp::bit_and && op <= BinOp::bit_xor));
-    if (!atomic) return assign_special(target, binary(op, target, value).get());
+    if (!first.shared || atomic_of(op) == Op::count_)
+        return assign_special(target, binary(op, target, value).get());
     Value* v = to_value(value);
     if (v->type.rank && v->type.with(type_of(target).prim) != type_of(target))
         unsupported_operands("+=", target, value);

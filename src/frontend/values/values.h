@@ -80,7 +80,8 @@ Value* tensor_of_items(std::span<const Ref> items);  // list or tuple literal to
 // The value as type `target`: converted and broadcast; shapes must agree. `verb` starts the
 // precision warning ("Assign", "Atomic add").
 Value* fit(PyObject* value, Type target, const char* verb);
-bool assign_op_special(BinOp op, PyObject* target, PyObject* value);
+Op atomic_of(Op op);  // what `x op= y` is where other threads may see x; count_ if it is no atomic
+bool assign_op_special(Op op, PyObject* target, PyObject* value);
 // Targets that are neither Expr nor struct (swizzles, slices): true if it was one and is stored.
 bool assign_special(PyObject* target, PyObject* value);
 // Tensor members and methods (tensor.cpp): null Ref if there is no such name.
@@ -93,7 +94,7 @@ Ref make_bound(
     const char* method);  // callable that runs call_builtin("Matrix.<method>", self, ...)
 
 // Integer arithmetic that reports its overflow in debug mode (overflow.cpp).
-void report_overflow(BinOp op, Value* a, Value* b, Value* r);       // r = a op b, computed already
+void report_overflow(Op op, Value* a, Value* b, Value* r);          // r = a op b, computed already
 Value* atomic_arithmetic(Op atomic, Value* place, Value* operand);  // any atomic; the old value
 Value* add(Value* a, Value* b);
 Value* subtract(Value* a, Value* b);

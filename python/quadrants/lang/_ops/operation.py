@@ -84,6 +84,27 @@ def on_host(name: str, compute: Callable[..., Any], args: tuple[Any, ...]) -> An
     return compute(*args)
 
 
+def c_quotient(x1: Any, x2: Any) -> Any:
+    """x1 / x2; of integers cut towards zero."""
+    import numpy as np
+
+    if isinstance(x1, int) and isinstance(x2, int):
+        quotient = abs(x1) // abs(x2)
+        return quotient if (x1 < 0) == (x2 < 0) else -quotient
+    quotient = np.true_divide(x1, x2)
+    kind = np.result_type(x1, x2)
+    return quotient if np.issubdtype(kind, np.floating) else np.trunc(quotient).astype(kind)
+
+
+def c_remainder(x1: Any, x2: Any) -> Any:
+    """What c_quotient leaves."""
+    import numpy as np
+
+    if isinstance(x1, int) and isinstance(x2, int):
+        return x1 - x2 * c_quotient(x1, x2)
+    return np.fmod(x1, x2)
+
+
 def elementwise(compute: F) -> F:
     """An operation on numbers and, component by component, on vectors and matrices."""
     name = compute.__name__
@@ -118,8 +139,24 @@ def rounding(compute: F) -> F:
     return replaced(compute, fn)
 
 
-def atomic(declared: F) -> F:
-    """A read-modify-write operation, which plain Python has for the Python backend only."""
+def folded(compute: F) -> F:
+    """An element-wise operation on two operands that takes any number of them, the last two first."""
+    name = compute.__name__
+
+    def fn(*args: Any) -> Any:
+        assert args, f"{name} needs at least one argument"
+        if symbolic(args):
+            return core.trace_op(name, args)
+        result = args[-1]
+        for a in reversed(args[:-1]):
+            result = on_host(name, compute, (a, result))
+        return result
+
+    return replaced(compute, fn)
+
+
+def kernel_value(declared: F) -> F:
+    """An element-wise operation of kernels, which plain Python has for the Python backend only."""
     name = declared.__name__
 
     def fn(*args: Any, **kwargs: Any) -> Any:
@@ -127,12 +164,43 @@ def atomic(declared: F) -> F:
         if impl.inside_kernel() or symbolic(args):
             return core.trace_op(name, args)
         if impl.is_python_backend():
-            return python_backend().atomic(name, args[0], args[1:])
+            return python_backend().apply(name, args)
+        raise python_scope_error(name)
+
+    return replaced(declared, fn)
+
+
+def bit_count(declared: F) -> F:
+    """An operation on the bits of an integer, which plain Python does not have."""
+    name = declared.__name__
+
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        args = bound(declared, args, kwargs)
+        if impl.inside_kernel() or symbolic(args):
+            return core.trace_op(name, args)
+        raise NotImplementedError(f"{name} has no Python fallback")
+
+    return replaced(declared, fn)
+
+
+def atomic(stored: F) -> F:
+    """A read-modify-write operation, which plain Python has for the Python backend only.
+
+    The decorated function gives what the first operand becomes.
+    """
+    name = stored.__name__
+
+    def fn(*args: Any, **kwargs: Any) -> Any:
+        args = bound(stored, args, kwargs)
+        if impl.inside_kernel() or symbolic(args):
+            return core.trace_op(name, args)
+        if impl.is_python_backend():
+            return python_backend().atomic(name, stored, args)
         raise QuadrantsSyntaxError(
             f"cannot use a non-writable target as the first operand of '{name}'"
         )
 
-    return replaced(declared, fn)
+    return replaced(stored, fn)
 
 
 def kernel_only(declared: F) -> F:
