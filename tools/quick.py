@@ -28,7 +28,7 @@ SMOKE = "face_names kernels small_programs"
 SLOW = (
     "arithmetic cache_files code_parts command compile_report compile_threads compiler_failures crossing "
     "debug_mode differential ends every_target face_library frontend_warm guards interrupts kept_trees "
-    "kernel_coverage misuse ndarray_host progress_line robustness same_bits same_order source_slices "
+    "kernel_coverage misuse ndarray_host op_table progress_line robustness same_bits same_order source_slices "
     "stack_use stale targets_bits threads trace_file turns warm_observations warm_start"
 )
 TABLE = {
@@ -47,14 +47,14 @@ TABLE = {
     "python/quadrants/lang/_ndarray.py": Row("quick ndarray_host"),
     "python/quadrants/math": Row("quick face_library"),
     "src/cache": Row("quick cache_files", "rooms"),
-    "src/codegen": Row("quick arithmetic", "codegen"),
+    "src/codegen": Row("quick arithmetic op_table", "codegen"),
     "src/compiler": Row("quick compiler_failures", "codegen"),
     "src/cpython": Row("quick guards"),
     "src/data": Row("quick ndarray_host ends"),
     "src/frontend": Row("quick guards"),
     "src/frontend/facts": Row("quick guards warm_observations frontend_warm"),
     "src/frontend/source": Row("quick source_slices kept_trees"),
-    "src/ir": Row("quick arithmetic", "rooms codegen"),
+    "src/ir": Row("quick arithmetic op_table", "rooms codegen"),
     "src/launcher": Row("quick warm_observations warm_start compile_report"),
     "src/layout": Row("quick", "rooms"),
     "src/pass": Row("quick arithmetic", "rooms codegen"),
