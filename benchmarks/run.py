@@ -199,6 +199,8 @@ def verdict(target, number, medians):
     mine = medians.get("ours", {}).get(number)
     if target is None:
         return ""
+    if isinstance(target, list):
+        return "; ".join(verdict(t, number, medians) for t in target)
     if isinstance(target, tuple):
         who, ratio = target
         rows = [medians.get(w, {}).get(number) for w in (who, who + child.SPIN)]  # the faster one
