@@ -168,6 +168,7 @@ struct KernelState {
     int level = -1;                           // the innermost do-while loop, in GraphTable::levels
     ir::Value* graph_state = nullptr;         // its parameter
     ir::Value* gate = nullptr;  // u1: whether the checkpoint's loops run; null: no checkpoint
+    bool gate_stands = false;   // around all that is being lowered
     std::vector<long> labels;   // of checkpoints so far
     std::unordered_map<const ir::Value*, ir::Value*>
         outliving;      // in variables (values/outlive.cpp)

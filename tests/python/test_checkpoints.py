@@ -406,6 +406,28 @@ def test_where_checkpoints_belong(backend):
         pass
 
 
+def test_a_loop_in_a_skipped_checkpoint_does_nothing(backend):
+    @qd.kernel(graph=True, checkpoints=True)
+    def k(a: Vec, c: Flag, d: Flag, f: Flag, g: Flag):
+        with qd.checkpoint(1, yield_on=f):
+            for i in a:
+                a[i] += 1
+        with qd.checkpoint(2, yield_on=g):
+            while qd.graph.do_while(c):
+                for i in a:
+                    a[i] += 10
+                c[()] -= 1
+                d[()] += 1
+
+    a, c, d, f, g = qd.ndarray(qd.i32, 4), flag(3), flag(), flag(1), flag()
+    a.fill(0)
+    assert k(a, c, d, f, g).yielded
+    assert (a.to_numpy().tolist(), c[()], d[()]) == ([1] * 4, 3, 0)
+    f.fill(0)
+    assert not k.resume(a, c, d, f, g, from_checkpoint=2).yielded
+    assert (a.to_numpy().tolist(), c[()], d[()]) == ([31] * 4, 0, 3)
+
+
 PROGRAM = """
 import enum, sys
 import quadrants as qd

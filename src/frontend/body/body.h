@@ -182,6 +182,7 @@ struct Lowering::Body {
     Ref loop_flag(const Node* call);
     Ref flag_array(const Node* n, const char* construct);
     Flow do_while(const Node* n);
+    Flow repeat_tasks(const Node* n, std::span<Node* const> own_checkpoints);
     Ref graph_place(GraphStateWord word);
     ir::Value* graph_word(GraphStateWord word);
     void set_graph_word(GraphStateWord word, ir::Value* v);

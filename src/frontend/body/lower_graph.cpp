@@ -243,12 +243,24 @@ Flow Body::do_while(const Node* n) {
         raise_not_at_top(*this, n);
     if (low.kind == FunctionKind::kernel) check_statements(*this, source.body, "the kernel body");
     check_statements(*this, n->list, "a qd.graph.do_while() body");
+    if (kernel.gate && !std::exchange(kernel.gate_stands, true)) {  // the whole loop is skipped
+        const Flow flow =
+            group(ir::Op::checkpoint, {&kernel.gate, 1}, [&] { return repeat_tasks(n, {}); });
+        kernel.gate_stands = false;
+        return flow;
+    }
+    return repeat_tasks(n, kernel.gate ? std::span<Node* const>() : n->list);
+}
+
+// `own_checkpoints`: statements of the loop's body whose loops are checkpoints by themselves.
+Flow Body::repeat_tasks(const Node* n, std::span<Node* const> own_checkpoints) {
+    KernelState& kernel = *low.kernel;
     const Ref flag = loop_flag(n->a);
     GraphTable& table = kernel.out->graph;
     const int outer = kernel.level;
     kernel.level = static_cast<int>(table.levels.size());
     table.levels.push_back({source_text(source, n->a->list[0]), outer});
-    const std::span<Node* const> outer_tasks = std::exchange(task_statements, n->list);
+    const std::span<Node* const> outer_tasks = std::exchange(task_statements, own_checkpoints);
 
     ir::Inst* loop = low.b.emit(ir::Op::do_while, {}, {}, 1);
     InRegion in(low, loop->regions[0]);

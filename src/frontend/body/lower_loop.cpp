@@ -338,7 +338,8 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
 
     const bool top_level = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
     if (!unit.is_kernel && low.runtime_depth == entry_depth) unit.could_hold_task = true;
-    if (ir::Value* open = top_level ? std::exchange(low.kernel->gate, nullptr) : nullptr) {
+    const bool gated = top_level && !low.kernel->gate_stands;
+    if (ir::Value* open = gated ? std::exchange(low.kernel->gate, nullptr) : nullptr) {
         const Flow flow = group(ir::Op::checkpoint, {&open, 1}, [&] {
             return counted(n, bounds, order, grouped, one_name, over_data);
         });
