@@ -106,12 +106,9 @@ def test_every_row_is_tried():
     assert len(ROWS) > 40 and len(ATOMICS) > 9
 
 
-@pytest.mark.parametrize("rule", KINDS)
-@pytest.mark.parametrize("p", DTYPES)
+@pytest.mark.parametrize("p,rule", [(p, rule) for p in DTYPES for rule in KINDS if chosen(p, rule)])
 def test_a_kernel_computes_what_fold_does(backend, p, rule, monkeypatch):
     names = chosen(p, rule)
-    if not names:
-        pytest.skip("no such op")
     x, y = operands(names, p)
     results = []
     for tier in ("interpret", "1"):
