@@ -334,8 +334,9 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     add_identities(*s, *k.parameters, args, kernel);
     add_steps(*s, *k.parameters, args, kernel, params, kernel_name(k));
     if (s->slot) {
+        s->asks_shared = s->slot->current()->array_use & abi::kAtomicArrays;
         for (PackStep& step : s->steps)
-            step.asks_shared = step.kind == PackStep::Kind::array && s->asks_shared();
+            step.asks_shared = step.kind == PackStep::Kind::array && s->asks_shared;
         s->code = note_kernel(code_hash);
         s->result_bytes = s->slot->current()->result_bytes;
         s->args_bytes = std::max(s->args_bytes, s->slot->current()->args_bytes);

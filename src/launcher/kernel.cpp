@@ -320,7 +320,7 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
         matched = Match::no;
         return nullptr;
     }
-    const bool shared = s.asks_shared() && shares_arrays(s);  // before other launches pack
+    const bool shared = s.asks_shared && shares_arrays(s);  // before other launches pack
     try {
         return launch(k, s, block, shared);
     } catch (const std::bad_alloc&) {

@@ -73,8 +73,8 @@ struct PackStep {
     // that other processes may see.
     enum Foreign : uint8_t { kOnlyForeign = 1, kLastForeign = 2, kLastShared = 4 };
     uint8_t foreign = 0;
-    bool asks_shared = false;  // the code's atomics depend on that
-    bool cacheable = false;    // reached through frozen dataclasses only, and a Quadrants ndarray
+    bool cacheable : 1 = false;    // reached through frozen dataclasses only, a Quadrants ndarray
+    bool asks_shared : 1 = false;  // the code's atomics depend on whether other processes see it
     uint16_t argument = 0;
     uint32_t offset = 0;
     uint32_t structs = 0;         // bit k: attribute k is asked of a struct value
@@ -115,6 +115,7 @@ struct Specialisation {
     std::vector<Ref> fields;      // keeps them alive
     std::vector<ResultShape> results;
     bool returns_tuple = false;
+    bool asks_shared = false;  // some step does
     uint32_t args_bytes = 0, result_bytes = 0;
     std::shared_ptr<runtime::ImageSlot> slot;  // code; shared by kernels with equal IR
     std::unique_ptr<Interpreted> interpreted;  // instead of code
@@ -131,7 +132,6 @@ struct Specialisation {
     uint32_t number = 0;               // specialisations made before it
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
-    bool asks_shared() const { return slot && slot->current()->array_use & abi::kAtomicArrays; }
     uint32_t array_use() const {  // of abi::ArrayUse what is about overlaps
         return slot ? slot->current()->array_use & ~uint32_t{abi::kAtomicArrays} : 0;
     }

@@ -206,7 +206,12 @@ Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
     return Written::yes;
 }
 
-Written write_external(PackStep& step, PyObject* value, uint8_t* at) {
+[[gnu::noinline]] void note_sharing(PackStep& step, PyObject* array) {
+    step.foreign &= uint8_t(~PackStep::kLastShared);
+    if (data::may_be_shared(array)) step.foreign |= PackStep::kLastShared;
+}
+
+[[gnu::noinline]] Written write_external(PackStep& step, PyObject* value, uint8_t* at) {
     ExternalArray a;
     if (!read_external(value, a)) return Written::error;
     const int elem_rank = step.type.rank;
@@ -235,12 +240,8 @@ Written write_external(PackStep& step, PyObject* value, uint8_t* at) {
     }
     write_descriptor(at, a.data, a.grad, shape, step.type.ndim);
     step.foreign |= PackStep::kLastForeign;
-    if (step.asks_shared) {
-        if (data::may_be_shared(value))
-            step.foreign |= PackStep::kLastShared;
-        else
-            step.foreign &= uint8_t(~PackStep::kLastShared);
-    }
+    if (step.asks_shared) [[unlikely]]
+        note_sharing(step, value);
     return Written::foreign;
 }
 
