@@ -268,21 +268,6 @@ struct Parser {
         return module->owned_loops.back().get();
     }
 
-    struct Carried {
-        std::vector<std::string> names;
-        std::vector<Value*> initial;
-    };
-    Carried carried() {
-        Carried c;
-        if (!accept_word("carry")) return c;
-        do {
-            c.names.push_back(value_name());
-            expect('=');
-            c.initial.push_back(value());
-        } while (accept(','));
-        return c;
-    }
-
     void region(Region& r) {
         expect('{');
         while (!accept('}')) inst(r);
@@ -291,13 +276,27 @@ struct Parser {
         function->new_inst(op, 0, 0, 0)->append_to(r);
     }
 
-    void inst(Region& r) {
+    // An instruction as far as it stands in front of its regions.
+    struct Head {
+        Op op{};
+        std::vector<Value*> operands;
+        std::vector<std::string> params;  // of its first region
+        std::vector<Type> param_types;
+        uint64_t imm = 0;
+        const void* ref = nullptr;
+        uint8_t flags = 0;
+        std::vector<Type> types;  // of its results
+    };
+
+    std::vector<std::string> parse_results() {
         std::vector<std::string> results;
-        if (peek() == '%') {
-            do results.push_back(value_name());
-            while (accept(','));
-            expect('=');
-        }
+        if (peek() != '%') return results;
+        do results.push_back(value_name());
+        while (accept(','));
+        expect('=');
+        return results;
+    }
+    Op parse_operation() {
         skip();
         const size_t start = at;
         Op op;
@@ -305,58 +304,65 @@ struct Parser {
             at = start;
             fail("unknown operation");
         }
-        std::vector<Value*> operands;
-        std::vector<std::string> params;
-        std::vector<Type> param_types;
-        uint64_t imm = 0;
-        const void* ref = nullptr;
-        uint8_t flags = 0;
-        bool typed = false;
-        if (op == Op::for_) {
-            do params.push_back(value_name());
-            while (accept(','));
+        return op;
+    }
+
+    void parse_ranges(Head& h) {
+        do h.params.push_back(value_name());
+        while (accept(','));
+        expect('=');
+        do {
+            h.operands.push_back(value());
+            h.param_types.push_back(h.operands.back()->type);
+            expect_word("to");
+            h.operands.push_back(value());
+        } while (accept(','));
+        h.imm = h.params.size();
+        if (h.operands.size() != 2 * h.imm) fail("one range for each index");
+    }
+    void parse_carried(Head& h) {
+        if (!accept_word("carry")) return;
+        do {
+            h.params.push_back(value_name());
             expect('=');
-            do {
-                operands.push_back(value());
-                param_types.push_back(operands.back()->type);
-                expect_word("to");
-                operands.push_back(value());
-            } while (accept(','));
-            imm = params.size();
-            if (operands.size() != 2 * imm) fail("one range for each index");
-            Carried c = carried();
-            for (size_t k = 0; k < c.names.size(); ++k) {
-                params.push_back(c.names[k]);
-                param_types.push_back(c.initial[k]->type);
-                operands.push_back(c.initial[k]);
+            h.operands.push_back(value());
+            h.param_types.push_back(h.operands.back()->type);
+        } while (accept(','));
+    }
+    void parse_plain_operands(Head& h) {
+        bool any = true;  // behind a name only a comma tells: a `%` may open the next line
+        const Refers to = info(h.op).refers;
+        if (to == Refers::function || to == Refers::field) {
+            const std::string name = ref_name();
+            any = accept(',');
+            if (to == Refers::function) {
+                h.ref = function_named(name);
+            } else {
+                const auto found = fields.find(name);
+                if (found == fields.end()) fail("unknown field");
+                h.ref = found->second;
             }
-            ref = loop_config();
-        } else if (op == Op::loop) {
-            Carried c = carried();
-            params = std::move(c.names);
-            for (Value* v : c.initial) param_types.push_back(v->type);
-            operands = std::move(c.initial);
-        } else if (op == Op::constant) {
-            imm = constant_before_type();
-        } else {
-            bool any_operands =
-                true;  // behind a name only a comma tells: a `%` may open the next line
-            const Refers to = info(op).refers;
-            if (to == Refers::function || to == Refers::field) {
-                const std::string name = ref_name();
-                any_operands = accept(',');
-                if (to == Refers::function) {
-                    ref = function_named(name);
-                } else {
-                    const auto found = fields.find(name);
-                    if (found == fields.end()) fail("unknown field");
-                    ref = found->second;
-                }
-            }
-            if (any_operands) operands = value_list();
-            if (accept('#')) imm = integer<uint64_t>();
-            if (to == Refers::format) ref = format();
         }
+        if (any) h.operands = value_list();
+        if (accept('#')) h.imm = integer<uint64_t>();
+        if (to == Refers::format) h.ref = format();
+    }
+    void parse_operands(Head& h) {
+        if (h.op == Op::for_) {
+            parse_ranges(h);
+            parse_carried(h);
+            h.ref = loop_config();
+        } else if (h.op == Op::loop) {
+            parse_carried(h);
+        } else if (h.op == Op::constant) {
+            h.imm = constant_before_type();
+        } else {
+            parse_plain_operands(h);
+        }
+    }
+
+    uint8_t parse_flags() {
+        uint8_t flags = 0;
         while (accept('!')) {
             const std::string_view w = word();
             const auto known =
@@ -364,44 +370,60 @@ struct Parser {
             if (known == std::end(kFlagNames)) fail("unknown flag");
             flags |= known->flag;
         }
-        std::vector<Type> types;
-        if (op == Op::constant) {
+        return flags;
+    }
+
+    void parse_types(Head& h, bool has_results) {
+        if (h.op == Op::constant) {
             at = pending_at;
-            types.push_back(pending_type);
-            typed = true;
+            h.types.push_back(pending_type);
         } else if (accept(':')) {
-            do types.push_back(parse_type());
+            do h.types.push_back(parse_type());
             while (accept(','));
-            typed = true;
-        }
-        if (!typed && !results.empty()) {
-            const Type t = rule_type(op, operands);
+        } else if (has_results) {
+            const Type t = rule_type(h.op, h.operands);
             if (t.is_none()) fail("this operation needs its result type");
-            types.push_back(t);
+            h.types.push_back(t);
         }
-        if (!results.empty() && results.size() != types.size()) fail("as many types as results");
-        const int region_count = info(op).regions;
-        Inst* i = function->new_inst(op, static_cast<int>(operands.size()),
-                                     static_cast<int>(types.size()), region_count);
-        std::copy(operands.begin(), operands.end(), i->operands);
-        for (size_t k = 0; k < types.size(); ++k) i->results[k].type = types[k];
-        i->imm = imm;
-        i->ref = ref;
-        i->flags = flags;
+    }
+
+    Inst* append(const Head& h, Region& r) {
+        Inst* i = function->new_inst(h.op, static_cast<int>(h.operands.size()),
+                                     static_cast<int>(h.types.size()), info(h.op).regions);
+        std::copy(h.operands.begin(), h.operands.end(), i->operands);
+        for (size_t k = 0; k < h.types.size(); ++k) i->results[k].type = h.types[k];
+        i->imm = h.imm;
+        i->ref = h.ref;
+        i->flags = h.flags;
         i->append_to(r);
-        if (region_count == 1) {
-            for (size_t k = 0; k < params.size(); ++k) {
-                values[params[k]] = function->add_param(i->body(), param_types[k]);
-            }
+        return i;
+    }
+
+    void parse_regions(Inst& i, const Head& h) {
+        const int count = info(h.op).regions;
+        if (count == 1) {
+            for (size_t k = 0; k < h.params.size(); ++k)
+                values[h.params[k]] = function->add_param(i.body(), h.param_types[k]);
         }
-        if (region_count > 0) region(*i->regions[0]);
-        if (region_count > 1) {
+        if (count > 0) region(*i.regions[0]);
+        if (count > 1) {
             if (accept_word("else")) {
-                region(*i->regions[1]);
+                region(*i.regions[1]);
             } else {
-                function->new_inst(Op::yield, 0, 0, 0)->append_to(*i->regions[1]);
+                function->new_inst(Op::yield, 0, 0, 0)->append_to(*i.regions[1]);
             }
         }
+    }
+
+    void inst(Region& r) {
+        const std::vector<std::string> results = parse_results();
+        Head h{.op = parse_operation()};
+        parse_operands(h);
+        h.flags = parse_flags();
+        parse_types(h, !results.empty());
+        if (!results.empty() && results.size() != h.types.size()) fail("as many types as results");
+        Inst* i = append(h, r);
+        parse_regions(*i, h);
         for (size_t k = 0; k < results.size(); ++k)
             values[results[k]] = i->result(static_cast<int>(k));
     }
