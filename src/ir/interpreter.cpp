@@ -190,6 +190,20 @@ struct Interpreter {
         return array_data(f, i, access.grad) + linear * i.results[0].type.size_bytes();
     }
 
+    uint8_t* partial_cell(Frame& f, const Inst& i) {
+        const auto stride = static_cast<int64_t>(i.imm >> 32);
+        return context.partials + integer(f, i, 0) * stride + (i.imm & 0xffffffff);
+    }
+    uint8_t* displaced_cell(Frame& f, const Inst& i) {
+        const auto by = static_cast<int64_t>(i.imm);
+        const int64_t n = i.operand_count > 1 ? integer(f, i, 1) : 1;
+        return component(f, i, 0) + n * by;
+    }
+    uint8_t* thread_word(uint64_t which) {
+        uint64_t* const words[] = {&thread.random_key, &thread.random_draw};
+        return reinterpret_cast<uint8_t*>(words[which]);
+    }
+
     uint64_t random(Prim p) {
         const uint64_t r = random_bits(thread.random_key, thread.random_draw++);
         switch (p) {
@@ -268,6 +282,22 @@ struct Interpreter {
         *out(f, i) = v;
     }
 
+    static void extract_dynamic(Frame& f, const Inst& i) {
+        const int64_t k = integer(f, i, 1);
+        const bool inside = k >= 0 && k < i.operand(0)->type.count();
+        *out(f, i) = inside ? in(f, i, 0)[k] : 0;
+    }
+    static void insert(Frame& f, const Inst& i, int64_t k) {
+        const int count = i.results[0].type.count();
+        for (int c = 0; c < count; ++c) out(f, i)[c] = c == k ? *in(f, i, 1) : in(f, i, 0)[c];
+    }
+    static void transpose(Frame& f, const Inst& i) {
+        const Type t = i.results[0].type;
+        for (int r = 0; r < t.n; ++r) {
+            for (int c = 0; c < t.m; ++c) out(f, i)[r * t.m + c] = in(f, i, 0)[c * t.n + r];
+        }
+    }
+
     void matmul(Frame& f, const Inst& i) {
         const Type a = i.operand(0)->type, b = i.operand(1)->type;
         const uint64_t *x = in(f, i, 0), *y = in(f, i, 1);
@@ -282,6 +312,32 @@ struct Interpreter {
                 result[r * b.m + c] = v;
             }
         }
+    }
+
+    void load(Frame& f, const Inst& i) {
+        const Type t = i.results[0].type;
+        for (int k = 0; k < t.count(); ++k) out(f, i)[k] = load_scalar(t.prim, component(f, i, k));
+    }
+    void store(Frame& f, const Inst& i) {
+        const Type t = i.operand(1)->type;
+        for (int k = 0; k < t.count(); ++k)
+            store_scalar(t.prim, component(f, i, k), in(f, i, 1)[k]);
+    }
+    void set_result(Frame& f, const Inst& i) {
+        const Type t = m.results[i.imm];
+        uint8_t* base = context.results + m.result_offset(static_cast<int>(i.imm));
+        for (int k = 0; k < t.count(); ++k)
+            store_scalar(t.prim, base + k * type::bytes(t.prim), in(f, i, 0)[k]);
+    }
+
+    void print(Frame& f, const Inst& i) {
+        const auto cells = cells_for_format(f, i, 0);
+        context.runtime->print(&thread, format_numbers.at(i.format()), cells.data());
+    }
+    [[noreturn]] void fail(Frame& f, const Inst& i) {
+        const auto cells = cells_for_format(f, i, 1);
+        context.runtime->fail(&thread, format_numbers.at(i.format()), cells.data());
+        throw Stopped{};
     }
 
     void atomic(Frame& f, const Inst& i) {
@@ -316,6 +372,10 @@ struct Interpreter {
         for (const Value* v : values) {
             for (uint32_t c = 0; c < cells_of(v->type); ++c) at(f, v)[c] = f.passed[at_cell++];
         }
+    }
+    Flow end_region(Frame& f, const Inst& i, Flow flow) {
+        pass_values(f, i);
+        return flow;
     }
     static std::vector<Value*> results_of(const Inst& i) {
         std::vector<Value*> list;
@@ -407,10 +467,16 @@ struct Interpreter {
         --depth;
     }
 
-    Flow inst(Frame& f, const Inst& i) {
+    void count_step() {
         ++steps;
         if (options.max_steps && steps > options.max_steps) throw support::Error("too many steps");
         if (options.stop && steps % kStopSteps == 0 && options.stop()) throw Stopped{};
+    }
+
+    // Longer than a page because it is the table of the ops, a case each: one jump finds any of
+    // them, and a second switch would be a second jump an instruction.
+    Flow inst(Frame& f, const Inst& i) {
+        count_step();
         if (info(i.op).kind == Kind::elementwise) {
             element_wise(f, i);
             return Flow::next;
@@ -432,31 +498,21 @@ struct Interpreter {
             case Op::extract:
                 *out(f, i) = in(f, i, 0)[i.imm];
                 break;
-            case Op::extract_dyn: {
-                const int64_t k = integer(f, i, 1);
-                const bool inside = k >= 0 && k < i.operand(0)->type.count();
-                *out(f, i) = inside ? in(f, i, 0)[k] : 0;
+            case Op::extract_dyn:
+                extract_dynamic(f, i);
                 break;
-            }
             case Op::insert:
-            case Op::insert_dyn: {
-                const int64_t k =
-                    i.op == Op::insert ? static_cast<int64_t>(i.imm) : integer(f, i, 2);
-                const int count = i.results[0].type.count();
-                for (int c = 0; c < count; ++c)
-                    out(f, i)[c] = c == k ? *in(f, i, 1) : in(f, i, 0)[c];
+                insert(f, i, static_cast<int64_t>(i.imm));
                 break;
-            }
+            case Op::insert_dyn:
+                insert(f, i, integer(f, i, 2));
+                break;
             case Op::matmul:
                 matmul(f, i);
                 break;
-            case Op::transpose: {
-                const Type t = i.results[0].type;
-                for (int r = 0; r < t.n; ++r) {
-                    for (int c = 0; c < t.m; ++c) out(f, i)[r * t.m + c] = in(f, i, 0)[c * t.n + r];
-                }
+            case Op::transpose:
+                transpose(f, i);
                 break;
-            }
             case Op::reduce_add:
             case Op::reduce_mul:
             case Op::reduce_min:
@@ -471,29 +527,21 @@ struct Interpreter {
             case Op::temp:
                 set_place(out(f, i), context.temps + i.imm, nullptr);
                 break;
-            case Op::partial: {
-                uint8_t* base =
-                    context.partials + integer(f, i, 0) * static_cast<int64_t>(i.imm >> 32);
-                set_place(out(f, i), base + (i.imm & 0xffffffff), nullptr);
+            case Op::partial:
+                set_place(out(f, i), partial_cell(f, i), nullptr);
                 break;
-            }
             case Op::field_base:
                 set_place(out(f, i), static_cast<uint8_t*>(binding(*i.field())), nullptr);
                 break;
             case Op::array_base:
                 set_place(out(f, i), array_data(f, i, i.imm != 0), nullptr);
                 break;
-            case Op::thread_word: {
-                uint64_t* const words[] = {&thread.random_key, &thread.random_draw};
-                set_place(out(f, i), reinterpret_cast<uint8_t*>(words[i.imm]), nullptr);
+            case Op::thread_word:
+                set_place(out(f, i), thread_word(i.imm), nullptr);
                 break;
-            }
-            case Op::displace: {
-                const auto by = static_cast<int64_t>(i.imm);
-                const int64_t n = i.operand_count > 1 ? integer(f, i, 1) : 1;
-                set_place(out(f, i), component(f, i, 0) + n * by, nullptr);
+            case Op::displace:
+                set_place(out(f, i), displaced_cell(f, i), nullptr);
                 break;
-            }
             case Op::field_place:
                 set_place(out(f, i), field_cell(f, i, 0), i.field());
                 break;
@@ -511,18 +559,12 @@ struct Interpreter {
                 *out(f, i) = static_cast<uint32_t>(array_extent(f, i, static_cast<int>(i.imm)));
                 break;
             case Op::load:
-            case Op::volatile_load: {
-                const Type t = i.results[0].type;
-                for (int k = 0; k < t.count(); ++k)
-                    out(f, i)[k] = load_scalar(t.prim, component(f, i, k));
+            case Op::volatile_load:
+                load(f, i);
                 break;
-            }
-            case Op::store: {
-                const Type t = i.operand(1)->type;
-                for (int k = 0; k < t.count(); ++k)
-                    store_scalar(t.prim, component(f, i, k), in(f, i, 1)[k]);
+            case Op::store:
+                store(f, i);
                 break;
-            }
             case Op::if_:
                 return run_if(f, i);
             case Op::for_:
@@ -539,17 +581,13 @@ struct Interpreter {
                 call(f, i);
                 break;
             case Op::yield:
-                pass_values(f, i);
-                return Flow::yield;
+                return end_region(f, i, Flow::yield);
             case Op::continue_:
-                pass_values(f, i);
-                return Flow::again;
+                return end_region(f, i, Flow::again);
             case Op::break_:
-                pass_values(f, i);
-                return Flow::leave;
+                return end_region(f, i, Flow::leave);
             case Op::return_:
-                pass_values(f, i);
-                return Flow::done;
+                return end_region(f, i, Flow::done);
             case Op::random:
                 *out(f, i) = random(i.results[0].type.prim);
                 break;
@@ -562,24 +600,15 @@ struct Interpreter {
             case Op::clock:
                 *out(f, i) = static_cast<uint64_t>(context.runtime->clock());
                 break;
-            case Op::print: {
-                const auto cells = cells_for_format(f, i, 0);
-                context.runtime->print(&thread, format_numbers.at(i.format()), cells.data());
+            case Op::print:
+                print(f, i);
                 break;
-            }
-            case Op::assert_: {
-                if (*in(f, i, 0)) break;
-                const auto cells = cells_for_format(f, i, 1);
-                context.runtime->fail(&thread, format_numbers.at(i.format()), cells.data());
-                throw Stopped{};
-            }
-            case Op::set_result: {
-                const Type t = m.results[i.imm];
-                uint8_t* base = context.results + m.result_offset(static_cast<int>(i.imm));
-                for (int k = 0; k < t.count(); ++k)
-                    store_scalar(t.prim, base + k * type::bytes(t.prim), in(f, i, 0)[k]);
+            case Op::assert_:
+                if (!*in(f, i, 0)) fail(f, i);
                 break;
-            }
+            case Op::set_result:
+                set_result(f, i);
+                break;
             case Op::task_value:
                 *out(f, i) = task_value(i.imm);
                 break;
