@@ -172,73 +172,66 @@ struct Blocks {
         return c.type.is_scalar() ? parts[0] : b.typed(Op::build, c.type, parts);
     }
 
-    void run() {
-        const Prim index = loop.operand(0)->type.prim;
-        Builder b = before(loop);
-        Value *begin = loop.operand(0), *end = loop.operand(1);
-        std::vector<Value*> initial;
-        for (int k = 0; k < loop.result_count; ++k) initial.push_back(loop.operand(2 + k));
-        Value* count = b.op(Op::sub, {b.cast(end, Prim::i64), b.cast(begin, Prim::i64)});
+    Value* initial(const Carried& c) const { return loop.operand(2 + c.number); }
+    Prim index() const { return loop.operand(0)->type.prim; }
+    Builder into(Region& r) { return {&f, &r, nullptr, loop.loc}; }
+
+    // if enough iterations: ... else: start where the loop does
+    Inst* make_choice(Builder& b, Value* count) {
         Value* enough = b.op(Op::ge, {count, b.int_const(Prim::i64, kFewestBlocks * lanes)});
-        std::vector<Type> types = {Type::scalar(index)};
-        for (const Carried& c : carried) types.push_back(c.type);
+        std::vector<Type> types = {Type::scalar(index())};
+        std::vector<Value*> none = {loop.operand(0)};
+        for (const Carried& c : carried) {
+            types.push_back(c.type);
+            none.push_back(initial(c));
+        }
         Value* condition[] = {enough};
         Inst* choice = b.emit(Op::if_, condition, types, 2);
-        {
-            std::vector<Value*> none = {begin};
-            none.insert(none.end(), initial.begin(), initial.end());
-            Builder other{&f, choice->regions[1], nullptr, loop.loc};
-            other.end(Op::yield, none);
-        }
-        Builder in{&f, choice->regions[0], nullptr, loop.loc};
-        Value* blocks =
-            in.op(Op::shr, {count, in.int_const(Prim::i64, std::countr_zero(unsigned(lanes)))});
-        std::vector<Value*> along;  // integers that are carried as they are
-        std::vector<Type> along_types;
+        into(*choice->regions[1]).end(Op::yield, none);
+        return choice;
+    }
+
+    // A slot for each component of what is added in lanes.
+    void make_slots(Builder& b) {
         for (Carried& c : carried) {
-            Value* start = initial[static_cast<size_t>(c.number)];
-            if (!c.lanes) {
-                along.push_back(start);
-                along_types.push_back(c.type);
-                continue;
-            }
+            if (!c.lanes) continue;
             const Type whole = Type::vector(c.type.prim, lanes);
             for (int k = 0; k < c.type.count(); ++k) {
-                Value* slot = in.slot(whole);
+                Value* slot = b.slot(whole);
                 // A minimum may count the initial value any number of times.
-                Value* neutral = c.kind == Op::add ? in.float_const(c.type.prim, -0.0)
+                Value* neutral = c.kind == Op::add ? b.float_const(c.type.prim, -0.0)
                                  : c.type.is_scalar()
-                                     ? start
-                                     : in.op(Op::extract, {start}, static_cast<uint64_t>(k));
-                in.store(slot, in.splat(neutral, whole));
+                                     ? initial(c)
+                                     : b.op(Op::extract, {initial(c)}, static_cast<uint64_t>(k));
+                b.store(slot, b.splat(neutral, whole));
                 c.slots.push_back(slot);
             }
         }
-        // for block { for lane { body } }
-        Inst* outer = new_for(in, in.int_const(index, 0), in.cast(blocks, index), along);
-        Builder in_block{&f, &outer->body(), nullptr, loop.loc};
-        Value* block = f.add_param(outer->body(), Type::scalar(index));
-        std::vector<Value*> block_along;
-        for (const Type t : along_types) block_along.push_back(f.add_param(outer->body(), t));
-        Value* start = in_block.op(
-            Op::add, {begin, in_block.op(Op::mul, {block, in_block.int_const(index, lanes)})});
-        Inst* inner = new_for(in_block, in_block.int_const(index, 0),
-                              in_block.int_const(index, lanes), block_along);
-        std::vector<Value*> inner_results;
-        for (int k = 0; k < inner->result_count; ++k) inner_results.push_back(inner->result(k));
-        in_block.end(Op::continue_, inner_results);
+    }
 
-        Builder top{&f, &inner->body(), nullptr, loop.loc};
-        Value* lane = f.add_param(inner->body(), Type::scalar(index));
-        std::vector<Value*> lane_along;
-        for (const Type t : along_types) lane_along.push_back(f.add_param(inner->body(), t));
+    // A loop from 0 to `end` that carries the integers on; its body has its parameters only.
+    struct Nested {
+        Inst* loop;
+        Value* index;
+        std::vector<Value*> along;
+    };
+    Nested nest(Builder& b, Value* end, const std::vector<Value*>& along) {
+        Nested n{new_for(b, b.int_const(index(), 0), end, along), nullptr, {}};
+        n.index = f.add_param(n.loop->body(), Type::scalar(index()));
+        for (const Value* v : along) n.along.push_back(f.add_param(n.loop->body(), v->type));
+        return n;
+    }
+
+    // The original body at iteration start + lane; sums go to the partials of the lane.
+    void fill_lane(const Nested& lane, Value* start) {
+        Builder top = into(lane.loop->body());
         std::vector<std::pair<const Value*, Value*>> arguments;
         const Region& body = loop.body();
-        arguments.emplace_back(body.params[0], top.op(Op::add, {start, lane}));
+        arguments.emplace_back(body.params[0], top.op(Op::add, {start, lane.index}));
         size_t next = 0;
         for (const Carried& c : carried) {
             arguments.emplace_back(body.params[static_cast<uint32_t>(1 + c.number)],
-                                   c.lanes ? read(top, c, lane) : lane_along[next++]);
+                                   c.lanes ? read(top, c, lane.index) : lane.along[next++]);
         }
         Region* copy = clone_into(body, f, std::move(arguments));
         Inst* bottom = top.emit(Op::continue_, {}, {});
@@ -248,28 +241,60 @@ struct Blocks {
         for (const Carried& c : carried) {
             Value* v = last->operand(c.number);
             if (c.lanes)
-                write(tail, c, lane, v);
+                write(tail, c, lane.index, v);
             else
                 ends.push_back(v);
         }
         add_operands(*bottom, ends);
-        adopt(*choice->regions[0], f);
+    }
 
-        std::vector<Value*> results = {
+    // for block { for lane { body } }
+    Inst* make_blocks(Builder& b, Value* blocks) {
+        std::vector<Value*> along;  // integers that are carried as they are
+        for (const Carried& c : carried)
+            if (!c.lanes) along.push_back(initial(c));
+        const Nested block = nest(b, b.cast(blocks, index()), along);
+        Builder in = into(block.loop->body());
+        Value* start =
             in.op(Op::add,
-                  {begin, in.op(Op::mul, {in.cast(blocks, index), in.int_const(index, lanes)})})};
-        next = 0;
+                  {loop.operand(0), in.op(Op::mul, {block.index, in.int_const(index(), lanes)})});
+        const Nested lane = nest(in, in.int_const(index(), lanes), block.along);
+        std::vector<Value*> results;
+        for (int k = 0; k < lane.loop->result_count; ++k) results.push_back(lane.loop->result(k));
+        in.end(Op::continue_, results);
+        fill_lane(lane, start);
+        return block.loop;
+    }
+
+    // Where the rest begins, and with what.
+    void yield_sums(Builder& b, Value* blocks, const Inst& done) {
+        std::vector<Value*> results = {
+            b.op(Op::add, {loop.operand(0),
+                           b.op(Op::mul, {b.cast(blocks, index()), b.int_const(index(), lanes)})})};
+        int next = 0;
         for (const Carried& c : carried) {
-            if (!c.lanes) {
-                results.push_back(outer->result(static_cast<int>(next++)));
-            } else if (c.kind == Op::add) {
-                results.push_back(
-                    in.op(Op::add, {initial[static_cast<size_t>(c.number)], fold(in, c)}));
-            } else {
-                results.push_back(fold(in, c));
-            }
+            if (!c.lanes)
+                results.push_back(done.result(next++));
+            else if (c.kind == Op::add)
+                results.push_back(b.op(Op::add, {initial(c), fold(b, c)}));
+            else
+                results.push_back(fold(b, c));
         }
-        in.end(Op::yield, results);
+        b.end(Op::yield, results);
+    }
+
+    void run() {
+        Builder b = before(loop);
+        Value* count =
+            b.op(Op::sub, {b.cast(loop.operand(1), Prim::i64), b.cast(loop.operand(0), Prim::i64)});
+        Inst* choice = make_choice(b, count);
+        Builder in = into(*choice->regions[0]);
+        Value* blocks =
+            in.op(Op::shr, {count, in.int_const(Prim::i64, std::countr_zero(unsigned(lanes)))});
+        make_slots(in);
+        const Inst* done = make_blocks(in, blocks);
+        adopt(*choice->regions[0], f);
+        yield_sums(in, blocks, *done);
         loop.operands[0] = choice->result(0);
         for (int k = 0; k < loop.result_count; ++k) loop.operands[2 + k] = choice->result(1 + k);
     }
