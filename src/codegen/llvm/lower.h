@@ -190,6 +190,16 @@ struct FunctionLowering {
     void lower_control(Inst& i);
     void lower_if(Inst& i);
     void lower_for(Inst& i);
+    struct Level {  // a dimension of a for_; `_carried` are the phis of what it carries
+        llvm::Value *begin, *end;
+        llvm::BasicBlock *header, *latch, *after;
+        llvm::PHINode* index;
+        std::vector<llvm::PHINode*> carried, latch_carried, after_carried;
+    };
+    void open_level(Level& l, std::span<ir::Value> results, std::vector<llvm::Value*>& carried);
+    void close_level(Level& l, int vectors);
+    void lower_body(Inst& i, const std::vector<Level>& levels,
+                    const std::vector<llvm::Value*>& carried, const Frame& frame);
     void interleave(llvm::BranchInst* again, int vectors);
     void lower_loop(Inst& i);
     void lower_call(Inst& i);
@@ -199,6 +209,7 @@ struct FunctionLowering {
     llvm::BasicBlock* new_block();
     void start(llvm::BasicBlock* block);  // continue there
     std::vector<llvm::PHINode*> make_phis(std::span<ir::Value> like);
+    std::vector<llvm::PHINode*> make_phis_at(llvm::BasicBlock* block, std::span<ir::Value> like);
 
     // --- ops (lower_ops.cpp)
     void lower_elementwise(Inst& i);

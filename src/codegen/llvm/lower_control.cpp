@@ -12,6 +12,18 @@ using llvm::BasicBlock;
 using llvm::PHINode;
 using llvm::Value;
 
+namespace {
+
+// Of a block that nothing jumps to.
+void drop_phis(const std::vector<PHINode*>& phis) {
+    for (PHINode* p : phis) {
+        p->replaceAllUsesWith(llvm::PoisonValue::get(p->getType()));
+        p->eraseFromParent();
+    }
+}
+
+}  // namespace
+
 FunctionLowering::FunctionLowering(ModuleLowering& module, ir::Function& function,
                                    llvm::Function* to, bool is_task)
     : m(module),
@@ -135,11 +147,7 @@ void FunctionLowering::lower_call(Inst& i) {
 void FunctionLowering::lower_if(Inst& i) {
     Value* condition = get(operand(i, 0));
     auto* join = new_block();
-    std::vector<PHINode*> phis;
-    const auto insertion = b.saveIP();
-    b.SetInsertPoint(join);
-    phis = make_phis(i.result_values());
-    b.restoreIP(insertion);
+    const std::vector<PHINode*> phis = make_phis_at(join, i.result_values());
     // Where a side does nothing but leave, the branch goes there itself.
     BasicBlock* sides[2] = {};
     bool leaves = false;
@@ -171,10 +179,7 @@ void FunctionLowering::lower_if(Inst& i) {
     }
     start(join);
     if (!joined) {  // what follows cannot be reached
-        for (PHINode* p : phis) {
-            p->replaceAllUsesWith(llvm::PoisonValue::get(p->getType()));
-            p->eraseFromParent();
-        }
+        drop_phis(phis);
         for (ir::Value& r : i.result_values())
             for (int c = 0; c < r.type.count(); ++c)
                 values_[r.id + c] = llvm::PoisonValue::get(m.reg(r.type.prim));
@@ -195,16 +200,70 @@ void FunctionLowering::interleave(llvm::BranchInst* again, int vectors) {
     again->setMetadata(llvm::LLVMContext::MD_loop, loop);
 }
 
+std::vector<PHINode*> FunctionLowering::make_phis_at(BasicBlock* block, std::span<ir::Value> like) {
+    const auto insertion = b.saveIP();
+    b.SetInsertPoint(block);
+    auto phis = make_phis(like);
+    b.restoreIP(insertion);
+    return phis;
+}
+
+// The guard and the header. `carried` is what flows in; behind, it is what the header has.
+void FunctionLowering::open_level(Level& l, std::span<ir::Value> results,
+                                  std::vector<Value*>& carried) {
+    l.header = new_block();
+    l.latch = new_block();
+    l.after = new_block();
+    l.after_carried = make_phis_at(l.after, results);
+    auto* before = b.GetInsertBlock();
+    Value* some = b.CreateICmpSLT(l.begin, l.end);
+    for (size_t k = 0; k < carried.size(); ++k) l.after_carried[k]->addIncoming(carried[k], before);
+    b.CreateCondBr(some, l.header, l.after);
+    start(l.header);
+    l.index = b.CreatePHI(l.begin->getType(), 2);
+    l.index->addIncoming(l.begin, before);
+    l.carried = make_phis(results);
+    for (size_t k = 0; k < carried.size(); ++k) {
+        l.carried[k]->addIncoming(carried[k], before);
+        carried[k] = l.carried[k];
+    }
+}
+
+// The latch, from where the level is repeated or left for its after-block.
+void FunctionLowering::close_level(Level& l, int vectors) {
+    start(l.latch);
+    Value* next =
+        b.CreateAdd(l.index, llvm::ConstantInt::get(l.index->getType(), 1), "", false, true);
+    l.index->addIncoming(next, l.latch);
+    Value* more = b.CreateICmpSLT(next, l.end);
+    for (size_t k = 0; k < l.carried.size(); ++k) {
+        Value* v = k < l.latch_carried.size() ? static_cast<Value*>(l.latch_carried[k])
+                                              : llvm::PoisonValue::get(l.carried[k]->getType());
+        l.carried[k]->addIncoming(v, l.latch);
+        l.after_carried[k]->addIncoming(v, l.latch);
+    }
+    auto* again = b.CreateCondBr(more, l.header, l.after);
+    if (vectors) interleave(again, vectors);
+    start(l.after);
+}
+
+void FunctionLowering::lower_body(Inst& i, const std::vector<Level>& levels,
+                                  const std::vector<Value*>& carried, const Frame& frame) {
+    Region& body = i.body();
+    const uint32_t dims = uint32_t(levels.size());
+    for (uint32_t d = 0; d < dims; ++d) values_[body.params[d]->id] = levels[d].index;
+    size_t at = 0;
+    for (uint32_t k = dims; k < body.params.size(); ++k)
+        for (int c = 0; c < body.params[k]->type.count(); ++c)
+            values_[body.params[k]->id + c] = carried[at++];
+    frames_.push_back(frame);
+    lower_region(body);
+    frames_.pop_back();
+}
+
 void FunctionLowering::lower_for(Inst& i) {
     const int dims = int(i.imm);
-    struct Level {
-        BasicBlock *header, *latch, *after, *before;
-        PHINode* index;
-        Value *begin, *end;
-        std::vector<PHINode*> carried, latch_carried, after_carried;
-    };
     std::vector<Level> levels(dims);
-    llvm::Type* counter = m.reg(operand(i, 0)->type.prim);
     for (int d = 0; d < dims; ++d) {
         levels[d].begin = get(operand(i, 2 * d));
         levels[d].end = get(operand(i, 2 * d + 1));
@@ -216,87 +275,29 @@ void FunctionLowering::lower_for(Inst& i) {
 
     auto results = i.result_values();
     auto* exit = new_block();
-    const auto phis_at = [&](BasicBlock* block) {
-        const auto insertion = b.saveIP();
-        b.SetInsertPoint(block);
-        auto phis = make_phis(results);
-        b.restoreIP(insertion);
-        return phis;
-    };
-    const std::vector<PHINode*> exit_phis = phis_at(exit);
-
-    // Down: guards and headers. `carried` is what flows in at each level.
-    for (int d = 0; d < dims; ++d) {
-        Level& l = levels[d];
-        l.header = new_block();
-        l.latch = new_block();
-        l.after = new_block();
-        l.after_carried = phis_at(l.after);
-        l.before = b.GetInsertBlock();
-        Value* some = b.CreateICmpSLT(l.begin, l.end);
-        for (size_t k = 0; k < carried.size(); ++k)
-            l.after_carried[k]->addIncoming(carried[k], l.before);
-        b.CreateCondBr(some, l.header, l.after);
-        start(l.header);
-        l.index = b.CreatePHI(counter, 2);
-        l.index->addIncoming(l.begin, l.before);
-        l.carried = make_phis(results);
-        for (size_t k = 0; k < carried.size(); ++k) {
-            l.carried[k]->addIncoming(carried[k], l.before);
-            carried[k] = l.carried[k];
-        }
-    }
-    Region& body = i.body();
-    for (int d = 0; d < dims; ++d) values_[body.params[d]->id] = levels[d].index;
-    size_t at = 0;
-    for (uint32_t k = uint32_t(dims); k < body.params.size(); ++k)
-        for (int c = 0; c < body.params[k]->type.count(); ++c)
-            values_[body.params[k]->id + c] = carried[at++];
+    const std::vector<PHINode*> exit_phis = make_phis_at(exit, results);
+    for (Level& l : levels) open_level(l, results, carried);
     Level& inner = levels[dims - 1];
-    inner.latch_carried = phis_at(inner.latch);
-    frames_.push_back({inner.latch, exit, inner.latch_carried, exit_phis});
-    lower_region(body);
-    frames_.pop_back();
-
-    // Up: latches. The after-block of a level is the latch of the level around it.
-    const bool continues = !llvm::pred_empty(inner.latch);
+    inner.latch_carried = make_phis_at(inner.latch, results);
+    lower_body(i, levels, carried, {inner.latch, exit, inner.latch_carried, exit_phis});
+    if (llvm::pred_empty(inner.latch)) {  // every path breaks: the latch is dead
+        drop_phis(inner.latch_carried);
+        inner.latch_carried.clear();
+    }
+    // The after-block of a level is the latch of the level around it.
+    const int vectors = i.loop_config() ? i.loop_config()->vectors : 0;
     for (int d = dims; d-- > 0;) {
         Level& l = levels[d];
-        start(l.latch);
-        if (d == dims - 1 && !continues) {  // every path breaks: the latch is dead
-            for (PHINode* p : l.latch_carried) {
-                p->replaceAllUsesWith(llvm::PoisonValue::get(p->getType()));
-                p->eraseFromParent();
-            }
-            l.latch_carried.clear();
-        }
-        Value* next = b.CreateAdd(l.index, llvm::ConstantInt::get(counter, 1), "", false, true);
-        l.index->addIncoming(next, l.latch);
-        Value* more = b.CreateICmpSLT(next, l.end);
-        for (size_t k = 0; k < carried.size(); ++k) {
-            Value* v = k < l.latch_carried.size() ? static_cast<Value*>(l.latch_carried[k])
-                                                  : llvm::PoisonValue::get(l.carried[k]->getType());
-            l.carried[k]->addIncoming(v, l.latch);
-            l.after_carried[k]->addIncoming(v, l.latch);
-        }
-        auto* again = b.CreateCondBr(more, l.header, l.after);
-        if (i.loop_config() && i.loop_config()->vectors)
-            interleave(again, i.loop_config()->vectors);
-        start(l.after);
-        if (d > 0) {
-            Level& outer = levels[d - 1];
-            outer.latch_carried = phis_at(outer.latch);
-            for (size_t k = 0; k < carried.size(); ++k)
-                outer.latch_carried[k]->addIncoming(l.after_carried[k], l.after);
-            b.CreateBr(outer.latch);
-        } else {
-            for (size_t k = 0; k < carried.size(); ++k)
-                exit_phis[k]->addIncoming(l.after_carried[k], l.after);
-            b.CreateBr(exit);
-        }
+        close_level(l, vectors);
+        BasicBlock* to = d > 0 ? levels[d - 1].latch : exit;
+        if (d > 0) levels[d - 1].latch_carried = make_phis_at(to, results);
+        const std::vector<PHINode*>& phis = d > 0 ? levels[d - 1].latch_carried : exit_phis;
+        for (size_t k = 0; k < carried.size(); ++k)
+            phis[k]->addIncoming(l.after_carried[k], l.after);
+        b.CreateBr(to);
     }
     start(exit);
-    at = 0;
+    size_t at = 0;
     for (ir::Value& r : results)
         for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = exit_phis[at++];
 }
