@@ -203,8 +203,18 @@ struct Lowering::Body {
     struct Bounds {
         ir::Value *begin, *end;
     };
-    Flow counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order,
-                 bool grouped, bool one_name, bool over_data);
+    struct Counted {  // what a loop that is not unrolled runs over
+        enum class Over : uint8_t { range, box, data } over;
+        std::vector<Bounds> bounds;  // by axis
+        std::vector<int> order;      // the axes, outermost first
+        bool grouped = false;        // one target has all indices
+    };
+    Flow counted(const Node* n, const Counted& c);
+    std::vector<const Node*> targets_of(const Node* n, const Counted& c);
+    LoopSettings take_settings(const Counted& c);
+    ir::Inst* emit_for(const Counted& c, const LoopSettings& chosen, bool parallel);
+    void bind_targets(const std::vector<const Node*>& targets, const Counted& c,
+                      const ir::Region& body);
     void set_loop_config(const Node* call);
     FieldObject* first_field(PyObject* o);
     [[noreturn]] void throw_index(const std::string& message);

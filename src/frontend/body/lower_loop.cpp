@@ -43,6 +43,40 @@ ir::Value* bound(Lowering& l, PyObject* o, bool warn) {
     return as_i32(l, v, warn);
 }
 
+std::vector<int> axes_in_order(size_t count) {
+    std::vector<int> order(count);
+    for (size_t k = 0; k < count; ++k) order[k] = static_cast<int>(k);
+    return order;
+}
+
+// The names that a loop gives to its indices, none twice.
+std::vector<const Node*> names_of(const Node* target) {
+    std::vector<const Node*> names;
+    if (target->kind == K::Name)
+        names = {target};
+    else if (target->kind == K::Tuple)
+        names.assign(target->list.begin(), target->list.end());
+    else
+        check_loop_target(target);
+    for (size_t k = 0; k < names.size(); ++k) {
+        check_loop_target(names[k]);
+        for (size_t j = 0; j < k; ++j)
+            if (names[j]->name == names[k]->name && text(names[k]->name) != "_")
+                raise_at(target, Kind::syntax, "Recreating variables is not allowed",
+                         "the loop has two targets of one name");
+    }
+    return names;
+}
+
+// Whether a `for` that is not unrolled surrounds this place, in this body or in one that calls it.
+bool inside_a_for(const Lowering& innermost) {
+    for (const Lowering* l = &innermost; l; l = l->caller)
+        for (const LoopFrame& f : l->body->loops)
+            if (f.kind == LoopFrame::Kind::runtime || f.kind == LoopFrame::Kind::parallel)
+                return true;
+    return false;
+}
+
 }  // namespace
 
 Flow Body::for_stmt(const Node* n) {
@@ -143,8 +177,7 @@ Flow Body::range_loop(const Node* n, const Node* call) {
     b.begin =
         count == 2 ? bound(low, args.positional[0].get(), true) : low.b.int_const(ir::Prim::i32, 0);
     b.end = bound(low, args.positional[count - 1].get(), true);
-    const int order[] = {0};
-    return counted(n, {&b, 1}, order, false, true, false);
+    return counted(n, {Counted::Over::range, {b}, {0}});
 }
 
 Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
@@ -192,8 +225,7 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
             bounds.push_back({low.b.int_const(ir::Prim::i32, 0), number(o)});
         }
     }
-    std::vector<int> order(bounds.size());
-    for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
+    std::vector<int> order = axes_in_order(bounds.size());
     for (const auto& [name, v] : args.keywords) {
         if (PyUnicode_CompareWithASCIIString(name.get(), "axes"))
             raise(Kind::syntax, "qd.ndrange has no argument " + text(name.get()));
@@ -229,7 +261,7 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
               "qd.ndrange takes at most " + std::to_string(abi::kMaxDims) + " dimensions, found " +
                   std::to_string(bounds.size()),
               "multiply extents, and divide the index in the loop");
-    return counted(n, bounds, order, grouped, false, false);
+    return counted(n, {Counted::Over::box, std::move(bounds), std::move(order), grouped});
 }
 
 Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
@@ -259,15 +291,14 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
                               " in Quadrants scope. Only ranges, fields and arrays can be looped "
                               "over at run time; use qd.static to unroll other iterables.");
     }
-    std::vector<int> order(bounds.size());
-    for (size_t k = 0; k < order.size(); ++k) order[k] = static_cast<int>(k);
     const size_t names_given = n->a->kind == K::Tuple ? n->a->list.size() : 1;
     if (!grouped && names_given != bounds.size())
         throw_index("Number of struct-for indices does not match loop variable dimensionality (" +
                     std::to_string(names_given) + " != " + std::to_string(bounds.size()) +
                     "). Maybe you wanted to use \"for I in qd.grouped(x)\" to group all "
                     "indices into a single vector I?");
-    return counted(n, bounds, order, grouped, false, true);
+    std::vector<int> order = axes_in_order(bounds.size());
+    return counted(n, {Counted::Over::data, std::move(bounds), std::move(order), grouped});
 }
 
 void Body::throw_index(const std::string& message) {
@@ -293,59 +324,30 @@ FieldObject* Body::first_field(PyObject* o) {
     return nullptr;
 }
 
-// Whether a `for` that is not unrolled surrounds this place, in this body or in one that calls it.
-bool inside_a_for(const Lowering& innermost) {
-    for (const Lowering* l = &innermost; l; l = l->caller)
-        for (const LoopFrame& f : l->body->loops)
-            if (f.kind == LoopFrame::Kind::runtime || f.kind == LoopFrame::Kind::parallel)
-                return true;
-    return false;
-}
-
-Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<const int> order,
-                   bool grouped, bool one_name, bool over_data) {
+std::vector<const Node*> Body::targets_of(const Node* n, const Counted& c) {
     const Node* target = n->a;
-    const size_t dims = bounds.size();
-    if (grouped && target->kind != K::Name)
+    if (c.grouped && target->kind != K::Name)
         raise(Kind::syntax,
               "Group for should have 1 loop target, found " + std::to_string(target->list.size()));
-    std::vector<const Node*> targets;
-    if (target->kind == K::Name)
-        targets = {target};
-    else if (target->kind == K::Tuple)
-        targets.assign(target->list.begin(), target->list.end());
-    else
-        check_loop_target(target);
-    for (size_t k = 0; k < targets.size(); ++k) {
-        check_loop_target(targets[k]);
-        for (size_t j = 0; j < k; ++j)
-            if (targets[j]->name == targets[k]->name && text(targets[k]->name) != "_")
-                raise_at(target, Kind::syntax, "Recreating variables is not allowed",
-                         "the loop has two targets of one name");
-    }
-    if (!grouped && !over_data && !one_name && targets.size() != dims &&
+    std::vector<const Node*> targets = names_of(target);
+    const size_t dims = c.bounds.size();
+    if (!c.grouped && c.over == Counted::Over::box && targets.size() != dims &&
         !(dims == 0 && targets.size() == 1))
         raise(Kind::syntax,
               "Ndrange for loop with number of the loop variables not equal to the dimension of "
               "the ndrange is not supported. Please check if the number of arguments of "
               "qd.ndrange() is equal to the number of the loop variables.");
-    if (one_name || over_data)
+    if (c.over != Counted::Over::box)
         for (const Node* t : targets)
             if (find(t->name) && text(t->name) != "_")
                 raise(Kind::syntax, "Variable '" + text(t->name) +
                                         "' is already declared in the outer scope and cannot be "
                                         "used as loop variable");
+    return targets;
+}
 
-    const bool top_level = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
-    if (!unit.is_kernel && low.runtime_depth == entry_depth) unit.could_hold_task = true;
-    const bool gated = top_level && !low.kernel->gate_stands;
-    if (ir::Value* open = gated ? std::exchange(low.kernel->gate, nullptr) : nullptr) {
-        const Flow flow = group(ir::Op::checkpoint, {&open, 1}, [&] {
-            return counted(n, bounds, order, grouped, one_name, over_data);
-        });
-        low.kernel->gate = open;
-        return flow;
-    }
+// What the qd.loop_config in front says, if no loop has taken it.
+LoopSettings Body::take_settings(const Counted& c) {
     LoopSettings chosen;
     if (!settings_used) chosen = settings;
     settings_used = true;
@@ -354,30 +356,27 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
         unit.notice({Notice::Category::log, message, at ? std::string(at->file) : "",
                      at ? static_cast<uint32_t>(at->line) : 0});
     };
-    if (chosen.serialize && over_data) {
+    if (chosen.serialize && c.over == Counted::Over::data) {
         warn("qd.loop_config(serialize=True) does not have effect on the struct for.");
         chosen.threads = 1;  // yet programs that ask for it may count on the order
     }
     if (!chosen.name.empty() && inside_a_for(low))
         warn("qd.loop_config(name=\"" + chosen.name +
              "\") has no effect on a loop nested inside another for-loop");
-    const bool parallel = top_level && !(chosen.serialize && !over_data);
+    return chosen;
+}
 
-    // Without dimensions the body runs once.
-    const bool once = dims == 0;
-    std::vector<Bounds> used(bounds.begin(), bounds.end());
-    std::vector<int> axes(order.begin(), order.end());
-    if (once) {
-        used = {{low.b.int_const(ir::Prim::i32, 0), low.b.int_const(ir::Prim::i32, 1)}};
-        axes = {0};
-    }
+ir::Inst* Body::emit_for(const Counted& c, const LoopSettings& chosen, bool parallel) {
     std::vector<ir::Value*> operands;
-    for (const int axis : axes) {
-        operands.push_back(used[static_cast<size_t>(axis)].begin);
-        operands.push_back(used[static_cast<size_t>(axis)].end);
+    for (const int axis : c.order) {
+        operands.push_back(c.bounds[static_cast<size_t>(axis)].begin);
+        operands.push_back(c.bounds[static_cast<size_t>(axis)].end);
     }
+    // Without dimensions the body runs once.
+    if (operands.empty())
+        operands = {low.b.int_const(ir::Prim::i32, 0), low.b.int_const(ir::Prim::i32, 1)};
     ir::Inst* loop = low.b.emit(ir::Op::for_, operands, {}, 1);
-    loop->imm = used.size();
+    loop->imm = operands.size() / 2;
     if (unit.is_kernel && (parallel || chosen.serialize || !chosen.name.empty())) {
         auto config = std::make_unique<ir::LoopConfig>();
         config->parallel = parallel;
@@ -388,32 +387,52 @@ Flow Body::counted(const Node* n, std::span<const Bounds> bounds, std::span<cons
         loop->ref = config.get();
         low.kernel->module->owned_loops.push_back(std::move(config));
     }
-    ir::Region* region = loop->regions[0];
-    std::vector<ir::Value*> indices(used.size());
-    for (const int axis : axes)
-        indices[static_cast<size_t>(axis)] = low.b.function->add_param(*region, type::kI32);
+    for (uint64_t k = 0; k < loop->imm; ++k) low.b.function->add_param(loop->body(), type::kI32);
+    return loop;
+}
 
-    InRegion in(low, region);
+void Body::bind_targets(const std::vector<const Node*>& targets, const Counted& c,
+                        const ir::Region& body) {
+    if (c.bounds.empty()) {
+        if (c.grouped)
+            declare(targets[0]->name, {empty_matrix("Vector")}, Binding::Kind::loop_variable);
+        return;
+    }
+    std::vector<ir::Value*> indices(c.bounds.size());
+    for (uint32_t k = 0; k < c.order.size(); ++k)
+        indices[static_cast<size_t>(c.order[k])] = body.params[k];
+    if (c.grouped)
+        indices = {low.b.typed(ir::Op::build,
+                               ir::Type::vector(ir::Prim::i32, static_cast<int>(indices.size())),
+                               indices)};
+    for (size_t k = 0; k < targets.size(); ++k) {
+        Ref e = make_value(indices[k]);
+        as_expr(e.get())->read_only = true;
+        declare(targets[k]->name, {std::move(e)}, Binding::Kind::loop_variable);
+    }
+}
+
+Flow Body::counted(const Node* n, const Counted& c) {
+    const std::vector<const Node*> targets = targets_of(n, c);
+    const bool top_level = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
+    if (!unit.is_kernel && low.runtime_depth == entry_depth) unit.could_hold_task = true;
+    const bool gated = top_level && !low.kernel->gate_stands;
+    if (ir::Value* open = gated ? std::exchange(low.kernel->gate, nullptr) : nullptr) {
+        const Flow flow = group(ir::Op::checkpoint, {&open, 1}, [&] { return counted(n, c); });
+        low.kernel->gate = open;
+        return flow;
+    }
+    const LoopSettings chosen = take_settings(c);
+    const bool parallel = top_level && !(chosen.serialize && c.over != Counted::Over::data);
+    ir::Inst* loop = emit_for(c, chosen, parallel);
+
+    InRegion in(low, &loop->body());
     Deeper deeper(low.runtime_depth);
     if (parallel) ++low.parallel_depth;
     loops.push_back({parallel ? LoopFrame::Kind::parallel : LoopFrame::Kind::runtime});
     {
         Scope scope(*this);
-        const auto bind = [&](const Node* t, ir::Value* v) {
-            Ref e = make_value(v);
-            as_expr(e.get())->read_only = true;
-            declare(t->name, {std::move(e)}, Binding::Kind::loop_variable);
-        };
-        if (grouped) {
-            if (once)
-                declare(target->name, {empty_matrix("Vector")}, Binding::Kind::loop_variable);
-            else
-                bind(target,
-                     low.b.typed(ir::Op::build,
-                                 ir::Type::vector(ir::Prim::i32, static_cast<int>(dims)), indices));
-        } else if (!once) {
-            for (size_t k = 0; k < targets.size(); ++k) bind(targets[k], indices[k]);
-        }
+        bind_targets(targets, c, loop->body());
         if (block(n->list) == Flow::normal) low.b.end(ir::Op::continue_);
     }
     loops.pop_back();
