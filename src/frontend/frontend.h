@@ -240,6 +240,6 @@ const ir::Format* own_format(ir::Format format);
 
 // --- calls of qd.func from C++ (matrix inverse and other library code written in the language)
 // ----
-Ref call_func(PyObject* func, const CallArgs& args);  // lower_call.cpp
+Ref call_func(PyObject* func, const CallArgs& args);  // call_func.cpp
 
 }  // namespace qd::frontend

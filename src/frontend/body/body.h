@@ -123,17 +123,33 @@ struct Lowering::Body {
 
     // calls (lower_call.cpp)
     Val call(const Node* n);
+    Val call_known(const Node* n, const Val& f, PyObject* callable, TracedArgs args);
+    Val call_known_func(const Node* n, PyObject* definition, TracedArgs args);
+    Val call_special(const Node* n, std::string_view op, bool& handled);
+    void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
+                   std::vector<Prov*>* keyword_provs);
+    void traced_arguments(const Node* n, TracedArgs& out) {
+        arguments(n, out, &out.provs, &out.keyword_provs);
+    }
+    void consume(const TracedArgs& args);
+    Val method_self(const Val& method, const Val& base);
+    bool all_host(const Known& known, const CallArgs& args);
+
+    // calls that Python makes (call_python.cpp)
+    struct PythonCall;
+    Val call_python(const Node* n, const Val& f, const TracedArgs& args);
+    PythonCall gather_call(const Node* n, const Val& f, const TracedArgs& args);
+    Ref run_call(const PythonCall& c);
+    Val call_ours(const PythonCall& c);
+    Val call_harmless(const PythonCall& c);
+    Val call_changing(const PythonCall& c, Prov* owner);
+    Val call_users(const PythonCall& c);
     // What a Python function of the user answers; later processes ask it again.
     Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs,
                    PyObject* keywords);
-    Val method_self(const Val& method, const Val& base);
     void consume_owner(PyObject* self, Prov* method);
-    Val call_python(const Node* n, const Val& f, const CallArgs& args,
-                    const std::vector<Prov*>& provs, const std::vector<Prov*>& keyword_provs);
     Val object_operator(const Node* n, const Val& left, const Val& right, ir::Op op);
     [[noreturn]] void refused(const Node* n, bool symbolic);
-    bool all_host(const auto& known, const CallArgs& args);
-    bool needs_no_kernel(PyObject* o);
 
     // what Python evaluates (recorder.cpp)
     Val recorded(const char* name, Prov* callee, std::span<const Val> operands, PyObject* keywords,
@@ -143,9 +159,6 @@ struct Lowering::Body {
     Val read_member(const Val& base, PyObject* name, const Val* otherwise);  // getattr
     Val iterated(const Val& callee, std::span<const Val> operands, Ref result);
     Ref format_call(PyObject* format, const CallArgs& args);
-    Val call_special(const Node* n, std::string_view op, bool& handled);
-    void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
-                   std::vector<Prov*>* keyword_provs);
 
     // statements (lower_stmt.cpp)
     Flow block(std::span<Node* const> list);

@@ -12,9 +12,7 @@
 
 namespace qd::frontend {
 
-std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
-                                const std::vector<Prov*>& provs,
-                                const std::vector<Prov*>& keyword_provs);
+std::vector<Val> bind_arguments(const FuncSignature& s, const TracedArgs& args);
 
 // How a parameter reaches the body.
 enum class Mode : uint8_t { constant, value, reference };

@@ -63,9 +63,7 @@ void check_tensor(PyObject* value, ir::Type want, const std::string& name) {
 
 }  // namespace
 
-std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
-                                const std::vector<Prov*>& provs,
-                                const std::vector<Prov*>& keyword_provs) {
+std::vector<Val> bind_arguments(const FuncSignature& s, const TracedArgs& args) {
     std::vector<Val> bound(s.params.size());
     std::vector<std::string> problems;
     if (args.positional.size() > s.params.size()) {
@@ -76,7 +74,7 @@ std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
                            ").");
     }
     for (size_t k = 0; k < args.positional.size() && k < bound.size(); ++k)
-        bound[k] = {args.positional[k], k < provs.size() ? provs[k] : nullptr};
+        bound[k] = {args.positional[k], k < args.provs.size() ? args.provs[k] : nullptr};
     for (size_t k = 0; k < args.keywords.size(); ++k) {
         const auto& [name, value] = args.keywords[k];
         size_t at = 0;
@@ -86,7 +84,7 @@ std::vector<Val> bind_arguments(const FuncSignature& s, const CallArgs& args,
         } else if (bound[at].obj) {
             problems.push_back("Multiple values for argument '" + text(name.get()) + "'.");
         } else {
-            bound[at] = {value, k < keyword_provs.size() ? keyword_provs[k] : nullptr};
+            bound[at] = {value, k < args.keyword_provs.size() ? args.keyword_provs[k] : nullptr};
         }
     }
     for (size_t k = 0; k < bound.size(); ++k) {

@@ -716,8 +716,7 @@ static bool is_held_task(KernelState& k) {
     return true;
 }
 
-Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
-                    const std::vector<Prov*>& keyword_provs) {
+Val call_definition(PyObject* definition, const TracedArgs& args) {
     Lowering& l = current_or_raise("A Quadrants function");
     Body& caller = *l.body;
     const FuncSignature& s = signature_of(definition);
@@ -730,7 +729,7 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
                   "runtime for, if or while");
     if (s.is_real) check_real_signature(s);
     caller.unit.called.insert(s.fn.get());
-    std::vector<Val> bound = bind_arguments(s, args, provs, keyword_provs);
+    std::vector<Val> bound = bind_arguments(s, args);
     for (size_t k = 0; k < bound.size(); ++k)
         if (bound[k].get() == s.params[k].default_value.get() && s.params[k].has_default &&
             !Unit::is_default_known(bound[k].get()))
@@ -826,6 +825,29 @@ Val call_definition(PyObject* definition, const CallArgs& args, const std::vecto
         key = key_of(s, plan, l);
     }
     raise(Kind::compilation, "internal error: a specialisation does not fit its call");
+}
+
+Ref call_func(PyObject* func, const CallArgs& args) {
+    current_or_raise("A Quadrants function");
+    PyObject* definition = func;
+    TracedArgs with_self{args, {}, {}};
+    if (PyMethod_Check(func)) {
+        definition = PyMethod_GET_FUNCTION(func);
+        with_self.positional.insert(with_self.positional.begin(),
+                                    Ref::borrow(PyMethod_GET_SELF(func)));
+    }
+    // A func of this package that native code or a method of ours calls: its text is a fact too.
+    if (PyObject* fn = is_own_code(definition) ? func_of(definition) : nullptr) {
+        Unit& unit = current()->body->unit;
+        Ref module = get(fn, names().__module___);
+        PyObject* name = module.release();
+        PyUnicode_InternInPlace(&name);
+        module = Ref::steal(name);
+        guard_value(unit, fn,
+                    unit.attribute(unit.global(Prov::Kind::module, nullptr, module.get()),
+                                   get(fn, names().__name___).get()));
+    }
+    return call_definition(definition, with_self).obj;
 }
 
 }  // namespace qd::frontend

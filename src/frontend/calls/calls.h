@@ -10,8 +10,7 @@
 
 namespace qd::frontend {
 
-Val call_definition(PyObject* definition, const CallArgs& args, const std::vector<Prov*>& provs,
-                    const std::vector<Prov*>& keyword_provs);
+Val call_definition(PyObject* definition, const TracedArgs& args);
 // For an ndarray that no argument of the kernel leads to, as an argument of a real function: raises
 // if the parameter, found by name or position, takes arrays or templates.
 void refuse_array_of_real_func(PyObject* definition, size_t position, PyObject* name,

@@ -78,6 +78,11 @@ struct Val {
     PyObject* get() const { return obj.get(); }
 };
 
+// Arguments with their origins.
+struct TracedArgs : CallArgs {
+    std::vector<Prov*> provs, keyword_provs;
+};
+
 struct Fact {
     Prov* prov;
     FactKind kind;

@@ -1,0 +1,242 @@
+// Calls that Python makes while a body is walked: of its own functions, of ours that are no funcs,
+// of the user's, and of the methods by which the user's objects answer operators.
+//
+// Python's own functions do what they say: facts about their operands stand for their results.
+// Ours look at all that they are given. What the user's see and do only they know: they run in the
+// order of the program, once, and their answers are asked for again by later processes.
+
+#include "frontend/body/body.h"
+#include "frontend/calls/calls.h"
+#include "frontend/values/structs.h"
+#include "frontend/values/values.h"
+
+namespace qd::frontend {
+namespace {
+
+using Body = Lowering::Body;
+
+Ref get(PyObject* o, PyObject* name) {
+    Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
+    if (!v) forget_error();
+    return v;
+}
+
+}  // namespace
+
+Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs,
+                     PyObject* keywords) {
+    Prov* prov = f.prov ? unit.call(f.prov, arguments, provs, keywords) : nullptr;
+    if (!prov) return {};
+    Ref result = ask(unwrap(f.get()), arguments, keywords, Asker::guard);
+    if (!result) throw PyError{};
+    return adopt(std::move(result), prov);
+}
+
+// A method of an object of ours reads what is in it now.
+void Body::consume_owner(PyObject* self, Prov* method) {
+    if (is_expr(self) || is_struct(self) || PyType_Check(self) || is_field(self)) return;
+    if (method && method->parent) unit.consume(self, method->parent);
+}
+
+// A call that Python makes, with values of the kernel among its operands or without.
+struct Body::PythonCall {
+    const Node* n;
+    const Val& f;
+    std::vector<Val> operands;  // the last of them by `keywords`
+    std::vector<Ref> objects;   // theirs
+    Ref keywords;               // names, null if none
+    std::string name;
+    bool symbolic = false;  // an operand is known when the kernel runs
+    bool harmless = false, ours = false;
+
+    PyObject* callable() const { return f.get(); }
+};
+
+Body::PythonCall Body::gather_call(const Node* n, const Val& f, const TracedArgs& args) {
+    PythonCall c{.n = n, .f = f};
+    for (size_t k = 0; k < args.positional.size(); ++k)
+        c.operands.push_back({args.positional[k], args.provs[k]});
+    if (!args.keywords.empty()) {
+        c.keywords = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(args.keywords.size())));
+        for (size_t k = 0; k < args.keywords.size(); ++k) {
+            PyTuple_SET_ITEM(c.keywords.get(), static_cast<Py_ssize_t>(k),
+                             Ref(args.keywords[k].first).release());
+            c.operands.push_back({args.keywords[k].second, args.keyword_provs[k]});
+        }
+    }
+    for (const Val& v : c.operands) {
+        c.symbolic |= is_symbolic(v.get());
+        c.objects.push_back(v.obj);
+    }
+    return c;
+}
+
+Ref Body::run_call(const PythonCall& c) {
+    if (!c.harmless && !c.ours && !is_function_of_numbers(c.callable())) {
+        if (low.undecided) throw HoldsTask{};  // what it does is done once
+        ++low.kernel->user_runs;
+    }
+    Ref result = c.harmless || c.symbolic
+                     ? call_with(c.callable(), c.objects, c.keywords.get())
+                     : ask(c.callable(), c.objects, c.keywords.get(), Asker::body);
+    if (!result) refused(c.n, c.symbolic);
+    if (result.get() == Py_NotImplemented)
+        raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression");
+    return result;
+}
+
+Val Body::call_ours(const PythonCall& c) {
+    if (PyMethod_Check(c.callable())) consume_owner(PyMethod_GET_SELF(c.callable()), c.f.prov);
+    for (const Val& v : c.operands) unit.consume(v);
+    Ref result = run_call(c);
+    if (is_external_array(result.get())) unit.opaque("the contents of a field");
+    return result_of(std::move(result), nullptr);
+}
+
+// A method that changes its object, which code outside the kernel may have as well.
+Val Body::call_changing(const PythonCall& c, Prov* owner) {
+    ++low.kernel->user_runs;
+    if (owner && owner->kind == Prov::Kind::display)
+        owner->operands.clear();
+    else if (owner)
+        unit.opaque("method " + c.name + " changes a captured object");
+    for (const Val& v : c.operands) unit.consume(v);
+    return result_of(run_call(c), nullptr);
+}
+
+Val Body::call_harmless(const PythonCall& c) {
+    PyObject* callable = c.callable();
+    Prov* callee = c.f.prov;
+    bool is_pure = true;
+    if (c.symbolic && (c.name == "hash" || c.name == "id"))  // of our object, not of its value
+        raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression",
+              "its value is known when the kernel runs; mix its bits yourself");
+    if (sees_more(c.name)) is_pure = false, callee = nullptr;
+    PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
+    if (self && !PyModule_Check(self) && !PyType_Check(self)) {
+        // A method that is kept under a name of its own can be of any object.
+        const bool direct = c.f.prov && c.f.prov->kind == Prov::Kind::attribute;
+        Prov* owner = direct ? c.f.prov->parent : nullptr;
+        is_pure = (direct || !c.f.prov) && unit.settle(self, owner);
+        if (PyIter_Check(self) || !c.f.prov) callee = nullptr;
+        if (changes_object(c.name)) return call_changing(c, owner);
+    }
+    Ref result;
+    const PyTypeObject* t = reinterpret_cast<PyTypeObject*>(callable);
+    if (t == &PyZip_Type || t == &PyEnum_Type || t == &PyReversed_Type) {
+        result = run_call(c);
+        Val v = iterated(c.f, c.operands, result);
+        if (v.obj) return v;
+    }
+    return recorded(c.name.c_str(), callee, c.operands, c.keywords.get(), is_pure,
+                    [&] { return result ? result : run_call(c); });
+}
+
+Val Body::call_users(const PythonCall& c) {
+    if (!low.static_depth) {
+        const std::string message =
+            "Calling non-quadrants function \"" + source_text(source, c.n->a) +
+            "\". Scope inside the function is not processed by the Quadrants AST transformer. "
+            "The function may not work as expected. Proceed with caution! Maybe you can "
+            "consider "
+            "turning it into a @qd.func?";
+        locate(source, const_cast<Node&>(*c.n));
+        unit.notice({Notice::Category::syntax, message, source.file->name,
+                     static_cast<uint32_t>(c.n->line)});
+    }
+    return recorded(c.name.c_str(), is_of_chance(c.callable()) ? nullptr : c.f.prov, c.operands,
+                    c.keywords.get(), is_function_of_numbers(c.callable()),
+                    [&] { return run_call(c); });
+}
+
+Val Body::call_python(const Node* n, const Val& f, const TracedArgs& args) {
+    PyObject* callable = f.get();
+    PythonCall c = gather_call(n, f, args);
+    // As in an f-string: what a value is, only the launch knows.
+    if (callable == reinterpret_cast<PyObject*>(&PyUnicode_Type) && c.symbolic && !c.keywords &&
+        c.objects.size() == 1)
+        return {format_call(Ref::steal(PyUnicode_FromString("{}")).get(), args)};
+    c.harmless = is_harmless(callable);
+    c.name = callee_name(callable);
+    // A method of Python's, and an object that is called, see what they belong to.
+    const Prov* owner = f.prov && PyMethod_Check(callable) ? f.prov->parent : nullptr;
+    if (owner && owner->at_launch.get() == PyMethod_GET_SELF(callable)) refuse_at_launch(owner);
+    refuse_at_launch(f.prov);
+    if (c.harmless && !c.keywords && (c.objects.size() == 2 || c.objects.size() == 3) &&
+        c.name == "getattr" && PyUnicode_CheckExact(c.objects[1].get()))
+        return read_member(c.operands[0], c.objects[1].get(),
+                           c.objects.size() == 3 ? &c.operands[2] : nullptr);
+    c.ours = is_expr(callable) ||
+             is_own_code(PyMethod_Check(callable) ? PyMethod_GET_FUNCTION(callable) : callable) ||
+             is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
+    if (c.ours) return call_ours(c);
+    return c.harmless ? call_harmless(c) : call_users(c);
+}
+
+// An object of a class of the user as left operand of a run-time value: its class's method
+// answers, as in Python. Nothing if there is none or it declines.
+Val Body::object_operator(const Node* n, const Val& left, const Val& right, ir::Op op) {
+    PyObject* o = left.get();
+    auto* cls = reinterpret_cast<PyObject*>(Py_TYPE(o));
+    if (!is_symbolic(right.get()) || is_symbolic(o) || PyLong_CheckExact(o) ||
+        PyFloat_CheckExact(o) || is_host_matrix(o) || is_own_code(cls))
+        return {};
+    if (is_number(o) && is_enum_member(o)) return {};  // theirs are what the numbers do
+    const std::string method = std::string("__") + ir::info(op).method + "__";
+    const Ref name = interned(method.c_str());
+    // As Python looks operators up: a class's own class has one called `__or__`, which is not
+    // meant.
+    PyObject* in_class = _PyType_Lookup(Py_TYPE(o), name.get());
+    const Ref found = in_class ? get(cls, name.get()) : Ref{};
+    PyObject* definition = found ? func_of(found.get()) : nullptr;
+    const auto is_native = [](PyObject* m) {  // those decline, or are the numbers' own
+        return Py_IS_TYPE(m, &PyWrapperDescr_Type) || Py_IS_TYPE(m, &PyMethodDescr_Type) ||
+               PyCFunction_Check(m);
+    };
+    if (!found || found.get() == Py_None) return {};
+    if (is_native(found.get())) {
+        // A number is used as such: that its class adds nothing is a fact.
+        if (is_number(o) && (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) && left.prov)
+            member({Ref::borrow(cls), unit.attribute(left.prov, interned("__class__").get())},
+                   name.get());
+        return {};
+    }
+    const Val f = member(left, name.get());
+    if (definition) {
+        TracedArgs args;
+        args.positional = {left.obj, right.obj};
+        args.provs = {left.prov, right.prov};
+        return call_definition(definition, args);
+    }
+    Val v = recorded(method.c_str(), f.prov, {&right, 1}, nullptr, false, [&] {
+        if (low.undecided) throw HoldsTask{};  // what it does is done once
+        ++low.kernel->user_runs;
+        Ref result = call_with(f.get(), {&right.obj, 1}, nullptr);
+        if (!result) refused(n, true);
+        return result;
+    });
+    return v.get() == Py_NotImplemented ? Val{} : v;
+}
+
+// Python refused a call: the exception that is set leaves, in the kernel's words if that says more.
+void Body::refused(const Node* n, bool symbolic) {
+    if (symbolic && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyObject *type, *value, *tb;
+        PyErr_Fetch(&type, &value, &tb);
+        PyErr_NormalizeException(&type, &value, &tb);
+        const std::string what = text(value);
+        if (type == PyExc_TypeError) {
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(tb);
+            raise(Kind::type, "TypeError when calling `" + source_text(source, n->a) +
+                                  "`: " + what +
+                                  ". Maybe a Quadrants Expression was passed to a function "
+                                  "that takes Python values only.");
+        }
+        PyErr_Restore(type, value, tb);
+    }
+    throw PyError{};
+}
+
+}  // namespace qd::frontend
