@@ -1,5 +1,5 @@
-// Calls of funcs, shared by call_bind (arguments to parameters), call_key (specialisation keys) and
-// call_func (lowering and calling). Private to them.
+// Calls of funcs, shared by call_bind (arguments to parameters), call_key (specialisation keys),
+// lower_func (bodies) and call_func (calls). Private to them.
 
 #pragma once
 
@@ -13,6 +13,8 @@
 namespace qd::frontend {
 
 std::vector<Val> bind_arguments(const FuncSignature& s, const TracedArgs& args);
+
+Ref attribute_of(PyObject* o, PyObject* name);  // raises if there is none
 
 // How a parameter reaches the body.
 enum class Mode : uint8_t { constant, value, reference };

@@ -16,8 +16,6 @@ Val call_definition(PyObject* definition, const TracedArgs& args);
 void refuse_array_of_real_func(PyObject* definition, size_t position, PyObject* name,
                                PyObject* array);
 
-struct FunctionCache;
-FunctionCache& function_cache();
 std::shared_ptr<void> functions_owner();
 void use_field(Unit& unit, PyObject* field);
 void finish_unit(Unit& kernel_unit);  // callees, fields and guards into the module

@@ -92,8 +92,6 @@ struct Fact {
 };
 
 // --- units --------------------------------------------------------------------------------------
-struct Entry;  // a cached specialisation (calls/call_func.cpp)
-
 struct Unit {
     KernelState* kernel = nullptr;
     ir::Function* function = nullptr;
@@ -106,8 +104,8 @@ struct Unit {
     std::unordered_map<int, Prov*> arguments;
     std::map<std::pair<PyObject*, PyObject*>, Prov*> globals;  // by function and name
     std::vector<Fact> facts;
-    // Parameters made while the body was walked; place k of `lazy` is function parameter
-    // first_lazy + k (funcs) or module parameter (kernel).
+    // Parameters made while the body was walked: the function's last ones, in this order (funcs),
+    // or of the module (kernel).
     struct Lazy {
         Prov* prov;
         ir::Value* value;
@@ -117,7 +115,6 @@ struct Unit {
     std::unordered_map<PyObject*, Prov*> field_places;  // where each was found
     std::unordered_map<PyObject*, bool> field_seen;
     std::vector<Notice> notices;                   // given while it was lowered
-    std::vector<Entry*> callees;                   // once each
     std::unordered_map<PyObject*, int> functions;  // kernel: index into LoweredKernel::functions
     std::unordered_set<PyObject*> called;          // functions whose bodies were walked
 
