@@ -110,24 +110,51 @@ void add_callees(Function& f, std::vector<Function*>& list, std::unordered_set<F
     });
 }
 
-// Whether some while loop goes on until memory says so: it may wait for a later iteration. Locks
-// wait for earlier ones.
-bool polls(const Region& r, bool in_loop, const std::unordered_set<const Function*>& callees) {
-    for (const Inst& i : r) {
-        const bool adds_nothing = (i.op == Op::atomic_add || i.op == Op::atomic_or) &&
-                                  is_constant(i.operand(1)) && !constant_bits(i.operand(1));
-        const bool asks = i.op == Op::volatile_load || adds_nothing;
-        if (in_loop && asks) return true;
-        if (i.op == Op::call && callees.contains(i.callee())) return true;
-        for (const Region* c : i.region_list())
-            if (polls(*c, in_loop || i.op == Op::loop, callees)) return true;
+// Whether a loop goes on until memory says so: it may wait for a later iteration.
+struct Polls {
+    std::unordered_set<const Function*> asking, polling;  // callees
+    std::unordered_set<const Value*> used;                // of the function that is looked at
+    bool asks = false, polls = false;
+
+    // Reads of what others change whose answer somebody looks at.
+    bool is_question(const Inst& i) const {
+        if (i.op == Op::volatile_load) return true;
+        if (i.op == Op::call) return asking.contains(i.callee());
+        return info(i.op).kind == Kind::atomic && used.contains(i.result());
     }
-    return false;
-}
+    static bool is_left(const Region& r) {
+        for (const Inst& i : r) {
+            if (i.op == Op::break_) return true;
+            if (i.op == Op::if_ && (is_left(*i.regions[0]) || is_left(*i.regions[1]))) return true;
+        }
+        return false;
+    }
+    void region(const Region& r, bool in_loop) {
+        for (const Inst& i : r) {
+            const bool question = is_question(i);
+            asks |= question;
+            polls |= (question && in_loop) || (i.op == Op::call && polling.contains(i.callee()));
+            for (const Region* c : i.region_list())
+                region(*c, in_loop || (i.is_loop() && is_left(*c)));
+        }
+    }
+    void look_at(const Function& f) {
+        used.clear();
+        walk(*f.body, [&](Inst& i) {
+            for (int k = 0; k < i.operand_count; ++k) {
+                Value* v = i.operand(k);
+                if (v->def && info(v->def->op).kind == Kind::atomic) used.insert(v);
+            }
+        });
+        asks = polls = false;
+        region(*f.body, false);
+    }
+};
 
 // What the launcher is to know of parallel tasks.
 void look_at_tasks(Plan& plan) {
-    std::unordered_set<const Function*> polling, atomic;
+    std::unordered_set<const Function*> atomic;
+    Polls waits;
     const auto uses_array_atomics = [&](const Function& f) {
         bool found = false;
         walk(*f.body, [&](Inst& i) {
@@ -138,12 +165,15 @@ void look_at_tasks(Plan& plan) {
         return found;
     };
     for (const Function* f : plan.callees) {
-        if (polls(*f->body, false, polling)) polling.insert(f);
+        waits.look_at(*f);
+        if (waits.asks) waits.asking.insert(f);
+        if (waits.polls) waits.polling.insert(f);
         if (uses_array_atomics(*f)) atomic.insert(f);
     }
     for (Task& t : plan.tasks) {
         if (t.kind == abi::TaskKind::serial) continue;
-        t.polls = polls(*t.body->body, false, polling);
+        waits.look_at(*t.body);
+        t.polls = waits.polls;
         plan.array_atomics |=
             uses_array_atomics(*t.body) || (t.finish && uses_array_atomics(*t.finish));
     }

@@ -1,5 +1,8 @@
 """Augmented assignment and atomics: kinds, dtypes, targets, results."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -289,3 +292,36 @@ def test_plain_statements_stay_between_the_ends_of_a_lock(backend, body, monkeyp
         lock, count = np.zeros(1, np.int32), np.zeros(1, np.int32)
         run(lock, count, n)
         assert count[0] == (n - 1 if body is look_twice else n)
+
+
+WAITING = """
+import quadrants as qd
+qd.init(arch=qd.cpu, cpu_max_num_threads=2)
+f = qd.field(qd.i32, 4)
+@qd.kernel
+def k(n: qd.i32):
+    for i in range(n):
+        if i == 0:
+            {poll}
+        if i == n - 1:
+            qd.atomic_exchange(f[0], 1)
+k(1000)
+print("over")
+"""
+POLLS = {
+    "volatile": "while qd.volatile_load(f[0]) == 0: pass",
+    "exchange": "while qd.atomic_exchange(f[0], 0) == 0: pass",
+    "cas": "while qd.atomic_cas(f[0], 1, 2) != 1: pass",
+    "max": "while qd.atomic_max(f[0], 0) < 1: pass",
+    "bounded": "\n            ".join(
+        ["for j in range(10**9):", "    if qd.volatile_load(f[0]) != 0:", "        break"]
+    ),
+}
+
+
+@pytest.mark.parametrize("poll", POLLS)
+def test_an_early_iteration_may_wait_for_a_late_one(poll, tmp_path):
+    (tmp_path / "wait.py").write_text(WAITING.format(poll=POLLS[poll]))
+    command = [sys.executable, tmp_path / "wait.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "over"
