@@ -578,3 +578,59 @@ def test_components_in_cells_of_different_sizes(backend):
 
     with pytest.raises(RuntimeError, match="not dynamic indexable"):
         pick(1)
+
+
+def one_by_one(f):
+    """Numbers the cells in the order in which a serial loop comes to them."""
+    count = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def number():
+        qd.loop_config(serialize=True)
+        for I in qd.grouped(f):
+            f[I] = count[None]
+            count[None] += 1
+
+    number()
+    return f.to_numpy()
+
+
+def test_cells_are_visited_as_they_lie_in_memory(backend):
+    f = qd.field(qd.i32, shape=(3, 2, 4), order="kij")
+    g = qd.field(qd.i32)
+    qd.root.dense(qd.j, 5).dense(qd.i, 3).place(g)
+    expect = np.arange(24).reshape(4, 3, 2).transpose(1, 2, 0)
+    np.testing.assert_array_equal(one_by_one(f), expect)
+    np.testing.assert_array_equal(one_by_one(g), np.arange(15).reshape(5, 3).T)
+    a = qd.tensor(qd.i32, shape=(3, 4), backend=qd.Backend.NDARRAY, layout=(1, 0))
+    np.testing.assert_array_equal(one_by_one_of_array(a), np.arange(12).reshape(4, 3).T)
+
+
+def one_by_one_of_array(a):
+    @qd.kernel
+    def number(a: qd.types.ndarray(qd.i32, 2)):
+        count = 0
+        for _ in range(1):
+            for i, j in a:
+                a[i, j] = count
+                count += 1
+
+    number(a)
+    return a.to_numpy()
+
+
+def test_the_last_index_may_be_the_largest(backend):
+    f = qd.field(qd.i32, shape=8, offset=2**31 - 8)
+    g = qd.field(qd.i64, shape=(2, 3), offset=(5, 2**31 - 3))
+
+    @qd.kernel
+    def run():
+        for i in f:
+            f[i] = i
+        for i, j in g:
+            g[i, j] = qd.i64(i) * 10 + j
+
+    run()
+    last = 2**31
+    assert f.to_numpy().tolist() == list(range(last - 8, last))
+    assert g.to_numpy().tolist() == [[10 * i + j for j in range(last - 3, last)] for i in (5, 6)]

@@ -49,6 +49,25 @@ std::vector<int> axes_in_order(size_t count) {
     return order;
 }
 
+// As they lie in memory, those with the longest steps first. Tiled fields are visited axis by axis.
+std::vector<int> axes_in_order(const ir::Field& f) {
+    std::vector<int> order = axes_in_order(static_cast<size_t>(f.ndim));
+    int64_t steps[12];
+    std::ranges::fill(steps, INT64_MAX);  // an axis of one index
+    for (const ir::Field::Term& t : f.terms) {
+        if (t.div != 1 || t.mod != 0 || steps[t.axis] != INT64_MAX) return order;
+        steps[t.axis] = t.stride;
+    }
+    std::ranges::stable_sort(order, [&](int a, int b) { return steps[a] > steps[b]; });
+    return order;
+}
+std::vector<int> axes_in_order(int ndim, uint64_t layout) {
+    std::vector<int> order = axes_in_order(static_cast<size_t>(ndim));
+    for (int level = 0; layout && level < ndim; ++level)
+        order[static_cast<size_t>(level)] = static_cast<int>(layout >> (4 * level) & 15);
+    return order;
+}
+
 // The names that a loop gives to its indices, none twice.
 std::vector<const Node*> names_of(const Node* target) {
     std::vector<const Node*> names;
@@ -267,15 +286,21 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
 Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
     std::vector<Bounds> bounds;
     PyObject* o = over.get();
+    std::vector<int> order;
     const auto constant = [&](int64_t v) { return low.b.int_const(ir::Prim::i32, v); };
     FieldObject* f = first_field(o);
     if (f) {
         const ir::Field* field = bind_field(f);
+        order = axes_in_order(*field);
+        const auto end = [&](int k) { return field->offset[k] + field->shape[k]; };
+        bool wide = false;  // the last index may be the largest i32
+        for (int k = 0; k < field->ndim; ++k) wide |= end(k) > INT32_MAX;
+        const ir::Prim p = wide ? ir::Prim::i64 : ir::Prim::i32;
         for (int k = 0; k < field->ndim; ++k)
-            bounds.push_back(
-                {constant(field->offset[k]), constant(field->offset[k] + field->shape[k])});
+            bounds.push_back({low.b.int_const(p, field->offset[k]), low.b.int_const(p, end(k))});
     } else if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
         ir::Value* array = as_expr(o)->value();
+        order = axes_in_order(array->type.ndim, as_expr(o)->access.layout);
         for (int k = 0; k < array->type.ndim; ++k)
             bounds.push_back({constant(0), low.b.typed(ir::Op::array_shape, type::kI32, {&array, 1},
                                                        static_cast<uint64_t>(k))});
@@ -297,7 +322,7 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
                     std::to_string(names_given) + " != " + std::to_string(bounds.size()) +
                     "). Maybe you wanted to use \"for I in qd.grouped(x)\" to group all "
                     "indices into a single vector I?");
-    std::vector<int> order = axes_in_order(bounds.size());
+    if (order.empty()) order = axes_in_order(bounds.size());
     return counted(n, {Counted::Over::data, std::move(bounds), std::move(order), grouped});
 }
 
@@ -387,7 +412,8 @@ ir::Inst* Body::emit_for(const Counted& c, const LoopSettings& chosen, bool para
         loop->ref = config.get();
         low.kernel->module->owned_loops.push_back(std::move(config));
     }
-    for (uint64_t k = 0; k < loop->imm; ++k) low.b.function->add_param(loop->body(), type::kI32);
+    for (uint64_t k = 0; k < loop->imm; ++k)
+        low.b.function->add_param(loop->body(), operands[0]->type);
     return loop;
 }
 
@@ -400,7 +426,7 @@ void Body::bind_targets(const std::vector<const Node*>& targets, const Counted& 
     }
     std::vector<ir::Value*> indices(c.bounds.size());
     for (uint32_t k = 0; k < c.order.size(); ++k)
-        indices[static_cast<size_t>(c.order[k])] = body.params[k];
+        indices[static_cast<size_t>(c.order[k])] = low.b.cast(body.params[k], ir::Prim::i32);
     if (c.grouped)
         indices = {low.b.typed(ir::Op::build,
                                ir::Type::vector(ir::Prim::i32, static_cast<int>(indices.size())),
