@@ -641,3 +641,19 @@ def test_returned_rank(backend, tmp_path, value):
     exec(compile(path.read_text(), str(path), "exec"), space)
     with raises(Compilation, "Return matrix ndim mismatch"):
         space["k"]()
+
+
+def test_products_of_singular_matrices_cancel(backend):
+    m, out = qd.Matrix.field(2, 2, qd.f32, ()), qd.field(qd.f32, 3)
+
+    @qd.kernel
+    def run():
+        for _ in range(1):
+            out[0] = m[None].determinant()
+            out[1] = m[None].inverse()[0, 0]
+            v = qd.Vector([m[None][0, 0], m[None][1, 0], 0.1])
+            out[2] = v.cross(v * 3.0).norm()
+
+    m[None] = [[1.1, 1.1], [2.3, 2.3]]
+    run()
+    assert out[0] == 0 and np.isinf(out[1])

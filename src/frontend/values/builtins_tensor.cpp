@@ -13,8 +13,14 @@ namespace {
 struct Num {
     Value* v;
 };
-Num operator+(Num a, Num b) { return {add(a.v, b.v)}; }
-Num operator-(Num a, Num b) { return {subtract(a.v, b.v)}; }
+// Sums round each product by itself, so that those of singular matrices cancel.
+Num rounded(Value* v) {
+    if (v->def && (v->def->op == Op::add || v->def->op == Op::sub))
+        v->def->flags |= ir::kNoFastMath;
+    return {v};
+}
+Num operator+(Num a, Num b) { return rounded(add(a.v, b.v)); }
+Num operator-(Num a, Num b) { return rounded(subtract(a.v, b.v)); }
 Num operator*(Num a, Num b) { return {multiply(a.v, b.v)}; }
 Num operator-(Num a) { return {builder().op(Op::neg, {a.v})}; }
 
