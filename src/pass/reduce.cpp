@@ -64,7 +64,7 @@ uint64_t identity(Op op, Prim p) {
 // The integer that holds the bits of p.
 Prim bits_of(Prim p) {
     if (!type::is_float(p)) return p;
-    return type::bits(p) == 64 ? Prim::u64 : Prim::u32;  // f16 is never reduced
+    return type::bits(p) == 64 ? Prim::u64 : type::bits(p) == 32 ? Prim::u32 : Prim::u16;
 }
 
 // The atomic that does this with what is in memory.
@@ -175,8 +175,7 @@ struct Reducer {
 
     bool candidate(const Inst& i) const {
         const Type t = i.operand(0)->type;
-        if (fold_of(i.op) == Op::count_ || t.rank != 0 || t.prim == Prim::f16 || t.prim == Prim::u1)
-            return false;
+        if (fold_of(i.op) == Op::count_ || t.rank != 0 || t.prim == Prim::u1) return false;
         if (i.results[0].id != 0) return false;  // somebody uses the old value
         const Inst* root = root_of(i.operand(0));
         if (!root || root->op == Op::slot) return false;
@@ -311,7 +310,8 @@ struct Reducer {
             a.atomic = i;
             a.offset = static_cast<uint32_t>(8 * (known - places.begin()));
             if (known == places.end()) places.push_back(i->operand(0));
-            if (a.type.prim == Prim::f32 && lanes == 1) lanes = 64;
+            const bool narrow = a.type.prim == Prim::f32 || a.type.prim == Prim::f16;
+            if (narrow && lanes == 1) lanes = 64;
             if (a.type.prim == Prim::f64) lanes = 32;
             all.push_back(a);
         }

@@ -199,3 +199,23 @@ def test_many_accumulators(backend, name, count):
     np.testing.assert_array_equal(total.to_numpy(), sums)
     np.testing.assert_array_equal(apart.to_numpy(), sums - x[::2].sum())
     assert low[None] == x.min()
+
+
+def test_half_precision(backend):
+    n = 100_003
+    h = qd.field(qd.f16, n)
+    total, low, high = (qd.field(qd.f16, ()) for _ in range(3))
+
+    @qd.kernel
+    def run():
+        for i in h:
+            total[None] += h[i]
+            qd.atomic_min(low[None], h[i])
+            qd.atomic_max(high[None], h[i])
+
+    x = np.random.default_rng(5).integers(-4, 5, n).astype(np.float16)  # every sum is exact
+    x[77], x[-5] = -9, 11
+    h.from_numpy(x)
+    run()
+    run()
+    assert (total[None], low[None], high[None]) == (2 * x.astype(np.int64).sum(), -9, 11)
