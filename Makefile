@@ -83,7 +83,7 @@ build-sanitize/build.ninja build-sanitize-threads/build.ninja: setup
 sanitize: build-sanitize/build.ninja
 	cmake --build build-sanitize -j $(JOBS) --target cpp_tests
 	UBSAN_OPTIONS=halt_on_error=1 build-sanitize/qd_tests --gtest_brief=1 \
-	    --gtest_filter=-tickets.*:explorer.*:queue.*:fork.*:door.*:pool.fork
+	    --gtest_filter=-tickets.*:explorer.*:queue.*:fork.*:door.*:turn.*:pool.fork
 	if [ -x build-sanitize/qd_codegen_tests ]; then \
 	    UBSAN_OPTIONS=halt_on_error=1 ASAN_OPTIONS=detect_leaks=0:handle_segv=0 \
 	        build-sanitize/qd_codegen_tests --gtest_brief=1; fi

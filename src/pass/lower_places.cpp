@@ -62,7 +62,6 @@ Value* displaced(Builder& b, Value* place, Value* index, int64_t stride) {
 struct Lowering {
     Function& f;
     std::unordered_map<const Value*, const Inst*> apart;  // cells whose components lie apart
-    bool changed = false;
 
     // --- indices
     // What was computed for an index stays known until the next branch or loop.
@@ -180,7 +179,6 @@ struct Lowering {
             narrow->replaced = inside.cast(wide, narrow->type.prim);
             narrow->replaced->def->flags = kNoWrap;
         }
-        changed = true;
     }
 
     // --- addresses
