@@ -8,17 +8,27 @@
 
 namespace qd::ir {
 
-// Whether some atomic may be a lock: a compare and swap, an exchange, or one in a while loop whose
-// result is used. Then all atomics of the function order what stands around them, as the language
-// has it; elsewhere they need not, and code around them moves freely.
+// Whether a loop's body can leave it.
+inline bool is_left(const Region& body) {
+    for (const Inst& i : body) {
+        if (i.op == Op::break_) return true;
+        if (i.op == Op::if_ && (is_left(*i.regions[0]) || is_left(*i.regions[1]))) return true;
+    }
+    return false;
+}
+
+// Whether some atomic may be a lock: a compare and swap, an exchange, or one, or a volatile load,
+// whose result is used in a loop that can be left, which may wait for its turn. Then all atomics of
+// the function order what stands around them, as the language has it; elsewhere they need not, and
+// code around them moves freely.
 inline bool may_lock(const Function& f) {
     std::unordered_set<const Value*> polled;
     bool swaps = false;
     walk(*f.body, [&](Inst& i) {
-        if (i.effect() != Effect::atomic || i.op == Op::volatile_load) return;
+        if (i.effect() != Effect::atomic) return;
         swaps |= i.op == Op::atomic_cas || i.op == Op::atomic_exchange;
         for (const Region* r = i.parent; r->owner; r = r->owner->parent) {
-            if (r->owner->op == Op::loop) polled.insert(i.result());
+            if (r->owner->is_loop() && is_left(*r)) polled.insert(i.result());
         }
     });
     if (swaps || polled.empty()) return swaps;

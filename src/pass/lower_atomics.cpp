@@ -162,22 +162,25 @@ struct Lowering {
 }  // namespace
 
 bool lower_atomics(Session& s, Function& f) {
-    std::vector<Inst*> atomics;
+    std::vector<Inst*> atomics, looks;
     walk(*f.body, [&](Inst& i) {
         for (Value& v : i.result_values()) v.id = 0;
         for (Region* r : i.region_list())
             for (Value* v : r->params) v->id = 0;
+        if (i.op == Op::volatile_load) looks.push_back(&i);
         if (info(i.op).kind != Kind::atomic) return;
         atomics.push_back(&i);
         i.result()->id = uint32_t(atomics.size());
     });
-    if (atomics.empty()) return false;
+    if (atomics.empty() && looks.empty()) return false;
+    const uint8_t flags = may_lock(f) ? kOrdered : uint8_t{0};
+    for (Inst* i : looks) i->flags |= flags;
     for (Value* v : f.body->params) v->id = 0;
     std::vector<bool> used(atomics.size() + 1);
     walk(*f.body, [&](Inst& i) {
         for (int k = 0; k < i.operand_count; ++k) used[i.operand(k)->id] = true;
     });
-    Lowering l{f, s.options.target, may_lock(f) ? kOrdered : uint8_t{0}};
+    Lowering l{f, s.options.target, flags};
     for (size_t k = 0; k < atomics.size(); ++k) {
         s.floats_of_bits |= used[k + 1] && type::is_float(atomics[k]->result()->type.prim);
         l.lower(*atomics[k], used[k + 1]);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <unordered_set>
 
+#include "ir/locks.h"
 #include "pass/memory.h"
 #include "pass/passes.h"
 #include "support/doing.h"
@@ -121,13 +122,6 @@ struct Polls {
         if (i.op == Op::volatile_load) return true;
         if (i.op == Op::call) return asking.contains(i.callee());
         return info(i.op).kind == Kind::atomic && used.contains(i.result());
-    }
-    static bool is_left(const Region& r) {
-        for (const Inst& i : r) {
-            if (i.op == Op::break_) return true;
-            if (i.op == Op::if_ && (is_left(*i.regions[0]) || is_left(*i.regions[1]))) return true;
-        }
-        return false;
     }
     void region(const Region& r, bool in_loop) {
         for (const Inst& i : r) {

@@ -1,5 +1,6 @@
 """Augmented assignment and atomics: kinds, dtypes, targets, results."""
 
+import os
 import subprocess
 import sys
 
@@ -325,3 +326,38 @@ def test_an_early_iteration_may_wait_for_a_late_one(poll, tmp_path):
     command = [sys.executable, tmp_path / "wait.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "over"
+
+
+TICKETS = """
+import quadrants as qd
+qd.init(arch=qd.cpu, cpu_max_num_threads=2)
+Vec = qd.types.ndarray(qd.i32, 1)
+@qd.kernel
+def k(x: Vec, n: qd.i32):
+    for i in range(n):
+        mine = qd.atomic_add(x[0], 1)
+        {wait}
+        x[2] = x[2] + 1
+        qd.atomic_add(x[1], 1)
+x = qd.ndarray(qd.i32, 4)
+for _ in range(10):
+    x.fill(0)
+    k(x, 3000)
+    print(x[2])
+"""
+WAITS = {
+    "while": "while qd.volatile_load(x[1]) != mine: pass",
+    "for": "\n        ".join(
+        ["for _ in range(10**9):", "    if qd.atomic_add(x[1], 0) == mine:", "        break"]
+    ),
+}
+
+
+@pytest.mark.parametrize("tier", ["0", "1"])
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_ticket_lock_keeps_what_it_guards(wait, tier, tmp_path):
+    (tmp_path / "tickets.py").write_text(TICKETS.format(wait=WAITS[wait]))
+    command = [sys.executable, tmp_path / "tickets.py"]
+    env = dict(os.environ, QD_CPU_TIER=tier)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-10:] == ["3000"] * 10

@@ -231,7 +231,8 @@ struct FunctionLowering {
     void lower_place(Inst& i);
     Place place(ir::Value* v);
     llvm::Value* component_address(const Place& p, int k);
-    llvm::Value* load_component(const Place& p, int k, bool is_volatile = false);
+    llvm::Value* load_component(const Place& p, int k, bool is_volatile = false,
+                                bool ordered = false);
     void store_component(const Place& p, int k, llvm::Value* v);
     void lower_memory(Inst& i);
     void lower_atomic(Inst& i);

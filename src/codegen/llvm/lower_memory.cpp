@@ -158,9 +158,11 @@ Value* FunctionLowering::component_address(const Place& p, int k) {
     return bytes ? b.CreateConstInBoundsGEP1_64(m.i8, p.address, uint64_t(bytes)) : p.address;
 }
 
-Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile) {
+// `ordered`: by who may wait for its turn; what stands behind stays there.
+Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile, bool ordered) {
     auto* load = b.CreateAlignedLoad(m.mem(p.prim), component_address(p, k),
                                      llvm::Align(type::bytes(p.prim)), is_volatile);
+    if (ordered) load->setAtomic(llvm::AtomicOrdering::SequentiallyConsistent);
     if (!p.local) m.tag(load, p.memory_class);
     if (!p.local && !is_volatile && m.prepared.plan.module->options.detect_read_only &&
         !m.prepared.memory.is_written(f.id, p.memory_class))
@@ -185,7 +187,7 @@ void FunctionLowering::lower_memory(Inst& i) {
         case Op::volatile_load: {
             const Place p = place(operand(i, 0));
             for (int k = 0; k < p.count; ++k)
-                set(i, k, load_component(p, k, i.op == Op::volatile_load));
+                set(i, k, load_component(p, k, i.op == Op::volatile_load, i.flags & ir::kOrdered));
             return;
         }
         case Op::store: {
