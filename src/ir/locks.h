@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/ir.h"
@@ -23,12 +24,18 @@ inline bool is_left(const Region& body) {
 // code around them moves freely.
 inline bool may_lock(const Function& f) {
     std::unordered_set<const Value*> polled;
+    std::unordered_map<const Region*, bool> left;  // of loops: each body is looked through once
+    const auto can_leave = [&](const Region& r) {
+        const auto [at, fresh] = left.try_emplace(&r, false);
+        if (fresh) at->second = is_left(r);
+        return at->second;
+    };
     bool swaps = false;
     walk(*f.body, [&](Inst& i) {
         if (i.effect() != Effect::atomic) return;
         swaps |= i.op == Op::atomic_cas || i.op == Op::atomic_exchange;
         for (const Region* r = i.parent; r->owner; r = r->owner->parent) {
-            if (r->owner->is_loop() && is_left(*r)) polled.insert(i.result());
+            if (r->owner->is_loop() && can_leave(*r)) polled.insert(i.result());
         }
     });
     if (swaps || polled.empty()) return swaps;

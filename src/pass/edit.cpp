@@ -82,6 +82,19 @@ Inst* copy_inst(const Inst& i, Function& to) {
     return c;
 }
 
+Prim integer_of(Prim p) {
+    switch (type::bytes(p)) {
+        case 1:
+            return Prim::u8;
+        case 2:
+            return Prim::u16;
+        case 4:
+            return Prim::u32;
+        default:
+            return Prim::u64;
+    }
+}
+
 Value* zero(Builder& b, Type t) { return b.splat(b.constant(t.element(), 0), t); }
 
 Inst* splice_before(Region& from, Inst& at) {

@@ -29,19 +29,6 @@ bool one_instruction(const Target& target, Op op, Prim p) {
     return target.atomics >> (int(op) - int(Op::atomic_add)) & 1;
 }
 
-Prim integer_of(Prim p) {
-    switch (type::bytes(p)) {
-        case 1:
-            return Prim::u8;
-        case 2:
-            return Prim::u16;
-        case 4:
-            return Prim::u32;
-        default:
-            return Prim::u64;
-    }
-}
-
 Value* bit_cast(Builder& b, Value* v, Prim p) {
     return v->type.prim == p ? v : b.typed(Op::bit_cast, v->type.with(p), {{v}});
 }

@@ -46,6 +46,7 @@ void add_results(ir::Inst& i, std::span<const ir::Type> types);  // old results 
 void erase_positions(ir::Inst& i, const std::vector<bool>& dead_results);
 ir::Builder before(ir::Inst& i);                           // builds in front of i
 ir::Inst* copy_inst(const ir::Inst& i, ir::Function& to);  // without regions; not linked
+ir::Prim integer_of(ir::Prim p);                           // unsigned, of as many bytes
 ir::Value* zero(ir::Builder& b, ir::Type t);
 // Moves the instructions of `from` but its terminator in front of `at`; returns the terminator.
 ir::Inst* splice_before(ir::Region& from, ir::Inst& at);
@@ -79,6 +80,7 @@ struct Accumulator {  // a reduction found in the loop (reduce.cpp)
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
 void private_fields(const Session& s, Task& task);  // on a finished task (private_fields.cpp)
 void measure(Plan& plan);
+void find_waits(Plan& plan);   // of parallel tasks (waits.cpp)
 void find_inputs(Plan& plan);  // of all tasks (inputs.cpp)
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
 

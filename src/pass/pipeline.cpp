@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <unordered_set>
 
-#include "ir/locks.h"
 #include "pass/memory.h"
 #include "pass/passes.h"
 #include "support/doing.h"
@@ -111,68 +110,6 @@ void add_callees(Function& f, std::vector<Function*>& list, std::unordered_set<F
     });
 }
 
-// Whether a loop goes on until memory says so: it may wait for a later iteration.
-struct Polls {
-    std::unordered_set<const Function*> asking, polling;  // callees
-    std::unordered_set<const Value*> used;                // of the function that is looked at
-    bool asks = false, polls = false;
-
-    // Reads of what others change whose answer somebody looks at.
-    bool is_question(const Inst& i) const {
-        if (i.op == Op::volatile_load) return true;
-        if (i.op == Op::call) return asking.contains(i.callee());
-        return info(i.op).kind == Kind::atomic && used.contains(i.result());
-    }
-    void region(const Region& r, bool in_loop) {
-        for (const Inst& i : r) {
-            const bool question = is_question(i);
-            asks |= question;
-            polls |= (question && in_loop) || (i.op == Op::call && polling.contains(i.callee()));
-            for (const Region* c : i.region_list())
-                region(*c, in_loop || (i.is_loop() && is_left(*c)));
-        }
-    }
-    void look_at(const Function& f) {
-        used.clear();
-        walk(*f.body, [&](Inst& i) {
-            for (int k = 0; k < i.operand_count; ++k) {
-                Value* v = i.operand(k);
-                if (v->def && info(v->def->op).kind == Kind::atomic) used.insert(v);
-            }
-        });
-        asks = polls = false;
-        region(*f.body, false);
-    }
-};
-
-// What the launcher is to know of parallel tasks.
-void look_at_tasks(Plan& plan) {
-    std::unordered_set<const Function*> atomic;
-    Polls waits;
-    const auto uses_array_atomics = [&](const Function& f) {
-        bool found = false;
-        walk(*f.body, [&](Inst& i) {
-            const Inst* root = info(i.op).kind == Kind::atomic ? root_of(i.operand(0)) : nullptr;
-            found |= root && info(root->op).root == Root::array;
-            found |= i.op == Op::call && atomic.contains(i.callee());
-        });
-        return found;
-    };
-    for (const Function* f : plan.callees) {
-        waits.look_at(*f);
-        if (waits.asks) waits.asking.insert(f);
-        if (waits.polls) waits.polling.insert(f);
-        if (uses_array_atomics(*f)) atomic.insert(f);
-    }
-    for (Task& t : plan.tasks) {
-        if (t.kind == abi::TaskKind::serial) continue;
-        waits.look_at(*t.body);
-        t.polls = waits.polls;
-        plan.array_atomics |=
-            uses_array_atomics(*t.body) || (t.finish && uses_array_atomics(*t.finish));
-    }
-}
-
 void finish_plan(Session& s, Plan& plan) {
     Module& m = s.m;
     Function* kernel = &m.kernel();
@@ -203,7 +140,7 @@ void finish_plan(Session& s, Plan& plan) {
             if (i.op == Op::print) plan.uses_print = true;
         });
     }
-    look_at_tasks(plan);
+    find_waits(plan);
 }
 
 void write_out(Runner& runner, Plan& plan) {

@@ -62,10 +62,7 @@ uint64_t identity(Op op, Prim p) {
 }
 
 // The integer that holds the bits of p.
-Prim bits_of(Prim p) {
-    if (!type::is_float(p)) return p;
-    return type::bits(p) == 64 ? Prim::u64 : type::bits(p) == 32 ? Prim::u32 : Prim::u16;
-}
+Prim bits_of(Prim p) { return type::is_float(p) ? integer_of(p) : p; }
 
 // The atomic that does this with what is in memory.
 Op atomic_of(Op step) {
