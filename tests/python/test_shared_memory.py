@@ -37,8 +37,11 @@ def locked(c: Array, n: qd.i32):
 
 def work(name, kernel, threads, barrier):
     qd.init(arch=qd.cpu, cpu_max_num_threads=threads)
-    memory = shared_memory.SharedMemory(name)
-    c = np.ndarray((64,), np.int32, memory.buf)
+    if name.endswith(".bin"):
+        c = np.memmap(name, np.int32, "r+", shape=64)
+    else:
+        memory = shared_memory.SharedMemory(name)
+        c = np.ndarray((64,), np.int32, memory.buf)
     launch = globals()[kernel]
     launch(np.zeros(64, np.int32), 1)
     barrier.wait()
@@ -70,3 +73,18 @@ def test_processes_lose_no_update(kernel, threads):
         del c
         memory.close()
         memory.unlink()
+
+
+def test_a_memory_map_is_shared(tmp_path):
+    path = str(tmp_path / "map.bin")
+    c = np.memmap(path, np.int32, "w+", shape=64)
+    context = mp.get_context("spawn")
+    barrier = context.Barrier(2)
+    arguments = (path, "locked", 1, barrier)
+    processes = [context.Process(target=work, args=arguments) for _ in range(2)]
+    for p in processes:
+        p.start()
+    for p in processes:
+        p.join(60)
+        p.kill()
+    assert c[0] == 2 * ROUNDS * TURNS
