@@ -122,7 +122,9 @@ struct GraphTable {
     std::vector<Level> levels;
     std::vector<Checkpoint> checkpoints;
 };
+// Behind them stands a word for each loop of tasks: its flag when it was entered.
 enum GraphStateWord { kFirstCheckpoint, kYieldedCheckpoint, kGraphStateWords };
+inline constexpr int kMostCheckpoints = 1 << 18;  // of a kernel; a loop's band of the first word
 
 struct LoweredKernel {
     std::unique_ptr<ir::Module> module;

@@ -113,7 +113,7 @@ bool make_graph_face(Specialisation& s, PyObject* definition, const GraphTable& 
     if (state) {
         s.args_bytes = (s.args_bytes + 7) & ~7u;
         s.graph->state_offset = s.args_bytes;
-        s.args_bytes += sizeof(int32_t) * frontend::kGraphStateWords;
+        s.args_bytes += sizeof(int32_t) * static_cast<uint32_t>(s.graph->state_words());
     }
     return true;
 }

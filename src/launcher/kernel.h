@@ -100,6 +100,9 @@ struct GraphFace {
     std::vector<Ref> labels;    // of the checkpoints: int, member of an IntEnum, None
     bool named = false;         // there is a label: launches say where they stopped
     uint32_t state_offset = 0;  // of the launch's words in the block; 0: none
+    int32_t state_words() const {
+        return frontend::kGraphStateWords + static_cast<int32_t>(table.levels.size());
+    }
 };
 
 struct ClassCheck {  // an argument must be of the very class it had

@@ -511,7 +511,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
     for (PackStep& step : s.steps) {
         if (cached && step.cacheable) continue;
         if (step.kind == PackStep::Kind::graph_state) {
-            static const int32_t words[] = {frontend::kGraphStateWords};
+            const int32_t words[] = {s.graph->state_words()};
             auto* state = reinterpret_cast<char*>(block + s.graph->state_offset);
             write_descriptor(block + step.offset, state, nullptr, words, 1);
             continue;

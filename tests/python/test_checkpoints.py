@@ -428,6 +428,38 @@ def test_a_loop_in_a_skipped_checkpoint_does_nothing(backend):
     assert (a.to_numpy().tolist(), c[()], d[()]) == ([31] * 4, 0, 3)
 
 
+@pytest.mark.parametrize("turns", [1, 2, 5])
+def test_a_loop_before_the_label_skips_in_its_first_turn_alone(backend, turns):
+    @qd.kernel(graph=True, checkpoints=True)
+    def k(a: Vec, c: Flag, d: Flag, f: Flag):
+        while qd.graph.do_while(c):
+            for i in range(1):
+                a[0] += 1
+            c[()] -= 1
+            d[()] = 2
+            a[1] += 1
+            while qd.graph.do_while(d):
+                with qd.checkpoint(0, yield_on=f):
+                    for i in range(1):
+                        a[2] += 1
+                d[()] -= 1
+        for i in range(1):
+            a[3] += 1
+        with qd.checkpoint(1, yield_on=f):
+            for i in range(1):
+                a[4] += 1
+
+    def resumed(label):
+        a, c = zeros(5), flag(turns)
+        assert not k.resume(a, c, flag(), flag(), from_checkpoint=label).yielded
+        assert c[()] == 0
+        return a.to_numpy().tolist()
+
+    # The inner loop skips in its first turn of the first turn; behind the loops the skipping goes on.
+    assert resumed(1) == [turns - 1, turns, 2 * turns - 1, 0, 1]
+    assert resumed(0) == [turns - 1, turns, 2 * turns, 1, 1]
+
+
 PROGRAM = """
 import enum, sys
 import quadrants as qd

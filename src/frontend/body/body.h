@@ -196,10 +196,11 @@ struct Lowering::Body {
     Ref flag_array(const Node* n, const char* construct);
     Flow do_while(const Node* n);
     Flow repeat_tasks(const Node* n, std::span<Node* const> own_checkpoints);
-    Ref graph_place(GraphStateWord word);
-    ir::Value* graph_word(GraphStateWord word);
-    void set_graph_word(GraphStateWord word, ir::Value* v);
+    Ref graph_place(int word);
+    ir::Value* graph_word(int word);
+    void set_graph_word(int word, ir::Value* v);
     ir::Value* enter_checkpoint(GraphTable::Checkpoint row);
+    ir::Value* next_turn(ir::Value* again, int level);
     std::string checkpoint_label(const Node* n);
     Flow checkpoint(const Node* n, const Node* call);
     Flow gated_for(const Node* n);

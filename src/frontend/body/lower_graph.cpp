@@ -262,6 +262,12 @@ Flow Body::repeat_tasks(const Node* n, std::span<Node* const> own_checkpoints) {
     table.levels.push_back({source_text(source, n->a->list[0]), outer});
     const std::span<Node* const> outer_tasks = std::exchange(task_statements, own_checkpoints);
 
+    const auto read_flag = [&] {  // volatile, so that no pass decides the condition
+        const Ref place = array_element(as_expr(flag.get()), nullptr, 0);
+        return low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value()});
+    };
+    const bool skips = kernel.checkpoints && !kernel.gate;
+    if (skips) set_graph_word(kGraphStateWords + kernel.level, read_flag());
     ir::Inst* loop = low.b.emit(ir::Op::do_while, {}, {}, 1);
     InRegion in(low, loop->regions[0]);
     loops.push_back({LoopFrame::Kind::graph});
@@ -270,21 +276,12 @@ Flow Body::repeat_tasks(const Node* n, std::span<Node* const> own_checkpoints) {
         block(n->list);
     }
     loops.pop_back();
-    kernel.level = outer;
+    const int this_level = std::exchange(kernel.level, outer);
     task_statements = outer_tasks;
     low.node = n;
     set_location(n);
-    // Volatile, so that no pass decides the condition.
-    const Ref place = array_element(as_expr(flag.get()), nullptr, 0);
-    ir::Value* again =
-        low.b.cast(low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value()}), ir::Prim::u1);
-    if (kernel.checkpoints) {
-        // A yield ends every loop; so does a label to resume at that lies behind the loop.
-        ir::Value* zero = low.b.int_const(ir::Prim::i32, 0);
-        ir::Value* open = low.b.op(ir::Op::lt, {graph_word(kYieldedCheckpoint), zero});
-        ir::Value* reached = low.b.op(ir::Op::eq, {graph_word(kFirstCheckpoint), zero});
-        again = low.b.op(ir::Op::bit_and, {again, low.b.op(ir::Op::bit_and, {open, reached})});
-    }
+    ir::Value* again = low.b.cast(read_flag(), ir::Prim::u1);
+    if (skips) again = next_turn(again, this_level);
     low.b.end(ir::Op::yield, {&again, 1});
     return Flow::normal;
 }
@@ -299,21 +296,48 @@ bool Body::is_task_statement(const Node* n) const {
            std::ranges::find(task_statements, n) != task_statements.end();
 }
 
-Ref Body::graph_place(GraphStateWord word) {
+Ref Body::graph_place(int word) {
     const Ref array = make_array(low.kernel->graph_state, {});
     const Ref index = Ref::steal(PyLong_FromLong(word));
     PyObject* indices[] = {index.get()};
     return array_element(as_expr(array.get()), indices, 1);
 }
 
-ir::Value* Body::graph_word(GraphStateWord word) {
+ir::Value* Body::graph_word(int word) {
     const Ref place = graph_place(word);
     return low.b.op(ir::Op::volatile_load, {as_expr(place.get())->value()});
 }
 
-void Body::set_graph_word(GraphStateWord word, ir::Value* v) {
+void Body::set_graph_word(int word, ir::Value* v) {
     const Ref place = graph_place(word);
     low.b.store(as_expr(place.get())->value(), v);
+}
+
+// At the end of a loop of tasks: whether it takes another turn. A yield ends every loop. If the
+// label to resume at lies behind this one, its first turn skips checkpoints, and others follow
+// unless its flag was zero before: then it had ended, and only a bare statement changed the flag.
+// While it takes further turns the first word is negative, in a band of the loop's own, so that an
+// inner loop does not take it back; when it is left, what lies between it and the label is skipped
+// again.
+ir::Value* Body::next_turn(ir::Value* again, int level) {
+    ir::Builder& b = low.b;
+    const auto number = [&](int64_t v) { return b.int_const(ir::Prim::i32, v); };
+    const auto both = [&](ir::Value* x, ir::Value* y) { return b.op(ir::Op::bit_and, {x, y}); };
+    ir::Value *zero = number(0), *band = number(int64_t{level + 1} * kMostCheckpoints);
+    ir::Value* first = graph_word(kFirstCheckpoint);
+    ir::Value* skipped = b.op(ir::Op::gt, {first, zero});
+    ir::Value* goes_on = b.op(ir::Op::ne, {graph_word(kGraphStateWords + level), zero});
+    goes_on = b.op(ir::Op::bit_or, {goes_on, b.op(ir::Op::le, {first, zero})});
+    again = both(again, b.op(ir::Op::lt, {graph_word(kYieldedCheckpoint), zero}));
+    again = both(again, goes_on);
+
+    ir::Value *below = b.op(ir::Op::sub, {first, band}), *above = b.op(ir::Op::add, {first, band});
+    ir::Value* ours = both(b.op(ir::Op::lt, {first, zero}), b.op(ir::Op::gt, {above, zero}));
+    ours = both(ours, b.op(ir::Op::lt, {above, number(kMostCheckpoints)}));
+    set_graph_word(kFirstCheckpoint,
+                   b.op(ir::Op::select, {again, b.op(ir::Op::select, {skipped, below, first}),
+                                         b.op(ir::Op::select, {ours, above, first})}));
+    return again;
 }
 
 // Begins a checkpoint; whether its tasks run.
