@@ -130,6 +130,11 @@ def test_host_operations():
         qd.round(2.5) == 2 and qd.floor(2.7, qd.i32) == 2 and qd.pow(2, 3) == 8 and qd.abs(-3) == 3
     )
     assert qd.raw_div(-7, 3) == -2 and qd.raw_mod(-7, 3) == -1 and qd.raw_mod(7, -3) == 1
+    w = qd.Vector([7, -7, 9])
+    assert list(qd.raw_div(w, [2, 2, -4])) == [3, -3, -2]
+    assert list(qd.raw_div(9, [2, -2])) == [4, -4] and list(qd.raw_div((9, -8), 2)) == [4, -4]
+    assert qd.raw_div(np.int64(-(2**62) - 1), np.int64(2)) == -(2**61)
+    assert list(qd.raw_div(w, [2.0, 4.0, 2.0])) == [3.5, -1.75, 4.5]
     assert list(qd.select(qd.Vector([0, 2]), v, 9.0)) == [9, 4] and qd.rsqrt(4.0) == 0.5
     assert list(qd.lang.ops.logical_not(qd.Vector([0, 2]))) == [True, False]
     assert qd.static(3) == 3 and qd.static(3, 4) == [3, 4]

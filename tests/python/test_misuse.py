@@ -667,7 +667,7 @@ MESSAGES = {
         "qd.field(qd.i32, 3, offset=10**20)", "TypeError", "an offset is an integer of at most 2147483647",
     ),
     "huge offset of a placed field": (
-        "qd.root.dense(qd.i, 4).place(qd.field(qd.i32), offset=-2**40)", "TypeError", "an offset is",
+        "qd.root.dense(qd.i, 4).place(qd.field(qd.i32), offset=-2**40)", "TypeError", "at least -2147483647",
     ),
     "fraction as offset": (
         "qd.field(qd.i32, 3, offset=1.5)", "TypeError", "an offset is one integer per axis, got 1.5",

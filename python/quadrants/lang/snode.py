@@ -102,7 +102,10 @@ def checked_offset(offset: Any, rank: int) -> tuple[int, ...] | None:
             f"The dimensionality of shape and offset must be the same ({rank} != {len(numbers)})"
         )
     if any(abs(n) > _MAX_EXTENT for n in numbers):
-        raise TypeError(f"an offset is an integer of at most {_MAX_EXTENT}, got {offset!r}")
+        raise TypeError(
+            f"an offset is an integer of at most {_MAX_EXTENT} and at least {-_MAX_EXTENT}, "
+            f"got {offset!r}"
+        )
     return numbers
 
 

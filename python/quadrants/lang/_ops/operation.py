@@ -91,9 +91,11 @@ def c_quotient(x1: Any, x2: Any) -> Any:
     if isinstance(x1, int) and isinstance(x2, int):
         quotient = abs(x1) // abs(x2)
         return quotient if (x1 < 0) == (x2 < 0) else -quotient
-    quotient = np.true_divide(x1, x2)
-    kind = np.result_type(x1, x2)
-    return quotient if np.issubdtype(kind, np.floating) else np.trunc(quotient).astype(kind)
+    x1, x2 = (np.asarray(x) if isinstance(x, (list, tuple)) else x for x in (x1, x2))
+    if np.issubdtype(np.result_type(x1, x2), np.floating):
+        return np.true_divide(x1, x2)
+    quotient = np.floor_divide(x1, x2)  # true_divide would lose digits beyond 2**53
+    return quotient + ((quotient < 0) & (np.fmod(x1, x2) != 0))
 
 
 def c_remainder(x1: Any, x2: Any) -> Any:
