@@ -1,5 +1,6 @@
 """What several tests share: targets, comparison, seeded inputs, and the dtype table."""
 
+import importlib.util
 import zlib
 
 import numpy as np
@@ -20,6 +21,14 @@ NUMPY = {
     "u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64,
     "u1": np.bool_, "f16": np.float16, "f32": np.float32, "f64": np.float64,
 }  # fmt: skip
+
+
+def module_at(path, name=None):
+    """The module that a file holds, run anew: kernels are traced from their files."""
+    spec = importlib.util.spec_from_file_location(name or path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def flag(value=0):

@@ -1,8 +1,8 @@
 """What an error underlines: the expression that is wrong, or the statement where that is a whole."""
 
-import importlib.util
-
 import pytest
+
+from helpers import module_at
 
 HEAD = """
 import quadrants as qd
@@ -51,9 +51,7 @@ def rows():
 def test_underlined(backend, tmp_path, statement, underlined, message):
     path = tmp_path / "program.py"
     path.write_text(HEAD + f"    {statement}\n")
-    spec = importlib.util.spec_from_file_location("program", path)
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
+    program = module_at(path, "program")
     with pytest.raises(Exception) as info:
         program.wrong(1)
     lines = str(info.value).splitlines()

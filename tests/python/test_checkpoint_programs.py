@@ -1,12 +1,11 @@
 """Random graph kernels with nested loops of tasks and checkpoints, launched and resumed, against a
 model of chapter 41, section 9.4, in plain Python."""
 
-import importlib.util
 import random
 
 import pytest
 
-from helpers import flag, zeros
+from helpers import flag, module_at, zeros
 
 HEAD = """
 import quadrants as qd
@@ -109,9 +108,7 @@ def test_launches_and_resumes_do_what_the_chapter_says(backend, tmp_path, batch)
         p = Program(r)
         path = tmp_path / f"program{seed}.py"
         path.write_text(p.source())
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = module_at(path)
         for _ in range(6 if p.labels else 0):
             turns = [r.randint(0, 2) for _ in range(p.levels)]
             turns = [t % (k + 2) for k, t in enumerate(turns)]

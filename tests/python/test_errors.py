@@ -1,20 +1,18 @@
 """Where errors point: file, line, carets, the chain of calls; and that the process goes on."""
 
-import importlib.util
 import textwrap
 
 import numpy as np
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 
 
 def load(tmp_path, source, name="snippet"):
     path = tmp_path / f"{name}.py"
     path.write_text("import quadrants as qd\n" + textwrap.dedent(source).lstrip("\n"))
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(path, name)
     return module, str(path)
 
 
@@ -205,9 +203,7 @@ def test_long_lines_wrap_with_their_carets(backend, tmp_path):
 def test_tabs_expand_to_four_columns(backend, tmp_path):
     path = tmp_path / "tabbed.py"
     path.write_text("import quadrants as qd\n@qd.kernel\ndef foo():\n\ta = zz\n")
-    spec = importlib.util.spec_from_file_location("tabbed", path)
-    m = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(m)
+    m = module_at(path, "tabbed")
     with pytest.raises(qd.QuadrantsNameError) as e:
         m.foo()
     assert "    a = zz\n        ^^\n" in blocks(e.value)

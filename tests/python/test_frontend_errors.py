@@ -5,7 +5,6 @@ the body of a kernel in a file of its own, behind the helpers of `PREFIX`; sourc
 a body stand in `SOURCES`.
 """
 
-import importlib.util
 import re
 import sys
 
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 
 PREFIX = """\
 import quadrants as qd
@@ -182,10 +182,7 @@ TABLE = {
 def load(path, source, prefix=PREFIX):
     """The module of `source`, written to `path` because kernels are traced from their files."""
     path.write_text(prefix.format(**MAKE) + source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(path)
 
 
 def advises(text):

@@ -4,12 +4,11 @@ A row's statements end with the expression that is returned as f64. In `AS_PYTHO
 runs as Python and gives the expectation. Every group is one generated file with one kernel a row.
 """
 
-import importlib.util
-
 import numpy as np
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 
 ARGUMENTS = dict(i=3, j=-2, x=1.5, y=2.5)
 
@@ -196,10 +195,7 @@ def module_of(path, rows, setup=""):
         lines += ["@qd.kernel", f"def row_{n}({signature}) -> qd.f64:"]
         lines += [f"    {s}" for s in statements] + [f"    return {result}"]
     path.write_text("\n".join(lines) + "\n")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(path)
 
 
 def differences(module, rows, expect):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import flag, raises, zeros
+from helpers import flag, module_at, raises, zeros
 
 Flag = qd.types.ndarray(qd.i32, 0)
 Vec = qd.types.ndarray(qd.i32, 1)
@@ -431,13 +431,9 @@ def streams(u: Vec):
 
 
 def load(path, source):
-    import importlib.util
 
     path.write_text(PREFIX + source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(path)
 
 
 def test_mistakes(backend, tmp_path):

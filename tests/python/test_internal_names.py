@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 from quadrants.lang import impl
 from quadrants.lang._kernel_types import (
     FeLlCacheObservations,
@@ -610,7 +611,6 @@ for i in f: f[i] = 1; f[0] = n                              -> 2
 
 
 def test_counted_tasks(start, tmp_path):
-    import importlib.util
 
     rows = [row.split("->") for row in COUNTED.strip().splitlines()]
     lines = ["import quadrants as qd", "f = None"]
@@ -618,9 +618,7 @@ def test_counted_tasks(start, tmp_path):
         lines += ["@qd.kernel", f"def k{k}(a: qd.types.ndarray(qd.i32, 1), n: qd.i32):"]
         lines += ["    " + statement.strip() for statement in body.split(";")]
     (tmp_path / "counted.py").write_text("\n".join(lines) + "\n")
-    spec = importlib.util.spec_from_file_location("counted", tmp_path / "counted.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(tmp_path / "counted.py", "counted")
     start()
     module.f, a = qd.field(qd.i32, 8), qd.ndarray(qd.i32, 8)
     count = impl.get_runtime().prog.get_num_offloaded_tasks_on_last_call

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import DTYPES, NUMPY, Array, dtype, raises
+from helpers import DTYPES, NUMPY, Array, dtype, module_at, raises
 
 vec3 = qd.types.vector(3, qd.f32)
 mat23 = qd.types.matrix(2, 3, qd.i32)
@@ -641,13 +641,9 @@ def test_kernels_from_other_sources(backend, how, tmp_path):
     source = "import quadrants as qd\n@qd.kernel\ndef k(x: qd.i32) -> qd.i32:\n    return x * 7\n"
     space = {}
     if how == "module":
-        import importlib.util
-
         path = tmp_path / "made_up_module.py"
         path.write_text(source)
-        spec = importlib.util.spec_from_file_location("made_up_module", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = module_at(path, "made_up_module")
         space = vars(module)
     else:
         import linecache

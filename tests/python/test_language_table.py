@@ -3,12 +3,10 @@
 Each row becomes the body of a kernel `k(n: qd.i32) -> qd.f64` that is called with 3.
 """
 
-import importlib.util
-
 import pytest
 
 import quadrants as qd
-from helpers import raises
+from helpers import module_at, raises
 
 PREFIX = """\
 import math
@@ -77,9 +75,7 @@ def test_table(backend, tmp_path, group):
         source += f"\n@qd.kernel\ndef k{k}(n: qd.i32) -> qd.f64:\n{lines}"
     path = tmp_path / "table.py"
     path.write_text(source)
-    spec = importlib.util.spec_from_file_location("table", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(path, "table")
     found = [getattr(module, f"k{k}")(3) for k in range(len(TABLE[group]))]
     assert found == [expected for _, expected in TABLE[group]]
 

@@ -3,14 +3,13 @@
 Rows see the variables of SETUP, which the kernel computes, and those of CAPTURED, which it reads.
 """
 
-import importlib.util
 import inspect
 
 import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import raises
+from helpers import module_at, raises
 
 SETUP = """\
 a = qd.Vector([1.0, 2.0, 3.0])
@@ -179,9 +178,7 @@ def kernel(tmp_path, expression, result):
     text = f"{CAPTURED}\n@qd.kernel\ndef k() -> {result}:\n    {body}\n    return {expression}\n"
     path = tmp_path / "rows.py"
     path.write_text(text)
-    spec = importlib.util.spec_from_file_location("rows", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(path, "rows")
     return module.k
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import Array, raises
+from helpers import Array, module_at, raises
 
 
 def printed(capfd, kernel, *args):
@@ -159,15 +159,12 @@ def test_static_print(backend, capsys):
 
 @pytest.mark.parametrize("spec,dt", [(".2d", "f32"), ("f", "i32"), ("d", "u32")])
 def test_mismatched_format(backend, spec, dt, tmp_path):
-    import importlib.util
 
     path = tmp_path / "mismatch.py"
     path.write_text(
         f"import quadrants as qd\n@qd.kernel\ndef k(x: qd.{dt}):\n    print(f'{{x:{spec}}}')\n"
     )
-    module_spec = importlib.util.spec_from_file_location("mismatch", path)
-    module = importlib.util.module_from_spec(module_spec)
-    module_spec.loader.exec_module(module)
+    module = module_at(path, "mismatch")
     with raises(qd.QuadrantsTypeError, f"'{spec}' doesn't match '{dt}'."):
         module.k(1)
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import flag
+from helpers import flag, module_at
 from quadrants._lib import core
 from quadrants.lang._fast_caching import FIELD_METADATA_CACHE_VALUE
 
@@ -536,9 +536,7 @@ def test_an_edited_callee(programs, tmp_path):
     def run(n):
         path = tmp_path / "callee.py"
         path.write_text(CALLEE.format(n=n))
-        spec = importlib.util.spec_from_file_location("callee", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        module = module_at(path, "callee")
         pattern = programs.run(module.outer, lambda: [1])
         assert module.outer(1) == 1 + n
         return pattern

@@ -4,12 +4,12 @@ A row is a name and a program. Its comments `# prints: ...` are what standard ou
 by line; `# logs: ...` stands for a text in the log, and a program without one logs nothing.
 """
 
-import importlib.util
 import re
 
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 
 HEAD = """\
 import dataclasses, typing
@@ -267,10 +267,7 @@ k(2)
 
 def load(path, source):
     path.write_text(HEAD + source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(path)
 
 
 def log_lines(err):

@@ -1,6 +1,6 @@
 """Where a function's source ends (strings, comments and continued lines within it are no code), and its encoding."""
 
-import importlib.util
+import importlib
 import linecache
 import os
 import subprocess
@@ -9,6 +9,8 @@ import time
 import warnings
 
 import pytest
+
+from helpers import module_at
 
 # Bodies whose text, taken for code, would go on behind the function. The lines that follow are
 # indented less: a slice that takes them along is no Python. `...` stands for the indentation.
@@ -45,9 +47,7 @@ class Outer:
 
     x = 1
 """)
-    spec = importlib.util.spec_from_file_location("program", path)
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
+    program = module_at(path, "program")
     assert program.Outer.Inner.k() == 1
 
 
@@ -70,9 +70,7 @@ def k() -> qd.i32:
     return qd.static(len("@@") * 10 + ("@@" == SAID))
 """
     path.write_bytes(text.encode().replace(b"@@", letter))
-    spec = importlib.util.spec_from_file_location("program", path)
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
+    program = module_at(path, "program")
     assert program.k() == 10 * program.SIZE + 1
 
 
@@ -147,9 +145,7 @@ PATTERN = "\\d"
 def k() -> qd.i32:
     return 7
 """)
-    spec = importlib.util.spec_from_file_location("program", path)
-    program = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(program)
+    program = module_at(path, "program")
     recwarn.clear()
     warnings.simplefilter("error")
     filters = list(warnings.filters)

@@ -5,11 +5,10 @@ mistake. Other files hold the errors that belong to what they test; `test_fronte
 front end's.
 """
 
-import importlib.util
-
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 
 S, T = qd.QuadrantsSyntaxError, qd.QuadrantsTypeError
 I, C = qd.lang.exception.QuadrantsIndexError, qd.QuadrantsCompilationError
@@ -329,9 +328,7 @@ INIT = [
 def error_of(path, source):
     """What `run` of this program raises."""
     path.write_text(HEAD + source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_at(path)
     try:
         module.run()
     except Exception as e:

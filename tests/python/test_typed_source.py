@@ -2,7 +2,6 @@
 
 import doctest
 import importlib
-import importlib.util
 import linecache
 import os
 import pty
@@ -16,7 +15,7 @@ import zipfile
 import pytest
 
 import quadrants as qd
-from helpers import raises
+from helpers import module_at, raises
 from quadrants.lang._wrap_inspect import get_source_info_and_src
 
 PROGRAM = """import quadrants as qd
@@ -132,10 +131,7 @@ def test_generated_text_under_one_name(backend):
 
 
 def load(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(path)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
