@@ -124,3 +124,25 @@ def test_launches_and_resumes_do_what_the_chapter_says(backend, tmp_path, batch)
             assert got == (want.a, want.turns, want.yielded), (seed, turns, yields, label)
             seen += label is not None and p.levels > 0
     assert seen > 10
+
+
+def test_a_hundred_loops_in_a_row_have_a_word_each(backend, tmp_path):
+    """The words of a launch lie in its own block, and a debug build checks their bounds."""
+    backend.init(debug=True)
+    names = [f"c{k}" for k in range(100)]
+    source = HEAD + f"def k(a: V, f: F, {', '.join(f'{n}: F' for n in names)}) -> None:\n"
+    for k, name in enumerate(names):
+        source += f"    while qd.graph.do_while({name}):\n        for i in range(1):\n"
+        source += f"            a[{k}] += 1\n        {name}[()] -= 1\n"
+    source += "    with qd.checkpoint(1, yield_on=f):\n        for i in range(1):\n            a[100] += 1\n"
+    path = tmp_path / "hundred.py"
+    path.write_text(source)
+    k = module_at(path).k
+    a, f, flags = zeros(101), flag(), [flag(1 + n % 3) for n in range(100)]
+    assert k(a, f, *flags).yielded is False
+    assert a.to_numpy().tolist() == [1 + n % 3 for n in range(100)] + [1]
+    for n, c in enumerate(flags):
+        c.fill(1 + n % 3)
+    a.fill(0)
+    k.resume(a, f, *flags, from_checkpoint=1)
+    assert a.to_numpy().tolist() == [n % 3 for n in range(100)] + [1]

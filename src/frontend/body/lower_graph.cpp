@@ -332,8 +332,8 @@ ir::Value* Body::next_turn(ir::Value* again, int level) {
     again = both(again, goes_on);
 
     ir::Value *below = b.op(ir::Op::sub, {first, band}), *above = b.op(ir::Op::add, {first, band});
-    ir::Value* ours = both(b.op(ir::Op::lt, {first, zero}), b.op(ir::Op::gt, {above, zero}));
-    ours = both(ours, b.op(ir::Op::lt, {above, number(kMostCheckpoints)}));
+    // Loops around this one have lower levels: theirs and no band lie too high.
+    ir::Value* ours = b.op(ir::Op::lt, {above, number(kMostCheckpoints)});
     set_graph_word(kFirstCheckpoint,
                    b.op(ir::Op::select, {again, b.op(ir::Op::select, {skipped, below, first}),
                                          b.op(ir::Op::select, {ours, above, first})}));
