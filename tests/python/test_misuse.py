@@ -669,6 +669,12 @@ MESSAGES = {
     "huge offset of a placed field": (
         "qd.root.dense(qd.i, 4).place(qd.field(qd.i32), offset=-2**40)", "TypeError", "at least -2147483647",
     ),
+    "offset whose last index leaves i32": (
+        "qd.field(qd.i32, 4, offset=2**31 - 3)", "TypeError", "an offset of at most 2147483644",
+    ),
+    "offset of a placed field whose last index leaves i32": (
+        "qd.root.dense(qd.ij, (2, 4)).place(qd.field(qd.i32), offset=(0, 2**31 - 3))", "TypeError", "the last index",
+    ),
     "fraction as offset": (
         "qd.field(qd.i32, 3, offset=1.5)", "TypeError", "an offset is one integer per axis, got 1.5",
     ),

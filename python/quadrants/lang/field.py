@@ -80,7 +80,7 @@ class Plan:
         rank = len(self.shape)
         if rank > core.get_max_num_indices():
             raise RuntimeError("Too many dimensions. The maximum dimensionality is 12")
-        self.offset = checked_offset(offset, rank)
+        self.offset = checked_offset(offset, self.shape)
         self.order = None if order is None else _axes_of_order(order, rank)
         count = 1
         for extent in self.shape:

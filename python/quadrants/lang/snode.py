@@ -89,23 +89,31 @@ def checked_extent(extent: Any) -> int:
     return extent
 
 
-def checked_offset(offset: Any, rank: int) -> tuple[int, ...] | None:
-    """An offset, one number or one per axis, as ints; raises if it is none."""
+def checked_offset(offset: Any, shape: Sequence[int]) -> tuple[int, ...] | None:
+    """An offset, one number or one per axis, as ints; raises if it is none, or if an index of the
+    field would leave i32, in which loops count."""
     if offset is None:
         return None
     given = (offset,) if is_one_index(offset) else offset
     if not isinstance(given, Iterable) or not all(hasattr(o, "__index__") for o in given):
         raise TypeError(f"an offset is one integer per axis, got {offset!r}")
     numbers = tuple(o.__index__() for o in given)
-    if len(numbers) != rank:
+    if len(numbers) != len(shape):
         raise QuadrantsSyntaxError(
-            f"The dimensionality of shape and offset must be the same ({rank} != {len(numbers)})"
+            "The dimensionality of shape and offset must be the same "
+            f"({len(shape)} != {len(numbers)})"
         )
     if any(abs(n) > _MAX_EXTENT for n in numbers):
         raise TypeError(
             f"an offset is an integer of at most {_MAX_EXTENT} and at least {-_MAX_EXTENT}, "
             f"got {offset!r}"
         )
+    for n, extent in zip(numbers, shape):
+        if n + extent - 1 > _MAX_EXTENT:
+            raise TypeError(
+                f"offset {n} and extent {extent} make {n + extent - 1} the last index, but an index "
+                f"is at most {_MAX_EXTENT}; choose an offset of at most {_MAX_EXTENT + 1 - extent}"
+            )
     return numbers
 
 
@@ -245,7 +253,7 @@ class SNode:
             raise RuntimeError(
                 f"The offset has {len(offset)} entries, but the node has {rank} axes"
             )
-        offset = checked_offset(offset, rank)
+        offset = checked_offset(offset, self.shape)
         with declaring:
             for arg in args:
                 for field in arg if isinstance(arg, list) else (arg,):
