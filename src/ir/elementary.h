@@ -604,6 +604,14 @@ F<N> pow_integer(N& n, F<N> x, I<N> y) {
     return n.select(n.ieq(y, n.i(0)), n.f(1), out);
 }
 
+// What stands for an exponent beyond 32 bits where x is f32: of the same parity, and as far away as
+// makes no difference there.
+inline constexpr int64_t kFarExponent = 0x7ffffffe;
+inline int32_t exponent32(int64_t e) {
+    if (e == int32_t(e)) return int32_t(e);
+    return int32_t((e < 0 ? -kFarExponent : kFarExponent) | (e & 1));
+}
+
 // x^e for a known e by repeated squaring (Knuth, TAOCP 4.6.3); 1/x^|e| for negative e. The
 // relative error is up to |e| half-units; prefer pow_integer for |e| > 16.
 template <class N>

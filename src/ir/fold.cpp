@@ -113,7 +113,10 @@ uint64_t float_op(Op op, std::span<const Scalar> in, bool fused) {
     const F x = operand(0), y = operand(1), z = operand(2);
     if (op == Op::powi) {
         const int64_t e = int_of_bits(in[1].prim, in[1].bits);
-        return bits_of(el::pow_integer(n, x, static_cast<typename N::I>(e)));
+        if constexpr (std::is_same_v<F, float>)
+            return bits_of(el::pow_integer(n, x, el::exponent32(e)));
+        else
+            return bits_of(el::pow_integer(n, x, e));
     }
     if (info(op).elementary) return bits_of(by_template(op, n, x, y));
     return by_member<Takes::floats>(op, n, x, y, z, [](auto v) { return bits_of(v); });

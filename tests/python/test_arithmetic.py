@@ -814,3 +814,37 @@ def test_negative_runtime_exponent_in_debug(debug_backend):
     with raises(qd.QuadrantsAssertionError, "Negative exponent in pow(int, int) is not allowed."):
         run(3, -1)
     assert run(3, 3) == 27
+
+
+@pytest.mark.parametrize(
+    "base, exponent, x, n, expect",
+    [
+        (qd.f32, qd.u32, 2.0, 2**32 - 1, np.inf),
+        (qd.f32, qd.i64, -1.0, 2**40 + 1, -1.0),
+        (qd.f32, qd.i64, 2.0, -(2**63), 0.0),
+        (qd.f32, qd.i64, 1 - 2.0**-24, 2**31, 0.0),
+        (qd.f16, qd.i64, 2.0, 2**32, np.inf),
+        (qd.f64, qd.u64, -2.0, 2**64 - 1, -np.inf),
+        (qd.u64, qd.u64, 2, 2**63, 0),
+        (qd.u64, qd.u64, 3, 2**63 + 1, 3),
+        (qd.i64, qd.u64, 7, 2**64 - 1, pow(7, 2**64 - 1, 2**64)),
+        (qd.i32, qd.u64, 5, 2**63 + 1, 5),
+    ],
+)
+def test_powers_of_exponents_beyond_their_type(backend, base, exponent, x, n, expect):
+    """Cut to 32 or 63 bits they were others."""
+
+    @qd.kernel
+    def power(x: base, n: exponent) -> base:
+        return x**n
+
+    if base is qd.i64 and expect >= 2**63:
+        expect -= 2**64
+    assert power(x, n) == expect
+    vector = qd.types.vector(2, base)
+
+    @qd.kernel
+    def powers(x: base, n: exponent) -> vector:
+        return qd.Vector([x, x], base) ** n
+
+    assert powers(x, n).to_list() == [expect] * 2

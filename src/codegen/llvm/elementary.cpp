@@ -207,6 +207,20 @@ Value* Scalar::float_op(Op op, Prim p, Value* x, Value* y, Value* z) {
     return single ? in_place<32>(op, m, b, x, y, z) : in_place<64>(op, m, b, x, y, z);
 }
 
+namespace {
+
+// As elementary::exponent32.
+Value* exponent32(Builder& b, Value* e) {
+    Value* narrow = b.CreateTrunc(e, b.getInt32Ty());
+    Value* fits = b.CreateICmpEQ(b.CreateSExt(narrow, b.getInt64Ty()), e);
+    Value* negative = b.CreateICmpSLT(e, b.getInt64(0));
+    Value* far = b.CreateSelect(negative, b.getInt32(uint32_t(-elementary::kFarExponent)),
+                                b.getInt32(uint32_t(elementary::kFarExponent)));
+    return b.CreateSelect(fits, narrow, b.CreateOr(far, b.CreateAnd(narrow, b.getInt32(1))));
+}
+
+}  // namespace
+
 Value* ModuleLowering::call_powi(Builder& b, Prim base, Prim exponent, Value* x, Value* e) {
     Scalar s{*this, b};
     if (base == Prim::f16) {
@@ -216,7 +230,8 @@ Value* ModuleLowering::call_powi(Builder& b, Prim base, Prim exponent, Value* x,
     const std::string name = std::string("qd.powi.") + type::info(base).name;
     if (type::is_float(base)) {
         const bool single = base == Prim::f32;
-        e = s.cast(e, exponent, single ? Prim::i32 : Prim::i64);
+        e = single && exponent == Prim::i64 ? exponent32(b, e)
+                                            : s.cast(e, exponent, single ? Prim::i32 : Prim::i64);
         return b.CreateCall(
             helper(*this, name, {x, e}, reg(base), single ? expand<32> : expand<64>, Op::powi),
             {x, e});

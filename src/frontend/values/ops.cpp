@@ -161,6 +161,16 @@ std::optional<long long> constant_exponent(PyObject* o) {
     return static_int(o);
 }
 
+// What stands for a u64 exponent: 2^63 more or less is one more or less of 2^62, after which powers
+// of odd integers repeat; those of others are zero by then, floats far away. Parity stays.
+Value* below_2_63(ir::Builder& out, Value* e) {
+    const auto u64 = [&](uint64_t v) {
+        return broadcast(out.int_const(Prim::u64, static_cast<int64_t>(v)), e->type);
+    };
+    Value* high = out.op(Op::shl, {out.op(Op::lshr, {e, u64(63)}), u64(62)});
+    return out.op(Op::bit_or, {out.op(Op::bit_and, {e, u64(~uint64_t{0} >> 1)}), high});
+}
+
 Ref power(PyObject* a, PyObject* b) {
     ir::Builder& out = builder();
     Value* base = operand(a, "**", a, b);
@@ -179,6 +189,7 @@ Ref power(PyObject* a, PyObject* b) {
                           ? Prim::i64
                           : Prim::i32;
     base = broadcast(base, shape);
+    if (exponent->type.prim == Prim::u64) exponent = below_2_63(out, exponent);
     exponent = broadcast(out.cast(exponent, wide), shape);
     Value* r = out.op(Op::powi, {base, exponent});
     report_overflow(Op::pow, base, exponent, r);
