@@ -22,7 +22,7 @@ endif()
 set(QD_FULL_LLVM_VERSION "${llvm_version}")
 qd_llvm_config(llvm_include --includedir)
 qd_llvm_config(llvm_libdir --libdir)
-qd_llvm_config(llvm_libs --link-static --libs x86 aarch64 passes)
+qd_llvm_config(llvm_libs --link-static --libs x86 aarch64 nvptx passes)
 list(REMOVE_ITEM llvm_libs -lPolly -lPollyISL -lLLVMExtensions)
 list(TRANSFORM llvm_libs REPLACE "^-l(LLVM.*)$" "${llvm_libdir}/lib\\1.a")
 

@@ -31,7 +31,7 @@ ROOMS = {
     "cache": Room("support", "kernel_folder part_folder store"),
     "runtime": Room(
         "support type cache",
-        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print crash device first_code"
+        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print crash cuda/code cuda/driver device first_code"
         " fork progress stage trace_file",
     ),
     "cpython": Room("support", "cpython names numpy_scalar"),

@@ -23,16 +23,6 @@ uint32_t append(std::vector<uint8_t>& out, const void* data, size_t bytes) {
     return uint32_t(at);
 }
 
-uint32_t args_bytes(const ir::Module& m) {
-    uint32_t end = 0;
-    for (const ir::Param& p : m.params) {
-        const uint32_t size =
-            p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : uint32_t(p.type.size_bytes());
-        end = std::max(end, p.offset + size);
-    }
-    return (end + 7) & ~7u;
-}
-
 }  // namespace
 
 std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
@@ -79,13 +69,14 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     header.stack_bytes = emitted.stack_bytes;
     header.temps_bytes = plan.temps_bytes;
     header.result_bytes = plan.module->result_bytes();
-    header.args_bytes = args_bytes(*plan.module);
+    header.args_bytes = pass::args_bytes(*plan.module);
     header.task_count = uint32_t(tasks.size());
     header.format_bytes = uint32_t(formats.size());
     header.strings_bytes = uint32_t(strings.size());
     header.object_count = uint32_t(emitted.objects.size());
     header.uses_random = plan.uses_random;
     header.binding_count = uint32_t(plan.module->fields.size());
+    header.machine = plan.target.threads ? abi::Machine::cuda : abi::Machine::cpu;
     header.uses_print = plan.uses_print;
     header.instructions = plan.instructions;
     header.arrays = plan.module->arrays_may_overlap

@@ -173,7 +173,7 @@ Failure prepare_to_compile(const abi::CompileOptions& o) {
     (void)report_folder();
     return attempt(o, [&] {
         check_abi(o);
-        codegen::initialise(text_or_empty(o.triple));
+        codegen::initialise(text_or_empty(o.triple), text_or_empty(o.cpu));
         return 0;
     });
 }

@@ -234,6 +234,7 @@ struct Interpreter {
         if (which == static_cast<uint64_t>(TaskValue::launch_key)) return context.launch_key;
         if (which == static_cast<uint64_t>(TaskValue::alone))
             return static_cast<uint64_t>(thread.alone);
+        if (which == static_cast<uint64_t>(TaskValue::in_block)) return 0;  // blocks of one thread
         return static_cast<uint64_t>(context.bounds[which - bound]);
     }
 
@@ -593,6 +594,9 @@ struct Interpreter {
                 break;
             case Op::thread_index:
                 *out(f, i) = static_cast<uint32_t>(thread.index);
+                break;
+            case Op::block_fold:  // a block of one thread
+                *out(f, i) = *in(f, i, 0);
                 break;
             case Op::stack_left:
                 *out(f, i) = context.runtime->stack_left(&thread) != 0;

@@ -241,6 +241,9 @@ enum class TaskValue : uint32_t {
     bound,            // Context::bounds[k]
     launch_key = 64,  // Context::launch_key, random bits
     alone,            // Thread::alone
+    // Where each thread has an iteration (Target::threads) `begin` is its number, `end` that of all
+    // threads of the task, `chunk` that of its block, and
+    in_block,  // its number in there
 };
 
 // What op thread_word is a place of.

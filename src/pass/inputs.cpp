@@ -113,6 +113,16 @@ struct Finder {
 
 }  // namespace
 
+uint32_t args_bytes(const ir::Module& m) {
+    uint32_t end = 0;
+    for (const ir::Param& p : m.params) {
+        const uint32_t size =
+            p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : uint32_t(p.type.size_bytes());
+        end = std::max(end, p.offset + size);
+    }
+    return (end + 7) & ~7u;
+}
+
 void find_inputs(Plan& plan) {
     Finder f{.m = *plan.module, .bindings = {}, .reads = {}};
     for (const Field* field : f.m.fields) f.bindings.emplace(field, f.bindings.size());

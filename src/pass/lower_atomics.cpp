@@ -22,6 +22,7 @@ namespace {
 using namespace ir;
 
 bool one_instruction(const Target& target, Op op, Prim p) {
+    if (op == Op::atomic_add && (p == Prim::f32 || p == Prim::f64)) return target.float_adds;
     if (type::is_float(p) || op == Op::atomic_cas || op == Op::atomic_exchange)
         return op == Op::atomic_cas || op == Op::atomic_exchange;
     // Adding to u1 is no addition of bytes.
@@ -97,7 +98,11 @@ struct Lowering {
                        : b.typed(Op::extract, v->type.element(), {{v}}, uint64_t(k));
         };
         Value* v = of(1);
-        const Prim p = v->type.prim, bits = type::is_float(p) || p == Prim::u1 ? integer_of(p) : p;
+        const Prim p = v->type.prim;
+        if (type::is_float(p) && i.op != Op::atomic_cas && i.op != Op::atomic_exchange &&
+            one_instruction(target, i.op, p))
+            return emit(b, i.op, {place, v});
+        const Prim bits = type::is_float(p) || p == Prim::u1 ? integer_of(p) : p;
         if (bits != p) place = b.typed(Op::displace, Type::scalar(bits).place(), {{place}});
         Value* old;
         if (!one_instruction(target, i.op, p))

@@ -342,7 +342,8 @@ void offload(Session& s, Plan& plan) {
             std::vector<Accumulator> accumulators;
             if (s.m.options.make_thread_local && enabled(s, "reduce"))
                 reduce(s, task, *p.loop, accumulators);
-            lower_units(s, task, *p.loop, accumulators);
+            (s.options.target.threads ? lower_threads : lower_units)(s, task, *p.loop,
+                                                                     accumulators);
             if (task.finish) task.finish->name = "finish" + number;
         }
         plan.tasks.push_back(std::move(task));

@@ -119,6 +119,7 @@ struct Group {
 struct Plan {
     std::unique_ptr<ir::Module>
         module;               // owns everything below; functions = bodies, finishes, callees
+    ir::Target target;        // that it was made for
     std::vector<Task> tasks;  // run in this order
     std::vector<Group> groups;
     std::vector<ir::Function*>
@@ -150,6 +151,8 @@ struct Turns {
 
 // Whether the kernel may draw a random number, before passes find that it draws none.
 [[nodiscard]] bool draws(const ir::Module& module);
+
+[[nodiscard]] uint32_t args_bytes(const ir::Module& module);  // of its argument block; inputs.cpp
 
 // Only the checks of indices and exponents, for who runs a module without the pipeline.
 void insert_checks(ir::Module& module);

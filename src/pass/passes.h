@@ -83,5 +83,11 @@ void measure(Plan& plan);
 void find_waits(Plan& plan);   // of parallel tasks (waits.cpp)
 void find_inputs(Plan& plan);  // of all tasks (inputs.cpp)
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
+// The same for targets whose threads have an iteration each (threads.cpp).
+void lower_threads(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
+// place[lane] = place[lane] op value, in place of each accumulator's atomic; null: one lane.
+void accumulate(std::vector<Accumulator>& accumulators, ir::Value* lane);
+// The innermost `loop`'s body becomes that of `to`: the indices of outer dimensions are these.
+void take_body(ir::Inst& to, ir::Region& body, std::span<ir::Value* const> outer);
 
 }  // namespace qd::pass

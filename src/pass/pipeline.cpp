@@ -162,6 +162,7 @@ void write_out(Plan& plan, const PipelineOptions& options) {
 Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options) {
     Plan plan;
     plan.module = std::move(module);
+    plan.target = options.target;
     Session s{.m = *plan.module, .options = options};
     Runner runner{.s = s, .plan = plan, .rows = {}};
     if (s.m.options.debug) verify(s.m);
@@ -205,7 +206,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
             if (f) runner.run(Where::task, *f);
         }
     }
-    if (s.m.options.make_thread_local && enabled(s, "private_fields")) {
+    if (s.m.options.make_thread_local && !options.target.threads && enabled(s, "private_fields")) {
         for (Task& t : plan.tasks) {
             support::begin_stage("private_fields", t.body->name);
             private_fields(s, t);

@@ -8,6 +8,9 @@
 // lanes are folded as a binary tree. The order depends on the trip counts only, so any number of
 // threads and any vector width give the same bits.
 //
+// Where each thread has iterations of its own (Target::threads), it has one lane, a block is a
+// chunk whose threads fold theirs, and `finish` is the work of one block.
+//
 // Array parameters are taken as distinct, from each other and from fields, unless the module says
 // that they overlap; the artefact tells the launcher, which compares the arguments' ranges and
 // compiles again if they do.
@@ -78,6 +81,7 @@ struct Reducer {
     Inst& loop;
     std::vector<Accumulator>& out;
     std::vector<Inst*> accesses;  // in the loop
+    const bool threads = s.options.target.threads;
 
     // Whether `finish` and the task's entry can compute v: no iteration in it, and nothing but
     // parameters, pure arithmetic and temporaries.
@@ -203,29 +207,40 @@ struct Reducer {
         for (const Value* p : task.body->body->params) f.add_param(*f.body, p->type);
         Builder b{&f, f.body, nullptr, loop.loc};
         std::unordered_map<const Value*, Value*> done;
-        Value* first = b.int_const(Prim::i64, 0);
-        Value* end = b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::end));
         std::vector<Value*> neutrals;
         for (const Accumulator& a : out)
             neutrals.push_back(b.constant(a.type, identity(a.op, a.type.prim)));
-        Inst* chunks = new_for(b, first, end, neutrals);
+        // The chunks in ascending order; or those of this thread of a block that folds them.
+        Value* zero = b.int_const(Prim::i64, 0);
+        Value* end = task_value(b, TaskValue::end);
+        Value* turns = end;
+        Value* thread = nullptr;
+        if (threads) {
+            thread = task_value(b, TaskValue::begin);
+            Value* more = b.op(Op::sub, {end, b.int_const(Prim::i64, 1)});
+            Value* rest = b.op(Op::sub, {task_value(b, TaskValue::bound), thread});
+            turns = b.op(Op::raw_div, {b.op(Op::add, {rest, more}), end});
+        }
+        Inst* chunks = new_for(b, zero, turns, neutrals);
         Builder in{&f, &chunks->body(), nullptr, loop.loc};
         Value* chunk = f.add_param(chunks->body(), type::kI64);
         std::vector<Value*> next;
-        for (const Accumulator& a : out) {
-            Value* so_far = f.add_param(chunks->body(), a.type);
-            Value* one = in.load(partial(in, a, chunk));
-            next.push_back(in.op(a.op, {so_far, one}));
-        }
+        std::vector<Value*> so_fars;
+        for (const Accumulator& a : out) so_fars.push_back(f.add_param(chunks->body(), a.type));
+        if (threads) chunk = in.op(Op::add, {thread, in.op(Op::mul, {chunk, end})});
+        for (size_t k = 0; k < out.size(); ++k)
+            next.push_back(in.op(out[k].op, {so_fars[k], in.load(partial(in, out[k], chunk))}));
         in.end(Op::continue_, next);
         for (size_t k = 0; k < out.size(); ++k) {
             Value* place = copy(places[k], b, done);
             Value* total = chunks->result(static_cast<int>(k));
+            if (threads) total = fold_block(b, out[k], total);
             // If no iteration came to its atomic, the place may lie anywhere: it is not touched.
             const Prim bits = bits_of(out[k].type.prim);
             Value* raw = b.typed(Op::bit_cast, Type::scalar(bits), std::array{total});
             Value* neutral = b.constant(Type::scalar(bits), identity(out[k].op, out[k].type.prim));
             Value* any[] = {b.op(Op::ne, {raw, neutral})};
+            if (threads) any[0] = b.op(Op::bit_and, {any[0], is_first(b)});
             Inst* choice = b.emit(Op::if_, any, {}, 2);
             Builder then{&f, choice->regions[0], nullptr, loop.loc};
             if (root_of(place)->op == Op::array_place)  // which other processes may see
@@ -236,6 +251,17 @@ struct Reducer {
             Builder{&f, choice->regions[1], nullptr, loop.loc}.end(Op::yield);
         }
         b.end(Op::return_);
+    }
+
+    Value* task_value(Builder& b, TaskValue which) {
+        return b.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(which));
+    }
+    // What all threads of the block have.
+    Value* fold_block(Builder& b, const Accumulator& a, Value* v) {
+        return b.typed(Op::block_fold, a.type, std::array{v}, static_cast<uint64_t>(a.op));
+    }
+    Value* is_first(Builder& b) {  // of its block
+        return b.op(Op::eq, {task_value(b, TaskValue::in_block), b.int_const(Prim::i64, 0)});
     }
 
     Value* partial(Builder& b, const Accumulator& a, Value* chunk) {
@@ -308,8 +334,8 @@ struct Reducer {
             a.offset = static_cast<uint32_t>(8 * (known - places.begin()));
             if (known == places.end()) places.push_back(i->operand(0));
             const bool narrow = a.type.prim == Prim::f32 || a.type.prim == Prim::f16;
-            if (narrow && lanes == 1) lanes = 64;
-            if (a.type.prim == Prim::f64) lanes = 32;
+            if (narrow && lanes == 1 && !threads) lanes = 64;
+            if (a.type.prim == Prim::f64 && !threads) lanes = 32;
             all.push_back(a);
         }
         if (all.empty()) return;
@@ -334,10 +360,21 @@ struct Reducer {
 
         // End: lanes fold as a tree into this chunk's partial result.
         Builder end = before(*task.body->body->last);
-        Value* chunk =
-            end.typed(Op::task_value, type::kI64, {}, static_cast<uint64_t>(TaskValue::chunk));
-        for (const Accumulator& a : out)
-            end.store(partial(end, a, chunk), fold_lanes(end, a, slots[a.offset / 8]));
+        Value* chunk = task_value(end, TaskValue::chunk);
+        std::vector<Value*> folded;
+        for (const Accumulator& a : out) {
+            folded.push_back(fold_lanes(end, a, slots[a.offset / 8]));
+            if (threads) folded.back() = fold_block(end, a, folded.back());
+        }
+        if (threads) {
+            Value* first[] = {is_first(end)};
+            Inst* choice = end.emit(Op::if_, first, {}, 2);
+            Function* body = task.body;
+            Builder{body, choice->regions[1], nullptr, loop.loc}.end(Op::yield);
+            end = Builder{body, choice->regions[0], nullptr, loop.loc};
+        }
+        for (size_t k = 0; k < out.size(); ++k) end.store(partial(end, out[k], chunk), folded[k]);
+        if (threads) end.end(Op::yield);
         out = std::move(all);  // one entry an atomic, for lower_units
     }
 };

@@ -303,7 +303,7 @@ struct Blocks {
 }  // namespace
 
 bool serial_reduce(Session& s, Function& f) {
-    if (!s.m.options.fast_math) return false;
+    if (!s.m.options.fast_math || s.options.target.serial_sum_bytes == 0) return false;
     std::vector<Inst*> loops;
     walk(*f.body, [&](Inst& i) {
         if (i.op == Op::for_) loops.push_back(&i);

@@ -382,6 +382,7 @@ struct Splitter {
 }  // namespace
 
 bool split_edges(Session& s, Function& f) {
+    if (s.options.target.threads) return false;  // a thread has few turns, and branches are cheap
     std::vector<Inst*> loops;
     walk(*f.body, [&](Inst& i) {
         if (i.op == Op::for_) loops.push_back(&i);

@@ -45,24 +45,13 @@ struct Units {
         i.ref = s.m.owned_loops.back().get();
         return *s.m.owned_loops.back();
     }
-    void take_body(Inst& to, Region& body, const std::vector<Value*>& outer) {
-        for (size_t k = 0; k < outer.size(); ++k)
-            replace(body.params[static_cast<uint32_t>(k)], outer[k]);
-        body.params.data += outer.size();
-        body.params.count -= static_cast<uint32_t>(outer.size());
-        body.params.capacity = body.params.count;
-        body.params[0]->index = 0;
-        body.owner = &to;
-        to.regions[0] = &body;
-    }
-
     // The innermost loop over [low, high), both i64, at b.
     void innermost(Builder& b, Value* low, Value* high, const std::vector<Value*>& outer) {
         if (accumulators.empty() || accumulators[0].lanes == 1) {
             Inst* inner = new_for(b, b.cast(low, index), b.cast(high, index));
             new_config(*inner).units = true;
             take_body(*inner, loop.body(), outer);
-            lower_atomics(nullptr);
+            accumulate(accumulators, nullptr);
             return;
         }
         // Blocks: for k = 0 to count / lanes { for lane = 0 to lanes { i = low + k * lanes + lane }
@@ -168,23 +157,8 @@ struct Units {
         (void)old_index;
         take_body(lane_loop, body, all);
         accumulators.swap(here);
-        lower_atomics(lane);
+        accumulate(accumulators, lane);
         accumulators.swap(here);
-    }
-
-    // place[lane] = place[lane] op value, in place of the atomic.
-    void lower_atomics(Value* lane) {
-        for (Accumulator& a : accumulators) {
-            Builder b = before(*a.atomic);
-            Value* place = a.slot;
-            if (lane) {
-                Value* operands[] = {a.slot, lane};
-                place = b.typed(Op::comp_place, a.type.place(), operands);
-            }
-            Value* v = a.atomic->operand(1);
-            b.store(place, b.op(info(a.atomic->op).step, {b.load(place), v}));
-            a.atomic->remove();
-        }
     }
 
     void run() {
@@ -256,6 +230,31 @@ struct Units {
 };
 
 }  // namespace
+
+void take_body(Inst& to, Region& body, std::span<Value* const> outer) {
+    for (size_t k = 0; k < outer.size(); ++k)
+        replace(body.params[static_cast<uint32_t>(k)], outer[k]);
+    body.params.data += outer.size();
+    body.params.count -= static_cast<uint32_t>(outer.size());
+    body.params.capacity = body.params.count;
+    body.params[0]->index = 0;
+    body.owner = &to;
+    to.regions[0] = &body;
+}
+
+void accumulate(std::vector<Accumulator>& accumulators, Value* lane) {
+    for (Accumulator& a : accumulators) {
+        Builder b = before(*a.atomic);
+        Value* place = a.slot;
+        if (lane) {
+            Value* operands[] = {a.slot, lane};
+            place = b.typed(Op::comp_place, a.type.place(), operands);
+        }
+        Value* v = a.atomic->operand(1);
+        b.store(place, b.op(info(a.atomic->op).step, {b.load(place), v}));
+        a.atomic->remove();
+    }
+}
 
 void lower_units(Session& s, Task& task, Inst& loop, std::vector<Accumulator>& accumulators) {
     Units u{s, *task.body, loop, accumulators, task.dims, loop.operand(0)->type.prim};

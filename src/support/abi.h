@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 16;
+inline constexpr uint32_t kAbiVersion = 17;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -81,6 +81,33 @@ struct Context {  // one launch; lives on the launcher's stack
     volatile int32_t* stop;  // non-zero: a check failed or the user interrupted
 };
 
+// A launch of a task by many threads, each with one iteration: the parameter of the kernel
+// "task<k>" or "finish<k>" of code for a GPU. Behind it stand the base addresses of Module::fields,
+// 8 bytes each, then the argument block; together they are kMostDeviceLaunch bytes, or the
+// parameter is the address of all that.
+struct DeviceLaunch {
+    uint64_t temps, partials, results;  // addresses, as in Context
+    uint64_t report;                    // of a DeviceReport
+    uint64_t prints;                    // of DevicePrints
+    uint64_t launch_key;
+    int64_t bounds[2 * kMaxDims];  // of a range task; of `finish` the first is the number of chunks
+};
+inline constexpr uint32_t kMostDeviceLaunch = 32764;
+
+struct DeviceReport {  // of the first failed check
+    uint32_t failed, format, cell_count, site_count;
+    Cell cells[1020];
+    uint64_t sites[256];  // as OpenCall::site, innermost first
+};
+
+// Records of 8-byte words: format | cells << 32 | kPrinted, the number of calls around, the cells,
+// the calls as OpenCall::site, innermost first. What finds no room is counted.
+inline constexpr uint64_t kPrinted = uint64_t{1} << 63;
+struct DevicePrints {
+    uint32_t used, lost;  // words
+    uint64_t words[(1 << 17) - 1];
+};
+
 // Every turn of a do-while loop of tasks draws other random numbers.
 inline constexpr uint64_t key_of_next_turn(uint64_t launch_key) {
     return launch_key * 6364136223846793005u + 1442695040888963407u;
@@ -106,6 +133,8 @@ struct PrivateField {
 };
 inline constexpr int kMaxPrivateFields = 4;
 
+enum class Machine : uint32_t { cpu, cuda };  // objects are ELF relocatables, or PTX
+
 enum class TaskKind : uint8_t { serial, range };
 struct Task {
     TaskKind kind;
@@ -114,7 +143,7 @@ struct Task {
     uint32_t entry;            // offset of the entry in the code image
     uint32_t finish;           // offset, or UINT32_MAX
     uint32_t partial_bytes;    // 0: no reduction
-    int32_t block_dim;         // 0: runtime decides
+    int32_t block_dim;         // 0: runtime decides; of a GPU: threads of a block
     int32_t max_threads;       // 0: all
     uint32_t name;             // offset into the artefact's strings
     uint32_t privates;         // how many of private_fields count
@@ -140,14 +169,14 @@ struct ObjectRange {
 };
 
 // An artefact: header, tasks, formats, strings, object files; all offsets from the header's start.
-// Position independent: the objects are ELF relocatable, loaded by runtime/cpu/loader.
+// Position independent: objects for CPUs are ELF relocatable, loaded by runtime/cpu/loader.
 struct Artefact {
     char magic[8];  // "QDART\0\0\0"
     uint32_t abi_version;
     uint32_t tier;         // 0 quick, 1 optimised
     uint64_t bytes;        // whole artefact
     uint64_t stack_bytes;  // that a task and what it calls take; 0: a few kilobytes. Of functions
-                           // that call themselves: until they ask stack_left again
+                           // that call themselves: until they ask stack_left again; on a GPU 1
     uint32_t temps_bytes, result_bytes, args_bytes;
     uint32_t task_count, tasks;      // count, offset
     uint32_t format_bytes, formats;  // serialised ir::Format table (see runtime/format.h)
@@ -160,9 +189,10 @@ struct Artefact {
     uint32_t binding_count;  // how many entries Context::bindings has
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
     uint32_t arrays;         // of ArrayUse, joined by or
-    uint32_t optimise_us;    // quick code: estimated time that tier 1 takes
-    uint32_t ir_bytes, ir;   // quick code: the module that it was made from, so that any process
-                             // can make tier 1 of it
+    Machine machine;
+    uint32_t optimise_us;   // quick code: estimated time that tier 1 takes
+    uint32_t ir_bytes, ir;  // quick code: the module that it was made from, so that any process
+                            // can make tier 1 of it
 };
 
 // --- the compiler object's C entry points (dlsym) --------------------------------------------

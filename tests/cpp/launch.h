@@ -17,10 +17,12 @@ struct Machine {
     std::vector<uint8_t> args, results, temps, partials;
     std::vector<std::vector<uint64_t>> buffers;  // 8-byte aligned storage of fields and arrays
     std::vector<void*> bindings;
-    std::string printed;  // what print and a failed assert_ delivered
+    int64_t bounds[2 * abi::kMaxDims];  // of the running task
+    std::string printed;                // what print and a failed assert_ delivered
     uint64_t launch_key = 42;
     int64_t tile = 0;  // 0: the whole inner extent
     int64_t units_per_chunk = 3;
+    int64_t folding_threads = 1;  // of targets whose threads have iterations of their own
 
     uint8_t* buffer(size_t bytes) {
         buffers.emplace_back(bytes / 8 + 1);
@@ -130,7 +132,6 @@ struct Machine {
              const ir::InterpretOptions& options) {
         if (t.kind == abi::TaskKind::serial)
             return ir::interpret_task(*plan.module, *t.body, thread, 0, 1, 0, options);
-        int64_t bounds[2 * abi::kMaxDims];
         int64_t units = 1;
         for (int d = 0; d < t.dims; ++d) {
             bounds[2 * d] = bound(t.bounds[2 * d]);
@@ -145,6 +146,7 @@ struct Machine {
             }
         }
         c.bounds = bounds;
+        if (plan.target.threads) return run_by_threads(plan, t, c, thread, options);
         const int64_t chunks = (units + units_per_chunk - 1) / units_per_chunk;
         partials.assign(size_t(chunks) * t.partial_bytes + 8, 0xcd);
         c.partials = partials.data();
@@ -159,6 +161,23 @@ struct Machine {
                 return false;
         }
         return true;
+    }
+
+    // One thread after the other; under a reduction `folding_threads`, each a block.
+    bool run_by_threads(const pass::Plan& plan, const pass::Task& t, abi::Context& c,
+                        abi::Thread& thread, const ir::InterpretOptions& options) {
+        int64_t threads = 1;
+        for (int d = 0; d < t.dims; ++d)
+            threads *= std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
+        if (threads == 0) return true;
+        if (t.finish) threads = folding_threads;
+        partials.assign(size_t(threads) * t.partial_bytes + 8, 0xcd);
+        c.partials = partials.data();
+        for (int64_t n = 0; n < threads; ++n)
+            if (!ir::interpret_task(*plan.module, *t.body, thread, n, threads, n, options))
+                return false;
+        bounds[0] = threads;
+        return !t.finish || ir::interpret_task(*plan.module, *t.finish, thread, 0, 1, 0, options);
     }
 };
 

@@ -109,6 +109,15 @@ TEST(RandomIr, PassesKeepTheMeaning) {
             fill(swapping, *m, seed);
             ASSERT_EQ(swapping.run(poor_plan), finished);
             ASSERT_EQ(state(swapping), state(before)) << ir::print(*m);
+            // For a target whose threads have an iteration each.
+            auto split = ir::deserialise(bytes);
+            if (program.float_sums) split->options.disable_pass = "reduce";
+            const pass::Plan split_plan =
+                pass::run_pipeline(std::move(split), {.target = {.threads = true, .lone = false}});
+            Machine by_threads(*m);
+            fill(by_threads, *m, seed);
+            ASSERT_EQ(by_threads.run(split_plan), finished);
+            ASSERT_EQ(state(by_threads), state(before)) << ir::print(*split_plan.module);
             // Under debug every pass is verified, and all indices pass their checks.
             auto checked = ir::deserialise(bytes);
             checked->options.debug = true;

@@ -125,6 +125,7 @@ struct Emitted {
 // Of the bytes that each function's frame takes, by Function::id: those of the deepest chain of
 // calls.
 [[nodiscard]] uint64_t deepest_stack(const Prepared& prepared, std::span<const uint64_t> frames);
+[[nodiscard]] bool is_recursive(const Prepared& prepared);
 
 // Not our mistake: the wanted CPU or triple does not exist.
 struct TargetError : support::Error {
@@ -132,7 +133,7 @@ struct TargetError : support::Error {
 };
 
 // Before anything else here. What happens once must not be cut off by a crash, so it stands apart.
-void initialise(const std::string& triple);
+void initialise(const std::string& triple, const std::string& cpu = "");
 // Throws TargetError unless code for this CPU runs on this machine.
 void check_cpu(const std::string& name);
 

@@ -100,6 +100,15 @@ struct ModuleLowering {
 
     llvm::Type *void_, *i1, *i8, *i32, *i64, *f16, *f32, *f64;
     llvm::PointerType* ptr;
+    llvm::PointerType* memory;  // what addresses of fields, arrays and blocks of a launch are
+    // Of a GPU. Its launches are kernel parameters, or lie in memory if they are too large.
+    const bool gpu;
+    uint32_t bindings_at = 0, args_at = 0, launch_bytes = 0;
+    bool launch_in_memory = false;
+    llvm::SyncScope::ID scope() const {  // of atomics
+        if (gpu) return context.getOrInsertSyncScopeID("device");
+        return llvm::SyncScope::System;
+    }
     std::vector<llvm::Function*> functions;  // by Function::id
 
     ModuleLowering(const Prepared&, const Options&, const ir::Target&, llvm::LLVMContext&,
@@ -117,6 +126,11 @@ struct ModuleLowering {
     llvm::Function* new_function(llvm::FunctionType* type, const std::string& name);
     llvm::Function* new_callee(llvm::FunctionType* type, const ir::Function& f);
     void begin_helper_body(llvm::Function* f, Builder& b);
+
+    llvm::Function* new_kernel(const std::string& name, int threads);
+    llvm::Function* report_helper();
+    llvm::Function* print_helper();
+    llvm::Function* fold_helper(Op op, Prim p);
 
     // powi: a power with an integer exponent.
     llvm::Value* call_powi(Builder& b, Prim base, Prim exponent, llvm::Value* x, llvm::Value* e);
@@ -253,10 +267,30 @@ struct FunctionLowering {
 
     // Values computed at the function's entry, on first use.
     template <class Make>
-    llvm::Value* at_entry(uint64_t key, Make make);
+    llvm::Value* at_entry(uint64_t key, Make make) {
+        auto [at, inserted] = entry_values_.try_emplace(key, nullptr);
+        if (!inserted) return at->second;
+        Builder entry(entry_end_->getParent(), entry_end_->getIterator(), IntegerFolder());
+        llvm::Value* v = make(entry);
+        entry_values_[key] = v;  // `at` may be stale: make() may have added others
+        return v;
+    }
     llvm::Value* invariant_load(Builder& at, llvm::Type* t, llvm::Value* p, int64_t offset,
                                 int align);
     llvm::Value* context_member(size_t offset, llvm::Type* type = nullptr);  // null: a pointer
+    enum class Block : uint64_t { temps, partials, results, args, bindings, bounds };
+    llvm::Value* block(Block which);
+    llvm::Value* launch_key();
+    llvm::Value* open_calls();  // where the innermost abi::OpenCall of the thread stands
+    // --- of a GPU (lower_gpu.cpp)
+    llvm::Value* launch_record();  // abi::DeviceLaunch
+    llvm::Value* launch_word(size_t offset, llvm::Type* type);
+    llvm::Value* gpu_block(Block which);
+    llvm::Value*
+    thread_record();  // launch record, random key, random draws, open calls: what a callee gets
+    llvm::Value* grid_value(ir::TaskValue which);
+    void leave_if_failed();
+    void speak_on_gpu(Inst& i, llvm::Value* cells, int count);
     llvm::Value* array_data(ir::Value* array, bool grad);
     llvm::Value* array_extent(ir::Value* array, int axis);  // i64
     llvm::AllocaInst* entry_alloca(llvm::Type* t, uint64_t count, int align);

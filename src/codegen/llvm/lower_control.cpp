@@ -97,12 +97,12 @@ void FunctionLowering::lower_return(Inst& i) {
 
 void FunctionLowering::lower_call(Inst& i) {
     llvm::Function* callee = m.functions[i.callee()->id];
-    std::vector<Value*> args{fn->getArg(0)};
+    std::vector<Value*> args{m.gpu ? thread_record() : fn->getArg(0)};
     for (int k = 0; k < i.operand_count; ++k) {
         ir::Value* v = operand(i, k);
         if (m.kernel_array(i.callee()->body->params[uint32_t(k)])) continue;
         if (v->type.is_array()) {
-            args.push_back(get(v));
+            args.push_back(b.CreateAddrSpaceCast(get(v), m.ptr));
         } else if (v->type.count() > kMaxFlatTensor) {
             args.push_back(spill(v, k));
         } else {
@@ -118,7 +118,7 @@ void FunctionLowering::lower_call(Inst& i) {
     const bool told = site != m.prepared.call_sites.end();
     Value *calls = nullptr, *outer = nullptr;  // see abi::OpenCall
     if (told) {
-        calls = b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), offsetof(abi::Thread, calls));
+        calls = open_calls();
         outer = b.CreateAlignedLoad(m.ptr, calls, llvm::Align(8));
         Value* open = scratch(m.i64, 2, 8, -2);
         b.CreateAlignedStore(outer, open, llvm::Align(8));
@@ -415,6 +415,7 @@ void FunctionLowering::run() {
             for (int k = 0; k < t.count(); ++k) result_prims_.push_back(t.prim);
         if (returns_in_memory(f)) result_out_ = fn->getArg(at);
     }
+    if (m.gpu && is_task_) leave_if_failed();
     lower_region(*f.body);
     if (!b.GetInsertBlock()->getTerminator()) {
         if (f.result_types.empty() || is_task_)

@@ -15,16 +15,6 @@ namespace Intrinsic = llvm::Intrinsic;
 
 // --- what a function computes once, at its entry -----------------------------------------------
 
-template <class Make>
-Value* FunctionLowering::at_entry(uint64_t key, Make make) {
-    auto [at, inserted] = entry_values_.try_emplace(key, nullptr);
-    if (!inserted) return at->second;
-    Builder entry(entry_end_->getParent(), entry_end_->getIterator(), IntegerFolder());
-    Value* v = make(entry);
-    entry_values_[key] = v;  // `at` may be stale: make() may have added others
-    return v;
-}
-
 namespace {
 enum Kind : uint64_t {
     kContext = 1,
@@ -56,6 +46,25 @@ Value* FunctionLowering::context_member(size_t offset, llvm::Type* type) {
     });
 }
 
+Value* FunctionLowering::block(Block which) {
+    if (m.gpu) return gpu_block(which);
+    static constexpr size_t members[] = {
+        offsetof(abi::Context, temps),    offsetof(abi::Context, partials),
+        offsetof(abi::Context, results),  offsetof(abi::Context, args),
+        offsetof(abi::Context, bindings), offsetof(abi::Context, bounds)};
+    return context_member(members[size_t(which)]);
+}
+
+Value* FunctionLowering::open_calls() {
+    return m.gpu ? b.CreateConstInBoundsGEP1_64(m.i64, thread_record(), 3)
+                 : b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), offsetof(abi::Thread, calls));
+}
+
+Value* FunctionLowering::launch_key() {
+    return m.gpu ? launch_word(offsetof(abi::DeviceLaunch, launch_key), m.i64)
+                 : context_member(offsetof(abi::Context, launch_key), m.i64);
+}
+
 llvm::AllocaInst* FunctionLowering::entry_alloca(llvm::Type* t, uint64_t count, int align) {
     llvm::Type* all = count == 1 ? t : llvm::ArrayType::get(t, count);
     auto* a =
@@ -74,7 +83,7 @@ llvm::AllocaInst* FunctionLowering::scratch(llvm::Type* t, uint64_t count, int a
 Value* FunctionLowering::parameter(const ir::Value* v, int k) {
     const ir::Param& p = m.prepared.plan.module->params[v->index];
     return at_entry(key(kParameter, v->index, k), [&](Builder& at) -> Value* {
-        Value* args = context_member(offsetof(abi::Context, args));
+        Value* args = block(Block::args);
         if (v->type.is_array()) return at.CreateConstInBoundsGEP1_64(m.i8, args, p.offset);
         const Prim prim = v->type.prim;
         Value* x = invariant_load(at, m.mem(prim), args, p.offset + int64_t(k) * type::bytes(prim),
@@ -87,7 +96,7 @@ Value* FunctionLowering::array_data(ir::Value* array, bool grad) {
     Value* descriptor = get(array);
     return at_entry(key(grad ? kArrayGrad : kArray, array->id), [&](Builder& at) {
         const size_t offset = grad ? offsetof(ir::ArrayDesc, grad) : offsetof(ir::ArrayDesc, data);
-        return invariant_load(at, m.ptr, descriptor, int64_t(offset), 8);
+        return invariant_load(at, m.memory, descriptor, int64_t(offset), 8);
     });
 }
 
@@ -115,24 +124,24 @@ void FunctionLowering::lower_place(Inst& i) {
         case Op::slot:
             return set(i, 0, entry_alloca(m.mem(t.prim), uint64_t(t.count()), type::bytes(t.prim)));
         case Op::temp:
-            return set(i, 0,
-                       b.CreateConstInBoundsGEP1_64(
-                           m.i8, context_member(offsetof(abi::Context, temps)), i.imm));
+            return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, block(Block::temps), i.imm));
         case Op::partial: {
-            Value* base = context_member(offsetof(abi::Context, partials));
+            Value* base = block(Block::partials);
             Value* at = times(base, get(operand(i, 0)), int64_t(i.imm >> 32));
             return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, at, i.imm & 0xffffffff));
         }
         case Op::thread_word: {
             const size_t words[] = {offsetof(abi::Thread, random_key),
                                     offsetof(abi::Thread, random_draw)};
+            if (m.gpu)
+                return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i64, thread_record(), 1 + i.imm));
             return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), words[i.imm]));
         }
         case Op::field_base: {
             const size_t binding = m.field_binding(i.field());
             return set(i, 0, at_entry(key(kBinding, binding), [&](Builder& at) {
-                           Value* bindings = context_member(offsetof(abi::Context, bindings));
-                           return invariant_load(at, m.ptr, bindings, int64_t(binding) * 8, 8);
+                           Value* bindings = block(Block::bindings);
+                           return invariant_load(at, m.memory, bindings, int64_t(binding) * 8, 8);
                        }));
         }
         case Op::array_base:
@@ -162,7 +171,7 @@ Value* FunctionLowering::component_address(const Place& p, int k) {
 Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile, bool ordered) {
     auto* load = b.CreateAlignedLoad(m.mem(p.prim), component_address(p, k),
                                      llvm::Align(type::bytes(p.prim)), is_volatile);
-    if (ordered) load->setAtomic(llvm::AtomicOrdering::SequentiallyConsistent);
+    if (ordered) load->setAtomic(llvm::AtomicOrdering::SequentiallyConsistent, m.scope());
     if (!p.local) m.tag(load, p.memory_class);
     if (!p.local && !is_volatile && m.prepared.plan.module->options.detect_read_only &&
         !m.prepared.memory.is_written(f.id, p.memory_class))
@@ -198,7 +207,7 @@ void FunctionLowering::lower_memory(Inst& i) {
         }
         case Op::set_result: {
             ir::Value* v = operand(i, 0);
-            Value* base = context_member(offsetof(abi::Context, results));
+            Value* base = block(Block::results);
             const Place p{b.CreateConstInBoundsGEP1_64(
                               m.i8, base, m.prepared.plan.module->result_offset(int(i.imm))),
                           v->type.prim, v->type.count(), kResults, false};
@@ -206,12 +215,25 @@ void FunctionLowering::lower_memory(Inst& i) {
             return;
         }
         case Op::thread_index:
+            if (m.gpu) {
+                set(i, 0, b.CreateTrunc(grid_value(ir::TaskValue::begin), m.i32));
+                return;
+            }
             set(i, 0, at_entry(key(kThreadMember, offsetof(abi::Thread, index)), [&](Builder& at) {
                     return invariant_load(at, m.i32, fn->getArg(0), offsetof(abi::Thread, index),
                                           4);
                 }));
             return;
+        case Op::block_fold:
+            set(i, 0,
+                b.CreateCall(m.fold_helper(Op(i.imm), operand(i, 0)->type.prim),
+                             {get(operand(i, 0))}));
+            return;
         case Op::stack_left: {
+            if (m.gpu) {
+                set(i, 0, b.getTrue());
+                return;
+            }
             Value* runtime = context_member(offsetof(abi::Context, runtime));
             Value* callee =
                 invariant_load(b, m.ptr, runtime, offsetof(abi::Runtime, stack_left), 8);
@@ -221,6 +243,10 @@ void FunctionLowering::lower_memory(Inst& i) {
             return;
         }
         case Op::clock: {
+            if (m.gpu) {
+                set(i, 0, b.CreateIntrinsic(m.i64, Intrinsic::readcyclecounter, {}));
+                return;
+            }
             Value* runtime = context_member(offsetof(abi::Context, runtime));
             Value* callee = invariant_load(b, m.ptr, runtime, offsetof(abi::Runtime, clock), 8);
             set(i, 0, b.CreateCall(llvm::FunctionType::get(m.i64, false), callee));
@@ -229,7 +255,10 @@ void FunctionLowering::lower_memory(Inst& i) {
         case Op::task_value: {
             const auto which = uint32_t(i.imm);
             using ir::TaskValue;
-            if (which <= uint32_t(TaskValue::chunk)) {
+            if (m.gpu &&
+                (which <= uint32_t(TaskValue::chunk) || which == uint32_t(TaskValue::in_block))) {
+                set(i, 0, grid_value(TaskValue(which)));
+            } else if (which <= uint32_t(TaskValue::chunk)) {
                 set(i, 0, fn->getArg(1 + which));
             } else if (which < uint32_t(TaskValue::bound)) {
                 const size_t offset = which == uint32_t(TaskValue::tile)
@@ -245,11 +274,11 @@ void FunctionLowering::lower_memory(Inst& i) {
                             invariant_load(at, m.i32, fn->getArg(0), int64_t(offset), 4), m.i64);
                     }));
             } else if (which == uint32_t(TaskValue::launch_key)) {
-                set(i, 0, context_member(offsetof(abi::Context, launch_key), m.i64));
+                set(i, 0, launch_key());
             } else {
                 const uint32_t k = which - uint32_t(TaskValue::bound);
                 set(i, 0, at_entry(key(kBound, k), [&](Builder& at) {
-                        Value* bounds = context_member(offsetof(abi::Context, bounds));
+                        Value* bounds = block(Block::bounds);
                         return invariant_load(at, m.i64, bounds, 8 * int64_t(k), 8);
                     }));
             }
@@ -264,8 +293,10 @@ void FunctionLowering::lower_memory(Inst& i) {
 
 namespace {
 
-llvm::AtomicRMWInst::BinOp instruction_of(Op op, bool is_signed) {
+llvm::AtomicRMWInst::BinOp instruction_of(Op op, Prim p) {
     using A = llvm::AtomicRMWInst;
+    const bool is_signed = type::is_signed(p);
+    if (type::is_float(p)) return A::FAdd;  // Target::float_adds
     switch (op) {
         case Op::atomic_add:
             return A::Add;
@@ -290,27 +321,32 @@ llvm::AtomicRMWInst::BinOp instruction_of(Op op, bool is_signed) {
 
 }  // namespace
 
-// Of integers: what else there is pass lower_atomics has written out.
+// Of integers, and additions of floats: what else there is pass lower_atomics has written out.
 void FunctionLowering::lower_atomic(Inst& i) {
     const Place p = place(operand(i, 0));
     const auto order = i.flags & ir::kOrdered ? llvm::AtomicOrdering::SequentiallyConsistent
                                               : llvm::AtomicOrdering::Monotonic;
     const llvm::Align align(type::bytes(p.prim));
+    // LLVM 22 takes NVPTX's atomics but compare and swap for relaxed ones.
+    const bool fenced = m.gpu && i.flags & ir::kOrdered && i.op != Op::atomic_cas;
+    const auto scope = m.scope();
+    if (fenced) b.CreateFence(order, scope);
     for (int k = 0; k < p.count; ++k) {
         Value *address = component_address(p, k), *v = get(operand(i, 1), k);
         if (i.op == Op::atomic_cas) {
-            auto* pair =
-                b.CreateAtomicCmpXchg(address, v, get(operand(i, 2), k), align, order, order);
+            auto* pair = b.CreateAtomicCmpXchg(address, v, get(operand(i, 2), k), align, order,
+                                               order, scope);
             m.tag(pair, p.memory_class);
             swaps_[i.result()] = pair;
             set(i, k, b.CreateExtractValue(pair, 0));
         } else {
-            auto* old = b.CreateAtomicRMW(instruction_of(i.op, type::is_signed(p.prim)), address, v,
-                                          align, order);
+            auto* old =
+                b.CreateAtomicRMW(instruction_of(i.op, p.prim), address, v, align, order, scope);
             m.tag(old, p.memory_class);
             set(i, k, old);
         }
     }
+    if (fenced) b.CreateFence(order, scope);
 }
 
 void FunctionLowering::lower_prefetch(Inst& i) {
@@ -349,6 +385,11 @@ void FunctionLowering::lower_text(Inst& i) {
             b.CreateAlignedStore(x, b.CreateConstInBoundsGEP1_64(m.i64, cells, uint64_t(at)),
                                  llvm::Align(8));
         }
+    }
+    if (m.gpu) {
+        speak_on_gpu(i, cells, count);
+        if (is_assert) start(after);
+        return;
     }
     Value* runtime = context_member(offsetof(abi::Context, runtime));
     const size_t member = is_assert ? offsetof(abi::Runtime, fail) : offsetof(abi::Runtime, print);

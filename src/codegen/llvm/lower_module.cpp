@@ -28,7 +28,9 @@ ModuleLowering::ModuleLowering(const Prepared& p, const Options& o, const ir::Ta
       f16(llvm::Type::getHalfTy(c)),
       f32(llvm::Type::getFloatTy(c)),
       f64(llvm::Type::getDoubleTy(c)),
-      ptr(llvm::PointerType::get(c, 0)) {}
+      ptr(llvm::PointerType::get(c, 0)),
+      memory(llvm::PointerType::get(c, t.threads ? 1 : 0)),
+      gpu(t.threads) {}
 
 llvm::Type* ModuleLowering::reg(Prim p) const {
     switch (p) {
@@ -57,6 +59,11 @@ llvm::Constant* ModuleLowering::constant(Prim p, uint64_t bits) const {
 llvm::Function* ModuleLowering::new_function(llvm::FunctionType* type, const std::string& name) {
     auto* f = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module);
     f->addFnAttr(llvm::Attribute::NoUnwind);
+    if (gpu) {  // flushes f32 alone
+        f->addFnAttr("denormal-fp-math", "ieee,ieee");
+        f->addFnAttr("denormal-fp-math-f32", "preserve-sign,preserve-sign");
+        return f;
+    }
     // Launches flush subnormals; folds must agree.
     f->addFnAttr("denormal-fp-math", "preserve-sign,preserve-sign");
     f->addFnAttr("no-builtins");
@@ -207,15 +214,21 @@ void ModuleLowering::run() {
         functions[f->id] = to;
     }
     auto* entry_type = llvm::FunctionType::get(void_, {ptr, i64, i64, i64}, false);
-    const auto entry = [&](ir::Function* f, const std::string& name) {
+    const auto entry = [&](ir::Function* f, const std::string& name, int threads) {
         if (!makes(*f)) return;
+        if (gpu) {
+            functions[f->id] = new_kernel(name, threads);
+            return;
+        }
         auto* to = new_function(entry_type, name);
         to->setLinkage(llvm::GlobalValue::ExternalLinkage);
         functions[f->id] = to;
     };
     for (size_t k = 0; k < plan.tasks.size(); ++k) {
-        entry(plan.tasks[k].body, "task" + std::to_string(k));
-        if (plan.tasks[k].finish) entry(plan.tasks[k].finish, "finish" + std::to_string(k));
+        const pass::Task& task = plan.tasks[k];
+        const int threads = task.kind == abi::TaskKind::serial ? 1 : task.block_dim;
+        entry(task.body, "task" + std::to_string(k), threads);
+        if (task.finish) entry(task.finish, "finish" + std::to_string(k), threads);
     }
     for (ir::Function* f : prepared.functions)
         if (makes(*f))

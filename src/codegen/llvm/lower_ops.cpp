@@ -73,6 +73,8 @@ Value* Scalar::float_equal(Value* x, Value* y, bool negated) {
 // The number wins over NaN, and -0 is less than +0. Operands are flushed first: LLVM makes minss of
 // some of these choices, which flushes, and not of others.
 Value* Scalar::float_min_max(bool max, Value* x, Value* y) {
+    if (m.target.minimum)
+        return b.CreateBinaryIntrinsic(max ? Intrinsic::maximumnum : Intrinsic::minimumnum, x, y);
     const auto flush = [&](Value*& v) {
         if (const auto* c = llvm::dyn_cast<llvm::ConstantFP>(v)) {
             if (c->getValueAPF().isDenormal())
@@ -130,7 +132,14 @@ void Scalar::flush_before_identity(Op op, Value*& x, Value*& y) {
     if (m.options.tier == 0) return;
     const auto may_be_unit = [](const Value* v) { return may_be(v, 1) || may_be(v, -1); };
     const auto flush = [&](Value*& v) {
-        if (!llvm::isa<llvm::Constant>(v)) v = intrinsic(Intrinsic::canonicalize, {v});
+        if (llvm::isa<llvm::Constant>(v) || (m.gpu && !v->getType()->isFloatTy())) return;
+        if (!m.gpu) {
+            v = intrinsic(Intrinsic::canonicalize, {v});
+            return;
+        }
+        Value* bits = b.CreateBitCast(v, m.i32);
+        Value* normal = b.CreateICmpNE(b.CreateAnd(bits, 0x7f800000), b.getInt32(0));
+        v = b.CreateBitCast(b.CreateSelect(normal, bits, b.CreateAnd(bits, 0x80000000)), m.f32);
     };
     const bool after_x = op == Op::mul || op == Op::div ? may_be_unit(y)
                          : op == Op::add                ? may_be(y, -0.0)

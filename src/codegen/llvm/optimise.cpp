@@ -26,9 +26,11 @@
 #include <llvm/Transforms/Scalar/IndVarSimplify.h>
 #include <llvm/Transforms/Scalar/JumpThreading.h>
 #include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/LoopDeletion.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/LoopRotation.h>
 #include <llvm/Transforms/Scalar/Reassociate.h>
+#include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/LoopUtils.h>
 #include <llvm/Transforms/Vectorize/LoopVectorize.h>
@@ -212,6 +214,35 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
         sink_entry_loads(f);
     }
     if (time_passes) timing.print();
+}
+
+// No vectors, and nothing that jumps past a barrier: the assembler unrolls and schedules. Indices
+// stay 32 bits wide, which are cheaper there.
+void optimise_for_gpu(llvm::Module& module, llvm::TargetMachine& tm,
+                      const ir::ModuleOptions& asked) {
+    support::begin_stage("optimisation");
+    Analyses analyses(tm, nullptr);
+    const auto combine = [] {
+        return llvm::InstCombinePass(
+            llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1));
+    };
+    llvm::FunctionPassManager passes;
+    passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
+    passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+    passes.addPass(llvm::SimplifyCFGPass());
+    passes.addPass(combine());
+    llvm::LoopPassManager first, second;
+    first.addPass(llvm::LoopRotatePass(/*EnableHeaderDuplication=*/true, /*PrepareForLTO=*/false));
+    if (asked.cache_loop_invariant_global_vars) first.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(first), /*UseMemorySSA=*/true));
+    second.addPass(llvm::IndVarSimplifyPass(/*WidenIndVars=*/false));
+    second.addPass(llvm::LoopDeletionPass());
+    passes.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
+    passes.addPass(llvm::GVNPass());
+    passes.addPass(llvm::SimplifyCFGPass());
+    passes.addPass(combine());
+    for (auto& f : module)
+        if (!f.isDeclaration()) passes.run(f, analyses.functions);
 }
 
 }  // namespace qd::codegen

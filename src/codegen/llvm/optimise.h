@@ -15,4 +15,7 @@ void expand_calls(llvm::Module& module, llvm::TargetMachine& tm);
 void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOptions& asked,
               bool time_passes);
 
+void optimise_for_gpu(llvm::Module& module, llvm::TargetMachine& tm,
+                      const ir::ModuleOptions& asked);
+
 }  // namespace qd::codegen

@@ -27,6 +27,7 @@ uint32_t hash_of(const std::string& name) {  // FNV-1a: the same in each process
 }  // namespace
 
 void split(Prepared& prepared, std::span<const uint32_t> sizes, std::span<const Call> calls) {
+    if (prepared.plan.target.threads) return;
     if (prepared.plan.scalar_instructions < kWorthSplitting) return;
     std::vector<uint32_t> part_of(sizes.size());
     uint32_t part = 0, load = 0;

@@ -64,6 +64,16 @@ void initialise_llvm() {
     });
 }
 
+void initialise_nvptx() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        LLVMInitializeNVPTXTargetInfo();
+        LLVMInitializeNVPTXTarget();
+        LLVMInitializeNVPTXTargetMC();
+        LLVMInitializeNVPTXAsmPrinter();
+    });
+}
+
 void initialise_aarch64() {
     static std::once_flag once;
     std::call_once(once, [] {
@@ -87,16 +97,32 @@ struct Machine {
     std::unique_ptr<llvm::TargetMachine> tm;
     ir::Target target;
     bool x86 = false;
+    bool gpu() const { return target.threads; }
 };
 
-llvm::Triple triple_of(const std::string& text) {
+// A GPU's name says enough.
+llvm::Triple triple_of(const std::string& text, const std::string& cpu = "") {
+    if (cpu.starts_with("sm_")) return llvm::Triple("nvptx64-nvidia-cuda");
     return llvm::Triple(text.empty() ? llvm::sys::getDefaultTargetTriple()
                                      : llvm::Triple::normalize(text));
 }
 
+ir::Target gpu_target() {
+    ir::Target t;
+    t.threads = true;
+    t.minimum = true;
+    t.float_adds = true;
+    t.lone = false;
+    t.tiny_function = 400, t.small_function = 4000;  // a call takes its arguments through memory
+    t.serial_sum_bytes = 0;                          // lanes in slots would be memory
+    t.parallel_sum_vectors = 0;
+    t.prefetch_ahead = 0;
+    return t;
+}
+
 Machine make_machine(const std::string& cpu, const std::string& triple_text, int tier) {
-    initialise(triple_text);
-    const llvm::Triple triple = triple_of(triple_text);
+    initialise(triple_text, cpu);
+    const llvm::Triple triple = triple_of(triple_text, cpu);
     std::string error;
     const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
     if (!target) throw TargetError("no code generator for " + triple.str() + ": " + error);
@@ -114,6 +140,8 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
         target->createMCSubtargetInfo(triple, "", ""));
     if (!known || !known->isCPUStringValid(name))
         throw TargetError("unknown CPU '" + name + "' for " + triple.str());
+    // PTX as drivers of CUDA 12.1 read it: the first with large parameters.
+    if (triple.isNVPTX() && !name.starts_with("sm_1")) features = "+ptx81";
     llvm::TargetOptions options;
     options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
     options.EnableFastISel = tier == 0;
@@ -124,6 +152,10 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
     if (!m.tm) throw support::Error("no target machine for " + triple.str());
     if (tier == 0) m.tm->setFastISel(true);
     m.x86 = triple.isX86();
+    if (triple.isNVPTX()) {
+        m.target = gpu_target();
+        return m;
+    }
     const llvm::MCSubtargetInfo& sub = *m.tm->getMCSubtargetInfo();
     m.target.fused = !m.x86 || sub.checkFeatures("+fma");
     m.target.rounding = !m.x86 || sub.checkFeatures("+sse4.1");
@@ -281,9 +313,10 @@ double thread_ms() {
 
 }  // namespace
 
-void initialise(const std::string& triple) {
+void initialise(const std::string& triple, const std::string& cpu) {
     initialise_llvm();
-    if (triple_of(triple).isAArch64()) initialise_aarch64();
+    if (triple_of(triple, cpu).isAArch64()) initialise_aarch64();
+    if (triple_of(triple, cpu).isNVPTX()) initialise_nvptx();
 }
 
 const void* crash_trace() { return llvm::SavePrettyStackState(); }
@@ -375,7 +408,11 @@ struct Job {
 
     void optimise(llvm::Module& module) {
         const double begin = thread_ms();
-        codegen::optimise(module, *machine.tm, prepared.plan.module->options, options.time_passes);
+        if (machine.gpu())
+            optimise_for_gpu(module, *machine.tm, prepared.plan.module->options);
+        else
+            codegen::optimise(module, *machine.tm, prepared.plan.module->options,
+                              options.time_passes);
         made.passes_ms += thread_ms() - begin;
     }
 
@@ -387,9 +424,9 @@ struct Job {
             llvm::raw_svector_ostream stream(out);
             for (llvm::Function& f : module) f.addFnAttr("warn-stack-size", "0");
             CodegenPasses passes;
-            passes.lean = options.tier > 0;
+            passes.lean = options.tier > 0 && !machine.gpu();
             passes.prepares = options.tier == 0 || !cut_long_blocks(module);
-            const auto kind = options.want == Options::Want::assembly
+            const auto kind = options.want == Options::Want::assembly || machine.gpu()
                                   ? llvm::CodeGenFileType::AssemblyFile
                                   : llvm::CodeGenFileType::ObjectFile;
             if (machine.tm->addPassesToEmitFile(passes, stream, nullptr, kind,
@@ -405,7 +442,7 @@ struct Job {
     MadePart make(llvm::Module& module) {
         if (options.tier > 0) optimise(module);
         for (const std::string& edited : options.edited) replace_functions(module, edited);
-        if (options.tier > 0) expand_canonicalize(module, machine.x86);
+        if (options.tier > 0 && !machine.gpu()) expand_canonicalize(module, machine.x86);
         diagnostics.frames.clear();
         std::vector<uint8_t> object = generate(module);
         return {std::move(object), std::move(diagnostics.frames)};
@@ -519,6 +556,7 @@ Emitted join(const Prepared& prepared, const Options& options, std::vector<Made>
     }
     const uint64_t deepest = deepest_stack(prepared, frames);
     out.stack_bytes = deepest > kSmallStack ? deepest : 0;
+    if (prepared.plan.target.threads) out.stack_bytes = is_recursive(prepared);
     if (options.time_passes)
         std::fprintf(stderr,
                      "llvm tier %d %s: target %.2f ms, lowering %.2f, passes %.2f, code generation "

@@ -1,0 +1,323 @@
+// What is different on a GPU: entries of kernels, what a launch hands them, checks and prints, and
+// what the threads of a block do together.
+//
+// A task is a kernel whose parameter is an abi::DeviceLaunch. Memory outside a function has address
+// space 1. Callees get the address of a record of their thread: where the launch is described, and
+// the random stream.
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+#include "codegen/llvm/lower.h"
+
+namespace qd::codegen {
+
+using llvm::Value;
+namespace Intrinsic = llvm::Intrinsic;
+
+namespace {
+enum Key : uint64_t { kRecord = uint64_t{100} << 56, kThreadRecord, kWord, kGrid = kWord + 4096 };
+
+Value* special(Builder& b, Intrinsic::ID id) { return b.CreateIntrinsic(b.getInt32Ty(), id, {}); }
+}  // namespace
+
+llvm::Function* ModuleLowering::new_kernel(const std::string& name, int threads) {
+    if (!launch_bytes) {
+        bindings_at = sizeof(abi::DeviceLaunch);
+        args_at = bindings_at + 8 * uint32_t(prepared.plan.module->fields.size());
+        launch_bytes = args_at + pass::args_bytes(*prepared.plan.module);
+        launch_in_memory = launch_bytes > abi::kMostDeviceLaunch;
+    }
+    auto* f = new_function(llvm::FunctionType::get(void_, {launch_in_memory ? memory : ptr}, false),
+                           name);
+    f->setLinkage(llvm::GlobalValue::ExternalLinkage);
+    f->setCallingConv(llvm::CallingConv::PTX_Kernel);
+    f->addFnAttr("nvvm.maxntid", std::to_string(threads));
+    if (launch_in_memory) return f;
+    auto* record = llvm::ArrayType::get(i8, launch_bytes);
+    f->addParamAttr(0, llvm::Attribute::getWithByValType(context, record));
+    f->addParamAttr(0, llvm::Attribute::getWithAlignment(context, llvm::Align(8)));
+    f->addParamAttr(0, llvm::Attribute::get(context, "nvvm.grid_constant"));
+    return f;
+}
+
+Value* FunctionLowering::launch_record() {
+    if (is_task_) return fn->getArg(0);
+    return at_entry(kRecord,
+                    [&](Builder& at) { return invariant_load(at, m.ptr, fn->getArg(0), 0, 8); });
+}
+
+Value* FunctionLowering::launch_word(size_t offset, llvm::Type* type) {
+    Value* record = launch_record();
+    return at_entry(kWord + offset, [&](Builder& at) {
+        return invariant_load(at, type, record, int64_t(offset), 8);
+    });
+}
+
+Value* FunctionLowering::gpu_block(Block which) {
+    const auto inside = [&](uint64_t offset) {
+        Value* record = launch_record();
+        return at_entry(kRecord + offset, [&](Builder& at) {
+            return at.CreateConstInBoundsGEP1_64(m.i8, record, offset);
+        });
+    };
+    switch (which) {
+        case Block::temps:
+            return launch_word(offsetof(abi::DeviceLaunch, temps), m.memory);
+        case Block::partials:
+            return launch_word(offsetof(abi::DeviceLaunch, partials), m.memory);
+        case Block::results:
+            return launch_word(offsetof(abi::DeviceLaunch, results), m.memory);
+        case Block::bounds:
+            return inside(offsetof(abi::DeviceLaunch, bounds));
+        case Block::bindings:
+            return inside(m.bindings_at);
+        case Block::args:
+            return inside(m.args_at);
+    }
+    return nullptr;
+}
+
+Value* FunctionLowering::thread_record() {
+    if (!is_task_) return fn->getArg(0);
+    Value* record = launch_record();
+    return at_entry(kThreadRecord, [&](Builder& at) {
+        Value* out = entry_alloca(m.i64, 4, 8);
+        at.CreateAlignedStore(at.CreateAddrSpaceCast(record, m.ptr), out, llvm::Align(8));
+        at.CreateAlignedStore(llvm::ConstantPointerNull::get(m.ptr),
+                              at.CreateConstInBoundsGEP1_64(m.i64, out, 3), llvm::Align(8));
+        return out;
+    });
+}
+
+Value* FunctionLowering::grid_value(ir::TaskValue which) {
+    return at_entry(kGrid + uint64_t(which), [&](Builder& at) -> Value* {
+        const auto number = [&](Intrinsic::ID id) {
+            return at.CreateZExt(special(at, id), m.i64, "", /*IsNonNeg=*/true);
+        };
+        const auto times_block = [&](Intrinsic::ID id) {
+            return at.CreateMul(number(id), number(Intrinsic::nvvm_read_ptx_sreg_ntid_x), "", true,
+                                true);
+        };
+        switch (which) {
+            case ir::TaskValue::begin:
+                return at.CreateAdd(times_block(Intrinsic::nvvm_read_ptx_sreg_ctaid_x),
+                                    number(Intrinsic::nvvm_read_ptx_sreg_tid_x), "", true, true);
+            case ir::TaskValue::end:
+                return times_block(Intrinsic::nvvm_read_ptx_sreg_nctaid_x);
+            case ir::TaskValue::chunk:
+                return number(Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
+            default:
+                return number(Intrinsic::nvvm_read_ptx_sreg_tid_x);
+        }
+    });
+}
+
+// A check that failed in an earlier task of the launch ends it.
+void FunctionLowering::leave_if_failed() {
+    if (m.prepared.formats.empty()) return;
+    Value* report = launch_word(offsetof(abi::DeviceLaunch, report), m.memory);
+    Value* failed = b.CreateAlignedLoad(m.i32, report, llvm::Align(4), /*isVolatile=*/true);
+    auto* leave = new_block();
+    auto* stay = new_block();
+    b.CreateCondBr(b.CreateICmpNE(failed, b.getInt32(0)), leave, stay);
+    start(leave);
+    b.CreateRetVoid();
+    start(stay);
+}
+
+void FunctionLowering::speak_on_gpu(Inst& i, Value* cells, int count) {
+    const bool fails = i.op == Op::assert_;
+    const size_t to =
+        fails ? offsetof(abi::DeviceLaunch, report) : offsetof(abi::DeviceLaunch, prints);
+    Value* buffer = launch_word(to, m.memory);
+    b.CreateCall(fails ? m.report_helper() : m.print_helper(),
+                 {buffer, b.getInt32(m.prepared.formats.at(&i)), b.getInt32(uint32_t(count)), cells,
+                  b.CreateAlignedLoad(m.ptr, open_calls(), llvm::Align(8))});
+    if (!fails) return;
+    b.CreateIntrinsic(m.void_, Intrinsic::nvvm_exit, {});
+    b.CreateUnreachable();
+}
+
+namespace {
+
+// to[0..count) = from[0..count), of i64.
+void copy_words(ModuleLowering& m, Builder& b, llvm::Function* f, Value* to, Value* from,
+                Value* count) {
+    auto* before = b.GetInsertBlock();
+    auto* loop = llvm::BasicBlock::Create(m.context, "", f);
+    auto* body = llvm::BasicBlock::Create(m.context, "", f);
+    auto* after = llvm::BasicBlock::Create(m.context, "", f);
+    b.CreateBr(loop);
+    b.SetInsertPoint(loop);
+    auto* k = b.CreatePHI(m.i32, 2);
+    k->addIncoming(b.getInt32(0), before);
+    b.CreateCondBr(b.CreateICmpULT(k, count), body, after);
+    b.SetInsertPoint(body);
+    Value* word = b.CreateAlignedLoad(m.i64, b.CreateInBoundsGEP(m.i64, from, k), llvm::Align(8));
+    b.CreateAlignedStore(word, b.CreateInBoundsGEP(m.i64, to, k), llvm::Align(8));
+    k->addIncoming(b.CreateAdd(k, b.getInt32(1)), body);
+    b.CreateBr(loop);
+    b.SetInsertPoint(after);
+}
+
+// Counts open calls, the innermost at hand, up to `most`; stores their sites to `to` unless that is
+// null.
+Value* walk_calls(ModuleLowering& m, Builder& b, llvm::Function* f, Value* innermost, uint32_t most,
+                  Value* to) {
+    auto* before = b.GetInsertBlock();
+    auto* loop = llvm::BasicBlock::Create(m.context, "", f);
+    auto* body = llvm::BasicBlock::Create(m.context, "", f);
+    auto* end = llvm::BasicBlock::Create(m.context, "", f);
+    b.CreateBr(loop);
+    b.SetInsertPoint(loop);
+    auto* k = b.CreatePHI(m.i32, 2);
+    auto* call = b.CreatePHI(m.ptr, 2);
+    k->addIncoming(b.getInt32(0), before);
+    call->addIncoming(innermost, before);
+    Value* more = b.CreateICmpNE(call, llvm::ConstantPointerNull::get(m.ptr));
+    b.CreateCondBr(b.CreateAnd(more, b.CreateICmpULT(k, b.getInt32(most))), body, end);
+    b.SetInsertPoint(body);
+    if (to) {
+        Value* site = b.CreateAlignedLoad(m.i64, b.CreateConstInBoundsGEP1_64(m.i64, call, 1),
+                                          llvm::Align(8));
+        b.CreateAlignedStore(site, b.CreateInBoundsGEP(m.i64, to, k), llvm::Align(8));
+    }
+    call->addIncoming(b.CreateAlignedLoad(m.ptr, call, llvm::Align(8)), body);
+    k->addIncoming(b.CreateAdd(k, b.getInt32(1)), body);
+    b.CreateBr(loop);
+    b.SetInsertPoint(end);
+    return k;
+}
+
+llvm::Function* new_helper(ModuleLowering& m, Builder& b, const char* name) {
+    auto* f = m.new_function(
+        llvm::FunctionType::get(m.void_, {m.memory, m.i32, m.i32, m.ptr, m.ptr}, false), name);
+    f->addFnAttr(llvm::Attribute::NoInline);
+    m.begin_helper_body(f, b);
+    return f;
+}
+
+}  // namespace
+
+// (report, format, count, cells, innermost OpenCall): fills the report unless another thread did.
+llvm::Function* ModuleLowering::report_helper() {
+    auto& helper = helpers["qd.report"];
+    if (helper.function) return helper.function;
+    Builder b(context, IntegerFolder());
+    auto* f = helper.function = new_helper(*this, b, "qd.report");
+    const auto order = llvm::AtomicOrdering::Monotonic;
+    Value* report = f->getArg(0);
+    auto* pair = b.CreateAtomicCmpXchg(report, b.getInt32(0), b.getInt32(1), llvm::Align(4), order,
+                                       order, scope());
+    auto* mine = llvm::BasicBlock::Create(context, "", f);
+    auto* done = llvm::BasicBlock::Create(context, "", f);
+    b.CreateCondBr(b.CreateExtractValue(pair, 1), mine, done);
+    b.SetInsertPoint(mine);
+    const auto at = [&](size_t offset) { return b.CreateConstInBoundsGEP1_64(i8, report, offset); };
+    b.CreateAlignedStore(f->getArg(1), at(offsetof(abi::DeviceReport, format)), llvm::Align(4));
+    constexpr uint32_t kMost = sizeof(abi::DeviceReport::cells) / sizeof(abi::Cell);
+    Value* count = b.CreateBinaryIntrinsic(Intrinsic::umin, f->getArg(2), b.getInt32(kMost));
+    b.CreateAlignedStore(count, at(offsetof(abi::DeviceReport, cell_count)), llvm::Align(4));
+    copy_words(*this, b, f, at(offsetof(abi::DeviceReport, cells)), f->getArg(3), count);
+    constexpr uint32_t kMostSites = sizeof(abi::DeviceReport::sites) / 8;
+    Value* k =
+        walk_calls(*this, b, f, f->getArg(4), kMostSites, at(offsetof(abi::DeviceReport, sites)));
+    b.CreateAlignedStore(k, at(offsetof(abi::DeviceReport, site_count)), llvm::Align(4));
+    b.CreateBr(done);
+    b.SetInsertPoint(done);
+    b.CreateRetVoid();
+    return f;
+}
+
+// (prints, format, count, cells, innermost OpenCall): appends a record if there is room.
+llvm::Function* ModuleLowering::print_helper() {
+    auto& helper = helpers["qd.print"];
+    if (helper.function) return helper.function;
+    Builder b(context, IntegerFolder());
+    auto* f = helper.function = new_helper(*this, b, "qd.print");
+    const auto order = llvm::AtomicOrdering::Monotonic;
+    Value *prints = f->getArg(0), *count = f->getArg(2);
+    const auto member = [&](size_t offset) {
+        return b.CreateConstInBoundsGEP1_64(i8, prints, offset);
+    };
+    constexpr uint32_t kMostSites = 64;
+    Value* sites = walk_calls(*this, b, f, f->getArg(4), kMostSites, nullptr);
+    Value* need = b.CreateAdd(b.CreateAdd(count, sites), b.getInt32(2));
+    Value* at =
+        b.CreateAtomicRMW(llvm::AtomicRMWInst::Add, member(offsetof(abi::DevicePrints, used)), need,
+                          llvm::Align(4), order, scope());
+    constexpr uint32_t kRoom = sizeof(abi::DevicePrints::words) / 8;
+    auto* fits = llvm::BasicBlock::Create(context, "", f);
+    auto* lost = llvm::BasicBlock::Create(context, "", f);
+    Value* end = b.CreateAdd(b.CreateZExt(at, i64), b.CreateZExt(need, i64));
+    b.CreateCondBr(b.CreateICmpULE(end, b.getInt64(kRoom)), fits, lost);
+    b.SetInsertPoint(lost);
+    b.CreateAtomicRMW(llvm::AtomicRMWInst::Add, member(offsetof(abi::DevicePrints, lost)),
+                      b.getInt32(1), llvm::Align(4), order, scope());
+    b.CreateRetVoid();
+    b.SetInsertPoint(fits);
+    Value* words = member(offsetof(abi::DevicePrints, words));
+    Value* record = b.CreateInBoundsGEP(i64, words, b.CreateZExt(at, i64));
+    Value* head = b.CreateOr(b.CreateShl(b.CreateZExt(count, i64), b.getInt64(32)),
+                             b.CreateZExt(f->getArg(1), i64));
+    head = b.CreateOr(head, b.getInt64(abi::kPrinted));
+    b.CreateAlignedStore(head, record, llvm::Align(8));
+    b.CreateAlignedStore(b.CreateZExt(sites, i64), b.CreateConstInBoundsGEP1_64(i64, record, 1),
+                         llvm::Align(8));
+    Value* values = b.CreateConstInBoundsGEP1_64(i64, record, 2);
+    copy_words(*this, b, f, values, f->getArg(3), count);
+    walk_calls(*this, b, f, f->getArg(4), kMostSites, b.CreateInBoundsGEP(i64, values, count));
+    b.CreateRetVoid();
+    return f;
+}
+
+// The values of a block's threads, joined as a tree whose shape depends on their number alone.
+llvm::Function* ModuleLowering::fold_helper(Op op, Prim p) {
+    constexpr uint32_t kMostThreads = 1024;
+    const std::string name = std::string("qd.fold.") + ir::info(op).name + "." + type::info(p).name;
+    auto& helper = helpers[name];
+    ++helper.calls;
+    if (helper.function) return helper.function;
+    auto* f = helper.function =
+        new_function(llvm::FunctionType::get(reg(p), {reg(p)}, false), name);
+    f->addFnAttr(llvm::Attribute::Convergent);
+    f->addFnAttr(llvm::Attribute::NoInline);
+    auto* all = llvm::ArrayType::get(reg(p), kMostThreads);
+    auto* shared = new llvm::GlobalVariable(module, all, false, llvm::GlobalValue::InternalLinkage,
+                                            llvm::PoisonValue::get(all), name + ".values", nullptr,
+                                            llvm::GlobalValue::NotThreadLocal, /*AddressSpace=*/3);
+    shared->setAlignment(llvm::Align(16));
+    Builder b(context, IntegerFolder());
+    begin_helper_body(f, b);
+    Scalar scalar{*this, b};
+    const llvm::Align align(type::bytes(p));
+    const auto barrier = [&] {
+        b.CreateIntrinsic(void_, Intrinsic::nvvm_barrier_cta_sync_aligned_all, {b.getInt32(0)});
+    };
+    Value* thread = special(b, Intrinsic::nvvm_read_ptx_sreg_tid_x);
+    Value* threads = special(b, Intrinsic::nvvm_read_ptx_sreg_ntid_x);
+    const auto at = [&](Value* k) { return b.CreateInBoundsGEP(reg(p), shared, k); };
+    b.CreateAlignedStore(f->getArg(0), at(thread), align);
+    barrier();
+    for (uint32_t half = kMostThreads / 2; half; half /= 2) {
+        auto* join = llvm::BasicBlock::Create(context, "", f);
+        auto* next = llvm::BasicBlock::Create(context, "", f);
+        Value* other = b.CreateAdd(thread, b.getInt32(half));
+        b.CreateCondBr(
+            b.CreateAnd(b.CreateICmpULT(thread, b.getInt32(half)), b.CreateICmpULT(other, threads)),
+            join, next);
+        b.SetInsertPoint(join);
+        Value* x = b.CreateAlignedLoad(reg(p), at(thread), align);
+        Value* y = b.CreateAlignedLoad(reg(p), at(other), align);
+        b.CreateAlignedStore(scalar.op(op, p, x, y), at(thread), align);
+        b.CreateBr(next);
+        b.SetInsertPoint(next);
+        barrier();
+    }
+    Value* out = b.CreateAlignedLoad(reg(p), at(b.getInt32(0)), align);
+    barrier();  // the next fold writes there
+    b.CreateRet(out);
+    return f;
+}
+
+}  // namespace qd::codegen

@@ -1,0 +1,94 @@
+// Turns the parallel loop of a range task into the work of one thread, for targets that start a
+// thread for each iteration (Target::threads).
+//
+// Thread t has iteration t of the loop as it lies in memory, the last dimension fastest, if there
+// is one. Under a reduction (reduce.cpp) it has iterations t, t + threads and so on, the number of
+// threads depending on the trip count alone.
+//
+// Cost: O(dimensions).
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+struct Threads {
+    Function& f;
+    Inst& loop;
+    std::span<const abi::Bound> bounds;  // begin/end pairs
+    Prim index;
+
+    Value* value(Builder& b, TaskValue which, int k = 0) {
+        return b.typed(Op::task_value, type::kI64, {},
+                       static_cast<uint64_t>(which) + static_cast<uint64_t>(k));
+    }
+
+    Value* bound(Builder& b, size_t k) {
+        if (bounds[k].kind == abi::BoundKind::constant)
+            return b.int_const(Prim::i64, bounds[k].value);
+        return value(b, TaskValue::bound, static_cast<int>(k));
+    }
+
+    // The indices of iteration `number`, outermost first.
+    std::vector<Value*> indices(Builder& b, Value* number, const std::vector<Value*>& begin,
+                                const std::vector<Value*>& extent) {
+        std::vector<Value*> out(begin.size());
+        for (size_t d = begin.size(); d-- > 0;) {
+            Value* own = number;
+            if (d > 0) {
+                Value* outer = b.op(Op::raw_div, {number, extent[d]});
+                own = b.op(Op::sub, {number, b.op(Op::mul, {outer, extent[d]})});
+                number = outer;
+            }
+            out[d] = b.cast(b.op(Op::add, {begin[d], own}), index);
+        }
+        return out;
+    }
+
+    void run(std::vector<Accumulator>& accumulators) {
+        Builder b = before(loop);
+        Value* zero = b.int_const(Prim::i64, 0);
+        Value* one = b.int_const(Prim::i64, 1);
+        std::vector<Value*> begin, extent;
+        Value* count = one;
+        for (size_t d = 0; d < bounds.size() / 2; ++d) {
+            begin.push_back(bound(b, 2 * d));
+            Value* length = b.op(Op::sub, {bound(b, 2 * d + 1), begin.back()});
+            extent.push_back(b.op(Op::max, {length, zero}));
+            count = d == 0 ? extent[0] : b.op(Op::mul, {count, extent.back()});
+        }
+        Value* thread = value(b, TaskValue::begin);
+        Value* threads = value(b, TaskValue::end);
+        Value* turns = nullptr;
+        if (accumulators.empty()) {
+            turns = b.cast(b.op(Op::lt, {thread, count}), Prim::i64);
+        } else {
+            Value* rest = b.op(Op::sub, {b.op(Op::add, {count, threads}), thread});
+            turns = b.op(Op::raw_div, {b.op(Op::sub, {rest, one}), threads});
+        }
+        Inst* turn_loop = new_for(b, zero, turns);
+        // What it had as indices are computed at the begin of its body.
+        Region& body = loop.body();
+        Value* turn = f.add_param(body, type::kI64);
+        Builder in{&f, &body, body.first, loop.loc};
+        Value* number = thread;
+        if (!accumulators.empty())
+            number = in.op(Op::add, {thread, in.op(Op::mul, {turn, threads})});
+        take_body(*turn_loop, body, indices(in, number, begin, extent));
+        accumulate(accumulators, nullptr);
+        loop.remove();
+    }
+};
+
+}  // namespace
+
+void lower_threads(Session&, Task& task, Inst& loop, std::vector<Accumulator>& accumulators) {
+    constexpr int kUsualBlock = 128, kFoldingBlock = 256;
+    if (!task.block_dim) task.block_dim = accumulators.empty() ? kUsualBlock : kFoldingBlock;
+    const std::span<const abi::Bound> bounds(task.bounds, static_cast<size_t>(2 * task.dims));
+    Threads{*task.body, loop, bounds, loop.operand(0)->type.prim}.run(accumulators);
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,101 @@
+// Loops for targets whose threads have an iteration each (pass/threads.cpp), run by the
+// interpreter.
+
+#include <gtest/gtest.h>
+
+#include "ir/ir.h"
+#include "launch.h"
+#include "pass/pass.h"
+
+namespace qd {
+namespace {
+
+pass::Plan plan_of(const std::string& text) {
+    auto module = ir::parse(text);
+    ir::verify(*module);
+    pass::PipelineOptions options;
+    options.target.threads = true;
+    options.target.lone = false;
+    pass::Plan plan = pass::run_pipeline(std::move(module), options);
+    ir::verify(*plan.module);
+    return plan;
+}
+
+constexpr const char* kFold = R"(module "k"
+param i32 offset=0 "n"
+param i32 offset=4 "m"
+field @s "s" : i32 shape [2] offset [0] terms [0 / 1 % 0 * 4] components [0] group 1
+func @k(%n : i32, %m : i32) {
+  %zero = constant 0 : i32
+  %one = constant 1 : i32
+  %ten = constant 10 : i32
+  for %i, %j = %zero to %n, %one to %m parallel {
+    %sp = field_place @s, %zero : place<i32>
+    %tens = mul %i, %ten
+    %v = add %tens, %j
+    %old = atomic_add %sp, %v
+    %mp = field_place @s, %one : place<i32>
+    %most = atomic_max %mp, %v
+  }
+}
+)";
+
+TEST(threads, share_the_iterations_of_a_reduction) {
+    const pass::Plan plan = plan_of(kFold);
+    ASSERT_EQ(plan.tasks.size(), 1u);
+    EXPECT_NE(plan.tasks[0].finish, nullptr);
+    for (const int n : {0, 1, 2, 5})
+        for (const int m : {1, 2, 4, 7})
+            for (const int64_t threads : {1, 2, 3, 7, 64}) {
+                test::Machine machine(*plan.module);
+                machine.folding_threads = threads;
+                machine.set_arg(*plan.module, 0, n);
+                machine.set_arg(*plan.module, 1, m);
+                int32_t sum = 0, most = 0;
+                for (int i = 0; i < n; ++i)
+                    for (int j = 1; j < m; ++j) {
+                        sum += 10 * i + j;
+                        most = std::max(most, 10 * i + j);
+                    }
+                ASSERT_TRUE(machine.run(plan));
+                const auto* s = static_cast<const int32_t*>(machine.bindings[0]);
+                EXPECT_EQ(s[0], sum) << n << " " << m << " " << threads;
+                EXPECT_EQ(s[1], most) << n << " " << m << " " << threads;
+            }
+}
+
+constexpr const char* kFill = R"(module "k"
+param i32 offset=0 "n"
+field @f "f" : i32 shape [8, 8, 8] offset [0, 0, 0] terms [0 / 1 % 0 * 256, 1 / 1 % 0 * 32, 2 / 1 % 0 * 4] components [0] group 1
+func @k(%n : i32) {
+  %zero = constant 0 : i32
+  %one = constant 1 : i32
+  %three = constant 3 : i32
+  for %i, %j, %k = %zero to %n, %one to %three, %one to %n parallel {
+    %p = field_place @f, %i, %j, %k : place<i32>
+    %v = load %p
+    %w = add %v, %one
+    store %p, %w
+  }
+}
+)";
+
+TEST(threads, have_each_iteration_once) {
+    const pass::Plan plan = plan_of(kFill);
+    EXPECT_EQ(plan.tasks.at(0).block_dim, 128);
+    for (const int n : {-1, 0, 1, 2, 3, 8}) {
+        test::Machine machine(*plan.module, 8 * 8 * 8 * 4);
+        machine.set_arg(*plan.module, 0, n);
+        ASSERT_TRUE(machine.run(plan));
+        const auto* f = static_cast<const int32_t*>(machine.bindings[0]);
+        for (int i = 0; i < 8; ++i)
+            for (int j = 0; j < 8; ++j)
+                for (int k = 0; k < 8; ++k) {
+                    const bool inside = i < n && j >= 1 && j < 3 && k >= 1 && k < n;
+                    EXPECT_EQ(f[64 * i + 8 * j + k], inside) << n << i << j << k;
+                }
+    }
+}
+
+}  // namespace
+}  // namespace qd
