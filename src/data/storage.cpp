@@ -225,9 +225,17 @@ bool expose(Storage& s) {
     return s.on_host = true;
 }
 
+PyObject* raise_failure(const runtime::Device& device) {
+    std::string problem = device.synchronise();
+    if (problem.empty()) problem = "the device's memory could not be read";
+    set_error("QuadrantsRuntimeError", problem);
+    return nullptr;
+}
+
 PyObject* load_far_element(const Storage& s, Prim p, const char* at) {
     uint64_t bits = 0;
-    s.device->read(&bits, at, static_cast<size_t>(type::bytes(p)));
+    if (!s.device->read(&bits, at, static_cast<size_t>(type::bytes(p))))
+        return raise_failure(*s.device);
     return load_number(p, reinterpret_cast<const char*>(&bits));
 }
 

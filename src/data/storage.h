@@ -61,6 +61,9 @@ bool in_shared_field(uintptr_t begin, uintptr_t end);
 PyObject* load_number(type::Prim p, const char* at);
 bool read_number(type::Prim p, PyObject* value, uint64_t& bits);
 
+// Sets an exception that says why memory could not be read; null.
+PyObject* raise_failure(const runtime::Device& device);
+
 // One number in a storage.
 PyObject* load_far_element(const Storage& s, type::Prim p, const char* at);
 inline PyObject* load_element(const Storage& s, type::Prim p, const char* at) {

@@ -140,8 +140,12 @@ bool assign(PyObject* to, PyObject* from, PyObject* shape) {
         return true;
     }
     if (!writes || !w.is_compact()) {
-        const session::Released released;
-        device.read(v.copy, w.data, w.span());
+        bool done;
+        {
+            const session::Released released;
+            done = device.read(v.copy, w.data, w.span());
+        }
+        if (!done) return raise_failure(device);
     }
     if (!assign(to, from, shape)) return false;
     if (writes) {

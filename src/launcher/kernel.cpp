@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "data/external.h"
@@ -13,6 +14,7 @@
 #include "frontend/source/ast.h"
 #include "ir/random.h"
 #include "launcher/array_copies.h"
+#include "launcher/device_arrays.h"
 #include "launcher/output.h"
 #include "launcher/profile.h"
 #include "launcher/raised.h"
@@ -275,7 +277,10 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         int64_t brief = kReleaseGilNs;
         if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;
         if (s.last_ns >= brief) patience.release();
+        std::optional<DeviceArrays> arrays;
+        if (image.gpu) arrays.emplace(s, block);
         special = runtime::launch(image, context, *session_.pool, hooks, outcome);
+        if (arrays) arrays->write_back();
         if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
         patience.end();
         if (!times.empty()) record_times(s, times);

@@ -20,6 +20,7 @@
 #include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/crash.h"
+#include "runtime/cuda/driver.h"
 #include "runtime/fork.h"
 #include "runtime/progress.h"
 #include "runtime/trace_file.h"
@@ -135,6 +136,8 @@ bool read_wishes(Wishes& w) {
 PyObject* runtime_init(PyObject*, PyObject* options) {
     Wishes wishes;
     if (!read_wishes(wishes)) return nullptr;
+    PyObject* device = PyDict_GetItemString(options, "device");
+    const bool on_gpu = device && !PyUnicode_CompareWithASCIIString(device, "cuda");
     Closed closed;
     if (!closed.wait()) return nullptr;
     PyObject *key, *value;
@@ -142,6 +145,12 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     while (PyDict_Next(options, &at, &key, &value))
         if (!set_option(session().options, key, value)) return nullptr;
     Session& s = session();
+    try {
+        if (on_gpu) (void)runtime::cuda::start(static_cast<size_t>(s.options.cuda_stack_limit));
+    } catch (const support::Error& e) {
+        set_error("QuadrantsRuntimeError", e.what());
+        return nullptr;
+    }
     PyObject* release = PyDict_GetItemString(options, "release");
     const char* text = release ? PyUnicode_AsUTF8(release) : "";
     if (!text) return nullptr;
@@ -150,9 +159,12 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     s.launches = s.drawing_launches = 0;
     s.compiled = 0;
     s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
-    s.tier = wishes.tier;
-    s.cpu = std::move(wishes.cpu);
-    s.device = wishes.guarded ? &runtime::guarded_device : &runtime::cpu_device;
+    s.tier = on_gpu ? 1 : wishes.tier;
+    s.cpu = on_gpu ? "sm_" + std::to_string(runtime::cuda::driver()->capability)
+                   : std::move(wishes.cpu);
+    s.device = on_gpu           ? &runtime::cuda_device
+               : wishes.guarded ? &runtime::guarded_device
+                                : &runtime::cpu_device;
     use_compile_threads();
     ++s.options_version;
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
@@ -191,6 +203,17 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
 
 PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete when they return
     if (!require_session() || !wait_for_launches()) return nullptr;
+    if (const auto synchronise = session().device->synchronise) {
+        std::string problem;
+        {
+            const Released released;
+            problem = synchronise();
+        }
+        if (!problem.empty()) {
+            set_error("QuadrantsRuntimeError", problem);
+            return nullptr;
+        }
+    }
     Py_RETURN_NONE;
 }
 
@@ -284,7 +307,33 @@ PyObject* hide_progress(PyObject*, PyObject*) {
     Py_RETURN_NONE;
 }
 
+// has_device(name) -> whether kernels can run there; device_problem(name) -> why not
+PyObject* has_device(PyObject*, PyObject* name) {
+    const bool is_cuda = PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, "cuda");
+    return PyBool_FromLong(is_cuda && runtime::cuda::driver());
+}
+
+PyObject* device_problem(PyObject*, PyObject* name) {
+    const bool is_cuda = PyUnicode_Check(name) && !PyUnicode_CompareWithASCIIString(name, "cuda");
+    return PyUnicode_FromString(is_cuda ? runtime::cuda::why_not().c_str() : "not built");
+}
+
+PyObject* cuda_compute_capability(PyObject*, PyObject*) {
+    const auto* d = runtime::cuda::driver();
+    return PyLong_FromLong(d ? d->capability : 0);
+}
+
+PyObject* cuda_max_shared_memory_bytes(PyObject*, PyObject*) {
+    const auto* d = runtime::cuda::driver();
+    return PyLong_FromLong(d ? d->shared_bytes : 0);
+}
+
 PyMethodDef methods[] = {
+    {"cuda_compute_capability", cuda_compute_capability, METH_NOARGS, "10 major + minor."},
+    {"cuda_max_shared_memory_bytes", cuda_max_shared_memory_bytes, METH_NOARGS,
+     "What a block of the GPU's threads may share at most."},
+    {"has_device", has_device, METH_O, "Whether kernels can run on this kind of device."},
+    {"device_problem", device_problem, METH_O, "Why they cannot."},
     {"hide_progress", hide_progress, METH_NOARGS, "Before a line is written to the terminal."},
     {"set_log_level", set_log_level, METH_O, "Which lines anybody wants to read."},
     {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},

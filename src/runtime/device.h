@@ -6,7 +6,7 @@
 // compute with. Temporaries of a launch, and launching itself, belong to the code that launches:
 // code of the CPU is entered directly (cpu/kernel.h), with nothing of this in between.
 //
-// To come with the first device that has them: artefacts, streams, events, waiting, failures.
+// To come: artefacts, streams, events, failures.
 //
 // All functions are called on any thread, without a lock held, with the GIL or without.
 
@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace qd::runtime {
 
@@ -30,7 +31,8 @@ struct Device {
     // Zeroed; `margin` bytes, a multiple of 64, on either side belong to it too.
     Memory (*allocate)(size_t bytes, size_t margin);
     void (*release)(const Memory& m);
-    void (*read)(void* to, const char* from, size_t bytes);
+    // False: the device has failed, and `synchronise` says how.
+    bool (*read)(void* to, const char* from, size_t bytes);
     void (*write)(char* to, const void* from, size_t bytes);
     // `count` numbers of `size` bytes, side by side.
     void (*fill)(char* to, uint64_t bits, size_t size, size_t count);
@@ -39,9 +41,12 @@ struct Device {
     // Around each launch; null: it need not be told.
     void (*launch_begins)();
     void (*launch_ends)();
+    // Waits for all launches; what failed, or "". Null: launches have ended when they return.
+    std::string (*synchronise)();
 };
 
 extern const Device cpu_device;
 extern const Device guarded_device;  // guarded.cpp
+extern const Device cuda_device;     // cuda/memory.cpp; after cuda::start
 
 }  // namespace qd::runtime

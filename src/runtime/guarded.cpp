@@ -84,8 +84,9 @@ void expose(const Memory& m) {
     guard.blocks.erase(block);
 }
 
-void read(void* to, const char* from, size_t bytes) {
-    while_open(from, bytes, [&] { cpu_device.read(to, from, bytes); });
+bool read(void* to, const char* from, size_t bytes) {
+    while_open(from, bytes, [&] { (void)cpu_device.read(to, from, bytes); });
+    return true;
 }
 void write(char* to, const void* from, size_t bytes) {
     while_open(to, bytes, [&] { cpu_device.write(to, from, bytes); });
@@ -129,6 +130,7 @@ const Device guarded_device = {
     .expose = expose,
     .launch_begins = launch_begins,
     .launch_ends = launch_ends,
+    .synchronise = nullptr,
 };
 
 }  // namespace qd::runtime

@@ -51,9 +51,16 @@ def pytest_configure(config):
         "oracle_differs(reason, run=True): the established package does not do what the "
         "specification asks here; run=False where it would take the process down",
     )
+    config.addinivalue_line(
+        "markers", "of_cpus(reason): what it says is true of CPUs alone; skipped on other targets"
+    )
 
 
 def pytest_collection_modifyitems(items):
+    for item in items:
+        target = getattr(item, "callspec", None) and item.callspec.params.get("backend")
+        if target not in (None, "cpu") and (mark := item.get_closest_marker("of_cpus")):
+            item.add_marker(pytest.mark.skip(reason=f"of CPUs: {mark.args[0]}"))
     if not ORACLE:
         return
     for item in items:

@@ -238,6 +238,7 @@ def test_misuse(backend):
         run()
 
 
+@pytest.mark.of_cpus("one thread")
 def test_an_index_that_the_loop_itself_counts(backend):
     """The place differs by iteration, though it is made of a variable of the kernel only."""
     backend.init(cpu_max_num_threads=1)
@@ -285,7 +286,7 @@ def test_plain_statements_stay_between_the_ends_of_a_lock(backend, body, monkeyp
     """Kept in a register over the loop of locks, the count lost most updates."""
     monkeypatch.setenv("QD_CPU_TIER", "1")
     backend.init(cpu_max_num_threads=2)
-    n = 100000
+    n = 100000 if backend.name == "cpu" else 300  # threads that wait for one lock at a time
 
     body.__annotations__ = {"lock": Array, "count": Array, "n": qd.i32}
     run = qd.kernel(body)

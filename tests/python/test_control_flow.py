@@ -352,6 +352,7 @@ def test_struct_for_over_ndarrays(backend):
     assert c[None] == 5
 
 
+@pytest.mark.of_cpus("iterations read what others write")
 def test_tasks_run_in_order(backend):
     """Serial parts and loops alternate; each sees everything before it."""
     x = qd.field(qd.i32, 100)

@@ -117,6 +117,7 @@ def test_loops_over_inner_nodes(backend):
 # --- an array argument that is a view of a field in the same kernel
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 @pytest.mark.oracle_differs("views of fields need torch there")
 def test_view_of_a_field_beside_it(backend):
     total, x = qd.field(qd.f64, 4), qd.field(qd.f64, 1000)

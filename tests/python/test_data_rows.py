@@ -232,6 +232,7 @@ def test_gradients_of_struct_fields():
     assert aos.a.grad.parent() == aos.v.grad.parent() != aos.a.parent()
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 @pytest.mark.oracle_differs("views of fields need torch there")
 def test_views_of_soa_members():
     soa = qd.types.struct(a=qd.f32, v=vec3).field(shape=2, layout=qd.Layout.SOA)

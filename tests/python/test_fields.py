@@ -595,6 +595,7 @@ def one_by_one(f):
     return f.to_numpy()
 
 
+@pytest.mark.of_cpus("one thread")
 def test_cells_are_visited_as_they_lie_in_memory(backend):
     f = qd.field(qd.i32, shape=(3, 2, 4), order="kij")
     g = qd.field(qd.i32)

@@ -135,6 +135,7 @@ def test_wrong_options(text, options):
         qd.field(qd.f32, **options)
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_order():
     x = qd.field(qd.i32, shape=(2, 3), order="ji")
     plain = qd.field(qd.i32, shape=(2, 3), order="ij")
@@ -183,6 +184,7 @@ def test_elements_are_computed_with_as_python_numbers(make):
     assert abs(real[0].norm_sqr() / 1e60 - 1) < 1e-6 and real[0].to_numpy().dtype == np.float64
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_vector_elements():
     v = qd.Vector.field(3, qd.i32, shape=(2,))
     v[0] = (1, 2, 3)
@@ -268,6 +270,7 @@ def test_struct_field(layout):
     assert s.get_member_field("a") is s.a
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_struct_views():
     aos = qd.types.struct(a=qd.f32, b=qd.f32).field(shape=3)
     soa = qd.types.struct(a=qd.f32, b=qd.f32).field(shape=3, layout=qd.Layout.SOA)
@@ -406,6 +409,7 @@ def test_numbers_of_destroyed_trees_come_again():
     assert [t.id for t in made if not t.destroyed] == [0, 3, 2, 1, 4]
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 @pytest.mark.oracle_differs("touching a destroyed field crashes there", run=False)
 def test_destroyed_field():
     builder = qd.FieldsBuilder()
@@ -507,6 +511,7 @@ def test_from_numpy_checks():
     assert x.to_numpy().tolist() == [0, 2, 4]
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_views():
     x = qd.field(qd.f32, shape=(2, 3))
     view = x.to_numpy(copy=False)
@@ -523,6 +528,7 @@ def test_views():
             refused.to_numpy(copy=False)
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 @pytest.mark.oracle_differs("old fields and views may crash there", run=False)
 def test_reset_makes_fields_stale(backend):
     x = qd.field(qd.f32, shape=3)

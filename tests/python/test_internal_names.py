@@ -652,6 +652,7 @@ def test_enumerations_print_their_names():
         qd.init(arch=[qd.cuda], enable_fallback=False)
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_capsule_adapter(backend):
     from quadrants.lang.field import _TORCH_MPS_SUPPORTS_DLPACK_BYTES_OFFSET, _DLPackV1Adapter
 

@@ -126,6 +126,7 @@ def test_conversion_checks():
         b.copy_from(np.zeros((2, 3)))
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_views():
     a = qd.ndarray(qd.i32, (2, 3))
     view = a.to_numpy(copy=False)
@@ -142,6 +143,7 @@ def test_views():
     assert view[1, 1] == 4
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 @pytest.mark.parametrize("versioned", [False, True])
 @pytest.mark.parametrize("name", ["i32", "i64", "f32", "f64", "u1"])
 def test_dlpack(name, versioned):

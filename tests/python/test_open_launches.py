@@ -118,6 +118,7 @@ def test_a_member_is_replaced_by_a_signal_handler_amid_the_interpreter(backend, 
     assert new and out[0] == N * 5
 
 
+@pytest.mark.of_cpus("launches run on threads of the host")
 def test_memory_goes_after_the_launch(backend):
     out = np.zeros(1, np.int64)
     d = Data(ours(), out)

@@ -778,6 +778,7 @@ def test_a_reset_inside_a_call(tmp_path):
 
 
 @pytest.mark.oracle_differs("undefined there")
+@pytest.mark.of_cpus("one thread")
 def test_overlapping_arrays(backend):
     """A reduction into an array that it also reads equals the ascending serial order on one thread."""
     backend.init(cpu_max_num_threads=1)

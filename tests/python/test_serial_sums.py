@@ -58,6 +58,7 @@ def test_sum_of_vectors_from_a_start(backend):
         assert (out.to_numpy() == [1, 2, 3] + 2 * x.to_numpy()[first:].sum(0)).all()
 
 
+@pytest.mark.of_cpus("one thread")
 def test_a_recurrence_stays_in_order(backend):
     @qd.kernel
     def run(n: qd.i32) -> qd.f32:

@@ -23,6 +23,7 @@ def test_backends():
     assert qd.Backend.FIELD == 0 and qd.Backend.NDARRAY == 1
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_canonical_face(kind):
     t = qd.tensor(qd.f32, (2, 3), backend=kind, layout=(1, 0))
     plain = qd.tensor(qd.f32, (2, 3), backend=kind)
@@ -44,6 +45,7 @@ def test_canonical_face(kind):
         t.from_numpy(values.T)
 
 
+@pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_three_axes(kind):
     t = qd.tensor(qd.i32, (2, 3, 4), backend=kind, layout=(2, 0, 1))
     values = np.arange(24, dtype=np.int32).reshape(2, 3, 4)

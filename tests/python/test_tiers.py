@@ -72,6 +72,7 @@ def test_code_improves_in_any_process_that_runs_it_for_long(tmp_path):
         assert run("short", QD_CPU_TIER=tier)[0] == int(tier)
 
 
+@pytest.mark.of_cpus("two tiers")
 @pytest.mark.oracle_differs("about our threads")
 def test_background_optimisation_is_the_least_urgent(backend, monkeypatch):
     monkeypatch.delenv("QD_CPU_TIER", raising=False)

@@ -36,6 +36,7 @@ def test_copies(name):
         assert x[0, 0] == 0
 
 
+@pytest.mark.of_cpus("of torch tensors on the CPU")
 @pytest.mark.parametrize("name", ["i32", "i64", "f32", "f64", "u1"])
 def test_views(name):
     for x in containers(dtype(name)).values():

@@ -234,6 +234,7 @@ def test_who_waits_for_a_turn_sees_signals(backend):
         thread.join()
 
 
+@pytest.mark.of_cpus("launches and copies take the host's time")
 def test_a_child_has_no_half_of_a_launch(backend):
     a = ours()
     over = []
@@ -256,6 +257,7 @@ def test_a_child_has_no_half_of_a_launch(backend):
         thread.join()
 
 
+@pytest.mark.of_cpus("launches and copies take the host's time")
 def test_a_child_forked_amid_a_copy_has_its_turns(backend):
     field = qd.field(qd.i32, N)
     a = ours()
@@ -281,6 +283,7 @@ def test_a_child_forked_amid_a_copy_has_its_turns(backend):
         thread.join()
 
 
+@pytest.mark.of_cpus("launches and copies take the host's time")
 @pytest.mark.parametrize("layout", [qd.Layout.AOS, qd.Layout.SOA])
 def test_a_handler_amid_a_copy_waits_for_who_launches(backend, layout):
     """Ctrl-C amid to_numpy: the handler wants a lock that a worker has while it launches."""

@@ -15,7 +15,7 @@ from quadrants._lib.core import Arch
 from quadrants._version import COMMIT, LLVM_VERSION
 from quadrants.lang.misc import is_arch_supported
 
-_LIBRARIES = {Arch.cuda: "cuda", Arch.amdgpu: "amdhip64", Arch.vulkan: "vulkan"}
+_LIBRARIES = {Arch.amdgpu: "amdhip64", Arch.vulkan: "vulkan"}
 
 
 def why_not(arch: Arch) -> str:
@@ -32,6 +32,8 @@ def why_not(arch: Arch) -> str:
         return (
             "this build has no Metal code generation" if sys.platform == "darwin" else "needs macOS"
         )
+    if arch is Arch.cuda:
+        return core.device_problem("cuda")
     if ctypes.util.find_library(_LIBRARIES[arch]) is None:
         return f"this build has no {arch.name} code generation, and no driver library is found"
     return f"this build has no {arch.name} code generation (a driver library is there)"

@@ -54,10 +54,10 @@ def _list_manager():
 def _node_allocator():
     """Takes cells from a free list, gives every other one back and takes them again."""
     free, owner, wrong = Vector.zero(i32, _COUNT), Vector.zero(i32, _COUNT), 0
-    left = _COUNT
+    left, turn = _COUNT, 0
     for i in range(_COUNT):
         free[i] = i
-    for turn in range(3):
+    while turn < 3:  # no loop that may be parallel
         while left > 0:
             left -= 1
             wrong += ops.cast(owner[free[left]] != 0, i32)  # nobody has it
@@ -67,6 +67,7 @@ def _node_allocator():
                 owner[i] = 0
                 free[left] = i
                 left += 1
+        turn += 1
     return wrong + ops.cast(left != _COUNT // 2, i32)
 
 

@@ -30,7 +30,8 @@ class Program:
             config.check_out_of_bound = True
         release = core.get_version_string()
         core.set_log_level(_logging._level)
-        native = core.runtime_init({**config.as_dict(), **python_options, "release": release})
+        given = {"release": release, "device": config.arch.name}
+        native = core.runtime_init({**config.as_dict(), **python_options, **given})
         if isinstance(native, dict):  # values that the device decides, such as max_block_dim
             for name, value in native.items():
                 setattr(config, name, value)

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/cpu/kernel.h"
+#include "runtime/cuda/code.h"
 #include "support/error.h"
 
 namespace qd::runtime {
@@ -67,7 +68,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     const std::string_view texts(strings.data(), strings.size());
     image->formats =
         support::read_format_table(table<uint8_t>(kept, header.formats, header.format_bytes));
-    image->code = std::make_unique<LoadedObject>(objects, name);
+    const bool on_gpu = header.machine == abi::Machine::cuda;
+    if (!on_gpu) image->code = std::make_unique<LoadedObject>(objects, name);
     image->stack_bytes = header.stack_bytes;
     image->temps_bytes = header.temps_bytes;
     image->result_bytes = header.result_bytes;
@@ -88,7 +90,10 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
             throw Error("artefact: loop of tasks outside its block");
         if (t.gate >= 0 && (t.behind <= k || uint64_t(t.gate) + 4 > header.temps_bytes))
             throw Error("artefact: checkpoint outside its block");
-        auto entry = [&](const char* prefix) {
+        if (on_gpu && t.kind == abi::TaskKind::range && (t.block_dim < 1 || t.block_dim > 1024))
+            throw Error("artefact: unusual block");
+        auto entry = [&](const char* prefix) -> abi::TaskFn {
+            if (on_gpu) return nullptr;
             void* at = image->code->find(prefix + std::to_string(k));
             if (!at) throw Error("artefact: entry point missing");
             return reinterpret_cast<abi::TaskFn>(at);
@@ -123,6 +128,9 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
         std::string_view& name = image->tasks.back().name;
         name = name.substr(0, name.find('\0'));
     }
+    if (on_gpu && objects.size() == 1)
+        image->gpu = cuda::load_code(objects[0], image->tasks, header.stack_bytes > 0);
+    if (!image->code && !image->gpu) throw Error("artefact: no code");
     image->counted_tasks = count_tasks(image->tasks);
     return image;
 }

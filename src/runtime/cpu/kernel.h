@@ -21,6 +21,10 @@
 
 namespace qd::runtime {
 
+namespace cuda {
+struct Code;
+}
+
 struct LoadedTask {
     abi::TaskKind kind;
     int dims;
@@ -40,8 +44,9 @@ struct LoadedTask {
 };
 
 struct KernelImage {
-    std::vector<uint8_t> artefact;  // header, tables and strings; the object itself is dropped
-    std::unique_ptr<LoadedObject> code;
+    std::vector<uint8_t> artefact;       // header, tables and strings; the object itself is dropped
+    std::unique_ptr<LoadedObject> code;  // of a CPU
+    std::shared_ptr<const cuda::Code> gpu;  // instead
     std::vector<LoadedTask> tasks;
     std::vector<support::FormatEntry> formats;
     uint32_t temps_bytes = 0, result_bytes = 0, args_bytes = 0, tier = 0;

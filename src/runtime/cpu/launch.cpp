@@ -16,6 +16,7 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
+#include "runtime/cuda/code.h"
 #include "support/clock.h"
 #include "support/stack.h"
 
@@ -82,21 +83,6 @@ std::vector<const support::FormatEntry*> stack_of(const abi::Thread& t, const Ke
     for (const abi::OpenCall* c = t.calls; c; c = c->outer)
         if (c->site < image.formats.size()) out.push_back(&image.formats[c->site]);
     return out;
-}
-
-// A report has its place in the text; its callers follow, in front of the last line break.
-void add_callers(std::string& text, const std::vector<const support::FormatEntry*>& stack) {
-    constexpr size_t kShown = 16;
-    std::vector<const support::SourceSite*> sites;
-    for (const support::FormatEntry* e : stack)
-        for (const support::SourceSite& s : e->sites) sites.push_back(&s);
-    std::string callers;
-    for (size_t k = 1; k < sites.size() && k <= kShown; ++k)
-        callers += "called from File \"" + sites[k]->file + "\", line " +
-                   std::to_string(sites[k]->line) + ", in " + sites[k]->function + "\n";
-    if (sites.size() > kShown + 1)
-        callers += "and " + std::to_string(sites.size() - kShown - 1) + " more calls\n";
-    text.insert(text.empty() ? 0 : text.size() - 1, callers);
 }
 
 void on_print(abi::Thread* t, uint32_t format, const abi::Cell* cells) {
@@ -361,6 +347,7 @@ bool is_set(int32_t flag, const abi::Context& context) {
 
 bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const LaunchHooks& hooks,
             LaunchOutcome& outcome) {
+    if (image.gpu) return cuda::launch(image, context, hooks, outcome);
     if (!fits_stack(image)) {
         outcome.failed = true;
         outcome.failure = stack_failure(image);

@@ -32,7 +32,10 @@ Memory allocate(size_t bytes, size_t margin) {
 
 void release(const Memory& m) { std::free(m.raw); }
 
-void read(void* to, const char* from, size_t bytes) { std::memcpy(to, from, bytes); }
+bool read(void* to, const char* from, size_t bytes) {
+    std::memcpy(to, from, bytes);
+    return true;
+}
 void write(char* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
 void fill(char* to, uint64_t bits, size_t size, size_t count) {
@@ -55,6 +58,7 @@ const Device cpu_device = {
     .expose = expose,
     .launch_begins = nullptr,
     .launch_ends = nullptr,
+    .synchronise = nullptr,
 };
 
 }  // namespace qd::runtime

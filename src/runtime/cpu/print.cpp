@@ -123,4 +123,18 @@ std::string format_text(const support::FormatEntry& entry, const abi::Cell* cell
     return out;
 }
 
+void add_callers(std::string& text, const std::vector<const support::FormatEntry*>& stack) {
+    constexpr size_t kShown = 16;
+    std::vector<const support::SourceSite*> sites;
+    for (const support::FormatEntry* e : stack)
+        for (const support::SourceSite& s : e->sites) sites.push_back(&s);
+    std::string callers;
+    for (size_t k = 1; k < sites.size() && k <= kShown; ++k)
+        callers += "called from File \"" + sites[k]->file + "\", line " +
+                   std::to_string(sites[k]->line) + ", in " + sites[k]->function + "\n";
+    if (sites.size() > kShown + 1)
+        callers += "and " + std::to_string(sites.size() - kShown - 1) + " more calls\n";
+    text.insert(text.empty() ? 0 : text.size() - 1, callers);
+}
+
 }  // namespace qd::runtime

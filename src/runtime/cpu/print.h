@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "support/abi.h"
 #include "support/format_table.h"
@@ -10,5 +11,9 @@
 namespace qd::runtime {
 
 std::string format_text(const support::FormatEntry& entry, const abi::Cell* cells);
+
+// A report has its place in the text; its callers follow, in front of the last line break. `stack`
+// has the report first.
+void add_callers(std::string& text, const std::vector<const support::FormatEntry*>& stack);
 
 }  // namespace qd::runtime

@@ -92,6 +92,7 @@ def __getattr__(name: str) -> Any:
 _EXTENSIONS = {
     Arch.x64: "data64 assertion",
     Arch.arm64: "data64 assertion",
+    Arch.cuda: "data64 assertion",
 }
 
 

@@ -137,6 +137,13 @@ def why_no_view(container: Any) -> str | None:
     return container._why_no_view()
 
 
+def _why_no_numpy_view() -> str | None:
+    arch = impl.current_cfg().arch
+    if arch in (Arch.x64, Arch.arm64):
+        return None
+    return f"NumPy arrays lie in the host's memory, the container in that of backend {arch.name}"
+
+
 def numpy_of(
     container: Any,
     shape: tuple[int, ...],
@@ -153,7 +160,7 @@ def numpy_of(
                     f"copy=False is incompatible with dtype conversion ({own} -> {dtype})"
                 )
         else:
-            reason = why_no_view(container)
+            reason = why_no_view(container) or _why_no_numpy_view()
             if reason is None:
                 container._share()
                 return live_array(container)
@@ -175,7 +182,8 @@ def torch_of(
     import torch
 
     if copy is not True:
-        elsewhere = device is not None and torch.device(device).type != "cpu"
+        home = "cuda" if impl.current_cfg().arch is Arch.cuda else "cpu"
+        elsewhere = device is not None and torch.device(device).type != home
         reason = None if elsewhere else why_no_view(container)
         if elsewhere and copy is False:
             raise ValueError(f"copy=False is incompatible with device transfer to {device}")

@@ -1,0 +1,74 @@
+// See code.h.
+
+#include "runtime/cuda/code.h"
+
+#include <string>
+#include <utility>
+
+#include "support/error.h"
+
+namespace qd::runtime::cuda {
+namespace {
+
+constexpr size_t kRecursiveStack = 8192;  // of each thread that the device can run at a time
+constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER and its size
+constexpr int kMemoryType = 2;                    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+constexpr unsigned kOnDevice = 2;                 // CU_MEMORYTYPE_DEVICE
+
+}  // namespace
+
+Code::~Code() {
+    const Driver& d = *driver();
+    if (module && d.cuCtxSetCurrent(d.context) == 0) (void)d.cuModuleUnload(module);
+}
+
+std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
+                                      std::span<const LoadedTask> tasks, bool recursive) {
+    const Driver& d = use();
+    if (recursive) need_stack(kRecursiveStack);
+    const std::string text(ptx.begin(), ptx.end());  // with its end
+    std::string log(8192, '\0');
+    int options[] = {kErrorLog, kErrorLogBytes};
+    void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
+    auto code = std::make_shared<Code>();
+    if (const Result r = d.cuModuleLoadDataEx(&code->module, text.c_str(), 2, options, values)) {
+        const std::string said = log.c_str();
+        check(r, ("assembling code" + (said.empty() ? said : " (" + said + ")")).c_str());
+    }
+    for (size_t k = 0; k < tasks.size(); ++k) {
+        Code::Entry e{};
+        const std::string number = std::to_string(k);
+        check(d.cuModuleGetFunction(&e.task, code->module, ("task" + number).c_str()),
+              "finding a task");
+        if (tasks[k].partial_bytes)
+            check(d.cuModuleGetFunction(&e.finish, code->module, ("finish" + number).c_str()),
+                  "finding a task");
+        code->entries.push_back(e);
+    }
+    return code;
+}
+
+HostCopy::HostCopy(void* host, size_t bytes) : host_(host), bytes_(bytes) {
+    const Driver& d = use();
+    check(d.cuMemAlloc_v2(&device_, bytes ? bytes : 1), "copying an argument to the device");
+    if (bytes) check(d.cuMemcpyHtoD_v2(device_, host, bytes), "copying an argument to the device");
+}
+HostCopy::HostCopy(HostCopy&& other) noexcept
+    : host_(other.host_), bytes_(other.bytes_), device_(std::exchange(other.device_, 0)) {}
+HostCopy::~HostCopy() {
+    const Driver& d = *driver();
+    if (device_ && d.cuCtxSetCurrent(d.context) == 0) (void)d.cuMemFree_v2(device_);
+}
+void HostCopy::write_back() const {
+    if (bytes_)
+        check(use().cuMemcpyDtoH_v2(host_, device_, bytes_), "copying an argument to the host");
+}
+
+bool is_on_device(const void* address) {
+    unsigned type = 0;
+    return use().cuPointerGetAttribute(&type, kMemoryType, reinterpret_cast<Address>(address)) ==
+               0 &&
+           type == kOnDevice;
+}
+
+}  // namespace qd::runtime::cuda

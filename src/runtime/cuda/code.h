@@ -1,0 +1,55 @@
+// Code of a kernel on an NVIDIA GPU, and how to run it.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/cpu/kernel.h"
+#include "runtime/cuda/driver.h"
+#include "support/abi.h"
+
+namespace qd::runtime::cuda {
+
+struct Code {
+    Handle module = nullptr;
+    struct Entry {
+        Handle task, finish;  // finish may be null
+    };
+    std::vector<Entry> entries;  // by task
+
+    Code() = default;
+    Code(const Code&) = delete;
+    ~Code();
+};
+
+// Assembles PTX with the driver's compiler. Throws support::Error.
+std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
+                                      std::span<const LoadedTask> tasks, bool recursive);
+
+// As runtime::launch. Waits for the end only if somebody looks at results, checks, prints or times.
+// Throws support::Error if the device fails.
+bool launch(const KernelImage& image, abi::Context& context, const LaunchHooks& hooks,
+            LaunchOutcome& outcome);
+
+// A copy of the host's memory on the device as long as it lives; `write_back` copies it back, after
+// what was launched before.
+class HostCopy {
+  public:
+    HostCopy(void* host, size_t bytes);
+    ~HostCopy();
+    HostCopy(HostCopy&& other) noexcept;
+    HostCopy(const HostCopy&) = delete;
+    void* on_device() const { return reinterpret_cast<void*>(device_); }
+    void write_back() const;
+
+  private:
+    void* host_;
+    size_t bytes_;
+    Address device_ = 0;
+};
+bool is_on_device(const void* address);
+
+}  // namespace qd::runtime::cuda

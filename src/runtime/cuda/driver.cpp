@@ -1,0 +1,159 @@
+// See driver.h.
+
+#include "runtime/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <mutex>
+
+#include "support/error.h"
+
+namespace qd::runtime::cuda {
+namespace {
+
+constexpr int kStackLimit = 0;           // CU_LIMIT_STACK_SIZE
+constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
+constexpr int kSharedBytes = 97;         // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+constexpr int kLeastCapability = 75;     // what PTX here is assembled for at least
+constexpr int kLeastVersion = 12010;     // of the driver: PTX 8.1
+
+struct Opened {
+    Driver driver{};
+    std::string problem;
+    pid_t process = getpid();
+
+    Opened() {
+        void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        if (!library) {
+            problem = "no NVIDIA driver (libcuda.so.1) is installed";
+            return;
+        }
+        bool whole = true;
+        const auto find = [&](auto& to, const char* name) {
+            void* at = dlsym(library, name);
+            whole &= at != nullptr;
+            to = reinterpret_cast<std::remove_reference_t<decltype(to)>>(at);
+        };
+#define QD_FIND(name) find(driver.name, #name)
+        QD_FIND(cuInit);
+        QD_FIND(cuDriverGetVersion);
+        QD_FIND(cuDeviceGetCount);
+        QD_FIND(cuDeviceGet);
+        QD_FIND(cuDeviceGetName);
+        QD_FIND(cuDeviceGetAttribute);
+        QD_FIND(cuDevicePrimaryCtxRetain);
+        QD_FIND(cuCtxSetCurrent);
+        QD_FIND(cuCtxGetLimit);
+        QD_FIND(cuCtxSetLimit);
+        QD_FIND(cuMemGetInfo_v2);
+        QD_FIND(cuMemAlloc_v2);
+        QD_FIND(cuMemFree_v2);
+        QD_FIND(cuMemcpyDtoH_v2);
+        QD_FIND(cuMemcpyHtoD_v2);
+        QD_FIND(cuMemsetD8Async);
+        QD_FIND(cuMemsetD16Async);
+        QD_FIND(cuMemsetD32Async);
+        QD_FIND(cuModuleLoadDataEx);
+        QD_FIND(cuModuleUnload);
+        QD_FIND(cuModuleGetFunction);
+        QD_FIND(cuLaunchKernel);
+        QD_FIND(cuStreamQuery);
+        QD_FIND(cuStreamSynchronize);
+        QD_FIND(cuPointerGetAttribute);
+        QD_FIND(cuGetErrorName);
+        QD_FIND(cuGetErrorString);
+#undef QD_FIND
+        if (!whole) {
+            problem = "the NVIDIA driver is too old: update it to CUDA 12.1 or later";
+            return;
+        }
+        (void)driver.cuDriverGetVersion(&driver.version);
+        if (driver.version < kLeastVersion) {
+            problem = "the NVIDIA driver speaks CUDA " + std::to_string(driver.version / 1000) +
+                      "." + std::to_string(driver.version % 1000 / 10) +
+                      ": update it to CUDA 12.1 or later";
+            return;
+        }
+        int count = 0, major = 0, minor = 0;
+        if (const Result r = driver.cuInit(0); r != 0 || driver.cuDeviceGetCount(&count) != 0) {
+            const char* text = nullptr;
+            (void)driver.cuGetErrorString(r, &text);
+            problem = std::string("the NVIDIA driver does not start: ") + (text ? text : "?");
+            return;
+        }
+        if (count == 0 || driver.cuDeviceGet(&driver.device, 0) != 0) {
+            problem = "there is no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides it";
+            return;
+        }
+        (void)driver.cuDeviceGetAttribute(&major, kMajor, driver.device);
+        (void)driver.cuDeviceGetAttribute(&minor, kMinor, driver.device);
+        (void)driver.cuDeviceGetAttribute(&driver.shared_bytes, kSharedBytes, driver.device);
+        driver.capability = 10 * major + minor;
+        if (driver.capability < kLeastCapability)
+            problem = "the NVIDIA GPU has compute capability " + std::to_string(major) + "." +
+                      std::to_string(minor) + "; 7.5 or later is needed";
+    }
+};
+
+Opened& opened() {
+    static auto* const all = new Opened;  // never destroyed: threads may launch during exit
+    return *all;
+}
+
+constexpr const char* kForked =
+    "CUDA cannot be used in a process that was forked after qd.init(arch=qd.cuda): start processes "
+    "with multiprocessing's method \"spawn\", or fork first";
+
+bool has_failed(const Driver& d) {
+    const Result r = d.cuStreamQuery(nullptr);
+    return r != 0 && r != kNotReady;
+}
+
+}  // namespace
+
+const Driver* driver() { return opened().problem.empty() ? &opened().driver : nullptr; }
+std::string why_not() { return opened().problem; }
+
+void check(Result result, const char* what) {
+    if (result == 0) return;
+    const Driver& d = opened().driver;
+    const char *name = nullptr, *text = nullptr;
+    (void)d.cuGetErrorName(result, &name);
+    (void)d.cuGetErrorString(result, &text);
+    throw support::Error(std::string("CUDA: ") + what + " failed: " + (text ? text : "?") + " (" +
+                         (name ? name : std::to_string(result).c_str()) + ")");
+}
+
+const Driver& start(size_t stack_bytes) {
+    if (!driver()) throw support::Error(why_not());
+    Driver& d = opened().driver;
+    if (getpid() != opened().process) throw support::Error(kForked);
+    if (!d.context)
+        check(d.cuDevicePrimaryCtxRetain(&d.context, d.device), "making the device ready");
+    if (has_failed(use()))
+        throw support::Error(
+            "the GPU failed earlier in this process, which cannot use it any more: start a new "
+            "one. "
+            "Other architectures, such as qd.cpu, still work");
+    if (stack_bytes) check(d.cuCtxSetLimit(kStackLimit, stack_bytes), "setting cuda_stack_limit");
+    return d;
+}
+
+void need_stack(size_t bytes) {
+    const Driver& d = use();
+    size_t now = 0;
+    if (d.cuCtxGetLimit(&now, kStackLimit) == 0 && now < bytes)
+        check(d.cuCtxSetLimit(kStackLimit, bytes), "making threads' stacks larger");
+}
+
+const Driver& use() {
+    const Driver& d = opened().driver;
+    if (const Result r = d.cuCtxSetCurrent(d.context)) {
+        if (getpid() != opened().process) throw support::Error(kForked);
+        check(r, "entering the device's context");
+    }
+    return d;
+}
+
+}  // namespace qd::runtime::cuda

@@ -1,0 +1,71 @@
+// NVIDIA's driver, opened at run time: the same build works where there is none.
+//
+// Declarations of our own, for the functions that are used (docs.nvidia.com, CUDA Driver API).
+// Contexts belong to threads: each entry into the driver begins with `use`.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace qd::runtime::cuda {
+
+using Result = int;  // CUresult; 0: success
+inline constexpr Result kNotReady = 600, kOutOfMemory = 2;
+using Address = uint64_t;  // CUdeviceptr
+using Handle = void*;      // CUcontext, CUmodule, CUfunction, CUstream
+
+struct Driver {
+    Result (*cuInit)(unsigned flags);
+    Result (*cuDriverGetVersion)(int* version);
+    Result (*cuDeviceGetCount)(int* count);
+    Result (*cuDeviceGet)(int* device, int number);
+    Result (*cuDeviceGetName)(char* name, int size, int device);
+    Result (*cuDeviceGetAttribute)(int* value, int attribute, int device);
+    Result (*cuDevicePrimaryCtxRetain)(Handle* context, int device);
+    Result (*cuCtxSetCurrent)(Handle context);
+    Result (*cuCtxGetLimit)(size_t* value, int limit);
+    Result (*cuCtxSetLimit)(int limit, size_t value);
+    Result (*cuMemGetInfo_v2)(size_t* free, size_t* total);
+    Result (*cuMemAlloc_v2)(Address* at, size_t bytes);
+    Result (*cuMemFree_v2)(Address at);
+    Result (*cuMemcpyDtoH_v2)(void* to, Address from, size_t bytes);
+    Result (*cuMemcpyHtoD_v2)(Address to, const void* from, size_t bytes);
+    Result (*cuMemsetD8Async)(Address at, unsigned char value, size_t count, Handle stream);
+    Result (*cuMemsetD16Async)(Address at, unsigned short value, size_t count, Handle stream);
+    Result (*cuMemsetD32Async)(Address at, unsigned value, size_t count, Handle stream);
+    Result (*cuModuleLoadDataEx)(Handle* module, const void* image, unsigned count, int* options,
+                                 void** values);
+    Result (*cuModuleUnload)(Handle module);
+    Result (*cuModuleGetFunction)(Handle* function, Handle module, const char* name);
+    Result (*cuLaunchKernel)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                             unsigned block_x, unsigned block_y, unsigned block_z,
+                             unsigned shared_bytes, Handle stream, void** parameters, void** extra);
+    Result (*cuStreamQuery)(Handle stream);
+    Result (*cuStreamSynchronize)(Handle stream);
+    Result (*cuPointerGetAttribute)(void* value, int attribute, Address at);
+    Result (*cuGetErrorName)(Result, const char** name);
+    Result (*cuGetErrorString)(Result, const char** text);
+
+    int version = 0;  // 1000 major + 10 minor
+    int device = 0;
+    int shared_bytes = 0;      // of a block, at most
+    int capability = 0;        // 10 major + minor
+    Handle context = nullptr;  // once `start` has been called
+};
+
+// Null where there is no driver or no device; `why_not` says so then. Any thread.
+const Driver* driver();
+std::string why_not();
+
+// Makes the device ready. Throws support::Error, also if it failed before. Under the GIL.
+const Driver& start(size_t stack_bytes = 0);  // of each thread; 0: as it is
+// Of each thread, at least.
+void need_stack(size_t bytes);
+// The driver, its context current in this thread; after `start`.
+const Driver& use();
+// Throws support::Error that says what was done and what the driver says.
+void check(Result result, const char* what);
+
+}  // namespace qd::runtime::cuda

@@ -1,0 +1,279 @@
+// Runs the tasks of a kernel on an NVIDIA GPU.
+//
+// A task is a kernel of the driver's; its parameter is an abi::DeviceLaunch with the bindings and
+// the whole argument block. All are on the default stream, so temporaries of one launch may lie
+// where those of the one before did.
+
+#include <time.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "runtime/cpu/print.h"
+#include "runtime/cuda/code.h"
+#include "support/clock.h"
+#include "support/error.h"
+
+namespace qd::runtime::cuda {
+namespace {
+
+using support::now_ns;
+
+constexpr int64_t kMostFoldingBlocks = 512;  // whose partial results one block folds
+constexpr int64_t kMostBlocks = INT32_MAX;
+constexpr int64_t kSpinNs = 50000, kNapNs = 50000, kStopCheckNs = 5000000;
+
+// Device memory that grows.
+struct Room {
+    Address at = 0;
+    size_t bytes = 0;
+
+    Address of(size_t wanted) {
+        if (wanted <= bytes) return at;
+        const Driver& d = use();
+        if (at) check(d.cuMemFree_v2(at), "freeing temporaries");  // waits for who uses them
+        at = 0, bytes = 0;
+        check(d.cuMemAlloc_v2(&at, wanted + wanted / 2), "allocating temporaries");
+        bytes = wanted + wanted / 2;
+        return at;
+    }
+};
+
+struct Rooms {
+    std::mutex lock;  // of who puts a launch onto the stream
+    Room temps, partials, results, record;
+    Address report = 0, prints = 0;
+};
+Rooms& rooms() {
+    static auto* const all = new Rooms;  // never destroyed
+    return *all;
+}
+
+Address zeroed(Address& at, size_t bytes) {
+    if (at) return at;
+    const Driver& d = use();
+    check(d.cuMemAlloc_v2(&at, bytes), "allocating a buffer");
+    check(d.cuMemsetD8Async(at, 0, bytes, nullptr), "clearing a buffer");
+    return at;
+}
+
+struct Launch {
+    const KernelImage& image;
+    abi::Context& context;
+    const LaunchHooks& hooks;
+    LaunchOutcome& outcome;
+    const Driver& d = use();
+    Rooms& r = rooms();
+    std::vector<uint8_t> record{};
+    const bool checks = !image.formats.empty();
+
+    abi::DeviceLaunch& head() { return *reinterpret_cast<abi::DeviceLaunch*>(record.data()); }
+
+    void prepare() {
+        const size_t bindings = 8 * size_t(image.header().binding_count);
+        record.resize(sizeof(abi::DeviceLaunch) + bindings + image.args_bytes);
+        uint8_t* at = record.data() + sizeof(abi::DeviceLaunch);
+        if (bindings) std::memcpy(at, context.bindings, bindings);
+        if (image.args_bytes) std::memcpy(at + bindings, context.args, image.args_bytes);
+        abi::DeviceLaunch& h = head();
+        std::memset(&h, 0, sizeof h);
+        if (image.temps_bytes) h.temps = r.temps.of(image.temps_bytes);
+        if (image.result_bytes) h.results = r.results.of(image.result_bytes);
+        if (checks) h.report = zeroed(r.report, sizeof(abi::DeviceReport));
+        if (image.uses_print) h.prints = zeroed(r.prints, sizeof(abi::DevicePrints));
+    }
+
+    int32_t temp(int32_t offset) {
+        int32_t value = 0;
+        check(d.cuMemcpyDtoH_v2(&value, head().temps + uint64_t(offset), sizeof value),
+              "reading a condition");
+        return value;
+    }
+
+    int64_t bound(const abi::Bound& b) {
+        if (b.kind == abi::BoundKind::constant) return b.value;
+        int64_t wide = 0;
+        int32_t narrow = 0;
+        void* to = b.bytes == 4 ? static_cast<void*>(&narrow) : &wide;
+        if (b.kind == abi::BoundKind::arg)
+            std::memcpy(to, context.args + b.value, b.bytes);
+        else
+            check(d.cuMemcpyDtoH_v2(to, head().temps + uint64_t(b.value), b.bytes),
+                  "reading a loop's bound");
+        return b.bytes == 4 ? narrow : wide;
+    }
+
+    void start(Handle kernel, int64_t blocks, int threads) {
+        void* parameter = record.data();
+        Address moved = 0;
+        if (record.size() > abi::kMostDeviceLaunch) {
+            moved = r.record.of(record.size());
+            check(d.cuMemcpyHtoD_v2(moved, record.data(), record.size()), "copying arguments");
+            parameter = &moved;
+        }
+        check(d.cuLaunchKernel(kernel, unsigned(blocks), 1, 1, unsigned(threads), 1, 1, 0, nullptr,
+                               &parameter, nullptr),
+              "launching a kernel");
+    }
+
+    void run(const LoadedTask& task, const Code::Entry& entry) {
+        head().launch_key = context.launch_key;
+        if (task.kind == abi::TaskKind::serial) return start(entry.task, 1, 1);
+        int64_t count = 1;
+        for (int k = 0; k < task.dims; ++k) {
+            const int64_t begin = bound(task.bounds[2 * size_t(k)]),
+                          end = bound(task.bounds[2 * size_t(k) + 1]);
+            head().bounds[2 * k] = begin;
+            head().bounds[2 * k + 1] = end;
+            if (end <= begin) return;
+            if (__builtin_mul_overflow(count, end - begin, &count)) count = INT64_MAX;
+        }
+        int64_t blocks = count / task.block_dim + (count % task.block_dim != 0);
+        if (task.partial_bytes) {
+            blocks = std::min(blocks, kMostFoldingBlocks);
+            head().partials = r.partials.of(size_t(blocks) * task.partial_bytes);
+        }
+        if (blocks > kMostBlocks)
+            throw support::Error("a parallel loop has " + std::to_string(count) +
+                                 " iterations; this device takes fewer");
+        start(entry.task, blocks, task.block_dim);
+        if (!task.partial_bytes) return;
+        head().bounds[0] = blocks;
+        start(entry.finish, 1, task.block_dim);
+    }
+
+    // False if the user interrupts.
+    bool wait() {
+        const int64_t began = now_ns();
+        int64_t asked = began;
+        for (;;) {
+            const Result state = d.cuStreamQuery(nullptr);
+            if (state != kNotReady) {
+                check(state, "running a kernel");
+                return true;
+            }
+            const int64_t now = now_ns();
+            if (now - began < kSpinNs) continue;
+            if (hooks.long_run) hooks.long_run(hooks.data);
+            const timespec nap{0, kNapNs};
+            nanosleep(&nap, nullptr);
+            if (now - asked < kStopCheckNs) continue;
+            asked = now;
+            if (hooks.should_stop && hooks.should_stop(hooks.data)) return false;
+        }
+    }
+
+    // The calls that lead to a check, innermost first, which is itself the first.
+    std::vector<const support::FormatEntry*> stack_of(const support::FormatEntry& entry,
+                                                      std::span<const uint64_t> sites) const {
+        std::vector<const support::FormatEntry*> out{&entry};
+        for (const uint64_t site : sites)
+            if (site < image.formats.size()) out.push_back(&image.formats[site]);
+        return out;
+    }
+
+    void read_report() {
+        abi::DeviceReport report;
+        constexpr size_t kHead = offsetof(abi::DeviceReport, cells);
+        check(d.cuMemcpyDtoH_v2(&report, r.report, kHead), "reading a check");
+        if (!report.failed) return;
+        check(d.cuMemcpyDtoH_v2(&report, r.report, sizeof report), "reading a check");
+        check(d.cuMemsetD8Async(r.report, 0, kHead, nullptr), "clearing a check");
+        outcome.failed = true;
+        if (report.format >= image.formats.size()) return;
+        const support::FormatEntry& entry = image.formats[report.format];
+        outcome.failure = format_text(entry, report.cells);
+        outcome.stack = std::make_unique<std::vector<const support::FormatEntry*>>(
+            stack_of(entry, {report.sites, report.site_count}));
+    }
+
+    void read_prints() {
+        uint32_t head[2];  // used, lost
+        check(d.cuMemcpyDtoH_v2(head, r.prints, sizeof head), "reading prints");
+        if (!head[0]) return;
+        constexpr size_t kRoom = sizeof(abi::DevicePrints::words) / 8;
+        std::vector<uint64_t> words(std::min<size_t>(head[0], kRoom));
+        check(d.cuMemcpyDtoH_v2(words.data(), r.prints + offsetof(abi::DevicePrints, words),
+                                8 * words.size()),
+              "reading prints");
+        check(d.cuMemsetD8Async(r.prints, 0, 8 * (words.size() + 1), nullptr), "clearing prints");
+        for (size_t at = 0; at < words.size();) {
+            if (!(words[at] & abi::kPrinted)) break;  // here one found no room
+            const auto format = uint32_t(words[at]);
+            const auto cells = size_t((words[at] & ~abi::kPrinted) >> 32), sites = words[at + 1];
+            const uint64_t* values = &words[at + 2];
+            if (format < image.formats.size()) {
+                const support::FormatEntry& entry = image.formats[format];
+                std::string text = format_text(entry, reinterpret_cast<const abi::Cell*>(values));
+                if (!entry.sites.empty())
+                    add_callers(text, stack_of(entry, {values + cells, sites}));
+                outcome.printed += text;
+            }
+            at += 2 + cells + sites;
+        }
+        if (head[1])
+            outcome.printed +=
+                "[" + std::to_string(head[1]) + " prints of this launch found no room]\n";
+    }
+
+    bool run_all() {
+        prepare();
+        bool waited = false;
+        while (context.task < image.tasks.size()) {
+            const LoadedTask& task = image.tasks[context.task];
+            if (task.gate >= 0 && !temp(task.gate)) {
+                context.task = task.behind;
+                continue;
+            }
+            const int64_t began = hooks.times ? now_ns() : 0;
+            run(task, image.gpu->entries[context.task]);
+            if (hooks.times) {
+                if (!wait()) break;
+                hooks.times->push_back({context.task, began, now_ns() - began});
+            }
+            if (task.again >= 0) {
+                if (!wait()) {
+                    outcome.interrupted = true;
+                    break;
+                }
+                if (checks) read_report();
+                if (outcome.failed) break;
+            }
+            if (task.again >= 0 && temp(task.again)) {
+                context.task = task.from;
+                context.launch_key = abi::key_of_next_turn(context.launch_key);
+            } else {
+                ++context.task;
+            }
+        }
+        if (checks || image.uses_print || image.result_bytes) {
+            waited = wait();
+            outcome.interrupted |= !waited;
+        }
+        if (!waited) return outcome.interrupted;
+        if (checks) read_report();
+        if (image.uses_print) read_prints();
+        if (image.result_bytes)
+            check(d.cuMemcpyDtoH_v2(context.results, r.results.at, image.result_bytes),
+                  "reading results");
+        return outcome.failed || !outcome.printed.empty();
+    }
+};
+
+}  // namespace
+
+bool launch(const KernelImage& image, abi::Context& context, const LaunchHooks& hooks,
+            LaunchOutcome& outcome) {
+    Launch l{image, context, hooks, outcome};
+    std::unique_lock guard(l.r.lock, std::try_to_lock);
+    if (!guard.owns_lock()) {  // who has it may need the GIL
+        if (hooks.long_run) hooks.long_run(hooks.data);
+        guard.lock();
+    }
+    return l.run_all();
+}
+
+}  // namespace qd::runtime::cuda

@@ -1,0 +1,89 @@
+// The memory of an NVIDIA GPU as a device's (device.h).
+//
+// All work is on the default stream, in whose order memory is read and written. What fails here is
+// said by the next launch or synchronisation: a GPU that failed once fails from then on.
+
+#include <vector>
+
+#include "runtime/cuda/driver.h"
+#include "runtime/device.h"
+#include "support/error.h"
+
+namespace qd::runtime::cuda {
+namespace {
+
+constexpr size_t kAlignment = 256;  // of what the driver allocates
+
+Address address(const void* p) { return reinterpret_cast<Address>(p); }
+
+Memory allocate(size_t bytes, size_t margin) {
+    const Driver& d = use();
+    const size_t before = (margin + kAlignment - 1) & ~(kAlignment - 1);
+    const size_t all = before + bytes + margin + 1;
+    Address at = 0;
+    if (d.cuMemAlloc_v2(&at, all) != 0) return {};
+    if (d.cuMemsetD8Async(at, 0, all, nullptr) != 0) {
+        (void)d.cuMemFree_v2(at);
+        return {};
+    }
+    char* raw = reinterpret_cast<char*>(at);
+    return {raw + before, bytes, raw};
+}
+
+void release(const Memory& m) {
+    const Driver& d = *driver();
+    if (d.cuCtxSetCurrent(d.context) == 0) (void)d.cuMemFree_v2(address(m.raw));
+}
+
+bool read(void* to, const char* from, size_t bytes) {
+    return !bytes || use().cuMemcpyDtoH_v2(to, address(from), bytes) == 0;
+}
+
+void write(char* to, const void* from, size_t bytes) {
+    if (bytes) (void)use().cuMemcpyHtoD_v2(address(to), from, bytes);
+}
+
+void fill(char* to, uint64_t bits, size_t size, size_t count) {
+    const Driver& d = use();
+    const Address at = address(to);
+    const bool halves_equal = uint32_t(bits) == bits >> 32;
+    if (size == 1)
+        (void)d.cuMemsetD8Async(at, uint8_t(bits), count, nullptr);
+    else if (size == 2)
+        (void)d.cuMemsetD16Async(at, uint16_t(bits), count, nullptr);
+    else if (size == 4 || halves_equal)
+        (void)d.cuMemsetD32Async(at, uint32_t(bits), count * (size / 4), nullptr);
+    else
+        write(to, std::vector<uint64_t>(count, bits).data(), count * size);
+}
+
+std::string synchronise() {
+    try {
+        check(use().cuStreamSynchronize(nullptr), "waiting for the device");
+        return {};
+    } catch (const support::Error& e) {
+        return e.what();
+    }
+}
+
+}  // namespace
+}  // namespace qd::runtime::cuda
+
+namespace qd::runtime {
+
+const Device cuda_device = {
+    .name = "cuda",
+    .dlpack_type = 2,
+    .is_host = false,
+    .allocate = cuda::allocate,
+    .release = cuda::release,
+    .read = cuda::read,
+    .write = cuda::write,
+    .fill = cuda::fill,
+    .expose = nullptr,
+    .launch_begins = nullptr,
+    .launch_ends = nullptr,
+    .synchronise = cuda::synchronise,
+};
+
+}  // namespace qd::runtime

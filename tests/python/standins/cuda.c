@@ -1,0 +1,133 @@
+// A stand-in for NVIDIA's driver: "device" memory that the host must not touch (it lies in pages of
+// its own, readable through these functions alone), kernels that do nothing, and a log of what was
+// asked, to the file that QD_FAKE_CUDA_LOG names. QD_FAKE_CUDA makes things fail.
+
+#define _GNU_SOURCE
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+typedef uint64_t Address;
+typedef void *Handle;
+
+static FILE *log_file(void) {
+    static FILE *file;
+    const char *path = getenv("QD_FAKE_CUDA_LOG");
+    if (!file) file = fopen(path ? path : "/dev/null", "a");
+    return file;
+}
+#define LOG(...) (fprintf(log_file(), __VA_ARGS__), fflush(log_file()))
+
+static int fails(const char *what) {
+    const char *wanted = getenv("QD_FAKE_CUDA");
+    return wanted && strcmp(wanted, what) == 0;
+}
+
+#define EXPORT __attribute__((visibility("default")))
+
+static int broken;  // an illegal address: everything fails from then on
+enum { kOutOfMemory = 2, kNoDevice = 100, kIllegalAddress = 700 };
+
+EXPORT int cuInit(unsigned flags) { return fails("init") ? kNoDevice : 0; }
+EXPORT int cuDriverGetVersion(int *v) { return *v = fails("old") ? 11080 : 13000, 0; }
+EXPORT int cuDeviceGetCount(int *n) { return *n = !fails("none"), 0; }
+EXPORT int cuDeviceGet(int *d, int n) { return *d = n, 0; }
+EXPORT int cuDeviceGetName(char *name, int size, int d) { return snprintf(name, size, "fake") < 0; }
+EXPORT int cuDeviceGetAttribute(int *v, int a, int d) {
+    return *v = a == 75 ? (fails("capability") ? 6 : 9) : 0, 0;
+}
+EXPORT int cuDevicePrimaryCtxRetain(Handle *c, int d) { return *c = (Handle)1, 0; }
+EXPORT int cuCtxSetCurrent(Handle c) { return 0; }
+EXPORT int cuCtxGetLimit(size_t *v, int l) { return *v = 1024, 0; }
+EXPORT int cuCtxSetLimit(int l, size_t v) { return LOG("limit %d %zu\n", l, v), 0; }
+EXPORT int cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = *t = 1 << 30, 0; }
+
+enum { kMost = 4096 };
+static struct { Address at; size_t bytes; } blocks[kMost];
+static int find(Address a) {
+    for (int k = 0; k < kMost; ++k)
+        if (blocks[k].at && a >= blocks[k].at && a < blocks[k].at + blocks[k].bytes) return k;
+    return -1;
+}
+static void open_block(Address a, int is_open) {
+    const int k = find(a);
+    if (k >= 0)
+        mprotect((void *)blocks[k].at, blocks[k].bytes, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+EXPORT int cuMemAlloc_v2(Address *a, size_t bytes) {
+    if (broken) return kIllegalAddress;
+    if (bytes > (size_t)1 << 30) return kOutOfMemory;
+    const size_t pages = (bytes + 4095) & ~(size_t)4095;
+    void *p = mmap(NULL, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int k = 0; k < kMost; ++k)
+        if (!blocks[k].at) {
+            blocks[k].at = *a = (Address)p, blocks[k].bytes = pages;
+            LOG("alloc %zu\n", bytes);
+            return 0;
+        }
+    return kOutOfMemory;
+}
+EXPORT int cuMemFree_v2(Address a) {
+    const int k = find(a);
+    if (k < 0) return 1;
+    munmap((void *)blocks[k].at, blocks[k].bytes);
+    blocks[k].at = 0;
+    LOG("free\n");
+    return 0;
+}
+EXPORT int cuMemcpyDtoH_v2(void *to, Address from, size_t n) {
+    if (broken) return kIllegalAddress;
+    LOG("read %zu\n", n);
+    open_block(from, 1), memcpy(to, (void *)from, n), open_block(from, 0);
+    return 0;
+}
+EXPORT int cuMemcpyHtoD_v2(Address to, const void *from, size_t n) {
+    if (broken) return kIllegalAddress;
+    LOG("write %zu\n", n);
+    open_block(to, 1), memcpy((void *)to, from, n), open_block(to, 0);
+    return 0;
+}
+#define FILL(name, type)                                                   \
+    EXPORT int name(Address a, type v, size_t n, Handle s) {               \
+        if (broken) return kIllegalAddress;                                \
+        open_block(a, 1);                                                  \
+        for (size_t k = 0; k < n; ++k) ((type *)a)[k] = v;                 \
+        return open_block(a, 0), 0;                                        \
+    }
+FILL(cuMemsetD8Async, unsigned char)
+FILL(cuMemsetD16Async, unsigned short)
+FILL(cuMemsetD32Async, unsigned)
+
+EXPORT int cuModuleLoadDataEx(Handle *m, const void *image, unsigned n, int *o, void **v) {
+    LOG("load %d\n", strstr(image, ".entry task0") != NULL);
+    return *m = (Handle)2, 0;
+}
+EXPORT int cuModuleUnload(Handle m) { return LOG("unload\n"), 0; }
+EXPORT int cuModuleGetFunction(Handle *f, Handle m, const char *name) {
+    return *f = strdup(name), 0;
+}
+EXPORT int cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                          unsigned bz, unsigned shared, Handle stream, void **p, void **extra) {
+    if (broken) return kIllegalAddress;
+    LOG("launch %s %u x %u\n", (char *)f, gx, bx);
+    broken = fails("address");
+    return 0;
+}
+EXPORT int cuStreamQuery(Handle s) { return broken ? kIllegalAddress : 0; }
+EXPORT int cuStreamSynchronize(Handle s) { return broken ? kIllegalAddress : 0; }
+EXPORT int cuPointerGetAttribute(void *v, int a, Address at) {
+    if (find(at) < 0) return 1;
+    return *(unsigned *)v = 2, 0;
+}
+EXPORT int cuGetErrorName(int e, const char **n) {
+    *n = e == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OF_THE_FAKE";
+    return 0;
+}
+EXPORT int cuGetErrorString(int e, const char **t) {
+    *t = e == kIllegalAddress ? "an illegal memory access was encountered"
+         : e == kNoDevice     ? "no CUDA-capable device is detected"
+                              : "the fake's error";
+    return 0;
+}

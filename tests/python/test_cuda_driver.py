@@ -1,0 +1,244 @@
+"""CUDA without a GPU: programs on a stand-in for the driver (standins/cuda.c) that logs what it is asked.
+
+Its kernels do nothing; its memory cannot be read but through the driver.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+CC = shutil.which("cc")
+pytestmark = [
+    pytest.mark.oracle_differs("has a driver of its own"),
+    pytest.mark.skipif(not CC, reason="no C compiler"),
+]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("driver")
+    subprocess.run(
+        [CC, "-shared", "-fPIC", "-O1", "-o", folder / "libcuda.so.1", HERE / "standins/cuda.c"],
+        check=True,
+    )
+    return folder
+
+
+@pytest.fixture
+def run(driver, tmp_path):
+    """Runs a program; gives its output's lines and the driver's log."""
+
+    def go(program, fault="", fails=False):
+        log = tmp_path / "log"
+        log.unlink(missing_ok=True)
+        env = dict(
+            os.environ,
+            LD_LIBRARY_PATH=str(driver),
+            QD_FAKE_CUDA_LOG=str(log),
+            QD_FAKE_CUDA=fault,
+            QD_OFFLINE_CACHE_FILE_PATH=str(tmp_path / "cache"),
+            ENABLE_QUADRANTS_HEADER_PRINT="0",
+        )
+        path = tmp_path / "program.py"
+        path.write_text("import numpy as np\nimport quadrants as qd\n" + program)
+        done = subprocess.run(
+            [sys.executable, path], env=env, capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == (1 if fails else 0), done.stderr
+        lines = [x for x in done.stdout.splitlines() if not x.startswith("[Quadrants]")]
+        log = log.read_text().splitlines() if log.exists() else []
+        return lines, log, done.stderr
+
+    return go
+
+
+SAXPY = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x = qd.field(qd.f32, 1000)
+@qd.kernel
+def saxpy(a: qd.f32):
+    for i in x:
+        x[i] = a * x[i]
+"""
+
+
+def test_a_launch_is_one_call_of_the_driver(run):
+    lines, log, _ = run(
+        SAXPY + "saxpy(1.0)\nprint(qd.cfg.arch)\nfor _ in range(3): saxpy(2.0)\nqd.sync()"
+    )
+    assert lines == ["Arch.cuda"]
+    assert [x for x in log if x.startswith("launch")] == ["launch task0 8 x 128"] * 4
+    assert log.count("load 1") == 1
+    assert not [x for x in log if x.startswith(("read", "write"))]
+
+
+def test_memory_is_reached_through_the_driver(run):
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x = qd.field(qd.f64, (3, 4))
+a = qd.ndarray(qd.i16, 5)
+v = qd.Vector.field(3, qd.i64, 7)
+x.fill(1.5); a.fill(-3); v.fill(2**40 + 1)
+x[1, 2] = 4.0
+print(x.to_numpy().sum(), a.to_numpy().tolist(), v.to_numpy().sum() == 21 * (2**40 + 1), x[1, 2])
+a.from_numpy(np.arange(5, dtype=np.int16)); print(a[3])
+"""
+    lines, _, _ = run(program)
+    assert lines == ["20.5 [-3, -3, -3, -3, -3] True 4.0", "3"]
+
+
+def test_arrays_of_the_host_are_copied_in_and_back(run):
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+@qd.kernel
+def add(a: qd.types.ndarray(), b: qd.types.ndarray()):
+    for i in a:
+        a[i] += b[i]
+a, b = np.ones(100, np.int32), np.ones(50, np.int32)
+add(a, b); print(a.sum())
+whole = np.ones(100, np.int32)
+add(whole[:60], whole[40:])
+qd.sync()
+"""
+    lines, log, _ = run(program)
+    assert lines == ["100"]
+    copies = [x for x in log if x.startswith(("read", "write"))]
+    assert copies[:3] == ["write 200", "write 400", "read 400"] or copies[:3] == [
+        "write 400",
+        "write 200",
+        "read 400",
+    ]
+    assert copies[3:] == ["write 400", "read 400"]  # those that overlap are one
+    assert sum(x.startswith("alloc") for x in log) == log.count("free")
+
+
+def test_reductions_take_a_bounded_grid_and_one_block_more(run):
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x, s = qd.field(qd.f32, 10**6), qd.field(qd.f32, ())
+@qd.kernel
+def total():
+    for i in x:
+        s[None] += x[i]
+total(); qd.sync()
+"""
+    _, log, _ = run(program)
+    launches = [x for x in log if x.startswith("launch")]
+    assert launches == ["launch task0 512 x 256", "launch finish0 1 x 256"]
+
+
+def test_serial_tasks_and_empty_loops(run):
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x = qd.field(qd.i32, 8)
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    x[0] = 3
+    for i in range(n):
+        x[i] = i
+    return x[1]
+print(k(0), k(5))
+"""
+    lines, log, _ = run(program)
+    assert lines == ["0 0"]
+    launches = [x.removeprefix("launch ") for x in log if x.startswith("launch")]
+    assert launches == ["task0 1 x 1", "task2 1 x 1", "task0 1 x 1", "task1 1 x 128", "task2 1 x 1"]
+
+
+def test_sessions_leave_nothing_behind(run):
+    program = """
+for _ in range(20):
+    qd.init(arch=qd.cuda, log_level=qd.ERROR)
+    x = qd.field(qd.f32, 1000); a = qd.ndarray(qd.f32, 10)
+    @qd.kernel
+    def k(a: qd.types.ndarray()):
+        for i in x:
+            x[i] = a[0]
+    k(a); x.to_numpy()
+    qd.reset()
+"""
+    _, log, _ = run(program)
+    assert sum(x.startswith("alloc") for x in log) == log.count("free") == 40
+    assert log.count("load 1") == log.count("unload") == 20
+
+
+def test_the_stack_that_the_user_asks_for(run):
+    _, log, _ = run("qd.init(arch=qd.cuda, cuda_stack_limit=5000)")
+    assert log == ["limit 0 5000"]
+
+
+@pytest.mark.parametrize(
+    "fault, says",
+    [
+        ("init", "does not start: no CUDA-capable device"),
+        ("none", "there is no NVIDIA GPU"),
+        ("old", "speaks CUDA 11.8: update it"),
+        ("capability", "compute capability 6.0; 7.5 or later"),
+    ],
+)
+def test_what_is_missing_is_named_and_the_cpu_taken(run, fault, says):
+    program = "from quadrants._lib import core\nqd.init(arch=qd.cuda)\nprint(qd.cfg.arch is qd.cpu, core.device_problem('cuda'))"
+    lines, _, _ = run(program, fault)
+    assert lines[-1].startswith("True ") and says in lines[-1]
+    assert "falling back to CPU" in "".join(lines) + run(program, fault)[2]
+
+
+def test_an_illegal_address_is_an_error_and_the_cpu_goes_on(run):
+    program = (
+        SAXPY
+        + """
+saxpy(1.0)
+for action in (qd.sync, lambda: saxpy(2.0), lambda: x[0], x.to_numpy, lambda: qd.init(arch=qd.cuda)):
+    try:
+        action()
+        print("nothing")
+    except qd.QuadrantsRuntimeError as e:
+        print(str(e).splitlines()[0])
+qd.init(arch=qd.cpu, log_level=qd.ERROR)
+y = qd.field(qd.f32, 4)
+y.fill(2)
+print(y[1])
+"""
+    )
+    lines, _, _ = run(program, "address")
+    assert len(lines) == 6 and lines[-1] == "2.0"
+    assert all("illegal memory access" in x for x in lines[:4])
+    assert "start a new one" in lines[4]
+
+
+def test_memory_that_runs_out(run):
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+try:
+    qd.ndarray(qd.f32, 2**29)
+except RuntimeError as e:
+    print(e)
+a = qd.ndarray(qd.f32, 4); a.fill(1); print(a[0])
+"""
+    lines, _, _ = run(program)
+    assert lines == ["Out of memory: cannot allocate 2147483648 bytes", "1.0"]
+
+
+def test_a_forked_child_is_told(run):
+    program = (
+        SAXPY
+        + """
+import os
+saxpy(1.0)
+pid = os.fork()
+if pid == 0:
+    try:
+        qd.init(arch=qd.cuda)
+    except qd.QuadrantsRuntimeError as e:
+        print(e, flush=True)
+    os._exit(0)
+os.waitpid(pid, 0)
+"""
+    )
+    lines, _, _ = run(program)
+    assert "forked" in lines[-1] and "spawn" in lines[-1]
