@@ -151,6 +151,18 @@ struct Lowering {
     Body* body = nullptr;
 };
 Lowering* current();  // this thread's innermost active lowering, or null
+// This thread's lowerings stand still while it lives: Python code is the user's own again.
+class NotTracing {
+  public:
+    NotTracing();
+    ~NotTracing();
+    NotTracing(const NotTracing&) = delete;
+    static bool active();  // in this thread
+
+  private:
+    Lowering* const kept_;
+    const bool before_;
+};
 extern int tracing;   // how many there are in all threads, under the GIL: worth asking
 Lowering& current_or_raise(const char* what);  // "`what` cannot be called in Python-scope"
 

@@ -268,6 +268,19 @@ Lowering& current_or_raise(const char* what) {
     return *innermost;
 }
 
+namespace {
+thread_local bool not_tracing = false;
+}
+NotTracing::NotTracing() : kept_(innermost), before_(not_tracing) {
+    innermost = nullptr;
+    not_tracing = true;
+}
+NotTracing::~NotTracing() {
+    innermost = kept_;
+    not_tracing = before_;
+}
+bool NotTracing::active() { return not_tracing; }
+
 int tracing = 0;
 Active::Active(Lowering& l) : previous(innermost) {
     innermost = &l;

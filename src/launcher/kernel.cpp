@@ -344,7 +344,9 @@ bool is_dead(const Specialisation& s) {
            });
 }
 
-__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args) {
+// `nested`: amid the tracing of another kernel, which is not to be left for a new one.
+__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args,
+                                              bool nested) {
     for (size_t n = 0; n < k.parameters->size(); ++n)
         if (needs_copy(args[n])) return launch_with_copies(k, args, k.parameters->size());
     auto& specialisations = *k.specialisations;
@@ -359,6 +361,12 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     }
     if (PyObject* r = launch_with_copies(k, args, k.parameters->size())) return r;
     if (PyErr_Occurred()) return nullptr;
+    if (nested) {
+        set_error("QuadrantsSyntaxError",
+                  "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
+                  "check if you have direct/indirect invocation of kernels within kernels.");
+        return nullptr;
+    }
     if (k.active == 1) std::erase_if(specialisations, [](const auto& s) { return is_dead(*s); });
     std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
     if (!built) return nullptr;
@@ -460,20 +468,19 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
         if (!bind_arguments(k, args, count, names, bound)) return nullptr;
         args = bound.data();
     }
-    if (frontend::tracing && frontend::current()) {
-        set_error("QuadrantsSyntaxError",
-                  "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
-                  "check if you have direct/indirect invocation of kernels within kernels.");
-        return nullptr;
-    }
-    if (!materialise_if_due(k.specialisations->empty())) return nullptr;
+    // Python code that runs while this thread traces, say a finaliser or a signal handler, may
+    // launch what is compiled already.
+    std::optional<frontend::NotTracing> aside;
+    if (frontend::tracing && frontend::current()) aside.emplace();
+    const bool nested = frontend::tracing && frontend::NotTracing::active();
+    if (!materialise_if_due(k.specialisations->empty() && !nested)) return nullptr;
     auto& specialisations = *k.specialisations;
     if (!specialisations.empty()) {
         Match matched;
         PyObject* r = try_specialisation(k, *specialisations[0], args, matched);
         if (matched != Match::no) return r;
     }
-    return call_cold(k, args);
+    return call_cold(k, args, nested);
 }
 
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {

@@ -910,3 +910,58 @@ def test_integer_arguments_out_of_range(backend):
     with pytest.raises(TypeError):
         k(0, -1)
     assert k(-5, 1) == -5
+
+
+def test_finalisers_and_handlers_amid_tracing_launch_what_is_compiled(backend):
+    """They raised "Kernels cannot call other kernels", which is for a kernel's own calls."""
+    import gc
+    import signal
+
+    done = []
+
+    @qd.kernel
+    def add(a: Array):
+        for i in a:
+            a[i] += 1
+
+    @qd.kernel
+    def new(a: Array):
+        for i in a:
+            a[i] += 10
+
+    counted = np.zeros(4, np.int32)
+    add(counted)
+
+    class Finalised:
+        def __del__(self):
+            add(counted)
+            done.append("del")
+
+    def collect():
+        circle = Finalised()
+        circle.me = circle
+        del circle
+        gc.collect()
+        signal.raise_signal(signal.SIGUSR1)
+        with pytest.raises(qd.QuadrantsSyntaxError, match="cannot call other kernels"):
+            new(counted)
+        return 1
+
+    def handle(*_):
+        add(counted)
+        done.append("signal")
+
+    @qd.kernel
+    def run(a: Array):
+        for i in a:
+            a[i] += qd.static(collect())
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        out = np.zeros(4, np.int32)
+        run(out)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert sorted(set(done)) == ["del", "signal"]
+    assert counted[0] == 1 + len(done) and out[0] == 1
+    new(counted)

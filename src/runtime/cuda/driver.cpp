@@ -49,6 +49,8 @@ struct Opened {
         QD_FIND(cuMemGetInfo_v2);
         QD_FIND(cuMemAlloc_v2);
         QD_FIND(cuMemFree_v2);
+        QD_FIND(cuMemHostAlloc);
+        QD_FIND(cuMemFreeHost);
         QD_FIND(cuMemcpyDtoH_v2);
         QD_FIND(cuMemcpyHtoD_v2);
         QD_FIND(cuMemsetD8Async);

@@ -30,6 +30,8 @@ struct Driver {
     Result (*cuMemGetInfo_v2)(size_t* free, size_t* total);
     Result (*cuMemAlloc_v2)(Address* at, size_t bytes);
     Result (*cuMemFree_v2)(Address at);
+    Result (*cuMemHostAlloc)(void** at, size_t bytes, unsigned flags);
+    Result (*cuMemFreeHost)(void* at);
     Result (*cuMemcpyDtoH_v2)(void* to, Address from, size_t bytes);
     Result (*cuMemcpyHtoD_v2)(Address to, const void* from, size_t bytes);
     Result (*cuMemsetD8Async)(Address at, unsigned char value, size_t count, Handle stream);

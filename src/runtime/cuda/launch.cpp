@@ -42,9 +42,27 @@ struct Room {
     }
 };
 
+// Memory of the host that kernels write to: results are there once the launch is over.
+struct HostRoom {
+    void* at = nullptr;
+    size_t bytes = 0;
+
+    void* of(size_t wanted) {
+        constexpr unsigned kPortableMapped = 3;
+        if (wanted <= bytes) return at;
+        const Driver& d = use();
+        if (at) check(d.cuMemFreeHost(at), "freeing memory for results");
+        at = nullptr, bytes = 0;
+        check(d.cuMemHostAlloc(&at, 2 * wanted, kPortableMapped), "allocating memory for results");
+        bytes = 2 * wanted;
+        return at;
+    }
+};
+
 struct Rooms {
     std::mutex lock;  // of who puts a launch onto the stream
-    Room temps, partials, results, record;
+    Room temps, partials, record;
+    HostRoom results;
     Address report = 0, prints = 0;
 };
 Rooms& rooms() {
@@ -81,7 +99,8 @@ struct Launch {
         abi::DeviceLaunch& h = head();
         std::memset(&h, 0, sizeof h);
         if (image.temps_bytes) h.temps = r.temps.of(image.temps_bytes);
-        if (image.result_bytes) h.results = r.results.of(image.result_bytes);
+        if (image.result_bytes)
+            h.results = reinterpret_cast<Address>(r.results.of(image.result_bytes));
         if (checks) h.report = zeroed(r.report, sizeof(abi::DeviceReport));
         if (image.uses_print) h.prints = zeroed(r.prints, sizeof(abi::DevicePrints));
     }
@@ -256,9 +275,7 @@ struct Launch {
         if (!waited) return outcome.interrupted;
         if (checks) read_report();
         if (image.uses_print) read_prints();
-        if (image.result_bytes)
-            check(d.cuMemcpyDtoH_v2(context.results, r.results.at, image.result_bytes),
-                  "reading results");
+        if (image.result_bytes) std::memcpy(context.results, r.results.at, image.result_bytes);
         return outcome.failed || !outcome.printed.empty();
     }
 };
