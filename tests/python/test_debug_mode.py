@@ -450,3 +450,26 @@ def test_gdb_is_attached(tmp_path):
     done = crash(tmp_path, "gdb_trigger=True", PATH=path)
     said = re.search(r"gdb was called with -q -p (\d+), its parent is (\d+)", done.stdout)
     assert said and said[1] == said[2] and done.returncode == -11
+
+
+@pytest.mark.oracle_differs("its type checker ends the process")
+def test_wide_indices_of_vectors_are_checked_whole(backend):
+    """Cut to 32 bits before the check, 2^32 + 1 was 1."""
+    backend.init(debug=True)
+    f = qd.Vector.field(4, qd.i32, 3)
+
+    @qd.kernel
+    def read(i: qd.i64) -> qd.i32:
+        v = qd.Vector([1, 2, 3, 4])
+        return v[i]
+
+    @qd.kernel
+    def write(i: qd.i64):
+        f[1][i] = 7
+
+    for kernel in (read, write):
+        kernel(3)
+        for i in (2**32 + 1, -(2**32) + 1, 2**63 - 1, 4):
+            with pytest.raises(AssertionError, match="Out of bound access"):
+                kernel(i)
+    assert f.to_numpy().sum() == 7

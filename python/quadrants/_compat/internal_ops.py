@@ -75,8 +75,8 @@ def _node_allocator():
 def _stack():
     """Pushes and pops; what comes out comes in reverse."""
     items, depth, wrong = Vector.zero(i32, _COUNT), 0, 0
-    for i in range(_COUNT):
-        items[depth] = i * i
+    while depth < _COUNT:
+        items[depth] = depth * depth
         depth += 1
     while depth > 0:
         depth -= 1

@@ -58,7 +58,15 @@ struct Flat {
     Value* runtime = nullptr;
 };
 
-Value* as_i32(Value* v) { return builder().cast(v, Prim::i32); }
+// Checks are of an i32: what is outside stays outside.
+Value* as_i32(Value* v) {
+    ir::Builder& b = builder();
+    if (checks_bounds() && v->type.prim == Prim::i64) {
+        v = b.op(Op::max, {v, b.int_const(Prim::i64, INT32_MIN)});
+        v = b.op(Op::min, {v, b.int_const(Prim::i64, INT32_MAX)});
+    }
+    return b.cast(v, Prim::i32);
+}
 
 std::string shape_text(Type t) {
     return t.rank == 2 ? std::to_string(t.n) + ", " + std::to_string(t.m) : std::to_string(t.n);
