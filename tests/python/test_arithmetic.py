@@ -848,3 +848,17 @@ def test_powers_of_exponents_beyond_their_type(backend, base, exponent, x, n, ex
         return qd.Vector([x, x], base) ** n
 
     assert powers(x, n).to_list() == [expect] * 2
+
+
+def test_magnitudes_of_the_least_integers(backend):
+    """The magnitude of an i16 was taken for positive by a GPU's assembler."""
+    for dt in (qd.i8, qd.i16, qd.i32, qd.i64):
+        least = -(2 ** (dt.bits - 1))
+        x = qd.field(dt, 4)
+        x.from_numpy(np.array([least, -1, 0, -least - 1], NUMPY[str(dt)]))
+
+        @qd.kernel
+        def wide(k: qd.i32) -> qd.i64:
+            return qd.cast(abs(x[k]), qd.i64)
+
+        assert [wide(k) for k in range(4)] == [least, 1, 0, -least - 1]

@@ -420,3 +420,48 @@ def test_a_print_of_the_programs_own_prints_from_the_kernel(backend, monkeypatch
     after(2)
     qd.sync()
     assert capfd.readouterr().out.splitlines() == ["before", "after 1", "after 2"]
+
+
+def test_recursion_in_branches_that_differ(backend):
+    """A GPU's assembler mixed up the threads of a group that leave such functions at different depths."""
+    n = 4096
+    x, out = qd.field(qd.i32, n), qd.field(qd.i32, n)
+    x.from_numpy(np.random.default_rng(3).integers(-(2**31), 2**31, n, dtype=np.int32))
+
+    @qd.real_func
+    def walk(a: qd.i32, left: qd.i32) -> qd.i32:
+        if left == 0:
+            return 1
+        if a % 3 == 0:
+            return a - walk(a // 2, left - 1)
+        for k in range(5):
+            if k * k > (a & 15):
+                return a + k
+        return walk(a * 5 + 1, left - 1) * 2
+
+    @qd.kernel
+    def run():
+        for i in x:
+            out[i] = walk(x[i], 7)
+            if x[i] % 2 == 0:
+                out[i] += walk(out[i], 5)
+
+    def wrap(v):
+        return (v + 2**31) % 2**32 - 2**31
+
+    def expected(a, left):
+        if left == 0:
+            return 1
+        if a % 3 == 0:
+            return wrap(a - expected(a // 2, left - 1))
+        for k in range(5):
+            if k * k > (a & 15):
+                return wrap(a + k)
+        return wrap(2 * expected(wrap(a * 5 + 1), left - 1))
+
+    run()
+    for a, got in zip(x.to_numpy().tolist(), out.to_numpy().tolist()):
+        want = expected(a, 7)
+        if a % 2 == 0:
+            want = wrap(want + expected(want, 5))
+        assert got == want

@@ -12,6 +12,7 @@
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ScopedNoAliasAA.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
+#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/PassTimingInfo.h>
@@ -216,6 +217,26 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     if (time_passes) timing.print();
 }
 
+namespace {
+
+// The assembler takes the magnitude of an i16 for positive, and forgets to extend that of -32768.
+void widen_magnitudes(llvm::Module& module) {
+    for (llvm::Function& f : module) {
+        if (f.getIntrinsicID() != llvm::Intrinsic::abs || !f.getReturnType()->isIntegerTy(16))
+            continue;
+        for (llvm::User* user : llvm::make_early_inc_range(f.users())) {
+            auto* call = llvm::cast<llvm::CallInst>(user);
+            llvm::IRBuilder<> b(call);
+            llvm::Value* wide = b.CreateSExt(call->getArgOperand(0), b.getInt32Ty());
+            wide = b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, wide, b.getFalse());
+            call->replaceAllUsesWith(b.CreateTrunc(wide, b.getInt16Ty()));
+            call->eraseFromParent();
+        }
+    }
+}
+
+}  // namespace
+
 // No vectors, and nothing that jumps past a barrier: the assembler unrolls and schedules. Indices
 // stay 32 bits wide, which are cheaper there.
 void optimise_for_gpu(llvm::Module& module, llvm::TargetMachine& tm,
@@ -243,6 +264,7 @@ void optimise_for_gpu(llvm::Module& module, llvm::TargetMachine& tm,
     passes.addPass(combine());
     for (auto& f : module)
         if (!f.isDeclaration()) passes.run(f, analyses.functions);
+    widen_magnitudes(module);
 }
 
 }  // namespace qd::codegen

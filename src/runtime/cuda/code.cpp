@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kRecursiveStack = 8192;  // of each thread that the device can run at a time
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER and its size
+constexpr int kLevel = 7;                         // CU_JIT_OPTIMIZATION_LEVEL
 constexpr int kMemoryType = 2;                    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 constexpr unsigned kOnDevice = 2;                 // CU_MEMORYTYPE_DEVICE
 
@@ -28,10 +29,14 @@ std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
     if (recursive) need_stack(kRecursiveStack);
     const std::string text(ptx.begin(), ptx.end());  // with its end
     std::string log(8192, '\0');
-    int options[] = {kErrorLog, kErrorLogBytes};
-    void* values[] = {log.data(), reinterpret_cast<void*>(log.size())};
+    int options[] = {kErrorLog, kErrorLogBytes, kLevel};
+    // NVIDIA's assembler (13.0) makes code of functions that call themselves in branches that hangs
+    // or gives other numbers, but on its lowest level.
+    const size_t level = recursive ? 0 : 4;
+    void* values[] = {log.data(), reinterpret_cast<void*>(log.size()),
+                      reinterpret_cast<void*>(level)};
     auto code = std::make_shared<Code>();
-    if (const Result r = d.cuModuleLoadDataEx(&code->module, text.c_str(), 2, options, values)) {
+    if (const Result r = d.cuModuleLoadDataEx(&code->module, text.c_str(), 3, options, values)) {
         const std::string said = log.c_str();
         check(r, ("assembling code" + (said.empty() ? said : " (" + said + ")")).c_str());
     }
