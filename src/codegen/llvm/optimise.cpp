@@ -36,6 +36,7 @@
 #include <llvm/Transforms/Utils/LoopUtils.h>
 #include <llvm/Transforms/Vectorize/LoopVectorize.h>
 
+#include "codegen/llvm/assembler_mistakes.h"
 #include "codegen/llvm/optimise.h"
 #include "codegen/llvm/sink_loads.h"
 #include "support/doing.h"
@@ -217,26 +218,6 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     if (time_passes) timing.print();
 }
 
-namespace {
-
-// The assembler takes the magnitude of an i16 for positive, and forgets to extend that of -32768.
-void widen_magnitudes(llvm::Module& module) {
-    for (llvm::Function& f : module) {
-        if (f.getIntrinsicID() != llvm::Intrinsic::abs || !f.getReturnType()->isIntegerTy(16))
-            continue;
-        for (llvm::User* user : llvm::make_early_inc_range(f.users())) {
-            auto* call = llvm::cast<llvm::CallInst>(user);
-            llvm::IRBuilder<> b(call);
-            llvm::Value* wide = b.CreateSExt(call->getArgOperand(0), b.getInt32Ty());
-            wide = b.CreateBinaryIntrinsic(llvm::Intrinsic::abs, wide, b.getFalse());
-            call->replaceAllUsesWith(b.CreateTrunc(wide, b.getInt16Ty()));
-            call->eraseFromParent();
-        }
-    }
-}
-
-}  // namespace
-
 // No vectors, and nothing that jumps past a barrier: the assembler unrolls and schedules. Indices
 // stay 32 bits wide, which are cheaper there.
 void optimise_for_gpu(llvm::Module& module, llvm::TargetMachine& tm,
@@ -264,7 +245,7 @@ void optimise_for_gpu(llvm::Module& module, llvm::TargetMachine& tm,
     passes.addPass(combine());
     for (auto& f : module)
         if (!f.isDeclaration()) passes.run(f, analyses.functions);
-    widen_magnitudes(module);
+    avoid_assembler_mistakes(module);
 }
 
 }  // namespace qd::codegen

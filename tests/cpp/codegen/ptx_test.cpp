@@ -148,6 +148,61 @@ TEST(ptx, rounds_as_the_cpu_does) {
     EXPECT_EQ(count(fast, "fma[.]rn[.]ftz[.]f32"), 1) << fast;
 }
 
+// The forms of assembler_mistakes.cpp.
+std::string ptx_of_ints(const std::string& type, const std::string& body) {
+    std::string text = R"(module "k"
+field @a "a" : TYPE shape [64] offset [0] terms [0 / 1 % 0 * 8] components [0] group 1
+field @b "b" : i64 shape [64] offset [0] terms [0 / 1 % 0 * 8] components [0] group 2
+func @k(%c : TYPE, %d : TYPE) {
+  %zero = constant 0 : i32
+  %end = constant 64 : i32
+  %one = constant 1 : TYPE
+  for %i = %zero to %end parallel {
+    %ap = field_place @a, %i : place<TYPE>
+    %a = load %ap
+BODY
+    %w = cast %r : i64
+    %bp = field_place @b, %i : place<i64>
+    store %bp, %w
+  }
+}
+)";
+    text = std::regex_replace(text, std::regex("TYPE"), type);
+    return ptx_of(std::regex_replace(text, std::regex("BODY"), body), "sm_90");
+}
+
+TEST(ptx, has_no_choices_of_16_bits) {
+    for (const char* type : {"i8", "i16", "u8", "u16"}) {
+        const std::string ptx = ptx_of_ints(type, R"(
+    %p = mul %a, %c
+    %l = min %p, %a
+    %m = max %l, %c
+    %r = abs %m)");
+        EXPECT_EQ(count(ptx, "(abs|min|max)[.][su]16"), 0) << ptx;
+        EXPECT_GE(count(ptx, "(min|max)[.][su]32"), 2) << ptx;
+        expect_to_assemble(ptx, "sm_90");
+    }
+}
+
+TEST(ptx, has_no_negations_below_minima_and_no_rotations_that_are_none) {
+    const std::string minimum = ptx_of_ints("i32", R"(
+    %x = neg %a
+    %y = neg %c
+    %z = neg %d
+    %xy = min %x, %y
+    %r = min %xy, %z)");
+    EXPECT_EQ(count(minimum, "neg[.]"), 0) << minimum;
+    EXPECT_EQ(count(minimum, "ld[.]const"), 1) << minimum;
+    expect_to_assemble(minimum, "sm_90");
+    const std::string shifts = ptx_of_ints("i64", R"(
+    %many = constant 63 : i64
+    %x = shr %a, %many
+    %y = shl %a, %one
+    %r = sub %x, %y)");
+    EXPECT_EQ(count(shifts, "shr[.]s64[^;]*, 63;"), 0) << shifts;
+    expect_to_assemble(shifts, "sm_90");
+}
+
 TEST(ptx, fence_around_what_may_be_a_lock) {
     const std::string lock = R"(module "k"
 field @l "l" : i32 shape [4] offset [0] terms [0 / 1 % 0 * 4] components [0] group 1
