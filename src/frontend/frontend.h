@@ -163,7 +163,7 @@ class NotTracing {
     Lowering* const kept_;
     const bool before_;
 };
-extern int tracing;   // how many there are in all threads, under the GIL: worth asking
+extern int tracing;  // how many there are in all threads, under the GIL: worth asking
 Lowering& current_or_raise(const char* what);  // "`what` cannot be called in Python-scope"
 
 // --- ops.cpp: what both AST walking and the Expr protocols use ---------------------------------

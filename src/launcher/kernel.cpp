@@ -345,8 +345,7 @@ bool is_dead(const Specialisation& s) {
 }
 
 // `nested`: amid the tracing of another kernel, which is not to be left for a new one.
-__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args,
-                                              bool nested) {
+__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args, bool nested) {
     for (size_t n = 0; n < k.parameters->size(); ++n)
         if (needs_copy(args[n])) return launch_with_copies(k, args, k.parameters->size());
     auto& specialisations = *k.specialisations;

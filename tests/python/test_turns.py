@@ -202,6 +202,7 @@ def test_a_signal_handler_waits_for_another_threads_launch(backend):
     assert a[0] == 2 and b[5] == 300 * 299 // 2
 
 
+@pytest.mark.of_cpus("launches take the host's time")
 def test_who_waits_for_a_turn_sees_signals(backend):
     a = ours()
 
