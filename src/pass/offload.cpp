@@ -290,9 +290,8 @@ struct Cutter {
         }
         const LoopConfig& c = *loop.loop_config();
         const ModuleOptions& o = s.m.options;
-        p.task.block_dim = c.block_dim                              ? c.block_dim
-                           : o.default_cpu_block_dim != kUsualBlock ? int(o.default_cpu_block_dim)
-                                                                    : 0;
+        const bool asked = !s.options.target.threads && o.default_cpu_block_dim != kUsualBlock;
+        p.task.block_dim = c.block_dim ? c.block_dim : asked ? int(o.default_cpu_block_dim) : 0;
         p.task.max_threads = o.make_cpu_multithreading_loop ? c.max_threads : 1;
         p.task.fixed_mapping = c.block_dim > 0;
         p.task.most_iterations = iterations(p.task);

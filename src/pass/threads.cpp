@@ -7,6 +7,8 @@
 //
 // Cost: O(dimensions).
 
+#include <algorithm>
+
 #include "pass/passes.h"
 
 namespace qd::pass {
@@ -85,8 +87,9 @@ struct Threads {
 }  // namespace
 
 void lower_threads(Session&, Task& task, Inst& loop, std::vector<Accumulator>& accumulators) {
-    constexpr int kUsualBlock = 128, kFoldingBlock = 256;
+    constexpr int kUsualBlock = 128, kFoldingBlock = 256, kLargestBlock = 1024;
     if (!task.block_dim) task.block_dim = accumulators.empty() ? kUsualBlock : kFoldingBlock;
+    task.block_dim = std::clamp(task.block_dim, 1, kLargestBlock);
     const std::span<const abi::Bound> bounds(task.bounds, static_cast<size_t>(2 * task.dims));
     Threads{*task.body, loop, bounds, loop.operand(0)->type.prim}.run(accumulators);
 }

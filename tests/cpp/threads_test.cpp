@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <regex>
+
 #include "ir/ir.h"
 #include "launch.h"
 #include "pass/pass.h"
@@ -83,6 +85,10 @@ func @k(%n : i32) {
 TEST(threads, have_each_iteration_once) {
     const pass::Plan plan = plan_of(kFill);
     EXPECT_EQ(plan.tasks.at(0).block_dim, 128);
+    EXPECT_EQ(plan_of(std::regex_replace(kFill, std::regex("parallel"), "parallel block_dim=5000"))
+                  .tasks.at(0)
+                  .block_dim,
+              1024);
     for (const int n : {-1, 0, 1, 2, 3, 8}) {
         test::Machine machine(*plan.module, 8 * 8 * 8 * 4);
         machine.set_arg(*plan.module, 0, n);
