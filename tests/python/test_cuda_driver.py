@@ -232,13 +232,29 @@ import os
 saxpy(1.0)
 pid = os.fork()
 if pid == 0:
+    x.fill(3)
+    x[1] = 2
+    for action in (lambda: x[0], x.to_numpy, lambda: saxpy(2.0), lambda: saxpy(np.float32(2)),
+                   lambda: add(np.ones(3, np.float32)), lambda: qd.init(arch=qd.cuda)):
+        try:
+            action()
+            print("nothing", flush=True)
+        except qd.QuadrantsRuntimeError as e:
+            print(e, flush=True)
     try:
-        qd.init(arch=qd.cuda)
-    except qd.QuadrantsRuntimeError as e:
-        print(e, flush=True)
-    os._exit(0)
-os.waitpid(pid, 0)
+        qd.init(arch=qd.cpu)
+        y = qd.field(qd.i32, 3)
+        y.fill(7)
+        print(y[1], flush=True)
+    finally:
+        os._exit(0)
+print(os.waitpid(pid, 0)[1])
 """
     )
+    program = program.replace(
+        "import os",
+        "@qd.kernel\ndef add(a: qd.types.ndarray()):\n    for i in a: a[i] += 1\nimport os",
+    )
     lines, _, _ = run(program)
-    assert "forked" in lines[-1] and "spawn" in lines[-1]
+    assert lines[-2:] == ["7", "0"]
+    assert len(lines) == 8 and all("forked" in x and "spawn" in x for x in lines[:6])

@@ -14,10 +14,18 @@ namespace {
 
 constexpr size_t kAlignment = 256;  // of what the driver allocates
 
+// Null: the device cannot be entered, say in a forked child. These functions do not throw.
+const Driver* entered() {
+    const Driver* d = driver();
+    return d && d->cuCtxSetCurrent(d->context) == 0 ? d : nullptr;
+}
+
 Address address(const void* p) { return reinterpret_cast<Address>(p); }
 
 Memory allocate(size_t bytes, size_t margin) {
-    const Driver& d = use();
+    const Driver* entry = entered();
+    if (!entry) return {};
+    const Driver& d = *entry;
     const size_t before = (margin + kAlignment - 1) & ~(kAlignment - 1);
     const size_t all = before + bytes + margin + 1;
     Address at = 0;
@@ -31,20 +39,23 @@ Memory allocate(size_t bytes, size_t margin) {
 }
 
 void release(const Memory& m) {
-    const Driver& d = *driver();
-    if (d.cuCtxSetCurrent(d.context) == 0) (void)d.cuMemFree_v2(address(m.raw));
+    if (const Driver* d = entered()) (void)d->cuMemFree_v2(address(m.raw));
 }
 
 bool read(void* to, const char* from, size_t bytes) {
-    return !bytes || use().cuMemcpyDtoH_v2(to, address(from), bytes) == 0;
+    const Driver* d = entered();
+    return !bytes || (d && d->cuMemcpyDtoH_v2(to, address(from), bytes) == 0);
 }
 
 void write(char* to, const void* from, size_t bytes) {
-    if (bytes) (void)use().cuMemcpyHtoD_v2(address(to), from, bytes);
+    const Driver* d = entered();
+    if (bytes && d) (void)d->cuMemcpyHtoD_v2(address(to), from, bytes);
 }
 
 void fill(char* to, uint64_t bits, size_t size, size_t count) {
-    const Driver& d = use();
+    const Driver* entry = entered();
+    if (!entry) return;
+    const Driver& d = *entry;
     const Address at = address(to);
     const bool halves_equal = uint32_t(bits) == bits >> 32;
     if (size == 1)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 typedef uint64_t Address;
 typedef void *Handle;
@@ -28,9 +29,10 @@ static int fails(const char *what) {
 #define EXPORT __attribute__((visibility("default")))
 
 static int broken;  // an illegal address: everything fails from then on
-enum { kOutOfMemory = 2, kNoDevice = 100, kIllegalAddress = 700 };
+enum { kNotInitialised = 3, kOutOfMemory = 2, kNoDevice = 100, kIllegalAddress = 700 };
 
-EXPORT int cuInit(unsigned flags) { return fails("init") ? kNoDevice : 0; }
+static int process;  // a forked child cannot use its parent's context
+EXPORT int cuInit(unsigned flags) { process = getpid(); return fails("init") ? kNoDevice : 0; }
 EXPORT int cuDriverGetVersion(int *v) { return *v = fails("old") ? 11080 : 13000, 0; }
 EXPORT int cuDeviceGetCount(int *n) { return *n = !fails("none"), 0; }
 EXPORT int cuDeviceGet(int *d, int n) { return *d = n, 0; }
@@ -39,7 +41,7 @@ EXPORT int cuDeviceGetAttribute(int *v, int a, int d) {
     return *v = a == 75 ? (fails("capability") ? 6 : 9) : 0, 0;
 }
 EXPORT int cuDevicePrimaryCtxRetain(Handle *c, int d) { return *c = (Handle)1, 0; }
-EXPORT int cuCtxSetCurrent(Handle c) { return 0; }
+EXPORT int cuCtxSetCurrent(Handle c) { return getpid() == process ? 0 : kNotInitialised; }
 EXPORT int cuCtxGetLimit(size_t *v, int l) { return *v = 1024, 0; }
 EXPORT int cuCtxSetLimit(int l, size_t v) { return LOG("limit %d %zu\n", l, v), 0; }
 EXPORT int cuMemGetInfo_v2(size_t *f, size_t *t) { return *f = *t = 1 << 30, 0; }
