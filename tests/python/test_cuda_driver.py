@@ -258,3 +258,30 @@ print(os.waitpid(pid, 0)[1])
     lines, _, _ = run(program)
     assert lines[-2:] == ["7", "0"]
     assert len(lines) == 8 and all("forked" in x and "spawn" in x for x in lines[:6])
+
+
+def test_checks_and_prints_of_the_device(run):
+    program = """
+qd.init(arch=qd.cuda, debug=True, log_level=qd.ERROR)
+@qd.kernel
+def check(n: qd.i32):
+    for i in range(n):
+        assert i < 100, "too large"
+for _ in range(2):
+    try:
+        check(5)
+    except AssertionError as e:
+        print(type(e).__name__, e)
+"""
+    lines, _, _ = run(program, "check")
+    assert lines == ["QuadrantsAssertionError too large"] * 2
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+@qd.kernel
+def speak(n: qd.i32):
+    for i in range(n):
+        print("hello")
+speak(3)
+"""
+    lines, _, _ = run(program, "print")
+    assert lines == ["hello", "hello", "[1 prints of this launch found no room]"]

@@ -75,14 +75,11 @@ __attribute__((noinline)) void call_entry(Worker& w, abi::TaskFn entry, int64_t 
     if (__builtin_setjmp(w.jump) == 0) entry(&w.thread, begin, end, chunk);
 }
 
-// The calls that lead to a check, innermost first, which is itself the first.
 std::vector<const support::FormatEntry*> stack_of(const abi::Thread& t, const KernelImage& image,
                                                   uint32_t format) {
-    std::vector<const support::FormatEntry*> out;
-    if (format < image.formats.size()) out.push_back(&image.formats[format]);
-    for (const abi::OpenCall* c = t.calls; c; c = c->outer)
-        if (c->site < image.formats.size()) out.push_back(&image.formats[c->site]);
-    return out;
+    std::vector<uint64_t> sites;
+    for (const abi::OpenCall* c = t.calls; c; c = c->outer) sites.push_back(c->site);
+    return runtime::stack_of(image.formats, format, sites);
 }
 
 void on_print(abi::Thread* t, uint32_t format, const abi::Cell* cells) {

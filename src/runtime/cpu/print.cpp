@@ -123,6 +123,16 @@ std::string format_text(const support::FormatEntry& entry, const abi::Cell* cell
     return out;
 }
 
+std::vector<const support::FormatEntry*> stack_of(std::span<const support::FormatEntry> formats,
+                                                  uint32_t format,
+                                                  std::span<const uint64_t> sites) {
+    std::vector<const support::FormatEntry*> out;
+    if (format < formats.size()) out.push_back(&formats[format]);
+    for (const uint64_t site : sites)
+        if (site < formats.size()) out.push_back(&formats[site]);
+    return out;
+}
+
 void add_callers(std::string& text, const std::vector<const support::FormatEntry*>& stack) {
     constexpr size_t kShown = 16;
     std::vector<const support::SourceSite*> sites;

@@ -185,15 +185,6 @@ struct Launch {
         }
     }
 
-    // The calls that lead to a check, innermost first, which is itself the first.
-    std::vector<const support::FormatEntry*> stack_of(const support::FormatEntry& entry,
-                                                      std::span<const uint64_t> sites) const {
-        std::vector<const support::FormatEntry*> out{&entry};
-        for (const uint64_t site : sites)
-            if (site < image.formats.size()) out.push_back(&image.formats[site]);
-        return out;
-    }
-
     void read_report() {
         abi::DeviceReport report;
         constexpr size_t kHead = offsetof(abi::DeviceReport, cells);
@@ -206,7 +197,7 @@ struct Launch {
         const support::FormatEntry& entry = image.formats[report.format];
         outcome.failure = format_text(entry, report.cells);
         outcome.stack = std::make_unique<std::vector<const support::FormatEntry*>>(
-            stack_of(entry, {report.sites, report.site_count}));
+            stack_of(image.formats, report.format, {report.sites, report.site_count}));
     }
 
     void read_prints() {
@@ -228,7 +219,7 @@ struct Launch {
                 const support::FormatEntry& entry = image.formats[format];
                 std::string text = format_text(entry, reinterpret_cast<const abi::Cell*>(values));
                 if (!entry.sites.empty())
-                    add_callers(text, stack_of(entry, {values + cells, sites}));
+                    add_callers(text, stack_of(image.formats, format, {values + cells, sites}));
                 outcome.printed += text;
             }
             at += 2 + cells + sites;
@@ -240,7 +231,7 @@ struct Launch {
 
     bool run_all() {
         prepare();
-        bool waited = false;
+        bool waited = true;
         while (context.task < image.tasks.size()) {
             const LoadedTask& task = image.tasks[context.task];
             if (task.gate >= 0 && !temp(task.gate)) {
@@ -250,14 +241,11 @@ struct Launch {
             const int64_t began = hooks.times ? now_ns() : 0;
             run(task, image.gpu->entries[context.task]);
             if (hooks.times) {
-                if (!wait()) break;
+                if (!(waited = wait())) break;
                 hooks.times->push_back({context.task, began, now_ns() - began});
             }
             if (task.again >= 0) {
-                if (!wait()) {
-                    outcome.interrupted = true;
-                    break;
-                }
+                if (!(waited = wait())) break;
                 if (checks) read_report();
                 if (outcome.failed) break;
             }
@@ -268,11 +256,10 @@ struct Launch {
                 ++context.task;
             }
         }
-        if (checks || image.uses_print || image.result_bytes) {
-            waited = wait();
-            outcome.interrupted |= !waited;
-        }
-        if (!waited) return outcome.interrupted;
+        const bool looked_at = checks || image.uses_print || image.result_bytes;
+        if (looked_at && waited) waited = wait();
+        outcome.interrupted = !waited;
+        if (!waited || !looked_at) return !waited;
         if (checks) read_report();
         if (image.uses_print) read_prints();
         if (image.result_bytes) std::memcpy(context.results, r.results.at, image.result_bytes);

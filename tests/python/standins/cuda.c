@@ -116,6 +116,19 @@ EXPORT int cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsig
                           unsigned bz, unsigned shared, Handle stream, void **p, void **extra) {
     if (broken) return kIllegalAddress;
     LOG("launch %s %u x %u\n", (char *)f, gx, bx);
+    const Address *record = p[0];  // abi::DeviceLaunch: temps, partials, results, report, prints
+    if (fails("check")) {          // the first check of the kernel
+        open_block(record[3], 1);
+        ((uint32_t *)record[3])[0] = 1;
+        open_block(record[3], 0);
+    }
+    if (fails("print") && record[4]) {  // twice the first text of the kernel, and one without room
+        open_block(record[4], 1);
+        uint64_t *prints = (uint64_t *)record[4];
+        prints[0] = 4 | (uint64_t)1 << 32;
+        prints[1] = prints[3] = (uint64_t)1 << 63;
+        open_block(record[4], 0);
+    }
     broken = fails("address");
     return 0;
 }
