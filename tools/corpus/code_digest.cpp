@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -16,6 +15,7 @@
 #include <llvm/Object/ELFObjectFile.h>
 
 #include "codegen/llvm/codegen.h"
+#include "contents.h"
 #include "ir/ir.h"
 #include "pass/pass.h"
 
@@ -25,8 +25,8 @@ struct Cpu {
     const char *name, *triple;
 };
 constexpr Cpu kCpus[] = {
-    {"x86-64", "x86_64-linux-gnu"},         {"x86-64-v3", "x86_64-linux-gnu"},
-    {"znver4", "x86_64-linux-gnu"},         {"skylake-avx512", "x86_64-linux-gnu"},
+    {"x86-64", "x86_64-linux-gnu"},       {"x86-64-v3", "x86_64-linux-gnu"},
+    {"znver4", "x86_64-linux-gnu"},       {"skylake-avx512", "x86_64-linux-gnu"},
     {"neoverse-v2", "aarch64-linux-gnu"},
 };
 
@@ -82,12 +82,6 @@ void add_object(Codes& codes, const std::vector<uint8_t>& file) {
         add(codes, name.str(), wanted(section.getContents()).str(),
             fixups(section, 0, section.getSize()));
     }
-}
-
-std::string contents(const char* path) {
-    std::ifstream in(path, std::ios::binary);
-    if (!in) throw std::runtime_error("cannot be read");
-    return {std::istreambuf_iterator<char>(in), {}};
 }
 
 void show(const char* path) {

@@ -3,21 +3,14 @@
 
 #include <cstdio>
 #include <fstream>
-#include <iterator>
-#include <stdexcept>
 #include <string>
 
 #include "codegen/llvm/codegen.h"
+#include "contents.h"
 #include "ir/ir.h"
 #include "pass/pass.h"
 
 namespace {
-
-std::string contents(const char* path) {
-    std::ifstream in(path, std::ios::binary);
-    if (!in) throw std::runtime_error("cannot be read");
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 
 void write(const char* gpu, const std::string& path, const char* module) {
     qd::pass::PipelineOptions options;

@@ -15,7 +15,13 @@ using llvm::Value;
 namespace Intrinsic = llvm::Intrinsic;
 
 namespace {
-enum Key : uint64_t { kRecord = uint64_t{100} << 56, kThreadRecord, kWord, kGrid = kWord + 4096 };
+enum Key : uint64_t {  // of what a function computes at its entry, beside those of a CPU
+    kRecord = uint64_t{100} << 56,
+    kThreadRecord = uint64_t{101} << 56,
+    kWord = uint64_t{102} << 56,
+    kInside = uint64_t{103} << 56,
+    kGrid = uint64_t{104} << 56
+};
 
 Value* special(Builder& b, Intrinsic::ID id) { return b.CreateIntrinsic(b.getInt32Ty(), id, {}); }
 }  // namespace
@@ -56,7 +62,7 @@ Value* FunctionLowering::launch_word(size_t offset, llvm::Type* type) {
 Value* FunctionLowering::gpu_block(Block which) {
     const auto inside = [&](uint64_t offset) {
         Value* record = launch_record();
-        return at_entry(kRecord + offset, [&](Builder& at) {
+        return at_entry(kInside + offset, [&](Builder& at) {
             return at.CreateConstInBoundsGEP1_64(m.i8, record, offset);
         });
     };
@@ -140,9 +146,10 @@ void FunctionLowering::speak_on_gpu(Inst& i, Value* cells, int count) {
 
 namespace {
 
-// to[0..count) = from[0..count), of i64.
-void copy_words(ModuleLowering& m, Builder& b, llvm::Function* f, Value* to, Value* from,
-                Value* count) {
+// for (k = 0; more(k); ++k) turn(k); gives k behind it. `more` may begin with phis of its own,
+// whose values before and after a turn stem from the blocks that it and `turn` are told.
+template <class More, class Turn>
+Value* count_while(ModuleLowering& m, Builder& b, llvm::Function* f, More more, Turn turn) {
     auto* before = b.GetInsertBlock();
     auto* loop = llvm::BasicBlock::Create(m.context, "", f);
     auto* body = llvm::BasicBlock::Create(m.context, "", f);
@@ -151,42 +158,47 @@ void copy_words(ModuleLowering& m, Builder& b, llvm::Function* f, Value* to, Val
     b.SetInsertPoint(loop);
     auto* k = b.CreatePHI(m.i32, 2);
     k->addIncoming(b.getInt32(0), before);
-    b.CreateCondBr(b.CreateICmpULT(k, count), body, after);
+    b.CreateCondBr(more(k, before), body, after);
     b.SetInsertPoint(body);
-    Value* word = b.CreateAlignedLoad(m.i64, b.CreateInBoundsGEP(m.i64, from, k), llvm::Align(8));
-    b.CreateAlignedStore(word, b.CreateInBoundsGEP(m.i64, to, k), llvm::Align(8));
+    turn(k, body);
     k->addIncoming(b.CreateAdd(k, b.getInt32(1)), body);
     b.CreateBr(loop);
     b.SetInsertPoint(after);
+    return k;
+}
+
+// to[0..count) = from[0..count), of i64.
+void copy_words(ModuleLowering& m, Builder& b, llvm::Function* f, Value* to, Value* from,
+                Value* count) {
+    const auto at = [&](Value* base, Value* k) { return b.CreateInBoundsGEP(m.i64, base, k); };
+    count_while(
+        m, b, f, [&](Value* k, llvm::BasicBlock*) { return b.CreateICmpULT(k, count); },
+        [&](Value* k, llvm::BasicBlock*) {
+            Value* word = b.CreateAlignedLoad(m.i64, at(from, k), llvm::Align(8));
+            b.CreateAlignedStore(word, at(to, k), llvm::Align(8));
+        });
 }
 
 // Counts open calls, the innermost at hand, up to `most`; stores their sites to `to` unless that is
 // null.
 Value* walk_calls(ModuleLowering& m, Builder& b, llvm::Function* f, Value* innermost, uint32_t most,
                   Value* to) {
-    auto* before = b.GetInsertBlock();
-    auto* loop = llvm::BasicBlock::Create(m.context, "", f);
-    auto* body = llvm::BasicBlock::Create(m.context, "", f);
-    auto* end = llvm::BasicBlock::Create(m.context, "", f);
-    b.CreateBr(loop);
-    b.SetInsertPoint(loop);
-    auto* k = b.CreatePHI(m.i32, 2);
-    auto* call = b.CreatePHI(m.ptr, 2);
-    k->addIncoming(b.getInt32(0), before);
-    call->addIncoming(innermost, before);
-    Value* more = b.CreateICmpNE(call, llvm::ConstantPointerNull::get(m.ptr));
-    b.CreateCondBr(b.CreateAnd(more, b.CreateICmpULT(k, b.getInt32(most))), body, end);
-    b.SetInsertPoint(body);
-    if (to) {
-        Value* site = b.CreateAlignedLoad(m.i64, b.CreateConstInBoundsGEP1_64(m.i64, call, 1),
-                                          llvm::Align(8));
-        b.CreateAlignedStore(site, b.CreateInBoundsGEP(m.i64, to, k), llvm::Align(8));
-    }
-    call->addIncoming(b.CreateAlignedLoad(m.ptr, call, llvm::Align(8)), body);
-    k->addIncoming(b.CreateAdd(k, b.getInt32(1)), body);
-    b.CreateBr(loop);
-    b.SetInsertPoint(end);
-    return k;
+    llvm::PHINode* call = nullptr;
+    const auto more = [&](Value* k, llvm::BasicBlock* before) {
+        call = b.CreatePHI(m.ptr, 2);
+        call->addIncoming(innermost, before);
+        return b.CreateAnd(b.CreateICmpNE(call, llvm::ConstantPointerNull::get(m.ptr)),
+                           b.CreateICmpULT(k, b.getInt32(most)));
+    };
+    const auto turn = [&](Value* k, llvm::BasicBlock* body) {
+        if (to) {
+            Value* site = b.CreateAlignedLoad(m.i64, b.CreateConstInBoundsGEP1_64(m.i64, call, 1),
+                                              llvm::Align(8));
+            b.CreateAlignedStore(site, b.CreateInBoundsGEP(m.i64, to, k), llvm::Align(8));
+        }
+        call->addIncoming(b.CreateAlignedLoad(m.ptr, call, llvm::Align(8)), body);
+    };
+    return count_while(m, b, f, more, turn);
 }
 
 llvm::Function* new_helper(ModuleLowering& m, Builder& b, const char* name) {

@@ -12,7 +12,6 @@
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ScopedNoAliasAA.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
-#include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/PassInstrumentation.h>
 #include <llvm/IR/PassTimingInfo.h>
@@ -135,6 +134,11 @@ struct Analyses {
     }
 };
 
+llvm::InstCombinePass combine() {
+    return llvm::InstCombinePass(
+        llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1));
+}
+
 }  // namespace
 
 void expand_calls(llvm::Module& module, llvm::TargetMachine& tm) {
@@ -163,10 +167,6 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     Analyses analyses(tm, &callbacks);
     llvm::FunctionAnalysisManager& functions = analyses.functions;
 
-    const auto combine = [] {
-        return llvm::InstCombinePass(
-            llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1));
-    };
     llvm::FunctionPassManager straight, looped;
     for (auto* list : {&straight, &looped}) {
         list->addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
@@ -224,10 +224,6 @@ void optimise_for_gpu(llvm::Module& module, llvm::TargetMachine& tm,
                       const ir::ModuleOptions& asked) {
     support::begin_stage("optimisation");
     Analyses analyses(tm, nullptr);
-    const auto combine = [] {
-        return llvm::InstCombinePass(
-            llvm::InstCombineOptions().setVerifyFixpoint(false).setMaxIterations(1));
-    };
     llvm::FunctionPassManager passes;
     passes.addPass(llvm::SROAPass(llvm::SROAOptions::ModifyCFG));
     passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
