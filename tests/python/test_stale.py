@@ -539,3 +539,27 @@ def test_dataclasses_that_lack_a_field(backend):
     assert early == late == other
     late.later, other.later = 5, 6
     assert [k(o) for o in (early, late, early, other, late, other)] == [10, 15, 10, 16, 15, 16]
+
+
+def test_functions_of_the_package_are_told_apart(backend):
+    """Some are made by others and share one source; some have none."""
+    x = qd.ndarray(qd.i32, (1,))
+    subgroup = qd.simt.subgroup
+
+    def result(operation, *more):
+        @qd.kernel
+        def apply(x: qd.types.ndarray(qd.i32, ndim=1)):
+            for i in x:
+                x[i] = operation(x[i], *more)
+
+        x.fill(6)
+        apply(x)
+        return x[0]
+
+    for _ in range(2):
+        assert result(subgroup.exclusive_mul_tiled, 0) == 1
+        assert result(subgroup.exclusive_add_tiled, 0) == 0
+        assert result(subgroup.exclusive_max_tiled, 0) == -(2**31)
+        assert result(lambda v: v + 1) == 7
+        assert result(lambda v: v * 2) == 12
+        assert result(subgroup.exclusive_and_tiled, 0) == -1

@@ -73,11 +73,25 @@ Ref field_signature(PyObject* o) {
                                     f->has_storage ? Py_True : Py_False));
 }
 
-// What names a callable whose source is not the user's: an operation, a built-in function, a type.
+// Whether a module of this package has the function under its name, as functions that others make
+// do not.
+bool is_named_function(PyObject* o) {
+    if (!PyFunction_Check(o) || !is_own_code(o)) return false;
+    PyObject* module = PyDict_GetItem(
+        PyImport_GetModuleDict(), PyFunction_GET_MODULE(o) ? PyFunction_GET_MODULE(o) : Py_None);
+    const Ref named = module ? Ref::steal_or_null(PyObject_GetAttr(
+                                   module, reinterpret_cast<PyFunctionObject*>(o)->func_qualname))
+                             : Ref{};
+    forget_error();
+    return named.get() == o;
+}
+
+// What names a callable whose source is not the user's: an operation, a function of this package, a
+// built-in function, a type.
 Ref callable_id(PyObject* o) {
     if (const std::string_view op = operation_of(o); !op.empty())
         return Ref::steal(PyUnicode_FromFormat("operation %s", std::string(op).c_str()));
-    if (!PyCFunction_Check(o) && !PyType_Check(o)) return {};
+    if (!PyCFunction_Check(o) && !PyType_Check(o) && !is_named_function(o)) return {};
     const Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___)),
               module = Ref::steal_or_null(PyObject_GetAttr(o, names().__module___));
     forget_error();
@@ -617,6 +631,8 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         else if (is_external_array(o))
             u.opaque("the contents of a large NumPy array");
         if (is_host_matrix(o)) guard_components(u, o, prov);
+        // Users' own are known by what they answer; ours are called without asking.
+        if (PyFunction_Check(o) && is_own_code(o)) u.opaque("a function that has no name");
     }
 }
 
