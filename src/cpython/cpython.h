@@ -17,6 +17,8 @@ struct PyError {};  // thrown when a Python exception is set
 // raised; it is kept, and raised by the kernel call in progress (kept_error.cpp). Nothing else
 // clears exceptions (tools/check_forget.py).
 void forget_error();
+// Clears it if it is of this very type: raised by us, for none else.
+void drop_own_error(PyObject* type);
 // A line of the log, by quadrants._logging.<level>, which clients may have replaced. False: it
 // raised.
 [[nodiscard]] bool log_line(const char* level, const std::string& text);

@@ -90,6 +90,10 @@ void forget_error() {
     Py_XDECREF(trace);
 }
 
+void drop_own_error(PyObject* type) {
+    if (PyErr_Occurred() == type) PyErr_Clear();
+}
+
 bool has_attribute(PyObject* o, const char* name) {
     const Ref found = Ref::steal_or_null(PyObject_GetAttrString(o, name));
     if (!found) forget_error();

@@ -145,7 +145,10 @@ bool is_held_task(KernelState& k) {
     } catch (...) {
         if (!in_python) return false;
     }
-    if (in_python) forget_failure();
+    if (in_python) {
+        drop_own_error(PyExc_BaseException);  // of hold_in_python
+        forget_failure();
+    }
     return true;
 }
 
