@@ -164,6 +164,7 @@ struct KernelState {
     bool held_in_python = false;  // a HoldsTask left through code of the user
     uint64_t user_runs = 0;       // of code of the user that may change what facts say
     int regions = 0;              // around the statement being lowered
+    uint32_t shared_arrays = 0;   // made so far
     // What the statement being lowered stands in: constructs of graphs and streams.
     enum class Section : uint8_t { none, region, branch, stream } section = Section::none;
     bool graph = false, checkpoints = false;  // options of the decorator

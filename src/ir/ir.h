@@ -100,6 +100,7 @@ enum class Kind : uint8_t {
     memory,       // reads or writes places, the launch's block or the thread's
     atomic,
     control,
+    threads,  // what threads of a block do together: neither moved nor doubled
     outside,  // random numbers, text
 };
 
@@ -113,7 +114,7 @@ enum class Slope : uint8_t {
     inner,      // as its regions or its callee say
 };
 enum class Refers : uint8_t { nothing, field, function, loop, format };  // Inst::ref
-enum class Root : uint8_t { none, slot, temp, partial, thread, field, array };
+enum class Root : uint8_t { none, slot, temp, partial, thread, shared, field, array };
 enum class Neutral : uint8_t { none, zero, most, least, ones };
 enum class Word : uint8_t { none, launch_key, results, temps, partials };  // of abi::Context
 
@@ -166,6 +167,7 @@ struct OpInfo {
     bool repeats = false;    // may run its region more than once
     Word word = Word::none;  // what of the launch it looks at
     Op inside = Op::count_;  // the group that it stands in, which holds nothing else
+    bool fences = false;     // of memory all but slots may be another behind it
     int8_t component = -1;   // which operand is a component's number, known at run time alone
     Refers refers = Refers::nothing;
     Root root = Root::none;           // what memory the place that it makes lies in
@@ -244,6 +246,24 @@ enum class TaskValue : uint32_t {
     // Where each thread has an iteration (Target::threads) `begin` is its number, `end` that of all
     // threads of the task, `chunk` that of its block, and
     in_block,  // its number in there
+};
+
+// What op thread_index is: the number of the thread that runs the iteration (of a GPU in the grid),
+// and, of targets with blocks, its number in the block and in the subgroup.
+enum class ThreadNumber : uint32_t { thread, in_block, lane };
+
+// What ops on all threads of a block (block_vote) or on those of a subgroup (vote) find out. same:
+// whether all are true or none; bits: the lanes where it is true; number: of threads where it is;
+// equal, all_equal: of any value, the lanes that have this one's, or all of the mask or none.
+enum class Vote : uint32_t { all, any, same, bits, number, equal, all_equal };
+enum class Shuffle : uint32_t { lane, up, down, flip };   // whose value: operand 1 says how far
+enum class Fence : uint32_t { subgroup, block, device };  // for whom it orders
+
+// Bits of shared_place's imm: which array of the kernel, and its elements.
+struct SharedArray {
+    uint32_t number = 0, count = 0;
+    uint64_t pack() const { return uint64_t(number) << 32 | count; }
+    static SharedArray unpack(uint64_t imm) { return {uint32_t(imm >> 32), uint32_t(imm)}; }
 };
 
 // What op thread_word is a place of.

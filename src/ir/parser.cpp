@@ -330,7 +330,8 @@ struct Parser {
         } while (accept(','));
     }
     void parse_plain_operands(Head& h) {
-        bool any = true;  // behind a name only a comma tells: a `%` may open the next line
+        // A `%` may open the next line: behind a name only a comma tells.
+        bool any = info(h.op).operands != 0;
         const Refers to = info(h.op).refers;
         if (to == Refers::function || to == Refers::field) {
             const std::string name = ref_name();

@@ -225,6 +225,8 @@ Summary summary_of(const Session& s, const Inst& i) {
         case Effect::io:
             out.observable = true;
             out.random = i.op == Op::random;
+            out.meets = info(i.op).kind == Kind::threads;
+            out.reads = out.writes = info(i.op).fences;
             break;
         case Effect::region:
             break;
@@ -236,33 +238,27 @@ Summary summary_of(const Session& s, const Inst& i) {
         }
     }
     if (i.op == Op::constant) out.cost = 0;
+    out.meets |= info(i.op).root == Root::shared;
     out.loops |= i.is_loop();
-    for (const Region* r : i.region_list()) {
-        for (const Inst* c = r->first; c; c = c->next) {
-            const Summary inner = summary_of(s, *c);
-            out.reads |= inner.reads, out.writes |= inner.writes,
-                out.observable |= inner.observable;
-            out.random |= inner.random, out.loops |= inner.loops, out.cost += inner.cost;
-        }
-    }
+    for (const Region* r : i.region_list()) out.add(summary_of(s, *r));
     return out;
+}
+
+Summary summary_of(const Session& s, const Region& r) {
+    Summary all;
+    for (const Inst* i = r.first; i; i = i->next) all.add(summary_of(s, *i));
+    return all;
 }
 
 void summarise(Session& s, const std::vector<Function*>& order) {
     // A function that is not summarised yet, because it is recursive, may do anything.
     Summary anything;
-    anything.reads = anything.writes = anything.observable = anything.random = anything.loops =
-        true;
+    anything.reads = anything.writes = anything.observable = true;
+    anything.random = anything.loops = anything.meets = true;
     s.summaries.assign(order.size(), anything);
     s.call_sites.assign(order.size(), 0);
     for (Function* f : order) {
-        Summary all;
-        for (const Inst* i = f->body->first; i; i = i->next) {
-            const Summary one = summary_of(s, *i);
-            all.reads |= one.reads, all.writes |= one.writes, all.observable |= one.observable;
-            all.random |= one.random, all.loops |= one.loops, all.cost += one.cost;
-        }
-        s.summaries[f->id] = all;
+        s.summaries[f->id] = summary_of(s, *f->body);
         walk(*f->body, [&](Inst& i) {
             if (i.op == Op::call) ++s.call_sites[i.callee()->id];
         });

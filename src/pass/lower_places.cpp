@@ -247,6 +247,14 @@ struct Lowering {
         return displaced(b, at, last.constant * size, type);
     }
 
+    Value* shared_element(Builder& b, const Inst& i) {
+        const Type type = i.results[0].type;
+        const Index x = index(b, i.operand(0));
+        Value* at = b.typed(Op::shared_place, type, {}, i.imm);
+        at = displaced(b, at, x.base, type.size_bytes());
+        return displaced(b, at, x.constant * type.size_bytes(), type);
+    }
+
     // The place of component k, a scalar.
     Value* component(Builder& b, Value* place, int k) {
         const Type type = place->type.element().place();
@@ -354,6 +362,8 @@ struct Lowering {
             }
             case Op::array_place:
                 return become(i, element(b, i));
+            case Op::shared_place:
+                return become(i, shared_element(b, i));
             case Op::comp_place:
                 return become(i, chosen_component(b, i));
             case Op::array_shape: {

@@ -99,7 +99,7 @@ struct Task {
     Shape shape = Shape::thread;
     bool fixed_mapping = false;    // iteration i is thread i % block_dim of block i / block_dim
     int64_t most_iterations = -1;  // of a range task; -1: known when it runs
-    uint32_t shared_bytes = 0;     // of a block, that its threads share
+    uint32_t shared_bytes = 0;     // of a block, that its launch asks for; shared.cpp
     std::vector<Input> inputs;     // in order of kind and `from`; inputs.cpp
     int group = -1;                // the innermost around all of it, of Plan::groups
     std::vector<abi::PrivateField> private_fields;  // private_fields.cpp
@@ -125,8 +125,12 @@ struct Plan {
     std::vector<ir::Function*>
         callees;  // every function reachable by calls, callees before callers
     ArrayClasses arrays;
+    // Shared arrays by number, in bytes behind the begin of what the launch of a task asks for.
+    // Each of the others has a place that is known with the code.
+    std::unordered_map<uint32_t, uint32_t> shared_places;
     uint32_t temps_bytes = 0;
     bool uses_random = false, uses_print = false;
+    bool meets = false;                    // threads of blocks do something together
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
     bool assumes_own_fields = false;       // right only if no array argument is a view of a field
     bool array_atomics = false;            // in parallel tasks

@@ -19,7 +19,13 @@ struct Summary {
     bool observable = false;             // prints, checks, random numbers, clock: kept and ordered
     bool random = false;
     bool loops = false;  // contains a loop
+    bool meets = false;  // threads of a block do something together
     uint32_t cost = 0;   // instructions, components counted
+
+    void add(const Summary& o) {
+        reads |= o.reads, writes |= o.writes, observable |= o.observable, random |= o.random;
+        loops |= o.loops, meets |= o.meets, cost += o.cost;
+    }
 };
 
 struct Session {
@@ -39,6 +45,7 @@ std::vector<ir::Function*> callees_first(ir::Module& m);
 ArrayClasses find_arrays(const ir::Module& m, std::span<ir::Function* const> callees_first);
 void summarise(Session& s, const std::vector<ir::Function*>& order);
 Summary summary_of(const Session& s, const ir::Inst& i);  // of one instruction with its regions
+Summary summary_of(const Session& s, const ir::Region& r);
 
 // --- editing (edit.cpp)
 void add_operands(ir::Inst& i, std::span<ir::Value* const> values);
@@ -80,8 +87,9 @@ struct Accumulator {  // a reduction found in the loop (reduce.cpp)
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
 void private_fields(const Session& s, Task& task);  // on a finished task (private_fields.cpp)
 void measure(Plan& plan);
-void find_waits(Plan& plan);   // of parallel tasks (waits.cpp)
-void find_inputs(Plan& plan);  // of all tasks (inputs.cpp)
+void find_waits(Plan& plan);      // of parallel tasks (waits.cpp)
+void find_inputs(Plan& plan);     // of all tasks (inputs.cpp)
+void lay_out_shared(Plan& plan);  // arrays of blocks (shared.cpp)
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
 // The same for targets whose threads have an iteration each (threads.cpp).
 void lower_threads(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);

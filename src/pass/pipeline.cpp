@@ -130,6 +130,7 @@ void finish_plan(Session& s, Plan& plan) {
     order.insert(order.end(), roots.begin(), roots.end());
     plan.arrays = find_arrays(m, order);
     find_inputs(plan);
+    lay_out_shared(plan);
     for (Function* f : m.functions) {
         walk(*f->body, [&](Inst& i) {
             ++plan.instructions;
@@ -138,6 +139,7 @@ void finish_plan(Session& s, Plan& plan) {
             plan.assumes_distinct_arrays |=
                 place && place->op == Op::array_place && arrays > 1 && !m.arrays_may_overlap;
             if (i.op == Op::print) plan.uses_print = true;
+            if (info(i.op).kind == Kind::threads) plan.meets = true;
         });
     }
     find_waits(plan);
@@ -180,13 +182,7 @@ Plan run_pipeline(std::unique_ptr<Module> module, const PipelineOptions& options
     runner.stage("before_simplify_I");
     for (Function* f : order) {
         runner.run(Where::function, *f);
-        Summary mine;
-        for (const Inst* i = f->body->first; i; i = i->next) {
-            const Summary one = summary_of(s, *i);
-            mine.reads |= one.reads, mine.writes |= one.writes, mine.observable |= one.observable;
-            mine.random |= one.random, mine.loops |= one.loops, mine.cost += one.cost;
-        }
-        s.summaries[f->id] = mine;
+        s.summaries[f->id] = summary_of(s, *f->body);
     }
     runner.stage("after_simplify_I");
 

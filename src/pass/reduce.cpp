@@ -306,7 +306,8 @@ struct Reducer {
                 calls |= c.reads || c.writes;
             }
         });
-        if (calls) return;
+        // Where threads meet each runs one iteration, as who wrote them expects.
+        if (calls || summary_of(s, loop).meets) return;
         walk(loop.body(), [&](Inst& i) {
             for (int k = 0; k < i.operand_count; ++k) i.operand(k)->id = 1;
         });

@@ -69,7 +69,8 @@ struct Forwarder {
             if (i.effect() == Effect::write || i.effect() == Effect::atomic) {
                 ++classes[memory_class(i.operand(0), s)].generation;
                 if (locks && i.effect() == Effect::atomic) ++all_generation;
-            } else if (i.op == Op::call && s.summaries[i.callee()->id].writes) {
+            } else if (info(i.op).fences ||
+                       (i.op == Op::call && s.summaries[i.callee()->id].writes)) {
                 ++all_generation;
             }
         });
@@ -120,6 +121,7 @@ struct Forwarder {
                 }
                 case Effect::check:
                 case Effect::io:
+                    if (info(i.op).fences) ++all_generation;
                     ++barriers;
                     break;
                 case Effect::call: {

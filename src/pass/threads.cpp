@@ -86,10 +86,11 @@ struct Threads {
 
 }  // namespace
 
-void lower_threads(Session&, Task& task, Inst& loop, std::vector<Accumulator>& accumulators) {
-    constexpr int kUsualBlock = 128, kFoldingBlock = 256, kLargestBlock = 1024;
-    if (!task.block_dim) task.block_dim = accumulators.empty() ? kUsualBlock : kFoldingBlock;
-    task.block_dim = std::clamp(task.block_dim, 1, kLargestBlock);
+void lower_threads(Session& s, Task& task, Inst& loop, std::vector<Accumulator>& accumulators) {
+    constexpr int64_t kFoldingBlock = 256, kLargestBlock = 1024;
+    int64_t block = task.block_dim;
+    if (!block) block = accumulators.empty() ? s.m.options.default_gpu_block_dim : kFoldingBlock;
+    task.block_dim = int(std::clamp<int64_t>(block, 1, kLargestBlock));
     const std::span<const abi::Bound> bounds(task.bounds, static_cast<size_t>(2 * task.dims));
     Threads{*task.body, loop, bounds, loop.operand(0)->type.prim}.run(accumulators);
 }

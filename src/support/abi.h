@@ -21,7 +21,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 17;
+inline constexpr uint32_t kAbiVersion = 18;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -152,6 +152,7 @@ struct Task {
     int32_t again;             // offset of its condition, an i32, into temps; -1: it ends none
     uint32_t behind;           // the first task behind the checkpoint that this one begins
     int32_t gate;              // offset of its condition, an i32, into temps; -1: it begins none
+    uint32_t shared_bytes;     // that the launch of a block asks for
     PrivateField private_fields[kMaxPrivateFields];
     Bound bounds[2 * kMaxDims];
 };

@@ -106,6 +106,7 @@ static_assert(sizeof(Type) == 8);
 inline constexpr Type kNone{};
 inline constexpr Type kU1 = Type::scalar(Prim::u1);
 inline constexpr Type kI32 = Type::scalar(Prim::i32);
+inline constexpr Type kU32 = Type::scalar(Prim::u32);
 inline constexpr Type kI64 = Type::scalar(Prim::i64);
 inline constexpr Type kU64 = Type::scalar(Prim::u64);
 inline constexpr Type kF32 = Type::scalar(Prim::f32);

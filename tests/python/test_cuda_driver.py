@@ -285,3 +285,86 @@ speak(3)
 """
     lines, _, _ = run(program, "print")
     assert lines == ["hello", "hello", "[1 prints of this launch found no room]"]
+
+
+BLOCKS = """
+from quadrants.lang.simt import block, subgroup, warp, grid
+qd.init(arch=qd.cuda, default_gpu_block_dim=64)
+x = qd.ndarray(qd.f32, 768)
+x.fill(1.0)
+
+@qd.func
+def turned(v, n: qd.template()):
+    shared = block.SharedArray((n,), qd.f32)
+    shared[block.thread_idx()] = v
+    block.sync()
+    return shared[n - 1 - block.thread_idx()]
+
+@qd.kernel
+def run(x: qd.types.ndarray(qd.f32, ndim=1)):
+    qd.loop_config(block_dim=192)
+    for i in x:
+        x[i] = turned(turned(x[i], 192), 192)
+    for i in x:
+        big = block.SharedArray((20000,), qd.f32)
+        big[i] = x[i]
+        block.sync()
+        x[i] = subgroup.reduce_add(big[i]) + warp.ballot(1) + block.reduce_all_max(x[i], 64, qd.f32)
+        grid.mem_fence()
+run(x)
+print(subgroup.group_size(), qd.lang.impl.get_max_shared_memory_bytes(is_lowerbound_ok=False))
+"""
+
+
+def test_blocks(run, tmp_path):
+    lines, log, _ = run(BLOCKS)
+    assert lines == ["32 232448"]
+    launches = [x for x in log if x.startswith(("launch", "attribute"))]
+    # Shared memory of the launch: 20,000 floats, and two for the sums of subgroups.
+    assert launches == [
+        "attribute task1 8 80016",
+        "launch task0 4 x 192",
+        "launch task1 12 x 64 + 80016",
+    ]
+    ptx = (tmp_path / "log.ptx").read_text()
+    first, second = ptx.split(".entry task1")
+    assert first.count("bar.sync") == 2 and first.count(".b8 qd_$_shared_$_") == 2
+    assert second.count("shfl.sync.down.b32") == 10  # a sum and a maximum
+    assert "vote.sync.ballot.b32" in second and "membar.gl" in second.replace(
+        "fence.sc.gpu", "membar.gl"
+    )
+
+
+def test_shared_arrays_that_no_device_has(run):
+    lines, _, _ = run(
+        """
+from quadrants.lang.simt import block
+qd.init(arch=qd.cuda)
+
+@qd.kernel
+def much():
+    for _ in range(32):
+        big = block.SharedArray((100000,), qd.f64)
+        big[0] = 1.0
+
+try:
+    much()
+except Exception as e:
+    print(type(e).__name__, "800000 bytes; a block of this device has 232448" in str(e))
+
+@qd.real_func
+def own() -> qd.f32:
+    a = block.SharedArray(4, qd.f32)
+    return a[0]
+
+@qd.kernel
+def calls() -> qd.f32:
+    return own()
+
+try:
+    calls()
+except qd.QuadrantsCompilationError as e:
+    print("cannot be made in a @qd.real_func" in str(e))
+"""
+    )
+    assert lines == ["QuadrantsRuntimeError True", "True"]

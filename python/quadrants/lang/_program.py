@@ -50,7 +50,7 @@ class Program:
 
     def subgroup_size(self) -> int:
         """Threads that execute together; a CPU has no such groups."""
-        return 0
+        return 32 if self._config.arch.name == "cuda" else 0
 
     def get_total_compilation_time(self) -> float:
         """Seconds that the compiler has run for this program; what it does beside launches not counted."""

@@ -131,6 +131,7 @@ struct ModuleLowering {
     llvm::Function* report_helper();
     llvm::Function* print_helper();
     llvm::Function* fold_helper(Op op, Prim p);
+    llvm::Value* shared_array(uint64_t imm, Type element);  // imm: ir::SharedArray
 
     // powi: a power with an integer exponent.
     llvm::Value* call_powi(Builder& b, Prim base, Prim exponent, llvm::Value* x, llvm::Value* e);
@@ -155,6 +156,8 @@ struct ModuleLowering {
     void make_alias_metadata();
     void choose_expanded();
     std::unordered_map<const ir::Field*, size_t> bindings_;
+    std::unordered_map<uint32_t, llvm::GlobalVariable*> shared_arrays_;  // by number
+    llvm::GlobalVariable* shared_block_ = nullptr;  // what the launch of a task asks for
     std::vector<llvm::MDNode*> scope_, noalias_;
 };
 
@@ -289,6 +292,13 @@ struct FunctionLowering {
     llvm::Value*
     thread_record();  // launch record, random key, random draws, open calls: what a callee gets
     llvm::Value* grid_value(ir::TaskValue which);
+    llvm::Value* thread_number(ir::ThreadNumber which);  // i32
+    // --- of its blocks (lower_threads.cpp)
+    void lower_threads(Inst& i);
+    llvm::Value* shuffled(ir::Shuffle how, Prim p, llvm::Value* x, llvm::Value* lane,
+                          llvm::Value* mask);
+    llvm::Value* comparable(Prim p, llvm::Value* x);
+    llvm::Value* voted(ir::Vote what, ir::Value* value, llvm::Value* mask);
     void leave_if_failed();
     void speak_on_gpu(Inst& i, llvm::Value* cells, int count);
     llvm::Value* array_data(ir::Value* array, bool grad);

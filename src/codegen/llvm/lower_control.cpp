@@ -358,6 +358,8 @@ void FunctionLowering::lower(Inst& i) {
             return lower_atomic(i);
         case ir::Kind::control:
             return lower_control(i);
+        case ir::Kind::threads:
+            return lower_threads(i);
         case ir::Kind::outside:
             return i.op == Op::prefetch ? lower_prefetch(i) : lower_text(i);
     }

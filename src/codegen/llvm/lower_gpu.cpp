@@ -118,6 +118,18 @@ Value* FunctionLowering::grid_value(ir::TaskValue which) {
     });
 }
 
+Value* FunctionLowering::thread_number(ir::ThreadNumber which) {
+    switch (which) {
+        case ir::ThreadNumber::thread:
+            return b.CreateTrunc(grid_value(ir::TaskValue::begin), m.i32);
+        case ir::ThreadNumber::in_block:
+            return special(b, Intrinsic::nvvm_read_ptx_sreg_tid_x);
+        case ir::ThreadNumber::lane:
+            return special(b, Intrinsic::nvvm_read_ptx_sreg_laneid);
+    }
+    return nullptr;
+}
+
 // A check that failed in an earlier task of the launch ends it.
 void FunctionLowering::leave_if_failed() {
     if (m.prepared.formats.empty()) return;

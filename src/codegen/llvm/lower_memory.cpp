@@ -146,6 +146,9 @@ void FunctionLowering::lower_place(Inst& i) {
         }
         case Op::array_base:
             return set(i, 0, array_data(operand(i, 0), i.imm != 0));
+        case Op::shared_place:
+            if (!m.gpu) throw support::Error("a shared array on a target without blocks");
+            return set(i, 0, m.shared_array(i.imm, t.value()));
         case Op::displace: {
             Value* base = get(operand(i, 0));
             if (i.operand_count == 1) return set(i, 0, further(base, int64_t(i.imm)));
@@ -215,10 +218,8 @@ void FunctionLowering::lower_memory(Inst& i) {
             return;
         }
         case Op::thread_index:
-            if (m.gpu) {
-                set(i, 0, b.CreateTrunc(grid_value(ir::TaskValue::begin), m.i32));
-                return;
-            }
+            if (m.gpu) return set(i, 0, thread_number(ir::ThreadNumber(i.imm)));
+            if (i.imm) throw support::Error("the number in a block on a target without blocks");
             set(i, 0, at_entry(key(kThreadMember, offsetof(abi::Thread, index)), [&](Builder& at) {
                     return invariant_load(at, m.i32, fn->getArg(0), offsetof(abi::Thread, index),
                                           4);

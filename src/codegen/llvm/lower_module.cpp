@@ -60,6 +60,7 @@ llvm::Function* ModuleLowering::new_function(llvm::FunctionType* type, const std
     auto* f = llvm::Function::Create(type, llvm::GlobalValue::InternalLinkage, name, module);
     f->addFnAttr(llvm::Attribute::NoUnwind);
     if (gpu) {  // flushes f32 alone
+        if (prepared.plan.meets) f->addFnAttr(llvm::Attribute::Convergent);
         f->addFnAttr("denormal-fp-math", "ieee,ieee");
         f->addFnAttr("denormal-fp-math-f32", "preserve-sign,preserve-sign");
         return f;

@@ -121,6 +121,9 @@ void number_memory(Prepared& out) {
                     changed = true;
                 } else if (i.op == ir::Op::call) {
                     changed |= join(mine, memory.written[i.callee()->id]);
+                } else if (ir::info(i.op).fences && !memory.is_written(f->id, kMixed)) {
+                    std::ranges::fill(mine, ~uint64_t{0});  // by threads that it waits for
+                    changed = true;
                 }
             });
         }
@@ -145,6 +148,8 @@ uint32_t Memory::of(const pass::Plan& plan, const ir::Value* place) const {
             return kPartials;
         case ir::Root::thread:
             return kThread;
+        case ir::Root::shared:
+            return kShared;
         case ir::Root::field:
             return field(*d->field());
         case ir::Root::array:

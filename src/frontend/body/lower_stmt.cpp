@@ -8,6 +8,7 @@
 
 #include "frontend/body/body.h"
 #include "frontend/source/stack.h"
+#include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -187,7 +188,8 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
 
 // What a local name may stand for without becoming a value.
 static bool stays_an_object(PyObject* o) {
-    return o == Py_None || _PyType_Lookup(Py_TYPE(o), names()._data_oriented_);
+    return o == Py_None || is_shared_array(o) ||
+           _PyType_Lookup(Py_TYPE(o), names()._data_oriented_);
 }
 
 void Body::assign_name(const Node* target, Val v, bool is_static) {

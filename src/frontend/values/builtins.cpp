@@ -20,7 +20,7 @@ const Table& table() {
     static const Table& t = *[] {
         auto* all = new Table;
         for (auto rows : {math_builtins(), atomic_builtins(), tensor_builtins(), misc_builtins(),
-                          print_builtins()})
+                          print_builtins(), simt_builtins()})
             for (const Builtin& b : rows) all->emplace(b.name, &b);
         return all;
     }();

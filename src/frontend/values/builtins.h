@@ -15,6 +15,7 @@ std::span<const Builtin> atomic_builtins();
 std::span<const Builtin> tensor_builtins();  // Matrix.*, constructors of tensors and structs
 std::span<const Builtin> misc_builtins();
 std::span<const Builtin> print_builtins();
+std::span<const Builtin> simt_builtins();
 
 // The arguments of a call by parameter names: `names` in order, the first `required` of them
 // needed.

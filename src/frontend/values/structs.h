@@ -34,6 +34,10 @@ PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& 
 
 Value* array_extent(PyObject* array, int axis);  // canonical axis, i32 (subscript.cpp)
 
+// --- arrays that the threads of a block share (builtins_simt.cpp)
+bool is_shared_array(PyObject* o);  // quadrants.lang.simt.block.SharedArray
+Ref shared_element(PyObject* array, std::span<const Ref> indices);
+
 // --- several places as one value (subscript.cpp)
 bool is_view(PyObject* o);
 Ref make_view(Type t,

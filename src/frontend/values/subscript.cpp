@@ -275,6 +275,12 @@ Ref field_subscript(FieldObject* f, PyObject* index) {
     return field_element(f, raw, n);
 }
 
+Ref shared_subscript(PyObject* array, PyObject* index) {
+    const std::vector<Ref> items = index_list(index);
+    if (holds_slice(items)) raise(Kind::syntax, "a SharedArray cannot be sliced");
+    return shared_element(array, items);
+}
+
 [[noreturn]] void wrong_count(const char* what, int dim, size_t given) {
     raise(Kind::index, std::string(what) + " with dim " + std::to_string(dim) +
                            " accessed with indices of dim " + std::to_string(given));
@@ -470,6 +476,7 @@ Ref subscript(PyObject* base, PyObject* index) {
     if (is_field(base)) return field_subscript(reinterpret_cast<FieldObject*>(base), index);
     if (is_buffer_view(base)) return buffer_view_subscript(base, index);
     if (is_struct_field(base)) return struct_element(base, index);
+    if (is_shared_array(base)) return shared_subscript(base, index);
     if (is_symbolic(index) &&
         (is_host_matrix(base) || PyList_CheckExact(base) || PyTuple_CheckExact(base))) {
         const Ref tensor = make_value(to_value(base));  // a runtime index makes it a tensor

@@ -35,12 +35,13 @@ struct LoadedTask {
     std::span<const abi::Bound> bounds;  // begin/end pairs
     std::span<const abi::PrivateField> private_fields;
     uint32_t private_atomics = 0;
-    bool polls = false;     // iterations may wait for later ones
-    uint32_t from = 0;      // where a do-while loop that ends here begins
-    int32_t again = -1;     // its condition in temps; -1: none
-    uint32_t behind = 0;    // what follows a checkpoint that begins here
-    int32_t gate = -1;      // its condition in temps; -1: none
-    std::string_view name;  // of its loop, else made up
+    bool polls = false;         // iterations may wait for later ones
+    uint32_t from = 0;          // where a do-while loop that ends here begins
+    int32_t again = -1;         // its condition in temps; -1: none
+    uint32_t behind = 0;        // what follows a checkpoint that begins here
+    int32_t gate = -1;          // its condition in temps; -1: none
+    uint32_t shared_bytes = 0;  // that the launch of a block asks for
+    std::string_view name;      // of its loop, else made up
 };
 
 struct KernelImage {

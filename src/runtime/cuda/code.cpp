@@ -13,6 +13,7 @@ namespace {
 constexpr size_t kRecursiveStack = 8192;  // of each thread that the device can run at a time
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER and its size
 constexpr int kLevel = 7;                         // CU_JIT_OPTIMIZATION_LEVEL
+constexpr int kSharedBytes = 8;                   // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kMemoryType = 2;                    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 constexpr unsigned kOnDevice = 2;                 // CU_MEMORYTYPE_DEVICE
 
@@ -48,6 +49,15 @@ std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
         if (tasks[k].partial_bytes)
             check(d.cuModuleGetFunction(&e.finish, code->module, ("finish" + number).c_str()),
                   "finding a task");
+        const uint32_t shared = tasks[k].shared_bytes;
+        if (shared > uint32_t(d.shared_bytes))
+            throw support::Error("the shared arrays of a loop have " + std::to_string(shared) +
+                                 " bytes; a block of this device has " +
+                                 std::to_string(d.shared_bytes) +
+                                 ": make them smaller or let them live in different loops");
+        if (shared)
+            check(d.cuFuncSetAttribute(e.task, kSharedBytes, int(shared)),
+                  "asking for shared memory");
         code->entries.push_back(e);
     }
     return code;

@@ -125,7 +125,7 @@ struct Launch {
         return b.bytes == 4 ? narrow : wide;
     }
 
-    void start(Handle kernel, int64_t blocks, int threads) {
+    void start(Handle kernel, int64_t blocks, int threads, uint32_t shared_bytes = 0) {
         void* parameter = record.data();
         Address moved = 0;
         if (record.size() > abi::kMostDeviceLaunch) {
@@ -133,14 +133,14 @@ struct Launch {
             check(d.cuMemcpyHtoD_v2(moved, record.data(), record.size()), "copying arguments");
             parameter = &moved;
         }
-        check(d.cuLaunchKernel(kernel, unsigned(blocks), 1, 1, unsigned(threads), 1, 1, 0, nullptr,
-                               &parameter, nullptr),
+        check(d.cuLaunchKernel(kernel, unsigned(blocks), 1, 1, unsigned(threads), 1, 1,
+                               shared_bytes, nullptr, &parameter, nullptr),
               "launching a kernel");
     }
 
     void run(const LoadedTask& task, const Code::Entry& entry) {
         head().launch_key = context.launch_key;
-        if (task.kind == abi::TaskKind::serial) return start(entry.task, 1, 1);
+        if (task.kind == abi::TaskKind::serial) return start(entry.task, 1, 1, task.shared_bytes);
         int64_t count = 1;
         for (int k = 0; k < task.dims; ++k) {
             const int64_t begin = bound(task.bounds[2 * size_t(k)]),
@@ -158,7 +158,7 @@ struct Launch {
         if (blocks > kMostBlocks)
             throw support::Error("a parallel loop has " + std::to_string(count) +
                                  " iterations; this device takes fewer");
-        start(entry.task, blocks, task.block_dim);
+        start(entry.task, blocks, task.block_dim, task.shared_bytes);
         if (!task.partial_bytes) return;
         head().bounds[0] = blocks;
         start(entry.finish, 1, task.block_dim);

@@ -238,5 +238,137 @@ func @k() {
     }
 }
 
+// A body of a loop over 1,000 threads in blocks of 64, with %i, %t (number in the block), %xp and
+// %x.
+std::string of_threads(const std::string& body) {
+    return std::string(kFields) + R"(func @k() {
+  %zero = constant 0 : i32
+  %end = constant 1000 : i32
+  %all = constant 4294967295 : u32
+  %one = constant 1 : u32
+  for %i = %zero to %end parallel block_dim=64 {
+    %t = thread_index #1 : i32
+    %xp = field_place @x, %i : place<f32>
+    %x = load %xp
+)" + body + "  }\n}\n";
+}
+
+TEST(ptx, keeps_what_threads_share_in_memory) {
+    const std::string text = of_threads(R"(
+    %sp = shared_place %t #64 : place<f32>
+    store %sp, %x
+    block_sync
+    %v = load %sp
+    %y = load %xp
+    %z = add %v, %y
+    store %xp, %z
+)");
+    for (const char* gpu : kGpus) {
+        const std::string ptx = ptx_of(text, gpu);
+        EXPECT_EQ(count(ptx, "[.]shared [.]align 16 [.]b8 [a-z_$0-9]+.256."), 1) << ptx;
+        EXPECT_EQ(count(ptx, "bar[.]sync"), 1) << ptx;
+        EXPECT_EQ(count(ptx, "[.]maxntid 64"), 1) << ptx;
+        // Behind a barrier another thread may have written any of it.
+        EXPECT_EQ(count(ptx, "ld[.]shared"), 1) << ptx;
+        EXPECT_EQ(count(ptx, "ld[.]global"), 2) << ptx;
+        EXPECT_EQ(count(ptx, "[.]nc"), 0) << ptx;
+        EXPECT_EQ(count(ptx, "[.]local|cvta"), 0) << ptx;
+        expect_to_assemble(ptx, gpu);
+    }
+}
+
+TEST(ptx, has_an_instruction_for_what_threads_do_together) {
+    const std::string text = of_threads(R"(
+    %big = gt %x, %x
+    %a = shuffle %x, %one, %all
+    %b = shuffle %a, %one, %all #1
+    %c = shuffle %b, %one, %all #2
+    %d = shuffle %c, %one, %all #3
+    store %xp, %d
+    %v0 = vote %big, %all : u32
+    %v1 = vote %big, %all #1 : u32
+    %v2 = vote %big, %all #2 : u32
+    %v3 = vote %big, %all #3 : u32
+    %v4 = vote %x, %all #5 : u32
+    %v5 = vote %x, %all #6 : u32
+    %v6 = active_mask : u32
+    %w0 = block_vote %big : i32
+    %w1 = block_vote %big #1 : i32
+    %w2 = block_vote %big #4 : i32
+    subgroup_sync %all
+    fence
+    fence #1
+    fence #2
+)");
+    for (const char* gpu : kGpus) {
+        const std::string ptx = ptx_of(text, gpu, false);
+        for (const char* pattern :
+             {"shfl[.]sync[.]idx[.]b32 [^;]*, 1, 31, -1", "shfl[.]sync[.]up[.]b32 [^;]*, 1, 0, -1",
+              "shfl[.]sync[.]down[.]b32 [^;]*, 1, 31, -1",
+              "shfl[.]sync[.]bfly[.]b32 [^;]*, 1, 31, -1", "vote[.]sync[.]all", "vote[.]sync[.]any",
+              "vote[.]sync[.]uni", "vote[.]sync[.]ballot", "match[.]any[.]sync[.]b32",
+              "match[.]all[.]sync[.]b32", "activemask",
+              "(barrier|bar)[.](cta[.])?red[.](aligned[.])?and",
+              "(barrier|bar)[.](cta[.])?red[.](aligned[.])?or",
+              "(barrier|bar)[.](cta[.])?red[.](aligned[.])?popc", "bar[.]warp[.]sync",
+              "membar[.]gl|fence[.]sc[.]gpu"})
+            EXPECT_EQ(count(ptx, pattern), 1) << pattern << ptx;
+        EXPECT_EQ(count(ptx, "membar[.]cta|fence[.]sc[.]cta"), 2) << ptx;
+        expect_to_assemble(ptx, gpu);
+    }
+}
+
+TEST(ptx, leaves_atomics_alone_where_threads_meet) {
+    const std::string text = of_threads(R"(
+    %sp = field_place @s : place<f32>
+    %old = atomic_add %sp, %x
+    block_sync
+)");
+    const std::string ptx = ptx_of(text, "sm_90");
+    EXPECT_EQ(count(ptx, "finish0"), 0) << ptx;
+    EXPECT_EQ(count(ptx, "(atom|red)[.][^;]*add[^;]*f32"), 1) << ptx;
+}
+
+TEST(ptx, asks_for_shared_memory_where_a_block_has_too_little) {
+    // Arrays 0 (40,000 bytes) and 1 (12,000) in one task; 1 is of the other, too.
+    const std::string both = R"(
+    %ap = shared_place %t #10000 : place<f32>
+    store %ap, %x
+    %bp = shared_place %t #4294970296 : place<f32>
+    store %bp, %x
+    block_sync
+    %v = load %ap
+    %w = load %bp
+    %z = add %v, %w
+    store %xp, %z
+)";
+    const std::string second = R"(
+  for %k = %zero to %end parallel block_dim=64 {
+    %bt = thread_index #1 : i32
+    %cp = shared_place %bt #4294970296 : place<f32>
+    %yp = field_place @y, %k : place<f32>
+    %y = load %yp
+    store %cp, %y
+    block_sync
+    %u = load %cp
+    store %yp, %u
+  }
+}
+)";
+    std::string text = of_threads(both);
+    text.resize(text.size() - 2);
+    text += second;
+    pass::PipelineOptions options;
+    options.target = codegen::target_of("sm_90", "");
+    const pass::Plan plan = pass::run_pipeline(ir::parse(text), options);
+    ASSERT_EQ(plan.tasks.size(), 2u);
+    EXPECT_EQ(plan.tasks[0].shared_bytes, 52000u);
+    EXPECT_EQ(plan.tasks[1].shared_bytes, 52000u);  // array 1 lies behind 0 in both
+    const std::string ptx = ptx_of(text, "sm_90");
+    EXPECT_EQ(count(ptx, "[.]extern [.]shared [.]align 16 [.]b8 qd_shared"), 1) << ptx;
+    EXPECT_EQ(count(ptx, "[.]shared [.]align"), 1) << ptx;
+    expect_to_assemble(ptx, "sm_90");
+}
+
 }  // namespace
 }  // namespace qd

@@ -1,6 +1,7 @@
 // A stand-in for NVIDIA's driver: "device" memory that the host must not touch (it lies in pages of
 // its own, readable through these functions alone), kernels that do nothing, and a log of what was
-// asked, to the file that QD_FAKE_CUDA_LOG names. QD_FAKE_CUDA makes things fail.
+// asked, to the file that QD_FAKE_CUDA_LOG names. QD_FAKE_CUDA makes things fail. Code that is loaded
+// is kept beside the log, in LOG.ptx.
 
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -38,7 +39,7 @@ EXPORT int cuDeviceGetCount(int *n) { return *n = !fails("none"), 0; }
 EXPORT int cuDeviceGet(int *d, int n) { return *d = n, 0; }
 EXPORT int cuDeviceGetName(char *name, int size, int d) { return snprintf(name, size, "fake") < 0; }
 EXPORT int cuDeviceGetAttribute(int *v, int a, int d) {
-    return *v = a == 75 ? (fails("capability") ? 6 : 9) : 0, 0;
+    return *v = a == 75 ? (fails("capability") ? 6 : 9) : a == 97 ? 227 << 10 : 0, 0;
 }
 EXPORT int cuDevicePrimaryCtxRetain(Handle *c, int d) { return *c = (Handle)1, 0; }
 EXPORT int cuCtxSetCurrent(Handle c) { return getpid() == process ? 0 : kNotInitialised; }
@@ -106,16 +107,25 @@ FILL(cuMemsetD32Async, unsigned)
 
 EXPORT int cuModuleLoadDataEx(Handle *m, const void *image, unsigned n, int *o, void **v) {
     LOG("load %d\n", strstr(image, ".entry task0") != NULL);
+    char path[4096];
+    snprintf(path, sizeof path, "%s.ptx", getenv("QD_FAKE_CUDA_LOG"));
+    FILE *file = fopen(path, "a");
+    if (file) fputs(image, file), fclose(file);
     return *m = (Handle)2, 0;
 }
 EXPORT int cuModuleUnload(Handle m) { return LOG("unload\n"), 0; }
 EXPORT int cuModuleGetFunction(Handle *f, Handle m, const char *name) {
     return *f = strdup(name), 0;
 }
+EXPORT int cuFuncSetAttribute(Handle f, int attribute, int v) {
+    return LOG("attribute %s %d %d\n", (char *)f, attribute, v), 0;
+}
 EXPORT int cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                           unsigned bz, unsigned shared, Handle stream, void **p, void **extra) {
     if (broken) return kIllegalAddress;
-    LOG("launch %s %u x %u\n", (char *)f, gx, bx);
+    LOG("launch %s %u x %u", (char *)f, gx, bx);
+    if (shared) LOG(" + %u", shared);
+    LOG("\n");
     const Address *record = p[0];  // abi::DeviceLaunch: temps, partials, results, report, prints
     if (fails("check")) {          // the first check of the kernel
         open_block(record[3], 1);

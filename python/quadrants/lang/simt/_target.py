@@ -1,4 +1,4 @@
-"""What a target without blocks and subgroups, such as a CPU, says to operations on them."""
+"""How operations on blocks and subgroups reach the compiler, and what targets without them say."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
+from quadrants._lib import core
 from quadrants.lang import impl
-from quadrants.lang._ops.operation import python_scope_error
+from quadrants.lang._ops.operation import bound, python_scope_error
 from quadrants.lang.exception import QuadrantsCompilationError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def has_blocks() -> bool:
+    """Whether threads of the initialised target work in blocks and subgroups."""
+    return not impl.is_python_backend() and impl.pyquadrants.prog.subgroup_size() > 0
 
 
 def no_blocks(shown: str) -> ValueError:
@@ -26,23 +32,31 @@ def no_subgroups(shown: str) -> QuadrantsCompilationError:
     )
 
 
+def emit(operation: str, *operands: Any) -> Any:
+    """Traces an operation of builtins_simt.cpp."""
+    return core.trace_op(f"simt.{operation}", operands)
+
+
 def needs(error: Callable[[str], Exception], room: str, anywhere: bool = False) -> Callable[[F], F]:
-    """Makes a declaration an operation that no target of this build has.
+    """Makes a function that traces an operation one that says where there is none.
 
     Args:
-        error: makes the exception of the operation's name.
+        error: makes the exception of the operation's name, for targets without blocks.
         room: what the name stands behind.
-        anywhere: outside kernels it is that exception, too, not one about the scope.
+        anywhere: on those, outside kernels it is that exception, too, not one about the scope.
     """
 
-    def decorate(declared: F) -> F:
-        @wraps(declared)
+    def decorate(traced: F) -> F:
+        @wraps(traced)
         def operation(*args: Any, **kwargs: Any) -> Any:
-            declared(*args, **kwargs)
+            args = bound(traced, args, kwargs)
             impl.check_initialised()
-            if not anywhere and not impl.inside_kernel():
-                raise python_scope_error(declared.__name__)
-            raise error(f"{room}.{declared.__name__}")
+            if has_blocks():
+                if impl.inside_kernel():
+                    return traced(*args)
+            elif anywhere or impl.inside_kernel():
+                raise error(f"{room}.{traced.__name__}")
+            raise python_scope_error(traced.__name__)
 
         return operation  # type: ignore[return-value]
 
