@@ -89,7 +89,7 @@ std::string kernel_name(const KernelObject& k) {
     return name ? cpython::text(name.get()) : "kernel";
 }
 
-bool read_parameters(KernelObject& k) {
+bool read_parameters(KernelObject& k, std::vector<Parameter>& out) {
     PyObject* params = PyObject_GetAttrString(k.definition, "params");
     if (!params) return false;
     for (Py_ssize_t n = 0; n < PyTuple_GET_SIZE(params); ++n) {
@@ -102,7 +102,7 @@ bool read_parameters(KernelObject& k) {
         annotation = wanted;
         p.annotation = Ref::borrow(annotation);
         p.kind = kind_of(annotation, p.prim);
-        k.parameters->push_back(std::move(p));
+        out.push_back(std::move(p));
     }
     Py_DECREF(params);
     PyObject* describe = imported("quadrants.lang._signature", "signature_text");

@@ -399,6 +399,12 @@ PyObject* call_python(const KernelObject& k, PyObject* const* args, size_t flags
     return result;
 }
 
+// Items die after their vector has let go of them: that may run Python, and the collector.
+template <typename Items>
+void drop(Items& items) {
+    Items().swap(items);
+}
+
 struct Active {  // a call in progress; Python code that it runs may reset the runtime or call again
     KernelObject& k;
     uint32_t forks = session().forks;
@@ -407,7 +413,14 @@ struct Active {  // a call in progress; Python code that it runs may reset the r
         ++k.active;
     }
     ~Active() {
-        if (k.active_forks == forks) --k.active;
+        if (k.active_forks == forks && --k.active == 0 && !k.retired->empty()) [[unlikely]]
+            drop_retired();
+    }
+    void drop_retired() {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        drop(*k.retired);
+        PyErr_Restore(type, value, trace);
     }
     static void forget_parents(KernelObject& k) {
         if (k.active_forks == session().forks) return;
@@ -416,24 +429,27 @@ struct Active {  // a call in progress; Python code that it runs may reset the r
     }
 };
 
-// Items die after their vector has let go of them: that may run Python, and the collector.
-template <typename Items>
-void drop(Items& items) {
-    Items().swap(items);
-}
-
+// Calls that began before a reset, of other threads or around this one, keep what they use.
 bool begin_generation(KernelObject& k) {
-    if (!require_session()) return false;
+    uint32_t generation;
+    std::vector<Parameter> parameters;
+    do {  // Python runs in between, and with it other threads
+        if (!require_session()) return false;
+        generation = session().generation;
+        drop(parameters);
+        if (!read_parameters(k, parameters)) return false;
+    } while (session().generation != generation);
+    if (k.generation == generation) return true;  // by another thread
     Active::forget_parents(k);
-    if (k.active) {
-        set_error("QuadrantsRuntimeError",
-                  "the runtime was reset while this kernel was being called");
-        return false;
-    }
-    drop(*k.specialisations);
-    drop(*k.parameters);
-    if (!read_parameters(k)) return false;
-    k.generation = session().generation;
+    k.generation = generation;
+    Retired old{std::unique_ptr<std::vector<Parameter>>(k.parameters),
+                std::unique_ptr<std::vector<std::unique_ptr<Specialisation>>>(k.specialisations)};
+    k.parameters = new std::vector<Parameter>(std::move(parameters));
+    k.specialisations = new std::vector<std::unique_ptr<Specialisation>>;
+    if (k.active)
+        k.retired->push_back(std::move(old));
+    else
+        drop(*k.retired);
     return true;
 }
 
@@ -572,6 +588,7 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
     k->signature = new std::string;
     k->parameters = new std::vector<Parameter>;
     k->specialisations = new std::vector<std::unique_ptr<Specialisation>>;
+    k->retired = new std::vector<Retired>;
     return reinterpret_cast<PyObject*>(k);
 }
 
@@ -611,6 +628,7 @@ int kernel_clear(PyObject* self) {
     Py_CLEAR(as_kernel(self)->definition);
     drop(*as_kernel(self)->specialisations);
     drop(*as_kernel(self)->parameters);
+    drop(*as_kernel(self)->retired);
     return 0;
 }
 
@@ -620,6 +638,7 @@ void kernel_dealloc(PyObject* self) {
     kernel_clear(self);
     delete as_kernel(self)->specialisations;
     delete as_kernel(self)->parameters;
+    delete as_kernel(self)->retired;
     delete as_kernel(self)->signature;
     Py_TYPE(self)->tp_free(self);
 }

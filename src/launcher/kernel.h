@@ -158,6 +158,12 @@ struct Parameter {  // read from the definition once per runtime
     Ref annotation, name;
 };
 
+// What calls use that began before the runtime was reset and are not over.
+struct Retired {
+    std::unique_ptr<std::vector<Parameter>> parameters;
+    std::unique_ptr<std::vector<std::unique_ptr<Specialisation>>> specialisations;
+};
+
 struct KernelObject {
     PyObject_HEAD
     vectorcallfunc vectorcall;
@@ -171,6 +177,7 @@ struct KernelObject {
     std::string* signature;  // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first
+    std::vector<Retired>* retired;                                  // until no call is in progress
 };
 
 bool add_kernel(PyObject* module);  // the callable that users launch
@@ -216,7 +223,7 @@ PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
 // Arguments in parameter order from positional and keyword ones; false with an exception set.
 bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
                     std::vector<PyObject*>& bound);
-bool read_parameters(KernelObject& k);
+bool read_parameters(KernelObject& k, std::vector<Parameter>& out);
 std::string kernel_name(const KernelObject& k);
 
 // bound_kernel.cpp ----------------------------------------------------------------------------

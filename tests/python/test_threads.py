@@ -768,3 +768,38 @@ step()
 """,
     )
     assert out.endswith("last 2\n"), out
+
+
+def test_calls_from_before_a_reset_do_not_hold_up_later_ones(backend):
+    """Another thread's call may wait for the compiler while the runtime starts anew."""
+
+    @qd.kernel
+    def fill(a: qd.types.ndarray(), m: qd.template()) -> qd.i32:
+        for i in range(a.shape[0]):
+            a[i] = i * m
+        return m
+
+    backend.init(offline_cache=False)
+    stop = threading.Event()
+
+    def launch():
+        m = 0
+        while not stop.is_set():
+            m = (m + 1) % 4
+            try:
+                fill(qd.ndarray(qd.i32, (100,)), m)
+            except Exception:
+                pass  # what reset took away
+
+    other = threading.Thread(target=launch)
+    other.start()
+    try:
+        for _ in range(60):
+            backend.init(offline_cache=False)
+            for m in range(4):
+                a = qd.ndarray(qd.i32, (100,))
+                assert fill(a, m) == m
+                assert a[99] == 99 * m
+    finally:
+        stop.set()
+        other.join()
