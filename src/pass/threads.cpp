@@ -2,8 +2,9 @@
 // thread for each iteration (Target::threads).
 //
 // Thread t has iteration t of the loop as it lies in memory, the last dimension fastest, if there
-// is one. Under a reduction (reduce.cpp) it has iterations t, t + threads and so on, the number of
-// threads depending on the trip count alone.
+// is one. Under a reduction (reduce.cpp), and where only the device knows the bounds, it has
+// iterations t, t + threads and so on; the number of threads depends on the trip count alone, or is
+// what the device likes best.
 //
 // Cost: O(dimensions).
 
@@ -21,16 +22,21 @@ struct Threads {
     Inst& loop;
     std::span<const abi::Bound> bounds;  // begin/end pairs
     Prim index;
+    const bool strides = std::ranges::any_of(
+        bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::temp; });
 
     Value* value(Builder& b, TaskValue which, int k = 0) {
         return b.typed(Op::task_value, type::kI64, {},
                        static_cast<uint64_t>(which) + static_cast<uint64_t>(k));
     }
 
+    // What an earlier task computed stays on the device: nobody waits for it.
     Value* bound(Builder& b, size_t k) {
-        if (bounds[k].kind == abi::BoundKind::constant)
-            return b.int_const(Prim::i64, bounds[k].value);
-        return value(b, TaskValue::bound, static_cast<int>(k));
+        const abi::Bound& of = bounds[k];
+        if (of.kind == abi::BoundKind::constant) return b.int_const(Prim::i64, of.value);
+        if (of.kind == abi::BoundKind::arg) return value(b, TaskValue::bound, static_cast<int>(k));
+        const Type type = Type::scalar(of.bytes == 4 ? Prim::i32 : Prim::i64);
+        return b.cast(b.load(b.typed(Op::temp, type.place(), {}, uint64_t(of.value))), Prim::i64);
     }
 
     // The indices of iteration `number`, outermost first.
@@ -64,7 +70,8 @@ struct Threads {
         Value* thread = value(b, TaskValue::begin);
         Value* threads = value(b, TaskValue::end);
         Value* turns = nullptr;
-        if (accumulators.empty()) {
+        const bool one_each = accumulators.empty() && !strides;
+        if (one_each) {
             turns = b.cast(b.op(Op::lt, {thread, count}), Prim::i64);
         } else {
             Value* rest = b.op(Op::sub, {b.op(Op::add, {count, threads}), thread});
@@ -76,8 +83,7 @@ struct Threads {
         Value* turn = f.add_param(body, type::kI64);
         Builder in{&f, &body, body.first, loop.loc};
         Value* number = thread;
-        if (!accumulators.empty())
-            number = in.op(Op::add, {thread, in.op(Op::mul, {turn, threads})});
+        if (!one_each) number = in.op(Op::add, {thread, in.op(Op::mul, {turn, threads})});
         take_body(*turn_loop, body, indices(in, number, begin, extent));
         accumulate(accumulators, nullptr);
         loop.remove();

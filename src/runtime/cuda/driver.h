@@ -55,6 +55,7 @@ struct Driver {
     int device = 0;
     int shared_bytes = 0;      // of a block, at most
     int capability = 0;        // 10 major + minor
+    int multiprocessors = 1;
     Handle context = nullptr;  // once `start` has been called
 };
 

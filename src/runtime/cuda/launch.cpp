@@ -112,16 +112,12 @@ struct Launch {
         return value;
     }
 
-    int64_t bound(const abi::Bound& b) {
+    int64_t bound(const abi::Bound& b) {  // a constant or an argument
         if (b.kind == abi::BoundKind::constant) return b.value;
         int64_t wide = 0;
         int32_t narrow = 0;
         void* to = b.bytes == 4 ? static_cast<void*>(&narrow) : &wide;
-        if (b.kind == abi::BoundKind::arg)
-            std::memcpy(to, context.args + b.value, b.bytes);
-        else
-            check(d.cuMemcpyDtoH_v2(to, head().temps + uint64_t(b.value), b.bytes),
-                  "reading a loop's bound");
+        std::memcpy(to, context.args + b.value, b.bytes);
         return b.bytes == 4 ? narrow : wide;
     }
 
@@ -138,9 +134,37 @@ struct Launch {
               "launching a kernel");
     }
 
+    // Bounds that an earlier task computed: who waited for them would hold up the host.
+    static bool is_known_to_device_alone(const LoadedTask& task) {
+        return std::ranges::any_of(
+            task.bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::temp; });
+    }
+
+    // As many blocks as find room on the device, twice.
+    void run_strided(const LoadedTask& task, const Code::Entry& entry) {
+        constexpr int kThreads = 2048;  // of a multiprocessor
+        int64_t blocks = int64_t(2) * d.multiprocessors * std::max(1, kThreads / task.block_dim);
+        for (size_t k = 0; k < task.bounds.size(); ++k)
+            if (task.bounds[k].kind == abi::BoundKind::arg)
+                head().bounds[k] = bound(task.bounds[k]);
+        start_blocks(task, entry, blocks);
+    }
+
+    void start_blocks(const LoadedTask& task, const Code::Entry& entry, int64_t blocks) {
+        if (task.partial_bytes) {
+            blocks = std::min(blocks, kMostFoldingBlocks);
+            head().partials = r.partials.of(size_t(blocks) * task.partial_bytes);
+        }
+        start(entry.task, blocks, task.block_dim, task.shared_bytes);
+        if (!task.partial_bytes) return;
+        head().bounds[0] = blocks;
+        start(entry.finish, 1, task.block_dim);
+    }
+
     void run(const LoadedTask& task, const Code::Entry& entry) {
         head().launch_key = context.launch_key;
         if (task.kind == abi::TaskKind::serial) return start(entry.task, 1, 1, task.shared_bytes);
+        if (is_known_to_device_alone(task)) return run_strided(task, entry);
         int64_t count = 1;
         for (int k = 0; k < task.dims; ++k) {
             const int64_t begin = bound(task.bounds[2 * size_t(k)]),
@@ -150,18 +174,11 @@ struct Launch {
             if (end <= begin) return;
             if (__builtin_mul_overflow(count, end - begin, &count)) count = INT64_MAX;
         }
-        int64_t blocks = count / task.block_dim + (count % task.block_dim != 0);
-        if (task.partial_bytes) {
-            blocks = std::min(blocks, kMostFoldingBlocks);
-            head().partials = r.partials.of(size_t(blocks) * task.partial_bytes);
-        }
-        if (blocks > kMostBlocks)
+        const int64_t blocks = count / task.block_dim + (count % task.block_dim != 0);
+        if (blocks > kMostBlocks && !task.partial_bytes)
             throw support::Error("a parallel loop has " + std::to_string(count) +
                                  " iterations; this device takes fewer");
-        start(entry.task, blocks, task.block_dim, task.shared_bytes);
-        if (!task.partial_bytes) return;
-        head().bounds[0] = blocks;
-        start(entry.finish, 1, task.block_dim);
+        start_blocks(task, entry, blocks);
     }
 
     // False if the user interrupts.
