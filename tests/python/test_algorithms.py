@@ -337,6 +337,7 @@ def test_parallel_sort_refuses_ndarrays(backend):
         A.parallel_sort(qd.ndarray(qd.i32, 4))
 
 
+@pytest.mark.of_cpus("others scan")
 def test_prefix_sum_executor_needs_a_gpu(backend):
     with pytest.warns(DeprecationWarning, match="exclusive_scan_add"):
         executor = A.PrefixSumExecutor(10)
@@ -346,3 +347,38 @@ def test_prefix_sum_executor_needs_a_gpu(backend):
         executor.run(qd.field(qd.i32, 10))
     with pytest.warns(DeprecationWarning), raises(RuntimeError):
         A.PrefixSumExecutor(1)
+
+
+@pytest.mark.parametrize("n", [2, 63, 64, 65, 2048, 2049, 70_000])
+def test_prefix_sum_executor(backend, n):
+    if backend.name == "cpu":
+        pytest.skip("a CPU is refused")
+    x = qd.field(qd.i32, n)
+    values = sample("i32", n)
+    with pytest.warns(DeprecationWarning):
+        executor = A.PrefixSumExecutor(n)
+    for _ in range(2):
+        x.from_numpy(values)
+        executor.run(x)
+        assert np.array_equal(x.to_numpy(), np.cumsum(values, dtype=np.int32))
+
+
+@refused_there
+@pytest.mark.parametrize("keys", ["equal", "two", "rising", "falling"])
+def test_sorting_keys_that_are_much_alike(backend, keys):
+    n = 9000
+    i = np.arange(n, dtype=np.int32)
+    given = {"equal": 0 * i + 7, "two": i % 2, "rising": i, "falling": n - i}[keys]
+    k, v = held(given.astype(np.int32)), held(i)
+    tmp = [held(0 * i), held(0 * i)]
+    count = qd.ndarray(qd.i32, ())
+    count.fill(n)
+
+    @qd.kernel
+    def run(k: Numbers, kt: Numbers, v: Numbers, vt: Numbers, s: Numbers, n: Count):
+        A.sort(k, kt, v, vt, s, n, qd.i32, True, 32, 2)
+
+    run(k, tmp[0], v, tmp[1], scratch(A.sort_scratch_slots(n)), count)
+    order = np.argsort(given, kind="stable")
+    assert np.array_equal(k.to_numpy(), given[order])
+    assert np.array_equal(v.to_numpy(), order)

@@ -904,3 +904,22 @@ def test_reduced_blocks_feed_an_atomic(blocks, use):
     sum_up(array)
     got = total[None] if use == "field" else array.to_numpy()[0]
     assert got == 1023 * 512
+
+
+def test_plain_python_reads_and_writes_shared_arrays(blocks):
+    got = qd.ndarray(qd.i32, (64,))
+
+    def turn(a, t, v):
+        a[t] = v
+        block.sync()
+        return a[63 - t]
+
+    @qd.kernel
+    def apply(got: qd.types.ndarray(qd.i32, ndim=1)):
+        qd.loop_config(block_dim=64)
+        for i in range(64):
+            a = block.SharedArray((64,), qd.i32)
+            got[i] = turn(a, i, i * 2)
+
+    apply(got)
+    assert np.array_equal(got.to_numpy(), 2 * (63 - np.arange(64)))

@@ -2,7 +2,8 @@
 
 Arrays are cut into blocks of 256 elements. A first loop over the blocks leaves one number of each in
 the workspace, a serial one turns these into prefixes, a last one uses them. On the CPU that is all;
-`log256_max_n` (D) is checked and otherwise of no importance.
+targets whose threads work in blocks do the same in `_blocks`. `log256_max_n` (D) is checked and
+otherwise of little importance.
 """
 
 from __future__ import annotations
@@ -17,6 +18,13 @@ from quadrants.types.primitive_types import f32, f64, i32, i64, u32, u64
 BLOCK = 256
 MAX_DEPTH = 4
 DTYPES = (i32, u32, f32, i64, u64, f64)
+
+
+def has_blocks() -> bool:
+    """Whether threads of the target work in blocks."""
+    from quadrants.lang.simt import _target
+
+    return _target.has_blocks()
 
 
 def check(what: str, dtype: Any, depth: int) -> None:

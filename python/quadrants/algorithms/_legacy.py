@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from quadrants.algorithms import _blocks
+from quadrants.algorithms._blocks import _add
+from quadrants.algorithms._common import has_blocks
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.impl import field as make_field
 from quadrants.lang.impl import get_runtime
 from quadrants.lang.kernel_impl import kernel
 from quadrants.lang.ops import static
 from quadrants.types.annotations import template
-from quadrants.types.primitive_types import i32
+from quadrants.types.primitive_types import i32, u32
 
 _GROUP = 64
 
@@ -76,6 +79,11 @@ def parallel_sort(keys: Any, values: Any = None) -> None:
     get_runtime().sync()
 
 
+@kernel
+def _prefix_sum(x: template(), sums: template(), n: int):
+    _blocks.scan(x, x, sums, n, i32, _add, 0, True)
+
+
 def _first_index(x: Any) -> int:
     snode = getattr(x, "snode", None)  # an ndarray has none; the kernel refuses it
     offset = snode.ptr.offset if snode is not None else ()
@@ -101,7 +109,8 @@ class PrefixSumExecutor:
         sums = [-(-length // _GROUP)]
         while sums[-1] > 1:
             sums.append(-(-sums[-1] // _GROUP))
-        make_field(i32, shape=_GROUP * sum(sums))  # where devices that scan would keep sums
+        self._length = length
+        self._sums = make_field(u32, shape=_GROUP * sum(sums))
 
     def run(self, input_arr: Any) -> None:
         """Replaces every element by the sum up to and including it.
@@ -114,5 +123,7 @@ class PrefixSumExecutor:
         """
         if input_arr.dtype is not i32:
             raise RuntimeError("Only qd.i32 type is supported for prefix sum.")
-        arch = get_runtime().prog.config().arch
-        raise RuntimeError(f"{arch} is not supported for prefix sum.")
+        if not has_blocks():
+            arch = get_runtime().prog.config().arch
+            raise RuntimeError(f"{arch} is not supported for prefix sum.")
+        _prefix_sum(input_arr, self._sums, self._length)

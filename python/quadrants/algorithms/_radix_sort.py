@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from quadrants.algorithms import _blocks
 from quadrants.algorithms._common import (
     BLOCK,
     at_least_one,
     blocks,
     check,
     depth_for,
+    has_blocks,
     level_slots,
     unsigned,
 )
@@ -51,6 +53,38 @@ def _digit(key, dtype: template(), low_bit: template()):
 
 @func
 def _pass(
+    source: template(),
+    target: template(),
+    values: template(),
+    values_to: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    has_values: template(),
+    low_bit: template(),
+    depth: template(),
+):
+    if static(has_blocks()):
+        is_small = static(depth == 1)
+        _blocks.sort_pass(
+            source,
+            target,
+            values,
+            values_to,
+            scratch,
+            n,
+            _digit,
+            dtype,
+            low_bit,
+            has_values,
+            is_small,
+        )
+    else:
+        _chunk_pass(source, target, values, values_to, scratch, n, dtype, has_values, low_bit)
+
+
+@func
+def _chunk_pass(
     source: template(),
     target: template(),
     values: template(),
@@ -124,7 +158,18 @@ def sort(
     static(check("sort key", key_dtype, log256_max_n))
     count = n[()]
     for low_bit in static(range(0, end_bit, 2 * _RADIX_BITS)):
-        _pass(keys, tmp_keys, values, tmp_values, scratch, count, key_dtype, has_values, low_bit)
+        _pass(
+            keys,
+            tmp_keys,
+            values,
+            tmp_values,
+            scratch,
+            count,
+            key_dtype,
+            has_values,
+            low_bit,
+            log256_max_n,
+        )
         _pass(
             tmp_keys,
             keys,
@@ -135,6 +180,7 @@ def sort(
             key_dtype,
             has_values,
             static(low_bit + _RADIX_BITS),
+            log256_max_n,
         )
 
 

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from quadrants.algorithms._common import BLOCK, blocks, check, constant, highest, lowest, unsigned
+from quadrants.algorithms import _blocks
+from quadrants.algorithms._common import (
+    BLOCK,
+    blocks,
+    check,
+    constant,
+    has_blocks,
+    highest,
+    lowest,
+    unsigned,
+)
 from quadrants.algorithms._reduce import reduce_scratch_slots
 from quadrants.lang.kernel_impl import func
 from quadrants.lang.ops import bit_cast, static
@@ -46,7 +56,9 @@ def _exclusive_scan(
 ):
     static(check("device scan", dtype, depth))
     static(_distinct(arr, out))
-    if static(depth == 1):  # at most one block: the workspace may have a single slot
+    if static(has_blocks()):
+        _blocks.scan(arr, out, scratch, n, dtype, combine, identity, False)
+    elif static(depth == 1):  # at most one block: the workspace may have a single slot
         for _ in range(1):
             running = constant(identity, dtype)
             for i in range(n):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from quadrants.algorithms import _blocks
 from quadrants.algorithms._common import (
     BLOCK,
     MAX_DEPTH,
@@ -13,6 +14,7 @@ from quadrants.algorithms._common import (
     check_depth,
     constant,
     depth_for,
+    has_blocks,
 )
 from quadrants.lang.kernel_impl import func
 from quadrants.lang.ops import atomic_add, cast, static
@@ -32,6 +34,24 @@ def _prefixes(scratch: template(), count, total: template()):
             scratch[b] = cast(running, u32)
             running += x
         total[0] = running
+
+
+@func
+def _select_chunks(
+    arr: template(), flags: template(), out: template(), num_out: template(), scratch: template(), n
+):
+    for b in range(blocks(n)):
+        found = 0
+        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
+            found += flags[i]
+        scratch[b] = cast(found, u32)
+    _prefixes(scratch, blocks(n), num_out)
+    for b in range(blocks(n)):
+        at = cast(scratch[b], i32)
+        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
+            if flags[i] != 0:
+                out[at] = arr[i]
+                at += 1
 
 
 @func(requires_top_level=True)
@@ -56,18 +76,10 @@ def select(
         log256_max_n: D, at compile time: n is at most 256**D.
     """
     static(check_depth(log256_max_n))
-    for b in range(blocks(n)):
-        found = 0
-        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
-            found += flags[i]
-        scratch[b] = cast(found, u32)
-    _prefixes(scratch, blocks(n), num_out)
-    for b in range(blocks(n)):
-        at = cast(scratch[b], i32)
-        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
-            if flags[i] != 0:
-                out[at] = arr[i]
-                at += 1
+    if static(has_blocks()):
+        _blocks.select(arr, flags, out, num_out, scratch, n)
+    else:
+        _select_chunks(arr, flags, out, num_out, scratch, n)
 
 
 @func
@@ -76,6 +88,40 @@ def _begins_run(keys: template(), i):
     if not begins:
         begins = keys[i] != keys[i - 1]
     return begins
+
+
+@func
+def _reduce_chunks(
+    keys_in: template(),
+    values_in: template(),
+    keys_out: template(),
+    values_out: template(),
+    num_runs: template(),
+    scratch: template(),
+    n,
+    value_dtype: template(),
+):
+    for b in range(blocks(n)):
+        found = 0
+        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
+            if _begins_run(keys_in, i):
+                found += 1
+        scratch[b] = cast(found, u32)
+    _prefixes(scratch, blocks(n), num_runs)
+    for r in range(num_runs[0]):
+        values_out[r] = constant(0, value_dtype)
+    for b in range(blocks(n)):
+        run = cast(scratch[b], i32) - 1
+        total = constant(0, value_dtype)
+        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
+            if _begins_run(keys_in, i):
+                if i > b * BLOCK:
+                    atomic_add(values_out[run], total)
+                run += 1
+                keys_out[run] = keys_in[i]
+                total = constant(0, value_dtype)
+            total += values_in[i]
+        atomic_add(values_out[run], total)
 
 
 @func(requires_top_level=True)
@@ -102,27 +148,12 @@ def reduce_by_key_add(
         log256_max_n: D, at compile time: n is at most 256**D.
     """
     static(check("reduce_by_key value", value_dtype, log256_max_n))
-    for b in range(blocks(n)):
-        found = 0
-        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
-            if _begins_run(keys_in, i):
-                found += 1
-        scratch[b] = cast(found, u32)
-    _prefixes(scratch, blocks(n), num_runs)
-    for r in range(num_runs[0]):
-        values_out[r] = constant(0, value_dtype)
-    for b in range(blocks(n)):
-        run = cast(scratch[b], i32) - 1
-        total = constant(0, value_dtype)
-        for i in range(b * BLOCK, _min(n, b * BLOCK + BLOCK)):
-            if _begins_run(keys_in, i):
-                if i > b * BLOCK:
-                    atomic_add(values_out[run], total)
-                run += 1
-                keys_out[run] = keys_in[i]
-                total = constant(0, value_dtype)
-            total += values_in[i]
-        atomic_add(values_out[run], total)
+    if static(has_blocks()):
+        _blocks.reduce_by_key_add(
+            keys_in, values_in, keys_out, values_out, num_runs, scratch, n, value_dtype
+        )
+    else:
+        _reduce_chunks(keys_in, values_in, keys_out, values_out, num_runs, scratch, n, value_dtype)
 
 
 def select_scratch_slots(n: Any) -> Any:

@@ -110,6 +110,9 @@ class SharedArray:
     def __getitem__(self, index: Any) -> Any:
         return core.trace_op("subscript", (self, index))
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _put(self, index, value, True)
+
 
 def _not_here(name: str) -> QuadrantsCompilationError:
     return QuadrantsCompilationError(str(no_blocks(f"qd.simt.block.{name}")))
