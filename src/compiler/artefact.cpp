@@ -47,6 +47,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.behind = at.behind;
         out.gate = at.gate;
         out.shared_bytes = t.shared_bytes;
+        out.iterations = uint32_t(t.iterations);
         out.privates = uint32_t(t.private_fields.size());
         out.private_atomics = t.private_atomics;
         std::copy(t.private_fields.begin(), t.private_fields.end(), out.private_fields);

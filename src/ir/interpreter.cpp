@@ -234,7 +234,8 @@ struct Interpreter {
         if (which == static_cast<uint64_t>(TaskValue::launch_key)) return context.launch_key;
         if (which == static_cast<uint64_t>(TaskValue::alone))
             return static_cast<uint64_t>(thread.alone);
-        if (which == static_cast<uint64_t>(TaskValue::in_block)) return 0;  // blocks of one thread
+        if (which == static_cast<uint64_t>(TaskValue::in_block))
+            return static_cast<uint64_t>(begin % options.block_dim);
         return static_cast<uint64_t>(context.bounds[which - bound]);
     }
 

@@ -22,6 +22,7 @@ struct InterpretOptions {
     bool fused = true;         // as in fold()
     uint64_t max_steps = 0;    // 0: no limit; else support::Error beyond it
     bool (*stop)() = nullptr;  // asked now and then: whether to end as if `fail` had returned
+    int64_t block_dim = 1;     // of targets whose threads work in blocks
 };
 
 bool interpret(const Module& m, const abi::Context& context, const InterpretOptions& options = {});

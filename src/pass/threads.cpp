@@ -2,9 +2,9 @@
 // thread for each iteration (Target::threads).
 //
 // Thread t has iteration t of the loop as it lies in memory, the last dimension fastest, if there
-// is one. Under a reduction (reduce.cpp), and where only the device knows the bounds, it has
-// iterations t, t + threads and so on; the number of threads depends on the trip count alone, or is
-// what the device likes best.
+// is one. Where a body does little, it has two, a block apart. Under a reduction (reduce.cpp), and
+// where only the device knows the bounds, it has iterations t, t + threads and so on; the number of
+// threads depends on the trip count alone, or is what the device likes best.
 //
 // Cost: O(dimensions).
 
@@ -22,6 +22,8 @@ struct Threads {
     Inst& loop;
     std::span<const abi::Bound> bounds;  // begin/end pairs
     Prim index;
+    int64_t block_dim;
+    int iterations;  // of a thread, beside those of strides
     const bool strides = std::ranges::any_of(
         bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::temp; });
 
@@ -67,38 +69,98 @@ struct Threads {
             extent.push_back(b.op(Op::max, {length, zero}));
             count = d == 0 ? extent[0] : b.op(Op::mul, {count, extent.back()});
         }
-        Value* thread = value(b, TaskValue::begin);
-        Value* threads = value(b, TaskValue::end);
-        Value* turns = nullptr;
-        const bool one_each = accumulators.empty() && !strides;
-        if (one_each) {
-            turns = b.cast(b.op(Op::lt, {thread, count}), Prim::i64);
+        if (iterations > 1) {
+            several(b, count, begin, extent);
         } else {
-            Value* rest = b.op(Op::sub, {b.op(Op::add, {count, threads}), thread});
-            turns = b.op(Op::raw_div, {b.op(Op::sub, {rest, one}), threads});
+            Value* thread = value(b, TaskValue::begin);
+            Value* threads = value(b, TaskValue::end);
+            if (accumulators.empty() && !strides) {
+                Value* turns = b.cast(b.op(Op::lt, {thread, count}), Prim::i64);
+                repeat(b, turns, loop.body(), begin, extent,
+                       [&](Builder&, Value*) { return thread; });
+            } else {
+                Value* rest = b.op(Op::sub, {b.op(Op::add, {count, threads}), thread});
+                Value* turns = b.op(Op::raw_div, {b.op(Op::sub, {rest, one}), threads});
+                repeat(b, turns, loop.body(), begin, extent, [&](Builder& in, Value* turn) {
+                    return in.op(Op::add, {thread, in.op(Op::mul, {turn, threads})});
+                });
+            }
         }
-        Inst* turn_loop = new_for(b, zero, turns);
-        // What it had as indices are computed at the begin of its body.
-        Region& body = loop.body();
-        Value* turn = f.add_param(body, type::kI64);
-        Builder in{&f, &body, body.first, loop.loc};
-        Value* number = thread;
-        if (!one_each) number = in.op(Op::add, {thread, in.op(Op::mul, {turn, threads})});
-        take_body(*turn_loop, body, indices(in, number, begin, extent));
         accumulate(accumulators, nullptr);
         loop.remove();
     }
+
+    // for turn = 0 to turns { body of iteration number_of(turn) }; takes the body.
+    template <class Number>
+    void repeat(Builder& b, Value* turns, Region& body, const std::vector<Value*>& begin,
+                const std::vector<Value*>& extent, Number number_of) {
+        Inst* turn_loop = new_for(b, b.int_const(Prim::i64, 0), turns);
+        // What it had as indices are computed at the begin of its body.
+        Value* turn = f.add_param(body, type::kI64);
+        Builder in{&f, &body, body.first, loop.loc};
+        Value* number = number_of(in, turn);
+        take_body(*turn_loop, body, indices(in, number, begin, extent));
+    }
+
+    // Blocks have several times as many neighbours as threads. Where all of a block's are
+    // iterations, a thread's are straight code, whose loads need not wait for each other.
+    void several(Builder& b, Value* count, const std::vector<Value*>& begin,
+                 const std::vector<Value*>& extent) {
+        const auto constant = [](Builder& at, int64_t v) { return at.int_const(Prim::i64, v); };
+        Value* whole = constant(b, block_dim * iterations);
+        Value* low = b.op(Op::mul, {value(b, TaskValue::chunk), whole});
+        Value* first = b.op(Op::add, {low, value(b, TaskValue::in_block)});
+        Value* is_full[] = {b.op(Op::le, {b.op(Op::add, {low, whole}), count})};
+        std::vector<Region*> copies;
+        for (int k = 0; k < iterations; ++k) copies.push_back(clone_into(loop.body(), f, {}));
+        Inst* choice = b.emit(Op::if_, is_full, {}, 2);
+        Builder full{&f, choice->regions[0], nullptr, loop.loc};
+        for (int k = 0; k < iterations; ++k)
+            repeat(full, constant(full, 1), *copies[size_t(k)], begin, extent,
+                   [&](Builder& in, Value*) {
+                       return in.op(Op::add, {first, constant(in, k * block_dim)});
+                   });
+        full.end(Op::yield);
+        Builder part{&f, choice->regions[1], nullptr, loop.loc};
+        Value* rest = part.op(Op::sub, {part.op(Op::max, {count, first}), first});
+        Value* turns = part.op(
+            Op::raw_div,
+            {part.op(Op::add, {rest, constant(part, block_dim - 1)}), constant(part, block_dim)});
+        repeat(part, part.op(Op::min, {turns, constant(part, iterations)}), loop.body(), begin,
+               extent, [&](Builder& in, Value* turn) {
+                   Value* ahead = in.op(Op::mul, {turn, constant(in, block_dim)});
+                   return in.op(Op::add, {first, ahead});
+               });
+        part.end(Op::yield);
+    }
 };
+
+// Whether several iterations of a thread are worth it: a body that does little but wait for memory,
+// and enough iterations for all threads of a large device.
+bool is_light(const Session& s, const Task& task, const Inst& loop) {
+    constexpr uint32_t kLight = 40;
+    constexpr int64_t kFew = 1 << 17;
+    if (task.most_iterations >= 0 && task.most_iterations < kFew) return false;
+    const Summary body = summary_of(s, loop.body());
+    bool plain = !body.loops && !body.meets && !body.observable && body.cost <= kLight;
+    walk(loop.body(),
+         [&](Inst& i) { plain = plain && i.effect() != Effect::call && i.op != Op::thread_index; });
+    return plain;
+}
 
 }  // namespace
 
 void lower_threads(Session& s, Task& task, Inst& loop, std::vector<Accumulator>& accumulators) {
     constexpr int64_t kFoldingBlock = 256, kLargestBlock = 1024;
+    constexpr int kIterations = 2;
     int64_t block = task.block_dim;
     if (!block) block = accumulators.empty() ? s.m.options.default_gpu_block_dim : kFoldingBlock;
     task.block_dim = int(std::clamp<int64_t>(block, 1, kLargestBlock));
     const std::span<const abi::Bound> bounds(task.bounds, static_cast<size_t>(2 * task.dims));
-    Threads{*task.body, loop, bounds, loop.operand(0)->type.prim}.run(accumulators);
+    Threads threads{*task.body, loop, bounds, loop.operand(0)->type.prim, task.block_dim, 1};
+    if (accumulators.empty() && !threads.strides && is_light(s, task, loop))
+        threads.iterations = task.iterations = kIterations;
+    threads.run(accumulators);
 }
 
 }  // namespace qd::pass

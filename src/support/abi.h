@@ -153,6 +153,7 @@ struct Task {
     uint32_t behind;           // the first task behind the checkpoint that this one begins
     int32_t gate;              // offset of its condition, an i32, into temps; -1: it begins none
     uint32_t shared_bytes;     // that the launch of a block asks for
+    uint32_t iterations;       // of a GPU's thread; 0: 1
     PrivateField private_fields[kMaxPrivateFields];
     Bound bounds[2 * kMaxDims];
 };

@@ -171,10 +171,17 @@ struct Machine {
             threads *= std::max<int64_t>(0, bounds[2 * d + 1] - bounds[2 * d]);
         if (threads == 0) return true;
         if (t.finish) threads = folding_threads;
+        ir::InterpretOptions with = options;
+        if (t.iterations > 1) {  // whole blocks
+            with.block_dim = t.block_dim;
+            const int64_t each = int64_t(t.block_dim) * t.iterations;
+            threads = (threads + each - 1) / each * t.block_dim;
+        }
         partials.assign(size_t(threads) * t.partial_bytes + 8, 0xcd);
         c.partials = partials.data();
         for (int64_t n = 0; n < threads; ++n)
-            if (!ir::interpret_task(*plan.module, *t.body, thread, n, threads, n, options))
+            if (!ir::interpret_task(*plan.module, *t.body, thread, n, threads, n / with.block_dim,
+                                    with))
                 return false;
         bounds[0] = threads;
         return !t.finish || ir::interpret_task(*plan.module, *t.finish, thread, 0, 1, 0, options);

@@ -85,6 +85,7 @@ func @k(%n : i32) {
 TEST(threads, have_each_iteration_once) {
     const pass::Plan plan = plan_of(kFill);
     EXPECT_EQ(plan.tasks.at(0).block_dim, 128);
+    EXPECT_EQ(plan.tasks.at(0).iterations, 2);
     EXPECT_EQ(plan_of(std::regex_replace(kFill, std::regex("parallel"), "parallel block_dim=5000"))
                   .tasks.at(0)
                   .block_dim,
@@ -100,6 +101,74 @@ TEST(threads, have_each_iteration_once) {
                     const bool inside = i < n && j >= 1 && j < 3 && k >= 1 && k < n;
                     EXPECT_EQ(f[64 * i + 8 * j + k], inside) << n << i << j << k;
                 }
+    }
+}
+
+// Blocks of which all numbers are iterations, and others.
+TEST(threads, have_several_iterations_of_a_light_body) {
+    constexpr const char* kRow = R"(module "k"
+param i32 offset=0 "n"
+field @f "f" : i32 shape [64] offset [0] terms [0 / 1 % 0 * 4] components [0] group 1
+func @k(%n : i32) {
+  %zero = constant 0 : i32
+  for %i = %zero to %n parallel block_dim=4 {
+    %p = field_place @f, %i : place<i32>
+    %v = load %p
+    %w = add %v, %i
+    %y = add %w, %w
+    store %p, %y
+  }
+}
+)";
+    const pass::Plan plan = plan_of(kRow);
+    ASSERT_EQ(plan.tasks.at(0).iterations, 2);
+    for (const int n : {0, 1, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 40, 63, 64}) {
+        test::Machine machine(*plan.module, 64 * 4);
+        machine.set_arg(*plan.module, 0, n);
+        ASSERT_TRUE(machine.run(plan));
+        const auto* f = static_cast<const int32_t*>(machine.bindings[0]);
+        for (int i = 0; i < 64; ++i) EXPECT_EQ(f[i], i < n ? 2 * i : 0) << n << " " << i;
+    }
+    // Bodies that do much, or ask who runs them, have one.
+    const auto iterations = [&](const char* more) {
+        return plan_of(std::regex_replace(kRow, std::regex("store"), std::string(more) + "store"))
+            .tasks.at(0)
+            .iterations;
+    };
+    EXPECT_EQ(iterations(""), 2);
+    EXPECT_EQ(iterations("%t = thread_index : i32\n  %q = field_place @f, %t : place<i32>\n  "
+                         "store %q, %t\n  "),
+              1);
+    EXPECT_EQ(iterations("for %k = %zero to %i { store %p, %k }\n  "), 1);
+}
+
+// Bounds that an earlier task computes.
+TEST(threads, stride_to_a_bound_that_they_read) {
+    constexpr const char* kComputed = R"(module "k"
+field @n "n" : i32 shape [] offset [] terms [] components [0] group 2
+field @f "f" : i32 shape [64] offset [0] terms [0 / 1 % 0 * 4] components [0] group 1
+func @k() {
+  %zero = constant 0 : i32
+  %np = field_place @n : place<i32>
+  %n = load %np
+  for %i = %zero to %n parallel {
+    %p = field_place @f, %i : place<i32>
+    %v = load %p
+    %one = constant 1 : i32
+    %w = add %v, %one
+    store %p, %w
+  }
+}
+)";
+    const pass::Plan plan = plan_of(kComputed);
+    ASSERT_EQ(plan.tasks.size(), 2u);
+    EXPECT_EQ(plan.tasks[1].iterations, 1);
+    for (const int n : {0, 1, 5, 64}) {
+        test::Machine machine(*plan.module, 64 * 4);
+        static_cast<int32_t*>(machine.bindings[0])[0] = n;
+        ASSERT_TRUE(machine.run(plan));
+        const auto* f = static_cast<const int32_t*>(machine.bindings[1]);
+        for (int i = 0; i < 64; ++i) EXPECT_EQ(f[i], i < n) << n << " " << i;
     }
 }
 

@@ -174,7 +174,8 @@ struct Launch {
             if (end <= begin) return;
             if (__builtin_mul_overflow(count, end - begin, &count)) count = INT64_MAX;
         }
-        const int64_t blocks = count / task.block_dim + (count % task.block_dim != 0);
+        const int64_t each = int64_t(task.block_dim) * task.iterations;
+        const int64_t blocks = count / each + (count % each != 0);
         if (blocks > kMostBlocks && !task.partial_bytes)
             throw support::Error("a parallel loop has " + std::to_string(count) +
                                  " iterations; this device takes fewer");
