@@ -328,7 +328,13 @@ PyObject* cuda_max_shared_memory_bytes(PyObject*, PyObject*) {
     return PyLong_FromLong(d ? d->shared_bytes : 0);
 }
 
+PyObject* cuda_clock_khz(PyObject*, PyObject*) {
+    const auto* d = runtime::cuda::driver();
+    return PyLong_FromLong(d ? d->clock_khz : 0);
+}
+
 PyMethodDef methods[] = {
+    {"cuda_clock_khz", cuda_clock_khz, METH_NOARGS, "Nominal clock of the multiprocessors."},
     {"cuda_compute_capability", cuda_compute_capability, METH_NOARGS, "10 major + minor."},
     {"cuda_max_shared_memory_bytes", cuda_max_shared_memory_bytes, METH_NOARGS,
      "What a block of the GPU's threads may share at most."},

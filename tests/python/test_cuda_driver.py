@@ -313,12 +313,13 @@ def run(x: qd.types.ndarray(qd.f32, ndim=1)):
         grid.mem_fence()
 run(x)
 print(subgroup.group_size(), qd.lang.impl.get_max_shared_memory_bytes(is_lowerbound_ok=False))
+print(qd.clock_freq_hz())
 """
 
 
 def test_blocks(run, tmp_path):
     lines, log, _ = run(BLOCKS)
-    assert lines == ["32 232448"]
+    assert lines == ["32 232448", "1500000000.0"]
     launches = [x for x in log if x.startswith(("launch", "attribute"))]
     # Shared memory of the launch: 20,000 floats, and two for the sums of subgroups.
     assert launches == [

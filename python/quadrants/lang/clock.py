@@ -17,6 +17,8 @@ def clock_freq_hz() -> Any:
         return core.trace_op("clock_freq_hz", ())
     impl.check_initialised()
     arch: Any = impl.pyquadrants._arch
+    if arch.name == "cuda":
+        return 1e3 * core.cuda_clock_khz()
     raise NotImplementedError(f"clock_freq_hz not implemented for arch {arch.name}")
 
 

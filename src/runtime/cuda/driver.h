@@ -53,9 +53,10 @@ struct Driver {
 
     int version = 0;  // 1000 major + 10 minor
     int device = 0;
-    int shared_bytes = 0;      // of a block, at most
-    int capability = 0;        // 10 major + minor
+    int shared_bytes = 0;  // of a block, at most
+    int capability = 0;    // 10 major + minor
     int multiprocessors = 1;
+    int clock_khz = 0;
     Handle context = nullptr;  // once `start` has been called
 };
 

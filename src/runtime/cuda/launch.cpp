@@ -142,8 +142,9 @@ struct Launch {
 
     // As many blocks as find room on the device, twice.
     void run_strided(const LoadedTask& task, const Code::Entry& entry) {
-        constexpr int kThreads = 2048;  // of a multiprocessor
-        int64_t blocks = int64_t(2) * d.multiprocessors * std::max(1, kThreads / task.block_dim);
+        constexpr int kThreads = 2048, kBlocks = 32;  // of a multiprocessor, at most
+        const int held = std::clamp(kThreads / task.block_dim, 1, kBlocks);
+        const int64_t blocks = int64_t(2) * d.multiprocessors * held;
         for (size_t k = 0; k < task.bounds.size(); ++k)
             if (task.bounds[k].kind == abi::BoundKind::arg)
                 head().bounds[k] = bound(task.bounds[k]);
