@@ -13,6 +13,7 @@ from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._data import convert
+from quadrants.lang._values.entries import entries_for
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.matrix import Matrix, MatrixType, Vector
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
@@ -146,7 +147,7 @@ class Ndarray(core.NdarrayBase):
         self._prepare()
         entries = getattr(val, "entries", val)
         if self._element_shape and isinstance(entries, (list, tuple, np.ndarray)):
-            entries = np.asarray(entries)
+            entries = entries_for(self.dtype, entries)
             if entries.shape != self._element_shape:
                 raise ValueError(
                     f"a value of shape {self._element_shape} is expected, got shape {entries.shape}"

@@ -16,6 +16,7 @@ from quadrants._lazy import LazyNumpy, lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Layout
 from quadrants.lang import impl
+from quadrants.lang._values.entries import cast_alone, entries_of
 from quadrants.lang._values.swizzle import all_swizzles
 from quadrants.lang._values.swizzle import generate_patterns as _generate_swizzle_patterns
 from quadrants.lang.exception import (
@@ -58,7 +59,9 @@ def _operand(x: Any) -> Any:
     """What NumPy computes with; NotImplemented for things that are not host values."""
     if isinstance(x, Matrix):
         return x.entries
-    if isinstance(x, (int, float, list, tuple)):
+    if isinstance(x, (list, tuple)):
+        return NotImplemented if _has_symbolic(x) else entries_of(x)
+    if isinstance(x, (int, float)):
         return NotImplemented if _has_symbolic(x) else x
     return x if isinstance(x, (np.ndarray, np.generic)) else NotImplemented
 
@@ -98,6 +101,17 @@ def _different_shapes(a: Any, b: Any) -> QuadrantsCompilationError:
     return QuadrantsCompilationError(
         f"required shapes to be the same, got shapes {[a.shape, b.shape]}"
     )
+
+
+def _sum(entries: Any) -> Any:
+    """The sum in the type of the entries, as in kernels; NumPy's is of 64 bits. Truths are counted."""
+    dtype = entries.dtype
+    return np.add.reduce(entries, None, None if dtype.kind == "b" else dtype)
+
+
+def _root(square: Any, eps: Any) -> Any:
+    """sqrt(square + eps); of integers in f64, as NumPy's is of half precision for 8 bits."""
+    return np.sqrt((square if square.dtype.kind == "f" else np.float64(square)) + eps)
 
 
 def _adjugate(a: Any) -> Any:
@@ -210,12 +224,17 @@ class Matrix:
 
     def _assign(self, value: Any) -> None:
         """Element-wise assignment from anything of the same shape."""
-        value = real_numbers(np.asarray(value.entries if isinstance(value, Matrix) else value))
+        value = value.entries if isinstance(value, Matrix) else value
         if self.is_host_access:
+            numbers = real_numbers(np.asarray(value, object))  # as they are: storage casts
             for where in np.ndindex(*self.get_shape()):
-                self._access.set(value[where].item() if value.shape else value.item(), *where)
+                number = numbers[where if numbers.shape else ()]
+                self._access.set(number.item() if hasattr(number, "item") else number, *where)
         else:
-            self.entries[...] = value
+            array = real_numbers(np.asarray(value))
+            if array.dtype.kind in "fO" and self.entries.dtype.kind in "iu":
+                array = cast_alone(self.entries.dtype, value)
+            self.entries[...] = array
 
     def __len__(self) -> int:
         return self.n
@@ -242,6 +261,7 @@ class Matrix:
 
     def fill(self, val: Any) -> None:
         """Sets every element to val."""
+        val = np.asarray(val, object) if isinstance(val, (list, tuple)) else val
         self._assign(np.full(self.get_shape(), val))
 
     def __str__(self) -> str:
@@ -313,8 +333,8 @@ class Matrix:
     # --- methods: with a symbolic argument they are traced ---
 
     def sum(self) -> Any:
-        """Sum of all elements, a scalar."""
-        return self.entries.sum()
+        """Sum of all elements, a scalar of their type."""
+        return _sum(self.entries)
 
     def max(self) -> Any:
         """Largest element, a scalar."""
@@ -334,19 +354,20 @@ class Matrix:
 
     def norm_sqr(self) -> Any:
         """Sum of the squares, a scalar."""
-        return (self.entries * self.entries).sum()
+        a = self.entries
+        return _sum(a * a)
 
     def norm(self, eps: Any = 0) -> Any:
         """Euclidean or Frobenius norm: sqrt(sum of squares + eps), a float."""
         if core.is_expr(eps):
             return core.trace_op("Matrix.norm", (self, eps))
-        return np.sqrt(self.norm_sqr() + eps)
+        return _root(self.norm_sqr(), eps)
 
     def norm_inv(self, eps: Any = 0) -> Any:
         """1 / norm(eps), a float."""
         if core.is_expr(eps):
             return core.trace_op("Matrix.norm_inv", (self, eps))
-        return 1 / np.sqrt(self.norm_sqr() + eps)
+        return 1 / _root(self.norm_sqr(), eps)
 
     def normalized(self, eps: Any = 0) -> Any:
         """The vector divided by norm() + eps; NaN for zeros and eps = 0.
@@ -372,10 +393,10 @@ class Matrix:
         a, b = self._two_vectors(other, "dot")
         if a.shape != b.shape:
             raise _different_shapes(a, b)
-        return (a * b).sum()
+        return _sum(a * b)
 
     def _two_vectors(self, other: Any, operation: str) -> tuple[Any, Any]:
-        a, b = self.entries, np.asarray(other)
+        a, b = self.entries, entries_of(other.entries if isinstance(other, Matrix) else other)
         for side, entries in (("lhs", a), ("rhs", b)):
             if entries.ndim != 1:
                 raise QuadrantsCompilationError(f"{side} for {operation} is not a vector")
@@ -428,10 +449,10 @@ class Matrix:
         """
         if _has_symbolic(other):
             return core.trace_op("Matrix.frobenius_inner", (self, other))
-        a, b = self.entries, np.asarray(other)
+        a, b = self.entries, entries_of(other.entries if isinstance(other, Matrix) else other)
         if a.shape != b.shape:
             raise _different_shapes(a, b)
-        return (a * b).sum()
+        return _sum(a * b)
 
     def transpose(self) -> Any:
         """The matrix mirrored at its diagonal: n x m becomes m x n.
@@ -459,7 +480,7 @@ class Matrix:
             QuadrantsCompilationError: the matrix is not square.
         """
         self._check_square()
-        return np.trace(self.entries)
+        return _sum(self.entries.diagonal())
 
     def inverse(self) -> Any:
         """The inverse of a square matrix of at most 12 rows, as floats.

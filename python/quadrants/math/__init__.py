@@ -34,11 +34,6 @@ class _UnsignedVectorType(_VectorType):
     def dtype(self) -> _Any:
         return _impl.get_runtime().default_up
 
-    def _numpy_type(self) -> _Any:
-        from quadrants.lang.util import to_numpy_type
-
-        return to_numpy_type(self.dtype)
-
 
 vec2, vec3, vec4 = (_VectorType(n, float) for n in (2, 3, 4))
 ivec2, ivec3, ivec4 = (_VectorType(n, int) for n in (2, 3, 4))

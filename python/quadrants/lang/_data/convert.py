@@ -278,7 +278,10 @@ class ElementAccess:
     def array(self) -> Any:
         count = self.shape[0] * (self.shape[1] if len(self.shape) > 1 else 1)
         numbers = [self.owner._load(self.key, c) for c in range(count)]
-        return np.array(numbers).reshape(self.shape)  # Python's numbers, so sums do not wrap
+        array = np.array(numbers)  # of Python's numbers, so sums do not wrap
+        if type(numbers[0]) is int and array.dtype.kind == "f":  # NumPy's type for 2**63 beside 1
+            array = np.array(numbers, np.uint64)
+        return array.reshape(self.shape)
 
 
 def live_element(owner: Any, key: Any, shape: tuple[int, ...]) -> Any:

@@ -15,6 +15,7 @@ from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._data import convert
+from quadrants.lang._values.entries import entries_for
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.snode import SNode
 
@@ -397,7 +398,7 @@ class MatrixField(Field, core.FieldBase):
     def _fill(self, val: Any) -> None:
         entries = getattr(val, "entries", val)
         if isinstance(entries, (list, tuple, np.ndarray)):
-            entries = np.asarray(entries)
+            entries = entries_for(self._dtype, entries)
             if entries.shape != self._element_shape:
                 raise AssertionError(
                     f"a value of shape {self._element_shape} is expected, got shape {entries.shape}"

@@ -8,9 +8,10 @@ from typing import Any
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants.lang import impl
+from quadrants.lang._values.entries import entries_for
 from quadrants.lang.exception import QuadrantsSyntaxError, QuadrantsTypeError
 from quadrants.lang.matrix import Matrix, Vector, _has_symbolic
-from quadrants.lang.util import check_element_shape, cook_dtype, real_numbers, to_numpy_type
+from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
 from quadrants.types.annotations import optional
 from quadrants.types.primitive_types import DataType, stable_hash
 
@@ -77,9 +78,6 @@ class MatrixType:
             return False
         return self.dtype is None or self.dtype is other.element_type()
 
-    def _numpy_type(self) -> Any:
-        return to_numpy_type(float if self._declared is None else self._declared)
-
     def __call__(self, *args: Any) -> Any:
         if not args:
             raise QuadrantsSyntaxError(
@@ -101,7 +99,8 @@ class MatrixType:
             values = values * count
         if len(values) < count:
             raise IndexError(f"{self.to_string()} needs {count} components, got {len(values)}")
-        entries = real_numbers(np.array(values[:count])).astype(self._numpy_type())
+        dtype = self.dtype or cook_dtype(float)
+        entries = entries_for(dtype, values[:count]).astype(to_numpy_type(dtype))
         entries = entries.reshape(self.get_shape())
         return (Vector if self.ndim == 1 else Matrix)(entries)
 

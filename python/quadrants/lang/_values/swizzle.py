@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+from quadrants.lang._values.entries import entries_of
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 
 ALPHABETS = ("xyzw", "rgba", "stpq")
@@ -44,7 +45,7 @@ class Swizzle(str):
             return vector[places[0]]
         from quadrants.lang.matrix import Vector
 
-        return Vector([vector[p] for p in places])
+        return Vector(entries_of([vector[p] for p in places]))
 
     def __set__(self, vector: Any, value: Any) -> None:
         places = self._places(vector)
