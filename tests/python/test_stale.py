@@ -563,3 +563,48 @@ def test_functions_of_the_package_are_told_apart(backend):
         assert result(lambda v: v + 1) == 7
         assert result(lambda v: v * 2) == 12
         assert result(subgroup.exclusive_and_tiled, 0) == -1
+
+
+def test_a_wrapped_function_of_the_package_is_the_users(backend):
+    import functools
+
+    def scaled(by, what):
+        @functools.wraps(what)
+        def f(x):
+            return what(x) * by
+
+        return f
+
+    def result(f):
+        @qd.kernel
+        def run(p: qd.f32) -> qd.f32:
+            return f(p)
+
+        return run(-2.0)
+
+    for _ in range(2):
+        for by in (1.0, 3.0, 5.0):
+            assert result(scaled(by, qd.abs)) == 2.0 * by
+            assert result(scaled(by, qd.floor)) == -2.0 * by
+
+
+def test_whether_a_field_has_a_gradient_is_a_fact(backend):
+    plain, with_grad = qd.field(qd.f32, 4), qd.field(qd.f32, 4, needs_grad=True)
+    with_dual = qd.field(qd.f32, 4, needs_dual=True)
+
+    @qd.kernel
+    def of_argument(x: qd.template()) -> qd.i32:
+        return qd.static(2 if x.has_grad() else 0) + qd.static(1 if x.has_dual() else 0)
+
+    def of_capture(x):
+        asks = x.has_grad
+
+        @qd.kernel
+        def run() -> qd.i32:
+            return (2 if qd.static(x.has_grad()) else 0) + (1 if asks() else 0)
+
+        return run()
+
+    for _ in range(2):
+        assert [of_argument(x) for x in (plain, with_grad, with_dual)] == [0, 2, 1]
+        assert [of_capture(x) for x in (plain, with_grad, with_dual)] == [0, 3, 0]

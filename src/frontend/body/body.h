@@ -205,6 +205,7 @@ struct Lowering::Body {
     Flow checkpoint(const Node* n, const Node* call);
     Flow gated_for(const Node* n);
     Flow group(ir::Op op, std::span<ir::Value* const> operands, const std::function<Flow()>& fill);
+    Flow beside(ir::Op op, std::span<Node* const> statements);
     bool is_task_statement(const Node* n) const;
     Flow with_stmt(const Node* n);
 

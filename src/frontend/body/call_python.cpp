@@ -86,7 +86,11 @@ Ref Body::run_call(const PythonCall& c) {
 }
 
 Val Body::call_ours(const PythonCall& c) {
-    if (PyMethod_Check(c.callable())) consume_owner(PyMethod_GET_SELF(c.callable()), c.f.prov);
+    PyObject* self = PyMethod_Check(c.callable()) ? PyMethod_GET_SELF(c.callable()) : nullptr;
+    // What a field says of itself beyond its layout, such as has_grad(), later processes ask again.
+    if (self && (is_field(self) || is_struct_field(self)) && c.operands.empty())
+        if (Val answer = call_again(c.f, {}, {}, nullptr); answer.obj) return answer;
+    if (self) consume_owner(self, c.f.prov);
     for (const Val& v : c.operands) unit.consume(v);
     Ref result = run_call(c);
     if (is_external_array(result.get())) unit.opaque("the contents of a field");

@@ -226,6 +226,14 @@ Flow Body::group(ir::Op op, std::span<ir::Value* const> operands,
     return flow;
 }
 
+// What may run beside others. In a run-time branch or loop there are no tasks: the statements
+// follow each other.
+Flow Body::beside(ir::Op op, std::span<Node* const> statements) {
+    if (low.runtime_depth == 0 && low.parallel_depth == 0)
+        return group(op, {}, [&] { return block(statements); });
+    return block(statements);
+}
+
 Flow Body::do_while(const Node* n) {
     KernelState& kernel = *low.kernel;
     check_spelling(*this, n->a);
@@ -507,7 +515,7 @@ Flow Body::with_stmt(const Node* n) {
                   "qd.graph.parallel_context() region");
         take_no_arguments(call, "qd.graph.parallel");
         InSection in(kernel.section, Section::branch);
-        return group(ir::Op::section, {}, [&] { return block(n->list2); });
+        return beside(ir::Op::section, n->list2);
     }
     if (low.kind != FunctionKind::kernel)
         raise(Kind::syntax, shown + " can only be used inside @qd.kernel, not @qd.func");
@@ -521,7 +529,7 @@ Flow Body::with_stmt(const Node* n) {
             raise(Kind::compilation, "Nested stream_parallel blocks are not supported");
         if (std::ranges::find(source.body, n) != source.body.end()) check_streams(*this);
         InSection in(kernel.section, Section::stream);
-        return group(ir::Op::stream, {}, [&] { return block(n->list2); });
+        return beside(ir::Op::stream, n->list2);
     }
     if (kernel.section == Section::branch)
         raise(Kind::syntax, shown + " cannot appear inside a qd.graph.parallel() section");
@@ -541,7 +549,7 @@ Flow Body::with_stmt(const Node* n) {
     take_no_arguments(call, "qd.graph.parallel_context");
     check_region(*this, n->list2);
     InSection in(kernel.section, Section::region);
-    return group(ir::Op::sections, {}, [&] { return block(n->list2); });
+    return beside(ir::Op::sections, n->list2);
 }
 
 }  // namespace qd::frontend

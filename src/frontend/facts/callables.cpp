@@ -144,7 +144,9 @@ PyObject* func_of(PyObject* o) {
         is_expr(o))
         return nullptr;
     if (!PyCallable_Check(o)) return nullptr;
-    Ref d = get(o, names()._qd_func_);
+    // A stand-in that has every attribute has it by asking its class.
+    const Ref d = Ref::steal_or_null(PyObject_GenericGetAttr(o, names()._qd_func_));
+    if (!d) forget_error();
     return d && d.get() == o ? o : nullptr;
 }
 
@@ -152,7 +154,10 @@ bool is_kernel_callable(PyObject* o) {
     if (!PyCallable_Check(o) || is_expr(o)) return false;
     Ref d = get(o, names()._qd_kernel_);
     // A definition is its own mark; a stand-in that has every attribute is not.
-    return d && get(d.get(), names()._qd_kernel_).get() == d.get();
+    const Ref own =
+        d ? Ref::steal_or_null(PyObject_GenericGetAttr(d.get(), names()._qd_kernel_)) : Ref{};
+    if (d && !own) forget_error();
+    return d && own.get() == d.get();
 }
 
 }  // namespace qd::frontend

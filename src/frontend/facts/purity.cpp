@@ -49,9 +49,24 @@ bool is_upper(const std::string& name) {
 
 }  // namespace
 
-bool is_own_code(PyObject* function) {
-    const Ref module = Ref::steal_or_null(PyObject_GetAttr(function, names().__module___));
-    forget_error();
+// By where its code is: functools.wraps copies `__module__` to functions and objects of the user.
+bool is_own_code(PyObject* callable) {
+    while (PyMethod_Check(callable)) callable = PyMethod_GET_FUNCTION(callable);
+    Ref module, fn;
+    if (PyObject* definition = func_of(callable)) {
+        fn = Ref::steal(PyObject_GetAttr(definition, names().fn_));
+        callable = fn.get();
+    }
+    if (PyFunction_Check(callable)) {
+        PyObject* globals = PyFunction_GET_GLOBALS(callable);
+        PyObject* home = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
+        if (home) module = Ref::borrow(home);
+    } else {
+        const bool names_itself = PyType_Check(callable) || PyCFunction_Check(callable);
+        PyObject* from = names_itself ? callable : reinterpret_cast<PyObject*>(Py_TYPE(callable));
+        module = Ref::steal_or_null(PyObject_GetAttr(from, names().__module___));
+        forget_error();
+    }
     const std::string name = module ? text(module.get()) : "";
     return name == "quadrants" || name.starts_with("quadrants.");
 }

@@ -167,7 +167,8 @@ void assign_op(Op op, PyObject* target, PyObject* value) {
             e, (atomic == Op::count_ ? row.symbol + std::string("=") : "atomic_" + name).c_str());
         if (atomic != Op::count_) {
             const Type t = e.type().value();
-            if (row.takes == ir::Takes::ints && type::is_float(t.prim))
+            if (row.takes == ir::Takes::ints &&
+                (type::is_float(t.prim) || type::is_float(to_value(value)->type.prim)))
                 unsupported_operands(row.symbol, target, value);
             Value* operand = fit(value, t, ("Atomic " + name).c_str());
             if (e.shared)

@@ -234,7 +234,8 @@ Ref norm(Lowering&, const CallArgs& a) {
 Ref norm_inv(Lowering&, const CallArgs& a) {
     const SelfEps s = self_eps(a, "norm_inv");
     Value* n = norm_value(s.self, s.eps);
-    return make_value(builder().op(Op::div, {builder().int_const(n->type.prim, 1), n}));
+    Value* one = broadcast(builder().int_const(n->type.prim, 1), n->type);
+    return make_value(builder().op(Op::div, {one, n}));
 }
 Ref normalized(Lowering&, const CallArgs& a) {
     const SelfEps s = self_eps(a, "normalized");

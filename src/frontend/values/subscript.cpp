@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "frontend/source/stack.h"
 #include "frontend/specialise.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
@@ -24,6 +25,7 @@ namespace {
 }
 
 void flatten(PyObject* o, std::vector<Ref>& out) {
+    need_stack();  // a list may hold itself
     if (is_expr(o)) {
         const ExprObject& e = *as_expr(o);
         if (e.kind == ExprKind::array || !e.type().rank) return out.push_back(Ref::borrow(o));

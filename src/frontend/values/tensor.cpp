@@ -1,5 +1,6 @@
 // Vectors and matrices: construction from parts, attributes, swizzles.
 
+#include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
 
 #include <cstring>
@@ -53,6 +54,7 @@ Literal elements_of(std::span<const Ref> items) {
 }
 
 void append_components(PyObject* o, Prim p, std::vector<Value*>& out) {
+    need_stack();
     if (is_row(o)) {
         for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
             append_components(PySequence_Fast_GET_ITEM(o, k), p, out);
