@@ -13,6 +13,8 @@ import textwrap
 
 import pytest
 
+import quadrants as qd
+
 HERE = pathlib.Path(__file__).parent
 
 # What the programs share.
@@ -915,3 +917,82 @@ print(*use())
 """
     end = run(server, tmp_path, MODULES_NEEDED[name] + program)
     assert end["end"] == "ok" and end["printed"] == f"refused: quadrants.{name}\n7.0 7.0\n", end
+
+
+def test_lists_that_hold_themselves(backend):
+    x = qd.field(qd.i32, 4)
+    endless = [1]
+    endless.append(endless)
+    deep = [0]
+    for _ in range(100_000):
+        deep = [deep]
+
+    for index in (endless, deep):
+
+        @qd.kernel
+        def stores():
+            x[index] = 1
+
+        with pytest.raises(qd.QuadrantsCompilationError, match="deeply"):
+            stores()
+
+    @qd.kernel
+    def vector() -> qd.f32:
+        return qd.math.vec3(endless)[0]
+
+    with pytest.raises(qd.QuadrantsCompilationError, match="deeply"):
+        vector()
+
+
+def test_stand_ins_that_have_every_attribute(backend):
+    class Anything:
+        def __getattr__(self, name):
+            return self
+
+        def __call__(self, *args, **kwargs):
+            return self
+
+        def __iter__(self):
+            return iter([self, self])
+
+    @qd.kernel
+    def takes(x: qd.template()) -> qd.i32:
+        return 1
+
+    assert takes(Anything()) == 1
+
+
+@pytest.mark.parametrize("symbol", ["&", "|", "^"])
+def test_bits_of_floats_are_refused(backend, symbol, tmp_path):
+    for target, value in [("i", "1.5"), ("x[0]", "3.9"), ("v", "2.5"), ("i", "y")]:
+        name = f"bits_{ord(symbol)}_{len(target)}_{len(value)}"
+        (tmp_path / f"{name}.py").write_text(
+            "import quadrants as qd\n"
+            f"def make(x):\n @qd.kernel\n def run(y: qd.f32):\n  i = 3\n  v = qd.Vector([1, 2])\n"
+            f"  {target} {symbol}= {value}\n return run\n"
+        )
+        space = {}
+        path = str(tmp_path / f"{name}.py")
+        exec(compile((tmp_path / f"{name}.py").read_text(), path, "exec"), space)
+        with pytest.raises(qd.QuadrantsTypeError, match="unsupported operand type"):
+            space["make"](qd.field(qd.i32, 4))(1.0)
+
+
+def test_streams_and_sections_in_branches_and_loops(backend):
+    x = qd.field(qd.f32, 4)
+
+    @qd.kernel
+    def run(a: qd.i32) -> qd.i32:
+        turns = 0
+        if a:
+            with qd.stream_parallel():
+                x[0] = 2.0
+        while turns < 5:
+            turns += 1
+            with qd.stream_parallel():
+                if turns == 3:
+                    break
+        return turns
+
+    assert run(1) == 3
+    assert x.to_numpy().tolist() == [2.0, 0, 0, 0]
