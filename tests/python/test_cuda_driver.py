@@ -392,3 +392,46 @@ run()
         "launch finish2 1 x 256",
     ]
     assert not any(x.startswith("read") for x in log)
+
+
+ALGORITHMS = """
+qd.init(arch=qd.cuda)
+A, n = qd.algorithms, 5000
+I, U, F = (qd.types.ndarray(t, ndim=1) for t in (qd.i32, qd.u32, qd.f32))
+array = lambda t, n=n: qd.ndarray(t, (n,))
+
+@qd.kernel
+def scan(a: F, o: F, s: U, n: qd.i32):
+    A.exclusive_scan_add(a, o, s, n, qd.f32, 2)
+
+@qd.kernel
+def select(a: F, f: I, o: F, c: I, s: U, n: qd.i32):
+    A.select(a, f, o, c, s, n, 2)
+
+@qd.kernel
+def by_key(k: I, v: F, ko: I, vo: F, c: I, s: U, n: qd.i32):
+    A.reduce_by_key_add(k, v, ko, vo, c, s, n, qd.f32, 2)
+
+@qd.kernel
+def sort(k: U, kt: U, v: F, vt: F, s: U, n: qd.types.ndarray(qd.i32, ndim=0)):
+    A.sort(k, kt, v, vt, s, n, qd.u32, True, 16, 2)
+
+s = array(qd.u32, A.sort_scratch_slots(n))
+scan(array(qd.f32), array(qd.f32), s, n)
+select(array(qd.f32), array(qd.i32), array(qd.f32), array(qd.i32, 1), s, n)
+by_key(array(qd.i32), array(qd.f32), array(qd.i32), array(qd.f32), array(qd.i32, 1), s, n)
+sort(array(qd.u32), array(qd.u32), array(qd.f32), array(qd.f32), s, qd.ndarray(qd.i32, ()))
+A.PrefixSumExecutor(n).run(qd.field(qd.i32, n))
+"""
+
+
+def test_algorithms_are_a_few_tasks_of_blocks(run):
+    _, log, _ = run(ALGORITHMS)
+    launches = [x.partition(" + ")[0].split(" ", 2)[2] for x in log if x.startswith("launch")]
+    blocks = [x for x in launches if not x.endswith("x 1")]
+    tiles, prefixes = "160 x 256", "1 x 1024"  # twice what 10 multiprocessors hold
+    three = [tiles, prefixes, tiles]
+    zeros = ["320 x 128"]
+    one_pass = [tiles, *three, tiles]  # count, scan of the counters, scatter
+    assert blocks == [*three, *three, tiles, prefixes, *zeros, tiles, *one_pass, *one_pass, *three]
+    assert not any(x.startswith("read") for x in log)

@@ -74,12 +74,13 @@ def _before_subgroup(total, dtype: template(), combine: template(), identity: te
 def tile_totals(
     arr: template(),
     scratch: template(),
+    behind,
     n,
     dtype: template(),
     combine: template(),
     identity: template(),
 ):
-    """`scratch[t]` = the elements of tile t combined."""
+    """`scratch[behind + t]` = the elements of tile t combined."""
     loop_config(block_dim=THREADS)
     for i in range(tiles(n) * THREADS):
         block.sync()
@@ -91,14 +92,24 @@ def tile_totals(
                 total = combine(total, arr[first + at])
         total = block.reduce(total, THREADS, combine, dtype)
         if i % THREADS == 0:
-            scratch[i // THREADS] = bit_cast(total, static(unsigned(dtype)))
+            scratch[behind + i // THREADS] = bit_cast(total, static(unsigned(dtype)))
 
 
 @func
 def prefixes(
-    scratch: template(), count, dtype: template(), combine: template(), identity: template()
+    scratch: template(),
+    behind,
+    count,
+    dtype: template(),
+    combine: template(),
+    identity: template(),
+    total_to: template(),
+    has_total: template(),
 ):
-    """Turns `scratch[0:count]` into what stands before each combined; one block does."""
+    """Turns `count` slots of scratch into what stands before each combined; one block does.
+
+    All of them combined goes to `total_to[0]`, an i32, if `has_total`.
+    """
     loop_config(block_dim=_PREFIX_THREADS)
     for t in range(_PREFIX_THREADS):
         each = (count + (_PREFIX_THREADS - 1)) // _PREFIX_THREADS
@@ -106,34 +117,17 @@ def prefixes(
         end = _min(count, begin + each)
         total = constant(identity, dtype)
         for b in range(begin, end):
-            total = combine(total, bit_cast(scratch[b], dtype))
+            total = combine(total, bit_cast(scratch[behind + b], dtype))
         before = block.exclusive_scan(
             total, _PREFIX_THREADS, combine, constant(identity, dtype), dtype
         )
         for b in range(begin, end):
-            x = bit_cast(scratch[b], dtype)
-            scratch[b] = bit_cast(before, static(unsigned(dtype)))
+            x = bit_cast(scratch[behind + b], dtype)
+            scratch[behind + b] = bit_cast(before, static(unsigned(dtype)))
             before = combine(before, x)
-
-
-@func
-def prefixes_and_total(scratch: template(), count, total: template()):
-    """`prefixes` of counts in u32; their sum goes to `total[0]`."""
-    loop_config(block_dim=_PREFIX_THREADS)
-    for t in range(_PREFIX_THREADS):
-        each = (count + (_PREFIX_THREADS - 1)) // _PREFIX_THREADS
-        begin = t * each
-        end = _min(count, begin + each)
-        found = u32(0)
-        for b in range(begin, end):
-            found += scratch[b]
-        before = block.exclusive_add(found, _PREFIX_THREADS, u32)
-        for b in range(begin, end):
-            x = scratch[b]
-            scratch[b] = before
-            before += x
-        if t == _PREFIX_THREADS - 1:
-            total[0] = cast(before, i32)
+        if static(has_total):
+            if t == _PREFIX_THREADS - 1:
+                total_to[0] = cast(before, i32)
 
 
 @func
@@ -141,6 +135,7 @@ def scan_tiles(
     arr: template(),
     out: template(),
     scratch: template(),
+    behind,
     n,
     dtype: template(),
     combine: template(),
@@ -165,7 +160,7 @@ def scan_tiles(
             held[k] = combine(running, before)
             running = combine(running, subgroup.broadcast(scanned, static(lanes - 1)))
         base = combine(
-            bit_cast(scratch[i // THREADS], dtype),
+            bit_cast(scratch[behind + i // THREADS], dtype),
             _before_subgroup(running, dtype, combine, identity),
         )
         for k in static(range(_ITEMS)):
@@ -182,16 +177,17 @@ def scan(
     arr: template(),
     out: template(),
     scratch: template(),
+    behind,
     n,
     dtype: template(),
     combine: template(),
     identity: template(),
     inclusive: template(),
 ):
-    """A scan of `arr[0:n]`; out may be arr."""
-    tile_totals(arr, scratch, n, dtype, combine, identity)
-    prefixes(scratch, tiles(n), dtype, combine, identity)
-    scan_tiles(arr, out, scratch, n, dtype, combine, identity, inclusive)
+    """A scan of `arr[0:n]`; out may be arr. Totals of tiles go to scratch, from `behind` on."""
+    tile_totals(arr, scratch, behind, n, dtype, combine, identity)
+    prefixes(scratch, behind, tiles(n), dtype, combine, identity, scratch, False)
+    scan_tiles(arr, out, scratch, behind, n, dtype, combine, identity, inclusive)
 
 
 # --- selection ------------------------------------------------------------------------------------
@@ -233,7 +229,7 @@ def select(
     """See `_select.select`."""
     lanes = static(subgroup.group_size())
     _counts(_is_flagged, flags, scratch, n)
-    prefixes_and_total(scratch, tiles(n), num_out)
+    prefixes(scratch, 0, tiles(n), u32, _add, 0, num_out, True)
     loop_config(block_dim=THREADS)
     for i in range(tiles(n) * THREADS):
         block.sync()
@@ -276,7 +272,7 @@ def reduce_by_key_add(
     """See `_select.reduce_by_key_add`."""
     lanes = static(subgroup.group_size())
     _counts(_begins_run, keys_in, scratch, n)
-    prefixes_and_total(scratch, tiles(n), num_runs)
+    prefixes(scratch, 0, tiles(n), u32, _add, 0, num_runs, True)
     for r in range(num_runs[0]):
         values_out[r] = constant(0, value_dtype)
     loop_config(block_dim=THREADS)
@@ -369,9 +365,10 @@ def sort_pass(
         block.sync()
         scratch[thread * count + i // THREADS] = bins[thread]
     if static(is_small):
-        prefixes(scratch, radix * count, u32, _add, 0)
+        prefixes(scratch, 0, radix * count, u32, _add, 0, scratch, False)
     else:
-        _scan_counters(scratch, radix * count)
+        counters = radix * count  # the totals of their tiles lie behind them
+        scan(scratch, scratch, scratch, counters, counters, u32, _add, 0, False)
     loop_config(block_dim=THREADS)
     for i in range(count * THREADS):
         block.sync()
@@ -431,53 +428,3 @@ def sort_pass(
                 target[place] = key
                 if static(has_values):
                     values_to[place] = values[first + origins[at]]
-
-
-@func
-def _scan_counters(scratch: template(), count):
-    """Prefixes of `scratch[0:count]` in place; the tiles' totals lie behind."""
-    loop_config(block_dim=THREADS)
-    for i in range(tiles(count) * THREADS):
-        block.sync()
-        first = i // THREADS * TILE
-        total = u32(0)
-        for k in static(range(_ITEMS)):
-            at = k * THREADS + i % THREADS
-            if at < count - first:
-                total += scratch[first + at]
-        total = block.reduce_add(total, THREADS, u32)
-        if i % THREADS == 0:
-            scratch[count + i // THREADS] = total
-    loop_config(block_dim=_PREFIX_THREADS)
-    for t in range(_PREFIX_THREADS):
-        number = tiles(count)
-        each = (number + (_PREFIX_THREADS - 1)) // _PREFIX_THREADS
-        begin = t * each
-        end = _min(number, begin + each)
-        total = u32(0)
-        for b in range(begin, end):
-            total += scratch[count + b]
-        before = block.exclusive_add(total, _PREFIX_THREADS, u32)
-        for b in range(begin, end):
-            x = scratch[count + b]
-            scratch[count + b] = before
-            before += x
-    lanes = static(subgroup.group_size())
-    loop_config(block_dim=THREADS)
-    for i in range(tiles(count) * THREADS):
-        block.sync()
-        first = _run_begin(i)
-        lane = subgroup.invocation_id()
-        held = Vector([u32(0) for _ in range(_ITEMS)])
-        running = u32(0)
-        for k in static(range(_ITEMS)):
-            x = u32(0)
-            if k * lanes + lane < count - first:
-                x = scratch[first + k * lanes + lane]
-            scanned = subgroup.inclusive_add(x)
-            held[k] = running + scanned - x
-            running += subgroup.broadcast(scanned, static(lanes - 1))
-        base = scratch[count + i // THREADS] + _before_subgroup(running, u32, _add, 0)
-        for k in static(range(_ITEMS)):
-            if k * lanes + lane < count - first:
-                scratch[first + k * lanes + lane] = base + held[k]

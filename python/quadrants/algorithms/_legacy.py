@@ -81,7 +81,7 @@ def parallel_sort(keys: Any, values: Any = None) -> None:
 
 @kernel
 def _prefix_sum(x: template(), sums: template(), n: int):
-    _blocks.scan(x, x, sums, n, i32, _add, 0, True)
+    _blocks.scan(x, x, sums, 0, n, i32, _add, 0, True)
 
 
 def _first_index(x: Any) -> int:

@@ -57,7 +57,7 @@ def _exclusive_scan(
     static(check("device scan", dtype, depth))
     static(_distinct(arr, out))
     if static(has_blocks()):
-        _blocks.scan(arr, out, scratch, n, dtype, combine, identity, False)
+        _blocks.scan(arr, out, scratch, 0, n, dtype, combine, identity, False)
     elif static(depth == 1):  # at most one block: the workspace may have a single slot
         for _ in range(1):
             running = constant(identity, dtype)
