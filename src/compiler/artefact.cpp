@@ -54,11 +54,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.name = uint32_t(strings.size());
         strings += t.name;
         strings += '\0';
-        for (int k = 0; k < 2 * t.dims; ++k) {
-            out.bounds[k].kind = t.bounds[k].kind;
-            out.bounds[k].bytes = t.bounds[k].bytes;
-            out.bounds[k].value = t.bounds[k].value;
-        }
+        std::copy_n(t.bounds, 2 * t.dims, out.bounds);
         tasks.push_back(out);
     }
     const std::vector<uint8_t> formats = support::write_format_table(prepared.format_table);

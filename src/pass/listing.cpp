@@ -246,7 +246,10 @@ struct Lister {
     static std::string bound(const abi::Bound& b) {
         const std::string value = std::to_string(b.value);
         if (b.kind == abi::BoundKind::constant) return value;
-        return (b.kind == abi::BoundKind::arg ? "arg(offset=" : "tmp(offset=") + value + "B)";
+        return (b.kind == abi::BoundKind::arg ? "arg(offset=" : "tmp(offset=") + value + "B)" +
+               (b.addend
+                    ? (b.addend < 0 ? " - " : " + ") + std::to_string(std::abs(int64_t{b.addend}))
+                    : "");
     }
 
     void task(const Task& t, size_t number) {

@@ -263,6 +263,34 @@ struct Cutter {
         return all;
     }
 
+    static uint8_t bytes_of(const Value* v) {
+        return static_cast<uint8_t>(type::bytes(v->type.prim));
+    }
+
+    // An argument or the length of one, or its sum with a constant: no task has to compute it.
+    bool from_arguments(Value* v, abi::Bound& bound) const {
+        bound = {.kind = abi::BoundKind::arg};
+        const bool is_signed = v->type.prim == Prim::i32 || v->type.prim == Prim::i64;
+        if (v->def && is_signed && (v->def->op == Op::add || v->def->op == Op::sub) &&
+            is_constant(v->def->operand(1))) {
+            const Value* c = v->def->operand(1);
+            const int64_t by = int_of_bits(c->type.prim, constant_bits(c));
+            if (by <= -INT32_MAX || by >= INT32_MAX) return false;
+            bound.sum_bytes = bytes_of(v);
+            bound.addend = static_cast<int32_t>(v->def->op == Op::add ? by : -by);
+            v = through_widening(v->def->operand(0));
+        }
+        bound.bytes = bytes_of(v);
+        if (v->owner) {
+            bound.value = s.m.params[v->index].offset;
+            return true;
+        }
+        if (v->def->op != Op::array_shape || !v->def->operand(0)->owner) return false;
+        const Param& param = s.m.params[v->def->operand(0)->index];
+        bound.value = param.offset + static_cast<int64_t>(sizeof(ArrayDesc) + 4 * v->def->imm);
+        return true;
+    }
+
     void bounds(uint32_t part) {
         Part& p = parts[part];
         Inst& loop = *p.loop;
@@ -270,22 +298,12 @@ struct Cutter {
         for (int k = 0; k < 2 * p.task.dims; ++k) {
             Value* v = through_widening(loop.operand(k));
             abi::Bound& bound = p.task.bounds[k];
-            bound = {};
-            bound.bytes = static_cast<uint8_t>(type::bytes(v->type.prim));
             if (is_constant(v)) {
-                bound.kind = abi::BoundKind::constant;
-                bound.value = int_of_bits(v->type.prim, constant_bits(v));
-            } else if (v->owner) {
-                bound.kind = abi::BoundKind::arg;
-                bound.value = s.m.params[v->index].offset;
-            } else if (v->def->op == Op::array_shape && v->def->operand(0)->owner) {
-                const Param& param = s.m.params[v->def->operand(0)->index];
-                bound.kind = abi::BoundKind::arg;
-                bound.value =
-                    param.offset + static_cast<int64_t>(sizeof(ArrayDesc) + 4 * v->def->imm);
-            } else {
-                bound.kind = abi::BoundKind::temp;
-                bound.value = temp_of(v);
+                bound = {.kind = abi::BoundKind::constant,
+                         .bytes = bytes_of(v),
+                         .value = int_of_bits(v->type.prim, constant_bits(v))};
+            } else if (!from_arguments(v, bound)) {
+                bound = {.kind = abi::BoundKind::temp, .bytes = bytes_of(v), .value = temp_of(v)};
             }
         }
         const LoopConfig& c = *loop.loop_config();

@@ -18,10 +18,11 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 18;
+inline constexpr uint32_t kAbiVersion = 19;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -118,10 +119,21 @@ using TaskFn = void (*)(Thread*, int64_t begin, int64_t end, int64_t chunk);
 enum class BoundKind : uint8_t { constant, arg, temp };
 struct Bound {  // a loop bound the launcher can read before the task runs
     BoundKind kind;
-    uint8_t bytes;  // width of the integer in memory: 4 or 8 (arg, temp); signed
-    uint32_t pad;
+    uint8_t bytes;       // width of the integer in memory: 4 or 8 (arg, temp); signed
+    uint16_t sum_bytes;  // of an arg: width of its sum with `addend`, which wraps
+    int32_t addend;
     int64_t value;  // constant, or byte offset into args / temps
 };
+
+inline int64_t read_bound(const Bound& b, const uint8_t* block) {  // an arg or a temp
+    int64_t wide = 0;
+    int32_t narrow = 0;
+    memcpy(b.bytes == 4 ? static_cast<void*>(&narrow) : &wide, block + b.value, b.bytes);
+    if (b.bytes == 4) wide = narrow;
+    if (!b.addend) return wide;
+    const uint64_t sum = uint64_t(wide) + uint64_t(int64_t{b.addend});
+    return b.sum_bytes == 4 ? int32_t(uint32_t(sum)) : int64_t(sum);
+}
 
 // A field that a task touches by atomic additions alone, results unused: with several threads each
 // may add to a copy of its own, which starts as zeros and is added to the field at the end.

@@ -89,13 +89,7 @@ struct Machine {
 
     int64_t bound(const abi::Bound& b) const {
         if (b.kind == abi::BoundKind::constant) return b.value;
-        const uint8_t* at = (b.kind == abi::BoundKind::arg ? args.data() : temps.data()) + b.value;
-        int32_t narrow;
-        int64_t v;
-        std::memcpy(&narrow, at, 4);
-        if (b.bytes == 4) return narrow;
-        std::memcpy(&v, at, 8);
-        return v;
+        return abi::read_bound(b, b.kind == abi::BoundKind::arg ? args.data() : temps.data());
     }
 
     bool run(const pass::Plan& plan) {

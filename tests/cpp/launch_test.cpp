@@ -81,7 +81,8 @@ struct Fixture {
     void add_range(std::vector<int64_t> limits, abi::TaskFn f = count_units,
                    abi::TaskFn finish = nullptr) {
         std::vector<abi::Bound> b;
-        for (const int64_t v : limits) b.push_back({abi::BoundKind::constant, 8, 0, v});
+        for (const int64_t v : limits)
+            b.push_back({.kind = abi::BoundKind::constant, .bytes = 8, .value = v});
         bounds.push_back(std::move(b));
         image.tasks.push_back({abi::TaskKind::range, static_cast<int>(limits.size() / 2), f, finish,
                                finish ? 8u : 0u, 0, 0, bounds.back()});

@@ -216,9 +216,9 @@ abi::Task range_task() {
     t.dims = 2;
     t.finish = UINT32_MAX;
     t.again = t.gate = -1;
-    t.bounds[1] = {abi::BoundKind::constant, 8, 0, 10};
-    t.bounds[2] = {abi::BoundKind::arg, 4, 0, 8};
-    t.bounds[3] = {abi::BoundKind::temp, 8, 0, 16};
+    t.bounds[1] = {.kind = abi::BoundKind::constant, .bytes = 8, .value = 10};
+    t.bounds[2] = {abi::BoundKind::arg, 4, 8, -1, 8};
+    t.bounds[3] = {.kind = abi::BoundKind::temp, .bytes = 8, .value = 16};
     return t;
 }
 
@@ -266,6 +266,7 @@ TEST(artefact, refuses_impossible_tasks) {
     refuses_task([](abi::Task& t) { t.bounds[2].value = 61; });
     refuses_task([](abi::Task& t) { t.bounds[2].value = -4; });
     refuses_task([](abi::Task& t) { t.bounds[2].bytes = 3; });
+    refuses_task([](abi::Task& t) { t.bounds[2].sum_bytes = 5; });
     refuses_task([](abi::Task& t) { t.bounds[2].kind = static_cast<abi::BoundKind>(9); });
     EXPECT_THROW(
         (void)load_artefact(test::artefact({range_task()}, {test::answer("other").elf()}), "k"),

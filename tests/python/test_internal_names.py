@@ -605,6 +605,9 @@ for i in a: a[i] = 1; for i in a: a[i] += 1                 -> 3 2
 f[0] = 1; for i in a: a[i] = 1                              -> 2
 for i in a: a[i] = 1; f[0] = 1; for i in a: a[i] = 1        -> 4 3
 for i in range(f[0]): f[i] = 1                              -> 2
+for i in range(1, a.shape[0] - 1): a[i] = 1                 -> 2 1
+for i in range(n - 1): a[i] = 1; for i in range(n - 1): f[i] = 1       -> 3 2
+for i in a: a[i] = 1; for i in range(n + 1, n + 3): a[i] = 1           -> 4 2
 qd.loop_config(serialize=True); for i in a: a[i] = 1        -> 1
 for i in f: f[i] = 1; f[0] = n                              -> 2
 """

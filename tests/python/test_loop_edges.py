@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 
 LENGTHS = [1, 2, 15, 16, 17, 31, 33, 64, 100, 257]
 
@@ -24,6 +25,44 @@ def test_remainders(backend, offset, parallel):
             k(a, out, m)
             i = np.arange(n)
             assert (out == a[(i + offset) % m] * 3 + a[(i - 1) % m] + a[(i - offset) % m]).all()
+
+
+BOUNDS = ["n", "n - 1", "n + 2", "1 - 3 + n", "-2 + n", "m - 4", "long - 2", "2 - n + 9"]
+
+
+@pytest.mark.parametrize("begin", ["1", *BOUNDS[1:]])
+@pytest.mark.parametrize("end", BOUNDS)
+def test_sums_of_arguments_as_bounds(backend, begin, end, tmp_path):
+    source = f"""
+import quadrants as qd
+@qd.kernel
+def k(out: qd.types.ndarray(qd.i32, ndim=1), m: qd.i32, long: qd.i64):
+    n = out.shape[0]
+    for i in range({begin}, {end}):
+        out[i % n] += i
+"""
+    (tmp_path / "sums.py").write_text(source)
+    module = module_at(tmp_path / "sums.py", "sums")
+    for n in (1, 4, 9, 100):
+        m, long = n // 2 + 5, n + 3
+        out, expected = np.zeros(n, np.int32), np.zeros(n, np.int32)
+        module.k(out, m, long)
+        for i in range(eval(begin), eval(end)):
+            expected[i % n] += i
+        assert (out == expected).all(), n
+
+
+def test_sums_of_arguments_wrap(backend):
+    @qd.kernel
+    def k(n: qd.i32, end: qd.i32, out: qd.types.ndarray(qd.i32, ndim=1)):
+        for i in range(n - 9, n + 5):
+            out[0] += 1
+        for i in range(n + 5, end):
+            out[1] += 1
+
+    out = np.zeros(2, np.int32)
+    k(2147483645, -2147483640, out)
+    assert out.tolist() == [0, 6]
 
 
 @pytest.mark.parametrize("n", [33, 64, 201])

@@ -26,15 +26,16 @@ bool is_serial(const LoadedTask& t) {
 
 size_t count_tasks(std::span<const LoadedTask> tasks) {
     size_t count = tasks.size();
-    std::vector<int64_t> computed;  // arguments
+    std::vector<std::pair<int64_t, int32_t>> computed;  // arguments, and what is added
     const LoadedTask* before = nullptr;
     for (const LoadedTask& t : tasks) {
         bool more = false;
         if (!is_serial(t))
             for (const abi::Bound& b : t.bounds)
-                if (b.kind == abi::BoundKind::arg &&
-                    std::ranges::find(computed, b.value) == computed.end()) {
-                    computed.push_back(b.value);
+                if (const std::pair sum(b.value, b.addend);
+                    b.kind == abi::BoundKind::arg &&
+                    std::ranges::find(computed, sum) == computed.end()) {
+                    computed.push_back(sum);
                     more = true;
                 }
         if (more && (!before || !is_serial(*before))) ++count;
@@ -108,6 +109,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
             if ((bound.bytes != 4 && bound.bytes != 8) || bound.value < 0 ||
                 uint64_t(bound.value) + bound.bytes > limit)
                 throw Error("artefact: loop bound outside its block");
+            if (bound.addend && bound.sum_bytes != 4 && bound.sum_bytes != 8)
+                throw Error("artefact: unknown sum in a loop bound");
         }
         image->tasks.push_back({t.kind,
                                 t.dims,

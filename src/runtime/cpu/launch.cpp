@@ -141,15 +141,7 @@ void run_chunk(void* data, int64_t chunk, int thread) {
 
 int64_t read_bound(const abi::Bound& b, const abi::Context& c) {
     if (b.kind == abi::BoundKind::constant) return b.value;
-    const uint8_t* at = (b.kind == abi::BoundKind::arg ? c.args : c.temps) + b.value;
-    if (b.bytes == 4) {
-        int32_t v;
-        std::memcpy(&v, at, 4);
-        return v;
-    }
-    int64_t v;
-    std::memcpy(&v, at, 8);
-    return v;
+    return abi::read_bound(b, b.kind == abi::BoundKind::arg ? c.args : c.temps);
 }
 
 // Cuts the iteration space of a range task.

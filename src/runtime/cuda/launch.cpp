@@ -113,12 +113,7 @@ struct Launch {
     }
 
     int64_t bound(const abi::Bound& b) {  // a constant or an argument
-        if (b.kind == abi::BoundKind::constant) return b.value;
-        int64_t wide = 0;
-        int32_t narrow = 0;
-        void* to = b.bytes == 4 ? static_cast<void*>(&narrow) : &wide;
-        std::memcpy(to, context.args + b.value, b.bytes);
-        return b.bytes == 4 ? narrow : wide;
+        return b.kind == abi::BoundKind::constant ? b.value : abi::read_bound(b, context.args);
     }
 
     void start(Handle kernel, int64_t blocks, int threads, uint32_t shared_bytes = 0) {
