@@ -226,7 +226,7 @@ bool expose(Storage& s) {
 }
 
 PyObject* raise_failure(const runtime::Device& device) {
-    std::string problem = device.synchronise();
+    std::string problem = device.synchronise(INT64_MAX).problem;
     if (problem.empty()) problem = "the device's memory could not be read";
     set_error("QuadrantsRuntimeError", problem);
     return nullptr;

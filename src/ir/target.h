@@ -21,6 +21,7 @@ struct Target {
     uint16_t atomics = 0xff & ~(1 << 2);  // all from atomic_add to atomic_xor but atomic_mul
     bool float_adds = false;              // so are additions of f32 and f64
     bool lone = true;  // threads know when no other runs the launch, and do without atomics then
+    bool waits_itself = false;   // a task starts before the one in front of it is over
     bool runs_together = false;  // tasks of sections and streams that follow each other
 
     // Functions of so many scalar operations are expanded where they are called; or where the only

@@ -204,13 +204,19 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
 PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete when they return
     if (!require_session() || !wait_for_launches()) return nullptr;
     if (const auto synchronise = session().device->synchronise) {
-        std::string problem;
-        {
-            const Released released;
-            problem = synchronise();
+        constexpr int64_t kSignalsNs = 5000000;  // between looks at them
+        runtime::Wait wait{.over = false, .problem = {}};
+        while (!wait.over) {
+            {
+                const Released released;
+                wait = synchronise(kSignalsNs);
+            }
+            if (wait.over || PyErr_CheckSignals() == 0) continue;
+            if (const auto stop = session().device->stop_loops) stop();
+            return nullptr;
         }
-        if (!problem.empty()) {
-            set_error("QuadrantsRuntimeError", problem);
+        if (!wait.problem.empty()) {
+            set_error("QuadrantsRuntimeError", wait.problem);
             return nullptr;
         }
     }

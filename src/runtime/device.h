@@ -24,6 +24,11 @@ struct Memory {
     void* raw = nullptr;   // the device's own
 };
 
+struct Wait {
+    bool over = true;
+    std::string problem;
+};
+
 struct Device {
     const char* name;
     int32_t dlpack_type;  // as DLPack numbers devices
@@ -41,8 +46,11 @@ struct Device {
     // Around each launch; null: it need not be told.
     void (*launch_begins)();
     void (*launch_ends)();
-    // Waits for all launches; what failed, or "". Null: launches have ended when they return.
-    std::string (*synchronise)();
+    // Waits for all launches, for `most_ns` at most; what failed. Null: launches have ended when
+    // they return.
+    Wait (*synchronise)(int64_t most_ns);
+    // Makes loops of tasks that run on the device end soon. Null: there are none.
+    void (*stop_loops)();
 };
 
 extern const Device cpu_device;

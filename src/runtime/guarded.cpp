@@ -131,6 +131,7 @@ const Device guarded_device = {
     .launch_begins = launch_begins,
     .launch_ends = launch_ends,
     .synchronise = nullptr,
+    .stop_loops = nullptr,
 };
 
 }  // namespace qd::runtime

@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 19;
+inline constexpr uint32_t kAbiVersion = 20;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -91,6 +91,9 @@ struct DeviceLaunch {
     uint64_t report;                    // of a DeviceReport
     uint64_t prints;                    // of DevicePrints
     uint64_t launch_key;
+    // If the last task is serial and the kernel has results: where it stores `launch` once they are
+    // there; or 0.
+    uint64_t done, launch;
     int64_t bounds[2 * kMaxDims];  // of a range task; of `finish` the first is the number of chunks
 };
 inline constexpr uint32_t kMostDeviceLaunch = 32764;

@@ -73,8 +73,123 @@ def test_a_launch_is_one_call_of_the_driver(run):
     )
     assert lines == ["Arch.cuda"]
     assert [x for x in log if x.startswith("launch")] == ["launch task0 8 x 128"] * 4
+    # From the second call on a graph, told of what is new.
+    asked = [x for x in log if x.split()[0] in ("instantiate", "graph", "update", "launch")]
+    launch = "launch task0 8 x 128"
+    assert asked == [launch, "instantiate", "graph", launch, "graph", launch, "graph", launch]
     assert log.count("load 1") == 1
     assert not [x for x in log if x.startswith(("read", "write"))]
+
+
+LENGTHS = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x = qd.field(qd.f32, 1000)
+total = qd.field(qd.f32, ())
+@qd.kernel
+def k(a: qd.f32, n: qd.i32):
+    for i in range(n):
+        x[i] = a * x[i]
+    for i in x:
+        total[None] += x[i]
+    for i in x:
+        x[i] += 1
+"""
+
+
+def test_graphs_are_told_what_changed(run):
+    program = LENGTHS + "for a, n in [(1, 5), (1, 5), (1, 5), (1, 0), (2, 0), (1, 500)]: k(a, n)\n"
+    _, log, _ = run(program)
+    log = log[log.index("instantiate") :]
+    turns = " ".join(log).split(" graph ")[1:]
+    rest = ["launch task1 4 x 256", "launch finish1 1 x 256", "launch task2 8 x 128"]
+    updates = "update task1 update finish1 update task2"
+    for turn, expected in zip(
+        turns,
+        [
+            ["launch task0 1 x 128", *rest],
+            ["launch task0 1 x 128", *rest, "enable 0", updates],
+            [*rest, updates],
+            [*rest, "enable 1", "update task0", updates],
+            ["launch task0 2 x 128", *rest],
+        ],
+        strict=True,
+    ):
+        assert turn.startswith(" ".join(expected))
+    # What may be left out is not started early, nor what follows it.
+    assert [x for x in log if x.startswith("early")] == []
+
+
+def test_tasks_start_before_those_in_front_end(run):
+    _, log, _ = run(LENGTHS + "k(1, 5)\nk(1, 5)\n")
+    assert [x for x in log if x.startswith("early")] == ["early finish1", "early task2"]
+
+
+def test_a_driver_that_makes_no_graphs(run):
+    _, log, _ = run(LENGTHS + "for _ in range(3): k(1, 5)\n", fault="graph")
+    assert "graph" not in log
+    assert [x for x in log if x.startswith("launch")] == 3 * [
+        "launch task0 1 x 128",
+        "launch task1 4 x 256",
+        "launch finish1 1 x 256",
+        "launch task2 8 x 128",
+    ]
+
+
+def test_graphs_go_with_their_kernels(run):
+    program = LENGTHS + "for _ in range(5):\n    k(1, 5)\n    k(2, 5)\n    qd.init(arch=qd.cuda)\n"
+    program += "    x, total = qd.field(qd.f32, 1000), qd.field(qd.f32, ())\n"
+    _, log, _ = run(program)
+    assert log.count("instantiate") == 5
+    assert log.count("destroyed") >= 4
+
+
+LOOPS = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x = qd.field(qd.f32, 1000)
+n, m = qd.ndarray(qd.i32, ()), qd.ndarray(qd.i32, ())
+Count = qd.types.ndarray(qd.i32, ndim=0)
+@qd.kernel(graph=True)
+def g(n: Count, m: Count):
+    while qd.graph_do_while(n):
+        for i in x: x[i] += RANDOM
+        while qd.graph_do_while(m):
+            for i in range(1): m[()] = m[()] - 1
+        for i in range(1): n[()] = n[()] - 1
+for _ in range(3): g(n, m)
+"""
+
+
+def test_the_device_repeats_loops(run):
+    _, log, _ = run(LOOPS.replace("RANDOM", "1"))
+    first, rest = log[: log.index("instantiate")], log[log.index("instantiate") :]
+    assert len([x for x in first if x.startswith("read 4")]) == 2  # the host asks
+    assert not [x for x in rest if x.startswith("read")]
+    # The inner loop is made ready at each turn of the outer one, which is loop 1.
+    conditions = [int(x.split()[1]) for x in rest if x.startswith("condition")]
+    assert conditions == 2 * [2, 2, 2, 1, 2, 2, 2, 1]
+    assert rest.count("graph") == 2
+
+
+def test_the_host_repeats_loops_with_random_numbers(run):
+    _, log, _ = run(LOOPS.replace("RANDOM", "qd.random()"))
+    assert "graph" not in log
+    assert len([x for x in log if x.startswith("read 4")]) == 6
+
+
+RESULT = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x = qd.field(qd.f32, 4)
+@qd.kernel
+def k() -> qd.f32:
+    return x[1]
+"""
+
+
+def test_a_word_says_that_results_are_there(run, tmp_path):
+    lines, _, _ = run(RESULT + "print(k(), k(), k())\n")
+    assert lines == ["0.0 0.0 0.0"]
+    ptx = (tmp_path / "log.ptx").read_text()
+    assert 0 < ptx.index("st.global.b32") < ptx.index("st.release.sys.global.b64")
 
 
 def test_memory_is_reached_through_the_driver(run):

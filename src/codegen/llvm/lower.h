@@ -300,6 +300,8 @@ struct FunctionLowering {
     llvm::Value* comparable(Prim p, llvm::Value* x);
     llvm::Value* voted(ir::Vote what, ir::Value* value, llvm::Value* mask);
     void leave_if_failed();
+    void wait_for_task_before();
+    void say_done();
     void speak_on_gpu(Inst& i, llvm::Value* cells, int count);
     llvm::Value* array_data(ir::Value* array, bool grad);
     llvm::Value* array_extent(ir::Value* array, int axis);  // i64

@@ -81,6 +81,7 @@ void FunctionLowering::lower_return(Inst& i) {
         for (int c = 0; c < v->type.count(); ++c) values.push_back(get(v, c));
     }
     if (values.empty() || is_task_) {
+        say_done();
         b.CreateRetVoid();
     } else if (result_out_) {
         for (size_t k = 0; k < values.size(); ++k)
@@ -420,11 +421,14 @@ void FunctionLowering::run() {
     if (m.gpu && is_task_) leave_if_failed();
     lower_region(*f.body);
     if (!b.GetInsertBlock()->getTerminator()) {
-        if (f.result_types.empty() || is_task_)
+        if (f.result_types.empty() || is_task_) {
+            say_done();
             b.CreateRetVoid();
-        else
+        } else {
             b.CreateUnreachable();
+        }
     }
+    if (m.gpu && is_task_) wait_for_task_before();
     // Blocks behind a jump that nothing reaches still need an end.
     for (BasicBlock& block : *fn)
         if (!block.getTerminator()) new llvm::UnreachableInst(m.context, &block);

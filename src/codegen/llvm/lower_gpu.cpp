@@ -5,6 +5,7 @@
 // space 1. Callees get the address of a record of their thread: where the launch is described, and
 // the random stream.
 
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "codegen/llvm/lower.h"
@@ -141,6 +142,35 @@ void FunctionLowering::leave_if_failed() {
     start(leave);
     b.CreateRetVoid();
     start(stay);
+}
+
+// The task may have been started while the one in front of it ran. Assembly, since nothing that
+// touches memory may move to the other side of it.
+void FunctionLowering::wait_for_task_before() {
+    if (!m.target.waits_itself) return;
+    llvm::BasicBlock& entry = fn->getEntryBlock();
+    Builder at(&entry, entry.getFirstNonPHIOrDbgOrAlloca());
+    auto* type = llvm::FunctionType::get(m.void_, false);
+    at.CreateCall(llvm::InlineAsm::get(type, "griddepcontrol.wait;", "~{memory}",
+                                       /*hasSideEffects=*/true));
+}
+
+// The host looks at the word instead of asking the driver.
+void FunctionLowering::say_done() {
+    const pass::Plan& plan = m.prepared.plan;
+    if (!m.gpu || !is_task_ || !plan.module->result_bytes()) return;
+    const pass::Task& last = plan.tasks.back();
+    if (last.kind != abi::TaskKind::serial || fn != m.functions[last.body->id]) return;
+    Value* done = launch_word(offsetof(abi::DeviceLaunch, done), m.memory);
+    auto* say = new_block();
+    auto* leave = new_block();
+    b.CreateCondBr(b.CreateIsNull(done), leave, say);
+    start(say);
+    auto* store = b.CreateAlignedStore(launch_word(offsetof(abi::DeviceLaunch, launch), m.i64),
+                                       done, llvm::Align(8));
+    store->setAtomic(llvm::AtomicOrdering::Release, llvm::SyncScope::System);
+    b.CreateBr(leave);
+    start(leave);
 }
 
 void FunctionLowering::speak_on_gpu(Inst& i, Value* cells, int count) {

@@ -107,9 +107,11 @@ llvm::Triple triple_of(const std::string& text, const std::string& cpu = "") {
                                      : llvm::Triple::normalize(text));
 }
 
-ir::Target gpu_target() {
+ir::Target gpu_target(const std::string& name) {  // "sm_90"
+    constexpr int kWaits = 90;                    // from there on
     ir::Target t;
     t.threads = true;
+    t.waits_itself = std::stoi(name.substr(3)) >= kWaits;
     t.minimum = true;
     t.float_adds = true;
     t.lone = false;
@@ -153,7 +155,7 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
     if (tier == 0) m.tm->setFastISel(true);
     m.x86 = triple.isX86();
     if (triple.isNVPTX()) {
-        m.target = gpu_target();
+        m.target = gpu_target(name);
         return m;
     }
     const llvm::MCSubtargetInfo& sub = *m.tm->getMCSubtargetInfo();

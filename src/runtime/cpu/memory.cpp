@@ -59,6 +59,7 @@ const Device cpu_device = {
     .launch_begins = nullptr,
     .launch_ends = nullptr,
     .synchronise = nullptr,
+    .stop_loops = nullptr,
 };
 
 }  // namespace qd::runtime

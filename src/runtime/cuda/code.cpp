@@ -20,6 +20,7 @@ constexpr unsigned kOnDevice = 2;                 // CU_MEMORYTYPE_DEVICE
 }  // namespace
 
 Code::~Code() {
+    replay.reset();
     const Driver& d = *driver();
     if (module && d.cuCtxSetCurrent(d.context) == 0) (void)d.cuModuleUnload(module);
 }

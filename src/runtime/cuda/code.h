@@ -9,6 +9,7 @@
 
 #include "runtime/cpu/kernel.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/replay.h"
 #include "support/abi.h"
 
 namespace qd::runtime::cuda {
@@ -19,6 +20,10 @@ struct Code {
         Handle task, finish;  // finish may be null
     };
     std::vector<Entry> entries;  // by task
+
+    // Kept between launches, under the lock of who puts them onto the stream.
+    mutable std::unique_ptr<Replay> replay;
+    mutable bool was_launched = false, cannot_replay = false;
 
     Code() = default;
     Code(const Code&) = delete;

@@ -63,13 +63,27 @@ struct Opened {
         QD_FIND(cuModuleGetFunction);
         QD_FIND(cuFuncSetAttribute);
         QD_FIND(cuLaunchKernel);
+        QD_FIND(cuGraphCreate);
+        QD_FIND(cuGraphDestroy);
+        QD_FIND(cuGraphAddKernelNode_v2);
+        QD_FIND(cuGraphAddDependencies);
+        QD_FIND(cuGraphInstantiateWithFlags);
+        QD_FIND(cuGraphExecDestroy);
+        QD_FIND(cuGraphExecKernelNodeSetParams_v2);
+        QD_FIND(cuGraphNodeSetEnabled);
+        QD_FIND(cuGraphLaunch);
+        QD_FIND(cuStreamCreate);
         QD_FIND(cuStreamQuery);
         QD_FIND(cuStreamSynchronize);
         QD_FIND(cuPointerGetAttribute);
         QD_FIND(cuGetErrorName);
         QD_FIND(cuGetErrorString);
+        const bool has_all = whole;
+        QD_FIND(cuGraphAddDependencies_v2);
+        QD_FIND(cuGraphAddNode);
+        QD_FIND(cuGraphConditionalHandleCreate);
 #undef QD_FIND
-        if (!whole) {
+        if (!has_all) {
             problem = "the NVIDIA driver is too old: update it to CUDA 12.1 or later";
             return;
         }

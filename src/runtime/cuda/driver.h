@@ -16,6 +16,32 @@ inline constexpr Result kNotReady = 600, kOutOfMemory = 2;
 using Address = uint64_t;  // CUdeviceptr
 using Handle = void*;      // CUcontext, CUmodule, CUfunction, CUstream
 
+struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2
+    Handle function;
+    unsigned grid[3], block[3], shared_bytes;
+    void** parameters;
+    void** extra;
+    Handle kernel, context;
+};
+struct GraphNode {  // CUgraphNodeParams
+    int type;
+    int reserved[3];
+    union {
+        struct {  // CUDA_CONDITIONAL_NODE_PARAMS
+            uint64_t handle;
+            unsigned kind, count;
+            Handle* bodies;  // filled in
+            Handle context;
+        } conditional;
+        int64_t room[29];
+    };
+    int64_t end;
+};
+
+struct Edge {  // CUgraphEdgeData
+    uint8_t from_port, to_port, type, reserved[5];
+};
+
 struct Driver {
     Result (*cuInit)(unsigned flags);
     Result (*cuDriverGetVersion)(int* version);
@@ -45,6 +71,26 @@ struct Driver {
     Result (*cuLaunchKernel)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                              unsigned block_x, unsigned block_y, unsigned block_z,
                              unsigned shared_bytes, Handle stream, void** parameters, void** extra);
+    Result (*cuGraphCreate)(Handle* graph, unsigned flags);
+    Result (*cuGraphDestroy)(Handle graph);
+    Result (*cuGraphAddKernelNode_v2)(Handle* node, Handle graph, const Handle* after, size_t count,
+                                      const KernelNode*);
+    Result (*cuGraphAddDependencies)(Handle graph, const Handle* from, const Handle* to,
+                                     size_t count);
+    Result (*cuGraphInstantiateWithFlags)(Handle* executable, Handle graph,
+                                          unsigned long long flags);
+    Result (*cuGraphExecDestroy)(Handle executable);
+    Result (*cuGraphExecKernelNodeSetParams_v2)(Handle executable, Handle node, const KernelNode*);
+    Result (*cuGraphNodeSetEnabled)(Handle executable, Handle node, unsigned is_enabled);
+    Result (*cuGraphLaunch)(Handle executable, Handle stream);
+    Result (*cuStreamCreate)(Handle* stream, unsigned flags);
+    // Null in older drivers; from 12.4 on they are there.
+    Result (*cuGraphAddDependencies_v2)(Handle graph, const Handle* from, const Handle* to,
+                                        const Edge* edges, size_t count);
+    Result (*cuGraphAddNode)(Handle* node, Handle graph, const Handle* after, size_t count,
+                             GraphNode*);
+    Result (*cuGraphConditionalHandleCreate)(uint64_t* handle, Handle graph, Handle context,
+                                             unsigned value, unsigned flags);
     Result (*cuStreamQuery)(Handle stream);
     Result (*cuStreamSynchronize)(Handle stream);
     Result (*cuPointerGetAttribute)(void* value, int attribute, Address at);

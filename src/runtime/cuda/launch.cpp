@@ -2,18 +2,23 @@
 //
 // A task is a kernel of the driver's; its parameter is an abi::DeviceLaunch with the bindings and
 // the whole argument block. All are on the default stream, so temporaries of one launch may lie
-// where those of the one before did.
+// where those of the one before did. From the second launch of a kernel on they are a graph
+// (replay.h), which costs less; the host goes from task to task if it has to look at something in
+// between: checkpoints, times, or what lies in too large parameters.
 
 #include <time.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "runtime/cpu/print.h"
 #include "runtime/cuda/code.h"
+#include "runtime/cuda/replay.h"
 #include "support/clock.h"
 #include "support/error.h"
 
@@ -25,6 +30,10 @@ using support::now_ns;
 constexpr int64_t kMostFoldingBlocks = 512;  // whose partial results one block folds
 constexpr int64_t kMostBlocks = INT32_MAX;
 constexpr int64_t kSpinNs = 50000, kNapNs = 50000, kStopCheckNs = 5000000;
+constexpr int64_t kSeeNs = 20000;
+constexpr int kLooks = 64;
+constexpr int64_t kEndOfLoopsNs = 2000000000;  // for which a turn of a loop is waited for
+constexpr size_t kMostReplayed = 4096;         // bytes of parameters: more cost more than a launch
 
 // Device memory that grows.
 struct Room {
@@ -62,7 +71,8 @@ struct HostRoom {
 struct Rooms {
     std::mutex lock;  // of who puts a launch onto the stream
     Room temps, partials, record;
-    HostRoom results;
+    HostRoom results, done;
+    uint64_t launches = 0;  // that asked for a word
     Address report = 0, prints = 0;
 };
 Rooms& rooms() {
@@ -87,6 +97,10 @@ struct Launch {
     Rooms& r = rooms();
     std::vector<uint8_t> record{};
     const bool checks = !image.formats.empty();
+    Replay* replay = nullptr;  // null: each step is launched by itself
+    bool loops = false;
+    bool always = true;                           // the task at hand does something at every launch
+    const std::atomic<uint64_t>* done = nullptr;  // becomes the number of the launch at its end
 
     abi::DeviceLaunch& head() { return *reinterpret_cast<abi::DeviceLaunch*>(record.data()); }
 
@@ -98,9 +112,20 @@ struct Launch {
         if (image.args_bytes) std::memcpy(at + bindings, context.args, image.args_bytes);
         abi::DeviceLaunch& h = head();
         std::memset(&h, 0, sizeof h);
+        uint32_t partials = 0;
+        for (const LoadedTask& t : image.tasks) partials = std::max(partials, t.partial_bytes);
+        if (partials) h.partials = r.partials.of(size_t(kMostFoldingBlocks) * partials);
+        if (image.uses_random) h.launch_key = context.launch_key;
         if (image.temps_bytes) h.temps = r.temps.of(image.temps_bytes);
         if (image.result_bytes)
             h.results = reinterpret_cast<Address>(r.results.of(image.result_bytes));
+        if (image.result_bytes && !checks && !image.uses_print &&
+            image.tasks.back().kind == abi::TaskKind::serial) {
+            if (!r.done.at) new (r.done.of(sizeof *done)) std::atomic<uint64_t>(0);
+            done = static_cast<std::atomic<uint64_t>*>(r.done.at);
+            h.done = reinterpret_cast<Address>(done);
+            h.launch = ++r.launches;
+        }
         if (checks) h.report = zeroed(r.report, sizeof(abi::DeviceReport));
         if (image.uses_print) h.prints = zeroed(r.prints, sizeof(abi::DevicePrints));
     }
@@ -117,6 +142,10 @@ struct Launch {
     }
 
     void start(Handle kernel, int64_t blocks, int threads, uint32_t shared_bytes = 0) {
+        if (replay)
+            return replay->step({kernel, unsigned(blocks), unsigned(threads), shared_bytes, always},
+                                record);
+        if (!blocks) return;
         void* parameter = record.data();
         Address moved = 0;
         if (record.size() > abi::kMostDeviceLaunch) {
@@ -147,18 +176,16 @@ struct Launch {
     }
 
     void start_blocks(const LoadedTask& task, const Code::Entry& entry, int64_t blocks) {
-        if (task.partial_bytes) {
-            blocks = std::min(blocks, kMostFoldingBlocks);
-            head().partials = r.partials.of(size_t(blocks) * task.partial_bytes);
-        }
+        if (task.partial_bytes) blocks = std::min(blocks, kMostFoldingBlocks);
         start(entry.task, blocks, task.block_dim, task.shared_bytes);
         if (!task.partial_bytes) return;
         head().bounds[0] = blocks;
-        start(entry.finish, 1, task.block_dim);
+        start(entry.finish, blocks ? 1 : 0, task.block_dim);
     }
 
     void run(const LoadedTask& task, const Code::Entry& entry) {
-        head().launch_key = context.launch_key;
+        always = std::ranges::none_of(
+            task.bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::arg; });
         if (task.kind == abi::TaskKind::serial) return start(entry.task, 1, 1, task.shared_bytes);
         if (is_known_to_device_alone(task)) return run_strided(task, entry);
         int64_t count = 1;
@@ -167,7 +194,7 @@ struct Launch {
                           end = bound(task.bounds[2 * size_t(k) + 1]);
             head().bounds[2 * k] = begin;
             head().bounds[2 * k + 1] = end;
-            if (end <= begin) return;
+            if (end <= begin) return start_blocks(task, entry, 0);
             if (__builtin_mul_overflow(count, end - begin, &count)) count = INT64_MAX;
         }
         const int64_t each = int64_t(task.block_dim) * task.iterations;
@@ -178,15 +205,27 @@ struct Launch {
         start_blocks(task, entry, blocks);
     }
 
+    // Whether the results come soon, without asking the driver: that costs more.
+    bool see_results() {
+        if (!done) return false;
+        const int64_t began = now_ns();
+        do {
+            for (int k = 0; k < kLooks; ++k)
+                if (done->load(std::memory_order_acquire) == head().launch) return true;
+        } while (now_ns() - began < kSeeNs);
+        return false;
+    }
+
     // False if the user interrupts.
     bool wait() {
         const int64_t began = now_ns();
-        int64_t asked = began;
+        int64_t asked = began, until = 0;
+        bool stopping = false;
         for (;;) {
             const Result state = d.cuStreamQuery(nullptr);
             if (state != kNotReady) {
                 check(state, "running a kernel");
-                return true;
+                return !stopping;
             }
             const int64_t now = now_ns();
             if (now - began < kSpinNs) continue;
@@ -195,7 +234,12 @@ struct Launch {
             nanosleep(&nap, nullptr);
             if (now - asked < kStopCheckNs) continue;
             asked = now;
-            if (hooks.should_stop && hooks.should_stop(hooks.data)) return false;
+            if (stopping && now > until) return false;
+            if (stopping || !hooks.should_stop || !hooks.should_stop(hooks.data)) continue;
+            if (!loops) return false;
+            stop_loops();
+            stopping = true;
+            until = now + kEndOfLoopsNs;
         }
     }
 
@@ -243,9 +287,45 @@ struct Launch {
                 "[" + std::to_string(head[1]) + " prints of this launch found no room]\n";
     }
 
-    bool run_all() {
-        prepare();
-        bool waited = true;
+    bool can_replay() {
+        const Code& code = *image.gpu;
+        if (!std::exchange(code.was_launched, true) || code.cannot_replay) return false;
+        if (hooks.times || context.task || record.size() > kMostReplayed) return false;
+        if (std::ranges::any_of(image.tasks, [](const LoadedTask& t) { return t.gate >= 0; }))
+            return false;
+        loops = std::ranges::any_of(image.tasks, [](const LoadedTask& t) { return t.again >= 0; });
+        return !loops || (!image.uses_random && can_loop());
+    }
+
+    // Where loops begin: of those that begin at a task, the one that ends last is the outermost.
+    uint32_t beginning_at(uint32_t task) const {
+        const auto begins = [&](const LoadedTask& t) { return t.again >= 0 && t.from == task; };
+        return uint32_t(std::ranges::count_if(image.tasks, begins));
+    }
+
+    // False: the driver cannot.
+    bool run_graph() {
+        const Code& code = *image.gpu;
+        if (!code.replay) code.replay = std::make_unique<Replay>();
+        replay = code.replay.get();
+        replay->begin();
+        if (loops) allow_loops();
+        for (uint32_t k = 0; k < image.tasks.size(); ++k) {
+            const LoadedTask& task = image.tasks[k];
+            for (uint32_t n = loops ? beginning_at(k) : 0; n > 0; --n) replay->begin_loop();
+            run(task, code.entries[k]);
+            if (task.again >= 0)
+                replay->end_loop(head().temps + uint64_t(task.again), head().report);
+        }
+        if (replay->launch()) return true;
+        code.cannot_replay = true;
+        code.replay.reset();
+        replay = nullptr;
+        loops = false;
+        return false;
+    }
+
+    bool run_tasks() {  // false if the user interrupts
         while (context.task < image.tasks.size()) {
             const LoadedTask& task = image.tasks[context.task];
             if (task.gate >= 0 && !temp(task.gate)) {
@@ -255,23 +335,30 @@ struct Launch {
             const int64_t began = hooks.times ? now_ns() : 0;
             run(task, image.gpu->entries[context.task]);
             if (hooks.times) {
-                if (!(waited = wait())) break;
+                if (!wait()) return false;
                 hooks.times->push_back({context.task, began, now_ns() - began});
             }
             if (task.again >= 0) {
-                if (!(waited = wait())) break;
+                if (!wait()) return false;
                 if (checks) read_report();
-                if (outcome.failed) break;
+                if (outcome.failed) return true;
             }
             if (task.again >= 0 && temp(task.again)) {
                 context.task = task.from;
                 context.launch_key = abi::key_of_next_turn(context.launch_key);
+                if (image.uses_random) head().launch_key = context.launch_key;
             } else {
                 ++context.task;
             }
         }
+        return true;
+    }
+
+    bool run_all() {
+        prepare();
+        bool waited = (can_replay() && run_graph()) || run_tasks();
         const bool looked_at = checks || image.uses_print || image.result_bytes;
-        if (looked_at && waited) waited = wait();
+        if (looked_at && waited) waited = see_results() || wait();
         outcome.interrupted = !waited;
         if (!waited || !looked_at) return !waited;
         if (checks) read_report();

@@ -3,16 +3,21 @@
 // All work is on the default stream, in whose order memory is read and written. What fails here is
 // said by the next launch or synchronisation: a GPU that failed once fails from then on.
 
+#include <time.h>
+
 #include <vector>
 
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/replay.h"
 #include "runtime/device.h"
+#include "support/clock.h"
 #include "support/error.h"
 
 namespace qd::runtime::cuda {
 namespace {
 
 constexpr size_t kAlignment = 256;  // of what the driver allocates
+constexpr long kSpinNs = 50000, kNapNs = 50000;
 
 // Null: the device cannot be entered, say in a forked child. These functions do not throw.
 const Driver* entered() {
@@ -68,12 +73,24 @@ void fill(char* to, uint64_t bits, size_t size, size_t count) {
         write(to, std::vector<uint64_t>(count, bits).data(), count * size);
 }
 
-std::string synchronise() {
+Wait synchronise(int64_t most_ns) {
     try {
-        check(use().cuStreamSynchronize(nullptr), "waiting for the device");
-        return {};
+        const Driver& d = use();
+        const int64_t began = support::now_ns();
+        for (;;) {
+            const Result state = d.cuStreamQuery(nullptr);
+            if (state != kNotReady) {
+                check(state, "waiting for the device");
+                return {};
+            }
+            const int64_t waited = support::now_ns() - began;
+            if (waited > most_ns) return {.over = false, .problem = {}};
+            if (waited < kSpinNs) continue;
+            const timespec nap{0, kNapNs};
+            nanosleep(&nap, nullptr);
+        }
     } catch (const support::Error& e) {
-        return e.what();
+        return {.over = true, .problem = e.what()};
     }
 }
 
@@ -95,6 +112,7 @@ const Device cuda_device = {
     .launch_begins = nullptr,
     .launch_ends = nullptr,
     .synchronise = cuda::synchronise,
+    .stop_loops = cuda::stop_loops,
 };
 
 }  // namespace qd::runtime

@@ -148,6 +148,19 @@ TEST(ptx, rounds_as_the_cpu_does) {
     EXPECT_EQ(count(fast, "fma[.]rn[.]ftz[.]f32"), 1) << fast;
 }
 
+// Tasks are started before the one in front of them is over, where the device can do that.
+TEST(ptx, waits_for_the_task_before) {
+    const std::string text = std::string(kFields) + kSaxpy;
+    EXPECT_EQ(count(ptx_of(text, "sm_75"), "griddepcontrol"), 0);
+    for (const char* gpu : {"sm_90", "sm_100"}) {
+        const std::string ptx = ptx_of(text, gpu);
+        EXPECT_EQ(count(ptx, "griddepcontrol[.]wait;"), 1) << ptx;
+        EXPECT_LT(ptx.find("griddepcontrol.wait"), ptx.find("ld.global")) << ptx;
+        EXPECT_EQ(count(ptx.substr(0, ptx.find("griddepcontrol.wait")), "bra|st[.]"), 0) << ptx;
+        expect_to_assemble(ptx, gpu);
+    }
+}
+
 // The forms of assembler_mistakes.cpp.
 std::string ptx_of_ints(const std::string& type, const std::string& body) {
     std::string text = R"(module "k"

@@ -1,0 +1,65 @@
+// The tasks of a kernel as one graph of the driver's, which is launched again and again: the same
+// nodes, of which those are told whose parameters changed. A do-while loop of tasks is a node that
+// the device repeats by itself.
+//
+// Use: `begin`, then the steps of the launch in order, always the same ones, then `launch`. Under
+// the lock of who puts launches onto the stream.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/cuda/driver.h"
+
+namespace qd::runtime::cuda {
+
+struct Step {
+    Handle function;
+    unsigned blocks, threads, shared_bytes;  // no blocks: left out this time
+    bool always;                             // never left out, once it was not
+};
+
+class Replay {
+  public:
+    Replay() = default;
+    Replay(const Replay&) = delete;
+    ~Replay();
+
+    void begin() { at_ = 0; }
+    void step(const Step& step, std::span<const uint8_t> parameters);
+    // A loop that goes on while the i32 at `condition` is not 0, the one at `failed` is 0 (if there
+    // is one), and `stop_loops` has not been called.
+    void begin_loop();
+    void end_loop(Address condition, Address failed);
+    // False: the driver cannot make a graph of this, and nothing was launched; it need not be asked
+    // again. Throws support::Error if the launch fails.
+    bool launch();
+
+  private:
+    enum class Kind : uint8_t { task, begin, end };
+    struct Node {
+        Kind kind;
+        Step step;
+        std::vector<uint8_t> parameters;
+        Handle node;  // null: the beginning of an outermost loop, for which nothing is to be done
+    };
+    void put(Kind kind, const Step& step, std::span<const uint8_t> parameters);
+    bool add(Handle graph, size_t& at, bool in_loop);
+    bool follow(Handle graph, const Node* before, const Node& n, Handle last) const;
+    bool build();
+
+    std::vector<Node> nodes_;
+    size_t at_ = 0;
+    Handle graph_ = nullptr, executable_ = nullptr;
+};
+
+// Whether the driver and the device know nodes that repeat.
+bool can_loop();
+// Loops on the device end after the turn that they are in, those launched later too, until
+// `allow_loops`, which waits for them.
+void stop_loops();
+void allow_loops();
+
+}  // namespace qd::runtime::cuda
