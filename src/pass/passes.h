@@ -87,9 +87,10 @@ struct Accumulator {  // a reduction found in the loop (reduce.cpp)
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
 void private_fields(const Session& s, Task& task);  // on a finished task (private_fields.cpp)
 void measure(Plan& plan);
-void find_waits(Plan& plan);      // of parallel tasks (waits.cpp)
-void find_inputs(Plan& plan);     // of all tasks (inputs.cpp)
-void lay_out_shared(Plan& plan);  // arrays of blocks (shared.cpp)
+bool waits_for_others(ir::Inst& loop);  // its iterations, without what they call
+void find_waits(Plan& plan);            // of parallel tasks (waits.cpp)
+void find_inputs(Plan& plan);           // of all tasks (inputs.cpp)
+void lay_out_shared(Plan& plan);        // arrays of blocks (shared.cpp)
 void lower_units(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);
 // The same for targets whose threads have an iteration each (threads.cpp).
 void lower_threads(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& accumulators);

@@ -307,7 +307,8 @@ struct Reducer {
             }
         });
         // Where threads meet each runs one iteration, as who wrote them expects.
-        if (calls || summary_of(s, loop).meets) return;
+        // Nor are there chunks of many iterations where one may wait for another.
+        if (calls || waits_for_others(loop) || summary_of(s, loop).meets) return;
         walk(loop.body(), [&](Inst& i) {
             for (int k = 0; k < i.operand_count; ++k) i.operand(k)->id = 1;
         });

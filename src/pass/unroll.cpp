@@ -25,6 +25,7 @@ using namespace ir;
 constexpr int64_t kMostTrips = 9;  // 3 x 3
 constexpr int64_t kMostSteps = 64;
 constexpr uint32_t kLargest = 128, kMostComputed = 400;
+constexpr int64_t kMostCopied = 2000;  // instructions, whatever they cost
 
 bool jumps(const Region& r) {  // out of an iteration, but at its end
     for (const Inst* i = r.first; i; i = i->next) {
@@ -69,8 +70,13 @@ int64_t trips(const Session& s, const Inst& loop) {
     const bool computes = only_computes(loop.body());
     if (n > (computes ? kMostSteps : kMostTrips) || jumps(loop.body())) return 0;
     uint32_t cost = 0;
-    for (const Inst& i : loop.body())  // variables will be values
-        if (!computes || i.effect() == Effect::pure) cost += summary_of(s, i).cost;
+    int64_t size = 0;
+    for (const Inst& i : loop.body()) {
+        ++size;
+        if (computes && (i.op == Op::load || i.op == Op::store)) continue;  // will be values
+        cost += summary_of(s, i).cost;
+    }
+    if (n * size > kMostCopied) return 0;
     return n * cost <= (computes ? kMostComputed : kLargest) ? n : 0;
 }
 

@@ -34,20 +34,26 @@ struct Polls {
                 region(*c, in_loop || (i.is_loop() && is_left(*c)));
         }
     }
-    void look_at(const Function& f) {
+    void look_at(Region& r) {
         used.clear();
-        walk(*f.body, [&](Inst& i) {
+        walk(r, [&](Inst& i) {
             for (int k = 0; k < i.operand_count; ++k) {
                 Value* v = i.operand(k);
                 if (v->def && info(v->def->op).kind == Kind::atomic) used.insert(v);
             }
         });
         asks = polls = false;
-        region(*f.body, false);
+        region(r, false);
     }
 };
 
 }  // namespace
+
+bool waits_for_others(Inst& loop) {
+    Polls waits;
+    waits.look_at(loop.body());
+    return waits.polls;
+}
 
 void find_waits(Plan& plan) {
     std::unordered_set<const Function*> atomic;
@@ -62,14 +68,14 @@ void find_waits(Plan& plan) {
         return found;
     };
     for (const Function* f : plan.callees) {
-        waits.look_at(*f);
+        waits.look_at(*f->body);
         if (waits.asks) waits.asking.insert(f);
         if (waits.polls) waits.polling.insert(f);
         if (uses_array_atomics(*f)) atomic.insert(f);
     }
     for (Task& t : plan.tasks) {
         if (t.kind == abi::TaskKind::serial) continue;
-        waits.look_at(*t.body);
+        waits.look_at(*t.body->body);
         t.polls = waits.polls;
         plan.array_atomics |=
             uses_array_atomics(*t.body) || (t.finish && uses_array_atomics(*t.finish));

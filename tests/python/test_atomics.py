@@ -329,6 +329,37 @@ def test_an_early_iteration_may_wait_for_a_late_one(poll, tmp_path):
     assert done.stdout.splitlines()[-1] == "over"
 
 
+# A sum over all iterations has chunks of many, which nobody may wait in.
+SUMMING = """
+import quadrants as qd
+qd.init(arch=qd.cpu, cpu_max_num_threads=2)
+f = qd.field(qd.i32, 2)
+total = qd.field(qd.i32, ())
+@qd.kernel
+def k(n: qd.i32):
+    qd.loop_config(block_dim=1)
+    for i in range(n):
+        if i == 3:
+            ok = 0
+            while not ok:
+                if {question}:
+                    ok = 1
+        elif i == n - 1:
+            qd.atomic_add(f[0], 1)
+        total[None] += 1
+k(64)
+print(total[None])
+"""
+
+
+@pytest.mark.parametrize("question", ["qd.atomic_or(f[0], 0) > 0", "qd.volatile_load(f[0]) > 0"])
+def test_iterations_wait_for_each_other_beside_a_sum(question, tmp_path):
+    (tmp_path / "wait.py").write_text(SUMMING.format(question=question))
+    command = [sys.executable, tmp_path / "wait.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "64"
+
+
 TICKETS = """
 import quadrants as qd
 qd.init(arch=qd.cpu, cpu_max_num_threads=2)

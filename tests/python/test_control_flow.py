@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import quadrants as qd
-from helpers import Array, raises
+from helpers import Array, module_at, raises
 
 N = 24
 
@@ -936,3 +936,15 @@ def test_loops_without_end_while_compiling(backend):
         return s
 
     assert numbered() == 6
+
+
+def test_nested_short_loops_stay_loops(backend, tmp_path):
+    # Copies of copies: 2^24 of them would need all memory.
+    nest = "".join("    " + "  " * k + f"for i{k} in range(2):\n" for k in range(12))
+    inner = "    " + "  " * 12
+    source = "import quadrants as qd\n@qd.func\ndef f(r, a):\n    s = 0\n" + nest
+    source += f"{inner}r += 1\n{inner}s = i11 + a\n    return r, s\n"
+    source += "@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    r = 0\n    s = 0\n" + nest
+    source += f"{inner}r, s = f(r, a)\n    return r + s\n"
+    (tmp_path / "nest.py").write_text(source)
+    assert module_at(tmp_path / "nest.py", "nest").k(5) == 2**24 + 6

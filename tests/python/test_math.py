@@ -451,3 +451,13 @@ def test_constants_and_arguments_round_and_compare_alike(backend):
     ]:
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(np.signbit(a[a == 0]), np.signbit(b[b == 0]))
+
+
+def test_one_number_is_its_own_extreme(backend):
+    numbers, one = [0.5], 3
+
+    @qd.kernel
+    def k(a: qd.f32) -> qd.f32:
+        return max(*numbers) + min(np.float64(1.5)) + max(True) + max(one) + min([a, 2.0]) + max(a)
+
+    assert k(1.0) == 0.5 + 1.5 + 1 + 3 + 1 + 1

@@ -3,6 +3,7 @@
 # ruff: noqa: UP031, UP032, F522, F524
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -464,3 +465,18 @@ def test_lines_of_threads_stay_whole_in_a_pipe(tmp_path):
     assert reader.wait() == 0
     lines = [line for line in text.decode().splitlines() if line.startswith("T")]
     assert sorted(lines) == sorted(f"T {t} I {i} E" for t in range(4) for i in range(3000))
+
+
+def test_many_values_in_one_print(backend, capfd):
+    @qd.kernel
+    def k(x: qd.template()):
+        print(x[None])
+
+    x = qd.Matrix.field(10, 10, qd.i32, shape=())
+    values = np.arange(100).reshape(10, 10) - 50
+    x.from_numpy(values.astype(np.int32))
+    k(x)
+    qd.sync()
+    assert [
+        int(v) for v in re.findall(r"-?[0-9]+", capfd.readouterr().out)
+    ] == values.ravel().tolist()

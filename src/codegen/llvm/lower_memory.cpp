@@ -373,6 +373,8 @@ void FunctionLowering::lower_text(Inst& i) {
     int count = 0;
     for (int k = is_assert; k < i.operand_count; ++k) count += operand(i, k)->type.count();
     auto* cells = scratch(m.i64, uint64_t(count ? count : 1), 8, 0);
+    // LLVM compares each store with each to join them, unless they are volatile.
+    constexpr int kFewCells = 64;
     int at = 0;
     for (int k = is_assert; k < i.operand_count; ++k) {
         ir::Value* v = operand(i, k);
@@ -384,7 +386,7 @@ void FunctionLowering::lower_text(Inst& i) {
             else
                 x = type::is_signed(p) ? b.CreateSExt(x, m.i64) : b.CreateZExt(x, m.i64);
             b.CreateAlignedStore(x, b.CreateConstInBoundsGEP1_64(m.i64, cells, uint64_t(at)),
-                                 llvm::Align(8));
+                                 llvm::Align(8), /*isVolatile=*/count > kFewCells);
         }
     }
     if (m.gpu) {

@@ -3,6 +3,7 @@
 
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
+#include "frontend/values/builtins.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
@@ -245,14 +246,19 @@ Val Body::call_known_func(const Node* n, PyObject* definition, TracedArgs args) 
 // Python's own min, len, int ... on objects of Python only: Python does them.
 bool Body::all_host(const Known& k, const CallArgs& args) {
     if (k.callee != Callee::builtin) return false;
-    if (std::string_view(k.builtin->name) == "print") return false;
+    const std::string_view name = k.builtin->name;
+    if (name == "print") return false;
+    // Python's would iterate over it; here one number is its own extreme (spec 30, section 9).
+    if ((name == "min" || name == "max") && args.positional.size() == 1 &&
+        is_static_number(args.positional[0].get()))
+        return false;
     if (!low.static_depth && !is_harmless(k.object.get()))
         return false;  // qd.Vector and kin make values of the kernel
     const bool pythons = is_harmless(k.object.get());
     for (const Ref& a : args.positional)
         if (is_symbolic(a.get()) || !(needs_no_kernel(a.get()) || (pythons && is_object(a.get()))))
             return false;
-    for (const auto& [name, v] : args.keywords)
+    for (const auto& [keyword, v] : args.keywords)
         if (is_symbolic(v.get())) return false;
     return true;
 }
