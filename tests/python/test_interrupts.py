@@ -539,13 +539,13 @@ def interrupted(action, last, is_watched):
 
 # At a line of `with` itself a trace may raise where no handler can: functions with one are not watched.
 def gives_storage(code):
-    return code.co_filename.endswith("fields_builder.py") and code.co_name != "_materialise"
+    return code.co_filename.endswith("fields_builder.py") and code.co_name != "_make_storage"
 
 
 def declares(code):
     return code.co_filename.endswith(("/field.py", "/snode.py")) and code.co_name not in (
         "_declare",
-        "_add_dense",
+        "change",
     )
 
 
@@ -592,3 +592,68 @@ def test_half_a_declaration_leaves_nothing(shape):
         whole = make()
         whole.fill(1)
     assert cut > 50
+
+
+@qd.kernel
+def double_indices(f: qd.template()):
+    for i in f:
+        f[i] = 2 * i
+
+
+def declare_and_use():
+    x = qd.field(qd.i32, 4)
+    double_indices(x)
+    v = qd.Vector.field(2, qd.f32, shape=3, needs_grad=True)
+    v.fill(1.5)
+    assert (x[3], v[2].x) == (6, 1.5)
+
+
+def declare_in_steps():
+    x, y = qd.field(qd.i32), qd.field(qd.i32)
+    qd.root.dense(qd.i, 4).place(x, y)
+    double_indices(y)
+    assert (x[3], y[3]) == (0, 6)
+
+
+def declare_only():
+    qd.field(qd.i32, 4)
+
+
+@pytest.mark.parametrize("handler", [declare_and_use, declare_in_steps, declare_only])
+def test_a_handler_declares_and_launches_amid_a_declaration(handler):
+    """A finaliser or signal handler, at any step of declaring and getting storage."""
+
+    def with_handler_at(last):
+        steps, failed = 0, []
+
+        def step(frame, event, _):
+            nonlocal steps
+            if not frame.f_code.co_filename.endswith(("builder.py", "/field.py", "/snode.py")):
+                return None
+            frame.f_trace_opcodes = True
+            steps += 1
+            if steps == last:
+                sys.settrace(None)
+                try:
+                    handler()
+                except BaseException as e:
+                    failed.append(e)
+            return step
+
+        before = sys.gettrace()
+        sys.settrace(step)
+        try:
+            declare_and_use()
+        finally:
+            sys.settrace(before)
+        assert not failed, (last, failed)
+        declare_and_use()
+        return steps
+
+    qd.init(arch=qd.cpu, offline_cache=False)
+    declare_and_use()
+    declare_in_steps()
+    last = 1
+    while with_handler_at(last) >= last:
+        last += 11
+    assert last > 300

@@ -770,6 +770,50 @@ step()
     assert out.endswith("last 2\n"), out
 
 
+_GARBAGE = """
+import gc
+import quadrants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False)
+
+@qd.kernel
+def double_indices(f: qd.template()):
+    for i in f:
+        f[i] = 2 * i
+
+def use():
+    f = qd.field(qd.i32, 4)
+    double_indices(f)
+    return f[3]
+
+class Garbage:
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        seen.append(use())
+
+seen = []
+"""
+
+
+def test_finalisers_declare_and_launch_wherever_garbage_is_collected(tmp_path):
+    out = _output_of_file(
+        tmp_path,
+        _GARBAGE
+        + """
+use()
+gc.set_threshold(1)
+for _ in range(300):
+    Garbage()
+    assert use() == 6
+gc.disable()
+print(len(seen) > 100, set(seen))
+""",
+    )
+    assert out.endswith("True {6}\n"), out
+
+
 def test_calls_from_before_a_reset_do_not_hold_up_later_ones(backend):
     """Another thread's call may wait for the compiler while the runtime starts anew."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quadrants._lazy import lazy_names
 from quadrants._lib import core
@@ -15,9 +15,12 @@ from quadrants.lang._data.struct_field import StructField
 from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
-from quadrants.lang.snode import SNode, checked_extent, checked_offset, declaring, root
+from quadrants.lang.snode import SNode, changes, checked_extent, checked_offset, declaring
 from quadrants.lang.struct import StructType, check_whole
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
+
+if TYPE_CHECKING:
+    from quadrants.lang._data.fields_builder import FieldsBuilder
 
 __getattr__, __dir__ = lazy_names(
     __name__, globals(), {"_DLPackV1Adapter": "quadrants._compat.dlpack:DLPackV1Adapter"}
@@ -90,9 +93,8 @@ class Plan:
 
             _logging.warn(f"A field of {count} elements exceeds the range of int32 indices")
 
-    def new_node(self) -> SNode:
-        """A container of this shape at the open root."""
-        top = root._builder()._root
+    def new_node(self, top: SNode) -> SNode:
+        """A container of this shape below a root."""
         if not self.shape:
             return top
         extents = self.shape
@@ -100,10 +102,10 @@ class Plan:
             extents = tuple(self.shape[axis] for axis in self.order)
         return top._add_dense(range(len(extents)), extents, permuted=self.order is not None)
 
-    def place(self, groups: list[Group]) -> None:
+    def place(self, groups: list[Group], top: SNode) -> None:
         """Puts every group into a node of its own."""
         for group in groups:
-            node = self.new_node()
+            node = self.new_node(top)
             for field, component in group:
                 field._order = self.order
                 place_component(node, field, component, self.offset)
@@ -146,7 +148,13 @@ def _check_companions(dtype: Any, needs_grad: bool, needs_dual: bool) -> None:
 
 def _declare(groups: list[Group], plan: Plan | None, needs_grad: bool, needs_dual: bool) -> None:
     """Places fields and their companions, or notes that the user will."""
-    from quadrants.lang._data.fields_builder import declare_unplaced, declare_wanting
+    from quadrants.lang._data.fields_builder import (
+        FieldsBuilder,
+        adopt,
+        declare_unplaced,
+        declare_wanting,
+        end_declaration,
+    )
 
     wanted = [w for w, needed in (("grad", needs_grad), ("dual", needs_dual)) if needed]
     if plan is None:
@@ -157,22 +165,19 @@ def _declare(groups: list[Group], plan: Plan | None, needs_grad: bool, needs_dua
                 if field.dtype.is_real:
                     declare_wanting(which, field)
         return
+    part = FieldsBuilder(_is_default=True)  # of which others see nothing before it is whole
+    _place_in(part, groups, plan, wanted)
     with declaring:
-        nodes = root._builder()._root._children
-        before = len(nodes)
-        try:
-            plan.place(groups)
-            for which in wanted:
-                companions = [
-                    [(getattr(f, which), c) for f, c in g if f.dtype.is_real] for g in groups
-                ]
-                plan.place([group for group in companions if group])
-        except BaseException:  # of a signal handler, too: half of it would spoil the whole tree
-            fields = [field for group in groups for field, _ in group]
-            fields += [getattr(field, which) for field in fields for which in wanted]
-            half = {None, *fields}
-            nodes[before:] = [n for n in nodes[before:] if not half.issuperset(n._fields())]
-            raise
+        adopt(part)
+    end_declaration()
+
+
+@changes
+def _place_in(part: FieldsBuilder, groups: list[Group], plan: Plan, wanted: list[str]) -> None:
+    plan.place(groups, part._root)
+    for which in wanted:
+        companions = [[(getattr(f, which), c) for f, c in g if f.dtype.is_real] for g in groups]
+        plan.place([group for group in companions if group], part._root)
 
 
 # --- factories ---

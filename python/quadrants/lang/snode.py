@@ -6,11 +6,12 @@ offset. Only dense containers exist in this build.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from _thread import RLock
-from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from quadrants._lib import core
 from quadrants._lib.core import SNodeType
@@ -20,11 +21,15 @@ from quadrants.lang.util import is_one_index
 if TYPE_CHECKING:
     from quadrants.lang._data.fields_builder import FieldsBuilder, SNodeTree
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _MAX_EXTENT = 2**31 - 1
 _ids = itertools.count()
 
 # One thread at a time adds to trees or makes storage of them, and none while another forks.
 declaring = RLock()
+# The builders that the thread which has `declaring` is changing, outermost first: one, and more if
+# finalisers or signal handlers declare amid that.
+amid: list[FieldsBuilder] = []
 _forks: list[bool] = []  # one that has `declaring`: another thread may import this amid a fork
 
 
@@ -40,6 +45,27 @@ def _fork_ends() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_fork_begins, after_in_parent=_fork_ends, after_in_child=_fork_ends)
+
+
+def depth_of_changes() -> int:
+    """How many changes this thread is amid of."""
+    return len(amid) if declaring._is_owned() else 0  # type: ignore[attr-defined]
+
+
+def changes(method: _F) -> _F:
+    """Marks what changes a tree in steps: nobody makes storage of it meanwhile."""
+
+    @functools.wraps(method)
+    def change(self: Any, *args: Any, **kwargs: Any) -> Any:
+        depth = depth_of_changes()
+        with declaring:
+            try:  # what is raised before is of a handler, and its rest is cleared by the next change
+                amid[depth:] = [getattr(self, "_builder", self)]
+                return method(self, *args, **kwargs)
+            finally:
+                del amid[depth:]
+
+    return cast("_F", change)
 
 
 class Axis:
@@ -203,13 +229,13 @@ class SNode:
                 )
         return self._add_dense(numbers, extents)
 
+    @changes
     def _add_dense(
         self, numbers: Sequence[int], extents: Sequence[int], permuted: bool = False
     ) -> SNode:
-        with declaring:
-            self._open()
-            self._builder._touch()
-            return SNode(self._builder, "dense", self, numbers, extents, permuted)
+        self._open()
+        self._builder._touch()
+        return SNode(self._builder, "dense", self, numbers, extents, permuted)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """Adds pointers to cells that are allocated on activation."""
@@ -243,6 +269,14 @@ class SNode:
             *args: fields and lists of fields.
             offset: index of the first element, one number or one per axis.
         """
+        self._place(args, offset)
+        from quadrants.lang._data.fields_builder import end_declaration
+
+        end_declaration()
+        return self
+
+    @changes
+    def _place(self, args: tuple[Any, ...], offset: Any) -> None:
         self._open()
         from quadrants.lang.field import place_field
 
@@ -254,11 +288,9 @@ class SNode:
                 f"The offset has {len(offset)} entries, but the node has {rank} axes"
             )
         offset = checked_offset(offset, self.shape)
-        with declaring:
-            for arg in args:
-                for field in arg if isinstance(arg, list) else (arg,):
-                    place_field(self, field, offset)
-        return self
+        for arg in args:
+            for field in arg if isinstance(arg, list) else (arg,):
+                place_field(self, field, offset)
 
     def _add_place(self, field: Any, component: int, offset: Any) -> SNode:
         self._open()
@@ -278,6 +310,7 @@ class SNode:
         """Places the dual of every real field beside its primal."""
         self._place_companions("dual")
 
+    @changes
     def _place_companions(self, which: str) -> None:
         self._open()
         from quadrants.lang.field import place_component
@@ -443,10 +476,19 @@ class Root:
 
         return default_builder()
 
+    def _declare(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method of the builder: of the next, if this one became storage meanwhile."""
+        while True:
+            builder = self._builder()
+            try:
+                return getattr(builder, method)(*args, **kwargs)
+            except QuadrantsRuntimeError:
+                if not builder._finalized:
+                    raise
+
     def dense(self, indices: Any, dimensions: Any) -> SNode:
         """Adds a fixed array; see `SNode.dense`."""
-        with declaring:
-            return self._builder().dense(indices, dimensions)
+        return self._declare("dense", indices, dimensions)
 
     def pointer(self, indices: Any, dimensions: Any) -> SNode:
         """Adds pointers; see `SNode.pointer`."""
@@ -466,19 +508,16 @@ class Root:
 
     def place(self, *args: Any, offset: Any = None) -> Root:
         """Puts fields, 0-dimensional here, beside the containers."""
-        with declaring:
-            self._builder()._root.place(*args, offset=offset)
+        self._declare("place", *args, offset=offset)
         return self
 
     def lazy_grad(self) -> None:
         """Places the adjoint of every real field declared since the last materialisation."""
-        with declaring:
-            self._builder().lazy_grad()
+        self._declare("lazy_grad")
 
     def lazy_dual(self) -> None:
         """Places the dual of every real field declared since the last materialisation."""
-        with declaring:
-            self._builder().lazy_dual()
+        self._declare("lazy_dual")
 
     def deactivate_all(self) -> None:
         """Deactivates everything sparse."""

@@ -6,6 +6,10 @@ that launches and accesses ask for a materialisation only then.
 
 Each thread declares for itself: `qd.root` is a builder of the thread, and a launch waits for nobody's
 `place` but its own thread's. What other threads have declared whole becomes storage with it.
+
+A finaliser or signal handler may run at any step of its thread, and declare and launch. What it
+declares amid a declaration goes into a tree of its own; amid a materialisation it makes storage of
+what that has taken up as well, and a tree is made once.
 """
 
 from __future__ import annotations
@@ -13,23 +17,31 @@ from __future__ import annotations
 import os
 import sys
 from _thread import get_ident
+from itertools import compress
 from typing import Any
 
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsRuntimeError
-from quadrants.lang.snode import SNode, declaring
+from quadrants.lang.snode import SNode, amid, changes, declaring, depth_of_changes
 
 
 class _State:
-    """Declarations of the live runtime."""
+    """Declarations of the live runtime.
+
+    Changed by single calls only, which no handler can cut in two, and walked as copies of `values()`
+    (pairs would be allocated, where finalisers run).
+    """
 
     def __init__(self) -> None:
-        self.defaults: dict[int, FieldsBuilder] = {}  # behind `qd.root`, by thread
-        self.open: list[FieldsBuilder] = []  # made by the user, not finalised
+        # By id:
+        self.defaults: dict[int, FieldsBuilder] = {}  # behind `qd.root`
+        self.making: dict[int, FieldsBuilder] = {}  # were, and become storage now
+        self.open: dict[int, FieldsBuilder] = {}  # made by the user, not finalised
+        self.unplaced: dict[int, Any] = {}  # fields declared without shape
+        # Need a companion placed before the next launch; by its name and the field's id.
+        self.wanting: dict[tuple[str, int], tuple[str, Any]] = {}
         self.roots: list[SNode] = []  # of finalised trees, by id
-        self.unplaced: dict[int, Any] = {}  # declared without shape, by id of the field
-        self.wanting: list[tuple[str, Any]] = []  # need a companion placed before the next launch
 
 
 _state = _State()
@@ -73,11 +85,13 @@ class FieldsBuilder:
         state = _state  # before it is asked: another thread may reset the runtime
         impl.check_initialised()
         self._thread = get_ident()
+        self._depth = depth_of_changes()
         self._finalized = False
+        self._claim = {"": True}  # emptied by who makes the tree
         self._tree: SNodeTree | None = None
         self._root = SNode(self, "root", None)
         if not _is_default:
-            state.open.append(self)
+            state.open[id(self)] = self
             core.set_fields_pending(True)
 
     @classmethod
@@ -141,11 +155,15 @@ class FieldsBuilder:
             import warnings
 
             warnings.warn("Finalizing an empty FieldsBuilder!", stacklevel=2)
-        with declaring:
-            return self._finalize()
+        return self._finalize_aside()
 
-    def _finalize(self) -> SNodeTree:
-        """Makes the tree.
+    @changes
+    def _finalize_aside(self) -> Any:
+        self._open()
+        return self._finalize()
+
+    def _finalize(self) -> SNodeTree | None:
+        """Makes the tree, unless a handler amid this has.
 
         A signal handler may raise anywhere: nothing is changed before the tree is made, by one call
         from which handlers are kept out, and what is changed then is changed again.
@@ -170,14 +188,17 @@ class FieldsBuilder:
                 raise QuadrantsRuntimeError(
                     f"The components of field {field._name} are placed in different trees"
                 )
-        making = map(core.make_tree, [rows], [[f._description(numbers) for f in whole]])
+        claimed = compress([rows], map(self._claim.pop, [""], [False]))
+        making = map(core.make_tree, claimed, [[f._description(numbers) for f in whole]])
         made: list[Any] = []
         try:
             made.extend(making)
-            return self._note_made(made, nodes, whole)
+            return self._note_made(made, nodes, whole) if made else self._tree
         except BaseException:
             if made:
                 self._note_made(made, nodes, whole)
+            elif not self._finalized:
+                self._claim[""] = True
             raise
 
     def _note_made(self, made: list[Any], nodes: list[SNode], whole: list[Any]) -> SNodeTree:
@@ -191,8 +212,7 @@ class FieldsBuilder:
             from quadrants.lang._inspect import inspection
 
             inspection.show_tree(self._root)
-        if self in _state.open:
-            _state.open.remove(self)
+        _state.open.pop(id(self), None)
         for field in whole:
             field._bind_components()
         return self._tree
@@ -204,11 +224,30 @@ def default_builder() -> FieldsBuilder:
         if impl.is_python_backend():
             raise QuadrantsRuntimeError("field trees are not available on the Python backend")
         raise QuadrantsRuntimeError("Please call init() first")
-    me = get_ident()
-    builder = _state.defaults.get(me)
-    if builder is None:
-        builder = _state.defaults[me] = FieldsBuilder(_is_default=True)
+    me = get_ident(), depth_of_changes()
+    for builder in list(_state.defaults.values()):
+        if (builder._thread, builder._depth) == me:
+            return builder
+    builder = FieldsBuilder(_is_default=True)
+    _state.defaults[id(builder)] = builder
     return builder
+
+
+def adopt(part: FieldsBuilder) -> None:
+    """Adds what was declared apart to `qd.root`."""
+    nodes = list(part._root._walk())[1:]
+    children = part._root._children
+    while children:
+        builder = default_builder()
+        for node in nodes:
+            node._builder = builder
+        for child in children:
+            child._up = builder._root
+        builder._root._children.extend(children)
+        builder._touch()
+        if not builder._finalized or children[0]._sizes:
+            return
+        del builder._root._children[-len(children) :]  # a handler made storage of it before
 
 
 def declare_unplaced(field: Any) -> None:
@@ -220,7 +259,7 @@ def declare_unplaced(field: Any) -> None:
 
 def declare_wanting(which: str, field: Any) -> None:
     """Remembers that the field's `grad` or `dual` must be placed."""
-    _state.wanting.append((which, field))
+    _state.wanting[which, id(field)] = which, field
 
 
 def note_placed(field: Any) -> None:
@@ -229,7 +268,7 @@ def note_placed(field: Any) -> None:
 
 
 def _open_of(thread: int) -> list[FieldsBuilder]:
-    return [builder for builder in list(_state.open) if builder._thread == thread]
+    return [builder for builder in list(_state.open.values()) if builder._thread == thread]
 
 
 def _unplaced_of(thread: int) -> list[Any]:
@@ -240,7 +279,7 @@ def _wanting_of(thread: int) -> list[tuple[str, Any]]:
     """Companions that have no place."""
     return [
         (which, field)
-        for which, field in list(_state.wanting)
+        for which, field in list(_state.wanting.values())
         if field._declared_in == thread and not getattr(field, which)._is_placed()
     ]
 
@@ -277,35 +316,67 @@ def _check_shapes(root: SNode) -> None:
         field._check_component_shapes()
 
 
-def _finish(thread: int, builder: FieldsBuilder) -> None:
+def _finish(builder: FieldsBuilder) -> None:
     """Makes the tree of a default builder, which is none from then on."""
+    state, key = _state, id(builder)
     try:
-        del _state.defaults[thread]  # who declares amid this begins another
+        state.making[key] = builder
+        state.defaults.pop(key, None)  # who declares amid this begins another
         builder._finalize()
     except (RuntimeError, MemoryError):
         raise  # it would fail again
     except BaseException:  # of a signal handler
-        if not builder._finalized and builder not in _state.defaults.values():
-            free = thread if thread not in _state.defaults else -id(builder)
-            _state.defaults[free] = builder
+        if not builder._finalized:
+            state.defaults[key] = builder
         raise
+    finally:
+        state.making.pop(key, None)
+
+
+_hook = impl._original_materialize.__code__
+
+
+def end_declaration() -> None:
+    """Makes storage at once in a handler amid the materialisation of a launch.
+
+    Native code asks for no other meanwhile, and is in it before the first step here: the stack says.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is _hook:
+            return _make_storage(only_whole=True)
+        frame = frame.f_back
 
 
 @impl.on_materialize
 def _materialise(runtime: Any, is_first: bool) -> None:
-    if declaring._is_owned() or sys.is_finalizing():  # type: ignore[attr-defined]
-        return  # a finaliser or signal handler amid a declaration, or its thread is gone for ever
+    _make_storage()
+
+
+def _make_storage(only_whole: bool = False) -> None:
+    """Of all that this thread has declared, which must be whole, and what is whole of others."""
+    if sys.is_finalizing() and not declaring.acquire(False):
+        return  # the thread that declares is gone for ever
+    depth, state, me = depth_of_changes(), _state, get_ident()
     with declaring:
-        me = get_ident()
-        _check_declarations(me)
-        _state.wanting = [w for w in _state.wanting if w[1]._declared_in != me]
-        for thread, builder in list(_state.defaults.items()):
-            if not builder._root._children or (thread != me and not _is_whole(builder)):
+        if not depth and not only_whole:  # else it is a handler, and they are of what it runs amid
+            _check_declarations(me)
+            for which, field in list(state.wanting.values()):
+                if field._declared_in == me:
+                    state.wanting.pop((which, id(field)), None)
+        for builder in [*state.making.values(), *state.defaults.values()]:
+            if builder._finalized or builder in amid[:depth] or not builder._root._children:
                 continue
-            _check_shapes(builder._root)
-            _finish(thread, builder)
-        left = [builder for builder in _state.defaults.values() if builder._root._children]
-        core.set_fields_pending(bool(left or _state.open or _state.unplaced))
+            is_own = builder._thread == me and builder._depth >= depth
+            if (is_own and not only_whole) or _is_whole(builder):
+                _check_shapes(builder._root)
+                _finish(builder)
+        try:
+            core.set_fields_pending(False)
+        finally:  # handlers declare, too
+            left = any(builder._root._children for builder in list(state.defaults.values()))
+            if left or depth or state.open or state.unplaced:
+                core.set_fields_pending(True)
 
 
 @impl.on_reset
