@@ -4,17 +4,25 @@ Import time is part of every start, so a module is loaded when something in it i
 """
 
 import _signal
+import gc
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 # What nearly every program comes to use.
 _USUAL = """
     field kernel_impl kernel_arguments matrix struct snode util _data.arguments _data.convert
     _data.fields_builder _data.struct_field _inspect.inspection _values.matrix_types
 """.split()
+
+# What native and Python code of ours imports on first use, or to report an error.
+_BORROWED = {"copy", "inspect", "linecache", "numpy", "tokenize", "traceback", "warnings"}
+
+_FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT}
+_T = TypeVar("_T")
 
 
 def _has_handlers() -> bool:
@@ -27,27 +35,62 @@ def _is_loading(module: ModuleType | None) -> bool:
     return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
-def load(name: str) -> ModuleType:
-    """The module of that name, imported on first use.
+_loading: list[
+    bool
+] = []  # one for each import; the first says whether garbage was collected before
 
-    A handler that ran amid an import would find half a module. Signals wait meanwhile, unless
-    another thread of the program's own takes them.
+
+def _quietly(run: Callable[[Any], _T], argument: Any) -> _T:
+    """Runs an import: finalisers and signal handlers, which would find half a module, wait.
+
+    Signals do not if another thread of the program's own takes them.
     """
+    mask = None
+    _loading.append(gc.isenabled() or _loading[:1] == [True])
+    try:
+        gc.disable()
+        if _has_handlers():
+            rest = set(_signal.valid_signals()) - _FAULTS
+            mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, rest)
+        return run(argument)
+    finally:
+        if _loading.pop() and not _loading:
+            gc.enable()
+        if mask is not None:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+
+
+class _QuietFinder:
+    """Makes the imports of our modules quiet, and those of what they import on first use."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name not in _BORROWED and not name.startswith("quadrants."):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: _quietly(run, module)  # type: ignore[method-assign]
+        return spec
+
+
+sys.meta_path.insert(0, _QuietFinder)
+
+
+def load(name: str) -> ModuleType:
+    """The module of that name, imported on first use."""
     module = sys.modules.get(name)
     if module and not _is_loading(module):
         return module
-    if not _has_handlers():
-        return import_module(name)
-    faults = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT}
-    before = _signal.pthread_sigmask(_signal.SIG_BLOCK, set(_signal.valid_signals()) - faults)
-    try:
-        ours = [m for n, m in [*sys.modules.items()] if n.partition(".")[0] == "quadrants"]
-        if not any(map(_is_loading, ours)):  # else in an order that they do not expect
-            for usual in _USUAL:
-                import_module("quadrants.lang." + usual)
-        return import_module(name)
-    finally:
-        _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
+    return _quietly(_load_with_usual if _has_handlers() else import_module, name)
+
+
+def _load_with_usual(name: str) -> ModuleType:
+    ours = [m for n, m in [*sys.modules.items()] if n.partition(".")[0] == "quadrants"]
+    if not any(map(_is_loading, ours)):  # else in an order that they do not expect
+        for usual in _USUAL:
+            import_module("quadrants.lang." + usual)
+    return import_module(name)
 
 
 def load_before_handlers() -> None:

@@ -484,6 +484,45 @@ print(read(), set(map(str, seen)), bool(seen))
     assert done.stdout.endswith(f"[0, 2, 0] {seen}\n")
 
 
+def test_a_handler_amid_a_first_failure_fails_as_usual(tmp_path):
+    """Native code imports `traceback` for the report."""
+    out = _output_of_file(
+        tmp_path,
+        """
+import signal, sys
+import quadrants as qd
+
+class Signals:
+    def find_spec(self, name, path=None, target=None):
+        if "traceback" in sys.modules and not sent:
+            sent.append(name)
+            signal.raise_signal(signal.SIGUSR1)
+
+def helper():
+    raise ValueError("of the helper")
+
+@qd.kernel
+def wrong():
+    qd.static(helper())
+
+def failure():
+    try:
+        wrong()
+    except qd.QuadrantsCompilationError as e:
+        return "of the helper" in str(e)
+
+qd.init(arch=qd.cpu, offline_cache=False)
+for name in ("traceback", "textwrap", "linecache", "tokenize"):
+    sys.modules.pop(name, None)
+seen, sent = [], []
+sys.meta_path.insert(0, Signals())
+signal.signal(signal.SIGUSR1, lambda *_: seen.append(failure()))
+print(failure(), seen)
+""",
+    )
+    assert out.endswith("True [True]\n"), out
+
+
 def test_a_child_forked_during_the_first_compilation_of_all():
     done = _run(
         _FORKS
@@ -812,6 +851,38 @@ print(len(seen) > 100, set(seen))
 """,
     )
     assert out.endswith("True {6}\n"), out
+
+
+@pytest.mark.parametrize("threshold", [40, 80, 160])
+def test_finalisers_amid_a_first_use_find_whole_modules(tmp_path, threshold):
+    out = _output_of_file(
+        tmp_path,
+        _GARBAGE
+        + f"""
+class Again(Garbage):
+    def __del__(self):
+        if not ended and len(seen) < 50:
+            Again()
+            super().__del__()
+
+ended = False
+
+gc.disable()
+gc.collect()
+Again()
+gc.set_threshold({threshold})
+gc.enable()
+assert use() == 6
+qd.ndarray(qd.f32, 3).to_numpy()
+qd.Vector([1, 2]) + qd.Vector([3, 4])
+qd.Vector.field(2, qd.f32, shape=3).fill(1)
+qd.Struct.field({{"a": qd.i32}}, shape=2)[1]
+assert gc.isenabled()
+ended = True
+print(set(seen))
+""",
+    )
+    assert out.endswith("\n{6}\n"), out
 
 
 def test_calls_from_before_a_reset_do_not_hold_up_later_ones(backend):
