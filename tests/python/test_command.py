@@ -195,6 +195,21 @@ def test_unwritable_places(folder, tmp_path, capsys):
     assert "cannot write to" in capsys.readouterr().err
 
 
+def test_export_writes_through_links_and_replaces_files_alone(folder, tmp_path, capsys):
+    target, link, fifo = (tmp_path / name for name in ("target.zip", "link.zip", "fifo"))
+    link.symlink_to(target)
+    for _ in range(2):  # the first makes the target
+        assert main(["cache", "export", str(link), "--path", str(folder)]) == 0
+        assert link.is_symlink() and zipfile.is_zipfile(target)
+    os.mkfifo(fifo)
+    for place in (fifo, tmp_path):
+        before = os.stat(place).st_mode
+        assert main(["cache", "export", str(place), "--path", str(folder)]) == 1
+        assert f"cannot write {place}: not a regular file" in capsys.readouterr().err
+        assert os.stat(place).st_mode == before
+    assert not list(tmp_path.glob("*.tmp"))
+
+
 def test_info_says_why_a_backend_is_missing(capsys, monkeypatch):
     monkeypatch.setenv("QD_ENABLE_CUDA", "0")
     assert main(["info"]) == 0

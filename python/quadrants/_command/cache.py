@@ -112,7 +112,10 @@ def export(args: argparse.Namespace) -> int:
     folder = folder_of(args)
     abi, build, features = core.cache_identity()
     count = 0
-    partial = f"{args.file}.{os.getpid()}.tmp"
+    file = os.path.realpath(args.file)  # a link stays one
+    if os.path.lexists(file) and not os.path.isfile(file):
+        return _fail(f"cannot write {args.file}: not a regular file")
+    partial = f"{file}.{os.getpid()}.tmp"
     try:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             manifest = {"abi": abi, "build": build, "cpu": features}
@@ -124,7 +127,7 @@ def export(args: argparse.Namespace) -> int:
                 if content is not None:
                     archive.writestr(name, content)
                     count += 1
-        os.replace(partial, args.file)
+        os.replace(partial, file)
     except OSError as e:
         if os.path.exists(partial):
             os.unlink(partial)
