@@ -686,6 +686,18 @@ MESSAGES = {
     "text as axes": (
         "qd.root.dense('i', 4)", "TypeError", "axes such as qd.ij are expected, got 'i'",
     ),
+    "list of one for a member": (
+        "s = qd.types.struct(v=qd.types.vector(2, qd.f32))([2, 3])\ns.v = [9]",
+        "ValueError", "could not broadcast input array from shape (1,) into shape (2,)",
+    ),
+    "one row for a member": (
+        "s = qd.types.struct(m=qd.types.matrix(2, 2, qd.f32))([[1, 2], [3, 4]])\ns.m = [1, 2]",
+        "ValueError", "could not broadcast input array from shape (2,) into shape (2,2)",
+    ),
+    "list of one for a member of an element": (
+        "s = qd.types.struct(v=qd.types.vector(2, qd.f32)).field(shape=2)\ns[0].v = [9]",
+        "ValueError", "could not broadcast input array from shape (1,) into shape (2,)",
+    ),
     "no number as extent of a node": (
         "qd.root.dense(qd.ij, float('nan'))", "TypeError", "an extent is an integer of at most 2147483647, got nan",
     ),

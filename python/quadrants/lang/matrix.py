@@ -227,6 +227,8 @@ class Matrix:
         value = value.entries if isinstance(value, Matrix) else value
         if self.is_host_access:
             numbers = real_numbers(np.asarray(value, object))  # as they are: storage casts
+            if [*map(min, numbers.shape, self.get_shape())] != [*self.get_shape()]:
+                self._check_assigned(numbers)  # more than fit are cut off
             for where in np.ndindex(*self.get_shape()):
                 number = numbers[where if numbers.shape else ()]
                 self._access.set(number.item() if hasattr(number, "item") else number, *where)
@@ -234,7 +236,14 @@ class Matrix:
             array = real_numbers(np.asarray(value))
             if array.dtype.kind in "fO" and self.entries.dtype.kind in "iu":
                 array = cast_alone(self.entries.dtype, value)
+            self._check_assigned(array)
             self.entries[...] = array
+
+    def _check_assigned(self, array: Any) -> None:
+        """Raises `ValueError`, as NumPy words it, unless it is a number or of this shape."""
+        if array.shape and array.shape != self.get_shape():
+            given, own = (str(shape).replace(" ", "") for shape in (array.shape, self.get_shape()))
+            raise ValueError(f"could not broadcast input array from shape {given} into shape {own}")
 
     def __len__(self) -> int:
         return self.n
