@@ -124,6 +124,7 @@ class Tensor(core.TensorBase):
         bare[key if isinstance(bare, Field) else _physical_key(bare, key)] = value
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        self._impl._prepare()
         made = self._alike(self.shape)
         made.copy_from(self)
         return made

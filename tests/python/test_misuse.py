@@ -686,6 +686,21 @@ MESSAGES = {
     "text as axes": (
         "qd.root.dense('i', 4)", "TypeError", "axes such as qd.ij are expected, got 'i'",
     ),
+    "text as number of an axis": (
+        "qd.axes('i')", "TypeError", "axes takes ints from 0 to 11, got 'i'",
+    ),
+    "fraction as number of an axis": (
+        "qd.axes(0, 1.0)", "TypeError", "axes takes ints from 0 to 11, got 1.0",
+    ),
+    "no length of a vector field": (
+        "qd.Vector.field(None, qd.f32, 2)", "TypeError", "n and m of a field's elements are ints, got (None,)",
+    ),
+    "no columns of a matrix field": (
+        "qd.Matrix.field(2, None, qd.f32, 2)", "TypeError", "ints, got (2, None)",
+    ),
+    "fraction as rows of a matrix field": (
+        "qd.Matrix.field(2.0, 2, qd.f32, 2)", "TypeError", "rows and columns are ints, got 2.0",
+    ),
     "list of one for a member": (
         "s = qd.types.struct(v=qd.types.vector(2, qd.f32))([2, 3])\ns.v = [9]",
         "ValueError", "could not broadcast input array from shape (1,) into shape (2,)",
@@ -697,6 +712,10 @@ MESSAGES = {
     "list of one for a member of an element": (
         "s = qd.types.struct(v=qd.types.vector(2, qd.f32)).field(shape=2)\ns[0].v = [9]",
         "ValueError", "could not broadcast input array from shape (1,) into shape (2,)",
+    ),
+    "copy of a tensor that is gone": (
+        "import copy\nx = qd.tensor(qd.i32, (3,))\nqd.reset()\ncopy.deepcopy(x)",
+        "QuadrantsRuntimeError", "Maybe you forgot to call `qd.init()` first?",
     ),
     "no number as extent of a node": (
         "qd.root.dense(qd.ij, float('nan'))", "TypeError", "an extent is an integer of at most 2147483647, got nan",

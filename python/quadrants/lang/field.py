@@ -274,15 +274,18 @@ def create_matrix_field(
     layout: Layout,
 ) -> MatrixField:
     """What `Vector.field` (ndim 1) and `Matrix.field` make."""
-    check_element_shape(*((n,) if ndim == 1 else (n, m)))
+    shape_of_one = (n,) if ndim == 1 else (n, m)
+    if None in shape_of_one:
+        raise TypeError(f"n and m of a field's elements are ints, got {shape_of_one}")
+    check_element_shape(*shape_of_one)
     kind = _compute_type(dtype, n, m, ndim)
     if impl.is_python_backend():
-        return _python_array(kind, (n,) if ndim == 1 else (n, m), shape)
+        return _python_array(kind, shape_of_one, shape)
     _check_runtime()
     _check_companions(kind, needs_grad, needs_dual)
     plan = _plan(shape, order, offset)
     made = MatrixField()
-    made._setup(kind, (n,) if ndim == 1 else (n, m), name)
+    made._setup(kind, shape_of_one, name)
     made._describe()
     cell = _group([made])
     groups = [[place] for place in cell] if layout is Layout.SOA else [cell]

@@ -93,8 +93,11 @@ def axes(*x: int) -> list[Axis]:
         *x: numbers from 0 to 11.
 
     Raises:
+        TypeError: not an int.
         RuntimeError: another number.
     """
+    if wrong := [n for n in x if not hasattr(n, "__index__")]:
+        raise TypeError(f"axes takes ints from 0 to {len(_AXES) - 1}, got {wrong[0]!r}")
     if any(not 0 <= n < len(_AXES) for n in x):
         raise RuntimeError(f"Too many dimensions. The maximum dimensionality is {len(_AXES)}")
     return [_AXES[n] for n in x]

@@ -30,12 +30,12 @@ def real_numbers(values: Any) -> Any:
 
 
 def check_element_shape(*extents: Any) -> None:
-    """Raises `ValueError` unless an element may have these rows and columns; None is open."""
-    import operator
-
+    """Raises unless an element may have these rows and columns; None is open."""
     count = 1
     for extent in extents:
-        count *= 1 if extent is None else max(operator.index(extent), 0)
+        if extent is not None and not hasattr(extent, "__index__"):
+            raise TypeError(f"rows and columns are ints, got {extent!r}")
+        count *= 1 if extent is None else max(extent.__index__(), 0)
     if not 0 < count <= _MOST_COMPONENTS:
         raise ValueError(
             f"a vector or matrix has 1 to {_MOST_COMPONENTS} components, not "
