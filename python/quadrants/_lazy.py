@@ -8,7 +8,7 @@ import gc
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -18,8 +18,8 @@ _USUAL = """
     _data.fields_builder _data.struct_field _inspect.inspection _values.matrix_types
 """.split()
 
-# What native and Python code of ours imports on first use, or to report an error.
-_BORROWED = {"copy", "inspect", "linecache", "numpy", "tokenize", "traceback", "warnings"}
+# What is imported to report an error.
+_BORROWED = {"linecache", "tokenize", "traceback"}
 
 _FAULTS = {_signal.SIGSEGV, _signal.SIGBUS, _signal.SIGFPE, _signal.SIGILL, _signal.SIGABRT}
 _T = TypeVar("_T")
@@ -35,9 +35,8 @@ def _is_loading(module: ModuleType | None) -> bool:
     return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
 
-_loading: list[
-    bool
-] = []  # one for each import; the first says whether garbage was collected before
+# One for each import that runs; the first says whether garbage was collected before.
+_loading: list[bool] = []
 
 
 def _quietly(run: Callable[[Any], _T], argument: Any) -> _T:
@@ -61,14 +60,15 @@ def _quietly(run: Callable[[Any], _T], argument: Any) -> _T:
 
 
 class _QuietFinder:
-    """Makes the imports of our modules quiet, and those of what they import on first use."""
+    """Makes the imports of our modules quiet, and those of what reports errors."""
 
     @staticmethod
     def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name not in _BORROWED and not name.startswith("quadrants."):
             return None
         spec = PathFinder.find_spec(name, path, target)
-        if spec is not None and spec.loader is not None:
+        # Other loaders serve many modules.
+        if spec is not None and isinstance(spec.loader, SourceFileLoader):
             run = spec.loader.exec_module
             spec.loader.exec_module = lambda module: _quietly(run, module)  # type: ignore[method-assign]
         return spec

@@ -1,5 +1,7 @@
 """The command line: `python -m quadrants`."""
 
+import hashlib
+import json
 import os
 import pathlib
 import subprocess
@@ -136,6 +138,35 @@ def test_export_and_import_make_a_first_start_warm(folder, tmp_path, capsys):
     assert all(p.stat().st_mode & 0o077 == 0 for p in entries(other))
 
 
+def repack(archive, to, change, digests=True):
+    """A copy of an archive with what `change` makes of its entries, said to be what was exported."""
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(to, "w") as new:
+        entries = {n: old.read(n) for n in old.namelist()}
+        manifest = json.loads(entries.pop("quadrants-cache.json"))
+        change(entries, manifest)
+        if digests:
+            manifest["entries"] = {n: hashlib.sha256(c).hexdigest() for n, c in entries.items()}
+        for name, content in entries.items():
+            new.writestr(name, content)
+        new.writestr("quadrants-cache.json", json.dumps(manifest))
+
+
+def test_swapped_entries_are_not_taken(folder, tmp_path, capsys):
+    archive, bad = tmp_path / "warm.zip", tmp_path / "bad.zip"
+    main(["cache", "export", str(archive), "--path", str(folder)])
+
+    def swap(entries, manifest):
+        a, b = [n for n in entries if n.startswith("code/")][:2]
+        entries[a], entries[b] = entries[b], entries[a]
+
+    repack(archive, bad, swap, digests=False)
+    assert main(["cache", "import", str(bad), "--path", str(tmp_path / "other")]) == 1
+    assert "is not what was exported under that name" in capsys.readouterr().err
+    repack(archive, bad, lambda entries, manifest: manifest.pop("entries"), digests=False)
+    assert main(["cache", "import", str(bad), "--path", str(tmp_path / "other")]) == 1
+    assert "was not written by" in capsys.readouterr().err
+
+
 def test_what_is_no_export_is_not_taken(folder, tmp_path, capsys):
     archive, other = tmp_path / "warm.zip", tmp_path / "other"
     take = ["cache", "import", str(archive), "--path", str(other)]
@@ -149,10 +180,7 @@ def test_what_is_no_export_is_not_taken(folder, tmp_path, capsys):
     assert errors.count("error: cannot read") == 2 and "was not written by" in errors
     main(["cache", "export", str(archive), "--path", str(folder)])
     for name in ("../escape", "code/../../escape", "code/" + "0" * 31, "kernels/x", "/etc/x"):
-        with zipfile.ZipFile(archive) as old, zipfile.ZipFile(tmp_path / "bad.zip", "w") as bad:
-            for n in old.namelist():
-                bad.writestr(n, old.read(n))
-            bad.writestr(name, b"x")
+        repack(archive, tmp_path / "bad.zip", lambda entries, _, n=name: entries.update({n: b"x"}))
         assert main(["cache", "import", str(tmp_path / "bad.zip"), "--path", str(other)]) == 1
         assert "is no name of a cache entry" in capsys.readouterr().err
     assert not list(tmp_path.rglob("escape"))
@@ -173,12 +201,8 @@ def test_damaged_archives(folder, tmp_path, capsys):
 def test_entries_of_another_machine_are_named(folder, tmp_path, capsys):
     archive = tmp_path / "warm.zip"
     main(["cache", "export", str(archive), "--path", str(folder)])
-    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(tmp_path / "other.zip", "w") as new:
-        for n in old.namelist():
-            content = old.read(n)
-            if n.endswith(".json"):
-                content = b'{"abi": 1, "build": "x", "cpu": "y"}'
-            new.writestr(n, content)
+    theirs = {"abi": 1, "build": "x", "cpu": "y"}
+    repack(archive, tmp_path / "other.zip", lambda _, manifest: manifest.update(theirs))
     assert (
         main(["cache", "import", str(tmp_path / "other.zip"), "--path", str(tmp_path / "o")]) == 0
     )

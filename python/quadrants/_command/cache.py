@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import hashlib
 import json
 import os
 import re
@@ -118,15 +119,17 @@ def export(args: argparse.Namespace) -> int:
     partial = f"{file}.{os.getpid()}.tmp"
     try:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            manifest = {"abi": abi, "build": build, "cpu": features}
-            archive.writestr(_MANIFEST, json.dumps(manifest))
+            entries: dict[str, str] = {}
             for name, *_ in core.cache_entries(folder):
                 if name.startswith("parts/"):  # for who edits
                     continue
                 content = core.cache_read(folder, name)
                 if content is not None:
                     archive.writestr(name, content)
+                    entries[name] = _digest(content)
                     count += 1
+            manifest = {"abi": abi, "build": build, "cpu": features, "entries": entries}
+            archive.writestr(_MANIFEST, json.dumps(manifest))
         os.replace(partial, file)
     except OSError as e:
         if os.path.exists(partial):
@@ -134,6 +137,10 @@ def export(args: argparse.Namespace) -> int:
         return _fail(f"cannot write {args.file}: {e.strerror or e}")
     print(f"{count} entries in {args.file}, {size_text(os.path.getsize(args.file))}")
     return 0
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def take(args: argparse.Namespace) -> int:
@@ -148,11 +155,12 @@ def take(args: argparse.Namespace) -> int:
 
 def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
     names = archive.namelist()
-    if _MANIFEST not in names or archive.getinfo(_MANIFEST).file_size > 1 << 20:
+    if _MANIFEST not in names or archive.getinfo(_MANIFEST).file_size > 64 << 20:
         return _fail(f"{file} was not written by `cache export`")
     try:
         manifest = json.loads(archive.read(_MANIFEST))
         theirs = (manifest["abi"], manifest["build"], manifest["cpu"])
+        digests = dict(manifest["entries"])
     except (ValueError, KeyError, TypeError):
         return _fail(f"{file} was not written by `cache export`")
     mine = core.cache_identity()
@@ -163,8 +171,11 @@ def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
             continue
         if archive.getinfo(name).file_size > _LARGEST:
             return _fail(f"{name} in {file} is larger than any entry")
+        content = archive.read(name)
+        if digests.get(name) != _digest(content):
+            return _fail(f"{file}: {name} is not what was exported under that name")
         try:
-            if not core.cache_write(folder, name, archive.read(name)):
+            if not core.cache_write(folder, name, content):
                 return _fail(
                     f"cannot write to {folder}: it must be a folder of yours, not writable by "
                     "others, on a disk with room"
