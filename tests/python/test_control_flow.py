@@ -944,7 +944,8 @@ def test_nested_short_loops_stay_loops(backend, tmp_path):
     inner = "    " + "  " * 12
     source = "import quadrants as qd\n@qd.func\ndef f(r, a):\n    s = 0\n" + nest
     source += f"{inner}r += 1\n{inner}s = i11 + a\n    return r, s\n"
-    source += "@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    r = 0\n    s = 0\n" + nest
+    source += "@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    r = 0\n    s = 0\n"
+    source += "    qd.loop_config(serialize=True)\n" + nest
     source += f"{inner}r, s = f(r, a)\n    return r + s\n"
     (tmp_path / "nest.py").write_text(source)
     assert module_at(tmp_path / "nest.py", "nest").k(5) == 2**24 + 6
