@@ -185,6 +185,19 @@ def k() -> qd.f32:
 """
 
 
+SEVERAL = RESULT.replace("    return", "    for i in x:\n        x[i] += 1\n    return")
+
+
+def test_only_the_last_task_is_told_of_each_launch(run):
+    _, log, _ = run(SEVERAL + "for _ in range(4): k()\n")
+    assert [x for x in log if x.startswith("launch")] == [
+        "launch task0 1 x 128",
+        "launch task1 1 x 1",
+    ] * 4
+    assert log.count("graph") == 3 and log.count("update task1") == 2
+    assert "update task0" not in log
+
+
 def test_a_word_says_that_results_are_there(run, tmp_path):
     lines, _, _ = run(RESULT + "print(k(), k(), k())\n")
     assert lines == ["0.0 0.0 0.0"]

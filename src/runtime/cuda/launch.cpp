@@ -100,7 +100,8 @@ struct Launch {
     Replay* replay = nullptr;  // null: each step is launched by itself
     bool loops = false;
     bool always = true;                           // the task at hand does something at every launch
-    const std::atomic<uint64_t>* done = nullptr;  // becomes the number of the launch at its end
+    const std::atomic<uint64_t>* done = nullptr;  // becomes `number` at the end of the last task
+    uint64_t number = 0;
 
     abi::DeviceLaunch& head() { return *reinterpret_cast<abi::DeviceLaunch*>(record.data()); }
 
@@ -123,8 +124,7 @@ struct Launch {
             image.tasks.back().kind == abi::TaskKind::serial) {
             if (!r.done.at) new (r.done.of(sizeof *done)) std::atomic<uint64_t>(0);
             done = static_cast<std::atomic<uint64_t>*>(r.done.at);
-            h.done = reinterpret_cast<Address>(done);
-            h.launch = ++r.launches;
+            number = ++r.launches;
         }
         if (checks) h.report = zeroed(r.report, sizeof(abi::DeviceReport));
         if (image.uses_print) h.prints = zeroed(r.prints, sizeof(abi::DevicePrints));
@@ -184,6 +184,10 @@ struct Launch {
     }
 
     void run(const LoadedTask& task, const Code::Entry& entry) {
+        if (done && &task == &image.tasks.back()) {  // the others need not be told anew each time
+            head().done = reinterpret_cast<Address>(done);
+            head().launch = number;
+        }
         always = std::ranges::none_of(
             task.bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::arg; });
         if (task.kind == abi::TaskKind::serial) return start(entry.task, 1, 1, task.shared_bytes);
@@ -211,7 +215,7 @@ struct Launch {
         const int64_t began = now_ns();
         do {
             for (int k = 0; k < kLooks; ++k)
-                if (done->load(std::memory_order_acquire) == head().launch) return true;
+                if (done->load(std::memory_order_acquire) == number) return true;
         } while (now_ns() - began < kSeeNs);
         return false;
     }

@@ -160,7 +160,9 @@ void Replay::put(Kind kind, const Step& step, std::span<const uint8_t> parameter
     std::memcpy(n.parameters.data() + kept, parameters.data() + kept, parameters.size() - kept);
     void* parameter = n.parameters.data();
     const KernelNode told = kernel_node(step, &parameter);
-    check(d.cuGraphExecKernelNodeSetParams_v2(executable_, n.node, &told), "changing a graph");
+    const Result r = d.cuGraphExecKernelNodeSetParams_v2(executable_, n.node, &told);
+    if (r != 0) n.step.threads = 0;  // it is not what this says
+    check(r, "changing a graph");
 }
 
 void Replay::step(const Step& step, std::span<const uint8_t> parameters) {
