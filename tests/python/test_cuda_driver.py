@@ -135,6 +135,32 @@ def test_a_driver_that_makes_no_graphs(run):
     ]
 
 
+REFUSED = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+x = qd.field(qd.f32, 100)
+@qd.kernel
+def k(n: qd.i32, m: qd.i32):
+    for i in x:
+        x[i] += 1
+    for i, j in qd.ndrange(n, m):
+        x[i] += j
+k(1, 1)
+try:
+    k(2**31 - 1, 2**31 - 1)
+except RuntimeError as e:
+    print("fewer" in str(e))
+k(1, 1)
+k(1, 1)
+"""
+
+
+def test_a_launch_that_is_refused_leaves_no_half_of_a_graph(run):
+    lines, log, _ = run(REFUSED)
+    assert lines == ["True"]
+    launches = [x for x in log if x.startswith("launch")]
+    assert launches == ["launch task0 1 x 128", "launch task1 1 x 128"] * 3
+
+
 def test_graphs_go_with_their_kernels(run):
     program = LENGTHS + "for _ in range(5):\n    k(1, 5)\n    k(2, 5)\n    qd.init(arch=qd.cuda)\n"
     program += "    x, total = qd.field(qd.f32, 1000), qd.field(qd.f32, ())\n"

@@ -120,8 +120,8 @@ struct Launch {
         if (image.temps_bytes) h.temps = r.temps.of(image.temps_bytes);
         if (image.result_bytes)
             h.results = reinterpret_cast<Address>(r.results.of(image.result_bytes));
-        if (image.result_bytes && !checks && !image.uses_print &&
-            image.tasks.back().kind == abi::TaskKind::serial) {
+        if (image.result_bytes && !checks && !image.uses_print && !image.tasks.empty() &&
+            image.tasks.back().kind == abi::TaskKind::serial && image.tasks.back().again < 0) {
             if (!r.done.at) new (r.done.of(sizeof *done)) std::atomic<uint64_t>(0);
             done = static_cast<std::atomic<uint64_t>*>(r.done.at);
             number = ++r.launches;

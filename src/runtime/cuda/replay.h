@@ -27,7 +27,10 @@ class Replay {
     Replay(const Replay&) = delete;
     ~Replay();
 
-    void begin() { at_ = 0; }
+    void begin() {
+        at_ = 0;
+        if (!executable_) nodes_.clear();  // of a launch that was refused
+    }
     void step(const Step& step, std::span<const uint8_t> parameters);
     // A loop that goes on while the i32 at `condition` is not 0, the one at `failed` is 0 (if there
     // is one), and `stop_loops` has not been called.
