@@ -331,12 +331,15 @@ def test_a_launch_that_is_over_soon_runs_whole(tmp_path, tier):
         turns.fill(1)
         step(turns, 1)
         last = 1000
-        while True:  # until a turn takes some milliseconds
-            turns.fill(1)
-            begun = time.monotonic()
-            step(turns, last)
-            if time.monotonic() - begun > 0.003:
-                break
+        def least():  # of three turns, since a machine under load stalls one now and then
+            times = []
+            for _ in range(3):
+                turns.fill(1)
+                begun = time.monotonic()
+                step(turns, last)
+                times.append(time.monotonic() - begun)
+            return min(times)
+        while least() < 0.003:
             last *= 2
         e, _ = ends(20, last, 0.01)
         assert e and counted[None] == 20, counted[None]
