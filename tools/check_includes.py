@@ -22,16 +22,17 @@ ROOMS = {
     "support": Room("", "abi arena bytes clock doing error format_table half io own_thread stack"),
     "type": Room("support", "type"),
     "ir": Room(
-        "support type", "elementwise fold interpreter ir locks ops.inc options random target"
+        "support type",
+        "elementwise fold interpreter ir locks ops.inc options partials random target",
     ),
     "layout": Room("support type ir", "tree"),
     "pass": Room("support ir", "listing names pass"),
-    "autodiff": Room("support ir pass", ""),
+    "autodiff": Room("support ir pass", "autodiff"),
     "codegen": Room("support ir pass", "llvm/codegen"),
     "cache": Room("support", "kernel_folder part_folder store"),
     "runtime": Room(
         "support type cache",
-        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print crash cuda/code cuda/driver device first_code"
+        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print cpu/tape crash cuda/code cuda/driver device first_code"
         " fork progress stage trace_file",
     ),
     "cpython": Room("support", "cpython names numpy_scalar"),
@@ -42,11 +43,11 @@ ROOMS = {
         "diag frontend specialise facts/annotations facts/facts facts/places source/ast source/stack values/structs values/values",
     ),
     "launcher": Room(
-        "support ir pass cache runtime cpython session data frontend",
+        "support ir pass autodiff cache runtime cpython session data frontend",
         "compile_report kept_trees kernel profile",
     ),
     "python": Room("support ir pass cache runtime cpython session data frontend launcher", ""),
-    "compiler": Room("support ir pass autodiff codegen", ""),
+    "compiler": Room("support ir pass codegen", ""),
 }
 # Folders of a room and those that they use. What lies beside the folders is everybody's; its sources
 # use all.

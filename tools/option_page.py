@@ -20,7 +20,7 @@ ROOMS = {
     "log": "Messages",
     "dump": "Seeing what the compiler does",
     "gpu": "GPUs: read by nobody on the CPU",
-    "gradient": "Gradients: read by nobody in this build",
+    "gradient": "Gradients",
     "quant": "Quantised types: read by nobody in this build",
     "mesh": "Meshes: read by nobody in this build",
     "inert": "Accepted and without effect",

@@ -46,6 +46,7 @@ TABLE = {
     "python/quadrants/lang/_kernel_coverage.py": Row("kernel_coverage"),
     "python/quadrants/lang/_ndarray.py": Row("quick ndarray_host"),
     "python/quadrants/math": Row("quick face_library"),
+    "src/autodiff": Row("gradients tape custom_gradients", "rooms"),
     "src/cache": Row("quick cache_files", "rooms"),
     "src/codegen": Row("quick arithmetic op_table", "codegen"),
     "src/compiler": Row("quick compiler_failures", "codegen"),

@@ -76,6 +76,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     header.binding_count = uint32_t(plan.module->fields.size());
     header.machine = plan.target.threads ? abi::Machine::cuda : abi::Machine::cpu;
     header.uses_print = plan.uses_print;
+    header.uses_tape = plan.uses_tape;
     header.instructions = plan.instructions;
     header.arrays = plan.module->arrays_may_overlap
                         ? abi::kOverlappingArrays

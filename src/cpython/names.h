@@ -16,7 +16,7 @@
     X(cell_contents) X(name) X(id) X(dtype) X(ndim) X(shape) X(n) X(m) X(needs_grad) \
     X(boundary) X(type) X(inner) X(_unwrap) X(__origin__) X(__args__) X(append) X(keys) \
     X(values) X(items) X(bounds) X(axes) X(r) X(block_dim) X(serialize) X(parallelize) \
-    X(block_dim_adaptive) X(bit_vectorize) X(element_type) X(format) X(grad) X(value) \
+    X(block_dim_adaptive) X(bit_vectorize) X(element_type) X(format) X(grad) X(dual) X(_checkbit) X(derivative) X(value) \
     X(__builtins__) X(layout) X(get_shape) X(is_real) X(members) X(filename) X(__doc__) X(tp) \
     X(_qd_annotation) X(fields) X(_impl) X(__get__) X(__set__) X(_tc) X(is_pure) \
     X(graph) X(checkpoints) X(requires_grad) X(data_ptr) X(is_contiguous) X(is_neg) X(is_cpu)

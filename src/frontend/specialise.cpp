@@ -414,6 +414,37 @@ const ir::Field* bind_field(FieldObject* f) {
     return f->field;
 }
 
+// The field that holds a field's gradients or tangents; null: it has none.
+static PyObject* companion_of(Unit& u, PyObject* field, PyObject* name) {
+    const Ref found = Ref::steal(PyObject_GetAttr(field, name));
+    if (!is_field(found.get())) return nullptr;
+    const auto it = u.field_places.find(field);
+    if (it != u.field_places.end())  // whether it has storage
+        guard_value(u, found.get(), u.attribute(it->second, name));
+    PyObject* companion = found.get();  // which the field keeps
+    return reinterpret_cast<FieldObject*>(companion)->field ? companion : nullptr;
+}
+
+// They are fields of the kernel like those that it names.
+static void use_companions(Unit& u) {
+    LoweredKernel& out = *u.kernel->out;
+    PyObject* const of[] = {names().grad_, names().dual_, names()._checkbit_};
+    PyObject* name = of[out.derivative - 1];
+    if (out.derivative == 3) u.opaque("marks belong to a program");
+    const std::vector<Ref> primal = u.fields;
+    std::vector<PyObject*> companions;
+    for (const Ref& f : primal) {
+        companions.push_back(companion_of(u, f.get(), name));
+        if (companions.back()) use_field(u, companions.back());
+    }
+    out.companions.assign(u.fields.size(), -1);
+    for (size_t k = 0; k < companions.size(); ++k) {
+        const auto at =
+            std::ranges::find_if(u.fields, [&](const Ref& f) { return f.get() == companions[k]; });
+        if (companions[k]) out.companions[k] = static_cast<int32_t>(at - u.fields.begin());
+    }
+}
+
 void finish_unit(Unit& u) {
     LoweredKernel& out = *u.kernel->out;
     constexpr size_t kMostParameters = 512;
@@ -422,6 +453,7 @@ void finish_unit(Unit& u) {
                                  " parameters that it uses, members of dataclasses counted singly. "
                                  "Do not exceed 512 on x64 backend.");
     function_index(u, out.functions.empty() ? nullptr : out.functions[0].function.get());
+    if (out.derivative) use_companions(u);
     for (const Ref& f : u.fields) {
         u.kernel->module->fields.push_back(reinterpret_cast<FieldObject*>(f.get())->field);
         out.fields.push_back(f);
@@ -454,9 +486,9 @@ void finish_unit(Unit& u) {
 // --- kernels
 // -----------------------------------------------------------------------------------------
 
-static uint64_t id_of(const ir::CodeOptions& options) {
+static uint64_t id_of(const ir::CodeOptions& options, uint8_t derivative) {
     static auto* seen = new std::vector<std::string>;
-    std::string key = ir::key_of(options);
+    std::string key = ir::key_of(options) + char('0' + derivative);
     const auto at = std::ranges::find(*seen, key);
     const auto id = static_cast<uint64_t>(at - seen->begin());
     if (at == seen->end()) seen->push_back(std::move(key));
@@ -478,7 +510,9 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
     state.module = &m;
     state.out = out.get();
     state.options = options;
-    state.options_id = id_of(options);
+    const Ref derivative = get(definition, names().derivative_);
+    out->derivative = static_cast<uint8_t>(PyLong_AsLong(derivative.get()));
+    state.options_id = id_of(options, out->derivative);
     state.number = ++lowered_kernels;
     Unit unit;
     unit.kernel = &state;

@@ -141,6 +141,11 @@ struct LoweredKernel {
     std::string uncacheable_reason;
     std::vector<Notice> notices;
     bool has_print = false;
+    // What is wanted of it: 0 itself, 1 its reverse mode, 2 its forward mode, 3 itself with checks
+    // of what it overwrites. Of fields[k] the number of the field that holds its gradients,
+    // tangents or marks of what was read, -1: none does.
+    uint8_t derivative = 0;
+    std::vector<int32_t> companions;
     uint32_t funcs_lowered = 0, func_calls = 0;  // bodies of funcs walked, and calls of funcs
     std::shared_ptr<void> functions_owner;       // keeps the callees' IR alive while the module is
 };

@@ -544,6 +544,9 @@ struct Interpreter {
             case Op::displace:
                 set_place(out(f, i), displaced_cell(f, i), nullptr);
                 break;
+            case Op::tape:
+                set_place(out(f, i), thread.tape + integer(f, i, 0), nullptr);
+                break;
             case Op::field_place:
                 set_place(out(f, i), field_cell(f, i, 0), i.field());
                 break;
@@ -598,6 +601,11 @@ struct Interpreter {
                 break;
             case Op::block_fold:  // a block of one thread
                 *out(f, i) = *in(f, i, 0);
+                break;
+            case Op::tape_bytes:
+                *out(f, i) = static_cast<uint64_t>(thread.tape_bytes);
+                break;
+            case Op::stop_grad:
                 break;
             case Op::stack_left:
                 *out(f, i) = context.runtime->stack_left(&thread) != 0;
@@ -683,6 +691,8 @@ std::vector<const Format*> formats_of(const Module& m) {
 
 bool interpret(const Module& m, const abi::Context& context, const InterpretOptions& options) {
     abi::Thread thread{};
+    thread.tape = options.tape;
+    thread.tape_bytes = options.tape_bytes;
     thread.context = &context;
     Interpreter run{.m = m,
                     .context = context,

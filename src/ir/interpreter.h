@@ -19,6 +19,8 @@
 namespace qd::ir {
 
 struct InterpretOptions {
+    uint8_t* tape = nullptr;  // for kernels that use one
+    int64_t tape_bytes = 0;
     bool fused = true;         // as in fold()
     uint64_t max_steps = 0;    // 0: no limit; else support::Error beyond it
     bool (*stop)() = nullptr;  // asked now and then: whether to end as if `fail` had returned

@@ -114,7 +114,7 @@ enum class Slope : uint8_t {
     inner,      // as its regions or its callee say
 };
 enum class Refers : uint8_t { nothing, field, function, loop, format };  // Inst::ref
-enum class Root : uint8_t { none, slot, temp, partial, thread, shared, field, array };
+enum class Root : uint8_t { none, slot, temp, partial, thread, tape, shared, field, array };
 enum class Neutral : uint8_t { none, zero, most, least, ones };
 enum class Word : uint8_t { none, launch_key, results, temps, partials };  // of abi::Context
 
@@ -357,14 +357,16 @@ inline constexpr uint8_t kPrivateField =
     2;                                  // an atomic on a field of which threads may have copies
 inline constexpr uint8_t kNoWrap = 4;   // the result fits its type; a narrowing cast loses nothing
 inline constexpr uint8_t kOrdered = 8;  // an atomic that orders the accesses around it
-struct FlagName {                       // as IR text has it
+inline constexpr uint8_t kOverData = 16;  // a loop over the cells of a field, to be differentiated
+struct FlagName {                         // as IR text has it
     uint8_t flag;
     const char* name;
 };
 inline constexpr FlagName kFlagNames[] = {{kPrivateField, "private"},
                                           {kNoFastMath, "nofastmath"},
                                           {kNoWrap, "nowrap"},
-                                          {kOrdered, "ordered"}};
+                                          {kOrdered, "ordered"},
+                                          {kOverData, "data"}};
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;

@@ -174,6 +174,9 @@ struct Verifier {
                 need(out == type::kU64.place(), i, "words are u64");
                 need(i.imm <= uint64_t(ThreadWord::random_draw), i, "no such word");
                 break;
+            case Op::tape:
+                need(in(0) == type::kI64, i, "the tape is counted in i64");
+                break;
             case Op::array_extent:
                 need(i.imm < in(0).ndim, i, "bad axis");
                 break;

@@ -11,6 +11,7 @@
 #include "launcher/assemble.h"
 #include "launcher/code.h"
 #include "launcher/compile_report.h"
+#include "launcher/derivative.h"
 #include "launcher/kernel.h"
 #include "launcher/misses.h"
 #include "launcher/warm.h"
@@ -264,15 +265,19 @@ std::unique_ptr<frontend::LoweredKernel> Build::lower() {
 
 std::unique_ptr<Specialisation> Build::interpret(const frontend::LoweredKernel& kernel) {
     const runtime::Stage stage("front end", name, making.front_end_ns);
+    const auto derived = kernel.derivative ? derive(kernel) : nullptr;
+    if (kernel.derivative && !derived) return nullptr;
     auto made = assemble(k, args, kernel, kernel.module->params, nullptr, {});
-    if (made) made->interpreted = prepare_interpreted(*kernel.module);
+    if (made) made->interpreted = prepare_interpreted(derived ? *derived : *kernel.module);
     ++session().compiled;
     making.from = Making::From::interpreter;
     return made;
 }
 
 std::unique_ptr<Specialisation> Build::bind(const frontend::LoweredKernel& kernel) {
-    const ir::Module& module = *kernel.module;
+    const auto derived = kernel.derivative ? derive(kernel) : nullptr;
+    if (kernel.derivative && !derived) return nullptr;
+    const ir::Module& module = derived ? *derived : *kernel.module;
     const std::vector<uint8_t> hash = code_hash_of(module);
     auto slot = code_of(k.definition, module, hash, making);
     if (!frontend::measures_coverage())
@@ -285,6 +290,7 @@ std::unique_ptr<Specialisation> Build::compile(const frontend::LoweredKernel& ke
     ir::Module& module = *kernel.module;
     module.arrays_may_overlap = writes_arrays(module) && share_memory(k, args, kernel);
     auto made = bind(kernel);
+    if (!made) return nullptr;
     if (!module.arrays_may_overlap && made && made->array_use() &&
         overlap(*made, *k.parameters, args)) {
         module.arrays_may_overlap = true;

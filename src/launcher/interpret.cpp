@@ -11,6 +11,7 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
+#include "runtime/cpu/tape.h"
 #include "session/session.h"
 #include "support/stack.h"
 
@@ -89,6 +90,9 @@ bool interpret_launch(const ir::Module& module, abi::Context& context,
     context.runtime = &kRuntime;
     context.stop = &stop;
     ir::InterpretOptions options;
+    const runtime::Tape tape = runtime::thread_tape();
+    options.tape = tape.at;
+    options.tape_bytes = tape.bytes;
     options.stop = [] { return run->raised->check_signals(); };
     ir::interpret(module, context, options);
     return !outcome.printed.empty() || outcome.failed;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "cpython/names.h"
 #include "data/external.h"
 #include "data/storage.h"
 #include "frontend/source/ast.h"
@@ -498,7 +499,37 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
     return call_cold(k, args, nested);
 }
 
+// Who is told of calls of kernels in their place: quadrants.ad, while it records. Derivatives are
+// launched as they are.
+PyObject* recorder = nullptr;
+thread_local bool telling = false;  // this thread runs the recorder: what that calls is launched
+
+__attribute__((noinline)) PyObject* call_recorder(PyObject* self, PyObject* const* args,
+                                                  size_t flags, PyObject* names) {
+    const Ref callback = Ref::borrow(recorder);
+    const Py_ssize_t count = PyVectorcall_NARGS(flags);
+    const Ref given = Ref::steal_or_null(PyTuple_New(count));
+    const Ref keywords = given ? Ref::steal_or_null(PyDict_New()) : Ref();
+    if (!keywords) return nullptr;
+    for (Py_ssize_t k = 0; k < count; ++k) PyTuple_SET_ITEM(given.get(), k, Py_NewRef(args[k]));
+    for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); ++k)
+        if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, k), args[count + k]) < 0)
+            return nullptr;
+    const bool before = std::exchange(telling, true);
+    PyObject* result =
+        PyObject_CallFunctionObjArgs(callback.get(), self, given.get(), keywords.get(), nullptr);
+    telling = before;
+    return result;
+}
+
+PyObject* set_call_recorder(PyObject*, PyObject* callback) {
+    Py_XSETREF(recorder, callback == Py_None ? nullptr : Py_NewRef(callback));
+    Py_RETURN_NONE;
+}
+
 PyObject* kernel_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+    if (recorder && !telling && !as_kernel(self)->derivative) [[unlikely]]
+        return call_recorder(self, args, flags, names);
     PyObject* result = run_call(self, args, flags, names);
     if (cpython::errors_kept && cpython::raise_kept_error()) [[unlikely]]
         Py_CLEAR(result);
@@ -569,6 +600,10 @@ PyMethodDef kernel_functions[] = {
     {"prepare_kernel", prepare_kernel, METH_VARARGS,
      "Makes a kernel's specialisation without launching it."},
     {"forget_kernel", forget_kernel, METH_O, "Drops a kernel's specialisations."},
+    {"set_call_recorder", set_call_recorder, METH_O,
+     "Hands calls of kernels to callback(kernel, args, kwargs) in place of launching them; None: "
+     "no "
+     "more."},
     {"set_kernel_doubles", set_kernel_doubles, METH_O,
      "Whether calls of kernels go through methods of their class."},
     {"launch_undoubled", launch_undoubled, METH_VARARGS,
@@ -581,8 +616,13 @@ PyMethodDef kernel_functions[] = {
 PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
     PyObject* definition;
     if (!PyArg_ParseTuple(args, "O", &definition)) return nullptr;
+    const Ref derivative =
+        Ref::steal_or_null(PyObject_GetAttr(definition, cpython::names().derivative_));
+    const long mode = derivative ? PyLong_AsLong(derivative.get()) : 0;
+    if (PyErr_Occurred()) return nullptr;
     auto* k = as_kernel(type->tp_alloc(type, 0));
     if (!k) return nullptr;
+    k->derivative = static_cast<uint8_t>(mode);
     k->vectorcall = kernel_call;
     k->definition = Py_NewRef(definition);
     k->signature = new std::string;

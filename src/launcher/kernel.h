@@ -174,6 +174,7 @@ struct KernelObject {
     uint32_t active;         // calls in progress: they use both, so neither is cleared
     uint32_t active_forks;   // Session::forks when they were counted: a parent's are not here
     uint64_t launches;       // calls so far
+    uint8_t derivative;      // frontend::LoweredKernel::derivative
     std::string* signature;  // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first

@@ -16,7 +16,7 @@ inline const ir::Inst* root_of(const ir::Value* place) {
 // fields and each array parameter (arrays.cpp). Where arrays overlap, they may be views of fields
 // too, and all are one class.
 inline uint64_t memory_class(const ir::Value* place, const Session& s) {
-    enum : uint64_t { kArrays = 1, kTemps, kPartials, kThread, kShared, kUnknown };
+    enum : uint64_t { kArrays = 1, kTemps, kPartials, kThread, kShared, kTape = 7, kUnknown = 15 };
     const ir::Inst* d = root_of(place);
     if (!d) return kUnknown;
     switch (ir::info(d->op).root) {
@@ -30,6 +30,8 @@ inline uint64_t memory_class(const ir::Value* place, const Session& s) {
             return kPartials;
         case ir::Root::thread:
             return kThread;
+        case ir::Root::tape:
+            return kTape;
         case ir::Root::shared:
             return kShared;
         case ir::Root::array:

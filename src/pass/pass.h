@@ -130,7 +130,7 @@ struct Plan {
     // Each of the others has a place that is known with the code.
     std::unordered_map<uint32_t, uint32_t> shared_places;
     uint32_t temps_bytes = 0;
-    bool uses_random = false, uses_print = false;
+    bool uses_random = false, uses_print = false, uses_tape = false;
     bool meets = false;                    // threads of blocks do something together
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
     bool assumes_own_fields = false;       // right only if no array argument is a view of a field
@@ -158,6 +158,15 @@ struct Turns {
 [[nodiscard]] bool draws(const ir::Module& module);
 
 [[nodiscard]] uint32_t args_bytes(const ir::Module& module);  // of its argument block; inputs.cpp
+
+// For gradients: calls are expanded and variables become values. Branches stay branches. Returns
+// its reason if that can't be done.
+struct Refusal {
+    std::string what;  // "": none
+    const ir::Loc* loc = nullptr;
+    bool of_source = false;  // the kernel is to be written otherwise; else it can't be done at all
+};
+Refusal straighten(ir::Module& m, bool unrolls);
 
 // Only the checks of indices and exponents, for who runs a module without the pipeline.
 void insert_checks(ir::Module& module);

@@ -35,6 +35,7 @@ struct Session {
     std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
     ArrayClasses arrays = {};               // as long as there are callees
     bool floats_of_bits = false;            // lower_atomics made some
+    bool straightens = false;  // all calls are expanded, and no branch becomes a select
 };
 
 bool enabled(const Session& s, std::string_view pass);  // not left out by disable_pass

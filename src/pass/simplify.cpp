@@ -327,7 +327,7 @@ struct Simplifier {
             region(*i.regions[0]);
             region(*i.regions[1]);
             equal_results(i);
-            as_select(i);
+            if (!s.straightens) as_select(i);
             return;
         }
         if (i.op == Op::for_) {

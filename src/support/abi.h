@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 20;
+inline constexpr uint32_t kAbiVersion = 21;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -47,6 +47,8 @@ struct Thread {  // hidden first argument of every compiled function
     int32_t index;          // number of the thread, 0 = caller
     int32_t alone;          // kAloneXxx: where atomics may be plain reads and writes
     const OpenCall* calls;  // innermost first; null where checks are off
+    uint8_t* tape;          // what a reverse sweep will need, of kernels that ask for it
+    int64_t tape_bytes;
 };
 
 // One operand of print/assert, as stored by compiled code: 8 bytes each, scalars widened
@@ -202,7 +204,7 @@ struct Artefact {
     // Task::entry is filled in by the loader.
     uint32_t object_count, objects;  // count, offset of the table of ObjectRange
     uint32_t first_object;           // what stands before it is kept when the code is loaded
-    uint32_t uses_random, uses_print;
+    uint32_t uses_random, uses_print, uses_tape;
     uint32_t binding_count;  // how many entries Context::bindings has
     uint32_t instructions;   // IR instructions after passes, for the tier decision and counters
     uint32_t arrays;         // of ArrayUse, joined by or

@@ -98,7 +98,7 @@ LANGUAGE = [
     *((T, f"qd.{hint} takes", body(f"qd.{hint}({given})"))
       for hint in ("cache_read_only", "no_activate", "block_local") for given in ("3", "line, 'a'")),
     # what runs while tracing and is not there
-    (C, "qd.stop_grad is not available in this build yet", body("qd.stop_grad(line)")),
+    (C, "qd.stop_grad takes a field, got", body("qd.stop_grad(3)")),
     (S, "The format of a value must be known while compiling",
      body('n = 3\nprint(f"{1.5 + n:.{n}f}")')),
     (S, "(error code: KERNEL_ANNOTATION_ORDER)",

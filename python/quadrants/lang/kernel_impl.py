@@ -15,7 +15,7 @@ from quadrants._compat.kernel_face import AdjointFace, KernelFace
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._signature import Param, is_class_member, plain_function, read_parameters
-from quadrants.lang.exception import QuadrantsSyntaxError, not_available
+from quadrants.lang.exception import QuadrantsSyntaxError
 from quadrants.lang.kernel_arguments import ArgMetadata
 
 _warned: set[str] = set()
@@ -69,6 +69,7 @@ class Definition:
 class KernelDef(Definition, KernelFace):
     """A kernel: calling it binds arguments, finds or makes the specialisation and launches it."""
 
+    derivative = 0  # 1: in reverse mode, 2: in forward mode, 3: with checks of what is overwritten
     _reverse: AdjointFace | None = None
 
     def __init__(self, fn: FunctionType, fastcache: bool, graph: bool, checkpoints: bool) -> None:
@@ -77,6 +78,7 @@ class KernelDef(Definition, KernelFace):
         self.graph = graph
         self.checkpoints = checkpoints
         self._qd_kernel = self._primal = self
+        self._derivatives: dict[int, Any] = {}  # made at their first call
         impl.pyquadrants.add_kernel(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -96,13 +98,29 @@ class KernelDef(Definition, KernelFace):
 
     def grad(self, *args: Any, **kwargs: Any) -> Any:
         """Launches the reverse-mode version."""
-        if kwargs.pop("qd_stream", None) is not None:
-            raise RuntimeError(
-                "qd_stream is not compatible with autodiff kernels: leave it out of a gradient's launch."
-            )
-        return _launcher("launch_grad", f"the gradient of kernel {self.__name__}")(
-            self, args, kwargs
-        )
+        return self._derived(1)(*args, **_without_stream(kwargs))
+
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Launches the forward-mode version: the kernel's effects, and tangents into duals."""
+        return self._derived(2)(*args, **_without_stream(kwargs))
+
+    def _validate(self, *args: Any, **kwargs: Any) -> Any:
+        """Launches the kernel with checks of the global data access rule (debug=True)."""
+        from quadrants.ad._fields import make_checkbits
+
+        make_checkbits()
+        return self._derived(3)(*args, **kwargs)
+
+    def _derived(self, derivative: int) -> Any:
+        """The native kernel that is this one's reverse (1) or forward mode (2), or checks it (3)."""
+        made = self._derivatives.get(derivative)
+        if made is None:
+            definition = KernelDef(self.fn, False, False, False)
+            definition.derivative = derivative
+            definition._primal = self
+            definition._attr_name = self._attr_name
+            made = self._derivatives[derivative] = definition._made(core.Kernel(definition))
+        return made
 
     def resume(self, *args: Any, from_checkpoint: Any, **kwargs: Any) -> Any:
         """Launches a `checkpoints=True` kernel from a checkpoint on.
@@ -119,11 +137,12 @@ class KernelDef(Definition, KernelFace):
         return self if instance is None else BoundKernel(self, instance)
 
 
-def _launcher(name: str, what: str) -> Callable[..., Any]:
-    found = getattr(core, name, None)
-    if found is None:
-        raise not_available(what)
-    return found
+def _without_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
+    if kwargs.pop("qd_stream", None) is not None:
+        raise RuntimeError(
+            "qd_stream is not compatible with autodiff kernels: leave it out of a gradient's launch."
+        )
+    return kwargs
 
 
 class BoundKernel:
@@ -141,6 +160,14 @@ class BoundKernel:
         """Launches the reverse-mode version."""
         check_owner(self.instance)
         return self.kernel.grad(self.instance, *args, **kwargs)
+
+    def _forward(self, *args: Any, **kwargs: Any) -> Any:
+        check_owner(self.instance)
+        return self.kernel._forward(self.instance, *args, **kwargs)
+
+    def _validate(self, *args: Any, **kwargs: Any) -> Any:
+        check_owner(self.instance)
+        return self.kernel._validate(self.instance, *args, **kwargs)
 
     def resume(self, *args: Any, from_checkpoint: Any, **kwargs: Any) -> Any:
         """Continues a checkpointed graph kernel."""

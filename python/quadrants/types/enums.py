@@ -23,7 +23,7 @@ class DeviceCapability:
 
 
 def __getattr__(name: str) -> object:
-    if name in ("AutodiffMode", "Format"):
+    if name in ("AutodiffMode", "Format", "SNodeGradType"):
         return getattr(_enums, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -137,6 +137,15 @@ void FunctionLowering::lower_place(Inst& i) {
                 return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i64, thread_record(), 1 + i.imm));
             return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), words[i.imm]));
         }
+        case Op::tape: {
+            if (m.gpu) throw support::Error("a tape on a GPU");
+            Value* base =
+                at_entry(key(kThreadMember, offsetof(abi::Thread, tape)), [&](Builder& at) {
+                    return invariant_load(at, m.memory, fn->getArg(0), offsetof(abi::Thread, tape),
+                                          8);
+                });
+            return set(i, 0, times(base, get(operand(i, 0)), 1));
+        }
         case Op::field_base: {
             const size_t binding = m.field_binding(i.field());
             return set(i, 0, at_entry(key(kBinding, binding), [&](Builder& at) {
@@ -223,6 +232,14 @@ void FunctionLowering::lower_memory(Inst& i) {
             set(i, 0, at_entry(key(kThreadMember, offsetof(abi::Thread, index)), [&](Builder& at) {
                     return invariant_load(at, m.i32, fn->getArg(0), offsetof(abi::Thread, index),
                                           4);
+                }));
+            return;
+        case Op::tape_bytes:
+            if (m.gpu) throw support::Error("a tape on a GPU");
+            set(i, 0,
+                at_entry(key(kThreadMember, offsetof(abi::Thread, tape_bytes)), [&](Builder& at) {
+                    return invariant_load(at, m.i64, fn->getArg(0),
+                                          offsetof(abi::Thread, tape_bytes), 8);
                 }));
             return;
         case Op::block_fold:

@@ -150,6 +150,8 @@ uint32_t Memory::of(const pass::Plan& plan, const ir::Value* place) const {
             return kThread;
         case ir::Root::shared:
             return kShared;
+        case ir::Root::tape:
+            return kTape;
         case ir::Root::field:
             return field(*d->field());
         case ir::Root::array:

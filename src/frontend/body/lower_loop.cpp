@@ -409,6 +409,7 @@ ir::Inst* Body::emit_for(const Counted& c, const LoopSettings& chosen, bool para
         operands = {low.b.int_const(ir::Prim::i32, 0), low.b.int_const(ir::Prim::i32, 1)};
     ir::Inst* loop = low.b.emit(ir::Op::for_, operands, {}, 1);
     loop->imm = operands.size() / 2;
+    if (low.kernel->out->derivative && c.over == Counted::Over::data) loop->flags = ir::kOverData;
     if (unit.is_kernel && (parallel || chosen.serialize || !chosen.name.empty())) {
         auto config = std::make_unique<ir::LoopConfig>();
         config->parallel = parallel;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "frontend/specialise.h"
 #include "frontend/values/builtins.h"
 #include "frontend/values/structs.h"
 
@@ -222,6 +223,17 @@ Ref unavailable(Lowering&, const CallArgs&) {
           std::string("qd.") + name.text + " is not available in this build yet");
 }
 
+// Gradients alone ask for it; the kernel itself knows nothing of it.
+Ref stop_gradients(Lowering& l, const CallArgs& a) {
+    PyObject* o = data::unwrap(single(a, "stop_grad"));
+    if (!is_field(o))
+        raise(Kind::compilation, "qd.stop_grad takes a field, got " + type_name(o),
+              "gradients of ndarrays flow unless the kernel's annotation says needs_grad=False");
+    const ir::Field* field = bind_field(reinterpret_cast<FieldObject*>(o));
+    if (l.kernel->out->derivative) l.b.op(ir::Op::stop_grad, {}, 0, field);
+    return Ref::borrow(Py_None);
+}
+
 const Builtin kRows[] = {
     {"len", length},
     {"any", quantifier<false>},
@@ -234,7 +246,7 @@ const Builtin kRows[] = {
     {"block_local", block_local},
     {"cache_read_only", cache_read_only},
     {"no_activate", no_activate},
-    {"stop_grad", unavailable<"stop_grad">},
+    {"stop_grad", stop_gradients},
     {"assume_in_range", assume_in_range},
     {"loop_unique", loop_unique},
     {"global_thread_idx", thread_index},

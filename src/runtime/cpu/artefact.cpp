@@ -78,6 +78,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->tier = header.tier;
     image->uses_random = header.uses_random;
     image->uses_print = header.uses_print;
+    image->uses_tape = header.uses_tape;
     image->array_use = header.arrays;
     image->name = std::move(name);
     for (size_t k = 0; k < tasks.size(); ++k) {

@@ -53,7 +53,7 @@ struct KernelImage {
     std::vector<support::FormatEntry> formats;
     uint32_t temps_bytes = 0, result_bytes = 0, args_bytes = 0, tier = 0;
     uint64_t stack_bytes = 0;  // see abi::Artefact
-    bool uses_random = false, uses_print = false;
+    bool uses_random = false, uses_print = false, uses_tape = false;
     uint32_t array_use = 0;    // abi::ArrayUse
     std::vector<uint8_t> ir;   // quick code: what tier 1 is made from; moves into its slot
     uint32_t optimise_us = 0;  // quick code: estimate

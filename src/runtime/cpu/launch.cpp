@@ -16,6 +16,7 @@
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/kernel.h"
 #include "runtime/cpu/print.h"
+#include "runtime/cpu/tape.h"
 #include "runtime/cuda/code.h"
 #include "support/clock.h"
 #include "support/stack.h"
@@ -50,6 +51,20 @@ struct Worker {  // what compiled code sees as Thread, and where a failed check 
     abi::Thread thread;
     Launch* launch;
     void* jump[5];
+
+    // A call of an entry on the thread that runs it.
+    Worker(const abi::Context& context, Launch& l, int64_t tile, int64_t tiles, int32_t index,
+           int32_t alone)
+        : thread{&context, tile, tiles, 0, 0, index, alone, nullptr, nullptr, 0}, launch(&l) {
+        if (!l.image->uses_tape) return;
+        const Tape tape = thread_tape();
+        thread.tape = tape.at;
+        thread.tape_bytes = tape.bytes;
+    }
+    ~Worker() {
+        if (thread.tape) trim_thread_tape();
+    }
+    Worker(const Worker&) = delete;
 };
 
 // What a thread adds to in place of the task's private fields.
@@ -133,7 +148,7 @@ void run_chunk(void* data, int64_t chunk, int thread) {
     const Job& job = *static_cast<const Job*>(data);
     if (__atomic_load_n(&job.launch->stop, __ATOMIC_RELAXED)) return;
     const abi::Context* context = job.copies && thread ? &job.copies[thread].context : job.context;
-    Worker w{{context, job.tile, job.tiles, 0, 0, thread, job.alone, nullptr}, job.launch, {}};
+    Worker w(*context, *job.launch, job.tile, job.tiles, thread, job.alone);
     const int64_t begin = std::max(chunk * job.chunk_units, job.first);
     const int64_t end = std::min((chunk + 1) * job.chunk_units, job.units);
     call_entry(w, job.entry, begin, end, chunk);
@@ -308,7 +323,7 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         }
     }
     if (task.finish && !__atomic_load_n(&launch.stop, __ATOMIC_RELAXED)) {
-        Worker w{{&context, 1, 1, 0, 0, 0, alone, nullptr}, &launch, {}};
+        Worker w(context, launch, 1, 1, 0, alone);
         call_entry(w, task.finish, 0, chunks, 0);
     }
 }
@@ -366,7 +381,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         }
         const int64_t began = hooks.times ? now_ns() : 0;
         if (task.kind == abi::TaskKind::serial) {
-            Worker w{{&context, 1, 1, 0, 0, 0, kAll, nullptr}, &state, {}};
+            Worker w(context, state, 1, 1, 0, kAll);
             call_entry(w, task.entry, 0, 1, 0);
         } else {
             run_range(task, context, state, pool);

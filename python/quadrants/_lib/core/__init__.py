@@ -24,7 +24,13 @@ from quadrants._lib.core._errors import (
 from quadrants._version import COMMIT, LLVM_VERSION, VERSION
 
 if TYPE_CHECKING:
-    from quadrants._lib.core._enums import AutodiffMode, Extension, Format, SNodeType
+    from quadrants._lib.core._enums import (
+        AutodiffMode,
+        Extension,
+        Format,
+        SNodeGradType,
+        SNodeType,
+    )
     from quadrants._lib.core.quadrants_python import *
     from quadrants.types.primitive_types import DataType
 
@@ -68,7 +74,7 @@ def __getattr__(name: str) -> Any:
         from quadrants.types import enums
 
         value = enums.DeviceCapability
-    elif name in ("AutodiffMode", "Extension", "Format", "SNodeType"):
+    elif name in ("AutodiffMode", "Extension", "Format", "SNodeGradType", "SNodeType"):
         value = getattr(_enums, name)
     elif name in _BY_HAND:
         from quadrants._compat import expressions

@@ -50,6 +50,7 @@ _LATER = {
     "Extension": "sparse quant mesh quant_basic data64 adstack bls assertion extfunc",
     "SNodeType": "root dense dynamic pointer bitmasked hash place bit_struct quant_array",
     "AutodiffMode": "NONE FORWARD REVERSE VALIDATION",
+    "SNodeGradType": "PRIMAL ADJOINT DUAL ADJOINT_CHECKBIT",
     "Format": "unknown r8 rg8 rgba8 rgba8srgb bgra8 bgra8srgb r8u rg8u rgba8u r8i rg8i rgba8i r16 rg16 "
     "rgb16 rgba16 r16u rg16u rgb16u rgba16u r16i rg16i rgb16i rgba16i r16f rg16f rgb16f rgba16f r32u "
     "rg32u rgb32u rgba32u r32i rg32i rgb32i rgba32i r32f rg32f rgb32f rgba32f depth16 depth24stencil8 "
@@ -60,6 +61,7 @@ _DOCS = {
     "Extension": "Features that not every architecture has.",
     "SNodeType": "Kinds of nodes of field trees.",
     "AutodiffMode": "Which derivative a kernel computes.",
+    "SNodeGradType": "What a field holds: values, gradients, tangents, or marks of what was read.",
     "Format": "Formats of image texels.",
 }
 
@@ -74,6 +76,8 @@ if TYPE_CHECKING:
     class SNodeType(_Named, metaclass=_Members): ...
 
     class AutodiffMode(_Named, metaclass=_Members): ...
+
+    class SNodeGradType(_Named, metaclass=_Members): ...
 
     class Format(_Named, metaclass=_Members): ...
 
@@ -90,8 +94,8 @@ def __getattr__(name: str) -> Any:
 
 # What this build has. A feature that lands adds its word here, a backend its line.
 _EXTENSIONS = {
-    Arch.x64: "data64 assertion",
-    Arch.arm64: "data64 assertion",
+    Arch.x64: "adstack data64 assertion",
+    Arch.arm64: "adstack data64 assertion",
     Arch.cuda: "data64 assertion",
 }
 

@@ -1,6 +1,7 @@
 """The native module: runtime, launcher and front end. Private to the package."""
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 # Life of the runtime. Options are those of `qd.cfg` (architectures and dtypes by name) and the
@@ -46,6 +47,9 @@ class Kernel:
 
 def prepare_kernel(kernel: Kernel, args: tuple[Any, ...]) -> int: ...
 def forget_kernel(kernel: Kernel) -> None: ...
+def set_call_recorder(
+    callback: Callable[[Kernel, tuple[Any, ...], dict[str, Any]], Any] | None, /
+) -> None: ...
 def set_kernel_doubles(on: bool) -> None: ...
 def launch_undoubled(kernel: Kernel, args: tuple[Any, ...]) -> Any: ...
 def launch_resume(

@@ -34,6 +34,9 @@ class Field(_Native):
     """A scalar, matrix or struct field."""
 
     __slots__ = ()
+    _checkbit: Any = (
+        None  # a field of marks: which cells a kernel read that is checked (quadrants.ad)
+    )
 
     def __iter__(self) -> Iterator[Any]:
         raise NotImplementedError("Struct for is only available in Quadrants scope.")
@@ -179,13 +182,17 @@ class Field(_Native):
 
     def has_grad(self) -> bool:
         """Whether the gradient has storage."""
-        grad = self.__dict__.get("grad")
+        grad = self._known_companion("grad")
         return grad is not None and grad._is_placed()
 
     def has_dual(self) -> bool:
         """Whether the dual has storage."""
-        dual = self.__dict__.get("dual")
+        dual = self._known_companion("dual")
         return dual is not None and dual._is_placed()
+
+    def _known_companion(self, which: str) -> Any:
+        """What may have storage: nobody placed what was never asked for, but with its whole."""
+        return getattr(self, which) if self._component_of is not None else self.__dict__.get(which)
 
     def _loop_range(self) -> Any:
         return self if self._is_placed() else None

@@ -246,7 +246,7 @@ def volatile_load(target: Any) -> Any:
 
 @kernel_only
 def stop_grad(x: Any) -> Any:
-    """Keeps gradients from flowing into a field within the enclosing block. Not available in this build.
+    """Keeps gradients from flowing into a field: its loads in the enclosing block are constants to them.
 
     Args:
         x: field.

@@ -1,0 +1,121 @@
+"""Who records calls of kernels: at most one mode (a `Tape` or `FwdMode`) in each thread.
+
+While any thread records, native code hands every call of a kernel to `_on_call`. Calls of threads that
+record nothing run as ever, and so do those amid `aside`: kernels in functions with gradients of their
+own, and what runs while gradients are evaluated.
+"""
+
+from __future__ import annotations
+
+import os
+from _thread import RLock, _local, get_ident
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from quadrants._lib import core
+from quadrants.lang import impl
+
+
+class Mode:
+    """What calls go to between `_start` and `_stop`."""
+
+    entered: bool
+    _asides: int  # of its thread when it began
+
+    def _start(self, attribute: str) -> None:
+        """Calls of this thread go to `_call` from now on; the runtime shows the mode as `attribute`.
+
+        If a signal handler raises amid this, `_stop` is due, since there will be no exit.
+        """
+        me, runtime = get_ident(), impl.get_runtime()
+        with changing:
+            self._asides = _thread.asides
+            _modes[me] = self
+            self.entered = True
+            setattr(runtime, attribute, self)
+            core.set_call_recorder(_on_call)
+
+    def _stop(self, attribute: str) -> bool:
+        """Ends that. Whether the runtime is still the one in which it began."""
+        runtime = impl.get_runtime()
+        with changing:
+            mine = [thread for thread, mode in _modes.items() if mode is self]
+            for thread in mine:
+                del _modes[thread]
+            if getattr(runtime, attribute) is self:
+                setattr(runtime, attribute, None)
+            if not _modes:
+                core.set_call_recorder(None)
+        return bool(mine)
+
+    def _call(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
+_modes: dict[int, Mode] = {}  # by thread
+changing = RLock()  # who adds a mode or removes one
+
+
+class _Thread(_local):
+    asides = 0
+
+
+_thread = _Thread()
+
+
+def _on_call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    mode = recording()
+    return run(kernel, args, kwargs) if mode is None else mode._call(kernel, args, kwargs)
+
+
+def recording() -> Mode | None:
+    """The mode that this thread's calls go to."""
+    mode = _modes.get(get_ident())
+    return mode if mode is not None and mode._asides == _thread.asides else None
+
+
+def run(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Runs a kernel past the recorder."""
+    return kernel(*args, **kwargs)  # which native code launches, amid `_on_call`
+
+
+def check_not_nested(name: str) -> None:
+    """Raises if this thread records already."""
+    outer = _modes.get(get_ident())
+    if outer is not None:
+        raise RuntimeError(
+            f"`{name}` cannot be entered inside of a `{type(outer).__name__}`: derivatives are of first "
+            "order only"
+        )
+
+
+@contextmanager
+def aside() -> Iterator[None]:
+    """Nothing that this thread calls meanwhile is recorded, but by a mode that begins meanwhile."""
+    _thread.asides += 1
+    try:
+        yield
+    finally:
+        _thread.asides -= 1
+
+
+@impl.on_reset
+def _forget() -> None:
+    with changing:
+        if _modes:
+            _modes.clear()
+            core.set_call_recorder(None)
+
+
+def _forget_other_threads() -> None:
+    global changing
+    changing = RLock()
+    me = get_ident()
+    for thread in [*_modes]:
+        if thread != me:
+            del _modes[thread]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)

@@ -1,0 +1,134 @@
+// What reverse mode does not accept of a kernel, and says before it begins (chapter 60, 9.1).
+
+#include <vector>
+
+#include "autodiff/parts.h"
+
+namespace qd::autodiff {
+
+// A kernel has either loops that are tasks, or statements.
+void check_mixed(const Module& m) {
+    const Inst* statement = nullptr;
+    bool loops = false;
+    for (Inst& i : *m.kernel().body) {
+        loops |= i.op == Op::for_;
+        const Effect e = i.effect();
+        const bool acts = e == Effect::write || e == Effect::atomic || e == Effect::io ||
+                          e == Effect::call || i.op == Op::if_ || i.op == Op::loop;
+        if (acts && i.op != Op::stop_grad && !statement) statement = &i;
+    }
+    if (loops && statement)
+        refuse(
+            "Invalid program input for autodiff: Mixed usage of for-loops and statements without "
+            "looping. Split them into two kernels",
+            *statement);
+}
+
+void check_inner_loops(Region& r, bool inside) {
+    for (Inst& i : r) {
+        if (i.op == Op::for_ && inside)
+            throw Refused{
+                {"Cannot use non static range in Backwards mode: a loop inside a loop needs "
+                 "qd.init(ad_stack_experimental_enabled=True), or qd.static(range(...))",
+                 i.loc, true}};
+        for (Region* c : i.region_list()) check_inner_loops(*c, inside || i.is_loop());
+    }
+}
+
+namespace {
+
+// An index as what it is computed from: param + constant of a loop, or something else.
+struct Index {
+    bool depends = false;  // on the loop's index
+    bool linear = false;   // it is that, plus `constant`
+    int64_t constant = 0;
+};
+
+Index index_of(const Value* v, const Value* param, int depth = 0) {
+    v = resolve(const_cast<Value*>(v));
+    if (v == param) return {true, true, 0};
+    const Inst* d = v->def;
+    if (!d || d->effect() != Effect::pure || depth > 32) return {};
+    if (d->op == Op::cast) return index_of(d->operand(0), param, depth + 1);
+    Index all;
+    const bool sum = d->op == Op::add || d->op == Op::sub;
+    for (int k = 0; k < d->operand_count; ++k) {
+        const Index x = index_of(d->operand(k), param, depth + 1);
+        all.depends |= x.depends;
+        if (sum && k == 0) all = x;
+        if (sum && k == 1) {
+            const Value* y = d->operand(1);
+            all.depends |= x.depends;
+            all.linear &= !x.depends && is_constant(y);
+            if (all.linear) {
+                const int64_t c = int_of_bits(y->type.prim, constant_bits(y));
+                all.constant += d->op == Op::add ? c : -c;
+            }
+        }
+    }
+    if (!sum) all.linear = false;
+    return all;
+}
+
+struct Access {
+    const Inst* inst;
+    const Inst* place;
+};
+
+void collect(Region& r, const Storage& storage, std::vector<Access>& loads,
+             std::vector<Access>& stores) {
+    for (Inst& i : r) {
+        if (i.op == Op::if_)
+            for (Region* c : i.region_list()) collect(*c, storage, loads, stores);
+        if ((i.op != Op::load && i.op != Op::store) || !storage.has(i.operand(0))) continue;
+        (i.op == Op::load ? loads : stores).push_back({&i, root_of_place(i.operand(0))->def});
+    }
+}
+
+bool same_storage(const Inst& a, const Inst& b) {
+    if (a.op != b.op) return false;
+    return a.op == Op::field_place ? a.field() == b.field() : a.operand(0) == b.operand(0);
+}
+
+bool crosses(const Inst& load, const Inst& store, const Value* param) {
+    const int first = load.op == Op::array_place;
+    bool load_depends = false, store_depends = false, apart = false, differs = false;
+    for (int k = first; k < load.operand_count; ++k) {
+        const Value *x = load.operand(k), *y = store.operand(k);
+        const Index a = index_of(x, param), b = index_of(y, param);
+        load_depends |= a.depends;
+        store_depends |= b.depends;
+        const bool same = x == y || (a.linear && b.linear && a.constant == b.constant);
+        differs |= a.depends && b.depends ? !same : a.depends || b.depends;
+        apart |= a.linear && b.linear && a.constant != b.constant;
+    }
+    if (!load_depends || !store_depends) return false;
+    return first ? apart : differs;
+}
+
+}  // namespace
+
+// Iterations go back on their own: what one reads must not be what another stored.
+void check_recurrences(Module& m, const Storage& storage) {
+    for (Inst& loop : *m.kernel().body) {
+        const LoopConfig* config = loop.op == Op::for_ ? loop.loop_config() : nullptr;
+        if (!config || !config->parallel || loop.imm != 1 || loop.flags & kOverData) continue;
+        std::vector<Access> loads, stores;
+        collect(loop.body(), storage, loads, stores);
+        for (const Access& load : loads)
+            for (const Access& store : stores) {
+                if (!same_storage(*load.place, *store.place)) continue;
+                if (!crosses(*load.place, *store.place, loop.body().params[0])) continue;
+                const bool field = load.place->op == Op::field_place;
+                refuse(
+                    "Cross-iteration read-after-write on the `needs_grad` " +
+                        (field ? "field '" + load.place->field()->name + "'"
+                               : std::string("array")) +
+                        " in a loop whose iterations are differentiated each on its own. Put the "
+                        "loop inside another for-loop of the kernel, which makes it serial",
+                    *store.inst);
+            }
+    }
+}
+
+}  // namespace qd::autodiff

@@ -1,0 +1,217 @@
+// Forward mode: beside each value that follows small changes stands its tangent.
+//
+// Tangents that branches hand on or loops carry are variables, which pass `promote` turns into what
+// they hand on and carry. A store replaces a tangent in storage, an addition adds to it.
+//
+// Needs: pass::straighten. Cost: O(instructions).
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "autodiff/parts.h"
+
+namespace qd::autodiff {
+namespace {
+
+struct Tangents {
+    Module& m;
+    Function& f;
+    Storage storage;
+    Activity activity;
+    std::unordered_map<const Value*, Value*> of;
+
+    Value* get(Builder& b, Value* v) {
+        const auto at = of.find(resolve(v));
+        return at == of.end() ? zero(b, v->type) : at->second;
+    }
+    bool varied(const Value* v) const { return activity.varied(v); }
+
+    static Builder behind(Inst& i) { return {i.parent->function, i.parent, i.next, i.loc}; }
+
+    Value* companion(Builder& b, Value* place) {
+        return storage.companion(b, place, [](Value* v) { return resolve(v); });
+    }
+
+    void elementwise(Builder& b, Inst& i) {
+        Value* sum = nullptr;
+        for (int k = 0; k < i.operand_count; ++k) {
+            if (!carries(i, k) || !varied(i.operand(k))) continue;
+            Value* t = get(b, i.operand(k));
+            Value* part;
+            if (i.op == Op::cast) {
+                part = b.cast(t, i.result()->type.prim);
+            } else {
+                Formulas formulas(b);
+                Value* x[3] = {};
+                for (int n = 0; n < 3 && n < i.operand_count; ++n) x[n] = i.operand(n);
+                Derivative<Formulas> d{formulas, t, x[0], x[1], x[2], i.result()};
+                part = derivative(i.op, d, k);
+            }
+            sum = sum ? b.op(Op::add, {sum, part}) : part;
+        }
+        of[i.result()] = sum;
+    }
+
+    void tensor(Builder& b, Inst& i) {
+        if (i.op == Op::matmul) {
+            Value* sum = nullptr;
+            for (int k = 0; k < 2; ++k) {
+                if (!varied(i.operand(k))) continue;
+                Value* operands[] = {i.operand(0), i.operand(1)};
+                operands[k] = get(b, i.operand(k));
+                Value* part = b.typed(Op::matmul, i.result()->type, operands);
+                sum = sum ? b.op(Op::add, {sum, part}) : part;
+            }
+            of[i.result()] = sum;
+            return;
+        }
+        // The others are linear: the same is done to the tangents.
+        std::vector<Value*> operands;
+        for (int k = 0; k < i.operand_count; ++k)
+            operands.push_back(is_float(i.operand(k)->type) ? get(b, i.operand(k)) : i.operand(k));
+        of[i.result()] = b.typed(i.op, i.result()->type, operands, i.imm, i.ref);
+    }
+
+    void memory(Inst& i) {
+        Builder b = behind(i);
+        if (!storage.has(i.operand(0))) return;
+        switch (i.op) {
+            case Op::load:
+            case Op::volatile_load:
+                if (varied(i.result())) of[i.result()] = b.load(companion(b, i.operand(0)));
+                return;
+            case Op::store:
+                b.store(companion(b, i.operand(0)), get(b, i.operand(1)));
+                return;
+            case Op::atomic_add:
+            case Op::atomic_sub: {
+                Value* place = companion(b, i.operand(0));
+                Value* old = b.op(i.op, {place, get(b, i.operand(1))});
+                of[i.result()] = old;
+                return;
+            }
+            default:
+                refuse(std::string("Not supported: the derivative of ") + info(i.op).name +
+                           ", of a place that has a dual",
+                       i);
+        }
+    }
+
+    // Places for the tangents of varied ones among the results.
+    std::vector<Value*> places(Builder& b, Inst& i, uint32_t first_param) {
+        std::vector<Value*> out(i.result_count);
+        for (int k = 0; k < i.result_count; ++k) {
+            const bool carried =
+                i.is_loop() && varied(i.body().params[first_param + static_cast<uint32_t>(k)]);
+            if (varied(i.result(k)) || carried)
+                out[static_cast<size_t>(k)] = b.slot(i.result(k)->type);
+        }
+        return out;
+    }
+    void hand_on(Inst& end, const std::vector<Value*>& to) {
+        Builder b{&f, end.parent, &end, end.loc};
+        std::vector<Value*> values(to.size());
+        for (size_t k = 0; k < to.size(); ++k)
+            if (to[k]) values[k] = get(b, end.operand(static_cast<int>(k)));
+        for (size_t k = 0; k < to.size(); ++k)
+            if (to[k]) b.store(to[k], values[k]);
+    }
+    void take(Inst& i, const std::vector<Value*>& from) {
+        Builder b = behind(i);
+        for (size_t k = 0; k < from.size(); ++k)
+            if (from[k]) of[i.result(static_cast<int>(k))] = b.load(from[k]);
+    }
+
+    void branch(Inst& i) {
+        Builder b{&f, i.parent, &i, i.loc};
+        const std::vector<Value*> to = places(b, i, 0);
+        for (Region* r : i.region_list()) {
+            region(*r);
+            if (r->last->op == Op::yield) hand_on(*r->last, to);
+        }
+        take(i, to);
+    }
+
+    void loop(Inst& i) {
+        Builder b{&f, i.parent, &i, i.loc};
+        const auto n = i.op == Op::for_ ? static_cast<uint32_t>(i.imm) : 0;
+        const std::vector<Value*> to = places(b, i, n);
+        for (size_t k = 0; k < to.size(); ++k)
+            if (to[k]) b.store(to[k], get(b, i.operand(static_cast<int>(2 * n + k))));
+        Region& body = i.body();
+        Builder in{&f, &body, body.first, i.loc};
+        for (size_t k = 0; k < to.size(); ++k)
+            if (to[k]) of[body.params[n + static_cast<uint32_t>(k)]] = in.load(to[k]);
+        region(body);
+        hand_on(*body.last, to);
+        take(i, to);
+    }
+
+    void region(Region& r) {
+        std::vector<Inst*> list;
+        for (Inst* i = r.first; i; i = i->next) list.push_back(i);
+        for (Inst* i : list) {
+            const Kind kind = info(i->op).kind;
+            if (i->op == Op::if_) {
+                branch(*i);
+            } else if (i->op == Op::for_) {
+                loop(*i);
+            } else if (i->op == Op::load || i->op == Op::store || i->effect() == Effect::atomic) {
+                memory(*i);
+            } else if (i->result_count && varied(i->result())) {
+                Builder b = behind(*i);
+                kind == Kind::tensor ? tensor(b, *i) : elementwise(b, *i);
+            }
+        }
+    }
+
+    void check() {
+        for (const Param& p : m.params)
+            if (p.type.is_array())
+                throw Refused{{"ndarrays are not supported in forward mode: parameter '" + p.name +
+                                   "' is one. Use fields",
+                               nullptr}};
+        walk(*f.body, [&](Inst& i) {
+            const char* what = nullptr;
+            if (i.op == Op::loop) what = "a while loop";
+            if (i.op == Op::break_) what = "break";
+            if (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop()))
+                what = "continue";
+            if (what)
+                refuse(
+                    std::string("Not supported: ") + what + " in a kernel that is differentiated",
+                    i);
+            if (i.is_group()) refuse("graph does not support autograd", i);
+            if (i.op == Op::random)
+                refuse(
+                    "RandStmt not supported in a kernel that is differentiated: draw the "
+                    "numbers in another kernel",
+                    i);
+            if ((i.op == Op::floor || i.op == Op::ceil) && varied(i.operand(0)))
+                refuse(std::string("Not supported: the derivative of ") + info(i.op).name +
+                           " in forward mode",
+                       i);
+        });
+        activity.check_smooth(*f.body);
+    }
+
+    void run() {
+        check();
+        region(*f.body);
+        walk(*f.body, [&](Inst& i) {
+            if (i.op == Op::stop_grad) i.remove();
+        });
+    }
+};
+
+}  // namespace
+
+void forward(Module& m, const Request& request) {
+    Function& f = m.kernel();
+    expand_reductions(f);
+    Storage storage(m, request);
+    const Activity activity(f, storage);
+    Tangents{m, f, storage, activity, {}}.run();
+}
+
+}  // namespace qd::autodiff

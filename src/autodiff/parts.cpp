@@ -1,0 +1,207 @@
+// See parts.h.
+
+#include "autodiff/parts.h"
+
+#include <algorithm>
+
+#include "support/error.h"
+
+namespace qd::autodiff {
+
+void refuse(std::string what, const Inst& at) { throw Refused{{std::move(what), at.loc}}; }
+
+bool is_float(Type t) { return t.is_value() && type::is_float(t.prim); }
+
+Value* zero(Builder& b, Type t) {
+    return b.splat(b.constant(t.element(), bits_of_double(t.prim, 0)), t);
+}
+
+// --- storage
+
+Storage::Storage(const Module& m, const Request& request) : m_(m) {
+    for (size_t k = 0; k < request.companions.size() && k < m.fields.size(); ++k) {
+        const int32_t n = request.companions[k];
+        if (n >= 0) fields_[m.fields[k]] = m.fields.at(static_cast<size_t>(n));
+    }
+}
+
+const Field* Storage::companion_of(const Field* f) const {
+    const auto at = fields_.find(f);
+    return at == fields_.end() ? nullptr : at->second;
+}
+
+bool Storage::has(const Value* place) const {
+    const Value* root = root_of_place(const_cast<Value*>(place));
+    const Inst* d = root->def;
+    if (!d || !type::is_float(root->type.prim)) return false;
+    if (d->op == Op::field_place) return companion_of(d->field()) != nullptr;
+    if (d->op != Op::array_place) return false;
+    const Value* array = d->operand(0);
+    if (ArrayAccess::unpack(d->imm).grad) return false;
+    return array->owner == m_.kernel().body && m_.params.at(array->index).needs_grad;
+}
+
+// --- activity
+
+bool carries(const Inst& i, int k) {
+    const OpInfo& row = info(i.op);
+    if (row.slope == Slope::zero || row.slope == Slope::forbidden || i.result_count == 0)
+        return false;
+    if (row.kind != Kind::elementwise && row.kind != Kind::tensor) return false;
+    return is_float(i.results[0].type) && is_float(i.operand(k)->type);
+}
+
+Activity::Activity(Function& f, const Storage& storage) : storage_(storage) {
+    uint32_t count = 0;
+    for (Value* p : f.body->params) p->id = count++;
+    walk(*f.body, [&](Inst& i) {
+        for (Value& v : i.result_values()) v.id = count++;
+        for (Region* r : i.region_list())
+            for (Value* p : r->params) p->id = count++;
+    });
+    varied_.resize(count);
+    useful_.resize(count);
+    stop_gradients(*f.body);
+    while (flow(*f.body));
+    while (back(*f.body));
+}
+
+void Activity::stop_gradients(Region& r) {
+    for (Inst* i = r.first; i; i = i->next) {
+        if (i->op == Op::stop_grad)
+            walk(r, [&](Inst& load) {
+                if (load.op != Op::load && load.op != Op::volatile_load) return;
+                const Inst* d = root_of_place(load.operand(0))->def;
+                if (d && d->op == Op::field_place && d->field() == i->field())
+                    stopped_[&load] = true;
+            });
+        for (Region* c : i->region_list()) stop_gradients(*c);
+    }
+}
+
+bool Activity::set(std::vector<bool>& of, const Value* v, bool yes) {
+    if (!yes || v->id >= of.size() || of[v->id] || !is_float(v->type)) return false;
+    of[v->id] = true;
+    return true;
+}
+
+bool Activity::flow(Region& r) {
+    bool changed = false;
+    for (Inst* i = r.first; i; i = i->next) changed |= flow(*i);
+    return changed;
+}
+
+bool Activity::flow(Inst& i) {
+    bool changed = false;
+    for (Region* r : i.region_list()) changed |= flow(*r);
+    if (i.op == Op::if_) {
+        for (Region* r : i.region_list()) {
+            if (r->last->op != Op::yield) continue;
+            for (int k = 0; k < i.result_count; ++k)
+                changed |= set(varied_, i.result(k), varied(r->last->operand(k)));
+        }
+        return changed;
+    }
+    if (i.is_loop()) {
+        const int first = i.op == Op::for_ ? static_cast<int>(2 * i.imm) : 0;
+        const auto indices = i.op == Op::for_ ? static_cast<uint32_t>(i.imm) : 0;
+        for (int k = 0; k < i.result_count; ++k) {
+            Value* param = i.body().params[indices + static_cast<uint32_t>(k)];
+            changed |= set(varied_, param, varied(i.operand(first + k)));
+            changed |= set(varied_, i.result(k), varied(i.operand(first + k)));
+            walk(i.body(), [&](Inst& end) {
+                if (end.op != Op::continue_ && end.op != Op::break_) return;
+                for (Region* at = end.parent; at != &i.body(); at = at->owner->parent)
+                    if (at->owner->is_loop()) return;
+                changed |= set(varied_, param, varied(end.operand(k)));
+                changed |= set(varied_, i.result(k), varied(end.operand(k)));
+            });
+        }
+        return changed;
+    }
+    if (!i.result_count) return changed;
+    const bool reads =
+        i.op == Op::load || i.op == Op::volatile_load || info(i.op).effect == Effect::atomic;
+    if (reads) {
+        const bool yes = storage_.has(i.operand(0)) && !stopped_.contains(&i);
+        return changed | set(varied_, i.result(), yes);
+    }
+    for (int k = 0; k < i.operand_count; ++k)
+        changed |= set(varied_, i.result(), carries(i, k) && varied(i.operand(k)));
+    return changed;
+}
+
+bool Activity::back(Region& r) {
+    bool changed = false;
+    for (Inst* i = r.last; i; i = i->prev) changed |= back(*i);
+    return changed;
+}
+
+bool Activity::back(Inst& i) {
+    bool changed = false;
+    const auto useful = [&](const Value* v) { return v->id < useful_.size() && useful_[v->id]; };
+    if (i.op == Op::if_) {
+        for (Region* r : i.region_list()) {
+            if (r->last->op == Op::yield)
+                for (int k = 0; k < i.result_count; ++k)
+                    changed |= set(useful_, r->last->operand(k), useful(i.result(k)));
+            changed |= back(*r);
+        }
+        return changed;
+    }
+    if (i.is_loop()) {
+        const int first = i.op == Op::for_ ? static_cast<int>(2 * i.imm) : 0;
+        const auto indices = i.op == Op::for_ ? static_cast<uint32_t>(i.imm) : 0;
+        for (int k = 0; k < i.result_count; ++k) {
+            Value* param = i.body().params[indices + static_cast<uint32_t>(k)];
+            const bool yes = useful(i.result(k)) || useful(param);
+            changed |= set(useful_, i.operand(first + k), yes);
+            walk(i.body(), [&](Inst& end) {
+                if (end.op != Op::continue_ && end.op != Op::break_) return;
+                for (Region* at = end.parent; at != &i.body(); at = at->owner->parent)
+                    if (at->owner->is_loop()) return;
+                changed |= set(useful_, end.operand(k), yes);
+            });
+        }
+        return changed | back(i.body());
+    }
+    for (Region* r : i.region_list()) changed |= back(*r);
+    const bool writes = i.op == Op::store || info(i.op).effect == Effect::atomic;
+    if (writes && i.operand_count > 1 && storage_.has(i.operand(0)))
+        for (int k = 1; k < i.operand_count; ++k) changed |= set(useful_, i.operand(k), true);
+    if (!i.result_count || !useful(i.result())) return changed;
+    for (int k = 0; k < i.operand_count; ++k) changed |= set(useful_, i.operand(k), carries(i, k));
+    return changed;
+}
+
+void Activity::check_smooth(Region& r) const {
+    walk(r, [&](Inst& i) {
+        if (info(i.op).slope != Slope::forbidden || i.effect() == Effect::atomic) return;
+        for (int k = 0; k < i.operand_count; ++k)
+            if (varied(i.operand(k)))
+                refuse(std::string("Not supported: the derivative of ") + info(i.op).name, i);
+    });
+}
+
+// --- tensors
+
+void expand_reductions(Function& f) {
+    std::vector<Inst*> found;
+    walk(*f.body, [&](Inst& i) {
+        const bool chain =
+            i.op == Op::reduce_mul || i.op == Op::reduce_min || i.op == Op::reduce_max;
+        if (chain && is_float(i.results[0].type)) found.push_back(&i);
+    });
+    for (Inst* i : found) {
+        Builder b{&f, i->parent, i, i->loc};
+        Value* whole = i->operand(0);
+        Value* all = b.op(Op::extract, {whole}, 0);
+        for (int k = 1; k < whole->type.count(); ++k)
+            all =
+                b.op(info(i->op).step, {all, b.op(Op::extract, {whole}, static_cast<uint64_t>(k))});
+        replace(i->result(), all);
+        i->remove();
+    }
+}
+
+}  // namespace qd::autodiff

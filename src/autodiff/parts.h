@@ -1,0 +1,111 @@
+// What both modes share: which storage has gradients, which values carry them, and formulas that
+// build IR. Private to autodiff.
+
+#pragma once
+
+#include <initializer_list>
+#include <unordered_map>
+#include <vector>
+
+#include "autodiff/autodiff.h"
+#include "ir/partials.h"
+
+namespace qd::autodiff {
+
+using namespace ir;
+
+struct Refused {  // thrown by either mode
+    pass::Refusal why;
+};
+[[noreturn]] void refuse(std::string what, const Inst& at);
+
+// Storage and its companions.
+class Storage {
+  public:
+    Storage(const Module& m, const Request& request);
+    // Whether what lies there has gradients (tangents): a place of a field or an array.
+    bool has(const Value* place) const;
+    // The companion of the place, whose indices are what `at` says of the place's.
+    template <class At>
+    Value* companion(Builder& b, Value* place, At at) const;
+    const Module& module() const { return m_; }
+
+  private:
+    const Field* companion_of(const Field* f) const;
+    const Module& m_;
+    std::unordered_map<const Field*, const Field*> fields_;
+};
+
+template <class At>
+Value* Storage::companion(Builder& b, Value* place, At at) const {
+    const Inst& d = *resolve(place)->def;
+    std::vector<Value*> operands;
+    if (d.op == Op::comp_place) {
+        operands = {companion(b, d.operand(0), at), at(d.operand(1))};
+        return b.typed(Op::comp_place, d.results[0].type, operands);
+    }
+    for (int k = 0; k < d.operand_count; ++k)
+        operands.push_back(d.op == Op::array_place && k == 0 ? d.operand(0) : at(d.operand(k)));
+    if (d.op == Op::field_place) {
+        const Field* of = companion_of(d.field());
+        return b.typed(Op::field_place, of->elem.place(), operands, 0, of);
+    }
+    ArrayAccess access = ArrayAccess::unpack(d.imm);
+    access.grad = true;
+    return b.typed(Op::array_place, d.results[0].type, operands, access.pack());
+}
+
+// Which values carry derivatives. `varied`: they follow small changes of storage with gradients.
+// `useful`: such storage follows theirs. Value::id numbers all values of the kernel meanwhile.
+class Activity {
+  public:
+    Activity(Function& f, const Storage& storage);
+    bool varied(const Value* v) const { return v->id < varied_.size() && varied_[v->id]; }
+    bool active(const Value* v) const {
+        return v->id < varied_.size() && varied_[v->id] && useful_[v->id];
+    }
+    void check_smooth(Region& r) const;  // refuses what has no derivative
+
+  private:
+    void stop_gradients(Region& r);
+    bool flow(Region& r);
+    bool flow(Inst& i);
+    bool set(std::vector<bool>& of, const Value* v, bool yes);
+    bool back(Region& r);
+    bool back(Inst& i);
+
+    const Storage& storage_;
+    std::vector<bool> varied_, useful_;
+    std::unordered_map<const Inst*, bool> stopped_;  // loads that stop_grad names
+};
+
+// Whether operand k of an op may carry a derivative to its result.
+bool carries(const Inst& i, int k);
+// The domain of ir/partials.h that builds IR.
+struct Formulas : ByName<Formulas, Value*> {
+    Builder& b;
+    explicit Formulas(Builder& builder) : b(builder) {}
+
+    Value* emit(Op op, std::initializer_list<Value*> of) { return b.op(op, of); }
+    Value* number(Value* like, double v) {
+        const Prim p = like->type.prim;
+        return b.splat(b.constant(Type::scalar(p), bits_of_double(p, v)), like->type);
+    }
+    Value* as(Value* v, Value* like) { return b.cast(v, like->type.prim); }
+};
+
+bool is_float(Type t);  // a value of floats
+Value* zero(Builder& b, Type t);
+// Reductions by products, minima and maxima, as chains of element-wise steps: those have formulas.
+void expand_reductions(Function& f);
+
+// They refuse. On the kernel as the front end made it; straightened.
+void check_mixed(const Module& m);
+void check_inner_loops(Region& r, bool inside);
+void check_recurrences(Module& m, const Storage& storage);
+
+void reverse(Module& m, const Request& request);
+void forward(Module& m, const Request& request);
+void validate(Module& m, const Request& request);
+
+}  // namespace qd::autodiff

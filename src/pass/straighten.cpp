@@ -1,0 +1,82 @@
+// One function without calls or variables: what gradients are made of.
+//
+// A component chosen at run time becomes an insertion into the whole value, so that every variable
+// can be promoted. Callees come first, as in the pipeline.
+//
+// Cost: O(instructions of the expanded kernel).
+
+#include <unordered_map>
+
+#include "pass/passes.h"
+
+namespace qd::pass {
+namespace {
+
+using namespace ir;
+
+// Accesses to components that are chosen at run time, of variables.
+void whole_slots(Function& f) {
+    std::vector<Inst*> places;
+    walk(*f.body, [&](Inst& i) {
+        if (i.op != Op::comp_place || is_constant(i.operand(1))) return;
+        const Value* of = i.operand(0);
+        if (of->def && of->def->op == Op::slot) places.push_back(&i);
+    });
+    std::unordered_map<const Value*, Inst*> chosen;
+    for (Inst* p : places) chosen[p->result()] = p;
+    std::vector<Inst*> accesses;
+    if (places.empty()) return;
+    walk(*f.body, [&](Inst& i) {
+        if (i.operand_count && chosen.contains(i.operand(0))) accesses.push_back(&i);
+    });
+    for (Inst* i : accesses) {
+        Inst* p = chosen[i->operand(0)];
+        Builder b = before(*i);
+        Value *slot = p->operand(0), *at = p->operand(1);
+        Value* whole = b.load(slot);
+        if (i->op == Op::store) {
+            b.store(slot, b.op(Op::insert_dyn, {whole, i->operand(1), at}));
+            i->remove();
+            continue;
+        }
+        Value* old = b.op(Op::extract_dyn, {whole, at});
+        if (i->effect() == Effect::atomic && i->op != Op::volatile_load) {
+            Value* next = i->operand(1);
+            if (i->op == Op::atomic_cas)
+                next = b.op(Op::select, {b.op(Op::eq, {old, i->operand(1)}), i->operand(2), old});
+            else if (i->op != Op::atomic_exchange)
+                next = b.op(info(i->op).step, {old, next});
+            b.store(slot, b.op(Op::insert_dyn, {whole, next, at}));
+        }
+        if (i->result_count) replace(i->result(), old);
+        i->remove();
+    }
+    for (Inst* p : places) p->remove();
+}
+
+}  // namespace
+
+Refusal straighten(Module& m, bool unrolls) {
+    Session s{.m = m};
+    s.straightens = true;
+    const std::vector<Function*> order = callees_first(m);
+    s.arrays = find_arrays(m, order);
+    summarise(s, order);
+    for (Function* f : order) {
+        if (f->never_inline || f->returns_early)
+            return {"Real function in gradient kernels unsupported.", f->body->first->loc};
+        if (unrolls && m.options.advanced_optimization) unroll(s, *f);
+        inline_calls(s, *f);
+        whole_slots(*f);
+        promote(s, *f);
+        simplify(s, *f);
+        s.summaries[f->id] = summary_of(s, *f->body);
+    }
+    Function& kernel = m.kernel();
+    cse(s, kernel);
+    dce(s, kernel);
+    m.functions = {&kernel};
+    return {};
+}
+
+}  // namespace qd::pass

@@ -1,0 +1,667 @@
+"""Derivatives of kernels, reverse and forward mode, against plain Python and differences."""
+
+import math
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+N = 5
+X = np.array([0.55, -1.23, 2.07, 0.13, 1.08])
+LOOPS = {"ad_stack_experimental_enabled": True}
+
+
+@pytest.fixture
+def f64(backend):
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no f64")
+    return backend.init(default_fp=qd.f64)
+
+
+@pytest.fixture
+def loops(backend):
+    """Loops in loops, whose values need a tape: CPUs have one."""
+    if backend.name != "cpu":
+        pytest.skip("no tape")
+    return backend.init(default_fp=qd.f64, **LOOPS)
+
+
+def field(*shape, **kwargs):
+    return qd.field(qd.f64, shape, needs_grad=True, **kwargs)
+
+
+def differences(f, x, h=1e-6):
+    out = np.zeros_like(x)
+    for at in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[at] += h
+        down[at] -= h
+        out[at] = (f(up) - f(down)) / (2 * h)
+    return out
+
+
+def gradient(kernel, x, loss, value, *args):
+    """Of `loss` after the kernel by the field x, which begins as `value`."""
+    x.from_numpy(value)
+    x.grad.fill(0)
+    loss[None] = 0
+    kernel(*args)
+    loss.grad[None] = 1
+    kernel.grad(*args)
+    assert loss.grad[None] == 1  # additions keep it
+    return loss[None], x.grad.to_numpy()
+
+
+def check(kernel, model, x, loss, value=X, *args, rel=1e-6):
+    got, slope = gradient(kernel, x, loss, value, *args)
+    assert got == pytest.approx(model(value), rel=1e-9)
+    assert slope == pytest.approx(differences(model, value), rel=rel, abs=rel)
+
+
+FUNCTIONS = {
+    "sin": math.sin, "cos": math.cos, "tan": math.tan, "tanh": math.tanh, "exp": math.exp,
+    "abs": abs, "sqrt": lambda v: math.sqrt(v), "rsqrt": lambda v: 1 / math.sqrt(v),
+    "log": math.log, "asin": math.asin, "acos": math.acos,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_functions(f64, name):
+    x, loss = field(N), field()
+    op = getattr(qd, name)
+
+    @qd.kernel
+    def k():
+        for i in x:
+            loss[None] += op(x[i]) * (i + 1)
+
+    inside = np.array([0.9, 0.3, 0.5, 0.1, 0.7])
+    check(k, lambda v: sum(FUNCTIONS[name](a) * (i + 1) for i, a in enumerate(v)), x, loss, inside)
+
+
+def test_operators(f64):
+    x, loss = field(N), field()
+
+    @qd.kernel
+    def k():
+        for i in range(N - 1):
+            a, b = x[i], x[i + 1]
+            loss[None] += a * b - a / b + a % (b + 0.7) + (-a) + a**2 + qd.atan2(a, b) + abs(b) ** a
+            loss[None] -= qd.min(a, b) * qd.max(a, 2 * b) + qd.select(a > b, a * a, b)
+            loss[None] += qd.cast(qd.floor(a * 3), qd.f64) + qd.cast(qd.cast(a, qd.i32), qd.f64)
+
+    def model(v):
+        total = 0.0
+        for a, b in zip(v[:-1], v[1:]):
+            total += a * b - a / b + a % (b + 0.7) - a + a**2 + math.atan2(a, b) + abs(b) ** a
+            total -= min(a, b) * max(a, 2 * b) + (a * a if a > b else b)
+            total += math.floor(a * 3) + int(a)
+        return total
+
+    check(k, model, x, loss)
+
+
+def test_ties_and_guards(f64):
+    """Where operands are equal the second counts; what is not reached gives exactly nothing."""
+    x, y = field(4), field(4)
+
+    @qd.kernel
+    def k():
+        for i in x:
+            if x[i] != 0:
+                y[i] = 1 / x[i] + qd.log(x[i])
+            else:
+                y[i] = qd.max(x[i], 0.0) + qd.max(0.0, x[i]) * 10 + qd.abs(x[i]) * 100
+
+    x.from_numpy(np.array([0.0, 1.0, 2.0, 0.0]))
+    y.grad.fill(1)
+    k.grad()
+    assert list(x.grad.to_numpy()) == [10, 0, 0.25, 10]
+    assert not y.grad.to_numpy().any()  # stores take it
+    assert not y.to_numpy().any()  # and are not done again
+
+
+def test_stores_additions_and_what_lies_between(f64):
+    x, y, loss = field(N), field(N), field()
+
+    @qd.kernel
+    def k():
+        for i in x:
+            y[i] = x[i] * x[i]
+            y[i] += qd.sin(x[i])
+            y[i] -= 3 * x[i]
+            loss[None] += y[i] ** 3
+
+    def model(v):
+        return sum((a * a + math.sin(a) - 3 * a) ** 3 for a in v)
+
+    check(k, model, x, loss)
+
+
+def test_loops_of_a_kernel_go_back_in_reverse_order(f64):
+    x, y, loss = field(N), field(N), field()
+    counted = qd.field(qd.i32, ())
+
+    @qd.kernel
+    def k():
+        for i in x:
+            y[i] = qd.sin(x[i])
+        for i in range(N):
+            counted[None] += 1
+        for i in y:
+            loss[None] += y[i] ** 3
+
+    check(k, lambda v: sum(math.sin(a) ** 3 for a in v), x, loss)
+    assert counted[None] == 2 * N  # what has no gradient is done again
+
+
+def test_statements(f64):
+    x, y, loss = field(N), field(N), field()
+
+    @qd.kernel
+    def k():
+        y[0] = x[0] * x[1]
+        y[1] = y[0] + x[2]
+        loss[None] += y[1] * y[0]
+
+    check(k, lambda v: (v[0] * v[1] + v[2]) * v[0] * v[1], x, loss)
+
+
+@pytest.mark.parametrize("bound", ["constant", "argument", "field", "data"])
+def test_loops_in_loops(loops, bound):
+    x, loss = field(N), field()
+    trips = qd.field(qd.i32, N)
+    trips.from_numpy(np.array([0, 3, 1, 4, 2], dtype=np.int32))
+
+    @qd.kernel
+    def constant(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(6):
+                s = qd.tanh(s) + x[(i + j) % N] * s
+            loss[None] += s
+
+    @qd.kernel
+    def argument(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                s = qd.tanh(s) + x[(i + j) % N] * s
+            loss[None] += s
+
+    @qd.kernel
+    def of_field(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(trips[i]):
+                s = qd.tanh(s) + x[(i + j) % N] * s
+            loss[None] += s
+
+    @qd.kernel
+    def of_data(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(qd.cast(qd.abs(s) * 2 + 0.3, qd.i32)):
+                s = qd.tanh(s) + x[(i + j) % N] * s
+            loss[None] += s
+
+    def model(v):
+        total = 0.0
+        for i in range(N):
+            s = v[i]
+            n = {"constant": 6, "argument": 4, "field": [0, 3, 1, 4, 2][i]}
+            for j in range(n.get(bound, int(abs(s) * 2 + 0.3))):
+                s = math.tanh(s) + v[(i + j) % N] * s
+            total += s
+        return total
+
+    k = {"constant": constant, "argument": argument, "field": of_field, "data": of_data}[bound]
+    check(k, model, x, loss, X, 4)
+
+
+def test_branches_and_loops_nest(loops):
+    x, loss = field(N), field()
+    trips = qd.field(qd.i32, N)
+    trips.from_numpy(np.array([0, 3, 1, 4, 2], dtype=np.int32))
+
+    @qd.func
+    def step(s, p, j):
+        r = s * 0.5
+        if j % 2 == 0:
+            for k in range(j):
+                r += qd.sin(r) * p * s
+        elif s > 0 and j > 1:
+            r *= p
+        return r + p
+
+    @qd.kernel
+    def k():
+        for i in x:
+            s = x[i]
+            p = 1.0
+            for j in range(trips[i]):
+                s = step(s, p, j)
+                if s > 1.5:
+                    p *= x[(i + j) % N]
+                for a, b in qd.ndrange(2, (1, 3)):
+                    s += 0.1 * a * b * s * x[b]
+            loss[None] += s * p
+
+    def model(v):
+        total = 0.0
+        for i in range(N):
+            s, p = v[i], 1.0
+            for j in range([0, 3, 1, 4, 2][i]):
+                r = s * 0.5
+                if j % 2 == 0:
+                    for _ in range(j):
+                        r += math.sin(r) * p * s
+                elif s > 0 and j > 1:
+                    r *= p
+                s = r + p
+                if s > 1.5:
+                    p *= v[(i + j) % N]
+                for a in range(2):
+                    for b in range(1, 3):
+                        s += 0.1 * a * b * s * v[b]
+            total += s * p
+        return total
+
+    check(k, model, x, loss, rel=1e-5)
+
+
+def test_vectors_rebuilt_in_loops_at_components_chosen_there(loops):
+    x, loss = field(N), field()
+
+    @qd.kernel
+    def k():
+        for i in x:
+            w = qd.Vector([x[i], x[i] ** 2, 1.0])
+            for j in range(4):
+                w[(i + j) % 3] = qd.sin(w[(i + j + 1) % 3]) * w[j % 3]
+                w = w * 0.9 + qd.Vector([0.1, 0.2, w[0]])
+            loss[None] += w.dot(w)
+
+    def model(v):
+        total = 0.0
+        for i in range(N):
+            w = [v[i], v[i] ** 2, 1.0]
+            for j in range(4):
+                w[(i + j) % 3] = math.sin(w[(i + j + 1) % 3]) * w[j % 3]
+                w = [w[0] * 0.9 + 0.1, w[1] * 0.9 + 0.2, w[2] * 0.9 + w[0]]
+            total += sum(c * c for c in w)
+        return total
+
+    check(k, model, x, loss)
+
+
+def test_matrices(f64):
+    v = qd.Vector.field(3, qd.f64, N, needs_grad=True)
+    m = qd.Matrix.field(3, 3, qd.f64, N, needs_grad=True)
+    loss = field()
+
+    @qd.kernel
+    def k():
+        for i in v:
+            a = m[i] @ v[i]
+            loss[None] += a.dot(v[i]) + a.norm() * m[i].determinant()
+            loss[None] += (m[i].transpose() @ m[i] @ m[i].inverse()).trace() + a.cross(v[i]).sum()
+            loss[None] += m[i][1, 2] * v[i].max() + v[i].outer_product(a)[0, 2]
+
+    def model(v, m):
+        total = 0.0
+        for b, c in zip(v, m):
+            a = c @ b
+            total += a @ b + np.linalg.norm(a) * np.linalg.det(c)
+            total += np.trace(c.T @ c @ np.linalg.inv(c)) + np.cross(a, b).sum()
+            total += c[1, 2] * b.max() + b[0] * a[2]
+        return total
+
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(N, 3)), rng.normal(size=(N, 3, 3))
+    v.from_numpy(a)
+    m.from_numpy(b)
+    k()
+    assert loss[None] == pytest.approx(model(a, b))
+    loss.grad[None] = 1
+    k.grad()
+    assert v.grad.to_numpy() == pytest.approx(differences(lambda x: model(x, b), a), rel=1e-5)
+    assert m.grad.to_numpy() == pytest.approx(differences(lambda x: model(a, x), b), rel=1e-5)
+
+
+def test_arrays(f64):
+    @qd.kernel
+    def square(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(a.shape[0]):
+            b[i] = a[i] * a[i]
+
+    @qd.kernel
+    def total(b: qd.types.ndarray(), loss: qd.types.ndarray(), scale: qd.f64):
+        for i in range(b.shape[0]):
+            loss[0] += qd.exp(b[i]) * scale
+
+    a, b, loss = (qd.ndarray(qd.f64, n, needs_grad=True) for n in (N, N, 1))
+    plain = qd.ndarray(qd.f64, N)
+    a.from_numpy(X * 0.5)
+    square(a, b)
+    loss.grad.fill(1)
+    total.grad(b, loss, 2.0)
+    square.grad(a, b)
+    want = 2 * np.exp(X * X / 4) * X
+    assert a.grad.to_numpy() == pytest.approx(want)
+    square.grad(plain, b)  # nothing to add to
+    square.grad(a, plain)
+    assert a.grad.to_numpy() == pytest.approx(want)
+
+
+def test_stop_grad(f64):
+    x, y, loss = field(N), field(N), field()
+
+    @qd.kernel
+    def k():
+        for i in x:
+            loss[None] += x[i] * y[i]
+            if i % 2 == 0:
+                loss[None] += x[i] * y[i]
+                qd.stop_grad(x)
+
+    x.from_numpy(X)
+    y.fill(1)
+    loss.grad[None] = 1
+    k.grad()
+    assert list(x.grad.to_numpy()) == [1, 1, 1, 1, 1]
+    assert y.grad.to_numpy() == pytest.approx(X * [2, 1, 2, 1, 2])
+
+
+def test_forward_mode(loops):
+    x = qd.field(qd.f64, N, needs_dual=True, needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_dual=True, needs_grad=True)
+    kept = qd.field(qd.f64, N, needs_dual=True, needs_grad=True)
+
+    @qd.kernel
+    def k():
+        for i in x:
+            s = x[i]
+            w = qd.Vector([s, s * s])
+            for j in range(3):
+                if s > 0.7:
+                    s = qd.sin(s) * x[i] + w[j % 2]
+                else:
+                    s = s * s + qd.exp(s) - w.norm()
+            kept[i] = s
+            loss[None] += kept[i] * s
+
+    value, slope = gradient(k, x, loss, X)
+    along = np.random.default_rng(1).normal(size=N)
+    x.dual.from_numpy(along)
+    loss[None] = 0
+    for _ in range(2):  # stores replace tangents, additions add
+        k._forward()
+    assert loss[None] == pytest.approx(2 * value)
+    assert loss.dual[None] == pytest.approx(2 * (slope @ along), rel=1e-12)
+
+
+def test_long_recurrences(loops):
+    """The tape grows as it must; what is not carried is not kept."""
+    x, loss = field(2), field()
+
+    @qd.kernel
+    def k(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                s = qd.sin(s) * 0.999 + 0.001 * x[i]
+            loss[None] += s
+
+    n = 200_000
+    _, slope = gradient(k, x, loss, np.array([0.5, 1.5]), n)
+    for start, got in zip((0.5, 1.5), slope):
+        s, d = start, 1.0
+        for _ in range(n):
+            s, d = math.sin(s) * 0.999 + 0.001 * start, math.cos(s) * d * 0.999 + 0.001
+        assert got == pytest.approx(d, rel=1e-9)
+
+
+@pytest.mark.oracle_differs("the established package has limits of its own")
+def test_ad_stack_size_is_a_limit(backend):
+    if backend.name != "cpu":
+        pytest.skip("no tape")
+    backend.init(default_fp=qd.f64, ad_stack_size=32, **LOOPS)
+    x, loss = field(2), field()
+
+    @qd.kernel
+    def carried(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                s = qd.sin(s)
+            loss[None] += s
+
+    @qd.kernel
+    def nothing(n: qd.i32):
+        for i in x:
+            for j in range(n):
+                loss[None] += qd.sin(x[i])
+
+    gradient(carried, x, loss, np.array([0.5, 1.5]), 30)
+    with pytest.raises(qd.QuadrantsAssertionError, match="[Aa]dstack overflow") as e:
+        carried.grad(100)
+    assert "Offending task: kernel `" in str(e.value)
+    gradient(carried, x, loss, np.array([0.5, 1.5]), 30)  # the next launch is right
+    _, slope = gradient(nothing, x, loss, np.array([0.5, 1.5]), 10**5)
+    assert slope == pytest.approx(10**5 * np.cos([0.5, 1.5]), rel=1e-9)
+
+
+def error_kernels():
+    x, y, z = field(N), field(N), field(N, N)
+
+    @qd.kernel
+    def mixed():
+        n = 4
+        for i in range(n):
+            y[i] += x[i]
+
+    @qd.kernel
+    def returns() -> qd.f64:
+        s = 0.0
+        for i in range(4):
+            s += x[i]
+        return s
+
+    @qd.kernel
+    def while_loop():
+        for i in x:
+            j = 0
+            while j < 3:
+                y[i] += x[i]
+                j += 1
+
+    @qd.kernel
+    def continues():
+        for i in x:
+            if x[i] < 0:
+                continue
+            y[i] += x[i]
+
+    @qd.kernel
+    def draws():
+        for i in x:
+            y[i] += x[i] * qd.random()
+
+    @qd.kernel
+    def rounds():
+        for i in x:
+            y[i] += qd.round(x[i])
+
+    @qd.kernel
+    def is_nan():
+        for i in x:
+            if qd.math.isnan(x[i]):
+                y[i] += x[i]
+
+    @qd.kernel
+    def least():
+        for i in x:
+            qd.atomic_min(y[i], x[i])
+
+    @qd.kernel
+    def old():
+        for i in x:
+            y[i] += qd.atomic_add(y[0], x[i])
+
+    @qd.kernel
+    def crosses():
+        for i in range(1, N):
+            y[i] = y[i - 1] * x[i]
+
+    @qd.kernel
+    def crosses_axis():
+        for i in range(N):
+            z[i, i] = z[i, 0] * x[i]
+
+    return {k.__name__: k for k in (
+        mixed, returns, while_loop, continues, draws, rounds, is_nan, least, old, crosses, crosses_axis,
+    )}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name, fragment",
+    [
+        ("mixed", "Mixed usage of for-loops and statements without looping"),
+        ("returns", "Mixed usage of for-loops and statements without looping"),
+        ("while_loop", "Not supported."),
+        ("continues", "Not supported."),
+        ("draws", "RandStmt not supported"),
+        ("rounds", "Not supported."),
+        ("is_nan", "Not supported."),
+        pytest.param("least", "Not supported.", marks=pytest.mark.oracle_differs("adds")),
+        pytest.param("old", "Not supported.", marks=pytest.mark.oracle_differs("loses it")),
+        ("crosses", "Cross-iteration read-after-write"),
+        ("crosses_axis", "Cross-iteration read-after-write"),
+    ],
+)
+def test_refused(loops, name, fragment):
+    k = error_kernels()[name]
+    with pytest.raises(RuntimeError, match=fragment) as e:
+        k.grad()
+    assert f"in {name}:" in str(e.value) and "^" in str(e.value)
+    k()  # itself it runs as ever
+
+
+def test_inner_loops_need_the_option(f64):
+    x, y = field(N), field(N)
+
+    @qd.kernel
+    def k():
+        for i in x:
+            for j in range(3):
+                y[i] += x[i] * j
+
+    @qd.kernel
+    def unrolled():
+        for i in x:
+            for j in qd.static(range(3)):
+                y[i] += x[i] * j
+
+    with pytest.raises(
+        qd.QuadrantsCompilationError, match="Cannot use non static range in Backwards mode"
+    ):
+        k.grad()
+    y.grad.fill(1)
+    unrolled.grad()
+    assert list(x.grad.to_numpy()) == [3] * N
+
+
+def test_real_functions_are_refused(loops):
+    x, y = field(N), field(N)
+
+    @qd.real_func
+    def double(a: qd.f64) -> qd.f64:
+        return 2 * a
+
+    @qd.kernel
+    def k():
+        for i in x:
+            y[i] = double(x[i])
+
+    with pytest.raises(
+        qd.QuadrantsSyntaxError, match="Real function in gradient kernels unsupported"
+    ):
+        k.grad()
+
+
+def test_recurrence_in_a_serial_loop_is_exact(loops):
+    """Array recurrences go back in order where one more loop makes them serial."""
+    x, y, loss = field(N), field(N), field()
+
+    @qd.kernel
+    def k():
+        for _ in range(1):
+            y[0] = x[0]
+            for i in range(1, N):
+                y[i] = y[i - 1] * x[i] + qd.sin(y[i - 1])
+            loss[None] += y[N - 1]
+
+    def model(v):
+        s = v[0]
+        for a in v[1:]:
+            s = s * a + math.sin(s)
+        return s
+
+    check(k, model, x, loss, rel=1e-5)
+
+
+def test_forward_mode_refuses(loops):
+    x = qd.field(qd.f64, N, needs_dual=True)
+
+    @qd.kernel
+    def floors():
+        for i in x:
+            x[i] = qd.floor(x[i])
+
+    @qd.kernel
+    def arrays(a: qd.types.ndarray()):
+        for i in x:
+            a[i] = x[i]
+
+    with pytest.raises(RuntimeError, match="Not supported."):
+        floors._forward()
+    with pytest.raises(RuntimeError, match="ndarrays are not supported in forward mode"):
+        arrays._forward(qd.ndarray(qd.f64, N))
+
+
+def test_gradients_that_appear_later_are_seen(f64):
+    """Of a field without gradient nothing flows; the same kernel on another field is another."""
+
+    @qd.kernel
+    def k(a: qd.template(), b: qd.template()):
+        for i in a:
+            b[i] = a[i] * a[i]
+
+    with_gradient, without, b = field(N), qd.field(qd.f64, N), field(N)
+    for a in (without, with_gradient):
+        a.from_numpy(X)
+        b.grad.fill(1)
+        k.grad(a, b)
+    assert with_gradient.grad.to_numpy() == pytest.approx(2 * X)
+
+
+def test_methods_have_gradients(f64):
+    @qd.data_oriented
+    class Body:
+        def __init__(self):
+            self.x, self.y = field(N), field(N)
+
+        @qd.kernel
+        def run(self, scale: qd.f64):
+            for i in self.x:
+                self.y[i] = scale * self.x[i] ** 2
+
+    body = Body()
+    body.x.from_numpy(X)
+    body.y.grad.fill(1)
+    body.run.grad(3.0)
+    assert body.x.grad.to_numpy() == pytest.approx(6 * X)
+    with pytest.raises(RuntimeError, match="not compatible with autodiff kernels"):
+        body.run.grad(3.0, qd_stream=object())
