@@ -17,6 +17,7 @@ pass::Refusal differentiate(Module& m, const Request& request) {
         if (reverses && !request.inner_loops) check_inner_loops(*m.kernel().body, false);
         if (reverses) check_recurrences(m, Storage(m, request));
         reverses ? reverse(m, request) : forward(m, request);
+        pass::tidy(m);
     } catch (const Refused& r) {
         return r.why;
     }

@@ -26,7 +26,9 @@
 namespace qd::autodiff {
 namespace {
 
-constexpr int kCheap = 4, kWorthIt = 16;  // to be computed again, with and without what is kept
+// Work that is worth while to compute a value again: with something that is kept for it, and from
+// what is at hand. What is computed again serves all, so it is a second forward sweep at most.
+constexpr int kCheap = 4, kWorthIt = 64;
 
 int weight(const Inst& i) {
     const OpInfo& row = info(i.op);
@@ -448,7 +450,8 @@ struct Sweep {
         l.base = head.op(Op::sub, {head.load(top), bytes});
         head.store(top, l.base);
         Value* last = head.op(Op::sub, {count, head.int_const(Prim::i64, 1)});
-        set_indices(i, head, low, extent, head.op(Op::sub, {last, turn}));
+        Value* position = head.op(Op::sub, {last, turn});
+        set_indices(i, head, low, extent, position);
         backs[&i.body()] = {mark(to, i.loc), &to};
         Builder in{&f, &to, nullptr, i.loc};
         Inst& end = *i.body().last;
@@ -467,10 +470,36 @@ struct Sweep {
             if (t) in.store(place, in.op(Op::add, {in.load(place), t}));
         }
         in.end(Op::continue_);
+        if (l.kept.empty() && any_order(i)) replace(position, turn);  // ascending loops are faster
         record(l);
         for (int k = 0; k < i.result_count; ++k)
             if (Value* place = carried[static_cast<size_t>(k)])
                 if (active(i.operand(first + k))) add(b, i.operand(first + k), b.load(place));
+    }
+
+    // Whether iterations may go back in any order: what they hand on is sums, whose adjoints are
+    // the same in all of them, and no gradient is taken.
+    bool any_order(const Inst& loop) const {
+        const auto n = static_cast<uint32_t>(loop.imm);
+        const Inst& end = *loop.body().last;
+        std::unordered_map<const Value*, int> uses;
+        bool yes = true;
+        walk(loop.body(), [&](Inst& i) {
+            if (i.op == Op::store && storage.has(i.operand(0))) yes = false;
+            if (i.is_loop() && loops.contains(&i.body()) && !loops.at(&i.body()).kept.empty())
+                yes = false;
+            for (int k = 0; k < i.operand_count; ++k) ++uses[i.operand(k)];
+        });
+        for (int k = 0; k < loop.result_count && yes; ++k) {
+            const Value* param = loop.body().params[n + static_cast<uint32_t>(k)];
+            if (!active(param) && !active(loop.result(k))) continue;
+            const Value* v = end.operand(k);
+            while (v != param && v->def && (v->def->op == Op::add || v->def->op == Op::sub) &&
+                   uses[v] == 1)
+                v = v->def->operand(0);
+            yes = v == param && uses[param] == 1;
+        }
+        return yes;
     }
 
     // --- the tape
@@ -659,6 +688,71 @@ struct Kernel {
         return around;
     }
 
+    // Loads of what does not change go in front of their loop, if that runs at all: going back,
+    // what the loop adds to them is added up first and goes to the gradient once.
+    void hoist_loads(const std::vector<uint64_t>& writes) {
+        std::vector<Inst*> loads;
+        walk_post(*f.body, [&](Inst& loop) {
+            if (loop.op != Op::for_ || is_parallel_loop(loop) || loop.parent == f.body) return;
+            loads.clear();
+            for (Inst& i : loop.body())
+                if (i.op == Op::load && can_hoist(i, loop, writes)) loads.push_back(&i);
+            if (loads.empty()) return;
+            Builder b{&f, loop.parent, &loop, loop.loc};
+            Value* runs = nullptr;
+            for (int k = 0; k < static_cast<int>(loop.imm); ++k) {
+                Value* some = b.op(Op::lt, {loop.operand(2 * k), loop.operand(2 * k + 1)});
+                runs = runs ? b.op(Op::bit_and, {runs, some}) : some;
+            }
+            for (Inst* i : loads) hoist(*i, runs, b);
+        });
+    }
+
+    static bool can_hoist(const Inst& load, const Inst& loop, const std::vector<uint64_t>& writes) {
+        const uint64_t memory = Sweep::class_of(load.operand(0));
+        if (memory % 4 == 0 || std::ranges::find(writes, memory) != writes.end()) return false;
+        return !is_inside(load.operand(0), loop) || only_indexes(*load.operand(0)->def, loop);
+    }
+    static bool is_inside(const Value* v, const Inst& loop) {
+        const Region* r = v->def ? v->def->parent : v->owner;
+        for (; r && r->owner; r = r->owner->parent)
+            if (r->owner == &loop) return true;
+        return false;
+    }
+    // A place inside the loop whose operands are outside of it.
+    static bool only_indexes(const Inst& place, const Inst& loop) {
+        for (int k = 0; k < place.operand_count; ++k) {
+            const Value* v = place.operand(k);
+            const bool fixed = !is_inside(v, loop) || is_constant(v) ||
+                               (v->type.is_place() && only_indexes(*v->def, loop));
+            if (!fixed) return false;
+        }
+        return true;
+    }
+    Value* outside(Value* v, const Inst& loop, Builder& b) {
+        if (!is_inside(v, loop)) return v;
+        std::vector<Value*> operands;
+        for (int k = 0; k < v->def->operand_count; ++k)
+            operands.push_back(outside(v->def->operand(k), loop, b));
+        return b.typed(v->def->op, v->type, operands, v->def->imm, v->def->ref);
+    }
+
+    void hoist(Inst& load, Value* runs, Builder& b) {
+        Inst& loop = *load.parent->owner;
+        b.loc = load.loc;
+        Value* place = outside(load.operand(0), loop, b);
+        Value* on[] = {runs};
+        const Type types[] = {load.result()->type};
+        Inst* test = b.emit(Op::if_, on, types, 2);
+        Builder yes{&f, test->regions[0], nullptr, load.loc},
+            no{&f, test->regions[1], nullptr, load.loc};
+        Value *there[] = {yes.load(place)}, *none[] = {zero(no, types[0])};
+        yes.end(Op::yield, there);
+        no.end(Op::yield, none);
+        replace(load.result(), test->result());
+        load.remove();
+    }
+
     void sweep(Region& root, const Activity& activity, const std::vector<uint64_t>& writes) {
         Sweep s{.m = m,
                 .f = f,
@@ -695,6 +789,7 @@ struct Kernel {
                     i);
         });
         const std::vector<uint64_t> all = written(*f.body);
+        hoist_loads(all);
         if (tasks.empty()) {
             const Activity activity(f, storage);
             activity.check_smooth(*f.body);

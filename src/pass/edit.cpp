@@ -139,7 +139,7 @@ Inst* new_for(Builder& b, Value* low, Value* high, std::span<Value* const> carri
 
 namespace {
 // `left`: scalar operations that it may still have.
-bool is_plain_region(const Region& r, bool top, bool may_store, uint32_t& left) {
+bool is_plain_region(const Region& r, bool top, Plain kind, uint32_t& left) {
     for (const Inst* i = r.first; i; i = i->next) {
         const Type t = i->result_count ? i->results[0].type : type::kNone;
         const uint32_t cost = i->op == Op::constant ? 0
@@ -152,12 +152,16 @@ bool is_plain_region(const Region& r, bool top, bool may_store, uint32_t& left) 
             case Effect::read:
                 break;
             case Effect::write:
-                if (!may_store) return false;
+                if (kind != Plain::stores) return false;
+                break;
+            case Effect::atomic:
+                if (kind != Plain::adds || (i->op != Op::atomic_add && i->op != Op::atomic_sub))
+                    return false;
                 break;
             case Effect::region:
                 if (i->op != Op::if_) return false;
                 for (const Region* c : i->region_list())
-                    if (!is_plain_region(*c, false, may_store, left)) return false;
+                    if (!is_plain_region(*c, false, kind, left)) return false;
                 break;
             case Effect::terminator:
                 if (i->op != (top ? Op::continue_ : Op::yield)) return false;
@@ -170,8 +174,8 @@ bool is_plain_region(const Region& r, bool top, bool may_store, uint32_t& left) 
 }
 }  // namespace
 
-bool is_plain(const Region& body, uint32_t most, bool may_store) {
-    return is_plain_region(body, true, may_store, most);
+bool is_plain(const Region& body, uint32_t most, Plain kind) {
+    return is_plain_region(body, true, kind, most);
 }
 
 // --- the call graph

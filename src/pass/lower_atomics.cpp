@@ -3,6 +3,9 @@
 // On a local variable, and where no other thread can come between (Target::lone), an atomic is a
 // read and a write. Floats and u1 travel as the integers of their bytes.
 //
+// A short inner loop asks once whether it is alone, and not at each atomic: of its two forms that
+// without atomics is code like any other, which may work on vectors.
+//
 // Relaxed order, for what iterations see of each other is undefined apart from the value itself;
 // but where an atomic may be a lock, plain statements stay between taking and giving it back.
 //
@@ -11,6 +14,7 @@
 
 #include "ir/locks.h"
 
+#include <unordered_set>
 #include <vector>
 
 #include "pass/memory.h"
@@ -38,6 +42,7 @@ struct Lowering {
     Function& f;
     const Target& target;
     uint8_t flags;
+    std::unordered_set<const Inst*> plain_ones = {};  // in a loop that nobody else sees the work of
     Value* lone[2] = {};  // whether: by abi::kAlone, by abi::kAloneInPrivate; at the body's begin
 
     Value* is_lone(const Inst& i) {
@@ -132,7 +137,7 @@ struct Lowering {
 
     void lower(Inst& i, bool used) {
         const Inst* root = root_of(i.operand(0));
-        if (root && root->op == Op::slot) {
+        if ((root && root->op == Op::slot) || plain_ones.contains(&i)) {
             replace(i.result(), plain(before(i), i));
         } else if (!target.lone) {
             replace(i.result(), atomic(before(i), i));
@@ -149,11 +154,70 @@ struct Lowering {
         }
         i.remove();
     }
+
+    static constexpr uint32_t kShort = 150;
+
+    // The atomics of an innermost loop, if two forms of it are worth while.
+    std::vector<Inst*> atomics_of_short(Inst& loop) const {
+        std::vector<Inst*> out;
+        if (loop.op != Op::for_ || loop.parent == f.body ||
+            (loop.loop_config() && loop.loop_config()->units))
+            return out;
+        uint32_t count = 0;
+        bool inner = true;
+        walk(loop.body(), [&](Inst& i) {
+            ++count;
+            inner &= !i.is_loop() && i.op != Op::call && !info(i.op).fences;
+            const Inst* root = i.effect() == Effect::atomic ? root_of(i.operand(0)) : nullptr;
+            if (i.effect() != Effect::atomic || (root && root->op == Op::slot)) return;
+            inner &= i.op == Op::atomic_add || i.op == Op::atomic_sub;
+            out.push_back(&i);
+        });
+        if (!inner || count > kShort) out.clear();
+        return out;
+    }
+
+    void version(Inst& loop, const std::vector<Inst*>& atomics) {
+        Value* alone = nullptr;
+        for (const Inst* i : atomics) {
+            Value* is = is_lone(*i);
+            if (is == alone) continue;
+            alone = alone ? before(loop).op(Op::bit_and, {alone, is}) : is;
+        }
+        std::vector<Type> types;
+        std::vector<Value*> results;
+        for (Value& v : loop.result_values()) {
+            types.push_back(v.type);
+            results.push_back(&v);
+        }
+        Inst* branch = before(loop).emit(Op::if_, {{alone}}, types, 2);
+        Region* both = f.new_region(nullptr);
+        loop.remove();
+        loop.append_to(*both);
+        Builder{&f, both, nullptr, loop.loc}.end(Op::yield, results);
+        for (int k = 0; k < 2; ++k) {
+            branch->regions[k] = clone_into(*both, f, {});
+            branch->regions[k]->owner = branch;
+        }
+        walk(*branch->regions[0], [&](Inst& i) {
+            if (i.effect() == Effect::atomic) plain_ones.insert(&i);
+        });
+        for (int k = 0; k < loop.result_count; ++k) replace(loop.result(k), branch->result(k));
+    }
 };
 
 }  // namespace
 
 bool lower_atomics(Session& s, Function& f) {
+    Lowering l{f, s.options.target, 0};
+    if (l.target.lone && s.m.options.advanced_optimization) {
+        std::vector<Inst*> loops;
+        walk_post(*f.body, [&](Inst& i) {
+            if (i.op == Op::for_) loops.push_back(&i);
+        });
+        for (Inst* loop : loops)
+            if (const auto own = l.atomics_of_short(*loop); !own.empty()) l.version(*loop, own);
+    }
     std::vector<Inst*> atomics, looks;
     walk(*f.body, [&](Inst& i) {
         for (Value& v : i.result_values()) v.id = 0;
@@ -165,14 +229,13 @@ bool lower_atomics(Session& s, Function& f) {
         i.result()->id = uint32_t(atomics.size());
     });
     if (atomics.empty() && looks.empty()) return false;
-    const uint8_t flags = may_lock(f) ? kOrdered : uint8_t{0};
-    for (Inst* i : looks) i->flags |= flags;
+    l.flags = may_lock(f) ? kOrdered : uint8_t{0};
+    for (Inst* i : looks) i->flags |= l.flags;
     for (Value* v : f.body->params) v->id = 0;
     std::vector<bool> used(atomics.size() + 1);
     walk(*f.body, [&](Inst& i) {
         for (int k = 0; k < i.operand_count; ++k) used[i.operand(k)->id] = true;
     });
-    Lowering l{f, s.options.target, flags};
     for (size_t k = 0; k < atomics.size(); ++k) {
         s.floats_of_bits |= used[k + 1] && type::is_float(atomics[k]->result()->type.prim);
         l.lower(*atomics[k], used[k + 1]);

@@ -167,6 +167,7 @@ struct Refusal {
     bool of_source = false;  // the kernel is to be written otherwise; else it can't be done at all
 };
 Refusal straighten(ir::Module& m, bool unrolls);
+void tidy(ir::Module& m);  // the same variables and constants once more; what nobody uses goes
 
 // Only the checks of indices and exponents, for who runs a module without the pipeline.
 void insert_checks(ir::Module& module);

@@ -65,8 +65,9 @@ bool is_inside(const ir::Value* v, const ir::Inst& loop);  // defined in it, how
 ir::Inst* new_for(ir::Builder& b, ir::Value* low, ir::Value* high,
                   std::span<ir::Value* const> carried = {});
 // Whether a loop's body is arithmetic, loads and branches of at most so many scalar operations (and
-// stores if it `may_store`), and goes on to the next iteration at its end alone.
-bool is_plain(const ir::Region& body, uint32_t most, bool may_store);
+// what `kind` says), and goes on to the next iteration at its end alone.
+enum class Plain : uint8_t { loads, stores, adds };
+bool is_plain(const ir::Region& body, uint32_t most, Plain kind);
 
 // --- passes on one function, by name
 #define PASS(name, ...) bool name(Session& s, ir::Function& f);

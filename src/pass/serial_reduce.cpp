@@ -11,8 +11,9 @@
 //
 // The order depends on the trip count alone, so every tier and vector width gives the same bits.
 //
-// A loop qualifies if it is innermost, has one dimension, no effect but loads, one exit, and
-// carries nothing but sums, minima and maxima of floats (and of integers, which are left alone).
+// A loop qualifies if it is innermost, has one dimension, no effect but loads and additions to
+// memory (which keep their order), one exit, and carries nothing but sums, minima and maxima of
+// floats (and of integers, which are left alone).
 //
 // Needs: promoted slots. Keeps: the order of everything that is no such reduction.
 // Cost:  O(instructions); bodies up to kCopyLimit are copied once.
@@ -108,7 +109,7 @@ struct Blocks {
                 32)
                 return false;
         }
-        if (!is_plain(loop.body(), kCopyLimit, false)) return false;
+        if (!is_plain(loop.body(), kCopyLimit, Plain::adds)) return false;
 
         // Value::id counts the uses inside the body.
         for (Value* v : loop.body().params) v->id = 0;
@@ -118,6 +119,10 @@ struct Blocks {
         walk(loop.body(), [](Inst& i) {
             for (int k = 0; k < i.operand_count; ++k) ++i.operand(k)->id;
         });
+        bool asks_old = false;
+        walk(loop.body(),
+             [&](Inst& i) { asks_old |= i.effect() == Effect::atomic && i.results[0].id != 0; });
+        if (asks_old) return false;
         int components = 0;
         for (int k = 0; k < loop.result_count; ++k) {
             const Value* param = loop.body().params[static_cast<uint32_t>(1 + k)];

@@ -348,6 +348,46 @@ struct Simplifier {
             }
         }
         region(i.body());
+        drop_unchanged(i);
+    }
+
+    // What a loop hands on as it got it is known outside, and carried no more.
+    void drop_unchanged(Inst& loop) {
+        Inst& end = *loop.body().last;
+        if (loop.op != Op::for_ || end.op != Op::continue_) return;
+        const auto n = static_cast<uint32_t>(loop.imm);
+        Region::Params& params = loop.body().params;
+        std::vector<bool> dead(loop.result_count);
+        bool any = false, leaves = false;
+        for (uint32_t k = 0; k < loop.result_count; ++k)
+            any |= dead[k] = end.operand(static_cast<int>(k)) == params[n + k];
+        if (!any) return;
+        walk(loop.body(), [&](Inst& c) {
+            if (c.op != Op::break_ && c.op != Op::continue_) return;
+            const Region* r = c.parent;
+            while (!r->owner->is_loop()) r = r->owner->parent;
+            leaves |= r->owner == &loop && &c != &end;
+        });
+        if (leaves) return;
+        uint32_t kept = 0;
+        for (uint32_t k = 0; k < dead.size(); ++k) {
+            Value* initial = loop.operand(static_cast<int>(2 * n + k));
+            if (dead[k]) {
+                replace(params[n + k], initial);
+                forward(loop.result(static_cast<int>(k)), initial);
+                continue;
+            }
+            loop.operands[2 * n + kept] = initial;
+            end.operands[kept] = end.operand(static_cast<int>(k));
+            params.data[n + kept] = params.data[n + k];
+            params.data[n + kept]->index = n + kept;
+            ++kept;
+        }
+        loop.operand_count = static_cast<uint16_t>(2 * n + kept);
+        end.operand_count = static_cast<uint16_t>(kept);
+        params.count = n + kept;
+        erase_positions(loop, dead);
+        changed = true;
     }
 
     void region(Region& r) {

@@ -80,7 +80,7 @@ struct Splitter {
         if (constant_bounds() &&
             value_of(loop.operand(1)) - value_of(loop.operand(0)) < 2 * kFewest)
             return false;
-        return is_plain(loop.body(), kCopyLimit, true);
+        return is_plain(loop.body(), kCopyLimit, Plain::stores);
     }
 
     void mark(std::unordered_set<const Value*>& set, const Value* v) const {

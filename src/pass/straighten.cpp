@@ -74,9 +74,21 @@ Refusal straighten(Module& m, bool unrolls) {
     }
     Function& kernel = m.kernel();
     cse(s, kernel);
+    if (m.options.advanced_optimization) licm(s, kernel);
     dce(s, kernel);
     m.functions = {&kernel};
     return {};
+}
+
+void tidy(Module& m) {
+    Session s{.m = m};
+    s.straightens = true;
+    const std::vector<Function*> order = callees_first(m);
+    s.arrays = find_arrays(m, order);
+    summarise(s, order);
+    promote(s, m.kernel());
+    simplify(s, m.kernel());
+    dce(s, m.kernel());
 }
 
 }  // namespace qd::pass

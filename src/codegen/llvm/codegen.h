@@ -36,7 +36,16 @@ namespace qd::codegen {
 
 // Memory by class: what is of different classes never overlaps. Where the arrays of a launch may,
 // they and all fields are one class.
-enum MemoryClass : uint32_t { kMixed, kTemps, kPartials, kResults, kThread, kShared, kTape, kField0 };
+enum MemoryClass : uint32_t {
+    kMixed,
+    kTemps,
+    kPartials,
+    kResults,
+    kThread,
+    kShared,
+    kTape,
+    kField0
+};
 struct Memory {
     std::unordered_map<uint64_t, uint32_t> groups;  // of fields, by Field::alias_group
     uint32_t array0 = 0;                            // arrays follow, by ArrayClasses::of
