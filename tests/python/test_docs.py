@@ -13,7 +13,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "docs/guide.md", "docs/debugging.md"]
+PAGES = ["README.md", "docs/guide.md", "docs/debugging.md", "docs/gradients.md"]
 
 
 def program_of(page):
