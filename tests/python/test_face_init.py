@@ -115,6 +115,13 @@ def test_versions():
             try_init(require_version=text)
 
 
+@pytest.mark.oracle_differs("other texts")
+def test_a_version_is_a_text():
+    for version in (1.3, 1, (1, 3), b"1.3"):
+        with pytest.raises(TypeError, match="require_version is a str such as '1.3.0', got"):
+            try_init(require_version=version)
+
+
 @pytest.mark.parametrize("standard_output", ["the reader has gone", "closed", "full"])
 def test_the_line_that_nobody_can_read(standard_output):
     program = f"""

@@ -122,7 +122,19 @@ def test_unpacked():
     a = A(1, 2, 3, 4)
     a.r[1] = 9
     assert a.r[1] == a._r1 == 9 and a.b == 4
-    for index, text in ((5, "out of bounds"), (-1, "out of bounds"), (1.5, "python-int")):
+    for index in (True, np.int64(1), np.uint8(1)):
+        a.r[index] = a.r[index] + 1
+    assert a.to_dict() == {"_r0": 1, "_r1": 12, "_r2": 3, "b": 4}
+    for index, text in (
+        (5, "out of bounds"),
+        (-1, "out of bounds"),
+        (np.int64(3), "out of bounds"),
+        (1.5, "python-int"),
+        ("1", "python-int"),
+        (np.bool_(True), "python-int"),
+        (np.array([1, 2]), "python-int"),
+        (None, "python-int"),
+    ):
         with pytest.raises(E, match=text):
             a.r[index]
     for use in (

@@ -201,6 +201,108 @@ def test_vector_elements():
     assert zero.to_numpy().tolist() == [1, 2] and zero.to_numpy(copy=False).shape == (2,)
 
 
+NO_NUMBERS = [
+    np.ones(3, np.float32),
+    np.ones(1, np.float32),
+    np.ones((1, 3)),
+    np.array(["1.5"] * 3),
+    np.ones(3, complex),
+    np.ones(3, object),
+    np.array(1 + 2j),
+    np.complex64(1 + 2j),
+    np.array("1.5"),
+    np.str_("1.5"),
+    np.bytes_(b"1"),
+    np.datetime64(3, "ns"),
+    np.timedelta64(3, "ns"),
+    1 + 2j,
+    "1.5",
+    [1, 2, 3],
+]
+
+
+@pytest.mark.oracle_differs("ndarrays take some of them")
+@pytest.mark.parametrize("dt", [qd.f32, qd.f64, qd.f16, qd.i32, qd.u8, qd.u1], ids=str)
+def test_what_no_fill_takes(dt):
+    x, y = qd.field(dt, 3), qd.ndarray(dt, 3)
+    s = qd.Struct.field({"a": dt}, shape=3)
+    for value in NO_NUMBERS:
+        for container in (x, y, s):
+            with pytest.raises(TypeError):
+                container.fill(value)
+    assert not x.to_numpy().any() and not y.to_numpy().any() and not s.a.to_numpy().any()
+
+
+@pytest.mark.oracle_differs("another kind of error")
+@pytest.mark.parametrize("dt", [qd.f32, qd.i32], ids=str)
+def test_what_no_fill_of_vectors_takes(dt):
+    x, y = qd.Vector.field(2, dt, 3), qd.Vector.ndarray(2, dt, 3)
+    for value in (
+        np.complex64(1 + 2j),
+        np.str_("1.5"),
+        np.timedelta64(3, "ns"),
+        np.array(["1", "2"]),
+        np.array([1j, 2]),
+        ["1", "2"],
+    ):
+        for container in (x, y):
+            with pytest.raises(TypeError):
+                container.fill(value)
+    assert not x.to_numpy().any() and not y.to_numpy().any()
+
+
+@pytest.mark.oracle_differs("fields take no arrays and fractions")
+def test_numbers_of_numpy_fill():
+    from decimal import Decimal
+    from fractions import Fraction
+
+    x, y = qd.field(qd.f32, 3), qd.ndarray(qd.f32, 3)
+    for value in (
+        np.float64(1.5),
+        np.array(1.5),
+        np.array(1.5, object),
+        Fraction(3, 2),
+        Decimal("1.5"),
+    ):
+        for container in (x, y):
+            container.fill(0)
+            container.fill(value)
+            assert container.to_numpy().tolist() == [1.5] * 3
+    big = qd.field(qd.u64, 2)
+    for value in (np.uint64(2**64 - 1), np.array(2**64 - 1), np.int8(-1), 2**64 - 1):
+        big.fill(0)
+        big.fill(value)
+        assert big.to_numpy().tolist() == [2**64 - 1] * 2
+    flags = qd.field(qd.u1, 2)
+    flags.fill(np.bool_(True))
+    assert flags.to_numpy().tolist() == [1, 1]
+
+
+@pytest.mark.oracle_differs("other texts")
+def test_struct_misuse():
+    s = qd.Struct.field({"a": qd.f32, "b": qd.types.struct(c=qd.i32)}, shape=3)
+    s[0] = {"a": 1, "b": {"c": 2}, "more": 3}
+    with pytest.raises(KeyError, match="no b: values are expected for a, b"):
+        s[0] = {"a": 5}
+    with pytest.raises(KeyError, match="no c: values are expected for c"):
+        s[0].b = {"d": 5}
+    for value in (3, [1, 2], None, "ab", np.array([1, 2])):
+        with pytest.raises(TypeError, match="a struct or dict is expected, got"):
+            s[0] = value
+        with pytest.raises(TypeError, match="a struct or dict is expected, got"):
+            s[0].b = value
+    assert s[0].to_dict() == {"a": 1, "b": {"c": 2}}
+    s[1] = np.zeros(1, [("a", "f4"), ("b", [("c", "i4")])])[0]  # it has members, too
+    s[1] = s[0]
+    assert s[1].to_dict() == {"a": 1, "b": {"c": 2}}
+    for other in (s.a, qd.Struct.field({"a": qd.f32}, shape=3)):
+        with pytest.raises(AssertionError, match="a struct field of a, b is expected, got <qd"):
+            s.copy_from(other)
+    for members in ([("a", qd.f32)], None, qd.types.struct(a=qd.f32), "ab"):
+        with pytest.raises(TypeError, match="a dict of types by member name is expected, got"):
+            qd.Struct.field(members, shape=3)
+
+
 def test_matrix_fill():
     v = qd.Vector.field(2, qd.f32, shape=3)
     v.fill([1, 2])

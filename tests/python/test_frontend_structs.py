@@ -178,6 +178,21 @@ def test_unpacked_vector_members(backend):
         by_runtime_index(1)
 
 
+@pytest.mark.parametrize("index", [True, np.int64(1), np.uint8(1)])
+def test_an_unpacked_vector_by_a_bool_or_an_integer_of_numpy(backend, index):
+    Wide = qd.types.struct(r=qd.types.vector(3, qd.f32, unpacked=True))
+
+    @qd.kernel
+    def k(out: qd.template()):
+        u = Wide()
+        u.r[index] = 4
+        for i in qd.static((False, True)):
+            u.r[i] += 2
+        out[0], out[1], out[2] = u.r[0], u.r[1], u.r[index]
+
+    assert run(k, 3) == [2, 6, 6]
+
+
 def test_struct_arrays_match_numpy(backend):
     f = Ball.field(shape=5)
     f.radius.from_numpy(np.arange(5, dtype=np.float32))

@@ -712,6 +712,17 @@ def test_misuse_at_decoration(fn, text):
         qd.kernel(fn)
 
 
+@pytest.mark.oracle_differs("a TypeError at decoration: the array cannot be hashed")
+@pytest.mark.parametrize("wrong", [(qd.i32, np.array([1, 2])), (np.array([]), qd.i32)])
+def test_an_array_in_a_return_annotation(backend, wrong):
+    @qd.kernel
+    def k() -> wrong:
+        return 1, 2
+
+    with raises(Syntax, "Invalid return type annotation: ["):
+        k()
+
+
 @qd.kernel
 def two(a: qd.i32, b: qd.i32):
     pass

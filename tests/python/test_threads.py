@@ -244,6 +244,82 @@ def test_threads_declare_fields_at_once(backend):
         sys.setswitchinterval(interval)
 
 
+_HALVES = {
+    "field": lambda: qd.field(qd.i32),
+    "builder": lambda: qd.FieldsBuilder().dense(qd.i, 3).place(qd.field(qd.i32)),
+    "grad": lambda: qd.root.dense(qd.i, 3).place(qd.field(qd.f32, needs_grad=True)),
+    "node": lambda: qd.root.dense(qd.i, 3),
+}
+
+
+def _result_of_a_thread(work):
+    """Of a new one, which has ended then: its number is soon given to another."""
+    results = []
+
+    def run():
+        try:
+            results.append(work())
+        except Exception as error:
+            results.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+@pytest.mark.oracle_differs("declares fields in the main thread alone", run=False)
+@pytest.mark.parametrize("half", _HALVES)
+def test_what_an_ended_thread_has_half_declared_is_nobody_s_concern(backend, half):
+    @qd.kernel
+    def one() -> qd.i32:
+        return 1
+
+    def whole():
+        x = qd.field(qd.i32, shape=3)
+        x.fill(one())
+        return x[2]
+
+    for n in range(12):
+        kept = _result_of_a_thread(_HALVES[half])
+        assert not isinstance(kept, Exception), kept
+        assert _result_of_a_thread((one, whole)[n % 2]) == 1
+    assert one() == 1
+    if half == "field":  # who has it may place it still
+        qd.root.dense(qd.i, 4).place(kept)
+        kept.fill(7)
+        assert kept[3] == 7
+    if half == "node":
+        x = qd.field(qd.i32)
+        kept.place(x)
+        x.fill(7)
+        assert x[2] == 7
+    unplaced = qd.field(qd.i32)
+    assert _result_of_a_thread(one) == 1
+    with pytest.raises(qd.QuadrantsRuntimeError, match="These field.s. are not placed"):
+        one()
+    qd.root.place(unplaced)
+    assert one() == 1 and unplaced[None] == 0
+
+
+@pytest.mark.oracle_differs("declares fields in the main thread alone", run=False)
+def test_nothing_is_kept_of_threads_that_have_ended(backend):
+    from quadrants.lang._data import fields_builder
+
+    def declare():
+        qd.root.dense  # noqa: B018 (makes a builder)
+        qd.field(qd.f32, needs_grad=True)
+        qd.FieldsBuilder()
+
+    for _ in range(5):
+        _result_of_a_thread(declare)
+    x = qd.field(qd.i32, shape=3)
+    x.fill(1)
+    state = fields_builder._state
+    assert not (state.open or state.unplaced or state.wanting)
+    assert len(state.defaults) <= 1
+
+
 def test_a_reset_waits_for_what_another_thread_traces(backend):
     tracing = threading.Event()
 
@@ -407,6 +483,76 @@ print("end")
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.endswith("end\n")
+
+
+@pytest.mark.parametrize(
+    "first, then",
+    [
+        ("f = qd.field(qd.i32)", "qd.root.dense(qd.i, 5).place(f)"),
+        ("b = qd.root.dense(qd.i, 5); f = qd.field(qd.i32)", "b.place(f)"),
+        (
+            "b = qd.FieldsBuilder(); f = qd.field(qd.i32)",
+            "b.dense(qd.i, 5).place(f); b.finalize()",
+        ),
+        (
+            "f = qd.field(qd.f32, needs_grad=True); b = qd.root.dense(qd.i, 5); b.place(f)",
+            "b.place(f.grad)",
+        ),
+    ],
+)
+def test_a_child_has_no_declarations_of_threads_that_it_lacks(first, then):
+    done = _run(
+        _FORKS
+        + f"""
+declared, forked = threading.Event(), threading.Event()
+shown = []
+
+def declare():
+    {first}
+    declared.set()
+    forked.wait()
+    {then}
+    f.fill(3)
+    shown.append(f[4])
+
+def child():
+    errors, end = [], threading.Event()
+    def work():
+        try:
+            ready()
+            g = qd.field(qd.i32, shape=3)
+            g.fill(2)
+            assert g[2] == 2
+        except Exception as error:
+            errors.append(error)
+        end.wait()
+    threads = [threading.Thread(target=work) for _ in range(12)]  # one has the other's number
+    [thread.start() for thread in threads]
+    end.set()
+    [thread.join() for thread in threads]
+    assert not errors, errors
+    assert mine[None] == 4
+    unplaced = qd.field(qd.i32)
+    try:
+        ready()
+    except qd.QuadrantsRuntimeError as error:
+        assert "not placed" in str(error)
+    else:
+        raise AssertionError("of its own, it has")
+
+mine = qd.field(qd.i32, shape=())
+mine[None] = 4
+thread = threading.Thread(target=declare, daemon=True)
+thread.start()
+declared.wait()
+in_child(child)
+forked.set()
+thread.join()
+print(*shown, "end")
+"""
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith(("3 end\n", "3.0 end\n"))
 
 
 @pytest.mark.parametrize("before", ["", "qd.init(arch=qd.cpu)"])

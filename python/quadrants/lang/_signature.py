@@ -201,7 +201,7 @@ def _return_annotation(annotation: Any) -> Any:
         return annotation
     if getattr(annotation, "__origin__", None) is tuple:
         annotation = getattr(annotation, "__args__", tuple)  # a bare Tuple has none
-    if annotation is ... or isinstance(annotation, tuple) and ... in annotation:
+    if annotation is ... or isinstance(annotation, tuple) and any(a is ... for a in annotation):
         raise QuadrantsSyntaxError("Ellipsis is not supported in return type annotations")
     return annotation
 

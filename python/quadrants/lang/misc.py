@@ -96,6 +96,8 @@ def _version_of(text: str) -> tuple[int, int, int]:
     """Major, minor and patch of a version text; the rest is dropped."""
     import re
 
+    if not isinstance(text, str):
+        raise TypeError(f"require_version is a str such as '1.3.0', got {text!r}")
     numbers = re.match(r"[0-9.]*", text).group().rstrip(".").split(".")  # type: ignore[union-attr]
     if len(numbers) < 2 or not all(numbers):
         raise Exception(

@@ -7,8 +7,9 @@ called anything, `keys` included. Members of a struct that stands for a field el
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from quadrants._lib import core
@@ -36,10 +37,12 @@ class UnpackedView:
         self._struct, self._name, self._count = struct, name, count
 
     def _member(self, i: Any) -> str:
-        if not isinstance(i, int):
+        try:
+            i = int(operator.index(i))
+        except TypeError:
             raise QuadrantsSyntaxError(
                 f"unpacked vector {self._name!r} takes a python-int index, got {type(i).__name__}"
-            )
+            ) from None
         if not 0 <= i < self._count:
             raise QuadrantsSyntaxError(
                 f"index {i} is out of bounds for unpacked vector {self._name!r} of {self._count}"
@@ -120,9 +123,7 @@ class Struct:
         elif isinstance(old, Matrix):
             old._assign(value)
         elif isinstance(old, Struct):
-            source = value._entries if isinstance(value, Struct) else value
-            for k in old._entries:
-                old[k] = source[k]
+            Struct._assign(old, value)
         elif isinstance(value, (Struct, Matrix, str, dict, list, tuple)) or not hasattr(
             value, "__float__"
         ):
@@ -134,9 +135,8 @@ class Struct:
 
     def _assign(self, value: Any) -> None:
         """Member-wise assignment from a struct or dict with all members."""
-        source = value._entries if isinstance(value, Struct) else value
-        for k in self._entries:
-            self[k] = source[k]
+        for k, member in given_members(value, self._entries).items():
+            self[k] = member
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._entries:
@@ -186,7 +186,12 @@ class Struct:
             *args: methods (functions by name), shape, name, offset, needs_grad, needs_dual and
                 layout, in this order.
             **kwargs: the same by name.
+
+        Raises:
+            TypeError: `members` is no dict.
         """
+        if not hasattr(members, "items"):
+            raise TypeError(f"a dict of types by member name is expected, got {members!r}")
         from quadrants.lang.field import create_struct_field
 
         return create_struct_field(members, *args, **kwargs)
@@ -200,6 +205,25 @@ def _members(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
             "Custom structs need to be initialized using either dictionary or keyword arguments"
         )
     return kwargs
+
+
+def given_members(value: Any, names: Iterable[str]) -> dict[str, Any]:
+    """What a struct or dict has for members of these names. It may have others.
+
+    Raises:
+        KeyError: it lacks a member.
+        TypeError: it is neither.
+    """
+    source = value._entries if isinstance(value, Struct) else value
+    given = {}
+    for name in names:
+        try:
+            given[name] = source[name]
+        except KeyError:
+            raise KeyError(f"no {name}: values are expected for {', '.join(names)}") from None
+        except (TypeError, IndexError):
+            raise TypeError(f"a struct or dict is expected, got {value!r}") from None
+    return given
 
 
 _classes: dict[tuple[Any, ...], type] = {}

@@ -110,6 +110,9 @@ def count_kernel(container: Any, operation: str) -> None:
 
 def number_as(dtype: Any, value: Any) -> Any:
     """A host number cast to a dtype as a kernel would: integers wrap, floats are cut off."""
+    kind = type(value)  # asked first: a kept value of a kernel has no attributes
+    if hasattr(kind, "dtype") and hasattr(kind, "item"):  # of NumPy or torch
+        value = _lone_number(value)
     if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
         raise QuadrantsTypeError(f"a number is expected, got {value!r}")
     if not dtype.is_real:
@@ -121,6 +124,16 @@ def number_as(dtype: Any, value: Any) -> Any:
             value -= 1 << dtype.bits
     with np.errstate(all="ignore"):
         return to_numpy_type(dtype)(value)
+
+
+def _lone_number(value: Any) -> Any:
+    """Python's number for NumPy's or torch's. Text, dates and complex numbers become no number."""
+    shape = tuple(getattr(value, "shape", ()))
+    if shape and (isinstance(value, np.ndarray) or set(shape) != {1}):
+        raise QuadrantsTypeError(f"a number is expected, got an array of shape {shape}")
+    if getattr(value.dtype, "kind", "") in ("c", "m", "M"):
+        raise QuadrantsTypeError(f"a number is expected, got {value!r}")
+    return value.item()
 
 
 def _no_view(reason: str) -> ValueError:

@@ -5,7 +5,9 @@
 that launches and accesses ask for a materialisation only then.
 
 Each thread declares for itself: `qd.root` is a builder of the thread, and a launch waits for nobody's
-`place` but its own thread's. What other threads have declared whole becomes storage with it.
+`place` but its own thread's. What other threads have declared whole becomes storage with it. What a
+thread has left half declared when it ended, or when a child was forked that does not have it, is
+nobody's mistake; who has a node or field of it may go on with it.
 
 A finaliser or signal handler may run at any step of its thread, and declare and launch. What it
 declares amid a declaration goes into a tree of its own; amid a materialisation it makes storage of
@@ -16,7 +18,8 @@ from __future__ import annotations
 
 import os
 import sys
-from _thread import get_ident
+from _thread import _local
+from _weakref import ref
 from itertools import compress
 from typing import Any
 
@@ -24,6 +27,26 @@ from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.snode import SNode, amid, changes, declaring, depth_of_changes
+
+
+class _Life:
+    """Kept by a thread as long as it lives."""
+
+    __slots__ = ("__weakref__",)
+
+
+# Stands for a thread: one object as long as the thread lives or anything is known by it, and dead
+# with the thread. (The number of a thread that has ended is given to another.)
+_Thread = ref[_Life]
+_own = _local()
+
+
+def _this_thread() -> _Thread:
+    try:
+        return _own.thread
+    except AttributeError:  # the first time; a handler amid this makes the same
+        mine = _own.__dict__
+        return mine.setdefault("thread", ref(mine.setdefault("life", _Life())))
 
 
 class _State:
@@ -84,7 +107,7 @@ class FieldsBuilder:
     def __init__(self, *, _is_default: bool = False) -> None:
         state = _state  # before it is asked: another thread may reset the runtime
         impl.check_initialised()
-        self._thread = get_ident()
+        self._thread = _this_thread()
         self._depth = depth_of_changes()
         self._finalized = False
         self._claim = {"": True}  # emptied by who makes the tree
@@ -224,10 +247,12 @@ def default_builder() -> FieldsBuilder:
         if impl.is_python_backend():
             raise QuadrantsRuntimeError("field trees are not available on the Python backend")
         raise QuadrantsRuntimeError("Please call init() first")
-    me = get_ident(), depth_of_changes()
+    me, depth = _this_thread(), depth_of_changes()
     for builder in list(_state.defaults.values()):
-        if (builder._thread, builder._depth) == me:
+        if builder._thread is me and builder._depth == depth:
             return builder
+        if builder._thread() is None and not builder._root._children:
+            _state.defaults.pop(id(builder), None)
     builder = FieldsBuilder(_is_default=True)
     _state.defaults[id(builder)] = builder
     return builder
@@ -252,7 +277,7 @@ def adopt(part: FieldsBuilder) -> None:
 
 def declare_unplaced(field: Any) -> None:
     """Remembers a field that must be placed before the next materialisation."""
-    field._declared_in = get_ident()
+    field._declared_in = _this_thread()
     _state.unplaced[id(field)] = field
     core.set_fields_pending(True)
 
@@ -267,24 +292,37 @@ def note_placed(field: Any) -> None:
     _state.unplaced.pop(id(field), None)
 
 
-def _open_of(thread: int) -> list[FieldsBuilder]:
-    return [builder for builder in list(_state.open.values()) if builder._thread == thread]
+def _open_of(thread: _Thread) -> list[FieldsBuilder]:
+    return [builder for builder in list(_state.open.values()) if builder._thread is thread]
 
 
-def _unplaced_of(thread: int) -> list[Any]:
-    return [field for field in list(_state.unplaced.values()) if field._declared_in == thread]
+def _unplaced_of(thread: _Thread) -> list[Any]:
+    return [field for field in list(_state.unplaced.values()) if field._declared_in is thread]
 
 
-def _wanting_of(thread: int) -> list[tuple[str, Any]]:
+def _wanting_of(thread: _Thread) -> list[tuple[str, Any]]:
     """Companions that have no place."""
     return [
         (which, field)
         for which, field in list(_state.wanting.values())
-        if field._declared_in == thread and not getattr(field, which)._is_placed()
+        if field._declared_in is thread and not getattr(field, which)._is_placed()
     ]
 
 
-def _check_declarations(thread: int) -> None:
+def _drop_of_ended_threads(state: _State) -> None:
+    """Forgets what would be reported to threads that are gone."""
+    for builder in list(state.open.values()):
+        if builder._thread() is None:
+            state.open.pop(id(builder), None)
+    for field in list(state.unplaced.values()):
+        if field._declared_in() is None:
+            state.unplaced.pop(id(field), None)
+    for which, field in list(state.wanting.values()):
+        if field._declared_in() is None:
+            state.wanting.pop((which, id(field)), None)
+
+
+def _check_declarations(thread: _Thread) -> None:
     if still_open := _open_of(thread):
         raise QuadrantsRuntimeError(f"Field builder {still_open[0]} is not finalized")
     if unplaced := _unplaced_of(thread):
@@ -302,12 +340,18 @@ def _check_declarations(thread: int) -> None:
 
 def _is_whole(builder: FieldsBuilder) -> bool:
     """Whether its thread seems to be done with declaring."""
-    if _unplaced_of(builder._thread) or _wanting_of(builder._thread):
+    thread = builder._thread
+    if thread() is not None and (_unplaced_of(thread) or _wanting_of(thread)):
         return False
     return all(
         node._field._is_placed() if node._kind == "place" else node._children or node._up is None
         for node in builder._root._walk()
     )
+
+
+def _is_awaited(builder: FieldsBuilder) -> bool:
+    """Whether a launch to come may make it storage without another declaration before."""
+    return bool(builder._root._children) and (builder._thread() is not None or _is_whole(builder))
 
 
 def _check_shapes(root: SNode) -> None:
@@ -357,24 +401,25 @@ def _make_storage(only_whole: bool = False) -> None:
     """Of all that this thread has declared, which must be whole, and what is whole of others."""
     if sys.is_finalizing() and not declaring.acquire(False):
         return  # the thread that declares is gone for ever
-    depth, state, me = depth_of_changes(), _state, get_ident()
+    depth, state, me = depth_of_changes(), _state, _this_thread()
     with declaring:
+        _drop_of_ended_threads(state)
         if not depth and not only_whole:  # else it is a handler, and they are of what it runs amid
             _check_declarations(me)
             for which, field in list(state.wanting.values()):
-                if field._declared_in == me:
+                if field._declared_in is me:
                     state.wanting.pop((which, id(field)), None)
         for builder in [*state.making.values(), *state.defaults.values()]:
             if builder._finalized or builder in amid[:depth] or not builder._root._children:
                 continue
-            is_own = builder._thread == me and builder._depth >= depth
+            is_own = builder._thread is me and builder._depth >= depth
             if (is_own and not only_whole) or _is_whole(builder):
                 _check_shapes(builder._root)
                 _finish(builder)
         try:
             core.set_fields_pending(False)
         finally:  # handlers declare, too
-            left = any(builder._root._children for builder in list(state.defaults.values()))
+            left = any(map(_is_awaited, list(state.defaults.values())))
             if left or depth or state.open or state.unplaced:
                 core.set_fields_pending(True)
 

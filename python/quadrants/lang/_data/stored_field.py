@@ -65,7 +65,7 @@ class Field(_Native):
         self._index_offset: tuple[int, ...] = ()
         self._shape: tuple[int, ...] | None = None
         self._declared_at = ""
-        self._declared_in = 0  # thread
+        self._declared_in: Any = None  # thread, while it has no place
         if not dtype.is_real or companion_of is not None:
             self.grad = self.dual = None
 

@@ -9,7 +9,7 @@ from quadrants.lang import impl
 from quadrants.lang._data.stored_field import Field, ScalarField
 from quadrants.lang.matrix import MatrixType, VectorType
 from quadrants.lang.snode import SNode
-from quadrants.lang.struct import LiveScalar, Struct, StructType, _made
+from quadrants.lang.struct import LiveScalar, StructType, _made, given_members
 
 
 class StructField(Field):
@@ -133,7 +133,8 @@ class StructField(Field):
         """
         if not isinstance(other, Field):
             raise TypeError("Cannot copy from a non-field object")
-        assert isinstance(other, StructField) and set(self.keys) == set(other.keys)
+        same = isinstance(other, StructField) and set(self.keys) == set(other.keys)
+        assert same, f"a struct field of {', '.join(self.keys)} is expected, got {other!r}"
         for key, field in self.field_dict.items():
             field.copy_from(other.field_dict[key])
 
@@ -178,9 +179,9 @@ class StructField(Field):
         return _made(entries, self.struct_methods, self._groups)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        source = value._entries if isinstance(value, Struct) else value
+        members = given_members(value, self.field_dict)
         for name, field in self.field_dict.items():
-            member = source[name]
+            member = members[name]
             field[key] = member.get() if isinstance(member, LiveScalar) else member
 
     def __str__(self) -> str:
