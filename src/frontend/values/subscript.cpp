@@ -54,9 +54,8 @@ std::string class_text(PyObject* o) { return text_of(reinterpret_cast<PyObject*>
 bool checks_bounds() { return current()->kernel->options.check_indices(); }
 
 // --- components ---------------------------------------------------------------------------------
-// The number of a component: known now, or an i32 value.
-struct Flat {
-    int number = 0;
+struct Index {  // of an axis, or of all in row-major order: known now, or an i32 value
+    long long number = 0;
     Value* runtime = nullptr;
 };
 
@@ -67,6 +66,13 @@ Value* as_i32(Value* v) {
         v = b.op(Op::max, {v, b.int_const(Prim::i64, INT32_MIN)});
         v = b.op(Op::min, {v, b.int_const(Prim::i64, INT32_MAX)});
     }
+    return b.cast(v, Prim::i32);
+}
+
+Value* clamped(Value* v, int extent) {
+    ir::Builder& b = builder();
+    v = b.op(Op::max, {v, b.int_const(v->type.prim, 0)});
+    v = b.op(Op::min, {v, b.int_const(v->type.prim, extent - 1)});
     return b.cast(v, Prim::i32);
 }
 
@@ -85,36 +91,39 @@ void fail_out_of_bounds(Type t, long long index) {
     builder().emit(Op::assert_, operands, {})->ref = own_format(std::move(format));
 }
 
-Flat flat_index(Type t, std::span<const Ref> indices) {
+Index axis_index(PyObject* o, int axis, int extent, bool clamp) {
+    if (const auto c = static_int(o)) {
+        if (*c < 0) negative_index();
+        return {clamp ? std::min<long long>(*c, extent - 1) : *c, nullptr};
+    }
+    Value* v = index_value(o, axis);
+    return {0, clamp ? clamped(v, extent) : as_i32(v)};
+}
+
+Index row_major(Type t, const Index& row, const Index& column) {
+    const auto number = [](const Index& i) { return std::min<long long>(i.number, INT32_MAX); };
+    if (!row.runtime && !column.runtime) return {number(row) * t.m + number(column), nullptr};
+    ir::Builder& b = builder();
+    const auto value = [&](const Index& i) {
+        return i.runtime ? i.runtime : b.int_const(Prim::i32, number(i));
+    };
+    Value* skipped = b.op(Op::mul, {value(row), b.int_const(Prim::i32, t.m)});
+    return {0, b.op(Op::add, {skipped, value(column)})};
+}
+
+// `clamp`: indices outside mean the first or the last of their axis.
+Index component_at(Type t, std::span<const Ref> indices, bool clamp) {
     if (static_cast<int>(indices.size()) != t.rank)
         raise(Kind::index, "Expected " + std::to_string(t.rank) + " indices, got " +
                                std::to_string(indices.size()));
-    const int extents[] = {t.n, t.m};
-    long long constant = 0;
-    bool all_static = true;
-    for (int k = 0; k < t.rank; ++k) {
-        const auto c = static_int(indices[static_cast<size_t>(k)].get());
-        if (c && *c < 0) negative_index();
-        if (!c)
-            all_static = false;
-        else
-            constant = constant * (k ? extents[k] : 1) + *c;
-    }
-    if (all_static) {
-        if (constant < t.count()) return {static_cast<int>(constant), nullptr};
-        if (!checks_bounds() && !current()->dead_depth)
-            raise(Kind::index, "Out of bound access to a [" + shape_text(t) +
-                                   "] matrix with index [" + std::to_string(constant) + "]");
-        fail_out_of_bounds(t, constant);
-        return {t.count() - 1, nullptr};
-    }
-    ir::Builder& b = builder();
-    Value* flat = as_i32(index_value(indices[0].get(), 0));
-    if (t.rank == 2) {
-        Value* row = b.op(Op::mul, {flat, b.int_const(Prim::i32, t.m)});
-        flat = b.op(Op::add, {row, as_i32(index_value(indices[1].get(), 1))});
-    }
-    return {0, flat};
+    Index at = axis_index(indices[0].get(), 0, t.n, clamp);
+    if (t.rank == 2) at = row_major(t, at, axis_index(indices[1].get(), 1, t.m, clamp));
+    if (at.runtime || at.number < t.count()) return at;
+    if (!checks_bounds() && !current()->dead_depth)
+        raise(Kind::index, "Out of bound access to a [" + shape_text(t) + "] matrix with index [" +
+                               std::to_string(at.number) + "]");
+    fail_out_of_bounds(t, at.number);
+    return {t.count() - 1, nullptr};
 }
 
 // Writing an element of a vector parameter is legal and has no effect.
@@ -129,17 +138,14 @@ bool is_place(const ExprObject& e) {
 }
 
 // Boundary "clamp" holds for the components of an array's elements too.
-Value* clamped(const ExprObject& e, Value* flat) {
+bool is_clamped(const ExprObject& e) {
+    if (!is_place(e)) return false;
     const ir::Inst* def = e.value()->def;
-    if (!def || def->op != Op::array_place || !ir::ArrayAccess::unpack(def->imm).clamp) return flat;
-    ir::Builder& b = builder();
-    Value* low = b.op(Op::max, {flat, b.int_const(Prim::i32, 0)});
-    return b.op(Op::min, {low, b.int_const(Prim::i32, e.type().count() - 1)});
+    return def && def->op == Op::array_place && ir::ArrayAccess::unpack(def->imm).clamp;
 }
 
-Ref place_component(const ExprObject& e, const Flat& at) {
+Ref place_component(const ExprObject& e, const Index& at) {
     ir::Builder& b = builder();
-    Value* index = at.runtime ? clamped(e, at.runtime) : b.int_const(Prim::i32, at.number);
     if (at.runtime) {
         const ir::Inst* def = e.value()->def;
         if (def && def->op == Op::field_place && def->field()->component_stride() == 0 &&
@@ -147,7 +153,7 @@ Ref place_component(const ExprObject& e, const Flat& at) {
             raise(Kind::runtime, "Element of the MatrixField is not dynamic indexable.",
                   "place its components a constant number of bytes apart, or use constant indices");
     }
-    Value* operands[] = {e.value(), index};
+    Value* operands[] = {e.value(), at.runtime ? at.runtime : b.int_const(Prim::i32, at.number)};
     Value* place = b.typed(Op::comp_place, e.type().element().place(), operands);
     Ref r = make_place(place, ExprKind::element, e.shared, e.read_only);
     if (e.read_only && e.origin) as_expr(r.get())->origin = Py_NewRef(e.origin);
@@ -156,11 +162,12 @@ Ref place_component(const ExprObject& e, const Flat& at) {
 
 Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
     const ExprObject& e = *as_expr(base);
-    const Flat at = flat_index(e.type().value(), indices);
+    const Index at = component_at(e.type().value(), indices, is_clamped(e));
     if (is_place(e)) return place_component(e, at);
-    if (is_view(base) && !at.runtime) return Ref::borrow(PyTuple_GET_ITEM(e.origin, at.number));
+    if (is_view(base) && !at.runtime)
+        return Ref::borrow(PyTuple_GET_ITEM(e.origin, static_cast<Py_ssize_t>(at.number)));
     Ref r = make_value(at.runtime ? builder().op(Op::extract_dyn, {e.value(), at.runtime})
-                                  : component(e.value(), at.number));
+                                  : component(e.value(), static_cast<int>(at.number)));
     if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
     return r;
 }
