@@ -162,6 +162,23 @@ def test_constant_axes_of_matrices(checked):
         assert "access to a [2, 2] matrix with index [0, 2]" in str(failure(k, 0))
 
 
+@pytest.mark.oracle_differs("takes the process down", run=False)
+def test_typed_literals_as_components(checked):
+    @qd.kernel
+    def load(i: int) -> int:
+        v = qd.Vector([i, 2, 3])
+        return v[qd.i32(5)]
+
+    @qd.kernel
+    def store(i: int) -> int:
+        v = qd.Vector([i, 2, 3])
+        v[qd.i32(5)] = 7
+        return v[i]
+
+    for k in (load, store):
+        assert "Out of bound access to a [3] matrix with index [5]" in str(failure(k, 0))
+
+
 @pytest.mark.oracle_differs("names no place")
 def test_members_and_subscripts_of_elements(checked):
     v = qd.Vector.field(3, qd.f32, shape=4)
