@@ -101,7 +101,10 @@ struct Checker {
                            : "[" + std::to_string(t.n) + "]";
     }
     void component(Inst& i, Type t, Value* index) {
-        if (is_constant(index)) return;
+        if (is_constant(index)) {
+            const int64_t k = int_of_bits(index->type.prim, constant_bits(index));
+            if (k >= 0 && k < t.count()) return;
+        }
         Builder b = before(i);
         Value* x = b.cast(index, Prim::i64);
         Value* ok = within(b, x, b.int_const(Prim::i64, 0), b.int_const(Prim::i64, t.count()));

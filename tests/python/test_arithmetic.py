@@ -685,6 +685,48 @@ def test_truth_literals_through_a_float_type(backend):
     assert run().to_list() == [1, 0, 1, 1]
 
 
+def test_numpy_numbers_are_literals_of_any_width(backend):
+    golden, large = np.uint32(0x9E3779B9), np.int64(2**40)
+    tenth, seven = np.array(0.1), np.array(7)
+
+    @qd.kernel
+    def floats() -> qd.types.vector(4, qd.f64):
+        small = qd.f64(np.float32(0.1))
+        return qd.Vector([qd.f64(tenth), qd.f64(np.array(0.1)), qd.f64(np.float64(0.1)), small])
+
+    @qd.kernel
+    def integers(a: qd.template()) -> qd.types.vector(6, qd.i64):
+        inline = qd.u32(np.uint32(0x9E3779B9))
+        of_array = qd.i64(np.array(2**40))
+        return qd.Vector([qd.u32(golden), qd.i64(large), inline, of_array, qd.u8(seven), qd.u32(a)])
+
+    assert floats().to_list() == [0.1, 0.1, 0.1, float(np.float32(0.1))]
+    expect = [0x9E3779B9, 2**40, 0x9E3779B9, 2**40, 7]
+    for a in (np.uint32(2**32 - 1), np.int64(5)):
+        assert integers(a).to_list() == [*expect, int(a)]
+
+
+@pytest.mark.parametrize(
+    "number", [np.int64(300), np.int64(-1), np.array(256), np.array(-1)], ids=str
+)
+def test_numpy_integers_beyond_their_type(backend, number):
+    text = f"Integer literal {number} exceeded the range of specified dtype: u8"
+
+    @qd.kernel
+    def captured() -> qd.i32:
+        return qd.u8(number)
+
+    @qd.kernel
+    def passed(a: qd.template()) -> qd.i32:
+        return qd.u8(a)
+
+    with raises(qd.QuadrantsTypeError, text):
+        captured()
+    if isinstance(number, np.integer):  # arrays are no template arguments
+        with raises(qd.QuadrantsTypeError, text):
+            passed(number)
+
+
 MISUSE = [
     ("bit_and_of_float", qd.QuadrantsTypeError, "unsupported operand type(s) for '&'"),
     ("not_of_float", qd.QuadrantsTypeError, "takes integral inputs only"),
@@ -698,6 +740,14 @@ MISUSE = [
     ("int_literal_as_float", qd.QuadrantsTypeError,
      "Integer literals must be annotated with a integer type"),
     ("float_literal_as_int", qd.QuadrantsTypeError,
+     "Floating-point literals must be annotated with a floating-point type"),
+    ("numpy_integer_as_float", qd.QuadrantsTypeError,
+     "Integer literals must be annotated with a integer type"),
+    ("zero_dimensional_integer_as_float", qd.QuadrantsTypeError,
+     "Integer literals must be annotated with a integer type"),
+    ("numpy_float_as_integer", qd.QuadrantsTypeError,
+     "Floating-point literals must be annotated with a floating-point type"),
+    ("zero_dimensional_float_as_integer", qd.QuadrantsTypeError,
      "Floating-point literals must be annotated with a floating-point type"),
     ("is_operator", qd.QuadrantsSyntaxError, 'Operator "is" in Quadrants scope is not supported.'),
     ("in_operator", qd.QuadrantsSyntaxError, '"In" is only supported inside `qd.static`.'),
@@ -757,6 +807,30 @@ def int_literal_as_float(x: qd.f32, n: qd.i32) -> qd.f32:
 @qd.kernel
 def float_literal_as_int(x: qd.f32, n: qd.i32) -> qd.f32:
     return x + qd.i32(3.5)
+
+
+NUMPY_INTEGER, NUMPY_FLOAT = np.int64(3), np.float32(2.5)
+ZERO_DIMENSIONAL_INTEGER, ZERO_DIMENSIONAL_FLOAT = np.array(3), np.array(2.5)
+
+
+@qd.kernel
+def numpy_integer_as_float(x: qd.f32, n: qd.i32) -> qd.f32:
+    return x + qd.f32(NUMPY_INTEGER)
+
+
+@qd.kernel
+def zero_dimensional_integer_as_float(x: qd.f32, n: qd.i32) -> qd.f32:
+    return x + qd.f64(ZERO_DIMENSIONAL_INTEGER)
+
+
+@qd.kernel
+def numpy_float_as_integer(x: qd.f32, n: qd.i32) -> qd.f32:
+    return x + qd.i32(NUMPY_FLOAT)
+
+
+@qd.kernel
+def zero_dimensional_float_as_integer(x: qd.f32, n: qd.i32) -> qd.f32:
+    return x + qd.u8(ZERO_DIMENSIONAL_FLOAT)
 
 
 @qd.kernel

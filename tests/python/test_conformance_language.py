@@ -155,6 +155,78 @@ def test_constant_index_out_of_range(backend):
             k()
 
 
+@qd.dataclass
+class Holder:
+    m: qd.types.matrix(2, 2, qd.f32)
+
+
+@pytest.mark.oracle_differs("takes the next row", run=False)
+def test_constant_matrix_index_out_of_range(backend):
+    mat2 = qd.types.matrix(2, 2, F32)
+    field, holders = qd.Matrix.field(2, 2, F32, 3), Holder.field(shape=3)
+    array = qd.Matrix.ndarray(2, 2, F32, 3)
+    matrix = mat2([[1, 2], [3, 4]])
+
+    @qd.kernel
+    def of_variable(a: qd.types.ndarray(mat2, 1), p: mat2) -> F32:
+        m = qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
+        return m[0, 2]
+
+    @qd.kernel
+    def of_argument(a: qd.types.ndarray(mat2, 1), p: mat2) -> F32:
+        return p[0, 2]
+
+    @qd.kernel
+    def of_field(a: qd.types.ndarray(mat2, 1), p: mat2):
+        field[1][0, 2] = 3
+
+    @qd.kernel
+    def of_array(a: qd.types.ndarray(mat2, 1), p: mat2):
+        a[1][0, 2] += 3
+
+    @qd.kernel
+    def of_member(a: qd.types.ndarray(mat2, 1), p: mat2) -> F32:
+        return holders[0].m[0, 2]
+
+    @qd.kernel
+    def of_value(a: qd.types.ndarray(mat2, 1), p: mat2) -> F32:
+        return (p + a[0])[0, 2]
+
+    @qd.kernel
+    def in_a_static_loop(a: qd.types.ndarray(mat2, 1), p: mat2) -> F32:
+        total = 0.0
+        for k in qd.static(range(3)):
+            total += a[0][0, k]
+        return total
+
+    @qd.kernel
+    def below_the_last_row(a: qd.types.ndarray(mat2, 1), p: mat2) -> F32:
+        return p[2, 1]
+
+    @qd.kernel
+    def in_any_row(a: qd.types.ndarray(mat2, 1), p: mat2) -> F32:
+        i = 1 if p[0, 0] > 0 else 0
+        return p[i, 2]
+
+    written = {below_the_last_row: "2, 1", in_any_row: "?, 2"}
+    for k in (of_variable, of_argument, of_field, of_array, of_member, of_value, in_a_static_loop,
+              below_the_last_row, in_any_row):  # fmt: skip
+        text = f"Out of bound access to a [2, 2] matrix with index [{written.get(k, '0, 2')}]"
+        with raises(IndexError, text, "indices go from 0, 0 to 2 - 1, 2 - 1"):
+            k(array, matrix)
+
+
+def test_constant_index_out_of_range_in_a_dead_branch(backend):
+    @qd.kernel
+    def k(n: qd.template(), p: qd.types.matrix(2, 2, F32)) -> F32:
+        x = p[1, 1]
+        if n > 2:
+            x = p[0, 2]
+        return x
+
+    assert k(2, qd.Matrix([[1.0, 2.0], [3.0, 4.0]])) == 4
+
+
 def test_fields_are_no_operands(backend):
     f = qd.field(qd.i32, 3)
 

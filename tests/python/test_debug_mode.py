@@ -14,6 +14,7 @@ import quadrants as qd
 
 Ints = qd.types.ndarray(qd.i32, ndim=1)
 Grid = qd.types.ndarray(qd.i32, ndim=2)
+Matrices = qd.types.ndarray(qd.types.matrix(2, 3, qd.i32), ndim=1)
 
 
 @pytest.fixture(params=[dict(debug=True), dict(check_out_of_bound=True)], ids=["debug", "bounds"])
@@ -100,6 +101,82 @@ def test_components(checked):
     text = str(failure(k, 5))
     assert "Out of bound access to a [3] matrix with index [5]" in text
     assert blocks(text) == [("k", "v[i]")]
+
+
+@pytest.mark.oracle_differs("checks the number of the component only")
+def test_axes_of_matrices(checked):
+    field = qd.Matrix.field(2, 3, qd.i32, 2)
+    array = qd.Matrix.ndarray(2, 3, qd.i32, 2)
+
+    @qd.kernel
+    def value(a: Matrices, i: int, j: int) -> int:
+        m = qd.Matrix([[1, 2, 3], [4, 5, 6]])
+        return (m + 1)[i, j]
+
+    @qd.kernel
+    def variable(a: Matrices, i: int, j: int):
+        m = qd.Matrix([[1, 2, 3], [4, 5, 6]])
+        m[i, j] += 1
+        a[0][0, 0] = m[1, 1]
+
+    @qd.kernel
+    def of_field(a: Matrices, i: int, j: int):
+        field[1][i, j] = 1
+
+    @qd.kernel
+    def of_array(a: Matrices, i: int, j: int):
+        a[1][i, j] = 1
+
+    subscripts = {value: "(m + 1)[i, j]", variable: "m[i, j]", of_field: "field[1][i, j]"}
+    for k in (value, variable, of_field, of_array):
+        k(array, 1, 2)
+        for i, j in ((0, 3), (1, -1), (-1, 3), (0, 5)):  # of components that exist
+            text = str(failure(k, array, i, j))
+            assert f"Out of bound access to a [2, 3] matrix with index [{i}, {j}]" in text
+            assert blocks(text) == [(k.__name__, subscripts.get(k, "a[1][i, j]"))]
+        for i, j in ((2, 0), (1, 3), (-1, 0)):  # and that do not
+            text = str(failure(k, array, i, j))
+            assert f"Out of bound access to a [2, 3] matrix with index [{3 * i + j}]" in text
+        # Their number does not fit 32 bits.
+        assert "Out of bound access to a [2, 3] matrix" in str(failure(k, array, (1 << 31) - 1, 0))
+
+
+@pytest.mark.oracle_differs("checks the number of the component only")
+def test_constant_axes_of_matrices(checked):
+    @qd.kernel
+    def both(i: int) -> int:
+        m = qd.Matrix([[1, 2], [3, i]])
+        return m[0, 2]
+
+    @qd.kernel
+    def one(i: int) -> int:
+        m = qd.Matrix([[1, 2], [3, i]])
+        return m[i, 2]
+
+    @qd.kernel
+    def typed(i: int) -> int:
+        m = qd.Matrix([[1, 2], [3, i]])
+        return m[qd.u8(0), qd.i64(2)]
+
+    for k in (both, one, typed):
+        assert "access to a [2, 2] matrix with index [0, 2]" in str(failure(k, 0))
+
+
+@pytest.mark.oracle_differs("takes the process down", run=False)
+def test_typed_literals_as_components(checked):
+    @qd.kernel
+    def load(i: int) -> int:
+        v = qd.Vector([i, 2, 3])
+        return v[qd.i32(5)]
+
+    @qd.kernel
+    def store(i: int) -> int:
+        v = qd.Vector([i, 2, 3])
+        v[qd.i32(5)] = 7
+        return v[i]
+
+    for k in (load, store):
+        assert "Out of bound access to a [3] matrix with index [5]" in str(failure(k, 0))
 
 
 @pytest.mark.oracle_differs("names no place")

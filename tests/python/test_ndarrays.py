@@ -186,6 +186,86 @@ def test_clamped_boundary(backend):
     assert out.tolist() == [7, 9, 8, 0]
 
 
+vec3, mat2 = qd.types.vector(3, qd.f32), qd.types.matrix(2, 2, qd.f32)
+Vectors = qd.types.ndarray(dtype=vec3, ndim=1, boundary="clamp")
+Matrices = qd.types.ndarray(dtype=mat2, ndim=1, boundary="clamp")
+View = qd.BufferView[vec3, "clamp"]
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_clamped_components_of_vectors(backend, debug):
+    backend.init(debug=debug)
+    a = qd.Vector.ndarray(3, qd.f32, 2)
+
+    @qd.func
+    def last(v: qd.template()):
+        return v[7]
+
+    @qd.kernel
+    def store(a: Vectors, view: View):
+        for _ in range(1):
+            for k in qd.static(range(5)):
+                a[0][k] = 10 + k
+            a[1][3] += 4
+            view[0][9] += 0.5
+            qd.atomic_add(a[0][2**20], 100)
+
+    @qd.kernel
+    def load(a: Vectors, view: View, i: int, out: Array):
+        for _ in range(1):
+            out[0], out[1], out[2] = a[0][5], a[9][3], view[0][4]
+            out[3], out[4] = last(a[0]), view[0][i]
+
+    out = np.zeros(5, np.float32)
+    a.from_numpy(np.array([[0, 1, 2], [3, 4, 5]], np.float32))
+    store(a, a[1:2])
+    assert a.to_numpy().tolist() == [[10, 11, 114], [3, 4, 9.5]]
+    for i in (-2, 0, 2, 3):
+        load(a, a[1:2], i, out)
+        assert out.tolist() == [114, 9.5, 9.5, 114, a[1][min(max(i, 0), 2)]]
+
+
+@pytest.mark.oracle_differs("clamps the number of the component, not each of its indices")
+@pytest.mark.parametrize("debug", [False, True])
+def test_clamped_components_of_matrices(backend, debug):
+    backend.init(debug=debug)
+    a = qd.Matrix.ndarray(2, 2, qd.f32, 2)
+
+    @qd.kernel
+    def at(a: Matrices, i: int, j: int) -> qd.types.vector(5, qd.f32):
+        return qd.Vector([a[0][i, j], a[0][i, 5], a[0][5, j], a[0][0, 5], a[0][5, 0]])
+
+    @qd.kernel
+    def row(a: Matrices) -> qd.types.vector(2, qd.f32):
+        return a[1][7, :]
+
+    @qd.kernel
+    def store(a: Matrices, i: int, j: int):
+        a[1][i, j] = 20
+        a[1][5, 0] += 30
+
+    x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    a.from_numpy(x)
+    for i, j in ((0, 0), (0, 5), (5, 0), (-1, 1), (1, -1), (2**31 - 1, -(2**31))):
+        r, c = min(max(i, 0), 1), min(max(j, 0), 1)
+        assert at(a, i, j).to_list() == [x[0, r, c], x[0, r, 1], x[0, 1, c], 1, 2]
+    assert row(a).to_list() == [6, 7]
+    store(a, -3, 9)
+    assert a.to_numpy()[1].tolist() == [[4, 20], [36, 7]]
+
+
+@pytest.mark.oracle_differs("takes 32 bits only")
+def test_clamped_components_of_long_indices(backend):
+    a = qd.Vector.ndarray(3, qd.f32, 1)
+    a.from_numpy(np.array([[1, 2, 3]], np.float32))
+
+    @qd.kernel
+    def at(a: Vectors, i: qd.i64) -> qd.f32:
+        return a[0][i]
+
+    assert [at(a, i) for i in (2**32, 1, -(2**32) + 2)] == [3, 2, 1]
+
+
 def test_copies_and_pickles(backend):
     a = qd.Vector.ndarray(2, qd.f32, 3)
     a.from_numpy(np.arange(6, dtype=np.float32).reshape(3, 2))

@@ -246,6 +246,8 @@ Ref dtype_call(Lowering&, const CallArgs& a) {
     const Prim to = prim_argument(a.positional[0].get(), "dtype");
     PyObject* x = a.positional[1].get();
     if (!is_expr(x)) {
+        const Ref item = numpy_item(x);  // NumPy's numbers are literals too, of any width
+        if (item) x = item.get();
         if (PyFloat_Check(x) && !type::is_float(to))
             raise(Kind::type,
                   "Floating-point literals must be annotated with a floating-point type. For type "

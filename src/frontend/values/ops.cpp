@@ -73,19 +73,6 @@ PyTypeObject* host_matrix_type() {
     return type;
 }
 
-// A NumPy scalar or 0-d array as a Python number; null Ref if it is neither.
-Ref numpy_item(PyObject* o) {
-    if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
-    if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0) {
-        const Ref ndim = Ref::steal(PyObject_GetAttrString(o, "ndim"));
-        if (PyLong_AsLong(ndim.get()) != 0)
-            raise(Kind::type,
-                  "Only 0-dimensional numpy array can be used to initialize a scalar expression");
-        return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
-    }
-    return {};
-}
-
 Value* number_constant(PyObject* o) {
     if (PyBool_Check(o)) return builder().int_const(Prim::u1, o == Py_True);
     if (PyLong_Check(o)) return integer_literal(o, default_int(), "default_ip");
@@ -275,6 +262,18 @@ bool is_empty_matrix(PyObject* o) { return rows_of_host_matrix(o) == 0; }
 Ref empty_matrix(const char* function) {
     const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.matrix"));
     return Ref::steal(PyObject_CallMethod(module.get(), function, "[]"));
+}
+
+Ref numpy_item(PyObject* o) {
+    if (is_numpy_scalar(o)) return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
+    if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0) {
+        const Ref ndim = Ref::steal(PyObject_GetAttrString(o, "ndim"));
+        if (PyLong_AsLong(ndim.get()) != 0)
+            raise(Kind::type,
+                  "Only 0-dimensional numpy array can be used to initialize a scalar expression");
+        return Ref::steal(PyObject_CallMethod(o, "item", nullptr));
+    }
+    return {};
 }
 
 bool is_number(PyObject* o) { return PyLong_Check(o) || PyFloat_Check(o) || is_numpy_scalar(o); }

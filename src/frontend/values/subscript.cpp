@@ -54,10 +54,16 @@ std::string class_text(PyObject* o) { return text_of(reinterpret_cast<PyObject*>
 bool checks_bounds() { return current()->kernel->options.check_indices(); }
 
 // --- components ---------------------------------------------------------------------------------
-// The number of a component: known now, or an i32 value.
-struct Flat {
-    int number = 0;
+struct Index {  // known now, or an i32 value
+    long long number = 0;
     Value* runtime = nullptr;
+};
+
+// A component of a tensor.
+struct Component {
+    Index axes[2];
+    Index flat;  // its number, row-major
+    std::span<const Index> written(Type t) const { return {axes, size_t(t.rank)}; }
 };
 
 // Checks are of an i32: what is outside stays outside.
@@ -70,51 +76,115 @@ Value* as_i32(Value* v) {
     return b.cast(v, Prim::i32);
 }
 
+Value* clamped(Value* v, int extent) {
+    ir::Builder& b = builder();
+    v = b.op(Op::max, {v, b.int_const(v->type.prim, 0)});
+    v = b.op(Op::min, {v, b.int_const(v->type.prim, extent - 1)});
+    return b.cast(v, Prim::i32);
+}
+
 std::string shape_text(Type t) {
     return t.rank == 2 ? std::to_string(t.n) + ", " + std::to_string(t.m) : std::to_string(t.n);
 }
 
-// In debug mode a constant index outside is like any other one: reaching it is a failure.
-void fail_out_of_bounds(Type t, long long index) {
+int extent_of(Type t, int axis) { return axis ? t.m : t.n; }
+
+// What is refused now: indices that are not known are a "?".
+[[noreturn]] void out_of_bounds(Type t, const Component& at) {
+    std::string text;
+    for (const Index& i : at.written(t))
+        text += (text.empty() ? "" : ", ") + (i.runtime ? "?" : std::to_string(i.number));
+    raise(Kind::index,
+          "Out of bound access to a [" + shape_text(t) + "] matrix with index [" + text + "]");
+}
+
+// What is refused when it is reached.
+void require_within(Type t, Value* ok, std::span<const Index> shown) {
     ir::Format format;
     format.pieces.push_back({"[kernel=" + current()->kernel->module->name +
                                  "] Out of bound access to a [" + shape_text(t) +
-                                 "] matrix with index [" + std::to_string(index) + "]",
+                                 "] matrix with index [",
                              0});
-    Value* operands[] = {builder().int_const(Prim::u1, 0)};
+    std::vector<Value*> operands = {ok};
+    for (const Index& i : shown) {
+        if (&i != shown.data()) format.pieces.push_back({", ", 0});
+        if (i.runtime) {
+            format.pieces.push_back({"", '*'});
+            operands.push_back(i.runtime);
+        } else {
+            format.pieces.push_back({std::to_string(i.number), 0});
+        }
+    }
+    format.pieces.push_back({"]", 0});
     builder().emit(Op::assert_, operands, {})->ref = own_format(std::move(format));
 }
 
-Flat flat_index(Type t, std::span<const Ref> indices) {
+// In debug mode a constant index outside is like any other one: reaching it is a failure. It shows
+// the number of the component, as for indices that are chosen at run time, unless that one exists.
+void fail_out_of_bounds(Type t, const Component& at) {
+    Value* never = builder().int_const(Prim::u1, 0);
+    if (at.flat.number >= t.count()) return require_within(t, never, std::span(&at.flat, 1));
+    require_within(t, never, at.written(t));
+}
+
+Index axis_index(PyObject* o, int axis, int extent, bool clamp) {
+    if (const auto c = static_int(o)) {
+        if (*c < 0) negative_index();
+        return {clamp ? std::min<long long>(*c, extent - 1) : *c, nullptr};
+    }
+    Value* v = index_value(o, axis);
+    return {0, clamp ? clamped(v, extent) : as_i32(v)};
+}
+
+Index row_major(Type t, const Index& row, const Index& column) {
+    const auto number = [](const Index& i) { return std::min<long long>(i.number, INT32_MAX); };
+    if (!row.runtime && !column.runtime) return {number(row) * t.m + number(column), nullptr};
+    ir::Builder& b = builder();
+    const auto value = [&](const Index& i) {
+        return i.runtime ? i.runtime : b.int_const(Prim::i32, number(i));
+    };
+    Value* skipped = b.op(Op::mul, {value(row), b.int_const(Prim::i32, t.m)});
+    return {0, b.op(Op::add, {skipped, value(column)})};
+}
+
+// `clamp`: indices outside mean the first or the last of their axis.
+Component component_at(Type t, std::span<const Ref> indices, bool clamp) {
     if (static_cast<int>(indices.size()) != t.rank)
         raise(Kind::index, "Expected " + std::to_string(t.rank) + " indices, got " +
                                std::to_string(indices.size()));
-    const int extents[] = {t.n, t.m};
-    long long constant = 0;
-    bool all_static = true;
+    Component at;
+    bool outside = false;
     for (int k = 0; k < t.rank; ++k) {
-        const auto c = static_int(indices[static_cast<size_t>(k)].get());
-        if (c && *c < 0) negative_index();
-        if (!c)
-            all_static = false;
-        else
-            constant = constant * (k ? extents[k] : 1) + *c;
+        const int extent = extent_of(t, k);
+        at.axes[k] = axis_index(indices[static_cast<size_t>(k)].get(), k, extent, clamp);
+        outside |= !at.axes[k].runtime && at.axes[k].number >= extent;
     }
-    if (all_static) {
-        if (constant < t.count()) return {static_cast<int>(constant), nullptr};
-        if (!checks_bounds() && !current()->dead_depth)
-            raise(Kind::index, "Out of bound access to a [" + shape_text(t) +
-                                   "] matrix with index [" + std::to_string(constant) + "]");
-        fail_out_of_bounds(t, constant);
-        return {t.count() - 1, nullptr};
+    if (outside && !checks_bounds() && !current()->dead_depth) out_of_bounds(t, at);
+    at.flat = t.rank == 1 ? at.axes[0] : row_major(t, at.axes[0], at.axes[1]);
+    if (outside && !at.flat.runtime) {
+        fail_out_of_bounds(t, at);
+        at.flat.number = t.count() - 1;
     }
+    return at;
+}
+
+// The number of a component is checked by debug_checks, in front of the access. One that exists can
+// still be of another row than the one asked for.
+void check_axes(Type t, const Component& at) {
+    if (t.rank != 2 || !at.flat.runtime || !checks_bounds()) return;
     ir::Builder& b = builder();
-    Value* flat = as_i32(index_value(indices[0].get(), 0));
-    if (t.rank == 2) {
-        Value* row = b.op(Op::mul, {flat, b.int_const(Prim::i32, t.m)});
-        flat = b.op(Op::add, {row, as_i32(index_value(indices[1].get(), 1))});
+    Value* ok = b.int_const(Prim::u1, 1);
+    for (int k = 0; k < t.rank; ++k) {
+        const Index& i = at.axes[k];
+        const int extent = extent_of(t, k);
+        if (!i.runtime) {
+            if (i.number >= extent) ok = b.int_const(Prim::u1, 0);
+            continue;
+        }
+        ok = b.op(Op::bit_and, {ok, b.op(Op::ge, {i.runtime, b.int_const(Prim::i32, 0)})});
+        ok = b.op(Op::bit_and, {ok, b.op(Op::lt, {i.runtime, b.int_const(Prim::i32, extent)})});
     }
-    return {0, flat};
+    require_within(t, ok, at.written(t));
 }
 
 // Writing an element of a vector parameter is legal and has no effect.
@@ -129,17 +199,14 @@ bool is_place(const ExprObject& e) {
 }
 
 // Boundary "clamp" holds for the components of an array's elements too.
-Value* clamped(const ExprObject& e, Value* flat) {
+bool is_clamped(const ExprObject& e) {
+    if (!is_place(e)) return false;
     const ir::Inst* def = e.value()->def;
-    if (!def || def->op != Op::array_place || !ir::ArrayAccess::unpack(def->imm).clamp) return flat;
-    ir::Builder& b = builder();
-    Value* low = b.op(Op::max, {flat, b.int_const(Prim::i32, 0)});
-    return b.op(Op::min, {low, b.int_const(Prim::i32, e.type().count() - 1)});
+    return def && def->op == Op::array_place && ir::ArrayAccess::unpack(def->imm).clamp;
 }
 
-Ref place_component(const ExprObject& e, const Flat& at) {
+Ref place_component(const ExprObject& e, const Index& at) {
     ir::Builder& b = builder();
-    Value* index = at.runtime ? clamped(e, at.runtime) : b.int_const(Prim::i32, at.number);
     if (at.runtime) {
         const ir::Inst* def = e.value()->def;
         if (def && def->op == Op::field_place && def->field()->component_stride() == 0 &&
@@ -147,7 +214,7 @@ Ref place_component(const ExprObject& e, const Flat& at) {
             raise(Kind::runtime, "Element of the MatrixField is not dynamic indexable.",
                   "place its components a constant number of bytes apart, or use constant indices");
     }
-    Value* operands[] = {e.value(), index};
+    Value* operands[] = {e.value(), at.runtime ? at.runtime : b.int_const(Prim::i32, at.number)};
     Value* place = b.typed(Op::comp_place, e.type().element().place(), operands);
     Ref r = make_place(place, ExprKind::element, e.shared, e.read_only);
     if (e.read_only && e.origin) as_expr(r.get())->origin = Py_NewRef(e.origin);
@@ -156,12 +223,21 @@ Ref place_component(const ExprObject& e, const Flat& at) {
 
 Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
     const ExprObject& e = *as_expr(base);
-    const Flat at = flat_index(e.type().value(), indices);
-    if (is_place(e)) return place_component(e, at);
-    if (is_view(base) && !at.runtime) return Ref::borrow(PyTuple_GET_ITEM(e.origin, at.number));
-    Ref r = make_value(at.runtime ? builder().op(Op::extract_dyn, {e.value(), at.runtime})
-                                  : component(e.value(), at.number));
-    if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
+    const Type t = e.type().value();
+    const bool clamp = is_clamped(e);
+    const Component at = component_at(t, indices, clamp);
+    const Index& flat = at.flat;
+    Ref r;
+    if (is_place(e)) {
+        r = place_component(e, flat);
+    } else if (is_view(base) && !flat.runtime) {
+        return Ref::borrow(PyTuple_GET_ITEM(e.origin, static_cast<Py_ssize_t>(flat.number)));
+    } else {
+        r = make_value(flat.runtime ? builder().op(Op::extract_dyn, {e.value(), flat.runtime})
+                                    : component(e.value(), static_cast<int>(flat.number)));
+        if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
+    }
+    if (!clamp) check_axes(t, at);
     return r;
 }
 

@@ -34,6 +34,8 @@ ir::Value* outlived(ir::Value* v);
 // Whether the variable is of a section or a stream that is over, and another one is being lowered.
 bool is_of_sibling(const ir::Value* variable);
 bool is_number(PyObject* o);
+// A NumPy scalar or 0-d array as a Python number; null Ref if it is neither.
+Ref numpy_item(PyObject* o);
 // Of a type whose instances are guarded by value.
 bool is_plain_constant(PyObject* o);
 bool is_enum_member(PyObject* o);

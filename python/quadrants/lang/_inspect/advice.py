@@ -103,6 +103,8 @@ ADVICE = [
     (r"index of slice type|scalar cannot be sliced", "loop over the elements"),
     (r"is a scalar and cannot be indexed", "leave the index out"),
     (r"Out of bound access to a \[(\d+)\] matrix", "indices go from 0 to {1} - 1"),
+    (r"Out of bound access to a \[(\d+), (\d+)\] matrix",
+     "indices go from 0, 0 to {1} - 1, {2} - 1"),
     (r"cannot assign '\[Tensor|cannot assign '.*' to '\[Tensor",
      "shapes must be equal; a variable keeps the type of its first value"),
     (r"Cannot broadcast tensor", "shapes must be equal, or one side a number"),
