@@ -10,7 +10,8 @@ pass::Refusal differentiate(Module& m, const Request& request) {
     const bool reverses = request.mode == Mode::reverse;
     try {
         if (request.mode == Mode::validation) return validate(m, request), pass::Refusal{};
-        if (reverses) check_mixed(m);
+        check_gradients_of_arrays(m);
+        if (reverses) check_mixed(m), enclose_serial_loops(m);
         if (pass::Refusal r = pass::straighten(m, !reverses || request.inner_loops);
             !r.what.empty())
             return r;

@@ -24,8 +24,45 @@ void check_mixed(const Module& m) {
             *statement);
 }
 
+// Beside loops whose iterations go back on their own a serial one is the only iteration of another.
+void enclose_serial_loops(Module& m) {
+    Function& f = m.kernel();
+    bool any = false;
+    for (Inst& i : *f.body) any |= i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
+    if (!any) return;
+    for (Inst& i : *f.body) {
+        if (i.op != Op::for_ || (i.loop_config() && i.loop_config()->parallel)) continue;
+        Builder b{&f, f.body, &i, i.loc};
+        Value* once[] = {b.int_const(Prim::i32, 0), b.int_const(Prim::i32, 1)};
+        Inst* around = b.emit(Op::for_, once, {}, 1);
+        around->imm = 1;
+        around->flags = kOverData | kStopsGradient;
+        m.owned_loops.push_back(std::make_unique<LoopConfig>());
+        m.owned_loops.back()->parallel = true;
+        around->ref = m.owned_loops.back().get();
+        f.add_param(around->body(), type::kI32);
+        i.remove();
+        i.append_to(around->body());
+        Builder{&f, &around->body(), nullptr, i.loc}.end(Op::continue_);
+    }
+}
+
+// Gradients have none.
+void check_gradients_of_arrays(const Module& m) {
+    for (Function* function : m.functions)
+        walk(*function->body, [](Inst& i) {
+            if (i.op == Op::array_place && ArrayAccess::unpack(i.imm).grad)
+                refuse("Cannot automatically differentiate through a grad tensor", i);
+        });
+}
+
 void check_inner_loops(Region& r, bool inside) {
     for (Inst& i : r) {
+        const bool encloses = i.flags & kStopsGradient && i.is_loop();
+        if (encloses) {
+            check_inner_loops(i.body(), false);
+            continue;
+        }
         if (i.op == Op::for_ && inside)
             throw Refused{
                 {"Cannot use non static range in Backwards mode: a loop inside a loop needs "

@@ -198,9 +198,6 @@ struct Tangents {
     void run() {
         check();
         region(*f.body);
-        walk(*f.body, [&](Inst& i) {
-            if (i.op == Op::stop_grad) i.remove();
-        });
     }
 };
 

@@ -61,22 +61,8 @@ Activity::Activity(Function& f, const Storage& storage) : storage_(storage) {
     });
     varied_.resize(count);
     useful_.resize(count);
-    stop_gradients(*f.body);
     while (flow(*f.body));
     while (back(*f.body));
-}
-
-void Activity::stop_gradients(Region& r) {
-    for (Inst* i = r.first; i; i = i->next) {
-        if (i->op == Op::stop_grad)
-            walk(r, [&](Inst& load) {
-                if (load.op != Op::load && load.op != Op::volatile_load) return;
-                const Inst* d = root_of_place(load.operand(0))->def;
-                if (d && d->op == Op::field_place && d->field() == i->field())
-                    stopped_[&load] = true;
-            });
-        for (Region* c : i->region_list()) stop_gradients(*c);
-    }
 }
 
 bool Activity::set(std::vector<bool>& of, const Value* v, bool yes) {
@@ -123,7 +109,7 @@ bool Activity::flow(Inst& i) {
     const bool reads =
         i.op == Op::load || i.op == Op::volatile_load || info(i.op).effect == Effect::atomic;
     if (reads) {
-        const bool yes = storage_.has(i.operand(0)) && !stopped_.contains(&i);
+        const bool yes = storage_.has(i.operand(0)) && !(i.flags & kStopsGradient);
         return changed | set(varied_, i.result(), yes);
     }
     for (int k = 0; k < i.operand_count; ++k)

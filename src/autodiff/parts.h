@@ -67,7 +67,6 @@ class Activity {
     void check_smooth(Region& r) const;  // refuses what has no derivative
 
   private:
-    void stop_gradients(Region& r);
     bool flow(Region& r);
     bool flow(Inst& i);
     bool set(std::vector<bool>& of, const Value* v, bool yes);
@@ -76,7 +75,6 @@ class Activity {
 
     const Storage& storage_;
     std::vector<bool> varied_, useful_;
-    std::unordered_map<const Inst*, bool> stopped_;  // loads that stop_grad names
 };
 
 // Whether operand k of an op may carry a derivative to its result.
@@ -101,6 +99,8 @@ void expand_reductions(Function& f);
 
 // They refuse. On the kernel as the front end made it; straightened.
 void check_mixed(const Module& m);
+void check_gradients_of_arrays(const Module& m);
+void enclose_serial_loops(Module& m);
 void check_inner_loops(Region& r, bool inside);
 void check_recurrences(Module& m, const Storage& storage);
 

@@ -607,7 +607,7 @@ bool is_effect(const Inst& i, const Storage& storage) {
         }
         case Effect::io:
         case Effect::check:
-            return i.op != Op::stop_grad;
+            return true;
         default:
             return false;
     }
@@ -628,16 +628,46 @@ struct Kernel {
         return out;
     }
 
-    // Loads of what this task or a later one writes are others' by the time of the way back.
+    // Of a task that others follow: whether its effects may wait for the way back, which comes
+    // after theirs. Nobody sees when they happen.
+    bool can_wait(Inst& task, const std::vector<Inst*>& tasks) const {
+        const std::vector<uint64_t> own = written(task.body());
+        bool yes = true;
+        walk(task.body(), [&](Inst& i) {
+            const Effect e = i.effect();
+            yes &= e != Effect::io && e != Effect::check;
+        });
+        for (const Inst* other : tasks) {
+            if (other == &task) continue;
+            walk(other->body(), [&](Inst& i) {
+                const bool touches =
+                    i.op == Op::load || i.effect() == Effect::write || i.effect() == Effect::atomic;
+                if (touches && std::ranges::find(own, Sweep::class_of(i.operand(0))) != own.end())
+                    yes = false;
+            });
+        }
+        return yes;
+    }
+
+    // What the way back reads must not have been overwritten meanwhile, nor be known only to what
+    // happened already.
     void check_order(Inst& loop, const std::vector<uint64_t>& later) const {
         walk(loop.body(), [&](Inst& i) {
-            if (i.op != Op::load) return;
-            if (std::ranges::find(later, Sweep::class_of(i.operand(0))) != later.end())
-                refuse(
-                    "Not supported: a loop reads what it, or a loop behind it, overwrites, and "
-                    "the kernel has further loops. Split the kernel",
-                    i);
+            const bool reads = i.op == Op::load || (i.effect() == Effect::atomic && is_used(i));
+            if (!reads || std::ranges::find(later, Sweep::class_of(i.operand(0))) == later.end())
+                return;
+            refuse(
+                "Not supported: a loop reads what it, or a loop behind it, overwrites, and "
+                "the kernel has further loops. Split the kernel",
+                i);
         });
+    }
+    static bool is_used(const Inst& atomic) {
+        bool used = false;
+        walk(*atomic.parent->function->body, [&](Inst& i) {
+            for (int k = 0; k < i.operand_count; ++k) used |= i.operand(k) == atomic.results;
+        });
+        return used;
     }
 
     static void drop_effects(Region& r, const Storage& storage, bool gradients) {
@@ -659,8 +689,9 @@ struct Kernel {
         }
     }
 
-    // Only what is to be done again of a task that goes back later; a copy does that.
-    Inst* set_aside(Inst& task) {
+    // Leaves what is to be done again of a task that goes back later; a copy does that, and the
+    // effects too, if they wait.
+    Inst* set_aside(Inst& task, bool waits) {
         std::vector<Value*> operands;
         for (int k = 0; k < task.operand_count; ++k) operands.push_back(task.operand(k));
         Builder b{&f, f.body, f.body->last, task.loc};
@@ -672,40 +703,37 @@ struct Kernel {
             copy->regions[k] = clone_into(*task.regions[k], f, {});
             copy->regions[k]->owner = copy;
         }
-        drop_effects(copy->body(), storage, false);
+        if (!waits) drop_effects(copy->body(), storage, false);
         drop_effects(task.body(), storage, true);
+        if (waits) task.remove();
         return copy;
-    }
-
-    // A serial loop's iterations depend on each other: all of it is one sweep.
-    Inst* enclose(Inst& loop) {
-        Builder b{&f, f.body, &loop, loop.loc};
-        Value* always[] = {b.constant(type::kU1, 1)};
-        Inst* around = b.emit(Op::if_, always, {}, 2);
-        loop.remove();
-        loop.append_to(around->body());
-        for (Region* r : around->region_list()) Builder{&f, r, nullptr, loop.loc}.end(Op::yield);
-        return around;
     }
 
     // Loads of what does not change go in front of their loop, if that runs at all: going back,
     // what the loop adds to them is added up first and goes to the gradient once.
     void hoist_loads(const std::vector<uint64_t>& writes) {
         std::vector<Inst*> loads;
-        walk_post(*f.body, [&](Inst& loop) {
-            if (loop.op != Op::for_ || is_parallel_loop(loop) || loop.parent == f.body) return;
-            loads.clear();
-            for (Inst& i : loop.body())
-                if (i.op == Op::load && can_hoist(i, loop, writes)) loads.push_back(&i);
-            if (loads.empty()) return;
-            Builder b{&f, loop.parent, &loop, loop.loc};
-            Value* runs = nullptr;
-            for (int k = 0; k < static_cast<int>(loop.imm); ++k) {
-                Value* some = b.op(Op::lt, {loop.operand(2 * k), loop.operand(2 * k + 1)});
-                runs = runs ? b.op(Op::bit_and, {runs, some}) : some;
-            }
-            for (Inst* i : loads) hoist(*i, runs, b);
+        walk(*f.body, [&](Inst& i) {
+            if (i.op == Op::load && i.parent->owner && is_serial_loop(*i.parent->owner))
+                loads.push_back(&i);
         });
+        for (Inst* i : loads) {
+            std::vector<Inst*> around;  // loops that it leaves, inner ones first
+            for (Inst* loop = i->parent->owner; is_serial_loop(*loop) && loop->parent != f.body;
+                 loop = loop->parent->owner) {
+                if (!can_hoist(*i, *loop, writes) || !knows_bounds(around, *loop)) break;
+                around.push_back(loop);
+                if (!loop->parent->owner) break;
+            }
+            if (!around.empty()) hoist(*i, around);
+        }
+    }
+    static bool is_serial_loop(const Inst& i) { return i.op == Op::for_ && !is_parallel_loop(i); }
+    static bool knows_bounds(const std::vector<Inst*>& inner, const Inst& loop) {
+        for (const Inst* i : inner)
+            for (int k = 0; k < static_cast<int>(2 * i->imm); ++k)
+                if (is_inside(i->operand(k), loop) && !is_constant(i->operand(k))) return false;
+        return true;
     }
 
     static bool can_hoist(const Inst& load, const Inst& loop, const std::vector<uint64_t>& writes) {
@@ -737,9 +765,16 @@ struct Kernel {
         return b.typed(v->def->op, v->type, operands, v->def->imm, v->def->ref);
     }
 
-    void hoist(Inst& load, Value* runs, Builder& b) {
-        Inst& loop = *load.parent->owner;
-        b.loc = load.loc;
+    void hoist(Inst& load, const std::vector<Inst*>& around) {
+        Inst& loop = *around.back();
+        Builder b{&f, loop.parent, &loop, load.loc};
+        Value* runs = nullptr;
+        for (const Inst* i : around)
+            for (int k = 0; k < static_cast<int>(i->imm); ++k) {
+                Value* some = b.op(Op::lt, {outside(i->operand(2 * k), loop, b),
+                                            outside(i->operand(2 * k + 1), loop, b)});
+                runs = runs ? b.op(Op::bit_and, {runs, some}) : some;
+            }
         Value* place = outside(load.operand(0), loop, b);
         Value* on[] = {runs};
         const Type types[] = {load.result()->type};
@@ -747,6 +782,7 @@ struct Kernel {
         Builder yes{&f, test->regions[0], nullptr, load.loc},
             no{&f, test->regions[1], nullptr, load.loc};
         Value *there[] = {yes.load(place)}, *none[] = {zero(no, types[0])};
+        there[0]->def->flags = load.flags;
         yes.end(Op::yield, there);
         no.end(Op::yield, none);
         replace(load.result(), test->result());
@@ -780,7 +816,7 @@ struct Kernel {
         expand_reductions(f);
         std::vector<Inst*> tasks;
         for (Inst& i : *f.body)
-            if (i.op == Op::for_) tasks.push_back(is_parallel_loop(i) ? &i : enclose(i));
+            if (is_parallel_loop(i)) tasks.push_back(&i);
         walk(*f.body, [&](Inst& i) {
             if (i.op == Op::random)
                 refuse(
@@ -797,19 +833,20 @@ struct Kernel {
         } else {
             run_tasks(tasks, all);
         }
-        walk(*f.body, [&](Inst& i) {
-            if (i.op == Op::stop_grad) i.remove();
-        });
     }
 
     void run_tasks(const std::vector<Inst*>& tasks, const std::vector<uint64_t>& all) {
         std::vector<Inst*> order;
         std::vector<uint64_t> later;
+        std::vector<bool> waits;
+        for (Inst* task : tasks) waits.push_back(can_wait(*task, tasks));
         for (size_t k = tasks.size(); k-- > 0;) {
-            for (const uint64_t c : written(tasks[k]->body())) later.push_back(c);
             const bool last = k + 1 == tasks.size();
+            const std::vector<uint64_t> own = written(tasks[k]->body());
+            if (!waits[k]) later.insert(later.end(), own.begin(), own.end());
             if (!last) check_order(*tasks[k], later);
-            order.push_back(last ? tasks[k] : set_aside(*tasks[k]));
+            if (waits[k]) later.insert(later.end(), own.begin(), own.end());
+            order.push_back(last ? tasks[k] : set_aside(*tasks[k], waits[k]));
         }
         const Activity activity(f, storage);
         activity.check_smooth(*f.body);

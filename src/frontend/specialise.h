@@ -81,7 +81,8 @@ struct ParamSource {
     Path path;  // root == argument; may also end in the pseudo attributes of BufferView
     // graph_state: a 1-d i32 array of the launch itself (GraphTable), not of the caller
     enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
-    bool written = false;  // array: the kernel, or a func that it calls, stores to its elements
+    bool written = false;      // array: the kernel, or a func that it calls, stores to its elements
+    bool no_gradient = false;  // array: its annotation says needs_grad=False
 };
 // How results become Python objects: one entry per returned object.
 struct ResultShape {

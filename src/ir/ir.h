@@ -357,16 +357,15 @@ inline constexpr uint8_t kPrivateField =
     2;                                  // an atomic on a field of which threads may have copies
 inline constexpr uint8_t kNoWrap = 4;   // the result fits its type; a narrowing cast loses nothing
 inline constexpr uint8_t kOrdered = 8;  // an atomic that orders the accesses around it
+inline constexpr uint8_t kStopsGradient = 32;  // a load that is a constant to gradients
 inline constexpr uint8_t kOverData = 16;  // a loop over the cells of a field, to be differentiated
 struct FlagName {                         // as IR text has it
     uint8_t flag;
     const char* name;
 };
-inline constexpr FlagName kFlagNames[] = {{kPrivateField, "private"},
-                                          {kNoFastMath, "nofastmath"},
-                                          {kNoWrap, "nowrap"},
-                                          {kOrdered, "ordered"},
-                                          {kOverData, "data"}};
+inline constexpr FlagName kFlagNames[] = {{kPrivateField, "private"}, {kNoFastMath, "nofastmath"},
+                                          {kNoWrap, "nowrap"},        {kOrdered, "ordered"},
+                                          {kOverData, "data"},        {kStopsGradient, "stop"}};
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;

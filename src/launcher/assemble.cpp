@@ -226,9 +226,9 @@ bool annotates(PyObject* annotation, Prim p) {
     return PyLong_Check(at.get()) && static_cast<Prim>(PyLong_AsLong(at.get())) == p;
 }
 
-void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyObject* const* args,
-               const frontend::LoweredKernel& kernel, std::span<const ir::Param> params,
-               const std::string& kernel_name) {
+void add_steps(Specialisation& s, const KernelObject& of, PyObject* const* args,
+               const frontend::LoweredKernel& kernel, std::span<const ir::Param> params) {
+    const std::vector<Parameter>& parameters = *of.parameters;
     for (size_t k = 0; k < params.size(); ++k) {
         const frontend::ParamSource& source = kernel.params[k];
         PackStep step{};
@@ -237,8 +237,9 @@ void add_steps(Specialisation& s, const std::vector<Parameter>& parameters, PyOb
         step.offset = params[k].offset;
         step.type = params[k].type;
         step.needs_grad = params[k].needs_grad;
+        step.refuses_grad = of.derivative && !step.needs_grad && !source.no_gradient;
         step.name = params[k].name;
-        step.kernel = kernel_name;
+        step.kernel = kernel_name(of);
         step.written = source.written;
         step.attributes = keys_of(source.path);
         if (!step.attributes.empty())
@@ -332,7 +333,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     s->returns_tuple = kernel.returns_tuple;
     for (const auto& other : *k.specialisations) s->number = std::max(s->number, other->number + 1);
     add_identities(*s, *k.parameters, args, kernel);
-    add_steps(*s, *k.parameters, args, kernel, params, kernel_name(k));
+    add_steps(*s, k, args, kernel, params);
     if (s->slot) {
         s->asks_shared = s->slot->current()->array_use & abi::kAtomicArrays;
         for (PackStep& step : s->steps)

@@ -67,8 +67,9 @@ struct IdentityCheck {
 struct PackStep {
     enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
     bool needs_grad = false;
-    bool written = false;   // an array whose elements the kernel stores to
-    bool has_grad = false;  // the array that it was made for has a gradient
+    bool refuses_grad = false;  // it was made for an array without gradient, which matters
+    bool written = false;       // an array whose elements the kernel stores to
+    bool has_grad = false;      // the array that it was made for has a gradient
     // Arrays of others: whether no other array may be bound, whether one was bound last, and one
     // that other processes may see.
     enum Foreign : uint8_t { kOnlyForeign = 1, kLastForeign = 2, kLastShared = 4 };

@@ -201,6 +201,8 @@ Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (step.needs_grad) {
         if (!a.grad) return Written::no;
         grad = reinterpret_cast<NdarrayObject*>(a.grad)->data;
+    } else if (step.refuses_grad && a.grad) {
+        return Written::no;
     }
     write_descriptor(at, a.data, grad, a.shape, a.ndim);
     return Written::yes;
@@ -220,7 +222,7 @@ Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Written::no;
     if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Written::no;
     if (!a.c_contiguous || (a.on_device && session().device->is_host) ||
-        (step.needs_grad && !a.grad))
+        (step.needs_grad && !a.grad) || (step.refuses_grad && a.grad))
         return Written::no;
     if (step.written && a.read_only) {
         refuse(step, "ValueError",

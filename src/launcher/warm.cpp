@@ -192,7 +192,9 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         s.recipe.params[n].type = std::bit_cast<Type>(r.number<uint64_t>());
         s.recipe.params[n].offset = r.number<uint32_t>();
         s.recipe.params[n].needs_grad = r.number<uint8_t>();
-        k.params[n].written = r.number<uint8_t>();
+        const auto bits = r.number<uint8_t>();
+        k.params[n].written = bits & 1;
+        k.params[n].no_gradient = bits & 2;
         s.recipe.params[n].name = r.text();
         s.layouts.push_back(r.number<uint64_t>());
     }
@@ -356,7 +358,7 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
         w.number(params[n].type.word());
         w.number(params[n].offset);
         w.number(uint8_t(params[n].needs_grad));
-        w.number(uint8_t(k.params[n].written));
+        w.number(uint8_t(k.params[n].written | k.params[n].no_gradient << 1));
         w.text(params[n].name);
         w.number(k.params[n].kind == ParamSource::Kind::array
                      ? layout_of(walker.find(k.params[n].path))

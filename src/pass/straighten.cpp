@@ -54,6 +54,22 @@ void whole_slots(Function& f) {
     for (Inst* p : places) p->remove();
 }
 
+// What qd.stop_grad says of a block goes to its loads, before blocks are taken apart. Of a callee's
+// own block the caller's is meant.
+void mark_constant_loads(Region& r, bool keeps) {
+    for (Inst& i : r) {
+        for (Region* c : i.region_list()) mark_constant_loads(*c, false);
+        if (i.op != Op::stop_grad) continue;
+        walk(r, [&](Inst& load) {
+            if (load.op != Op::load && load.op != Op::volatile_load) return;
+            const Inst* d = root_of_place(load.operand(0))->def;
+            if (d && d->op == Op::field_place && d->field() == i.field())
+                load.flags |= kStopsGradient;
+        });
+        if (!keeps) i.remove();
+    }
+}
+
 }  // namespace
 
 Refusal straighten(Module& m, bool unrolls) {
@@ -65,8 +81,9 @@ Refusal straighten(Module& m, bool unrolls) {
     for (Function* f : order) {
         if (f->never_inline || f->returns_early)
             return {"Real function in gradient kernels unsupported.", f->body->first->loc};
-        if (unrolls && m.options.advanced_optimization) unroll(s, *f);
         inline_calls(s, *f);
+        mark_constant_loads(*f->body, f != &m.kernel());
+        if (unrolls && m.options.advanced_optimization) unroll(s, *f);
         whole_slots(*f);
         promote(s, *f);
         simplify(s, *f);

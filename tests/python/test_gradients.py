@@ -665,3 +665,198 @@ def test_methods_have_gradients(f64):
     assert body.x.grad.to_numpy() == pytest.approx(6 * X)
     with pytest.raises(RuntimeError, match="not compatible with autodiff kernels"):
         body.run.grad(3.0, qd_stream=object())
+
+
+def test_arrays_with_and_without_gradients_are_told_apart(f64):
+    @qd.kernel
+    def k(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(2):
+            y[i] = x[i] * x[i]
+
+    for x_has, y_has in ((0, 0), (1, 0), (1, 1), (0, 1), (1, 1)):
+        x, y = (qd.ndarray(qd.f64, 2, needs_grad=bool(has)) for has in (x_has, y_has))
+        x.fill(3)
+        if y_has:
+            y.grad.fill(1)
+        k.grad(x, y)
+        if x_has:
+            assert list(x.grad.to_numpy()) == [6 * y_has] * 2
+        if y_has:
+            assert not y.grad.to_numpy().any()
+
+
+def test_an_annotation_keeps_gradients_out(f64):
+    @qd.kernel
+    def k(
+        x: qd.types.ndarray(dtype=qd.f64, ndim=1),
+        w: qd.types.ndarray(dtype=qd.f64, ndim=1, needs_grad=False),
+        y: qd.types.ndarray(dtype=qd.f64, ndim=1),
+    ):
+        for i in range(2):
+            y[i] = x[i] * w[i]
+
+    x, w, y = (qd.ndarray(qd.f64, 2, needs_grad=True) for _ in range(3))
+    x.fill(2)
+    w.fill(3)
+    for _ in range(2):
+        y.grad.fill(1)
+        k.grad(x, w, y)
+    assert list(x.grad.to_numpy()) == [6, 6] and not w.grad.to_numpy().any()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_serial_loops_beside_parallel_ones(f64, first):
+    x, y, z = field(4), field(4), field(4)
+
+    @qd.kernel
+    def k():
+        if qd.static(first):
+            qd.loop_config(serialize=True)
+            for i in range(4):
+                y[i] = x[i] * x[i]
+        for i in range(4):
+            z[i] = x[i] * 3.0
+        if qd.static(not first):
+            qd.loop_config(serialize=True)
+            for i in range(4):
+                y[i] = x[i] * x[i]
+
+    x.from_numpy(np.arange(1.0, 5.0))
+    y.grad.fill(1)
+    z.grad.fill(1)
+    k.grad()
+    assert list(x.grad.to_numpy()) == [5, 7, 9, 11]
+    assert not y.grad.to_numpy().any() and not z.grad.to_numpy().any()
+
+
+def test_loops_in_branches_beside_statements(loops):
+    x, y, z = field(4), field(4), field(4)
+
+    @qd.kernel
+    def k(n: qd.i32):
+        y[0] = x[1] * x[1]
+        if n == max(n, n):
+            for j in range(n):
+                z[j] = x[j] * 2.0
+        y[1] = x[1] * x[2]
+
+    x.from_numpy(np.arange(1.0, 5.0))
+    y.grad.fill(1)
+    z.grad.fill(1)
+    k.grad(2)
+    assert list(x.grad.to_numpy()) == [2, 9, 2, 0]
+
+
+@pytest.mark.parametrize("trips", ["unrolled", "known later"])
+def test_stop_grad_holds_in_its_block_alone(loops, trips):
+    x, y, z = field(4), field(4), field(4)
+
+    @qd.kernel
+    def k(n: qd.i32):
+        for i in range(4):
+            v = x[i]
+            if qd.static(trips == "unrolled"):
+                for j in range(2):
+                    qd.stop_grad(x)
+                    z[i] += x[i]
+            else:
+                for j in range(n):
+                    qd.stop_grad(x)
+                    z[i] += x[i] * x[i]
+            y[i] = v * v
+
+    x.fill(3)
+    y.grad.fill(1)
+    z.grad.fill(1)
+    k.grad(2)
+    assert list(x.grad.to_numpy()) == [6] * 4
+
+
+def test_counters_of_kernels_with_several_loops(f64):
+    """What a loop does to storage without gradients may serve that loop's way back."""
+    x, y, z = field(4), field(4), field(4)
+    power, next_one = qd.field(qd.i32, 4), qd.field(qd.i32, ())
+
+    @qd.kernel
+    def k():
+        for i in range(4):
+            power[i] = i % 2 + 1
+            at = qd.atomic_add(next_one[None], 1)
+            y[at] = x[i] ** power[i]
+        for i in range(4):
+            z[i] = x[i] * 3.0
+
+    x.from_numpy(np.arange(1.0, 5.0))
+    y.grad.fill(1)
+    z.grad.fill(1)
+    k.grad()
+    assert list(x.grad.to_numpy()) == [4, 7, 4, 11] and next_one[None] == 4
+
+    @qd.kernel
+    def spoiled():
+        for i in range(4):
+            y[i] = x[i] * power[i]
+        for i in range(4):
+            power[i] += 1
+            z[i] = x[i]
+
+    with pytest.raises(RuntimeError, match="Not supported.*overwrites"):
+        spoiled.grad()
+
+
+def test_gradients_of_arrays_have_none(f64):
+    @qd.kernel
+    def k(x: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in range(2):
+            y[i] = x[i] * x.grad[i]
+
+    x, y = (qd.ndarray(qd.f64, 2, needs_grad=True) for _ in range(2))
+    k(x, y)
+    with pytest.raises(
+        RuntimeError, match="Cannot automatically differentiate through a grad tensor"
+    ):
+        k.grad(x, y)
+
+
+def test_nothing_is_kept_of_nests_that_carry_nothing(backend):
+    if backend.name != "cpu":
+        pytest.skip("no tape")
+    backend.init(default_fp=qd.f64, ad_stack_size=1, **LOOPS)
+    x, y = field(2), field(2)
+
+    @qd.kernel
+    def k(n: qd.i32):
+        for i in x:
+            for a in range(n):
+                for b in range(n):
+                    y[i] += qd.sin(x[i])
+
+    y.grad.fill(1)
+    k.grad(300)
+    assert list(x.grad.to_numpy()) == [90000, 90000]
+
+
+def test_processes_tell_arrays_with_gradients_apart(tmp_path):
+    import subprocess
+    import sys
+
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, quadrants as qd\n"
+        "qd.init(arch=qd.cpu, log_level=qd.ERROR, offline_cache_file_path=sys.argv[1])\n"
+        "@qd.kernel\n"
+        "def k(x: qd.types.ndarray(), y: qd.types.ndarray()):\n"
+        "    for i in range(2): y[i] = x[i] * x[i]\n"
+        "x, y = (qd.ndarray(qd.f32, 2, needs_grad=n in sys.argv[2]) for n in 'xy')\n"
+        "x.fill(3)\n"
+        "if y.grad is not None: y.grad.fill(1)\n"
+        "k.grad(x, y)\n"
+        "print(x.grad and x.grad[0], y.grad and y.grad[0])\n"
+    )
+    said = []
+    for which in ("x", "xy", "y", "xy"):
+        command = [sys.executable, str(program), str(tmp_path / "cache"), which]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.splitlines()[-1])
+    assert said == ["0.0 None", "6.0 0.0", "None 0.0", "6.0 0.0"]

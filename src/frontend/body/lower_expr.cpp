@@ -240,6 +240,12 @@ Val Body::element(const Val& base, PyObject* index) {
     return v;
 }
 
+static bool forbids_gradient(PyObject* annotation) {
+    const Ref wanted = Ref::steal_or_null(PyObject_GetAttr(annotation, names().needs_grad_));
+    if (!wanted) forget_error();
+    return wanted.get() == Py_False;
+}
+
 // A member of a dataclass parameter, or a whole parameter, by its annotation.
 // A window of an array: three parameters that make one struct value.
 static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Prov* prov) {
@@ -353,8 +359,13 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
         refuse_dead(o);
         bind_array_type(annotation, o, name, a);
-        ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
-                                      ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+        const bool forbidden = forbids_gradient(annotation);
+        const size_t before = low.kernel->out->params.size();
+        ir::Value* v =
+            unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name,
+                           a.has_grad && !forbidden);
+        if (low.kernel->out->params.size() > before)
+            low.kernel->out->params.back().no_gradient = forbidden;
         prov->leaf = make_array(v, a.access);
         return {prov->leaf, nullptr};
     }
