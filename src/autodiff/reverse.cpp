@@ -174,9 +174,20 @@ struct Sweep {
         loop.bytes = (loop.bytes + align - 1) & ~(align - 1);
         loop.kept.push_back({place, v, loop.bytes});
         Builder b = entry(at);
-        Value* where = b.op(Op::add, {loop.base, b.int_const(Prim::i64, int64_t(loop.bytes))});
+        std::vector<Value*> parts;
+        for (int c = 0; c < v->type.count(); ++c)
+            parts.push_back(b.load(on_tape(b, loop.base, loop.kept.back(), c)));
         loop.bytes += static_cast<uint64_t>(v->type.size_bytes());
-        return b.load(b.typed(Op::tape, v->type.place(), {{where}}));
+        return v->type.is_scalar() ? parts[0] : b.typed(Op::build, v->type, parts);
+    }
+
+    // A component of what is kept, of the record that begins there. Each is an access of its own,
+    // since a GPU has those of many threads side by side.
+    static Value* on_tape(Builder& b, Value* record, const Kept& kept, int component) {
+        const Type one = kept.value->type.element();
+        const int64_t offset = int64_t(kept.offset) + int64_t{component} * one.size_bytes();
+        Value* where = b.op(Op::add, {record, b.int_const(Prim::i64, offset)});
+        return b.typed(Op::tape, one.place(), {{where}});
     }
 
     // --- adjoints
@@ -521,9 +532,10 @@ struct Sweep {
         Value* behind = b.op(Op::add, {at, b.int_const(Prim::i64, int64_t(l.bytes))});
         require_room(b, behind);
         for (const Kept& k : l.kept) {
-            Value* where = b.op(Op::add, {at, b.int_const(Prim::i64, int64_t(k.offset))});
             Value* v = k.place ? b.load(k.place) : resolve(k.value);
-            b.store(b.typed(Op::tape, v->type.place(), {{where}}), v);
+            for (int c = 0; c < v->type.count(); ++c)
+                b.store(on_tape(b, at, k, c),
+                        v->type.is_scalar() ? v : b.op(Op::extract, {v}, static_cast<uint64_t>(c)));
         }
         b.store(top, behind);
     }

@@ -22,19 +22,6 @@ void raise(const pass::Refusal& refusal) {
         PyErr_SetString(PyExc_RuntimeError, text.c_str());
 }
 
-pass::Refusal find_tape(const ir::Module& m) {
-    pass::Refusal found;
-    ir::walk(*m.kernel().body, [&](ir::Inst& i) {
-        if (i.op == ir::Op::tape)
-            found = {
-                "Not supported on this device: a loop inside a loop carries values that the "
-                "reverse sweep needs, which CPUs alone can keep in this build. Unroll it with "
-                "qd.static(range(...)), or use qd.init(arch=qd.cpu)",
-                i.loc};
-    });
-    return found;
-}
-
 }  // namespace
 
 std::unique_ptr<ir::Module> derive(const frontend::LoweredKernel& kernel) {
@@ -44,9 +31,7 @@ std::unique_ptr<ir::Module> derive(const frontend::LoweredKernel& kernel) {
                                     .companions = kernel.companions,
                                     .inner_loops = options.ad_stack_experimental_enabled,
                                     .most_records = options.ad_stack_size};
-    pass::Refusal refusal = autodiff::differentiate(*copy, request);
-    if (refusal.what.empty() && session::session().device != &runtime::cpu_device)
-        refusal = find_tape(*copy);
+    const pass::Refusal refusal = autodiff::differentiate(*copy, request);
     if (!refusal.what.empty()) return raise(refusal), nullptr;
     return copy;
 }

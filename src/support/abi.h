@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 21;
+inline constexpr uint32_t kAbiVersion = 22;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -96,6 +96,9 @@ struct DeviceLaunch {
     // If the last task is serial and the kernel has results: where it stores `launch` once they are
     // there; or 0.
     uint64_t done, launch;
+    // Of kernels that keep something for a reverse sweep: the first thread's, and bytes of each. In
+    // a group of 32 threads the elements of one number lie side by side.
+    uint64_t tape, tape_bytes;
     int64_t bounds[2 * kMaxDims];  // of a range task; of `finish` the first is the number of chunks
 };
 inline constexpr uint32_t kMostDeviceLaunch = 32764;

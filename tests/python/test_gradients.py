@@ -21,8 +21,8 @@ def f64(backend):
 
 @pytest.fixture
 def loops(backend):
-    """Loops in loops, whose values need a tape: CPUs have one."""
-    if backend.name != "cpu":
+    """Loops in loops, whose values need a tape."""
+    if backend.name not in ("cpu", "cuda"):
         pytest.skip("no tape")
     return backend.init(default_fp=qd.f64, **LOOPS)
 
@@ -425,7 +425,7 @@ def test_long_recurrences(loops):
 
 @pytest.mark.oracle_differs("the established package has limits of its own")
 def test_ad_stack_size_is_a_limit(backend):
-    if backend.name != "cpu":
+    if backend.name not in ("cpu", "cuda"):
         pytest.skip("no tape")
     backend.init(default_fp=qd.f64, ad_stack_size=32, **LOOPS)
     x, loss = field(2), field()
@@ -819,7 +819,7 @@ def test_gradients_of_arrays_have_none(f64):
 
 
 def test_nothing_is_kept_of_nests_that_carry_nothing(backend):
-    if backend.name != "cpu":
+    if backend.name not in ("cpu", "cuda"):
         pytest.skip("no tape")
     backend.init(default_fp=qd.f64, ad_stack_size=1, **LOOPS)
     x, y = field(2), field(2)

@@ -84,6 +84,17 @@ Value* FunctionLowering::gpu_block(Block which) {
     return nullptr;
 }
 
+Value* FunctionLowering::tape_on_gpu(Value* offset, int bytes) {
+    Value* tape = launch_word(offsetof(abi::DeviceLaunch, tape), m.memory);
+    Value* each = launch_word(offsetof(abi::DeviceLaunch, tape_bytes), m.i64);
+    Value* thread = grid_value(ir::TaskValue::begin);
+    Value* lane = b.CreateAnd(thread, b.getInt64(31));
+    Value* group = b.CreateMul(b.CreateSub(thread, lane), each);
+    Value* at = b.CreateAdd(group, b.CreateMul(offset, b.getInt64(32)));
+    at = b.CreateAdd(at, b.CreateMul(lane, b.getInt64(uint64_t(bytes))));
+    return b.CreateInBoundsGEP(m.i8, tape, at);
+}
+
 Value* FunctionLowering::thread_record() {
     if (!is_task_) return fn->getArg(0);
     Value* record = launch_record();

@@ -138,7 +138,7 @@ void FunctionLowering::lower_place(Inst& i) {
             return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), words[i.imm]));
         }
         case Op::tape: {
-            if (m.gpu) throw support::Error("a tape on a GPU");
+            if (m.gpu) return set(i, 0, tape_on_gpu(get(operand(i, 0)), type::bytes(t.prim)));
             Value* base =
                 at_entry(key(kThreadMember, offsetof(abi::Thread, tape)), [&](Builder& at) {
                     return invariant_load(at, m.memory, fn->getArg(0), offsetof(abi::Thread, tape),
@@ -235,7 +235,8 @@ void FunctionLowering::lower_memory(Inst& i) {
                 }));
             return;
         case Op::tape_bytes:
-            if (m.gpu) throw support::Error("a tape on a GPU");
+            if (m.gpu)
+                return set(i, 0, launch_word(offsetof(abi::DeviceLaunch, tape_bytes), m.i64));
             set(i, 0,
                 at_entry(key(kThreadMember, offsetof(abi::Thread, tape_bytes)), [&](Builder& at) {
                     return invariant_load(at, m.i64, fn->getArg(0),

@@ -70,7 +70,7 @@ struct HostRoom {
 
 struct Rooms {
     std::mutex lock;  // of who puts a launch onto the stream
-    Room temps, partials, record;
+    Room temps, partials, record, tape;
     HostRoom results, done;
     uint64_t launches = 0;  // that asked for a word
     Address report = 0, prints = 0;
@@ -175,7 +175,23 @@ struct Launch {
         start_blocks(task, entry, blocks);
     }
 
+    // Each thread's part is as large as there is room for, up to what a loop of some thousand
+    // iterations takes.
+    void make_tape(int64_t threads) {
+        constexpr int64_t kWanted = 64 << 10, kLeast = int64_t(1) << 30, kMost = int64_t(8) << 30;
+        threads = (threads + 31) & ~int64_t(31);
+        int64_t bytes = std::clamp(threads * kWanted, kLeast, kMost);
+        if (size_t(bytes) > r.tape.bytes) {
+            size_t free = 0, total = 0;
+            check(d.cuMemGetInfo_v2(&free, &total), "asking for free memory");
+            bytes = std::min(bytes, int64_t((free + r.tape.bytes) / 3));
+        }
+        head().tape = r.tape.of(size_t(bytes));
+        head().tape_bytes = uint64_t(r.tape.bytes) / uint64_t(threads) & ~uint64_t(15);
+    }
+
     void start_blocks(const LoadedTask& task, const Code::Entry& entry, int64_t blocks) {
+        if (image.uses_tape && blocks) make_tape(blocks * task.block_dim);
         if (task.partial_bytes) blocks = std::min(blocks, kMostFoldingBlocks);
         start(entry.task, blocks, task.block_dim, task.shared_bytes);
         if (!task.partial_bytes) return;
@@ -190,7 +206,10 @@ struct Launch {
         }
         always = std::ranges::none_of(
             task.bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::arg; });
-        if (task.kind == abi::TaskKind::serial) return start(entry.task, 1, 1, task.shared_bytes);
+        if (task.kind == abi::TaskKind::serial) {
+            if (image.uses_tape) make_tape(1);
+            return start(entry.task, 1, 1, task.shared_bytes);
+        }
         if (is_known_to_device_alone(task)) return run_strided(task, entry);
         int64_t count = 1;
         for (int k = 0; k < task.dims; ++k) {

@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
 _EXTENSIONS = {
     Arch.x64: "adstack data64 assertion",
     Arch.arm64: "adstack data64 assertion",
-    Arch.cuda: "data64 assertion",
+    Arch.cuda: "adstack data64 assertion",
 }
 
 
