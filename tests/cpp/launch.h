@@ -14,7 +14,7 @@
 namespace qd::test {
 
 struct Machine {
-    std::vector<uint8_t> args, results, temps, partials;
+    std::vector<uint8_t> args, results, temps, partials, tape;
     std::vector<std::vector<uint64_t>> buffers;  // 8-byte aligned storage of fields and arrays
     std::vector<void*> bindings;
     int64_t bounds[2 * abi::kMaxDims];  // of the running task
@@ -84,7 +84,9 @@ struct Machine {
 
     bool run(const ir::Module& m) {
         const abi::Context c = context();
-        return ir::interpret(m, c, {.max_steps = 10'000'000});
+        return ir::interpret(
+            m, c,
+            {.tape = tape.data(), .tape_bytes = int64_t(tape.size()), .max_steps = 10'000'000});
     }
 
     int64_t bound(const abi::Bound& b) const {
@@ -98,6 +100,8 @@ struct Machine {
         c.temps = temps.data();
         abi::Thread thread{};
         thread.context = &c;
+        thread.tape = tape.data();
+        thread.tape_bytes = int64_t(tape.size());
         const ir::InterpretOptions options{.max_steps = 10'000'000};
         const std::vector<pass::Turns> turns = pass::turns_in_order(plan);
         const auto is_set = [&](int32_t flag) {

@@ -1,0 +1,171 @@
+// Derivatives of kernels in IR text, run by the interpreter, against differences of the kernel.
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "autodiff/autodiff.h"
+#include "launch.h"
+
+namespace qd::test {
+namespace {
+
+constexpr int kSize = 6;
+
+// %x has gradients, %y too; %n says how often loops run.
+std::string kernel(const std::string& body) {
+    return R"(
+module "k"
+param array<f64> offset=0 grad "x"
+param array<f64> offset=24 grad "y"
+param array<i32> offset=48 "n"
+func @k(%x: array<f64>, %y: array<f64>, %n: array<i32>) {
+  %zero = constant 0 : i32
+  %one = constant 1 : i32
+  %size = array_shape %x : i32
+  for %i = %zero to %size parallel {
+    %px = array_place %x, %i : place<f64>
+    %py = array_place %y, %i : place<f64>
+    %v = load %px
+)" + body + "  }\n}";
+}
+
+struct Trial {
+    Machine machine;
+    double *x, *y, *dx, *dy;
+    int32_t* n;
+
+    explicit Trial(const ir::Module& m, size_t tape_bytes = 1 << 16) : machine(m) {
+        machine.tape.resize(tape_bytes);
+        const auto array = [&](size_t k, double*& gradient) {
+            auto* data = machine.set_array(m, k, {kSize});
+            ir::ArrayDesc d;
+            std::memcpy(&d, machine.args.data() + m.params[k].offset, sizeof d);
+            gradient = static_cast<double*>(d.grad);
+            return reinterpret_cast<double*>(data);
+        };
+        x = array(0, dx);
+        y = array(1, dy);
+        n = reinterpret_cast<int32_t*>(machine.set_array(m, 2, {kSize}));
+        for (int k = 0; k < kSize; ++k) x[k] = 0.3 + 0.25 * k, y[k] = 0, dx[k] = 0, n[k] = k % 4;
+    }
+};
+
+std::unique_ptr<ir::Module> reversed(const std::string& text, pass::Refusal* why = nullptr) {
+    auto m = ir::parse(text);
+    const auto refusal = autodiff::differentiate(
+        *m, {.mode = autodiff::Mode::reverse, .companions = {}, .inner_loops = true});
+    if (why) *why = refusal;
+    if (!refusal.what.empty()) return nullptr;
+    ir::verify(*m);
+    return m;
+}
+
+// Every element of y depends on that of x alone.
+void expect_slopes(const std::string& body) {
+    const std::string text = kernel(body);
+    const auto primal = ir::parse(text);
+    const auto value = [&](int k, double by) {
+        Trial run(*primal);
+        run.x[k] += by;
+        EXPECT_TRUE(run.machine.run(*primal));
+        return run.y[k];
+    };
+    for (const bool plan : {false, true}) {
+        auto m = reversed(text);
+        ASSERT_TRUE(m);
+        Trial run(*m);
+        for (int k = 0; k < kSize; ++k) run.dy[k] = 1 + k;
+        ASSERT_TRUE(plan ? run.machine.run(pass::run_pipeline(std::move(m))) : run.machine.run(*m));
+        for (int k = 0; k < kSize; ++k) {
+            constexpr double h = 1e-6;
+            const double slope = (value(k, h) - value(k, -h)) / (2 * h);
+            EXPECT_NEAR(run.dx[k], (1 + k) * slope, 1e-6) << "element " << k << " plan " << plan;
+            EXPECT_EQ(run.y[k], 0) << "stores to what has gradients are left out";
+        }
+    }
+}
+
+TEST(Autodiff, StraightCode) {
+    expect_slopes(R"(
+    %s = sin %v
+    %m = mul %s, %v
+    %d = div %m, %v
+    %e = exp %d
+    %w = add %e, %m
+    store %py, %w
+)");
+}
+
+TEST(Autodiff, Branches) {
+    expect_slopes(R"(
+    %half = constant 0x3ff0000000000000 : f64
+    %c = lt %v, %half
+    %r = if %c : f64 {
+      %a = mul %v, %v
+      yield %a
+    } else {
+      %b = sin %v
+      %b2 = mul %b, %b
+      yield %b2
+    }
+    %w = mul %r, %v
+    store %py, %w
+)");
+}
+
+constexpr const char* kLoop = R"(
+    %pn = array_place %n, %i : place<i32>
+    %trips = load %pn
+    %end = for %j = %zero to %trips carry %s = %v : f64 {
+      %t = sin %s
+      %inner = for %k = %zero to %j carry %u = %t : f64 {
+        %q = mul %u, %v
+        %q2 = exp %q
+        continue %q2
+      }
+      %next = mul %inner, %s
+      continue %next
+    }
+    store %py, %end
+)";
+
+TEST(Autodiff, LoopsInLoops) { expect_slopes(kLoop); }
+
+TEST(Autodiff, ATapeThatIsTooShortFails) {
+    const auto m = reversed(kernel(kLoop));
+    ASSERT_TRUE(m);
+    Trial run(*m, 8);
+    for (int k = 0; k < kSize; ++k) run.dy[k] = 1;
+    EXPECT_FALSE(run.machine.run(*m));
+    EXPECT_EQ(run.machine.printed, "fail\n");
+}
+
+TEST(Autodiff, Refuses) {
+    pass::Refusal why;
+    EXPECT_FALSE(reversed(kernel(R"(
+    loop {
+      store %py, %v
+      break
+    }
+)"),
+                          &why));
+    EXPECT_NE(why.what.find("Not supported: a while loop"), std::string::npos) << why.what;
+    EXPECT_FALSE(reversed(kernel(R"(
+    %old = atomic_min %py, %v
+)"),
+                          &why));
+    EXPECT_NE(why.what.find("atomic_min"), std::string::npos) << why.what;
+    EXPECT_FALSE(reversed(kernel(R"(
+    %before = sub %i, %one
+    %pb = array_place %y, %before : place<f64>
+    %b = load %pb
+    %w = mul %b, %v
+    store %py, %w
+)"),
+                          &why));
+    EXPECT_NE(why.what.find("Cross-iteration read-after-write"), std::string::npos) << why.what;
+}
+
+}  // namespace
+}  // namespace qd::test
