@@ -32,7 +32,7 @@ sys.path[:0] = [str(HERE), str(HERE / "cases")]
 import child  # noqa: E402
 
 ORDER = ("import_init", "first_call", "warm_guards", "memory", "launch")
-ORDER += ("saxpy", "sum", "jacobi", "nbody", "mpm", "user_kernels", "ladder")
+ORDER += ("saxpy", "sum", "jacobi", "nbody", "mpm", "gradients", "user_kernels", "ladder")
 CXX = ["g++", "-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared", "-fPIC"]
 
 

@@ -14,7 +14,9 @@ import pytest
 
 import quadrants as qd
 
-NAMES = "child jacobi launch mpm nbody programs run saxpy user_kernels user_programs".split()
+NAMES = (
+    "child gradients jacobi launch mpm nbody programs run saxpy user_kernels user_programs".split()
+)
 
 
 def benchmark_modules():
@@ -33,6 +35,7 @@ def benchmark_modules():
 
 (
     child,
+    gradients,
     jacobi,
     launch,
     mpm,
@@ -110,6 +113,22 @@ def test_arrays(backend, case, monkeypatch):
     monkeypatch.setattr(case, "N", 64)
     case.case(types.SimpleNamespace(contender="ours"))
     assert seen
+
+
+@pytest.mark.parametrize("name", gradients.PROGRAMS)
+def test_gradients(backend, name, monkeypatch):
+    backend.init(ad_stack_experimental_enabled=True)
+    for size, small in (("SIZE", 64), ("BODIES", 16), ("GRID", 12), ("RAGGED", 64)):
+        monkeypatch.setattr(gradients, size, small)
+    monkeypatch.setattr(gradients, "PARTICLES", 64)
+    kernel, source, target = gradients.PROGRAMS[name](qd, np.random.default_rng(0))
+    seed = np.random.default_rng(1).random(target.to_numpy().shape, dtype=np.float32)
+
+    def reset():
+        source.grad.fill(0)
+        target.grad.from_numpy(seed)
+
+    check(gradients, kernel.grad, reset, lambda: {"gradient": source.grad.to_numpy()}, 1)
 
 
 def test_results_of_every_round_are_compared():
