@@ -19,6 +19,7 @@ pass::Refusal differentiate(Module& m, const Request& request) {
         if (reverses) check_recurrences(m, Storage(m, request));
         reverses ? reverse(m, request) : forward(m, request);
         pass::tidy(m);
+        if (reverses) gather(m), pass::tidy(m);
     } catch (const Refused& r) {
         return r.why;
     }

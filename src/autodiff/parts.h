@@ -105,6 +105,7 @@ void check_inner_loops(Region& r, bool inside);
 void check_recurrences(Module& m, const Storage& storage);
 
 void reverse(Module& m, const Request& request);
+void gather(Module& m);  // additions of reverse mode that meet
 void forward(Module& m, const Request& request);
 void validate(Module& m, const Request& request);
 

@@ -860,3 +860,101 @@ def test_processes_tell_arrays_with_gradients_apart(tmp_path):
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.splitlines()[-1])
     assert said == ["0.0 None", "6.0 0.0", "None 0.0", "6.0 0.0"]
+
+
+@pytest.mark.parametrize("what", ["row", "cross", "turned", "arrays", "two", "taken", "far"])
+@pytest.mark.parametrize("n", [0, 1, 2, 9])
+def test_stencils(f64, what, n):
+    """Additions that meet are gathered; what iterations hand on, and where none is, must be right."""
+    size = 11
+    u, v, w = field(size, size), field(size, size), field(size, size)
+    a, b = (qd.ndarray(qd.f64, (size, size), needs_grad=True) for _ in range(2))
+
+    @qd.kernel
+    def row(n: qd.i32):
+        for i in range(1, n + 1):
+            v[i, 3] = u[i - 1, 3] * u[i, 3] + qd.sin(u[i + 1, 3])
+
+    @qd.kernel
+    def cross(n: qd.i32):
+        for i, j in qd.ndrange((1, n + 1), (1, size - 1)):
+            v[i, j] = (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]) * u[i, j]
+
+    @qd.kernel
+    def turned(n: qd.i32):
+        for i, j in qd.ndrange(n, (1, size - 1)):
+            v[i, j] = u[j, i] * u[j - 1, i] + u[j + 1, i + 1]
+
+    @qd.kernel
+    def arrays(a: qd.types.ndarray(), b: qd.types.ndarray(), n: qd.i32):
+        for i, j in qd.ndrange((1, n + 1), (1, size - 1)):
+            b[i, j] = (a[i - 1, j] + a[i + 1, j] - 2 * a[i, j]) * a[i, j + 1]
+
+    @qd.kernel
+    def two(n: qd.i32):
+        for i, j in qd.ndrange((1, n + 1), (1, size - 1)):
+            v[i, j] = u[i - 1, j] * u[i, j + 1] * w[i, j - 1] + w[i + 1, j]
+
+    @qd.kernel
+    def taken(n: qd.i32):
+        for i, j in qd.ndrange((1, n + 1), (1, size - 1)):
+            v[i, j] = u[i - 1, j] * u[i, j]
+            v[i, j] += u[i + 1, j]
+            w[i, j] = u[i, j] * w[i, j]
+
+    @qd.kernel
+    def far(n: qd.i32):
+        for i, j in qd.ndrange((2, n + 1), (3, size - 1)):
+            v[i, j] = u[i - 2, j - 3] * u[i + 1, j] + u[i, j + 1] ** 2
+
+    def model(u, w):
+        v, w = np.zeros((size, size)), w.copy()
+        for i in range(
+            0 if what == "turned" else 2 if what == "far" else 1, n + (what != "turned")
+        ):
+            if what == "row":
+                v[i, 3] = u[i - 1, 3] * u[i, 3] + np.sin(u[i + 1, 3])
+                continue
+            for j in range(3 if what == "far" else 1, size - 1):
+                if what == "cross":
+                    v[i, j] = (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1]) * u[i, j]
+                elif what == "turned":
+                    v[i, j] = u[j, i] * u[j - 1, i] + u[j + 1, i + 1]
+                elif what == "arrays":
+                    v[i, j] = (u[i - 1, j] + u[i + 1, j] - 2 * u[i, j]) * u[i, j + 1]
+                elif what == "two":
+                    v[i, j] = u[i - 1, j] * u[i, j + 1] * w[i, j - 1] + w[i + 1, j]
+                elif what == "taken":
+                    v[i, j] = u[i - 1, j] * u[i, j] + u[i + 1, j]
+                    w[i, j] = u[i, j] * w[i, j]
+                else:
+                    v[i, j] = u[i - 2, j - 3] * u[i + 1, j] + u[i, j + 1] ** 2
+        return v, w
+
+    rng = np.random.default_rng(3)
+    start, other, seed, seed_w, had = rng.normal(size=(5, size, size))
+    if what != "taken":
+        seed_w = np.zeros_like(seed_w)
+    source, target = (a, b) if what == "arrays" else (u, v)
+    source.from_numpy(start)
+    w.from_numpy(other)
+    target.grad.from_numpy(seed)
+    source.grad.from_numpy(had)
+    w.grad.from_numpy(seed_w)
+    kernel = {k.__name__: k for k in (row, cross, turned, arrays, two, taken, far)}[what]
+    kernel.grad(*([a, b, n] if what == "arrays" else [n]))
+
+    def loss(u):
+        v, after = model(u, other)
+        return (v * seed).sum() + (after * seed_w).sum()
+
+    if what != "taken":  # there w.grad of what is overwritten is taken: checked below
+        assert source.grad.to_numpy() - had == pytest.approx(differences(loss, start), abs=1e-8)
+    else:
+        touched = model(start, other)[0] != 0
+        wanted = differences(loss, start)
+        assert source.grad.to_numpy() - had == pytest.approx(wanted, abs=1e-8)
+        assert w.grad.to_numpy()[touched] == pytest.approx((seed_w * start)[touched])
+    stored = model(start, other)[0] != 0
+    assert not target.grad.to_numpy()[stored].any()
+    assert np.array_equal(target.grad.to_numpy()[~stored], seed[~stored])
