@@ -43,12 +43,15 @@ def n_body(qd, data):
     @qd.kernel
     def kernel():
         for i in p:
-            pull = qd.Vector([0.0, 0.0, 0.0])
+            x = y = z = 0.0
             for j in range(BODIES):
-                d = p[j] - p[i]
-                inv = 1.0 / qd.sqrt(d.dot(d) + 0.01)
-                pull += d * inv * inv * inv
-            a[i] = pull
+                dx, dy, dz = p[j][0] - p[i][0], p[j][1] - p[i][1], p[j][2] - p[i][2]
+                inv = 1.0 / qd.sqrt(dx * dx + dy * dy + dz * dz + 0.01)
+                pull = inv * inv * inv
+                x += dx * pull
+                y += dy * pull
+                z += dz * pull
+            a[i] = qd.Vector([x, y, z])
 
     return kernel, p, a
 

@@ -98,12 +98,13 @@ struct Sweep {
     struct Price {
         int work = 0;
         int to_keep = 0;  // values
+        std::unordered_set<const Value*> seen = {};
     };
     // Looks no further than it takes to know that it is too much.
     void price(Value* v, Price& p) {
         v = resolve(v);
         if (p.work > kWorthIt || is_outside(v) || again.contains(v) || is_constant(v)) return;
-        if (home(v) == &root) return;
+        if (home(v) == &root || !p.seen.insert(v).second) return;
         const Inst* d = v->def;
         if (kept.contains(v)) {
             ++p.work;
