@@ -16,6 +16,25 @@ Value* zero(Builder& b, Type t) {
     return b.splat(b.constant(t.element(), bits_of_double(t.prim, 0)), t);
 }
 
+// --- instructions
+
+bool is_parallel_loop(const Inst& i) {
+    return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
+}
+
+uint64_t memory_class(const Value* place) {
+    const Inst* d = root_of_place(const_cast<Value*>(place))->def;
+    if (!d) return 0;
+    if (d->op == Op::field_place) return d->field()->alias_group << 2 | 1;
+    if (d->op == Op::array_place) return uint64_t{resolve(d->operands[0])->index} << 2 | 2;
+    return d->op == Op::slot ? 4 : 0;
+}
+
+bool may_be_among(const std::vector<uint64_t>& classes, const Value* place) {
+    const uint64_t c = memory_class(place);
+    return std::ranges::any_of(classes, [&](uint64_t k) { return k == c || k == kAnyMemory; });
+}
+
 // --- storage
 
 Storage::Storage(const Module& m, const Request& request) : m_(m) {

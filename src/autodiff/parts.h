@@ -105,6 +105,13 @@ void check_inner_loops(Region& r, bool inside);
 void check_recurrences(Module& m, const Storage& storage);
 
 void reverse(Module& m, const Request& request);
+// Storage that may be the same has equal numbers; multiples of 4: it is no field and no array.
+uint64_t memory_class(const Value* place);
+inline constexpr uint64_t kAnyMemory = ~uint64_t{0};
+bool may_be_among(const std::vector<uint64_t>& classes, const Value* place);
+bool is_parallel_loop(const Inst& i);
+
+void hoist_loads(Function& f, const std::vector<uint64_t>& writes);  // of reverse mode; to these
 void gather(Module& m);  // additions of reverse mode that meet
 void forward(Module& m, const Request& request);
 void validate(Module& m, const Request& request);

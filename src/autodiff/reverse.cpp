@@ -84,17 +84,6 @@ struct Sweep {
 
     // --- what the way back needs
 
-    bool writes_to(const Value* place) const {
-        const auto c = class_of(place);
-        return std::ranges::find(written, c) != written.end();
-    }
-    static uint64_t class_of(const Value* place) {
-        const Inst* d = root_of_place(const_cast<Value*>(place))->def;
-        if (!d) return 0;
-        if (d->op == Op::field_place) return d->field()->alias_group << 2 | 1;
-        if (d->op == Op::array_place) return uint64_t{resolve(d->operands[0])->index} << 2 | 2;
-        return d->op == Op::slot ? 4 : 0;
-    }
     struct Price {
         int work = 0;
         int to_keep = 0;  // values
@@ -118,7 +107,8 @@ struct Sweep {
     bool can_compute(const Inst* d) const {
         if (!d || d->result_count != 1) return false;
         return d->effect() == Effect::pure ||
-               (d->op == Op::load && class_of(d->operand(0)) % 4 && !writes_to(d->operand(0)));
+               (d->op == Op::load && memory_class(d->operand(0)) % 4 &&
+                !may_be_among(written, d->operand(0)));
     }
     bool worth_computing(Value* v) {
         if (kept.contains(v) || !can_compute(v->def)) return false;
@@ -606,10 +596,6 @@ struct Sweep {
     }
 };
 
-bool is_parallel_loop(const Inst& i) {
-    return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
-}
-
 bool is_effect(const Inst& i, const Storage& storage) {
     switch (i.effect()) {
         case Effect::write:
@@ -636,7 +622,7 @@ struct Kernel {
         std::vector<uint64_t> out;
         walk(r, [&](Inst& i) {
             const bool writes = i.effect() == Effect::write || i.effect() == Effect::atomic;
-            if (writes && is_effect(i, storage)) out.push_back(Sweep::class_of(i.operand(0)));
+            if (writes && is_effect(i, storage)) out.push_back(memory_class(i.operand(0)));
         });
         return out;
     }
@@ -655,7 +641,7 @@ struct Kernel {
             walk(other->body(), [&](Inst& i) {
                 const bool touches =
                     i.op == Op::load || i.effect() == Effect::write || i.effect() == Effect::atomic;
-                if (touches && std::ranges::find(own, Sweep::class_of(i.operand(0))) != own.end())
+                if (touches && std::ranges::find(own, memory_class(i.operand(0))) != own.end())
                     yes = false;
             });
         }
@@ -667,8 +653,7 @@ struct Kernel {
     void check_order(Inst& loop, const std::vector<uint64_t>& later) const {
         walk(loop.body(), [&](Inst& i) {
             const bool reads = i.op == Op::load || (i.effect() == Effect::atomic && is_used(i));
-            if (!reads || std::ranges::find(later, Sweep::class_of(i.operand(0))) == later.end())
-                return;
+            if (!reads || !may_be_among(later, i.operand(0))) return;
             refuse(
                 "Not supported: a loop reads what it, or a loop behind it, overwrites, and "
                 "the kernel has further loops. Split the kernel",
@@ -722,86 +707,6 @@ struct Kernel {
         return copy;
     }
 
-    // Loads of what does not change go in front of their loop, if that runs at all: going back,
-    // what the loop adds to them is added up first and goes to the gradient once.
-    void hoist_loads(const std::vector<uint64_t>& writes) {
-        std::vector<Inst*> loads;
-        walk(*f.body, [&](Inst& i) {
-            if (i.op == Op::load && i.parent->owner && is_serial_loop(*i.parent->owner))
-                loads.push_back(&i);
-        });
-        for (Inst* i : loads) {
-            std::vector<Inst*> around;  // loops that it leaves, inner ones first
-            for (Inst* loop = i->parent->owner; is_serial_loop(*loop) && loop->parent != f.body;
-                 loop = loop->parent->owner) {
-                if (!can_hoist(*i, *loop, writes) || !knows_bounds(around, *loop)) break;
-                around.push_back(loop);
-                if (!loop->parent->owner) break;
-            }
-            if (!around.empty()) hoist(*i, around);
-        }
-    }
-    static bool is_serial_loop(const Inst& i) { return i.op == Op::for_ && !is_parallel_loop(i); }
-    static bool knows_bounds(const std::vector<Inst*>& inner, const Inst& loop) {
-        for (const Inst* i : inner)
-            for (int k = 0; k < static_cast<int>(2 * i->imm); ++k)
-                if (is_inside(i->operand(k), loop) && !is_constant(i->operand(k))) return false;
-        return true;
-    }
-
-    static bool can_hoist(const Inst& load, const Inst& loop, const std::vector<uint64_t>& writes) {
-        const uint64_t memory = Sweep::class_of(load.operand(0));
-        if (memory % 4 == 0 || std::ranges::find(writes, memory) != writes.end()) return false;
-        return !is_inside(load.operand(0), loop) || only_indexes(*load.operand(0)->def, loop);
-    }
-    static bool is_inside(const Value* v, const Inst& loop) {
-        const Region* r = v->def ? v->def->parent : v->owner;
-        for (; r && r->owner; r = r->owner->parent)
-            if (r->owner == &loop) return true;
-        return false;
-    }
-    // A place inside the loop whose operands are outside of it.
-    static bool only_indexes(const Inst& place, const Inst& loop) {
-        for (int k = 0; k < place.operand_count; ++k) {
-            const Value* v = place.operand(k);
-            const bool fixed = !is_inside(v, loop) || is_constant(v) ||
-                               (v->type.is_place() && only_indexes(*v->def, loop));
-            if (!fixed) return false;
-        }
-        return true;
-    }
-    Value* outside(Value* v, const Inst& loop, Builder& b) {
-        if (!is_inside(v, loop)) return v;
-        std::vector<Value*> operands;
-        for (int k = 0; k < v->def->operand_count; ++k)
-            operands.push_back(outside(v->def->operand(k), loop, b));
-        return b.typed(v->def->op, v->type, operands, v->def->imm, v->def->ref);
-    }
-
-    void hoist(Inst& load, const std::vector<Inst*>& around) {
-        Inst& loop = *around.back();
-        Builder b{&f, loop.parent, &loop, load.loc};
-        Value* runs = nullptr;
-        for (const Inst* i : around)
-            for (int k = 0; k < static_cast<int>(i->imm); ++k) {
-                Value* some = b.op(Op::lt, {outside(i->operand(2 * k), loop, b),
-                                            outside(i->operand(2 * k + 1), loop, b)});
-                runs = runs ? b.op(Op::bit_and, {runs, some}) : some;
-            }
-        Value* place = outside(load.operand(0), loop, b);
-        Value* on[] = {runs};
-        const Type types[] = {load.result()->type};
-        Inst* test = b.emit(Op::if_, on, types, 2);
-        Builder yes{&f, test->regions[0], nullptr, load.loc},
-            no{&f, test->regions[1], nullptr, load.loc};
-        Value *there[] = {yes.load(place)}, *none[] = {zero(no, types[0])};
-        there[0]->def->flags = load.flags;
-        yes.end(Op::yield, there);
-        no.end(Op::yield, none);
-        replace(load.result(), test->result());
-        load.remove();
-    }
-
     void sweep(Region& root, const Activity& activity, const std::vector<uint64_t>& writes) {
         Sweep s{.m = m,
                 .f = f,
@@ -837,8 +742,9 @@ struct Kernel {
                     "numbers in another kernel",
                     i);
         });
-        const std::vector<uint64_t> all = written(*f.body);
-        hoist_loads(all);
+        std::vector<uint64_t> all = written(*f.body);
+        if (m.arrays_may_overlap && !all.empty()) all.push_back(kAnyMemory);
+        hoist_loads(f, all);
         if (tasks.empty()) {
             const Activity activity(f, storage);
             activity.check_smooth(*f.body);

@@ -958,3 +958,27 @@ def test_stencils(f64, what, n):
     stored = model(start, other)[0] != 0
     assert not target.grad.to_numpy()[stored].any()
     assert np.array_equal(target.grad.to_numpy()[~stored], seed[~stored])
+
+
+def test_arrays_that_share_memory(f64):
+    """What is written through another argument is not read again."""
+    data = np.zeros(8)
+
+    @qd.kernel
+    def k(seen: qd.types.ndarray(), marks: qd.types.ndarray(), x: qd.template(), y: qd.template()):
+        for i in range(4):
+            if seen[i] < 0.5:
+                y[i] = x[i] * 3.0
+            else:
+                y[i] = x[i] * x[i]
+            marks[i] = 1.0
+
+    x, y = field(4), field(4)
+    x.from_numpy(np.arange(1.0, 5.0))
+    for shared in (False, True):
+        x.grad.fill(0)
+        y.grad.fill(1)
+        data[:] = 0
+        k.grad(data[:4], data[:4] if shared else data[4:], x, y)
+        assert list(x.grad.to_numpy()) == [3] * 4, shared
+        assert data[0 if shared else 4] == 1

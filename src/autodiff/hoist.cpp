@@ -1,0 +1,97 @@
+// Loads that a loop does not change, in front of it.
+
+#include <algorithm>
+
+#include "autodiff/parts.h"
+
+namespace qd::autodiff {
+namespace {
+
+bool is_serial_loop(const Inst& i) { return i.op == Op::for_ && !is_parallel_loop(i); }
+
+bool is_inside(const Value* v, const Inst& loop) {
+    const Region* r = v->def ? v->def->parent : v->owner;
+    for (; r && r->owner; r = r->owner->parent)
+        if (r->owner == &loop) return true;
+    return false;
+}
+
+// A place inside the loop whose operands are outside of it.
+bool only_indexes(const Inst& place, const Inst& loop) {
+    for (int k = 0; k < place.operand_count; ++k) {
+        const Value* v = place.operand(k);
+        const bool fixed = !is_inside(v, loop) || is_constant(v) ||
+                           (v->type.is_place() && only_indexes(*v->def, loop));
+        if (!fixed) return false;
+    }
+    return true;
+}
+
+bool knows_bounds(const std::vector<Inst*>& inner, const Inst& loop) {
+    for (const Inst* i : inner)
+        for (int k = 0; k < static_cast<int>(2 * i->imm); ++k)
+            if (is_inside(i->operand(k), loop) && !is_constant(i->operand(k))) return false;
+    return true;
+}
+
+bool can_hoist(const Inst& load, const Inst& loop, const std::vector<uint64_t>& writes) {
+    if (memory_class(load.operand(0)) % 4 == 0 || may_be_among(writes, load.operand(0)))
+        return false;
+    return !is_inside(load.operand(0), loop) || only_indexes(*load.operand(0)->def, loop);
+}
+
+Value* outside(Value* v, const Inst& loop, Builder& b) {
+    if (!is_inside(v, loop)) return v;
+    std::vector<Value*> operands;
+    for (int k = 0; k < v->def->operand_count; ++k)
+        operands.push_back(outside(v->def->operand(k), loop, b));
+    return b.typed(v->def->op, v->type, operands, v->def->imm, v->def->ref);
+}
+
+void hoist(Function& f, Inst& load, const std::vector<Inst*>& around) {
+    Inst& loop = *around.back();
+    Builder b{&f, loop.parent, &loop, load.loc};
+    Value* runs = nullptr;
+    for (const Inst* i : around)
+        for (int k = 0; k < static_cast<int>(i->imm); ++k) {
+            Value* some = b.op(Op::lt, {outside(i->operand(2 * k), loop, b),
+                                        outside(i->operand(2 * k + 1), loop, b)});
+            runs = runs ? b.op(Op::bit_and, {runs, some}) : some;
+        }
+    Value* place = outside(load.operand(0), loop, b);
+    Value* on[] = {runs};
+    const Type types[] = {load.result()->type};
+    Inst* test = b.emit(Op::if_, on, types, 2);
+    Builder yes{&f, test->regions[0], nullptr, load.loc},
+        no{&f, test->regions[1], nullptr, load.loc};
+    Value *there[] = {yes.load(place)}, *none[] = {zero(no, types[0])};
+    there[0]->def->flags = load.flags;
+    yes.end(Op::yield, there);
+    no.end(Op::yield, none);
+    replace(load.result(), test->result());
+    load.remove();
+}
+
+}  // namespace
+
+// Loads of what does not change go in front of their loop, if that runs at all: going back,
+// what the loop adds to them is added up first and goes to the gradient once.
+void hoist_loads(Function& f, const std::vector<uint64_t>& writes) {
+    std::vector<Inst*> loads;
+    walk(*f.body, [&](Inst& i) {
+        if (i.op == Op::load && i.parent->owner && is_serial_loop(*i.parent->owner))
+            loads.push_back(&i);
+    });
+    for (Inst* i : loads) {
+        std::vector<Inst*> around;  // loops that it leaves, inner ones first
+        for (Inst* loop = i->parent->owner; is_serial_loop(*loop) && loop->parent != f.body;
+             loop = loop->parent->owner) {
+            if (!can_hoist(*i, *loop, writes) || !knows_bounds(around, *loop)) break;
+            around.push_back(loop);
+            if (!loop->parent->owner) break;
+        }
+        if (!around.empty()) hoist(f, *i, around);
+    }
+}
+
+}  // namespace qd::autodiff
