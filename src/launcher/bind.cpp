@@ -118,6 +118,12 @@ bool read_parameters(KernelObject& k, std::vector<Parameter>& out) {
 // Kernels of the CPU run in the order of their calls, whatever stream they name.
 bool accepts_stream(KernelObject& k, PyObject* stream) {
     if (stream == Py_None) return true;
+    if (k.derivative) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "qd_stream is not compatible with autodiff kernels: leave it out of a "
+                        "gradient's launch.");
+        return false;
+    }
     PyObject* handle = PyObject_GetAttrString(stream, "handle");
     if (!handle) return false;
     Py_DECREF(handle);

@@ -657,6 +657,7 @@ int kernel_traverse(PyObject* self, visitproc visit, void* arg) {
     const KernelObject& k = *as_kernel(self);
     Py_VISIT(k.dict);
     Py_VISIT(k.definition);
+    Py_VISIT(k.reverse);
     for (const Parameter& p : *k.parameters) Py_VISIT(p.annotation.get());
     for (const auto& s : *k.specialisations)
         if (const int stop = visit_specialisation(*s, visit, arg)) return stop;
@@ -666,6 +667,7 @@ int kernel_traverse(PyObject* self, visitproc visit, void* arg) {
 int kernel_clear(PyObject* self) {
     Py_CLEAR(as_kernel(self)->dict);
     Py_CLEAR(as_kernel(self)->definition);
+    Py_CLEAR(as_kernel(self)->reverse);
     drop(*as_kernel(self)->specialisations);
     drop(*as_kernel(self)->parameters);
     drop(*as_kernel(self)->retired);
@@ -685,10 +687,15 @@ void kernel_dealloc(PyObject* self) {
 
 // Own attributes first, then those of the definition (fn, grad, __name__, ...).
 PyObject* kernel_getattro(PyObject* self, PyObject* name) {
+    KernelObject& k = *as_kernel(self);
+    if (name == cpython::names().grad_ && !k.dict && !k.derivative) {  // asked for at each launch
+        if (!k.reverse) k.reverse = PyObject_GetAttr(k.definition, name);
+        return Py_XNewRef(k.reverse);
+    }
     PyObject* found = PyObject_GenericGetAttr(self, name);
     if (found || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
     cpython::forget_error();
-    return PyObject_GetAttr(as_kernel(self)->definition, name);
+    return PyObject_GetAttr(k.definition, name);
 }
 
 PyObject* kernel_repr(PyObject* self) { return PyObject_Repr(as_kernel(self)->definition); }

@@ -171,6 +171,7 @@ struct KernelObject {
     PyObject* dict;
     PyObject* weakrefs;
     PyObject* definition;
+    PyObject* reverse;       // its reverse mode, once asked for; or null
     uint32_t generation;     // of `parameters` and `specialisations`
     uint32_t active;         // calls in progress: they use both, so neither is cleared
     uint32_t active_forks;   // Session::forks when they were counted: a parent's are not here

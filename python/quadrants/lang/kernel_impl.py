@@ -96,13 +96,15 @@ class KernelDef(Definition, KernelFace):
             self._reverse = AdjointFace(self)
         return self._reverse
 
-    def grad(self, *args: Any, **kwargs: Any) -> Any:
-        """Launches the reverse-mode version."""
-        return self._derived(1)(*args, **_without_stream(kwargs))
+    @property
+    def grad(self) -> Any:
+        """The reverse-mode version: a kernel that takes the same arguments."""
+        return self._derivatives.get(1) or self._derived(1)
 
-    def _forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Launches the forward-mode version: the kernel's effects, and tangents into duals."""
-        return self._derived(2)(*args, **_without_stream(kwargs))
+    @property
+    def _forward(self) -> Any:
+        """The forward-mode version: the kernel's effects, and tangents into duals."""
+        return self._derivatives.get(2) or self._derived(2)
 
     def _validate(self, *args: Any, **kwargs: Any) -> Any:
         """Launches the kernel with checks of the global data access rule (debug=True)."""
@@ -135,14 +137,6 @@ class KernelDef(Definition, KernelFace):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundKernel(self, instance)
-
-
-def _without_stream(kwargs: dict[str, Any]) -> dict[str, Any]:
-    if kwargs.pop("qd_stream", None) is not None:
-        raise RuntimeError(
-            "qd_stream is not compatible with autodiff kernels: leave it out of a gradient's launch."
-        )
-    return kwargs
 
 
 class BoundKernel:
