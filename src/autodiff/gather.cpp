@@ -18,13 +18,15 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "autodiff/parts.h"
 
 namespace qd::autodiff {
 namespace {
 
-constexpr size_t kMost = 400;  // instructions of all that is computed again
+constexpr size_t kMost = 400;      // instructions of all that is computed again
+constexpr int64_t kFarthest = 16;  // from one addition's element to another's, along an axis
 
 struct Add {
     Inst* inst;
@@ -42,6 +44,11 @@ struct Gatherer {
     const size_t dims = static_cast<size_t>(loop.imm);
     std::map<std::pair<const void*, uint64_t>, Group> groups = {};
 
+    // Wide enough for indices: what is narrower wraps around.
+    static bool counts(Type t) {
+        return t.is_scalar() && (t.prim == Prim::i32 || t.prim == Prim::i64);
+    }
+
     // An index as (dimension of the loop, constant).
     bool index_of(const Value* v, int& dimension, int64_t& constant) const {
         constant = 0;
@@ -52,8 +59,11 @@ struct Gatherer {
                 return true;
             }
             const Inst* d = v->def;
-            if (!d) return false;
-            if (d->op == Op::cast && !is_float(v->type)) {
+            if (!d || !counts(v->type)) return false;
+            if (d->op == Op::cast) {
+                if (!counts(d->operand(0)->type) ||
+                    type::bits(v->type.prim) < type::bits(d->operand(0)->type.prim))
+                    return false;
                 v = d->operand(0);
             } else if ((d->op == Op::add || d->op == Op::sub) && is_constant(d->operand(1))) {
                 const Value* c = d->operand(1);
@@ -164,23 +174,58 @@ struct Gatherer {
             return std::ranges::all_of(adds,
                                        [&](const Add& a) { return a.offset == adds[0].offset; });
         });
-        return !groups.empty() && extra() <= kMost;
+        std::erase_if(groups, [&](const auto& g) { return !is_narrow(g.second); });
+        return !groups.empty() && is_worth_it();
     }
 
-    void count(const Value* v, std::unordered_map<const Value*, bool>& seen) const {
-        v = resolve(const_cast<Value*>(v));
-        if (!v->def || v->def->parent != &loop.body() || !seen.try_emplace(v, true).second) return;
-        for (int k = 0; k < v->def->operand_count; ++k) count(v->def->operand(k), seen);
+    static int weight(const Inst& d) {
+        const OpInfo& row = info(d.op);
+        if (row.elementary && !row.in_place) return 20;
+        return d.op == Op::div || d.op == Op::sqrt || d.op == Op::rsqrt || d.op == Op::powi ? 8 : 1;
     }
-    size_t extra() const {
-        size_t all = 0;
+
+    // What leads to a value, but no more than is bearable.
+    void collect(const Value* of, std::unordered_set<const Value*>& seen) const {
+        std::vector<const Value*> work = {of};
+        while (!work.empty() && seen.size() <= kMost) {
+            const Value* v = resolve(const_cast<Value*>(work.back()));
+            work.pop_back();
+            if (!v->def || v->def->parent != &loop.body() || !seen.insert(v).second) continue;
+            for (int k = 0; k < v->def->operand_count; ++k) work.push_back(v->def->operand(k));
+        }
+    }
+    static int work_of(const std::unordered_set<const Value*>& values) {
+        int all = 0;
+        for (const Value* v : values) all += weight(*v->def);
+        return all;
+    }
+    // Whether it takes less than atomics would.
+    bool is_worth_it() const {
+        constexpr int kAtomic = 24;
+        size_t values = 0;
+        int again = 0, adds = 0;
+        std::unordered_set<const Value*> once;
         for (const auto& [key, g] : groups)
             for (const Add& a : g.adds) {
-                std::unordered_map<const Value*, bool> seen;
-                count(a.inst->operand(1), seen);
-                all += seen.size();
+                std::unordered_set<const Value*> seen;
+                collect(a.inst->operand(1), seen);
+                values += seen.size();
+                if (values > kMost) return false;
+                again += work_of(seen);
+                once.insert(seen.begin(), seen.end());
+                ++adds;
             }
-        return all;
+        return again <= work_of(once) + kAtomic * adds;
+    }
+
+    // Elements between the additions are visited too.
+    bool is_narrow(const Group& g) const {
+        for (size_t d = 0; d < dims; ++d) {
+            const auto [least, most] =
+                std::ranges::minmax(g.adds, {}, [&](const Add& a) { return a.offset[d]; });
+            if (most.offset[d] - least.offset[d] > kFarthest) return false;
+        }
+        return true;
     }
 
     // What leads to a value, of another iteration.

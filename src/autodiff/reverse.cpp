@@ -47,6 +47,7 @@ struct Sweep {
     const Request& request;
     Region& root;
     const std::vector<uint64_t>& written;  // classes of memory that the kernel still writes to
+    const size_t task;                     // of those that go back, for messages
 
     // The counterpart of a region.
     struct Back {
@@ -540,8 +541,8 @@ struct Sweep {
         text->pieces.push_back({"", 'd'});
         text->pieces.push_back(
             {" bytes for what one iteration of the loop around it keeps. Offending task: kernel `" +
-                 m.name +
-                 "`. Advice: fewer variables that a loop carries, a smaller range, or "
+                 m.name + "` offload task #" + std::to_string(task) +
+                 ". Advice: fewer variables that a loop carries, a smaller range, or "
                  "splitting the kernel",
              0});
         Value* operands[] = {b.op(Op::le, {behind, room}), room};
@@ -558,7 +559,8 @@ struct Sweep {
         text->pieces.push_back(
             {"Adstack overflow: a loop keeps values of more iterations than ad_stack_size=" +
                  std::to_string(request.most_records) + " has slots for. Offending task: kernel `" +
-                 m.name + "`. Raise ad_stack_size, or set it to 0, which has no limit",
+                 m.name + "` offload task #" + std::to_string(task) +
+                 ". Raise ad_stack_size, or set it to 0, which has no limit",
              0});
         Value* most = b.int_const(Prim::i64, request.most_records);
         Value* fits[] = {b.op(Op::le, {count, most})};
@@ -707,7 +709,8 @@ struct Kernel {
         return copy;
     }
 
-    void sweep(Region& root, const Activity& activity, const std::vector<uint64_t>& writes) {
+    void sweep(Region& root, const Activity& activity, const std::vector<uint64_t>& writes,
+               size_t number) {
         Sweep s{.m = m,
                 .f = f,
                 .storage = storage,
@@ -715,6 +718,7 @@ struct Kernel {
                 .request = request,
                 .root = root,
                 .written = writes,
+                .task = number,
                 .backs = {},
                 .loops = {},
                 .again = {},
@@ -748,7 +752,7 @@ struct Kernel {
         if (tasks.empty()) {
             const Activity activity(f, storage);
             activity.check_smooth(*f.body);
-            sweep(*f.body, activity, all);
+            sweep(*f.body, activity, all, 0);
         } else {
             run_tasks(tasks, all);
         }
@@ -769,7 +773,7 @@ struct Kernel {
         }
         const Activity activity(f, storage);
         activity.check_smooth(*f.body);
-        for (Inst* task : order) sweep(task->body(), activity, all);
+        for (size_t k = 0; k < order.size(); ++k) sweep(order[k]->body(), activity, all, k);
     }
 };
 

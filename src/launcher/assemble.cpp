@@ -286,6 +286,19 @@ bool bind_fields(Specialisation& s, const frontend::LoweredKernel& kernel) {
     return true;
 }
 
+// Gradients or tangents of its fields that have no storage yet: with it, they make another.
+void note_lacking(Specialisation& s, uint8_t derivative) {
+    PyObject* const of[] = {cpython::names().grad_, cpython::names().dual_,
+                            cpython::names()._checkbit_};
+    for (const Ref& f : s.fields) {
+        Ref companion = Ref::steal_or_null(PyObject_GetAttr(f.get(), of[derivative - 1]));
+        if (!companion) cpython::forget_error();
+        if (companion && data::is_field(companion.get()) &&
+            !reinterpret_cast<data::FieldObject*>(companion.get())->field)
+            s.lacking.push_back(std::move(companion));
+    }
+}
+
 }  // namespace
 
 bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args,
@@ -345,6 +358,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
         s->result_bytes = kernel.module->result_bytes();
     }
     if (!bind_fields(*s, kernel)) return nullptr;
+    if (k.derivative) note_lacking(*s, k.derivative);
     if (!make_graph_face(*s, k.definition, kernel.graph)) return nullptr;
     return s;
 }

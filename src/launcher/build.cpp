@@ -306,8 +306,9 @@ std::unique_ptr<Specialisation> Build::compile(const frontend::LoweredKernel& ke
 
 std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* args, size_t count) {
     const Session& s = session();
+    static const char* const modes[] = {"", "_reverse_grad", "_forward_grad", "_validate_grad"};
     const std::string name = kernel_name(k) + "_c" + std::to_string(s.compiled) + "_" +
-                             std::to_string(k.specialisations->size());
+                             std::to_string(k.specialisations->size()) + modes[k.derivative];
     if (!show_non_pure(k)) return nullptr;
     if (!check_arrays(k, args) || !check_templates(k, args)) return nullptr;
     Told told{{.kernel = name}};

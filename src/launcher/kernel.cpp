@@ -306,6 +306,13 @@ bool has_destroyed_field(const Specialisation& s) {
     });
 }
 
+// A derivative that knows nothing of gradients which have storage by now fits no more.
+bool has_gained(const Specialisation& s) {
+    return std::ranges::any_of(s.lacking, [](const Ref& f) {
+        return reinterpret_cast<const data::FieldObject*>(f.get())->field != nullptr;
+    });
+}
+
 // Packs into a block on the stack and launches; `matched` says whether the arguments fit.
 PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject* const* args,
                              Match& matched) {
@@ -322,7 +329,7 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
     Kept kept;
     matched = match_and_pack(s, *k.parameters, args, block, kept);
     if (matched != Match::yes) return nullptr;
-    if (has_destroyed_field(s)) {
+    if (has_destroyed_field(s) || has_gained(s)) {
         matched = Match::no;
         return nullptr;
     }
@@ -339,7 +346,7 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
 
 // Whether an object that it was made for is gone, so that it can never fit again.
 bool is_dead(const Specialisation& s) {
-    return has_destroyed_field(s) ||
+    return has_destroyed_field(s) || has_gained(s) ||
            std::ranges::any_of(s.identities, [](const IdentityCheck& check) {
                return check.weak && !refers_to(check.weak.get(), check.object);
            });
@@ -646,6 +653,7 @@ int visit_specialisation(const Specialisation& s, visitproc visit, void* arg) {
     for (const PackStep& p : s.steps)
         for (const Ref& type : p.classes) Py_VISIT(type.get());
     for (const Ref& f : s.fields) Py_VISIT(f.get());
+    for (const Ref& f : s.lacking) Py_VISIT(f.get());
     if (s.graph)
         for (const Ref& label : s.graph->labels) Py_VISIT(label.get());
     return visit_results(s.results, visit, arg);

@@ -131,6 +131,7 @@ struct Specialisation {
     // The last block whose arrays were compared (arrays_overlap), and the answer.
     std::vector<uint8_t> compared_block;
     bool overlapped = false;
+    std::vector<Ref> lacking;          // of a derivative: companions that had no storage
     std::string name;                  // unique in a runtime, for profiles
     std::string code;                  // key of its code in the cache
     uint32_t number = 0;               // specialisations made before it

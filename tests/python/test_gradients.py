@@ -982,3 +982,101 @@ def test_arrays_that_share_memory(f64):
         k.grad(data[:4], data[:4] if shared else data[4:], x, y)
         assert list(x.grad.to_numpy()) == [3] * 4, shared
         assert data[0 if shared else 4] == 1
+
+
+def test_stencils_of_indices_that_wrap(f64):
+    x, y, beside = field(300), field(600), field(300)
+
+    @qd.kernel
+    def k():
+        for i in range(600):
+            y[i] = x[qd.cast(i, qd.u8)] * 3 + x[qd.cast(i + 1, qd.u8)]
+
+    y.grad.fill(1)
+    k.grad()
+    reached = np.bincount(np.arange(600) % 256, minlength=300) * 3
+    reached = reached + np.bincount(np.arange(1, 601) % 256, minlength=300)
+    assert list(x.grad.to_numpy()) == list(reached) and not beside.grad.to_numpy().any()
+
+
+def test_stencils_of_elements_far_apart(f64):
+    x, y = field(100_000), field(4)
+
+    @qd.kernel
+    def k():
+        for i in range(4):
+            y[i] = x[i] * x[i + 90_000]
+
+    x.fill(3)
+    y.grad.fill(1)
+    k.grad()
+    slope = x.grad.to_numpy()
+    assert slope.sum() == 24 and slope[2] == 3 and slope[90_003] == 3
+
+
+def test_a_long_chain_behind_a_stencil_compiles(f64, tmp_path):
+    import importlib.util
+
+    lines = "".join(f"        s = s * 0.5 + x[i + {n % 3}]\n" for n in range(1500))
+    path = tmp_path / "long_chain.py"
+    path.write_text(
+        "import quadrants as qd\ndef make(x, y):\n  @qd.kernel\n  def k():\n"
+        f"    for i in range(4):\n        s = x[i]\n{lines}        y[i] = s\n  return k\n"
+    )
+    spec = importlib.util.spec_from_file_location("long_chain", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    x, y = field(8), field(4)
+    y.grad.fill(1)
+    module.make(x, y).grad()
+    assert x.grad.to_numpy().sum() == pytest.approx(8)
+
+
+def test_gradients_that_get_storage_after_a_launch(f64):
+    x = qd.field(qd.f64)
+    qd.root.dense(qd.i, 4).place(x)
+    y = field(4)
+
+    @qd.kernel
+    def k():
+        for i in range(4):
+            y[i] = x[i] * x[i]
+
+    x.fill(3)
+    k()
+    y.grad.fill(1)
+    k.grad()
+    qd.root.dense(qd.i, 4).place(x.grad)
+    y.grad.fill(1)
+    k.grad()
+    assert list(x.grad.to_numpy()) == [6] * 4
+    assert x.snode.ptr.has_adjoint() and not x.snode.ptr.has_dual() and x.snode.ptr.is_primal()
+    assert x.grad.snode.ptr.get_snode_grad_type().name == "ADJOINT"
+
+
+def test_numpy_arrays_have_no_gradients_and_are_taken(f64):
+    @qd.kernel
+    def k(a: qd.types.ndarray(needs_grad=True), x: qd.template(), y: qd.template()):
+        for i in range(4):
+            y[i] = a[i] * x[i]
+
+    x, y = field(4), field(4)
+    y.grad.fill(1)
+    k.grad(np.arange(4.0), x, y)
+    assert list(x.grad.to_numpy()) == [0, 1, 2, 3]
+
+
+def test_derivatives_raise_the_level_of_optimisation(backend):
+    backend.init(opt_level=0)
+    x, y = qd.field(qd.f32, 4, needs_grad=True), qd.field(qd.f32, 4, needs_grad=True)
+
+    @qd.kernel
+    def k():
+        for i in x:
+            y[i] = x[i] * 2
+
+    k()
+    assert qd.cfg.opt_level == 0
+    y.grad.fill(1)
+    k.grad()
+    assert qd.cfg.opt_level == 1 and list(x.grad.to_numpy()) == [2] * 4

@@ -1301,3 +1301,33 @@ def test_import_is_light():
         "qd.ad.Tape; assert 'quadrants.ad._ad' in sys.modules and 'numpy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
+def test_a_mode_without_exit_ends_with_its_frame(square):
+    """As an interrupt between two instructions leaves it, or a thread that ends amid it."""
+
+    def abandon():
+        qd.ad.Tape(square.y).__enter__()
+        square.run()
+
+    abandon()
+    in_thread(abandon)
+    assert recording() == (None, None)
+    square.x.grad.fill(0)
+    with qd.ad.Tape(square.y):
+        square.run()
+    assert square.x.grad[None] == 6
+
+
+def test_fields_made_inside_of_a_validated_tape_are_checked(debug_backend):
+    y = scalar()
+    with raises(qd.QuadrantsAssertionError, "reaks the global data access rule"):
+        with qd.ad.Tape(y, validation=True):
+            w = qd.field(qd.f32, 4, needs_grad=True)
+
+            @qd.kernel
+            def twice():
+                for i in w:
+                    w[i] = w[i] * 2
+
+            twice()

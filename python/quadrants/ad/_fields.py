@@ -107,6 +107,7 @@ def _count(fields: list[Any], operation: str) -> None:
 
 def make_checkbits() -> None:
     """Gives every field that has a gradient marks of which cells kernels read (debug=True)."""
+    impl.get_runtime().materialize()
     for field in stored_fields():
         if field._checkbit is None and field.has_grad():
             field._checkbit = make_field(

@@ -8,7 +8,8 @@ own, and what runs while gradients are evaluated.
 from __future__ import annotations
 
 import os
-from _thread import RLock, _local, get_ident
+import weakref
+from _thread import RLock, _local
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,10 +29,11 @@ class Mode:
 
         If a signal handler raises amid this, `_stop` is due, since there will be no exit.
         """
-        me, runtime = get_ident(), impl.get_runtime()
+        runtime = impl.get_runtime()
         with changing:
             self._asides = _thread.asides
-            _modes[me] = self
+            _thread.mode = weakref.ref(self, _died)
+            _alive.add(_thread.mode)
             self.entered = True
             setattr(runtime, attribute, self)
             core.set_call_recorder(_on_call)
@@ -40,28 +42,42 @@ class Mode:
         """Ends that. Whether the runtime is still the one in which it began."""
         runtime = impl.get_runtime()
         with changing:
-            mine = [thread for thread, mode in _modes.items() if mode is self]
-            for thread in mine:
-                del _modes[thread]
+            mine = [ref for ref in _alive if ref() is self]
+            for ref in mine:
+                _forget_one(ref)
             if getattr(runtime, attribute) is self:
                 setattr(runtime, attribute, None)
-            if not _modes:
-                core.set_call_recorder(None)
         return bool(mine)
 
     def _call(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise NotImplementedError
 
 
-_modes: dict[int, Mode] = {}  # by thread
+# Of modes that record. Weak: one that an interrupt kept from its exit ends with its `with` block,
+# and one whose thread has ended with that thread's frames.
+_alive: set[weakref.ref[Mode]] = set()
 changing = RLock()  # who adds a mode or removes one
 
 
 class _Thread(_local):
     asides = 0
+    mode: weakref.ref[Mode] | None = None
 
 
 _thread = _Thread()
+
+
+def _forget_one(ref: weakref.ref[Mode]) -> None:
+    _alive.discard(ref)
+    if _thread.mode is ref:
+        _thread.mode = None
+    if not _alive:
+        core.set_call_recorder(None)
+
+
+def _died(ref: weakref.ref[Mode]) -> None:
+    with changing:
+        _forget_one(ref)
 
 
 def _on_call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -71,8 +87,13 @@ def _on_call(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def recording() -> Mode | None:
     """The mode that this thread's calls go to."""
-    mode = _modes.get(get_ident())
+    mode = _mine()
     return mode if mode is not None and mode._asides == _thread.asides else None
+
+
+def _mine() -> Mode | None:
+    ref = _thread.mode
+    return ref() if ref is not None and ref in _alive else None
 
 
 def run(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -82,7 +103,7 @@ def run(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def check_not_nested(name: str) -> None:
     """Raises if this thread records already."""
-    outer = _modes.get(get_ident())
+    outer = _mine()
     if outer is not None:
         raise RuntimeError(
             f"`{name}` cannot be entered inside of a `{type(outer).__name__}`: derivatives are of first "
@@ -103,18 +124,14 @@ def aside() -> Iterator[None]:
 @impl.on_reset
 def _forget() -> None:
     with changing:
-        if _modes:
-            _modes.clear()
-            core.set_call_recorder(None)
+        _alive.clear()
+        core.set_call_recorder(None)
 
 
 def _forget_other_threads() -> None:
     global changing
     changing = RLock()
-    me = get_ident()
-    for thread in [*_modes]:
-        if thread != me:
-            del _modes[thread]
+    _alive.intersection_update({_thread.mode} if _thread.mode is not None else ())
 
 
 if hasattr(os, "register_at_fork"):

@@ -71,6 +71,16 @@ class Program:
 
     # Native graphs: the CPU has none, its launcher runs their constructs itself.
 
+    def get_max_reducer_dispatch_count(self) -> int:
+        """How often bounds were reduced to size a reverse sweep: never, for nothing is sized."""
+        return 0
+
+    def reset_max_reducer_dispatch_count(self) -> None:
+        """Starts that count at zero."""
+
+    _get_max_reducer_dispatch_count = get_max_reducer_dispatch_count
+    _reset_max_reducer_dispatch_count = reset_max_reducer_dispatch_count
+
     def get_graph_cache_size(self) -> int:
         return 0
 

@@ -52,6 +52,19 @@ def on_reset(hook: Callable[[], None]) -> Callable[[], None]:
     return hook
 
 
+def _weak(doc: str) -> Any:
+    """An attribute that does not keep what it names alive."""
+    kept: list[Any] = [None]
+
+    def read(self: Any) -> Any:
+        return kept[0] and kept[0]()
+
+    def write(self: Any, value: Any) -> None:
+        kept[0] = value if value is None else weakref.ref(value)
+
+    return property(read, write, doc=doc)
+
+
 class PyQuadrants:
     """State of the runtime. Clients replace `materialize` and `clear` on this class."""
 
@@ -78,11 +91,14 @@ class PyQuadrants:
         self.trace_file = ""
         self.src_ll_cache = True
         self.print_non_pure = False
-        self.target_tape: Any = None
-        self.fwd_mode_manager: Any = None
+        self.target_tape = None
+        self.fwd_mode_manager = None
         self.grad_replaced = False
         self.ndarrays: weakref.WeakSet[Any] = weakref.WeakSet()
         self.conversions: set[tuple[Any, str]] = set()  # counted by `convert.count_kernel`
+
+    target_tape = _weak("the tape that was entered last, while it records")
+    fwd_mode_manager = _weak("the forward mode that was entered last, while it records")
 
     def __setattr__(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

@@ -170,6 +170,41 @@ class NodePointer:
     def name(self) -> str:
         return self._node._name
 
+    def _companion(self, which: str) -> Any:
+        field = self._node._field
+        return None if field is None else field._known_companion(which)
+
+    def has_adjoint(self) -> bool:
+        """Whether the field placed here has a gradient with storage."""
+        grad = self._companion("grad")
+        return grad is not None and grad._is_placed()
+
+    def has_dual(self) -> bool:
+        """Whether the field placed here has tangents with storage."""
+        dual = self._companion("dual")
+        return dual is not None and dual._is_placed()
+
+    def has_adjoint_checkbit(self) -> bool:
+        """Whether kernels can be checked for overwriting what its gradient needs."""
+        from quadrants.lang import impl
+
+        return impl.current_cfg().debug and self.has_adjoint()
+
+    def is_primal(self) -> bool:
+        """Whether the field placed here holds values, not gradients or tangents."""
+        field = self._node._field
+        return field is not None and field._companion_of is None
+
+    def get_snode_grad_type(self) -> Any:
+        """What the field placed here holds, a member of `SNodeGradType`."""
+        from quadrants._lib.core import SNodeGradType
+
+        field = self._node._field
+        if field is None or field._companion_of is None:
+            return SNodeGradType.PRIMAL
+        is_grad = field._companion_of._known_companion("grad") is field
+        return SNodeGradType.ADJOINT if is_grad else SNodeGradType.DUAL
+
 
 class SNode:
     """A node of a field tree."""

@@ -239,7 +239,7 @@ def _check_torch(annotation: NDArray, value: Any, name: str) -> None:
 
 
 def _check_external(
-    annotation: NDArray, raw: Any, shape: tuple[int, ...], name: str, has_grad: bool = False
+    annotation: NDArray, raw: Any, shape: tuple[int, ...], name: str, has_grad: bool = True
 ) -> None:
     try:
         dtype = to_quadrants_type(raw)
