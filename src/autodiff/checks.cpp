@@ -47,6 +47,22 @@ void enclose_serial_loops(Module& m) {
     }
 }
 
+// As the source has it, whether or not anything depends on it.
+void check_control(const Module& m) {
+    for (Function* function : m.functions)
+        walk(*function->body, [](Inst& i) {
+            const char* what = nullptr;
+            if (i.op == Op::loop) what = "a while loop";
+            if (i.op == Op::break_ && i.parent->owner->op != Op::loop) what = "break";
+            if (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop()))
+                what = "continue";
+            if (what)
+                refuse(
+                    std::string("Not supported: ") + what + " in a kernel that is differentiated",
+                    i);
+        });
+}
+
 // Gradients have none.
 void check_gradients_of_arrays(const Module& m) {
     for (Function* function : m.functions)

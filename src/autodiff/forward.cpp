@@ -172,15 +172,6 @@ struct Tangents {
                                    "' is one. Use fields",
                                nullptr}};
         walk(*f.body, [&](Inst& i) {
-            const char* what = nullptr;
-            if (i.op == Op::loop) what = "a while loop";
-            if (i.op == Op::break_) what = "break";
-            if (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop()))
-                what = "continue";
-            if (what)
-                refuse(
-                    std::string("Not supported: ") + what + " in a kernel that is differentiated",
-                    i);
             if (i.is_group()) refuse("graph does not support autograd", i);
             if (i.op == Op::random)
                 refuse(

@@ -99,6 +99,7 @@ void expand_reductions(Function& f);
 
 // They refuse. On the kernel as the front end made it; straightened.
 void check_mixed(const Module& m);
+void check_control(const Module& m);
 void check_gradients_of_arrays(const Module& m);
 void enclose_serial_loops(Module& m);
 void check_inner_loops(Region& r, bool inside);

@@ -568,16 +568,6 @@ struct Sweep {
     }
 
     void run() {
-        walk(root, [&](Inst& i) {
-            if (i.op == Op::loop || i.op == Op::break_ ||
-                (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop())))
-                refuse(std::string("Not supported: ") +
-                           (i.op == Op::loop     ? "a while loop"
-                            : i.op == Op::break_ ? "break"
-                                                 : "continue") +
-                           " in a kernel that is differentiated",
-                       i);
-        });
         Inst* end = root.last;
         Builder b{&f, &root, end, end->loc};
         Inst* entry = b.constant(type::kI64, 0)->def;

@@ -145,7 +145,6 @@ TEST(Autodiff, Refuses) {
     pass::Refusal why;
     EXPECT_FALSE(reversed(kernel(R"(
     loop {
-      store %py, %v
       break
     }
 )"),

@@ -1080,3 +1080,20 @@ def test_derivatives_raise_the_level_of_optimisation(backend):
     y.grad.fill(1)
     k.grad()
     assert qd.cfg.opt_level == 1 and list(x.grad.to_numpy()) == [2] * 4
+
+
+@pytest.mark.parametrize("mode", ["grad", "_forward"])
+def test_while_is_refused_even_where_nothing_depends_on_it(loops, mode):
+    x = qd.field(qd.f64, 4, needs_grad=True, needs_dual=True)
+
+    @qd.kernel
+    def k():
+        for i in x:
+            j = 0
+            while j < 2:
+                j += 1
+            x[i] = x[i] * 2
+
+    with pytest.raises(RuntimeError, match="Not supported.") as e:
+        getattr(k, mode)()
+    assert "while j < 2" in str(e.value)
