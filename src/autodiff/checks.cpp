@@ -1,5 +1,6 @@
 // What reverse mode does not accept of a kernel, and says before it begins (chapter 60, 9.1).
 
+#include <unordered_set>
 #include <vector>
 
 #include "autodiff/parts.h"
@@ -97,30 +98,36 @@ struct Index {
     int64_t constant = 0;
 };
 
-Index index_of(const Value* v, const Value* param, int depth = 0) {
-    v = resolve(const_cast<Value*>(v));
-    if (v == param) return {true, true, 0};
-    const Inst* d = v->def;
-    if (!d || d->effect() != Effect::pure || depth > 32) return {};
-    if (d->op == Op::cast) return index_of(d->operand(0), param, depth + 1);
-    Index all;
-    const bool sum = d->op == Op::add || d->op == Op::sub;
-    for (int k = 0; k < d->operand_count; ++k) {
-        const Index x = index_of(d->operand(k), param, depth + 1);
-        all.depends |= x.depends;
-        if (sum && k == 0) all = x;
-        if (sum && k == 1) {
-            const Value* y = d->operand(1);
-            all.depends |= x.depends;
-            all.linear &= !x.depends && is_constant(y);
-            if (all.linear) {
-                const int64_t c = int_of_bits(y->type.prim, constant_bits(y));
-                all.constant += d->op == Op::add ? c : -c;
-            }
-        }
+// Whether arithmetic leads from the one to the other.
+bool depends_on(const Value* v, const Value* param) {
+    std::unordered_set<const Value*> seen;
+    std::vector<const Value*> work = {v};
+    while (!work.empty()) {
+        const Value* at = resolve(const_cast<Value*>(work.back()));
+        work.pop_back();
+        if (at == param) return true;
+        if (!at->def || at->def->effect() != Effect::pure || !seen.insert(at).second) continue;
+        for (int k = 0; k < at->def->operand_count; ++k) work.push_back(at->def->operand(k));
     }
-    if (!sum) all.linear = false;
-    return all;
+    return false;
+}
+
+Index index_of(const Value* v, const Value* param) {
+    Index x{depends_on(v, param), true, 0};
+    for (v = resolve(const_cast<Value*>(v)); v != param;) {
+        const Inst* d = v->def;
+        const bool sum = d && (d->op == Op::add || d->op == Op::sub) && is_constant(d->operand(1));
+        if (sum) {
+            const Value* y = d->operand(1);
+            const int64_t c = int_of_bits(y->type.prim, constant_bits(y));
+            x.constant += d->op == Op::add ? c : -c;
+        } else if (!d || d->op != Op::cast) {
+            x.linear = false;
+            break;
+        }
+        v = d->operand(0);
+    }
+    return x;
 }
 
 struct Access {

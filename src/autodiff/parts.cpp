@@ -90,6 +90,20 @@ bool Activity::set(std::vector<bool>& of, const Value* v, bool yes) {
     return true;
 }
 
+namespace {
+
+// What a loop carries, as it enters, in an iteration, and as that hands it on: at its end alone,
+// which check_control saw to.
+Value* carried_in(const Inst& loop, int k) {
+    return loop.operand(static_cast<int>(2 * loop.imm) + k);
+}
+Value* carried(const Inst& loop, int k) {
+    return loop.body().params[static_cast<uint32_t>(loop.imm) + static_cast<uint32_t>(k)];
+}
+Value* carried_on(const Inst& loop, int k) { return loop.body().last->operand(k); }
+
+}  // namespace
+
 bool Activity::flow(Region& r) {
     bool changed = false;
     for (Inst* i = r.first; i; i = i->next) changed |= flow(*i);
@@ -107,21 +121,12 @@ bool Activity::flow(Inst& i) {
         }
         return changed;
     }
-    if (i.is_loop()) {
-        const int first = i.op == Op::for_ ? static_cast<int>(2 * i.imm) : 0;
-        const auto indices = i.op == Op::for_ ? static_cast<uint32_t>(i.imm) : 0;
-        for (int k = 0; k < i.result_count; ++k) {
-            Value* param = i.body().params[indices + static_cast<uint32_t>(k)];
-            changed |= set(varied_, param, varied(i.operand(first + k)));
-            changed |= set(varied_, i.result(k), varied(i.operand(first + k)));
-            walk(i.body(), [&](Inst& end) {
-                if (end.op != Op::continue_ && end.op != Op::break_) return;
-                for (Region* at = end.parent; at != &i.body(); at = at->owner->parent)
-                    if (at->owner->is_loop()) return;
-                changed |= set(varied_, param, varied(end.operand(k)));
-                changed |= set(varied_, i.result(k), varied(end.operand(k)));
-            });
-        }
+    if (i.op == Op::for_) {
+        for (int k = 0; k < i.result_count; ++k)
+            for (const Value* from : {carried_in(i, k), carried_on(i, k)}) {
+                changed |= set(varied_, carried(i, k), varied(from));
+                changed |= set(varied_, i.result(k), varied(from));
+            }
         return changed;
     }
     if (!i.result_count) return changed;
@@ -154,19 +159,11 @@ bool Activity::back(Inst& i) {
         }
         return changed;
     }
-    if (i.is_loop()) {
-        const int first = i.op == Op::for_ ? static_cast<int>(2 * i.imm) : 0;
-        const auto indices = i.op == Op::for_ ? static_cast<uint32_t>(i.imm) : 0;
+    if (i.op == Op::for_) {
         for (int k = 0; k < i.result_count; ++k) {
-            Value* param = i.body().params[indices + static_cast<uint32_t>(k)];
-            const bool yes = useful(i.result(k)) || useful(param);
-            changed |= set(useful_, i.operand(first + k), yes);
-            walk(i.body(), [&](Inst& end) {
-                if (end.op != Op::continue_ && end.op != Op::break_) return;
-                for (Region* at = end.parent; at != &i.body(); at = at->owner->parent)
-                    if (at->owner->is_loop()) return;
-                changed |= set(useful_, end.operand(k), yes);
-            });
+            const bool yes = useful(i.result(k)) || useful(carried(i, k));
+            changed |= set(useful_, carried_in(i, k), yes);
+            changed |= set(useful_, carried_on(i, k), yes);
         }
         return changed | back(i.body());
     }

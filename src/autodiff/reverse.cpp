@@ -643,21 +643,19 @@ struct Kernel {
     // What the way back reads must not have been overwritten meanwhile, nor be known only to what
     // happened already.
     void check_order(Inst& loop, const std::vector<uint64_t>& later) const {
+        std::unordered_set<const Value*> used;
         walk(loop.body(), [&](Inst& i) {
-            const bool reads = i.op == Op::load || (i.effect() == Effect::atomic && is_used(i));
+            for (int k = 0; k < i.operand_count; ++k) used.insert(i.operand(k));
+        });
+        walk(loop.body(), [&](Inst& i) {
+            const bool reads =
+                i.op == Op::load || (i.effect() == Effect::atomic && used.contains(i.result()));
             if (!reads || !may_be_among(later, i.operand(0))) return;
             refuse(
                 "Not supported: a loop reads what it, or a loop behind it, overwrites, and "
                 "the kernel has further loops. Split the kernel",
                 i);
         });
-    }
-    static bool is_used(const Inst& atomic) {
-        bool used = false;
-        walk(*atomic.parent->function->body, [&](Inst& i) {
-            for (int k = 0; k < i.operand_count; ++k) used |= i.operand(k) == atomic.results;
-        });
-        return used;
     }
 
     static void drop_effects(Region& r, const Storage& storage, bool gradients) {

@@ -1097,3 +1097,19 @@ def test_while_is_refused_even_where_nothing_depends_on_it(loops, mode):
     with pytest.raises(RuntimeError, match="Not supported.") as e:
         getattr(k, mode)()
     assert "while j < 2" in str(e.value)
+
+
+def test_indices_that_use_each_other_often_compile(f64):
+    """Of an index that doubles itself 40 times each value is looked at once."""
+    x, y = field(N), field(N)
+
+    @qd.kernel
+    def k(one: qd.i32):
+        for i in range(N):
+            at = i * one
+            for _ in qd.static(range(30)):
+                at = (at * at + at) % N
+            y[i] = y[at] * 2.0 + x[i]
+
+    with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
+        k.grad(1)
