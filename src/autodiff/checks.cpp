@@ -49,7 +49,7 @@ void enclose_serial_loops(Module& m) {
 }
 
 // As the source has it, whether or not anything depends on it.
-void check_control(const Module& m) {
+void check_statements(const Module& m) {
     for (Function* function : m.functions)
         walk(*function->body, [](Inst& i) {
             const char* what = nullptr;
@@ -57,6 +57,16 @@ void check_control(const Module& m) {
             if (i.op == Op::break_ && i.parent->owner->op != Op::loop) what = "break";
             if (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop()))
                 what = "continue";
+            if (i.is_group())
+                refuse(
+                    "graph does not support autograd: the kernel has do-while loops, checkpoints "
+                    "or streams",
+                    i);
+            if (i.op == Op::random)
+                refuse(
+                    "RandStmt not supported in a kernel that is differentiated: draw the numbers "
+                    "in another kernel",
+                    i);
             if (what)
                 refuse(
                     std::string("Not supported: ") + what + " in a kernel that is differentiated",

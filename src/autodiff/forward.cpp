@@ -172,12 +172,6 @@ struct Tangents {
                                    "' is one. Use fields",
                                nullptr}};
         walk(*f.body, [&](Inst& i) {
-            if (i.is_group()) refuse("graph does not support autograd", i);
-            if (i.op == Op::random)
-                refuse(
-                    "RandStmt not supported in a kernel that is differentiated: draw the "
-                    "numbers in another kernel",
-                    i);
             if ((i.op == Op::floor || i.op == Op::ceil) && varied(i.operand(0)))
                 refuse(std::string("Not supported: the derivative of ") + info(i.op).name +
                            " in forward mode",
@@ -196,7 +190,6 @@ struct Tangents {
 
 void forward(Module& m, const Request& request) {
     Function& f = m.kernel();
-    expand_reductions(f);
     Storage storage(m, request);
     const Activity activity(f, storage);
     Tangents{m, f, storage, activity, {}}.run();

@@ -93,7 +93,7 @@ bool Activity::set(std::vector<bool>& of, const Value* v, bool yes) {
 namespace {
 
 // What a loop carries, as it enters, in an iteration, and as that hands it on: at its end alone,
-// which check_control saw to.
+// which check_statements saw to.
 Value* carried_in(const Inst& loop, int k) {
     return loop.operand(static_cast<int>(2 * loop.imm) + k);
 }

@@ -28,7 +28,6 @@ class Storage {
     // The companion of the place, whose indices are what `at` says of the place's.
     template <class At>
     Value* companion(Builder& b, Value* place, At at) const;
-    const Module& module() const { return m_; }
 
   private:
     const Field* companion_of(const Field* f) const;
@@ -99,7 +98,7 @@ void expand_reductions(Function& f);
 
 // They refuse. On the kernel as the front end made it; straightened.
 void check_mixed(const Module& m);
-void check_control(const Module& m);
+void check_statements(const Module& m);
 void check_gradients_of_arrays(const Module& m);
 void enclose_serial_loops(Module& m);
 void check_inner_loops(Region& r, bool inside);

@@ -717,23 +717,9 @@ struct Kernel {
     }
 
     void run() {
-        for (Inst& i : *f.body)
-            if (i.is_group())
-                refuse(
-                    "graph does not support autograd: the kernel has do-while loops, "
-                    "checkpoints or streams",
-                    i);
-        expand_reductions(f);
         std::vector<Inst*> tasks;
         for (Inst& i : *f.body)
             if (is_parallel_loop(i)) tasks.push_back(&i);
-        walk(*f.body, [&](Inst& i) {
-            if (i.op == Op::random)
-                refuse(
-                    "RandStmt not supported in a kernel that is differentiated: draw the "
-                    "numbers in another kernel",
-                    i);
-        });
         std::vector<uint64_t> all = written(*f.body);
         if (m.arrays_may_overlap && !all.empty()) all.push_back(kAnyMemory);
         hoist_loads(f, all);

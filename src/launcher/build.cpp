@@ -309,6 +309,9 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
     static const char* const modes[] = {"", "_reverse_grad", "_forward_grad", "_validate_grad"};
     const std::string name = kernel_name(k) + "_c" + std::to_string(s.compiled) + "_" +
                              std::to_string(k.specialisations->size()) + modes[k.derivative];
+    if (k.derivative && s.options.opt_level == 0 &&
+        !Ref::steal_or_null(PyObject_CallMethod(k.definition, "_raise_opt_level", nullptr)))
+        return nullptr;
     if (!show_non_pure(k)) return nullptr;
     if (!check_arrays(k, args) || !check_templates(k, args)) return nullptr;
     Told told{{.kernel = name}};

@@ -1080,6 +1080,10 @@ def test_derivatives_raise_the_level_of_optimisation(backend):
     y.grad.fill(1)
     k.grad()
     assert qd.cfg.opt_level == 1 and list(x.grad.to_numpy()) == [2] * 4
+    backend.init(opt_level=0)  # the same kernel in another runtime
+    x, y = qd.field(qd.f32, 4, needs_grad=True), qd.field(qd.f32, 4, needs_grad=True)
+    k.grad()
+    assert qd.cfg.opt_level == 1
 
 
 @pytest.mark.parametrize("mode", ["grad", "_forward"])

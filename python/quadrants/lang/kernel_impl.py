@@ -117,13 +117,20 @@ class KernelDef(Definition, KernelFace):
         """The native kernel that is this one's reverse (1) or forward mode (2), or checks it (3)."""
         made = self._derivatives.get(derivative)
         if made is None:
-            _raise_opt_level(self.__name__)
             definition = KernelDef(self.fn, False, False, False)
             definition.derivative = derivative
             definition._primal = self
             definition._attr_name = self._attr_name
             made = self._derivatives[derivative] = definition._made(core.Kernel(definition))
         return made
+
+    def _raise_opt_level(self) -> None:
+        """What native code does before it makes a derivative while opt_level is 0."""
+        from quadrants import _logging
+
+        name = self.__name__
+        _logging.warn(f"opt_level=0 is raised to 1: the derivative of kernel {name} is wanted")
+        impl.current_cfg().opt_level = 1
 
     def resume(self, *args: Any, from_checkpoint: Any, **kwargs: Any) -> Any:
         """Launches a `checkpoints=True` kernel from a checkpoint on.
@@ -138,16 +145,6 @@ class KernelDef(Definition, KernelFace):
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else BoundKernel(self, instance)
-
-
-def _raise_opt_level(kernel: str) -> None:
-    cfg = impl.current_cfg() if not impl.is_python_backend() else None
-    if cfg is None or cfg.opt_level != 0:
-        return
-    from quadrants import _logging
-
-    _logging.warn(f"opt_level=0 is raised to 1: the derivative of kernel {kernel} is wanted")
-    cfg.opt_level = 1
 
 
 class BoundKernel:
