@@ -23,7 +23,7 @@ ROOMS = {
     "type": Room("support", "type"),
     "ir": Room(
         "support type",
-        "elementwise fold interpreter ir locks ops.inc options partials random target",
+        "edit elementwise fold interpreter ir locks ops.inc options partials random target",
     ),
     "layout": Room("support type ir", "tree"),
     "pass": Room("support ir", "listing names pass"),
@@ -33,7 +33,7 @@ ROOMS = {
     "runtime": Room(
         "support type cache",
         "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print cpu/tape crash cuda/code cuda/driver device first_code"
-        " fork progress stage trace_file",
+        " fork progress stage tape_limit trace_file",
     ),
     "cpython": Room("support", "cpython names numpy_scalar"),
     "session": Room("support ir cache runtime cpython", "session stored_code target"),

@@ -10,7 +10,7 @@ pass::Refusal differentiate(Module& m, const Request& request) {
     const bool reverses = request.mode == Mode::reverse;
     try {
         if (request.mode == Mode::validation) return validate(m, request), pass::Refusal{};
-        check_statements(m);
+        check_statements(m, request);
         check_gradients_of_arrays(m);
         if (reverses) check_mixed(m), enclose_serial_loops(m);
         if (pass::Refusal r = pass::straighten(m, !reverses || request.inner_loops);

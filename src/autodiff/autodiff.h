@@ -23,8 +23,9 @@ struct Request {
     // Of Module::fields[k]: the number of the field that holds its gradients (reverse), tangents
     // (forward) or marks (validation); -1: it has none. Arrays have gradients if Param::needs_grad.
     std::vector<int32_t> companions;
-    bool inner_loops = false;  // whether loops with run-time bounds may stand in loops
-    int64_t most_records = 0;  // of a loop, per iteration of what is around it; 0: no limit
+    bool inner_loops = false;      // whether loops with run-time bounds may stand in loops
+    bool general_control = false;  // whether while, break, continue and early returns may be
+    int64_t most_records = 0;      // of a loop, per iteration of what is around it; 0: no limit
 };
 
 // Changes the kernel of a module that owns all its functions. The result has no calls, and is no

@@ -49,14 +49,15 @@ void enclose_serial_loops(Module& m) {
 }
 
 // As the source has it, whether or not anything depends on it.
-void check_statements(const Module& m) {
+void check_statements(const Module& m, const Request& request) {
     for (Function* function : m.functions)
-        walk(*function->body, [](Inst& i) {
+        walk(*function->body, [&](Inst& i) {
             const char* what = nullptr;
             if (i.op == Op::loop) what = "a while loop";
             if (i.op == Op::break_ && i.parent->owner->op != Op::loop) what = "break";
             if (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop()))
                 what = "continue";
+            if (request.general_control) what = nullptr;
             if (i.is_group())
                 refuse(
                     "graph does not support autograd: the kernel has do-while loops, checkpoints "
@@ -68,9 +69,10 @@ void check_statements(const Module& m) {
                     "in another kernel",
                     i);
             if (what)
-                refuse(
-                    std::string("Not supported: ") + what + " in a kernel that is differentiated",
-                    i);
+                refuse(std::string("Not supported: ") + what +
+                           " in a kernel that is differentiated, but with "
+                           "qd.init(ad_general_control=True)",
+                       i);
         });
 }
 

@@ -109,7 +109,8 @@ struct Tangents {
         return out;
     }
     void hand_on(Inst& end, const std::vector<Value*>& to) {
-        Builder b{&f, end.parent, &end, end.loc};
+        Inst& last = end.op == Op::yield ? end : end_of_iteration(*end.parent->owner);
+        Builder b{&f, end.parent, &last, end.loc};
         std::vector<Value*> values(to.size());
         for (size_t k = 0; k < to.size(); ++k)
             if (to[k]) values[k] = get(b, end.operand(static_cast<int>(k)));
@@ -134,7 +135,7 @@ struct Tangents {
 
     void loop(Inst& i) {
         Builder b{&f, i.parent, &i, i.loc};
-        const auto n = i.op == Op::for_ ? static_cast<uint32_t>(i.imm) : 0;
+        const uint32_t n = dimensions(i);
         const std::vector<Value*> to = places(b, i, n);
         for (size_t k = 0; k < to.size(); ++k)
             if (to[k]) b.store(to[k], get(b, i.operand(static_cast<int>(2 * n + k))));
@@ -154,7 +155,7 @@ struct Tangents {
             const Kind kind = info(i->op).kind;
             if (i->op == Op::if_) {
                 branch(*i);
-            } else if (i->op == Op::for_) {
+            } else if (i->is_loop()) {
                 loop(*i);
             } else if (i->op == Op::load || i->op == Op::store || i->effect() == Effect::atomic) {
                 memory(*i);

@@ -236,12 +236,7 @@ struct Gatherer {
         const Inst& d = *v->def;
         std::vector<Value*> operands;
         for (int k = 0; k < d.operand_count; ++k) operands.push_back(copy(d.operand(k), b, map));
-        const Type types[] = {v->type};
-        Inst* i = b.emit(d.op, operands, types);
-        i->imm = d.imm;
-        i->ref = d.ref;
-        i->flags = d.flags;
-        return map[v] = i->result();
+        return map[v] = emit_like(b, d, operands)->result();
     }
 
     void gather(const Group& g) {

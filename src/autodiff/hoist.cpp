@@ -9,13 +9,6 @@ namespace {
 
 bool is_serial_loop(const Inst& i) { return i.op == Op::for_ && !is_parallel_loop(i); }
 
-bool is_inside(const Value* v, const Inst& loop) {
-    const Region* r = v->def ? v->def->parent : v->owner;
-    for (; r && r->owner; r = r->owner->parent)
-        if (r->owner == &loop) return true;
-    return false;
-}
-
 // A place inside the loop whose operands are outside of it.
 bool only_indexes(const Inst& place, const Inst& loop) {
     for (int k = 0; k < place.operand_count; ++k) {
@@ -45,7 +38,7 @@ Value* outside(Value* v, const Inst& loop, Builder& b) {
     std::vector<Value*> operands;
     for (int k = 0; k < v->def->operand_count; ++k)
         operands.push_back(outside(v->def->operand(k), loop, b));
-    return b.typed(v->def->op, v->type, operands, v->def->imm, v->def->ref);
+    return emit_like(b, *v->def, operands)->result();
 }
 
 void hoist(Function& f, Inst& load, const std::vector<Inst*>& around) {

@@ -12,14 +12,60 @@ void refuse(std::string what, const Inst& at) { throw Refused{{std::move(what), 
 
 bool is_float(Type t) { return t.is_value() && type::is_float(t.prim); }
 
-Value* zero(Builder& b, Type t) {
-    return b.splat(b.constant(t.element(), bits_of_double(t.prim, 0)), t);
-}
-
 // --- instructions
 
 bool is_parallel_loop(const Inst& i) {
     return i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
+}
+
+namespace {
+// Whether it does more than to check and to print.
+bool acts(const Inst& i) {
+    if (i.op == Op::if_ && !i.result_count) {
+        for (const Region* r : i.region_list())
+            for (const Inst* c = r->first; c; c = c->next)
+                if (acts(*c) && c->op != Op::yield) return true;
+        return false;
+    }
+    const Effect e = i.effect();
+    return e != Effect::pure && e != Effect::read && e != Effect::check &&
+           (e != Effect::io || i.result_count);
+}
+void find_actions(Region& r, std::vector<Inst*>& out) {
+    for (Inst& i : r) {
+        if (!acts(i)) continue;
+        out.push_back(&i);
+        for (Region* c : i.region_list()) find_actions(*c, out);
+    }
+}
+}  // namespace
+
+std::unordered_set<const Value*> used_values(Region& r) {
+    std::unordered_set<const Value*> used;
+    std::vector<Inst*> work;
+    find_actions(r, work);
+    while (!work.empty()) {
+        const Inst& i = *work.back();
+        work.pop_back();
+        for (int k = 0; k < i.operand_count; ++k) {
+            Value* v = i.operand(k);
+            if (used.insert(v).second && v->def) work.push_back(v->def);
+        }
+    }
+    return used;
+}
+
+uint32_t dimensions(const Inst& loop) {
+    return loop.op == Op::for_ ? static_cast<uint32_t>(loop.imm) : 0;
+}
+
+Inst& end_of_iteration(const Inst& loop) {
+    Inst* last = loop.body().last;
+    Inst* test = last->prev;
+    const auto leaves = [](const Region* r) { return r->last->op == Op::break_; };
+    const bool tests = loop.op == Op::loop && last->op == Op::continue_ && test &&
+                       std::ranges::any_of(test->region_list(), leaves);
+    return tests ? *test : *last;
 }
 
 uint64_t memory_class(const Value* place) {
@@ -92,13 +138,12 @@ bool Activity::set(std::vector<bool>& of, const Value* v, bool yes) {
 
 namespace {
 
-// What a loop carries, as it enters, in an iteration, and as that hands it on: at its end alone,
-// which check_statements saw to.
+// What a loop carries, as it enters, in an iteration, and as that hands it on: at its end alone.
 Value* carried_in(const Inst& loop, int k) {
-    return loop.operand(static_cast<int>(2 * loop.imm) + k);
+    return loop.operand(static_cast<int>(2 * dimensions(loop)) + k);
 }
 Value* carried(const Inst& loop, int k) {
-    return loop.body().params[static_cast<uint32_t>(loop.imm) + static_cast<uint32_t>(k)];
+    return loop.body().params[dimensions(loop) + static_cast<uint32_t>(k)];
 }
 Value* carried_on(const Inst& loop, int k) { return loop.body().last->operand(k); }
 
@@ -121,7 +166,7 @@ bool Activity::flow(Inst& i) {
         }
         return changed;
     }
-    if (i.op == Op::for_) {
+    if (i.is_loop()) {
         for (int k = 0; k < i.result_count; ++k)
             for (const Value* from : {carried_in(i, k), carried_on(i, k)}) {
                 changed |= set(varied_, carried(i, k), varied(from));
@@ -159,7 +204,7 @@ bool Activity::back(Inst& i) {
         }
         return changed;
     }
-    if (i.op == Op::for_) {
+    if (i.is_loop()) {
         for (int k = 0; k < i.result_count; ++k) {
             const bool yes = useful(i.result(k)) || useful(carried(i, k));
             changed |= set(useful_, carried_in(i, k), yes);

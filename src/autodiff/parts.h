@@ -5,9 +5,11 @@
 
 #include <initializer_list>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "autodiff/autodiff.h"
+#include "ir/edit.h"
 #include "ir/partials.h"
 
 namespace qd::autodiff {
@@ -92,13 +94,12 @@ struct Formulas : ByName<Formulas, Value*> {
 };
 
 bool is_float(Type t);  // a value of floats
-Value* zero(Builder& b, Type t);
 // Reductions by products, minima and maxima, as chains of element-wise steps: those have formulas.
 void expand_reductions(Function& f);
 
 // They refuse. On the kernel as the front end made it; straightened.
 void check_mixed(const Module& m);
-void check_statements(const Module& m);
+void check_statements(const Module& m, const Request& request);
 void check_gradients_of_arrays(const Module& m);
 void enclose_serial_loops(Module& m);
 void check_inner_loops(Region& r, bool inside);
@@ -110,6 +111,11 @@ uint64_t memory_class(const Value* place);
 inline constexpr uint64_t kAnyMemory = ~uint64_t{0};
 bool may_be_among(const std::vector<uint64_t>& classes, const Value* place);
 bool is_parallel_loop(const Inst& i);
+// The values in there that something asks for, but checks, prints and what is computed for them.
+std::unordered_set<const Value*> used_values(Region& r);
+uint32_t dimensions(const Inst& loop);  // indices among the parameters of its body
+// The end of an iteration: its terminator, or in front of that the test whether there is another.
+Inst& end_of_iteration(const Inst& loop);
 
 void hoist_loads(Function& f, const std::vector<uint64_t>& writes);  // of reverse mode; to these
 void gather(Module& m);  // additions of reverse mode that meet

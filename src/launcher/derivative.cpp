@@ -27,10 +27,12 @@ void raise(const pass::Refusal& refusal) {
 std::unique_ptr<ir::Module> derive(const frontend::LoweredKernel& kernel) {
     auto copy = ir::deserialise(ir::serialise(*kernel.module));  // functions are shared
     const ir::Options& options = session::session().options;
-    const autodiff::Request request{.mode = static_cast<autodiff::Mode>(kernel.derivative),
-                                    .companions = kernel.companions,
-                                    .inner_loops = options.ad_stack_experimental_enabled,
-                                    .most_records = options.ad_stack_size};
+    const autodiff::Request request{
+        .mode = static_cast<autodiff::Mode>(kernel.derivative),
+        .companions = kernel.companions,
+        .inner_loops = options.ad_stack_experimental_enabled || options.ad_general_control,
+        .general_control = options.ad_general_control,
+        .most_records = options.ad_stack_size};
     const pass::Refusal refusal = autodiff::differentiate(*copy, request);
     if (!refusal.what.empty()) return raise(refusal), nullptr;
     return copy;

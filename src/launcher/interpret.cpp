@@ -90,7 +90,7 @@ bool interpret_launch(const ir::Module& module, abi::Context& context,
     context.runtime = &kRuntime;
     context.stop = &stop;
     ir::InterpretOptions options;
-    const runtime::Tape tape = runtime::thread_tape();
+    const runtime::Tape tape;
     options.tape = tape.at;
     options.tape_bytes = tape.bytes;
     options.stop = [] { return run->raised->check_signals(); };

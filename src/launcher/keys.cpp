@@ -140,6 +140,7 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
         const ir::Options& options = session().options;
         w.number(k.derivative);
         w.number(uint8_t(options.ad_stack_experimental_enabled));
+        w.number(uint8_t(options.ad_general_control));
         w.number(int64_t(options.ad_stack_size));
     }
     write_captured(w, fn.get(), args);

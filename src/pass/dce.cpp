@@ -146,6 +146,8 @@ struct Marker {
         }
     }
 
+    // Whether what a loop carries and its results go together: parameter, exits of both kinds, result.
+    bool one_position(const Inst& loop) const { return loop.op == Op::for_ || s.straightens; }
     // Position k of what a region instruction passes around is live.
     void mark_position(Inst& i, uint32_t k) {
         if (i.op == Op::if_) {
@@ -180,7 +182,7 @@ struct Marker {
     void mark_exits(const Inst& loop, uint32_t k) {
         const Exits& e = exits(loop);
         for (const Inst* i : e.continues) mark(i->operand(static_cast<int>(k)));
-        if (loop.op == Op::for_) mark_breaks(loop, k);
+        if (one_position(loop)) mark_breaks(loop, k);
     }
     void mark_breaks(const Inst& loop, uint32_t k) {
         for (const Inst* i : exits(loop).breaks) mark(i->operand(static_cast<int>(k)));
@@ -200,8 +202,11 @@ struct Marker {
             }
             Inst& i = *v->def;
             mark_inst(i);
-            if (i.op == Op::if_ || i.op == Op::for_) mark_position(i, v->index);
-            if (i.op == Op::loop) mark_breaks(i, v->index);
+            if (i.op == Op::if_ || (i.is_loop() && one_position(i))) {
+                mark_position(i, v->index);
+            } else if (i.is_loop()) {
+                mark_breaks(i, v->index);
+            }
             if (i.op == Op::slot) {
                 std::vector<Inst*> waiting = std::move(slot_stores[number(&i)]);
                 for (Inst* store : waiting) mark_inst(*store);
@@ -254,7 +259,7 @@ struct Sweeper {
         Region::Params& params = i.body().params;
         std::vector<bool> dead_params(params.size() - first);
         for (uint32_t k = first; k < params.size(); ++k) dead_params[k - first] = !live(*params[k]);
-        if (i.op == Op::for_) {  // one position: parameter, result, exits
+        if (marker.one_position(i)) {
             for (size_t k = 0; k < dead_params.size(); ++k)
                 dead_results[k] = dead_params[k] = dead_params[k] && dead_results[k];
         }

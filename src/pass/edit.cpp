@@ -95,8 +95,6 @@ Prim integer_of(Prim p) {
     }
 }
 
-Value* zero(Builder& b, Type t) { return b.splat(b.constant(t.element(), 0), t); }
-
 Inst* splice_before(Region& from, Inst& at) {
     while (from.first && from.first->effect() != Effect::terminator) {
         Inst* i = from.first;
@@ -116,13 +114,6 @@ uint32_t count_instructions(const Function& f) {
     uint32_t n = 0;
     walk(*f.body, [&](Inst&) { ++n; });
     return n;
-}
-
-bool is_inside(const Value* v, const Inst& loop) {
-    const Region* r = v->def ? v->def->parent : v->owner;
-    for (; r && r->owner; r = r->owner->parent)
-        if (r->owner == &loop) return true;
-    return false;
 }
 
 Inst* new_for(Builder& b, Value* low, Value* high, std::span<Value* const> carried) {

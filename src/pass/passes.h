@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "ir/edit.h"
 #include "ir/ir.h"
 #include "pass/pass.h"
 
@@ -55,12 +56,10 @@ void erase_positions(ir::Inst& i, const std::vector<bool>& dead_results);
 ir::Builder before(ir::Inst& i);                           // builds in front of i
 ir::Inst* copy_inst(const ir::Inst& i, ir::Function& to);  // without regions; not linked
 ir::Prim integer_of(ir::Prim p);                           // unsigned, of as many bytes
-ir::Value* zero(ir::Builder& b, ir::Type t);
 // Moves the instructions of `from` but its terminator in front of `at`; returns the terminator.
 ir::Inst* splice_before(ir::Region& from, ir::Inst& at);
 void adopt(ir::Region& r, ir::Function& f);  // sets Region::function in the tree
 uint32_t count_instructions(const ir::Function& f);
-bool is_inside(const ir::Value* v, const ir::Inst& loop);  // defined in it, however deep
 // A serial loop over [low, high) without a body yet, carrying these along.
 ir::Inst* new_for(ir::Builder& b, ir::Value* low, ir::Value* high,
                   std::span<ir::Value* const> carried = {});
@@ -72,6 +71,8 @@ bool is_plain(const ir::Region& body, uint32_t most, Plain kind);
 // --- passes on one function, by name
 #define PASS(name, ...) bool name(Session& s, ir::Function& f);
 #include "pass/passes.inc"
+
+void single_exit(ir::Function& f);  // straighten
 
 // --- the kernel becomes tasks
 void offload(Session& s, Plan& plan);

@@ -1,4 +1,5 @@
-// One function without calls or variables: what gradients are made of.
+// One function without calls or variables, whose regions are left at their ends alone: what
+// gradients are made of.
 //
 // A component chosen at run time becomes an insertion into the whole value, so that every variable
 // can be promoted. Callees come first, as in the pipeline.
@@ -8,6 +9,7 @@
 #include <unordered_map>
 
 #include "pass/passes.h"
+#include "support/error.h"
 
 namespace qd::pass {
 namespace {
@@ -70,6 +72,23 @@ void mark_constant_loads(Region& r, bool keeps) {
     }
 }
 
+// The test whether a loop goes on stands right in front of its end, and both hand on the same.
+void close_loops(Function& f) {
+    walk(*f.body, [](Inst& i) {
+        Inst* end = i.op == Op::loop ? i.body().last : nullptr;
+        if (!end || end->op != Op::continue_) return;
+        Inst* test = end->prev;
+        while (test && test->op != Op::if_) test = test->prev;
+        if (!test) return;
+        for (Region* r : test->region_list()) {
+            if (r->last->op != Op::break_) continue;
+            QD_CHECK(r->last->operand_count == end->operand_count, "a loop hands on two ways");
+            for (int k = 0; k < end->operand_count; ++k) r->last->operands[k] = end->operand(k);
+            test->move_before(*end);
+        }
+    });
+}
+
 }  // namespace
 
 Refusal straighten(Module& m, bool unrolls) {
@@ -79,8 +98,11 @@ Refusal straighten(Module& m, bool unrolls) {
     s.arrays = find_arrays(m, order);
     summarise(s, order);
     for (Function* f : order) {
-        if (f->never_inline || f->returns_early)
-            return {"Real function in gradient kernels unsupported.", f->body->first->loc};
+        if (f->never_inline)
+            return {
+                "Not supported: a function that calls itself, in a kernel that is differentiated",
+                f->body->first->loc};
+        single_exit(*f);
         inline_calls(s, *f);
         mark_constant_loads(*f->body, f != &m.kernel());
         if (unrolls && m.options.advanced_optimization) unroll(s, *f);
@@ -93,6 +115,7 @@ Refusal straighten(Module& m, bool unrolls) {
     cse(s, kernel);
     if (m.options.advanced_optimization) licm(s, kernel);
     dce(s, kernel);
+    close_loops(kernel);
     m.functions = {&kernel};
     return {};
 }

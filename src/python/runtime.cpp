@@ -23,6 +23,7 @@
 #include "runtime/cuda/driver.h"
 #include "runtime/fork.h"
 #include "runtime/progress.h"
+#include "runtime/tape_limit.h"
 #include "runtime/trace_file.h"
 #include "session/stored_code.h"
 #include "support/clock.h"
@@ -86,9 +87,10 @@ void note_watchers() {
     s.watches_launches = s.options.debug || runtime::is_traced() || s.device->launch_begins;
 }
 
-void use_compile_threads() {
+void use_limits() {
     const ir::Options& o = session().options;
     runtime::set_optimisers(o.print_ir ? 1 : o.num_compile_threads);
+    runtime::tape_limit = int64_t(o.ad_tape_bytes);
 }
 
 // What the environment says of code, which is for people who look for mistakes of ours.
@@ -165,7 +167,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     s.device = on_gpu           ? &runtime::cuda_device
                : wishes.guarded ? &runtime::guarded_device
                                 : &runtime::cpu_device;
-    use_compile_threads();
+    use_limits();
     ++s.options_version;
     runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
     if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
@@ -241,7 +243,7 @@ PyObject* set_config_option(PyObject*, PyObject* const* args, Py_ssize_t count) 
     if (!set_option(session().options, args[0], args[1])) return nullptr;
     Session& s = session();
     note_watchers();
-    use_compile_threads();
+    use_limits();
     if (s.generation && makes_pool)
         s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
     Py_RETURN_NONE;

@@ -51,10 +51,13 @@ struct Trial {
     }
 };
 
-std::unique_ptr<ir::Module> reversed(const std::string& text, pass::Refusal* why = nullptr) {
+std::unique_ptr<ir::Module> reversed(const std::string& text, bool general_control = false,
+                                     pass::Refusal* why = nullptr) {
     auto m = ir::parse(text);
-    const auto refusal = autodiff::differentiate(
-        *m, {.mode = autodiff::Mode::reverse, .companions = {}, .inner_loops = true});
+    const auto refusal = autodiff::differentiate(*m, {.mode = autodiff::Mode::reverse,
+                                                      .companions = {},
+                                                      .inner_loops = true,
+                                                      .general_control = general_control});
     if (why) *why = refusal;
     if (!refusal.what.empty()) return nullptr;
     ir::verify(*m);
@@ -62,7 +65,7 @@ std::unique_ptr<ir::Module> reversed(const std::string& text, pass::Refusal* why
 }
 
 // Every element of y depends on that of x alone.
-void expect_slopes(const std::string& body) {
+void expect_slopes(const std::string& body, bool general_control = false) {
     const std::string text = kernel(body);
     const auto primal = ir::parse(text);
     const auto value = [&](int k, double by) {
@@ -72,7 +75,7 @@ void expect_slopes(const std::string& body) {
         return run.y[k];
     };
     for (const bool plan : {false, true}) {
-        auto m = reversed(text);
+        auto m = reversed(text, general_control);
         ASSERT_TRUE(m);
         Trial run(*m);
         for (int k = 0; k < kSize; ++k) run.dy[k] = 1 + k;
@@ -141,6 +144,91 @@ TEST(Autodiff, ATapeThatIsTooShortFails) {
     EXPECT_EQ(run.machine.printed, "fail\n");
 }
 
+// Variables, a loop with three ways out of an iteration, and one that two conditions end.
+constexpr const char* kJumps = R"(
+    %big = constant 0x4010000000000000 : f64
+    %s = slot : place<f64>
+    store %s, %v
+    %k = slot : place<i32>
+    store %k, %zero
+    loop {
+      %kk = load %k
+      %pn = array_place %n, %i : place<i32>
+      %trips = load %pn
+      %over = gt %kk, %trips
+      if %over {
+        break
+      } else {
+        yield
+      }
+      %k1 = add %kk, %one
+      store %k, %k1
+      %odd = bit_and %k1, %one
+      %is_odd = eq %odd, %one
+      if %is_odd {
+        %a = load %s
+        %b = mul %a, %v
+        store %s, %b
+        for %j = %zero to %k1 {
+          %c = load %s
+          %d = sin %c
+          store %s, %d
+          %far = eq %j, %one
+          if %far {
+            break
+          } else {
+            yield
+          }
+          %e = mul %d, %v
+          store %s, %e
+          continue
+        }
+        continue
+      } else {
+        yield
+      }
+      %g = load %s
+      %h = exp %g
+      store %s, %h
+      %large = gt %h, %big
+      if %large {
+        break
+      } else {
+        yield
+      }
+      continue
+    }
+    %end = load %s
+    store %py, %end
+)";
+
+TEST(Autodiff, Jumps) { expect_slopes(kJumps, true); }
+
+// What does not fit is recorded again, to the same bits, down to room for one iteration.
+TEST(Autodiff, ShortTapes) {
+    for (const char* body : {kLoop, kJumps}) {
+        const auto m = reversed(kernel(body), true);
+        ASSERT_TRUE(m);
+        std::vector<double> slopes;
+        int failed = 0, right = 0;
+        for (size_t bytes = 1 << 14; bytes >= 16; bytes = bytes * 31 / 32 & ~size_t{7}) {
+            Trial run(*m, bytes);
+            for (int k = 0; k < kSize; ++k) run.x[k] /= 16, run.dy[k] = 1, run.n[k] = 20 + k;
+            if (!run.machine.run(*m)) {
+                ++failed;
+                EXPECT_EQ(run.machine.printed, "fail\n") << bytes;
+                continue;
+            }
+            const std::vector<double> got(run.dx, run.dx + kSize);
+            if (slopes.empty()) slopes = got;
+            EXPECT_EQ(got, slopes) << bytes;
+            ++right;
+        }
+        EXPECT_GT(right, 80);
+        EXPECT_GT(failed, 0);
+    }
+}
+
 TEST(Autodiff, Refuses) {
     pass::Refusal why;
     EXPECT_FALSE(reversed(kernel(R"(
@@ -148,12 +236,12 @@ TEST(Autodiff, Refuses) {
       break
     }
 )"),
-                          &why));
+                          false, &why));
     EXPECT_NE(why.what.find("Not supported: a while loop"), std::string::npos) << why.what;
     EXPECT_FALSE(reversed(kernel(R"(
     %old = atomic_min %py, %v
 )"),
-                          &why));
+                          false, &why));
     EXPECT_NE(why.what.find("atomic_min"), std::string::npos) << why.what;
     EXPECT_FALSE(reversed(kernel(R"(
     %before = sub %i, %one
@@ -162,7 +250,7 @@ TEST(Autodiff, Refuses) {
     %w = mul %b, %v
     store %py, %w
 )"),
-                          &why));
+                          false, &why));
     EXPECT_NE(why.what.find("Cross-iteration read-after-write"), std::string::npos) << why.what;
 }
 

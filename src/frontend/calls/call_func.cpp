@@ -331,9 +331,10 @@ Val call_definition(PyObject* definition, const TracedArgs& args) {
     Unit& unit = l.body->unit;
     const FuncSignature& s = signature_of(definition);
     check_top_level(s, l);
-    if (s.is_real && l.kernel->out->derivative)
+    if (s.is_real && l.kernel->out->derivative && !l.kernel->options.ad_general_control)
         raise(Kind::syntax, "Real function in gradient kernels unsupported.",
-              "write it as a @qd.func, which is expanded");
+              "write it as a @qd.func, which is expanded, or allow it with "
+              "qd.init(ad_general_control=True)");
     if (s.is_real) check_real_signature(s);
     unit.called.insert(s.fn.get());
     const std::vector<Arg> plan = plan_arguments(s, args, unit);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "runtime/cpu/float_mode.h"
@@ -51,18 +52,16 @@ struct Worker {  // what compiled code sees as Thread, and where a failed check 
     abi::Thread thread;
     Launch* launch;
     void* jump[5];
+    std::optional<Tape> tape;
 
     // A call of an entry on the thread that runs it.
     Worker(const abi::Context& context, Launch& l, int64_t tile, int64_t tiles, int32_t index,
            int32_t alone)
         : thread{&context, tile, tiles, 0, 0, index, alone, nullptr, nullptr, 0}, launch(&l) {
         if (!l.image->uses_tape) return;
-        const Tape tape = thread_tape();
-        thread.tape = tape.at;
-        thread.tape_bytes = tape.bytes;
-    }
-    ~Worker() {
-        if (thread.tape) trim_thread_tape();
+        tape.emplace();
+        thread.tape = tape->at;
+        thread.tape_bytes = tape->bytes;
     }
     Worker(const Worker&) = delete;
 };

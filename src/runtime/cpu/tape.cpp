@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
+
+#include "runtime/tape_limit.h"
 
 namespace qd::runtime {
 namespace {
@@ -19,32 +22,49 @@ int64_t wanted() {
     return std::clamp(memory / 2, kLeast, kMost) & -kLeast;
 }
 
+}  // namespace
+
 struct Range {
-    Tape tape{nullptr, 0};
+    uint8_t* at = nullptr;
+    int64_t bytes = 0;
 
     Range() {
-        for (int64_t bytes = wanted(); bytes >= kLeast; bytes /= 2) {
-            void* at = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (at == MAP_FAILED) continue;
-            tape = {static_cast<uint8_t*>(at), bytes};
+        for (int64_t size = wanted(); size >= kLeast; size /= 2) {
+            void* where = mmap(nullptr, size_t(size), PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (where == MAP_FAILED) continue;
+            at = static_cast<uint8_t*>(where);
+            bytes = size;
             return;
         }
     }
     ~Range() {
-        if (tape.at) munmap(tape.at, size_t(tape.bytes));
+        if (at) munmap(at, size_t(bytes));
     }
     Range(const Range&) = delete;
+
+    void trim() {  // gives memory back beyond what is kept for the next use
+        if (bytes > kKept) madvise(at + kKept, size_t(bytes - kKept), MADV_DONTNEED);
+    }
 };
-thread_local Range range;
 
-}  // namespace
+namespace {
+thread_local std::unique_ptr<Range> idle;
+}
 
-Tape thread_tape() { return range.tape; }
+Tape::Tape() : range_(idle ? idle.release() : new Range) {
+    at = range_->at;
+    const int64_t most = tape_limit.load(std::memory_order_relaxed);
+    bytes = most ? std::min(most, range_->bytes) : range_->bytes;
+}
 
-void trim_thread_tape() {
-    const Tape t = range.tape;
-    if (t.bytes > kKept) madvise(t.at + kKept, size_t(t.bytes - kKept), MADV_DONTNEED);
+Tape::~Tape() {
+    range_->trim();
+    if (idle) {
+        delete range_;
+    } else {
+        idle.reset(range_);
+    }
 }
 
 }  // namespace qd::runtime

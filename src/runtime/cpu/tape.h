@@ -1,5 +1,5 @@
 // What a thread keeps while it runs an iteration's forward sweep, for the reverse sweep: a range of
-// addresses of its own, which takes memory as it is written to.
+// addresses, which takes memory as it is written to.
 
 #pragma once
 
@@ -7,12 +7,19 @@
 
 namespace qd::runtime {
 
-struct Tape {
-    uint8_t* at;
-    int64_t bytes;
-};
+// The calling thread's, for as long as this lives. A second one meanwhile (a signal handler
+// launches amid a launch) has addresses of its own.
+class Tape {
+  public:
+    Tape();
+    ~Tape();
+    Tape(const Tape&) = delete;
 
-Tape thread_tape();       // of the calling thread; bytes is 0 where no addresses are to be had
-void trim_thread_tape();  // gives memory back beyond what is kept for the next use
+    uint8_t* at;
+    int64_t bytes;  // at most tape_limit; 0 where no addresses are to be had
+
+  private:
+    struct Range* range_;
+};
 
 }  // namespace qd::runtime

@@ -19,6 +19,7 @@
 #include "runtime/cpu/print.h"
 #include "runtime/cuda/code.h"
 #include "runtime/cuda/replay.h"
+#include "runtime/tape_limit.h"
 #include "support/clock.h"
 #include "support/error.h"
 
@@ -180,14 +181,18 @@ struct Launch {
     void make_tape(int64_t threads) {
         constexpr int64_t kWanted = 64 << 10, kLeast = int64_t(1) << 30, kMost = int64_t(8) << 30;
         threads = (threads + 31) & ~int64_t(31);
-        int64_t bytes = std::clamp(threads * kWanted, kLeast, kMost);
+        const int64_t limit = tape_limit.load(std::memory_order_relaxed);
+        const int64_t least = limit ? std::min(kLeast, threads * limit) : kLeast;
+        int64_t bytes = std::clamp(threads * kWanted, least, kMost);
         if (size_t(bytes) > r.tape.bytes) {
             size_t free = 0, total = 0;
             check(d.cuMemGetInfo_v2(&free, &total), "asking for free memory");
             bytes = std::min(bytes, int64_t((free + r.tape.bytes) / 3));
         }
         head().tape = r.tape.of(size_t(bytes));
-        head().tape_bytes = uint64_t(r.tape.bytes) / uint64_t(threads) & ~uint64_t(15);
+        uint64_t each = uint64_t(r.tape.bytes) / uint64_t(threads);
+        if (limit) each = std::min(each, uint64_t(limit));
+        head().tape_bytes = each & ~uint64_t(15);
     }
 
     void start_blocks(const LoadedTask& task, const Code::Entry& entry, int64_t blocks) {

@@ -1,0 +1,118 @@
+// What the way back needs of the way there, of one iteration of a parallel loop or of a kernel
+// without such loops:
+//   - is at hand, if it was computed outside of branches and loops or is an index of a loop;
+//   - or is computed again: constants, loads of what this kernel does not overwrite, cheap
+//     arithmetic on such;
+//   - or is kept: in a variable if it stems from a branch, on the thread's tape if from a loop.
+//
+// The record of a loop's iteration lies behind those of the loops inside it, so the way back finds
+// it at the tape's end. A loop whose records take more than half of the room drops them and keeps
+// what it carries instead, which is enough to record that segment again when its turn comes:
+//   [state 0][state of the second segment] ... [state of the last][records of the last]
+// Private to reverse mode.
+
+#pragma once
+
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "autodiff/parts.h"
+
+namespace qd::autodiff {
+
+struct Iteration {
+    Module& m;
+    const Storage& storage;
+    const Request& request;
+    Region& root;
+    const std::vector<uint64_t>& written;  // classes of memory that the kernel still writes to
+    const size_t task;                     // of those that go back, for messages
+};
+// Makes it go back at its end.
+void sweep(const Iteration& of, const Activity& activity);
+
+class Records {
+  public:
+    explicit Records(const Iteration& of) : of_(of), f_(*of.root.function) {}
+
+    // The counterpart of a region: what is found again goes in front of `entry`.
+    void counterpart(const Region& r, Region& back, Inst& entry) { backs_[&r] = {&entry, &back}; }
+    Builder entry(const Region* r) const;
+
+    static Region* home(const Value* v) { return v->def ? v->def->parent : v->owner; }
+    bool is_outside(const Value* v) const { return frame(home(v)) == nullptr; }
+    Value* get(Value* v);  // on the way back, where its region begins
+    void set(const Value* v, Value* back) { again_[v] = back; }
+
+    // A serial loop. `head` builds the begin of its counterpart's body.
+    void begin_loop(Inst& i, Builder& head);
+    // How many iterations a loop had whose bounds do not say; before it begins.
+    Value* count(Inst& i);
+    bool keeps_nothing(const Inst& i) const { return loops_.at(&i.body()).kept.empty(); }
+    bool is_begun(const Inst& i) const { return loops_.contains(&i.body()); }
+    struct Counterpart {
+        Inst* back;
+        Inst* last;  // the position that it begins with: its operand 0, less 1
+        const Extents* extents;
+    };
+    void end_loop(Inst& i, const Counterpart& c);
+
+  private:
+    struct Back {
+        Inst* entry = nullptr;
+        Region* region = nullptr;
+    };
+    struct Kept {
+        Value* place;  // of a variable, or null: the value itself
+        Value* value;
+        uint64_t offset;  // in the record
+    };
+    struct Loop {
+        Value* base = nullptr;       // going back: where the record lies
+        Inst* bytes_back = nullptr;  // constants, set when the record is complete
+        std::vector<Kept> kept;
+        uint64_t bytes = 0;
+        Value* turns = nullptr;  // place of i64: iterations so far
+    };
+    struct Price {
+        int work = 0;
+        int to_keep = 0;  // values
+        std::unordered_set<const Value*> seen = {};
+    };
+    struct State;
+
+    const Region* frame(const Region* r) const;
+    void price(Value* v, Price& p) const;
+    bool can_compute(const Inst* d) const;
+    bool worth_computing(Value* v) const;
+    Value* compute(Value* v);
+    Value* fetch(Value* v);
+
+    Value* top();
+    Value* turns(Inst& i);
+    void count_turns(Inst& i);
+    void record(Inst& i, Loop& l);
+    bool can_repeat(Inst& i) const;
+    void divide(Inst& i, Loop& l, const Counterpart& c);
+    void begin_segments(Inst& i, Loop& l, const State& s);
+    void record_again(Inst& i, const Counterpart& c, const State& s, Value* begin, Value* end,
+                      Builder& b);
+    void drop_effects(Region& r) const;
+    void require_room(Builder& b, Value* behind);
+    void limit_records(Builder& b);
+    void check(Builder& b, Value* holds, std::initializer_list<Format::Piece> text,
+               std::initializer_list<Value*> values);
+
+    const Iteration& of_;
+    Function& f_;
+
+    std::unordered_map<const Region*, Back> backs_;
+    std::unordered_map<const Region*, Loop> loops_;  // by body
+    std::unordered_map<const Value*, Value*> again_;
+    std::unordered_set<const Value*> kept_;
+    std::unordered_set<const void*> own_checks_;
+    Value* top_ = nullptr;  // of the tape: place of i64
+};
+
+}  // namespace qd::autodiff

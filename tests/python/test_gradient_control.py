@@ -1,0 +1,369 @@
+"""Derivatives of while, break, continue and early returns (ad_general_control), and of loops whose
+records do not fit the tape."""
+
+import math
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from gradient_helpers import X, differences, field, gradient
+
+N = 5
+GENERAL = {"ad_general_control": True}
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "debug"])
+def general(backend, request):
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no f64")
+    return backend.init(default_fp=qd.f64, debug=request.param, **GENERAL)
+
+
+@qd.func
+def grow(v):
+    """A while loop that two conditions end."""
+    s = 0.0
+    while v < 20.0:
+        v = v * 1.5 + 0.1 * qd.sin(v) + 0.2
+        s += v * v * 0.01
+        if s > 3.0:
+            break
+    return s + v
+
+
+@qd.real_func
+def root(a: qd.f64) -> qd.f64:
+    """Newton's, which returns from a loop; and at once."""
+    if a < 1.0:
+        return a * 3.0
+    r = a
+    for _ in range(40):
+        n = 0.5 * (r + a / r)
+        if abs(n - r) < 1e-12:
+            return n * n * a
+        r = n
+    return r
+
+
+def programs():
+    x, y, loss = field(N), field(N), field()
+    steps = qd.field(qd.i32, N)
+
+    @qd.kernel
+    def whiles():
+        for i in x:
+            loss[None] += grow(x[i])
+
+    @qd.kernel
+    def early_returns():
+        for i in x:
+            loss[None] += root(x[i]) + root(qd.abs(x[i]) + 1.0)
+
+    @qd.kernel
+    def jumps():
+        for i in x:
+            s = x[i]
+            for j in range(100):
+                if j % 3 == 1:
+                    continue
+                s = s * 0.99 + qd.cos(s) * 0.1
+                for a, b in qd.ndrange((1, 5), (-2, 4)):
+                    if a * b > 4 + i:
+                        break
+                    if (a + b) % 2 == 0:
+                        continue
+                    s += 0.001 * x[(i + a) % N] * s
+                if s > 4.0:
+                    break
+                s += 0.01 * x[i]
+            y[i] = s
+            loss[None] += s * s
+
+    @qd.kernel
+    def skips():
+        for i in x:
+            if x[i] < 0.2:
+                continue
+            v = qd.Vector([x[i], x[i] * x[i], 1.0])
+            k = 0
+            while True:
+                if k == 2:
+                    k += 1
+                    continue
+                if k > 5:
+                    break
+                v[k % 3] = v[k % 3] * qd.sin(v[(k + 1) % 3])
+                k += 1
+            loss[None] += v.dot(v)
+
+    @qd.kernel
+    def statements():
+        s = 0.0
+        i = 0
+        while True:
+            if i >= N:
+                break
+            s = s * 0.5 + x[i] * x[i] * qd.exp(-s)
+            i += 1
+            if s > 100.0:
+                break
+        loss[None] += s
+
+    @qd.kernel
+    def several():
+        for i in x:
+            k = 0
+            while k < i + 1:
+                y[i] += x[i] * qd.sin(x[i] + k)
+                k += 1
+                steps[i] += 1
+        for i in x:
+            for k in range(10):
+                if k == i:
+                    break
+                loss[None] += y[i] * y[i]
+
+    @qd.kernel
+    def for_ever_but_once():
+        for i in x:
+            s = x[i]
+            while True:
+                s = s * s
+                break
+            for _ in range(10**9):
+                s = s * x[i]
+                if s < 1e3:
+                    break
+            loss[None] += s
+
+    return x, loss, locals()
+
+
+NAMES = (
+    "whiles early_returns jumps skips statements several for_ever_but_once".split()
+)  # of programs()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_control(general, name):
+    x, loss, kernels = programs()
+    kernel, y = kernels[name], kernels["y"]
+
+    def value(at):
+        x.from_numpy(at)
+        y.fill(0)
+        loss[None] = 0
+        kernel()
+        return loss[None]
+
+    y.fill(0)
+    y.grad.fill(0)
+    _, slope = gradient(kernel, x, loss, X)
+    assert slope == pytest.approx(differences(value, X), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_mode(general, name):
+    x, loss, kernels = programs()
+    kernel, y = kernels[name], kernels["y"]
+    qd.root.lazy_dual()
+    along = np.random.default_rng(2).normal(size=N).astype(np.float32)  # as seeds are
+    x.from_numpy(X)
+    y.fill(0)
+    with qd.ad.FwdMode(loss=[loss, y], param=x, seed=along):
+        kernel()
+    tangent = loss.dual[None]
+    y.fill(0)
+    if name == "several":
+        kernel()
+    x.grad.fill(0)
+    y.grad.fill(0)
+    loss.grad[None] = 1
+    kernel.grad()
+    assert tangent == pytest.approx(np.dot(x.grad.to_numpy(), along), rel=1e-9)
+
+
+def test_control_needs_the_option(backend):
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no f64")
+    backend.init(default_fp=qd.f64, ad_stack_experimental_enabled=True)
+    x, loss, kernels = programs()
+    gradient_of = {name: kernels[name].grad for name in NAMES}
+    for name in ("whiles", "jumps", "skips", "statements"):
+        with pytest.raises(RuntimeError, match="(?s)Not supported.*ad_general_control=True"):
+            gradient_of[name]()
+    with pytest.raises(qd.QuadrantsSyntaxError, match="(?s)Real function in gradient kernels"):
+        gradient_of["early_returns"]()
+
+
+def test_functions_that_call_themselves_are_refused(general):
+    x, loss = field(N), field()
+
+    @qd.real_func
+    def power(a: qd.f64, n: qd.i32) -> qd.f64:
+        if n == 0:
+            return 1.0
+        return a * power(a, n - 1)
+
+    @qd.kernel
+    def k():
+        for i in x:
+            loss[None] += power(x[i], i)
+
+    k()
+    with pytest.raises(RuntimeError, match="calls itself"):
+        k.grad()
+
+
+# --- tapes that are too short
+
+
+def long_programs():
+    x, y, loss = field(N), field(N), field()
+    some = qd.field(qd.i32, N)
+
+    @qd.kernel
+    def one_loop(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                s = qd.sin(s) * 1.1 + 0.01 * x[(i + j) % N]
+            loss[None] += s * s
+
+    @qd.kernel
+    def ragged(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                t = s
+                for k in range(j % 17 + some[i]):
+                    t = t * 0.99 + qd.cos(t) * 0.02
+                    if t > 2.0:
+                        t = t * 0.5
+                s = 0.7 * s + 0.3 * qd.sin(t)
+            loss[None] += s * s
+
+    @qd.kernel
+    def vectors(n: qd.i32):
+        for i in x:
+            s = x[i]
+            j = 0
+            v = qd.Vector([s, s * s, 1.0])
+            while j < n + i:
+                v[j % 3] = v[j % 3] * 0.5 + qd.sin(v[(j + 1) % 3])
+                for a, b in qd.ndrange(3, j % 5 + 1):
+                    s = s * 0.95 + 0.05 * qd.cos(s * v[a])
+                j += 1
+            y[i] = s
+            loss[None] += s * s + v.norm_sqr()
+
+    @qd.kernel
+    def outer_short_inner_long(n: qd.i32):
+        for i in range(2):
+            s = x[i]
+            for j in range(2):
+                u = s * x[j]
+                for k in range(n * 5):
+                    s = qd.sin(s + u) * 0.9
+            loss[None] += s
+
+    @qd.kernel
+    def branches(n: qd.i32):
+        for i in x:
+            s = x[i]
+            p = 1
+            for j in range(-3, n):
+                if j % 4 != 0:
+                    q = qd.exp(-s * s)
+                    if p > 2:
+                        s += q * 0.1
+                    else:
+                        s += 0.001 * x[i] - q * 0.05
+                    p = (p * 5 + j) % 7
+                elif s > 3.0:
+                    break
+            loss[None] += s
+
+    some.from_numpy(np.arange(N, dtype=np.int32))
+    return x, loss, locals()
+
+
+@pytest.mark.parametrize(
+    "name", ["one_loop", "ragged", "vectors", "outer_short_inner_long", "branches"]
+)
+@pytest.mark.parametrize("debug", [False, True])
+def test_what_does_not_fit_is_recorded_again(backend, name, debug):
+    """To the same bits; one per cent of what it takes is enough of long loops."""
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no tape")
+    bits = {}
+    for most in (0, 40_000, 8_000):
+        backend.init(
+            default_fp=qd.f64, debug=debug, ad_tape_bytes=most, cpu_max_num_threads=1, **GENERAL
+        )
+        x, loss, kernels = long_programs()
+        _, slope = gradient(kernels[name], x, loss, X, 400)
+        assert np.abs(slope).max() > 0
+        bits[most] = slope.tobytes()
+    assert len(set(bits.values())) == 1
+
+
+def test_one_record_that_does_not_fit_is_an_error(backend):
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no tape")
+    backend.init(default_fp=qd.f64, ad_tape_bytes=64, **GENERAL)
+    x, loss, kernels = long_programs()
+    with pytest.raises(qd.QuadrantsAssertionError, match="(?s)overflow.*64 bytes.*one_loop"):
+        gradient(kernels["one_loop"], x, loss, X, 100)
+    backend.init(default_fp=qd.f64, ad_tape_bytes=4000, **GENERAL)  # the next one is right
+    x, loss, kernels = long_programs()
+    _, slope = gradient(kernels["one_loop"], x, loss, X, 100)
+    expected = np.zeros(N)
+    for i in range(N):
+        s, d = X[i], np.eye(N)[i]
+        for j in range(100):
+            s, d = (
+                math.sin(s) * 1.1 + 0.01 * X[(i + j) % N],
+                math.cos(s) * d * 1.1 + 0.01 * np.eye(N)[(i + j) % N],
+            )
+        expected += 2 * s * d
+    assert slope == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+@pytest.mark.parametrize("counts", [False, True])
+def test_loops_that_cannot_run_again_need_room(backend, counts, debug):
+    """What a loop reads and writes besides gradients is not the same a second time."""
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no tape")
+    backend.init(default_fp=qd.f64, ad_tape_bytes=4000, debug=debug, **GENERAL)
+    x, loss, state = field(2), field(), qd.field(qd.i32, 2)
+    seen = qd.field(qd.i32, 2)
+
+    @qd.kernel
+    def k(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                if qd.static(counts):
+                    state[i] = (state[i] * 5 + 1) % 7
+                    s = qd.sin(s) + 0.01 * state[i]
+                else:
+                    s = qd.sin(s) + 0.01 * j
+                    seen[i] += 1
+            loss[None] += s
+
+    at = np.array([0.5, 1.5])
+    if counts:
+        gradient(k, x, loss, at, 100)
+        with pytest.raises(qd.QuadrantsAssertionError, match="overflow"):
+            gradient(k, x, loss, at, 5000)
+        return
+    _, slope = gradient(k, x, loss, at, 5000)
+    assert seen.to_numpy().tolist() == [10_000, 10_000]  # once forward, once in `.grad`
+    for start, got in zip(at, slope):
+        s, d = start, 1.0
+        for j in range(5000):
+            s, d = math.sin(s) + 0.01 * j, math.cos(s) * d
+        assert got == pytest.approx(d, rel=1e-9, abs=1e-300)
