@@ -2,9 +2,28 @@
 
 #include "autodiff/autodiff.h"
 
-#include "autodiff/parts.h"
+#include "autodiff/calls.h"
 
 namespace qd::autodiff {
+namespace {
+
+// With the calls that lead there, of a function that is not expanded.
+const Loc* with_callers(const Module& m, Function& in, const Loc* at) {
+    if (&in == &m.kernel() || !at || at->caller) return at;
+    for (Function* f : m.functions) {
+        const Inst* call = nullptr;
+        walk(*f->body, [&](Inst& i) {
+            if (i.op == Op::call && i.callee() == &in) call = &i;
+        });
+        if (!call) continue;
+        Loc l = *at;
+        l.caller = with_callers(m, *f, call->loc);
+        return in.new_loc(l);
+    }
+    return at;
+}
+
+}  // namespace
 
 pass::Refusal differentiate(Module& m, const Request& request) {
     const bool reverses = request.mode == Mode::reverse;
@@ -13,17 +32,20 @@ pass::Refusal differentiate(Module& m, const Request& request) {
         check_statements(m, request);
         check_gradients_of_arrays(m);
         if (reverses) check_mixed(m), enclose_serial_loops(m);
-        if (pass::Refusal r = pass::straighten(m, !reverses || request.inner_loops);
+        const pass::KeptCalls kept = choose_calls(m, request);
+        if (pass::Refusal r = pass::straighten(m, !reverses || request.inner_loops, kept);
             !r.what.empty())
             return r;
-        if (reverses && !request.inner_loops) check_inner_loops(*m.kernel().body, false);
+        if (reverses && !request.inner_loops) check_inner_loops(*m.kernel().body);
         if (reverses) check_recurrences(m, Storage(m, request));
-        expand_reductions(m.kernel());
+        for (Function* function : m.functions) expand_reductions(*function);
         reverses ? reverse(m, request) : forward(m, request);
         pass::tidy(m);
         if (reverses) gather(m), pass::tidy(m);
     } catch (const Refused& r) {
-        return r.why;
+        pass::Refusal why = r.why;
+        if (r.in) why.loc = with_callers(m, *r.in, why.loc);
+        return why;
     }
     return {};
 }

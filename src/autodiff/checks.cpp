@@ -1,6 +1,8 @@
 // What reverse mode does not accept of a kernel, and says before it begins (chapter 60, 9.1).
 
+#include <set>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "autodiff/parts.h"
@@ -85,20 +87,30 @@ void check_gradients_of_arrays(const Module& m) {
         });
 }
 
-void check_inner_loops(Region& r, bool inside) {
+namespace {
+
+using Place = std::pair<const Function*, bool>;  // called, in a loop or not
+
+void check_loops(Region& r, bool inside, std::set<Place>& seen) {
     for (Inst& i : r) {
         const bool encloses = i.flags & kStopsGradient && i.is_loop();
-        if (encloses) {
-            check_inner_loops(i.body(), false);
-            continue;
-        }
-        if (i.op == Op::for_ && inside)
+        if (i.op == Op::for_ && inside && !encloses)
             throw Refused{
                 {"Cannot use non static range in Backwards mode: a loop inside a loop needs "
                  "qd.init(ad_stack_experimental_enabled=True), or qd.static(range(...))",
                  i.loc, true}};
-        for (Region* c : i.region_list()) check_inner_loops(*c, inside || i.is_loop());
+        if (i.op == Op::call && seen.emplace(i.callee(), inside).second)
+            check_loops(*i.callee()->body, inside, seen);
+        for (Region* c : i.region_list())
+            check_loops(*c, !encloses && (inside || i.is_loop()), seen);
     }
+}
+
+}  // namespace
+
+void check_inner_loops(Region& kernel) {
+    std::set<Place> seen;
+    check_loops(kernel, false, seen);
 }
 
 namespace {

@@ -16,8 +16,8 @@ namespace {
 struct Tangents {
     Module& m;
     Function& f;
-    Storage storage;
-    Activity activity;
+    const Storage& storage;
+    const Activity& activity;
     std::unordered_map<const Value*, Value*> of;
 
     Value* get(Builder& b, Value* v) {
@@ -178,7 +178,7 @@ struct Tangents {
                            " in forward mode",
                        i);
         });
-        activity.check_smooth(*f.body);
+        activity.check_smooth();
     }
 
     void run() {
@@ -190,10 +190,11 @@ struct Tangents {
 }  // namespace
 
 void forward(Module& m, const Request& request) {
-    Function& f = m.kernel();
+    const std::vector<Function*> functions = pass::callees_first(m);
     Storage storage(m, request);
-    const Activity activity(f, storage);
-    Tangents{m, f, storage, activity, {}}.run();
+    storage.find_arrays(functions);
+    const Activity activity(functions, storage);
+    Tangents{m, m.kernel(), storage, activity, {}}.run();
 }
 
 }  // namespace qd::autodiff

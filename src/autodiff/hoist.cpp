@@ -27,9 +27,10 @@ bool knows_bounds(const std::vector<Inst*>& inner, const Inst& loop) {
     return true;
 }
 
-bool can_hoist(const Inst& load, const Inst& loop, const std::vector<uint64_t>& writes) {
-    if (memory_class(load.operand(0)) % 4 == 0 || may_be_among(writes, load.operand(0)))
-        return false;
+bool can_hoist(const Inst& load, const Inst& loop, const Storage& storage,
+               const std::vector<uint64_t>& writes) {
+    const uint64_t from = storage.memory_class(load.operand(0));
+    if (from % 4 == 0 || may_be_among(writes, from)) return false;
     return !is_inside(load.operand(0), loop) || only_indexes(*load.operand(0)->def, loop);
 }
 
@@ -69,7 +70,7 @@ void hoist(Function& f, Inst& load, const std::vector<Inst*>& around) {
 
 // Loads of what does not change go in front of their loop, if that runs at all: going back,
 // what the loop adds to them is added up first and goes to the gradient once.
-void hoist_loads(Function& f, const std::vector<uint64_t>& writes) {
+void hoist_loads(Function& f, const Storage& storage, const std::vector<uint64_t>& writes) {
     std::vector<Inst*> loads;
     walk(*f.body, [&](Inst& i) {
         if (i.op == Op::load && i.parent->owner && is_serial_loop(*i.parent->owner))
@@ -79,7 +80,7 @@ void hoist_loads(Function& f, const std::vector<uint64_t>& writes) {
         std::vector<Inst*> around;  // loops that it leaves, inner ones first
         for (Inst* loop = i->parent->owner; is_serial_loop(*loop) && loop->parent != f.body;
              loop = loop->parent->owner) {
-            if (!can_hoist(*i, *loop, writes) || !knows_bounds(around, *loop)) break;
+            if (!can_hoist(*i, *loop, storage, writes) || !knows_bounds(around, *loop)) break;
             around.push_back(loop);
             if (!loop->parent->owner) break;
         }

@@ -8,7 +8,9 @@
 
 namespace qd::autodiff {
 
-void refuse(std::string what, const Inst& at) { throw Refused{{std::move(what), at.loc}}; }
+void refuse(std::string what, const Inst& at) {
+    throw Refused{{std::move(what), at.loc}, at.parent->function};
+}
 
 bool is_float(Type t) { return t.is_value() && type::is_float(t.prim); }
 
@@ -68,17 +70,8 @@ Inst& end_of_iteration(const Inst& loop) {
     return tests ? *test : *last;
 }
 
-uint64_t memory_class(const Value* place) {
-    const Inst* d = root_of_place(const_cast<Value*>(place))->def;
-    if (!d) return 0;
-    if (d->op == Op::field_place) return d->field()->alias_group << 2 | 1;
-    if (d->op == Op::array_place) return uint64_t{resolve(d->operands[0])->index} << 2 | 2;
-    return d->op == Op::slot ? 4 : 0;
-}
-
-bool may_be_among(const std::vector<uint64_t>& classes, const Value* place) {
-    const uint64_t c = memory_class(place);
-    return std::ranges::any_of(classes, [&](uint64_t k) { return k == c || k == kAnyMemory; });
+bool may_be_among(const std::vector<uint64_t>& classes, uint64_t one) {
+    return std::ranges::any_of(classes, [&](uint64_t k) { return k == one || k == kAnyMemory; });
 }
 
 // --- storage
@@ -102,8 +95,64 @@ bool Storage::has(const Value* place) const {
     if (d->op == Op::field_place) return companion_of(d->field()) != nullptr;
     if (d->op != Op::array_place) return false;
     const Value* array = d->operand(0);
-    if (ArrayAccess::unpack(d->imm).grad) return false;
-    return array->owner == m_.kernel().body && m_.params.at(array->index).needs_grad;
+    if (ArrayAccess::unpack(d->imm).grad || array->def) return false;
+    const pass::ArrayClasses::Root of = arrays_.root(array);
+    return of.only && of.parameter >= 0 &&
+           m_.params.at(static_cast<size_t>(of.parameter)).needs_grad;
+}
+
+uint64_t Storage::memory_class(const Value* place) const {
+    const Inst* d = root_of_place(const_cast<Value*>(place))->def;
+    if (!d) return 0;
+    if (d->op == Op::field_place) return d->field()->alias_group << 2 | 1;
+    if (d->op == Op::array_place)
+        return static_cast<uint64_t>(int64_t{arrays_.root(d->operand(0)).parameter}) << 2 | 2;
+    return d->op == Op::slot ? 4 : 0;
+}
+
+void Storage::find_arrays(std::span<Function* const> callees_first) {
+    arrays_ = pass::find_arrays(m_, callees_first);
+}
+
+void Storage::alias(const Value* copy, const Value* array) {
+    if (array->type.is_array()) arrays_.callees[copy] = arrays_.root(array);
+}
+
+// --- effects
+
+bool is_effect(const Inst& i, const Storage& storage) {
+    switch (i.effect()) {
+        case Effect::write:
+        case Effect::atomic: {
+            if (i.op == Op::volatile_load) return false;
+            const Inst* d = root_of_place(i.operand(0))->def;
+            return d && d->op != Op::slot && !storage.has(i.operand(0));
+        }
+        case Effect::io:
+        case Effect::check:
+            return true;
+        default:
+            return false;
+    }
+}
+
+void drop_effects(Region& r, const Storage& storage, bool gradients) {
+    std::vector<Inst*> gone;
+    walk(r, [&](Inst& i) {
+        const bool writes =
+            i.op == Op::store || (i.effect() == Effect::atomic && i.op != Op::volatile_load);
+        const bool to_storage = writes && storage.has(i.operand(0));
+        if (gradients ? to_storage : is_effect(i, storage)) gone.push_back(&i);
+    });
+    for (Inst* i : gone) {
+        if (i->result_count) {
+            Builder b{i->parent->function, i->parent, i, i->loc};
+            replace(i->result(), i->operand_count && i->operand(0)->type.is_place()
+                                     ? b.load(i->operand(0))
+                                     : zero(b, i->result()->type));
+        }
+        i->remove();
+    }
 }
 
 // --- activity
@@ -116,18 +165,27 @@ bool carries(const Inst& i, int k) {
     return is_float(i.results[0].type) && is_float(i.operand(k)->type);
 }
 
-Activity::Activity(Function& f, const Storage& storage) : storage_(storage) {
-    uint32_t count = 0;
-    for (Value* p : f.body->params) p->id = count++;
-    walk(*f.body, [&](Inst& i) {
-        for (Value& v : i.result_values()) v.id = count++;
-        for (Region* r : i.region_list())
-            for (Value* p : r->params) p->id = count++;
-    });
+Activity::Activity(std::span<Function* const> callees_first, const Storage& storage)
+    : functions_(callees_first), storage_(storage) {
+    uint32_t count = 1;  // 0: values that are made later
+    for (Function* f : functions_) {
+        for (Value* p : f->body->params) p->id = count++;
+        walk(*f->body, [&](Inst& i) {
+            for (Value& v : i.result_values()) v.id = count++;
+            for (Region* r : i.region_list())
+                for (Value* p : r->params) p->id = count++;
+        });
+    }
     varied_.resize(count);
     useful_.resize(count);
-    while (flow(*f.body));
-    while (back(*f.body));
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t k = functions_.size(); k-- > 0;) changed |= flow(*functions_[k]->body);
+    }
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (Function* f : functions_) changed |= back(*f->body);
+    }
 }
 
 bool Activity::set(std::vector<bool>& of, const Value* v, bool yes) {
@@ -174,6 +232,14 @@ bool Activity::flow(Inst& i) {
             }
         return changed;
     }
+    if (i.op == Op::call) {
+        const Region& body = *i.callee()->body;
+        for (int k = 0; k < i.operand_count; ++k)
+            changed |= set(varied_, body.params[static_cast<uint32_t>(k)], varied(i.operand(k)));
+        for (int k = 0; k < i.result_count; ++k)
+            changed |= set(varied_, i.result(k), varied(body.last->operand(k)));
+        return changed;
+    }
     if (!i.result_count) return changed;
     const bool reads =
         i.op == Op::load || i.op == Op::volatile_load || info(i.op).effect == Effect::atomic;
@@ -213,6 +279,14 @@ bool Activity::back(Inst& i) {
         return changed | back(i.body());
     }
     for (Region* r : i.region_list()) changed |= back(*r);
+    if (i.op == Op::call) {
+        const Region& body = *i.callee()->body;
+        for (int k = 0; k < i.result_count; ++k)
+            changed |= set(useful_, body.last->operand(k), useful(i.result(k)));
+        for (int k = 0; k < i.operand_count; ++k)
+            changed |= set(useful_, i.operand(k), useful(body.params[static_cast<uint32_t>(k)]));
+        return changed;
+    }
     const bool writes = i.op == Op::store || info(i.op).effect == Effect::atomic;
     if (writes && i.operand_count > 1 && storage_.has(i.operand(0)))
         for (int k = 1; k < i.operand_count; ++k) changed |= set(useful_, i.operand(k), true);
@@ -221,13 +295,14 @@ bool Activity::back(Inst& i) {
     return changed;
 }
 
-void Activity::check_smooth(Region& r) const {
-    walk(r, [&](Inst& i) {
-        if (info(i.op).slope != Slope::forbidden || i.effect() == Effect::atomic) return;
-        for (int k = 0; k < i.operand_count; ++k)
-            if (varied(i.operand(k)))
-                refuse(std::string("Not supported: the derivative of ") + info(i.op).name, i);
-    });
+void Activity::check_smooth() const {
+    for (Function* f : functions_)
+        walk(*f->body, [&](Inst& i) {
+            if (info(i.op).slope != Slope::forbidden || i.effect() == Effect::atomic) return;
+            for (int k = 0; k < i.operand_count; ++k)
+                if (varied(i.operand(k)))
+                    refuse(std::string("Not supported: the derivative of ") + info(i.op).name, i);
+        });
 }
 
 // --- tensors

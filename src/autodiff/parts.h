@@ -4,6 +4,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -18,6 +19,7 @@ using namespace ir;
 
 struct Refused {  // thrown by either mode
     pass::Refusal why;
+    Function* in = nullptr;  // the function that it stands in, if that is known
 };
 [[noreturn]] void refuse(std::string what, const Inst& at);
 
@@ -27,6 +29,13 @@ class Storage {
     Storage(const Module& m, const Request& request);
     // Whether what lies there has gradients (tangents): a place of a field or an array.
     bool has(const Value* place) const;
+    // Storage that may be the same has equal numbers; multiples of 4: it is no field and no array.
+    uint64_t memory_class(const Value* place) const;
+
+    // What array parameters of callees are.
+    void find_arrays(std::span<Function* const> callees_first);
+    bool knows(const Value* array) const { return arrays_.root(array).only; }
+    void alias(const Value* copy, const Value* array);  // of a copied function
     // The companion of the place, whose indices are what `at` says of the place's.
     template <class At>
     Value* companion(Builder& b, Value* place, At at) const;
@@ -35,6 +44,7 @@ class Storage {
     const Field* companion_of(const Field* f) const;
     const Module& m_;
     std::unordered_map<const Field*, const Field*> fields_;
+    pass::ArrayClasses arrays_;
 };
 
 template <class At>
@@ -45,8 +55,7 @@ Value* Storage::companion(Builder& b, Value* place, At at) const {
         operands = {companion(b, d.operand(0), at), at(d.operand(1))};
         return b.typed(Op::comp_place, d.results[0].type, operands);
     }
-    for (int k = 0; k < d.operand_count; ++k)
-        operands.push_back(d.op == Op::array_place && k == 0 ? d.operand(0) : at(d.operand(k)));
+    for (int k = 0; k < d.operand_count; ++k) operands.push_back(at(d.operand(k)));
     if (d.op == Op::field_place) {
         const Field* of = companion_of(d.field());
         return b.typed(Op::field_place, of->elem.place(), operands, 0, of);
@@ -60,12 +69,12 @@ Value* Storage::companion(Builder& b, Value* place, At at) const {
 // `useful`: such storage follows theirs. Value::id numbers all values of the kernel meanwhile.
 class Activity {
   public:
-    Activity(Function& f, const Storage& storage);
+    Activity(std::span<Function* const> callees_first, const Storage& storage);
     bool varied(const Value* v) const { return v->id < varied_.size() && varied_[v->id]; }
     bool active(const Value* v) const {
         return v->id < varied_.size() && varied_[v->id] && useful_[v->id];
     }
-    void check_smooth(Region& r) const;  // refuses what has no derivative
+    void check_smooth() const;  // refuses what has no derivative
 
   private:
     bool flow(Region& r);
@@ -74,6 +83,7 @@ class Activity {
     bool back(Region& r);
     bool back(Inst& i);
 
+    const std::span<Function* const> functions_;
     const Storage& storage_;
     std::vector<bool> varied_, useful_;
 };
@@ -102,14 +112,36 @@ void check_mixed(const Module& m);
 void check_statements(const Module& m, const Request& request);
 void check_gradients_of_arrays(const Module& m);
 void enclose_serial_loops(Module& m);
-void check_inner_loops(Region& r, bool inside);
+void check_inner_loops(Region& kernel);
 void check_recurrences(Module& m, const Storage& storage);
 
+// Clones leave numbers of their own in values; this gives them back.
+struct Numbers {
+    std::vector<std::pair<Value*, uint32_t>> of;
+    explicit Numbers(Region& r) {
+        add(r);
+        walk(r, [&](Inst& i) {
+            for (Value& v : i.result_values()) of.emplace_back(&v, v.id);
+            for (Region* c : i.region_list()) add(*c);
+        });
+    }
+    void add(Region& r) {
+        for (Value* p : r.params) of.emplace_back(p, p->id);
+    }
+    void note(Value* v) { of.emplace_back(v, v->id); }
+    ~Numbers() {
+        for (const auto& [v, id] : of) v->id = id;
+    }
+    Numbers(const Numbers&) = delete;
+};
+
 void reverse(Module& m, const Request& request);
-// Storage that may be the same has equal numbers; multiples of 4: it is no field and no array.
-uint64_t memory_class(const Value* place);
 inline constexpr uint64_t kAnyMemory = ~uint64_t{0};
-bool may_be_among(const std::vector<uint64_t>& classes, const Value* place);
+bool may_be_among(const std::vector<uint64_t>& classes, uint64_t one);
+// Takes out what is stored to storage with gradients, or all other effects.
+void drop_effects(Region& r, const Storage& storage, bool gradients);
+bool is_effect(const Inst& i, const Storage& storage);  // one of the others
+
 bool is_parallel_loop(const Inst& i);
 // The values in there that something asks for, but checks, prints and what is computed for them.
 std::unordered_set<const Value*> used_values(Region& r);
@@ -117,8 +149,9 @@ uint32_t dimensions(const Inst& loop);  // indices among the parameters of its b
 // The end of an iteration: its terminator, or in front of that the test whether there is another.
 Inst& end_of_iteration(const Inst& loop);
 
-void hoist_loads(Function& f, const std::vector<uint64_t>& writes);  // of reverse mode; to these
-void gather(Module& m);  // additions of reverse mode that meet
+void hoist_loads(Function& f, const Storage& storage,
+                 const std::vector<uint64_t>& writes);  // of reverse mode; to these
+void gather(Module& m);                                 // additions of reverse mode that meet
 void forward(Module& m, const Request& request);
 void validate(Module& m, const Request& request);
 

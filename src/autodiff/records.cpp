@@ -49,29 +49,16 @@ Value* add(Builder& b, Value* v, uint64_t bytes) {
     return b.op(Op::add, {v, b.int_const(Prim::i64, int64_t(bytes))});
 }
 
-// Clones leave their numbers in values.
-struct Numbers {
-    std::vector<std::pair<Value*, uint32_t>> of;
-    explicit Numbers(Region& r) {
-        add(r);
-        walk(r, [&](Inst& i) {
-            for (Value& v : i.result_values()) of.emplace_back(&v, v.id);
-            for (Region* c : i.region_list()) add(*c);
-        });
-    }
-    void add(Region& r) {
-        for (Value* p : r.params) of.emplace_back(p, p->id);
-    }
-    void note(Value* v) { of.emplace_back(v, v->id); }
-    ~Numbers() {
-        for (const auto& [v, id] : of) v->id = id;
-    }
-    Numbers(const Numbers&) = delete;
-};
-
 }  // namespace
 
 // --- values
+
+Records::Records(const Iteration& of)
+    : of_(of), f_(*of.root.function), back_(of.back ? *of.back->function : f_) {
+    if (!of.back) return;
+    Builder head{&back_, of.back, nullptr, of.root.first->loc};
+    begin_record(loops_[&of.root], head);
+}
 
 // The body of the innermost serial loop around a region, or the root. Null: outside.
 const Region* Records::frame(const Region* r) const {
@@ -82,8 +69,8 @@ const Region* Records::frame(const Region* r) const {
 // Looks no further than it takes to know that it is too much.
 void Records::price(Value* v, Price& p) const {
     v = resolve(v);
-    if (p.work > kWorthIt || is_outside(v) || again_.contains(v) || is_constant(v)) return;
-    if (home(v) == &of_.root || !p.seen.insert(v).second) return;
+    if (p.work > kWorthIt || is_at_hand(v) || again_.contains(v) || is_constant(v)) return;
+    if (!p.seen.insert(v).second) return;
     const Inst* d = v->def;
     if (kept_.contains(v)) {
         ++p.work;
@@ -97,8 +84,9 @@ void Records::price(Value* v, Price& p) const {
 
 bool Records::can_compute(const Inst* d) const {
     if (!d || d->result_count != 1) return false;
-    return d->effect() == Effect::pure || (d->op == Op::load && memory_class(d->operand(0)) % 4 &&
-                                           !may_be_among(of_.written, d->operand(0)));
+    if (d->effect() == Effect::pure) return true;
+    const uint64_t from = d->op == Op::load ? of_.storage.memory_class(d->operand(0)) : 0;
+    return from % 4 && !may_be_among(of_.written, from);
 }
 
 bool Records::worth_computing(Value* v) const {
@@ -111,12 +99,12 @@ bool Records::worth_computing(Value* v) const {
 
 Builder Records::entry(const Region* r) const {
     const Back& back = backs_.at(r);
-    return {&f_, back.region, back.entry, back.entry->loc};
+    return {&back_, back.region, back.entry, back.entry->loc};
 }
 
 Value* Records::get(Value* v) {
     v = resolve(v);
-    if (is_outside(v) || home(v) == &of_.root) return v;
+    if (is_at_hand(v)) return v;
     if (const auto at = again_.find(v); at != again_.end()) return at->second;
     Value* found = is_constant(v) || worth_computing(v) ? compute(v) : fetch(v);
     return again_[v] = found;
@@ -145,7 +133,7 @@ Value* Records::fetch(Value* v) {
         Builder b{&f_, at, behind, behind->loc};
         b.store(place, v);
     }
-    if (body == &of_.root) return entry(at).load(place);
+    if (body == &of_.root && !of_.back) return entry(at).load(place);
     Loop& loop = loops_.at(body);
     loop.bytes = aligned(loop.bytes, static_cast<uint64_t>(type::bytes(v->type.prim)));
     loop.kept.push_back({place, v, loop.bytes});
@@ -160,19 +148,42 @@ Value* Records::top() {
     if (top_) return top_;
     Builder b{&f_, &of_.root, of_.root.first, of_.root.first->loc};
     top_ = b.slot(type::kI64);
-    b.store(top_, b.int_const(Prim::i64, 0));
+    b.store(top_, of_.top ? of_.top : b.int_const(Prim::i64, 0));
     return top_;
 }
 
-void Records::begin_loop(Inst& i, Builder& head) {
-    Loop& l = loops_[&i.body()];
-    Value* bytes = head.int_const(Prim::i64, 0);
-    l.bytes_back = bytes->def;
-    l.base = head.op(Op::sub, {head.load(top()), bytes});
-    head.store(top(), l.base);
+Value* Records::top_back() {
+    if (!of_.back) return top();
+    if (top_back_) return top_back_;
+    Region& r = *of_.back;
+    Builder b{&back_, &r, r.first, of_.root.first->loc};
+    top_back_ = b.slot(type::kI64);
+    b.store(top_back_, of_.top_back);
+    return top_back_;
 }
 
-// Set to 0 in front of the loop; count_turns makes it count, in the end.
+void Records::begin_loop(Inst& i, Builder& head) { begin_record(loops_[&i.body()], head); }
+
+void Records::begin_record(Loop& l, Builder& head) {
+    Value* bytes = head.int_const(Prim::i64, 0);
+    l.bytes_back = bytes->def;
+    l.base = head.op(Op::sub, {head.load(top_back()), bytes});
+    head.store(top_back(), l.base);
+}
+
+void Records::note_push(const Region* r) {
+    for (; r && r != &of_.root; r = r->owner ? r->owner->parent : nullptr)
+        if (const auto at = loops_.find(r); at != loops_.end()) at->second.pushes = true;
+}
+
+Value* Records::end_function() {
+    Inst& end = *of_.root.last;
+    record(loops_.at(&of_.root), end);
+    Builder b{&f_, &of_.root, &end, end.loc};
+    return b.load(top());
+}
+
+// Set to 0 in front of the loop; end_loop makes it count.
 Value* Records::turns(Inst& i) {
     Loop& l = loops_.at(&i.body());
     if (l.turns) return l.turns;
@@ -190,8 +201,10 @@ Value* Records::count(Inst& i) {
 
 void Records::end_loop(Inst& i, const Counterpart& c) {
     Loop& l = loops_.at(&i.body());
-    record(i, l);
-    if (!l.kept.empty() && can_repeat(i)) divide(i, l, c);
+    record(l, end_of_iteration(i));
+    l.pushes |= !l.kept.empty();
+    if (l.pushes) note_push(i.parent);
+    if (l.pushes && can_repeat(i)) divide(i, l, c);
     if (!l.turns) return;
     Inst& end = end_of_iteration(i);
     Builder b{&f_, end.parent, &end, i.loc};
@@ -199,12 +212,11 @@ void Records::end_loop(Inst& i, const Counterpart& c) {
 }
 
 // What the loop's iterations keep goes on the tape at their end.
-void Records::record(Inst& i, Loop& l) {
+void Records::record(Loop& l, Inst& end) {
     if (l.kept.empty()) return;
     l.bytes = aligned(l.bytes, 8);
     l.bytes_back->imm = l.bytes;
-    Inst& end = end_of_iteration(i);
-    Builder b{&f_, end.parent, &end, i.loc};
+    Builder b{&f_, end.parent, &end, end.loc};
     Value* at = b.load(top());
     Value* behind = add(b, at, l.bytes);
     require_room(b, behind);
@@ -244,7 +256,8 @@ struct Records::State {
 // Whether iterations can run a second time, and it may be worth while.
 bool Records::can_repeat(Inst& loop) const {
     if (of_.request.most_records > 0) return false;
-    if (frame(loop.parent) != &of_.root && loop.op == Op::for_) {
+    const bool nested = of_.top || frame(loop.parent) != &of_.root;
+    if (nested && loop.op == Op::for_) {
         int64_t trips = 1;
         for (int k = 0; k < static_cast<int>(2 * loop.imm) && trips <= kShort; k += 2) {
             const Value *low = loop.operand(k), *high = loop.operand(k + 1);
@@ -265,13 +278,13 @@ bool Records::can_repeat(Inst& loop) const {
         const bool to_tape = place && place->op == Op::tape;
         switch (i.effect()) {
             case Effect::read:
-                if (memory_class(i.operand(0)) % 4) yes &= !may_be_among(of_.written, i.operand(0));
+                yes &= !may_be_among(of_.written, of_.storage.memory_class(i.operand(0)));
                 return;
             case Effect::write:
             case Effect::atomic:
                 if (i.op == Op::volatile_load) yes = false;
                 if (place && place->op == Op::slot) {
-                    yes &= place == top_->def || is_inside(place->results, loop);
+                    yes &= (top_ && place == top_->def) || is_inside(place->results, loop);
                 } else if (!to_tape && !(place && of_.storage.has(i.operand(0)))) {
                     yes &= !i.result_count || !used.contains(i.result());
                 }
@@ -281,8 +294,7 @@ bool Records::can_repeat(Inst& loop) const {
             case Effect::io:
                 yes &= !i.result_count;
                 return;
-            case Effect::call:
-                yes = false;
+            case Effect::call:  // choose_calls saw to it
                 return;
             default:
                 yes &= !i.is_group();
@@ -303,13 +315,13 @@ void Records::divide(Inst& i, Loop& l, const Counterpart& c) {
     Value* first = get(behind.load(s.first));
 
     // One segment after the other, last first.
-    Builder b{&f_, c.back->parent, c.back, i.loc};
+    Builder b{&back_, c.back->parent, c.back, i.loc};
     Value *begin = b.slot(type::kI64), *end = b.slot(type::kI64);
     Value* none = b.int_const(Prim::i64, 0);
     b.store(begin, first);
     b.store(end, c.extents->count);
     Inst* each = b.emit(Op::loop, {}, {}, 1);
-    Builder in{&f_, &each->body(), nullptr, i.loc};
+    Builder in{&back_, &each->body(), nullptr, i.loc};
     Value* last = in.load(end);
     c.back->operands[1] = in.op(Op::sub, {last, in.load(begin)});
     c.last->operands[0] = last;
@@ -318,15 +330,15 @@ void Records::divide(Inst& i, Loop& l, const Counterpart& c) {
     Value* at_begin = in.load(begin);
     Value* over[] = {in.op(Op::eq, {at_begin, none})};
     Inst* test = in.emit(Op::if_, over, {}, 2);
-    Builder{&f_, test->regions[0], nullptr, i.loc}.end(Op::break_);
-    Builder{&f_, test->regions[1], nullptr, i.loc}.end(Op::yield);
+    Builder{&back_, test->regions[0], nullptr, i.loc}.end(Op::break_);
+    Builder{&back_, test->regions[1], nullptr, i.loc}.end(Op::yield);
     record_again(i, c, s, begin, end, in);
     in.end(Op::continue_);
-    Builder after{&f_, each->parent, each->next, i.loc};
+    Builder after{&back_, each->parent, each->next, i.loc};
     Value* divided = after.op(Op::ne, {first, none});
     Value* rest =
         after.op(Op::select, {divided, after.int_const(Prim::i64, int64_t(s.bytes)), none});
-    after.store(top(), after.op(Op::sub, {after.load(top()), rest}));
+    after.store(top_back(), after.op(Op::sub, {after.load(top_back()), rest}));
 
     begin_segments(i, l, s);
 }
@@ -369,12 +381,12 @@ void Records::begin_segments(Inst& i, Loop& l, const State& s) {
 // comes behind them; theirs lies in front of it and stays.
 void Records::record_again(Inst& i, const Counterpart& c, const State& s, Value* begin, Value* end,
                            Builder& b) {
-    Value* at = b.op(Op::sub, {b.load(top()), b.int_const(Prim::i64, int64_t(2 * s.bytes))});
+    Value* at = b.op(Op::sub, {b.load(top_back()), b.int_const(Prim::i64, int64_t(2 * s.bytes))});
     Value* number = pull(b, at, 0, type::kI64);
     Value* old = b.load(begin);
     b.store(end, old);
     b.store(begin, number);
-    b.store(top(), add(b, at, s.bytes));
+    b.store(top_back(), add(b, at, s.bytes));
     Region& body = i.body();
     const auto n = dimensions(i);
     std::vector<Value*> operands = {b.int_const(Prim::i64, 0), b.op(Op::sub, {old, number})};
@@ -386,9 +398,9 @@ void Records::record_again(Inst& i, const Counterpart& c, const State& s, Value*
     Inst* out = b.emit(Op::for_, operands, types, 1);
     out->imm = 1;
     Region& to = out->body();
-    Builder in{&f_, &to, nullptr, i.loc};
+    Builder in{&back_, &to, nullptr, i.loc};
     std::vector<std::pair<const Value*, Value*>> map;
-    Value* turn = f_.add_param(to, type::kI64);
+    Value* turn = back_.add_param(to, type::kI64);
     if (n) {
         const std::vector<Value*> indices =
             indices_at(in, in.op(Op::add, {number, turn}), *c.extents);
@@ -396,7 +408,7 @@ void Records::record_again(Inst& i, const Counterpart& c, const State& s, Value*
             map.emplace_back(body.params[d], in.cast(indices[d], body.params[d]->type.prim));
     }
     for (uint32_t k = n; k < body.params.size(); ++k)
-        map.emplace_back(body.params[k], f_.add_param(to, body.params[k]->type));
+        map.emplace_back(body.params[k], back_.add_param(to, body.params[k]->type));
     Numbers numbers(body);
     std::unordered_set<const Value*> seen;
     walk(body, [&](Inst& j) {
@@ -404,10 +416,11 @@ void Records::record_again(Inst& i, const Counterpart& c, const State& s, Value*
             Value* v = j.operand(k);
             if (is_inside(v, i) || !seen.insert(v).second) continue;
             numbers.note(v);
-            if (Value* found = get(v); found != v) map.emplace_back(v, found);
+            if (Value* found = v == top_ ? top_back() : get(v); found != v)
+                map.emplace_back(v, found);
         }
     });
-    Region* copy = clone_into(body, f_, std::move(map));
+    Region* copy = clone_into(body, back_, std::move(map));
     if (Inst* test = copy->last->prev; &end_of_iteration(i) != body.last) test->remove();
     drop_effects(*copy);
     while (Inst* first = copy->first) {
@@ -429,7 +442,7 @@ void Records::drop_effects(Region& r) const {
     });
     for (Inst* i : gone) {
         if (i->result_count) {
-            Builder b{&f_, i->parent, i, i->loc};
+            Builder b{&back_, i->parent, i, i->loc};
             replace(i->result(), b.load(i->operand(0)));
         }
         i->remove();

@@ -9,32 +9,49 @@
 // it at the tape's end. A loop whose records take more than half of the room drops them and keeps
 // what it carries instead, which is enough to record that segment again when its turn comes:
 //   [state 0][state of the second segment] ... [state of the last][records of the last]
-// Private to reverse mode.
+// A function that has a way there and a way back of its own (calls.h) is like a loop's iteration:
+// of its instructions nothing is at hand, and its record lies on the tape too. Private to reverse
+// mode.
 
 #pragma once
 
+#include <span>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
+#include "autodiff/calls.h"
 #include "autodiff/parts.h"
 
 namespace qd::autodiff {
 
+// What one sweep is about.
 struct Iteration {
     Module& m;
     const Storage& storage;
     const Request& request;
-    Region& root;
-    const std::vector<uint64_t>& written;  // classes of memory that the kernel still writes to
-    const size_t task;                     // of those that go back, for messages
+    const Activity& activity;
+    const Ways& ways;                           // of the functions that it calls
+    const std::vector<uint64_t>& written;       // classes of memory that the kernel still writes to
+    const size_t task;                          // of those that go back, for messages
+    Region& root;                               // the way there
+    Region* back = nullptr;                     // the way back; null: behind the way there
+    Value *top = nullptr, *top_back = nullptr;  // of the tape, where they begin; null: it is empty
 };
-// Makes it go back at its end.
-void sweep(const Iteration& of, const Activity& activity);
+
+// The way back stands at the end of the root.
+void sweep(const Iteration& of);
+// Of a function: its results and adjoints of its parameters, where it is to return. `seeds`: those
+// of the results, or null.
+struct FunctionEnds {
+    std::vector<Value*> results, adjoints;
+};
+FunctionEnds sweep_function(const Iteration& of, std::span<Value* const> seeds,
+                            const std::vector<bool>& gives);
 
 class Records {
   public:
-    explicit Records(const Iteration& of) : of_(of), f_(*of.root.function) {}
+    explicit Records(const Iteration& of);
 
     // The counterpart of a region: what is found again goes in front of `entry`.
     void counterpart(const Region& r, Region& back, Inst& entry) { backs_[&r] = {&entry, &back}; }
@@ -42,6 +59,9 @@ class Records {
 
     static Region* home(const Value* v) { return v->def ? v->def->parent : v->owner; }
     bool is_outside(const Value* v) const { return frame(home(v)) == nullptr; }
+    bool is_at_hand(const Value* v) const {
+        return is_outside(v) || (!of_.back && home(v) == &of_.root);
+    }
     Value* get(Value* v);  // on the way back, where its region begins
     void set(const Value* v, Value* back) { again_[v] = back; }
 
@@ -49,14 +69,23 @@ class Records {
     void begin_loop(Inst& i, Builder& head);
     // How many iterations a loop had whose bounds do not say; before it begins.
     Value* count(Inst& i);
-    bool keeps_nothing(const Inst& i) const { return loops_.at(&i.body()).kept.empty(); }
-    bool is_begun(const Inst& i) const { return loops_.contains(&i.body()); }
+    bool keeps_nothing(const Inst& i) const {
+        const auto at = loops_.find(&i.body());
+        return at == loops_.end() || (at->second.kept.empty() && !at->second.pushes);
+    }
     struct Counterpart {
         Inst* back;
         Inst* last;  // the position that it begins with: its operand 0, less 1
         const Extents* extents;
     };
     void end_loop(Inst& i, const Counterpart& c);
+    // What stands in the region leaves something on the tape.
+    void note_push(const Region* r);
+    // A function with a way back of its own: the record of all of it, and where the tape ends then.
+    Value* end_function();
+    // Places of i64: where the tape ends, on either way.
+    Value* top();
+    Value* top_back();
 
   private:
     struct Back {
@@ -73,6 +102,7 @@ class Records {
         Inst* bytes_back = nullptr;  // constants, set when the record is complete
         std::vector<Kept> kept;
         uint64_t bytes = 0;
+        bool pushes = false;     // something, or what is in it
         Value* turns = nullptr;  // place of i64: iterations so far
     };
     struct Price {
@@ -89,10 +119,9 @@ class Records {
     Value* compute(Value* v);
     Value* fetch(Value* v);
 
-    Value* top();
+    void begin_record(Loop& l, Builder& head);
     Value* turns(Inst& i);
-    void count_turns(Inst& i);
-    void record(Inst& i, Loop& l);
+    void record(Loop& l, Inst& end);
     bool can_repeat(Inst& i) const;
     void divide(Inst& i, Loop& l, const Counterpart& c);
     void begin_segments(Inst& i, Loop& l, const State& s);
@@ -105,14 +134,14 @@ class Records {
                std::initializer_list<Value*> values);
 
     const Iteration& of_;
-    Function& f_;
+    Function &f_, &back_;  // with either way
 
     std::unordered_map<const Region*, Back> backs_;
     std::unordered_map<const Region*, Loop> loops_;  // by body
     std::unordered_map<const Value*, Value*> again_;
     std::unordered_set<const Value*> kept_;
     std::unordered_set<const void*> own_checks_;
-    Value* top_ = nullptr;  // of the tape: place of i64
+    Value *top_ = nullptr, *top_back_ = nullptr;
 };
 
 }  // namespace qd::autodiff

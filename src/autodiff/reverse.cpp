@@ -18,8 +18,9 @@ namespace {
 
 struct Sweep {
     const Iteration& of;
-    const Activity& activity;
-    Function& f = *of.root.function;
+    const Activity& activity = of.activity;
+    Region& way_back = of.back ? *of.back : of.root;
+    Function& f = *way_back.function;
     const Storage& storage = of.storage;
     Records records{of};
     std::unordered_map<const Value*, Value*> adjoints = {};  // places
@@ -58,6 +59,11 @@ struct Sweep {
 
     // Whether a region holds something to do on the way back.
     bool concerns(const Inst& i) const {
+        if (i.op == Op::call) {
+            const auto at = of.ways.find(i.callee());
+            if (at == of.ways.end()) return false;
+            if (at->second.stores) return true;
+        }
         if (i.op == Op::store || info(i.op).effect == Effect::atomic)
             if (i.operand_count && storage.has(i.operand(0))) return true;
         for (const Value& v : i.result_values())
@@ -206,9 +212,13 @@ struct Sweep {
     }
 
     // The end of the counterpart of `r` is where the builder stands.
-    void region(Region& r, Builder b) {
-        std::vector<Inst*> list;  // the way there is changed meanwhile
+    void region(Region& r, Builder b) { go_back(instructions(r), b); }
+    static std::vector<Inst*> instructions(Region& r) {  // the way there is changed meanwhile
+        std::vector<Inst*> list;
         for (Inst* i = r.first; i; i = i->next) list.push_back(i);
+        return list;
+    }
+    void go_back(const std::vector<Inst*>& list, Builder& b) {
         for (size_t k = list.size(); k-- > 0;) instruction(*list[k], b);
     }
 
@@ -216,14 +226,62 @@ struct Sweep {
         if (i.effect() == Effect::terminator) return;
         b.loc = i.loc;
         const Kind kind = info(i.op).kind;
-        if (i.op == Op::if_ || i.is_loop()) {
-            if (concerns(i)) i.op == Op::if_ ? branch(i, b) : loop(i, b);
+        if (i.op == Op::if_ || i.is_loop() || i.op == Op::call) {
+            if (!concerns(i)) return;
+            i.op == Op::if_ ? branch(i, b) : i.op == Op::call ? call(i, b) : loop(i, b);
         } else if (i.op == Op::load || i.op == Op::store || i.effect() == Effect::atomic) {
             memory(b, i);
         } else if ((kind == Kind::elementwise || kind == Kind::tensor) && active(i.result())) {
             if (Value* t = adjoint(b, i.result()))
                 kind == Kind::tensor ? tensor(b, i, t) : elementwise(b, i, t);
         }
+    }
+
+    void call(Inst& i, Builder& b) {
+        const Way& way = of.ways.at(i.callee());
+        std::vector<Value*> operands;
+        for (int k = 0; k < i.operand_count; ++k)
+            if (way.takes[static_cast<size_t>(k)]) operands.push_back(records.get(i.operand(k)));
+        for (int k = 0; k < i.result_count; ++k) {
+            if (!way.from[static_cast<size_t>(k)]) continue;
+            Value* t = adjoint(b, i.result(k));
+            operands.push_back(t ? t : zero(b, i.result(k)->type));
+        }
+        Value* top = records.top_back();
+        operands.push_back(b.load(top));
+        std::vector<Type> types;
+        for (int k = 0; k < i.operand_count; ++k)
+            if (way.gives[static_cast<size_t>(k)]) types.push_back(i.operand(k)->type);
+        if (way.there) types.push_back(type::kI64);
+        Inst* back = b.emit(Op::call, operands, types);
+        back->ref = way.back;
+        int n = 0;
+        for (int k = 0; k < i.operand_count; ++k)
+            if (way.gives[static_cast<size_t>(k)]) add(b, i.operand(k), back->result(n++));
+        if (!way.there) return;
+        b.store(top, back->result(n));
+        records.note_push(i.parent);
+        go_there(i, *way.there);
+    }
+
+    // The call, with a record.
+    void go_there(Inst& i, Function& there) {
+        Builder b{i.parent->function, i.parent, &i, i.loc};
+        Value* top = records.top();
+        std::vector<Value*> operands;
+        std::vector<Type> types;
+        for (int k = 0; k < i.operand_count; ++k) operands.push_back(i.operand(k));
+        for (const Value& v : i.result_values()) types.push_back(v.type);
+        operands.push_back(b.load(top));
+        types.push_back(type::kI64);
+        Inst* now = b.emit(Op::call, operands, types);
+        now->ref = &there;
+        for (int k = 0; k < i.result_count; ++k) {
+            now->result(k)->id = i.result(k)->id;
+            replace(i.result(k), now->result(k));
+        }
+        b.store(top, now->result(i.result_count));
+        i.remove();
     }
 
     Inst* mark(Region& r, const Loc* loc) {  // something to stand in front of
@@ -318,7 +376,7 @@ struct Sweep {
         bool yes = true;
         walk(loop.body(), [&](Inst& i) {
             if (i.op == Op::store && storage.has(i.operand(0))) yes = false;
-            if (i.is_loop() && records.is_begun(i) && !records.keeps_nothing(i)) yes = false;
+            if (i.is_loop() && !records.keeps_nothing(i)) yes = false;
             for (int k = 0; k < i.operand_count; ++k) ++uses[i.operand(k)];
         });
         for (int k = 0; k < loop.result_count && yes; ++k) {
@@ -333,21 +391,42 @@ struct Sweep {
         return yes;
     }
 
-    void run() {
-        Inst* end = of.root.last;
-        Builder b{&f, &of.root, end, end->loc};
-        Inst* entry = b.constant(type::kI64, 0)->def;
-        records.counterpart(of.root, of.root, *entry);
-        std::vector<Inst*> list;
-        for (Inst* i = of.root.first; i != entry; i = i->next) list.push_back(i);
-        for (size_t k = list.size(); k-- > 0;) instruction(*list[k], b);
+    // Where it is to end. `seeds`: adjoints of what the root's end hands on, or null.
+    Builder run(std::span<Value* const> seeds) {
+        Inst& end = *of.root.last;
+        const std::vector<Inst*> list = instructions(of.root);
+        Builder b{&f, &way_back, of.back ? nullptr : &end, end.loc};
+        records.counterpart(of.root, way_back, *b.constant(type::kI64, 0)->def);
+        for (size_t k = 0; k < seeds.size(); ++k)
+            if (seeds[k]) add(b, end.operand(static_cast<int>(k)), seeds[k]);
+        go_back(list, b);
         for (Inst* i : dropped) drop(*i);
+        return b;
+    }
+    FunctionEnds run_function(std::span<Value* const> seeds, const std::vector<bool>& gives) {
+        const Region& root = of.root;
+        if (of.back)
+            for (uint32_t k = 0; k < gives.size(); ++k)
+                records.set(root.params[k], way_back.params[k]);
+        Builder b = run(seeds);
+        FunctionEnds out;
+        for (int k = 0; k < root.last->operand_count; ++k)
+            out.results.push_back(root.last->operand(k));
+        for (uint32_t k = 0; k < gives.size(); ++k) {
+            if (!gives[k]) continue;
+            Value* t = adjoint(b, root.params[k]);
+            out.adjoints.push_back(t ? t : zero(b, root.params[k]->type));
+        }
+        if (!of.back) return out;
+        out.results.push_back(records.end_function());
+        out.adjoints.push_back(b.load(records.top_back()));
+        return out;
     }
 
     // Of an addition the old value may still be asked for.
     void drop(Inst& i) {
         if (i.result_count) {
-            Builder b{&f, i.parent, &i, i.loc};
+            Builder b{i.parent->function, i.parent, &i, i.loc};
             replace(i.result(), b.load(i.operand(0)));
         }
         i.remove();
@@ -356,6 +435,11 @@ struct Sweep {
 
 }  // namespace
 
-void sweep(const Iteration& of, const Activity& activity) { Sweep{of, activity}.run(); }
+void sweep(const Iteration& of) { Sweep{of}.run({}); }
+
+FunctionEnds sweep_function(const Iteration& of, std::span<Value* const> seeds,
+                            const std::vector<bool>& gives) {
+    return Sweep{of}.run_function(seeds, gives);
+}
 
 }  // namespace qd::autodiff

@@ -11,56 +11,41 @@
 namespace qd::autodiff {
 namespace {
 
-bool is_effect(const Inst& i, const Storage& storage) {
-    switch (i.effect()) {
-        case Effect::write:
-        case Effect::atomic: {
-            if (i.op == Op::volatile_load) return false;
-            const Inst* d = root_of_place(i.operand(0))->def;
-            return d && d->op != Op::slot && !storage.has(i.operand(0));
-        }
-        case Effect::io:
-        case Effect::check:
-            return true;
-        default:
-            return false;
-    }
-}
-
 struct Kernel {
     Module& m;
     const Request& request;
     Function& f = m.kernel();
-    Storage storage{m, request};
+    Storage storage{m, request};  // whose arrays are found
 
     std::vector<uint64_t> written(Region& r) const {
         std::vector<uint64_t> out;
         walk(r, [&](Inst& i) {
             const bool writes = i.effect() == Effect::write || i.effect() == Effect::atomic;
-            if (writes && is_effect(i, storage)) out.push_back(memory_class(i.operand(0)));
+            if (writes && is_effect(i, storage)) out.push_back(storage.memory_class(i.operand(0)));
         });
         return out;
     }
 
-    // Of a task that others follow: whether its effects may wait for the way back, which comes
-    // after theirs. Nobody sees when they happen.
-    bool can_wait(Inst& task, const std::vector<Inst*>& tasks) const {
-        const std::vector<uint64_t> own = written(task.body());
-        bool yes = true;
-        walk(task.body(), [&](Inst& i) {
-            const Effect e = i.effect();
-            yes &= e != Effect::io && e != Effect::check;
-        });
-        for (const Inst* other : tasks) {
-            if (other == &task) continue;
-            walk(other->body(), [&](Inst& i) {
-                const bool touches =
-                    i.op == Op::load || i.effect() == Effect::write || i.effect() == Effect::atomic;
-                if (touches && std::ranges::find(own, memory_class(i.operand(0))) != own.end())
-                    yes = false;
+    // Of tasks that others follow: whether their effects may wait for the way back, which comes
+    // after those of the others. Nobody sees when they happen.
+    std::vector<bool> can_wait(const std::vector<Inst*>& tasks) const {
+        std::unordered_map<uint64_t, int> users;  // tasks that touch it, by memory class
+        std::vector<bool> waits;
+        for (const Inst* task : tasks) {
+            std::unordered_set<uint64_t> touched;
+            bool quiet = true;
+            walk(task->body(), [&](Inst& i) {
+                const Effect e = i.effect();
+                quiet &= e != Effect::io && e != Effect::check;
+                if (i.op == Op::load || e == Effect::write || e == Effect::atomic)
+                    touched.insert(storage.memory_class(i.operand(0)));
             });
+            waits.push_back(quiet);
+            for (const uint64_t c : touched) ++users[c];
         }
-        return yes;
+        for (size_t k = 0; k < tasks.size(); ++k)
+            for (const uint64_t c : written(tasks[k]->body())) waits[k] = waits[k] && users[c] == 1;
+        return waits;
     }
 
     // What the way back reads must not have been overwritten meanwhile, nor be known only to what
@@ -70,31 +55,12 @@ struct Kernel {
         walk(loop.body(), [&](Inst& i) {
             const bool accesses = i.op == Op::load || i.effect() == Effect::atomic;
             const bool reads = accesses && used.contains(i.result());
-            if (!reads || !may_be_among(later, i.operand(0))) return;
+            if (!reads || !may_be_among(later, storage.memory_class(i.operand(0)))) return;
             refuse(
                 "Not supported: a loop reads what it, or a loop behind it, overwrites, and "
                 "the kernel has further loops. Split the kernel",
                 i);
         });
-    }
-
-    static void drop_effects(Region& r, const Storage& storage, bool gradients) {
-        std::vector<Inst*> gone;
-        walk(r, [&](Inst& i) {
-            const bool writes =
-                i.op == Op::store || (i.effect() == Effect::atomic && i.op != Op::volatile_load);
-            const bool to_storage = writes && storage.has(i.operand(0));
-            if (gradients ? to_storage : is_effect(i, storage)) gone.push_back(&i);
-        });
-        for (Inst* i : gone) {
-            if (i->result_count) {
-                Builder b{i->parent->function, i->parent, i, i->loc};
-                replace(i->result(), i->operand_count && i->operand(0)->type.is_place()
-                                         ? b.load(i->operand(0))
-                                         : zero(b, i->result()->type));
-            }
-            i->remove();
-        }
     }
 
     // Leaves what is to be done again of a task that goes back later; a copy does that, and the
@@ -117,48 +83,46 @@ struct Kernel {
         return copy;
     }
 
-    void go_back(Region& root, const Activity& activity, const std::vector<uint64_t>& writes,
-                 size_t number) {
-        sweep({m, storage, request, root, writes, number}, activity);
-    }
-
     void run() {
         std::vector<Inst*> tasks;
         for (Inst& i : *f.body)
             if (is_parallel_loop(i)) tasks.push_back(&i);
         std::vector<uint64_t> all = written(*f.body);
         if (m.arrays_may_overlap && !all.empty()) all.push_back(kAnyMemory);
-        hoist_loads(f, all);
-        if (tasks.empty()) {
-            const Activity activity(f, storage);
-            activity.check_smooth(*f.body);
-            go_back(*f.body, activity, all, 0);
-        } else {
-            run_tasks(tasks, all);
-        }
+        hoist_loads(f, storage, all);
+        std::vector<Region*> roots = {f.body};
+        if (!tasks.empty()) roots = order_tasks(tasks);
+        const std::vector<Function*> functions = pass::callees_first(m);
+        const Activity activity(functions, storage);
+        activity.check_smooth();
+        const Ways ways = make_ways(m, storage, activity, request, all);
+        for (size_t k = 0; k < roots.size(); ++k)
+            sweep({m, storage, request, activity, ways, all, k, *roots[k]});
     }
 
-    void run_tasks(const std::vector<Inst*>& tasks, const std::vector<uint64_t>& all) {
-        std::vector<Inst*> order;
+    std::vector<Region*> order_tasks(const std::vector<Inst*>& tasks) {
+        std::vector<Region*> order;
         std::vector<uint64_t> later;
-        std::vector<bool> waits;
-        for (Inst* task : tasks) waits.push_back(can_wait(*task, tasks));
+        const std::vector<bool> waits = can_wait(tasks);
         for (size_t k = tasks.size(); k-- > 0;) {
             const bool last = k + 1 == tasks.size();
             const std::vector<uint64_t> own = written(tasks[k]->body());
             if (!waits[k]) later.insert(later.end(), own.begin(), own.end());
             if (!last) check_order(*tasks[k], later);
             if (waits[k]) later.insert(later.end(), own.begin(), own.end());
-            order.push_back(last ? tasks[k] : set_aside(*tasks[k], waits[k]));
+            order.push_back(&(last ? tasks[k] : set_aside(*tasks[k], waits[k]))->body());
         }
-        const Activity activity(f, storage);
-        activity.check_smooth(*f.body);
-        for (size_t k = 0; k < order.size(); ++k) go_back(order[k]->body(), activity, all, k);
+        return order;
     }
 };
 
 }  // namespace
 
-void reverse(Module& m, const Request& request) { Kernel{m, request}.run(); }
+void reverse(Module& m, const Request& request) {
+    const std::vector<Function*> functions = pass::callees_first(m);
+    Kernel kernel{m, request};
+    kernel.storage.find_arrays(functions);
+    kernel.run();
+}
 
 }  // namespace qd::autodiff

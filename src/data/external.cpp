@@ -160,6 +160,7 @@ bool read_gradient(PyObject* o, ExternalArray& out) {
     }
     PyObject* grad = PyObject_CallOneArg(find, o);
     if (!grad) return false;
+    out.has_grad = true;
     const bool ok = address_of(grad, out.grad);
     Py_DECREF(grad);  // the tensor holds it
     return ok;

@@ -12,7 +12,8 @@ constexpr int kMostAxes = 12 + 2;  // of an array, and of its elements
 
 struct ExternalArray {
     char* data = nullptr;
-    char* grad = nullptr;  // of a torch tensor that requires one; made if it was missing
+    bool has_grad = false;               // a torch tensor that requires one; made if it was missing
+    char* grad = nullptr;                // of that; also null if it is empty
     type::Prim prim = type::Prim::none;  // none: nothing that a kernel can use
     int ndim = 0;
     int64_t shape[kMostAxes] = {};  // if it can

@@ -222,7 +222,7 @@ Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Written::no;
     if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Written::no;
     if (!a.c_contiguous || (a.on_device && session().device->is_host) ||
-        (step.needs_grad && !a.grad) || (step.refuses_grad && a.grad))
+        (step.needs_grad && !a.has_grad) || (step.refuses_grad && a.has_grad))
         return Written::no;
     if (step.written && a.read_only) {
         refuse(step, "ValueError",

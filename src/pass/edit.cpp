@@ -9,8 +9,8 @@ namespace qd::pass {
 
 using namespace ir;
 
-bool enabled(const Session& s, std::string_view pass) {
-    std::string_view left = s.m.options.disable_pass;
+bool enabled(const ModuleOptions& options, std::string_view pass) {
+    std::string_view left = options.disable_pass;
     while (!left.empty()) {
         const size_t comma = std::min(left.find(','), left.size());
         if (left.substr(0, comma) == pass) return false;

@@ -17,7 +17,7 @@ using namespace ir;
 
 bool worth_it(const Session& s, const Function& callee) {
     if (callee.never_inline || callee.returns_early) return false;
-    if (s.straightens) return true;
+    if (s.straightens) return !s.kept || !s.kept->contains(&callee);
     const Summary& c = s.summaries[callee.id];
     const Target& target = s.options.target;
     return c.cost <= target.tiny_function ||

@@ -38,6 +38,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/ir.h"
@@ -68,6 +69,12 @@ struct ArrayClasses {
     std::unordered_map<const ir::Value*, Root> callees;  // their parameters
     std::vector<uint32_t> joined;                        // by kernel parameter: a forest
 };
+
+bool enabled(const ir::ModuleOptions& options, std::string_view pass);  // disable_pass says no
+
+// Callees before callers; Function::id becomes the position. Throws support::Error on recursion.
+std::vector<ir::Function*> callees_first(ir::Module& m);
+ArrayClasses find_arrays(const ir::Module& m, std::span<ir::Function* const> callees_first);
 
 // How many threads a device runs a task with.
 enum class Shape : uint8_t {
@@ -166,7 +173,8 @@ struct Refusal {
     const ir::Loc* loc = nullptr;
     bool of_source = false;  // the kernel is to be written otherwise; else it can't be done at all
 };
-Refusal straighten(ir::Module& m, bool unrolls);
+using KeptCalls = std::unordered_set<const ir::Function*>;  // functions that are not expanded
+Refusal straighten(ir::Module& m, bool unrolls, const KeptCalls& kept = {});
 void tidy(ir::Module& m);  // the same variables and constants once more; what nobody uses goes
 
 // Only the checks of indices and exponents, for who runs a module without the pipeline.

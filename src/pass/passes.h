@@ -36,15 +36,13 @@ struct Session {
     std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
     ArrayClasses arrays = {};               // as long as there are callees
     bool floats_of_bits = false;            // lower_atomics made some
-    bool straightens = false;  // all calls are expanded, and no branch becomes a select
+    bool straightens = false;  // no branch becomes a select, and all calls are expanded but these:
+    const KeptCalls* kept = nullptr;
 };
 
-bool enabled(const Session& s, std::string_view pass);  // not left out by disable_pass
+inline bool enabled(const Session& s, std::string_view pass) { return enabled(s.m.options, pass); }
 bool is_parallel(const ir::Inst& i);  // a loop whose iterations may run at one time
 
-// Callees before callers; Function::id becomes the position. Throws support::Error on recursion.
-std::vector<ir::Function*> callees_first(ir::Module& m);
-ArrayClasses find_arrays(const ir::Module& m, std::span<ir::Function* const> callees_first);
 void summarise(Session& s, const std::vector<ir::Function*>& order);
 Summary summary_of(const Session& s, const ir::Inst& i);  // of one instruction with its regions
 Summary summary_of(const Session& s, const ir::Region& r);

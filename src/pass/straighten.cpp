@@ -91,9 +91,10 @@ void close_loops(Function& f) {
 
 }  // namespace
 
-Refusal straighten(Module& m, bool unrolls) {
+Refusal straighten(Module& m, bool unrolls, const KeptCalls& kept) {
     Session s{.m = m};
     s.straightens = true;
+    s.kept = &kept;
     const std::vector<Function*> order = callees_first(m);
     s.arrays = find_arrays(m, order);
     summarise(s, order);
@@ -111,12 +112,16 @@ Refusal straighten(Module& m, bool unrolls) {
         simplify(s, *f);
         s.summaries[f->id] = summary_of(s, *f->body);
     }
-    Function& kernel = m.kernel();
-    cse(s, kernel);
-    if (m.options.advanced_optimization) licm(s, kernel);
-    dce(s, kernel);
-    close_loops(kernel);
-    m.functions = {&kernel};
+    Function* kernel = &m.kernel();
+    m.functions = {kernel};
+    for (Function* f : order)
+        if (kept.contains(f)) m.functions.push_back(f);
+    for (Function* f : m.functions) {
+        cse(s, *f);
+        if (m.options.advanced_optimization) licm(s, *f);
+        dce(s, *f);
+        close_loops(*f);
+    }
     return {};
 }
 
@@ -126,9 +131,11 @@ void tidy(Module& m) {
     const std::vector<Function*> order = callees_first(m);
     s.arrays = find_arrays(m, order);
     summarise(s, order);
-    promote(s, m.kernel());
-    simplify(s, m.kernel());
-    dce(s, m.kernel());
+    for (Function* f : order) {
+        promote(s, *f);
+        simplify(s, *f);
+        dce(s, *f);
+    }
 }
 
 }  // namespace qd::pass

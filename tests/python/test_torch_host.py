@@ -292,3 +292,21 @@ def test_copy_of_a_tensor_without_memory(name):
     for x in (qd.field(qd.f32, 4), qd.ndarray(qd.f32, 4)):
         with raises(ValueError, text):
             x.from_torch(make())
+
+
+@pytest.mark.of_cpus("of torch tensors on the CPU")
+@pytest.mark.parametrize("first", [(0, 0), (3, 3), (0, 3), (3, 0)], ids=str)
+def test_empty_tensors_with_gradients(first):
+    """They have no memory, and neither have their gradients."""
+
+    @qd.kernel
+    def k(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i in range(a.shape[0]):
+            b[i] = a[i] + 1
+
+    for n, m in (first, (0, 0), (3, 3), (0, 2)):
+        for wanted in ((True, False), (True, True), (False, True), (False, False)):
+            a = torch.ones(n, requires_grad=wanted[0])
+            b = torch.zeros(max(n, m), requires_grad=wanted[1])
+            k(a, b)
+            assert b[:n].tolist() == [2.0] * n
