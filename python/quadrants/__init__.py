@@ -73,11 +73,28 @@ def _end_imports() -> None:
         if not owners or owners == {None} and not begun:
             return
         begun -= owners == {None}
-        _time.sleep(0.001)
+        _let_go()
 
 
-# The first to be registered, hence the nearest to the fork: who launches may import, but no import
-# launches.
+def _let_go() -> None:
+    """For a moment what a fork holds already, last first.
+
+    A signal handler that interrupts an import may launch or declare: it would wait for the fork, and
+    the fork for the import.
+    """
+    core = _sys.modules.get("quadrants._lib.core")
+    snode = _sys.modules.get("quadrants.lang.snode")
+    hooks = [getattr(core, "_fork_hooks", None), getattr(snode, "_fork_hooks", None)]
+    for hook in hooks:
+        if hook:
+            hook[1]()
+    _time.sleep(0.001)
+    for hook in reversed(hooks):
+        if hook:
+            hook[0]()
+
+
+# The first to be registered, hence the nearest to the fork: who launches may import.
 if hasattr(_os, "register_at_fork"):
     _os.register_at_fork(before=_end_imports)
 

@@ -138,7 +138,7 @@ Value* Records::fetch(Value* v) {
     loop.bytes = aligned(loop.bytes, static_cast<uint64_t>(type::bytes(v->type.prim)));
     loop.kept.push_back({place, v, loop.bytes});
     loop.bytes += static_cast<uint64_t>(v->type.size_bytes());
-    Builder b = entry(at);
+    Builder b = entry(body);  // what lies behind the tape's end is overwritten later
     return pull(b, loop.base, loop.kept.back().offset, v->type);
 }
 

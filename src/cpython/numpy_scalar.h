@@ -17,7 +17,7 @@ inline NumpyKind numpy_kind(PyObject* o) {
     if (name.starts_with("int") || name.starts_with("uint") || name == "longlong" ||
         name == "ulonglong")
         return NumpyKind::integer;
-    if (name.starts_with("float")) return NumpyKind::floating;
+    if (name.starts_with("float") || name == "longdouble") return NumpyKind::floating;
     return name == "bool" || name == "bool_" ? NumpyKind::boolean : NumpyKind::none;
 }
 

@@ -334,6 +334,33 @@ bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args
     return true;
 }
 
+// What was an array of this object in a former specialisation and is none now is asked for at each
+// launch from here on: when it is an array again, that is read anew.
+void note_former_arrays(Specialisation& s, const KernelObject& k, PyObject* const* args) {
+    const auto same_path = [](const auto& a, const auto& b) {
+        return a.argument == b.argument &&
+               std::ranges::equal(a.attributes, b.attributes, {}, &Ref::get, &Ref::get);
+    };
+    for (const auto& former : *k.specialisations)
+        for (const PackStep& step : former->steps) {
+            const int n = step.argument;
+            if (step.kind != PackStep::Kind::array || step.attributes.empty() ||
+                (*k.parameters)[step.argument].kind != Parameter::Kind::template_)
+                continue;
+            const bool same_object =
+                std::ranges::any_of(former->identities, [&](const IdentityCheck& c) {
+                    return c.argument == n && c.attributes.empty() && c.object &&
+                           c.object == identity_of(args[n]);
+                });
+            const auto is_it = [&](const auto& other) { return same_path(other, step); };
+            const bool known =
+                std::ranges::any_of(s.steps, is_it) || std::ranges::any_of(s.identities, is_it);
+            if (!same_object || known) continue;
+            s.identities.push_back({n, step.attributes, nullptr, {}, {}, false});
+            s.identities.back().no_array = true;
+        }
+}
+
 std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
                                          const frontend::LoweredKernel& kernel,
                                          std::span<const ir::Param> params,
@@ -347,6 +374,7 @@ std::unique_ptr<Specialisation> assemble(KernelObject& k, PyObject* const* args,
     for (const auto& other : *k.specialisations) s->number = std::max(s->number, other->number + 1);
     add_identities(*s, *k.parameters, args, kernel);
     add_steps(*s, k, args, kernel, params);
+    note_former_arrays(*s, k, args);
     if (s->slot) {
         s->asks_shared = s->slot->current()->array_use & abi::kAtomicArrays;
         for (PackStep& step : s->steps)

@@ -61,6 +61,7 @@ struct IdentityCheck {
     bool of_owner = false;  // of what a method is bound to, not of the value itself
     Py_hash_t hash = -1;    // by_value: what equal values must share; -1: numbers and strings
     bool rehash = false;    // a tuple of objects that hash by what may change in them
+    bool no_array = false;  // without an object: anything but an array, or nothing at all
 };
 
 // One flattened parameter: where it comes from and where it goes.

@@ -341,7 +341,8 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
     } else {
         value = identity_of(value);
     }
-    if (!check.object) return data::is_ndarray(value) || is_numpy(value) || is_torch(value);
+    if (!check.object)
+        return (data::is_ndarray(value) || is_numpy(value) || is_torch(value)) != check.no_array;
     if (value == check.object && !check.rehash)
         return !check.weak || refers_to(check.weak.get(), value);
     return check.by_value && same_hash(check, value) && same_value(value, check.object);
@@ -358,7 +359,11 @@ bool identities_hold(const Specialisation& s, PyObject* const* args) {
             continue;
         }
         PyObject* value = follow(root, check.attributes);
-        if (!value) return cpython::forget_error(), false;
+        if (!value) {
+            cpython::forget_error();
+            if (check.no_array) continue;
+            return false;
+        }
         const bool holds = identity_holds(check, value);
         Py_DECREF(value);
         if (!holds) return false;

@@ -196,12 +196,12 @@ struct Straightener {
             for (const Type t : f.result_types) results.push_back(b.slot(t));
         }
         region(*f.body);
+        f.returns_early = false;
         if (!early) return;
         Builder b{&f, f.body, nullptr, f.body->first->loc};
         std::vector<Value*> values;
         for (Value* place : results) values.push_back(b.load(place));
         b.end(Op::return_, values);
-        f.returns_early = false;
     }
 };
 

@@ -285,12 +285,28 @@ def long_programs():
                     break
             loss[None] += s
 
+    @qd.kernel
+    def kept_by_a_branch(n: qd.i32):
+        """What the branch keeps is behind the tape's end when the loop behind it records again."""
+        for i in x:
+            s = 0.77
+            for t in range(5):
+                if t > 1:
+                    y[i] -= qd.sqrt(1.3 + s)
+                r = s
+                for j in range(n // 10):
+                    s = qd.abs(0.15 * s) - 0.6 * r
+                    r = r * qd.tanh(x[(i + j) % N])
+            loss[None] += s * s * x[i] * x[i]
+
     some.from_numpy(np.arange(N, dtype=np.int32))
+    y.grad.fill(1)
     return x, loss, locals()
 
 
 @pytest.mark.parametrize(
-    "name", ["one_loop", "ragged", "vectors", "outer_short_inner_long", "branches"]
+    "name",
+    ["one_loop", "ragged", "vectors", "outer_short_inner_long", "branches", "kept_by_a_branch"],
 )
 @pytest.mark.parametrize("debug", [False, True])
 def test_what_does_not_fit_is_recorded_again(backend, name, debug):
@@ -298,7 +314,7 @@ def test_what_does_not_fit_is_recorded_again(backend, name, debug):
     if backend.name not in ("cpu", "cuda"):
         pytest.skip("no tape")
     bits = {}
-    for most in (0, 40_000, 8_000):
+    for most in (0, 40_000, 1_200 if name == "kept_by_a_branch" else 8_000):
         backend.init(
             default_fp=qd.f64, debug=debug, ad_tape_bytes=most, cpu_max_num_threads=1, **GENERAL
         )

@@ -1085,3 +1085,17 @@ def test_indices_that_use_each_other_often_compile(f64):
 
     with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
         k.grad(1)
+
+
+def test_derivatives_have_none(f64):
+    x, loss = field(N), field()
+
+    @qd.kernel
+    def k():
+        for i in x:
+            loss[None] += x[i] * x[i]
+
+    assert k.grad.grad is None and k.grad.autodiff_mode.name == "REVERSE"
+    assert k.autodiff_mode.name == "NONE" and k._adjoint.grad is None
+    _, slope = gradient(k, x, loss, X)
+    assert slope == pytest.approx(2 * X)

@@ -303,7 +303,8 @@ class KernelFace(metaclass=_WatchedClass):
 
     @property
     def autodiff_mode(self) -> Any:
-        return core.AutodiffMode.NONE
+        names = ("NONE", "REVERSE", "FORWARD", "VALIDATION")  # as `derivative` numbers them
+        return getattr(core.AutodiffMode, names[self.derivative])
 
     @property
     def materialized_kernels(self) -> dict[Any, Any]:
@@ -452,19 +453,3 @@ for _name in (
 
 
 _originals = {name: getattr(KernelFace, name) for name in _DOUBLED}
-
-
-class AdjointFace(KernelFace):
-    """The reverse-mode companion of a kernel: the same tables, empty, under another mode."""
-
-    def __init__(self, primal: Any) -> None:
-        self._primal = primal
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "_primal":
-            raise AttributeError(name)
-        return getattr(self._primal, name)
-
-    @property
-    def autodiff_mode(self) -> Any:
-        return core.AutodiffMode.REVERSE

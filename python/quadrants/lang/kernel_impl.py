@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
-from quadrants._compat.kernel_face import AdjointFace, KernelFace
+from quadrants._compat.kernel_face import KernelFace
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._signature import Param, is_class_member, plain_function, read_parameters
@@ -70,7 +70,6 @@ class KernelDef(Definition, KernelFace):
     """A kernel: calling it binds arguments, finds or makes the specialisation and launches it."""
 
     derivative = 0  # 1: in reverse mode, 2: in forward mode, 3: with checks of what is overwritten
-    _reverse: AdjointFace | None = None
 
     def __init__(self, fn: FunctionType, fastcache: bool, graph: bool, checkpoints: bool) -> None:
         super().__init__(fn, "kernel")
@@ -78,7 +77,9 @@ class KernelDef(Definition, KernelFace):
         self.graph = graph
         self.checkpoints = checkpoints
         self._qd_kernel = self._primal = self
-        self._derivatives: dict[int, Any] = {}  # made at their first call
+        # Made when they are asked for, by what `derivative` says.
+        self._derivatives: dict[int, Any] = {}
+        self._definitions: dict[int, KernelDef] = {}
         impl.pyquadrants.add_kernel(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -91,15 +92,14 @@ class KernelDef(Definition, KernelFace):
         return run_kernel(self, args, kwargs)
 
     @property
-    def _adjoint(self) -> AdjointFace:
-        if self._reverse is None:
-            self._reverse = AdjointFace(self)
-        return self._reverse
+    def _adjoint(self) -> KernelDef:
+        self._derived(1)
+        return self._definitions[1]
 
     @property
     def grad(self) -> Any:
-        """The reverse-mode version: a kernel that takes the same arguments."""
-        return self._derivatives.get(1) or self._derived(1)
+        """The reverse-mode version: a kernel that takes the same arguments. Itself it has none: None."""
+        return None if self.derivative else self._derivatives.get(1) or self._derived(1)
 
     @property
     def _forward(self) -> Any:
@@ -121,6 +121,7 @@ class KernelDef(Definition, KernelFace):
             definition.derivative = derivative
             definition._primal = self
             definition._attr_name = self._attr_name
+            self._definitions[derivative] = definition
             made = self._derivatives[derivative] = definition._made(core.Kernel(definition))
         return made
 

@@ -43,6 +43,7 @@ def _fork_ends() -> None:
         declaring.release()
 
 
+_fork_hooks = _fork_begins, _fork_ends
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_fork_begins, after_in_parent=_fork_ends, after_in_child=_fork_ends)
 

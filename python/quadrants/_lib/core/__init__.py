@@ -58,11 +58,10 @@ def _at_fork(function: str) -> Any:
 
 
 # Before `declaring`'s, hence nearer to the fork: who has that may launch.
+_fork_hooks = _at_fork("fork_begins"), _at_fork("fork_ends")
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_at_fork("fork_begins"),
-        after_in_parent=_at_fork("fork_ends"),
-        after_in_child=_at_fork("fork_ends"),
+        before=_fork_hooks[0], after_in_parent=_fork_hooks[1], after_in_child=_fork_hooks[1]
     )
 
 

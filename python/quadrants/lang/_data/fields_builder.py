@@ -217,11 +217,13 @@ class FieldsBuilder:
         try:
             made.extend(making)
             return self._note_made(made, nodes, whole) if made else self._tree
-        except BaseException:
+        except BaseException as e:
             if made:
                 self._note_made(made, nodes, whole)
             elif not self._finalized:
                 self._claim[""] = True
+                if isinstance(e, RuntimeError):  # there is no memory: nobody else has to wait for it
+                    _state.open.pop(id(self), None)
             raise
 
     def _note_made(self, made: list[Any], nodes: list[SNode], whole: list[Any]) -> SNodeTree:
