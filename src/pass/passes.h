@@ -70,7 +70,8 @@ bool is_plain(const ir::Region& body, uint32_t most, Plain kind);
 #define PASS(name, ...) bool name(Session& s, ir::Function& f);
 #include "pass/passes.inc"
 
-void single_exit(ir::Function& f);  // straighten
+void single_exit(ir::Function& f);    // straighten
+bool join_branches(ir::Function& f);  // tidy
 
 // --- the kernel becomes tasks
 void offload(Session& s, Plan& plan);

@@ -134,6 +134,7 @@ void tidy(Module& m) {
     for (Function* f : order) {
         promote(s, *f);
         simplify(s, *f);
+        join_branches(*f);
         dce(s, *f);
     }
 }
