@@ -65,10 +65,15 @@ def _end_imports() -> None:
     locks = getattr(_importlib._bootstrap, "_module_locks", {})
     late = _time.monotonic() + 10
     begun = 20  # looks at a lock that is made and not taken yet
+    me = _thread.get_ident()
     while _time.monotonic() < late:
+        locked = [lock() for lock in [*locks.values()]]
+        if _imp.lock_held() and not any(getattr(lock, "owner", None) == me for lock in locked):
+            _let_go()  # another thread looks for a module
+            continue
         _imp.acquire_lock()  # nobody begins amid this, nor makes `os.fork` wait for it
         held = [lock() for name, lock in [*locks.items()] if name.partition(".")[0] in _IMPORTED]
-        owners = {getattr(lock, "owner", None) for lock in held if lock} - {_thread.get_ident()}
+        owners = {getattr(lock, "owner", None) for lock in held if lock} - {me}
         _imp.release_lock()
         if not owners or owners == {None} and not begun:
             return

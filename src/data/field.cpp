@@ -160,8 +160,8 @@ bool wrong_rank() {
 bool read_key(const FieldFull& f, PyObject* key, int64_t* indices) {
     const int ndim = f.field->ndim;
     if (key == Py_None) return ndim == 0 || wrong_rank();
-    if (PyLong_Check(key) || (!PySequence_Check(key) && PyIndex_Check(key)) || PySlice_Check(key) ||
-        PyUnicode_Check(key) || PyFloat_Check(key)) {
+    if (PyLong_Check(key) || is_one_index(key) || PySlice_Check(key) || PyUnicode_Check(key) ||
+        PyFloat_Check(key)) {
         if (ndim != 1) return wrong_rank();
         return one_index(key, indices[0]);
     }

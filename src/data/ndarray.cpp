@@ -137,7 +137,7 @@ char* locate(const NdarrayFull& a, PyObject* key) {
     if (PyLong_Check(key) && a.ndim == 1)
         return read_index(key, indices[0]) ? address_of(a, indices) : nullptr;
     if (key == Py_None) return a.ndim == 0 ? address_of(a, indices) : wrong_count(a, 0, key);
-    if (PyLong_Check(key) || (!PySequence_Check(key) && PyIndex_Check(key))) {
+    if (PyLong_Check(key) || is_one_index(key)) {
         if (a.ndim != 1) return wrong_count(a, 1, key);
         return read_index(key, indices[0]) ? address_of(a, indices) : nullptr;
     }

@@ -280,6 +280,14 @@ bool read_number(Prim p, PyObject* value, uint64_t& bits) {
     return true;
 }
 
+bool is_one_index(PyObject* key) {
+    if (!PyIndex_Check(key)) return false;
+    if (!PySequence_Check(key)) return true;
+    if (PySequence_Size(key) >= 0) return false;
+    cpython::forget_error();
+    return true;
+}
+
 bool read_index(PyObject* o, int64_t& out) {
     if (!PyLong_Check(o)) {
         PyObject* index = PyNumber_Index(o);

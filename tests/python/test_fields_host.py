@@ -756,3 +756,30 @@ def test_cost_of_a_wide_vector_field_is_linear():
 
     calls_of(make(300))  # imports
     assert calls_of(make(1200)) < 4.5 * calls_of(make(300))
+
+
+def test_integer_arrays_without_dimensions_are_indices():
+    f, n, m = qd.field(qd.i32, 3), qd.ndarray(qd.i32, 3), qd.field(qd.i32, (2, 3))
+    for c in (f, n):
+        c[np.array(1)] = 4
+        assert c[1] == 4 and c[np.array(1, np.uint8)] == 4
+        with pytest.raises(TypeError):
+            c[np.array(1.5)]
+    m[np.array(1), np.array(2)] = 7
+    assert m[1, 2] == 7
+
+
+@pytest.mark.of_cpus("of a machine's memory")
+def test_a_builder_without_memory_is_nobody_s_concern():
+    y = qd.field(qd.i32, 2)
+    y.fill(1)
+    builder = qd.FieldsBuilder()
+    x = qd.field(qd.f32)
+    builder.dense(qd.ijk, (2**16, 2**16, 2**16)).place(x)
+    with pytest.raises(RuntimeError, match="[Oo]ut of memory"):
+        builder.finalize()
+    z = qd.field(qd.i32, 2)
+    z.fill(2)
+    assert y[0] == 1 and z[1] == 2
+    with pytest.raises(qd.QuadrantsRuntimeError):
+        x[0, 0, 0]

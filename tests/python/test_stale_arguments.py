@@ -15,6 +15,61 @@ import pytest
 import quadrants as qd
 
 
+def rebound():
+    array, field = (lambda d=qd.i32: qd.ndarray(d, 3)), (lambda: qd.field(qd.i32, 3))
+    tensor = lambda backend: qd.tensor(qd.i32, (3,), backend=backend)  # noqa: E731
+    nd, fd = qd.Backend.NDARRAY, qd.Backend.FIELD
+    return {
+        "array, field, array": [array(), field(), array()],
+        "types between": [array(), array(qd.f32), field(), array(), array(qd.f32)],
+        "list between": [array(), [0, 1, 2], array()],
+        "tuple between": [array(), (0, 1, 2), array()],
+        "tensors": [tensor(nd), tensor(fd), tensor(nd)],
+        "twice": [array(), field(), array(), 5, array()],
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["array, field, array", "types between", "list between", "tuple between", "tensors", "twice"],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_members_that_are_arrays_again(backend, name, nested):
+    """Each value in turn as a member of one object: arrays are read anew at each launch."""
+    backend.init()
+
+    class Inner:
+        pass
+
+    @qd.data_oriented
+    class Holder:
+        def __init__(self):
+            self.inner = Inner()
+            self.y = None
+
+        @qd.kernel
+        def add(self):
+            if qd.static(nested):
+                self.inner.y[0] += 2
+            else:
+                self.y[0] += 2
+
+        @qd.kernel
+        def read(self) -> qd.i32:
+            return self.inner.y[0] if qd.static(nested) else self.y[0]
+
+    holder = Holder()
+    for value in rebound()[name]:
+        holder.y = holder.inner.y = value
+        if isinstance(value, (list, tuple, int)):
+            if not isinstance(value, int):
+                assert holder.read() == 0
+            continue
+        for n in (1, 2):
+            holder.add()
+            assert value[0] == 2 * n and holder.read() == 2 * n
+
+
 class Callback:
     def __init__(self, n):
         self.n = n

@@ -582,6 +582,52 @@ print("end")
     assert done.stdout.endswith("end\n")
 
 
+@pytest.mark.parametrize("act", ["add(x)", "qd.field(qd.i32, 3).fill(1)"])
+def test_a_handler_amid_an_import_goes_on_while_another_thread_forks(act, tmp_path):
+    """It launches or declares; the fork waits for the import, and lets it have what it needs."""
+    path = tmp_path / "handler.py"
+    path.write_text(f"""
+import sys, threading, time
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu)
+{_FORKS}
+@qd.kernel
+def add(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+    for i in range(x.shape[0]):
+        x[i] += 1
+
+x = np.zeros(3, np.int32)
+add(x)
+qd.field(qd.i32, 3).fill(0)
+order = []
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "quadrants.math":
+            begun.set()
+            time.sleep(0.3)  # the other thread forks
+            {act}
+            order.append("acted")
+
+def fork():
+    begun.wait()
+    in_child(lambda: qd.math.vec3)
+    order.append("forked")
+
+begun = threading.Event()
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=fork)
+thread.start()
+qd.math
+thread.join()
+print(order)
+""")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("['acted', 'forked']\n")
+
+
 def test_fields_imported_amid_a_fork_add_nothing_to_it():
     program = f"""
 import os, sys, threading, time

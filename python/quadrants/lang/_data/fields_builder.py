@@ -222,7 +222,9 @@ class FieldsBuilder:
                 self._note_made(made, nodes, whole)
             elif not self._finalized:
                 self._claim[""] = True
-                if isinstance(e, RuntimeError):  # there is no memory: nobody else has to wait for it
+                if isinstance(
+                    e, RuntimeError
+                ):  # there is no memory: nobody else has to wait for it
                     _state.open.pop(id(self), None)
             raise
 
