@@ -64,18 +64,19 @@ struct Table {
     }
 };
 
-bool scan(Region& r, Table& table) {
+bool scan(const Session& s, Region& r, Table& table) {
     bool changed = false;
     const size_t outer = table.order.size();
     for (Inst& i : r) {
         if (i.effect() == Effect::pure) {
-            if (Inst* earlier = table.find_or_add(i)) {
+            Inst* earlier = table.find_or_add(i);
+            if (earlier && (earlier->parent == &r || !may_be_steep(s, i))) {
                 replace(i.result(), earlier->result());
                 i.remove();
                 changed = true;
             }
         }
-        for (Region* c : i.region_list()) changed |= scan(*c, table);
+        for (Region* c : i.region_list()) changed |= scan(s, *c, table);
     }
     table.shrink(outer);
     return changed;
@@ -83,11 +84,11 @@ bool scan(Region& r, Table& table) {
 
 }  // namespace
 
-bool cse(Session&, Function& f) {
+bool cse(Session& s, Function& f) {
     uint32_t size = 16;
     for (const uint32_t count = count_instructions(f); size < 2 * count;) size *= 2;
     Table table{std::vector<Inst*>(size), {}, size - 1};
-    return scan(*f.body, table);
+    return scan(s, *f.body, table);
 }
 
 }  // namespace qd::pass

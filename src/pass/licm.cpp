@@ -21,14 +21,16 @@ namespace {
 
 using namespace ir;
 
-bool hoist(Inst& loop, Region& r, bool constants_only, bool of_branches) {
+bool hoist(const Session& s, Inst& loop, Region& r, bool constants_only, bool of_branches) {
     bool changed = false;
     for (Inst& i : r) {
         if (i.op == Op::if_) {
-            for (Region* c : i.region_list()) changed |= hoist(loop, *c, !of_branches, of_branches);
+            for (Region* c : i.region_list())
+                changed |= hoist(s, loop, *c, !of_branches, of_branches);
         }
-        if (i.is_group()) changed |= hoist(loop, i.body(), constants_only, of_branches);
+        if (i.is_group()) changed |= hoist(s, loop, i.body(), constants_only, of_branches);
         if (i.effect() != Effect::pure || (constants_only && i.op != Op::constant)) continue;
+        if (may_be_steep(s, i)) continue;
         bool invariant = true;
         for (int k = 0; k < i.operand_count && invariant; ++k)
             invariant = !is_inside(i.operand(k), loop);
@@ -46,7 +48,7 @@ bool licm(Session& s, Function& f) {
     bool changed = false;
     walk_post(*f.body, [&](Inst& i) {
         const bool parallel = i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
-        if (info(i.op).repeats && !parallel) changed |= hoist(i, i.body(), false, of_branches);
+        if (info(i.op).repeats && !parallel) changed |= hoist(s, i, i.body(), false, of_branches);
     });
     return changed;
 }

@@ -40,6 +40,12 @@ struct Session {
     const KeptCalls* kept = nullptr;
 };
 
+// Whether computing it where it was not asked for could change gradients: its derivative may be
+// infinite, and 0 times that is none.
+inline bool may_be_steep(const Session& s, const ir::Inst& i) {
+    return s.straightens && ir::info(i.op).slope == ir::Slope::nonlinear && i.result_count &&
+           type::is_float(i.results[0].type.prim);
+}
 inline bool enabled(const Session& s, std::string_view pass) { return enabled(s.m.options, pass); }
 bool is_parallel(const ir::Inst& i);  // a loop whose iterations may run at one time
 

@@ -90,7 +90,7 @@ void note_watchers() {
 void use_limits() {
     const ir::Options& o = session().options;
     runtime::set_optimisers(o.print_ir ? 1 : o.num_compile_threads);
-    runtime::tape_limit = int64_t(o.ad_tape_bytes);
+    runtime::tape_limit = o.ad_tape_bytes < 0 ? INT64_MAX : o.ad_tape_bytes;  // of 64 bits
 }
 
 // What the environment says of code, which is for people who look for mistakes of ours.

@@ -383,3 +383,70 @@ def test_loops_that_cannot_run_again_need_room(backend, counts, debug):
         for j in range(5000):
             s, d = math.sin(s) + 0.01 * j, math.cos(s) * d
         assert got == pytest.approx(d, rel=1e-9, abs=1e-300)
+
+
+# --- what does not happen contributes nothing
+
+
+def guards():
+    v, w, loss = qd.Vector.field(3, qd.f64, 2, needs_grad=True), field(N), field()
+
+    @qd.kernel
+    def spring(n: qd.i32):
+        for i in range(1):
+            d = v[0] - v[1]
+            if d.norm() > 1e-6:
+                loss[None] += (d.norm() - 1.0) ** 2
+
+    @qd.kernel
+    def unit(n: qd.i32):
+        for i in range(1):
+            d = v[0]
+            if d.norm() > 1e-6:
+                loss[None] += d.normalized()[0]
+            else:
+                loss[None] += d[0] * 0.0
+
+    @qd.kernel
+    def powers(n: qd.i32):
+        for i in w:
+            loss[None] += w[i] ** 0.3 if w[i] ** 0.3 > 1e-3 else w[i] * 0.0
+
+    @qd.kernel
+    def no_turns(n: qd.i32):
+        for i in w:
+            r = 0.0
+            for j in range(n):
+                r += w[j] * v[0].norm() + qd.sqrt(w[i]) + 1.0 / w[i]
+            loss[None] += r
+
+    @qd.kernel
+    def quotients(n: qd.i32):
+        for i in w:
+            if 1.0 / w[i] < 1e6 and qd.log(w[i]) > -5.0:
+                loss[None] += 1.0 / w[i] + qd.log(w[i])
+
+    @qd.kernel
+    def loops(n: qd.i32):
+        for i in w:
+            s = w[i]
+            while qd.sqrt(s) > 1e-3:
+                s = s - 2.0 * qd.sqrt(s)
+            for j in range(3):
+                if qd.sqrt(w[i]) < 1e-3:
+                    continue
+                s += qd.sqrt(w[i])
+            loss[None] += s
+
+    return v, w, loss, locals()
+
+
+@pytest.mark.parametrize("name", "spring unit powers no_turns quotients loops".split())
+def test_what_does_not_happen_contributes_nothing(general, name):
+    """A guard computes what the branch computes too, whose derivative is infinite."""
+    v, w, loss, kernels = guards()
+    loss.grad[None] = 1
+    kernels[name].grad(0)
+    assert np.isfinite(v.grad.to_numpy()).all() and np.isfinite(w.grad.to_numpy()).all()
+    if name != "loops":  # there the carried value is the field's
+        assert not v.grad.to_numpy().any() and not w.grad.to_numpy().any()

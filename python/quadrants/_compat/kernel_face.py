@@ -148,6 +148,7 @@ class KernelFace(metaclass=_WatchedClass):
     fn: Any
     params: Any
     graph: Any
+    derivative: int
     checkpoints: Any
 
     def _made(self, native: Any) -> Any:

@@ -159,7 +159,8 @@ def is_extension_enabled(ext: Any) -> bool:
     """
     cfg = impl.current_cfg()
     supported = core.is_extension_supported(cfg.arch, ext)
-    return supported and (ext.name != "adstack" or cfg.ad_stack_experimental_enabled)
+    adstack = cfg.ad_stack_experimental_enabled or cfg.ad_general_control
+    return supported and (ext.name != "adstack" or adstack)
 
 
 def get_host_arch_list() -> list[Arch]:

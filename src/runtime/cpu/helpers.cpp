@@ -66,6 +66,13 @@ double extend_half_to_double(HalfRegister r) { return half_to_float(low_half(r))
 HalfRegister truncate_float(float f) { return in_low_half(double_to_half(f)); }
 HalfRegister truncate_double(double d) { return in_low_half(double_to_half(d)); }
 
+// LLVM counts iterations of some loops with 128 bits.
+using Wide = unsigned __int128;
+Wide divide(Wide a, Wide b) { return a / b; }
+Wide remainder(Wide a, Wide b) { return a % b; }
+__int128 divide_signed(__int128 a, __int128 b) { return a / b; }
+__int128 remainder_signed(__int128 a, __int128 b) { return a % b; }
+
 struct Helper {
     std::string_view name;
     void* address;
@@ -87,6 +94,10 @@ void* helper_routine(std::string_view name) {
         {"__extendhfdf2", pointer(extend_half_to_double)},
         {"__truncsfhf2", pointer(truncate_float)},
         {"__truncdfhf2", pointer(truncate_double)},
+        {"__udivti3", pointer(divide)},
+        {"__umodti3", pointer(remainder)},
+        {"__divti3", pointer(divide_signed)},
+        {"__modti3", pointer(remainder_signed)},
     };
     for (const Helper& h : helpers)
         if (h.name == name) return h.address;
