@@ -608,3 +608,71 @@ def test_whether_a_field_has_a_gradient_is_a_fact(backend):
     for _ in range(2):
         assert [of_argument(x) for x in (plain, with_grad, with_dual)] == [0, 2, 1]
         assert [of_capture(x) for x in (plain, with_grad, with_dual)] == [0, 3, 0]
+
+
+def test_containers_without_a_place_are_read_in_each_kernel(tmp_path):
+    """What `enumerate` makes has no place of its own: a func's body with it is one kernel's."""
+    path = tmp_path / "places.py"
+    path.write_text("""
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="error")
+w = [[float(sys.argv[1])]]
+d = {"a": [float(sys.argv[1])]}
+
+@qd.func
+def f(t: qd.template()):
+    return t[0]
+
+def make(base):
+    @qd.kernel
+    def k() -> qd.f64:
+        e = base
+        for i, t in qd.static(enumerate(w)):
+            e += f(t)
+        for t in qd.static(list(d.values())):
+            e += f(t)
+        return e
+    return k
+
+first = make(0.0)()
+w[0][0] = d["a"][0] = float(sys.argv[2])
+print("answer", first, make(1.0)())
+""")
+    home = dict(os.environ, HOME=str(tmp_path))
+    for before, after in ((1, 10), (10, 10), (5, 7), (1, 10)):
+        done = subprocess.run(
+            [sys.executable, path, str(before), str(after)],
+            env=home, capture_output=True, text=True,
+        )  # fmt: skip
+        assert f"answer {2.0 * before} {2.0 * after + 1}" in done.stdout, done.stderr[-2000:]
+
+
+def test_data_oriented_objects_are_themselves_alone(backend):
+    """Whatever they say of being equal."""
+    backend.init()
+
+    @qd.data_oriented
+    class Body:
+        def __init__(self, name, y):
+            self.name, self.y = name, y
+
+        def __eq__(self, other):
+            return self.name == other.name
+
+        def __hash__(self):
+            return hash(self.name)
+
+        @qd.kernel
+        def add(self):
+            self.y[0] += 1
+
+        @qd.kernel
+        def value(self) -> qd.i32:
+            return self.y
+
+    places = [qd.field(qd.i32, 3), qd.ndarray(qd.i32, 3), qd.field(qd.i32, 3)]
+    for y in places:
+        Body("x", y).add()
+    assert [y[0] for y in places] == [1, 1, 1]
+    assert [Body("x", n).value() for n in (1, 7)] == [1, 7]

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "data/objects.h"
 #include "frontend/calls/call.h"
 #include "frontend/source/stack.h"
 
@@ -105,6 +106,37 @@ void tree_key(Key& k, PyObject* o, bool by_reference) {
     constant_key(k, o);
 }
 
+// Whether an object says no more than its key does: it is a number or text, or is only named.
+bool is_settled(PyObject* o) {
+    if (PyTuple_CheckExact(o)) {
+        need_stack();
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+            if (!is_settled(PyTuple_GET_ITEM(o, i))) return false;
+        return true;
+    }
+    return o == Py_None || PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) ||
+           PyUnicode_CheckExact(o) || PyType_Check(o) || PyFunction_Check(o) || is_expr(o) ||
+           data::is_field(o);
+}
+bool is_settled_tree(PyObject* o) {
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
+        need_stack();
+        const bool list = PyList_CheckExact(o);
+        const Py_ssize_t n = list ? PyList_GET_SIZE(o) : PyTuple_GET_SIZE(o);
+        for (Py_ssize_t i = 0; i < n; ++i)
+            if (!is_settled_tree(list ? PyList_GET_ITEM(o, i) : PyTuple_GET_ITEM(o, i)))
+                return false;
+        return true;
+    }
+    const bool structure = is_struct(o);
+    if (!structure && !PyDict_CheckExact(o)) return is_settled(o);
+    PyObject *key, *item;
+    PyObject* from = structure ? reinterpret_cast<StructObject*>(o)->members : o;
+    for (Py_ssize_t at = 0; PyDict_Next(from, &at, &key, &item);)
+        if (!is_settled_tree(item)) return false;
+    return true;
+}
+
 }  // namespace
 
 Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering& l) {
@@ -112,6 +144,10 @@ Key key_of(const FuncSignature& s, const std::vector<Arg>& args, const Lowering&
     k.object(s.definition.get());
     k.word(l.kernel->options_id);
     for (const Arg& a : args) {
+        // What is in an object without a place can't be looked up again: its body is this kernel's.
+        PyObject* o = a.v.get();
+        if (!a.v.prov && !(a.mode == Mode::constant ? is_settled(o) : is_settled_tree(o)))
+            k.word(l.kernel->number);
         k.tag(static_cast<char>('0' + static_cast<int>(a.mode)));
         if (a.mode == Mode::constant) {
             k.tag(!a.v.prov ? 'n' : a.v.prov->runtime_members ? 'm' : a.flattened ? 'f' : 'p');
