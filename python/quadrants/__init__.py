@@ -72,9 +72,13 @@ def _end_imports() -> None:
             _let_go()  # another thread looks for a module
             continue
         _imp.acquire_lock()  # nobody begins amid this, nor makes `os.fork` wait for it
-        held = [lock() for name, lock in [*locks.items()] if name.partition(".")[0] in _IMPORTED]
-        owners = {getattr(lock, "owner", None) for lock in held if lock} - {me}
-        _imp.release_lock()
+        try:
+            known = [
+                lock() for name, lock in [*locks.items()] if name.partition(".")[0] in _IMPORTED
+            ]
+            owners = {getattr(lock, "owner", None) for lock in known if lock} - {me}
+        finally:
+            _imp.release_lock()
         if not owners or owners == {None} and not begun:
             return
         begun -= owners == {None}

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "cpython/cpython.h"
 #include "data/storage.h"
 #include "python/areas.h"
 #include "session/session.h"
@@ -11,6 +12,7 @@ namespace qd::python {
 namespace {
 
 using namespace session;
+using cpython::Ref;
 using session::session;
 
 // copy_alone([(to, from, shape, view, writes), ...]): see data::copy_elements. No Python code runs
@@ -45,8 +47,24 @@ PyObject* fork_begins(PyObject*, PyObject*) {
     Py_RETURN_NONE;
 }
 
+// The lock of declarations too, which quadrants.lang.snode took: its own hook may not run, if a
+// signal handler raises as it begins.
+void end_declaring() {
+    PyObject* snode = PyDict_GetItemString(PyImport_GetModuleDict(), "quadrants.lang.snode");
+    const Ref forks = Ref::steal_or_null(snode ? PyObject_GetAttrString(snode, "_forks") : nullptr);
+    if (!forks || !PyList_Check(forks.get())) return cpython::forget_error();
+    const Py_ssize_t n = PyList_GET_SIZE(forks.get());
+    if (!n) return;
+    PyList_SetSlice(forks.get(), n - 1, n, nullptr);
+    const Ref lock = Ref::steal_or_null(PyObject_GetAttrString(snode, "declaring"));
+    const Ref done =
+        Ref::steal_or_null(lock ? PyObject_CallMethod(lock.get(), "release", nullptr) : nullptr);
+    cpython::forget_error();
+}
+
 PyObject* fork_ends(PyObject*, PyObject*) {
     if (std::exchange(forks_with_turn, false)) session().turn.leave();
+    end_declaring();
     Py_RETURN_NONE;
 }
 
@@ -59,6 +77,16 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-bool add_turn(PyObject* module) { return PyModule_AddFunctions(module, functions) == 0; }
+bool add_turn(PyObject* module) {
+    if (PyModule_AddFunctions(module, functions) != 0) return false;
+    PyObject* core = PyDict_GetItemString(PyImport_GetModuleDict(), "quadrants._lib.core");
+    const Ref turn = Ref::steal_or_null(core ? PyObject_GetAttrString(core, "_turn") : nullptr);
+    if (!turn) return cpython::forget_error(), true;  // imported beside the package, by tests
+    for (const char* name : {"fork_begins", "fork_ends"}) {
+        const Ref f = Ref::steal_or_null(PyObject_GetAttrString(module, name));
+        if (!f || PyObject_SetAttrString(turn.get(), name, f.get()) != 0) return false;
+    }
+    return true;
+}
 
 }  // namespace qd::python

@@ -628,6 +628,68 @@ print(order)
     assert done.stdout.endswith("['acted', 'forked']\n")
 
 
+def test_handlers_that_raise_amid_forks_leave_no_lock(tmp_path):
+    """Another thread launches and declares after each fork that a signal interrupted somewhere."""
+    path = tmp_path / "raising.py"
+    path.write_text("""
+import os, random, signal, threading
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu)
+
+@qd.kernel
+def add(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+    for i in range(x.shape[0]):
+        x[i] += 1
+
+add(np.zeros(3, np.int32))
+qd.field(qd.i32, 3).fill(0)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+random.seed(1)
+done = []
+
+def work():
+    x = np.zeros(3, np.int32)
+    add(x)
+    f = qd.field(qd.i32, 3)
+    f.fill(2)
+    done.append(x[0] + f[1])
+
+def quietly(act):
+    try:
+        act()
+    except KeyboardInterrupt:
+        pass
+
+def fork():
+    signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 1e-3))
+    if os.fork() == 0:
+        os._exit(0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+def reap():
+    while True:
+        os.waitpid(-1, 0)
+
+for n in range(100):
+    quietly(fork)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for _ in range(2):
+        try:
+            quietly(reap)
+        except ChildProcessError:
+            pass
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive(), n
+print(done == [3] * 100)
+""")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("True\n")
+
+
 def test_fields_imported_amid_a_fork_add_nothing_to_it():
     program = f"""
 import os, sys, threading, time

@@ -7,8 +7,11 @@ so importing the package does not load it.
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 from quadrants._lib.core import _enums
@@ -49,16 +52,15 @@ def native_loaded() -> bool:
     return "quadrants._lib.core.quadrants_python" in sys.modules
 
 
-def _at_fork(function: str) -> Any:
-    def run() -> None:
-        native = sys.modules.get("quadrants._lib.core.quadrants_python")
-        getattr(native, function, int)()  # nothing launches before it is loaded
-
-    return run
-
-
+# What happens around a fork is called without a line of Python: a signal handler that raised there
+# would leave launches waiting. The native module puts its functions here; before it is loaded
+# nothing launches.
+_turn = types.SimpleNamespace(fork_begins=int, fork_ends=int)
 # Before `declaring`'s, hence nearer to the fork: who has that may launch.
-_fork_hooks = _at_fork("fork_begins"), _at_fork("fork_ends")
+_fork_hooks = (
+    functools.partial(operator.methodcaller("fork_begins"), _turn),
+    functools.partial(operator.methodcaller("fork_ends"), _turn),
+)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_fork_hooks[0], after_in_parent=_fork_hooks[1], after_in_child=_fork_hooks[1]
