@@ -156,6 +156,11 @@ void copy_numbers(const Region& from, const Region& to) {
     }
 }
 
+Function& new_function(Module& m, const Function& f, const char* what) {
+    m.owned.push_back(std::make_unique<Function>(f.name + what));
+    return *m.owned.back();
+}
+
 struct Maker {
     Module& m;
     Storage& storage;
@@ -163,32 +168,6 @@ struct Maker {
     const Request& request;
     const std::vector<uint64_t>& written;
     Ways ways;
-
-    Function& fresh(const Function& f, const char* what) {
-        m.owned.push_back(std::make_unique<Function>(f.name + what));
-        m.owned.back()->never_inline = f.never_inline;
-        return *m.owned.back();
-    }
-    Function& copy(Function& f, const char* what) {
-        Function& out = fresh(f, what);
-        {
-            const Numbers numbers(*f.body);
-            out.body = clone_into(*f.body, out, {});
-        }
-        copy_numbers(*f.body, *out.body);
-        for (uint32_t k = 0; k < f.body->params.size(); ++k)
-            storage.alias(out.body->params[k], f.body->params[k]);
-        out.result_types = f.result_types;
-        return out;
-    }
-
-    static void end(Function& f, std::span<Value* const> values) {
-        if (f.body->last && f.body->last->op == Op::return_) f.body->last->remove();
-        const Loc* loc = f.body->first ? f.body->first->loc : nullptr;
-        Builder{&f, f.body, nullptr, loc}.end(Op::return_, values);
-        f.result_types.clear();
-        for (const Value* v : values) f.result_types.push_back(v->type);
-    }
 
     // Parameters among the first n that nothing asks for go, but arrays.
     static std::vector<bool> drop_parameters(Function& f, uint32_t n) {
@@ -237,8 +216,9 @@ struct Maker {
         if (!any && !way.stores) return;
 
         const auto n = f.body->params.size();
-        Function* there = calls ? &copy(f, "_forward") : nullptr;
-        Function& back = calls ? fresh(f, "_reverse") : copy(f, "_reverse");
+        Function* there = calls ? &copy_function(m, storage, f, "_forward") : nullptr;
+        Function& back =
+            calls ? new_function(m, f, "_reverse") : copy_function(m, storage, f, "_reverse");
         if (there)
             for (const Value* p : f.body->params) back.add_param(*back.body, p->type);
         std::vector<Value*> seeds;
@@ -264,8 +244,8 @@ struct Maker {
             r.in = &f;
             throw;
         }
-        if (there) end(*there, ends.results);
-        end(back, ends.adjoints);
+        if (there) return_at_end(*there, ends.results);
+        return_at_end(back, ends.adjoints);
         way.takes = drop_parameters(back, n);
         way.there = there;
         way.back = &back;
@@ -276,8 +256,29 @@ struct Maker {
 
 }  // namespace
 
+Function& copy_function(Module& m, Storage& storage, Function& f, const char* what) {
+    Function& out = new_function(m, f, what);
+    {
+        const Numbers numbers(*f.body);
+        out.body = clone_into(*f.body, out, {});
+    }
+    copy_numbers(*f.body, *out.body);
+    for (uint32_t k = 0; k < f.body->params.size(); ++k)
+        storage.alias(out.body->params[k], f.body->params[k]);
+    out.result_types = f.result_types;
+    return out;
+}
+
+void return_at_end(Function& f, std::span<Value* const> values) {
+    if (f.body->last && f.body->last->op == Op::return_) f.body->last->remove();
+    const Loc* loc = f.body->first ? f.body->first->loc : nullptr;
+    Builder{&f, f.body, nullptr, loc}.end(Op::return_, values);
+    f.result_types.clear();
+    for (const Value* v : values) f.result_types.push_back(v->type);
+}
+
 pass::KeptCalls choose_calls(Module& m, const Request& request) {
-    if (request.most_records > 0 || request.mode != Mode::reverse) return {};
+    if (request.most_records > 0) return {};
     std::vector<Function*> order = pass::callees_first(m);
     for (Function* f : order) {
         bool stops = false;

@@ -8,17 +8,24 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "autodiff/parts.h"
+#include "autodiff/calls.h"
 
 namespace qd::autodiff {
 namespace {
 
+// A function that stays one, with tangents of those parameters and results.
+struct WithTangents {
+    Function* function;
+    std::vector<bool> takes, gives;
+};
+using Functions = std::unordered_map<const Function*, WithTangents>;
+
 struct Tangents {
-    Module& m;
     Function& f;
     const Storage& storage;
     const Activity& activity;
-    std::unordered_map<const Value*, Value*> of;
+    const Functions& functions;
+    std::unordered_map<const Value*, Value*> of = {};
 
     Value* get(Builder& b, Value* v) {
         const auto at = of.find(resolve(v));
@@ -148,6 +155,30 @@ struct Tangents {
         take(i, to);
     }
 
+    void call(Inst& i) {
+        const auto at = functions.find(i.callee());
+        if (at == functions.end()) return;
+        const WithTangents& to = at->second;
+        Builder b{&f, i.parent, &i, i.loc};
+        std::vector<Value*> operands;
+        std::vector<Type> types;
+        for (int k = 0; k < i.operand_count; ++k) operands.push_back(i.operand(k));
+        for (int k = 0; k < i.operand_count; ++k)
+            if (to.takes[static_cast<size_t>(k)]) operands.push_back(get(b, i.operand(k)));
+        for (const Value& v : i.result_values()) types.push_back(v.type);
+        for (int k = 0; k < i.result_count; ++k)
+            if (to.gives[static_cast<size_t>(k)]) types.push_back(i.result(k)->type);
+        Inst* now = b.emit(Op::call, operands, types);
+        now->ref = to.function;
+        int next = i.result_count;
+        for (int k = 0; k < i.result_count; ++k) {
+            now->result(k)->id = i.result(k)->id;
+            if (to.gives[static_cast<size_t>(k)]) of[now->result(k)] = now->result(next++);
+            replace(i.result(k), now->result(k));
+        }
+        i.remove();
+    }
+
     void region(Region& r) {
         std::vector<Inst*> list;
         for (Inst* i = r.first; i; i = i->next) list.push_back(i);
@@ -157,6 +188,8 @@ struct Tangents {
                 branch(*i);
             } else if (i->is_loop()) {
                 loop(*i);
+            } else if (i->op == Op::call) {
+                call(*i);
             } else if (i->op == Op::load || i->op == Op::store || i->effect() == Effect::atomic) {
                 memory(*i);
             } else if (i->result_count && varied(i->result())) {
@@ -165,36 +198,77 @@ struct Tangents {
             }
         }
     }
+};
 
-    void check() {
-        for (const Param& p : m.params)
-            if (p.type.is_array())
-                throw Refused{{"ndarrays are not supported in forward mode: parameter '" + p.name +
-                                   "' is one. Use fields",
-                               nullptr}};
-        walk(*f.body, [&](Inst& i) {
-            if ((i.op == Op::floor || i.op == Op::ceil) && varied(i.operand(0)))
+void check(const Module& m, const Activity& activity) {
+    for (const Param& p : m.params)
+        if (p.type.is_array())
+            throw Refused{{"ndarrays are not supported in forward mode: parameter '" + p.name +
+                               "' is one. Use fields",
+                           nullptr}};
+    for (Function* f : m.functions)
+        walk(*f->body, [&](Inst& i) {
+            if ((i.op == Op::floor || i.op == Op::ceil) && activity.varied(i.operand(0)))
                 refuse(std::string("Not supported: the derivative of ") + info(i.op).name +
                            " in forward mode",
                        i);
         });
-        activity.check_smooth();
-    }
+    activity.check_smooth();
+}
 
-    void run() {
-        check();
-        region(*f.body);
+// Whether tangents pass through a function, or it touches storage that has some.
+bool concerns(const Function& f, const Storage& storage, const Activity& activity,
+              const Functions& functions) {
+    bool yes = false;
+    for (const Value* p : f.body->params) yes |= activity.varied(p);
+    walk(*f.body, [&](Inst& i) {
+        const Effect e = i.effect();
+        if (e == Effect::read || e == Effect::write || e == Effect::atomic)
+            yes |= i.operand_count && i.operand(0)->type.is_place() && storage.has(i.operand(0));
+        yes |= i.op == Op::call && functions.contains(i.callee());
+    });
+    return yes;
+}
+
+WithTangents with_tangents(Module& m, Storage& storage, const Activity& activity,
+                           const Functions& functions, Function& from) {
+    Function& f = copy_function(m, storage, from, "_tangents");
+    WithTangents out{&f, {}, {}};
+    Tangents t{f, storage, activity, functions};
+    const uint32_t n = f.body->params.size();
+    for (uint32_t k = 0; k < n; ++k) {
+        Value* p = f.body->params[k];
+        out.takes.push_back(activity.varied(p));
+        if (out.takes.back()) t.of[p] = f.add_param(*f.body, p->type);
     }
-};
+    t.region(*f.body);
+    Inst& last = *f.body->last;
+    Builder b{&f, f.body, &last, last.loc};
+    std::vector<Value*> results, tangents;
+    for (int k = 0; k < last.operand_count; ++k) {
+        Value* v = last.operand(k);
+        results.push_back(v);
+        out.gives.push_back(activity.varied(v));
+        if (out.gives.back()) tangents.push_back(t.get(b, v));
+    }
+    results.insert(results.end(), tangents.begin(), tangents.end());
+    return_at_end(f, results);
+    return out;
+}
 
 }  // namespace
 
 void forward(Module& m, const Request& request) {
-    const std::vector<Function*> functions = pass::callees_first(m);
+    const std::vector<Function*> order = pass::callees_first(m);
     Storage storage(m, request);
-    storage.find_arrays(functions);
-    const Activity activity(functions, storage);
-    Tangents{m, m.kernel(), storage, activity, {}}.run();
+    storage.find_arrays(order);
+    const Activity activity(order, storage);
+    check(m, activity);
+    Functions functions;
+    for (Function* f : order)
+        if (f != &m.kernel() && concerns(*f, storage, activity, functions))
+            functions.emplace(f, with_tangents(m, storage, activity, functions, *f));
+    Tangents{m.kernel(), storage, activity, functions}.region(*m.kernel().body);
 }
 
 }  // namespace qd::autodiff

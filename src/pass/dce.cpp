@@ -146,7 +146,8 @@ struct Marker {
         }
     }
 
-    // Whether what a loop carries and its results go together: parameter, exits of both kinds, result.
+    // Whether what a loop carries and its results go together: parameter, exits of both kinds,
+    // result.
     bool one_position(const Inst& loop) const { return loop.op == Op::for_ || s.straightens; }
     // Position k of what a region instruction passes around is live.
     void mark_position(Inst& i, uint32_t k) {

@@ -169,6 +169,25 @@ def test_calls_and_their_expansion_agree(backend, name):
     assert slopes[2] == pytest.approx(slopes[1], rel=1e-12, abs=1e-14)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_tangents_go_through_calls(calls, name):
+    x, loss, kernels, value = model_of(name)
+    qd.root.lazy_dual()
+    along = np.random.default_rng(3).normal(size=N).astype(np.float32)  # as seeds are
+    value(X)
+    z = kernels["z"]
+    x.grad.fill(0)
+    z.grad.fill(0)
+    loss.grad[None] = 1
+    kernels[name].grad()
+    slope = x.grad.to_numpy()
+    x.from_numpy(X)
+    z.fill(0)
+    with qd.ad.FwdMode(loss=[loss, z], param=x, seed=along):
+        kernels[name]()
+    assert loss.dual[None] == pytest.approx(slope @ along, rel=1e-9)
+
+
 def test_arrays_are_passed_on(calls):
     @qd.func
     def part(a: qd.types.ndarray(), i, s):
