@@ -21,7 +21,6 @@ bool compares_by_value(PyObject* o) {
         PyTuple_Check(o))
         return true;
     if (data::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
-    if (_PyType_Lookup(Py_TYPE(o), cpython::names()._data_oriented_)) return false;  // itself alone
     // What hashes by identity is itself alone, whatever `==` says (vectors, for instance).
     static PyObject* const hash = PyUnicode_InternFromString("__hash__");
     if (_PyType_Lookup(Py_TYPE(o), hash) == _PyType_Lookup(&PyBaseObject_Type, hash)) return false;
@@ -169,9 +168,14 @@ void add_identities(Specialisation& s, const std::vector<Parameter>& parameters,
     for (const frontend::Guard& g : kernel.guards) {
         if (g.path.root != Path::Root::argument || g.path.steps.empty()) continue;
         const auto n = static_cast<size_t>(g.path.argument);
-        if (n >= parameters.size() || parameters[n].kind != Parameter::Kind::dataclass)
-            continue;  // template objects are baked
+        if (n >= parameters.size()) continue;
         using frontend::FactKind;
+        if (parameters[n].kind != Parameter::Kind::dataclass) {
+            // Template objects are baked; but of two that are equal each has its own fields.
+            const bool equals = takes_object(parameters[n], args[n]) &&
+                                compares_by_value(args[n]) && !PyTuple_Check(args[n]);
+            if (!equals || g.kind != FactKind::field) continue;
+        }
         static const FactKind kinds[] = {FactKind::constant, FactKind::field,   FactKind::function,
                                          FactKind::contents, FactKind::meaning, FactKind::object};
         if (std::ranges::find(kinds, g.kind) == std::end(kinds)) continue;
