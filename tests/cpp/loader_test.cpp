@@ -79,6 +79,20 @@ Object writes_data() {
     return o;
 }
 
+// LLVM counts some loops with 128 bits.
+TEST(loader, wide_divisions_are_known) {
+    using Wide = unsigned __int128;
+    const auto wide = [](const char* name, Wide a, Wide b) {
+        return reinterpret_cast<Wide (*)(Wide, Wide)>(runtime::helper_routine(name))(a, b);
+    };
+    const Wide a = Wide{7} << 100 | 12345, b = Wide{3} << 40 | 1;
+    EXPECT_TRUE(wide("__udivti3", a, b) == a / b);
+    EXPECT_TRUE(wide("__umodti3", a, b) == a % b);
+    const auto negative = static_cast<__int128>(-a), divisor = static_cast<__int128>(b);
+    EXPECT_TRUE(wide("__divti3", -a, b) == static_cast<Wide>(negative / divisor));
+    EXPECT_TRUE(wide("__modti3", -a, b) == static_cast<Wide>(negative % divisor));
+}
+
 TEST(loader, relocations) {
     EXPECT_EQ(call(LoadedObject(reads_data().elf()), "f"), 9);
     for (const uint32_t type : {R_X86_64_GOTPCREL, R_X86_64_GOTPCRELX, R_X86_64_REX_GOTPCRELX})

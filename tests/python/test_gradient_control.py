@@ -450,3 +450,15 @@ def test_what_does_not_happen_contributes_nothing(general, name):
     assert np.isfinite(v.grad.to_numpy()).all() and np.isfinite(w.grad.to_numpy()).all()
     if name != "loops":  # there the carried value is the field's
         assert not v.grad.to_numpy().any() and not w.grad.to_numpy().any()
+
+
+def test_any_number_of_bytes_is_a_limit(backend):
+    """The option takes 64 bits without a sign; what is above half of them limits nothing."""
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no tape")
+    for most in (2**63 - 1, 2**63, 2**64 - 1):
+        backend.init(default_fp=qd.f64, ad_tape_bytes=most, **GENERAL)
+        assert qd.is_extension_enabled(qd.extension.adstack)
+        x, loss, kernels = long_programs()
+        _, slope = gradient(kernels["one_loop"], x, loss, X, 20)
+        assert np.isfinite(slope).all() and slope.any()
