@@ -62,7 +62,8 @@ Records::Records(const Iteration& of)
 
 // The body of the innermost serial loop around a region, or the root. Null: outside.
 const Region* Records::frame(const Region* r) const {
-    while (r && r != &of_.root && !loops_.contains(r)) r = r->owner ? r->owner->parent : nullptr;
+    for (; r && r != &of_.root && !loops_.contains(r); r = r->owner ? r->owner->parent : nullptr)
+        if (const auto at = frames_.find(r); at != frames_.end()) return at->second;
     return r;
 }
 
@@ -124,22 +125,24 @@ Value* Records::fetch(Value* v) {
     kept_.insert(v);
     Region* at = home(v);
     const Region* body = frame(at);
-    Value* place = nullptr;
-    if (at != body) {  // stems from a branch
-        Region* r = const_cast<Region*>(body);
-        Builder begin{&f_, r, r->first, r->first->loc};
-        place = begin.slot(v->type);
-        Inst* behind = v->def ? v->def->next : at->first;
-        Builder b{&f_, at, behind, behind->loc};
-        b.store(place, v);
+    if (body == &of_.root && !of_.back) {
+        Builder begin{&f_, &of_.root, of_.root.first, of_.root.first->loc};
+        Value* place = begin.slot(v->type);
+        behind(v).store(place, v);
+        return entry(at).load(place);
     }
-    if (body == &of_.root && !of_.back) return entry(at).load(place);
     Loop& loop = loops_.at(body);
     loop.bytes = aligned(loop.bytes, static_cast<uint64_t>(type::bytes(v->type.prim)));
-    loop.kept.push_back({place, v, loop.bytes});
+    loop.kept.push_back({v, loop.bytes});
     loop.bytes += static_cast<uint64_t>(v->type.size_bytes());
-    Builder b = entry(body);  // what lies behind the tape's end is overwritten later
+    Builder b = entry(at);  // what lies behind the tape's end is overwritten later
     return pull(b, loop.base, loop.kept.back().offset, v->type);
+}
+
+Builder Records::behind(Value* v) const {
+    Region* r = home(v);
+    Inst* next = v->def ? v->def->next : r->first;
+    return {&f_, r, next, next->loc};
 }
 
 // --- loops
@@ -162,7 +165,26 @@ Value* Records::top_back() {
     return top_back_;
 }
 
-void Records::begin_loop(Inst& i, Builder& head) { begin_record(loops_[&i.body()], head); }
+void Records::begin_loop(Inst& i, Builder& head) {
+    Loop& l = loops_[&i.body()];
+    l.plain = true;
+    walk(i.body(), [&](Inst& j) {
+        l.plain &= !j.is_loop() && (j.op != Op::call || !of_.ways.contains(j.callee()));
+    });
+    begin_record(l, head);
+}
+
+void Records::begin_branch(Region& r, Builder& head) {
+    const auto around = loops_.find(frame(&r));
+    if (around != loops_.end() && !around->second.plain) begin_record(loops_[&r], head);
+}
+
+void Records::end_branch(Region& r) {
+    const auto at = loops_.find(&r);
+    if (at == loops_.end() || at->second.kept.empty()) return;
+    record(at->second, *r.last);
+    note_push(r.owner->parent);
+}
 
 void Records::begin_record(Loop& l, Builder& head) {
     Value* bytes = head.int_const(Prim::i64, 0);
@@ -211,19 +233,29 @@ void Records::end_loop(Inst& i, const Counterpart& c) {
     b.store(l.turns, add(b, b.load(l.turns), 1));
 }
 
-// What the loop's iterations keep goes on the tape at their end.
+// What is kept goes on the tape at the end. Where the record begins is known from the start if
+// nothing else goes there; then branches write to it themselves, and hand nothing on for it.
 void Records::record(Loop& l, Inst& end) {
     if (l.kept.empty()) return;
     l.bytes = aligned(l.bytes, 8);
     l.bytes_back->imm = l.bytes;
-    Builder b{&f_, end.parent, &end, end.loc};
-    Value* at = b.load(top());
-    Value* behind = add(b, at, l.bytes);
-    require_room(b, behind);
+    Region& body = *end.parent;
+    Builder b{&f_, &body, &end, end.loc};
+    Builder begin = l.plain ? Builder{&f_, &body, body.first, end.loc} : b;
+    Value* at = begin.load(top());
+    Value* after = add(begin, at, l.bytes);
+    require_room(begin, after);
     if (of_.request.most_records > 0) limit_records(b);
-    for (const Kept& k : l.kept)
-        push(b, at, k.offset, k.place ? b.load(k.place) : resolve(k.value));
-    b.store(top(), behind);
+    for (const Kept& k : l.kept) {
+        Value* v = resolve(k.value);
+        if (home(v) == &body) {
+            push(b, at, k.offset, v);
+        } else {
+            Builder in = behind(v);
+            push(in, at, k.offset, v);
+        }
+    }
+    b.store(top(), after);
 }
 
 // --- segments

@@ -6,8 +6,10 @@
 //   - or is kept: in a variable if it stems from a branch, on the thread's tape if from a loop.
 //
 // The record of a loop's iteration lies behind those of the loops inside it, so the way back finds
-// it at the tape's end. A loop whose records take more than half of the room drops them and keeps
-// what it carries instead, which is enough to record that segment again when its turn comes:
+// it at the tape's end. Its branches have records of their own, likewise; or, if nothing in the
+// iteration may leave something else there, write to the iteration's. A loop whose records take
+// more than half of the room drops them and keeps what it carries instead, which is enough to
+// record that segment again when its turn comes:
 //   [state 0][state of the second segment] ... [state of the last][records of the last]
 // A function that has a way there and a way back of its own (calls.h) is like a loop's iteration:
 // of its instructions nothing is at hand, and its record lies on the tape too. Private to reverse
@@ -54,7 +56,10 @@ class Records {
     explicit Records(const Iteration& of);
 
     // The counterpart of a region: what is found again goes in front of `entry`.
-    void counterpart(const Region& r, Region& back, Inst& entry) { backs_[&r] = {&entry, &back}; }
+    void counterpart(const Region& r, Region& back, Inst& entry) {
+        frames_[&r] = frame(&r);
+        backs_[&r] = {&entry, &back};
+    }
     Builder entry(const Region* r) const;
 
     static Region* home(const Value* v) { return v->def ? v->def->parent : v->owner; }
@@ -79,6 +84,9 @@ class Records {
         const Extents* extents;
     };
     void end_loop(Inst& i, const Counterpart& c);
+    // A branch, likewise: `head` as for loops, the end behind all that its counterpart does.
+    void begin_branch(Region& r, Builder& head);
+    void end_branch(Region& r);
     // What stands in the region leaves something on the tape.
     void note_push(const Region* r);
     // A function with a way back of its own: the record of all of it, and where the tape ends then.
@@ -93,16 +101,16 @@ class Records {
         Region* region = nullptr;
     };
     struct Kept {
-        Value* place;  // of a variable, or null: the value itself
         Value* value;
         uint64_t offset;  // in the record
     };
-    struct Loop {
+    struct Loop {                    // its iterations; also a branch that has a record of its own
         Value* base = nullptr;       // going back: where the record lies
         Inst* bytes_back = nullptr;  // constants, set when the record is complete
         std::vector<Kept> kept;
         uint64_t bytes = 0;
         bool pushes = false;     // something, or what is in it
+        bool plain = false;      // nothing in it may
         Value* turns = nullptr;  // place of i64: iterations so far
     };
     struct Price {
@@ -118,6 +126,7 @@ class Records {
     bool worth_computing(Value* v) const;
     Value* compute(Value* v);
     Value* fetch(Value* v);
+    Builder behind(Value* v) const;
 
     void begin_record(Loop& l, Builder& head);
     Value* turns(Inst& i);
@@ -136,8 +145,9 @@ class Records {
     const Iteration& of_;
     Function &f_, &back_;  // with either way
 
+    std::unordered_map<const Region*, const Region*> frames_;  // of regions with counterparts
     std::unordered_map<const Region*, Back> backs_;
-    std::unordered_map<const Region*, Loop> loops_;  // by body
+    std::unordered_map<const Region*, Loop> loops_;  // by body; branches by region
     std::unordered_map<const Value*, Value*> again_;
     std::unordered_set<const Value*> kept_;
     std::unordered_set<const void*> own_checks_;

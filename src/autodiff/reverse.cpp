@@ -297,12 +297,14 @@ struct Sweep {
         Inst* back = b.emit(Op::if_, on, {}, 2);
         for (int side = 0; side < 2; ++side) {
             Region &from = *i.regions[side], &to = *back->regions[side];
-            records.counterpart(from, to, *mark(to, i.loc));
             Builder in{&f, &to, nullptr, i.loc};
+            records.begin_branch(from, in);
+            records.counterpart(from, to, *mark(to, i.loc));
             for (int k = 0; k < i.result_count; ++k)
                 if (Value* t = handed[static_cast<size_t>(k)]) add(in, from.last->operand(k), t);
             region(from, in);
             in.end(Op::yield);
+            records.end_branch(from);
         }
     }
 

@@ -1,4 +1,4 @@
-// Branches on the same condition that follow each other become one.
+// Branches on equal conditions that follow each other become one.
 //
 // The way back of a branch is a branch too: what it needs of the way there would be results, dozens
 // of zeros where neither happens. Between the two stands arithmetic alone, and loads if the first
@@ -8,6 +8,7 @@
 // Keeps: the order of effects.
 // Cost:  O(instructions), once more for each branch that is joined with a former one.
 
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -34,6 +35,19 @@ bool yields(const Inst& branch) {
     return branch.regions[0]->last->op == Op::yield && branch.regions[1]->last->op == Op::yield;
 }
 
+// Of pure instructions, a few deep: the way back computes its conditions again.
+bool equal(const Value* a, const Value* b, int depth = 3) {
+    if (a == b) return true;
+    const Inst *x = a->def, *y = b->def;
+    if (!x || !y || depth == 0 || x->effect() != Effect::pure || x->op != y->op ||
+        x->imm != y->imm || x->ref != y->ref || x->flags != y->flags || x->result_count != 1 ||
+        x->operand_count != y->operand_count || !(a->type == b->type))
+        return false;
+    for (int k = 0; k < x->operand_count; ++k)
+        if (!equal(x->operand(k), y->operand(k), depth - 1)) return false;
+    return true;
+}
+
 struct Pair {
     Inst *first, *second;
     std::vector<Inst*> dependent;  // between them, on the first's results
@@ -42,15 +56,20 @@ struct Pair {
 bool find(Inst& first, Pair& out) {
     std::unordered_set<const Value*> results;
     for (Value& v : first.result_values()) results.insert(&v);
-    const bool pure = !writes(*first.regions[0]) && !writes(*first.regions[1]);
+    std::optional<bool> pure;  // asked for where it matters: it looks at all that is inside
+    const auto writes_nothing = [&] {
+        if (!pure) pure = !writes(*first.regions[0]) && !writes(*first.regions[1]);
+        return *pure;
+    };
     out = {&first, nullptr, {}};
     for (Inst* i = first.next; i; i = i->next) {
-        if (i->op == Op::if_ && i->operand(0) == first.operand(0) && yields(*i)) {
+        if (i->op == Op::if_ && yields(*i) && equal(i->operand(0), first.operand(0))) {
             out.second = i;
             return true;
         }
         const Effect e = i->effect();
-        if (i->region_count || (e != Effect::pure && !(e == Effect::read && pure))) return false;
+        if (i->region_count || (e != Effect::pure && !(e == Effect::read && writes_nothing())))
+            return false;
         bool depends = false;
         for (int k = 0; k < i->operand_count; ++k) depends |= results.contains(i->operand(k));
         if (!depends) continue;

@@ -8,6 +8,7 @@ import pytest
 
 import quadrants as qd
 from gradient_helpers import X, differences, field, gradient
+from helpers import module_at
 
 N = 5
 GENERAL = {"ad_general_control": True}
@@ -323,6 +324,99 @@ def test_what_does_not_fit_is_recorded_again(backend, name, debug):
         assert np.abs(slope).max() > 0
         bits[most] = slope.tobytes()
     assert len(set(bits.values())) == 1
+
+
+@pytest.mark.parametrize("most", [0, 6_000])
+def test_calls_write_behind_what_branches_keep(backend, most):
+    """A branch writes to the record itself, and may read it only until something else records."""
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no tape")
+    backend.init(default_fp=qd.f64, ad_tape_bytes=most, disable_pass="inline_calls", **GENERAL)
+    x, loss = field(N), field()
+
+    @qd.func
+    def settle(a, n):
+        for _ in range(n):
+            a = qd.sin(a) * 1.1 + 0.1 * a * a
+        return a
+
+    @qd.kernel
+    def k(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                if j % 3 != 1:
+                    q = s
+                    for _ in qd.static(range(12)):
+                        q = qd.sin(q * 1.5) + qd.cos(q * s)
+                    if q > 0.1:
+                        q = q * q
+                        for _ in qd.static(range(12)):
+                            q = qd.sin(q * 1.25) + qd.cos(q + s)
+                        s += 0.01 * q * q
+                    s += 0.1 * q * q * x[i]
+                s = 0.3 * settle(0.5 * s, 7 + j % 2)
+                loss[None] += s
+
+    def value(at):
+        x.from_numpy(at)
+        loss[None] = 0
+        k(30)
+        return loss[None]
+
+    _, slope = gradient(k, x, loss, X, 30)
+    assert np.abs(slope).min() > 0.01
+    assert slope == pytest.approx(differences(value, X), rel=1e-5)
+
+
+JUMPS = """
+import quadrants as qd
+x, loss = qd.field(qd.f64, 4, needs_grad=True), qd.field(qd.f64, (), needs_grad=True)
+
+@qd.kernel
+def k():
+    for i in x:
+        s = x[i]
+"""
+FORMS = {  # what stands in front, what is said again and again
+    "loop": ("for j in range(3):", "    if s > {}.7: continue\n    s = qd.sin(s) * x[i] + {}.0"),
+    "top": ("", "if s > {}.7:\n    loss[None] += s\n    continue\ns = qd.sin(s) * x[i] + {}.0"),
+    "records": (
+        "for j in range(3):",
+        "    if s > {}.7: break\n    for _ in range(j + 1): s = qd.sin(s) * x[i]\n    s += {}.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_jumps_grow_with_the_source(backend, form, tmp_path, monkeypatch):
+    """What a jump's branch keeps is not handed on through all those around it."""
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no tape")
+    monkeypatch.setenv("QD_DUMP_IR", "1")
+    operands = []
+    for n in (12, 48):
+        dumps = tmp_path / str(n)
+        backend.init(default_fp=qd.f64, offline_cache=False, debug_dump_path=str(dumps), **GENERAL)
+        head, again = FORMS[form]
+        lines = head.splitlines() + [l for j in range(n) for l in again.format(j, j).splitlines()]
+        text = JUMPS + "".join(f"        {l}\n" for l in lines + ["loss[None] += s"])
+        path = tmp_path / f"jumps{n}.py"
+        path.write_text(text)
+        m = module_at(path)
+
+        def value(at, m=m):
+            m.x.from_numpy(at)
+            m.loss[None] = 0
+            m.k()
+            return m.loss[None]
+
+        at = np.array([0.3, 0.8, 1.2, 1.9])
+        _, slope = gradient(m.k, m.x, m.loss, at)
+        assert slope == pytest.approx(differences(value, at), rel=1e-5, abs=1e-9)
+        (code,) = dumps.glob("k_*reverse_grad_after_simplify_III.qir")
+        operands.append(code.read_text().count("%"))
+    assert operands[1] < 4.5 * operands[0]
 
 
 def test_one_record_that_does_not_fit_is_an_error(backend):
