@@ -602,6 +602,11 @@ struct Interpreter {
             case Op::block_fold:  // a block of one thread
                 *out(f, i) = *in(f, i, 0);
                 break;
+            case Op::active_mask:
+            case Op::vote:  // whoever is alone agrees
+                QD_CHECK(i.op == Op::active_mask || Vote(i.imm) == Vote::all_equal, "no such vote");
+                *out(f, i) = 1;
+                break;
             case Op::tape_bytes:
                 *out(f, i) = static_cast<uint64_t>(thread.tape_bytes);
                 break;

@@ -51,7 +51,8 @@ struct Derivative {
     constexpr V neg(int) { return n.neg(t); }
     constexpr V mul(int of) { return n.mul(t, of == 0 ? y : x); }
     constexpr V div(int of) {
-        return of == 0 ? n.div(t, y) : n.neg(n.div(n.mul(t, x), n.mul(y, y)));
+        const V by = n.div(t, y);
+        return of == 0 ? by : n.neg(n.mul(by, r));
     }
     constexpr V mod(int of) { return of == 0 ? t : n.neg(n.mul(t, n.floordiv(x, y))); }
     constexpr V fma(int of) { return of == 2 ? t : mul(of); }

@@ -104,6 +104,8 @@ struct Lowering {
         };
         Value* v = of(1);
         const Prim p = v->type.prim;
+        if (type::is_float(p) && i.op == Op::atomic_sub && target.float_adds)
+            return emit(b, Op::atomic_add, {place, b.op(Op::neg, {v})});
         if (type::is_float(p) && i.op != Op::atomic_cas && i.op != Op::atomic_exchange &&
             one_instruction(target, i.op, p))
             return emit(b, i.op, {place, v});

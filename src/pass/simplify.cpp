@@ -165,6 +165,12 @@ struct Simplifier {
                 if (const auto inverse = exact_inverse(y())) {
                     return b.op(Op::mul, {x(), uniform_of(b, t, bits_of_double(t.prim, *inverse))});
                 }
+                // What it is by definition; its derivative takes no division.
+                if (const Inst* root = def(y(), Op::sqrt); root && real) {
+                    const auto above = uniform(x());
+                    if (above && *above == bits_of_double(t.prim, 1))
+                        return b.op(Op::rsqrt, {root->operand(0)});
+                }
                 break;
             case Op::powi: {
                 const auto e = uniform(y());

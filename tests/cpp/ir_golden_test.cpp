@@ -153,6 +153,8 @@ TEST_P(Golden, Matches) {
             options.target.fused = rest != "no";
         } else if (kind == "together") {
             options.target.runs_together = rest == "yes";
+        } else if (kind == "threads") {
+            options.target.threads = rest == "yes";
         } else if (kind == "error") {
             error = rest;
         } else if (kind.rfind("check", 0) == 0) {

@@ -226,6 +226,52 @@ def test_own_and_neighbouring_elements(backend):
     np.testing.assert_array_equal(out[:-1], np.stack([i, 0 * i + 2], 1))
 
 
+@pytest.mark.parametrize("name", ["f32", "f64", "i32"])
+@pytest.mark.parametrize("count", [1, 31, 32, 1000, 4096])
+def test_all_threads_come_to_one_element(backend, name, count):
+    """The index is an inner loop's counter: threads of a subgroup may join what they have; or not,
+    where loops end early, branches differ or the last subgroup is not whole."""
+    dt = dtype(name)
+    f, ends = qd.field(dt, (5, 8)), qd.field(qd.i32, ())
+    v, w = qd.Vector.field(3, dt, 8), qd.field(dt, 8)
+
+    @qd.kernel
+    def run(n: qd.i32):
+        for i in range(n):
+            x = qd.cast(i % 7 + 1, dt)
+            for j in range(8):
+                f[0, j] += x
+                f[1, j] -= x
+                qd.atomic_min(f[2, j], x - j)
+                qd.atomic_max(f[3, j], x + j)
+            for j in range(i % 9):
+                v[j] += qd.Vector([x, 2 * x, -x])
+                if (i + j) % 3 == 0:
+                    f[4, j] += x
+                else:
+                    f[4, 7 - j] -= 1
+            for j in range(ends[None]):
+                w[j * j % 8] += x
+
+    ends[None] = 3
+    f.fill(1)
+    run(count)
+    i = np.arange(count)
+    x, j = (i % 7 + 1)[:, None], np.arange(8)[None, :]
+    turns = j < (i % 9)[:, None]
+    hit = turns & ((i[:, None] + j) % 3 == 0)
+    got = f.to_numpy()
+    assert got[0].tolist() == [1 + x.sum()] * 8
+    assert got[1].tolist() == [1 - x.sum()] * 8
+    assert got[2].tolist() == np.minimum(1, (x - j).min(0)).tolist()
+    assert got[3].tolist() == np.maximum(1, (x + j).max(0)).tolist()
+    missed = (turns & ~hit).sum(0)[::-1]
+    assert got[4].tolist() == (1 + (hit * x).sum(0) - missed).tolist()
+    sums = (turns * x).sum(0)
+    assert v.to_numpy().tolist() == np.stack([sums, 2 * sums, -sums], 1).tolist()
+    assert w.to_numpy().tolist() == [x.sum(), x.sum(), 0, 0, x.sum(), 0, 0, 0]
+
+
 def test_misuse(backend):
     @qd.kernel
     def run():

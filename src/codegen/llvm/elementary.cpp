@@ -196,15 +196,10 @@ Value* in_place(Op op, ModuleLowering& m, Builder& b, Value* x, Value* y, Value*
 }  // namespace
 
 Value* Scalar::float_op(Op op, Prim p, Value* x, Value* y, Value* z) {
-    if (op == Op::div && p == Prim::f32 && m.gpu && m.prepared.plan.module->options.fast_math) {
-        const auto* one = llvm::dyn_cast<llvm::ConstantFP>(x);
-        const auto* root = llvm::dyn_cast<llvm::IntrinsicInst>(y);
-        if (one && one->isExactlyValue(1) && root && root->getIntrinsicID() == Intrinsic::sqrt)
-            return b.CreateCall(
-                Intrinsic::getOrInsertDeclaration(&m.module, Intrinsic::nvvm_rsqrt_approx_ftz_f),
-                {root->getArgOperand(0)});  // up to 2 ulp; the exact form is 88
-                                            // instructions
-    }
+    if (op == Op::rsqrt && p == Prim::f32 && m.gpu && m.prepared.plan.module->options.fast_math)
+        return b.CreateCall(
+            Intrinsic::getOrInsertDeclaration(&m.module, Intrinsic::nvvm_rsqrt_approx_ftz_f),
+            {x});  // up to 2 ulp; the exact form is 88 instructions
     flush_before_identity(op, x, y);
     const ir::OpInfo& row = ir::info(op);
     const bool single = p == Prim::f32;
