@@ -162,6 +162,7 @@ bool carries(const Inst& i, int k) {
     if (row.slope == Slope::zero || row.slope == Slope::forbidden || i.result_count == 0)
         return false;
     if (row.kind != Kind::elementwise && row.kind != Kind::tensor) return false;
+    if (i.op == Op::attach && k == 0) return false;
     return is_float(i.results[0].type) && is_float(i.operand(k)->type);
 }
 

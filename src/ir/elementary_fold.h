@@ -57,6 +57,7 @@ struct Fold {
         if (a == b) return from_bits(bits_of(a) & bits_of(b));
         return a > b || isnan(b) ? a : b;
     }
+    F attach(F a, F) const { return a; }
     // Sign operations touch one bit and nothing else.
     F neg(F a) const { return from_bits(I(U(bits_of(a)) ^ sign)); }
     F abs(F a) const { return from_bits(I(U(bits_of(a)) & U(~sign))); }

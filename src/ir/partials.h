@@ -49,6 +49,7 @@ struct Derivative {
     constexpr V add(int) { return t; }
     constexpr V sub(int of) { return of == 0 ? t : n.neg(t); }
     constexpr V neg(int) { return n.neg(t); }
+    constexpr V attach(int of) { return of == 1 ? t : zero(); }
     constexpr V mul(int of) { return n.mul(t, of == 0 ? y : x); }
     constexpr V div(int of) {
         const V by = n.div(t, y);

@@ -173,6 +173,9 @@ struct Refusal {
     const ir::Loc* loc = nullptr;
     bool of_source = false;  // the kernel is to be written otherwise; else it can't be done at all
 };
+// Of the library's elimination of matrices. Op attach says the derivative of what it finds, so its
+// loops are nobody's concern, and its large variables stay as they are.
+bool is_elimination(const ir::Inst& i);
 using KeptCalls = std::unordered_set<const ir::Function*>;  // functions that are not expanded
 Refusal straighten(ir::Module& m, bool unrolls, const KeptCalls& kept = {});
 void tidy(ir::Module& m);  // the same variables and constants once more; what nobody uses goes

@@ -184,6 +184,9 @@ struct Simplifier {
                 if (const auto c = uniform(x())) return *c ? i.operand(1) : i.operand(2);
                 if (i.operand(1) == i.operand(2)) return i.operand(1);
                 break;
+            case Op::attach:
+                if (!s.straightens) return x();
+                break;
             case Op::neg:
             case Op::bit_not:
                 if (const Inst* d = def(x(), i.op)) return d->operand(0);

@@ -1099,3 +1099,42 @@ def test_derivatives_have_none(f64):
     assert k.autodiff_mode.name == "NONE" and k._adjoint.grad is None
     _, slope = gradient(k, x, loss, X)
     assert slope == pytest.approx(2 * X)
+
+
+@pytest.mark.parametrize("n", [2, 4, 5, 8, 12])
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_inverses_of_any_size(f64, n, mode):
+    """The library finds large ones by loops, through which no derivative goes: it is -R dA R."""
+    a, loss = qd.Matrix.field(n, n, qd.f64, 2, needs_grad=True), field()
+    s, t = field(2), field()
+    qd.root.lazy_dual()
+    rng = np.random.default_rng(n)
+    base, along, w = (rng.normal(size=(n, n)) for _ in range(3))
+    base += n * np.eye(n)
+    A, B, W = (qd.Matrix(x.tolist()) for x in (base, along, w))
+
+    @qd.kernel
+    def of_elements():
+        for i in a:
+            r = a[i].inverse()
+            loss[None] += (i + 1) * (r * W).sum() + r.trace()
+
+    @qd.kernel
+    def of_numbers():
+        for i in s:
+            t[None] += ((A + s[i] * B).inverse() * W).sum()
+
+    inverse = np.linalg.inv(base)
+    if mode == "forward":
+        with qd.ad.FwdMode(loss=t, param=s, seed=[1.0, 0.5]):
+            of_numbers()
+        expected = -1.5 * ((inverse @ along @ inverse) * w).sum()
+        assert t.dual[None] == pytest.approx(expected, rel=1e-9)
+        return
+    a.from_numpy(np.stack([base, base]))
+    loss.grad[None] = 1
+    of_elements()
+    of_elements.grad()
+    for i in range(2):
+        expected = -inverse.T @ ((i + 1) * w + np.eye(n)) @ inverse.T
+        assert a.grad.to_numpy()[i] == pytest.approx(expected, rel=1e-8, abs=1e-10)

@@ -55,6 +55,7 @@ struct Domain {
     F sub(F a, F c) { return {b.CreateFSub(a.v, c.v)}; }
     F mul(F a, F c) { return {b.CreateFMul(a.v, c.v)}; }
     F div(F a, F c) { return {b.CreateFDiv(a.v, c.v)}; }
+    F attach(F a, F) { return a; }
     F neg(F a) { return {b.CreateFNeg(a.v)}; }
     F abs(F a) { return {s.intrinsic(Intrinsic::fabs, {a.v})}; }
     F sqrt(F a) { return {s.intrinsic(Intrinsic::sqrt, {a.v})}; }

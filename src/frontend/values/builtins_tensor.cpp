@@ -413,13 +413,27 @@ Ref library_inverse(PyObject* self) {
     return call_func(function.get(), args);
 }
 
+// The derivative of an inverse R is -R dA R: that of the elimination's steps is not asked for.
+Ref inverse_by_elimination(Value* v) {
+    const Ref found = library_inverse(make_value(v).get());
+    Value* r = real(to_value(found.get()));
+    ir::Builder& b = builder();
+    const auto product = [&](Value* x, Value* y) {
+        Value* of[] = {x, y};
+        return b.typed(Op::matmul, r->type, of);
+    };
+    Value* zero = broadcast(b.constant(r->type.element(), 0), r->type);
+    Value* still = b.op(Op::attach, {r, zero});
+    return make_value(b.op(Op::attach, {r, b.op(Op::neg, {product(product(still, v), still)})}));
+}
+
 Ref inverse(Lowering&, const CallArgs& a) {
     Value* v = real(square_matrix(a, "inverse"));
     const int n = v->type.n;
     if (n > 12)
         raise(Kind::compilation,
               "only dimension < 13 is supported, got shape " + shape_text(v->type));
-    if (n > 4) return library_inverse(make_value(v).get());
+    if (n > 4) return inverse_by_elimination(v);
     const Entries m(v);
     const Prim p = v->type.prim;
     std::vector<Num> adjugate;
