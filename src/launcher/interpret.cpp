@@ -76,7 +76,7 @@ std::unique_ptr<Interpreted> prepare_interpreted(const ir::Module& module) {
 
 bool interpret_launch(const ir::Module& module, abi::Context& context,
                       runtime::LaunchOutcome& outcome, Raised& raised) {
-    const runtime::FlushDenormals flush;
+    const runtime::StandardFloats floats;
     Run state{module, ir::formats_of(module), &outcome, &raised};
     Run* const outer = std::exchange(run, &state);  // which a signal handler interrupted
     const struct Restore {

@@ -169,7 +169,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
                                 : &runtime::cpu_device;
     use_limits();
     ++s.options_version;
-    runtime::set_float_mode(runtime::float_mode() | runtime::kFlushBits);
+    runtime::set_float_mode(runtime::float_mode() | runtime::kFlushResults);
     if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
     begin_trace();
     note_watchers();

@@ -356,7 +356,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         outcome.failure = stack_failure(image);
         return true;
     }
-    const FlushDenormals flush;
+    const StandardFloats floats;
     alignas(64) uint8_t small[kStackTemps];
     std::unique_ptr<uint8_t[]> large;
     if (image.temps_bytes > kStackTemps)

@@ -49,7 +49,7 @@ struct Futexes {
 struct Pool::Shared {
     Tickets<Futexes> tickets;
     void work(int thread) {
-        const FlushDenormals flush;
+        const StandardFloats floats;
         tickets.work(thread);
     }
 };
