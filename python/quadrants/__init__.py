@@ -23,6 +23,16 @@ __version__ = _VERSION
 __version_str__ = ".".join(map(str, _VERSION))
 
 
+def _is_own(name: str) -> bool:
+    """Whether a name of the package is what the package has under it."""
+    target = _NAMES.get(name) or _UNLISTED.get(name)
+    if name not in globals() or target is None:
+        return True
+    module, _, attribute = target.partition(":")
+    value: _Any = _load(module)
+    return globals()[name] is (getattr(value, attribute) if attribute else value)
+
+
 def __getattr__(name: str) -> _Any:
     if name == "cfg":  # evaluated on every access: it follows init and reset
         from quadrants.lang.impl import get_runtime

@@ -17,6 +17,7 @@
 #include <set>
 
 #include "cache/store.h"
+#include "cpython/names.h"
 #include "frontend/facts/annotations.h"
 #include "frontend/facts/facts.h"
 #include "frontend/facts/places.h"
@@ -140,6 +141,18 @@ bool reports_places(const LoweredKernel& k) {
            });
 }
 
+// What a function means: its source, and which of its names are variables of functions around it,
+// of which that source says nothing.
+struct FunctionText {
+    std::string text, free;
+};
+
+std::string free_names(PyObject* function) {
+    const Ref all = Ref::steal_or_null(
+        PyObject_GetAttr(PyFunction_GetCode(function), cpython::names().co_freevars_));
+    return all ? cpython::text(all.get()) : "";
+}
+
 Place place_of(PyObject* function) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
     return {cpython::text(code->co_filename), code->co_firstlineno};
@@ -153,7 +166,7 @@ uint64_t layout_of(const Ref& array) {
 struct StoredRecipe {
     Recipe recipe;
     std::vector<uint32_t> field_groups;  // parallel to the guards
-    std::vector<std::string> texts;
+    std::vector<FunctionText> texts;
     std::vector<FieldFact> fields;
     std::vector<uint64_t> layouts;  // of the parameters that are arrays
     std::vector<Place> places;      // if code reports where it stands: of the functions
@@ -166,7 +179,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
     if (r.number<uint32_t>() != kRecipeVersion) throw support::Error("recipe: of another version");
     s.recipe.code_hash = r.bytes();
     s.texts.resize(r.count(4));
-    for (std::string& t : s.texts) t = r.text();
+    for (FunctionText& t : s.texts) t = {r.text(), r.text()};
     s.places.resize(r.count(8));
     for (Place& p : s.places) {
         p.file = r.text();
@@ -232,9 +245,11 @@ StoredRecipe read_recipe(const Bytes& bytes) {
 }
 
 // --- guards -------------------------------------------------------------------------------------
-// Whether a function's source now is `text`: its lines in the file, and nothing more that belongs
+// Whether a function's source now is `wanted`: its lines in the file, and nothing more that belongs
 // to the same block behind them.
-bool source_is(PyObject* function, const std::string& text) {
+bool source_is(PyObject* function, const FunctionText& wanted) {
+    const std::string& text = wanted.text;
+    if (free_names(function) != wanted.free) return false;
     auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GetCode(function));
     const frontend::SourceFile* file =
         frontend::source_file(code->co_filename, PyFunction_GetCode(function));
@@ -318,6 +333,35 @@ struct Walker {
     }
 };
 
+// The name of our package that a guard on a callable begins with; null if it doesn't. `package`
+// gets the module.
+PyObject* name_of_ours(const Guard& g, const Walker& walker, Ref& package) {
+    if (g.kind != FactKind::type || g.path.root == Path::Root::argument || g.path.steps.empty())
+        return nullptr;
+    package = walker.root(g.path);
+    if (!package || !PyModule_Check(package.get())) return nullptr;
+    const char* name = PyModule_GetName(package.get());
+    return name && !std::strcmp(name, "quadrants") ? g.path.steps[0].key.get() : nullptr;
+}
+
+// Whether somebody put something else under it.
+bool is_replaced_name(const Guard& g, const Walker& walker) {
+    Ref package;
+    PyObject* name = name_of_ours(g, walker, package);
+    if (!name) return false;
+    const Ref own = Ref::steal_or_null(PyObject_CallMethod(package.get(), "_is_own", "(O)", name));
+    cpython::forget_error();
+    return own.get() != Py_True;
+}
+
+// A name of our package that nobody has looked up in this process: the build, which is part of the
+// key, decides what it is, and finding out would import its module.
+bool is_untouched_name(const Guard& g, const Walker& walker) {
+    Ref package;
+    PyObject* name = name_of_ours(g, walker, package);
+    return name && !PyDict_Contains(PyModule_GetDict(package.get()), name);
+}
+
 // Guards on fields say which of them are one field: swapping in a different pattern is a change.
 Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObject* const> args,
                    std::span<const ir::Param> params, std::span<const uint8_t> code_hash) {
@@ -328,7 +372,10 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     w.number(kRecipeVersion);
     w.bytes(code_hash);
     w.number(uint32_t(k.functions.size()));
-    for (const SourceFunction& f : k.functions) w.text(f.text);
+    for (const SourceFunction& f : k.functions) {
+        w.text(f.text);
+        w.text(free_names(f.function.get()));
+    }
     w.number(reports_places(k) ? uint32_t(k.functions.size()) : 0);
     for (const SourceFunction& f : k.functions) {
         if (!reports_places(k)) break;
@@ -338,6 +385,7 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     }
     w.number(uint32_t(k.guards.size()));
     for (const Guard& g : k.guards) {
+        if (is_replaced_name(g, walker)) return {};
         write_path(w, g.path);
         w.number(static_cast<uint8_t>(g.kind));
         w.object(g.value.get());
@@ -394,19 +442,6 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     write_results(w, k.results);
     if (w.failed) return {};
     return std::move(w.out);
-}
-
-// A name of our package that nobody has looked up in this process: the build, which is part of the
-// key, decides what it is, and finding out would import its module.
-bool is_untouched_name(const Guard& g, const Walker& walker) {
-    if (g.kind != FactKind::type || g.path.root == Path::Root::argument || g.path.steps.empty())
-        return false;
-    const Ref package = walker.root(g.path);
-    if (!package || !PyModule_Check(package.get())) return false;
-    const char* name = PyModule_GetName(package.get());
-    const PyObject* attribute = g.path.steps[0].key.get();
-    return name && !std::strcmp(name, "quadrants") && attribute &&
-           !PyDict_Contains(PyModule_GetDict(package.get()), const_cast<PyObject*>(attribute));
 }
 
 bool guard_holds(const Guard& g, Walker& walker, const StoredRecipe& s) {

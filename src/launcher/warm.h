@@ -18,7 +18,7 @@
 
 namespace qd::launcher {
 
-constexpr uint32_t kRecipeVersion = 11;
+constexpr uint32_t kRecipeVersion = 12;
 
 struct Recipe {
     frontend::LoweredKernel kernel;  // module is null

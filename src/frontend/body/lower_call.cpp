@@ -151,6 +151,18 @@ void Body::consume(const TracedArgs& args) {
         unit.consume(args.keywords[k].second.get(), args.keyword_provs[k]);
 }
 
+// A set's contents are known, in no order; a text shows one.
+static void text_of_sets(Unit& unit, PyObject* o, int depth = 0) {
+    if (PyAnySet_Check(o)) unit.opaque("the order of a set");
+    if (depth > 16) return;
+    if (PyList_CheckExact(o) || PyTuple_CheckExact(o))
+        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+            text_of_sets(unit, PySequence_Fast_GET_ITEM(o, k), depth + 1);
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_CheckExact(o) && PyDict_Next(o, &at, &key, &value);)
+        for (PyObject* part : {key, value}) text_of_sets(unit, part, depth + 1);
+}
+
 Val Body::call(const Node* n) {
     Val base;  // of base.name(...)
     if (n->a->kind == K::Attribute) {
@@ -162,6 +174,8 @@ Val Body::call(const Node* n) {
         unit.consume(base);
         traced_arguments(n, args);
         consume(args);
+        for (const Ref& v : args.positional) text_of_sets(unit, v.get());
+        for (const auto& [name, v] : args.keywords) text_of_sets(unit, v.get());
         low.node = n;
         return {format_call(base.get(), args)};
     }

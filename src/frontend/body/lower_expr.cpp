@@ -493,11 +493,15 @@ Val Body::expr(const Node* n) {
             std::vector<Prov*> places;
             for (const Node* e : n->list) {
                 if (e->kind == K::Starred) {
-                    Ref part = value(e->a);
-                    if (is_expr(part.get())) part = Ref::steal(PySequence_List(part.get()));
-                    Ref r =
-                        Ref::steal(PyObject_CallMethod(list.get(), "extend", "(O)", part.get()));
-                    places.resize(static_cast<size_t>(PyList_GET_SIZE(list.get())));
+                    Val many = expr(e->a);
+                    if (!is_expr(many.get())) many = iterable(many);
+                    const Ref items = all_items(many.get());
+                    for (Py_ssize_t at = 0; at < PyList_GET_SIZE(items.get()); ++at) {
+                        const Val v =
+                            unit_item(many, Ref::borrow(PyList_GET_ITEM(items.get(), at)), at);
+                        if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
+                        places.push_back(v.prov);
+                    }
                     continue;
                 }
                 const Val item = expr(e);

@@ -86,11 +86,24 @@ bool is_named_function(PyObject* o) {
     return named.get() == o;
 }
 
+bool is_ufunc(PyObject* o) { return has_type_named(o, "numpy.ufunc"); }
+
+// A NumPy function by the name under which NumPy has it.
+Ref ufunc_id(PyObject* o) {
+    const Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__name___));
+    const Ref numpy = name ? Ref::steal_or_null(PyImport_ImportModule("numpy")) : Ref{};
+    const Ref named = numpy ? Ref::steal_or_null(PyObject_GetAttr(numpy.get(), name.get())) : Ref{};
+    forget_error();
+    if (named.get() != o) return {};
+    return Ref::steal(PyUnicode_FromFormat("numpy.ufunc %U", name.get()));
+}
+
 // What names a callable whose source is not the user's: an operation, a function of this package, a
 // built-in function, a type.
 Ref callable_id(PyObject* o) {
     if (const std::string_view op = operation_of(o); !op.empty())
         return Ref::steal(PyUnicode_FromFormat("operation %s", std::string(op).c_str()));
+    if (is_ufunc(o)) return ufunc_id(o);
     if (!PyCFunction_Check(o) && !PyType_Check(o) && !is_named_function(o)) return {};
     const Ref name = Ref::steal_or_null(PyObject_GetAttr(o, names().__qualname___)),
               module = Ref::steal_or_null(PyObject_GetAttr(o, names().__module___));
@@ -250,11 +263,11 @@ constexpr size_t kMostContents = 8192;  // bytes of text that are kept as they a
 
 bool describe_contents(PyObject* o, std::string& out, size_t most, int depth = 0);
 
-// A NumPy array: its dtype, its shape and its elements.
+// A NumPy array: its dtype, its shape, its elements, and the order that they have in memory.
 bool describe_array(PyObject* o, std::string& out, size_t most, int depth) {
     const Ref size = Ref::steal(PyObject_GetAttrString(o, "size"));
     if (PyLong_AsLong(size.get()) > static_cast<long>(kMostContents / 2)) return false;
-    for (const char* name : {"dtype", "shape"})
+    for (const char* name : {"dtype", "shape", "strides"})
         out += text(Ref::steal(PyObject_GetAttrString(o, name)).get()) + ' ';
     return describe_contents(Ref::steal(PyObject_CallMethod(o, "tolist", nullptr)).get(), out, most,
                              depth + 1);
@@ -632,7 +645,8 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
             u.opaque("the contents of a large NumPy array");
         if (is_host_matrix(o)) guard_components(u, o, prov);
         // Users' own are known by what they answer; ours are called without asking.
-        if (PyFunction_Check(o) && is_own_code(o)) u.opaque("a function that has no name");
+        if ((PyFunction_Check(o) && is_own_code(o)) || is_ufunc(o))
+            u.opaque("a function that has no name");
     }
 }
 
