@@ -120,7 +120,7 @@ holder = Holder()
 @qd.kernel
 def k(n: qd.i32) -> qd.f32:
     s: qd.f32 = 0.0
-    a, (b, c) = 1, (2.5, -0.0)
+    a, b, c = 1, 2.5, -0.0
     big = 1 << 20 | 0x0F ^ 3 & ~1
     for i, j in qd.ndrange(4, (1, 3)):
         f[i, j] = g(i - j, scale=pi2) + (i // 2) % 3 ** 2

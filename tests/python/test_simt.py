@@ -199,10 +199,10 @@ def test_tiles_of_one_lane(full, dtype):
     low = -np.inf if real else np.iinfo(number).min
     high = np.inf if real else np.iinfo(number).max
     out = np.zeros(20, number)
+    s = qd.simt.subgroup
 
     @qd.kernel
     def run(x: dtype, out: qd.types.ndarray(dtype, ndim=1)):
-        s = qd.static(qd.simt.subgroup)
         out[0] = s.reduce_add_tiled(x, 0)
         out[1] = s.reduce_all_min_tiled(x, 0)
         out[2] = s.segmented_reduce_max_tiled(x, 1, 0)

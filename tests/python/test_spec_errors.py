@@ -5,6 +5,9 @@ mistake. Other files hold the errors that belong to what they test; `test_fronte
 front end's.
 """
 
+import dataclasses
+from typing import Any
+
 import pytest
 
 import quadrants as qd
@@ -362,3 +365,61 @@ def test_quoted(backend, tmp_path, chapter, debug):
         if not isinstance(e, cls) or not holds(str(e), quoted):
             wrong.append(f"{quoted!r} {source!r}: {type(e).__name__} {str(e)[-400:]}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("annotation", [str, list, object, None, Any, complex, print, 0])
+def test_members_of_dataclasses_have_types_of_arguments(backend, annotation):
+    """Whether the kernel reads them or not."""
+
+    @dataclasses.dataclass
+    class D:
+        a: qd.i32
+        n: annotation
+
+    @qd.kernel
+    def k(d: D) -> qd.i32:
+        return d.a
+
+    with pytest.raises(qd.QuadrantsCompilationError, match="Invalid data type .*member n of data"):
+        k(D(3, 4))
+
+
+@pytest.mark.parametrize(
+    "value", [object(), dataclasses, int, b"a", 1j, slice(3), ..., "a", {"a": 1}, {1}]
+)
+def test_what_is_no_constant_is_not_static(backend, value):
+    @qd.kernel
+    def k():
+        x = qd.static(value)  # noqa: F841
+
+    with pytest.raises(qd.QuadrantsCompilationError, match="Input to qd.static must be compile-ti"):
+        k()
+
+
+def test_nested_targets_are_refused(backend):
+    @qd.kernel
+    def k():
+        (a, (b, c)) = 1, (2, 3)  # noqa: F841
+
+    with pytest.raises(qd.QuadrantsSyntaxError, match="Nested assignment targets"):
+        k()
+
+
+@pytest.mark.oracle_differs("is not checked there")
+def test_views_stay_within_their_arrays(backend):
+    x = qd.ndarray(qd.f32, 10)
+    v = qd.BufferView(x, 2, 3)
+
+    @qd.kernel
+    def k(v: qd.BufferView[qd.f32]):
+        for i in range(v.size):
+            v[i] = i + 1
+
+    for name, value in (("offset", 10**9), ("offset", -1), ("offset", 8), ("size", 9)):
+        with pytest.raises(ValueError, match="BufferView out of range"):
+            setattr(v, name, value)
+    k(v)
+    v.offset, v.size = 6, 4
+    assert v.shape == (4,)
+    k(v)
+    assert x.to_numpy().tolist() == [0, 0, 1, 2, 3, 0, 1, 2, 3, 4]

@@ -9,6 +9,13 @@ from quadrants.lang._ndarray import Ndarray
 from quadrants.types.buffer_view_type import BufferViewType
 
 
+def _check_range(arr: Ndarray, offset: Any, size: Any) -> None:
+    if offset < 0 or size < 0 or offset + size > arr.shape[0]:
+        raise ValueError(
+            f"BufferView out of range: offset={offset}, size={size}, ndarray length={arr.shape[0]}"
+        )
+
+
 class BufferView:
     """A contiguous part of a 1-D ndarray.
 
@@ -38,14 +45,19 @@ class BufferView:
             raise TypeError(f"BufferView requires a 1D ndarray, got shape {bare.shape}")
         if bare.grad is not None:
             raise TypeError("BufferView does not support ndarrays with gradients (needs_grad=True)")
-        if offset < 0 or size < 0 or offset + size > bare.shape[0]:
-            raise ValueError(
-                f"BufferView out of range: offset={offset}, size={size}, ndarray length={bare.shape[0]}"
-            )
+        _check_range(bare, offset, size)
         self.arr = bare
         self.offset = int(offset)
         self.size = int(size)
         self.shape = (self.size,)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        now = self.__dict__
+        if name in ("offset", "size") and "shape" in now:  # kernels go by them
+            _check_range(now["arr"], **{"offset": now["offset"], "size": now["size"], name: value})
+            value = int(value)
+            now["shape"] = (value if name == "size" else now["size"],)
+        object.__setattr__(self, name, value)
 
     def __class_getitem__(cls, item: Any) -> BufferViewType:
         return BufferViewType(*item) if isinstance(item, tuple) else BufferViewType(item)

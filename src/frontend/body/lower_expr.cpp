@@ -4,6 +4,7 @@
 #include <array>
 
 #include "frontend/body/body.h"
+#include "frontend/facts/memo.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
@@ -286,9 +287,23 @@ static void check_member_array(PyObject* annotation, PyObject* array, const std:
     Ref::steal(PyObject_CallFunctionObjArgs(check, annotation, array, shown.get(), nullptr));
 }
 
-// Raises if the annotations of a dataclass name a data-oriented class or are texts, at any depth.
+static bool is_valid_annotation(PyObject* annotation) {
+    static PyObject* valid = [] {
+        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._signature"));
+        return PyObject_GetAttrString(module.get(), "valid_annotation");
+    }();
+    static PyObject* kind = PyUnicode_InternFromString("func");
+    return Ref::steal(PyObject_CallFunctionObjArgs(valid, annotation, kind, nullptr)).get() ==
+           Py_True;
+}
+
+// Raises if the annotations of a dataclass are no types of arguments, at any depth. Once a class.
 static void check_dataclass(PyObject* cls, int depth) {
     constexpr int kDeepestDataclass = 32;
+    struct Checked {
+        Ref cls;
+    };
+    if (memo<Checked>().contains(cls)) return;
     Ref fields = Ref::steal_or_null(PyObject_GetAttr(cls, names().__dataclass_fields___));
     forget_error();
     if (!fields || !PyDict_Check(fields.get()) || depth > kDeepestDataclass) return;
@@ -301,12 +316,19 @@ static void check_dataclass(PyObject* cls, int depth) {
                       " of dataclass " + text(cls) +
                       " is annotated by a text, and must be by the type itself; if the module says "
                       "`from __future__ import annotations`, remove that line");
-        if (!PyType_Check(type.get())) continue;
-        if (has_attribute(type.get(), "_data_oriented"))
+        if (PyType_Check(type.get()) && has_attribute(type.get(), "_data_oriented"))
             raise(Kind::syntax, "Member " + text(key) + " of dataclass " + text(cls) +
                                     " is a data_oriented class; pass it through qd.template()");
-        if (is_dataclass(type.get())) check_dataclass(type.get(), depth + 1);
+        if (is_instance_field(field) && !is_valid_annotation(type.get()))
+            raise(Kind::compilation,
+                  "Invalid data type " + text(Ref::steal(PyObject_Repr(type.get())).get()) +
+                      ": member " + text(key) + " of dataclass " + text(cls),
+                  "annotate it by a number's type, qd.types.ndarray(), qd.template(), a vector, "
+                  "matrix or struct type, or another dataclass");
+        if (PyType_Check(type.get()) && is_dataclass(type.get()))
+            check_dataclass(type.get(), depth + 1);
     }
+    memo<Checked>().emplace(cls, Checked{Ref::borrow(cls)});
 }
 
 Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
@@ -706,12 +728,15 @@ Val Body::static_value(const Node* call) {
     return {list, unit.display(std::move(places), false)};
 }
 
+// Objects of the user and what can be gone through are taken beside what chapter 10 lists.
 void Body::check_static(PyObject* o) {
-    if (is_expr(o) && as_expr(o)->kind != ExprKind::array)
-        raise(Kind::value,
-              "Input to qd.static must be compile-time constants or global pointers, instead of " +
-                  type_name(o));
-    if (is_struct(o) || (!is_expr(o) && (PyUnicode_Check(o) || PySet_Check(o) || PyDict_Check(o))))
+    const auto is_no_constant = [&] {
+        if (is_expr(o)) return as_expr(o)->kind != ExprKind::array;
+        return is_struct(o) || PyUnicode_Check(o) || PyBytes_Check(o) || PySet_Check(o) ||
+               PyDict_Check(o) || PyComplex_CheckExact(o) || PySlice_Check(o) || o == Py_Ellipsis ||
+               PyModule_Check(o) || PyType_Check(o) || Py_TYPE(o) == &PyBaseObject_Type;
+    };
+    if (is_no_constant())
         raise(Kind::value,
               "Input to qd.static must be compile-time constants or global pointers, instead of " +
                   type_name(o));

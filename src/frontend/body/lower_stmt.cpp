@@ -277,6 +277,9 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
     for (size_t k = 0; k < count; ++k) {
         if (target->list[k]->kind == K::Starred)
             raise(Kind::syntax, "Starred assignment targets are not supported");
+        if (target->list[k]->kind == K::Tuple || target->list[k]->kind == K::List)
+            raise(Kind::syntax, "Nested assignment targets are not supported",
+                  "take the inner values apart in a statement of its own");
         assign_to(target->list[k], items[k], is_static);
     }
 }
