@@ -33,15 +33,41 @@ Value* on_tape(Builder& b, Value* record, uint64_t offset, Type type, int compon
     Value* where = b.op(Op::add, {record, b.int_const(Prim::i64, at)});
     return b.typed(Op::tape, one.place(), {{where}});
 }
+// Integers of 8 bytes travel as halves: a GPU's tape has words of 4 then, where no float is as
+// large.
+bool in_halves(Prim p) { return type::is_int(p) && type::bytes(p) == 8; }
+constexpr int64_t kHalf = 32;
+
 void push(Builder& b, Value* record, uint64_t offset, Value* v) {
-    for (int c = 0; c < v->type.count(); ++c)
-        b.store(on_tape(b, record, offset, v->type, c),
-                v->type.is_scalar() ? v : b.op(Op::extract, {v}, static_cast<uint64_t>(c)));
+    for (int c = 0; c < v->type.count(); ++c) {
+        Value* x = v->type.is_scalar() ? v : b.op(Op::extract, {v}, static_cast<uint64_t>(c));
+        const Prim p = x->type.prim;
+        if (!in_halves(p)) {
+            b.store(on_tape(b, record, offset, v->type, c), x);
+            continue;
+        }
+        const Type halves = Type::vector(Prim::u32, 2);
+        const uint64_t at = offset + 8 * static_cast<uint64_t>(c);
+        b.store(on_tape(b, record, at, halves, 0), b.cast(x, Prim::u32));
+        Value* high = b.op(Op::lshr, {x, b.int_const(p, kHalf)});
+        b.store(on_tape(b, record, at, halves, 1), b.cast(high, Prim::u32));
+    }
 }
 Value* pull(Builder& b, Value* record, uint64_t offset, Type type) {
     std::vector<Value*> parts;
-    for (int c = 0; c < type.count(); ++c)
-        parts.push_back(b.load(on_tape(b, record, offset, type, c)));
+    const Prim p = type.prim;
+    for (int c = 0; c < type.count(); ++c) {
+        if (!in_halves(p)) {
+            parts.push_back(b.load(on_tape(b, record, offset, type, c)));
+            continue;
+        }
+        const Type halves = Type::vector(Prim::u32, 2);
+        const uint64_t at = offset + 8 * static_cast<uint64_t>(c);
+        Value* low = b.cast(b.load(on_tape(b, record, at, halves, 0)), p);
+        Value* high = b.cast(b.load(on_tape(b, record, at, halves, 1)), p);
+        high = b.op(Op::shl, {high, b.int_const(p, kHalf)});
+        parts.push_back(b.op(Op::bit_or, {high, low}));
+    }
     return type.is_scalar() ? parts[0] : b.typed(Op::build, type, parts);
 }
 

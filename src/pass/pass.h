@@ -138,6 +138,7 @@ struct Plan {
     std::unordered_map<uint32_t, uint32_t> shared_places;
     uint32_t temps_bytes = 0;
     bool uses_random = false, uses_print = false, uses_tape = false;
+    bool wide_tape = false;                // which has numbers of 8 bytes
     bool meets = false;                    // threads of blocks do something together
     bool assumes_distinct_arrays = false;  // right only if no two array arguments overlap
     bool assumes_own_fields = false;       // right only if no array argument is a view of a field

@@ -139,7 +139,10 @@ void finish_plan(Session& s, Plan& plan) {
             plan.assumes_distinct_arrays |=
                 place && place->op == Op::array_place && arrays > 1 && !m.arrays_may_overlap;
             if (i.op == Op::print) plan.uses_print = true;
-            if (i.op == Op::tape) plan.uses_tape = true;
+            if (i.op == Op::tape) {
+                plan.uses_tape = true;
+                plan.wide_tape |= type::bytes(i.result()->type.prim) == 8;
+            }
             if (info(i.op).kind == Kind::threads) plan.meets = true;
         });
     }

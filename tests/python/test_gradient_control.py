@@ -369,6 +369,61 @@ def test_calls_write_behind_what_branches_keep(backend, most):
     assert slope == pytest.approx(differences(value, X), rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", [qd.f32, qd.f64])
+def test_words_of_the_tape(backend, dtype):
+    """A GPU's words are as large as the largest number: of threads that keep different things, with
+    numbers of iterations of 8 bytes among them. One tape for all, or recorded again."""
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no tape")
+    n = 200
+    slopes = {}
+    for most in (0, 30_000, 3_000):
+        backend.init(default_fp=dtype, ad_tape_bytes=most, cpu_max_num_threads=1, **GENERAL)
+        x = qd.field(dtype, n, needs_grad=True)
+        y = qd.field(dtype, n, needs_grad=True)
+
+        @qd.kernel
+        def k(limit: qd.i64):
+            for i in x:
+                s = x[i]
+                t = qd.cast(i, qd.i64) * qd.i64(10_000_000_000)
+                small = qd.cast(i % 5, qd.i8)
+                for j in range(150 + i % 40):
+                    if (t + j) % 3 == 0:
+                        s = qd.sin(s) * 1.01 + 0.001 * small
+                        t = t * 3 + 1
+                        small = qd.cast((small * 3 + j) % 7, qd.i8)
+                    else:
+                        w = s
+                        steps = 0
+                        while w < 0.9 and steps < 5 + i % 3:
+                            w = w * 1.05 + 0.01 * qd.cos(s * w)
+                            steps += 1
+                            if t % limit == steps:
+                                break
+                        s = 0.8 * w + 0.05 * qd.tanh(s) + 0.1 * x[i]
+                        t = t // 2 + i
+                y[i] = s
+
+        x.from_numpy(np.linspace(0.1, 1.1, n).astype(x.to_numpy().dtype))
+        y.grad.fill(1)
+        k.grad(17)
+        slopes[most] = x.grad.to_numpy()
+    assert len({v.tobytes() for v in slopes.values()}) == 1
+    if dtype == qd.f64:
+        h = 1e-7
+
+        def value(at):
+            x.from_numpy(at)
+            k(17)
+            return y.to_numpy()
+
+        at = np.linspace(0.1, 1.1, n)
+        got, by = slopes[0], (value(at + h) - value(at - h)) / (2 * h)
+        near = np.isclose(got, by, rtol=1e-5, atol=1e-7)
+        assert near.mean() > 0.9 and np.abs(got).max() > 0.1  # a branch may lie between
+
+
 JUMPS = """
 import quadrants as qd
 x, loss = qd.field(qd.f64, 4, needs_grad=True), qd.field(qd.f64, (), needs_grad=True)

@@ -108,7 +108,7 @@ void run_compiled(const codegen::Prepared& p, Level level, World& world, int64_t
     auto entry = reinterpret_cast<abi::TaskFn>(loaded.find("task0"));
     ASSERT_NE(entry, nullptr);
     world.prepare();
-    runtime::FlushDenormals mode;
+    runtime::StandardFloats mode;
     entry(&world.thread, begin, end, 0);
 }
 
