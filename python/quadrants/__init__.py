@@ -25,12 +25,12 @@ __version_str__ = ".".join(map(str, _VERSION))
 
 def _is_own(name: str) -> bool:
     """Whether a name of the package is what the package has under it."""
-    target = _NAMES.get(name) or _UNLISTED.get(name)
-    if name not in globals() or target is None:
+    if name not in globals():
         return True
+    target = _NAMES.get(name) or _UNLISTED.get(name) or f"{__name__}.{name}"
     module, _, attribute = target.partition(":")
-    value: _Any = _load(module)
-    return globals()[name] is (getattr(value, attribute) if attribute else value)
+    value: _Any = _sys.modules.get(module)  # where what is in globals() came from
+    return globals()[name] is (getattr(value, attribute, None) if attribute else value)
 
 
 def __getattr__(name: str) -> _Any:

@@ -166,6 +166,7 @@ uint64_t layout_of(const Ref& array) {
 struct StoredRecipe {
     Recipe recipe;
     std::vector<uint32_t> field_groups;  // parallel to the guards
+    std::vector<bool> replaced;          // likewise: what has a name of ours is not ours
     std::vector<FunctionText> texts;
     std::vector<FieldFact> fields;
     std::vector<uint64_t> layouts;  // of the parameters that are arrays
@@ -186,10 +187,11 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         p.line = r.number<int32_t>();
     }
     k.functions.resize(s.texts.size());
-    k.guards.resize(r.count(18));
+    k.guards.resize(r.count(19));
     for (Guard& g : k.guards) {
         g.path = read_path(r);
         g.kind = static_cast<FactKind>(r.number<uint8_t>());
+        s.replaced.push_back(r.number<uint8_t>() != 0);
         g.value = r.object();
         s.field_groups.push_back(r.number<uint32_t>());
     }
@@ -385,9 +387,9 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     }
     w.number(uint32_t(k.guards.size()));
     for (const Guard& g : k.guards) {
-        if (is_replaced_name(g, walker)) return {};
         write_path(w, g.path);
         w.number(static_cast<uint8_t>(g.kind));
+        w.number(static_cast<uint8_t>(is_replaced_name(g, walker)));
         w.object(g.value.get());
         uint32_t group = 0;
         if (g.kind == FactKind::field) {
@@ -444,8 +446,9 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
     return std::move(w.out);
 }
 
-bool guard_holds(const Guard& g, Walker& walker, const StoredRecipe& s) {
-    if (is_untouched_name(g, walker)) return true;
+bool guard_holds(size_t n, Walker& walker, const StoredRecipe& s) {
+    const Guard& g = s.recipe.kernel.guards[n];
+    if (!s.replaced[n] && is_untouched_name(g, walker)) return true;
     const Ref now = walker.find(g.path);
     if (!now) return false;
     if (g.kind == FactKind::function) {
@@ -475,7 +478,7 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
     std::map<PyObject*, uint32_t> group_of;
     for (size_t n = 0; n < s.recipe.kernel.guards.size(); ++n) {
         const Guard& g = s.recipe.kernel.guards[n];
-        if (!guard_holds(g, walker, s)) {
+        if (!guard_holds(n, walker, s)) {
             cpython::forget_error();
             // To find it again may call the user's helpers once more.
             return asked_misses && refuse_guard(g, walker.find(g.path).get(), k);

@@ -1,5 +1,6 @@
 """A name that means something else, an order that Python sees: found again by no cache and no version."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -191,3 +192,178 @@ print("ANSWER", k(1.0))
         )  # fmt: skip
         got += [l for l in done.stdout.splitlines() if l.startswith("ANSWER")]
     assert got == ["ANSWER 1.0", "ANSWER 2.0"] * 2
+
+
+@pytest.mark.oracle_differs("its cache does not see")
+def test_a_module_of_ours_that_was_replaced(tmp_path):
+    program = """
+import sys, types
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level=qd.ERROR, offline_cache_file_path=sys.argv[1])
+if sys.argv[2] == "replaced":
+    qd.math = types.SimpleNamespace(fract=qd.sqrt)
+@qd.kernel
+def k() -> qd.f64:
+    return qd.math.fract(2.25)
+print("ANSWER", k())
+"""
+    path = tmp_path / "modules.py"
+    path.write_text(program)
+    got = []
+    for how in ("replaced", "plain", "replaced", "plain"):
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / "cache"), how],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        got += [l for l in done.stdout.splitlines() if l.startswith("ANSWER")]
+    assert got == ["ANSWER 1.5", "ANSWER 0.25"] * 2
+
+
+def unbound():
+    class A:
+        @qd.func
+        def f(self, x: qd.template() = 7.0):
+            return x
+
+    return A, A()
+
+
+@pytest.mark.parametrize("first", ["class", "object"])
+def test_bound_or_not(backend, first):
+    """The function is the same; what it is called with is not."""
+    A, a = unbound()
+    m, others = (A.f, a.f) if first == "class" else (a.f, A.f)
+
+    @qd.func
+    def g():
+        return m(3.0)
+
+    @qd.kernel
+    def one() -> qd.f64:
+        return g()
+
+    @qd.kernel
+    def two() -> qd.f64:
+        return g() + 0
+
+    assert one() == (7 if first == "class" else 3)
+    m = others
+    assert two() == (3 if first == "class" else 7)
+
+
+DECORATED = """
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, default_fp=qd.f64, log_level=qd.ERROR, offline_cache_file_path=sys.argv[1])
+how = sys.argv[2]
+decorate = (lambda f: f) if how == "plain" else qd.kernel if how == "kernel" else qd.func
+
+@decorate
+def f():
+    x = 2147483647
+    x += 1
+    return x * 1.0
+
+@qd.func(requires_top_level=how == "top")
+def g():
+    return 1.0
+
+@qd.kernel
+def k() -> qd.f64:
+    return f()
+
+@qd.kernel
+def k2(n: qd.i32) -> qd.f64:
+    r = 0.0
+    for i in range(n):
+        r += g()
+    return r
+
+for call in (k, lambda: k2(1)):
+    try:
+        print("ANSWER", call())
+    except Exception as e:
+        print("ANSWER", type(e).__name__)
+"""
+
+
+@pytest.mark.oracle_differs("our cache")
+def test_what_a_decorator_makes_of_a_text(tmp_path):
+    path = tmp_path / "decorated.py"
+    path.write_text(DECORATED)
+    expected = {
+        "func": ["-2147483648.0", "1.0"],
+        "plain": ["2147483648.0", "1.0"],
+        "kernel": ["QuadrantsSyntaxError", "1.0"],
+        "top": ["-2147483648.0", "QuadrantsSyntaxError"],
+    }
+    for how in ("func", "plain", "kernel", "top", "func", "plain"):
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / "cache"), how],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        got = [l.split()[1] for l in done.stdout.splitlines() if l.startswith("ANSWER")]
+        assert got == expected[how], done.stderr[-2000:]
+
+
+WRITES = """
+import sys
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu, default_fp=qd.f64, log_level=qd.ERROR, offline_cache_file_path=sys.argv[1])
+A, B = np.zeros(1), np.array([3.0, 1.0, 2.0])
+
+def make(i):
+    @qd.kernel
+    def k() -> qd.f64:
+        x = qd.static(np.add(A, 1, out=A)[0])
+        return x
+    @qd.kernel
+    def k2() -> qd.f64:
+        x = qd.static(B[0])
+        y = qd.static(B.partition(0))
+        return x
+    return k, k2
+
+for i in range(3):
+    print("ANSWER", *[k() for k in make(i)])
+class Length(float):
+    def __add__(self, other):
+        return float(self) * int(sys.argv[2]) + float(other)
+C = np.array([Length(1), Length(2)], dtype=object)
+@qd.kernel
+def k3() -> qd.f64:
+    return qd.static(C.sum())
+print("ANSWER", k3())
+"""
+
+
+@pytest.mark.oracle_differs("our cache")
+def test_arrays_that_are_written_while_a_kernel_is_compiled(tmp_path):
+    """In each process; and arrays of objects of classes that mean what they like."""
+    path = tmp_path / "writes.py"
+    path.write_text(WRITES)
+    for factor in ("1", "1", "5"):
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / "cache"), factor],
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+        got = [l[7:] for l in done.stdout.splitlines() if l.startswith("ANSWER")]
+        sums = f"{1.0 * int(factor) + 2}"
+        assert got == ["1.0 3.0", "2.0 1.0", "3.0 1.0", sums], done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", ["Tensor", "NDArray", "StructType", "BufferView", "Template"])
+def test_users_classes_may_have_names_of_ours(backend, name):
+    Data = dataclasses.make_dataclass(name, [("a", qd.types.ndarray(qd.f32, 1)), ("n", qd.i32)])
+
+    @qd.kernel
+    def k(t: Data) -> qd.f32:
+        s = 0.0
+        for i in range(t.n):
+            s += t.a[i]
+        return s
+
+    a = qd.ndarray(qd.f32, 4)
+    a.fill(2)
+    assert k(Data(a, 4)) == 8

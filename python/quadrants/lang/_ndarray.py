@@ -132,7 +132,10 @@ class Ndarray(core.NdarrayBase):
         convert.count_kernel(self, "copy_from")
 
     def _conversion_key(self) -> Any:
-        return str(self.dtype), self._element_shape, len(self.shape)  # no dtype after a reset
+        dtype, shape = self.dtype, self.shape  # neither after a reset, which may be amid this
+        if dtype is None or shape is None:
+            self._prepare()  # raises
+        return str(dtype), self._element_shape, len(shape or ())
 
     def fill(self, val: Any) -> None:
         """Sets every element.

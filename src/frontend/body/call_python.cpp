@@ -156,6 +156,10 @@ Val Body::call_users(const PythonCall& c) {
 Val Body::call_python(const Node* n, const Val& f, const TracedArgs& args) {
     PyObject* callable = f.get();
     PythonCall c = gather_call(n, f, args);
+    if (c.keywords && PySequence_Contains(c.keywords.get(), interned("out").get()) == 1) {
+        ++low.kernel->user_runs;
+        unit.opaque("what " + c.name + " writes to out=");
+    }
     // As in an f-string: what a value is, only the launch knows.
     if (callable == reinterpret_cast<PyObject*>(&PyUnicode_Type) && c.symbolic && !c.keywords &&
         c.objects.size() == 1)

@@ -15,15 +15,21 @@ bool named(PyTypeObject* t, const char* name) {
     const char* dot = std::strrchr(t->tp_name, '.');
     return !std::strcmp(dot ? dot + 1 : t->tp_name, name);
 }
-bool derives(PyTypeObject* t, const char* name) {
-    for (; t; t = t->tp_base)
-        if (named(t, name)) return true;
-    return false;
-}
 Ref get(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
     if (!v) forget_error();
     return v;
+}
+// Of this package: users have classes of these names too.
+bool is_our(PyTypeObject* t, const char* name) {
+    if (!named(t, name)) return false;
+    const Ref module = get(reinterpret_cast<PyObject*>(t), names().__module___);
+    return module && text(module.get()).starts_with("quadrants");
+}
+bool derives(PyTypeObject* t, const char* name) {
+    for (; t; t = t->tp_base)
+        if (is_our(t, name)) return true;
+    return false;
 }
 bool matches_prim(ir::Prim want, ir::Prim got) { return want == ir::Prim::none || want == got; }
 int integer(PyObject* o, PyObject* name, int otherwise) {
@@ -75,7 +81,7 @@ std::optional<ir::Prim> prim_of(PyObject* a) {
     if (a == reinterpret_cast<PyObject*>(&PyFloat_Type))
         return current() ? current()->kernel->options.default_fp : ir::Prim::f32;
     if (a == reinterpret_cast<PyObject*>(&PyBool_Type)) return ir::Prim::u1;
-    if (!named(Py_TYPE(a), "DataType")) return std::nullopt;
+    if (!is_our(Py_TYPE(a), "DataType")) return std::nullopt;
     const int id = integer(a, names().id_, -1);
     if (id < 0 || id >= static_cast<int>(ir::Prim::none)) return std::nullopt;
     return static_cast<ir::Prim>(id);
@@ -92,22 +98,22 @@ std::optional<ir::Type> tensor_type_of(PyObject* a) {
 }
 
 bool is_template(PyObject* a) {
-    if (PyType_Check(a)) return named(reinterpret_cast<PyTypeObject*>(a), "Template");
+    if (PyType_Check(a)) return is_our(reinterpret_cast<PyTypeObject*>(a), "Template");
     if (derives(Py_TYPE(a), "Template")) return true;
     Ref origin = get(a, names().__origin___);
     return origin && PyType_Check(origin.get()) &&
-           named(reinterpret_cast<PyTypeObject*>(origin.get()), "Template");
+           is_our(reinterpret_cast<PyTypeObject*>(origin.get()), "Template");
 }
 
 bool is_ndarray_annotation(PyObject* a) {
-    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "NDArray")
+    return PyType_Check(a) ? is_our(reinterpret_cast<PyTypeObject*>(a), "NDArray")
                            : derives(Py_TYPE(a), "NDArray");
 }
 
 bool is_tensor_annotation(PyObject* a) {
     if (!PyType_Check(a)) return false;
     auto* t = reinterpret_cast<PyTypeObject*>(a);
-    return named(t, "Tensor") || named(t, "VectorTensor") || named(t, "MatrixTensor");
+    return is_our(t, "Tensor") || is_our(t, "VectorTensor") || is_our(t, "MatrixTensor");
 }
 
 bool is_dataclass(PyObject* a) { return PyType_Check(a) && get(a, names().__dataclass_fields___); }
@@ -119,8 +125,8 @@ bool is_instance_field(PyObject* field) {
 }
 
 bool is_buffer_view_annotation(PyObject* a) {
-    return PyType_Check(a) ? named(reinterpret_cast<PyTypeObject*>(a), "BufferView")
-                           : named(Py_TYPE(a), "BufferViewType");
+    return PyType_Check(a) ? is_our(reinterpret_cast<PyTypeObject*>(a), "BufferView")
+                           : is_our(Py_TYPE(a), "BufferViewType");
 }
 bool is_struct_type(PyObject* a) { return derives(Py_TYPE(a), "StructType"); }
 

@@ -33,7 +33,9 @@ bool has_type_named(PyObject* o, const char* name) {
     return full == name;
 }
 
-bool is_dtype(PyObject* o) { return has_type_named(o, "DataType"); }
+bool is_dtype(PyObject* o) {
+    return has_type_named(o, "DataType") && is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(o)));
+}
 
 Ref type_id(PyObject* o);
 
@@ -111,6 +113,21 @@ Ref callable_id(PyObject* o) {
     if (!name) return {};
     return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
                                            text(name.get()).c_str()));
+}
+
+// A type; of a function also what it was made to be, and whether it is bound to an object: its text
+// says neither.
+Ref kind_id(PyObject* o) {
+    if (PyMethod_Check(o))
+        return Ref::steal(
+            PyUnicode_FromFormat("bound %U", kind_id(PyMethod_GET_FUNCTION(o)).get()));
+    if (!func_of(o)) return type_id(o);
+    const Ref real = Ref::steal_or_null(PyObject_GetAttrString(o, "_is_real")),
+              top = Ref::steal_or_null(PyObject_GetAttrString(o, "_qd_requires_top_level"));
+    forget_error();
+    return Ref::steal(PyUnicode_FromFormat("%U%s%s", type_id(o).get(),
+                                           real.get() == Py_True ? " real" : "",
+                                           top && top.get() != Py_False ? " top-level" : ""));
 }
 
 // A host vector or matrix is baked in: its shape and each component are facts.
@@ -267,6 +284,9 @@ bool describe_contents(PyObject* o, std::string& out, size_t most, int depth = 0
 bool describe_array(PyObject* o, std::string& out, size_t most, int depth) {
     const Ref size = Ref::steal(PyObject_GetAttrString(o, "size"));
     if (PyLong_AsLong(size.get()) > static_cast<long>(kMostContents / 2)) return false;
+    const Ref dtype = Ref::steal(PyObject_GetAttrString(o, "dtype"));
+    if (Ref::steal(PyObject_GetAttrString(dtype.get(), "hasobject")).get() == Py_True)
+        return false;  // of classes that mean what they like
     for (const char* name : {"dtype", "shape", "strides"})
         out += text(Ref::steal(PyObject_GetAttrString(o, name)).get()) + ' ';
     return describe_contents(Ref::steal(PyObject_CallMethod(o, "tolist", nullptr)).get(), out, most,
@@ -595,7 +615,7 @@ static bool has_source(PyObject* fn) {
 }
 
 void guard_class(Unit& u, PyObject* o, Prov* prov) {
-    u.fact(prov, FactKind::type, type_id(o).get());
+    u.fact(prov, FactKind::type, kind_id(o).get());
 }
 
 // What the generated code may depend on when it uses `o`, found at `prov`.
@@ -606,7 +626,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         u.fact(prov, FactKind::field, field_signature(o).get(), o);
         u.field_places.try_emplace(o, prov);
     } else if (is_struct_field(o)) {
-        u.fact(prov, FactKind::type, type_id(o).get());
+        u.fact(prov, FactKind::type, kind_id(o).get());
         Prov* members = u.attribute(prov, interned("field_dict").get());
         const Ref fields = Ref::steal(PyObject_GetAttrString(o, "field_dict"));
         guard_value(u, fields.get(), members);
@@ -625,12 +645,13 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         u.fact(prov, FactKind::type, name.get());
     } else if (PyObject* fn = plain_function_of(o); fn && (func_of(o) || has_source(fn))) {
         u.fact(prov, FactKind::function, fn);
+        u.fact(prov, FactKind::type, kind_id(o).get());
         if (const Ref signature = signature_text(o))
             u.fact(prov, FactKind::signature, signature.get());
     } else if (PyTuple_Check(o) || PyList_Check(o) || PyDict_Check(o)) {
         if (const Ref all = contents_of(o, kMostContents))
             return u.fact(prov, FactKind::contents, all.get());
-        u.fact(prov, FactKind::type, type_id(o).get());
+        u.fact(prov, FactKind::type, kind_id(o).get());
         Ref n = Ref::steal(PyLong_FromSsize_t(PyObject_Size(o)));
         u.fact(prov, FactKind::length, n.get());
     } else {
@@ -638,7 +659,7 @@ void guard_value(Unit& u, PyObject* o, Prov* prov) {
         if (is_ndarray(o) && array_info(o, a))
             u.fact(prov, FactKind::array, array_signature(a).get());
         else
-            u.fact(prov, FactKind::type, type_id(o).get());
+            u.fact(prov, FactKind::type, kind_id(o).get());
         if (const Ref all = contents_of(o, kMostContents))
             u.fact(prov, FactKind::contents, all.get());
         else if (is_external_array(o))
@@ -670,7 +691,7 @@ bool fact_holds(const Fact& f, PyObject* now) {
         case FactKind::type: {
             if (const Ref name = callable_id(now))
                 return PyObject_RichCompareBool(name.get(), f.value.get(), Py_EQ) == 1;
-            return PyObject_RichCompareBool(type_id(now).get(), f.value.get(), Py_EQ) == 1;
+            return PyObject_RichCompareBool(kind_id(now).get(), f.value.get(), Py_EQ) == 1;
         }
         case FactKind::length: {
             const Py_ssize_t n = PyObject_Size(now);

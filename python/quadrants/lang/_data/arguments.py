@@ -163,7 +163,11 @@ def _checks_enabled() -> bool:
 
 
 def _is_buffer_view_class(annotation: Any) -> bool:
-    return isinstance(annotation, type) and annotation.__name__ == "BufferView"
+    return (
+        isinstance(annotation, type)
+        and annotation.__name__ == "BufferView"
+        and annotation.__module__.startswith("quadrants")
+    )
 
 
 def _check_view(annotation: Any, value: Any, name: str) -> None:
