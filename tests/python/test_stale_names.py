@@ -121,6 +121,18 @@ def test_the_memory_order_of_an_array(backend):
     assert second() == 2
 
 
+def run(path, *args, **environment):
+    """What a program prints behind ANSWER, a line an item."""
+    done = subprocess.run(
+        [sys.executable, str(path), str(path.parent / "cache"), *args],
+        capture_output=True, text=True, timeout=120,
+        env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", **environment),
+    )  # fmt: skip
+    answers = [l[7:] for l in done.stdout.splitlines() if l.startswith("ANSWER ")]
+    assert answers, done.stderr[-2000:]
+    return answers
+
+
 ORDERS = """
 import functools, sys
 import quadrants as qd
@@ -154,18 +166,13 @@ def test_the_order_of_a_set(tmp_path):
     lines = [ORDERS]
     for n, use in enumerate(SHOWN):
         lines.append(f"@qd.kernel\ndef k{n}() -> qd.f64:\n    return {use}\n")
-        lines.append(f"print({use!r}, k{n}() == {use})")
+        lines.append(f"print('ANSWER', {use!r}, k{n}() == {use})")
     path = tmp_path / "orders.py"
     path.write_text("\n".join(lines))
     for seed in "01231":
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache")],
-            capture_output=True, text=True, timeout=120,
-            env=dict(os.environ, PYTHONHASHSEED=seed, ENABLE_QUADRANTS_HEADER_PRINT="0"),
-        )  # fmt: skip
-        answers = [l for l in done.stdout.splitlines() if l.endswith(("True", "False"))]
-        assert len(answers) == len(SHOWN), done.stderr[-2000:]
-        assert not [l for l in answers if l.endswith("False")]
+        answers = run(path, PYTHONHASHSEED=seed)
+        assert len(answers) == len(SHOWN)
+        assert not [l for l in answers if not l.endswith("True")]
 
 
 @pytest.mark.oracle_differs("its cache does not see")
@@ -184,14 +191,8 @@ print("ANSWER", k(1.0))
 """
     path = tmp_path / "names.py"
     path.write_text(program)
-    got = []
-    for how in ("replaced", "plain", "replaced", "plain"):
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache"), how],
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        got += [l for l in done.stdout.splitlines() if l.startswith("ANSWER")]
-    assert got == ["ANSWER 1.0", "ANSWER 2.0"] * 2
+    got = [a for how in ("replaced", "plain") * 2 for a in run(path, how)]
+    assert got == ["1.0", "2.0"] * 2
 
 
 @pytest.mark.oracle_differs("its cache does not see")
@@ -209,14 +210,8 @@ print("ANSWER", k())
 """
     path = tmp_path / "modules.py"
     path.write_text(program)
-    got = []
-    for how in ("replaced", "plain", "replaced", "plain"):
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache"), how],
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        got += [l for l in done.stdout.splitlines() if l.startswith("ANSWER")]
-    assert got == ["ANSWER 1.5", "ANSWER 0.25"] * 2
+    got = [a for how in ("replaced", "plain") * 2 for a in run(path, how)]
+    assert got == ["1.5", "0.25"] * 2
 
 
 def unbound():
@@ -298,12 +293,7 @@ def test_what_a_decorator_makes_of_a_text(tmp_path):
         "top": ["-2147483648.0", "QuadrantsSyntaxError"],
     }
     for how in ("func", "plain", "kernel", "top", "func", "plain"):
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache"), how],
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        got = [l.split()[1] for l in done.stdout.splitlines() if l.startswith("ANSWER")]
-        assert got == expected[how], done.stderr[-2000:]
+        assert run(path, how) == expected[how]
 
 
 WRITES = """
@@ -344,13 +334,8 @@ def test_arrays_that_are_written_while_a_kernel_is_compiled(tmp_path):
     path = tmp_path / "writes.py"
     path.write_text(WRITES)
     for factor in ("1", "1", "5"):
-        done = subprocess.run(
-            [sys.executable, str(path), str(tmp_path / "cache"), factor],
-            capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
-        got = [l[7:] for l in done.stdout.splitlines() if l.startswith("ANSWER")]
         sums = f"{1.0 * int(factor) + 2}"
-        assert got == ["1.0 3.0", "2.0 1.0", "3.0 1.0", sums], done.stderr[-2000:]
+        assert run(path, factor) == ["1.0 3.0", "2.0 1.0", "3.0 1.0", sums]
 
 
 @pytest.mark.parametrize("name", ["Tensor", "NDArray", "StructType", "BufferView", "Template"])
