@@ -68,6 +68,7 @@ struct Joiner {
         if (i.op == Op::if_) return true;
         bool ends = i.op == Op::for_;
         walk(i.body(), [&](const Inst& j) {
+            ends &= j.op != Op::continue_ || j.parent->owner->is_loop();
             ends &= j.op != Op::break_ && j.op != Op::return_ && j.op != Op::call &&
                     j.effect() != Effect::check && info(j.op).kind != Kind::threads;
         });

@@ -233,7 +233,7 @@ def test_all_threads_come_to_one_element(backend, name, count):
     where loops end early, branches differ or the last subgroup is not whole."""
     dt = dtype(name)
     f, ends = qd.field(dt, (5, 8)), qd.field(qd.i32, ())
-    v, w = qd.Vector.field(3, dt, 8), qd.field(dt, 8)
+    v, w, u = qd.Vector.field(3, dt, 8), qd.field(dt, 8), qd.field(dt, 8)
 
     @qd.kernel
     def run(n: qd.i32):
@@ -252,6 +252,10 @@ def test_all_threads_come_to_one_element(backend, name, count):
                     f[4, 7 - j] -= 1
             for j in range(ends[None]):
                 w[j * j % 8] += x
+            for j in range(8):
+                if (i * 7 + j) % 3 == 1:  # threads that go on are not at what follows
+                    continue
+                u[j] += x
 
     ends[None] = 3
     f.fill(1)
@@ -270,6 +274,8 @@ def test_all_threads_come_to_one_element(backend, name, count):
     sums = (turns * x).sum(0)
     assert v.to_numpy().tolist() == np.stack([sums, 2 * sums, -sums], 1).tolist()
     assert w.to_numpy().tolist() == [x.sum(), x.sum(), 0, 0, x.sum(), 0, 0, 0]
+    comes = (i[:, None] * 7 + j) % 3 != 1
+    assert u.to_numpy().tolist() == (comes * x).sum(0).tolist()
 
 
 def test_misuse(backend):

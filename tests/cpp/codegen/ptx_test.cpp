@@ -383,6 +383,35 @@ TEST(ptx, adds_up_in_a_subgroup_what_goes_to_one_element) {
     }
 }
 
+// Who goes on to the next iteration is not there: the question stands at the atomic.
+TEST(ptx, asks_at_the_atomic_where_some_have_gone_on) {
+    const std::string text = std::string(kFields) + R"(func @k(%c : f32) {
+  %zero = constant 0 : i32
+  %end = constant 1000 : i32
+  %many = constant 700 : i32
+  for %i = %zero to %end parallel {
+    %xp = field_place @x, %i : place<f32>
+    %x = load %xp
+    for %j = %zero to %many {
+      %less = lt %i, %j
+      if %less {
+        continue
+      } else {
+        yield
+      }
+      %yp = field_place @y, %j : place<f32>
+      %old = atomic_add %yp, %x
+    }
+  }
+}
+)";
+    const std::string ptx = ptx_of(text, "sm_90");
+    const size_t loop = ptx.find("$L__BB0_2:");
+    ASSERT_NE(loop, std::string::npos) << ptx;
+    EXPECT_EQ(count(ptx, "activemask"), 1) << ptx;
+    EXPECT_GT(ptx.find("activemask"), loop) << ptx;
+}
+
 TEST(ptx, leaves_atomics_alone_where_threads_meet) {
     const std::string text = of_threads(R"(
     %sp = field_place @s : place<f32>
