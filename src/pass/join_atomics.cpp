@@ -11,7 +11,6 @@
 // Needs: a task whose threads have an iteration each. Keeps: sums of floats but for their order.
 // Cost:  O(instructions x loop depth).
 
-#include <optional>
 #include <unordered_map>
 
 #include "pass/divergence.h"
@@ -33,11 +32,6 @@ struct Joiner {
 
     static Value* word(Builder& b, int64_t v) { return b.int_const(Prim::u32, v); }
 
-    static Op joins(const Inst& i) {
-        const Op step = info(i.op).step;
-        return step == Op::count_ ? step : info(step).joins;
-    }
-
     // The indices of a place.
     template <class What>
     static void each_index(const Inst& atomic, What what) {
@@ -55,7 +49,7 @@ struct Joiner {
     }
 
     bool is_candidate(const Inst& i, const std::unordered_set<const Value*>& used) const {
-        if (i.effect() != Effect::atomic || joins(i) == Op::count_) return false;
+        if (i.effect() != Effect::atomic || fold_of(i.op) == Op::count_) return false;
         if (!type::is_float(i.operand(1)->type.prim) || used.contains(i.results)) return false;
         const Inst* root = root_of(i.operand(0));
         return root && root->op != Op::slot && agree(i, maybe);
@@ -114,7 +108,7 @@ struct Joiner {
                 Value*& total = totals[k];
                 Value* other = one.typed(Op::shuffle, total->type, {{total, distance, mask}},
                                          uint64_t(Shuffle::flip));
-                total = one.op(joins(*group[k]), {total, other});
+                total = one.op(fold_of(group[k]->op), {total, other});
             }
         }
         Value* lane = one.typed(Op::thread_index, type::kI32, {}, uint64_t(ThreadNumber::lane));

@@ -47,6 +47,12 @@ inline bool may_be_steep(const Session& s, const ir::Inst& i) {
            type::is_float(i.results[0].type.prim);
 }
 inline bool enabled(const Session& s, std::string_view pass) { return enabled(s.m.options, pass); }
+// What folds the partials of an atomic, Op::count_ if it cannot become a reduction. A subtraction's
+// are added: what was subtracted from zero is in them.
+inline ir::Op fold_of(ir::Op atomic) {
+    const ir::Op step = ir::info(atomic).step;
+    return step != ir::Op::count_ ? ir::info(step).joins : step;
+}
 bool is_parallel(const ir::Inst& i);  // a loop whose iterations may run at one time
 
 void summarise(Session& s, const std::vector<ir::Function*>& order);

@@ -35,13 +35,6 @@ constexpr size_t kMost = 64;          // accumulators of one loop
 constexpr int kFewLanes = 8;          // whose sums are written out
 constexpr size_t kWithManyLanes = 4;  // accumulators; more hide the latency themselves
 
-// What folds the partials of an atomic, Op::count_ if it cannot become a reduction. A subtraction's
-// are added: what was subtracted from zero is in them.
-Op fold_of(Op atomic) {
-    const Op step = info(atomic).step;
-    return step != Op::count_ ? info(step).joins : Op::count_;
-}
-
 uint64_t identity(Op op, Prim p) {
     const int width = type::bits(p);
     const uint64_t ones = width == 64 ? ~uint64_t(0) : (uint64_t(1) << width) - 1;
