@@ -9,10 +9,16 @@ namespace qd::python {
 
 bool add_runtime(PyObject* module);     // runtime.cpp: init, reset, sync, counters
 bool add_turn(PyObject* module);        // turn.cpp: who may touch what kernels work on
+bool add_declaring(PyObject* module);   // declaring.cpp: who may add to field trees
 bool add_options(PyObject* module);     // options.cpp
 bool add_cache_tool(PyObject* module);  // cache_tool.cpp: for the command line
 bool add_code_lines(PyObject* module);  // code_lines.cpp: where functions end
 bool add_expr(PyObject* module);        // expr.cpp: symbolic values
 bool add_debug(PyObject* module);       // debug.cpp: dumps of the intermediate representation
+
+// A fork waits for who declares: the child would not have that thread.
+void declaring_before_fork();
+void declaring_after_fork();
+void declaring_in_forked_child();
 
 }  // namespace qd::python

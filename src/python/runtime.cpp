@@ -385,6 +385,7 @@ void in_forked_child() {
     forget_report();
     data::OpenLaunch::in_forked_child();
     turn_in_forked_child();
+    declaring_in_forked_child();
     if (s.door.in_forked_child()) frontend::abandon_function_cache();  // half made, perhaps
 }
 

@@ -35,10 +35,12 @@ PyObject* copy_alone(PyObject*, PyObject* copies) {
     return ok ? Py_NewRef(Py_None) : nullptr;
 }
 
-// Around a fork: a child has no half of what another thread's launch writes. Signals wait.
+// Around a fork: a child has no half of what another thread declares, or its launch writes. Signals
+// wait.
 bool forks_with_turn = false;
 
 PyObject* fork_begins(PyObject*, PyObject*) {
+    declaring_before_fork();  // first: who declares may launch
     Turn<PythonThreads>& turn = session().turn;
     if (!turn.is_mine()) {
         turn.resume();
@@ -47,31 +49,17 @@ PyObject* fork_begins(PyObject*, PyObject*) {
     Py_RETURN_NONE;
 }
 
-// The lock of declarations too, which quadrants.lang.snode took: its own hook may not run, if a
-// signal handler raises as it begins.
-void end_declaring() {
-    PyObject* snode = PyDict_GetItemString(PyImport_GetModuleDict(), "quadrants.lang.snode");
-    const Ref forks = Ref::steal_or_null(snode ? PyObject_GetAttrString(snode, "_forks") : nullptr);
-    if (!forks || !PyList_Check(forks.get())) return cpython::forget_error();
-    const Py_ssize_t n = PyList_GET_SIZE(forks.get());
-    if (!n) return;
-    PyList_SetSlice(forks.get(), n - 1, n, nullptr);
-    const Ref lock = Ref::steal_or_null(PyObject_GetAttrString(snode, "declaring"));
-    const Ref done =
-        Ref::steal_or_null(lock ? PyObject_CallMethod(lock.get(), "release", nullptr) : nullptr);
-    cpython::forget_error();
-}
-
 PyObject* fork_ends(PyObject*, PyObject*) {
     if (std::exchange(forks_with_turn, false)) session().turn.leave();
-    end_declaring();
+    declaring_after_fork();
     Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
     {"copy_alone", copy_alone, METH_O, "Copies arrays' elements while no kernel runs."},
-    {"fork_begins", fork_begins, METH_NOARGS, "Waits for launches, and keeps new ones waiting."},
-    {"fork_ends", fork_ends, METH_NOARGS, "Launches go on."},
+    {"fork_begins", fork_begins, METH_NOARGS,
+     "Waits for declarations and launches, and keeps new ones waiting."},
+    {"fork_ends", fork_ends, METH_NOARGS, "They go on."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pytest
 
@@ -622,9 +623,34 @@ def declare_only():
     qd.field(qd.i32, 4)
 
 
-@pytest.mark.parametrize("handler", [declare_and_use, declare_in_steps, declare_only])
-def test_a_handler_declares_and_launches_amid_a_declaration(handler):
-    """A finaliser or signal handler, at any step of declaring and getting storage."""
+def in_joined_thread(act):
+    failed = []
+
+    def run():
+        try:
+            act()
+        except BaseException as e:
+            failed.append(e)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not failed, failed
+
+
+def declare_in_threads():
+    in_joined_thread(declare_and_use)
+    in_joined_thread(declare_in_steps)
+
+
+@pytest.mark.parametrize(
+    "handler, stride",
+    [(declare_and_use, 11), (declare_in_steps, 11), (declare_only, 11), (declare_in_threads, 211)],
+)
+def test_a_handler_declares_and_launches_amid_a_declaration(handler, stride):
+    """A finaliser or signal handler, or a thread it waits for, at any step of declaring and getting
+    storage."""
 
     def with_handler_at(last):
         steps, failed = 0, []
@@ -658,5 +684,5 @@ def test_a_handler_declares_and_launches_amid_a_declaration(handler):
     declare_in_steps()
     last = 1
     while with_handler_at(last) >= last:
-        last += 11
+        last += stride
     assert last > 300

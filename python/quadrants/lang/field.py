@@ -15,7 +15,7 @@ from quadrants.lang._data.struct_field import StructField
 from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
-from quadrants.lang.snode import SNode, changes, checked_extent, checked_offset, declaring
+from quadrants.lang.snode import SNode, changes, checked_extent, checked_offset
 from quadrants.lang.struct import StructType, check_whole
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
 
@@ -167,7 +167,7 @@ def _declare(groups: list[Group], plan: Plan | None, needs_grad: bool, needs_dua
         return
     part = FieldsBuilder(_is_default=True)  # of which others see nothing before it is whole
     _place_in(part, groups, plan, wanted)
-    with declaring:
+    with core.declaring:
         adopt(part)
     end_declaration()
 

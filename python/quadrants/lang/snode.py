@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
-from _thread import RLock
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,32 +23,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MAX_EXTENT = 2**31 - 1
 _ids = itertools.count()
 
-# One thread at a time adds to trees or makes storage of them, and none while another forks.
-declaring = RLock()
-# The builders that the thread which has `declaring` is changing, outermost first: one, and more if
-# finalisers or signal handlers declare amid that.
+# The builders that the thread which has `core.declaring` is changing, outermost first: one, and more
+# if finalisers, signal handlers or the threads that these wait for declare amid that.
 amid: list[FieldsBuilder] = []
-_forks: list[bool] = []  # one that has `declaring`: another thread may import this amid a fork
-
-
-def _fork_begins() -> None:
-    _forks.append(declaring.acquire())
-
-
-def _fork_ends() -> None:
-    if _forks:
-        _forks.pop()
-        declaring.release()
-
-
-_fork_hooks = _fork_begins, _fork_ends
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_fork_begins, after_in_parent=_fork_ends, after_in_child=_fork_ends)
 
 
 def depth_of_changes() -> int:
     """How many changes this thread is amid of."""
-    return len(amid) if declaring._is_owned() else 0  # type: ignore[attr-defined]
+    return len(amid) if core.declaring.is_mine() else 0
 
 
 def changes(method: _F) -> _F:
@@ -59,7 +39,7 @@ def changes(method: _F) -> _F:
     @functools.wraps(method)
     def change(self: Any, *args: Any, **kwargs: Any) -> Any:
         depth = depth_of_changes()
-        with declaring:
+        with core.declaring:
             try:  # what is raised before is of a handler, and its rest is cleared by the next change
                 amid[depth:] = [getattr(self, "_builder", self)]
                 return method(self, *args, **kwargs)

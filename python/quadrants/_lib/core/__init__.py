@@ -56,7 +56,6 @@ def native_loaded() -> bool:
 # would leave launches waiting. The native module puts its functions here; before it is loaded
 # nothing launches.
 _turn = types.SimpleNamespace(fork_begins=int, fork_ends=int)
-# Before `declaring`'s, hence nearer to the fork: who has that may launch.
 _fork_hooks = (
     functools.partial(operator.methodcaller("fork_begins"), _turn),
     functools.partial(operator.methodcaller("fork_ends"), _turn),

@@ -26,7 +26,7 @@ from typing import Any
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsRuntimeError
-from quadrants.lang.snode import SNode, amid, changes, declaring, depth_of_changes
+from quadrants.lang.snode import SNode, amid, changes, depth_of_changes
 
 
 class _Life:
@@ -403,10 +403,8 @@ def _materialise(runtime: Any, is_first: bool) -> None:
 
 def _make_storage(only_whole: bool = False) -> None:
     """Of all that this thread has declared, which must be whole, and what is whole of others."""
-    if sys.is_finalizing() and not declaring.acquire(False):
-        return  # the thread that declares is gone for ever
     depth, state, me = depth_of_changes(), _state, _this_thread()
-    with declaring:
+    with core.declaring:
         _drop_of_ended_threads(state)
         if not depth and not only_whole:  # else it is a handler, and they are of what it runs amid
             _check_declarations(me)
