@@ -2,6 +2,8 @@
 records do not fit the tape."""
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -611,3 +613,45 @@ def test_any_number_of_bytes_is_a_limit(backend):
         x, loss, kernels = long_programs()
         _, slope = gradient(kernels["one_loop"], x, loss, X, 20)
         assert np.isfinite(slope).all() and slope.any()
+
+
+def test_tapes_leave_addresses_to_others(tmp_path):
+    """Under `ulimit -v`: of six threads that ran a gradient none keeps a part of what is allowed."""
+    path = tmp_path / "limited.py"
+    path.write_text("""
+import resource, threading
+import numpy as np
+import quadrants as qd
+
+qd.init(arch=qd.cpu, default_fp=qd.f64, ad_stack_experimental_enabled=True)
+x, loss = qd.field(qd.f64, 1000, needs_grad=True), qd.field(qd.f64, (), needs_grad=True)
+
+@qd.kernel
+def long():
+    for i in x:
+        v = x[i] + 1.0
+        for t in range(2000):
+            v -= 0.0005 * v * v
+        loss[None] += v
+
+def size():
+    return int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+
+long()
+loss.grad[None] = 1
+room = 1 << 30
+resource.setrlimit(resource.RLIMIT_AS, (size() + room, -1))
+for _ in range(6):
+    thread = threading.Thread(target=long.grad)
+    thread.start()
+    thread.join()
+np.zeros(room // 2, np.uint8)
+v = slope = 1.0
+for t in range(2000):
+    slope *= 1 - 0.001 * v
+    v -= 0.0005 * v * v
+assert np.allclose(x.grad.to_numpy(), 6 * slope), (x.grad[3], slope)
+print("end")
+""")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert done.stdout.endswith("end\n"), done.stderr[-2000:]

@@ -3,6 +3,7 @@
 #include "runtime/cpu/tape.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,10 +17,18 @@ namespace {
 constexpr int64_t kMost = int64_t{1} << 38, kLeast = int64_t{1} << 20;
 constexpr int64_t kKept = int64_t{64} << 20;
 
-// Half of the machine's memory: who asks for more is told so, and not killed by the system.
+// What the process may have of addresses (`ulimit -v`).
+int64_t address_limit() {
+    rlimit limit;
+    const bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur < rlim_t(INT64_MAX);
+    return limited ? int64_t(limit.rlim_cur) : INT64_MAX;
+}
+
+// Half of the machine's memory: who asks for more is told so, and not killed by the system. Where
+// addresses are limited a small part of them, which all threads want.
 int64_t wanted() {
     const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-    return std::clamp(memory / 2, kLeast, kMost) & -kLeast;
+    return std::clamp(std::min(memory / 2, address_limit() / 16), kLeast, kMost) & -kLeast;
 }
 
 }  // namespace
@@ -60,7 +69,7 @@ Tape::Tape() : range_(idle ? idle.release() : new Range) {
 
 Tape::~Tape() {
     range_->trim();
-    if (idle) {
+    if (idle || address_limit() != INT64_MAX) {
         delete range_;
     } else {
         idle.reset(range_);
