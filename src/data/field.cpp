@@ -103,13 +103,17 @@ bool materialise() {
     return done != nullptr;
 }
 
-__attribute__((noinline, cold)) bool prepare(FieldFull& f) {
+bool is_of_this_runtime(const FieldFull& f) {
     if (!require_session()) return false;
-    if (f.generation != session().generation) {
-        set_error("QuadrantsRuntimeError", "This field belongs to a runtime that has been reset");
-        return false;
-    }
-    if (pending && !materialise()) return false;
+    if (f.generation == session().generation) return true;
+    set_error("QuadrantsRuntimeError", "This field belongs to a runtime that has been reset");
+    return false;
+}
+
+__attribute__((noinline, cold)) bool prepare(FieldFull& f) {
+    if (!is_of_this_runtime(f)) return false;
+    // Another thread may reset the runtime amid that.
+    if (pending && !(materialise() && is_of_this_runtime(f))) return false;
     if (f.destroyed) {
         set_error("QuadrantsRuntimeError", "SNode tree has been destroyed");
         return false;

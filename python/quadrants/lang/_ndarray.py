@@ -125,17 +125,23 @@ class Ndarray(core.NdarrayBase):
             AssertionError: not an ndarray, or of another shape.
         """
         assert isinstance(other, Ndarray), f"copy_from takes an ndarray, got {type(other)}"
-        mine, theirs = self.shape, other.shape
+        (_, mine), (_, theirs) = self._kind(), other._kind()
         same = mine == theirs and self._element_shape == other._element_shape
         assert same, f"copy_from shape mismatch: destination {mine} vs source {theirs}"
         convert.copy_array(other, self, theirs, self._element_shape)
         convert.count_kernel(self, "copy_from")
 
-    def _conversion_key(self) -> Any:
-        dtype, shape = self.dtype, self.shape  # neither after a reset, which may be amid this
+    def _kind(self) -> tuple[Any, tuple[int, ...]]:
+        """Dtype and shape; raises after a reset, which may be amid any call, and takes both."""
+        dtype, shape = self.dtype, self.shape
         if dtype is None or shape is None:
             self._prepare()  # raises
-        return str(dtype), self._element_shape, len(shape or ())
+            raise QuadrantsRuntimeError("the runtime was reset during this call")
+        return dtype, shape
+
+    def _conversion_key(self) -> Any:
+        dtype, shape = self._kind()
+        return str(dtype), self._element_shape, len(shape)
 
     def fill(self, val: Any) -> None:
         """Sets every element.
@@ -148,17 +154,18 @@ class Ndarray(core.NdarrayBase):
             ValueError: a value of another shape.
         """
         self._prepare()
+        dtype, _ = self._kind()
         entries = getattr(val, "entries", val)
         if self._element_shape and isinstance(entries, (list, tuple, np.ndarray)):
-            entries = entries_for(self.dtype, entries)
+            entries = entries_for(dtype, entries)
             if entries.shape != self._element_shape:
                 raise ValueError(
                     f"a value of shape {self._element_shape} is expected, got shape {entries.shape}"
                 )
         else:
-            if self.dtype in (i32, u32) and isinstance(entries, (float, np.floating)):
-                raise TypeError(f"an integer is required to fill elements of type {self.dtype}")
-            entries = convert.number_as(self.dtype, entries)
+            if dtype in (i32, u32) and isinstance(entries, (float, np.floating)):
+                raise TypeError(f"an integer is required to fill elements of type {dtype}")
+            entries = convert.number_as(dtype, entries)
         convert.write_array(self, entries, self._element_shape)
         if self._element_shape:
             convert.count_kernel(self, "fill")
@@ -179,15 +186,16 @@ class Ndarray(core.NdarrayBase):
         convert.write_components(self, key, value, self._element_shape)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        self._prepare()  # raises for one of a runtime that was reset
-        made = _restored(self.dtype.name, self._element_shape, self._physical_shape)
+        physical, (dtype, _) = self._physical_shape, self._kind()
+        made = _restored(dtype.name, self._element_shape, physical)
         made._qd_layout = self._qd_layout
         made.copy_from(self)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        array = convert.copied_array(self, self.shape, self._element_shape)
-        return _unpickled, (self.dtype.name, self._element_shape, array)
+        dtype, shape = self._kind()
+        array = convert.copied_array(self, shape, self._element_shape)
+        return _unpickled, (dtype.name, self._element_shape, array)
 
     def __repr__(self) -> str:
         return "<qd.ndarray>"
@@ -210,12 +218,12 @@ class _Convertible(Ndarray):
             ValueError: `copy=False` with another dtype, or of 8-bit, 16-bit or unsigned numbers.
         """
         self._prepare()
-        return convert.numpy_of(self, self.shape, self._element_shape, dtype, copy)
+        return convert.numpy_of(self, self._kind()[1], self._element_shape, dtype, copy)
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a torch tensor; `copy` as for `to_numpy`."""
         self._prepare()
-        return convert.torch_of(self, self.shape, self._element_shape, device, copy)
+        return convert.torch_of(self, self._kind()[1], self._element_shape, device, copy)
 
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of shape `shape + element_shape`, cast to the dtype.
@@ -230,7 +238,7 @@ class _Convertible(Ndarray):
         if not isinstance(arr, np.ndarray):
             raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided")
         self._prepare()
-        expected = self.shape + self._element_shape
+        expected = self._kind()[1] + self._element_shape
         if tuple(arr.shape) != expected:
             raise ValueError(f"Mismatch shape: {expected} expected, but {arr.shape} provided")
         convert.write_array(self, arr, self._element_shape)

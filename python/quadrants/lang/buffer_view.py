@@ -10,9 +10,10 @@ from quadrants.types.buffer_view_type import BufferViewType
 
 
 def _check_range(arr: Ndarray, offset: Any, size: Any) -> None:
-    if offset < 0 or size < 0 or offset + size > arr.shape[0]:
+    _, (length,) = arr._kind()
+    if offset < 0 or size < 0 or offset + size > length:
         raise ValueError(
-            f"BufferView out of range: offset={offset}, size={size}, ndarray length={arr.shape[0]}"
+            f"BufferView out of range: offset={offset}, size={size}, ndarray length={length}"
         )
 
 
@@ -41,8 +42,9 @@ class BufferView:
         if not isinstance(bare, Ndarray):
             raise TypeError(f"BufferView requires a 1D ndarray, got {type(arr)}")
         bare._prepare()
-        if len(bare.shape) != 1:
-            raise TypeError(f"BufferView requires a 1D ndarray, got shape {bare.shape}")
+        _, shape = bare._kind()
+        if len(shape) != 1:
+            raise TypeError(f"BufferView requires a 1D ndarray, got shape {shape}")
         if bare.grad is not None:
             raise TypeError("BufferView does not support ndarrays with gradients (needs_grad=True)")
         _check_range(bare, offset, size)
@@ -103,7 +105,8 @@ def _range_of(key: slice, length: int) -> tuple[int, int]:
 
 def view_of_slice(array: Ndarray, key: Any) -> BufferView:
     """`array[a:b]`."""
-    if len(array.shape) != 1 or not isinstance(key, slice):
-        raise TypeError(f"only a 1D ndarray can be sliced, this one has {len(array.shape)} axes")
-    start, size = _range_of(key, array.shape[0])
+    _, shape = array._kind()
+    if len(shape) != 1 or not isinstance(key, slice):
+        raise TypeError(f"only a 1D ndarray can be sliced, this one has {len(shape)} axes")
+    start, size = _range_of(key, shape[0])
     return BufferView(array, start, size)

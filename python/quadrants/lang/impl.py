@@ -117,9 +117,10 @@ class PyQuadrants:
     @property
     def prog(self) -> Program:
         """The program of the live runtime."""
-        if self._prog is None:
+        prog = self._prog  # once: another thread may reset the runtime
+        if prog is None:
             raise not_initialised()
-        return self._prog
+        return prog
 
     @property
     def compiling_callable(self) -> Any:
@@ -223,9 +224,7 @@ def get_runtime() -> PyQuadrants:
 
 def current_cfg() -> Config:
     """The config of the live program."""
-    if pyquadrants._prog is None:
-        raise not_initialised()
-    return pyquadrants._prog.config()
+    return pyquadrants.prog.config()
 
 
 def default_cfg() -> Config:

@@ -22,6 +22,14 @@ np: Any = LazyNumpy(globals())
 _VIEWABLE = (i32, i64, f32, f64, u1)
 
 
+def _dtype_of(container: Any) -> Any:
+    """Raises after a reset, which may be amid any call, and takes an array's dtype."""
+    dtype = container.dtype
+    if dtype is None:
+        container._prepare()  # raises
+    return dtype
+
+
 def live_array(container: Any) -> Any:
     """A NumPy array over the container's memory, None where strides cannot describe it."""
     view = container._view()
@@ -48,7 +56,7 @@ def _places(container: Any, element_shape: tuple[int, ...]) -> list[tuple[Any, A
 def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
     """A fresh array of the container's own dtype and canonical shape."""
     places = _places(container, element_shape)
-    out, copies = _read(places, container.dtype, shape, element_shape)
+    out, copies = _read(places, _dtype_of(container), shape, element_shape)
     core.copy_alone(copies)
     return out
 
@@ -66,7 +74,7 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
 def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: Any) -> None:
     """Stores all elements of one container in another, cast to its dtype."""
     read, written = _places(source, element_shape), _places(target, element_shape)
-    array, copies = _read(read, source.dtype, shape, element_shape)
+    array, copies = _read(read, _dtype_of(source), shape, element_shape)
     with np.errstate(all="ignore"):
         core.copy_alone(copies + _written(written, array))
 
@@ -145,8 +153,9 @@ def why_no_view(container: Any) -> str | None:
     arch = impl.current_cfg().arch
     if arch not in (Arch.x64, Arch.arm64, Arch.cuda, Arch.amdgpu, Arch.metal):
         return f"backend {arch.name} does not share memory"
-    if container.dtype not in _VIEWABLE:
-        return f"dtype {container.dtype} is not one of i32, i64, f32, f64, u1"
+    dtype = _dtype_of(container)
+    if dtype not in _VIEWABLE:
+        return f"dtype {dtype} is not one of i32, i64, f32, f64, u1"
     return container._why_no_view()
 
 
@@ -166,7 +175,7 @@ def numpy_of(
 ) -> Any:
     """The body of every `to_numpy`."""
     if copy is not True:
-        own = np.dtype(to_numpy_type(container.dtype))
+        own = np.dtype(to_numpy_type(_dtype_of(container)))
         if dtype is not None and np.dtype(dtype) != own:
             if copy is False:
                 raise ValueError(
@@ -205,7 +214,7 @@ def torch_of(
                 return torch.utils.dlpack.from_dlpack(container._capsule(False))
             if copy is False:
                 raise _no_view(reason)
-    to_pytorch_type(container.dtype)  # raises if this torch has no such dtype
+    to_pytorch_type(_dtype_of(container))  # raises if this torch has no such dtype
     count_kernel(container, "to_torch")
     tensor = torch.from_numpy(copied_array(container, shape, element_shape))
     return tensor if device is None else tensor.to(device)
@@ -228,8 +237,9 @@ def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
     if needs_torch and not has_pytorch():
         raise ModuleNotFoundError("to_dlpack of a field needs torch")
     container._prepare()
-    if container.dtype not in _VIEWABLE:
-        raise RuntimeError(f"DLPack export does not support dtype {container.dtype}")
+    dtype = _dtype_of(container)
+    if dtype not in _VIEWABLE:
+        raise RuntimeError(f"DLPack export does not support dtype {dtype}")
     capsule = container._capsule(bool(versioned))
     if capsule is None:
         raise RuntimeError("This layout cannot be described by strides, so DLPack cannot export it")
