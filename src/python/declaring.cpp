@@ -112,7 +112,9 @@ void declaring_in_forked_child() {
 bool add_declaring(PyObject* module) {
     if (PyType_Ready(&Declaring_Type) != 0) return false;
     const Ref lock = Ref::steal_or_null(PyObject_New(PyObject, &Declaring_Type));
-    return lock && PyModule_AddObjectRef(module, "declaring", lock.get()) == 0;
+    return lock && PyModule_AddObjectRef(module, "declaring", lock.get()) == 0 &&
+           PyModule_AddObjectRef(module, "Declaring",
+                                 reinterpret_cast<PyObject*>(&Declaring_Type)) == 0;
 }
 
 }  // namespace qd::python

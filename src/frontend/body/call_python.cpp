@@ -72,13 +72,11 @@ Body::PythonCall Body::gather_call(const Node* n, const Val& f, const TracedArgs
 }
 
 Ref Body::run_call(const PythonCall& c) {
-    if (!c.harmless && !c.ours && !is_function_of_numbers(c.callable())) {
-        if (low.undecided) throw HoldsTask{};  // what it does is done once
-        ++low.kernel->user_runs;
-    }
-    Ref result = c.harmless || c.symbolic
-                     ? call_with(c.callable(), c.objects, c.keywords.get())
-                     : ask(c.callable(), c.objects, c.keywords.get(), Asker::body);
+    if (!c.harmless && !c.ours && !is_function_of_numbers(c.callable())) user_code_runs();
+    const auto call = [&] { return call_with(c.callable(), c.objects, c.keywords.get()); };
+    Ref result = c.symbolic   ? call()
+                 : c.harmless ? asked(c.name, c.callable(), c.operands, c.keywords.get(), call)
+                              : ask(c.callable(), c.objects, c.keywords.get(), Asker::body);
     if (!result) refused(c.n, c.symbolic);
     if (result.get() == Py_NotImplemented)
         raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression");
@@ -217,8 +215,7 @@ Val Body::object_operator(const Node* n, const Val& left, const Val& right, ir::
         return call_definition(definition, args);
     }
     Val v = recorded(method.c_str(), f.prov, {&right, 1}, nullptr, false, [&] {
-        if (low.undecided) throw HoldsTask{};  // what it does is done once
-        ++low.kernel->user_runs;
+        user_code_runs();
         Ref result = call_with(f.get(), {&right.obj, 1}, nullptr);
         if (!result) refused(n, true);
         return result;

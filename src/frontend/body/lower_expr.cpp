@@ -4,6 +4,7 @@
 #include <array>
 
 #include "frontend/body/body.h"
+#include "frontend/facts/hooks.h"
 #include "frontend/facts/memo.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
@@ -191,7 +192,10 @@ Val Body::member(const Val& base, PyObject* name) {
         }
     }
     if (name == names().__dict___) refuse_at_launch(base.prov);
-    Ref item = attribute(o, name);
+    const bool runs_hook = member_runs_hook(o, name);
+    if (runs_hook) user_code_runs();
+    Ref item = runs_hook ? ask_member(o, name, Asker::body) : attribute(o, name);
+    if (!item) throw PyError{};
     if (is_expr(item.get()) || is_struct(item.get()) || bound_method(item.get()))
         return {item, nullptr};
     if (base.prov && base.prov->runtime_members && prov->from_argument() &&
@@ -229,7 +233,11 @@ Val Body::member(const Val& base, PyObject* name) {
 // base[index], index compile-time or not
 Val Body::element(const Val& base, PyObject* index) {
     if (is_symbolic(index) && !is_field(base.get())) unit.consume(base);
-    Ref item = subscript(base.get(), index);
+    const bool runs_hook = item_runs_hook(base.get());
+    if (runs_hook) user_code_runs();
+    Ref item = runs_hook && !is_symbolic(index) ? ask_item(base.get(), index, Asker::body)
+                                                : subscript(base.get(), index);
+    if (!item) throw PyError{};
     if (is_expr(item.get()) || is_struct(item.get()) || is_field(base.get()))
         return {item, nullptr};
     Prov* prov = base.prov && !is_symbolic(index) && !PySlice_Check(index)
@@ -607,7 +615,7 @@ void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>
     over = iterable(over);
     Ref it = Ref::steal(PyObject_GetIter(over.get()));
     Py_ssize_t at = 0;
-    while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
+    while (Ref item = next_item(over, it.get())) {
         check_end(over.get(), at);
         Scope scope(*this);
         Val v = unit_item(over, std::move(item), at++);
@@ -626,6 +634,7 @@ void Body::generators(const Node* n, size_t k, PyObject* out, std::vector<Prov*>
 Val Body::iterable(const Val& over) {
     PyObject* o = over.get();
     refuse_at_launch(over.prov);
+    if (PyIter_Check(o) || has_hooks(o)) user_code_runs();
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o) || unit.settle(o, over.prov)) return over;
     if (over.prov && over.prov->kind == Prov::Kind::display) return over;  // zip and kin
     // Iterating runs no code but Python's own, or that of an enumeration: in the order that it has.

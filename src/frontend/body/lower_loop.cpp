@@ -160,7 +160,7 @@ Flow Body::unrolled(const Node* n, const Val& given) {
     Flow flow = Flow::normal;
     Py_ssize_t turn = 0;
     const int limit = low.kernel->options.unrolling_limit;
-    while (Ref item = Ref::steal_or_null(PyIter_Next(it.get()))) {
+    while (Ref item = next_item(over, it.get())) {
         if (limit > 0 && turn == limit) {
             const std::string message = "You are unrolling more than " + std::to_string(limit) +
                                         " iterations, so the compile time may be extremely long.";

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "frontend/body/body.h"
+#include "frontend/facts/hooks.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
@@ -65,9 +66,42 @@ Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands
     return result_of(std::move(result), place);
 }
 
+// Before code of the user runs.
+void Body::user_code_runs() {
+    if (low.undecided) throw HoldsTask{};  // what it does is done once
+    ++low.kernel->user_runs;
+}
+
+Ref Body::next_item(const Val& over, PyObject* iterator) {
+    if (PyIter_Check(over.get()) || has_hooks(over.get())) user_code_runs();
+    return Ref::steal_or_null(PyIter_Next(iterator));
+}
+
+// Whether Python's own callable may call code of the user, or go on with it, for this operand.
+static bool may_run(std::string_view callee, PyObject* operand) {
+    if (has_hooks(operand) || PyIter_Check(operand)) return true;
+    return PyCallable_Check(operand) && !asks_for_class(callee) && callee != "issubclass" &&
+           !is_harmless(operand) && !is_own_code(operand);
+}
+
+Ref Body::asked(const std::string& name, PyObject* callee, std::span<const Val> operands,
+                PyObject* keywords, const std::function<Ref()>& run) {
+    if (!sees_more(name) &&
+        std::ranges::none_of(operands, [&](const Val& v) { return may_run(name, v.get()); }))
+        return run();
+    user_code_runs();
+    std::vector<Ref> objects;
+    for (const Val& v : operands) objects.push_back(v.obj);
+    return ask(callee, objects, keywords, Asker::body, run);
+}
+
 Val Body::operation(const char* name, std::span<const Val> operands,
                     const std::function<Ref()>& run) {
-    return recorded(name, unit.function_of("operator", name), operands, nullptr, true, run);
+    Prov* callee = unit.function_of("operator", name);
+    return recorded(name, callee, operands, nullptr, true, [&] {
+        Ref keep;
+        return asked(name, walk(callee, {}, keep), operands, nullptr, run);
+    });
 }
 
 // getattr(base, name) or getattr(base, name, otherwise): the member itself, if there is one.

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -171,7 +172,11 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep,
                Asker asker = Asker::guard);  // null: gone
 // Calls; the last operands go by `keywords`, a tuple or null. Null with an exception set.
 Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keywords);
-Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker);
+// Null `run`: the callee is called.
+Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,
+        const std::function<Ref()>& run = nullptr);
+Ref ask_member(PyObject* o, PyObject* name, Asker asker);
+Ref ask_item(PyObject* o, PyObject* index, Asker asker);
 void take_answers(bool serve);  // what was asked again serves the call that asked, or its body
 int function_index(Unit& kernel_unit, PyObject* function);
 void note_written_arrays(LoweredKernel& kernel);  // ParamSource::written (written_arrays.cpp)

@@ -18,6 +18,7 @@
 #include "frontend/facts/annotations.h"
 #include "frontend/facts/callables.h"
 #include "frontend/facts/facts.h"
+#include "frontend/facts/hooks.h"
 #include "frontend/facts/memo.h"
 #include "frontend/facts/signature.h"
 #include "frontend/source/ast.h"
@@ -213,8 +214,16 @@ static bool asks_user(const Prov* p, std::span<PyObject* const> args) {
     if (!p->parent) return false;
     if (asks_user(p->parent, args)) return true;
     Ref keep;
-    PyObject* callee = p->kind == Prov::Kind::call ? walk(p->parent, args, keep) : nullptr;
-    return callee && !is_harmless(unwrap(callee));
+    PyObject* base = walk(p->parent, args, keep);
+    if (!base) return false;
+    if (p->kind == Prov::Kind::item) return item_runs_hook(unwrap(base));
+    if (p->kind == Prov::Kind::attribute) return member_runs_hook(unwrap(base), p->key.get());
+    if (!is_harmless(unwrap(base))) return true;
+    return std::ranges::any_of(p->operands, [&](const Prov* o) {
+        Ref operand;
+        PyObject* now = walk(o, args, operand);
+        return now && has_hooks(now);
+    });
 }
 
 // A guard that asks code of the user runs before the body. If that code changes what the body read

@@ -10,6 +10,7 @@
 #include "frontend/diag.h"
 #include "frontend/facts/callables.h"
 #include "frontend/facts/facts.h"
+#include "frontend/facts/hooks.h"
 #include "frontend/facts/places.h"
 #include "frontend/source/ast.h"
 #include "frontend/source/stack.h"
@@ -272,8 +273,9 @@ bool is_same_question(const Answers::Answer& a, PyObject* callee, std::span<cons
 Answers::Answers() : previous(std::exchange(answers, this)) {}
 Answers::~Answers() { answers = previous; }
 
-Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker) {
-    if (!answers) return call_with(callee, operands, keywords);
+Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,
+        const std::function<Ref()>& run) {
+    if (!answers) return run ? run() : call_with(callee, operands, keywords);
     for (Answers::Answer& a : answers->all | std::views::reverse) {
         if ((asker != Asker::guard && a.taken) || !is_same_question(a, callee, operands, keywords))
             continue;
@@ -281,12 +283,27 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
         a.again |= asker == Asker::again;
         return a.result;
     }
-    Ref result = call_with(callee, operands, keywords);
+    Ref result = run ? run() : call_with(callee, operands, keywords);
     if (result && answers)
         answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
                                 std::vector<Ref>(operands.begin(), operands.end()),
                                 asker == Asker::body, asker == Asker::again});
     return result;
+}
+
+Ref ask_member(PyObject* o, PyObject* name, Asker asker) {
+    static PyObject* const get = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+    const Ref operands[] = {Ref::borrow(o), Ref::borrow(name)};
+    return ask(get, operands, nullptr, asker);
+}
+
+Ref ask_item(PyObject* o, PyObject* index, Asker asker) {
+    static PyObject* const get = [] {
+        const Ref module = Ref::steal(PyImport_ImportModule("operator"));
+        return PyObject_GetAttrString(module.get(), "getitem");
+    }();
+    const Ref operands[] = {Ref::borrow(o), Ref::borrow(index)};
+    return ask(get, operands, nullptr, asker);
 }
 
 void take_answers(bool serve) {
@@ -336,7 +353,18 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep, Ask
     PyObject* base = walk(prov->parent, args, keep, asker);
     if (!base) return nullptr;
     if (prov->kind != Prov::Kind::call) {
-        keep = part_of(base, prov->key.get(), prov->kind == Prov::Kind::attribute);
+        const bool is_member = prov->kind == Prov::Kind::attribute;
+        PyObject* key = prov->key.get();
+        const Ref owner = Ref::borrow(unwrap(base));
+        if (asker != Asker::again)
+            keep = part_of(base, key, is_member);
+        else if (is_member && member_runs_hook(owner.get(), key))
+            keep = ask_member(owner.get(), key, asker);
+        else if (!is_member && item_runs_hook(owner.get()))
+            keep = ask_item(owner.get(), key, asker);
+        else
+            keep = part_of(base, key, is_member);
+        forget_error();
         return keep.get();
     }
     const Ref inner = Ref::borrow(unwrap(base));

@@ -1,0 +1,186 @@
+"""Code of the user that no call in a kernel shows: properties, operators, iterators of its classes.
+
+It runs as often as the source says, and what it changes is seen by the next call of a func.
+"""
+
+import pytest
+
+import quadrants as qd
+from helpers import module_at
+
+pytestmark = pytest.mark.filterwarnings("ignore:Calling non-quadrants function")
+
+COUNTERS = """
+import quadrants as qd
+
+class Counter:
+    def __init__(self):
+        self.n = 0
+    def count(self, *_):
+        self.n += 1
+        return self.n
+
+class Counts(Counter):
+    {hook}
+
+counts = Counts()
+
+@qd.func
+def next_one():
+    {body}
+
+@qd.kernel
+def three() -> qd.i32:
+    return next_one() * 10000 + next_one() * 100 + next_one()
+"""
+TRUE_AFTER_ONE = "    r = 1\n    if qd.static({}):\n        r = 2\n    return r".strip()
+HOOKS = {  # how the class counts, how a func asks, what three calls give
+    "property": ("v = property(Counter.count)", "return counts.v", 10203),
+    "getattr": ("__getattr__ = lambda self, name: self.count()", "return counts.v", 10203),
+    "getattr_call": ("v = property(Counter.count)", "return getattr(counts, 'v')", 10203),
+    "item": ("__getitem__ = Counter.count", "return counts[0]", 10203),
+    "len": ("__len__ = Counter.count", "return len(counts)", 10203),
+    "add": ("__add__ = Counter.count", "return counts + 1", 10203),
+    "neg": ("__neg__ = Counter.count", "return -counts", 10203),
+    "int": ("__int__ = Counter.count", "return int(counts)", 10203),
+    "hash": ("__hash__ = Counter.count", "return qd.static(hash(counts))", 10203),
+    "call": ("__call__ = Counter.count", "return counts()", 10203),
+    "bool": ("__bool__ = lambda self: self.count() > 1", TRUE_AFTER_ONE.format("counts"), 10202),
+    "eq": (
+        "__eq__ = lambda self, o: self.count() > 1",
+        TRUE_AFTER_ONE.format("counts == 3"),
+        10202,
+    ),
+    "in": (
+        "__contains__ = lambda self, o: self.count() > 1",
+        TRUE_AFTER_ONE.format("3 in counts"),
+        10202,
+    ),
+    "iter": (
+        "__iter__ = lambda self: iter([self.count()])",
+        "r = 0\n    for i in qd.static(counts):\n        r += i\n    return r",
+        10203,
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HOOKS)
+def test_hooks_run_once_for_each_call(backend, what, tmp_path):
+    hook, body, expected = HOOKS[what]
+    path = tmp_path / f"hook_{what}.py"
+    path.write_text(COUNTERS.format(hook=hook, body=body))
+    for options in ({}, {"offline_cache": False}, {}):
+        backend.init(**options)
+        module = module_at(path)
+        assert [module.three(), module.three()] == [expected, expected]
+
+
+CHANGES = """
+import functools
+import quadrants as qd
+
+class Config:
+    n = 1
+
+config, table, items, N = Config(), {{"n": 1}}, [1], 1
+
+def change(*_):
+    global N
+    config.n += 1
+    table["n"] += 1
+    items.append(0)
+    N += 1
+    return 0
+
+class Hooks:
+    v = property(change)
+    __add__ = change
+    __format__ = lambda self, how: str(change())
+    __hash__ = change
+    __eq__ = lambda self, other: False
+
+class Meta(type):
+    __instancecheck__ = change
+
+class Class(metaclass=Meta):
+    pass
+
+class Each:
+    def __iter__(self):
+        for k in range(1):
+            change()
+            yield k
+
+hooks, each, part = Hooks(), Each(), functools.partial(change)
+steps = (change() for _ in range(3))
+scope = {{"change": change}}
+
+@qd.func
+def now():
+    return {what}
+
+@qd.kernel
+def twice() -> qd.i32:
+    a = now()
+    {between}
+    return a * 100 + now()
+"""
+BETWEEN = {
+    "helper": "change()",
+    "partial": "qd.static(part())",
+    "property": "b = hooks.v",
+    "operator": "b = qd.static(hooks + 1)",
+    "generator": "qd.static(next(steps))",
+    "iteration": "for k in qd.static(each):\n        pass",
+    "comprehension": "b = qd.static([change() for _ in range(1)])",
+    "lookup": "qd.static(table.get(hooks))",
+    "isinstance": "b = qd.static(isinstance(3, Class))",
+    "exec": "qd.static(exec('change()', scope))",
+    "iterator": "b = qd.static(len(list(each)))",
+}
+
+
+@pytest.mark.parametrize("what", ["config.n", "table['n']", "len(items)", "N"])
+@pytest.mark.parametrize("between", BETWEEN)
+def test_what_code_of_the_user_changes_amid_a_kernel(backend, what, between, tmp_path):
+    path = tmp_path / "changes.py"
+    path.write_text(CHANGES.format(what=what, between=BETWEEN[between]))
+    for options in ({}, {"offline_cache": False}, {}):
+        backend.init(**options)
+        assert module_at(path).twice() == 102
+
+
+PLAIN = """
+import quadrants as qd
+
+class Sizes:
+    def __init__(self, n):
+        self.items = list(range(n))
+    @property
+    def count(self):
+        \"\"\"How many.\"\"\"
+        extra = 1 if self.items else 0
+        return len(self.items) + extra
+
+sizes = Sizes({n})
+
+@qd.func
+def count(x):
+    return x + sizes.count
+
+@qd.kernel
+def many() -> qd.i32:
+    return count(1) + count(2) + count(3) + count(4)
+"""
+
+
+def test_properties_that_only_look_share_a_body(backend, tmp_path, capfd):
+    path = tmp_path / "plain.py"
+    for n in (3, 5, 3):
+        path.write_text(PLAIN.format(n=n))
+        backend.init()
+        assert module_at(path).many() == 10 + 4 * (n + 1)
+    backend.init(offline_cache=False, compile_report=2)
+    capfd.readouterr()
+    assert module_at(path).many() == 10 + 4 * 4
+    assert "1 lowered, 0 reused; 4 calls" in "".join(capfd.readouterr())
