@@ -5,7 +5,6 @@ It runs as often as the source says, and what it changes is seen by the next cal
 
 import pytest
 
-import quadrants as qd
 from helpers import module_at
 
 pytestmark = pytest.mark.filterwarnings("ignore:Calling non-quadrants function")
