@@ -183,3 +183,31 @@ def test_properties_that_only_look_share_a_body(backend, tmp_path, capfd):
     capfd.readouterr()
     assert module_at(path).many() == 10 + 4 * 4
     assert "1 lowered, 0 reused; 4 calls" in "".join(capfd.readouterr())
+
+
+OPTIONS = """
+import quadrants as qd
+from quadrants.lang import impl
+
+@qd.kernel
+def through_a_call() -> qd.i32:
+    return qd.static(impl.current_cfg().cpu_max_num_threads)
+
+@qd.kernel
+def through_the_program() -> qd.i32:
+    return qd.static(impl.get_runtime().prog.config().cpu_max_num_threads)
+
+@qd.kernel
+def through_a_name() -> qd.i32:
+    return qd.static(qd.cfg.cpu_max_num_threads)
+"""
+
+
+@pytest.mark.parametrize("name", ["through_a_call", "through_the_program", "through_a_name"])
+def test_options_that_a_kernel_reads(backend, name, tmp_path):
+    """Options that have no part in a kernel's code otherwise."""
+    path = tmp_path / "reads_options.py"
+    path.write_text(OPTIONS)
+    for n in (1, 2, 1):
+        backend.init(cpu_max_num_threads=n)
+        assert getattr(module_at(path), name)() == n

@@ -5,6 +5,7 @@
 #include "cpython/names.h"
 #include "data/external.h"
 #include "frontend/facts/annotations.h"
+#include "frontend/facts/callables.h"
 #include "frontend/specialise.h"
 #include "frontend/values/values.h"
 
@@ -19,12 +20,6 @@ Ref get(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
     if (!v) forget_error();
     return v;
-}
-// Of this package: users have classes of these names too.
-bool is_our(PyTypeObject* t, const char* name) {
-    if (!named(t, name)) return false;
-    const Ref module = get(reinterpret_cast<PyObject*>(t), names().__module___);
-    return module && text(module.get()).starts_with("quadrants");
 }
 bool derives(PyTypeObject* t, const char* name) {
     for (; t; t = t->tp_base)

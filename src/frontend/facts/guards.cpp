@@ -34,9 +34,7 @@ bool has_type_named(PyObject* o, const char* name) {
     return full == name;
 }
 
-bool is_dtype(PyObject* o) {
-    return has_type_named(o, "DataType") && is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(o)));
-}
+bool is_dtype(PyObject* o) { return is_our(Py_TYPE(o), "DataType"); }
 
 Ref type_id(PyObject* o);
 
@@ -519,8 +517,10 @@ void Unit::untracked(PyObject* o) {
     const bool of_user =
         t->tp_flags & Py_TPFLAGS_HEAPTYPE || PyModule_Check(o) ||
         (PyType_Check(o) && reinterpret_cast<PyTypeObject*>(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
-    if (of_user && !is_numpy_scalar(o) && !is_own_code(reinterpret_cast<PyObject*>(t)) &&
-        !(PyType_Check(o) && is_own_code(o)))
+    const bool changes = is_our(t, "Config") || is_our(t, "Program") || is_our(t, "PyQuadrants");
+    if (changes ||
+        (of_user && !is_numpy_scalar(o) && !is_own_code(reinterpret_cast<PyObject*>(t)) &&
+         !(PyType_Check(o) && is_own_code(o))))
         opaque("a " + std::string(t->tp_name) + " was reached in a way that is not recorded");
 }
 

@@ -6,6 +6,7 @@
 // all kernels; the places of a callee are reported again at its calls. Cost: two type tests a read.
 
 #include <algorithm>
+#include <cstring>
 
 #include "cpython/names.h"
 #include "frontend/diag.h"
@@ -69,6 +70,12 @@ bool is_own_code(PyObject* callable) {
     }
     const std::string name = module ? text(module.get()) : "";
     return name == "quadrants" || name.starts_with("quadrants.");
+}
+
+bool is_our(PyTypeObject* t, const char* name) {
+    const char* dot = std::strrchr(t->tp_name, '.');
+    return !std::strcmp(dot ? dot + 1 : t->tp_name, name) &&
+           is_own_code(reinterpret_cast<PyObject*>(t));
 }
 
 void note_capture(Lowering& l, PyObject* function, PyObject* base, PyObject* o, PyObject* name,
