@@ -371,7 +371,10 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     if (nested) {
         set_error("QuadrantsSyntaxError",
                   "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
-                  "check if you have direct/indirect invocation of kernels within kernels.");
+                  "check if you have direct/indirect invocation of kernels within kernels. (A "
+                  "signal handler or finaliser that runs while another kernel is compiled can "
+                  "launch what was compiled before: call " +
+                      kernel_name(k) + " once earlier.)");
         return nullptr;
     }
     if (k.active == 1) std::erase_if(specialisations, [](const auto& s) { return is_dead(*s); });

@@ -686,3 +686,29 @@ def test_a_handler_declares_and_launches_amid_a_declaration(handler, stride):
     while with_handler_at(last) >= last:
         last += stride
     assert last > 300
+
+
+def test_a_new_kernel_amid_a_compilation_is_refused_by_name():
+    """As a signal handler or finaliser would call it: it is told what it may do."""
+    qd.init(arch=qd.cpu, offline_cache=False)
+    refused = []
+
+    @qd.kernel
+    def quite_new() -> qd.i32:
+        return 7
+
+    def handler():
+        try:
+            quite_new()
+        except qd.QuadrantsSyntaxError as e:
+            refused.append(str(e))
+        return 3
+
+    @qd.kernel
+    def outer() -> qd.i32:
+        return qd.static(handler())
+
+    assert outer() == 3
+    assert "nested kernels are not allowed" in refused[0]
+    assert "call quite_new once earlier" in refused[0]
+    assert quite_new() == 7
