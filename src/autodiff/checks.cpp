@@ -72,8 +72,9 @@ void check_statements(const Module& m, const Request& request) {
                     "in another kernel",
                     i);
             if (what)
-                refuse(std::string("Not supported: ") + what +
-                           " in a kernel that is differentiated, but with "
+                refuse(std::string("Not supported. A kernel that is differentiated has no ") +
+                           what +
+                           ", but with "
                            "qd.init(ad_general_control=True)",
                        i);
         });

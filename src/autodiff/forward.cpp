@@ -98,7 +98,7 @@ struct Tangents {
                 return;
             }
             default:
-                refuse(std::string("Not supported: the derivative of ") + info(i.op).name +
+                refuse(std::string("Not supported. The derivative of ") + info(i.op).name +
                            ", of a place that has a dual",
                        i);
         }
@@ -209,7 +209,7 @@ void check(const Module& m, const Activity& activity) {
     for (Function* f : m.functions)
         walk(*f->body, [&](Inst& i) {
             if ((i.op == Op::floor || i.op == Op::ceil) && activity.varied(i.operand(0)))
-                refuse(std::string("Not supported: the derivative of ") + info(i.op).name +
+                refuse(std::string("Not supported. The derivative of ") + info(i.op).name +
                            " in forward mode",
                        i);
         });

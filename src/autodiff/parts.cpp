@@ -302,7 +302,7 @@ void Activity::check_smooth() const {
             if (info(i.op).slope != Slope::forbidden || i.effect() == Effect::atomic) return;
             for (int k = 0; k < i.operand_count; ++k)
                 if (varied(i.operand(k)))
-                    refuse(std::string("Not supported: the derivative of ") + info(i.op).name, i);
+                    refuse(std::string("Not supported. The derivative of ") + info(i.op).name, i);
         });
 }
 

@@ -165,7 +165,7 @@ struct Sweep {
                 return;
             }
             default:
-                refuse(std::string("Not supported: the derivative of ") + info(i.op).name, i);
+                refuse(std::string("Not supported. The derivative of ") + info(i.op).name, i);
         }
     }
 
@@ -194,7 +194,7 @@ struct Sweep {
             case Op::atomic_sub: {
                 if (active(i.result()))
                     refuse(
-                        "Not supported: the derivative of the value that an atomic operation "
+                        "Not supported. The derivative of the value that an atomic operation "
                         "returns",
                         i);
                 if (active(i.operand(1))) {
@@ -205,7 +205,7 @@ struct Sweep {
                 return;
             }
             default:
-                refuse(std::string("Not supported: the derivative of ") + info(i.op).name +
+                refuse(std::string("Not supported. The derivative of ") + info(i.op).name +
                            ", of a place that has gradients",
                        i);
         }

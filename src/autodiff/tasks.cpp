@@ -57,7 +57,7 @@ struct Kernel {
             const bool reads = accesses && used.contains(i.result());
             if (!reads || !may_be_among(later, storage.memory_class(i.operand(0)))) return;
             refuse(
-                "Not supported: a loop reads what it, or a loop behind it, overwrites, and "
+                "Not supported. A loop reads what it, or a loop behind it, overwrites, and "
                 "the kernel has further loops. Split the kernel",
                 i);
         });

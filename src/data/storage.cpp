@@ -252,13 +252,27 @@ PyObject* load_number(Prim p, const char* at) {
                               : PyLong_FromUnsignedLongLong(bits);
 }
 
+// Wraps to what any integer dtype holds; what none does is a mistake.
+bool read_integer(Prim p, PyObject* value, uint64_t& bits) {
+    int overflow;
+    bits = static_cast<uint64_t>(PyLong_AsLongLongAndOverflow(value, &overflow));
+    if (overflow > 0) bits = PyLong_AsUnsignedLongLong(value);
+    if (overflow >= 0 && !PyErr_Occurred()) return true;
+    cpython::forget_error();
+    PyErr_Format(PyExc_TypeError,
+                 "an integer of at most 64 bits is required for an element of "
+                 "type %s, got %s",
+                 type::info(p).name, cpython::integer_text(value).c_str());
+    return false;
+}
+
 bool read_number(Prim p, PyObject* value, uint64_t& bits) {
     if (type::is_float(p)) {
         const double d = PyFloat_AsDouble(value);
         if (d == -1 && PyErr_Occurred()) return false;
         bits = ir::bits_of_double(p, d);
     } else if (PyLong_Check(value)) {
-        bits = PyLong_AsUnsignedLongLongMask(value);
+        if (!read_integer(p, value, bits)) return false;
     } else {  // NumPy's numbers, floats among them, are cut to integers; Python's floats are
               // refused
         const PyNumberMethods* number = Py_TYPE(value)->tp_as_number;
@@ -272,10 +286,10 @@ bool read_number(Prim p, PyObject* value, uint64_t& bits) {
                              type::info(p).name, value);
             return false;
         }
-        bits = PyLong_AsUnsignedLongLongMask(index);
+        const bool good = read_integer(p, index, bits);
         Py_DECREF(index);
+        if (!good) return false;
     }
-    if (bits == ~uint64_t(0) && PyErr_Occurred()) return false;
     if (p == Prim::u1) bits = bits != 0;
     return true;
 }

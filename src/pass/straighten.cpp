@@ -105,7 +105,7 @@ Refusal straighten(Module& m, bool unrolls, const KeptCalls& kept) {
     for (Function* f : order) {
         if (f->never_inline)
             return {
-                "Not supported: a function that calls itself, in a kernel that is differentiated",
+                "Not supported. A function that calls itself, in a kernel that is differentiated",
                 f->body->first->loc};
         single_exit(*f);
         inline_calls(s, *f);

@@ -42,7 +42,7 @@ VARIANTS |= {"threads 2": dict(cpu_max_num_threads=2)}
 AS_CALLS = dict(disable_pass="inline_calls")  # funcs stay funcs in derivatives
 VARIANTS |= {"calls": AS_CALLS, "calls, budget 3000": dict(ad_tape_bytes=3000, **AS_CALLS)}
 REFUSALS = [
-    "Not supported: ",
+    "Not supported. ",
     "Mixed usage of for-loops",
     "Cross-iteration read-after-write",
     "RandStmt not supported",
