@@ -56,7 +56,7 @@ void check_statements(const Module& m, const Request& request) {
         walk(*function->body, [&](Inst& i) {
             const char* what = nullptr;
             if (pass::is_elimination(i)) return;
-            if (i.op == Op::loop) what = "a while loop";
+            if (i.op == Op::loop) what = "while loop";
             if (i.op == Op::break_ && i.parent->owner->op != Op::loop) what = "break";
             if (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop()))
                 what = "continue";
