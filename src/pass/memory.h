@@ -15,10 +15,11 @@ inline const ir::Inst* root_of(const ir::Value* place) {
 // Places of different classes never overlap. A slot is a class of its own; so is each group of
 // fields and each array parameter (arrays.cpp). Where arrays overlap, they may be views of fields
 // too, and all are one class.
+constexpr uint64_t kUnknownMemory = 15;  // may be of any class but slots
 inline uint64_t memory_class(const ir::Value* place, const Session& s) {
-    enum : uint64_t { kArrays = 1, kTemps, kPartials, kThread, kShared, kTape = 7, kUnknown = 15 };
+    enum : uint64_t { kArrays = 1, kTemps, kPartials, kThread, kShared, kTape = 7 };
     const ir::Inst* d = root_of(place);
-    if (!d) return kUnknown;
+    if (!d) return kUnknownMemory;
     switch (ir::info(d->op).root) {
         case ir::Root::field:
             return s.m.arrays_may_overlap ? kArrays : d->field()->alias_group << 3 | 5;
@@ -39,7 +40,7 @@ inline uint64_t memory_class(const ir::Value* place, const Session& s) {
         case ir::Root::none:
             break;
     }
-    return kUnknown;
+    return kUnknownMemory;
 }
 inline bool is_local_class(uint64_t c) { return (c & 7) == 0; }
 
