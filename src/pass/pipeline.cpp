@@ -151,6 +151,7 @@ void finish_plan(Session& s, Plan& plan) {
 
 void write_out(Runner& runner, Plan& plan) {
     measure(plan);
+    runner.s.arrays = plan.arrays;
     runner.phase = "IV";
     for (Function* f : runner.s.m.functions) runner.run(Where::code, *f);
     plan.floats_of_bits |= runner.s.floats_of_bits;
