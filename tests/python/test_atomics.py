@@ -226,6 +226,47 @@ def test_own_and_neighbouring_elements(backend):
     np.testing.assert_array_equal(out[:-1], np.stack([i, 0 * i + 2], 1))
 
 
+@pytest.mark.parametrize("name", ["f32", "f64"])
+@pytest.mark.parametrize("count, trips", [(4096, 0), (64, 3), (4096, 4), (33, 11), (4096, 37)])
+def test_totals_of_several_turns(backend, name, count, trips):
+    """Components and turns whose totals go to neighbours, and to other fields and arrays."""
+    dt = dtype(name)
+    low, n = -2, trips
+    v = qd.Vector.field(3, dt, 40, offset=low)
+    m, y = qd.Matrix.field(2, 2, dt, (40, 3)), qd.field(dt, 40)
+    sums, bounds = qd.field(dt, count), qd.field(qd.i32, 2)
+
+    @qd.kernel
+    def run(a: qd.types.ndarray(dtype=dt, ndim=2), count: qd.i32):
+        for i in range(count):
+            x, s = qd.cast(i % 5 - 1, dt), qd.cast(0, dt)
+            for j in range(bounds[0], bounds[1]):
+                v[j] += qd.Vector([x, 2 * x, -x])
+                s += x + j
+            for j in range(bounds[1] - bounds[0]):
+                m[j, 1] += qd.Matrix([[x, 1], [2, 3 * x]])
+                a[j, 0] += x
+                a[j, 1] -= 2 * x
+                qd.atomic_max(y[j], x * j)
+                s += y.shape[0]
+            sums[i] = s
+
+    bounds.from_numpy(np.array([low, low + n]))
+    a = np.zeros((40, 2), np.dtype(name.replace("f", "float")))
+    run(a, count)
+    x = np.arange(count) % 5 - 1
+    there = (np.arange(40) < n).astype(float)[:, None]
+    total = x.sum()
+    assert v.to_numpy().tolist() == (there * [total, 2 * total, -total]).tolist()
+    assert a.tolist() == (there * [total, -2 * total]).tolist()
+    each = np.array([[total, count], [2 * count, 3 * total]])
+    assert m.to_numpy()[:, 1].tolist() == (there[:, :, None] * each).tolist()
+    assert not m.to_numpy()[:, [0, 2]].any()
+    assert y.to_numpy().tolist() == [max(0, x.max() * j) if j < n else 0 for j in range(40)]
+    expected = n * x + sum(range(low, low + n)) + 40 * n
+    assert sums.to_numpy().tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("name", ["f32", "f64", "i32"])
 @pytest.mark.parametrize("count", [1, 31, 32, 1000, 4096])
 def test_all_threads_come_to_one_element(backend, name, count):

@@ -286,8 +286,8 @@ struct FunctionLowering {
     llvm::Value* launch_key();
     llvm::Value* open_calls();  // where the innermost abi::OpenCall of the thread stands
     // --- of a GPU (lower_gpu.cpp)
-    llvm::Value* launch_record();  // abi::DeviceLaunch
-    llvm::Value* tape_on_gpu(llvm::Value* offset);
+    llvm::Value* launch_record();                             // abi::DeviceLaunch
+    llvm::Value* tape_on_gpu(llvm::Value* offset, int size);  // of the number that lies there
     llvm::Value* launch_word(size_t offset, llvm::Type* type);
     llvm::Value* gpu_block(Block which);
     llvm::Value*

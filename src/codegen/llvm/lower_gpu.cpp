@@ -86,18 +86,20 @@ Value* FunctionLowering::gpu_block(Block which) {
 
 // Words lie side by side, of 32 threads: what those keep at one offset need not be of one size, so
 // all words are as large as the largest number.
-Value* FunctionLowering::tape_on_gpu(Value* offset) {
+Value* FunctionLowering::tape_on_gpu(Value* offset, int size) {
     Value* tape = launch_word(offsetof(abi::DeviceLaunch, tape), m.memory);
     Value* each = launch_word(offsetof(abi::DeviceLaunch, tape_bytes), m.i64);
     Value* thread = grid_value(ir::TaskValue::begin);
     Value* lane = b.CreateAnd(thread, b.getInt64(31));
     Value* group = b.CreateMul(b.CreateSub(thread, lane), each);
     const uint64_t bytes = m.prepared.plan.wide_tape ? 8 : 4;
+    const auto aside = [&](Value* v) { return b.CreateMul(v, b.getInt64(32)); };
+    Value* mine =
+        b.CreateInBoundsGEP(m.i8, tape, b.CreateAdd(group, b.CreateMul(lane, b.getInt64(bytes))));
+    if (uint64_t(size) >= bytes) return b.CreateInBoundsGEP(m.i8, mine, aside(offset));  // aligned
     Value* in_word = b.CreateAnd(offset, b.getInt64(bytes - 1));
-    Value* word = b.CreateMul(b.CreateSub(offset, in_word), b.getInt64(32));
-    Value* at = b.CreateAdd(b.CreateAdd(group, word), b.CreateMul(lane, b.getInt64(bytes)));
-    at = b.CreateAdd(at, in_word);
-    return b.CreateInBoundsGEP(m.i8, tape, at);
+    Value* word = aside(b.CreateSub(offset, in_word));
+    return b.CreateInBoundsGEP(m.i8, mine, b.CreateAdd(word, in_word));
 }
 
 Value* FunctionLowering::thread_record() {

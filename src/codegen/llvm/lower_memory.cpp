@@ -138,7 +138,9 @@ void FunctionLowering::lower_place(Inst& i) {
             return set(i, 0, b.CreateConstInBoundsGEP1_64(m.i8, fn->getArg(0), words[i.imm]));
         }
         case Op::tape: {
-            if (m.gpu) return set(i, 0, tape_on_gpu(get(operand(i, 0))));
+            if (m.gpu)
+                return set(i, 0,
+                           tape_on_gpu(get(operand(i, 0)), type::bytes(i.result()->type.prim)));
             Value* base =
                 at_entry(key(kThreadMember, offsetof(abi::Thread, tape)), [&](Builder& at) {
                     return invariant_load(at, m.memory, fn->getArg(0), offsetof(abi::Thread, tape),
