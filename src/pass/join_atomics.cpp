@@ -87,28 +87,53 @@ struct Joiner {
         return ends;
     }
 
-    // Whether all threads are here: known from the loops around, or asked now.
+    static Value* is_equal_over_lanes(Builder& b, Value* v) {
+        Value* mask = b.typed(Op::active_mask, type::kU32, {});
+        Value* equal = b.typed(Op::vote, type::kU32, {{v, mask}}, uint64_t(Vote::all_equal));
+        return b.op(Op::eq, {equal, word(b, kAll)});
+    }
+
+    // Whether all threads are here, and in one turn of the loops around: some may have gone ahead,
+    // and come by again when others do for the first time. Null if nobody can tell.
+    static Value* all_in_one_turn(Inst& at) {
+        Builder b = before(at);
+        for (const Inst* i = at.parent->owner; i; i = i->parent->owner)
+            if (i->op == Op::loop) return nullptr;
+        Value* yes = b.op(Op::eq, {b.typed(Op::active_mask, type::kU32, {}), word(b, kAll)});
+        for (const Inst* i = at.parent->owner; i; i = i->parent->owner)
+            for (uint32_t d = 0; i->op == Op::for_ && d < i->imm; ++d)
+                yes = b.op(Op::bit_and, {yes, is_equal_over_lanes(b, i->body().params[d])});
+        return yes;
+    }
+
+    // Known from the loops around, or asked now; null as above.
     Value* all_here(Inst& at) {
         Inst* outermost = nullptr;
         for (Inst* i = at.parent->owner; i && alike(*i); i = i->parent->owner)
             if (i->is_loop()) outermost = i;
         Inst& in_front = outermost ? *outermost : at;
-        Value*& v = whole[&in_front];
-        if (!v) {
-            Builder b = before(in_front);
-            v = b.op(Op::eq, {b.typed(Op::active_mask, type::kU32, {}), word(b, kAll)});
-        }
-        return v;
+        const auto [known, is_new] = whole.try_emplace(&in_front);
+        if (is_new) known->second = all_in_one_turn(in_front);
+        return known->second;
+    }
+
+    static bool same_number(const Value* a, const Value* b) {
+        return a == b || (is_constant(a) && is_constant(b) && constant_bits(a) == constant_bits(b));
     }
 
     // Places that differ in numbers alone: a lane may choose among them.
     static bool are_alike(const Value* a, const Value* b) {
         if (a == b) return true;
-        const Inst *x = a->def, *y = b->def;
-        if (a->type != b->type || !x || !y || x->op != y->op) return false;
+        if (a->type != b->type) return false;
         if (a->type.is_scalar()) return true;
-        if (!a->type.is_place() || x->ref != y->ref || x->imm != y->imm ||
-            x->operand_count != y->operand_count || x->op == Op::slot)
+        const Inst *x = a->def, *y = b->def;
+        if (!a->type.is_place() || !x || !y || x->op != y->op) return false;
+        if (x->op == Op::comp_place && !same_number(x->operand(1), y->operand(1))) {
+            const Inst* field = root_of(a);
+            if (field->op == Op::field_place && !field->field()->component_stride()) return false;
+        }
+        if (x->ref != y->ref || x->imm != y->imm || x->operand_count != y->operand_count ||
+            x->op == Op::slot)
             return false;
         for (int k = 0; k < x->operand_count; ++k)
             if (!are_alike(x->operand(k), y->operand(k))) return false;
@@ -116,11 +141,8 @@ struct Joiner {
     }
     static Value* choose(Builder& b, Value* which, Value* yes, Value* no) {
         if (yes == no) return no;
-        if (!yes->type.is_place()) {
-            const bool same =
-                is_constant(yes) && is_constant(no) && constant_bits(yes) == constant_bits(no);
-            return same ? no : b.op(Op::select, {which, yes, no});
-        }
+        if (!yes->type.is_place())
+            return same_number(yes, no) ? no : b.op(Op::select, {which, yes, no});
         std::vector<Value*> operands;
         for (int k = 0; k < no->def->operand_count; ++k)
             operands.push_back(choose(b, which, yes->def->operand(k), no->def->operand(k)));
@@ -225,17 +247,18 @@ struct Joiner {
     void join(std::span<Inst* const> group) {
         Inst& last = *group.back();
         Value* all = all_here(last);
-        Builder b = before(last);
         std::unordered_set<const Value*> asked;
+        std::vector<Value*> indices;  // of which loads decide whether they are equal
         for (const Inst* i : group)
             each_index(*i, [&](Value* index) {
-                if (is_constant(index) || !surely.differs(index) || !asked.insert(index).second)
-                    return;
-                Value* mask = b.typed(Op::active_mask, type::kU32, {});
-                Value* equal =
-                    b.typed(Op::vote, type::kU32, {{index, mask}}, uint64_t(Vote::all_equal));
-                all = b.op(Op::bit_and, {all, b.op(Op::eq, {equal, word(b, kAll)})});
+                if (!is_constant(index) && surely.differs(index) && asked.insert(index).second)
+                    indices.push_back(index);
             });
+        Value* now = all && !indices.empty() ? all_in_one_turn(last) : all;
+        if (!now) return;
+        Builder b = before(last);
+        if (now != all) all = b.op(Op::bit_and, {all, now});
+        for (Value* index : indices) all = b.op(Op::bit_and, {all, is_equal_over_lanes(b, index)});
         Inst* branch = b.emit(Op::if_, {{all}}, {}, 2);
         Builder one{&f, branch->regions[0], nullptr, last.loc};
         Value* mask = word(one, kAll);

@@ -107,7 +107,7 @@ struct Task {
     bool fixed_mapping = false;    // iteration i is thread i % block_dim of block i / block_dim
     int64_t most_iterations = -1;  // of a range task; -1: known when it runs
     uint32_t shared_bytes = 0;     // of a block, that its launch asks for; shared.cpp
-    int iterations = 1;            // of a thread, that block_dim does not count
+    int iterations = 1;            // of a thread, that block_dim does not count; 0: t, t + threads ...
     std::vector<Input> inputs;     // in order of kind and `from`; inputs.cpp
     int group = -1;                // the innermost around all of it, of Plan::groups
     std::vector<abi::PrivateField> private_fields;  // private_fields.cpp

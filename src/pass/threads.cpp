@@ -4,11 +4,14 @@
 // Thread t has iteration t of the loop as it lies in memory, the last dimension fastest, if there
 // is one. Where a body does little, it has two, a block apart. Under a reduction (reduce.cpp), and
 // where only the device knows the bounds, it has iterations t, t + threads and so on; the number of
-// threads depends on the trip count alone, or is what the device likes best.
+// threads depends on the trip count alone, or is what the device likes best. So it is where
+// iterations keep records on tapes, which then are as many as threads that run at one time: the
+// next iteration finds its tape in the cache.
 //
 // Cost: O(dimensions).
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "pass/passes.h"
 
@@ -24,8 +27,7 @@ struct Threads {
     Prim index;
     int64_t block_dim;
     int iterations;  // of a thread, beside those of strides
-    const bool strides = std::ranges::any_of(
-        bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::temp; });
+    bool strides;
 
     Value* value(Builder& b, TaskValue which, int k = 0) {
         return b.typed(Op::task_value, type::kI64, {},
@@ -148,6 +150,21 @@ bool is_light(const Session& s, const Task& task, const Inst& loop) {
     return plain;
 }
 
+// On the tape, itself or what it calls.
+bool keeps_records(const Inst& loop) {
+    std::unordered_set<const Function*> seen;
+    const auto keeps = [&](const auto& self, Region& r) -> bool {
+        bool found = false;
+        walk(r, [&](const Inst& i) {
+            found |= i.op == Op::tape;
+            if (i.op == Op::call && seen.insert(i.callee()).second)
+                found |= self(self, *i.callee()->body);
+        });
+        return found;
+    };
+    return keeps(keeps, loop.body());
+}
+
 }  // namespace
 
 void lower_threads(Session& s, Task& task, Inst& loop, std::vector<Accumulator>& accumulators) {
@@ -157,7 +174,13 @@ void lower_threads(Session& s, Task& task, Inst& loop, std::vector<Accumulator>&
     if (!block) block = accumulators.empty() ? s.m.options.default_gpu_block_dim : kFoldingBlock;
     task.block_dim = int(std::clamp<int64_t>(block, 1, kLargestBlock));
     const std::span<const abi::Bound> bounds(task.bounds, static_cast<size_t>(2 * task.dims));
-    Threads threads{*task.body, loop, bounds, loop.operand(0)->type.prim, task.block_dim, 1};
+    const bool fills_device = accumulators.empty() && !task.fixed_mapping && keeps_records(loop);
+    const bool strides = fills_device || std::ranges::any_of(bounds, [](const abi::Bound& b) {
+                             return b.kind == abi::BoundKind::temp;
+                         });
+    if (fills_device) task.iterations = 0;
+    Threads threads{*task.body,     loop, bounds, loop.operand(0)->type.prim,
+                    task.block_dim, 1,    strides};
     if (accumulators.empty() && !threads.strides && is_light(s, task, loop))
         threads.iterations = task.iterations = kIterations;
     threads.run(accumulators);

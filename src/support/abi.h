@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 22;
+inline constexpr uint32_t kAbiVersion = 23;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -173,7 +173,7 @@ struct Task {
     uint32_t behind;           // the first task behind the checkpoint that this one begins
     int32_t gate;              // offset of its condition, an i32, into temps; -1: it begins none
     uint32_t shared_bytes;     // that the launch of a block asks for
-    uint32_t iterations;       // of a GPU's thread; 0: 1
+    uint32_t iterations;       // of a GPU's thread; 0: threads that fill it share them
     PrivateField private_fields[kMaxPrivateFields];
     Bound bounds[2 * kMaxDims];
 };

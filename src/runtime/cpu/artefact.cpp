@@ -129,7 +129,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 t.behind,
                                 t.gate,
                                 t.shared_bytes,
-                                std::max(t.iterations, 1u),
+                                t.iterations,
                                 texts.substr(std::min<size_t>(t.name, texts.size()))});
         std::string_view& name = image->tasks.back().name;
         name = name.substr(0, name.find('\0'));

@@ -41,7 +41,7 @@ struct LoadedTask {
     uint32_t behind = 0;        // what follows a checkpoint that begins here
     int32_t gate = -1;          // its condition in temps; -1: none
     uint32_t shared_bytes = 0;  // that the launch of a block asks for
-    uint32_t iterations = 1;    // of a GPU's thread
+    uint32_t iterations = 1;    // of a GPU's thread; 0: shared by threads that fill it
     std::string_view name;      // of its loop, else made up
 };
 

@@ -59,6 +59,11 @@ std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
         if (shared)
             check(d.cuFuncSetAttribute(e.task, kSharedBytes, int(shared)),
                   "asking for shared memory");
+        e.held = 1;
+        if (!tasks[k].iterations)
+            check(d.cuOccupancyMaxActiveBlocksPerMultiprocessor(&e.held, e.task, tasks[k].block_dim,
+                                                                shared),
+                  "asking how many blocks fit");
         code->entries.push_back(e);
     }
     return code;

@@ -18,6 +18,7 @@ struct Code {
     Handle module = nullptr;
     struct Entry {
         Handle task, finish;  // finish may be null
+        int held;             // blocks of the task that a multiprocessor runs at one time
     };
     std::vector<Entry> entries;  // by task
 

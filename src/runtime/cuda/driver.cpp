@@ -61,6 +61,7 @@ struct Opened {
         QD_FIND(cuModuleLoadDataEx);
         QD_FIND(cuModuleUnload);
         QD_FIND(cuModuleGetFunction);
+        QD_FIND(cuOccupancyMaxActiveBlocksPerMultiprocessor);
         QD_FIND(cuFuncSetAttribute);
         QD_FIND(cuLaunchKernel);
         QD_FIND(cuGraphCreate);

@@ -67,6 +67,8 @@ struct Driver {
                                  void** values);
     Result (*cuModuleUnload)(Handle module);
     Result (*cuModuleGetFunction)(Handle* function, Handle module, const char* name);
+    Result (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(int* blocks, Handle function, int threads,
+                                                          size_t shared_bytes);
     Result (*cuFuncSetAttribute)(Handle function, int attribute, int value);
     Result (*cuLaunchKernel)(Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                              unsigned block_x, unsigned block_y, unsigned block_z,

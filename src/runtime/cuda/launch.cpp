@@ -225,8 +225,10 @@ struct Launch {
             if (end <= begin) return start_blocks(task, entry, 0);
             if (__builtin_mul_overflow(count, end - begin, &count)) count = INT64_MAX;
         }
-        const int64_t each = int64_t(task.block_dim) * task.iterations;
-        const int64_t blocks = count / each + (count % each != 0);
+        const int64_t each = int64_t(task.block_dim) * std::max(task.iterations, 1u);
+        int64_t blocks = count / each + (count % each != 0);
+        if (!task.iterations)
+            blocks = std::min(blocks, int64_t{d.multiprocessors} * std::max(entry.held, 1));
         if (blocks > kMostBlocks && !task.partial_bytes)
             throw support::Error("a parallel loop has " + std::to_string(count) +
                                  " iterations; this device takes fewer");
