@@ -87,23 +87,36 @@ struct Joiner {
         return ends;
     }
 
-    static Value* is_equal_over_lanes(Builder& b, Value* v) {
-        Value* mask = b.typed(Op::active_mask, type::kU32, {});
+    static Value* is_equal_over_lanes(Builder& b, Value* v, Value* mask) {
         Value* equal = b.typed(Op::vote, type::kU32, {{v, mask}}, uint64_t(Vote::all_equal));
         return b.op(Op::eq, {equal, word(b, kAll)});
     }
 
+    static bool turns_once(const Inst& loop) {  // at most: a thread with one iteration
+        const Inst* high = loop.operand(1)->def;
+        return loop.imm == 1 && is_constant(loop.operand(0)) && !constant_bits(loop.operand(0)) &&
+               high && high->op == Op::cast && high->operand(0)->type.prim == Prim::u1;
+    }
+
+    struct Answer {
+        Value* yes = nullptr;
+        Value* mask = nullptr;  // of the threads that asked
+    };
+
     // Whether all threads are here, and in one turn of the loops around: some may have gone ahead,
     // and come by again when others do for the first time. Null if nobody can tell.
-    static Value* all_in_one_turn(Inst& at) {
+    static Answer all_in_one_turn(Inst& at) {
         Builder b = before(at);
         for (const Inst* i = at.parent->owner; i; i = i->parent->owner)
-            if (i->op == Op::loop) return nullptr;
-        Value* yes = b.op(Op::eq, {b.typed(Op::active_mask, type::kU32, {}), word(b, kAll)});
-        for (const Inst* i = at.parent->owner; i; i = i->parent->owner)
-            for (uint32_t d = 0; i->op == Op::for_ && d < i->imm; ++d)
-                yes = b.op(Op::bit_and, {yes, is_equal_over_lanes(b, i->body().params[d])});
-        return yes;
+            if (i->op == Op::loop) return {};
+        Value* mask = b.typed(Op::active_mask, type::kU32, {});
+        Value* yes = b.op(Op::eq, {mask, word(b, kAll)});
+        for (const Inst* i = at.parent->owner; i; i = i->parent->owner) {
+            if (i->op != Op::for_ || turns_once(*i)) continue;
+            for (uint32_t d = 0; d < i->imm; ++d)
+                yes = b.op(Op::bit_and, {yes, is_equal_over_lanes(b, i->body().params[d], mask)});
+        }
+        return {yes, mask};
     }
 
     // Known from the loops around, or asked now; null as above.
@@ -113,7 +126,7 @@ struct Joiner {
             if (i->is_loop()) outermost = i;
         Inst& in_front = outermost ? *outermost : at;
         const auto [known, is_new] = whole.try_emplace(&in_front);
-        if (is_new) known->second = all_in_one_turn(in_front);
+        if (is_new) known->second = all_in_one_turn(in_front).yes;
         return known->second;
     }
 
@@ -254,11 +267,12 @@ struct Joiner {
                 if (!is_constant(index) && surely.differs(index) && asked.insert(index).second)
                     indices.push_back(index);
             });
-        Value* now = all && !indices.empty() ? all_in_one_turn(last) : all;
-        if (!now) return;
+        const Answer now = indices.empty() ? Answer{all} : all_in_one_turn(last);
+        if (!all || !now.yes) return;
         Builder b = before(last);
-        if (now != all) all = b.op(Op::bit_and, {all, now});
-        for (Value* index : indices) all = b.op(Op::bit_and, {all, is_equal_over_lanes(b, index)});
+        if (now.yes != all) all = b.op(Op::bit_and, {all, now.yes});
+        for (Value* index : indices)
+            all = b.op(Op::bit_and, {all, is_equal_over_lanes(b, index, now.mask)});
         Inst* branch = b.emit(Op::if_, {{all}}, {}, 2);
         Builder one{&f, branch->regions[0], nullptr, last.loc};
         Value* mask = word(one, kAll);

@@ -101,15 +101,15 @@ struct Task {
     uint32_t partial_bytes = 0;                 // per chunk, multiple of 8
     int dims = 0;                               // of a range task
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
-    int block_dim = 0, max_threads = 0;
-    bool polls = false;  // some iteration may wait for a later one
+    int block_dim = 0, max_threads = 0;         // of a GPU most blocks
+    bool polls = false;                         // some iteration may wait for a later one
     Shape shape = Shape::thread;
     bool fixed_mapping = false;    // iteration i is thread i % block_dim of block i / block_dim
     int64_t most_iterations = -1;  // of a range task; -1: known when it runs
     uint32_t shared_bytes = 0;     // of a block, that its launch asks for; shared.cpp
-    int iterations = 1;            // of a thread, that block_dim does not count; 0: t, t + threads ...
-    std::vector<Input> inputs;     // in order of kind and `from`; inputs.cpp
-    int group = -1;                // the innermost around all of it, of Plan::groups
+    int iterations = 1;         // of a thread, that block_dim does not count; 0: t, t + threads ...
+    std::vector<Input> inputs;  // in order of kind and `from`; inputs.cpp
+    int group = -1;             // the innermost around all of it, of Plan::groups
     std::vector<abi::PrivateField> private_fields;  // private_fields.cpp
     uint32_t private_atomics = 0;
     std::string name;  // for profiles: LoopConfig::name, else kind and number

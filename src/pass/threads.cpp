@@ -174,11 +174,16 @@ void lower_threads(Session& s, Task& task, Inst& loop, std::vector<Accumulator>&
     if (!block) block = accumulators.empty() ? s.m.options.default_gpu_block_dim : kFoldingBlock;
     task.block_dim = int(std::clamp<int64_t>(block, 1, kLargestBlock));
     const std::span<const abi::Bound> bounds(task.bounds, static_cast<size_t>(2 * task.dims));
-    const bool fills_device = accumulators.empty() && !task.fixed_mapping && keeps_records(loop);
+    // Option saturating_grid_dim: a thread has what is left of the blocks that it does not get.
+    const int most_blocks = int(std::clamp<int64_t>(s.m.options.saturating_grid_dim, 0, INT32_MAX));
+    task.max_threads = most_blocks;
+    const bool fills_device =
+        accumulators.empty() && !task.fixed_mapping &&
+        (keeps_records(loop) || (most_blocks && !summary_of(s, loop.body()).meets));
     const bool strides = fills_device || std::ranges::any_of(bounds, [](const abi::Bound& b) {
                              return b.kind == abi::BoundKind::temp;
                          });
-    if (fills_device) task.iterations = 0;
+    if (strides && accumulators.empty()) task.iterations = 0;
     Threads threads{*task.body,     loop, bounds, loop.operand(0)->type.prim,
                     task.block_dim, 1,    strides};
     if (accumulators.empty() && !threads.strides && is_light(s, task, loop))

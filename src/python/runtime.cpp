@@ -173,7 +173,11 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
     begin_trace();
     note_watchers();
-    return Py_BuildValue("{s:i}", "max_block_dim", 1024);
+    if (!on_gpu) return Py_BuildValue("{s:i}", "max_block_dim", 1024);
+    const runtime::cuda::Driver& d = *runtime::cuda::driver();
+    const auto wished = int(s.options.saturating_grid_dim);
+    return Py_BuildValue("{s:i,s:i}", "max_block_dim", d.block_threads, "saturating_grid_dim",
+                         wished ? wished : 2 * d.multiprocessors * d.blocks_held);
 }
 
 void flush() {

@@ -164,7 +164,7 @@ struct Task {
     uint32_t finish;           // offset, or UINT32_MAX
     uint32_t partial_bytes;    // 0: no reduction
     int32_t block_dim;         // 0: runtime decides; of a GPU: threads of a block
-    int32_t max_threads;       // 0: all
+    int32_t max_threads;       // 0: all; of a GPU: blocks
     uint32_t name;             // offset into the artefact's strings
     uint32_t privates;         // how many of private_fields count
     uint32_t private_atomics;  // scalar atomics on them in the body

@@ -286,6 +286,41 @@ total(); qd.sync()
     assert launches == ["launch task0 512 x 256", "launch finish0 1 x 256"]
 
 
+def test_a_grid_is_as_large_as_the_user_allows(run):
+    """saturating_grid_dim: threads have several iterations. Loops with records on tapes have as many
+    threads as fit: 10 multiprocessors of 16 blocks."""
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR, ad_stack_experimental_enabled=True{more})
+print(qd.cfg.saturating_grid_dim, qd.cfg.max_block_dim)
+x = qd.field(qd.f32, 10**6, needs_grad=True)
+s = qd.field(qd.f32, (), needs_grad=True)
+
+@qd.kernel
+def fill(n: qd.i32):
+    for i in range(n):
+        x[i] = 1.0
+
+@qd.kernel
+def total(n: qd.i32):
+    for i in x:
+        v = x[i]
+        for _ in range(n):
+            v = v * v
+        s[None] += v
+fill(10**6); fill(100); total(10); total.grad(10); qd.sync()
+"""
+    launches = {}
+    for more in ("", ", saturating_grid_dim=3"):
+        out, log, _ = run(program.replace("{more}", more))
+        launches[more] = [x.split(None, 1)[1] for x in log if x.startswith("launch")]
+        assert out[-1] == ("3 1024" if more else "640 1024")
+    total = ["task0 512 x 256", "finish0 1 x 256"]
+    assert launches[""] == ["task0 3907 x 128", "task0 1 x 128", *total, "task0 160 x 128"]
+    total = ["task0 3 x 256", "finish0 1 x 256"]
+    few = ["task0 3 x 128", "task0 1 x 128", *total, "task0 3 x 128"]
+    assert launches[", saturating_grid_dim=3"] == few
+
+
 def test_serial_tasks_and_empty_loops(run):
     program = """
 qd.init(arch=qd.cuda, log_level=qd.ERROR)

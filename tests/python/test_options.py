@@ -180,7 +180,8 @@ def test_what_an_option_changes(option, value, run, text, pattern):
 
 def test_every_option_of_code_is_in_that_table():
     shown = {row[0] for row in EFFECTS}
-    of_machines = {"default_cpu_block_dim", "default_gpu_block_dim"}  # below, and test_cuda_driver
+    # Below, and test_cuda_driver:
+    of_machines = {"default_cpu_block_dim", "default_gpu_block_dim", "saturating_grid_dim"}
     elsewhere = {"make_cpu_multithreading_loop"} | of_machines
     assert {n for n, row in table().items() if row.room == "module"} == shown | elsewhere
 

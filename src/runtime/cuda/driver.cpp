@@ -15,6 +15,8 @@ namespace {
 constexpr int kStackLimit = 0;           // CU_LIMIT_STACK_SIZE
 constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 constexpr int kSharedBytes = 97;         // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+constexpr int kBlockThreads = 1;         // CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+constexpr int kBlocksHeld = 106;         // CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR
 constexpr int kClockRate = 13;           // CU_DEVICE_ATTRIBUTE_CLOCK_RATE
 constexpr int kMultiprocessors = 16;     // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kLeastCapability = 75;     // what PTX here is assembled for at least
@@ -110,6 +112,8 @@ struct Opened {
         (void)driver.cuDeviceGetAttribute(&minor, kMinor, driver.device);
         (void)driver.cuDeviceGetAttribute(&driver.shared_bytes, kSharedBytes, driver.device);
         (void)driver.cuDeviceGetAttribute(&driver.multiprocessors, kMultiprocessors, driver.device);
+        (void)driver.cuDeviceGetAttribute(&driver.blocks_held, kBlocksHeld, driver.device);
+        (void)driver.cuDeviceGetAttribute(&driver.block_threads, kBlockThreads, driver.device);
         (void)driver.cuDeviceGetAttribute(&driver.clock_khz, kClockRate, driver.device);
         driver.capability = 10 * major + minor;
         if (driver.capability < kLeastCapability)

@@ -101,9 +101,10 @@ struct Driver {
 
     int version = 0;  // 1000 major + 10 minor
     int device = 0;
-    int shared_bytes = 0;  // of a block, at most
-    int capability = 0;    // 10 major + minor
-    int multiprocessors = 1;
+    int shared_bytes = 0;                       // of a block, at most
+    int capability = 0;                         // 10 major + minor
+    int multiprocessors = 1, blocks_held = 16;  // by each, at most
+    int block_threads = 1024;                   // at most
     int clock_khz = 0;
     Handle context = nullptr;  // once `start` has been called
 };

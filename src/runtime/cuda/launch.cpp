@@ -196,8 +196,10 @@ struct Launch {
     }
 
     void start_blocks(const LoadedTask& task, const Code::Entry& entry, int64_t blocks) {
-        if (image.uses_tape && blocks) make_tape(blocks * task.block_dim);
         if (task.partial_bytes) blocks = std::min(blocks, kMostFoldingBlocks);
+        if (task.max_threads && (task.partial_bytes || !task.iterations))
+            blocks = std::min(blocks, int64_t{task.max_threads});
+        if (image.uses_tape && blocks) make_tape(blocks * task.block_dim);
         start(entry.task, blocks, task.block_dim, task.shared_bytes);
         if (!task.partial_bytes) return;
         head().bounds[0] = blocks;
@@ -227,7 +229,7 @@ struct Launch {
         }
         const int64_t each = int64_t(task.block_dim) * std::max(task.iterations, 1u);
         int64_t blocks = count / each + (count % each != 0);
-        if (!task.iterations)
+        if (!task.iterations && !task.max_threads)
             blocks = std::min(blocks, int64_t{d.multiprocessors} * std::max(entry.held, 1));
         if (blocks > kMostBlocks && !task.partial_bytes)
             throw support::Error("a parallel loop has " + std::to_string(count) +

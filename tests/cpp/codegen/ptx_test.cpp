@@ -369,14 +369,14 @@ TEST(ptx, adds_up_in_a_subgroup_what_goes_to_one_element) {
                           read = ptx_of(with_z(loop("%read")), gpu),
                           own = ptx_of(with_z(loop("%own")), gpu);
         for (const std::string& together : {counted, read}) {
-            EXPECT_EQ(count(together, "shfl[.]sync[.]bfly"), 10) << together;
-            EXPECT_EQ(count(together, "(atom|red)[.][^;]*add[^;]*f32"), 2) << together;
-            EXPECT_EQ(count(together, "[.]cas[.]"), 2) << together;
+            EXPECT_EQ(count(together, "shfl[.]sync[.]bfly"), 12) << together;  // of 8 totals
+            EXPECT_EQ(count(together, "(atom|red)[.][^;]*add[^;]*f32"), 1 + 4) << together;
+            EXPECT_EQ(count(together, "[.]cas[.]"), 1 + 4) << together;
             expect_to_assemble(together, gpu);
         }
-        EXPECT_EQ(count(counted, "activemask"), 1) << counted;
+        EXPECT_EQ(count(counted, "activemask"), 2) << counted;  // and for what is left
         EXPECT_EQ(count(counted, "match[.]all[.]sync"), 0) << counted;
-        EXPECT_EQ(count(read, "match[.]all[.]sync"), 1) << read;
+        EXPECT_EQ(count(read, "match[.]all[.]sync"), 4 + 1) << read;  // and the turn
         EXPECT_EQ(count(own, "shfl|match|activemask"), 0) << own;
         EXPECT_EQ(count(own, "(atom|red)[.][^;]*add[^;]*f32"), 1) << own;
         EXPECT_LT(counted.find("activemask"), counted.find("shfl")) << counted;

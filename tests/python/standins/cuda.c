@@ -39,7 +39,7 @@ EXPORT int cuDeviceGetCount(int *n) { return *n = !fails("none"), 0; }
 EXPORT int cuDeviceGet(int *d, int n) { return *d = n, 0; }
 EXPORT int cuDeviceGetName(char *name, int size, int d) { return snprintf(name, size, "fake") < 0; }
 EXPORT int cuDeviceGetAttribute(int *v, int a, int d) {
-    return *v = a == 75 ? (fails("capability") ? 6 : 9) : a == 97 ? 227 << 10 : a == 16 ? 10 : a == 13 ? 1500000 : 0, 0;
+    return *v = a == 75 ? (fails("capability") ? 6 : 9) : a == 97 ? 227 << 10 : a == 16 ? 10 : a == 13 ? 1500000 : a == 106 ? 32 : a == 1 ? 1024 : 0, 0;
 }
 EXPORT int cuDevicePrimaryCtxRetain(Handle *c, int d) { return *c = (Handle)1, 0; }
 EXPORT int cuCtxSetCurrent(Handle c) { return getpid() == process ? 0 : kNotInitialised; }
