@@ -237,7 +237,9 @@ TEST(Autodiff, Refuses) {
     }
 )"),
                           false, &why));
-    EXPECT_NE(why.what.find("Not supported. A kernel that is differentiated has no while loop"), std::string::npos) << why.what;
+    EXPECT_NE(why.what.find("Not supported. A kernel that is differentiated has no while loop"),
+              std::string::npos)
+        << why.what;
     EXPECT_FALSE(reversed(kernel(R"(
     %old = atomic_min %py, %v
 )"),

@@ -23,8 +23,8 @@ const Known& known(PyObject* o);
 std::string_view operation_of(PyObject* callable);  // its _qd_op, "" if none
 PyObject* func_of(PyObject* callable);  // FuncDef behind a callable, borrowed; null if it is none
 bool is_kernel_callable(PyObject* callable);
-bool is_harmless(PyObject* callable);  // Python's own, which does what it says
-bool is_own_code(PyObject* callable);  // a function, class or method of this package
+bool is_harmless(PyObject* callable);            // Python's own, which does what it says
+bool is_own_code(PyObject* callable);            // a function, class or method of this package
 bool is_our(PyTypeObject* t, const char* name);  // users have classes of these names too
 bool is_long_lived(PyObject* o);
 std::string callee_name(PyObject* f);
