@@ -23,24 +23,6 @@ struct Place {
 Place owner, guest;
 bool is_stuck = false;  // the owner, which has let a guest in
 
-constexpr int64_t kPatienceNs = 200'000'000;
-
-// Whether the innermost Python frame of a thread is none of this package.
-bool runs_code_of_others(uint64_t thread) {
-    PyObject* get = PySys_GetObject("_current_frames");
-    const Ref frames = Ref::steal_or_null(get ? PyObject_CallNoArgs(get) : nullptr);
-    const Ref key = Ref::steal_or_null(PyLong_FromUnsignedLongLong(thread));
-    PyObject* frame = frames && key ? PyDict_GetItem(frames.get(), key.get()) : nullptr;
-    const Ref globals =
-        Ref::steal_or_null(frame ? PyObject_GetAttrString(frame, "f_globals") : nullptr);
-    PyObject* name = globals && PyDict_Check(globals.get())
-                         ? PyDict_GetItemString(globals.get(), "__name__")
-                         : nullptr;
-    cpython::forget_error();
-    const std::string module = name ? cpython::text(name) : "";
-    return module != "quadrants" && !module.starts_with("quadrants.");
-}
-
 // False if a signal handler raises meanwhile; with `signals` false none is run.
 bool enter(bool signals) {
     const uint64_t me = PythonThreads::this_thread();

@@ -1,8 +1,6 @@
 // What takes a turn (session/turn.h) beside launches: NumPy's copies, which give up the GIL, and
 // forks.
 
-#include <utility>
-
 #include "cpython/cpython.h"
 #include "data/storage.h"
 #include "python/areas.h"
@@ -37,20 +35,22 @@ PyObject* copy_alone(PyObject*, PyObject* copies) {
 
 // Around a fork: a child has no half of what another thread declares, or its launch writes. Signals
 // wait.
-bool forks_with_turn = false;
-
 PyObject* fork_begins(PyObject*, PyObject*) {
     declaring_before_fork();  // first: who declares may launch
     Turn<PythonThreads>& turn = session().turn;
     if (!turn.is_mine()) {
         turn.resume();
-        forks_with_turn = true;
+        session().forker = PythonThreads::this_thread();
     }
     Py_RETURN_NONE;
 }
 
 PyObject* fork_ends(PyObject*, PyObject*) {
-    if (std::exchange(forks_with_turn, false)) session().turn.leave();
+    Session& s = session();
+    if (s.forker == PythonThreads::this_thread()) {
+        s.forker = 0;
+        if (s.turn.is_mine()) s.turn.leave();
+    }
     declaring_after_fork();
     Py_RETURN_NONE;
 }

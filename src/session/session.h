@@ -37,6 +37,7 @@ struct PythonThreads {
 };
 
 struct Session {
+    uint64_t forker = 0;      // the thread that has the turn for a fork
     uint32_t generation = 0;  // 0: no runtime; counts qd.init
     ir::Options options;
     uint64_t options_version = 0;  // counts changes of what makes code
@@ -97,6 +98,10 @@ class Released {
   private:
     PyThreadState* state_;
 };
+// Whether the innermost Python frame of a thread is none of this package: a signal handler, a
+// finaliser or a hook runs there. Under the GIL.
+bool runs_code_of_others(uint64_t thread);
+constexpr int64_t kPatienceNs = 200'000'000;  // with who holds something and does so
 // Before this thread touches what kernels of others may be working on, under the GIL from then on.
 // False if a signal handler raises meanwhile.
 bool wait_for_turn();

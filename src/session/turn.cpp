@@ -5,10 +5,15 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <string>
 
+#include "cpython/cpython.h"
 #include "session/session.h"
 
 namespace qd::session {
+
+using cpython::Ref;
+
 namespace {
 
 constexpr std::chrono::milliseconds kDoze{5};
@@ -30,11 +35,46 @@ bool wait_for_turn() {
     return turn.wait();
 }
 
+bool runs_code_of_others(uint64_t thread) {
+    PyObject* get = PySys_GetObject("_current_frames");
+    const Ref frames = Ref::steal_or_null(get ? PyObject_CallNoArgs(get) : nullptr);
+    const Ref key = Ref::steal_or_null(PyLong_FromUnsignedLongLong(thread));
+    PyObject* frame = frames && key ? PyDict_GetItem(frames.get(), key.get()) : nullptr;
+    const Ref globals =
+        Ref::steal_or_null(frame ? PyObject_GetAttrString(frame, "f_globals") : nullptr);
+    PyObject* name = globals && PyDict_Check(globals.get())
+                         ? PyDict_GetItemString(globals.get(), "__name__")
+                         : nullptr;
+    cpython::forget_error();
+    const std::string module = name ? cpython::text(name) : "";
+    return module != "quadrants" && !module.starts_with("quadrants.");
+}
+
+namespace {
+
+// Hooks of others run between the begin and the end of a fork, and signal handlers amid those may
+// wait for this very thread: then the fork waits for it, and not the other way round.
+void pass_a_fork_that_waits() {
+    thread_local int64_t since = 0;
+    Session& s = session();
+    const bool waits = s.forker && s.turn.is_of(s.forker) && runs_code_of_others(s.forker);
+    const int64_t now = PythonThreads::now_ns();
+    if (!waits || !since) since = waits ? now : 0;
+    if (!waits || now - since < kPatienceNs) return;
+    since = 0;
+    s.turn.set_aside();
+}
+
+}  // namespace
+
 void PythonThreads::doze_for_turn() {
-    std::unique_lock lock(who_waits->mutex);  // before the GIL goes: whoever wakes has it
-    const Released released;
-    who_waits->changed.wait_for(lock, kDoze);
-    lock.unlock();
+    {
+        std::unique_lock lock(who_waits->mutex);  // before the GIL goes: whoever wakes has it
+        const Released released;
+        who_waits->changed.wait_for(lock, kDoze);
+        lock.unlock();
+    }
+    pass_a_fork_that_waits();
 }
 
 void PythonThreads::wake() {
@@ -45,6 +85,7 @@ void PythonThreads::wake() {
 void turn_in_forked_child() {
     who_waits = new WhoWaits;  // a lost thread may have the lock
     session().turn.in_forked_child();
+    if (session().forker != PythonThreads::this_thread()) session().forker = 0;
 }
 
 }  // namespace qd::session

@@ -28,7 +28,8 @@ class Turn {
   public:
     bool is_asked_for() const { return owner_ || waiting_; }  // else nobody has to wait
 
-    bool is_mine() const { return owner_ == Machine::this_thread(); }
+    bool is_mine() const { return is_of(Machine::this_thread()); }
+    bool is_of(uint64_t thread) const { return owner_ == thread; }
     bool must_wait() const { return others_come_first(Machine::this_thread()); }
     // Until the turn is free or this thread's. False if a signal handler raises.
     bool wait() {

@@ -690,6 +690,60 @@ print(done == [3] * 100)
     assert done.stdout.endswith("True\n")
 
 
+_JOINED = {
+    "launches": "k()",
+    "declares": "y = qd.field(qd.i32, 4); y.fill(1); assert y[3] == 1",
+    "forks": "in_child(lambda: k())",
+}
+
+
+@pytest.mark.parametrize("when", ["before", "after_in_parent", "after_in_child"])
+@pytest.mark.parametrize("act", _JOINED)
+def test_a_handler_amid_the_hooks_of_a_fork_joins_a_thread(act, when, tmp_path):
+    """Hooks run while the fork keeps launches and declarations waiting."""
+    path = tmp_path / "joins.py"
+    path.write_text(f"""
+import os, signal, threading
+
+armed = True
+
+def hook():
+    global armed
+    if armed:
+        armed = False
+        signal.raise_signal(signal.SIGUSR1)
+
+os.register_at_fork({when}=hook)  # nearer to the fork than any of the package
+import quadrants as qd
+qd.init(arch=qd.cpu)
+{_FORKS}
+x = qd.field(qd.i32, 4)
+
+@qd.kernel
+def k():
+    for i in x:
+        x[i] += 1
+
+def act():
+    {_JOINED[act]}
+    done.append(1)
+
+def handler(*_):
+    thread = threading.Thread(target=act)
+    thread.start()
+    thread.join()
+
+k()
+done = []
+signal.signal(signal.SIGUSR1, handler)
+in_child(lambda: k())
+k()
+print("end", len(done) + {when == "after_in_child"}, x[0] >= 2)
+""")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    assert done.stdout.endswith("end 1 True\n"), done.stderr[-2000:]
+
+
 def test_fields_imported_amid_a_fork_add_nothing_to_it():
     program = f"""
 import os, sys, threading, time
