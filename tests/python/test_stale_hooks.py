@@ -35,6 +35,11 @@ def three() -> qd.i32:
 TRUE_AFTER_ONE = "    r = 1\n    if qd.static({}):\n        r = 2\n    return r".strip()
 HOOKS = {  # how the class counts, how a func asks, what three calls give
     "property": ("v = property(Counter.count)", "return counts.v", 10203),
+    "property_of_a_property": (
+        "v = property(Counter.count)\n    @property\n    def w(self):\n        return self.v",
+        "return counts.w",
+        10203,
+    ),
     "getattr": ("__getattr__ = lambda self, name: self.count()", "return counts.v", 10203),
     "getattr_call": ("v = property(Counter.count)", "return getattr(counts, 'v')", 10203),
     "item": ("__getitem__ = Counter.count", "return counts[0]", 10203),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "cpython/names.h"
 #include "frontend/facts/callables.h"
@@ -20,7 +21,7 @@ bool is_one_of(PyObject* name, std::initializer_list<std::string_view> names) {
     return PyUnicode_Check(name) && std::ranges::find(names, text(name)) != names.end();
 }
 
-// Whether to run it twice is to run it once.
+// Whether to run it twice is to run it once. What it asks others for is taken to be plain.
 bool only_looks(const Node* n);
 bool only_look(std::span<Node* const> all) { return std::ranges::all_of(all, only_looks); }
 bool only_looks(const Node* n) {
@@ -63,39 +64,64 @@ bool only_looks(const Node* n) {
            only_look(n->list2);
 }
 
-bool only_looks(PyObject* function) {
-    auto& all = memo<std::pair<Ref, bool>>();
+void collect_members(const Node* n, std::vector<Ref>& names) {
+    if (!n) return;
+    if (n->kind == K::Attribute) names.push_back(Ref::borrow(n->name));
+    for (const Node* child : {n->a, n->b, n->c}) collect_members(child, names);
+    for (const auto& list : {n->list, n->list2})
+        for (const Node* child : list) collect_members(child, names);
+}
+
+struct Getter {
+    Ref code;
+    bool only_looks = false;
+    std::vector<Ref> members;  // that it asks for
+};
+
+const Getter& getter_of(PyObject* function) {
+    auto& all = memo<Getter>();
     PyObject* code = PyFunction_GET_CODE(function);
-    if (const auto it = all.find(code); it != all.end()) return it->second.second;
-    bool looks = false;
+    if (const auto it = all.find(code); it != all.end()) return it->second;
+    Getter g{Ref::borrow(code)};
     try {
-        looks = only_look(source_of(function).body);
+        const FunctionSource& source = source_of(function);
+        g.only_looks = only_look(source.body);
+        for (const Node* n : source.body) collect_members(n, g.members);
     } catch (const PyError&) {
         forget_error();
     } catch (const Diag&) {
     }
-    all[code] = {Ref::borrow(code), looks};
-    return looks;
+    return all[code] = std::move(g);
 }
 
-// Written in Python by the user, in a class of which `ends` is the method.
+// A method that the user wrote in Python.
 bool is_users(PyObject* method) { return PyFunction_Check(method) && !is_own_code(method); }
 
-// Of the class of `o`, or of a class `o` itself.
+// What the class or its bases have under this name; borrowed.
 PyObject* in_class(PyTypeObject* t, const char* name) {
     return _PyType_Lookup(t, interned(name).get());
 }
 
-bool descriptor_runs_hook(PyObject* descriptor) {
+constexpr int kDeepest = 8;  // properties that ask for properties
+
+bool descriptor_runs_hook(PyTypeObject* t, PyObject* descriptor, int depth = 0) {
     if (PyFunction_Check(descriptor) || PyType_Check(descriptor)) return false;
-    if (Py_IS_TYPE(descriptor, &PyProperty_Type)) {
-        const Ref get = Ref::steal_or_null(PyObject_GetAttrString(descriptor, "fget"));
-        if (!get) forget_error();
-        return get && get.get() != Py_None &&
-               !(PyFunction_Check(get.get()) && (is_own_code(get.get()) || only_looks(get.get())));
+    if (!Py_IS_TYPE(descriptor, &PyProperty_Type)) {
+        PyObject* get = in_class(Py_TYPE(descriptor), "__get__");
+        return get && is_users(get);
     }
-    PyObject* get = in_class(Py_TYPE(descriptor), "__get__");
-    return get && is_users(get);
+    const Ref get = Ref::steal_or_null(PyObject_GetAttrString(descriptor, "fget"));
+    if (!get) forget_error();
+    if (!get || get.get() == Py_None) return false;
+    if (!PyFunction_Check(get.get())) return true;
+    if (is_own_code(get.get())) return false;
+    const Getter& getter = getter_of(get.get());
+    return !getter.only_looks || depth == kDeepest ||
+           std::ranges::any_of(getter.members, [&](const Ref& name) {
+               PyObject* found = _PyType_Lookup(t, name.get());
+               return found && Py_IS_TYPE(found, &PyProperty_Type) &&
+                      descriptor_runs_hook(t, found, depth + 1);
+           });
 }
 
 // Made by Python's own libraries: enumerations, named tuples, what dataclasses generate.
@@ -131,7 +157,7 @@ bool member_runs_hook(PyObject* o, PyObject* name) {
     if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || is_own_code(reinterpret_cast<PyObject*>(t)))
         return false;
     if (PyObject* get = in_class(t, "__getattribute__"); get && is_users(get)) return true;
-    if (PyObject* found = _PyType_Lookup(t, name)) return descriptor_runs_hook(found);
+    if (PyObject* found = _PyType_Lookup(t, name)) return descriptor_runs_hook(t, found);
     PyObject* get = in_class(t, "__getattr__");
     if (!get || !is_users(get)) return false;
     const Ref plain = Ref::steal_or_null(PyObject_GenericGetAttr(o, name));
