@@ -154,11 +154,12 @@ bool member_runs_hook(PyObject* o, PyObject* name) {
         return get && is_users(get) && !PyDict_Contains(names, name);
     }
     PyTypeObject* t = Py_TYPE(o);
-    if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || is_own_code(reinterpret_cast<PyObject*>(t)))
-        return false;
-    if (PyObject* get = in_class(t, "__getattribute__"); get && is_users(get)) return true;
+    if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
+    static PyObject *const always = interned("__getattribute__").release(),
+                           *const else_asked = interned("__getattr__").release();
+    if (PyObject* get = _PyType_Lookup(t, always); get && is_users(get)) return true;
     if (PyObject* found = _PyType_Lookup(t, name)) return descriptor_runs_hook(t, found);
-    PyObject* get = in_class(t, "__getattr__");
+    PyObject* get = _PyType_Lookup(t, else_asked);
     if (!get || !is_users(get)) return false;
     const Ref plain = Ref::steal_or_null(PyObject_GenericGetAttr(o, name));
     if (!plain) forget_error();
