@@ -301,7 +301,6 @@ struct LoopConfig {
     int block_dim = 0;
     int max_threads = 0;  // 0: no limit
     bool units = false;   // the innermost loop over what a call of a range task gets
-    int vectors = 0;      // that code generation is to work on at a time; 0: as it sees fit
     std::string name;
 };
 

@@ -253,14 +253,13 @@ struct Parser {
         for (;; any = true) {
             const std::string_view w = peek_word();
             if (w != "parallel" && w != "strictly_serial" && w != "block_dim" &&
-                w != "max_threads" && w != "vectors" && w != "name")
+                w != "max_threads" && w != "name")
                 break;
             at += w.size();
             if (w == "parallel") c.parallel = true;
             if (w == "strictly_serial") c.strictly_serial = true;
             if (w == "block_dim") expect('='), c.block_dim = integer<int>();
             if (w == "max_threads") expect('='), c.max_threads = integer<int>();
-            if (w == "vectors") expect('='), c.vectors = integer<int>();
             if (w == "name") expect('='), c.name = quoted();
         }
         if (!any) return nullptr;

@@ -135,7 +135,6 @@ struct Printer {
         if (c.strictly_serial) out += " strictly_serial";
         if (c.block_dim) out += " block_dim=" + std::to_string(c.block_dim);
         if (c.max_threads) out += " max_threads=" + std::to_string(c.max_threads);
-        if (c.vectors) out += " vectors=" + std::to_string(c.vectors);
         if (!c.name.empty()) out += " name=" + quote(c.name);
     }
 

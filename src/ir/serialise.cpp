@@ -137,7 +137,6 @@ struct Writer {
         loops.byte(static_cast<uint8_t>(c->parallel | c->strictly_serial << 1));
         loops.signed_number(c->block_dim);
         loops.signed_number(c->max_threads);
-        loops.signed_number(c->vectors);
         loops.number(string(c->name));
         return loop_count;
     }
@@ -397,7 +396,6 @@ struct Reader {
             c->strictly_serial = bits & 2;
             c->block_dim = small();
             c->max_threads = small();
-            c->vectors = small();
             c->name = pick(strings);
             loops.push_back(c.get());
             m->owned_loops.push_back(std::move(c));

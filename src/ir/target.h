@@ -30,8 +30,7 @@ struct Target {
 
     int serial_sum_bytes =
         64;  // of floats added at a time by a serial sum: 16 f32, 8 f64; 0: no lanes
-    int parallel_sum_vectors = 8;  // registers that hold the lanes of a parallel one
-    int prefetch_ahead = 1024;     // elements; 0: hardware looks ahead far enough
+    int prefetch_ahead = 1024;  // elements; 0: hardware looks ahead far enough
 };
 
 }  // namespace qd::ir

@@ -75,8 +75,7 @@ struct Splitter {
     bool qualifies() const {
         if (loop.op != Op::for_ || loop.imm != 1) return false;
         if (index->type != type::kI32) return false;
-        if (const LoopConfig* c = loop.loop_config(); c && (c->parallel || c->vectors))
-            return false;
+        if (const LoopConfig* c = loop.loop_config(); c && c->parallel) return false;
         if (constant_bounds() &&
             value_of(loop.operand(1)) - value_of(loop.operand(0)) < 2 * kFewest)
             return false;

@@ -88,20 +88,12 @@ struct Units {
         Value* base = add(in_block, low, start);
         prefetch(in_block, *body, base, outer);
         Inst* lane_loop = new_for(in_block, wide(in_block, 0), lanes_here);
-        keep_in_registers(*lane_loop);
         in_block.end(Op::continue_);
         fill_lane_loop(*lane_loop, *body, base, outer, first);
         if (!twice) return;
         Value* done = b.op(Op::mul, {blocks, wide(b, lanes)});
         Inst* rest = new_for(b, wide(b, 0), sub(b, count, done));
         fill_lane_loop(*rest, *copy, add_before(*rest, low, done), outer, second);
-    }
-    // All lanes of a cheap body are worked on at a time, so that the accumulators stay in
-    // registers: of a vector of 256 bits 8 make the lanes of one.
-    void keep_in_registers(Inst& lane_loop) {
-        constexpr uint32_t kCheap = 24;
-        if (accumulators.size() > 1 || summary_of(s, loop).cost > kCheap) return;
-        new_config(lane_loop).vectors = s.options.target.parallel_sum_vectors;
     }
     // A reduction over memory waits for it: what a block will read 4 KiB later is asked for now,
     // line by line, where hardware looks no further than the page.

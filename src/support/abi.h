@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 23;
+inline constexpr uint32_t kAbiVersion = 24;
 inline constexpr int kMaxDims = 12;
 
 struct Context;

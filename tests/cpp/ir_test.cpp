@@ -53,7 +53,7 @@ TEST(Bytes, DoNotDependOnAddresses) {
 TEST(Bytes, KeepLocationsFormatsAndLoops) {
     auto m = ir::parse(R"(
 func @k(%a: i32, %c: u1) {
-  for %i = %a to %a parallel block_dim=64 vectors=8 name="rows" {
+  for %i = %a to %a parallel block_dim=64 name="rows" {
     assert %c, %i ["i = ", "-4" d, "\n"] in "step"
   }
 })");

@@ -214,10 +214,9 @@ struct FunctionLowering {
         std::vector<llvm::PHINode*> carried, latch_carried, after_carried;
     };
     void open_level(Level& l, std::span<ir::Value> results, std::vector<llvm::Value*>& carried);
-    void close_level(Level& l, int vectors);
+    void close_level(Level& l);
     void lower_body(Inst& i, const std::vector<Level>& levels,
                     const std::vector<llvm::Value*>& carried, const Frame& frame);
-    void interleave(llvm::BranchInst* again, int vectors);
     void lower_loop(Inst& i);
     void lower_call(Inst& i);
     void lower_return(Inst& i);

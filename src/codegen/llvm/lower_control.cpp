@@ -191,16 +191,6 @@ void FunctionLowering::lower_if(Inst& i) {
         for (int c = 0; c < r.type.count(); ++c) values_[r.id + c] = phis[at++];
 }
 
-// Names the loop that this branch repeats, and how many of its vectors are to be made at a time.
-void FunctionLowering::interleave(llvm::BranchInst* again, int vectors) {
-    llvm::Metadata* count[] = {llvm::MDString::get(m.context, "llvm.loop.interleave.count"),
-                               llvm::ConstantAsMetadata::get(b.getInt32(uint32_t(vectors)))};
-    llvm::Metadata* parts[] = {nullptr, llvm::MDNode::get(m.context, count)};
-    auto* loop = llvm::MDNode::getDistinct(m.context, parts);
-    loop->replaceOperandWith(0, loop);
-    again->setMetadata(llvm::LLVMContext::MD_loop, loop);
-}
-
 std::vector<PHINode*> FunctionLowering::make_phis_at(BasicBlock* block, std::span<ir::Value> like) {
     const auto insertion = b.saveIP();
     b.SetInsertPoint(block);
@@ -231,7 +221,7 @@ void FunctionLowering::open_level(Level& l, std::span<ir::Value> results,
 }
 
 // The latch, from where the level is repeated or left for its after-block.
-void FunctionLowering::close_level(Level& l, int vectors) {
+void FunctionLowering::close_level(Level& l) {
     start(l.latch);
     Value* next =
         b.CreateAdd(l.index, llvm::ConstantInt::get(l.index->getType(), 1), "", false, true);
@@ -243,8 +233,7 @@ void FunctionLowering::close_level(Level& l, int vectors) {
         l.carried[k]->addIncoming(v, l.latch);
         l.after_carried[k]->addIncoming(v, l.latch);
     }
-    auto* again = b.CreateCondBr(more, l.header, l.after);
-    if (vectors) interleave(again, vectors);
+    b.CreateCondBr(more, l.header, l.after);
     start(l.after);
 }
 
@@ -286,10 +275,9 @@ void FunctionLowering::lower_for(Inst& i) {
         inner.latch_carried.clear();
     }
     // The after-block of a level is the latch of the level around it.
-    const int vectors = i.loop_config() ? i.loop_config()->vectors : 0;
     for (int d = dims; d-- > 0;) {
         Level& l = levels[d];
-        close_level(l, vectors);
+        close_level(l);
         BasicBlock* to = d > 0 ? levels[d - 1].latch : exit;
         if (d > 0) levels[d - 1].latch_carried = make_phis_at(to, results);
         const std::vector<PHINode*>& phis = d > 0 ? levels[d - 1].latch_carried : exit_phis;

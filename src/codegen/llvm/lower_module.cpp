@@ -68,7 +68,6 @@ llvm::Function* ModuleLowering::new_function(llvm::FunctionType* type, const std
     // Launches flush subnormals; folds must agree.
     f->addFnAttr("denormal-fp-math", "preserve-sign,preserve-sign");
     f->addFnAttr("no-builtins");
-    f->addFnAttr("prefer-vector-width", "256");
     f->addFnAttr("min-legal-vector-width", "0");
     return f;
 }

@@ -10,6 +10,7 @@
 #include <llvm/Analysis/AssumptionCache.h>
 #include <llvm/Analysis/BasicAliasAnalysis.h>
 #include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/ScalarEvolution.h>
 #include <llvm/Analysis/ScopedNoAliasAA.h>
 #include <llvm/Analysis/TargetLibraryInfo.h>
 #include <llvm/IR/IntrinsicInst.h>
@@ -29,6 +30,7 @@
 #include <llvm/Transforms/Scalar/LoopDeletion.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 #include <llvm/Transforms/Scalar/LoopRotation.h>
+#include <llvm/Transforms/Scalar/LoopUnrollPass.h>
 #include <llvm/Transforms/Scalar/Reassociate.h>
 #include <llvm/Transforms/Scalar/SROA.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
@@ -107,6 +109,24 @@ bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
 // threading takes time that grows faster than a function, so the largest go without.
 constexpr size_t kManyBlocks = 32, kTooManyBlocks = 2000;
 
+// A loop over lanes comes out of the vectoriser with a few turns, and its partial results in
+// memory: written out, they are in registers across the loop around it.
+constexpr unsigned kMostTurnsOfLanes = 8, kLargestLanesBody = 400;
+
+bool mark_loops_of_lanes(llvm::LoopInfo& loops, llvm::ScalarEvolution& evolution) {
+    bool any = false;
+    for (llvm::Loop* loop : loops.getLoopsInPreorder()) {
+        if (!loop->isInnermost() || !loop->getParentLoop() || loop->getNumBlocks() != 1) continue;
+        if (!llvm::getBooleanLoopAttribute(loop, "llvm.loop.isvectorized")) continue;
+        const unsigned turns = evolution.getSmallConstantTripCount(loop);
+        if (turns < 2 || turns > kMostTurnsOfLanes) continue;
+        if (turns * loop->getHeader()->size() > kLargestLanesBody) continue;
+        llvm::addStringMetadataToLoop(loop, "llvm.loop.unroll.full", 1);
+        any = true;
+    }
+    return any;
+}
+
 struct Analyses {
     llvm::LoopAnalysisManager loops;
     llvm::FunctionAnalysisManager functions;
@@ -182,7 +202,7 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     llvm::LoopPassManager second;
     second.addPass(llvm::IndVarSimplifyPass());
     looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
-    llvm::FunctionPassManager vectorised, rest, branching;
+    llvm::FunctionPassManager vectorised, unrolled, rest, branching;
     vectorised.addPass(llvm::LoopVectorizePass());
     vectorised.addPass(llvm::EarlyCSEPass(true));
     vectorised.addPass(combine());
@@ -190,6 +210,14 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     third.addPass(llvm::LICMPass(llvm::LICMOptions()));
     if (moves_loads)
         vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
+    llvm::LoopPassManager lanes, around;
+    lanes.addPass(llvm::LoopFullUnrollPass(/*OptLevel=*/2, /*OnlyWhenForced=*/true));
+    unrolled.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(lanes)));
+    unrolled.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
+    unrolled.addPass(llvm::EarlyCSEPass(true));
+    around.addPass(llvm::LICMPass(llvm::LICMOptions()));
+    if (moves_loads)
+        unrolled.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(around), true));
     rest.addPass(llvm::SimplifyCFGPass());
     branching.addPass(llvm::JumpThreadingPass());
     branching.addPass(llvm::CorrelatedValuePropagationPass());
@@ -202,8 +230,12 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
         if (f.isDeclaration()) continue;
         if (has_loop(f)) {
             looped.run(f, functions);
-            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f)))
+            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f))) {
                 vectorised.run(f, functions);
+                if (mark_loops_of_lanes(functions.getResult<llvm::LoopAnalysis>(f),
+                                        functions.getResult<llvm::ScalarEvolutionAnalysis>(f)))
+                    unrolled.run(f, functions);
+            }
             rest.run(f, functions);
         } else {
             straight.run(f, functions);

@@ -117,7 +117,6 @@ ir::Target gpu_target(const std::string& name) {  // "sm_90"
     t.lone = false;
     t.tiny_function = 400, t.small_function = 4000;  // a call takes its arguments through memory
     t.serial_sum_bytes = 0;                          // lanes in slots would be memory
-    t.parallel_sum_vectors = 0;
     t.prefetch_ahead = 0;
     return t;
 }
