@@ -295,6 +295,23 @@ F<N> cos(N& n, F<N> x) {
     return flip_sign_by_bit(n, sin_or_cos(n, a.r, q), n.shl(q, N::bits - 2));
 }
 
+template <class N>
+struct SinCos {
+    F<N> sin, cos;
+};
+
+// The bits of both, for little more than one of them.
+template <class N>
+SinCos<N> sin_cos(N& n, F<N> x) {
+    const Reduced<N> a = reduce(n, x);
+    const F<N> z = n.mul(a.r, a.r), s = sin_of_rest(n, a.r, z), c = cos_of_rest(n, z);
+    const B<N> even = n.ieq(n.iand(a.q, n.i(1)), n.i(0));
+    const I<N> sign = n.ixor(n.shl(a.q, N::bits - 2), n.bits_of(x));
+    const I<N> next = n.iadd(a.q, n.i(1));
+    return {flip_sign_by_bit(n, n.select(even, s, c), sign),
+            flip_sign_by_bit(n, n.select(even, c, s), n.shl(next, N::bits - 2))};
+}
+
 // Own polynomial r + r z P(z), -1/t in odd quadrants; the rounding of t enters to first order,
 // else the reciprocal would double it.
 template <class N>

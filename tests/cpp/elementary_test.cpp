@@ -196,6 +196,26 @@ TYPED_TEST(Elementary, NearAnglesOnly) {
 }
 
 // Equal as C says: same number, same sign of zero, NaN for NaN.
+TYPED_TEST(Elementary, sine_and_cosine_together_are_those_alone) {
+    using T = typename TypeParam::F;
+    constexpr bool single = sizeof(T) == 4;
+    Draw d(11);
+    std::vector<T> angles = {T(0), T(-0.0), std::numeric_limits<T>::infinity(),
+                             std::numeric_limits<T>::quiet_NaN()};
+    for (int k = 0; k < 20000; ++k) {
+        angles.push_back(T(d.flat(-10, 10)));
+        angles.push_back(T(d.scaled(single ? -149 : -1074, single ? 127.9 : 1023.9)));
+    }
+    for (const bool fused : {false, true}) {
+        TypeParam n{fused};
+        for (const T x : angles) {
+            const auto both = e::sin_cos(n, x);
+            ASSERT_EQ(n.bits_of(both.sin), n.bits_of(e::sin(n, x))) << x;
+            ASSERT_EQ(n.bits_of(both.cos), n.bits_of(e::cos(n, x))) << x;
+        }
+    }
+}
+
 template <class T>
 bool same(T a, T b) {
     return std::isnan(a) ? std::isnan(b) : a == b && (a != 0 || std::signbit(a) == std::signbit(b));

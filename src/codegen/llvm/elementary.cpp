@@ -138,6 +138,14 @@ Value* expand(Op op, ModuleLowering& m, Builder& b, llvm::Function* f) {
     return ir::by_template(op, n, x, F{f->arg_size() > 1 ? f->getArg(1) : nullptr}).v;
 }
 
+template <int width>
+Value* expand_sin_cos(Op, ModuleLowering& m, Builder& b, llvm::Function* f) {
+    Domain<width> n{m, b};
+    const auto both = elementary::sin_cos(n, {f->getArg(0)});
+    Value* pair = llvm::PoisonValue::get(f->getReturnType());
+    return b.CreateInsertValue(b.CreateInsertValue(pair, both.sin.v, 0), both.cos.v, 1);
+}
+
 // Integers by repeated squaring; a negative exponent is undefined (gives 1).
 Value* expand_integer_power(Op, ModuleLowering& m, Builder& b, llvm::Function* f) {
     Value *x = f->getArg(0), *e = f->getArg(1);
@@ -194,6 +202,20 @@ Value* in_place(Op op, ModuleLowering& m, Builder& b, Value* x, Value* y, Value*
     return ir::by_member<ir::Takes::floats>(op, n, F{x}, F{y}, F{z}, [](auto r) { return r.v; });
 }
 
+// Of one angle a block computes both together: the half that nobody wants is dropped where the
+// helper is expanded.
+Value* sin_or_cos(Op op, ModuleLowering& m, Builder& b, Prim p, Value* x) {
+    llvm::CallInst*& both = m.angles[{x, b.GetInsertBlock()}];
+    if (!both || both->getArgOperand(0) != x) {
+        llvm::Type* t = m.reg(p);
+        const std::string name = std::string("qd.sin_cos.") + type::info(p).name;
+        both = b.CreateCall(helper(m, name, {x}, llvm::StructType::get(t, t),
+                                   p == Prim::f32 ? expand_sin_cos<32> : expand_sin_cos<64>, op),
+                            {x});
+    }
+    return b.CreateExtractValue(both, op == Op::sin ? 0 : 1);
+}
+
 }  // namespace
 
 Value* Scalar::float_op(Op op, Prim p, Value* x, Value* y, Value* z) {
@@ -204,6 +226,7 @@ Value* Scalar::float_op(Op op, Prim p, Value* x, Value* y, Value* z) {
     flush_before_identity(op, x, y);
     const ir::OpInfo& row = ir::info(op);
     const bool single = p == Prim::f32;
+    if ((op == Op::sin || op == Op::cos) && m.options.tier > 0) return sin_or_cos(op, m, b, p, x);
     if (row.elementary && !row.in_place) {
         Value* const args[] = {x, y};
         const llvm::ArrayRef<Value*> given(args, row.operands);

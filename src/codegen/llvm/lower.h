@@ -148,6 +148,8 @@ struct ModuleLowering {
         int calls;
     };
     std::map<std::string, Helper> helpers;
+    // What sine and cosine of a value came from, by the block that has it.
+    llvm::DenseMap<std::pair<const llvm::Value*, const llvm::BasicBlock*>, llvm::CallInst*> angles;
     llvm::DenseSet<const llvm::Value*> minima;  // and maxima: no subnormals
     std::vector<llvm::CallInst*> flushes;       // of their operands
     void remove_spare_flushes();

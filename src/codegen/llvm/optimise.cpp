@@ -109,6 +109,34 @@ bool has_loop_to_vectorise(llvm::LoopInfo& loops) {
 // threading takes time that grows faster than a function, so the largest go without.
 constexpr size_t kManyBlocks = 32, kTooManyBlocks = 2000;
 
+void write_out(llvm::Loop* loop) {
+    llvm::addStringMetadataToLoop(loop, "llvm.loop.unroll.full", 1);
+}
+
+// Short loops, inner ones first: a branch in a turn of its own is foreseen better, and places are
+// constants. (Those that do not branch are straight code already: pass/unroll.) Gives what the loop
+// will be.
+constexpr unsigned kMostShortTurns = 9, kLargestWrittenOut = 256;
+
+unsigned mark_short_loops(llvm::Loop* loop, llvm::ScalarEvolution& evolution, bool& any) {
+    unsigned size = 0;
+    for (llvm::Loop* inner : *loop) size += mark_short_loops(inner, evolution, any);
+    for (const auto* block : loop->blocks())
+        if (!llvm::any_of(*loop, [&](const llvm::Loop* inner) { return inner->contains(block); }))
+            size += unsigned(block->size());
+    const unsigned turns = evolution.getSmallConstantTripCount(loop);
+    if (turns < 2 || turns > kMostShortTurns || turns * size > kLargestWrittenOut) return size;
+    write_out(loop);
+    any = true;
+    return turns * size;
+}
+
+bool mark_short_loops(llvm::LoopInfo& loops, llvm::ScalarEvolution& evolution) {
+    bool any = false;
+    for (llvm::Loop* loop : loops) mark_short_loops(loop, evolution, any);
+    return any;
+}
+
 // A loop over lanes comes out of the vectoriser with a few turns, and its partial results in
 // memory: written out, they are in registers across the loop around it.
 constexpr unsigned kMostTurnsOfLanes = 8, kLargestLanesBody = 400;
@@ -121,10 +149,14 @@ bool mark_loops_of_lanes(llvm::LoopInfo& loops, llvm::ScalarEvolution& evolution
         const unsigned turns = evolution.getSmallConstantTripCount(loop);
         if (turns < 2 || turns > kMostTurnsOfLanes) continue;
         if (turns * loop->getHeader()->size() > kLargestLanesBody) continue;
-        llvm::addStringMetadataToLoop(loop, "llvm.loop.unroll.full", 1);
+        write_out(loop);
         any = true;
     }
     return any;
+}
+
+llvm::LoopFullUnrollPass unroll_marked() {
+    return llvm::LoopFullUnrollPass(/*OptLevel=*/2, /*OnlyWhenForced=*/true);
 }
 
 struct Analyses {
@@ -202,7 +234,13 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     llvm::LoopPassManager second;
     second.addPass(llvm::IndVarSimplifyPass());
     looped.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(second)));
-    llvm::FunctionPassManager vectorised, unrolled, rest, branching;
+    llvm::FunctionPassManager shortened, vectorised, unrolled, rest, branching;
+    llvm::LoopPassManager brief;
+    brief.addPass(unroll_marked());
+    shortened.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(brief)));
+    shortened.addPass(llvm::EarlyCSEPass(true));
+    shortened.addPass(combine());
+    shortened.addPass(llvm::SimplifyCFGPass());
     vectorised.addPass(llvm::LoopVectorizePass());
     vectorised.addPass(llvm::EarlyCSEPass(true));
     vectorised.addPass(combine());
@@ -211,7 +249,7 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     if (moves_loads)
         vectorised.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(third), true));
     llvm::LoopPassManager lanes, around;
-    lanes.addPass(llvm::LoopFullUnrollPass(/*OptLevel=*/2, /*OnlyWhenForced=*/true));
+    lanes.addPass(unroll_marked());
     unrolled.addPass(llvm::createFunctionToLoopPassAdaptor(std::move(lanes)));
     unrolled.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
     unrolled.addPass(llvm::EarlyCSEPass(true));
@@ -230,6 +268,9 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
         if (f.isDeclaration()) continue;
         if (has_loop(f)) {
             looped.run(f, functions);
+            if (mark_short_loops(functions.getResult<llvm::LoopAnalysis>(f),
+                                 functions.getResult<llvm::ScalarEvolutionAnalysis>(f)))
+                shortened.run(f, functions);
             if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f))) {
                 vectorised.run(f, functions);
                 if (mark_loops_of_lanes(functions.getResult<llvm::LoopAnalysis>(f),

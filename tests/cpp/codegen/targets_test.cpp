@@ -285,13 +285,29 @@ TEST_P(every_target, compile_every_op_and_run_it_where_they_can) {
     }
 }
 
+std::string assembly_of(const std::string& text, const std::string& cpu) {
+    pass::PipelineOptions options;
+    options.target = codegen::target_of(cpu, "x86_64-linux-gnu");
+    auto module = module_of(text);
+    module->options.fast_math = true;
+    const auto prepared = codegen::prepare(pass::run_pipeline(std::move(module), options));
+    codegen::Options wanted;
+    wanted.cpu = cpu, wanted.triple = "x86_64-linux-gnu";
+    wanted.want = codegen::Options::Want::assembly;
+    const auto bytes = codegen::emit(prepared, wanted).objects.at(0);
+    return {bytes.begin(), bytes.end()};
+}
+
+size_t matches(const std::string& text, const std::string& pattern) {
+    const std::regex wanted(pattern);
+    return size_t(std::distance(std::sregex_iterator(text.begin(), text.end(), wanted), {}));
+}
+
 // How many registers of a kind a sum over an array is collected in: each takes its operand from
 // memory.
 size_t registers_of_a_sum(const std::string& loop, const std::string& cpu,
                           const std::string& kind) {
-    pass::PipelineOptions options;
-    options.target = codegen::target_of(cpu, "x86_64-linux-gnu");
-    auto module = module_of(R"(
+    const std::string text = assembly_of(R"(
 module "sum"
 param array<f32, 1> offset=0 "y"
 results f32
@@ -306,14 +322,8 @@ func @sum(%y: array<f32, 1>) {
   set_result %r
   return
 }
-)");
-    module->options.fast_math = true;
-    const auto prepared = codegen::prepare(pass::run_pipeline(std::move(module), options));
-    codegen::Options wanted;
-    wanted.cpu = cpu, wanted.triple = "x86_64-linux-gnu";
-    wanted.want = codegen::Options::Want::assembly;
-    const auto bytes = codegen::emit(prepared, wanted).objects.at(0);
-    const std::string text(bytes.begin(), bytes.end());
+)",
+                                         cpu);
     const std::regex addition(R"(vaddps\s+[-0-9]*\(%r(?!sp)[^)]*\), %)" + kind + R"((\d+), %)" +
                               kind + R"(\1\b)");
     std::set<std::string> registers;
@@ -355,6 +365,73 @@ TEST(lanes, stay_in_registers_as_wide_as_the_cpu_likes) {
     EXPECT_EQ(registers_of_a_sum(parallel, "znver4", "zmm"), 4u);
     EXPECT_EQ(registers_of_a_sum(serial, "x86-64-v3", "ymm"), 2u);
     EXPECT_EQ(registers_of_a_sum(serial, "znver4", "zmm"), 1u);
+}
+
+TEST(sine_and_cosine, of_one_angle_reduce_it_once) {
+    const auto program = [](const std::string& op) {
+        return R"(
+module "turn"
+param array<f32, 1> offset=0 "y"
+func @turn(%y: array<f32, 1>) {
+  %zero = constant 0 : i32
+  %one = constant 1 : i32
+  %p = array_place %y, %zero : place<f32>
+  %q = array_place %y, %one : place<f32>
+  %x = load %p : f32
+  %s = sin %x : f32
+  %c = )" + op +
+               R"( %x : f32
+  store %p, %s
+  store %q, %c
+  return
+}
+)";
+    };
+    const size_t alone = assembly_of(program("neg"), "x86-64-v3").size();
+    const size_t both = assembly_of(program("cos"), "x86-64-v3").size();
+    EXPECT_LT(double(both), 1.2 * double(alone));
+}
+
+TEST(a_short_loop, that_branches_is_written_out_once_it_runs_often) {
+    const std::string text = assembly_of(R"(
+module "around"
+param array<f32, 1> offset=0 "y"
+func @around(%y: array<f32, 1>) {
+  %zero = constant 0.0 : f32
+  %n = array_shape %y : i32
+  %begin = constant 0 : i32
+  %three = constant 3 : i32
+  for %i = %begin to %n parallel {
+    %t = slot : place<f32>
+    store %t, %zero
+    for %k = %begin to %three {
+      %at = add %i, %k : i32
+      %in = lt %at, %n : u1
+      if %in {
+        %p = array_place %y, %at : place<f32>
+        %x = load %p : f32
+        %some = gt %x, %zero : u1
+        if %some {
+          %r = sqrt %x : f32
+          %old = load %t : f32
+          %new = add %old, %r : f32
+          store %t, %new
+          continue
+        }
+        yield
+      }
+      continue
+    }
+    %sum = load %t : f32
+    %q = array_place %y, %i : place<f32>
+    store %q, %sum
+    continue
+  }
+  return
+}
+)",
+                                         "x86-64-v3");
+    EXPECT_EQ(matches(text, "vsqrtss"), 3u);
 }
 
 std::string constant_text(Prim p, uint64_t bits) {
