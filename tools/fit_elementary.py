@@ -187,6 +187,7 @@ for width, p, terms in (
 
     chunk = 11 if width == 32 else 24  # quotients have at most p - chunk bits: products are exact
     table("kHalfPi", split(pi / 2, [chunk, chunk, chunk, p], truncated))
+    table("kHalfPiFused", split(pi / 2, [p, p, p]))  # where the product is not rounded
     ln2_bits = p - (8 if width == 32 else 11)  # times any exponent: exact
     table("kLn2", split(log(2), [ln2_bits, p], truncated))
     for name, value in (

@@ -14,13 +14,10 @@
 //   integers  selecti(B, I, I) iadd isub iand ixor ior shl(I, int) shr(I, int), ieq ilt,
 //             bits_of(F) from_bits(I), to_float(I);
 //   fused()   whether muladd rounds once; a property of the target, fixed while code is made.
-// Optional, both about sin, cos, tan of huge arguments, whose reduction costs several times the
-// rest:
+// Optional, for sin, cos and tan of huge arguments, whose reduction costs several times the rest:
 //   rarely(B, Reduced<N> usual, make)   make() gives the Reduced<N> to use when B holds: a domain
 //                                       may branch there. Without it both are computed, one
-//                                       selected;
-//   near_angles_only()                  if true they are left out: NaN from 2^18 (2^46 at 64 bits),
-//                                       without fusing from kHugeFrom.
+//                                       selected.
 //
 // Needs: each operation rounds once to nearest and is neither reassociated nor contracted
 //        (-ffp-contract=off for C++, no fast-math flags on the emitted operations): rounding to
@@ -179,6 +176,19 @@ F<N> scale_by_power(N& n, F<N> m, I<N> raw) {
 
 // ---- Angles --------------------------------------------------------------------------------
 
+// Without `low` on a target that fuses: what is left after the first step is exact, so two
+// roundings of the size of r are all, and parts of pi/2 may be full numbers. |x| < 2^13 at 32 bits.
+template <class N>
+Reduced<N> reduce_fused(N& n, F<N> x) {
+    const auto& part = C<N>::kHalfPiFused;
+    const F<N> magic = n.f(Of<N>::magic);
+    const F<N> shifted = n.muladd(x, n.f(C<N>::kTwoOverPi), magic);
+    const F<N> q = n.sub(shifted, magic);
+    F<N> r = x;
+    for (const double p : part) r = n.muladd(q, n.f(-p), r);
+    return {r, n.f(0), n.bits_of(shifted)};
+}
+
 // Cody & Waite: q times each of the first three parts of pi/2 is exact. The first two
 // differences are exact too, the rest is added in one rounding, so r is within half a unit.
 template <class N>
@@ -238,18 +248,12 @@ Reduced<N> reduce_huge(N& n, F<N> ax) {
     return {r.hi, r.lo, n.iadd(q.raw, more.raw)};
 }
 
-// Of the magnitude: callers give the sign back, -0 included.
-template <class N>
+// Of the magnitude: callers give the sign back, -0 included. `low` is what r lacks, if it is
+// wanted.
+template <bool low, class N>
 Reduced<N> reduce(N& n, F<N> x) {
     const F<N> ax = n.abs(x);
-    const Reduced<N> usual = reduce_usual(n, ax);
-    if constexpr (requires { n.near_angles_only(); }) {
-        if (n.near_angles_only()) {  // fused, r keeps an absolute error of a unit of 1 up to
-                                     // `reach`
-            const double reach = n.fused() ? (Of<N>::single ? 0x1p18 : 0x1p46) : C<N>::kHugeFrom;
-            return {n.select(n.lt(ax, n.f(reach)), usual.r, n.f(Of<N>::nan)), usual.low, usual.q};
-        }
-    }
+    const Reduced<N> usual = !low && n.fused() ? reduce_fused(n, ax) : reduce_usual(n, ax);
     const B<N> huge = n.ge(ax, n.f(C<N>::kHugeFrom));
     const auto make = [&] { return reduce_huge(n, ax); };
     if constexpr (requires { n.rarely(huge, usual, make); }) {
@@ -283,14 +287,14 @@ F<N> sin_or_cos(N& n, F<N> r, I<N> q) {
 // 11).
 template <class N>
 F<N> sin(N& n, F<N> x) {
-    const Reduced<N> a = reduce(n, x);
+    const Reduced<N> a = reduce<false>(n, x);
     const I<N> sign = n.ixor(n.shl(a.q, N::bits - 2), n.bits_of(x));
     return flip_sign_by_bit(n, sin_or_cos(n, a.r, a.q), sign);
 }
 
 template <class N>
 F<N> cos(N& n, F<N> x) {
-    const Reduced<N> a = reduce(n, x);
+    const Reduced<N> a = reduce<false>(n, x);
     const I<N> q = n.iadd(a.q, n.i(1));
     return flip_sign_by_bit(n, sin_or_cos(n, a.r, q), n.shl(q, N::bits - 2));
 }
@@ -303,7 +307,7 @@ struct SinCos {
 // The bits of both, for little more than one of them.
 template <class N>
 SinCos<N> sin_cos(N& n, F<N> x) {
-    const Reduced<N> a = reduce(n, x);
+    const Reduced<N> a = reduce<false>(n, x);
     const F<N> z = n.mul(a.r, a.r), s = sin_of_rest(n, a.r, z), c = cos_of_rest(n, z);
     const B<N> even = n.ieq(n.iand(a.q, n.i(1)), n.i(0));
     const I<N> sign = n.ixor(n.shl(a.q, N::bits - 2), n.bits_of(x));
@@ -316,7 +320,7 @@ SinCos<N> sin_cos(N& n, F<N> x) {
 // else the reciprocal would double it.
 template <class N>
 F<N> tan(N& n, F<N> x) {
-    const Reduced<N> a = reduce(n, x);
+    const Reduced<N> a = reduce<true>(n, x);
     const F<N> z = n.mul(a.r, a.r);
     const F<N> excess = n.mul(n.mul(a.r, z), polynomial(n, z, C<N>::kTan));
     const F<N> rough = n.add(a.r, excess);

@@ -40,6 +40,8 @@ struct Coefficients<32> {
                                                     0x1.878c7c0000000p-5};  // 2^-26.0
     static constexpr std::array<double, 4> kHalfPi = {0x1.9200000000000p+0, 0x1.fb40000000000p-12,
                                                       0x1.4440000000000p-24, 0x1.68c2340000000p-39};
+    static constexpr std::array<double, 3> kHalfPiFused = {
+        0x1.921fb60000000p+0, -0x1.777a5c0000000p-25, -0x1.ee59da0000000p-50};
     static constexpr std::array<double, 2> kLn2 = {0x1.62e4000000000p-1, 0x1.7f7d1c0000000p-20};
     static constexpr std::array<double, 2> kHalfPiPair = {0x1.921fb60000000p+0,
                                                           -0x1.777a5c0000000p-25};
@@ -106,6 +108,8 @@ struct Coefficients<64> {
         0x1.77f3f26421ddcp-5};  // 2^-56.1
     static constexpr std::array<double, 4> kHalfPi = {0x1.921fb40000000p+0, 0x1.4442d00000000p-24,
                                                       0x1.8469880000000p-48, 0x1.8cc51701b839ap-72};
+    static constexpr std::array<double, 3> kHalfPiFused = {
+        0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54, -0x1.f1976b7ed8fbcp-110};
     static constexpr std::array<double, 2> kLn2 = {0x1.62e42fefa3800p-1, 0x1.ef35793c76730p-45};
     static constexpr std::array<double, 2> kHalfPiPair = {0x1.921fb54442d18p+0,
                                                           0x1.1a62633145c07p-54};

@@ -1,9 +1,8 @@
 // The arithmetic domains of elementary.h on numbers: constant folding.
 //
-// `fused` and `near_angles_only` must equal the target's, and `flush` (subnormals are zero, as
-// operand and as result) the mode that kernels run in; then folding yields the bits that the
-// compiled code yields, whatever the mode of the compiling thread. Integers wrap; no operation is
-// undefined.
+// `fused` must equal the target's, and `flush` (subnormals are zero, as operand and as result) the
+// mode that kernels run in; then folding yields the bits that the compiled code yields, whatever
+// the mode of the compiling thread. Integers wrap; no operation is undefined.
 //
 // Needs: -ffp-contract=off where it is compiled. Without it g++ fuses a*b + c on targets with
 //        FMA, and bits then depend on the compiler.
@@ -26,10 +25,8 @@ struct Fold {
     using U = std::make_unsigned_t<Int>;
     static constexpr int bits = int(sizeof(Float) * 8);
 
-    explicit Fold(bool fused, bool flush = true, bool near_angles_only = false)
-        : fused_(fused), flush_(flush), near_angles_only_(near_angles_only) {}
+    explicit Fold(bool fused, bool flush = true) : fused_(fused), flush_(flush) {}
     bool fused() const { return fused_; }
-    bool near_angles_only() const { return near_angles_only_; }
 
     F f(double c) const { return F(c); }
     I i(int64_t c) const { return I(c); }
@@ -101,7 +98,7 @@ struct Fold {
     F in(F a) const { return zero_if_subnormal(a); }
     F out(F a) const { return zero_if_subnormal(a); }
 
-    bool fused_, flush_, near_angles_only_;
+    bool fused_, flush_;
 };
 
 using Fold32 = Fold<float, int32_t>;

@@ -177,25 +177,6 @@ TYPED_TEST(Elementary, PowAndAtan2WithinTwoUlp) {
     }
 }
 
-TYPED_TEST(Elementary, NearAnglesOnly) {
-    using T = typename TypeParam::F;
-    constexpr bool single = sizeof(T) == 4;
-    Draw d(kSeed);
-    for (const bool fused : {false, true}) {
-        TypeParam n(fused, true, true);
-        const double reach = fused ? (single ? 18 : 46) : (single ? 13 : 29);
-        for (int k = 0; k < kSamples; ++k) {
-            const T x = T(d.scaled(-4, reach - 0.001));
-            const double unit = std::numeric_limits<T>::epsilon();
-            ASSERT_LE(std::fabs(e::sin(n, x) - std::sin((long double)x)), unit) << x;
-            ASSERT_LE(std::fabs(e::cos(n, x) - std::cos((long double)x)), unit) << x;
-        }
-        EXPECT_TRUE(std::isnan(e::sin(n, T(std::exp2(reach)))));
-        EXPECT_TRUE(std::isnan(e::tan(n, std::numeric_limits<T>::infinity())));
-    }
-}
-
-// Equal as C says: same number, same sign of zero, NaN for NaN.
 TYPED_TEST(Elementary, sine_and_cosine_together_are_those_alone) {
     using T = typename TypeParam::F;
     constexpr bool single = sizeof(T) == 4;
@@ -216,6 +197,7 @@ TYPED_TEST(Elementary, sine_and_cosine_together_are_those_alone) {
     }
 }
 
+// Equal as C says: same number, same sign of zero, NaN for NaN.
 template <class T>
 bool same(T a, T b) {
     return std::isnan(a) ? std::isnan(b) : a == b && (a != 0 || std::signbit(a) == std::signbit(b));

@@ -40,6 +40,7 @@
 #include "codegen/llvm/assembler_mistakes.h"
 #include "codegen/llvm/optimise.h"
 #include "codegen/llvm/sink_loads.h"
+#include "codegen/llvm/skip_lanes.h"
 #include "support/doing.h"
 
 namespace qd::codegen {
@@ -271,13 +272,15 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
             if (mark_short_loops(functions.getResult<llvm::LoopAnalysis>(f),
                                  functions.getResult<llvm::ScalarEvolutionAnalysis>(f)))
                 shortened.run(f, functions);
-            if (has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f))) {
+            const bool vectors = has_loop_to_vectorise(functions.getResult<llvm::LoopAnalysis>(f));
+            if (vectors) {
                 vectorised.run(f, functions);
                 if (mark_loops_of_lanes(functions.getResult<llvm::LoopAnalysis>(f),
                                         functions.getResult<llvm::ScalarEvolutionAnalysis>(f)))
                     unrolled.run(f, functions);
             }
             rest.run(f, functions);
+            if (vectors) skip_unwanted_lanes(f);
         } else {
             straight.run(f, functions);
         }

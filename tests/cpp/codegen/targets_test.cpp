@@ -392,6 +392,29 @@ func @turn(%y: array<f32, 1>) {
     EXPECT_LT(double(both), 1.2 * double(alone));
 }
 
+// A sine of many: three quarters of its instructions are for angles beyond 2^13.
+TEST(a_loop_of_vectors, branches_around_what_no_lane_needs) {
+    const std::string program = R"(
+module "wave"
+param array<f32, 1> offset=0 "y"
+func @wave(%y: array<f32, 1>) {
+  %n = array_shape %y : i32
+  %begin = constant 0 : i32
+  for %i = %begin to %n parallel {
+    %p = array_place %y, %i : place<f32>
+    %x = load %p : f32
+    %s = sin %x : f32
+    store %p, %s
+    continue
+  }
+  return
+}
+)";
+    // A test of all lanes at once.
+    EXPECT_GE(matches(assembly_of(program, "x86-64-v3"), "v(movmskps|testps|ptest)"), 1u);
+    EXPECT_GE(matches(assembly_of(program, "znver4"), "kortest"), 1u);
+}
+
 TEST(a_short_loop, that_branches_is_written_out_once_it_runs_often) {
     const std::string text = assembly_of(R"(
 module "around"
