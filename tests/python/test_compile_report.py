@@ -243,3 +243,65 @@ print("parent", file=sys.stderr, flush=True)
     text = run(program, QD_COMPILE_REPORT="1", QD_OFFLINE_CACHE="0")
     child, parent = text.split("parent\n")
     assert "1 dearest of 1 " in child and "1 dearest of 1 " in parent
+
+
+READS_RUNTIME = """
+import sys
+
+import quadrants as qd
+from quadrants.lang import impl
+
+qd.init(arch=qd.cpu, cpu_max_num_threads=int(sys.argv[1]), default_fp=getattr(qd, sys.argv[2]))
+
+@qd.kernel
+def precision() -> qd.i32:
+    return 64 if qd.static(qd.lang.impl.get_runtime().default_fp == qd.f64) else 32
+
+@qd.func
+def tolerance():
+    return 1e-6 if qd.static(impl.get_runtime().default_fp == qd.f32) else 1e-13
+
+@qd.kernel
+def in_a_func() -> qd.f64:
+    return tolerance()
+
+@qd.kernel
+def threads() -> qd.i32:
+    return qd.static(impl.current_cfg().cpu_max_num_threads)
+
+@qd.kernel
+def threads_of_the_program() -> qd.i32:
+    return qd.static(impl.get_runtime().prog.config().cpu_max_num_threads)
+
+print(precision(), in_a_func(), threads(), threads_of_the_program())
+"""
+
+
+def test_what_reads_the_runtime_starts_warm(tmp_path):
+    """And says what the runtime of its own process is."""
+    program = tmp_path / "program.py"
+    program.write_text(READS_RUNTIME)
+    env = {
+        **os.environ,
+        "QD_LOG_LEVEL": "error",
+        "QD_COMPILE_REPORT": "1",
+        "QD_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "cache"),
+    }
+    seen = set()
+    for threads, real in [(1, "f32"), (1, "f32"), (2, "f32"), (2, "f64"), (1, "f32"), (2, "f64")]:
+        done = subprocess.run(
+            [sys.executable, program, str(threads), real], env=env, capture_output=True, text=True
+        )
+        double = real == "f64"
+        told = done.stdout.split()[-4:]
+        assert [float(v) for v in told] == [
+            64 if double else 32,
+            pytest.approx(1e-13 if double else 1e-6, rel=1e-6),
+            threads,
+            threads,
+        ]
+        if (threads, real) in seen:
+            stories = lines_of(done.stderr)
+            assert len(stories) == 4
+            assert all(s.startswith("from cache") for s in stories.values()), stories
+        seen.add((threads, real))

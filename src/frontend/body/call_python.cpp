@@ -83,10 +83,16 @@ Ref Body::run_call(const PythonCall& c) {
     return result;
 }
 
+// Of ours, what finds the runtime and its options: what a kernel reads of those is known by this.
+static bool finds_options(std::string_view name) {
+    return name == "get_runtime" || name == "current_cfg" || name == "config";
+}
+
 Val Body::call_ours(const PythonCall& c) {
     PyObject* self = PyMethod_Check(c.callable()) ? PyMethod_GET_SELF(c.callable()) : nullptr;
     // What a field says of itself beyond its layout, such as has_grad(), later processes ask again.
-    if (self && (is_field(self) || is_struct_field(self)) && c.operands.empty())
+    if (((self && (is_field(self) || is_struct_field(self))) || finds_options(c.name)) &&
+        c.operands.empty())
         if (Val answer = call_again(c.f, {}, {}, nullptr); answer.obj) return answer;
     if (self) consume_owner(self, c.f.prov);
     for (const Val& v : c.operands) unit.consume(v);
