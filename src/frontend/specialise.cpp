@@ -172,14 +172,13 @@ Signature read_signature(PyObject* definition) {
     return s;
 }
 
-bool has_type_name(PyObject* o, std::string_view name) { return Py_TYPE(o)->tp_name == name; }
-
 // What a kernel's template parameter refuses.
 void check_template(PyObject* annotation, PyObject* value) {
     if (!is_template(annotation)) return;
-    const bool by_value = PyList_Check(value) || PyDict_Check(value) || PyTuple_Check(value) ||
-                          PyAnySet_Check(value) || has_type_name(value, "numpy.ndarray");
-    if (by_value && PyObject_Hash(value) == -1) throw PyError{};  // unhashable type: 'list'
+    const bool hashes = Py_TYPE(value)->tp_hash != PyObject_HashNotImplemented;
+    const bool by_identity = _PyType_Lookup(Py_TYPE(value), names()._data_oriented_);
+    if ((!hashes && !by_identity) || PyTuple_Check(value))
+        if (PyObject_Hash(value) == -1) throw PyError{};  // unhashable type: 'list'
     if (is_ndarray(unwrap(value)))
         raise(Kind::runtime_type,
               "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "

@@ -96,6 +96,30 @@ bool component_error(const PackStep& step) {
         "Argument cannot be converted into required type " + type::to_string(step.type.element()));
 }
 
+// Fields and ndarrays of two dimensions take both indices at once.
+bool has_two_indices(PyObject* value) {
+    PyObject* held = data::unwrap(value);
+    if (!data::is_field(held) && !data::is_ndarray(held)) return false;
+    const Ref shape = Ref::steal_or_null(PyObject_GetAttr(value, cpython::names().shape_));
+    if (!shape) cpython::forget_error();
+    return shape && PyTuple_Check(shape.get()) && PyTuple_GET_SIZE(shape.get()) == 2;
+}
+
+PyObject* rows_of(PyObject* value, int rows, int columns) {
+    Ref list = Ref::steal_or_null(PyList_New(0));
+    for (int i = 0; list && i < rows; ++i) {
+        const Ref row = Ref::steal_or_null(PyList_New(0));
+        for (int j = 0; j < columns; ++j) {
+            const Ref index = Ref::steal_or_null(Py_BuildValue("(ii)", i, j));
+            const Ref item =
+                index ? Ref::steal_or_null(PyObject_GetItem(value, index.get())) : Ref{};
+            if (!row || !item || PyList_Append(row.get(), item.get()) < 0) return nullptr;
+        }
+        if (PyList_Append(list.get(), row.get()) < 0) return nullptr;
+    }
+    return list.release();
+}
+
 // What stands at the indices 0 to count - 1, as a list; or a number.
 PyObject* items_of(PyObject* value, int count) {
     for (const char* method : {"to_list", "tolist"})
@@ -137,7 +161,10 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
         at += type::bytes(step.type.prim);
         return true;
     }
-    const Ref items = Ref::steal_or_null(items_of(value, depth ? step.type.m : step.type.n));
+    const ir::Type& t = step.type;
+    const Ref items = Ref::steal_or_null(!depth && t.rank == 2 && has_two_indices(value)
+                                             ? rows_of(value, t.n, t.m)
+                                             : items_of(value, depth ? t.m : t.n));
     if (!items) return false;
     if (!PyList_Check(items.get()))
         return write_tensor_items(step, items.get(), at, end, depth + 1);
@@ -157,7 +184,7 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     const uint8_t* end = at + step.type.size_bytes();
     uint8_t* next = at;
     if (!write_tensor_items(step, value, next, end)) {
-        if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_KeyError)) {
             cpython::forget_error();
             return component_error(step);
         }

@@ -223,7 +223,9 @@ class SNode:
 
     # --- building ---
 
-    def _open(self) -> None:
+    def _open(self, called: str = "") -> None:
+        if called and core.native_loaded() and core.inside_kernel():
+            raise AssertionError(f"{called} cannot be called in Quadrants-scope")
         if self._builder._finalized:
             raise QuadrantsRuntimeError("FieldsBuilder finalized")
 
@@ -234,7 +236,7 @@ class SNode:
             axes: axes such as `qd.ij`.
             dimensions: extents, one per axis, or one for all.
         """
-        self._open()
+        self._open("dense")
         numbers, extents = _checked_dims(axes, dimensions)
         above = {a for node in self._containers() for a in node._axes}
         if len(above.union(numbers)) > core.get_max_num_indices():
@@ -258,26 +260,26 @@ class SNode:
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """Adds pointers to cells that are allocated on activation."""
-        self._open()
+        self._open("pointer")
         _checked_dims(axes, dimensions)
         raise unsupported("Pointer")
 
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
         """Adds a fixed array with a bit of activity per cell."""
-        self._open()
+        self._open("bitmasked")
         _checked_dims(axes, dimensions)
         raise unsupported("Bitmasked")
 
     def dynamic(self, axis: Any, dimension: Any, chunk_size: Any = None) -> SNode:
         """Adds a list that grows up to `dimension` elements, in chunks."""
-        self._open()
+        self._open("dynamic")
         assert len(axis) == 1, "a dynamic node has exactly one axis"
         _check_dynamic(dimension, chunk_size)
         raise unsupported("Dynamic")
 
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Adds an array of quantised numbers, packed."""
-        self._open()
+        self._open("quant_array")
         _checked_dims(axes, dimensions)
         raise unsupported("QuantArray")
 
@@ -288,6 +290,7 @@ class SNode:
             *args: fields and lists of fields.
             offset: index of the first element, one number or one per axis.
         """
+        self._open("place")
         self._place(args, offset)
         from quadrants.lang._data.fields_builder import end_declaration
 
@@ -323,10 +326,12 @@ class SNode:
 
     def lazy_grad(self) -> None:
         """Places the adjoint of every real field beside its primal."""
+        self._open("lazy_grad")
         self._place_companions("grad")
 
     def lazy_dual(self) -> None:
         """Places the dual of every real field beside its primal."""
+        self._open("lazy_dual")
         self._place_companions("dual")
 
     @changes

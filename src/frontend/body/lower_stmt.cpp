@@ -318,6 +318,8 @@ void Body::ann_assign(const Node* n) {
     low.node = n;
     const auto p = prim_of(annotation.get());
     if (!p) raise(Kind::syntax, "Invalid type annotation of a variable: " + text(annotation.get()));
+    if (is_struct(v.get()))
+        raise(Kind::type, "A variable annotated with a number type cannot hold a struct");
     if (n->a->kind != K::Name) return assign_to(n->a, {cast(v.get(), *p)}, false);
     if (Binding* b = find(n->a->name)) {
         if (b->kind == Binding::Kind::kernel_argument) immutable_argument(n->a->name);

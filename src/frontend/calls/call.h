@@ -25,7 +25,7 @@ struct Arg {
 };
 
 // Decides by the annotation how an argument is passed; converts it where the annotation says so.
-Arg classify(const Param& p, Val v);
+Arg classify(const Param& p, Val v, bool is_real);
 
 struct Key {
     std::string bytes;

@@ -121,7 +121,7 @@ void refuse_array_of_real_func(PyObject* definition, size_t position, PyObject* 
     }
 }
 
-Arg classify(const Param& p, Val v) {
+Arg classify(const Param& p, Val v, bool is_real) {
     PyObject* annotation = strip_optional(p.annotation.get());
     PyObject* o = v.get();
     const std::string name = text(p.name.get());
@@ -155,7 +155,11 @@ Arg classify(const Param& p, Val v) {
     }
     if (const auto prim = prim_of(annotation)) {
         a.mode = Mode::value;
-        a.v = {cast(Ref(make_value(to_value(o))).get(), *prim)};
+        const Ref given = make_value(to_value(o));
+        if (is_real && type_of(given.get()).rank)
+            raise(Kind::type, "Argument " + name + " is expected to be a number, but got " +
+                                  type::to_user_string(type_of(given.get())));
+        a.v = {cast(given.get(), *prim)};
         return a;
     }
     if (const auto t = tensor_type_of(annotation)) {

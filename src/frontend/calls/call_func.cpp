@@ -290,7 +290,7 @@ std::vector<Arg> plan_arguments(const FuncSignature& s, const TracedArgs& args, 
     std::vector<Arg> plan;
     for (size_t k = 0; k < bound.size(); ++k) {
         unit.guard_items(bound[k].get(), bound[k].prov);
-        plan.push_back(classify(s.params[k], std::move(bound[k])));
+        plan.push_back(classify(s.params[k], std::move(bound[k]), s.is_real));
     }
     return plan;
 }

@@ -43,17 +43,25 @@ struct Spec {
     char conversion = '*';
 };
 
+constexpr size_t kMostDigits = 6;  // of a width: what is printed is at most a megabyte
+
 bool parse_spec(std::string_view text, Spec& out) {
     size_t at = 0;
-    auto skip = [&](std::string_view set) {
-        while (at < text.size() && set.find(text[at]) != set.npos) ++at;
+    auto skip = [&](std::string_view set, size_t most = std::string_view::npos) {
+        const size_t begin = at;
+        while (at < text.size() && at - begin < most && set.find(text[at]) != set.npos) ++at;
+        return at - begin;
     };
-    constexpr std::string_view digits = "0123456789";
+    const auto number = [&] {
+        if (skip("0123456789") > kMostDigits)
+            raise(Kind::type, "'" + std::string(text) + "' asks for too many characters",
+                  "at most 999999 can be printed for a value");
+    };
     skip("-+ #0");
-    skip(digits);
-    if (at < text.size() && text[at] == '.') ++at, skip(digits);
+    number();
+    if (at < text.size() && text[at] == '.') ++at, number();
     out.flags = text.substr(0, at);
-    skip("hlLqjzt");  // length modifiers: the value's own width decides
+    skip("l", 2);  // length modifiers: the value's own width decides
     out.conversion = '*';
     if (at == text.size()) return true;
     constexpr std::string_view letters = "diuoxXfFeEgGaA";

@@ -205,6 +205,8 @@ def torch_of(
     """The body of every `to_torch`."""
     import torch
 
+    if device is not None and not isinstance(device, (str, int, torch.device)) or device is True:
+        raise TypeError(f"argument 'device' must be torch.device, not {type(device).__name__}")
     if copy is not True:
         home = "cuda" if impl.current_cfg().arch is Arch.cuda else "cpu"
         elsewhere = device is not None and torch.device(device).type != home
@@ -224,8 +226,12 @@ def torch_of(
 
 def array_of_torch(tensor: Any) -> Any:
     """A NumPy array with the tensor's values."""
+    import torch
+
     from quadrants.lang._data.arguments import tensor_problem
 
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"from_torch takes a torch.Tensor, not {type(tensor).__name__}")
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     problem = tensor_problem(tensor)

@@ -1,0 +1,130 @@
+"""Values that are not what a parameter, a variable or a method takes."""
+
+import array
+import collections
+import re
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import module_at
+
+
+@pytest.mark.parametrize("kind", ["field", "ndarray", "tensor"])
+def test_a_matrix_may_come_from_anything_of_two_dimensions(backend, kind):
+    @qd.kernel
+    def digits(m: qd.types.matrix(2, 3, qd.f32)) -> qd.f32:
+        return m[0, 0] + 10 * m[0, 1] + 100 * m[1, 0] + 1000 * m[1, 2]
+
+    x = getattr(qd, kind)(qd.f32, shape=(2, 3))
+    x.from_numpy(np.array([[1, 2, 3], [4, 5, 6]], np.float32))
+    for _ in range(2):
+        assert digits(x) == 6421.0
+    x[0, 0] = 9.0
+    assert digits(x) == 6429.0
+
+
+@pytest.mark.parametrize("value", [{"x": 1}, qd.types.struct(x=qd.f32, y=qd.f32)])
+def test_what_is_no_vector_is_refused_for_one(backend, value):
+    @qd.kernel
+    def first(v: qd.types.vector(2, qd.f32)) -> qd.f32:
+        return v[0]
+
+    with pytest.raises(qd.QuadrantsRuntimeTypeError, match="cannot be converted"):
+        first(value if isinstance(value, dict) else value(1, 2))
+    assert first([3, 4]) == 3
+
+
+class Mine(np.ndarray):
+    pass
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        bytearray(b"\1"),
+        array.array("i", [1]),
+        collections.deque([1]),
+        collections.UserList([1]),
+        np.ma.array([1]),
+        np.array([1]).view(Mine),
+    ],
+    ids=lambda v: type(v).__name__,
+)
+def test_what_may_change_is_no_template_argument(backend, value):
+    @qd.kernel
+    def first(x: qd.template()) -> qd.i32:
+        return x[0]
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match="unhashable type"):
+            first(value)
+    assert first((1,)) == 1
+
+
+def test_containers_are_not_declared_in_kernels(backend):
+    x = qd.field(qd.f32)
+
+    @qd.kernel
+    def declares():
+        qd.root.dense(qd.i, 3)
+
+    @qd.kernel
+    def places():
+        qd.root.place(x)
+
+    @qd.kernel
+    def one() -> qd.i32:
+        return 1
+
+    qd.root.dense(qd.i, 2).place(x)
+    for kernel, name in ((declares, "dense"), (places, "place")):
+        with pytest.raises(qd.QuadrantsCompilationError, match=f"{name} cannot be called in"):
+            kernel()
+        assert one() == 1
+
+
+@pytest.mark.parametrize("spec", ["zz", "hhh", "q", "lll", "hd", "1000000d", ".1000000d"])
+def test_specs_that_are_none(backend, spec, tmp_path):
+    path = tmp_path / "shows.py"
+    path.write_text(
+        "import quadrants as qd\n\n@qd.kernel\ndef show(x: qd.i32):\n"
+        f"    print(f'[{{x:{spec}}}]')\n"
+    )
+    with pytest.raises(qd.QuadrantsTypeError, match=rf"'{re.escape(spec)}'"):
+        module_at(path).show(7)
+
+
+def test_numbers_hold_no_structs_and_no_vectors(backend):
+    Pair = qd.types.struct(x=qd.f32, y=qd.i32)
+
+    @qd.kernel
+    def annotated(a: qd.i32) -> qd.f32:
+        y: qd.i32 = Pair(a + 0.5, a)
+        return y.x
+
+    @qd.real_func
+    def second(x: qd.i32) -> qd.f32:
+        return x[1]
+
+    @qd.kernel
+    def passed(a: qd.i32) -> qd.f32:
+        return second(qd.Vector([a + 0.5, a + 1.5]))
+
+    with pytest.raises(qd.QuadrantsTypeError, match="cannot hold a struct"):
+        annotated(3)
+    with pytest.raises(qd.QuadrantsTypeError, match="expected to be a number"):
+        passed(3)
+
+
+def test_devices_and_tensors_of_torch_are_checked(backend):
+    torch = pytest.importorskip("torch")
+    for x in (qd.ndarray(qd.i32, 3), qd.field(qd.i32, 3)):
+        for device in (1.5, True, object()):
+            with pytest.raises(TypeError, match="'device' must be torch.device"):
+                x.to_torch(device)
+        for tensor in (None, "x", np.zeros(3, np.int32)):
+            with pytest.raises(TypeError, match=r"takes a torch\.Tensor"):
+                x.from_torch(tensor)
+        assert x.to_torch(torch.device("cpu")).dtype == torch.int32
