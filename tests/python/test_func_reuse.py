@@ -238,3 +238,68 @@ def test_a_func_that_was_given_other_code(backend):
     assert k(1) == 31, "what a kernel was compiled with stays"
     outer.fn.__code__ = other_outer.__code__
     assert k(3) == 403
+
+
+SEVERAL = {
+    "list": ([1, 2], lambda l: l.append(10)),
+    "list of lists": ([[1], [2]], lambda l: l.append([10])),
+    "list of other things": ([1, "a"], lambda l: l.append(None)),
+    "dict": ({1: 2}, lambda d: d.update({3: 4})),
+    "set": ({1, 2}, lambda s: s.add(10)),
+    "array": (np.array([1, 2]), lambda a: a.resize(3, refcheck=False)),
+    "empty list": ([], lambda l: l.append(1)),
+}
+
+
+# qd.static takes neither dicts nor sets, and NumPy has no truth of several numbers.
+USES = [
+    (kind, use)
+    for kind in SEVERAL
+    for use in ("loop", "truth", "len")
+    if use == "len" or "list" in kind or (kind, use) == ("array", "loop")
+]
+
+
+@pytest.mark.parametrize(("kind", "use"), USES)
+def test_a_container_that_grew_between_two_kernels(backend, kind, use):
+    """The func's body is the first kernel's; items that both have stay as they were."""
+    import copy
+
+    start, grow = SEVERAL[kind]
+    held = copy.deepcopy(start)
+    if use == "loop":
+
+        @qd.func
+        def count(x, c: qd.template()):
+            for _ in qd.static(c):
+                x += 1
+            return x
+
+    elif use == "truth":
+
+        @qd.func
+        def count(x, c: qd.template()):
+            if qd.static(c):
+                x += 1
+            return x
+
+    else:
+
+        @qd.func
+        def count(x, c: qd.template()):
+            return x + qd.static(len(c))
+
+    def expected():
+        return int(bool(held)) if use == "truth" else len(held)
+
+    def kernel():
+        @qd.kernel
+        def k(x: qd.i32) -> qd.i32:
+            return count(x, held)
+
+        return k
+
+    first = kernel()
+    assert first(0) == expected()
+    grow(held)
+    assert kernel()(0) == expected()

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "data/external.h"
 #include "frontend/calls/entry.h"
 #include "frontend/values/values.h"
 
@@ -139,6 +140,11 @@ struct ChangeCheck {
     }
 };
 
+bool holds_items(PyObject* o) {
+    return PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) ||
+           data::is_numpy(o);
+}
+
 // The arguments as the body sees them.
 std::vector<Arg> pass_arguments(Entry& e, const std::vector<Arg>& args, Passing& passing,
                                 ChangeCheck& containers) {
@@ -155,6 +161,9 @@ std::vector<Arg> pass_arguments(Entry& e, const std::vector<Arg>& args, Passing&
                 p->flattened = a.v.prov->flattened;
                 p->at_launch = a.v.prov->at_launch;
                 p->runtime_members = a.v.prov->runtime_members;
+                // How long it is may decide without an item being read.
+                if (a.v.prov->kind != Prov::Kind::display && holds_items(a.v.get()))
+                    guard_value(*e.unit, a.v.get(), p);
                 a.v.prov = p;
             }
         } else {
