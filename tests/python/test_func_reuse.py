@@ -303,3 +303,27 @@ def test_a_container_that_grew_between_two_kernels(backend, kind, use):
     assert first(0) == expected()
     grow(held)
     assert kernel()(0) == expected()
+
+
+def test_a_vector_that_changed_between_two_kernels(backend):
+    """Used as a whole: no component is read by the func itself."""
+    v, m = qd.Vector([1, 2]), qd.Matrix([[1, 2], [3, 4]])
+
+    @qd.func
+    def total(x, v: qd.template()):
+        return x + v.sum() + (v + 1)[1]
+
+    @qd.func
+    def trace(x, m: qd.template()):
+        return x + m.trace()
+
+    def kernel():
+        @qd.kernel
+        def k(x: qd.i32) -> qd.i32:
+            return total(x, v) * 100 + trace(x, m)
+
+        return k
+
+    assert kernel()(0) == 605
+    v[1], m[1, 1] = 8, 40
+    assert kernel()(0) == 1841

@@ -142,7 +142,7 @@ struct ChangeCheck {
 
 bool holds_items(PyObject* o) {
     return PyList_Check(o) || PyTuple_Check(o) || PyDict_Check(o) || PyAnySet_Check(o) ||
-           data::is_numpy(o);
+           is_host_matrix(o) || data::is_numpy(o);
 }
 
 // The arguments as the body sees them.
