@@ -13,6 +13,7 @@ import pytest
 
 import quadrants as qd
 from helpers import Array
+from quadrants._lib import core
 
 PROGRAM = """
 import json, sys
@@ -253,3 +254,53 @@ def test_results_of_funcs_keep_their_bits(backend, monkeypatch, tier, fp, word):
     out = np.zeros((3, 3), type_)
     k(a, out)
     assert out.tolist() == [[v] * 3 for v in a.tolist()]
+
+
+@pytest.mark.parametrize("real", ["f32", "f64"])
+@pytest.mark.parametrize("what", ["sin", "cos", "tan", "branch", "other branch"])
+def test_lanes_that_want_the_long_side(backend, what, real):
+    """Vectors where no lane, one or every lane is a huge angle or takes a long branch."""
+    dtype, n = getattr(qd, real), 4096 + 5
+
+    @qd.func
+    def branch(v, far: qd.template()):
+        r = v + 1.0
+        if (v > 8000.0) == far:
+            for k in qd.static(range(16)):
+                r = r * 0.75 + qd.sqrt(abs(r)) * (0.01 * (k + 1))
+        return r
+
+    @qd.func
+    def wanted(v):
+        if qd.static(what == "branch"):
+            return branch(v, True)
+        elif qd.static(what == "other branch"):
+            return branch(v, False)
+        else:
+            return qd.static(getattr(qd, what, None))(v)
+
+    @qd.kernel
+    def vectors(x: qd.types.ndarray(dtype, 1), y: qd.types.ndarray(dtype, 1)):
+        for i in range(n):
+            y[i] = wanted(x[i])
+
+    @qd.kernel
+    def alone(x: qd.types.ndarray(dtype, 1), y: qd.types.ndarray(dtype, 1), i: qd.i32):
+        y[i] = wanted(x[i])
+
+    x, y, z = (qd.ndarray(dtype, n) for _ in range(3))
+    rng = np.random.default_rng(0)
+    vectors(x, y)
+    alone(x, z, 0)
+    core.finish_optimisations()
+    for share in (0, 0.001, 0.05, 0.5, 1):
+        usual = rng.uniform(-20, 20, n)
+        huge = np.exp2(rng.uniform(13, 120, n)) * rng.choice([-1, 1], n)
+        values = np.where(rng.random(n) < share, huge, usual)
+        values[rng.integers(0, n, 2)] = [np.inf, np.nan] if share else 1
+        x.from_numpy(values.astype(real.replace("f", "float")))
+        vectors(x, y)
+        some = rng.integers(0, n, 200)
+        for i in some:
+            alone(x, z, int(i))
+        np.testing.assert_array_equal(y.to_numpy()[some], z.to_numpy()[some])
