@@ -43,7 +43,6 @@ def burst_ms(call, sync, seconds=0.25):
 
 
 def launches(qd):
-    sys.path.insert(0, str(HERE / "cases"))
     import launch
 
     for name in ("field", "ndarrays", "scalar"):
@@ -78,36 +77,18 @@ def total(qd, n=1 << 26):
 
 
 def jacobi(qd, n=8192):
-    a, b = qd.field(qd.f32, (n, n)), qd.field(qd.f32, (n, n))
+    import programs
+
+    step, a, b = programs.jacobi(qd, n)
     data = np.random.default_rng(0).random((n, n), dtype=np.float32)
-
-    @qd.kernel
-    def relax(u: qd.template(), v: qd.template()):
-        for i, j in qd.ndrange((1, n - 1), (1, n - 1)):
-            v[i, j] = 0.2 * (u[i, j] + u[i, j - 1] + u[i, j + 1] + u[i - 1, j] + u[i + 1, j])
-
-    def step():
-        relax(a, b)
-        relax(b, a)
-
     return step, lambda: (a.from_numpy(data), b.from_numpy(data)), lambda: {"a": a.to_numpy()[::64]}
 
 
 def n_body(qd, n=32768):
-    pos, acc = qd.Vector.field(3, qd.f32, n), qd.Vector.field(3, qd.f32, n)
+    import programs
+
+    step, pos, acc = programs.n_body(qd, n)
     pos.from_numpy(np.random.default_rng(0).random((n, 3), dtype=np.float32))
-
-    @qd.kernel
-    def step():
-        for i in range(n):
-            here = pos[i]
-            pull = qd.Vector([0.0, 0.0, 0.0])
-            for j in range(n):
-                d = pos[j] - here
-                inv = 1.0 / qd.sqrt(d.norm_sqr() + 1e-3)
-                pull += d * (inv * inv * inv)
-            acc[i] = pull
-
     return step, lambda: acc.fill(0), lambda: {"pull": acc.to_numpy()}
 
 
@@ -220,6 +201,7 @@ def first(what, arch):
 
 
 def child(folder, home, *arguments):
+    os.makedirs(home, exist_ok=True)
     environment = {
         **os.environ,
         "PYTHONPATH": folder,
@@ -247,6 +229,34 @@ def differences(name, mine, theirs):
             yield f"{name}: {k} differs by {worst:.2g} of the largest value"
 
 
+def runs_of(folder, args):
+    """(prefix of the numbers' names, what a process said), process by process."""
+    ask = lambda home, what, *more: child(folder, home, "--child", what, "--arch", args.arch, *more)
+    with tempfile.TemporaryDirectory() as home:
+        yield "", ask(f"{home}/steady", "steady", "--only", *args.only)
+        if args.only:
+            return
+        for what in ("trivial", "mpm"):
+            for state in ("cold", "warm"):  # of the caches in this home
+                yield f"{state} ", ask(f"{home}/{what}", what)
+
+
+def report(table, results, notes, names):
+    ratios = [f"{n} / {names[0]}" for n in names[1:]]
+    print("| ms | " + " | ".join(names + ratios) + " |")
+    print("|---" * (1 + len(names) + len(ratios)) + "|")
+    for k, at in table.items():
+        cells = [f"{at[n]:.4g}" if n in at else "" for n in names]
+        both = lambda n, at=at: n in at and names[0] in at
+        cells += [f"{at[n] / at[names[0]]:.2f}" if both(n) else "" for n in names[1:]]
+        print(f"| {k} | " + " | ".join(cells) + " |")
+    for other in names[1:]:
+        for k in results[names[0]].keys() & results[other].keys():
+            notes += differences(f"{k}, {other}", results[names[0]][k], results[other][k])
+    for n in notes:
+        print("-", n)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("contenders", nargs="*", metavar="NAME=FOLDER")
@@ -256,67 +266,23 @@ def main():
     parser.add_argument("--child", choices=("steady", "trivial", "mpm"))
     args = parser.parse_args()
     sys.path[:0] = [str(HERE), str(HERE / "cases")]
+    if args.child == "steady":
+        return measure(args.only, args.arch)
     if args.child:
-        return (
-            measure(args.only, args.arch)
-            if args.child == "steady"
-            else first(args.child, args.arch)
-        )
+        return first(args.child, args.arch)
 
     table, results, notes = {}, {}, []
     for r in range(args.rounds):
         for entry in args.contenders:
             name, folder = entry.split("=", 1)
-            folder = str(pathlib.Path(folder).resolve())
-            with tempfile.TemporaryDirectory() as home:
-                runs = [
-                    (
-                        "",
-                        child(
-                            folder,
-                            home,
-                            "--child",
-                            "steady",
-                            "--arch",
-                            args.arch,
-                            "--only",
-                            *args.only,
-                        ),
-                    )
-                ]
-                for what in ("trivial", "mpm") if not args.only else ():
-                    for state in ("cold", "warm"):
-                        part = home if what == "trivial" else f"{home}/mpm"
-                        os.makedirs(part, exist_ok=True)
-                        if state == "cold":
-                            subprocess.run(
-                                ["rm", "-rf", f"{part}/.cache", f"{part}/.nv"], check=True
-                            )
-                        runs.append(
-                            (f"{state} ", child(folder, part, "--child", what, "--arch", args.arch))
-                        )
-                for prefix, run in runs:
-                    notes += [f"{name}: {n}" for n in run.get("notes", [])] if r == 0 else []
-                    for k, v in run.get("numbers", {}).items():
-                        at = table.setdefault(prefix + k, {})
-                        at[name] = min(v, at.get(name, v))
-                    if r == 0:
-                        results[name] = results.get(name, {}) | run.get("results", {})
-    names = [c.split("=", 1)[0] for c in args.contenders]
-    ratios = [f"{n} / {names[0]}" for n in names[1:]]
-    print("| ms | " + " | ".join(names + ratios) + " |")
-    print("|---" * (1 + len(names) + len(ratios)) + "|")
-    for k, at in table.items():
-        cells = [f"{at[n]:.4g}" if n in at else "" for n in names]
-        cells += [
-            f"{at[n] / at[names[0]]:.2f}" if n in at and names[0] in at else "" for n in names[1:]
-        ]
-        print(f"| {k} | " + " | ".join(cells) + " |")
-    for other in names[1:]:
-        for k in results[names[0]].keys() & results[other].keys():
-            notes += differences(f"{k}, {other}", results[names[0]][k], results[other][k])
-    for n in notes:
-        print("-", n)
+            for prefix, run in runs_of(str(pathlib.Path(folder).resolve()), args):
+                for k, v in run.get("numbers", {}).items():
+                    at = table.setdefault(prefix + k, {})
+                    at[name] = min(v, at.get(name, v))
+                if r == 0:
+                    notes += [f"{name}: {n}" for n in run.get("notes", [])]
+                    results[name] = results.get(name, {}) | run.get("results", {})
+    report(table, results, notes, [c.split("=", 1)[0] for c in args.contenders])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,36 @@ def trivial(qd, n=16):
     return x, ramp, shift
 
 
+def n_body(qd, n):
+    """All pairs of n bodies, softened."""
+    pos, acc = qd.Vector.field(3, qd.f32, n), qd.Vector.field(3, qd.f32, n)
+
+    @qd.kernel
+    def attract():
+        for i in range(n):
+            here = pos[i]
+            pull = qd.Vector([0.0, 0.0, 0.0])
+            for j in range(n):
+                d = pos[j] - here
+                inv = 1.0 / qd.sqrt(d.norm_sqr() + 1e-3)
+                pull += d * (inv * inv * inv)
+            acc[i] = pull
+
+    return attract, pos, acc
+
+
+def jacobi(qd, n):
+    """A five-point stencil from one n x n field to the other and back."""
+    a, b = qd.field(qd.f32, (n, n)), qd.field(qd.f32, (n, n))
+
+    @qd.kernel
+    def relax(u: qd.template(), v: qd.template()):
+        for i, j in qd.ndrange((1, n - 1), (1, n - 1)):
+            v[i, j] = 0.2 * (u[i, j] + u[i, j - 1] + u[i, j + 1] + u[i - 1, j] + u[i + 1, j])
+
+    return lambda: (relax(a, b), relax(b, a)), a, b
+
+
 # --- a weakly compressible fluid by the moving-least-squares material point method ---------------
 
 GRID, DT, STIFFNESS, VISCOSITY, GRAVITY = 128, 2e-4, 60.0, 0.02, 9.8

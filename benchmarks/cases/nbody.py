@@ -3,6 +3,7 @@
 import numpy as np
 
 import child
+import programs
 
 CONTENDERS = child.ALL
 PHASES = ("warm",)
@@ -13,20 +14,8 @@ N = 4096
 
 def dsl(args, data):
     qd = child.start(args)
-    pos, acc = qd.Vector.field(3, qd.f32, N), qd.Vector.field(3, qd.f32, N)
+    attract, pos, acc = programs.n_body(qd, N)
     pos.from_numpy(data)
-
-    @qd.kernel
-    def attract():
-        for i in range(N):
-            here = pos[i]
-            pull = qd.Vector([0.0, 0.0, 0.0])
-            for j in range(N):
-                d = pos[j] - here
-                inv = 1.0 / qd.sqrt(d.norm_sqr() + 1e-3)
-                pull += d * (inv * inv * inv)
-            acc[i] = pull
-
     return attract, qd.sync, lambda: acc.fill(0), acc.to_numpy
 
 
