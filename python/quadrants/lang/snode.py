@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from quadrants._lib import core
 from quadrants._lib.core import SNodeType
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
+from quadrants.lang.impl import host_only
 from quadrants.lang.util import is_one_index
 
 if TYPE_CHECKING:
@@ -223,12 +224,11 @@ class SNode:
 
     # --- building ---
 
-    def _open(self, called: str = "") -> None:
-        if called and core.native_loaded() and core.inside_kernel():
-            raise AssertionError(f"{called} cannot be called in Quadrants-scope")
+    def _open(self) -> None:
         if self._builder._finalized:
             raise QuadrantsRuntimeError("FieldsBuilder finalized")
 
+    @host_only
     def dense(self, axes: Any, dimensions: Any) -> SNode:
         """Adds a fixed array.
 
@@ -236,7 +236,7 @@ class SNode:
             axes: axes such as `qd.ij`.
             dimensions: extents, one per axis, or one for all.
         """
-        self._open("dense")
+        self._open()
         numbers, extents = _checked_dims(axes, dimensions)
         above = {a for node in self._containers() for a in node._axes}
         if len(above.union(numbers)) > core.get_max_num_indices():
@@ -258,31 +258,36 @@ class SNode:
         self._builder._touch()
         return SNode(self._builder, "dense", self, numbers, extents, permuted)
 
+    @host_only
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """Adds pointers to cells that are allocated on activation."""
-        self._open("pointer")
+        self._open()
         _checked_dims(axes, dimensions)
         raise unsupported("Pointer")
 
+    @host_only
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
         """Adds a fixed array with a bit of activity per cell."""
-        self._open("bitmasked")
+        self._open()
         _checked_dims(axes, dimensions)
         raise unsupported("Bitmasked")
 
+    @host_only
     def dynamic(self, axis: Any, dimension: Any, chunk_size: Any = None) -> SNode:
         """Adds a list that grows up to `dimension` elements, in chunks."""
-        self._open("dynamic")
+        self._open()
         assert len(axis) == 1, "a dynamic node has exactly one axis"
         _check_dynamic(dimension, chunk_size)
         raise unsupported("Dynamic")
 
+    @host_only
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Adds an array of quantised numbers, packed."""
-        self._open("quant_array")
+        self._open()
         _checked_dims(axes, dimensions)
         raise unsupported("QuantArray")
 
+    @host_only
     def place(self, *args: Any, offset: Any = None) -> SNode:
         """Puts fields into every cell of this node.
 
@@ -290,7 +295,6 @@ class SNode:
             *args: fields and lists of fields.
             offset: index of the first element, one number or one per axis.
         """
-        self._open("place")
         self._place(args, offset)
         from quadrants.lang._data.fields_builder import end_declaration
 
@@ -324,14 +328,14 @@ class SNode:
             node._index_offset = offset
         return node
 
+    @host_only
     def lazy_grad(self) -> None:
         """Places the adjoint of every real field beside its primal."""
-        self._open("lazy_grad")
         self._place_companions("grad")
 
+    @host_only
     def lazy_dual(self) -> None:
         """Places the dual of every real field beside its primal."""
-        self._open("lazy_dual")
         self._place_companions("dual")
 
     @changes

@@ -205,7 +205,8 @@ def torch_of(
     """The body of every `to_torch`."""
     import torch
 
-    if device is not None and not isinstance(device, (str, int, torch.device)) or device is True:
+    # Tensor.to takes what is no device for a dtype.
+    if isinstance(device, bool) or not isinstance(device, (str, int, torch.device, type(None))):
         raise TypeError(f"argument 'device' must be torch.device, not {type(device).__name__}")
     if copy is not True:
         home = "cuda" if impl.current_cfg().arch is Arch.cuda else "cpu"
