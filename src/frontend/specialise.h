@@ -205,6 +205,7 @@ struct Answers {
 
     struct Answer {
         Ref callee, keywords, result;
+        Ref raised;  // an exception instead of a result
         std::vector<Ref> operands;
         bool taken;          // by the walk over the body, which may ask again
         bool again = false;  // asked for a func's second call

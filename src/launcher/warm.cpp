@@ -328,7 +328,8 @@ struct Walker {
             if (!at) break;
             at = s.kind == Step::Kind::call
                      ? call(data::unwrap(at.get()), s)
-                     : frontend::part_of(at.get(), s.key.get(), s.kind == Step::Kind::attribute);
+                     : frontend::ask_part(at.get(), s.key.get(), s.kind == Step::Kind::attribute,
+                                          frontend::Asker::guard);
         }
         if (!at) cpython::forget_error();
         return at;

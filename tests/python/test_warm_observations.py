@@ -379,3 +379,79 @@ def test_what_a_helper_costs_a_warm_process(tmp_path):
     for text, asked in (("3", 1), ("3", 1), ("4", 1)):
         answer.write_text(text)
         assert run_text(tmp_path, COUNTED) == [int(text), asked]
+
+
+ASKED_OF_ALL = """
+import json, pathlib, sys
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+answer = int((pathlib.Path(sys.argv[1] + ".answer")).read_text())
+asked = 0
+
+def answers():
+    global asked
+    asked += 1
+    if answer < 0 and asked == 1:
+        raise LookupError("not there yet")
+    return abs(answer)
+
+class Source:
+    @property
+    def value(self):
+        return answers()
+    def __getitem__(self, index):
+        return answers()
+    def __getattr__(self, name):
+        return answers()
+    def __len__(self):
+        return answers()
+    def method(self):
+        return answers()
+
+source = Source()
+
+@qd.kernel
+def of_property() -> qd.i32:
+    return source.value
+
+@qd.kernel
+def of_item() -> qd.i32:
+    return source[0]
+
+@qd.kernel
+def of_getattr() -> qd.i32:
+    return source.anything
+
+@qd.kernel
+def of_method() -> qd.i32:
+    return source.method()
+
+@qd.kernel
+def of_length() -> qd.i32:
+    return len(source)
+
+@qd.kernel
+def of_helper() -> qd.i32:
+    return answers()
+
+result = []
+for kernel in (of_property, of_item, of_getattr, of_method, of_length, of_helper):
+    asked, outcomes = 0, []
+    for _ in range(2):
+        try:
+            outcomes.append(kernel())
+        except qd.QuadrantsCompilationError as e:
+            outcomes.append(str(e).strip().splitlines()[-1])
+    result.append([*outcomes, asked])
+print("RESULT", json.dumps(result))
+"""
+
+
+def test_every_answer_is_asked_for_once(tmp_path):
+    """An answer that fits no stored recipe, be it an exception, is the one that the body gets."""
+    answer = tmp_path / "cache.answer"
+    for value in (3, 3, -3, -3, 4, -4, 3):
+        answer.write_text(str(value))
+        seen = run_text(tmp_path, ASKED_OF_ALL)
+        expected = [value, value, 1] if value > 0 else ["LookupError: not there yet", -value, 2]
+        assert seen == [expected] * 6

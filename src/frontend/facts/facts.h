@@ -177,6 +177,8 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
         const std::function<Ref()>& run = nullptr);
 Ref ask_member(PyObject* o, PyObject* name, Asker asker);
 Ref ask_item(PyObject* o, PyObject* index, Asker asker);
+// Of what a wrapper holds: an attribute, or else an item.
+Ref ask_part(PyObject* base, PyObject* key, bool attribute, Asker asker);
 void take_answers(bool serve);  // what was asked again serves the call that asked, or its body
 int function_index(Unit& kernel_unit, PyObject* function);
 void note_written_arrays(LoweredKernel& kernel);  // ParamSource::written (written_arrays.cpp)

@@ -268,6 +268,19 @@ bool is_same_question(const Answers::Answer& a, PyObject* callee, std::span<cons
         if (!is_same_operand(a.operands[k].get(), operands[k].get())) return false;
     return true;
 }
+
+// The exception that is set, and stays so; null for what is no answer: an interrupt, what a signal
+// handler raised.
+Ref raised_exception() {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return {};
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace) PyException_SetTraceback(value, trace);
+    Ref kept = raised_by_handler(trace) ? Ref{} : Ref::borrow(value);
+    PyErr_Restore(type, value, trace);
+    return kept;
+}
 }  // namespace
 
 Answers::Answers() : previous(std::exchange(answers, this)) {}
@@ -281,14 +294,25 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
             continue;
         a.taken |= asker == Asker::body;
         a.again |= asker == Asker::again;
-        return a.result;
+        if (!a.raised) return a.result;
+        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(a.raised.get())), a.raised.get());
+        return {};
     }
     Ref result = run ? run() : call_with(callee, operands, keywords);
-    if (result && answers)
+    if (Ref raised; answers && (result || (raised = raised_exception())))
         answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
+                                std::move(raised),
                                 std::vector<Ref>(operands.begin(), operands.end()),
                                 asker == Asker::body, asker == Asker::again});
     return result;
+}
+
+Ref ask_part(PyObject* base, PyObject* key, bool attribute, Asker asker) {
+    const Ref owner = Ref::borrow(unwrap(base));
+    const bool runs_hook =
+        attribute ? member_runs_hook(owner.get(), key) : item_runs_hook(owner.get());
+    if (!runs_hook) return part_of(owner.get(), key, attribute);
+    return attribute ? ask_member(owner.get(), key, asker) : ask_item(owner.get(), key, asker);
 }
 
 Ref ask_member(PyObject* o, PyObject* name, Asker asker) {
@@ -353,17 +377,7 @@ PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep, Ask
     PyObject* base = walk(prov->parent, args, keep, asker);
     if (!base) return nullptr;
     if (prov->kind != Prov::Kind::call) {
-        const bool is_member = prov->kind == Prov::Kind::attribute;
-        PyObject* key = prov->key.get();
-        const Ref owner = Ref::borrow(unwrap(base));
-        if (asker != Asker::again)
-            keep = part_of(base, key, is_member);
-        else if (is_member && member_runs_hook(owner.get(), key))
-            keep = ask_member(owner.get(), key, asker);
-        else if (!is_member && item_runs_hook(owner.get()))
-            keep = ask_item(owner.get(), key, asker);
-        else
-            keep = part_of(base, key, is_member);
+        keep = ask_part(base, prov->key.get(), prov->kind == Prov::Kind::attribute, asker);
         forget_error();
         return keep.get();
     }
