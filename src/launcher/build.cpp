@@ -19,6 +19,7 @@
 #include "runtime/stage.h"
 #include "session/stored_code.h"
 #include "support/error.h"
+#include "support/stack.h"
 
 namespace qd::launcher {
 namespace {
@@ -385,6 +386,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         if (!done) cpython::forget_error();
     }
     const uint32_t generation = session().generation;
+    support::see_stack_limit();
     const auto mine = wait_for_turn(lock);
     if (!mine) return nullptr;
     std::unique_ptr<Specialisation> s;

@@ -45,16 +45,31 @@ Extent extent() {
     return e;
 }
 
+// Of the calling thread: where it ends, and the limit under which that was found out.
+struct End {
+    uintptr_t address = 0;
+    rlim_t limit = 0;
+};
+thread_local End end;
+
 }  // namespace
 
+bool see_stack_limit() {
+    rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) || (end.address && limit.rlim_cur == end.limit))
+        return false;
+    end = {reinterpret_cast<uintptr_t>(extent().begin), limit.rlim_cur};
+    return true;
+}
+
 uintptr_t stack_end() {
-    static thread_local uintptr_t end = 0;
-    if (!end) end = reinterpret_cast<uintptr_t>(extent().begin);
-    return end;
+    if (!end.address) see_stack_limit();
+    return end.address ? end.address : 1;
 }
 
 bool has_stack(size_t bytes) {
-    return reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) > stack_end() + bytes;
+    const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    return here > stack_end() + bytes || (see_stack_limit() && here > stack_end() + bytes);
 }
 
 size_t stack_left() {

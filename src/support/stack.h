@@ -6,8 +6,10 @@
 
 namespace qd::support {
 
-// The lowest address of the stack; 1 if that is not known. Asked once per thread.
+// The lowest address of the stack; 1 if that is not known. Asked once per thread, and again when
+// see_stack_limit finds that the process has changed its limit: then it returns true.
 uintptr_t stack_end();
+bool see_stack_limit();
 // Whether more than `bytes` of it are left.
 bool has_stack(size_t bytes);
 // How many bytes of it are left; 0 if none or if that is not known.

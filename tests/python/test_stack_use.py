@@ -161,3 +161,48 @@ def test_large_locals(tmp_path, tier):
 
 def test_large_locals_in_workers(tmp_path):
     assert answers(tmp_path, 8192, workers_kb=8192) == {8192: RIGHT}
+
+
+LIMITS = """
+import resource
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache=False)
+
+def outcome(limit):
+    resource.setrlimit(resource.RLIMIT_STACK, (limit, resource.RLIM_INFINITY))
+
+    @qd.real_func
+    def down(n: qd.i32) -> qd.i32:
+        v = qd.Vector.zero(qd.i32, 1000)
+        for j in range(1000):
+            v[j] = j + n
+        r = v[3]
+        if n > 0:
+            r += down(n - 1)
+        return r
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return down(500) + limit
+    try:
+        return k() - limit
+    except Exception as e:
+        return str(e).split("\\n")[-1]
+
+small, large = 100_000, 8 << 20
+for limit in (large, small, large, small, large):
+    print("OUTCOME", outcome(limit))
+"""
+
+
+def test_the_limit_of_the_main_thread_s_stack_may_change(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(LIMITS)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
+    seen = [
+        line.split(" ", 1)[1] for line in done.stdout.splitlines() if line.startswith("OUTCOME")
+    ]
+    right = str(sum(range(501)) + 3 * 501)
+    assert seen[::2] == [right] * 3
+    assert all("stack" in line for line in seen[1::2]), seen

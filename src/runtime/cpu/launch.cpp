@@ -134,7 +134,9 @@ int32_t stack_left(abi::Thread* t) {
 constexpr size_t kFrameReserve = 64 << 10;
 
 bool fits_stack(const KernelImage& image) {
-    return !image.stack_bytes || support::has_stack(image.stack_bytes + kFrameReserve);
+    if (!image.stack_bytes) return true;
+    support::see_stack_limit();  // who lowered it is not told by its pages
+    return support::has_stack(image.stack_bytes + kFrameReserve);
 }
 
 bool fits_workers(const KernelImage& image) {
