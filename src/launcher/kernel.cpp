@@ -110,7 +110,7 @@ struct Patience {
         open.begin();
         if (state) return;
         has_turn |= turn.take();
-        state = PyEval_SaveThread();
+        state = Released::give_gil();
     }
     void take() {
         if (state) Released::take_gil(state);

@@ -59,6 +59,12 @@ class Closed {
             set_error("QuadrantsRuntimeError",
                       "the runtime cannot be reset any more: the process ends while a kernel of "
                       "another thread is running");
+        if (closing == stands_still)
+            set_error(
+                "QuadrantsRuntimeError",
+                "the runtime cannot be reset: a kernel is being called in another thread, and "
+                "Python code that it runs (a helper, a signal handler, a write to sys.stdout) "
+                "has not returned for five seconds; it may be waiting for this thread");
         return closing == done;
     }
     ~Closed() {

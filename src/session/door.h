@@ -39,10 +39,15 @@ class Door {
         Machine::add_to_my_work(-1);
     }
 
+    // Amid work, around code of ours without the GIL.
+    void native_begins() { native_ = native_ + 1; }
+    void native_ends() { native_ = native_ - 1; }
+
     // Keeps the other threads' calls out, once their work that has begun is over. Not inside work
     // of this thread's own (a signal handler, a helper that is traced), nor if a signal handler
-    // raises, nor at the end of the process, where work that was not over by then never will be.
-    enum class Closing { done, inside_own_work, interrupted, never };
+    // raises, nor at the end of the process, where work that was not over by then never will be,
+    // nor if all that work runs Python code for long: it may wait for this very thread.
+    enum class Closing { done, inside_own_work, interrupted, never, stands_still };
     Closing close(bool& ours) {
         ours = false;
         if (Machine::my_work()) return Closing::inside_own_work;
@@ -52,8 +57,9 @@ class Door {
             closed_ = ours = true;
             closer_ = Machine::this_thread();
         }
-        while (working_) {
-            Machine::doze();
+        for (int looks = 0; working_; looks = native_ ? 0 : looks + 1) {
+            if (looks == Machine::kMostLooks) return Closing::stands_still;
+            Machine::doze_to_look();
             if (Machine::interrupted()) return Closing::interrupted;
         }
         return Closing::done;
@@ -83,7 +89,7 @@ class Door {
     bool in_forked_child() {
         const bool others = working_ > Machine::my_work();
         working_ = Machine::my_work();
-        calls_ = 0;
+        calls_ = native_ = 0;
         if (closer_ != Machine::this_thread()) closed_ = at_end_ = interpreter_ends_ = false;
         return others;
     }
@@ -101,6 +107,7 @@ class Door {
     }
 
     Plain<int> working_{0};  // threads that use the session while others may run
+    Plain<int> native_{0};   // those of them that are in code of ours, without the GIL
     Plain<int> calls_{0};    // of kernels in progress, by all threads
     Plain<bool> closed_{false}, at_end_{false};
     typename Machine::template Atomic<bool> interpreter_ends_{false};

@@ -28,7 +28,7 @@ void PythonThreads::add_to_my_work(int n) { work_of_this_thread += n; }
 int64_t PythonThreads::now_ns() { return support::now_ns(); }
 bool PythonThreads::slice_is_over(int64_t began_ns) { return now_ns() - began_ns >= kSliceNs; }
 void PythonThreads::doze(int64_t) {
-    const Released released;
+    const Waiting waiting;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 bool PythonThreads::interrupted() { return PyErr_CheckSignals() != 0; }
@@ -40,15 +40,27 @@ bool PythonThreads::interpreter_ends() { return session().door.interpreter_ends(
 
 bool interpreter_ends() { return PythonThreads::interpreter_ends(); }
 
+Waiting::Waiting() : state_(PyEval_SaveThread()) {}
+Waiting::~Waiting() {
+    session().door.before_gil();
+    PyEval_RestoreThread(state_);
+}
+
+PyThreadState* Released::give_gil() {
+    if (work_of_this_thread) session().door.native_begins();
+    return PyEval_SaveThread();
+}
+
 void Released::take_gil(PyThreadState* state) {
     session().door.before_gil();
     PyEval_RestoreThread(state);
+    if (work_of_this_thread) session().door.native_ends();
 }
 
 bool Released::handler_raises() {
     take_gil(state_);
     const bool raises = PyErr_CheckSignals() != 0;
-    state_ = PyEval_SaveThread();
+    state_ = give_gil();
     return raises;
 }
 

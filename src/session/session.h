@@ -27,6 +27,8 @@ struct PythonThreads {
     static void add_to_my_work(int n);
     static int64_t now_ns();
     static void doze(int64_t until_ns = 0);  // shorter than anybody's patience
+    static void doze_to_look() { doze(); }
+    static constexpr int kMostLooks = 5000;  // as many milliseconds at least
     static bool interrupted();
     static void give_gil_away();
     [[noreturn]] static void sleep_for_ever();
@@ -83,16 +85,27 @@ struct KernelCall {
     ~KernelCall() { session().door.call_ends(); }
     KernelCall(const KernelCall&) = delete;
 };
-// Without the GIL as long as it lives.
+// Without the GIL as long as it lives: to wait for other threads, and to work, which is counted.
+class Waiting {
+  public:
+    Waiting();
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+
+  private:
+    PyThreadState* state_;
+};
 class Released {
   public:
-    Released() : state_(PyEval_SaveThread()) {}
+    Released() : state_(give_gil()) {}
     ~Released() { take_gil(state_); }
     Released(const Released&) = delete;
     // Runs signal handlers that are due, if this is the main thread. Whether one raises: its
     // exception is then set.
     bool handler_raises();
-    // As PyEval_RestoreThread. Once the interpreter ends, its other threads never get the GIL.
+    // As PyEval_SaveThread and PyEval_RestoreThread, for code of ours that works in between. Once
+    // the interpreter ends, its other threads never get the GIL.
+    static PyThreadState* give_gil();
     static void take_gil(PyThreadState* state);
 
   private:

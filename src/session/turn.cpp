@@ -70,7 +70,7 @@ void pass_a_fork_that_waits() {
 void PythonThreads::doze_for_turn() {
     {
         std::unique_lock lock(who_waits->mutex);  // before the GIL goes: whoever wakes has it
-        const Released released;
+        const Waiting waiting;
         who_waits->changed.wait_for(lock, kDoze);
         lock.unlock();
     }

@@ -21,7 +21,15 @@ using explore::now;
 using explore::Plain;
 using explore::Tally;
 
-enum class Fault { none, no_work_told, no_child, waits_for_its_own, generation_last };
+enum class Fault {
+    none,
+    no_work_told,
+    no_child,
+    waits_for_its_own,
+    generation_last,
+    waits_for_python,
+    gives_up_on_native,
+};
 enum class Handler { raises, resets, calls };  // of a signal that comes while thread 0 waits
 
 struct Act {  // of a thread that has the GIL
@@ -29,6 +37,7 @@ struct Act {  // of a thread that has the GIL
         call,
         call_that_calls,   // its work runs Python code that calls a kernel
         call_that_resets,  // its work runs Python code that resets
+        call_that_joins,   // its work runs Python code that waits for a thread that resets
         reset,
         fork,  // the rest is the child's
         end,
@@ -42,7 +51,7 @@ struct Machine {
         explore::Mutex gil;
         Door<Machine> door;
         Plain<int> generation{1};
-        Tally work[explore::kMostThreads], resets, ended, signal;
+        Tally work[explore::kMostThreads], resets, ended, signal, reset_is_over, native;
         Handler handler = Handler::raises;
 
         // Python code: others may get the GIL, and may close the session meanwhile.
@@ -60,11 +69,16 @@ struct Machine {
             if (generation == mine) {
                 if (F != Fault::no_work_told) door.work_begins();
                 check_work(mine);
+                if (F != Fault::gives_up_on_native) door.native_begins();
+                native.set(native.get() + 1);
                 gil.unlock();
                 now->step();
                 door.before_gil();
                 gil.lock();
+                if (F != Fault::gives_up_on_native) door.native_ends();
+                native.set(native.get() - 1);
                 check_work(mine);
+                while (inside == Act::call_that_joins && !reset_is_over.get()) doze();
                 if (inside == Act::call_that_calls) do_call(Act::call);
                 if (inside == Act::call_that_resets) do_reset();
                 check_work(mine);
@@ -79,7 +93,10 @@ struct Machine {
         void do_reset() {
             bool ours;
             using Door = qd::session::Door<Machine>;
-            if (door.close(ours) == Door::Closing::done) {
+            const auto closing = door.close(ours);
+            if (closing == Door::Closing::stands_still)
+                now->check(!native.get(), "a reset gives up though kernels run");
+            if (closing == Door::Closing::done) {
                 resets.set(1);
                 if (F != Fault::generation_last) generation = generation + 1;
                 without_gil();  // finalizers
@@ -87,12 +104,14 @@ struct Machine {
                 resets.set(0);
             }
             if (ours) door.open();
+            reset_is_over.set(1);
         }
         void act(Act::What what) {
             switch (what) {
                 case Act::call:
                 case Act::call_that_calls:
                 case Act::call_that_resets:
+                case Act::call_that_joins:
                     return do_call(what);
                 case Act::reset:
                     return do_reset();
@@ -130,6 +149,9 @@ struct Machine {
         world->handler == Handler::resets ? world->do_reset() : world->do_call(Act::call);
         return false;
     }
+    static constexpr int kMostLooks =
+        F == Fault::none || F == Fault::gives_up_on_native ? 2 : 1 << 30;
+    static void doze_to_look() { doze(now->time() + 1); }
     static void doze(int64_t until = explore::kNever) {
         const uint64_t picture = now->picture(world->gil.location());
         world->gil.unlock();
@@ -195,7 +217,16 @@ TEST(door, the_end) {
     EXPECT_EQ(explore_door({{call, end}, {call_that_calls}, {reset}}, false, 1, 2), "");
 }
 
+TEST(door, python_code_amid_a_call_waits_for_a_reset) {
+    EXPECT_EQ(explore_door({{call_that_joins}, {reset, call}}), "");
+    EXPECT_EQ(explore_door({{call}, {reset, call}}, false, 4), "");
+    EXPECT_EQ(explore_door({{call_that_joins, call}, {reset}, {call}}, false, 0, 3), "");
+}
+
 TEST(door, what_is_wrong_is_found) {
+    EXPECT_NE(explore_door<Fault::waits_for_python>({{call_that_joins}, {reset}}), "");
+    EXPECT_NE(explore_door<Fault::gives_up_on_native>({{call}, {reset}}, false, 3), "");
+
     EXPECT_NE(explore_door<Fault::no_work_told>({{call}, {reset}}), "");
     EXPECT_NE(explore_door<Fault::no_child>({{fork, reset}, {call}}), "");
     EXPECT_NE(explore_door<Fault::waits_for_its_own>({{call_that_calls}, {reset}}), "");

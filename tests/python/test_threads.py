@@ -60,6 +60,67 @@ def _run(program: str, seconds: float = 60) -> "subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.parametrize("how", ["helper", "write", "handler"])
+def test_python_code_amid_a_call_joins_a_thread_that_resets(how):
+    """The reset gives up after a while: to wait for each other would be for ever."""
+    done = _run(f"""
+import contextlib, io, signal
+errors = []
+def reset():
+    try:
+        qd.init(arch=qd.cpu)
+    except qd.QuadrantsRuntimeError as e:
+        errors.append(str(e))
+def join_reset():
+    thread = threading.Thread(target=reset)
+    thread.start()
+    thread.join()
+    return 3
+
+class Output(io.StringIO):
+    def write(self, text):
+        if not errors:
+            join_reset()
+        return super().write(text)
+
+@qd.kernel
+def helper() -> qd.i32:
+    return join_reset()
+
+@qd.kernel
+def prints():
+    print("written")
+
+@qd.kernel
+def spin(n: qd.i64) -> qd.i64:
+    s = qd.i64(1)
+    qd.loop_config(serialize=True)
+    for i in range(n):
+        s = (s * 5 + i) & 0xFFFFFF
+    return s
+
+def amid_write():
+    with contextlib.redirect_stdout(Output()) as text:
+        prints()
+    return 3 if text.getvalue() == "written\\n" else text.getvalue()
+
+def amid_handler():
+    expected = spin(300_000_000)
+    signal.signal(signal.SIGALRM, lambda *_: join_reset())
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    return 3 if spin(300_000_000) == expected and errors else expected
+
+x[1] = 5
+print({{"helper": helper, "write": amid_write, "handler": amid_handler}}[{how!r}](), len(errors))
+assert "another thread" in errors[0]
+assert x[1] == 5 and make(1)() is None  # all is as it was
+qd.init(arch=qd.cpu)
+print("end")
+""")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("3 1\n[Quadrants] Starting on arch=x64\nend\n"), done.stdout
+
+
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize(
     "works", [["launch"] * 2, ["compile_"] * 2, ["read"] * 2, ["launch", "read", "read"]]
