@@ -19,6 +19,14 @@ def _newer_version() -> str:
         return ""
 
 
+def say(line: str) -> None:
+    """Prints a line if somebody can read it: daemons close their output, readers leave."""
+    try:
+        print(line, flush=True)
+    except (OSError, ValueError):
+        pass
+
+
 def print_banner() -> None:
     """Prints version, a newer one if it is known, compiler, commit, system and Python."""
     if os.environ.get("ENABLE_QUADRANTS_HEADER_PRINT", "").lower() in ("false", "0", "f"):
@@ -28,7 +36,7 @@ def print_banner() -> None:
     latest = f"latest version {newer}, " if newer else ""
     system = _SYSTEMS.get(sys.platform, "unix")
     python = ".".join(map(str, sys.version_info[:3]))
-    print(
+    say(
         f"[Quadrants] version {version}, {latest}llvm {LLVM_VERSION}, commit {COMMIT[:8]}, {system}, python {python}"
     )
 

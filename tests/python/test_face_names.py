@@ -144,6 +144,27 @@ def test_banner():
 
 
 @pytest.mark.parametrize(
+    "close",
+    [
+        "os.close(1)",
+        "sys.stdout = None",
+        "sys.stdout.close()",
+        "sys.stdout = open('/dev/full', 'w')",
+        "sys.stdout = open('/dev/null', 'w'); sys.stdout.close()",
+        "r, w = os.pipe(); os.close(r); sys.stdout = open(w, 'w')",
+    ],
+)
+@pytest.mark.parametrize("early", [True, False])
+def test_nobody_has_to_read_the_banner(close, early, tmp_path):
+    shown = "with open(sys.argv[1], 'w') as f: f.write(str(qd.lang.impl.get_runtime()._prog is not None))"
+    steps = [close, "import quadrants as qd"][:: 1 if early else -1]
+    program = "\n".join(["import os, sys", *steps, "qd.init(arch=qd.cpu)", shown, "os._exit(0)"])
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path / "end")], timeout=60)
+    assert done.returncode == 0
+    assert (tmp_path / "end").read_text() == "True"
+
+
+@pytest.mark.parametrize(
     "content, told",
     [
         ("1763900000.0\n1.3.10\n", "latest version 1.3.10, "),

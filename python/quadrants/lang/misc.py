@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from quadrants import _logging
+from quadrants._banner import say
 from quadrants._lazy import load_before_handlers
 from quadrants._lib import core
 from quadrants._lib.core import Arch
@@ -340,8 +340,7 @@ def init(
     if not _test_mode:
         _install(special)
     cfg.arch = _choose_arch(args, arch, enable_fallback)
-    with suppress(OSError):  # whoever read it may have gone
-        print(f"[Quadrants] Starting on arch={cfg.arch.name}", flush=True)
+    say(f"[Quadrants] Starting on arch={cfg.arch.name}")
     _check_ir_load_envs_against_caching(cfg, src_ll_cache)
     if _test_mode:
         return special
