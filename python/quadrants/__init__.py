@@ -67,12 +67,16 @@ def __dir__() -> list[str]:
 _IMPORTED = {"quadrants", "numpy", "torch", *_sys.stdlib_module_names}
 
 
+def _module_locks() -> dict[str, _Any]:
+    return getattr(_importlib._bootstrap, "_module_locks", {})
+
+
 def _end_imports() -> None:
     """Waits until no other thread imports what is imported on first use.
 
     A child has the lock of a module that is being imported, but not the thread that would free it.
     """
-    locks = getattr(_importlib._bootstrap, "_module_locks", {})
+    locks = _module_locks()
     late = _time.monotonic() + 10
     begun = 20  # looks at a lock that is made and not taken yet
     me = _thread.get_ident()
@@ -113,9 +117,22 @@ def _let_go() -> None:
             hook[0]()
 
 
+def _begin_again() -> None:
+    """In a child: what another thread has begun to import since is imported from its beginning."""
+    locks = _module_locks()
+    for name, lock in [*locks.items()]:
+        owner = getattr(lock(), "owner", None)
+        if owner in (None, _thread.get_ident()) or name.partition(".")[0] not in _IMPORTED:
+            continue
+        del locks[name]
+        spec = getattr(_sys.modules.get(name), "__spec__", None)
+        if getattr(spec, "_initializing", False):
+            del _sys.modules[name]
+
+
 # The first to be registered, hence the nearest to the fork: who launches may import.
 if hasattr(_os, "register_at_fork"):
-    _os.register_at_fork(before=_end_imports)
+    _os.register_at_fork(before=_end_imports, after_in_child=_begin_again)
 
 
 class _End:

@@ -643,6 +643,41 @@ print("end")
     assert done.stdout.endswith("end\n")
 
 
+@pytest.mark.parametrize("file", ["math/__init__.py", "lang/_ops/elementary.py"])
+def test_an_import_that_begins_between_the_hooks_and_the_fork_begins_again(file):
+    """A hook that was there before ours starts it, in a thread that the child does not have."""
+    name = "quadrants/" + file
+    program = f"""
+import os, sys, threading
+
+def begin():
+    thread.start()
+    assert amid.wait(10)
+
+def wait_amid(event, args):
+    if event == "exec" and threading.current_thread() is thread:
+        if getattr(args[0], "co_filename", "").endswith({name!r}):
+            amid.set()
+            forked.wait()
+
+amid, forked = threading.Event(), threading.Event()
+thread = threading.Thread(target=lambda: qd.math.vec3, daemon=True)
+os.register_at_fork(before=begin)
+import quadrants as qd
+{_FORKS}
+sys.addaudithook(wait_amid)
+in_child(lambda: print(qd.math.vec3(1, 2, 3)), 5)
+forked.set()
+thread.join()
+print(qd.math.vec3(1, 2, 3), amid.is_set(), "end")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.endswith("[1. 2. 3.]\n[1. 2. 3.] True end\n")
+
+
 @pytest.mark.parametrize("act", ["add(x)", "qd.field(qd.i32, 3).fill(1)"])
 def test_a_handler_amid_an_import_goes_on_while_another_thread_forks(act, tmp_path):
     """It launches or declares; the fork waits for the import, and lets it have what it needs."""
