@@ -253,5 +253,9 @@ const ir::Format* own_format(ir::Format format);
 // --- calls of qd.func from C++ (matrix inverse and other library code written in the language)
 // ----
 Ref call_func(PyObject* func, const CallArgs& args);  // call_func.cpp
+// Later processes trace this kernel anew: no fact says what the body read.
+void note_opaque(const char* reason);  // specialise.cpp
+// A place is about to be written: activates the cells that an element of a sparse field lies in.
+void touch(ir::Value* place);  // lower_sparse.cpp
 
 }  // namespace qd::frontend

@@ -247,6 +247,10 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
 
 }  // namespace
 
+void note_opaque(const char* reason) {
+    if (current() && current()->body) current()->body->unit.opaque(reason);
+}
+
 void prefix_binding_error(PyObject* definition) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError))
         return;

@@ -45,7 +45,26 @@ PyObject* trace_call(PyObject*, PyObject* args) {
     });
 }
 
-PyObject* inside_kernel(PyObject*, PyObject*) { return PyBool_FromLong(current() != nullptr); }
+// Whether the code that asks, past the names in quadrants.lang.impl, is none of this package.
+bool asked_by_others() {
+    Ref at = Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+    while (at && at.get() != Py_None) {
+        const Ref globals = Ref::steal_or_null(PyObject_GetAttrString(at.get(), "f_globals"));
+        PyObject* name = globals ? PyDict_GetItemString(globals.get(), "__name__") : nullptr;
+        const std::string module = name ? cpython::text(name) : "";
+        if (module != "quadrants.lang.impl") return !module.starts_with("quadrants");
+        at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), "f_back"));
+    }
+    return false;
+}
+
+// A helper that asks answers otherwise where later processes would ask it.
+PyObject* inside_kernel(PyObject*, PyObject*) {
+    if (!current()) Py_RETURN_FALSE;
+    if (asked_by_others()) note_opaque("a helper asks whether it runs inside a kernel");
+    cpython::forget_error();
+    Py_RETURN_TRUE;
+}
 
 // An object with ast_builder(): some clients ask for it and pass it back to `subscript`.
 PyObject* compiling_callable(PyObject*, PyObject*) {

@@ -3,6 +3,10 @@
 It runs as often as the source says, and what it changes is seen by the next call of a func.
 """
 
+import json
+import subprocess
+import sys
+
 import pytest
 
 from helpers import module_at
@@ -216,3 +220,57 @@ def test_options_that_a_kernel_reads(backend, name, tmp_path):
     for n in (1, 2, 1):
         backend.init(cpu_max_num_threads=n)
         assert getattr(module_at(path), name)() == n
+
+
+KEPT_METHODS = """
+import json, sys
+import quadrants as qd
+from quadrants.lang import impl
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+value = int(sys.argv[2])
+items, table, some = [1, value], {1: value}, {value}
+take, give, drop, pop_item = items.pop, table.pop, some.pop, [3, value].pop
+
+def scope():
+    return 10 if impl.get_runtime().inside_kernel else 20
+
+def scope_itself():
+    return 1 if impl.inside_kernel() else 2
+
+@qd.kernel
+def by_name(x: qd.i32) -> qd.i32:
+    return x + take()
+
+@qd.kernel
+def of_others() -> qd.types.vector(3, qd.i32):
+    return qd.Vector([give(1), drop(), qd.static(pop_item())])
+
+@qd.kernel
+def asks() -> qd.types.vector(2, qd.i32):
+    return qd.Vector([scope(), qd.static(scope_itself())])
+
+def make():
+    @qd.kernel
+    def k() -> qd.i32:
+        return take_next()
+    return k
+
+take_next = [9, 8, 7, 6][::-1].pop
+made = [make()() for _ in range(3)]
+print("RESULT", json.dumps([by_name(5), of_others().to_list(), asks().to_list(), made, items, table, list(some)]))
+"""
+
+
+def test_methods_that_change_their_object_and_helpers_that_ask_for_the_scope(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(KEPT_METHODS)
+    for value in (3, 3, 4, 4, 3):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", path, str(tmp_path / "cache"), str(value)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        seen = json.loads(done.stdout.split("RESULT ")[1])
+        assert seen == [5 + value, [value] * 3, [10, 1], [9, 8, 7], [1], {}, []]

@@ -142,7 +142,7 @@ struct Lowering::Body {
     Ref run_call(const PythonCall& c);
     Val call_ours(const PythonCall& c);
     Val call_harmless(const PythonCall& c);
-    Val call_changing(const PythonCall& c, Prov* owner);
+    Val call_changing(const PythonCall& c, Prov* owner, bool direct);
     Val call_users(const PythonCall& c);
     // What a Python function of the user answers; later processes ask it again.
     Val call_again(const Val& f, std::span<const Ref> arguments, std::span<Prov* const> provs,

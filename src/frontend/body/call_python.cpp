@@ -102,9 +102,11 @@ Val Body::call_ours(const PythonCall& c) {
 }
 
 // A method that changes its object, which code outside the kernel may have as well.
-Val Body::call_changing(const PythonCall& c, Prov* owner) {
+Val Body::call_changing(const PythonCall& c, Prov* owner, bool direct) {
     ++low.kernel->user_runs;
-    if (owner && owner->kind == Prov::Kind::display)
+    if (!direct)
+        unit.opaque("method " + c.name + ", kept under a name of its own, changes its object");
+    else if (owner && owner->kind == Prov::Kind::display)
         owner->operands.clear();
     else if (owner)
         unit.opaque("method " + c.name + " changes a captured object");
@@ -127,7 +129,7 @@ Val Body::call_harmless(const PythonCall& c) {
         Prov* owner = direct ? c.f.prov->parent : nullptr;
         is_pure = (direct || !c.f.prov) && unit.settle(self, owner);
         if (PyIter_Check(self) || !c.f.prov) callee = nullptr;
-        if (changes_object(c.name)) return call_changing(c, owner);
+        if (changes_object(c.name)) return call_changing(c, owner, direct || !c.f.prov);
     }
     Ref result;
     const PyTypeObject* t = reinterpret_cast<PyTypeObject*>(callable);
