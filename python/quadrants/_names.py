@@ -8,7 +8,7 @@ from quadrants._version import OPS
 _OPS = (
     "bit_cast cast frexp random select static static_assert static_print volatile_load grouped zero one "
     "loop_config block_local cache_read_only assume_in_range no_activate mesh_local mesh_patch_idx "
-    "global_thread_idx stop_grad clock_counter get_addr is_active activate deactivate append length rescale_index"
+    "global_thread_idx stop_grad clock_counter get_addr rescale_index"
 )
 _DTYPES = (
     "f16 f32 f64 float16 float32 float64 i8 i16 i32 i64 int8 int16 int32 int64 "
@@ -37,6 +37,7 @@ _BY_MODULE = {
     "quadrants.types.annotations": "Template template sparse_matrix_builder",
     "quadrants.types.enums": "DeviceCapability Format Layout",
     "quadrants._library": "eig make_spd polar_decompose randn solve svd sym_eig",
+    "quadrants._library.sparse": "is_active activate deactivate append length",
     "quadrants.lang.snode": "SNode deactivate_all_snodes root " + _AXES,
     "quadrants.lang._data.fields_builder": "FieldsBuilder",
     "quadrants.lang.field": "BitpackedFields Field MatrixField ScalarField StructField field",

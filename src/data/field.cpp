@@ -246,6 +246,12 @@ bool store(FieldFull& f, PyObject* key, int component, PyObject* value) {
     uint64_t bits;
     if (!read_number(p, value, bits)) return false;
     char* at = locate(f, key, component, true);
+    if (at && f.field->sparse) {
+        const Ref done = Ref::steal_or_null(
+            PyObject_CallMethod(reinterpret_cast<PyObject*>(&f), "_activate", "(O)", key));
+        if (!done) return false;
+        at = locate(f, key, component, true);
+    }
     if (at) store_element(*f.record->storage, p, at, bits);
     return at != nullptr;
 }
@@ -418,7 +424,10 @@ PyMethodDef field_methods[] = {
 
 PyObject* get_flag(PyObject* self, void* which) {
     const FieldFull& f = *as_field(self);
-    return PyBool_FromLong(which ? f.destroyed : f.base != nullptr);
+    const char flag = which ? *static_cast<const char*>(which) : 'b';
+    return PyBool_FromLong(flag == 'b'   ? f.base != nullptr
+                           : flag == 's' ? f.field && f.field->sparse
+                                         : f.destroyed);
 }
 PyObject* get_uid(PyObject* self, void*) {
     return PyLong_FromUnsignedLongLong(as_field(self)->uid);
@@ -427,6 +436,8 @@ PyObject* get_address(PyObject* self, void*) { return PyLong_FromVoidPtr(as_fiel
 
 PyGetSetDef field_getset[] = {
     {"_has_storage", get_flag, nullptr, "Whether it has storage now.", nullptr},
+    {"_is_sparse", get_flag, nullptr, "Whether it has storage below a sparse node.",
+     const_cast<char*>("s")},
     {"_destroyed", get_flag, nullptr, "Whether its tree was destroyed.", const_cast<char*>("d")},
     {"_uid", get_uid, nullptr, "Number of this object in the process.", nullptr},
     {"_address", get_address, nullptr, "Address of the first element; 0 without storage.", nullptr},
@@ -515,8 +526,9 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
     PyObject *object, *places, *order, *offset;
     int prim, rank, n, m;
     const char* name;
-    if (!PyArg_ParseTuple(row, "O!OiiiiOOs", &FieldBase_Type, &object, &places, &prim, &rank, &n,
-                          &m, &order, &offset, &name))
+    unsigned long long sparse;
+    if (!PyArg_ParseTuple(row, "O!OiiiiOOsK", &FieldBase_Type, &object, &places, &prim, &rank, &n,
+                          &m, &order, &offset, &name, &sparse))
         bad_description();
     FieldFull& f = *as_field(object);
     layout::FieldSpec spec{name,
@@ -524,7 +536,8 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
                            read_ints(places),
                            read_ints(order),
                            read_list(offset),
-                           f.uid};
+                           f.uid,
+                           sparse};
     Planned p{&f, nullptr, 0};
     p.layout = std::make_unique<ir::Field>(layout::make_field(nodes, spec, p.base));
     return p;
@@ -540,12 +553,14 @@ PyObject* node_sizes(const std::vector<layout::Node>& nodes) {
     return out;
 }
 
-// make_tree(nodes, fields) -> (id, [(cell bytes, offset in parent cell, cells), ...])
+// make_tree((nodes, sparse), fields) -> (id, [(cell bytes, offset in parent cell, cells), ...])
 //   node:  (parent, prim or -1, axes, extents), parents first, the root at 0
-//   field: (object, place nodes, prim, rank, n, m, order or None, offset or None, name)
+//   field: (object, place nodes, prim, rank, n, m, order or None, offset or None, name, structure)
 PyObject* make_tree(PyObject*, PyObject* args) {
     PyObject *node_list, *field_list;
-    if (!PyArg_ParseTuple(args, "O!O!", &PyList_Type, &node_list, &PyList_Type, &field_list) ||
+    int sparse;
+    if (!PyArg_ParseTuple(args, "(O!p)O!", &PyList_Type, &node_list, &sparse, &PyList_Type,
+                          &field_list) ||
         !require_session())
         return nullptr;
     auto record = std::make_unique<TreeRecord>();
@@ -558,7 +573,7 @@ PyObject* make_tree(PyObject*, PyObject* args) {
         // Programs that step over an edge by a cell or a row (undefined, but common beside a grid)
         // must not hit the heap's own records.
         const auto bytes = static_cast<size_t>(record->nodes.at(0).bytes());
-        record->storage = allocate_storage(bytes, runtime::edge_margin(bytes));
+        record->storage = allocate_storage(bytes, runtime::edge_margin(bytes), sparse != 0);
         if (!record->storage) return nullptr;
         record->id = static_cast<uint32_t>(free_ids.empty() ? trees.size() : free_ids.back());
         for (Planned& p : planned)

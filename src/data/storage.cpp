@@ -174,12 +174,13 @@ void OpenLaunch::in_forked_child() {
 
 uint64_t storages_made() { return storages; }
 
-Storage* allocate_storage(size_t bytes, size_t margin) {
+Storage* allocate_storage(size_t bytes, size_t margin, bool sparse) {
     ++storages;
     auto s = std::make_unique<Storage>();
     s->device = session().device;
     s->on_host = s->device->is_host;
-    if (bytes <= size_t(1) << 62) s->memory = s->device->allocate(bytes, margin);
+    const auto allocate = sparse && s->device->reserve ? s->device->reserve : s->device->allocate;
+    if (bytes <= size_t(1) << 62) s->memory = allocate(bytes, margin);
     if (!s->memory.data) {
         set_error("RuntimeError",
                   "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");

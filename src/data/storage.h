@@ -25,9 +25,9 @@ struct Storage {
     runtime::Memory memory;
     uint64_t made = 0;  // how many launches had run without the GIL before
 };
-// On the session's device, zeroed. `margin` bytes on either side belong to it too. Null with a
-// Python RuntimeError set.
-Storage* allocate_storage(size_t bytes, size_t margin = 0);
+// On the session's device, zeroed. `margin` bytes on either side belong to it too. `sparse`: little
+// of it will be used. Null with a Python RuntimeError set.
+Storage* allocate_storage(size_t bytes, size_t margin = 0, bool sparse = false);
 inline Storage* hold(Storage* s) { return s->holders.fetch_add(1, std::memory_order_relaxed), s; }
 void drop(Storage* s);
 // Before the host gets a pointer to keep. False with a ValueError set: it cannot have one.

@@ -180,7 +180,8 @@ struct KernelState {
     bool gate_stands = false;   // around all that is being lowered
     std::vector<long> labels;   // of checkpoints so far
     std::unordered_map<const ir::Value*, ir::Value*>
-        outliving;      // in variables (values/outlive.cpp)
+        outliving;  // in variables (values/outlive.cpp)
+    std::unordered_map<const ir::Field*, PyObject*> sparse_fields;  // those that it uses
     bool pure = false;  // depends on its arguments only: captured values are reported
     std::vector<std::string> captures;  // reported already
 };

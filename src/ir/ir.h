@@ -292,6 +292,7 @@ struct Field {
     // Distance of neighbouring components if constant, else 0 (then only constant indices work).
     int64_t component_stride() const;
     uint64_t alias_group = 0;  // fields of different groups never overlap
+    uint64_t sparse = 0;       // tells the sparse nodes above it apart; 0 if there are none
     uint64_t layout_hash() const;
 };
 

@@ -121,6 +121,7 @@ ir::Field make_field(std::span<const Node> nodes, const FieldSpec& spec, int64_t
     f.name = spec.name;
     f.elem = spec.elem;
     f.alias_group = spec.alias_group;
+    f.sparse = spec.sparse;
     const Cells first = cells_of(nodes, spec.places.at(0), spec.order);
     base = first.base;
     f.ndim = static_cast<int>(first.shape.size());

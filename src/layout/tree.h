@@ -1,4 +1,4 @@
-// Trees of dense containers: from declarations to byte offsets and address terms.
+// Trees of containers: from declarations to byte offsets and address terms.
 //
 // A tree is a root with containers and places below it. A container repeats its cell over the
 // extents of its axes, in listed order, last fastest; a cell packs its children in order with
@@ -43,6 +43,7 @@ struct FieldSpec {
     std::vector<int> order;       // physical axis p holds canonical axis order[p]; empty: identity
     std::vector<int64_t> offset;  // per canonical axis; empty: zeros
     uint64_t alias_group = 0;
+    uint64_t sparse = 0;
 };
 
 // Address terms of a field; `base` gets the bytes from the tree's start to component 0 of the first

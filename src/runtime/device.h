@@ -22,6 +22,7 @@ struct Memory {
     char* data = nullptr;  // an address of the device's, 64-byte aligned; null: there is none left
     size_t bytes = 0;      // from there
     void* raw = nullptr;   // the device's own
+    size_t mapped = 0;     // bytes from there, if they were reserved
 };
 
 struct Wait {
@@ -35,6 +36,8 @@ struct Device {
     bool is_host;         // all of its memory is the host's own
     // Zeroed; `margin` bytes, a multiple of 64, on either side belong to it too.
     Memory (*allocate)(size_t bytes, size_t margin);
+    // The same, of which pages are provided where they are touched. Null: the device cannot.
+    Memory (*reserve)(size_t bytes, size_t margin);
     void (*release)(const Memory& m);
     // False: the device has failed, and `synchronise` says how.
     bool (*read)(void* to, const char* from, size_t bytes);

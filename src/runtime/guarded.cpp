@@ -123,6 +123,7 @@ const Device guarded_device = {
     .dlpack_type = 1,
     .is_host = false,
     .allocate = allocate,
+    .reserve = nullptr,
     .release = release,
     .read = read,
     .write = write,

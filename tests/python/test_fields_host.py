@@ -538,18 +538,6 @@ def test_tree_numbers():
     assert first[0] == 1 and second[0] == 2
 
 
-def test_sparse_kinds_say_so():
-    if qd.is_extension_enabled(qd.extension.sparse) and not hasattr(qd.lang.snode, "unsupported"):
-        pytest.skip("sparse containers exist here")
-    for name, make in (
-        ("Pointer", lambda: qd.root.pointer(qd.i, 4)),
-        ("Bitmasked", lambda: qd.root.bitmasked(qd.i, 4)),
-        ("Dynamic", lambda: qd.root.dynamic(qd.i, 4)),
-    ):
-        with raises(qd.QuadrantsRuntimeError, f"{name} SNode is not supported on this backend"):
-            make()
-
-
 # --- companions ------------------------------------------------------------------------------------
 
 

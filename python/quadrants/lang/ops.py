@@ -16,18 +16,13 @@ from quadrants.lang import impl
 from quadrants.lang._ops.arithmetic import *  # noqa: F403
 from quadrants.lang._ops.elementary import *  # noqa: F403
 from quadrants.lang._ops.kernel_ops import (  # noqa: F401
-    activate,
-    append,
     assume_in_range,
     block_local,
     cache_read_only,
     clock_counter,
-    deactivate,
     get_addr,
     global_thread_idx,
     grouped,
-    is_active,
-    length,
     loop_config,
     mesh_local,
     mesh_patch_idx,
@@ -199,3 +194,14 @@ def random(dtype: Any = builtins.float) -> Any:
     if impl.pyquadrants._prog is None:
         raise not_initialised("_compiling_callable")
     raise python_scope_error("random")
+
+
+_CELLS = "activate append deactivate is_active length"  # kernel code, which imports this module
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CELLS.split():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from quadrants._library import sparse
+
+    return getattr(sparse, name)

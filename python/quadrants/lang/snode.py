@@ -1,7 +1,7 @@
 """Nodes of field trees: `qd.root`, containers and places, and the axes they are indexed by.
 
 A node is a declaration until its builder is finalised; then the native tree gives it a size and an
-offset. Only dense containers exist in this build.
+offset. What is sparse about a tree is in `_data/activity.py`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from quadrants.lang.impl import host_only
 from quadrants.lang.util import is_one_index
 
 if TYPE_CHECKING:
+    from quadrants.lang._data.activity import Activity, Cells
     from quadrants.lang._data.fields_builder import FieldsBuilder, SNodeTree
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MAX_EXTENT = 2**31 - 1
 _ids = itertools.count()
+SPARSE = ("pointer", "bitmasked", "dynamic")
 
 # The builders that the thread which has `core.declaring` is changing, outermost first: one, and more
 # if finalisers, signal handlers or the threads that these wait for declare amid that.
@@ -128,6 +130,12 @@ def checked_offset(offset: Any, shape: Sequence[int]) -> tuple[int, ...] | None:
     return numbers
 
 
+def _extension() -> Any:
+    from quadrants.lang.misc import extension
+
+    return extension
+
+
 def unsupported(kind: str) -> QuadrantsRuntimeError:
     return QuadrantsRuntimeError(f"{kind} SNode is not supported on this backend.")
 
@@ -212,6 +220,9 @@ class SNode:
         self._index_offset: tuple[int, ...] = ()
         self._id = next(_ids)
         self._sizes: tuple[int, int, int] | None = None  # cell bytes, offset, cells
+        self._chunk = 0  # of a dynamic node: elements that are allocated at once
+        self._activity_here: Activity | None = None  # of a sparse node in a finished tree
+        self._known_cells: Any = ()  # None or Cells, once asked for
         if up is not None:
             up._children.append(self)
 
@@ -236,6 +247,9 @@ class SNode:
             axes: axes such as `qd.ij`.
             dimensions: extents, one per axis, or one for all.
         """
+        return self._add_container("dense", axes, dimensions)
+
+    def _add_container(self, kind: str, axes: Any, dimensions: Any, chunk: int = 0) -> SNode:
         self._open()
         numbers, extents = _checked_dims(axes, dimensions)
         above = {a for node in self._containers() for a in node._axes}
@@ -248,7 +262,17 @@ class SNode:
                 _logging.warn(
                     f"Non-first division of an axis into {extent} parts, which is no power of two, is slow"
                 )
-        return self._add_dense(numbers, extents)
+        return self._add(kind, numbers, extents, chunk)
+
+    @changes
+    def _add(
+        self, kind: str, numbers: Sequence[int], extents: Sequence[int], chunk: int = 0
+    ) -> SNode:
+        self._open()
+        self._builder._touch()
+        node = SNode(self._builder, kind, self, numbers, extents)
+        node._chunk = chunk
+        return node
 
     @changes
     def _add_dense(
@@ -261,16 +285,21 @@ class SNode:
     @host_only
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """Adds pointers to cells that are allocated on activation."""
+        return self._add_sparse("pointer", axes, dimensions)
+
+    def _add_sparse(self, kind: str, axes: Any, dimensions: Any, chunk: int = 0) -> SNode:
         self._open()
         _checked_dims(axes, dimensions)
-        raise unsupported("Pointer")
+        from quadrants.lang import impl
+
+        if not core.is_extension_supported(impl.current_cfg().arch, _extension().sparse):
+            raise unsupported(kind.capitalize())
+        return self._add_container(kind, axes, dimensions, chunk)
 
     @host_only
     def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
         """Adds a fixed array with a bit of activity per cell."""
-        self._open()
-        _checked_dims(axes, dimensions)
-        raise unsupported("Bitmasked")
+        return self._add_sparse("bitmasked", axes, dimensions)
 
     @host_only
     def dynamic(self, axis: Any, dimension: Any, chunk_size: Any = None) -> SNode:
@@ -278,7 +307,7 @@ class SNode:
         self._open()
         assert len(axis) == 1, "a dynamic node has exactly one axis"
         _check_dynamic(dimension, chunk_size)
-        raise unsupported("Dynamic")
+        return self._add_sparse("dynamic", axis, dimension, int(chunk_size or 0))
 
     @host_only
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
@@ -400,7 +429,57 @@ class SNode:
         return root if node is not None and node._kind == "root" else node
 
     def deactivate_all(self) -> None:
-        """Deactivates the cells of sparse nodes below; dense nodes have none."""
+        """Deactivates the cells of sparse nodes here and below; dense nodes have none."""
+        self._tree  # noqa: B018
+        if self._activity_here is not None:
+            from quadrants._library import sparse
+
+            return sparse.deactivate_cells(self)
+        for child in self._children:
+            if child._kind != "place":
+                child.deactivate_all()
+
+    @property
+    def _cells(self) -> Cells | None:
+        """How its cells lie in sparse ones, its own included; None if all are dense."""
+        if self._known_cells == ():
+            from quadrants.lang._data.activity import cells_of
+
+            self._tree  # noqa: B018
+            self._known_cells = cells_of(self)
+        return self._known_cells
+
+    def _activity(self, operation: str, kinds: str, *needed: str) -> Activity:
+        if self._kind not in needed:
+            from quadrants.lang.exception import QuadrantsTypeError
+
+            raise QuadrantsTypeError(f"qd.{operation} only works on {kinds} nodes.")
+        self._tree  # noqa: B018
+        assert self._activity_here is not None
+        return self._activity_here
+
+    # What the operations of kernels take; each refuses nodes that it has no meaning for.
+    @property
+    def _is_active_of(self) -> Activity:
+        return self._activity("is_active", "pointer, hash or bitmasked", "pointer", "bitmasked")
+
+    @property
+    def _activate_of(self) -> Activity:
+        kinds = "pointer", "bitmasked", "dynamic"
+        return self._activity("activate", "pointer, hash, bitmasked or dynamic", *kinds)
+
+    @property
+    def _deactivate_of(self) -> Activity:
+        kinds = "pointer", "bitmasked", "dynamic"
+        return self._activity("deactivate", "pointer, hash, bitmasked or dynamic", *kinds)
+
+    @property
+    def _append_of(self) -> Activity:
+        return self._activity("append", "dynamic", "dynamic")
+
+    @property
+    def _length_of(self) -> Activity:
+        return self._activity("length", "dynamic", "dynamic")
 
     @property
     def _name(self) -> str:
@@ -438,7 +517,8 @@ class SNode:
 
     @property
     def _num_dynamically_allocated(self) -> int:
-        return 0
+        self._tree  # noqa: B018
+        return 0 if self._activity_here is None else self._activity_here.slots()
 
     def _get_children(self) -> list[SNode]:
         return list(self._children)
@@ -520,15 +600,15 @@ class Root:
 
     def pointer(self, indices: Any, dimensions: Any) -> SNode:
         """Adds pointers; see `SNode.pointer`."""
-        return self._builder().pointer(indices, dimensions)
+        return self._declare("pointer", indices, dimensions)
 
     def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
         """Adds a masked array; see `SNode.bitmasked`."""
-        return self._builder().bitmasked(indices, dimensions)
+        return self._declare("bitmasked", indices, dimensions)
 
     def dynamic(self, index: Any, dimension: Any, chunk_size: Any = None) -> SNode:
         """Adds a growable list; see `SNode.dynamic`."""
-        return self._builder().dynamic(index, dimension, chunk_size)
+        return self._declare("dynamic", index, dimension, chunk_size)
 
     def quant_array(self, indices: Any, dimensions: Any, max_num_bits: int) -> SNode:
         """Adds a packed array; see `SNode.quant_array`."""
@@ -574,8 +654,8 @@ class Root:
     def __getattr__(self, name: str) -> Any:
         if name == "_snode":
             return self._builder()._root
-        if name == "ptr":
-            return self._builder()._root.ptr
+        if name == "ptr" or name.endswith("_of"):  # what operations on nodes ask for
+            return getattr(self._builder()._root, name)
         raise AttributeError(f"'qd.root' has no attribute {name!r}")
 
     def __repr__(self) -> str:
@@ -588,4 +668,9 @@ root = Root()
 
 
 def deactivate_all_snodes() -> None:
-    """Deactivates the cells of every sparse node; there are none in this build."""
+    """Deactivates the cells of every sparse node."""
+    from quadrants.lang._data.fields_builder import FieldsBuilder
+
+    for tree in FieldsBuilder._finalized_roots():
+        if not tree._tree.destroyed:
+            tree.deactivate_all()

@@ -228,15 +228,36 @@ struct Lowering::Body {
         std::vector<Bounds> bounds;  // by axis
         std::vector<int> order;      // the axes, outermost first
         bool grouped = false;        // one target has all indices
+        // Over active cells: how many indices there are, and what they are, given those of the
+        // loop; `is_guarded`: the loop is over all elements, of which those in active cells count.
+        int rank = -1;
+        const Val* cells = nullptr;
+        std::function<std::vector<ir::Value*>(std::span<ir::Value* const>)> indices;
+        bool is_guarded = false;
     };
     Flow counted(const Node* n, const Counted& c);
     std::vector<const Node*> targets_of(const Node* n, const Counted& c);
     LoopSettings take_settings(const Counted& c);
     ir::Inst* emit_for(const Counted& c, const LoopSettings& chosen, bool parallel);
-    void bind_targets(const std::vector<const Node*>& targets, const Counted& c,
-                      const ir::Region& body);
+    std::vector<ir::Value*> bind_targets(const std::vector<const Node*>& targets, const Counted& c,
+                                         const ir::Region& body);
     void set_loop_config(const Node* call);
     FieldObject* first_field(PyObject* o);
+    void check_loop_rank(const Node* n, size_t rank, bool grouped);
+    Flow guarded_block(const Node* n, const Counted& c, std::span<ir::Value* const> index);
+
+    // sparse trees (lower_sparse.cpp)
+    struct Visited {
+        Val cells;
+        std::vector<ir::Value*> index;
+    };
+    std::vector<Visited> visited;  // by the loops around
+    Val library(const char* name, std::vector<Val> given);
+    std::vector<Val> cells_of(FieldObject* f);
+    void touch(const ir::Inst& place);
+    std::optional<Val> list_call(const Node* n);  // x.append(v), x[i].length() and the like
+    bool is_visited(const Val& cells, std::span<ir::Value* const> index);
+    Flow sparse_loop(const Node* n, const Val& cells, bool grouped);
     [[noreturn]] void throw_index(const std::string& message);
 };
 

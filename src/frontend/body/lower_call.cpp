@@ -166,6 +166,7 @@ static void text_of_sets(Unit& unit, PyObject* o, int depth = 0) {
 Val Body::call(const Node* n) {
     Val base;  // of base.name(...)
     if (n->a->kind == K::Attribute) {
+        if (auto done = list_call(n)) return *done;
         base = expr(n->a->a);
         low.node = n->a;
     }

@@ -296,6 +296,12 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
     std::vector<int> order;
     const auto constant = [&](int64_t v) { return low.b.int_const(ir::Prim::i32, v); };
     FieldObject* f = first_field(o);
+    if (!is_expr(o) && !is_field(o) && has_attribute(o, "_cells")) {
+        const Val cells = member(over, interned("_cells").get());
+        if (cells.get() != Py_None) return sparse_loop(n, cells, grouped);
+    } else if (f && bind_field(f)->sparse) {
+        return sparse_loop(n, cells_of(f).front(), grouped);
+    }
     if (f) {
         const ir::Field* field = bind_field(f);
         order = axes_in_order(*field);
@@ -323,14 +329,18 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
                               " in Quadrants scope. Only ranges, fields and arrays can be looped "
                               "over at run time; use qd.static to unroll other iterables.");
     }
-    const size_t names_given = n->a->kind == K::Tuple ? n->a->list.size() : 1;
-    if (!grouped && names_given != bounds.size())
-        throw_index("Number of struct-for indices does not match loop variable dimensionality (" +
-                    std::to_string(names_given) + " != " + std::to_string(bounds.size()) +
-                    "). Maybe you wanted to use \"for I in qd.grouped(x)\" to group all "
-                    "indices into a single vector I?");
+    check_loop_rank(n, bounds.size(), grouped);
     if (order.empty()) order = axes_in_order(bounds.size());
     return counted(n, {Counted::Over::data, std::move(bounds), std::move(order), grouped});
+}
+
+void Body::check_loop_rank(const Node* n, size_t rank, bool grouped) {
+    const size_t given = n->a->kind == K::Tuple ? n->a->list.size() : 1;
+    if (!grouped && given != rank)
+        throw_index("Number of struct-for indices does not match loop variable dimensionality (" +
+                    std::to_string(given) + " != " + std::to_string(rank) +
+                    "). Maybe you wanted to use \"for I in qd.grouped(x)\" to group all "
+                    "indices into a single vector I?");
 }
 
 void Body::throw_index(const std::string& message) {
@@ -425,16 +435,19 @@ ir::Inst* Body::emit_for(const Counted& c, const LoopSettings& chosen, bool para
     return loop;
 }
 
-void Body::bind_targets(const std::vector<const Node*>& targets, const Counted& c,
-                        const ir::Region& body) {
-    if (c.bounds.empty()) {
-        if (c.grouped)
-            declare(targets[0]->name, {empty_matrix("Vector")}, Binding::Kind::loop_variable);
-        return;
-    }
+// Returns the indices, one per axis.
+std::vector<ir::Value*> Body::bind_targets(const std::vector<const Node*>& targets,
+                                           const Counted& c, const ir::Region& body) {
     std::vector<ir::Value*> indices(c.bounds.size());
     for (uint32_t k = 0; k < c.order.size(); ++k)
         indices[static_cast<size_t>(c.order[k])] = low.b.cast(body.params[k], ir::Prim::i32);
+    if (c.indices) indices = c.indices(indices);
+    std::vector<ir::Value*> all = indices;
+    if (indices.empty()) {
+        if (c.grouped)
+            declare(targets[0]->name, {empty_matrix("Vector")}, Binding::Kind::loop_variable);
+        return all;
+    }
     if (c.grouped)
         indices = {low.b.typed(ir::Op::build,
                                ir::Type::vector(ir::Prim::i32, static_cast<int>(indices.size())),
@@ -444,6 +457,27 @@ void Body::bind_targets(const std::vector<const Node*>& targets, const Counted& 
         as_expr(e.get())->read_only = true;
         declare(targets[k]->name, {std::move(e)}, Binding::Kind::loop_variable);
     }
+    return all;
+}
+
+// The body, where the element's cell is active.
+Flow Body::guarded_block(const Node* n, const Counted& c, std::span<ir::Value* const> index) {
+    const Ref at = make_value(low.b.typed(
+        ir::Op::build, ir::Type::vector(ir::Prim::i32, static_cast<int>(index.size())), index));
+    const Val there = library("is_there", {*c.cells, {at}});
+    ir::Value* operands[] = {to_condition(there.get(), "if")};
+    ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);
+    {
+        InRegion in(low, branch->regions[1]);
+        low.b.end(ir::Op::yield);
+    }
+    InRegion in(low, branch->regions[0]);
+    Deeper deeper(low.runtime_depth);
+    ++loops.back().runtime_ifs;
+    Scope scope(*this);
+    if (block(n->list) == Flow::normal) low.b.end(ir::Op::yield);
+    --loops.back().runtime_ifs;
+    return Flow::normal;
 }
 
 Flow Body::counted(const Node* n, const Counted& c) {
@@ -466,8 +500,11 @@ Flow Body::counted(const Node* n, const Counted& c) {
     loops.push_back({parallel ? LoopFrame::Kind::parallel : LoopFrame::Kind::runtime});
     {
         Scope scope(*this);
-        bind_targets(targets, c, loop->body());
-        if (block(n->list) == Flow::normal) low.b.end(ir::Op::continue_);
+        std::vector<ir::Value*> index = bind_targets(targets, c, loop->body());
+        if (c.cells) visited.push_back({*c.cells, index});
+        const Flow flow = c.is_guarded ? guarded_block(n, c, index) : block(n->list);
+        if (flow == Flow::normal) low.b.end(ir::Op::continue_);
+        if (c.cells) visited.pop_back();
     }
     loops.pop_back();
     if (parallel) {

@@ -345,13 +345,15 @@ Val call_definition(PyObject* definition, const TracedArgs& args) {
 
 // A func that native code or a method of ours calls.
 Ref call_func(PyObject* func, const CallArgs& args) {
+    return call_own_func(func, {args, {}, {}}).obj;
+}
+Val call_own_func(PyObject* func, TracedArgs args) {
     current_or_raise("A Quadrants function");
     PyObject* definition = func;
-    TracedArgs with_self{args, {}, {}};
     if (PyMethod_Check(func)) {
         definition = PyMethod_GET_FUNCTION(func);
-        with_self.positional.insert(with_self.positional.begin(),
-                                    Ref::borrow(PyMethod_GET_SELF(func)));
+        args.positional.insert(args.positional.begin(), Ref::borrow(PyMethod_GET_SELF(func)));
+        if (!args.provs.empty()) args.provs.insert(args.provs.begin(), nullptr);
     }
     // A func of this package that native code or a method of ours calls: its text is a fact too.
     if (PyObject* fn = is_own_code(definition) ? func_of(definition) : nullptr) {
@@ -364,7 +366,7 @@ Ref call_func(PyObject* func, const CallArgs& args) {
                     unit.attribute(unit.global(Prov::Kind::module, nullptr, module.get()),
                                    attribute_of(fn, names().__name___).get()));
     }
-    return call_definition(definition, with_self).obj;
+    return call_definition(definition, args);
 }
 
 }  // namespace qd::frontend

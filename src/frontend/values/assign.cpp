@@ -142,7 +142,9 @@ void assign(PyObject* target, PyObject* value) {
     if (is_struct(value))
         raise(Kind::type,
               "cannot assign a struct to '" + type::to_user_string(type_of(target)) + "'");
-    builder().store(e.value(), fit(value, e.type().value(), "Assign"));
+    Value* v = fit(value, e.type().value(), "Assign");
+    touch(e.value());
+    builder().store(e.value(), v);
 }
 
 Op atomic_of(Op op) {

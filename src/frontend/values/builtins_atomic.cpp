@@ -75,8 +75,10 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
         wanted[k] = builder().cast(v, t.prim);
     }
     ir::Builder& b = builder();
-    if (target.shared)
+    if (target.shared) {
+        touch(target.value());
         return make_value(b.op(Op::atomic_cas, {target.value(), wanted[0], wanted[1]}));
+    }
     Value* old = b.load(target.value());
     b.store(target.value(), b.op(Op::select, {b.op(Op::eq, {old, wanted[0]}), wanted[1], old}));
     return make_value(old);

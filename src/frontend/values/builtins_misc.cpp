@@ -223,6 +223,40 @@ Ref unavailable(Lowering&, const CallArgs&) {
           std::string("qd.") + name.text + " is not available in this build yet");
 }
 
+// --- sparse trees
+// ---------------------------------------------------------------------------------
+// Indices of any form as a vector of i32; none as ().
+Ref index_vector(Lowering& l, const CallArgs& a) {
+    std::vector<Value*> parts;
+    for (const Ref& i : index_list(single(a, "index_vector")))
+        parts.push_back(l.b.cast(index_value(i.get(), static_cast<int>(parts.size())), Prim::i32));
+    if (parts.empty()) return Ref::steal(PyTuple_New(0));
+    return make_value(
+        l.b.typed(ir::Op::build, Type::vector(Prim::i32, static_cast<int>(parts.size())), parts));
+}
+
+void list_leaves(PyObject* o, std::vector<Ref>& out) {
+    if (!is_struct(o)) return out.push_back(Ref::borrow(o));
+    PyObject *key, *member;
+    for (Py_ssize_t at = 0;
+         PyDict_Next(reinterpret_cast<StructObject*>(o)->members, &at, &key, &member);)
+        list_leaves(member, out);
+}
+
+// The k-th member of a struct, those of structs in it counted singly.
+Ref struct_leaf(Lowering&, const CallArgs& a) {
+    static const char* const names[] = {"val", "k"};
+    const auto p = parameters(a, "struct_leaf", names);
+    const Ref given = is_host_struct(p[0]) ? struct_of_host(p[0]) : Ref::borrow(p[0]);
+    std::vector<Ref> leaves;
+    list_leaves(given.get(), leaves);
+    const auto k = static_cast<size_t>(static_int(p[1]).value_or(0));
+    if (!is_struct(given.get()) || k >= leaves.size())
+        raise(Kind::type, "qd.append: the value has not as many members as the node has fields",
+              "append a struct with one member for each field");
+    return leaves[k];
+}
+
 // Gradients alone ask for it; the kernel itself knows nothing of it.
 Ref stop_gradients(Lowering& l, const CallArgs& a) {
     PyObject* o = data::unwrap(single(a, "stop_grad"));
@@ -258,11 +292,8 @@ const Builtin kRows[] = {
     {"BufferView.get_ndarray", buffer_view_array},
     {"subscript", trace_subscript},
     {"get_addr", address},
-    {"is_active", unavailable<"is_active">},
-    {"activate", unavailable<"activate">},
-    {"deactivate", unavailable<"deactivate">},
-    {"append", unavailable<"append">},
-    {"length", unavailable<"length">},
+    {"index_vector", index_vector},
+    {"struct_leaf", struct_leaf},
     {"mesh_local", unavailable<"mesh_local">},
     {"mesh_patch_idx", unavailable<"mesh_patch_idx">},
 };

@@ -105,6 +105,7 @@ void report_overflow(Op op, Value* a, Value* b, Value* r) {
 }
 
 Value* atomic_arithmetic(Op atomic, Value* place, Value* operand) {
+    touch(place);
     ir::Builder& out = builder();
     Value* old = out.op(atomic, {place, operand});
     if (!reports(old->type.prim)) return old;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -30,7 +31,25 @@ Memory allocate(size_t bytes, size_t margin) {
     return m;
 }
 
-void release(const Memory& m) { std::free(m.raw); }
+// Small pages alone: cells that are used may lie far apart.
+Memory reserve(size_t bytes, size_t margin) {
+    constexpr size_t kPage = 4096;
+    margin = (margin + kPage - 1) & ~(kPage - 1);
+    const size_t mapped = (bytes + 2 * margin + kPage - 1) & ~(kPage - 1);
+    if (mapped < bytes) return {};
+    void* raw = mmap(nullptr, std::max(mapped, kPage), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (raw == MAP_FAILED) return {};
+    (void)madvise(raw, mapped, MADV_NOHUGEPAGE);
+    return {static_cast<char*>(raw) + margin, bytes, raw, std::max(mapped, kPage)};
+}
+
+void release(const Memory& m) {
+    if (m.mapped)
+        munmap(m.raw, m.mapped);
+    else
+        std::free(m.raw);
+}
 
 bool read(void* to, const char* from, size_t bytes) {
     std::memcpy(to, from, bytes);
@@ -51,6 +70,7 @@ const Device cpu_device = {
     .dlpack_type = 1,
     .is_host = true,
     .allocate = allocate,
+    .reserve = reserve,
     .release = release,
     .read = read,
     .write = write,

@@ -104,6 +104,7 @@ const Device cuda_device = {
     .dlpack_type = 2,
     .is_host = false,
     .allocate = cuda::allocate,
+    .reserve = nullptr,
     .release = cuda::release,
     .read = cuda::read,
     .write = cuda::write,

@@ -66,13 +66,29 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
     kind = getattr(array, "dtype", None)
     if kind is not None and kind.kind not in "biuf":
         raise TypeError(f"Unknown type {kind}: numbers are expected")
+    array = _in_active_cells(container, array, element_shape)
     places = _places(container, element_shape)
     with np.errstate(all="ignore"):
         core.copy_alone(_written(places, array))
 
 
+def _in_active_cells(container: Any, array: Any, element_shape: tuple[int, ...]) -> Any:
+    """The array, with zeros where a sparse field has no cells."""
+    if not getattr(container, "_is_sparse", False):
+        return array
+    active = container._active()
+    active = active.reshape(active.shape + (1,) * len(element_shape))
+    return np.where(active, array, np.zeros((), np.asarray(array).dtype))
+
+
 def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: Any) -> None:
     """Stores all elements of one container in another, cast to its dtype."""
+    if getattr(target, "_is_sparse", False):
+        from quadrants._library import sparse
+
+        for number in range(len(target._places)):
+            sparse.copy_cells(source._component(number), target._component(number))
+        return
     read, written = _places(source, element_shape), _places(target, element_shape)
     array, copies = _read(read, _dtype_of(source), shape, element_shape)
     with np.errstate(all="ignore"):
@@ -191,8 +207,19 @@ def numpy_of(
             if copy is False:
                 raise _no_view(reason)
     count_kernel(container, "to_numpy")
+    _warn_of_lists(container)
     array = copied_array(container, shape, element_shape)
     return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def _warn_of_lists(container: Any) -> None:
+    if getattr(container, "_is_sparse", False) and container._list_node is not None:
+        from quadrants import _logging
+
+        _logging.warn(
+            "You are trying to convert a dynamic snode to a numpy array, be aware that inactive items "
+            "in the snode will be converted to zeros in the resulting array."
+        )
 
 
 def torch_of(
@@ -247,6 +274,8 @@ def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
         raise ModuleNotFoundError("to_dlpack of a field needs torch")
     container._prepare()
     dtype = _dtype_of(container)
+    if getattr(container, "_is_sparse", False):
+        raise RuntimeError("DLPack cannot export a field of a sparse tree; use to_numpy()")
     if dtype not in _VIEWABLE:
         raise RuntimeError(f"DLPack export does not support dtype {dtype}")
     capsule = container._capsule(bool(versioned))

@@ -26,7 +26,7 @@ from typing import Any
 from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsRuntimeError
-from quadrants.lang.snode import SNode, amid, changes, depth_of_changes
+from quadrants.lang.snode import SPARSE, SNode, amid, changes, depth_of_changes
 
 
 class _Life:
@@ -166,6 +166,7 @@ class FieldsBuilder:
         """Deactivates the cells of sparse nodes."""
         if not self._finalized:
             self._open()
+        self._root.deactivate_all()
 
     def finalize(self, raise_warning: bool = True) -> SNodeTree:
         """Makes the declared fields storage.
@@ -206,13 +207,19 @@ class FieldsBuilder:
                 raise RuntimeError(f"{node._kind} node must have at least one child.")
             rows.append((up, -1, node._axes, node._dims))
         whole = [f for f in fields.values() if f._is_placed()]
+        sparse = any(node._kind in SPARSE for node in nodes)
+        if sparse:
+            from quadrants.lang._data.activity import add_hidden
+
+            add_hidden(self, nodes, rows, whole)
+            numbers = {id(node): n for n, node in enumerate(nodes)}
         for field in whole:
             if any(id(node) not in numbers for node in field._places):
                 raise QuadrantsRuntimeError(
                     f"The components of field {field._name} are placed in different trees"
                 )
-        claimed = compress([rows], map(self._claim.pop, [""], [False]))
-        making = map(core.make_tree, claimed, [[f._description(numbers) for f in whole]])
+        claimed = compress([(rows, sparse)], map(self._claim.pop, [""], [False]))
+        making = map(core.make_tree, claimed, [[f._description(numbers, sparse) for f in whole]])
         made: list[Any] = []
         try:
             made.extend(making)

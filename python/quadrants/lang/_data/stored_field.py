@@ -18,6 +18,7 @@ from quadrants.lang._data import convert
 from quadrants.lang._values.entries import entries_for
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.snode import SNode
+from quadrants.lang.util import is_one_index
 
 np: Any = LazyNumpy(globals())
 
@@ -131,14 +132,54 @@ class Field(_Native):
                 "Members of the following field have different shapes: " + self._name
             )
 
-    def _description(self, numbers: dict[int, int]) -> tuple[Any, ...]:
+    def _description(self, numbers: dict[int, int], sparse: bool) -> tuple[Any, ...]:
         """What native code needs to know; `numbers` are those of the tree's nodes."""
         shape = self._element_shape
         places = tuple(numbers[id(node)] for node in self._places)
         n, m = (*shape, 1, 1)[:2]
         offset = self._index_offset or None
         kind = self._dtype.id
-        return (self, places, kind, len(shape), n, m, self._order, offset, self._name)
+        name = self._name
+        structure = self._structure() if sparse else 0
+        return (self, places, kind, len(shape), n, m, self._order, offset, name, structure)
+
+    def _structure(self) -> int:
+        """What tells sparse trees apart; 0 if all containers are dense."""
+        from quadrants.lang._data.activity import structure
+
+        above = {id(node._up): node for node in self._places if node is not None}
+        return structure(list(above.values()))
+
+    @property
+    def _cells(self) -> Any:
+        """How its elements lie in sparse cells: for each node that holds components of them."""
+        known = self.__dict__.get("_known_cells")
+        if known is None:
+            from quadrants.lang._data.activity import cells_of
+
+            self._prepare()
+            above = {id(node._up): node for node in self._places if node is not None}
+            all_of = [cells_of(node, self._index_offset) for node in above.values()]
+            known = self._known_cells = tuple(cells for cells in all_of if cells)
+        return known
+
+    @property
+    def _list_node(self) -> SNode | None:
+        """The dynamic node that it is placed in directly."""
+        node = self._places[0]
+        above = node._up if node is not None else None
+        return above if above is not None and above._kind == "dynamic" else None
+
+    def _active(self) -> Any:
+        """A boolean array over the elements, None if all are always there."""
+        cells = self._cells if self._is_sparse else ()
+        return cells[0].active() if cells else None
+
+    def _activate(self, key: Any) -> None:
+        """Activates all that an element lies in: it is about to be written."""
+        index = () if key is None else (key,) if is_one_index(key) else tuple(key)
+        for cells in self._cells:
+            cells.activate(index)
 
     def _bind_components(self) -> None:
         for number, scalar in self._components.items():
@@ -198,6 +239,8 @@ class Field(_Native):
         return self if self._is_placed() else None
 
     def _why_no_view(self) -> str | None:
+        if self._is_sparse:
+            return "a field of a sparse tree is not shared"
         if not self.shape and not self._element_shape:
             return "a 0-dimensional scalar field is not shared"
         return None if self._compact() else "its elements do not lie side by side"
@@ -219,8 +262,31 @@ class Field(_Native):
         if impl.inside_kernel():
             return convert.fill_in_kernel(self, val)
         self._prepare()
-        self._fill(val)
+        if self._is_sparse:
+            self._fill_active(val)
+        else:
+            self._fill(val)
         convert.count_kernel(self, "fill")
+
+    def _fill_active(self, val: Any) -> None:
+        """Sets the elements in active cells."""
+        from quadrants._library import sparse
+
+        count = len(self._places)
+        entries = getattr(val, "entries", val)
+        values = [entries] * count
+        if isinstance(entries, (list, tuple, np.ndarray)):
+            array = entries_for(self._dtype, entries)
+            if array.shape != self._element_shape:
+                raise AssertionError(
+                    f"a value of shape {self._element_shape} is expected, got shape {array.shape}"
+                )
+            values = array.ravel().tolist()
+        fill, kind = (
+            (sparse.fill_real, float) if self._dtype.is_real else (sparse.fill_integer, int)
+        )
+        for number, value in enumerate(values):
+            fill(self._component(number), kind(convert.number_as(self._dtype, value)))
 
     def _fill(self, val: Any) -> None:
         convert.write_array(self, convert.number_as(self._dtype, val), ())

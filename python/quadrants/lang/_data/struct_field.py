@@ -110,6 +110,10 @@ class StructField(Field):
     def _loop_range(self) -> Any:
         return self._first()._loop_range()
 
+    @property
+    def _list_node(self) -> Any:
+        return self._first()._list_node
+
     def _leaves(self) -> Iterator[Any]:
         for field in self.field_dict.values():
             if isinstance(field, StructField):

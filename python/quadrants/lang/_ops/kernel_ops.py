@@ -281,57 +281,14 @@ def rescale_index(a: Any, b: Any, I: Any) -> Any:  # noqa: E741
 
 
 @kernel_only
-def is_active(node: Any, indices: Any) -> Any:
-    """Whether a cell of a pointer or bitmasked node is active.
+def index_vector(indices: Any) -> Any:
+    """Indices as kernels take them, as an i32 vector; for operations on nodes.
 
     Args:
-        node: sparse node.
-        indices: list of integers or an integer vector.
-
-    Raises:
-        QuadrantsTypeError: the node is not of these kinds.
+        indices: integer, list of integers or integer vector.
     """
 
 
 @kernel_only
-def activate(node: Any, indices: Any) -> Any:
-    """Activates a cell of a sparse node; new cells are zero.
-
-    Args:
-        node: pointer, bitmasked or dynamic node.
-        indices: list of integers or an integer vector.
-    """
-
-
-@kernel_only
-def deactivate(node: Any, indices: Any) -> Any:
-    """Deactivates a cell of a sparse node and clears what lies below it.
-
-    Args:
-        node: pointer, bitmasked or dynamic node.
-        indices: list of integers or an integer vector.
-    """
-
-
-@kernel_only
-def append(node: Any, indices: Any, val: Any) -> Any:
-    """Appends a value to a list of a dynamic node.
-
-    Args:
-        node: dynamic node.
-        indices: which list: list of integers or an integer vector.
-        val: value or struct.
-
-    Returns:
-        The slot that was taken, an i32.
-    """
-
-
-@kernel_only
-def length(node: Any, indices: Any) -> Any:
-    """Number of elements in a list of a dynamic node, an i32.
-
-    Args:
-        node: dynamic node.
-        indices: which list: list of integers or an integer vector.
-    """
+def struct_leaf(val: Any, k: int) -> Any:
+    """The k-th member of a struct, members of inner structs counted singly."""

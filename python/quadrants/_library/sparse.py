@@ -1,0 +1,406 @@
+"""Cells of sparse trees in kernels: activity, lists of active cells, growable lists.
+
+The records are those of `lang/_data/activity.py`: `a` stands for the activity of a sparse node,
+`cell` for the indices of one of its cells, one per axis of the node; `c` tells how elements lie in
+such cells. Writes to elements here activate nothing.
+
+A cell's bit is set after those of the cells above it, so who finds it set need not look further.
+"""
+
+import quadrants as qd
+from quadrants.lang._ops.kernel_ops import index_vector, struct_leaf
+from quadrants.lang.kernel_impl import func, kernel
+
+
+@func
+def number(a: qd.template(), cell):
+    n = qd.cast(0, qd.i64 if qd.static(a.is_wide) else qd.i32)
+    for k in qd.static(range(a.rank)):
+        n = n * a.grid[k] + cell[k]
+    return n
+
+
+@func
+def owner_number(a: qd.template(), cell):
+    """Of the list that a cell of a dynamic node is in."""
+    n = 0
+    for k in qd.static(range(a.rank)):
+        if qd.static(k != a.axis):
+            n = n * a.grid[k] + cell[k]
+        elif qd.static(a.is_divided):
+            n = n * (a.grid[k] // a.dim) + cell[k] // a.dim
+    return n
+
+
+@func
+def list_number(a: qd.template(), owner):
+    n = 0
+    for k in qd.static(range(a.owner_rank)):
+        n = n * a.owner_grid[k] + owner[k]
+    return n
+
+
+@func
+def is_set(a: qd.template(), cell):
+    found = False
+    if qd.static(a.is_list):
+        found = cell[a.axis] % a.dim < a.length[owner_number(a, cell)]
+    else:
+        n = number(a, cell)
+        found = (a.mask[n >> 5] >> qd.cast(n & 31, qd.u32)) & qd.u32(1) != 0
+    return found
+
+
+@func
+def set_active(a: qd.template(), cell):
+    """Those above it are active."""
+    if qd.static(a.is_list):
+        at = owner_number(a, cell)
+        needed = cell[a.axis] % a.dim + 1
+        if a.length[at] < needed:
+            qd.atomic_max(a.length[at], needed)
+    else:
+        n = number(a, cell)
+        word = n >> 5
+        bit = qd.u32(1) << qd.cast(n & 31, qd.u32)
+        if a.mask[word] & bit == 0:
+            if qd.atomic_or(a.mask[word], bit) & bit == 0:
+                qd.atomic_or(a.summary[word >> 5], qd.u32(1) << qd.cast(word & 31, qd.u32))
+                qd.atomic_max(a.state[1], qd.atomic_add(a.state[0], 1) + 1)
+                qd.atomic_add(a.state[2], 1)
+
+
+@func
+def cell_of(c: qd.template(), level: qd.template(), at):
+    """The cell of a sparse node that an element lies in."""
+    return qd.Vector([at[axis] // per for axis, per in qd.static(c.steps[level])], qd.i32)
+
+
+@func
+def without_offset(c: qd.template(), index):
+    at = index
+    if qd.static(c.has_offset):
+        at = index - qd.Vector(c.offset, qd.i32)
+    return at
+
+
+@func
+def activate_path(c: qd.template(), at):
+    for level in qd.static(range(len(c.path))):
+        set_active(c.path[level], cell_of(c, level, at))
+
+
+@func
+def touch(c: qd.template(), index, checked: qd.template()):
+    """An element is about to be written."""
+    at = without_offset(c, index)
+    inside = True
+    if qd.static(checked):  # what is outside is reported by the write
+        for k in qd.static(range(c.rank)):
+            inside = inside and 0 <= at[k] and at[k] < c.shape[k]
+    if inside:
+        if not is_set(c.last, cell_of(c, len(c.path) - 1, at)):
+            activate_path(c, at)
+
+
+@func
+def is_there(c: qd.template(), index):
+    """Whether an element's cell is active."""
+    return is_set(c.last, cell_of(c, len(c.path) - 1, without_offset(c, index)))
+
+
+# --- clearing ---
+
+
+@func
+def inside_box(b: qd.template(), cell, t):
+    """The t-th of what lies in a cell."""
+    return qd.Vector(
+        [
+            t // b.inner[k] % b.extents[k]
+            + (cell[b.at[k]] * b.extents[k] if qd.static(b.at[k] >= 0) else 0)
+            + b.offset[k]
+            for k in qd.static(range(b.rank))
+        ],
+        qd.i32,
+    )
+
+
+@func
+def unset(a: qd.template(), cell):
+    """True if it was active."""
+    n = number(a, cell)
+    bit = qd.u32(1) << qd.cast(n & 31, qd.u32)
+    was = qd.atomic_and(a.mask[n >> 5], ~bit) & bit != 0
+    if was:
+        qd.atomic_sub(a.state[0], 1)
+        qd.atomic_add(a.state[2], 1)
+    return was
+
+
+@func
+def clear(a: qd.template(), cell):
+    for k in qd.static(range(len(a.data))):
+        for t in range(a.data[k].size):
+            a.data[k].target[inside_box(a.data[k], cell, t)] = 0
+    for k in qd.static(range(len(a.masks))):
+        for t in range(a.masks[k].size):
+            unset(a.masks[k].target, inside_box(a.masks[k], cell, t))
+    for k in qd.static(range(len(a.lengths))):
+        for t in range(a.lengths[k].size):
+            at = list_number(a.lengths[k].target, inside_box(a.lengths[k], cell, t))
+            a.lengths[k].target.length[at] = 0
+
+
+@func
+def in_list(a: qd.template(), owner, i):
+    """The i-th cell of a list."""
+    return qd.Vector(
+        [
+            (owner[k] * a.dim + i if qd.static(a.is_divided) else i)
+            if qd.static(k == a.axis)
+            else owner[qd.static(k if a.is_divided or k < a.axis else k - 1)]
+            for k in qd.static(range(a.rank))
+        ],
+        qd.i32,
+    )
+
+
+# --- lists of active cells ---
+
+
+@func
+def put(a: qd.template(), at, cell):
+    for k in qd.static(range(a.rank)):
+        a.lists[k][at] = cell[k]
+
+
+@func
+def cell_with_number(a: qd.template(), n):
+    cell = qd.Vector.zero(qd.i32, a.rank)
+    rest = n
+    for k in qd.static(range(a.rank - 1, -1, -1)):
+        cell[k] = qd.cast(rest % a.grid[k], qd.i32)
+        rest = rest // a.grid[k]
+    return cell
+
+
+@func
+def list_masked(a: qd.template()):
+    """Lists the cells in the order of their numbers, unless none has changed since."""
+    if a.state[2] != a.state[3]:
+        a.state[3] = a.state[2]
+        found = 0
+        for s in range(a.summary.shape[0]):
+            some = a.summary[s]
+            while some != 0:
+                w = s * 32 + qd.cast(
+                    qd.math.popcnt((some & (~some + qd.u32(1))) - qd.u32(1)), qd.i32
+                )
+                some = some & (some - qd.u32(1))
+                bits = a.mask[w]
+                while bits != 0:
+                    b = qd.math.popcnt((bits & (~bits + qd.u32(1))) - qd.u32(1))
+                    bits = bits & (bits - qd.u32(1))
+                    n = qd.cast(w, qd.i64 if qd.static(a.is_wide) else qd.i32) * 32 + b
+                    put(a, found, cell_with_number(a, n))
+                    found += 1
+        a.state[4] = found
+
+
+@func
+def list_one(a: qd.template(), owner, found):
+    n = found
+    for i in range(a.length[list_number(a, owner)]):
+        put(a, n, in_list(a, owner, i))
+        n += 1
+    return n
+
+
+@func
+def list_grown(a: qd.template()):
+    if a.state[5] == 0:  # always: in one thread
+        found = 0
+        if qd.static(a.is_owned):
+            owners = collect(a.owner.last)
+            for e in range(owners):
+                for t in range(a.owner.size):
+                    found = list_one(a, in_listed(a.owner, e, t), found)
+        else:
+            for n in range(a.length.shape[0]):
+                owner = qd.Vector.zero(qd.i32, max(a.owner_rank, 1))
+                rest = n
+                for k in qd.static(range(a.owner_rank - 1, -1, -1)):
+                    owner[k] = rest % a.owner_grid[k]
+                    rest = rest // a.owner_grid[k]
+                found = list_one(a, owner, found)
+        a.state[4] = found
+
+
+@func
+def in_listed(c: qd.template(), e, t):
+    """The t-th element of the e-th listed cell."""
+    return qd.Vector(
+        [
+            t // c.inner[k] % c.ratio[k]
+            + (c.last.lists[c.at[k]][e] * c.ratio[k] if qd.static(c.at[k] >= 0) else 0)
+            for k in qd.static(range(c.rank))
+        ],
+        qd.i32,
+    )
+
+
+@func
+def collect(a: qd.template()):
+    """Lists the active cells; how many there are."""
+    if qd.static(a.is_list):
+        list_grown(a)
+    else:
+        list_masked(a)
+    return a.state[4]
+
+
+# --- operations of users ---
+
+
+@func
+def is_active(node: qd.template(), indices):
+    """Whether a cell of a pointer or bitmasked node is active.
+
+    Args:
+        node: sparse node.
+        indices: int, list of integers or integer vector: which cell of the node.
+
+    Raises:
+        QuadrantsTypeError: the node is not of these kinds.
+    """
+    return is_set(node._is_active_of, index_vector(indices))
+
+
+@func
+def activate(node: qd.template(), indices):
+    """Activates a cell of a sparse node, and those above it; new cells are zero.
+
+    Args:
+        node: pointer, bitmasked or dynamic node.
+        indices: int, list of integers or integer vector: which cell; of a dynamic node, which list.
+    """
+    if qd.static(node._activate_of.is_list):
+        activate_path(node._cells, in_list(node._activate_of, index_vector(indices), 0))
+    else:
+        activate_path(node._cells, index_vector(indices))
+
+
+@func
+def deactivate(node: qd.template(), indices):
+    """Deactivates a cell of a sparse node and clears what lies below it.
+
+    Args:
+        node: pointer, bitmasked or dynamic node.
+        indices: int, list of integers or integer vector: which cell; of a dynamic node, which list.
+    """
+    at = index_vector(indices)
+    if qd.static(node._deactivate_of.is_list):
+        n = list_number(node._deactivate_of, at)
+        count = qd.atomic_min(node._deactivate_of.length[n], 0)
+        if count > 0:
+            for i in range(count):
+                clear(node._deactivate_of, in_list(node._deactivate_of, at, i))
+    else:
+        if unset(node._deactivate_of, at):
+            clear(node._deactivate_of, at)
+
+
+@func
+def append(node: qd.template(), indices, val):
+    """Appends a value to a list of a dynamic node.
+
+    Args:
+        node: dynamic node.
+        indices: which list: list of integers or integer vector.
+        val: value or struct, cast to the types of the fields.
+
+    Returns:
+        The slot that was taken, an i32; the list's capacity or more if it is full.
+    """
+    at = index_vector(indices)
+    slot = qd.atomic_add(node._append_of.length[list_number(node._append_of, at)], 1)
+    if slot < node._append_of.dim:
+        cell = in_list(node._append_of, at, slot)
+        for level in qd.static(range(len(node._append_of.path) - 1)):
+            set_active(node._append_of.path[level], cell_of(node._cells, level, cell))
+        for k in qd.static(range(len(node._append_of.elements))):
+            if qd.static(len(node._append_of.elements) == 1):
+                node._append_of.elements[k][cell] = val
+            else:
+                node._append_of.elements[k][cell] = struct_leaf(val, k)
+    else:
+        qd.atomic_sub(node._append_of.length[list_number(node._append_of, at)], 1)
+    return slot
+
+
+@func
+def length(node: qd.template(), indices):
+    """Number of elements in a list of a dynamic node, an i32.
+
+    Args:
+        node: dynamic node.
+        indices: which list: list of integers or integer vector.
+    """
+    return node._length_of.length[list_number(node._length_of, index_vector(indices))]
+
+
+@kernel
+def deactivate_cells(node: qd.template()):
+    for cell in qd.grouped(node):
+        if qd.static(node._deactivate_of.is_list):
+            deactivate_list(node._deactivate_of, cell)
+        else:
+            deactivate(node, cell)
+
+
+@func
+def deactivate_list(a: qd.template(), cell):
+    """Of which a cell is visited: each list once, at its first."""
+    if cell[a.axis] % a.dim == 0:
+        n = owner_number(a, cell)
+        count = a.length[n]
+        a.length[n] = 0
+        for i in range(count):
+            at = cell
+            at[a.axis] = cell[a.axis] + i
+            clear(a, at)
+
+
+@kernel
+def fill_real(x: qd.template(), value: qd.f64):
+    for at in qd.grouped(x):
+        x[at] = qd.cast(value, x.dtype)
+
+
+@kernel
+def fill_integer(x: qd.template(), value: qd.i64):
+    for at in qd.grouped(x):
+        x[at] = qd.cast(value, x.dtype)
+
+
+@kernel
+def copy_cells(source: qd.template(), target: qd.template()):
+    """What is active in the source becomes so in the target."""
+    for at in qd.grouped(source):
+        shifted = at
+        for k in qd.static(range(len(source.shape))):
+            shifted[k] += (
+                target.snode._index_offset[k] if qd.static(target.snode._index_offset) else 0
+            )
+            shifted[k] -= (
+                source.snode._index_offset[k] if qd.static(source.snode._index_offset) else 0
+            )
+        store_active(target, shifted, source[at])
+
+
+@func
+def store_active(target: qd.template(), at, value):
+    for k in qd.static(range(len(target._cells))):
+        activate_path(target._cells[k], without_offset(target._cells[k], at))
+    target[at] = qd.cast(value, target.dtype)

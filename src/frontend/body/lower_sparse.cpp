@@ -1,0 +1,194 @@
+// Sparse trees: loops over active cells, and activation in front of writes.
+//
+// Both call kernel code of ours, python/quadrants/_library/sparse.py, which works on the hidden
+// fields of the tree (python/quadrants/lang/_data/activity.py). A task over active cells runs over
+// a list that the task before has made; other loops ask every element.
+
+#include <algorithm>
+#include <utility>
+
+#include "cpython/names.h"
+#include "frontend/body/body.h"
+#include "frontend/calls/calls.h"
+#include "frontend/facts/places.h"
+#include "frontend/values/structs.h"
+#include "frontend/values/values.h"
+
+namespace qd::frontend {
+namespace {
+
+using Body = Lowering::Body;
+
+constexpr const char* kLibrary = "quadrants._library.sparse";
+
+Ref integer(long n) { return Ref::steal(PyLong_FromLong(n)); }
+Ref truth_of(bool b) { return Ref::borrow(b ? Py_True : Py_False); }
+
+long number_of(const Val& v) {
+    const long n = PyLong_AsLong(v.get());
+    if (n == -1 && PyErr_Occurred()) throw PyError{};
+    return n;
+}
+
+Ref vector_of(ir::Builder& b, std::vector<ir::Value*> parts) {
+    for (ir::Value*& v : parts) v = b.cast(v, ir::Prim::i32);
+    return make_value(b.typed(
+        ir::Op::build, ir::Type::vector(ir::Prim::i32, static_cast<int>(parts.size())), parts));
+}
+
+}  // namespace
+
+void touch(ir::Value* place) {
+    const ir::Inst* def = place->def;
+    while (def && def->op == ir::Op::comp_place) def = def->operand(0)->def;
+    if (def && def->op == ir::Op::field_place && def->field()->sparse) current()->body->touch(*def);
+}
+
+Val Body::library(const char* name, std::vector<Val> given) {
+    const Ref module = Ref::steal(PyImport_ImportModule(kLibrary));
+    const Ref function = Ref::steal(PyObject_GetAttrString(module.get(), name));
+    TracedArgs args;
+    for (Val& v : given) {
+        args.positional.push_back(std::move(v.obj));
+        args.provs.push_back(v.prov);
+    }
+    return call_own_func(function.get(), args);
+}
+
+// How the elements of a field lie in sparse cells; one for each node that holds components.
+std::vector<Val> Body::cells_of(FieldObject* f) {
+    PyObject* o = reinterpret_cast<PyObject*>(f);
+    const auto place = unit.field_places.find(o);
+    const Val field{Ref::borrow(o), place == unit.field_places.end() ? nullptr : place->second};
+    const Val all = field.prov ? member(field, interned("_cells").get())
+                               : Val{Ref::steal(PyObject_GetAttrString(o, "_cells"))};
+    std::vector<Val> found;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(all.get()); ++k)
+        found.push_back(element(all, integer(k).get()));
+    return found;
+}
+
+// An element that is about to be written. `place` is its field_place.
+void Body::touch(const ir::Inst& place) {
+    if (PyFunction_Check(function.get())) {
+        PyObject* module = PyFunction_GET_MODULE(function.get());
+        if (module && PyUnicode_Check(module) && text(module) == kLibrary) return;
+    }
+    const auto known = low.kernel->sparse_fields.find(place.field());
+    if (known == low.kernel->sparse_fields.end()) return;
+    std::vector<ir::Value*> index;
+    for (int k = 0; k < place.operand_count; ++k) index.push_back(place.operand(k));
+    for (Val& c : cells_of(reinterpret_cast<FieldObject*>(known->second))) {
+        if (is_visited(c, index)) continue;
+        library("touch", {std::move(c),
+                          {vector_of(low.b, index)},
+                          {truth_of(low.kernel->options.check_indices())}});
+    }
+}
+
+// Whether to evaluate it twice is to evaluate it once.
+static bool is_plain_path(const Node* n) {
+    for (; n->kind == NodeKind::Attribute; n = n->a) {
+    }
+    return n->kind == NodeKind::Name;
+}
+
+std::optional<Val> Body::list_call(const Node* n) {
+    const std::string name = text(n->a->name);
+    if (name != "append" && name != "length" && name != "deactivate") return {};
+    const Node* inner = n->a->a;
+    const bool indexed = inner->kind == NodeKind::Subscript;
+    const Node* subject = indexed ? inner->a : inner;
+    if (!is_plain_path(subject)) return {};
+    const Val f = expr(subject);
+    PyObject* o = is_expr(f.get()) ? nullptr : unwrap(f.get());
+    if (!o || (!is_field(o) && !is_struct_field(o))) return {};
+    const Val node = member({Ref::borrow(o), f.prov}, interned("_list_node").get());
+    if (node.get() == Py_None) return {};
+    std::vector<Val> args = {node, {indexed ? index(inner->b) : Ref::steal(PyTuple_New(0))}};
+    CallArgs given;
+    arguments(n, given, nullptr, nullptr);
+    for (Ref& v : given.positional) args.push_back({std::move(v)});
+    low.node = n;
+    return library(name.c_str(), std::move(args));
+}
+
+// Whether a loop around visits the cell that such an element lies in, at this very element.
+bool Body::is_visited(const Val& cells, std::span<ir::Value* const> index) {
+    const auto key = [](const Val& c) {
+        return Ref::steal(PyObject_GetAttrString(c.get(), "key"));
+    };
+    for (const Visited& v : visited) {
+        if (!std::ranges::equal(v.index, index)) continue;
+        const int same = PyObject_RichCompareBool(key(v.cells).get(), key(cells).get(), Py_EQ);
+        if (same < 0) throw PyError{};
+        if (same) return true;
+    }
+    return false;
+}
+
+// A loop over the elements of a field, or the cells of a node, that lie in active cells.
+Flow Body::sparse_loop(const Node* n, const Val& cells, bool grouped) {
+    const auto attribute_of = [&](const char* name) { return member(cells, interned(name).get()); };
+    const Val ratios = attribute_of("ratio"), at = attribute_of("at"),
+              shape = attribute_of("shape"), offset = attribute_of("offset");
+    const Py_ssize_t rank = PyTuple_GET_SIZE(shape.get());
+    const auto entry = [&](const Val& tuple, Py_ssize_t k) {
+        return number_of(element(tuple, integer(k).get()));
+    };
+    const auto constant = [&](long v) { return low.b.int_const(ir::Prim::i32, v); };
+    check_loop_rank(n, static_cast<size_t>(rank), grouped);
+    Counted loop{Counted::Over::data, {}, {}, grouped};
+    loop.rank = static_cast<int>(rank);
+    loop.cells = &cells;
+    const bool task = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
+    if (!task) {
+        for (Py_ssize_t k = 0; k < rank; ++k) {
+            const long first = entry(offset, k);
+            loop.bounds.push_back({constant(first), constant(first + entry(shape, k))});
+            loop.order.push_back(static_cast<int>(k));
+        }
+        loop.is_guarded = true;
+        return counted(n, loop);
+    }
+    const Val last = attribute_of("last");
+    const Val lists = member(last, interned("lists").get());
+    const Val count = library("collect", {last});
+    loop.bounds.push_back({constant(0), low.b.cast(to_value(count.get()), ir::Prim::i32)});
+    loop.order.push_back(0);
+    struct Axis {
+        long ratio, first;
+        int dim = -1;  // of the loop, if a cell has several elements along it
+        Ref list;      // of the cells' indices; null: one cell has them all
+    };
+    std::vector<Axis> axes;
+    for (Py_ssize_t k = 0; k < rank; ++k) {
+        Axis a{entry(ratios, k), entry(offset, k), -1, {}};
+        if (a.ratio > 1) {
+            a.dim = static_cast<int>(loop.bounds.size());
+            loop.bounds.push_back({constant(0), constant(a.ratio)});
+            loop.order.push_back(a.dim);
+        }
+        if (const long cell_axis = entry(at, k); cell_axis >= 0)
+            a.list = element(lists, integer(cell_axis).get()).obj;
+        axes.push_back(std::move(a));
+    }
+    loop.indices = [&](std::span<ir::Value* const> dims) {
+        std::vector<ir::Value*> out;
+        for (const Axis& a : axes) {
+            ir::Value* v = constant(a.first);
+            if (a.list) {
+                const Ref listed = make_value(dims[0]);
+                const Ref cell = subscript(a.list.get(), listed.get());
+                ir::Value* first = low.b.op(ir::Op::mul, {to_value(cell.get()), constant(a.ratio)});
+                v = low.b.op(ir::Op::add, {first, v});
+            }
+            if (a.dim >= 0) v = low.b.op(ir::Op::add, {v, dims[static_cast<size_t>(a.dim)]});
+            out.push_back(v);
+        }
+        return out;
+    };
+    return counted(n, loop);
+}
+
+}  // namespace qd::frontend

@@ -1,0 +1,727 @@
+"""Sparse trees: which cells are active, and what loops, conversions and operations make of it."""
+
+import itertools
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import raises
+
+pytestmark = pytest.mark.usefixtures("backend")
+
+
+@qd.kernel
+def write_range(x: qd.template(), begin: qd.i32, end: qd.i32):
+    for i in range(begin, end):
+        x[i] = i
+
+
+@qd.kernel
+def visited(x: qd.template(), out: qd.types.ndarray(ndim=2)) -> qd.i32:
+    n = 0
+    for at in qd.grouped(x):
+        k = qd.atomic_add(out[0, 0], 1)
+        for a in qd.static(range(len(x.shape))):
+            out[k + 1, a] = at[a]
+        n += 1
+    return n
+
+
+def indices_of(x, most=4096):
+    """The indices that a loop over `x` visits, in order."""
+    out = qd.ndarray(qd.i32, (most, max(len(x.shape), 1)))
+    count = visited(x, out)
+    found = [tuple(row) for row in out.to_numpy()[1 : count + 1].tolist()]
+    assert len(set(found)) == count
+    return sorted(found)
+
+
+# --- writes and loops ------------------------------------------------------------------------------
+
+
+def test_writes_activate_and_reads_do_not():
+    x = qd.field(qd.i32)
+    block = qd.root.pointer(qd.i, 8)
+    block.dense(qd.i, 4).place(x)
+
+    @qd.kernel
+    def read() -> qd.i32:
+        s = 0
+        for i in range(32):
+            s += x[i]
+        return s
+
+    assert read() == 0 and x[5] == 0 and indices_of(x) == [] and indices_of(block) == []
+    write_range(x, 6, 9)
+    assert indices_of(block) == [(1,), (2,)]
+    assert indices_of(x) == [(i,) for i in range(4, 12)]
+    assert read() == 6 + 7 + 8
+    x[31] = 2
+    assert indices_of(block) == [(1,), (2,), (7,)] and x.to_numpy().sum() == 23
+
+
+@pytest.mark.parametrize("kind", ["pointer", "bitmasked"])
+def test_activity_is_of_the_cells_of_the_node(kind):
+    x = qd.field(qd.f32)
+    getattr(qd.root, kind)(qd.ij, (3, 5)).place(x)
+
+    @qd.kernel
+    def write():
+        for i in range(3):
+            x[i, 2 * i] += 1.5
+
+    write()
+    assert indices_of(x) == [(0, 0), (1, 2), (2, 4)]
+    assert x.to_numpy().sum() == 4.5
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        "x[3] = 7",
+        "x[3] += 7",
+        "x[3] |= 7",
+        "x[3] = 0",
+        "qd.atomic_add(x[3], 7)",
+        "qd.atomic_max(x[3], 7)",
+        "qd.atomic_exchange(x[3], 7)",
+        "qd.atomic_cas(x[3], 0, 7)",
+        "store(x[3])",
+        "v[3] = 7",
+        "v[3][1] = 7",
+        "v[3].xy = 7, 7",
+        "v[3] += 7",
+        "s[3].a = 7",
+        "s[3] = S(7, 7)",
+        "x.parent().parent(), activate(x.parent(2))",
+    ],
+)
+def test_every_kind_of_write_activates(write, tmp_path):
+    program = f"""
+import quadrants as qd
+S = qd.types.struct(a=qd.i32, b=qd.f32)
+
+def make():
+    x, v, s = qd.field(qd.i32), qd.Vector.field(2, qd.i32), S.field()
+    node = qd.root.pointer(qd.i, 4)
+    node.dense(qd.i, 2).place(x, v, s)
+    return x, v, s, node
+
+x, v, s, node = make()
+
+@qd.func
+def store(target: qd.template()):
+    target = 7
+
+@qd.func
+def activate(n: qd.template()):
+    qd.activate(n, [1])
+
+@qd.kernel
+def k():
+    for _ in range(1):
+        {write}
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    scope = {"__name__": "program", "__file__": str(path)}
+    exec(compile(program, path, "exec"), scope)
+    scope["k"]()
+    assert indices_of(scope["node"]) == [(1,)]
+
+
+def test_loops_inside_loops_and_funcs_visit_active_cells():
+    x = qd.field(qd.i32)
+    qd.root.pointer(qd.i, 8).dense(qd.i, 4).place(x)
+    for i in (5, 6, 20):
+        x[i] = i
+
+    @qd.func
+    def total():
+        s = 0
+        for i in x:
+            s += 100 + x[i]
+        return s
+
+    @qd.kernel
+    def at_top() -> qd.i32:
+        return total()
+
+    @qd.kernel
+    def nested() -> qd.i32:
+        s = 0
+        for _ in range(3):
+            for i in x:
+                if i == 7:
+                    continue
+                if i > 20:
+                    break
+                s += 100 + x[i]
+        return s
+
+    @qd.kernel
+    def in_branch(on: qd.i32) -> qd.i32:
+        s = 0
+        if on:
+            s = total()
+        return s
+
+    assert at_top() == 831 and in_branch(1) == 831 and in_branch(0) == 0
+    assert nested() == 3 * (3 * 100 + 11 + 100 + 20)
+
+
+def test_a_loop_may_activate_and_deactivate_what_it_visits():
+    x = qd.field(qd.i32)
+    node = qd.root.pointer(qd.i, 64)
+    node.dense(qd.i, 2).place(x)
+    write_range(x, 0, 10)
+
+    @qd.kernel
+    def step():
+        for i in node:
+            if i < 2:
+                qd.deactivate(node, i)
+            else:
+                x[2 * i + 20] = 1
+
+    step()
+    assert indices_of(node) == [(2,), (3,), (4,), (12,), (13,), (14,)]
+    assert x[1] == 0 and x[3] == 0 and x[4] == 4
+
+
+# --- shapes of trees ----------------------------------------------------------------------------------
+
+
+def build(rng, most=2000):
+    """A random tree of one or two fields and what a model needs: (nodes, fields)."""
+    axes_of = [qd.i, qd.j, qd.k]
+    rank = rng.randint(1, 3)
+    nodes, node, cells = [], qd.root, 1
+    for _ in range(rng.randint(1, 4)):
+        kind = rng.choice(["dense", "pointer", "bitmasked"])
+        axes = sorted(rng.sample(range(rank), rng.randint(1, rank)))
+        dims = [rng.choice([1, 2, 3, 4, 5]) for _ in axes]
+        if cells * np.prod(dims) > most:
+            break
+        cells *= int(np.prod(dims))
+        node = getattr(node, kind)([axes_of[a][0] for a in axes], dims)
+        nodes.append((kind, node))
+    x, y = qd.field(qd.i32), qd.Vector.field(2, qd.f32)
+    node.place(x, y)
+    return nodes, x, y
+
+
+@qd.kernel
+def scatter(x: qd.template(), y: qd.template(), at: qd.types.ndarray(ndim=2)):
+    for n in range(at.shape[0]):
+        index = qd.Vector.zero(qd.i32, qd.static(len(x.shape)))
+        for a in qd.static(range(len(x.shape))):
+            index[a] = at[n, a]
+        x[index] += n + 1
+        y[index][1] = 2.0
+
+
+@qd.kernel
+def switch(node: qd.template(), at: qd.types.ndarray(ndim=2), on: qd.i32):
+    for n in range(at.shape[0]):
+        index = qd.Vector.zero(qd.i32, qd.static(len(node.shape)))
+        for a in qd.static(range(len(node.shape))):
+            index[a] = at[n, a]
+        if on:
+            qd.activate(node, index)
+        else:
+            qd.deactivate(node, index)
+
+
+@qd.kernel
+def asked(node: qd.template(), at: qd.types.ndarray(ndim=2)) -> qd.i32:
+    n = 0
+    for k in range(at.shape[0]):
+        index = qd.Vector.zero(qd.i32, qd.static(len(node.shape)))
+        for a in qd.static(range(len(node.shape))):
+            index[a] = at[k, a]
+        n += qd.is_active(node, index)
+    return n
+
+
+class Model:
+    """What a sparse tree holds, with sets and dictionaries."""
+
+    def __init__(self, nodes, x):
+        self.nodes, self.x = nodes, x
+        self.active = {id(node): set() for kind, node in nodes if kind != "dense"}
+        self.values, self.marks = {}, {}
+
+    def cell(self, node, index, shape, axes):
+        mine = node._axis_numbers()
+        return tuple(
+            index[axes.index(a)] // (shape[axes.index(a)] // n) for a, n in zip(mine, node.shape)
+        )
+
+    def activate(self, target, index):
+        for kind, node in self.nodes:
+            if kind != "dense":
+                cell = self.cell(node, index, target.shape, target._axis_numbers())
+                self.active[id(node)].add(cell)
+            if node is target:
+                return
+
+    def is_inside(self, inner, index, node, cell):
+        return self.cell(node, index, inner.shape, inner._axis_numbers()) == cell
+
+    def deactivate(self, target, cell):
+        if cell not in self.active[id(target)]:
+            return
+        self.active[id(target)].discard(cell)
+        below = False
+        for kind, node in self.nodes:
+            if below and kind != "dense":
+                self.active[id(node)] = {
+                    c for c in self.active[id(node)] if not self.is_inside(node, c, target, cell)
+                }
+            below |= node is target
+        leaf = self.nodes[-1][1]
+        for numbers in (self.values, self.marks):
+            for index in [i for i in numbers if self.is_inside(leaf, i, target, cell)]:
+                del numbers[index]
+
+    def elements(self, target):
+        """The indices of a node's cells that lie in active ones."""
+        above = []
+        for kind, node in self.nodes:
+            if kind != "dense":
+                above.append(node)
+            if node is target:
+                break
+        mine = target._axis_numbers()
+        return [
+            index
+            for index in itertools.product(*map(range, target.shape))
+            if all(
+                self.cell(n, index, target.shape, mine) in self.active[id(n)] for n in above[-1:]
+            )
+        ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_trees(seed):
+    rng = random.Random(seed)
+    nodes, x, y = build(rng)
+    model, leaf = Model(nodes, x), nodes[-1][1]
+    sparse = [node for kind, node in nodes if kind != "dense"]
+    some = lambda shape: tuple(rng.randrange(n) for n in shape)  # noqa: E731
+    for _ in range(6):
+        act = rng.choice(["scatter", "host", "activate", "deactivate", "fill", "from_numpy", "all"])
+        at = sorted({some(x.shape) for _ in range(rng.randint(1, 6))})
+        if act == "scatter":
+            scatter(x, y, np.array(at, np.int32))
+            for n, index in enumerate(at):
+                model.activate(leaf, index)
+                model.values[index] = model.values.get(index, 0) + n + 1
+                model.marks[index] = 2.0
+        elif act == "host":
+            x[at[0]] = 9
+            y[at[-1]] = [0.0, 3.0]
+            for index in (at[0], at[-1]):
+                model.activate(leaf, index)
+            model.values[at[0]], model.marks[at[-1]] = 9, 3.0
+        elif act in ("activate", "deactivate") and sparse:
+            node = rng.choice(sparse)
+            cells = sorted({some(node.shape) for _ in range(3)})
+            switch(node, np.array(cells, np.int32), act == "activate")
+            for cell in cells:
+                getattr(model, act)(node, cell)
+        elif act == "fill":
+            x.fill(4)
+            for index in model.elements(leaf):
+                model.values[index] = 4
+        elif act == "from_numpy":
+            array = np.arange(np.prod(x.shape), dtype=np.int32).reshape(x.shape)
+            x.from_numpy(array)
+            for index in model.elements(leaf):
+                model.values[index] = int(array[index])
+        elif act == "all" and sparse:
+            node = rng.choice(sparse)
+            node.deactivate_all()
+            for cell in list(model.active[id(node)]):
+                model.deactivate(node, cell)
+        expected = np.zeros(x.shape, np.int32)
+        for index, value in model.values.items():
+            expected[index] = value
+        assert (x.to_numpy() == expected).all(), act
+        assert y.to_numpy().sum() == sum(model.marks.values())
+        for kind, node in nodes:
+            assert indices_of(node) == model.elements(node), (act, str(node))
+            if kind != "dense":
+                cells = list(itertools.product(*map(range, node.shape)))
+                count = asked(node, np.array(cells, np.int32))
+                assert count == len(model.active[id(node)])
+    assert indices_of(x) == model.elements(leaf)
+
+
+# --- lists --------------------------------------------------------------------------------------------
+
+
+def test_a_list_of_numbers():
+    x = qd.field(qd.i32)
+    node = qd.root.dynamic(qd.i, 100, chunk_size=8)
+    node.place(x)
+
+    @qd.kernel
+    def fill(n: qd.i32):
+        for i in range(n):
+            slot = x.append(i)
+            assert 0 <= slot
+
+    @qd.kernel
+    def size() -> qd.i32:
+        return x.length()
+
+    @qd.kernel
+    def drop():
+        x.deactivate()
+
+    assert size() == 0 and indices_of(x) == []
+    fill(30)
+    assert size() == 30 and sorted(x.to_numpy()[:30].tolist()) == list(range(30))
+    x[40] = 5
+    assert size() == 41 and indices_of(x) == [(i,) for i in range(41)]
+    x[3] = 6
+    assert size() == 41
+    fill(200)  # what finds no room is refused
+    assert size() == 100
+    drop()
+    assert size() == 0 and not x.to_numpy().any()
+    fill(3)
+    assert size() == 3
+
+
+@pytest.mark.parametrize("above", ["dense", "pointer", "bitmasked"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_lists_in_cells(above, wrapped):
+    x = qd.field(qd.i32)
+    top = getattr(qd.root, above)(qd.i, 6)
+    if wrapped:
+        top = top.dense(qd.i, 2)
+    lists = top.dynamic(qd.j, 16, chunk_size=4)
+    lists.place(x)
+    count = 12 if wrapped else 6
+
+    @qd.kernel
+    def fill():
+        for i in range(count):
+            for k in range(i % 4):
+                qd.append(lists, [i], 10 * i + k)
+
+    @qd.kernel
+    def length(i: qd.i32) -> qd.i32:
+        return x[i].length() + 100 * qd.length(x.parent(), i)
+
+    @qd.kernel
+    def more(i: qd.i32) -> qd.i32:
+        slot = x[i].append(7)
+        return slot
+
+    fill()
+    lengths = [i % 4 for i in range(count)]
+    assert [length(i) for i in range(count)] == [101 * n for n in lengths]
+    assert indices_of(x) == [(i, k) for i in range(count) for k in range(lengths[i])]
+    assert x.to_numpy()[3, :3].tolist() == [30, 31, 32]
+    assert more(4) == 0 and x[4, 0] == 7 and more(3) == 3
+
+    @qd.kernel
+    def drop(i: qd.i32):
+        qd.deactivate(lists, i)
+        x[i + 1].deactivate()
+
+    drop(2)
+    assert length(2) == length(3) == 0 and length(1) == 101 and not x.to_numpy()[2:4].any()
+    lists.deactivate_all()
+    assert indices_of(x) == [] and not x.to_numpy().any()
+
+
+def test_lists_of_structs():
+    particle = qd.types.struct(at=qd.types.vector(2, qd.f32), kind=qd.i32)
+    x = particle.field()
+    node = qd.root.dynamic(qd.i, 64)
+    node.place(x)
+
+    @qd.kernel
+    def fill() -> qd.i32:
+        for i in range(20):
+            x.append(particle(at=qd.Vector([1.0 * i, 2.0]), kind=i % 3))
+        return x.length()
+
+    @qd.kernel
+    def sums() -> qd.types.vector(3, qd.f32):
+        s = qd.Vector([0.0, 0.0, 0.0])
+        for i in x:
+            s += qd.Vector([x[i].at[0], x[i].at[1], 1.0 * x[i].kind])
+        return s
+
+    assert fill() == 20 and list(sums()) == [190, 40, 19]
+
+
+# --- the host -----------------------------------------------------------------------------------------
+
+
+def test_conversions_leave_inactive_cells_alone():
+    x, y = qd.field(qd.f32), qd.Vector.field(2, qd.i32)
+    qd.root.bitmasked(qd.i, 8).place(x, y)
+    x[2] = 1
+    y[5] = [3, 4]
+    x.fill(2.5)
+    y.fill([1, 2])
+    assert x.to_numpy().tolist() == [0, 0, 2.5, 0, 0, 2.5, 0, 0]
+    assert y.to_numpy().tolist() == [[0, 0]] * 2 + [[1, 2]] + [[0, 0]] * 2 + [[1, 2]] + [[0, 0]] * 2
+    x.from_numpy(np.arange(8, dtype=np.float32))
+    assert x.to_numpy().tolist() == [0, 0, 2, 0, 0, 5, 0, 0]
+    dense = qd.field(qd.f32, shape=8)
+    dense.copy_from(x)
+    assert dense.to_numpy().tolist() == [0, 0, 2, 0, 0, 5, 0, 0]
+    dense.fill(1)
+    x.copy_from(dense)
+    assert x.to_numpy().tolist() == [1] * 8
+    with raises(ValueError, "sparse"):
+        x.to_numpy(copy=False)
+    x.fill(0)
+
+    @qd.kernel
+    def fill_in_kernel():
+        x.fill(4)
+
+    fill_in_kernel()
+    assert x.to_numpy().tolist() == [4] * 8
+
+
+def test_counts_of_slots_do_not_grow_with_cycles():
+    x = qd.field(qd.i32)
+    node = qd.root.pointer(qd.i, 64)
+    node.dense(qd.i, 2).place(x)
+    for begin in (0, 20, 40):
+        write_range(x, begin, begin + 20)
+        assert node._num_dynamically_allocated == 10
+        node.deactivate_all()
+    assert indices_of(node) == []
+
+
+def test_everything_is_deactivated():
+    x, y = qd.field(qd.i32), qd.field(qd.i32)
+    qd.root.pointer(qd.i, 4).place(x)
+    builder = qd.FieldsBuilder()
+    builder.dense(qd.j, 2).bitmasked(qd.i, 4).place(y)
+    tree = builder.finalize()
+    x[1] = 1
+    y[2, 1] = 1
+    builder.deactivate_all()
+    assert y[2, 1] == 0 and x[1] == 1
+    y[0, 0] = 1
+    qd.deactivate_all_snodes()
+    assert x[1] == 0 and y[0, 0] == 0
+    x[1] = 3
+    with pytest.warns(UserWarning, match="would deactivate all finalized snodes"):
+        qd.root.deactivate_all()
+    assert x[1] == 0
+    tree.destroy()
+    qd.deactivate_all_snodes()
+
+
+def test_offsets():
+    x = qd.field(qd.i32)
+    node = qd.root.pointer(qd.i, 8)
+    node.dense(qd.i, 4).place(x, offset=-16)
+    for i in (-16, -1, 15):
+        x[i] = i
+    assert indices_of(x) == [(i,) for i in [*range(-16, -12), *range(-4, 0), *range(12, 16)]]
+    assert indices_of(node) == [(0,), (3,), (7,)]
+
+
+def test_large_trees_take_what_they_use():
+    x = qd.field(qd.f32)
+    top = qd.root.pointer(qd.ijk, 128)
+    top.pointer(qd.ijk, 4).dense(qd.ijk, 8).place(x)  # 4096 cubed: 256 GiB if it were dense
+
+    @qd.kernel
+    def line():
+        for i in range(4096):
+            x[i, i, 4095 - i] = 1
+
+    @qd.kernel
+    def total() -> qd.f32:
+        s = 0.0
+        for i, j, k in x:
+            s += x[i, j, k]
+        return s
+
+    if qd.cfg.arch != qd.x64 and qd.cfg.arch != qd.arm64:
+        pytest.skip("a GPU has memory for what is used alone, not for all that could be")
+    line()
+    assert total() == 4096 and x[4095, 4095, 0] == 1 and x[0, 0, 0] == 0
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_out_of_bounds_is_told_of_the_field(debug):
+    qd.init(arch=qd.cpu, debug=debug)
+    x = qd.field(qd.i32)
+    qd.root.pointer(qd.i, 8).dense(qd.i, 4).place(x)
+
+    @qd.kernel
+    def write(i: qd.i32):
+        x[i] = 1
+
+    write(31)
+    if debug:
+        with raises(qd.QuadrantsAssertionError, "of size (32) with indices (32)"):
+            write(32)
+    assert x.to_numpy().sum() == 1
+
+
+# --- gradients ------------------------------------------------------------------------------------------
+
+
+def test_gradients():
+    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    qd.root.pointer(qd.i, 8).dense(qd.i, 4).place(x, x.grad, y, y.grad)
+
+    @qd.kernel
+    def energy():
+        for i in x:
+            loss[None] += x[i] ** 2 * y[i]
+
+    for i in range(5, 9):
+        x[i], y[i] = i, 2
+    with qd.ad.Tape(loss):
+        energy()
+    assert loss[None] == 2 * sum(i * i for i in range(5, 9))
+    assert x.grad.to_numpy()[4:9].tolist() == [0, 20, 24, 28, 32]
+    assert y.grad.to_numpy()[4:9].tolist() == [0, 25, 36, 49, 64]
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (
+            "qd.is_active(dense, 0)",
+            qd.QuadrantsTypeError,
+            "only works on pointer, hash or bitmasked",
+        ),
+        (
+            "qd.is_active(lists, 0)",
+            qd.QuadrantsTypeError,
+            "only works on pointer, hash or bitmasked",
+        ),
+        ("qd.is_active(qd.root, 0)", qd.QuadrantsTypeError, "only works on pointer, hash or"),
+        ("qd.append(dense, 0, 1)", qd.QuadrantsTypeError, "qd.append only works on dynamic nodes."),
+        ("qd.length(pointer, 0)", qd.QuadrantsTypeError, "qd.length only works on dynamic nodes."),
+        ("qd.activate(dense, 0)", qd.QuadrantsTypeError, "qd.activate only works on"),
+        ("qd.deactivate(dense, 0)", qd.QuadrantsTypeError, "qd.deactivate only works on"),
+    ],
+)
+def test_nodes_of_other_kinds_are_refused(call, error, text, tmp_path):
+    program = f"""
+import quadrants as qd
+x, y, z = qd.field(qd.i32), qd.field(qd.i32), qd.field(qd.i32)
+dense = qd.root.dense(qd.i, 4)
+dense.place(x)
+pointer = qd.root.pointer(qd.i, 4)
+pointer.place(y)
+lists = qd.root.dynamic(qd.i, 4)
+lists.place(z)
+
+@qd.kernel
+def k():
+    {call}
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    scope = {"__name__": "program", "__file__": str(path)}
+    exec(compile(program, path, "exec"), scope)
+    with raises(error, text):
+        scope["k"]()
+    scope["y"][1] = 2
+    assert scope["y"][1] == 2
+
+
+def test_wrong_declarations_are_refused():
+    with raises(AssertionError, "exactly one axis"):
+        qd.root.dynamic(qd.ij, 4)
+    with raises(qd.QuadrantsRuntimeError, "too large"):
+        qd.root.dynamic(qd.i, 2**31)
+    with raises(qd.QuadrantsRuntimeError, "too large"):
+        qd.root.dynamic(qd.i, 4, chunk_size=2**31)
+    node = qd.root.pointer(qd.i, 4)
+    with raises(RuntimeError, "must have at least one child"):
+        qd.sync()
+    node.place(qd.field(qd.i32))
+    qd.sync()
+
+
+def test_what_nodes_say():
+    x = qd.field(qd.i32)
+    node = qd.root.pointer(qd.ij, (2, 4)).bitmasked(qd.j, 8)
+    node.place(x)
+    assert repr(node) == "<qd.SNode of type bitmasked>"
+    assert str(node) == "qd.root => pointer [2, 4] => bitmasked [2, 32]"
+    assert x.shape == (2, 32) and x.parent() == node and node.ptr.type.name == "bitmasked"
+    assert qd.is_extension_enabled(qd.extension.sparse)
+
+
+# --- caches -----------------------------------------------------------------------------------------------
+
+
+PROGRAM = """
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+x = qd.field(qd.i32)
+{tree}.place(x)
+
+@qd.kernel
+def write():
+    for i in range(5):
+        x[3 * i] += i + 1
+
+@qd.kernel
+def count() -> qd.i32:
+    n = 0
+    for i in x:
+        n += 1
+    return n
+
+write()
+from quadrants._lib import core
+print("RESULT", count(), sum(x[i] for i in range(x.shape[0])), core.counters()["lowered"])
+"""
+
+
+def test_a_change_of_the_tree_is_another_kernel(tmp_path):
+    trees = {
+        "qd.root.dense(qd.i, 4).dense(qd.i, 4)": 16,
+        "qd.root.pointer(qd.i, 4).dense(qd.i, 4)": 16,
+        "qd.root.pointer(qd.i, 8).dense(qd.i, 2)": 10,
+        "qd.root.dense(qd.i, 4).bitmasked(qd.i, 4)": 5,
+        "qd.root.bitmasked(qd.i, 16)": 5,
+        "qd.root.dynamic(qd.i, 16)": 13,
+    }
+    for lowered in (True, False):
+        for tree, count in trees.items():
+            path = tmp_path / "program.py"
+            path.write_text(PROGRAM.format(tree=tree))
+            done = subprocess.run(
+                [sys.executable, path, str(tmp_path / "cache")],
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
+            assert done.returncode == 0, done.stderr[-2000:]
+            result = done.stdout.split("RESULT ")[1].split()
+            assert result[:2] == [str(count), "15"], tree
+            assert (result[2] != "0") == lowered, tree
