@@ -128,3 +128,78 @@ def test_devices_and_tensors_of_torch_are_checked(backend):
             with pytest.raises(TypeError, match=r"takes a torch\.Tensor"):
                 x.from_torch(tensor)
         assert x.to_torch(torch.device("cpu")).dtype == torch.int32
+
+
+def test_lists_are_indexed_by_what_is_known(backend):
+    known = [10, 20, 30]
+
+    @qd.kernel
+    def own(n: qd.i32) -> qd.i32:
+        items = [1, 2, 3]
+        return items[n]
+
+    @qd.kernel
+    def captured(n: qd.i32) -> qd.i32:
+        return known[n]
+
+    @qd.kernel
+    def of_tuple(n: qd.i32) -> qd.i32:
+        return (1, 2, 3)[n]
+
+    @qd.kernel
+    def vector(n: qd.i32) -> qd.i32:
+        return qd.Vector(known)[n]
+
+    for k in (own, captured, of_tuple):
+        with pytest.raises(qd.QuadrantsCompilationError, match="indices must be known while"):
+            k(1)
+    assert vector(1) == 20
+
+
+@pytest.mark.parametrize("call", ["eval('n')", "locals()['n']", "len(vars())", "len(dir())"])
+def test_readers_of_frames_are_refused(backend, call, tmp_path):
+    path = tmp_path / "reads_frames.py"
+    path.write_text(f"""
+import quadrants as qd
+n = 42
+@qd.kernel
+def k(x: qd.i32) -> qd.i32:
+    return x + {call}
+@qd.kernel
+def with_names(x: qd.i32) -> qd.i32:
+    return x + eval("n", {{"n": 5}}) + len(vars(qd.i32.__class__)) * 0
+""")
+    module = module_at(path, "reads_frames")
+    with pytest.raises(qd.QuadrantsCompilationError, match="looks at the variables"):
+        module.k(1)
+    assert module.with_names(1) == 6
+
+
+def test_numpy_arrays_take_run_time_values_from_the_right(backend):
+    a = np.arange(3, dtype=np.int32)
+
+    @qd.kernel
+    def k(n: qd.i32) -> qd.types.vector(4, qd.i32):
+        return qd.Vector([(a + n)[1], (a * n)[2] - (a - n)[0], (a + n).sum(), (a // 2 % n)[2]])
+
+    for n in (4, 3):
+        expected = [(a + n)[1], (a * n)[2] - (a - n)[0], (a + n).sum(), (a // 2 % n)[2]]
+        assert k(n).to_list() == expected
+
+
+def test_vector_types_take_what_their_numbers_can_be(backend):
+    pair, small = qd.types.vector(2, qd.i32), qd.types.vector(2, qd.u8)
+    for make in (lambda: pair(float("nan"), 1), lambda: qd.types.struct(a=pair)([float("nan"), 1])):
+        with pytest.raises(ValueError):
+            make()
+    for make in (
+        lambda: pair(float("inf"), 1),
+        lambda: pair(2**40, 1),
+        lambda: pair(3e9, 1),
+        lambda: small(300, 1),
+        lambda: small(1, -1),
+        lambda: qd.types.matrix(1, 2, qd.i32)([1, 2**40]),
+    ):
+        with pytest.raises(OverflowError):
+            make()
+    assert pair(1.9, -(2**31)).to_list() == [1, -(2**31)] and small(255, 0).to_list() == [255, 0]

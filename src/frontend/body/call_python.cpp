@@ -5,6 +5,8 @@
 // Ours look at all that they are given. What the user's see and do only they know: they run in the
 // order of the program, once, and their answers are asked for again by later processes.
 
+#include <cstring>
+
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
 #include "frontend/values/structs.h"
@@ -159,6 +161,21 @@ Val Body::call_users(const PythonCall& c) {
                     [&] { return run_call(c); });
 }
 
+// A function of Python's that looks at the variables of whoever calls it: not at a kernel's.
+static void refuse_frame_readers(const std::string& name, PyObject* callable, size_t operands) {
+    const bool eval = name == "eval" || name == "exec";
+    const bool reads =
+        eval ? operands < 2 : (name == "locals" || name == "vars" || name == "dir") && !operands;
+    if (!reads || !PyCFunction_Check(callable)) return;
+    PyObject* own = PyDict_GetItemString(PyEval_GetBuiltins(), name.c_str());
+    if (own == callable)
+        raise(Kind::compilation,
+              "`" + name +
+                  "` looks at the variables of the Python function that calls it, and a "
+                  "kernel's are none",
+              eval ? "give it a dict of names" : "name what is wanted");
+}
+
 Val Body::call_python(const Node* n, const Val& f, const TracedArgs& args) {
     PyObject* callable = f.get();
     PythonCall c = gather_call(n, f, args);
@@ -172,6 +189,7 @@ Val Body::call_python(const Node* n, const Val& f, const TracedArgs& args) {
         return {format_call(Ref::steal(PyUnicode_FromString("{}")).get(), args)};
     c.harmless = is_harmless(callable);
     c.name = callee_name(callable);
+    refuse_frame_readers(c.name, callable, c.operands.size());
     // A method of Python's, and an object that is called, see what they belong to.
     const Prov* owner = f.prov && PyMethod_Check(callable) ? f.prov->parent : nullptr;
     if (owner && owner->at_launch.get() == PyMethod_GET_SELF(callable)) refuse_at_launch(owner);
@@ -185,6 +203,12 @@ Val Body::call_python(const Node* n, const Val& f, const TracedArgs& args) {
              is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     if (c.ours) return call_ours(c);
     return c.harmless ? call_harmless(c) : call_users(c);
+}
+
+static bool is_numpy_array(PyObject* o) {
+    if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray")) return false;
+    const Ref axes = Ref::steal(PyObject_GetAttrString(o, "ndim"));
+    return PyLong_AsLong(axes.get()) > 0;
 }
 
 // An object of a class of the user as left operand of a run-time value: its class's method
@@ -209,6 +233,13 @@ Val Body::object_operator(const Node* n, const Val& left, const Val& right, ir::
     };
     if (!found || found.get() == Py_None) return {};
     if (is_native(found.get())) {
+        if (is_numpy_array(o)) {  // which asks its elements one by one
+            unit.consume(left);
+            Ref result = Ref::steal_or_null(PyObject_CallMethodOneArg(o, name.get(), right.get()));
+            if (!result) refused(n, true);
+            return result.get() == Py_NotImplemented ? Val{}
+                                                     : result_of(std::move(result), nullptr);
+        }
         // A number is used as such: that its class adds nothing is a fact.
         if (is_number(o) && (Py_TYPE(o)->tp_flags & Py_TPFLAGS_HEAPTYPE) && left.prov)
             member({Ref::borrow(cls), unit.attribute(left.prov, interned("__class__").get())},

@@ -557,8 +557,12 @@ Ref subscript(PyObject* base, PyObject* index) {
     if (is_buffer_view(base)) return buffer_view_subscript(base, index);
     if (is_struct_field(base)) return struct_element(base, index);
     if (is_shared_array(base)) return shared_subscript(base, index);
-    if (is_symbolic(index) &&
-        (is_host_matrix(base) || PyList_CheckExact(base) || PyTuple_CheckExact(base))) {
+    if (is_symbolic(index) && (PyList_CheckExact(base) || PyTuple_CheckExact(base)))
+        raise(Kind::compilation,
+              std::string("TypeError: ") + Py_TYPE(base)->tp_name +
+                  " indices must be known while the kernel is compiled",
+              "make it a vector, qd.Vector([...])[i], or loop over it in qd.static");
+    if (is_symbolic(index) && is_host_matrix(base)) {
         const Ref tensor = make_value(to_value(base));  // a runtime index makes it a tensor
         return tensor_subscript(tensor.get(), index);
     }

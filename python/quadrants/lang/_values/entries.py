@@ -29,6 +29,21 @@ def entries_for(dtype: DataType, values: Any) -> Any:
     return array
 
 
+def check_range(dtype: DataType, values: list[Any]) -> None:
+    """Raises if a number has no value of an integer dtype.
+
+    Raises:
+        ValueError: NaN.
+        OverflowError: infinite, or out of the dtype's range.
+    """
+    if dtype.is_real or dtype is u1:
+        return
+    low = -(1 << dtype.bits - 1) if dtype.is_signed else 0
+    for value in values:
+        if isinstance(value, (int, float)) and not 0 <= int(value) - low < 1 << dtype.bits:
+            raise OverflowError(f"{value} is out of the range of {dtype}")
+
+
 def cast_alone(dtype: Any, values: Any) -> Any:
     """An array of an integer dtype of NumPy's; each number is cast as if it were alone."""
     try:

@@ -8,7 +8,7 @@ from typing import Any
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants.lang import impl
-from quadrants.lang._values.entries import entries_for
+from quadrants.lang._values.entries import check_range, entries_for
 from quadrants.lang.exception import QuadrantsSyntaxError, QuadrantsTypeError
 from quadrants.lang.matrix import Matrix, Vector, _has_symbolic
 from quadrants.lang.util import check_element_shape, cook_dtype, to_numpy_type
@@ -100,6 +100,7 @@ class MatrixType:
         if len(values) < count:
             raise IndexError(f"{self.to_string()} needs {count} components, got {len(values)}")
         dtype = self.dtype or cook_dtype(float)
+        check_range(dtype, values[:count])
         entries = entries_for(dtype, values[:count]).astype(to_numpy_type(dtype))
         entries = entries.reshape(self.get_shape())
         return (Vector if self.ndim == 1 else Matrix)(entries)
