@@ -28,6 +28,8 @@ void log_or_throw(const char* level, const std::string& text);
 bool has_attribute(PyObject* o, const char* name);  // PyObject_HasAttr swallows all exceptions
 // By its traceback.
 bool raised_by_handler(PyObject* trace);
+// Whether a signal handler runs in this thread, begun after the frame `until`.
+bool amid_handler(PyObject* until);
 // Runs signal handlers that are due, if this is the main thread. Throws what one raises or raised.
 void let_handlers_raise();
 // Sets this thread's kept exception in place of any other; false if there is none.

@@ -63,6 +63,21 @@ int raise_soon(void*) { return raise_kept_error() ? -1 : 0; }
 
 int errors_kept = 0;
 
+bool amid_handler(PyObject* until) {
+    bool is = false;
+    Ref at = Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+    while (at && at.get() != Py_None && at.get() != until && !is) {
+        auto* frame = reinterpret_cast<PyFrameObject*>(at.get());
+        const Ref code = Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(frame)));
+        const auto* c = reinterpret_cast<PyCodeObject*>(code.get());
+        const bool fits = c->co_argcount >= 2 || c->co_flags & CO_VARARGS;
+        is = fits && has_arguments_of_handler(at.get());
+        at = Ref::steal_or_null(reinterpret_cast<PyObject*>(PyFrame_GetBack(frame)));
+    }
+    PyErr_Clear();
+    return is;
+}
+
 bool raised_by_handler(PyObject* trace) {
     Ref at = trace ? Ref::borrow(trace) : Ref();
     bool is = false;

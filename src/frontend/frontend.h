@@ -255,6 +255,7 @@ const ir::Format* own_format(ir::Format format);
 Ref call_func(PyObject* func, const CallArgs& args);  // call_func.cpp
 // Later processes trace this kernel anew: no fact says what the body read.
 void note_opaque(const char* reason);  // specialise.cpp
+bool traces_for_caller();  // and not for a signal handler that has interrupted this thread's trace
 // A place is about to be written: activates the cells that an element of a sparse field lies in.
 void touch(ir::Value* place);  // lower_sparse.cpp
 

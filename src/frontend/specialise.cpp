@@ -247,6 +247,8 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
 
 }  // namespace
 
+bool traces_for_caller() { return current() && !amid_handler(current()->kernel->frame.get()); }
+
 void note_opaque(const char* reason) {
     if (current() && current()->body) current()->body->unit.opaque(reason);
 }
@@ -510,6 +512,7 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
     m.owned.push_back(std::make_unique<ir::Function>(name));
     m.functions.push_back(m.owned.back().get());
     KernelState state;
+    state.frame = Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
     state.module = &m;
     state.out = out.get();
     state.options = options;

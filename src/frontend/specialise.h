@@ -166,6 +166,7 @@ struct KernelState {
     ir::CodeOptions options;
     uint64_t options_id = 0;      // equal for equal options
     uint64_t number = 0;          // of this lowering: stamps checks done once per kernel
+    Ref frame;                    // of Python, that calls the kernel; null if there is none
     bool has_print = false;       // set by print
     bool held_in_python = false;  // a HoldsTask left through code of the user
     uint64_t user_runs = 0;       // of code of the user that may change what facts say

@@ -58,9 +58,10 @@ bool asked_by_others() {
     return false;
 }
 
-// A helper that asks answers otherwise where later processes would ask it.
+// A helper that asks answers otherwise where later processes would ask it. A signal handler is not
+// of the kernel that it interrupts.
 PyObject* inside_kernel(PyObject*, PyObject*) {
-    if (!current()) Py_RETURN_FALSE;
+    if (!traces_for_caller()) Py_RETURN_FALSE;
     if (asked_by_others()) note_opaque("a helper asks whether it runs inside a kernel");
     cpython::forget_error();
     Py_RETURN_TRUE;

@@ -712,3 +712,52 @@ def test_a_new_kernel_amid_a_compilation_is_refused_by_name():
     assert "nested kernels are not allowed" in refused[0]
     assert "call quite_new once earlier" in refused[0]
     assert quite_new() == 7
+
+
+def test_a_handler_amid_a_trace_is_not_of_the_kernel(tmp_path):
+    """What it does to fields happens at once, and in no later launch."""
+    program = """
+import os, signal, sys
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="error", offline_cache=False)
+x, v, y = qd.field(qd.i32, 4), qd.Vector.field(2, qd.i32, 4), qd.field(qd.i32, 4)
+done = []
+
+def handler(number, frame):
+    x.fill(9)
+    v.fill([8, 7])
+    y.from_numpy(np.arange(4, dtype=np.int32))
+    done.append((y.to_numpy().tolist(), int(qd.max(2, 1)), qd.field(qd.i32, 3).shape))
+
+signal.signal(signal.SIGUSR1, handler)
+
+class Interrupts:
+    @property
+    def value(self):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        return 5
+
+o = Interrupts()
+
+@qd.kernel
+def k():
+    for i in y:
+        y[i] += o.value
+
+k()
+print(done, x.to_numpy().tolist(), v.to_numpy().tolist()[0], y.to_numpy().tolist())
+x.fill(1)
+v.fill(2)
+done.clear()
+k()
+print(done, x.to_numpy().tolist(), v.to_numpy().tolist()[0], y.to_numpy().tolist())
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-2:] == [
+        "[([0, 1, 2, 3], 2, (3,))] [9, 9, 9, 9] [8, 7] [5, 6, 7, 8]",
+        "[] [1, 1, 1, 1] [2, 2] [10, 11, 12, 13]",
+    ]
