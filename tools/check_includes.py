@@ -35,6 +35,7 @@ ROOMS = {
         "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print cpu/tape crash cuda/code cuda/driver device first_code"
         " fork progress stage tape_limit trace_file",
     ),
+    "linalg": Room("", ""),
     "cpython": Room("support", "cpython names numpy_scalar"),
     "session": Room("support ir cache runtime cpython", "session stored_code target"),
     "data": Room("support type ir layout runtime cpython session", "external objects storage"),

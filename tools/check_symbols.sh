@@ -25,6 +25,7 @@ check() {
 
 [ -e "$dir/libqd_compiler.so" ] || { echo "$dir/libqd_compiler.so: not built"; exit 1; }
 check "$dir/libqd_compiler.so" 'qd_compiler_.*' 'libstdc|libgcc|LLVM|python|libz'
+check "$dir/libqd_linalg.so" 'qd_linalg_.*' 'libstdc|libgcc|LLVM|python|libz'
 for extension in "$dir"/core/quadrants_python*.so; do
     [ -e "$extension" ] || { echo "$extension: not built"; exit 1; }
     check "$extension" 'PyInit_quadrants_python' 'libstdc|libgcc|LLVM|python|qd_compiler'

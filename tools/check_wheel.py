@@ -40,6 +40,7 @@ def main() -> None:
     natives = sorted(f.name for f in wheel.files if f.name.endswith(".so"))
     assert natives == [
         "libqd_compiler.so",
+        "libqd_linalg.so",
         f"quadrants_python{sysconfig.get_config_var('EXT_SUFFIX')}",
     ]
     strays = [

@@ -172,6 +172,11 @@ def read_parameters(fn: FunctionType, kind: str, in_class: bool) -> tuple[tuple[
     found = annotations_of(fn) if fn.__annotations__ else {}
     without = count - len(defaults)
     params = []
+    for name, annotation in found.items():
+        if annotation is sparse_matrix_builder or isinstance(annotation, sparse_matrix_builder):
+            from quadrants.linalg import SparseMatrixBuilder
+
+            found = {**found, name: SparseMatrixBuilder if kind == "kernel" else annotation}
     for i, name in enumerate(names):
         annotation = found.get(name, empty)
         if annotation is empty:

@@ -3,14 +3,20 @@
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
-from quadrants.lang._unavailable import declare as _declare
 from quadrants.linalg._matrix_free import LinearOperator, MatrixFreeBICGSTAB, MatrixFreeCG
+from quadrants.linalg._solvers import SparseCG, SparseSolver
+from quadrants.linalg._sparse_matrix import SparseMatrix, SparseMatrixBuilder
 
-_CLASSES = "SparseCG SparseMatrix SparseMatrixBuilder SparseSolver"
-_declare(globals(), "", _CLASSES, prefix="qd.linalg")
-
-__all__ = ["LinearOperator", "MatrixFreeBICGSTAB", "MatrixFreeCG"]
+__all__ = [
+    "LinearOperator",
+    "MatrixFreeBICGSTAB",
+    "MatrixFreeCG",
+    "SparseCG",
+    "SparseMatrix",
+    "SparseMatrixBuilder",
+    "SparseSolver",
+]
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *_CLASSES.split(), *(n for n in globals() if n.startswith("_"))]
+    return [*__all__, *(n for n in globals() if n.startswith("_"))]

@@ -252,7 +252,8 @@ struct Lowering::Body {
         std::vector<ir::Value*> index;
     };
     std::vector<Visited> visited;  // by the loops around
-    Val library(const char* name, std::vector<Val> given);
+    Val library(const char* module, const char* name, std::vector<Val> given);
+    bool add_triplet(const Node* n, ir::Op op);  // A[i, j] += v of a sparse matrix builder
     std::vector<Val> cells_of(FieldObject* f);
     void touch(const ir::Inst& place);
     std::optional<Val> list_call(const Node* n);  // x.append(v), x[i].length() and the like

@@ -19,7 +19,8 @@ namespace {
 
 using Body = Lowering::Body;
 
-constexpr const char* kLibrary = "quadrants._library.sparse";
+constexpr const char *kLibrary = "quadrants._library.sparse",
+                     *kTriplets = "quadrants._library.triplets";
 
 Ref integer(long n) { return Ref::steal(PyLong_FromLong(n)); }
 Ref truth_of(bool b) { return Ref::borrow(b ? Py_True : Py_False); }
@@ -44,8 +45,8 @@ void touch(ir::Value* place) {
     if (def && def->op == ir::Op::field_place && def->field()->sparse) current()->body->touch(*def);
 }
 
-Val Body::library(const char* name, std::vector<Val> given) {
-    const Ref module = Ref::steal(PyImport_ImportModule(kLibrary));
+Val Body::library(const char* from, const char* name, std::vector<Val> given) {
+    const Ref module = Ref::steal(PyImport_ImportModule(from));
     const Ref function = Ref::steal(PyObject_GetAttrString(module.get(), name));
     TracedArgs args;
     for (Val& v : given) {
@@ -80,9 +81,10 @@ void Body::touch(const ir::Inst& place) {
     for (int k = 0; k < place.operand_count; ++k) index.push_back(place.operand(k));
     for (Val& c : cells_of(reinterpret_cast<FieldObject*>(known->second))) {
         if (is_visited(c, index)) continue;
-        library("touch", {std::move(c),
-                          {vector_of(low.b, index)},
-                          {truth_of(low.kernel->options.check_indices())}});
+        library(kLibrary, "touch",
+                {std::move(c),
+                 {vector_of(low.b, index)},
+                 {truth_of(low.kernel->options.check_indices())}});
     }
 }
 
@@ -110,7 +112,26 @@ std::optional<Val> Body::list_call(const Node* n) {
     arguments(n, given, nullptr, nullptr);
     for (Ref& v : given.positional) args.push_back({std::move(v)});
     low.node = n;
-    return library(name.c_str(), std::move(args));
+    return library(kLibrary, name.c_str(), std::move(args));
+}
+
+bool Body::add_triplet(const Node* n, ir::Op op) {
+    const Node* subject = n->a->a;
+    if (!is_plain_path(subject)) return false;
+    const Val builder = expr(subject);
+    static const Ref mark = interned("_qd_triplets");
+    if (is_expr(builder.get()) || !_PyType_Lookup(Py_TYPE(builder.get()), mark.get())) return false;
+    if (op != ir::Op::add && op != ir::Op::sub)
+        raise(Kind::syntax, "a sparse matrix builder takes `A[i, j] += v` and `-= v` alone");
+    const std::vector<Ref> at = index_list(index(n->a->b).get());
+    if (at.size() != 2)
+        raise(Kind::index, "a sparse matrix has 2 axes, got " + std::to_string(at.size()) +
+                               (at.size() == 1 ? " index" : " indices"));
+    Ref v = value(n->b);
+    low.node = n;
+    if (op == ir::Op::sub) v = make_value(low.b.op(ir::Op::neg, {to_value(v.get())}));
+    library(kTriplets, "insert", {builder, {at[0]}, {at[1]}, {std::move(v)}});
+    return true;
 }
 
 // Whether a loop around visits the cell that such an element lies in, at this very element.
@@ -153,7 +174,7 @@ Flow Body::sparse_loop(const Node* n, const Val& cells, bool grouped) {
     }
     const Val last = attribute_of("last");
     const Val lists = member(last, interned("lists").get());
-    const Val count = library("collect", {last});
+    const Val count = library(kLibrary, "collect", {last});
     loop.bounds.push_back({constant(0), low.b.cast(to_value(count.get()), ir::Prim::i32)});
     loop.order.push_back(0);
     struct Axis {

@@ -286,6 +286,7 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
 
 void Body::aug_assign(const Node* n) {
     const ir::Op op = static_cast<ir::Op>(n->op);
+    if (n->a->kind == K::Subscript && add_triplet(n, op)) return;
     Val place;
     if (n->a->kind == K::Name) {
         Binding* b = find(n->a->name);

@@ -1,0 +1,14 @@
+"""Adding to sparse matrix builders in kernels."""
+
+import quadrants as qd
+from quadrants.lang.kernel_impl import func
+
+
+@func
+def insert(A: qd.template(), row, column, value):
+    """What has no room is counted, and reported by `build`."""
+    at = qd.atomic_add(A.count[0], 1)
+    if at < A.values.shape[0]:
+        A.rows[at] = row
+        A.columns[at] = column
+        A.values[at] = qd.cast(value, A.values.dtype)

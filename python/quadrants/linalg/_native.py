@@ -1,0 +1,67 @@
+"""The object of `src/linalg`: matrices and solvers as handles, loaded at first use."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import pathlib
+from typing import Any
+
+from quadrants.lang.exception import QuadrantsRuntimeError
+
+_POINTER, _INT, _REAL, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_int64
+_FUNCTIONS = {  # result, arguments
+    "matrix": (_POINTER, _INT, _INT, _INT),
+    "drop_matrix": (None, _POINTER),
+    "set_triplets": (ctypes.c_bool, _POINTER, _INT, _POINTER, _POINTER, _POINTER),
+    "nonzeros": (_LONG, _POINTER),
+    "triplets": (None, _POINTER, _POINTER, _POINTER, _POINTER),
+    "get": (_REAL, _POINTER, _INT, _INT),
+    "set": (ctypes.c_bool, _POINTER, _INT, _INT, _REAL),
+    "combined": (_POINTER, _POINTER, _POINTER, _INT),
+    "scaled": (_POINTER, _POINTER, _REAL),
+    "transposed": (_POINTER, _POINTER),
+    "multiply": (None, _POINTER, _POINTER, _POINTER),
+    "text": (_LONG, _POINTER, ctypes.c_char_p, _LONG),
+    "conjugate_gradients": (ctypes.c_bool, _POINTER, _POINTER, _POINTER, _INT, _REAL),
+    "solver": (_POINTER, _INT, _INT, _INT),
+    "drop_solver": (None, _POINTER),
+    "analyze": (ctypes.c_bool, _POINTER, _POINTER),
+    "factorize": (ctypes.c_bool, _POINTER, _POINTER),
+    "solve": (ctypes.c_bool, _POINTER, _POINTER, _POINTER),
+    "succeeded": (ctypes.c_bool, _POINTER),
+}
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    library = ctypes.CDLL(str(pathlib.Path(__file__).parent.parent / "_lib" / "libqd_linalg.so"))
+    for name, (result, *arguments) in _FUNCTIONS.items():
+        function = getattr(library, f"qd_linalg_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def call(name: str, *args: Any) -> Any:
+    """Calls a function of the object; NumPy arrays are given as their memory.
+
+    Raises:
+        QuadrantsRuntimeError: there is no memory.
+    """
+    plain = [a.ctypes.data if hasattr(a, "ctypes") else a for a in args]
+    result = getattr(_library(), f"qd_linalg_{name}")(*plain)
+    if result is None and _FUNCTIONS[name][0] is _POINTER:
+        raise QuadrantsRuntimeError("Out of memory for a sparse matrix")
+    return result
+
+
+class Handle:
+    """A native object, dropped with this one."""
+
+    def __init__(self, kind: str, address: int) -> None:
+        self.address = address
+        self._drop = getattr(_library(), f"qd_linalg_drop_{kind}")
+
+    def __del__(self) -> None:
+        if drop := getattr(self, "_drop", None):
+            drop(self.address)

@@ -1,0 +1,154 @@
+"""Direct solvers, and conjugate gradients, for sparse matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import quadrants as qd
+from quadrants._lazy import LazyNumpy
+from quadrants.lang.exception import QuadrantsRuntimeError
+from quadrants.lang.util import to_numpy_type
+from quadrants.linalg._native import Handle, call
+from quadrants.linalg._sparse_matrix import SparseMatrix, _checked_dtype, like, vector_of
+
+np: Any = LazyNumpy(globals())
+
+_TYPES, _ORDERINGS = ["LLT", "LDLT", "LU"], ["AMD", "COLAMD"]
+
+
+class SparseSolver:
+    """Solves A @ x = b by a factorisation of A.
+
+    Args:
+        dtype: f32 or f64, of the matrices.
+        solver_type: "LLT" or "LDLT" for symmetric positive definite matrices, "LU" for any regular one.
+        ordering: "AMD" or "COLAMD": how rows are permuted to keep the factors sparse.
+
+    Raises:
+        QuadrantsRuntimeError: another type, ordering or dtype.
+    """
+
+    def __init__(
+        self, dtype: Any = qd.f32, solver_type: str = "LLT", ordering: str = "AMD"
+    ) -> None:
+        if solver_type not in _TYPES or ordering not in _ORDERINGS:
+            raise QuadrantsRuntimeError(
+                f"The solver type {solver_type} with {ordering} is not supported for now. "
+                f"Only {_TYPES} with {_ORDERINGS} are supported."
+            )
+        self.dtype = _checked_dtype(dtype, "col_major")
+        self.matrix: SparseMatrix | None = None
+        self._is_analyzed = self._is_factorized = False
+        kind, order = _TYPES.index(solver_type), _ORDERINGS.index(ordering)
+        self._native = Handle("solver", call("solver", dtype is qd.f64, kind, order))
+
+    def _take(self, matrix: Any) -> SparseMatrix:
+        if not isinstance(matrix, SparseMatrix):
+            raise QuadrantsRuntimeError(
+                f"The parameter type: {type(matrix)} is not supported in linear solvers for now."
+            )
+        if matrix.dtype is not self.dtype:
+            raise QuadrantsRuntimeError(
+                f"The SparseSolver's dtype {self.dtype} is not consistent with the SparseMatrix's dtype "
+                f"{matrix.dtype}."
+            )
+        if matrix.n != matrix.m:
+            raise QuadrantsRuntimeError(f"A solver needs a square matrix, not {matrix.shape}")
+        return matrix
+
+    def analyze_pattern(self, sparse_matrix: SparseMatrix) -> None:
+        """Prepares for matrices with entries in the places of this one's.
+
+        Args:
+            sparse_matrix: square matrix.
+        """
+        matrix = self._take(sparse_matrix)
+        call("analyze", self._native.address, matrix._native.address)
+        self.matrix, self._is_analyzed, self._is_factorized = matrix, True, False
+
+    def factorize(self, sparse_matrix: SparseMatrix) -> None:
+        """Factorises a matrix of the pattern that was analysed.
+
+        Args:
+            sparse_matrix: square matrix.
+        """
+        matrix = self._take(sparse_matrix)
+        if not self._is_analyzed or self.matrix is None or matrix.shape != self.matrix.shape:
+            raise QuadrantsRuntimeError("Please call analyze_pattern() before calling factorize().")
+        call("factorize", self._native.address, matrix._native.address)
+        self.matrix, self._is_factorized = matrix, True
+
+    def compute(self, sparse_matrix: SparseMatrix) -> None:
+        """Both: analyses and factorises a matrix.
+
+        Args:
+            sparse_matrix: square matrix.
+        """
+        self.analyze_pattern(sparse_matrix)
+        self.factorize(sparse_matrix)
+
+    def solve(self, b: Any) -> Any:
+        """The solution for a right side.
+
+        Args:
+            b: NumPy array, field of one axis, or ndarray.
+
+        Returns:
+            An ndarray for an ndarray, else a NumPy array; of NaN if the factorisation failed.
+
+        Raises:
+            QuadrantsRuntimeError: another type, or nothing is factorised.
+        """
+        if not self._is_factorized or self.matrix is None:
+            raise QuadrantsRuntimeError("Please call compute() before calling solve().")
+        right = vector_of(b, self.matrix, self.matrix.n)
+        if right is None:
+            raise QuadrantsRuntimeError(
+                f"The parameter type: {type(b)} is not supported in linear solvers for now."
+            )
+        x = np.full(self.matrix.n, np.nan, right.dtype)
+        call("solve", self._native.address, right, x)
+        return like(b, x, self.dtype)
+
+    def info(self) -> bool:
+        """Whether the factorisation succeeded."""
+        return self._is_factorized and call("succeeded", self._native.address)
+
+
+class SparseCG:
+    """Conjugate gradients for a symmetric positive definite sparse matrix.
+
+    Args:
+        A: the matrix.
+        b: right side: a NumPy array, field of one axis, or ndarray.
+        x0: first guess, zero if None.
+        max_iter: most iterations.
+        atol: the residual's norm, relative to that of b, at which it stops.
+    """
+
+    def __init__(
+        self, A: SparseMatrix, b: Any, x0: Any = None, max_iter: int = 50, atol: float = 1e-6
+    ) -> None:
+        if not isinstance(A, SparseMatrix):
+            raise QuadrantsRuntimeError(f"SparseCG takes a SparseMatrix, not {type(A)}")
+        if A.n != A.m:
+            raise QuadrantsRuntimeError(f"SparseCG needs a square matrix, not {A.shape}")
+        self.A, self.max_iter, self.atol, self._given = A, max_iter, atol, b
+        self.b = self._vector(b)
+        self.x0 = np.zeros(A.n, to_numpy_type(A.dtype)) if x0 is None else self._vector(x0)
+
+    def _vector(self, given: Any) -> Any:
+        vector = vector_of(given, self.A, self.A.n)
+        if vector is None:
+            raise QuadrantsRuntimeError(
+                f"The parameter type: {type(given)} is not supported in linear solvers for now."
+            )
+        return vector
+
+    def solve(self) -> tuple[Any, bool]:
+        """The solution, and whether it was reached."""
+        x = self.x0.copy()
+        address = self.A._native.address
+        ok = call("conjugate_gradients", address, self.b, x, self.max_iter, self.atol)
+        on_gpu = qd.lang.impl.current_cfg().arch not in (qd.x64, qd.arm64)
+        return like(self._given, x, self.A.dtype) if on_gpu else x, ok
