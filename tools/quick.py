@@ -58,6 +58,7 @@ TABLE = {
     "src/ir": Row("quick arithmetic op_table", "rooms codegen"),
     "src/launcher": Row("quick warm_observations warm_start compile_report"),
     "src/layout": Row("quick", "rooms"),
+    "src/linalg": Row("linalg", ""),
     "src/pass": Row("quick arithmetic", "rooms codegen"),
     "src/python": Row("quick ends"),
     "src/runtime": Row("quick threads", "rooms protocols"),

@@ -71,6 +71,9 @@ class SparseSolver:
 
         Args:
             sparse_matrix: square matrix.
+
+        Raises:
+            QuadrantsRuntimeError: nothing of its shape was analysed.
         """
         matrix = self._take(sparse_matrix)
         if not self._is_analyzed or self.matrix is None or matrix.shape != self.matrix.shape:
