@@ -603,6 +603,21 @@ PyObject* destroy_tree(PyObject*, PyObject* arg) {
     Py_RETURN_NONE;
 }
 
+// discard(tree, offset, bytes): a part in which nothing is active gives its pages back.
+PyObject* discard(PyObject*, PyObject* args) {
+    Py_ssize_t id, offset, bytes;
+    if (!PyArg_ParseTuple(args, "nnn", &id, &offset, &bytes) || !require_session() ||
+        !wait_for_launches())
+        return nullptr;
+    const Storage* s =
+        static_cast<size_t>(id) < trees.size() ? trees[static_cast<size_t>(id)]->storage : nullptr;
+    const bool inside = s && s->memory.mapped && offset >= 0 && bytes >= 0 &&
+                        static_cast<size_t>(offset + bytes) <= s->memory.bytes;
+    if (inside)
+        s->device->discard(s->memory, static_cast<size_t>(offset), static_cast<size_t>(bytes));
+    Py_RETURN_NONE;
+}
+
 // bind_component(scalar field, matrix field, k): the scalar field becomes that component.
 PyObject* bind_component(PyObject*, PyObject* args) {
     PyObject *scalar, *whole;
@@ -628,6 +643,7 @@ PyMethodDef methods[] = {
      "Lays out a field tree and allocates its zeroed storage."},
     {"destroy_tree", destroy_tree, METH_O,
      "Frees the storage of a tree; its fields can no longer be used."},
+    {"discard", discard, METH_VARARGS, "Gives pages of a sparse tree's storage back."},
     {"bind_component", bind_component, METH_VARARGS,
      "Makes a scalar field a component of a matrix field."},
     {"set_fields_pending", set_fields_pending, METH_O, "Whether declared fields wait for storage."},

@@ -258,5 +258,7 @@ void note_opaque(const char* reason);  // specialise.cpp
 bool traces_for_caller();  // and not for a signal handler that has interrupted this thread's trace
 // A place is about to be written: activates the cells that an element of a sparse field lies in.
 void touch(ir::Value* place);  // lower_sparse.cpp
+// In kernels that are differentiated: of what holds the gradients of a sparse field's element.
+void touch_gradient(FieldObject* f, std::span<ir::Value* const> index);
 
 }  // namespace qd::frontend

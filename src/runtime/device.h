@@ -39,6 +39,8 @@ struct Device {
     // The same, of which pages are provided where they are touched. Null: the device cannot.
     Memory (*reserve)(size_t bytes, size_t margin);
     void (*release)(const Memory& m);
+    // Makes bytes of reserved memory zeros that take no room again. Null with `reserve`.
+    void (*discard)(const Memory& m, size_t offset, size_t bytes);
     // False: the device has failed, and `synchronise` says how.
     bool (*read)(void* to, const char* from, size_t bytes);
     void (*write)(char* to, const void* from, size_t bytes);

@@ -125,6 +125,7 @@ const Device guarded_device = {
     .allocate = allocate,
     .reserve = nullptr,
     .release = release,
+    .discard = nullptr,
     .read = read,
     .write = write,
     .fill = fill,

@@ -580,6 +580,102 @@ def test_out_of_bounds_is_told_of_the_field(debug):
     assert x.to_numpy().sum() == 1
 
 
+def test_far_corners_of_trees_of_billions_of_cells():
+    if qd.cfg.arch != qd.x64 and qd.cfg.arch != qd.arm64:
+        pytest.skip("a GPU has memory for what is used alone, not for all that could be")
+    x = qd.field(qd.i8)
+    top = qd.root.pointer(qd.ijk, 64)
+    node = top.pointer(qd.ijk, 32).bitmasked(qd.ijk, 4)  # 8192 cubed
+    node.place(x)
+    n = 8192
+
+    @qd.kernel
+    def write(i: qd.i32, j: qd.i32, k: qd.i32):
+        x[i, j, k] = 7
+
+    for at in ((n - 1, n - 1, n - 2), (0, 0, 0), (2000, 2001, 2002), (n - 1, 0, n - 1)):
+        write(*at)
+        assert indices_of(x) == [at] and x[at] == 7
+        top.deactivate_all()
+        assert indices_of(x) == [] and x[at] == 0 and top._num_dynamically_allocated == 1
+
+
+def test_everything_deactivated_gives_its_memory_back():
+    x = qd.field(qd.f32)
+    node = qd.root.pointer(qd.i, 1024)
+    node.dense(qd.i, 16384).place(x)  # 64 KiB each
+
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as f:
+            return int(f.read().split()[1]) * 4096
+
+    @qd.kernel
+    def touch_all():
+        for i in range(1024 * 16):
+            x[i * 1024] = 1
+
+    if qd.cfg.arch != qd.x64 and qd.cfg.arch != qd.arm64:
+        pytest.skip("of memory of the host")
+    touch_all()
+    before = resident()
+    node.deactivate_all()
+    assert resident() < before - (48 << 20) and not x.to_numpy().any()
+    touch_all()
+    assert x.to_numpy().sum() == 1024 * 16
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "qd.deactivate(n, i)\n        x[i] = 5",
+        "drop(i)\n        x[i] += 5",
+        "x[i] = 4\n        drop(i)\n        qd.atomic_add(x[i], 5)",
+        "for k in range(2):\n            x[i] = 5\n            if k == 0: drop(i)",
+    ],
+)
+def test_what_a_visit_deactivates_is_activated_by_its_writes(body, tmp_path):
+    path = tmp_path / "program.py"
+    program = f"""
+import quadrants as qd
+x = qd.field(qd.i32)
+n = qd.root.pointer(qd.i, 4)
+n.place(x)
+@qd.func
+def drop(i):
+    qd.deactivate(n, i)
+@qd.kernel
+def k():
+    for i in x:
+        {body}
+"""
+    path.write_text(program)
+    scope = {"__name__": "program", "__file__": str(path)}
+    exec(compile(program, path, "exec"), scope)
+    x = scope["x"]
+    x[1] = x[3] = 1
+    scope["k"]()
+    assert indices_of(x) == [(1,), (3,)] and x.to_numpy().tolist() == [0, 5, 0, 5]
+
+
+def test_nodes_are_indexed_without_offsets():
+    x, y = qd.field(qd.i32), qd.field(qd.i32)
+    dense, sparse = qd.root.dense(qd.i, 4), qd.root.pointer(qd.i, 4)
+    dense.place(x, offset=-2)
+    sparse.place(y, offset=-2)
+    y[-2] = y[1] = 1
+    assert indices_of(dense) == [(i,) for i in range(4)] and indices_of(x)[0] == (-2,)
+    assert indices_of(sparse) == [(0,), (3,)] and indices_of(y) == [(-2,), (1,)]
+
+
+def test_copies_of_sparse_fields_are_copies():
+    x, y = qd.field(qd.i32), qd.field(qd.f32)
+    qd.root.pointer(qd.i, 4).place(x)
+    qd.root.pointer(qd.i, 4).place(y)
+    x[0], y[1], y[2] = 3, 1, 2
+    y.copy_from(x)
+    assert y.to_numpy().tolist() == [3, 0, 0, 0] and (0,) in indices_of(y)
+
+
 # --- gradients ------------------------------------------------------------------------------------------
 
 
@@ -602,6 +698,55 @@ def test_gradients():
     assert y.grad.to_numpy()[4:9].tolist() == [0, 25, 36, 49, 64]
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_gradients_activate_what_they_are_written_to(apart):
+    x = qd.field(qd.f32)
+    node = qd.root.bitmasked(qd.i, 4)
+    node.place(x)
+    of_gradient = qd.root.pointer(qd.i, 4) if apart else node
+    of_gradient.place(x.grad)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def weighted():
+        for i in range(4):
+            loss[None] += x[i] * (i + 1)
+
+    x[1] = 1
+    for _ in range(2):
+        loss.grad[None] = 1
+        weighted.grad()
+        assert x.grad.to_numpy().tolist() == [1, 2, 3, 4]
+        assert indices_of(of_gradient) == [(i,) for i in range(4)]
+        x.grad.fill(0)
+        assert not x.grad.to_numpy().any()
+
+
+def test_gradients_through_sparse_stores():
+    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+    qd.root.pointer(qd.i, 8).dense(qd.i, 4).place(x, x.grad)
+    qd.root.bitmasked(qd.i, 32).place(y, y.grad)
+
+    @qd.kernel
+    def squares():
+        for i in x:
+            y[31 - i] = x[i] ** 2
+
+    @qd.kernel
+    def weighted():
+        for i in y:
+            loss[None] += y[i] * (i + 1)
+
+    for i in range(5, 9):
+        x[i] = i
+    with qd.ad.Tape(loss):
+        squares()
+        weighted()
+    assert loss[None] == sum(i * i * (32 - i) for i in range(5, 9))
+    assert x.grad.to_numpy()[4:10].tolist() == [0, *(2 * i * (32 - i) for i in range(5, 9)), 0]
+
+
 # --- errors -----------------------------------------------------------------------------------------------
 
 
@@ -621,6 +766,14 @@ def test_gradients():
         ("qd.is_active(qd.root, 0)", qd.QuadrantsTypeError, "only works on pointer, hash or"),
         ("qd.append(dense, 0, 1)", qd.QuadrantsTypeError, "qd.append only works on dynamic nodes."),
         ("qd.length(pointer, 0)", qd.QuadrantsTypeError, "qd.length only works on dynamic nodes."),
+        (
+            "qd.activate(pointer, [1, 2])",
+            qd.QuadrantsRuntimeError,
+            "has 1 indices. Indexed with 2.",
+        ),
+        ("qd.is_active(pointer, [])", qd.QuadrantsRuntimeError, "has 1 indices. Indexed with 0."),
+        ("qd.append(lists, [1], 7)", qd.QuadrantsRuntimeError, "has 0 indices. Indexed with 1."),
+        ("z[1].append(7)", qd.QuadrantsRuntimeError, "has 0 indices. Indexed with 1."),
         ("qd.activate(dense, 0)", qd.QuadrantsTypeError, "qd.activate only works on"),
         ("qd.deactivate(dense, 0)", qd.QuadrantsTypeError, "qd.deactivate only works on"),
     ],
@@ -648,6 +801,37 @@ def k():
         scope["k"]()
     scope["y"][1] = 2
     assert scope["y"][1] == 2
+
+
+@pytest.mark.parametrize("index", [4, -1, 40])
+def test_cells_outside_are_told_in_debug_mode(index):
+    qd.init(arch=qd.cpu, debug=True)
+    x, y = qd.field(qd.i32), qd.field(qd.i32)
+    pointer, lists = qd.root.pointer(qd.i, 4), qd.root.dense(qd.i, 4).dynamic(qd.j, 8)
+    pointer.place(x)
+    lists.place(y)
+
+    @qd.kernel
+    def activate(i: qd.i32):
+        qd.activate(pointer, i)
+
+    @qd.kernel
+    def deactivate(i: qd.i32):
+        qd.deactivate(pointer, i)
+
+    @qd.kernel
+    def ask(i: qd.i32) -> qd.i32:
+        return qd.is_active(pointer, i)
+
+    @qd.kernel
+    def append(i: qd.i32):
+        qd.append(lists, i, 1)
+
+    for k in (activate, deactivate, ask, append):
+        with raises(qd.QuadrantsAssertionError, "of size (4"):
+            k(index)
+        k(3)
+    assert indices_of(pointer) == []
 
 
 def test_wrong_declarations_are_refused():

@@ -64,10 +64,22 @@ def set_active(a: qd.template(), cell):
         word = n >> 5
         bit = qd.u32(1) << qd.cast(n & 31, qd.u32)
         if a.mask[word] & bit == 0:
-            if qd.atomic_or(a.mask[word], bit) & bit == 0:
-                qd.atomic_or(a.summary[word >> 5], qd.u32(1) << qd.cast(word & 31, qd.u32))
+            before = qd.atomic_or(a.mask[word], bit)
+            if before & bit == 0:
+                if before == 0:
+                    mark_above(a, 1, word)
                 qd.atomic_max(a.state[1], qd.atomic_add(a.state[0], 1) + 1)
                 qd.atomic_add(a.state[2], 1)
+
+
+@func
+def mark_above(a: qd.template(), level: qd.template(), n):
+    """A word of the level below is no longer 0."""
+    if qd.static(level < len(a.levels)):
+        word = n >> 5
+        before = qd.atomic_or(a.levels[level][word], qd.u32(1) << qd.cast(n & 31, qd.u32))
+        if before == 0:
+            mark_above(a, level + 1, word)
 
 
 @func
@@ -145,11 +157,20 @@ def clear(a: qd.template(), cell):
             a.data[k].target[inside_box(a.data[k], cell, t)] = 0
     for k in qd.static(range(len(a.masks))):
         for t in range(a.masks[k].size):
-            unset(a.masks[k].target, inside_box(a.masks[k], cell, t))
+            below = inside_box(a.masks[k], cell, t)
+            if is_set(a.masks[k].target, below):
+                if unset(a.masks[k].target, below):
+                    clear(a.masks[k].target, below)
     for k in qd.static(range(len(a.lengths))):
         for t in range(a.lengths[k].size):
-            at = list_number(a.lengths[k].target, inside_box(a.lengths[k], cell, t))
-            a.lengths[k].target.length[at] = 0
+            clear_list(a.lengths[k].target, inside_box(a.lengths[k], cell, t))
+
+
+@func
+def clear_list(a: qd.template(), owner):
+    count = qd.atomic_min(a.length[list_number(a, owner)], 0)
+    for i in range(count):
+        clear(a, in_list(a, owner, i))
 
 
 @func
@@ -190,22 +211,30 @@ def list_masked(a: qd.template()):
     """Lists the cells in the order of their numbers, unless none has changed since."""
     if a.state[2] != a.state[3]:
         a.state[3] = a.state[2]
-        found = 0
-        for s in range(a.summary.shape[0]):
-            some = a.summary[s]
-            while some != 0:
-                w = s * 32 + qd.cast(
-                    qd.math.popcnt((some & (~some + qd.u32(1))) - qd.u32(1)), qd.i32
-                )
-                some = some & (some - qd.u32(1))
-                bits = a.mask[w]
-                while bits != 0:
-                    b = qd.math.popcnt((bits & (~bits + qd.u32(1))) - qd.u32(1))
-                    bits = bits & (bits - qd.u32(1))
-                    n = qd.cast(w, qd.i64 if qd.static(a.is_wide) else qd.i32) * 32 + b
-                    put(a, found, cell_with_number(a, n))
-                    found += 1
-        a.state[4] = found
+        top = qd.cast(0, qd.i64 if qd.static(a.is_wide) else qd.i32)
+        a.state[4] = list_below(a, len(a.levels) - 1, top, 0)
+
+
+@func
+def list_below(a: qd.template(), level: qd.template(), word, count):
+    """Lists what a word of a level stands for; how many cells are listed then."""
+    found = count
+    bits = a.levels[level][word]
+    while bits != 0:
+        low = bits & (~bits + qd.u32(1))
+        bits = bits ^ low
+        n = word * 32 + qd.cast(
+            qd.math.popcnt(low - qd.u32(1)), qd.i64 if qd.static(a.is_wide) else qd.i32
+        )
+        if qd.static(level == 0):
+            put(a, found, cell_with_number(a, n))
+            found += 1
+        else:
+            if a.levels[level - 1][n] == 0:  # all has been deactivated since
+                a.levels[level][word] = a.levels[level][word] ^ low
+            else:
+                found = list_below(a, level - 1, n, found)
+    return found
 
 
 @func
@@ -264,6 +293,18 @@ def collect(a: qd.template()):
 
 
 @func
+def check_cell(a: qd.template(), at):
+    for k in qd.static(range(a.rank)):
+        assert 0 <= at[k] and at[k] < a.grid[k], a.outside
+
+
+@func
+def check_owner(a: qd.template(), at):
+    for k in qd.static(range(a.owner_rank)):
+        assert 0 <= at[k] and at[k] < a.owner_grid[k], a.outside
+
+
+@func
 def is_active(node: qd.template(), indices):
     """Whether a cell of a pointer or bitmasked node is active.
 
@@ -274,7 +315,9 @@ def is_active(node: qd.template(), indices):
     Raises:
         QuadrantsTypeError: the node is not of these kinds.
     """
-    return is_set(node._is_active_of, index_vector(indices))
+    at = index_vector(indices, node._is_active_of.rank, node._is_active_of.name)
+    check_cell(node._is_active_of, at)
+    return is_set(node._is_active_of, at)
 
 
 @func
@@ -286,9 +329,13 @@ def activate(node: qd.template(), indices):
         indices: int, list of integers or integer vector: which cell; of a dynamic node, which list.
     """
     if qd.static(node._activate_of.is_list):
-        activate_path(node._cells, in_list(node._activate_of, index_vector(indices), 0))
+        owner = index_vector(indices, node._activate_of.owner_rank, node._activate_of.name)
+        check_owner(node._activate_of, owner)
+        activate_path(node._cells, in_list(node._activate_of, owner, 0))
     else:
-        activate_path(node._cells, index_vector(indices))
+        at = index_vector(indices, node._activate_of.rank, node._activate_of.name)
+        check_cell(node._activate_of, at)
+        activate_path(node._cells, at)
 
 
 @func
@@ -299,14 +346,14 @@ def deactivate(node: qd.template(), indices):
         node: pointer, bitmasked or dynamic node.
         indices: int, list of integers or integer vector: which cell; of a dynamic node, which list.
     """
-    at = index_vector(indices)
     if qd.static(node._deactivate_of.is_list):
-        n = list_number(node._deactivate_of, at)
-        count = qd.atomic_min(node._deactivate_of.length[n], 0)
-        if count > 0:
-            for i in range(count):
-                clear(node._deactivate_of, in_list(node._deactivate_of, at, i))
+        owner = index_vector(indices, node._deactivate_of.owner_rank, node._deactivate_of.name)
+        check_owner(node._deactivate_of, owner)
+        if node._deactivate_of.length[list_number(node._deactivate_of, owner)] > 0:
+            clear_list(node._deactivate_of, owner)
     else:
+        at = index_vector(indices, node._deactivate_of.rank, node._deactivate_of.name)
+        check_cell(node._deactivate_of, at)
         if unset(node._deactivate_of, at):
             clear(node._deactivate_of, at)
 
@@ -323,7 +370,8 @@ def append(node: qd.template(), indices, val):
     Returns:
         The slot that was taken, an i32; the list's capacity or more if it is full.
     """
-    at = index_vector(indices)
+    at = index_vector(indices, node._append_of.owner_rank, node._append_of.name)
+    check_owner(node._append_of, at)
     slot = qd.atomic_add(node._append_of.length[list_number(node._append_of, at)], 1)
     if slot < node._append_of.dim:
         cell = in_list(node._append_of, at, slot)
@@ -347,7 +395,9 @@ def length(node: qd.template(), indices):
         node: dynamic node.
         indices: which list: list of integers or integer vector.
     """
-    return node._length_of.length[list_number(node._length_of, index_vector(indices))]
+    at = index_vector(indices, node._length_of.owner_rank, node._length_of.name)
+    check_owner(node._length_of, at)
+    return node._length_of.length[list_number(node._length_of, at)]
 
 
 @kernel
@@ -387,6 +437,16 @@ def fill_integer(x: qd.template(), value: qd.i64):
 @kernel
 def copy_cells(source: qd.template(), target: qd.template()):
     """What is active in the source becomes so in the target."""
+    for at in qd.grouped(target):
+        other = at
+        for k in qd.static(range(len(source.shape))):
+            other[k] += (
+                source.snode._index_offset[k] if qd.static(source.snode._index_offset) else 0
+            )
+            other[k] -= (
+                target.snode._index_offset[k] if qd.static(target.snode._index_offset) else 0
+            )
+        target[at] = qd.cast(source[other], target.dtype)
     for at in qd.grouped(source):
         shifted = at
         for k in qd.static(range(len(source.shape))):

@@ -434,7 +434,11 @@ class SNode:
         if self._activity_here is not None:
             from quadrants._library import sparse
 
-            return sparse.deactivate_cells(self)
+            sparse.deactivate_cells(self)
+            if self._up is self._builder._root and not self._activity_here.count():
+                bytes_of_cell, offset, cells = self._sizes or (0, 0, 0)
+                core.discard(self._tree.id, offset, bytes_of_cell * cells)
+            return
         for child in self._children:
             if child._kind != "place":
                 child.deactivate_all()

@@ -305,12 +305,14 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
     if (f) {
         const ir::Field* field = bind_field(f);
         order = axes_in_order(*field);
-        const auto end = [&](int k) { return field->offset[k] + field->shape[k]; };
+        const bool by_node = !is_field(o) && has_attribute(o, "_path_from_root");
+        const auto begin = [&](int k) { return by_node ? 0 : field->offset[k]; };
+        const auto end = [&](int k) { return begin(k) + field->shape[k]; };
         bool wide = false;  // the last index may be the largest i32
         for (int k = 0; k < field->ndim; ++k) wide |= end(k) > INT32_MAX;
         const ir::Prim p = wide ? ir::Prim::i64 : ir::Prim::i32;
         for (int k = 0; k < field->ndim; ++k)
-            bounds.push_back({low.b.int_const(p, field->offset[k]), low.b.int_const(p, end(k))});
+            bounds.push_back({low.b.int_const(p, begin(k)), low.b.int_const(p, end(k))});
     } else if (is_expr(o) && as_expr(o)->kind == ExprKind::array) {
         ir::Value* array = as_expr(o)->value();
         order = axes_in_order(array->type.ndim, as_expr(o)->access.layout);
@@ -501,7 +503,7 @@ Flow Body::counted(const Node* n, const Counted& c) {
     {
         Scope scope(*this);
         std::vector<ir::Value*> index = bind_targets(targets, c, loop->body());
-        if (c.cells) visited.push_back({*c.cells, index});
+        if (c.cells) visit(n, *c.cells, index);
         const Flow flow = c.is_guarded ? guarded_block(n, c, index) : block(n->list);
         if (flow == Flow::normal) low.b.end(ir::Op::continue_);
         if (c.cells) visited.pop_back();

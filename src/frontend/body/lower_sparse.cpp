@@ -10,7 +10,6 @@
 #include "cpython/names.h"
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
-#include "frontend/facts/places.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
@@ -69,23 +68,45 @@ std::vector<Val> Body::cells_of(FieldObject* f) {
     return found;
 }
 
+bool Body::is_own_library() const {
+    if (!PyFunction_Check(function.get())) return false;
+    PyObject* module = PyFunction_GET_MODULE(function.get());
+    return module && PyUnicode_Check(module) && text(module) == kLibrary;
+}
+
 // An element that is about to be written. `place` is its field_place.
 void Body::touch(const ir::Inst& place) {
-    if (PyFunction_Check(function.get())) {
-        PyObject* module = PyFunction_GET_MODULE(function.get());
-        if (module && PyUnicode_Check(module) && text(module) == kLibrary) return;
-    }
     const auto known = low.kernel->sparse_fields.find(place.field());
-    if (known == low.kernel->sparse_fields.end()) return;
+    if (is_own_library() || known == low.kernel->sparse_fields.end()) return;
     std::vector<ir::Value*> index;
     for (int k = 0; k < place.operand_count; ++k) index.push_back(place.operand(k));
-    for (Val& c : cells_of(reinterpret_cast<FieldObject*>(known->second))) {
+    touch(reinterpret_cast<FieldObject*>(known->second), index);
+}
+
+void Body::touch(FieldObject* f, std::span<ir::Value* const> index) {
+    for (Val& c : cells_of(f)) {
         if (is_visited(c, index)) continue;
         library(kLibrary, "touch",
                 {std::move(c),
-                 {vector_of(low.b, index)},
+                 {vector_of(low.b, {index.begin(), index.end()})},
                  {truth_of(low.kernel->options.check_indices())}});
     }
+}
+
+void touch_gradient(FieldObject* f, std::span<ir::Value* const> index) {
+    Body& body = *current()->body;
+    const int derivative = body.low.kernel->out->derivative;
+    if (body.is_own_library() || derivative > 2) return;
+    PyObject* name = derivative == 1 ? names().grad_ : names().dual_;
+    PyObject* o = reinterpret_cast<PyObject*>(f);
+    const Ref companion = Ref::steal(PyObject_GetAttr(o, name));
+    if (!is_field(companion.get())) return;
+    auto* held = reinterpret_cast<FieldObject*>(companion.get());
+    if (!held->field || !held->field->sparse) return;
+    const auto place = body.unit.field_places.find(o);
+    if (place != body.unit.field_places.end())
+        guard_value(body.unit, companion.get(), body.unit.attribute(place->second, name));
+    body.touch(held, index);
 }
 
 // Whether to evaluate it twice is to evaluate it once.
@@ -132,6 +153,33 @@ bool Body::add_triplet(const Node* n, ir::Op op) {
     if (op == ir::Op::sub) v = make_value(low.b.op(ir::Op::neg, {to_value(v.get())}));
     library(kTriplets, "insert", {builder, {at[0]}, {at[1]}, {std::move(v)}});
     return true;
+}
+
+// Whether what a loop visits may be deactivated by its body: by name, or in a func of the user.
+static bool may_deactivate(std::span<Node* const> nodes);
+static bool may_deactivate(const Node* n) {
+    if (!n) return false;
+    if (n->kind == NodeKind::Call) {
+        static constexpr std::string_view kHarmless[] = {"range", "int", "float", "bool",
+                                                         "abs",   "min", "max",   "len"};
+        const Node* root = n->a;
+        while (root->kind == NodeKind::Attribute) root = root->a;
+        const std::string first = root->kind == NodeKind::Name ? text(root->name) : "";
+        const bool is_op = n->a->kind == NodeKind::Attribute
+                               ? first == "qd" && text(n->a->name) != "deactivate"
+                               : std::ranges::find(kHarmless, first) != std::end(kHarmless);
+        if (!is_op) return true;
+    }
+    return may_deactivate(n->a) || may_deactivate(n->b) || may_deactivate(n->c) ||
+           may_deactivate(n->list) || may_deactivate(n->list2);
+}
+static bool may_deactivate(std::span<Node* const> nodes) {
+    return std::ranges::any_of(nodes, [](const Node* n) { return may_deactivate(n); });
+}
+
+void Body::visit(const Node* loop, const Val& cells, std::vector<ir::Value*> index) {
+    if (may_deactivate(loop->list)) index.clear();
+    visited.push_back({cells, std::move(index)});
 }
 
 // Whether a loop around visits the cell that such an element lies in, at this very element.

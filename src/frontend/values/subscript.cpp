@@ -516,6 +516,7 @@ Ref field_element(FieldObject* f, PyObject* const* indices, size_t n) {
     if (static_cast<size_t>(field->ndim) != n) wrong_count("Field", field->ndim, n);
     Value* operands[16];
     for (size_t k = 0; k < n; ++k) operands[k] = index_value(indices[k], static_cast<int>(k));
+    if (current()->kernel->out->derivative) touch_gradient(f, {operands, n});
     if (field->sparse)
         current()->kernel->sparse_fields.try_emplace(field, reinterpret_cast<PyObject*>(f));
     return make_place(

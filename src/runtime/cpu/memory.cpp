@@ -51,6 +51,16 @@ void release(const Memory& m) {
         std::free(m.raw);
 }
 
+void discard(const Memory& m, size_t offset, size_t bytes) {
+    constexpr size_t kPage = 4096;
+    const size_t first = (offset + kPage - 1) & ~(kPage - 1), end = (offset + bytes) & ~(kPage - 1);
+    const size_t before = std::min(first, offset + bytes);
+    std::memset(m.data + offset, 0, before - offset);
+    if (first >= end) return std::memset(m.data + before, 0, offset + bytes - before), void();
+    (void)madvise(m.data + first, end - first, MADV_DONTNEED);
+    std::memset(m.data + end, 0, offset + bytes - end);
+}
+
 bool read(void* to, const char* from, size_t bytes) {
     std::memcpy(to, from, bytes);
     return true;
@@ -72,6 +82,7 @@ const Device cpu_device = {
     .allocate = allocate,
     .reserve = reserve,
     .release = release,
+    .discard = discard,
     .read = read,
     .write = write,
     .fill = fill,

@@ -106,6 +106,7 @@ const Device cuda_device = {
     .allocate = cuda::allocate,
     .reserve = nullptr,
     .release = cuda::release,
+    .discard = nullptr,
     .read = cuda::read,
     .write = cuda::write,
     .fill = cuda::fill,

@@ -41,7 +41,6 @@ class Activity:
     # know of, 4 cells in the lists.
     state: Any
     mask: Any  # a bit per cell
-    summary: Any  # a bit per word of it that may not be 0
     length: Any  # of each list
 
     def __init__(self, node: SNode, up: Activity | None) -> None:
@@ -59,15 +58,23 @@ class Activity:
             self._describe_list(node)
         count = _product(self.grid)
         self.is_wide = count > _MOST
+        self.name = f"S{node._id}{node._kind}"
+        self.outside = (
+            f"Accessing field ({self.name}) of size {self.grid} with indices outside of it"
+        )
         self.hidden: list[tuple[str, Any, int]] = [("state", i32, 8)]
         if self.is_list:
             self.hidden.append(("length", i32, _product(self.owner_grid)))
         else:
             words = -(-count // 32)
-            self.hidden += [("mask", u32, words), ("summary", u32, -(-words // 32))]
-        self.hidden += [(f"list{k}", i32, count) for k in range(self.rank)]
+            self.hidden.append(("mask", u32, words))
+            while words > 1:  # a bit per word below that may not be 0
+                words = -(-words // 32)
+                self.hidden.append((f"summary{len(self.hidden) - 1}", u32, words))
+        self.levels: tuple[Any, ...] = ()  # mask and summaries
+        self.hidden += [(f"list{k}", i32, min(count, _MOST)) for k in range(self.rank)]
         self.lists: tuple[Any, ...] = ()
-        # What lies deeper, at any depth: numbers to clear, activities, and their lists' lengths.
+        # What lies deeper, with no other sparse node between: numbers, and sparse nodes.
         self.data: tuple[Box, ...] = ()
         self.masks: tuple[Box, ...] = ()
         self.lengths: tuple[Box, ...] = ()
@@ -109,18 +116,23 @@ class Activity:
 
     def activate(self, cell: Sequence[int]) -> None:
         """Activates one cell; those above it are active."""
-        state = self.state
         if self.is_list:
             owner, length = self._owner_number(cell), cell[self.axis] % self.dim + 1
             if self.length[owner] < length:
                 self.length[owner] = length
             return
         n = self.number(cell)
-        word, bit = n >> 5, 1 << (n & 31)
-        if self.mask[word] & bit:
-            return
-        self.mask[word] = self.mask[word] | bit
-        self.summary[word >> 5] = self.summary[word >> 5] | 1 << (word & 31)
+        for level in self.levels:
+            word, bit = n >> 5, 1 << (n & 31)
+            before, n = level[word], word
+            if before & bit:
+                return
+            level[word] = before | bit
+            if level is self.mask:
+                self._count_one()
+
+    def _count_one(self) -> None:
+        state = self.state
         state[0] = state[0] + 1
         state[1] = max(state[0], state[1])
         state[2] = state[2] + 1
@@ -247,7 +259,7 @@ def add_hidden(
         for name, dtype, count in activity.hidden:
             field = ScalarField()
             field._setup(dtype, (), f"S{activity.node._id}.{name}")
-            box = SNode(builder, "dense", None, (0,), (min(count, _MOST),))
+            box = SNode(builder, "dense", None, (0,), (count,))
             box._up = builder._root
             place = SNode(builder, "place", None)
             place._up = box
@@ -259,11 +271,13 @@ def add_hidden(
             field._placed()
             fields.append(field)
             setattr(activity, name, field)
+        names = [name for name, _, _ in activity.hidden if name.startswith(("mask", "summary"))]
+        activity.levels = tuple(getattr(activity, name) for name in names)
         activity.lists = tuple(getattr(activity, f"list{k}") for k in range(activity.rank))
     for node in nodes:
         path = _path_to(node, known)
         own = known.get(id(node))
-        for activity in path[:-1] if own else path:
+        for activity in (path[:-1] if own else path)[-1:]:
             if own and own.is_list:
                 assert node._up is not None
                 activity.lengths += (Box(activity, node._up, own),)

@@ -281,11 +281,16 @@ def rescale_index(a: Any, b: Any, I: Any) -> Any:  # noqa: E741
 
 
 @kernel_only
-def index_vector(indices: Any) -> Any:
+def index_vector(indices: Any, count: int, name: str) -> Any:
     """Indices as kernels take them, as an i32 vector; for operations on nodes.
 
     Args:
         indices: integer, list of integers or integer vector.
+        count: how many it must be.
+        name: of what is indexed.
+
+    Raises:
+        QuadrantsRuntimeError: it is another number of them.
     """
 
 
