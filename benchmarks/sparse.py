@@ -1,8 +1,8 @@
 """Sparse trees, one package beside another: ms of a launch, in processes that take turns.
 
-    sparse.py NAME=PYTHON [NAME=PYTHON ...] [--rounds N]     PYTHON: an interpreter that has the package
+    sparse.py NAME=PYTHON [NAME=PYTHON ...] [--rounds N] [--threads N] [--arch cpu|cuda]
 
-The first is compared with the others. Results are compared too.
+PYTHON is an interpreter that has the package. The first is compared with the others. Results are compared too.
 """
 
 import argparse
@@ -118,7 +118,8 @@ def programs(qd):
 def measure():
     import quadrants as qd
 
-    qd.init(arch=qd.cpu, log_level="error", cpu_max_num_threads=int(os.environ["THREADS"]))
+    arch = getattr(qd, os.environ["ARCH"])
+    qd.init(arch=arch, log_level="error", cpu_max_num_threads=int(os.environ["THREADS"]))
     found = {}
     all_of = programs(qd)
     results = {name: launch() for name, launch in all_of.items()}
@@ -143,6 +144,7 @@ def main():
     parser.add_argument("packages", nargs="+")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--arch", default="cpu")
     args = parser.parse_args()
     best = {}
     for _ in range(args.rounds):
@@ -152,7 +154,7 @@ def main():
                 [python, __file__, "--measure"],
                 capture_output=True,
                 text=True,
-                env=dict(os.environ, THREADS=str(args.threads)),
+                env=dict(os.environ, THREADS=str(args.threads), ARCH=args.arch),
             )
             assert done.returncode == 0, done.stderr[-2000:]
             for case, row in json.loads(done.stdout.split("RESULT ")[1]).items():
