@@ -246,15 +246,18 @@ def structure(places: list[SNode]) -> int:
 
 def add_hidden(
     builder: FieldsBuilder, nodes: list[SNode], rows: list[Any], fields: list[Any]
-) -> None:
-    """Adds what a sparse tree needs beside its data to the rows of `core.make_tree`."""
+) -> list[Activity]:
+    """Adds what a sparse tree needs beside its data to the rows of `core.make_tree`.
+
+    Whoever makes the tree tells its nodes of these: a handler amid that may make it instead.
+    """
     from quadrants.lang._data.stored_field import ScalarField
 
     known: dict[int, Activity] = {}
     for node in list(nodes):
         if node._kind in SPARSE:
             path = _path_to(node, known)
-            known[id(node)] = node._activity_here = Activity(node, path[-1] if path else None)
+            known[id(node)] = Activity(node, path[-1] if path else None)
     for activity in known.values():
         for name, dtype, count in activity.hidden:
             field = ScalarField()
@@ -289,6 +292,7 @@ def add_hidden(
         if node._kind == "place" and path and path[-1].node is node._up and path[-1].is_list:
             if node._field not in path[-1].elements:
                 path[-1].elements += (node._field,)
+    return list(known.values())
 
 
 def cells_of(node: SNode, offset: Sequence[int] = ()) -> Cells | None:

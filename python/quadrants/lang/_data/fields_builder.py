@@ -208,10 +208,11 @@ class FieldsBuilder:
             rows.append((up, -1, node._axes, node._dims))
         whole = [f for f in fields.values() if f._is_placed()]
         sparse = any(node._kind in SPARSE for node in nodes)
+        activities: list[Any] = []
         if sparse:
             from quadrants.lang._data.activity import add_hidden
 
-            add_hidden(self, nodes, rows, whole)
+            activities = add_hidden(self, nodes, rows, whole)
             numbers = {id(node): n for n, node in enumerate(nodes)}
         for field in whole:
             if any(id(node) not in numbers for node in field._places):
@@ -223,10 +224,10 @@ class FieldsBuilder:
         made: list[Any] = []
         try:
             made.extend(making)
-            return self._note_made(made, nodes, whole) if made else self._tree
+            return self._note_made(made, nodes, whole, activities) if made else self._tree
         except BaseException as e:
             if made:
-                self._note_made(made, nodes, whole)
+                self._note_made(made, nodes, whole, activities)
             elif not self._finalized:
                 self._claim[""] = True
                 if isinstance(
@@ -235,8 +236,12 @@ class FieldsBuilder:
                     _state.open.pop(id(self), None)
             raise
 
-    def _note_made(self, made: list[Any], nodes: list[SNode], whole: list[Any]) -> SNodeTree:
+    def _note_made(
+        self, made: list[Any], nodes: list[SNode], whole: list[Any], activities: list[Any]
+    ) -> SNodeTree:
         number, sizes = made[0]
+        for activity in activities:
+            activity.node._activity_here = activity
         for node, size in zip(nodes, sizes):
             node._sizes = size
         self._finalized = True
