@@ -10,6 +10,7 @@ import pytest
 
 import quadrants as qd
 from helpers import raises
+from quadrants._library.sparse import collect_in_parallel
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -909,3 +910,52 @@ def test_a_change_of_the_tree_is_another_kernel(tmp_path):
             result = done.stdout.split("RESULT ")[1].split()
             assert result[:2] == [str(count), "15"], tree
             assert (result[2] != "0") == lowered, tree
+
+
+# --- lists that a GPU makes in parallel, on any target ----------------------------------------------------
+
+
+@qd.kernel
+def collected(node: qd.template(), out: qd.types.ndarray(ndim=2)) -> qd.i32:
+    n = collect_in_parallel(node._activate_of)
+    for e in range(n):
+        for k in qd.static(range(node._activate_of.rank)):
+            out[e, k] = node._activate_of.lists[k][e]
+    return n
+
+
+@pytest.mark.parametrize("kind", ["pointer", "bitmasked"])
+def test_active_cells_are_listed_in_parallel(kind):
+    x = qd.field(qd.i32)
+    node = getattr(qd.root.pointer(qd.ij, (3, 5)), kind)(qd.ij, (7, 11))
+    node.place(x)
+    out = qd.ndarray(qd.i32, (2000, 2))
+    cells = set()
+    for step in range(4):
+        at = [(i * 7 % 21, (i * 13 + step) % 55) for i in range(step * 40)]
+        for i, j in at:
+            x[i, j] = 1
+        cells |= set(at)
+        count = collected(node, out)
+        assert {tuple(row) for row in out.to_numpy()[:count].tolist()} == cells
+        assert count == len(cells) == collected(node, out)
+    node.deactivate_all()
+    assert collected(node, out) == 0
+
+
+@pytest.mark.parametrize("above", [None, "dense", "pointer"])
+def test_lists_are_listed_in_parallel(above):
+    x = qd.field(qd.i32)
+    top = getattr(qd.root, above)(qd.i, 6) if above else qd.root
+    node = top.dynamic(qd.j, 40, 8)
+    node.place(x)
+    out = qd.ndarray(qd.i32, (400, 2))
+    expected = []
+    for i in range(6 if above else 1):
+        for j in range(5 * i % 17 or 3):
+            at = (i, j) if above else (j,)
+            x[at] = 1
+            expected.append(at)
+    count = collected(node, out)
+    rank = 2 if above else 1
+    assert sorted(map(tuple, out.to_numpy()[:count, :rank].tolist())) == expected

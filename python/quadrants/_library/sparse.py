@@ -257,12 +257,7 @@ def list_grown(a: qd.template()):
                     found = list_one(a, in_listed(a.owner, e, t), found)
         else:
             for n in range(a.length.shape[0]):
-                owner = qd.Vector.zero(qd.i32, max(a.owner_rank, 1))
-                rest = n
-                for k in qd.static(range(a.owner_rank - 1, -1, -1)):
-                    owner[k] = rest % a.owner_grid[k]
-                    rest = rest // a.owner_grid[k]
-                found = list_one(a, owner, found)
+                found = list_one(a, owner_with_number(a, n), found)
         a.state[4] = found
 
 
@@ -286,6 +281,77 @@ def collect(a: qd.template()):
         list_grown(a)
     else:
         list_masked(a)
+    return a.state[4]
+
+
+# On a GPU, whose one thread would take long: tasks over words and lists, which take places for their
+# cells as they come.
+
+
+@func
+def list_masked_in_parallel(a: qd.template()):
+    words = 0
+    if a.state[2] != a.state[3]:
+        a.state[3] = a.state[2]
+        a.state[4] = 0
+        words = a.mask.shape[0]
+    for w in range(words):
+        bits = a.mask[w]
+        at = 0
+        if bits != 0:
+            at = qd.atomic_add(a.state[4], qd.cast(qd.math.popcnt(bits), qd.i32))
+        while bits != 0:
+            low = bits & (~bits + qd.u32(1))
+            bits = bits ^ low
+            bit = qd.cast(qd.math.popcnt(low - qd.u32(1)), qd.i32)
+            n = qd.cast(w, qd.i64 if qd.static(a.is_wide) else qd.i32) * 32 + bit
+            put(a, at, cell_with_number(a, n))
+            at += 1
+
+
+@func
+def take_places(a: qd.template(), owner):
+    count = a.length[list_number(a, owner)]
+    if count > 0:
+        at = qd.atomic_add(a.state[4], count)
+        for i in range(count):
+            put(a, at + i, in_list(a, owner, i))
+
+
+@func
+def list_grown_in_parallel(a: qd.template()):
+    if qd.static(a.is_owned):
+        owners = collect_in_parallel(a.owner.last)
+        a.state[4] = 0
+        for e, t in qd.ndrange(owners, qd.static(a.owner.size)):
+            take_places(a, in_listed(a.owner, e, t))
+    elif qd.static(a.length.shape[0] == 1):
+        a.state[4] = a.length[0]
+        for i in range(a.length[0]):
+            put(a, i, in_list(a, qd.Vector.zero(qd.i32, max(a.owner_rank, 1)), i))
+    else:
+        a.state[4] = 0
+        for n in range(qd.static(a.length.shape[0])):
+            take_places(a, owner_with_number(a, n))
+
+
+@func
+def owner_with_number(a: qd.template(), n):
+    owner = qd.Vector.zero(qd.i32, max(a.owner_rank, 1))
+    rest = n
+    for k in qd.static(range(a.owner_rank - 1, -1, -1)):
+        owner[k] = rest % a.owner_grid[k]
+        rest = rest // a.owner_grid[k]
+    return owner
+
+
+@func
+def collect_in_parallel(a: qd.template()):
+    """As `collect`, at the top level of a kernel."""
+    if qd.static(a.is_list):
+        list_grown_in_parallel(a)
+    else:
+        list_masked_in_parallel(a)
     return a.state[4]
 
 

@@ -265,6 +265,8 @@ struct Lowering::Body {
     [[noreturn]] void throw_index(const std::string& message);
 };
 
+bool targets_have_blocks();  // lower_loop.cpp
+
 struct Lowering::Body::Scope {
     Body& body;
     size_t mark;

@@ -28,13 +28,6 @@ ir::Value* as_i32(Lowering& l, ir::Value* v, bool warn) {
     return l.b.cast(v, ir::Prim::i32);
 }
 
-// Whether the target's threads work in blocks (asked for rare sizes of a block alone).
-bool has_blocks() {
-    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.simt._target"));
-    const Ref answer = Ref::steal(PyObject_CallMethod(module.get(), "has_blocks", nullptr));
-    return answer.get() == Py_True;
-}
-
 void check_loop_target(const Node* t) {
     if (t->kind != K::Name)
         raise_at(t, Kind::syntax, "Unsupported loop target",
@@ -104,6 +97,13 @@ bool inside_a_for(const Lowering& innermost) {
 }
 
 }  // namespace
+
+// Whether the target's threads work in blocks (asked rarely).
+bool targets_have_blocks() {
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang.simt._target"));
+    const Ref answer = Ref::steal(PyObject_CallMethod(module.get(), "has_blocks", nullptr));
+    return answer.get() == Py_True;
+}
 
 Flow Body::for_stmt(const Node* n) {
     if (!n->list2.empty())
@@ -547,7 +547,7 @@ void Body::set_loop_config(const Node* call) {
         } else if (key == "block_dim") {
             if (o == Py_None) continue;
             const long d = whole_number(key, o);
-            if (d <= 0 || ((d & (d - 1)) && !(d % 32 == 0 && has_blocks())))
+            if (d <= 0 || ((d & (d - 1)) && !(d % 32 == 0 && targets_have_blocks())))
                 raise(Kind::compilation, "block_dim must be a power of two, got " + text(o) +
                                              " (Assertion failure: is_power_of_two(block_dim))");
             settings.block_dim = static_cast<int>(d);

@@ -222,7 +222,10 @@ Flow Body::sparse_loop(const Node* n, const Val& cells, bool grouped) {
     }
     const Val last = attribute_of("last");
     const Val lists = member(last, interned("lists").get());
-    const Val count = library(kLibrary, "collect", {last});
+    // Gradients are of tasks, of which those that list cells would be none.
+    const bool in_parallel = !low.kernel->out->derivative && targets_have_blocks();
+    const char* collect = in_parallel ? "collect_in_parallel" : "collect";
+    const Val count = library(kLibrary, collect, {last});
     loop.bounds.push_back({constant(0), low.b.cast(to_value(count.get()), ir::Prim::i32)});
     loop.order.push_back(0);
     struct Axis {
