@@ -71,8 +71,10 @@ class Ref {  // owned reference
 // Sets a Python exception of class `name` in quadrants.lang.exception (or a builtin).
 void set_error(const char* name, const std::string& text);
 
-std::string text(PyObject* o);          // str(o), never fails
-std::string integer_text(PyObject* o);  // an int; a long one by its size
+std::string text(PyObject* o);              // str(o), never fails
+std::string module_of(PyObject* frame);     // its name; "" if it has none
+bool is_own_module(std::string_view name);  // of this package
+std::string integer_text(PyObject* o);      // an int; a long one by its size
 std::string type_name(PyObject* o);
 
 }  // namespace qd::cpython

@@ -11,6 +11,19 @@ std::string text(PyObject* o) {
     return c ? c : "<?>";
 }
 
+std::string module_of(PyObject* frame) {
+    const Ref globals = Ref::steal_or_null(PyObject_GetAttrString(frame, "f_globals"));
+    PyObject* name = globals && PyDict_Check(globals.get())
+                         ? PyDict_GetItemString(globals.get(), "__name__")
+                         : nullptr;
+    forget_error();
+    return name ? text(name) : "";
+}
+
+bool is_own_module(std::string_view name) {
+    return name == "quadrants" || name.starts_with("quadrants.");
+}
+
 std::string integer_text(PyObject* o) {
     constexpr long kMostBits = 256;
     const Ref bits = Ref::steal_or_null(PyObject_CallMethod(o, "bit_length", nullptr));

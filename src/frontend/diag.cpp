@@ -190,10 +190,7 @@ bool raised_by_package(PyObject* tb) {
         last = next;
     }
     const Ref frame = Ref::steal(PyObject_GetAttrString(last.get(), "tb_frame"));
-    const Ref globals = Ref::steal(PyObject_GetAttrString(frame.get(), "f_globals"));
-    PyObject* module = PyDict_GetItemString(globals.get(), "__name__");
-    const std::string name = module ? text(module) : "";
-    return name == "quadrants" || name.starts_with("quadrants.");
+    return is_own_module(module_of(frame.get()));
 }
 
 std::string joined_frames() {

@@ -49,10 +49,8 @@ PyObject* trace_call(PyObject*, PyObject* args) {
 bool asked_by_others() {
     Ref at = Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
     while (at && at.get() != Py_None) {
-        const Ref globals = Ref::steal_or_null(PyObject_GetAttrString(at.get(), "f_globals"));
-        PyObject* name = globals ? PyDict_GetItemString(globals.get(), "__name__") : nullptr;
-        const std::string module = name ? cpython::text(name) : "";
-        if (module != "quadrants.lang.impl") return !module.starts_with("quadrants");
+        const std::string module = cpython::module_of(at.get());
+        if (module != "quadrants.lang.impl") return !cpython::is_own_module(module);
         at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), "f_back"));
     }
     return false;

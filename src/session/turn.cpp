@@ -40,14 +40,8 @@ bool runs_code_of_others(uint64_t thread) {
     const Ref frames = Ref::steal_or_null(get ? PyObject_CallNoArgs(get) : nullptr);
     const Ref key = Ref::steal_or_null(PyLong_FromUnsignedLongLong(thread));
     PyObject* frame = frames && key ? PyDict_GetItem(frames.get(), key.get()) : nullptr;
-    const Ref globals =
-        Ref::steal_or_null(frame ? PyObject_GetAttrString(frame, "f_globals") : nullptr);
-    PyObject* name = globals && PyDict_Check(globals.get())
-                         ? PyDict_GetItemString(globals.get(), "__name__")
-                         : nullptr;
     cpython::forget_error();
-    const std::string module = name ? cpython::text(name) : "";
-    return module != "quadrants" && !module.starts_with("quadrants.");
+    return !frame || !cpython::is_own_module(cpython::module_of(frame));
 }
 
 namespace {

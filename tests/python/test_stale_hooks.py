@@ -274,3 +274,30 @@ def test_methods_that_change_their_object_and_helpers_that_ask_for_the_scope(tmp
         assert done.returncode == 0, done.stderr[-2000:]
         seen = json.loads(done.stdout.split("RESULT ")[1])
         assert seen == [5 + value, [value] * 3, [10, 1], [9, 8, 7], [1], {}, []]
+
+
+def test_a_module_whose_name_begins_like_ours_is_the_user_s(tmp_path):
+    """Its helper asks for the scope: what it answers is no fact for later processes."""
+    (tmp_path / "quadrants_extra.py").write_text(
+        "from quadrants.lang import impl\n"
+        "def scope():\n    return 10 if impl.get_runtime().inside_kernel else 20\n"
+    )
+    (tmp_path / "program.py").write_text("""
+import sys
+import quadrants as qd
+from quadrants_extra import scope
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+@qd.kernel
+def k() -> qd.i32:
+    return scope()
+print("RESULT", k())
+""")
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", tmp_path / "program.py", str(tmp_path / "cache")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        assert done.stdout.split("RESULT ")[1].split() == ["10"]

@@ -23,8 +23,7 @@ bool is_flagged(PyObject* o) {
 }
 
 bool module_is_free(const std::string& name) {
-    return name == "math" || name == "numpy" || name == "quadrants" ||
-           name.starts_with("quadrants.");
+    return name == "math" || name == "numpy" || is_own_module(name);
 }
 
 // Attributes of these objects belong to no user: `math.pi`, `qd.math.pi`, members of an enum class.
@@ -68,8 +67,7 @@ bool is_own_code(PyObject* callable) {
         module = Ref::steal_or_null(PyObject_GetAttr(from, names().__module___));
         forget_error();
     }
-    const std::string name = module ? text(module.get()) : "";
-    return name == "quadrants" || name.starts_with("quadrants.");
+    return module && is_own_module(text(module.get()));
 }
 
 bool is_our(PyTypeObject* t, const char* name) {
