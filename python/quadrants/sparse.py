@@ -3,6 +3,7 @@
 PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
+from math import prod as _prod
 from typing import Any as _Any
 
 import quadrants as _qd
@@ -32,10 +33,7 @@ def usage(grid: _Any) -> float:
         grid: what `qd.sparse.grid` made.
     """
     cells = grid.parent()._cells
-    total = 1
-    for extent in grid.shape:
-        total *= extent
-    return 1.0 if cells is None else cells.last.count() / total
+    return 1.0 if cells is None else cells.last.count() / _prod(grid.shape)
 
 
 def __dir__() -> list[str]:

@@ -668,6 +668,35 @@ def test_nodes_are_indexed_without_offsets():
     assert indices_of(sparse) == [(0,), (3,)] and indices_of(y) == [(-2,), (1,)]
 
 
+def test_what_lies_beside_a_node_that_gives_its_pages_back_stays():
+    before, x, after = (qd.field(qd.i8) for _ in range(3))
+    for field, count in ((before, 4099), (x, 9001), (after, 4097)):
+        qd.root.pointer(qd.i, count).place(field)
+
+    @qd.kernel
+    def fill_all(f: qd.template(), value: qd.i32):
+        for i in range(f.shape[0]):
+            f[i] = qd.cast(value, qd.i8)
+
+    for field in (before, x, after):
+        fill_all(field, 7)
+    x.parent().deactivate_all()
+    assert not x.to_numpy().any()
+    assert (before.to_numpy() == 7).all() and (after.to_numpy() == 7).all()
+    fill_all(x, 5)
+    assert (x.to_numpy() == 5).all() and len(indices_of(x, 9010)) == 9001
+
+
+def test_copies_between_offsets():
+    x, y = qd.field(qd.i32), qd.field(qd.f32)
+    qd.root.pointer(qd.i, 4).place(x, offset=-2)
+    qd.root.pointer(qd.i, 4).place(y, offset=3)
+    x[-2], x[1], y[4] = 3, 5, 9
+    y.copy_from(x)
+    assert [y[i] for i in range(3, 7)] == [3, 0, 0, 5]
+    assert {(3,), (6,)} <= set(indices_of(y))
+
+
 def test_copies_of_sparse_fields_are_copies():
     x, y = qd.field(qd.i32), qd.field(qd.f32)
     qd.root.pointer(qd.i, 4).place(x)

@@ -500,29 +500,25 @@ def fill_integer(x: qd.template(), value: qd.i64):
         x[at] = qd.cast(value, x.dtype)
 
 
+@func
+def moved(at, source: qd.template(), target: qd.template()):
+    """An index of one field as the other has it, which may have another offset."""
+    found = at
+    for k in qd.static(range(len(source.shape))):
+        if qd.static(source.snode._index_offset):
+            found[k] -= source.snode._index_offset[k]
+        if qd.static(target.snode._index_offset):
+            found[k] += target.snode._index_offset[k]
+    return found
+
+
 @kernel
 def copy_cells(source: qd.template(), target: qd.template()):
     """What is active in the source becomes so in the target."""
     for at in qd.grouped(target):
-        other = at
-        for k in qd.static(range(len(source.shape))):
-            other[k] += (
-                source.snode._index_offset[k] if qd.static(source.snode._index_offset) else 0
-            )
-            other[k] -= (
-                target.snode._index_offset[k] if qd.static(target.snode._index_offset) else 0
-            )
-        target[at] = qd.cast(source[other], target.dtype)
+        target[at] = qd.cast(source[moved(at, target, source)], target.dtype)
     for at in qd.grouped(source):
-        shifted = at
-        for k in qd.static(range(len(source.shape))):
-            shifted[k] += (
-                target.snode._index_offset[k] if qd.static(target.snode._index_offset) else 0
-            )
-            shifted[k] -= (
-                source.snode._index_offset[k] if qd.static(source.snode._index_offset) else 0
-            )
-        store_active(target, shifted, source[at])
+        store_active(target, moved(at, source, target), source[at])
 
 
 @func

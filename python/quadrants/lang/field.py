@@ -100,7 +100,7 @@ class Plan:
         extents = self.shape
         if self.order is not None:
             extents = tuple(self.shape[axis] for axis in self.order)
-        return top._add_dense(range(len(extents)), extents, permuted=self.order is not None)
+        return top._add("dense", range(len(extents)), extents, permuted=self.order is not None)
 
     def place(self, groups: list[Group], top: SNode) -> None:
         """Puts every group into a node of its own."""

@@ -266,21 +266,18 @@ class SNode:
 
     @changes
     def _add(
-        self, kind: str, numbers: Sequence[int], extents: Sequence[int], chunk: int = 0
+        self,
+        kind: str,
+        numbers: Sequence[int],
+        extents: Sequence[int],
+        chunk: int = 0,
+        permuted: bool = False,
     ) -> SNode:
         self._open()
         self._builder._touch()
-        node = SNode(self._builder, kind, self, numbers, extents)
+        node = SNode(self._builder, kind, self, numbers, extents, permuted)
         node._chunk = chunk
         return node
-
-    @changes
-    def _add_dense(
-        self, numbers: Sequence[int], extents: Sequence[int], permuted: bool = False
-    ) -> SNode:
-        self._open()
-        self._builder._touch()
-        return SNode(self._builder, "dense", self, numbers, extents, permuted)
 
     @host_only
     def pointer(self, axes: Any, dimensions: Any) -> SNode:

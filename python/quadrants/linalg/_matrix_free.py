@@ -110,6 +110,15 @@ class _Work:
         self.factor[None] = factor
         _scale_and_add(out, self.factor, a)
 
+    def measured(self, count: int, quiet: bool) -> float:
+        """The square of the residual's norm after so many iterations."""
+        square = self.dot(self.r, self.r)
+        if not quiet and count == 0:
+            print(f">>> Initial residual = {square:e}")
+        elif not quiet:
+            print(f">>> Iter = {count:4}, Residual = {sqrt(square):e}")
+        return square
+
     def residual(self, out: Any) -> None:
         self.A.matvec(self.x, out)
         _subtract(self.b, out, out)
@@ -152,9 +161,7 @@ def MatrixFreeCG(
     try:
         w.residual(w.r)
         _copy(w.r, w.p)
-        square = w.dot(w.r, w.r)
-        if not quiet:
-            print(f">>> Initial residual = {square:e}")
+        square = w.measured(0, quiet)
         count = 0
         while count < maxiter and sqrt(square) >= tol:
             A.matvec(w.p, w.Ap)
@@ -164,10 +171,8 @@ def MatrixFreeCG(
             alpha = square / curvature
             w.add(x, alpha, w.p)
             w.add(w.r, -alpha, w.Ap)
-            before, square = square, w.dot(w.r, w.r)
             count += 1
-            if not quiet:
-                print(f">>> Iter = {count:4}, Residual = {sqrt(square):e}")
+            before, square = square, w.measured(count, quiet)
             w.scale(w.p, square / before, w.r)
         return _report("Conjugate Gradient", count, maxiter, square, tol, quiet)
     finally:
@@ -201,9 +206,7 @@ def MatrixFreeBICGSTAB(
         w.residual(w.r)
         _copy(w.r, w.first)
         _copy(w.r, w.p)
-        square = w.dot(w.r, w.r)
-        if not quiet:
-            print(f">>> Initial residual = {square:e}")
+        square = w.measured(0, quiet)
         rho, count = square, 0
         while count < maxiter and sqrt(square) >= tol:
             A.matvec(w.p, w.v)
@@ -218,10 +221,8 @@ def MatrixFreeBICGSTAB(
             w.add(x, alpha, w.p)
             w.add(x, omega, w.r)
             w.add(w.r, -omega, w.t)
-            square = w.dot(w.r, w.r)
             count += 1
-            if not quiet:
-                print(f">>> Iter = {count:4}, Residual = {sqrt(square):e}")
+            square = w.measured(count, quiet)
             before, rho = rho, w.dot(w.first, w.r)
             if omega == 0 or before == 0:
                 break

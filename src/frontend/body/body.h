@@ -228,9 +228,8 @@ struct Lowering::Body {
         std::vector<Bounds> bounds;  // by axis
         std::vector<int> order;      // the axes, outermost first
         bool grouped = false;        // one target has all indices
-        // Over active cells: how many indices there are, and what they are, given those of the
-        // loop; `is_guarded`: the loop is over all elements, of which those in active cells count.
-        int rank = -1;
+        // Over active cells: what the indices are, given those of the loop; `is_guarded`: the loop
+        // is over all elements, of which those in active cells count.
         const Val* cells = nullptr;
         std::function<std::vector<ir::Value*>(std::span<ir::Value* const>)> indices;
         bool is_guarded = false;

@@ -464,8 +464,7 @@ std::vector<ir::Value*> Body::bind_targets(const std::vector<const Node*>& targe
 
 // The body, where the element's cell is active.
 Flow Body::guarded_block(const Node* n, const Counted& c, std::span<ir::Value* const> index) {
-    const Ref at = make_value(low.b.typed(
-        ir::Op::build, ir::Type::vector(ir::Prim::i32, static_cast<int>(index.size())), index));
+    const Ref at = index_tensor({index.begin(), index.end()});
     const Val there = library("quadrants._library.sparse", "is_there", {*c.cells, {at}});
     ir::Value* operands[] = {to_condition(there.get(), "if")};
     ir::Inst* branch = low.b.emit(ir::Op::if_, operands, {}, 2);

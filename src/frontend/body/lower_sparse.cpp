@@ -30,12 +30,6 @@ long number_of(const Val& v) {
     return n;
 }
 
-Ref vector_of(ir::Builder& b, std::vector<ir::Value*> parts) {
-    for (ir::Value*& v : parts) v = b.cast(v, ir::Prim::i32);
-    return make_value(b.typed(
-        ir::Op::build, ir::Type::vector(ir::Prim::i32, static_cast<int>(parts.size())), parts));
-}
-
 }  // namespace
 
 void touch(ir::Value* place) {
@@ -88,7 +82,7 @@ void Body::touch(FieldObject* f, std::span<ir::Value* const> index) {
         if (is_visited(c, index)) continue;
         library(kLibrary, "touch",
                 {std::move(c),
-                 {vector_of(low.b, {index.begin(), index.end()})},
+                 {index_tensor({index.begin(), index.end()})},
                  {truth_of(low.kernel->options.check_indices())}});
     }
 }
@@ -208,7 +202,6 @@ Flow Body::sparse_loop(const Node* n, const Val& cells, bool grouped) {
     const auto constant = [&](long v) { return low.b.int_const(ir::Prim::i32, v); };
     check_loop_rank(n, static_cast<size_t>(rank), grouped);
     Counted loop{Counted::Over::data, {}, {}, grouped};
-    loop.rank = static_cast<int>(rank);
     loop.cells = &cells;
     const bool task = unit.is_kernel && low.runtime_depth == 0 && low.parallel_depth == 0;
     if (!task) {

@@ -226,18 +226,17 @@ Ref unavailable(Lowering&, const CallArgs&) {
 // --- sparse trees
 // ---------------------------------------------------------------------------------
 // Indices of any form as a vector of i32; none as ().
-Ref index_vector(Lowering& l, const CallArgs& a) {
+Ref index_vector(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"indices", "count", "name"};
     const auto p = parameters(a, "index_vector", names);
     std::vector<Value*> parts;
     for (const Ref& i : index_list(p[0]))
-        parts.push_back(l.b.cast(index_value(i.get(), static_cast<int>(parts.size())), Prim::i32));
+        parts.push_back(index_value(i.get(), static_cast<int>(parts.size())));
     if (const auto count = static_int(p[1]); count != static_cast<long long>(parts.size()))
         raise(Kind::runtime, text_of(p[2]) + " has " + std::to_string(count.value_or(0)) +
                                  " indices. Indexed with " + std::to_string(parts.size()) + ".");
     if (parts.empty()) return Ref::steal(PyTuple_New(0));
-    return make_value(
-        l.b.typed(ir::Op::build, Type::vector(Prim::i32, static_cast<int>(parts.size())), parts));
+    return index_tensor(std::move(parts));
 }
 
 void list_leaves(PyObject* o, std::vector<Ref>& out) {

@@ -398,6 +398,10 @@ std::vector<Value*> components(Value* v) {
 }
 
 Value* build(Type t, std::span<Value* const> parts) { return builder().typed(Op::build, t, parts); }
+Ref index_tensor(std::vector<Value*> indices) {
+    for (Value*& v : indices) v = builder().cast(v, Prim::i32);
+    return make_value(build(Type::vector(Prim::i32, static_cast<int>(indices.size())), indices));
+}
 
 // --- values ------------------------------------------------------------------------------------
 bool is_symbolic(PyObject* o) {

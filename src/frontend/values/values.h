@@ -63,6 +63,7 @@ Value* broadcast(Value* v, Type shape);  // scalar to tensor, else unchanged
 Value* component(Value* tensor, int flat);
 std::vector<Value*> components(Value* v);  // row-major; one for a scalar
 Value* build(Type t, std::span<Value* const> parts);
+Ref index_tensor(std::vector<Value*> indices);  // a vector of i32
 Value* index_value(PyObject* o,
                    int position);  // integer scalar for an index; errors of spec 10 section 4
 std::vector<Ref> index_list(

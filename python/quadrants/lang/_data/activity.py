@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from quadrants._lazy import LazyNumpy
@@ -22,13 +23,6 @@ if TYPE_CHECKING:
 np: Any = LazyNumpy(globals())
 
 _MOST = 2**31 - 1  # elements of a hidden field
-
-
-def _product(numbers: Sequence[int]) -> int:
-    product = 1
-    for n in numbers:
-        product *= n
-    return product
 
 
 class Activity:
@@ -45,18 +39,15 @@ class Activity:
 
     def __init__(self, node: SNode, up: Activity | None) -> None:
         self.node = node
-        self.kind = node._kind
         self.axes = tuple(node._axis_numbers())
         self.grid = tuple(node.shape)
         self.rank = len(self.grid)
         self.path: tuple[Activity, ...] = (*(up.path if up else ()), self)
-        self.up = Cells(node, self.path[:-1], ()) if up else None  # how cells lie in the one above
         self.is_list = node._kind == "dynamic"
         self.dim = node._dims[0] if self.is_list else 0
-        self.chunk = self.dim
         if self.is_list:
             self._describe_list(node)
-        count = _product(self.grid)
+        count = prod(self.grid)
         self.is_wide = count > _MOST
         self.name = f"S{node._id}{node._kind}"
         self.outside = (
@@ -64,7 +55,7 @@ class Activity:
         )
         self.hidden: list[tuple[str, Any, int]] = [("state", i32, 8)]
         if self.is_list:
-            self.hidden.append(("length", i32, _product(self.owner_grid)))
+            self.hidden.append(("length", i32, prod(self.owner_grid)))
         else:
             words = -(-count // 32)
             self.hidden.append(("mask", u32, words))
@@ -144,7 +135,7 @@ class Activity:
             lengths = self.length.to_numpy()[self._owner_number(at)]
             return np.broadcast_to(at[self.axis] % self.dim < lengths, self.grid)
         words = self.mask.to_numpy().astype("<u4").view(np.uint8)
-        bits = np.unpackbits(words, bitorder="little", count=_product(self.grid))
+        bits = np.unpackbits(words, bitorder="little", count=prod(self.grid))
         return bits.astype(bool).reshape(self.grid)
 
     def count(self) -> int:
@@ -171,7 +162,6 @@ class Cells:
         self.rank = len(self.shape)
         self.offset = tuple(offset) or (0,) * self.rank
         self.has_offset = any(self.offset)
-        self.field: Any = node._field
         last = path[-1]
         self.last = last
         # Per axis: its place among those of the sparse node, -1 if it is of the cells alone.
@@ -179,8 +169,8 @@ class Cells:
         self.ratio = tuple(
             extent if at < 0 else extent // last.grid[at] for at, extent in zip(self.at, self.shape)
         )
-        self.size = _product(self.ratio)
-        self.inner = tuple(_product(self.ratio[k + 1 :]) for k in range(self.rank))
+        self.size = prod(self.ratio)
+        self.inner = tuple(prod(self.ratio[k + 1 :]) for k in range(self.rank))
         # How to find each sparse node's cell: (axis here, how many per cell), in its own order.
         self.steps = tuple(
             tuple((self.axes.index(a), self.shape[self.axes.index(a)] // n)
@@ -226,8 +216,8 @@ class Box:
         self.extents = tuple(
             extent if at < 0 else extent // activity.grid[at] for at, extent in zip(self.at, shape)
         )
-        self.size = _product(self.extents)
-        self.inner = tuple(_product(self.extents[k + 1 :]) for k in range(self.rank))
+        self.size = prod(self.extents)
+        self.inner = tuple(prod(self.extents[k + 1 :]) for k in range(self.rank))
         self.offset = tuple(offset) or (0,) * self.rank
         self.has_offset = any(self.offset)
 

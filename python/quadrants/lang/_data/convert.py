@@ -30,6 +30,10 @@ def _dtype_of(container: Any) -> Any:
     return dtype
 
 
+def _is_sparse(container: Any) -> bool:
+    return getattr(container, "_is_sparse", False)
+
+
 def live_array(container: Any) -> Any:
     """A NumPy array over the container's memory, None where strides cannot describe it."""
     view = container._view()
@@ -74,7 +78,7 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
 
 def _in_active_cells(container: Any, array: Any, element_shape: tuple[int, ...]) -> Any:
     """The array, with zeros where a sparse field has no cells."""
-    if not getattr(container, "_is_sparse", False):
+    if not _is_sparse(container):
         return array
     active = container._active()
     active = active.reshape(active.shape + (1,) * len(element_shape))
@@ -83,7 +87,7 @@ def _in_active_cells(container: Any, array: Any, element_shape: tuple[int, ...])
 
 def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: Any) -> None:
     """Stores all elements of one container in another, cast to its dtype."""
-    if getattr(target, "_is_sparse", False):
+    if _is_sparse(target):
         from quadrants._library import sparse
 
         for number in range(len(target._places)):
@@ -213,7 +217,7 @@ def numpy_of(
 
 
 def _warn_of_lists(container: Any) -> None:
-    if getattr(container, "_is_sparse", False) and container._list_node is not None:
+    if _is_sparse(container) and container._list_node is not None:
         from quadrants import _logging
 
         _logging.warn(
@@ -274,7 +278,7 @@ def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
         raise ModuleNotFoundError("to_dlpack of a field needs torch")
     container._prepare()
     dtype = _dtype_of(container)
-    if getattr(container, "_is_sparse", False):
+    if _is_sparse(container):
         raise RuntimeError("DLPack cannot export a field of a sparse tree; use to_numpy()")
     if dtype not in _VIEWABLE:
         raise RuntimeError(f"DLPack export does not support dtype {dtype}")
