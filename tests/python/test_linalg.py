@@ -124,8 +124,10 @@ def test_builders(capsys):
     assert [A[i, 0] for i in range(3)] == [4, 2, 2] and A.dtype == qd.f32
     assert dense(builder.build()).sum() == 0  # it is empty now
     fill(builder, 11, two)
-    with raises(qd.QuadrantsRuntimeError, "max_num_triplets"):
-        builder.build()
+    for act in (builder.print_triplets, builder.build):
+        with raises(qd.QuadrantsRuntimeError, "max_num_triplets"):
+            act()
+    assert dense(builder.build()).sum() == 0
 
 
 @pytest.mark.parametrize(
@@ -151,6 +153,42 @@ def k(A: qd.types.sparse_matrix_builder()):
     with pytest.raises((error, qd.QuadrantsCompilationError)) as info:
         scope["k"](L.SparseMatrixBuilder(3, 3, max_num_triplets=10))
     assert text in str(info.value)
+
+
+def test_sizes_and_indices_are_integers_of_32_bits():
+    for size in (2**31, 2**40, -1):
+        for make in (
+            lambda size=size: L.SparseMatrix(size, 3),
+            lambda size=size: L.SparseMatrix(3, size),
+            lambda size=size: L.SparseMatrixBuilder(3, size, 4),
+            lambda size=size: L.SparseMatrixBuilder(3, 3, size),
+        ):
+            with raises(qd.QuadrantsRuntimeError, "at most"):
+                make()
+    for size in (2.5, "a"):
+        with pytest.raises(TypeError):
+            L.SparseMatrix(size, 3)
+    A = L.SparseMatrix(3, 3)
+    A[np.int64(1), 2] = 4
+    assert A[1, np.int32(2)] == 4
+    for key in (1, (1.5, 0), ("a", 0), (slice(2), 0)):
+        with pytest.raises(TypeError):
+            A[key]
+
+
+def test_a_builder_goes_on_after_triplets_outside():
+    builder = L.SparseMatrixBuilder(3, 3, max_num_triplets=10)
+
+    @qd.kernel
+    def add(A: qd.types.sparse_matrix_builder(), i: qd.i32):
+        A[i, 0] += 1.0
+
+    for row in (3, -1):
+        add(builder, row)
+        with raises(qd.QuadrantsRuntimeError, f"[{row}, 0]"):
+            builder.build()
+        add(builder, 1)
+        assert builder.build()[1, 0] == 1
 
 
 def test_triplets_of_ndarrays():

@@ -2,6 +2,7 @@
 
 import numbers
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import quadrants as qd
@@ -28,6 +29,14 @@ def _checked_dtype(dtype: Any, storage_format: str) -> Any:
             f"The storage format of a sparse matrix is one of {', '.join(_FORMATS)}, not {storage_format!r}"
         )
     return dtype
+
+
+def _checked_extent(n: Any) -> int:
+    """Rows, columns or triplets as an int; the native side has 32 bits for them."""
+    n = index(0 if n is None else n)
+    if not 0 <= n < 2**31:
+        raise QuadrantsRuntimeError(f"A sparse matrix has at most {2**31 - 1} rows, not {n}")
+    return n
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -57,12 +66,12 @@ class SparseMatrixBuilder:
         dtype: Any = qd.f32,
         storage_format: str = "col_major",
     ) -> None:
-        self.num_rows = num_rows or 0
-        self.num_cols = num_cols or self.num_rows
-        self.max_num_triplets = max_num_triplets
+        self.num_rows = _checked_extent(num_rows)
+        self.num_cols = _checked_extent(num_cols or num_rows)
+        self.max_num_triplets = _checked_extent(max_num_triplets)
         self.dtype = _checked_dtype(dtype, storage_format)
         self.storage_format = storage_format
-        room = max(max_num_triplets, 1)
+        room = max(self.max_num_triplets, 1)
         self.rows, self.columns = qd.ndarray(qd.i32, room), qd.ndarray(qd.i32, room)
         self.values, self.count = qd.ndarray(dtype, room), qd.ndarray(qd.i32, 1)
         self.count.fill(0)
@@ -97,12 +106,14 @@ class SparseMatrixBuilder:
         Raises:
             QuadrantsRuntimeError: too many triplets were added, or one is outside of the matrix.
         """
-        count = self._taken()
+        try:
+            count = self._taken()
+        finally:
+            self.count.fill(0)
         made = SparseMatrix(
             self.num_rows, self.num_cols, dtype=self.dtype, storage_format=self.storage_format
         )
         made._set(*(a.to_numpy()[:count] for a in (self.rows, self.columns, self.values)))
-        self.count.fill(0)
         return made
 
 
@@ -128,8 +139,8 @@ class SparseMatrix:
         dtype: Any = qd.f32,
         storage_format: str = "col_major",
     ) -> None:
-        self.n = n or 0
-        self.m = m or self.n
+        self.n = _checked_extent(n)
+        self.m = _checked_extent(m or n)
         self.dtype = _checked_dtype(dtype, storage_format)
         self._format = storage_format
         self._kind = np.dtype(to_numpy_type(dtype))
@@ -146,18 +157,19 @@ class SparseMatrix:
     def _set(self, rows: Any, columns: Any, values: Any) -> None:
         rows, columns = (np.ascontiguousarray(a, np.int32) for a in (rows, columns))
         values = np.ascontiguousarray(values, self._kind)
-        for row, column in zip(rows, columns):
-            self._checked((row, column), QuadrantsRuntimeError)
+        outside = (rows < 0) | (rows >= self.n) | (columns < 0) | (columns >= self.m)
+        if outside.any():
+            self._checked((rows[outside][0], columns[outside][0]), QuadrantsRuntimeError)
         if not call("set_triplets", self._native.address, len(rows), rows, columns, values):
             raise QuadrantsRuntimeError("Out of memory for a sparse matrix")
 
     def _checked(self, key: Any, error: type[Exception] = IndexError) -> tuple[int, int]:
-        row, column = key
+        row, column = map(index, key)
         if not 0 <= row < self.n or not 0 <= column < self.m:
             raise error(
                 f"Out of bound access to a {self.n} x {self.m} sparse matrix at [{row}, {column}]"
             )
-        return int(row), int(column)
+        return row, column
 
     def __getitem__(self, indices: tuple[int, int]) -> float:
         return call("get", self._native.address, *self._checked(indices))
