@@ -217,7 +217,7 @@ char* find(FieldFull& f, PyObject* key, int component, bool writes) {
     if (!usable(f) || !read_key(f, key, indices) || !wait_for_launches() || !usable(f))
         return nullptr;
     const ir::Field& layout = *f.field;
-    if (session().options.debug)
+    if (session().options.debug || layout.packed)
         for (int k = 0; k < layout.ndim; ++k) {
             const int64_t i = indices[k] - layout.offset[k];
             if (i < 0 || i >= layout.shape[k])
@@ -227,6 +227,7 @@ char* find(FieldFull& f, PyObject* key, int component, bool writes) {
         PyErr_Format(PyExc_IndexError, "component %d is out of range", component);
         return nullptr;
     }
+    if (layout.packed) return f.base;  // to be asked through _read_packed
     char* at = f.base + layout::address(layout, indices, component);
     const runtime::Memory& m = f.record->storage->memory;
     if (at < m.data || at + type::bytes(layout.elem.prim) > m.data + m.bytes)
@@ -236,12 +237,29 @@ char* find(FieldFull& f, PyObject* key, int component, bool writes) {
 
 char* locate(FieldFull& f, PyObject* key, int component, bool writes) {
     char* at = find(f, key, component, writes);
+    if (f.field->packed) return at;
     if (at && !(*f.noted)[static_cast<size_t>(2 * component + writes)]) note(f, component, writes);
     return at;
 }
 
+PyObject* load(FieldFull& f, PyObject* key, int component) {
+    const char* at = locate(f, key, component, false);
+    if (!at) return nullptr;
+    if (f.field->packed)
+        return PyObject_CallMethod(reinterpret_cast<PyObject*>(&f), "_read_packed", "(Oi)", key,
+                                   component);
+    return load_element(*f.record->storage, f.field->elem.prim, at);
+}
+
+bool store_packed(FieldFull& f, PyObject* key, int component, PyObject* value) {
+    return find(f, key, component, true) &&
+           Ref::steal_or_null(PyObject_CallMethod(reinterpret_cast<PyObject*>(&f), "_write_packed",
+                                                  "(OiO)", key, component, value));
+}
+
 // The value first: to read it may run code of the user's, which can free the memory.
 bool store(FieldFull& f, PyObject* key, int component, PyObject* value) {
+    if (f.field->packed) return store_packed(f, key, component, value);
     const Prim p = f.field->elem.prim;
     uint64_t bits;
     if (!read_number(p, value, bits)) return false;
@@ -267,8 +285,7 @@ PyObject* field_getitem(PyObject* self, PyObject* key) {
         if (session().options.debug && !find(f, key, 0, false)) return nullptr;
         return PyObject_CallMethod(self, "_element", "(O)", key);
     }
-    const char* at = locate(f, key, 0, false);
-    return at ? load_element(*f.record->storage, f.field->elem.prim, at) : nullptr;
+    return load(f, key, 0);
 }
 
 int field_setitem(PyObject* self, PyObject* key, PyObject* value) {
@@ -288,9 +305,7 @@ PyObject* field_load(PyObject* self, PyObject* args) {
     PyObject* key;
     int component;
     if (!PyArg_ParseTuple(args, "Oi", &key, &component)) return nullptr;
-    FieldFull& f = *as_field(self);
-    const char* at = locate(f, key, component, false);
-    return at ? load_element(*f.record->storage, f.field->elem.prim, at) : nullptr;
+    return load(*as_field(self), key, component);
 }
 
 PyObject* field_store(PyObject* self, PyObject* args) {
@@ -427,6 +442,7 @@ PyObject* get_flag(PyObject* self, void* which) {
     const char flag = which ? *static_cast<const char*>(which) : 'b';
     return PyBool_FromLong(flag == 'b'   ? f.base != nullptr
                            : flag == 's' ? f.field && f.field->sparse
+                           : flag == 'p' ? f.field && f.field->packed
                                          : f.destroyed);
 }
 PyObject* get_uid(PyObject* self, void*) {
@@ -438,6 +454,8 @@ PyGetSetDef field_getset[] = {
     {"_has_storage", get_flag, nullptr, "Whether it has storage now.", nullptr},
     {"_is_sparse", get_flag, nullptr, "Whether it has storage below a sparse node.",
      const_cast<char*>("s")},
+    {"_is_packed", get_flag, nullptr, "Whether its numbers lie packed in words.",
+     const_cast<char*>("p")},
     {"_destroyed", get_flag, nullptr, "Whether its tree was destroyed.", const_cast<char*>("d")},
     {"_uid", get_uid, nullptr, "Number of this object in the process.", nullptr},
     {"_address", get_address, nullptr, "Address of the first element; 0 without storage.", nullptr},
@@ -503,7 +521,8 @@ void read_nodes(PyObject* list, std::vector<layout::Node>& nodes) {
             bad_description();
         layout::Node n;
         n.parent = parent;
-        n.prim = prim < 0 ? Prim::none : static_cast<Prim>(prim);
+        n.packed = prim < -1;
+        if (prim != -1) n.prim = static_cast<Prim>(n.packed ? -2 - prim : prim);
         n.axes = read_ints(axes);
         n.extents = read_list(extents);
         if (parent >= k || n.axes.size() != n.extents.size()) bad_description();
@@ -527,8 +546,9 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
     int prim, rank, n, m;
     const char* name;
     unsigned long long sparse;
-    if (!PyArg_ParseTuple(row, "O!OiiiiOOsK", &FieldBase_Type, &object, &places, &prim, &rank, &n,
-                          &m, &order, &offset, &name, &sparse))
+    int packed;
+    if (!PyArg_ParseTuple(row, "O!OiiiiOOsKp", &FieldBase_Type, &object, &places, &prim, &rank, &n,
+                          &m, &order, &offset, &name, &sparse, &packed))
         bad_description();
     FieldFull& f = *as_field(object);
     layout::FieldSpec spec{name,
@@ -537,7 +557,8 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
                            read_ints(order),
                            read_list(offset),
                            f.uid,
-                           sparse};
+                           sparse,
+                           packed != 0};
     Planned p{&f, nullptr, 0};
     p.layout = std::make_unique<ir::Field>(layout::make_field(nodes, spec, p.base));
     return p;
@@ -554,8 +575,10 @@ PyObject* node_sizes(const std::vector<layout::Node>& nodes) {
 }
 
 // make_tree((nodes, sparse), fields) -> (id, [(cell bytes, offset in parent cell, cells), ...])
-//   node:  (parent, prim or -1, axes, extents), parents first, the root at 0
-//   field: (object, place nodes, prim, rank, n, m, order or None, offset or None, name, structure)
+//   node:  (parent, prim, axes, extents), parents first, the root at 0; prim is -1 of containers,
+//          -2 - prim of packed places
+//   field: (object, place nodes, prim, rank, n, m, order or None, offset or None, name, structure,
+//           packed)
 PyObject* make_tree(PyObject*, PyObject* args) {
     PyObject *node_list, *field_list;
     int sparse;

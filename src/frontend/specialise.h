@@ -182,7 +182,8 @@ struct KernelState {
     std::vector<long> labels;   // of checkpoints so far
     std::unordered_map<const ir::Value*, ir::Value*>
         outliving;  // in variables (values/outlive.cpp)
-    std::unordered_map<const ir::Field*, PyObject*> sparse_fields;  // those that it uses
+    // Those sparse or packed ones that it uses.
+    std::unordered_map<const ir::Field*, PyObject*> special_fields;
     bool pure = false;  // depends on its arguments only: captured values are reported
     std::vector<std::string> captures;  // reported already
 };

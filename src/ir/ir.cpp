@@ -155,6 +155,7 @@ uint64_t Field::layout_hash() const {
     for (const auto& list : uneven_terms) add(list.size()), add_terms(list);
     for (const int64_t c : component_offsets) add(static_cast<uint64_t>(c));
     if (sparse) add(sparse);
+    if (packed) add(1);
     return h;
 }
 

@@ -293,6 +293,7 @@ struct Field {
     int64_t component_stride() const;
     uint64_t alias_group = 0;  // fields of different groups never overlap
     uint64_t sparse = 0;       // tells the sparse nodes above it apart; 0 if there are none
+    bool packed = false;       // its numbers lie in words of another field: places have no address
     uint64_t layout_hash() const;
 };
 

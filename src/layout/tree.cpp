@@ -93,7 +93,7 @@ void lay_out(std::span<Node> nodes) {
     for (Node& n : nodes) {
         n.cells = 1;
         for (int64_t e : n.extents) n.cells = multiply(n.cells, e);
-        n.cell_bytes = type::bytes(n.prim);
+        n.cell_bytes = n.packed ? 0 : type::bytes(n.prim);
         n.align = std::max<int64_t>(1, n.cell_bytes);
         n.offset = 0;
     }
@@ -122,6 +122,7 @@ ir::Field make_field(std::span<const Node> nodes, const FieldSpec& spec, int64_t
     f.elem = spec.elem;
     f.alias_group = spec.alias_group;
     f.sparse = spec.sparse;
+    f.packed = spec.packed;
     const Cells first = cells_of(nodes, spec.places.at(0), spec.order);
     base = first.base;
     f.ndim = static_cast<int>(first.shape.size());

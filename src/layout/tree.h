@@ -21,6 +21,7 @@ namespace qd::layout {
 struct Node {
     int parent = -1;                     // an earlier node; -1 for the root, which is node 0
     type::Prim prim = type::Prim::none;  // of a place; none for containers
+    bool packed = false;                 // a place whose numbers lie in words elsewhere: no bytes
     std::vector<int> axes;               // of a container, in memory order
     std::vector<int64_t> extents;        // parallel to axes
 
@@ -44,6 +45,7 @@ struct FieldSpec {
     std::vector<int64_t> offset;  // per canonical axis; empty: zeros
     uint64_t alias_group = 0;
     uint64_t sparse = 0;
+    bool packed = false;
 };
 
 // Address terms of a field; `base` gets the bytes from the tree's start to component 0 of the first

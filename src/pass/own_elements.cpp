@@ -72,7 +72,18 @@ struct Class {
     std::vector<Inst*> atomics;
 };
 
-bool splittable(Op op) { return op == Op::atomic_exchange || info(op).step != Op::count_; }
+bool splittable(Op op) {
+    return op == Op::atomic_exchange || op == Op::atomic_cas || info(op).step != Op::count_;
+}
+
+// What an atomic leaves in its place, which held `old`.
+Value* left_by(const Inst& atomic, Value* old, Builder& b) {
+    Value* v = atomic.operand(1);
+    if (atomic.op == Op::atomic_exchange) return v;
+    if (atomic.op == Op::atomic_cas)
+        return b.op(Op::select, {b.op(Op::eq, {old, v}), atomic.operand(2), old});
+    return b.op(info(atomic.op).step, {old, v});
+}
 
 bool in_loop(const Session& s, Inst& loop) {
     std::unordered_map<uint64_t, Class> classes;
@@ -96,9 +107,8 @@ bool in_loop(const Session& s, Inst& loop) {
         if (c.shared) continue;
         for (Inst* i : c.atomics) {
             Builder b = before(*i);
-            Value *old = b.load(i->operand(0)), *v = i->operand(1);
-            b.store(i->operand(0),
-                    i->op == Op::atomic_exchange ? v : b.op(info(i->op).step, {old, v}));
+            Value* old = b.load(i->operand(0));
+            b.store(i->operand(0), left_by(*i, old, b));
             replace(i->result(), old);
             i->remove();
             changed = true;

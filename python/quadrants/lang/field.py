@@ -10,9 +10,9 @@ from quadrants._lazy import lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Layout
 from quadrants.lang import impl
+from quadrants.lang._data.packing import QUANT_TYPES, BitpackedFields
 from quadrants.lang._data.stored_field import Field, MatrixField, ScalarField
 from quadrants.lang._data.struct_field import StructField
-from quadrants.lang._unavailable import unavailable_class
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.matrix import MatrixType
 from quadrants.lang.snode import SNode, changes, checked_extent, checked_offset
@@ -26,8 +26,6 @@ __getattr__, __dir__ = lazy_names(
     __name__, globals(), {"_DLPackV1Adapter": "quadrants._compat.dlpack:DLPackV1Adapter"}
 )
 _TORCH_MPS_SUPPORTS_DLPACK_BYTES_OFFSET = False  # no Metal backend yet
-
-BitpackedFields = unavailable_class(__name__, "BitpackedFields", "qd.BitpackedFields")
 
 
 def _caller() -> str:
@@ -43,6 +41,8 @@ def _caller() -> str:
 
 def place_field(node: SNode, field: Any, offset: Any) -> None:
     """Puts every component of a field into a node."""
+    if isinstance(field, BitpackedFields):
+        return field._place_in(node, offset)
     if isinstance(field, StructField):
         for member in field.field_dict.values():
             place_field(node, member, offset)
@@ -232,7 +232,7 @@ def field(
             needs_grad=needs_grad,
             needs_dual=needs_dual,
         )
-    dtype = cook_dtype(dtype)
+    given, dtype = dtype, _element_type(dtype)
     if impl.is_python_backend():
         return _python_array(dtype, (), shape)
     _check_runtime()
@@ -240,19 +240,37 @@ def field(
     plan = _plan(shape, order, offset)
     made = ScalarField()
     made._setup(dtype, (), name)
+    made._quantise(_quants_of([given]))
     _declare([_group([made])], plan, needs_grad, needs_dual)
     return made
 
 
-def _compute_type(dtype: Any, n: int, m: int, ndim: int) -> Any:
-    """The one element type of a matrix field; a list gives one per component."""
+def _element_type(dtype: Any) -> Any:
+    """The type of an element in kernels."""
+    return dtype.compute if isinstance(dtype, QUANT_TYPES) else cook_dtype(dtype)
+
+
+def _quants_of(dtypes: list[Any]) -> list[Any] | None:
+    """The dtypes of components if they are quantised; None if they are ordinary ones."""
+    quantised = [isinstance(dtype, QUANT_TYPES) for dtype in dtypes]
+    if any(quantised) and not all(quantised):
+        raise QuadrantsRuntimeError("The components of a field are all quantised, or none is")
+    return dtypes if any(quantised) else None
+
+
+def _component_types(dtype: Any, n: int, m: int, ndim: int) -> list[Any]:
+    """The element type of each component of a matrix field; a list gives one per component."""
     if not isinstance(dtype, (list, tuple)):
-        return cook_dtype(dtype)
+        return [dtype] * (n * m)
     assert len(dtype) == n, f"{n} dtypes are expected, got {len(dtype)}"
     rows = dtype if ndim == 2 and isinstance(dtype[0], (list, tuple)) else [[d] for d in dtype]
     for row in rows:
         assert len(row) == m, f"{m} dtypes per row are expected, got {len(row)}"
-    kinds = {cook_dtype(d) for row in rows for d in row}
+    return [d for row in rows for d in row]
+
+
+def _compute_type(dtypes: list[Any]) -> Any:
+    kinds = {_element_type(d) for d in dtypes}
     if len(kinds) != 1:
         raise QuadrantsRuntimeError(
             "Member fields of a matrix field must have the same compute type"
@@ -278,7 +296,8 @@ def create_matrix_field(
     if None in shape_of_one:
         raise TypeError(f"n and m of a field's elements are ints, got {shape_of_one}")
     check_element_shape(*shape_of_one)
-    kind = _compute_type(dtype, n, m, ndim)
+    dtypes = _component_types(dtype, n, m, ndim)
+    kind = _compute_type(dtypes)
     if impl.is_python_backend():
         return _python_array(kind, shape_of_one, shape)
     _check_runtime()
@@ -287,6 +306,7 @@ def create_matrix_field(
     made = MatrixField()
     made._setup(kind, shape_of_one, name)
     made._describe()
+    made._quantise(_quants_of(dtypes))
     cell = _group([made])
     groups = [[place] for place in cell] if layout is Layout.SOA else [cell]
     _declare(groups, plan, needs_grad, needs_dual)
@@ -340,7 +360,8 @@ def _struct_of(
             fields[key]._describe()
         else:
             fields[key] = ScalarField()
-            fields[key]._setup(cook_dtype(kind), (), label)
+            fields[key]._setup(_element_type(kind), (), label)
+            fields[key]._quantise(_quants_of([kind]))
     return StructField(fields, methods, name, groups=groups)
 
 

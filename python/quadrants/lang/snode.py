@@ -220,6 +220,9 @@ class SNode:
         self._index_offset: tuple[int, ...] = ()
         self._id = next(_ids)
         self._sizes: tuple[int, int, int] | None = None  # cell bytes, offset, cells
+        self._word_bits = 0  # of a bit struct or quant array
+        self._bits = 0, -1, 0  # of a packed place: first bit, that of the exponent, group
+        self._is_word = False  # a hidden place, of the words that quantised numbers lie in
         self._chunk = 0  # of a dynamic node: elements that are allocated at once
         self._activity_here: Activity | None = None  # of a sparse node in a finished tree
         self._known_cells: Any = ()  # None or Cells, once asked for
@@ -308,10 +311,23 @@ class SNode:
 
     @host_only
     def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
-        """Adds an array of quantised numbers, packed."""
+        """Adds an array of quantised numbers that lie packed in one word.
+
+        Args:
+            axes: axes such as `qd.ij`.
+            dimensions: extents, one per axis, or one for all.
+            max_num_bits: size of the word: 8, 16, 32 or 64.
+        """
         self._open()
         _checked_dims(axes, dimensions)
-        raise unsupported("QuantArray")
+        from quadrants.lang import impl
+        from quadrants.lang._data.packing import checked_word
+
+        if not core.is_extension_supported(impl.current_cfg().arch, _extension().quant):
+            raise unsupported("QuantArray")
+        node = self._add_container("quant_array", axes, dimensions)
+        node._word_bits = checked_word(max_num_bits)
+        return node
 
     @host_only
     def place(self, *args: Any, offset: Any = None) -> SNode:
@@ -346,6 +362,10 @@ class SNode:
 
     def _add_place(self, field: Any, component: int, offset: Any) -> SNode:
         self._open()
+        if field._quants is not None or self._word_bits:
+            from quadrants.lang._data.packing import check_place
+
+            check_place(self, field, component)
         self._builder._touch()
         node = SNode(self._builder, "place", self)
         node._field = field
@@ -375,8 +395,12 @@ class SNode:
                 continue
             companion = getattr(field, which)
             if companion is not None and companion._places[node._component] is None:
-                assert node._up is not None
-                place_component(node._up, companion, node._component, node._index_offset or None)
+                up = node._cell
+                assert up is not None
+                if up._kind == "quant_array":
+                    assert up._up is not None
+                    up = up._up._add("dense", up._axes, up._dims)
+                place_component(up, companion, node._component, node._index_offset or None)
 
     # --- asking ---
 
@@ -398,6 +422,17 @@ class SNode:
                 found.append(node)
             node = node._up
         return found[::-1]
+
+    @property
+    def _cell(self) -> SNode | None:
+        """The container in whose cells a place lies."""
+        up = self._up
+        return up._up if up is not None and up._kind == "bit_struct" else up
+
+    @property
+    def _is_packed(self) -> bool:
+        """Whether it is the place of quantised numbers, which have no storage of their own."""
+        return self._up is not None and self._up._word_bits != 0
 
     def _axis_numbers(self) -> list[int]:
         return sorted({a for node in self._containers() for a in node._axes})
@@ -537,11 +572,11 @@ class SNode:
 
     def _loop_range(self) -> Any:
         """A field that has an element for each cell of this node; None if none lies in it."""
-        for child in self._children:
-            if child._kind == "place":
-                return child._field
         if self._kind == "place":
             return self._field
+        for child in self._children:
+            if child._kind in ("place", "bit_struct"):
+                return child._loop_range()
         return None
 
     def __repr__(self) -> str:

@@ -6,11 +6,14 @@ import builtins
 from dataclasses import dataclass
 from typing import Any
 
+from quadrants.lang.exception import QuadrantsRuntimeError
+from quadrants.lang.util import cook_dtype as _cook_dtype
 from quadrants.types.primitive_types import DataType
 
 _int = builtins.int
 _float = builtins.float
 _bool = builtins.bool
+_MOST_EXPONENT_BITS, _MOST_DIGITS = 8, 23  # those of f32
 
 
 @dataclass(frozen=True)
@@ -51,14 +54,18 @@ def _compute_int(compute: Any, signed: _bool) -> DataType:
     from quadrants.lang.impl import get_runtime
 
     if compute is not None:
-        return compute
+        return _cook_dtype(compute)
     return get_runtime().default_ip if signed else get_runtime().default_up
 
 
 def _compute_float(compute: Any) -> DataType:
     from quadrants.lang.impl import get_runtime
 
-    return get_runtime().default_fp if compute is None else compute
+    if compute is None:
+        return get_runtime().default_fp
+    if not _cook_dtype(compute).is_real:
+        raise QuadrantsRuntimeError(f"the type in kernels is a float, got {compute}")
+    return _cook_dtype(compute)
 
 
 def int(bits: _int, signed: _bool = True, compute: Any = None) -> QuantInt:  # noqa: A001
@@ -104,7 +111,20 @@ def float(exp: _int, frac: _int, signed: _bool = True, compute: Any = None) -> Q
         frac: mantissa bits, the sign included.
         signed: whether one mantissa bit is the sign.
         compute: type in kernels, the default float if None.
+
+    Raises:
+        RuntimeError: more than 8 bits of exponent, or more than 23 digits beside the sign.
     """
+    if (
+        _checked_bits(exp) > _MOST_EXPONENT_BITS
+        or _checked_bits(frac) - bool(signed) > _MOST_DIGITS
+    ):
+        raise QuadrantsRuntimeError(
+            f"a quantised float has an exponent of at most {_MOST_EXPONENT_BITS} bits and "
+            f"{_MOST_DIGITS} digits beside its sign, got {exp} and {frac - bool(signed)}"
+        )
+    if frac - bool(signed) < 1:
+        raise QuadrantsRuntimeError("a quantised float has at least one digit beside its sign")
     return QuantFloat(
         QuantInt(_checked_bits(frac), signed, _compute_int(None, signed)),
         QuantInt(_checked_bits(exp), False, _compute_int(None, False)),

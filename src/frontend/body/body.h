@@ -255,6 +255,7 @@ struct Lowering::Body {
     Val library(const char* module, const char* name, std::vector<Val> given);
     bool add_triplet(const Node* n, ir::Op op);  // A[i, j] += v of a sparse matrix builder
     std::vector<Val> cells_of(FieldObject* f);
+    Val field_member(FieldObject* f, const char* name);
     void touch(const ir::Inst& place);
     void touch(FieldObject* f, std::span<ir::Value* const> index);
     bool is_own_library() const;

@@ -49,13 +49,17 @@ Val Body::library(const char* from, const char* name, std::vector<Val> given) {
     return call_own_func(function.get(), args);
 }
 
-// How the elements of a field lie in sparse cells; one for each node that holds components.
-std::vector<Val> Body::cells_of(FieldObject* f) {
+// What a field that the kernel uses knows of itself.
+Val Body::field_member(FieldObject* f, const char* name) {
     PyObject* o = reinterpret_cast<PyObject*>(f);
     const auto place = unit.field_places.find(o);
-    const Val field{Ref::borrow(o), place == unit.field_places.end() ? nullptr : place->second};
-    const Val all = field.prov ? member(field, interned("_cells").get())
-                               : Val{Ref::steal(PyObject_GetAttrString(o, "_cells"))};
+    if (place == unit.field_places.end()) return {Ref::steal(PyObject_GetAttrString(o, name))};
+    return member({Ref::borrow(o), place->second}, interned(name).get());
+}
+
+// How the elements of a field lie in sparse cells; one for each node that holds components.
+std::vector<Val> Body::cells_of(FieldObject* f) {
+    const Val all = field_member(f, "_cells");
     std::vector<Val> found;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(all.get()); ++k)
         found.push_back(element(all, integer(k).get()));
@@ -70,8 +74,8 @@ bool Body::is_own_library() const {
 
 // An element that is about to be written. `place` is its field_place.
 void Body::touch(const ir::Inst& place) {
-    const auto known = low.kernel->sparse_fields.find(place.field());
-    if (is_own_library() || known == low.kernel->sparse_fields.end()) return;
+    const auto known = low.kernel->special_fields.find(place.field());
+    if (is_own_library() || known == low.kernel->special_fields.end()) return;
     std::vector<ir::Value*> index;
     for (int k = 0; k < place.operand_count; ++k) index.push_back(place.operand(k));
     touch(reinterpret_cast<FieldObject*>(known->second), index);
@@ -144,8 +148,10 @@ bool Body::add_triplet(const Node* n, ir::Op op) {
                                (at.size() == 1 ? " index" : " indices"));
     Ref v = value(n->b);
     low.node = n;
-    if (op == ir::Op::sub) v = make_value(low.b.op(ir::Op::neg, {to_value(v.get())}));
-    library(kTriplets, "insert", {builder, {at[0]}, {at[1]}, {std::move(v)}});
+    // No gradients flow through it, and the kernel itself has added it.
+    if (low.kernel->out->derivative == 1) return true;
+    library(kTriplets, "insert",
+            {builder, {at[0]}, {at[1]}, {std::move(v)}, {truth_of(op == ir::Op::sub)}});
     return true;
 }
 

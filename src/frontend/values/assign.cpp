@@ -143,6 +143,7 @@ void assign(PyObject* target, PyObject* value) {
         raise(Kind::type,
               "cannot assign a struct to '" + type::to_user_string(type_of(target)) + "'");
     Value* v = fit(value, e.type().value(), "Assign");
+    if (is_packed(e.value())) return store_packed(e.value(), v);
     touch(e.value());
     builder().store(e.value(), v);
 }

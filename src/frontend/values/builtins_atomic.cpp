@@ -75,6 +75,9 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
         wanted[k] = builder().cast(v, t.prim);
     }
     ir::Builder& b = builder();
+    if (is_packed(target.value()))
+        raise(Kind::type, "'atomic_cas' is not supported on quantised fields",
+              "their numbers share words; use another atomic operation");
     if (target.shared) {
         touch(target.value());
         return make_value(b.op(Op::atomic_cas, {target.value(), wanted[0], wanted[1]}));
@@ -94,6 +97,7 @@ Ref volatile_load(Lowering&, const CallArgs& a) {
     while (def && def->op == Op::comp_place) def = def->operand(0)->def;
     if (def && def->op == Op::slot)
         raise(Kind::type, "volatile_load of a local variable or local array has no meaning");
+    if (is_packed(as_expr(x)->value())) return make_value(load_place(as_expr(x)->value()));
     return make_value(builder().op(Op::volatile_load, {as_expr(x)->value()}));
 }
 

@@ -430,7 +430,7 @@ Value* to_value(PyObject* o) {
                 return e.value();
             case ExprKind::variable:
             case ExprKind::element:
-                return builder().load(e.value());
+                return load_place(e.value());
             case ExprKind::array:
                 raise(Kind::type, "an ndarray cannot be used as a value", "index it: a[i]");
         }
@@ -462,7 +462,7 @@ Value* to_value_as(PyObject* o, Prim p) {
 Ref to_rvalue(PyObject* o) {
     if (is_expr(o) &&
         (as_expr(o)->kind == ExprKind::variable || as_expr(o)->kind == ExprKind::element))
-        return make_value(builder().load(as_expr(o)->value()));
+        return make_value(load_place(as_expr(o)->value()));
     return Ref::borrow(o);
 }
 

@@ -105,6 +105,7 @@ void report_overflow(Op op, Value* a, Value* b, Value* r) {
 }
 
 Value* atomic_arithmetic(Op atomic, Value* place, Value* operand) {
+    if (is_packed(place)) return update_packed(place, ir::info(atomic).python, operand);
     touch(place);
     ir::Builder& out = builder();
     Value* old = out.op(atomic, {place, operand});

@@ -517,8 +517,8 @@ Ref field_element(FieldObject* f, PyObject* const* indices, size_t n) {
     Value* operands[16];
     for (size_t k = 0; k < n; ++k) operands[k] = index_value(indices[k], static_cast<int>(k));
     if (current()->kernel->out->derivative) touch_gradient(f, {operands, n});
-    if (field->sparse)
-        current()->kernel->sparse_fields.try_emplace(field, reinterpret_cast<PyObject*>(f));
+    if (field->sparse || field->packed)
+        current()->kernel->special_fields.try_emplace(field, reinterpret_cast<PyObject*>(f));
     return make_place(
         builder().typed(Op::field_place, field->elem.place(), {operands, n}, 0, field),
         ExprKind::element, true);

@@ -276,11 +276,11 @@ def add_hidden(
                 activity.lengths += (Box(activity, node._up, own),)
             elif own:
                 activity.masks += (Box(activity, node, own),)
-            elif node._kind == "place":
+            elif node._kind == "place" and not node._is_packed:
                 number = node._field._component(node._component)
                 activity.data += (Box(activity, node, number, node._index_offset),)
-        if node._kind == "place" and path and path[-1].node is node._up and path[-1].is_list:
-            if node._field not in path[-1].elements:
+        if node._kind == "place" and path and path[-1].node is node._cell and path[-1].is_list:
+            if not node._is_word and node._field not in path[-1].elements:
                 path[-1].elements += (node._field,)
     return list(known.values())
 

@@ -7,12 +7,14 @@ strides cannot describe it; fields then offer `_parts(component)`. NumPy does al
 from __future__ import annotations
 
 import operator
+from math import prod
 from typing import Any
 
 from quadrants._lazy import LazyNumpy
 from quadrants._lib import core
 from quadrants._lib.core import Arch
 from quadrants.lang import impl
+from quadrants.lang._data import packing
 from quadrants.lang.exception import QuadrantsTypeError
 from quadrants.lang.util import has_pytorch, to_numpy_type, to_pytorch_type
 from quadrants.types.primitive_types import f32, f64, i32, i64, u1
@@ -57,8 +59,15 @@ def _places(container: Any, element_shape: tuple[int, ...]) -> list[tuple[Any, A
 # amid.
 
 
+def _is_packed(container: Any) -> bool:
+    return getattr(container, "_is_packed", False)
+
+
 def copied_array(container: Any, shape: tuple[int, ...], element_shape: tuple[int, ...]) -> Any:
     """A fresh array of the container's own dtype and canonical shape."""
+    if _is_packed(container):
+        parts = [packing.to_array(container._component(c)) for c in range(prod(element_shape))]
+        return np.stack(parts, -1).reshape(shape + element_shape)
     places = _places(container, element_shape)
     out, copies = _read(places, _dtype_of(container), shape, element_shape)
     core.copy_alone(copies)
@@ -70,6 +79,12 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
     kind = getattr(array, "dtype", None)
     if kind is not None and kind.kind not in "biuf":
         raise TypeError(f"Unknown type {kind}: numbers are expected")
+    if _is_packed(container):
+        for number, where in enumerate(np.ndindex(*element_shape)):
+            index = (..., *where)
+            part = array[index] if getattr(array, "shape", ()) else array
+            packing.from_array(container._component(number), part)
+        return
     array = _in_active_cells(container, array, element_shape)
     places = _places(container, element_shape)
     with np.errstate(all="ignore"):
@@ -93,6 +108,8 @@ def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: 
         for number in range(len(target._places)):
             sparse.copy_cells(source._component(number), target._component(number))
         return
+    if _is_packed(source) or _is_packed(target):
+        return write_array(target, copied_array(source, shape, element_shape), element_shape)
     read, written = _places(source, element_shape), _places(target, element_shape)
     array, copies = _read(read, _dtype_of(source), shape, element_shape)
     with np.errstate(all="ignore"):
@@ -280,6 +297,8 @@ def capsule_of(container: Any, versioned: bool, needs_torch: bool) -> Any:
     dtype = _dtype_of(container)
     if _is_sparse(container):
         raise RuntimeError("DLPack cannot export a field of a sparse tree; use to_numpy()")
+    if _is_packed(container):
+        raise RuntimeError("DLPack cannot export a quantised field; use to_numpy()")
     if dtype not in _VIEWABLE:
         raise RuntimeError(f"DLPack export does not support dtype {dtype}")
     capsule = container._capsule(bool(versioned))

@@ -201,12 +201,18 @@ class FieldsBuilder:
             if node._kind == "place":
                 field = node._field
                 fields[id(field)] = field
-                rows.append((up, field.dtype.id, (), ()))
+                dtype = field._dtype.id
+                rows.append((up, -2 - dtype if node._is_packed else dtype, (), ()))
                 continue
             if not node._children and node._kind != "root":
                 raise RuntimeError(f"{node._kind} node must have at least one child.")
             rows.append((up, -1, node._axes, node._dims))
         whole = [f for f in fields.values() if f._is_placed()]
+        if any(node._word_bits for node in nodes):
+            from quadrants.lang._data.packing import add_words
+
+            add_words(self, nodes, rows, whole)
+            numbers = {id(node): n for n, node in enumerate(nodes)}
         sparse = any(node._kind in SPARSE for node in nodes)
         activities: list[Any] = []
         if sparse:

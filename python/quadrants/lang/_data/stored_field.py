@@ -62,6 +62,8 @@ class Field(_Native):
         self._components: dict[int, ScalarField] = {}  # made by get_scalar_field
         self._component_of: tuple[Field, int] | None = None
         self._companion_of = companion_of
+        self._quants: list[Any] | None = None  # types of the components of a quantised field
+        self._packings: list[Any] = []
         self._order: tuple[int, ...] | None = None
         self._index_offset: tuple[int, ...] = ()
         self._shape: tuple[int, ...] | None = None
@@ -96,6 +98,11 @@ class Field(_Native):
 
     def _component(self, number: int) -> Any:
         return self
+
+    def _quantise(self, quants: list[Any] | None) -> None:
+        """Gives each component a quantised type; None: they are what the dtype says."""
+        self._quants = quants
+        self._packings = [None] * len(quants or ())
 
     def _set_place(self, component: int, node: SNode) -> None:
         if self._places[component] is not None:
@@ -141,7 +148,20 @@ class Field(_Native):
         kind = self._dtype.id
         name = self._name
         structure = self._structure() if sparse else 0
-        return (self, places, kind, len(shape), n, m, self._order, offset, name, structure)
+        is_packed = self._quants is not None
+        return (
+            self,
+            places,
+            kind,
+            len(shape),
+            n,
+            m,
+            self._order,
+            offset,
+            name,
+            structure,
+            is_packed,
+        )
 
     def _structure(self) -> int:
         """What tells sparse trees apart; 0 if all containers are dense."""
@@ -164,10 +184,29 @@ class Field(_Native):
         return known
 
     @property
+    def _packed(self) -> tuple[Any, ...]:
+        """How each component of a quantised field is packed."""
+        self._prepare()
+        if self._component_of is not None:
+            whole, number = self._component_of
+            return (whole._packings[number],)
+        return tuple(self._packings)
+
+    def _read_packed(self, key: Any, component: int) -> Any:
+        from quadrants.lang._data import packing
+
+        return packing.read(self._component(component), key)
+
+    def _write_packed(self, key: Any, component: int, value: Any) -> None:
+        from quadrants.lang._data import packing
+
+        packing.write(self._component(component), key, value)
+
+    @property
     def _list_node(self) -> SNode | None:
         """The dynamic node that it is placed in directly."""
         node = self._places[0]
-        above = node._up if node is not None else None
+        above = node._cell if node is not None else None
         return above if above is not None and above._kind == "dynamic" else None
 
     def _active(self) -> Any:
@@ -231,6 +270,14 @@ class Field(_Native):
         dual = self._known_companion("dual")
         return dual is not None and dual._is_placed()
 
+    @property
+    def _has_grad(self) -> bool:
+        return self.has_grad()
+
+    @property
+    def _has_dual(self) -> bool:
+        return self.has_dual()
+
     def _known_companion(self, which: str) -> Any:
         """What may have storage: nobody placed what was never asked for, but with its whole."""
         return getattr(self, which) if self._component_of is not None else self.__dict__.get(which)
@@ -241,6 +288,8 @@ class Field(_Native):
     def _why_no_view(self) -> str | None:
         if self._is_sparse:
             return "a field of a sparse tree is not shared"
+        if self._is_packed:
+            return "the numbers of a quantised field lie in words"
         if not self.shape and not self._element_shape:
             return "a 0-dimensional scalar field is not shared"
         return None if self._compact() else "its elements do not lie side by side"
@@ -434,6 +483,8 @@ class MatrixField(Field, core.FieldBase):
             made = ScalarField()
             made._setup(self._dtype, (), f"{self._name}[{number}]", self._companion_of)
             made._component_of = self, number
+            if self._quants is not None:
+                made._quantise([self._quants[number]])
             made._order = self._order
             self._components[number] = made
             if self._places[number] is not None:
