@@ -73,7 +73,8 @@ bool may_become_vector(const llvm::Loop& loop) {
 
 // While it interleaves, LLVM 22 asks of each value whether it is the same in all lanes, and walks
 // all paths through its operands each time: exponential in a long computation that does not vary in
-// the loop and cannot leave it, say tan(f[0]) where a store may change f. Such loops are not
+// the loop and cannot leave it, say tan(f[0]) where a store may change f, or sin(sin(f[0])), whose
+// branches stay. Such loops are not
 // interleaved.
 constexpr unsigned kLargestUniformPart = 16;
 
@@ -81,7 +82,8 @@ bool computes_much_that_is_uniform(const llvm::Loop& loop) {
     llvm::DenseSet<const llvm::Value*> uniform;
     for (const auto* block : loop.blocks())
         for (const auto& i : *block) {
-            if (llvm::isa<llvm::PHINode, llvm::StoreInst>(i) || i.isTerminator()) continue;
+            if (llvm::isa<llvm::StoreInst>(i) || i.isTerminator()) continue;
+            if (llvm::isa<llvm::PHINode>(i) && block == loop.getHeader()) continue;
             const bool same = llvm::all_of(i.operands(), [&](const llvm::Use& u) {
                 const auto* d = llvm::dyn_cast<llvm::Instruction>(u.get());
                 return !d || !loop.contains(d) || uniform.contains(d);
