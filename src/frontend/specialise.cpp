@@ -398,6 +398,12 @@ void use_field(Unit& u, PyObject* field) {
 [[noreturn]] static void raise_unplaced(PyObject* field) {
     const Ref primal = Ref::steal(PyObject_GetAttrString(field, "_companion_of"));
     const std::string name = text(Ref::steal(PyObject_GetAttrString(field, "_name")).get());
+    if (primal.get() == Py_None &&
+        Ref::steal(PyObject_CallMethod(field, "_is_placed", nullptr)).get() == Py_True)
+        raise(Kind::plain_runtime,
+              "Field " + name +
+                  " has no allocation: there was no memory for the fields declared with it",
+              "declare them again with smaller shapes");
     if (primal.get() == Py_None)
         raise(Kind::plain_runtime, "Field " + name + " has not been placed",
               "give it a shape, or place it in a node before a kernel uses it");

@@ -5,10 +5,11 @@ from quadrants.lang.kernel_impl import func
 
 
 @func
-def insert(A: qd.template(), row, column, value):
+def insert(A: qd.template(), row, column, value, negated: qd.template()):
     """What has no room is counted, and reported by `build`."""
     at = qd.atomic_add(A.count[0], 1)
     if at < A.values.shape[0]:
         A.rows[at] = row
         A.columns[at] = column
-        A.values[at] = qd.cast(value, A.values.dtype)
+        v = qd.cast(value, A.values.dtype)
+        A.values[at] = -v if qd.static(negated) else v

@@ -286,9 +286,26 @@ Ref raised_exception() {
 Answers::Answers() : previous(std::exchange(answers, this)) {}
 Answers::~Answers() { answers = previous; }
 
+// Facts say what a question was answered, not how often it was asked: of what changes something
+// each time, no fact says enough.
+static void note_repetition(PyObject* callee, std::span<const Ref> operands, PyObject* keywords) {
+    const auto same = [&](const Answers::Answer& a) {
+        return a.taken && is_same_question(a, callee, operands, keywords);
+    };
+    if (!current() || std::ranges::none_of(answers->all, same)) return;
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.effects"));
+    const Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+    for (size_t k = 0; k < operands.size(); ++k)
+        PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(k), Py_NewRef(operands[k].get()));
+    const Ref changes =
+        Ref::steal(PyObject_CallMethod(module.get(), "may_change", "OO", callee, given.get()));
+    if (changes.get() == Py_True) note_opaque("what changes something is asked more than once");
+}
+
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,
         const std::function<Ref()>& run) {
     if (!answers) return run ? run() : call_with(callee, operands, keywords);
+    if (asker != Asker::guard) note_repetition(callee, operands, keywords);
     for (Answers::Answer& a : answers->all | std::views::reverse) {
         if ((asker != Asker::guard && a.taken) || !is_same_question(a, callee, operands, keywords))
             continue;
