@@ -10,8 +10,10 @@
 #include <Eigen/Sparse>
 #include <Eigen/SparseCholesky>
 #include <Eigen/SparseLU>
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -38,9 +40,9 @@ struct Matrix {
 
 struct Solver {
     virtual ~Solver() = default;
-    virtual void analyze(const Matrix& m) = 0;
-    virtual void factorize(const Matrix& m) = 0;
-    virtual bool solve(const void* b, void* x) = 0;
+    virtual void analyze(Matrix& m) = 0;
+    virtual void factorize(Matrix& m) = 0;
+    virtual bool solve(const void* b, void* x, int n) = 0;
     virtual bool succeeded() const = 0;
 };
 
@@ -129,15 +131,34 @@ struct SolverOf : Solver {
     using M = MatrixOf<T>;
     Method method;
     Eigen::Index size = 0;
+    std::vector<int> outer, inner;  // the pattern that was analysed
 
-    void analyze(const Matrix& m) override { method.analyzePattern(static_cast<const M&>(m).m); }
-    void factorize(const Matrix& m) override {
-        method.factorize(static_cast<const M&>(m).m);
-        size = static_cast<const M&>(m).m.rows();
+    static const typename M::Sparse& compressed(Matrix& given) {
+        auto& m = static_cast<M&>(given).m;
+        m.makeCompressed();
+        return m;
     }
-    bool succeeded() const override { return method.info() == Eigen::Success; }
-    bool solve(const void* b, void* x) override {
-        if (!succeeded()) return false;
+    // Eigen's methods neither check that patterns agree nor take matrices of no rows.
+    void analyze(Matrix& given) override {
+        const typename M::Sparse& m = compressed(given);
+        outer.assign(m.outerIndexPtr(), m.outerIndexPtr() + m.outerSize() + 1);
+        inner.assign(m.innerIndexPtr(), m.innerIndexPtr() + m.nonZeros());
+        if (m.rows()) method.analyzePattern(m);
+    }
+    bool is_analyzed(const typename M::Sparse& m) const {
+        return std::ranges::equal(outer, std::span(m.outerIndexPtr(), size_t(m.outerSize()) + 1)) &&
+               std::ranges::equal(inner, std::span(m.innerIndexPtr(), size_t(m.nonZeros())));
+    }
+    void factorize(Matrix& given) override {
+        const typename M::Sparse& m = compressed(given);
+        if (!is_analyzed(m)) analyze(given);
+        if (m.rows()) method.factorize(m);
+        size = m.rows();
+    }
+    bool succeeded() const override { return !size || method.info() == Eigen::Success; }
+    bool solve(const void* b, void* x, int n) override {
+        if (n != size || !succeeded()) return false;
+        if (!size) return true;
         const typename M::Vector right = typename M::ConstMap(static_cast<const T*>(b), size);
         typename M::Map(static_cast<T*>(x), size) = method.solve(right);
         return true;
@@ -241,7 +262,7 @@ QD_LINALG bool qd_linalg_analyze(void* s, void* m) {
 QD_LINALG bool qd_linalg_factorize(void* s, void* m) {
     return contained([&] { return solver(s).factorize(matrix(m)), true; });
 }
-QD_LINALG bool qd_linalg_solve(void* s, const void* b, void* x) {
-    return contained([&] { return solver(s).solve(b, x); });
+QD_LINALG bool qd_linalg_solve(void* s, const void* b, void* x, int n) {
+    return contained([&] { return solver(s).solve(b, x, n); });
 }
 QD_LINALG bool qd_linalg_succeeded(void* s) { return solver(s).succeeded(); }

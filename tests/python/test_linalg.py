@@ -1,7 +1,10 @@
 """Sparse matrices, direct and iterative solvers, against NumPy."""
 
+import copy
+import itertools
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -371,3 +374,143 @@ print("RESULT", sum(A[i, i] for i in range(5)), core.counters()["lowered"])
         )
         assert done.returncode == 0, done.stderr[-2000:]
         assert done.stdout.split("RESULT ")[1].split() == ["10.0", lowered]
+
+
+# --- what others found ------------------------------------------------------------------------------
+
+
+def test_a_subtraction_is_one_of_the_builders_type():
+    @qd.kernel
+    def fill(A: qd.types.sparse_matrix_builder(), a: qd.u8, b: qd.u32, c: qd.u1, d: qd.i32):
+        A[0, 0] -= a
+        A[0, 1] -= b
+        A[0, 2] -= c
+        A[0, 3] -= d
+
+    builder = qd.linalg.SparseMatrixBuilder(1, 4, 8)
+    fill(builder, 5, 7, True, -(2**31))
+    made = builder.build()
+    assert [made[0, j] for j in range(4)] == [-5, -7, -1, 2**31]
+
+
+def test_reverse_mode_adds_nothing_to_builders():
+    f = qd.field(qd.f32, 3, needs_grad=True)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def fill(A: qd.types.sparse_matrix_builder()):
+        for i in f:
+            A[i, i] += f[i]
+            loss[None] += f[i] * 2
+
+    builder = qd.linalg.SparseMatrixBuilder(3, 3, 30)
+    f.fill(3)
+    with qd.ad.Tape(loss):
+        fill(builder)
+    made = builder.build()
+    assert [made[i, i] for i in range(3)] == [3, 3, 3]
+    assert f.grad.to_numpy().tolist() == [2, 2, 2]
+
+
+def diagonal(n, value=4.0, others=()):
+    A = qd.linalg.SparseMatrix(n, n)
+    for i in range(n):
+        A[i, i] = value
+    for i, j in others:
+        A[i, j] = A[j, i] = 1.0
+    return A
+
+
+@pytest.mark.parametrize("kind", ["LLT", "LDLT", "LU"])
+def test_a_matrix_of_another_pattern_than_analysed(kind):
+    b = np.arange(1, 7, dtype=np.float32)
+    solver = qd.linalg.SparseSolver(solver_type=kind)
+    patterns = [
+        (),
+        [(0, 5), (1, 3), (2, 4)],
+        [(0, 1)],
+        [(i, j) for i in range(6) for j in range(i)],
+    ]
+    for analysed, factorised in itertools.product(patterns, repeat=2):
+        solver.analyze_pattern(diagonal(6, 9.0, analysed))
+        A = diagonal(6, 9.0, factorised)
+        solver.factorize(A)
+        assert solver.info() and np.allclose(A @ solver.solve(b), b, atol=1e-4)
+    A = diagonal(6, 9.0)
+    solver.analyze_pattern(A)
+    A[0, 5] = A[5, 0] = 1.0
+    solver.factorize(A)
+    assert np.allclose(A @ solver.solve(b), b, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["LLT", "LDLT", "LU"])
+def test_solvers_of_nothing(kind):
+    solver = qd.linalg.SparseSolver(solver_type=kind)
+    solver.compute(qd.linalg.SparseMatrix(0, 0))
+    assert solver.info() and solver.solve(np.zeros(0, np.float32)).shape == (0,)
+
+
+def test_threads_share_matrices_and_solvers():
+    A, Z = diagonal(40, 8.0, [(i, i + 1) for i in range(39)]), qd.linalg.SparseMatrix(40, 40)
+    solver = qd.linalg.SparseSolver()
+    solver.compute(A)
+    b = np.ones(40, np.float32)
+    failed = []
+
+    def work(number):
+        try:
+            for _ in range(200):
+                if number == 0:
+                    solver.compute(A)
+                elif number == 1:
+                    solver.solve(b)
+                elif number == 2:
+                    A.__iadd__(Z)
+                elif number == 3:
+                    A @ b
+                else:
+                    str(A)
+        except Exception as e:
+            failed.append(e)
+
+    threads = [threading.Thread(target=work, args=(n % 5,)) for n in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert all("compute()" in str(e) or "analyze_pattern" in str(e) for e in failed)
+    solver.compute(A)
+    assert np.allclose(A @ solver.solve(b), b, atol=1e-4)
+
+
+def test_conjugate_gradients_keep_what_they_were_given():
+    A = diagonal(3)
+    b, x0 = np.full(3, 2, np.float32), np.zeros(3, np.float32)
+    solver, stopped = qd.linalg.SparseCG(A, b), qd.linalg.SparseCG(A, b, x0, max_iter=0)
+    b[:] = x0[:] = 7
+    x, ok = solver.solve()
+    if isinstance(x, qd.Ndarray):
+        x = x.to_numpy()
+    assert ok and np.allclose(x, 0.5)
+    assert np.allclose(np.asarray(stopped.solve()[0]), 0)
+    for most in (2**31, 2**40, -1):
+        with pytest.raises(ValueError, match="max_iter is at most"):
+            qd.linalg.SparseCG(A, b, max_iter=most)
+    with pytest.raises(TypeError):
+        qd.linalg.SparseCG(A, b, max_iter=1.5)
+
+
+def test_messages_name_what_is_wrong():
+    A = diagonal(3)
+    with pytest.raises(TypeError, match="real numbers, not complex"):
+        A @ np.ones(3, complex)
+    with pytest.raises(TypeError, match="a row and a column"):
+        A[0]
+    with pytest.raises(TypeError, match="neither copied nor pickled"):
+        copy.deepcopy(A)
+    with pytest.raises(TypeError, match="what another SparseMatrix holds"):
+        qd.linalg.SparseMatrix(3, 3, sm=5)
+    with pytest.raises(qd.QuadrantsRuntimeError, match="triplets, not -5"):
+        qd.linalg.SparseMatrixBuilder(3, 3, -5)
+    with pytest.raises(qd.QuadrantsRuntimeError, match="columns, not -5"):
+        qd.linalg.SparseMatrix(3, -5)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 import pathlib
+import threading
 from typing import Any
 
 from quadrants.lang.exception import QuadrantsRuntimeError
@@ -28,9 +30,21 @@ _FUNCTIONS = {  # result, arguments
     "drop_solver": (None, _POINTER),
     "analyze": (ctypes.c_bool, _POINTER, _POINTER),
     "factorize": (ctypes.c_bool, _POINTER, _POINTER),
-    "solve": (ctypes.c_bool, _POINTER, _POINTER, _POINTER),
+    "solve": (ctypes.c_bool, _POINTER, _POINTER, _POINTER, _INT),
     "succeeded": (ctypes.c_bool, _POINTER),
 }
+
+
+# Threads may share matrices and solvers, which know nothing of threads.
+lock = threading.RLock()
+
+
+def _begin_anew() -> None:
+    global lock
+    lock = threading.RLock()  # who held it is not in this process
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 @functools.cache
@@ -43,16 +57,24 @@ def _library() -> ctypes.CDLL:
 
 
 def call(name: str, *args: Any) -> Any:
-    """Calls a function of the object; NumPy arrays are given as their memory.
+    """Calls a function of the object; NumPy arrays are given as their memory, and handles as what
+    they stand for, which this keeps alive.
 
     Raises:
         QuadrantsRuntimeError: there is no memory.
     """
-    plain = [a.ctypes.data if hasattr(a, "ctypes") else a for a in args]
-    result = getattr(_library(), f"qd_linalg_{name}")(*plain)
+    function = getattr(_library(), f"qd_linalg_{name}")
+    with lock:
+        result = function(*map(_plain, args))
     if result is None and _FUNCTIONS[name][0] is _POINTER:
         raise QuadrantsRuntimeError("Out of memory for a sparse matrix")
     return result
+
+
+def _plain(arg: Any) -> Any:
+    if isinstance(arg, Handle):
+        return arg.address
+    return arg.ctypes.data if hasattr(arg, "ctypes") else arg
 
 
 class Handle:
@@ -61,6 +83,9 @@ class Handle:
     def __init__(self, kind: str, address: int) -> None:
         self.address = address
         self._drop = getattr(_library(), f"qd_linalg_drop_{kind}")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a sparse matrix or solver is neither copied nor pickled")
 
     def __del__(self) -> None:
         if drop := getattr(self, "_drop", None):

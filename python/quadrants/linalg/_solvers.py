@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Any
 
 import quadrants as qd
@@ -63,7 +64,7 @@ class SparseSolver:
             sparse_matrix: square matrix.
         """
         matrix = self._take(sparse_matrix)
-        call("analyze", self._native.address, matrix._native.address)
+        call("analyze", self._native, matrix._native)
         self.matrix, self._is_analyzed, self._is_factorized = matrix, True, False
 
     def factorize(self, sparse_matrix: SparseMatrix) -> None:
@@ -78,7 +79,7 @@ class SparseSolver:
         matrix = self._take(sparse_matrix)
         if not self._is_analyzed or self.matrix is None or matrix.shape != self.matrix.shape:
             raise QuadrantsRuntimeError("Please call analyze_pattern() before calling factorize().")
-        call("factorize", self._native.address, matrix._native.address)
+        call("factorize", self._native, matrix._native)
         self.matrix, self._is_factorized = matrix, True
 
     def compute(self, sparse_matrix: SparseMatrix) -> None:
@@ -110,12 +111,12 @@ class SparseSolver:
                 f"The parameter type: {type(b)} is not supported in linear solvers for now."
             )
         x = np.full(self.matrix.n, np.nan, right.dtype)
-        call("solve", self._native.address, right, x)
+        call("solve", self._native, right, x, len(x))
         return like(b, x, self.dtype)
 
     def info(self) -> bool:
         """Whether the factorisation succeeded."""
-        return self._is_factorized and call("succeeded", self._native.address)
+        return self._is_factorized and call("succeeded", self._native)
 
 
 class SparseCG:
@@ -127,6 +128,11 @@ class SparseCG:
         x0: first guess, zero if None.
         max_iter: most iterations.
         atol: the residual's norm, relative to that of b, at which it stops.
+
+    Raises:
+        QuadrantsRuntimeError: not a square matrix, or a vector of another type.
+        TypeError: complex numbers, or a max_iter that is no integer.
+        ValueError: a max_iter that is negative or beyond 2**31 - 1.
     """
 
     def __init__(
@@ -136,7 +142,9 @@ class SparseCG:
             raise QuadrantsRuntimeError(f"SparseCG takes a SparseMatrix, not {type(A)}")
         if A.n != A.m:
             raise QuadrantsRuntimeError(f"SparseCG needs a square matrix, not {A.shape}")
-        self.A, self.max_iter, self.atol, self._given = A, max_iter, atol, b
+        if not 0 <= index(max_iter) < 2**31:
+            raise ValueError(f"max_iter is at most {2**31 - 1} and not negative, got {max_iter}")
+        self.A, self.max_iter, self.atol, self._given = A, index(max_iter), float(atol), b
         self.b = self._vector(b)
         self.x0 = np.zeros(A.n, to_numpy_type(A.dtype)) if x0 is None else self._vector(x0)
 
@@ -146,12 +154,12 @@ class SparseCG:
             raise QuadrantsRuntimeError(
                 f"The parameter type: {type(given)} is not supported in linear solvers for now."
             )
-        return vector
+        return vector.copy()
 
     def solve(self) -> tuple[Any, bool]:
         """The solution, and whether it was reached."""
         x = self.x0.copy()
-        address = self.A._native.address
+        address = self.A._native
         ok = call("conjugate_gradients", address, self.b, x, self.max_iter, self.atol)
         on_gpu = qd.lang.impl.current_cfg().arch not in (qd.x64, qd.arm64)
         return like(self._given, x, self.A.dtype) if on_gpu else x, ok

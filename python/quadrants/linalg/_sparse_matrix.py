@@ -9,6 +9,7 @@ import quadrants as qd
 from quadrants._lazy import LazyNumpy
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.util import to_numpy_type
+from quadrants.linalg import _native
 from quadrants.linalg._native import Handle, call
 
 np: Any = LazyNumpy(globals())
@@ -31,11 +32,11 @@ def _checked_dtype(dtype: Any, storage_format: str) -> Any:
     return dtype
 
 
-def _checked_extent(n: Any) -> int:
+def _checked_extent(n: Any, what: str) -> int:
     """Rows, columns or triplets as an int; the native side has 32 bits for them."""
     n = index(0 if n is None else n)
     if not 0 <= n < 2**31:
-        raise QuadrantsRuntimeError(f"A sparse matrix has at most {2**31 - 1} rows, not {n}")
+        raise QuadrantsRuntimeError(f"A sparse matrix has at most {2**31 - 1} {what}, not {n}")
     return n
 
 
@@ -66,9 +67,9 @@ class SparseMatrixBuilder:
         dtype: Any = qd.f32,
         storage_format: str = "col_major",
     ) -> None:
-        self.num_rows = _checked_extent(num_rows)
-        self.num_cols = _checked_extent(num_cols or num_rows)
-        self.max_num_triplets = _checked_extent(max_num_triplets)
+        self.num_rows = _checked_extent(num_rows, "rows")
+        self.num_cols = _checked_extent(num_cols or num_rows, "columns")
+        self.max_num_triplets = _checked_extent(max_num_triplets, "triplets")
         self.dtype = _checked_dtype(dtype, storage_format)
         self.storage_format = storage_format
         room = max(self.max_num_triplets, 1)
@@ -139,11 +140,13 @@ class SparseMatrix:
         dtype: Any = qd.f32,
         storage_format: str = "col_major",
     ) -> None:
-        self.n = _checked_extent(n)
-        self.m = _checked_extent(m or n)
+        self.n = _checked_extent(n, "rows")
+        self.m = _checked_extent(m or n, "columns")
         self.dtype = _checked_dtype(dtype, storage_format)
         self._format = storage_format
         self._kind = np.dtype(to_numpy_type(dtype))
+        if sm is not None and not isinstance(sm, Handle):
+            raise TypeError(f"sm is what another SparseMatrix holds, not {type(sm).__name__}")
         self._native = sm or Handle("matrix", call("matrix", dtype is qd.f64, self.n, self.m))
 
     @property
@@ -160,10 +163,12 @@ class SparseMatrix:
         outside = (rows < 0) | (rows >= self.n) | (columns < 0) | (columns >= self.m)
         if outside.any():
             self._checked((rows[outside][0], columns[outside][0]), QuadrantsRuntimeError)
-        if not call("set_triplets", self._native.address, len(rows), rows, columns, values):
+        if not call("set_triplets", self._native, len(rows), rows, columns, values):
             raise QuadrantsRuntimeError("Out of memory for a sparse matrix")
 
     def _checked(self, key: Any, error: type[Exception] = IndexError) -> tuple[int, int]:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise TypeError(f"a sparse matrix is indexed by a row and a column, got {key!r}")
         row, column = map(index, key)
         if not 0 <= row < self.n or not 0 <= column < self.m:
             raise error(
@@ -172,16 +177,17 @@ class SparseMatrix:
         return row, column
 
     def __getitem__(self, indices: tuple[int, int]) -> float:
-        return call("get", self._native.address, *self._checked(indices))
+        return call("get", self._native, *self._checked(indices))
 
     def __setitem__(self, indices: tuple[int, int], value: float) -> None:
-        call("set", self._native.address, *self._checked(indices), float(value))
+        call("set", self._native, *self._checked(indices), float(value))
 
     def _triplets(self) -> tuple[Any, Any, Any]:
-        count = call("nonzeros", self._native.address)
-        rows, columns = np.empty(count, np.int32), np.empty(count, np.int32)
-        values = np.empty(count, self._kind)
-        call("triplets", self._native.address, rows, columns, values)
+        with _native.lock:
+            count = call("nonzeros", self._native)
+            rows, columns = np.empty(count, np.int32), np.empty(count, np.int32)
+            values = np.empty(count, self._kind)
+            call("triplets", self._native, rows, columns, values)
         return rows, columns, values
 
     def _combined(self, other: Any, how: int) -> "SparseMatrix":
@@ -195,7 +201,7 @@ class SparseMatrix:
             raise QuadrantsRuntimeError(
                 f"Dtype mismatch between sparse matrices: {self.dtype} and {other.dtype}"
             )
-        made = call("combined", self._native.address, other._native.address, how)
+        made = call("combined", self._native, other._native, how)
         return self._of(self.n, other.m, made)
 
     def __add__(self, other: "SparseMatrix") -> "SparseMatrix":
@@ -215,7 +221,7 @@ class SparseMatrix:
     def __mul__(self, other: Any) -> "SparseMatrix":
         """By a number, or of entries by those of another matrix."""
         if isinstance(other, numbers.Real):
-            made = call("scaled", self._native.address, float(other))
+            made = call("scaled", self._native, float(other))
             return self._of(self.n, self.m, made)
         return self._combined(other, 2)
 
@@ -223,7 +229,7 @@ class SparseMatrix:
 
     def transpose(self) -> "SparseMatrix":
         """The transposed matrix."""
-        return self._of(self.m, self.n, call("transposed", self._native.address))
+        return self._of(self.m, self.n, call("transposed", self._native))
 
     def __matmul__(self, other: Any) -> Any:
         """By a matrix, or by a vector: a NumPy array, a field of one axis or an ndarray."""
@@ -236,7 +242,7 @@ class SparseMatrix:
                 "Supported types are SparseMatrix, qd.field, and numpy ndarray."
             )
         y = np.empty(self.n, self._kind)
-        call("multiply", self._native.address, x, y)
+        call("multiply", self._native, x, y)
         return like(other, y, self.dtype)
 
     def build_from_ndarray(self, ndarray: Any) -> None:
@@ -272,11 +278,14 @@ class SparseMatrix:
                 f.write(f"{row + 1} {column + 1} {value:.{digits}g}\n")
 
     def __str__(self) -> str:
-        size = call("text", self._native.address, None, 0)
         import ctypes
 
-        text = ctypes.create_string_buffer(size)
-        call("text", self._native.address, text, size)
+        with _native.lock:
+            size = call("text", self._native, None, 0)
+            if not size and self.n and self.m:
+                raise MemoryError("there is no memory for the text of a sparse matrix")
+            text = ctypes.create_string_buffer(size)
+            call("text", self._native, text, size)
         return text.raw.decode()
 
     __repr__ = __str__
@@ -288,11 +297,14 @@ def vector_of(given: Any, matrix: "SparseMatrix", size: int) -> Any:
     Raises:
         AssertionError: of another size.
         QuadrantsRuntimeError: an ndarray of another size.
+        TypeError: complex numbers, or none.
     """
     is_array = isinstance(given, qd.Ndarray)
     if not is_array and not isinstance(given, (np.ndarray, qd.Field)):
         return None
     x = given if isinstance(given, np.ndarray) else given.to_numpy()
+    if x.dtype.kind not in "biuf":
+        raise TypeError(f"a vector for a sparse matrix has real numbers, not {x.dtype}")
     if x.shape != (size,):
         message = f"Dimension mismatch between sparse matrix {matrix.shape} and vector {x.shape}"
         raise (QuadrantsRuntimeError if is_array else AssertionError)(message)
