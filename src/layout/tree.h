@@ -21,9 +21,9 @@ namespace qd::layout {
 struct Node {
     int parent = -1;                     // an earlier node; -1 for the root, which is node 0
     type::Prim prim = type::Prim::none;  // of a place; none for containers
-    bool packed = false;                 // a place whose numbers lie in words elsewhere: no bytes
     std::vector<int> axes;               // of a container, in memory order
     std::vector<int64_t> extents;        // parallel to axes
+    bool packed = false;                 // a place whose numbers lie in words elsewhere: no bytes
 
     // Filled by lay_out.
     int64_t cells = 1;       // of one instance of this container

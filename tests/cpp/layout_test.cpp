@@ -48,6 +48,24 @@ TEST(Layout, CellsPackInOrderWithNaturalAlignment) {
     EXPECT_EQ(n[0].cell_bytes, 80);
 }
 
+// Numbers that lie in a word beside them.
+TEST(Layout, PackedPlacesHaveNoBytes) {
+    std::vector<Node> n{root(),
+                        dense(0, {0}, {3}),
+                        dense(1, {}, {}),
+                        place(2, Prim::i32),
+                        dense(1, {1}, {8}),
+                        place(4, Prim::f64),
+                        place(1, Prim::u32)};
+    n[3].packed = n[5].packed = true;
+    qd::layout::lay_out(n);
+    EXPECT_EQ(n[1].cell_bytes, 4);
+    EXPECT_EQ(n[0].bytes(), 12);
+    const auto f = field_at(n, {5}, qd::type::kF32);
+    EXPECT_EQ(f.ndim, 2);
+    EXPECT_EQ(f.shape[1], 8);
+}
+
 TEST(Layout, ExtentsAreExact) {
     std::vector<Node> n{root(), dense(0, {0, 1, 2}, {129, 129, 129}), place(1, Prim::i32)};
     qd::layout::lay_out(n);
