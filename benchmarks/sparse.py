@@ -115,7 +115,7 @@ def programs(qd):
     return {name: every[name] for name in CASES.split()}
 
 
-def measure():
+def measure(programs):
     import quadrants as qd
 
     arch = getattr(qd, os.environ["ARCH"])
@@ -139,8 +139,8 @@ def _time(qd, launch):
     return time.perf_counter() - begin
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(file, text):
+    parser = argparse.ArgumentParser(description=text)
     parser.add_argument("packages", nargs="+")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
@@ -151,7 +151,7 @@ def main():
         for package in args.packages:
             name, _, python = package.partition("=")
             done = subprocess.run(
-                [python, __file__, "--measure"],
+                [python, file, "--measure"],
                 capture_output=True,
                 text=True,
                 env=dict(os.environ, THREADS=str(args.threads), ARCH=args.arch),
@@ -180,4 +180,4 @@ def main():
 
 
 if __name__ == "__main__":
-    measure() if "--measure" in sys.argv else main()
+    measure(programs) if "--measure" in sys.argv else main(__file__, __doc__)

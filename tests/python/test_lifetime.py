@@ -314,3 +314,18 @@ def test_what_funcs_were_made_for_goes_with_the_runtime(backend):
     backend.init()
     gc.collect()
     assert gone() is None
+
+
+def test_a_kernel_keeps_nothing_of_earlier_runtimes():
+    @qd.kernel
+    def k() -> qd.i32:
+        return 1
+
+    programs = []
+    for _ in range(6):
+        qd.init(arch=qd.cpu)
+        assert k() == 1
+        programs.append(weakref.ref(qd.lang.impl.get_runtime()._prog))
+        qd.reset()
+    gc.collect()
+    assert sum(program() is not None for program in programs) <= 1

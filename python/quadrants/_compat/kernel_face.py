@@ -211,7 +211,9 @@ class KernelFace(metaclass=_WatchedClass):
                 entry = number, kinds, functions, described
                 if described is not None:
                     entry = self._note_entry(compiled, *entry)
-        self._events += ((pyquadrants._prog, compiled, entry, launches),)
+        program = pyquadrants._prog
+        of_this = self._events if self._events and self._events[0][0] is program else ()
+        self._events = (*of_this, (program, compiled, entry, launches))
 
     def _note_entry(
         self, compiled: bool, number: int, kinds: tuple[str, ...], functions: Any, described: Any
