@@ -11,6 +11,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -210,8 +211,9 @@ struct Answers {
         Ref callee, keywords, result;
         Ref raised;  // an exception instead of a result
         std::vector<Ref> operands;
-        bool taken;          // by the walk over the body, which may ask again
-        bool again = false;  // asked for a func's second call
+        bool taken;                        // by the walk over the body, which may ask again
+        bool again = false;                // asked for a func's second call
+        std::optional<bool> changes = {};  // to ask it may change something; once known
     };
     std::vector<Answer> all;
     Answers* previous;

@@ -95,6 +95,42 @@ def k() -> qd.i32:
 }
 
 
+GROWING = """
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level=qd.ERROR, offline_cache=True, offline_cache_file_path=sys.argv[1])
+values = [1, 2]
+
+def size():
+    return len(values)
+
+def grow():
+    if sys.argv[2] == "2":
+        values.append(9)
+    return 0
+
+@qd.kernel
+def k() -> qd.i32:
+    return qd.static(size()) + qd.static(grow()) + qd.static(size()) * 10
+
+print(k(), len(values))
+"""
+
+
+def test_what_is_asked_before_and_after_a_change(tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(GROWING)
+    for grows, expected in (("1", "22 2"), ("2", "32 3"), ("1", "22 2"), ("2", "32 3")):
+        done = subprocess.run(
+            [sys.executable, path, tmp_path / "cache", grows],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == expected
+
+
 @pytest.mark.parametrize("what", KERNELS)
 def test_it_is_evaluated_as_often_as_the_source_says(what, tmp_path):
     path = tmp_path / "program.py"

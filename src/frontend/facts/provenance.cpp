@@ -286,20 +286,34 @@ Ref raised_exception() {
 Answers::Answers() : previous(std::exchange(answers, this)) {}
 Answers::~Answers() { answers = previous; }
 
-// Facts say what a question was answered, not how often it was asked: of what changes something
-// each time, no fact says enough.
+// Whether to ask it may change something that outlives it, as far as the text of user code tells.
+static bool changes_something(Answers::Answer& a) {
+    if (!a.changes) {
+        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.effects"));
+        const Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(a.operands.size())));
+        for (size_t k = 0; k < a.operands.size(); ++k)
+            PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(k),
+                             Py_NewRef(a.operands[k].get()));
+        const Ref answer = Ref::steal(
+            PyObject_CallMethod(module.get(), "may_change", "OO", a.callee.get(), given.get()));
+        a.changes = answer.get() == Py_True;
+    }
+    return *a.changes;
+}
+
+// Facts say what a question was answered, once: not how often it was asked, nor when. No fact says
+// enough if it is asked again and something has changed since, perhaps by asking it.
 static void note_repetition(PyObject* callee, std::span<const Ref> operands, PyObject* keywords) {
+    if (!current()) return;
+    auto& all = answers->all;
     const auto same = [&](const Answers::Answer& a) {
         return a.taken && is_same_question(a, callee, operands, keywords);
     };
-    if (!current() || std::ranges::none_of(answers->all, same)) return;
-    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.effects"));
-    const Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
-    for (size_t k = 0; k < operands.size(); ++k)
-        PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(k), Py_NewRef(operands[k].get()));
-    const Ref changes =
-        Ref::steal(PyObject_CallMethod(module.get(), "may_change", "OO", callee, given.get()));
-    if (changes.get() == Py_True) note_opaque("what changes something is asked more than once");
+    const auto last = std::find_if(all.rbegin(), all.rend(), same);
+    if (last == all.rend()) return;
+    for (auto at = std::prev(last.base()); at != all.end(); ++at)
+        if (at->taken && changes_something(*at))
+            return note_opaque("something is asked again after what may have changed it");
 }
 
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,

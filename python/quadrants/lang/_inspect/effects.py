@@ -29,7 +29,10 @@ _known: dict[tuple[types.CodeType, type | None], bool] = {}
 def may_change(callee: Any, operands: Sequence[Any]) -> bool:
     """Whether calling this with these operands runs code that changes more than its own variables."""
     seen: _Seen = set()
-    return any(_changes(fn, owner, seen) for fn, owner in _run_by(callee, operands))
+    try:
+        return any(_changes(fn, owner, seen) for fn, owner in _run_by(callee, operands))
+    except Exception:  # objects of the user that cannot be looked into
+        return True
 
 
 _Run = list[tuple[Any, "type | None"]]  # functions of the user, each with the class of its `self`
