@@ -252,7 +252,8 @@ PyObject* load(FieldFull& f, PyObject* key, int component) {
 }
 
 bool store_packed(FieldFull& f, PyObject* key, int component, PyObject* value) {
-    return find(f, key, component, true) &&
+    uint64_t bits;  // what an ordinary field would not take is refused in the same words
+    return read_number(f.field->elem.prim, value, bits) && find(f, key, component, true) &&
            Ref::steal_or_null(PyObject_CallMethod(reinterpret_cast<PyObject*>(&f), "_write_packed",
                                                   "(OiO)", key, component, value));
 }

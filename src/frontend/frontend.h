@@ -259,7 +259,7 @@ bool traces_for_caller();  // and not for a signal handler that has interrupted 
 // A place is about to be written: activates the cells that an element of a sparse field lies in.
 void touch(ir::Value* place);  // lower_sparse.cpp
 // Elements of quantised fields, whose numbers lie packed in words (lower_packed.cpp).
-bool is_packed(const ir::Value* place);
+bool is_packed(ir::Value* place);
 ir::Value* load_place(ir::Value* place);  // of any element or variable
 void store_packed(ir::Value* place, ir::Value* v);
 // The old value. `atomic` is the operation's name in the language.

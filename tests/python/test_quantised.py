@@ -411,6 +411,69 @@ def test_an_element_as_an_argument_is_read_when_it_is_used():
     assert work() == 9 and x[1] == 8
 
 
+def test_a_component_as_an_argument_is_that_component():
+    v = qd.Vector.field(3, dtype=Q.int(8))
+    m = qd.Matrix.field(2, 2, dtype=Q.int(8))
+    w = qd.Vector.field(2, dtype=Q.int(8))
+    cell = qd.root.dense(qd.i, 2)
+    for f in (v, m):
+        word = qd.BitpackedFields(max_num_bits=32)
+        word.place(f)
+        cell.place(word)
+    for k in range(2):  # in words of their own
+        qd.root.quant_array(qd.i, 2, max_num_bits=16).place(w.get_scalar_field(k))
+
+    @qd.func
+    def value(x: qd.template()):
+        return x
+
+    @qd.func
+    def add(x: qd.template(), n):
+        x += n
+
+    @qd.func
+    def put(x: qd.template(), n):
+        x = n
+
+    @qd.func
+    def old(x: qd.template(), n):
+        return qd.atomic_add(x, n)
+
+    @qd.func
+    def deep(x: qd.template()):
+        add(x[1], 1)
+
+    @qd.kernel
+    def work() -> qd.i32:
+        m[0] = [[1, 2], [3, 4]]
+        for i in v:
+            add(v[i][1], 5)
+            put(v[i].z, 7)
+            deep(v[i])
+            deep(w[i])
+            for c in qd.static(range(2)):
+                add(w[i][c], 10 * (c + 1))
+        return 0
+
+    @qd.kernel
+    def read() -> qd.i32:
+        s = value(m[0][0, 0]) * 1000 + value(m[0][0, 1]) * 100
+        return s + value(m[0][1, 0]) * 10 + value(m[0][1, 1]) + 10000 * old(m[0][1, 1], 5)
+
+    work()
+    assert v.to_numpy(dtype=np.int32).tolist() == [[0, 6, 7]] * 2
+    assert w.to_numpy(dtype=np.int32).tolist() == [[10, 21]] * 2
+    assert read() == 41234 and m[0].to_list() == [[1, 2], [3, 9]]
+
+
+def test_the_host_writes_no_float_into_an_integer():
+    (x,) = packed(Q.int(8))
+    for value in (1.5, float("inf"), float("nan")):
+        with raises(TypeError, "an integer is required for an element of type i32"):
+            x[0] = value
+    assert x[0] == 0
+
+
 def test_conversions():
     x, y = packed(Q.fixed(12, max_value=4.0), Q.int(9), extents=6, offset=-2)
     given = np.array([0.5, -1.25, 3.0, 0.0, 1.0, 2.0])

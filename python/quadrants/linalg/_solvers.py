@@ -68,7 +68,7 @@ class SparseSolver:
         self.matrix, self._is_analyzed, self._is_factorized = matrix, True, False
 
     def factorize(self, sparse_matrix: SparseMatrix) -> None:
-        """Factorises a matrix of the pattern that was analysed.
+        """Factorises a matrix; one of another pattern than was analysed is analysed first.
 
         Args:
             sparse_matrix: square matrix.

@@ -23,16 +23,19 @@ struct Packed {
     int component;
 };
 
-Packed packed_at(const ir::Value* place) {
-    const ir::Inst* def = place->def;
-    int component = -1;
+Packed packed_at(ir::Value* place) {
+    const ir::Inst* def = ir::resolve(place)->def;
+    const ir::Value* chosen = nullptr;
     if (def && def->op == Op::comp_place) {
-        const ir::Value* at = def->operand(1);  // constant, or the only one there is
-        component = ir::is_constant(at) ? static_cast<int>(ir::constant_bits(at)) : 0;
-        def = def->operand(0)->def;
+        chosen = ir::resolve(def->operand(1));
+        def = ir::resolve(def->operand(0))->def;
     }
-    const bool is = def && def->op == Op::field_place && def->field()->packed;
-    return {is ? def : nullptr, component};
+    if (!def || def->op != Op::field_place || !def->field()->packed) return {nullptr, -1};
+    if (!chosen) return {def, -1};
+    if (ir::is_constant(chosen)) return {def, static_cast<int>(ir::constant_bits(chosen))};
+    if (def->field()->elem.count() == 1) return {def, 0};
+    raise(Kind::runtime, "Element of the MatrixField is not dynamic indexable.",
+          "use a constant index: each component of a quantised element has bits of its own");
 }
 
 // Calls the library for one component: with how it is packed, the element's index, and the rest.
@@ -77,7 +80,7 @@ void refuse_gradient(const ir::Inst& place) {
 
 }  // namespace
 
-bool is_packed(const ir::Value* place) { return packed_at(place).place; }
+bool is_packed(ir::Value* place) { return packed_at(place).place; }
 
 Value* load_place(Value* place) {
     const Packed at = packed_at(place);

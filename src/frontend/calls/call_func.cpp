@@ -58,6 +58,8 @@ struct ReferenceCheck {
             return;
         }
         if (e->kind != ExprKind::variable && e->kind != ExprKind::element) return;
+        // Which component of a quantised element it is must be known where it is used.
+        bad |= is_packed(e->value());
         const ir::Value* root = ir::root_of_place(e->value());
         if (!is_local_place(root)) return;
         if (e->shared) bad = true;
