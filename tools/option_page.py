@@ -21,8 +21,8 @@ ROOMS = {
     "dump": "Seeing what the compiler does",
     "gpu": "GPUs: read by nobody on the CPU",
     "gradient": "Gradients",
-    "quant": "Quantised types: read by nobody in this build",
-    "mesh": "Meshes: read by nobody in this build",
+    "quant": "Quantised types: accepted and without effect",
+    "mesh": "Meshes: accepted and without effect",
     "inert": "Accepted and without effect",
 }
 # Of this implementation alone, and why they are there.

@@ -43,18 +43,9 @@ def __getattr__(name: str) -> _Any:
     if target is None:
         raise AttributeError(f"module 'quadrants' has no attribute {name!r}")
     module, _, attribute = target.partition(":")
-    try:
-        value: _Any = _load(module)
-    except ModuleNotFoundError as e:
-        if e.name != module:
-            raise
-        from quadrants.lang._unavailable import unavailable_class, unavailable_function
-
-        make = unavailable_class if attribute[:1].isupper() else unavailable_function
-        value = make(module, attribute, f"qd.{name}")
-    else:
-        if attribute:
-            value = getattr(value, attribute)
+    value: _Any = _load(module)
+    if attribute:
+        value = getattr(value, attribute)
     globals()[name] = value
     return value
 

@@ -264,6 +264,13 @@ ir::Value* load_place(ir::Value* place);  // of any element or variable
 void store_packed(ir::Value* place, ir::Value* v);
 // The old value. `atomic` is the operation's name in the language.
 ir::Value* update_packed(ir::Value* place, const char* atomic, ir::Value* operand);
+// Elements of meshes and their relations: struct values (lower_mesh.cpp).
+bool is_mesh_elements(PyObject* o);  // mesh.verts and the like
+bool is_mesh_value(PyObject* o);
+bool is_mesh_relation(PyObject* o);
+Ref mesh_attribute(PyObject* value, PyObject* name);  // null: not one of a mesh's
+Ref mesh_neighbour(PyObject* relation, PyObject* index);
+Ref mesh_patch();
 // In kernels that are differentiated: of what holds the gradients of a sparse field's element.
 void touch_gradient(FieldObject* f, std::span<ir::Value* const> index);
 

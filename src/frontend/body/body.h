@@ -43,6 +43,7 @@ struct ForeignArray : Diag {
 struct LoopFrame {
     enum class Kind : uint8_t { runtime, parallel, repeated, unrolled, graph } kind;
     int runtime_ifs = 0;  // entered since the loop began
+    Ref element = {};     // of a mesh, that a loop over all of one order visits
 };
 
 struct LoopSettings {
@@ -233,6 +234,7 @@ struct Lowering::Body {
         const Val* cells = nullptr;
         std::function<std::vector<ir::Value*>(std::span<ir::Value* const>)> indices;
         bool is_guarded = false;
+        std::function<Ref(ir::Value*)> target;  // what the one index stands for, if not itself
     };
     Flow counted(const Node* n, const Counted& c);
     std::vector<const Node*> targets_of(const Node* n, const Counted& c);
@@ -262,6 +264,7 @@ struct Lowering::Body {
     std::optional<Val> list_call(const Node* n);  // x.append(v), x[i].length() and the like
     bool is_visited(const Val& cells, std::span<ir::Value* const> index);
     Flow sparse_loop(const Node* n, const Val& cells, bool grouped);
+    Flow mesh_loop(const Node* n, const Val& over);  // lower_mesh.cpp
     [[noreturn]] void throw_index(const std::string& message);
 };
 

@@ -294,6 +294,7 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
     std::vector<Bounds> bounds;
     PyObject* o = over.get();
     std::vector<int> order;
+    if (!grouped && (is_mesh_elements(o) || is_mesh_relation(o))) return mesh_loop(n, over);
     const auto constant = [&](int64_t v) { return low.b.int_const(ir::Prim::i32, v); };
     FieldObject* f = first_field(o);
     if (!is_expr(o) && !is_field(o) && has_attribute(o, "_cells")) {
@@ -455,8 +456,8 @@ std::vector<ir::Value*> Body::bind_targets(const std::vector<const Node*>& targe
                                ir::Type::vector(ir::Prim::i32, static_cast<int>(indices.size())),
                                indices)};
     for (size_t k = 0; k < targets.size(); ++k) {
-        Ref e = make_value(indices[k]);
-        as_expr(e.get())->read_only = true;
+        Ref e = c.target ? c.target(indices[k]) : make_value(indices[k]);
+        if (is_expr(e.get())) as_expr(e.get())->read_only = true;
         declare(targets[k]->name, {std::move(e)}, Binding::Kind::loop_variable);
     }
     return all;

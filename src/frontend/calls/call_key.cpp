@@ -130,6 +130,7 @@ bool is_settled_tree(PyObject* o) {
     }
     const bool structure = is_struct(o);
     if (!structure && !PyDict_CheckExact(o)) return is_settled(o);
+    if (is_mesh_value(o)) return false;
     PyObject *key, *item;
     PyObject* from = structure ? reinterpret_cast<StructObject*>(o)->members : o;
     for (Py_ssize_t at = 0; PyDict_Next(from, &at, &key, &item);)

@@ -115,7 +115,8 @@ struct Unit {
     std::vector<Ref> fields;                            // FieldObjects used, once each
     std::unordered_map<PyObject*, Prov*> field_places;  // where each was found
     std::unordered_map<PyObject*, bool> field_seen;
-    std::vector<Notice> notices;                   // given while it was lowered
+    std::unordered_map<PyObject*, Prov*> mesh_places;  // of meshes' elements and relations
+    std::vector<Notice> notices;                       // given while it was lowered
     std::unordered_map<PyObject*, int> functions;  // kernel: index into LoweredKernel::functions
     std::unordered_set<PyObject*> called;          // functions whose bodies were walked
 

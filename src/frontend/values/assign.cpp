@@ -63,6 +63,12 @@ void check_writable(const ExprObject& e, const char* what) {
 }
 
 void assign_struct(StructObject& target, PyObject* value) {
+    PyObject* self = reinterpret_cast<PyObject*>(&target);
+    if ((is_mesh_value(self) || is_mesh_value(value)) &&
+        !(is_struct(value) && reinterpret_cast<StructObject*>(value)->type == target.type))
+        raise(Kind::type,
+              "a variable that holds an element of a mesh takes elements of the same "
+              "order and mesh");
     PyObject* source = value;
     Ref host;
     if (is_struct(value)) {

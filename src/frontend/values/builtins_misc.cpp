@@ -212,15 +212,15 @@ Ref buffer_view_array(Lowering&, const CallArgs& a) {
     return attribute(single(a, "get_ndarray"), interned("arr").get());
 }
 
-template <size_t N>
-struct Name {
-    char text[N];
-    constexpr Name(const char (&t)[N]) { std::copy_n(t, N, text); }
-};
-template <Name name>
-Ref unavailable(Lowering&, const CallArgs&) {
-    raise(Kind::compilation,
-          std::string("qd.") + name.text + " is not available in this build yet");
+Ref mesh_local(Lowering&, const CallArgs& a) {
+    check_hint(a, "mesh_local", false);
+    return none();
+}
+
+Ref mesh_patch_idx(Lowering&, const CallArgs& a) {
+    if (!a.positional.empty() || !a.keywords.empty())
+        raise(Kind::type, "qd.mesh_patch_idx takes no arguments");
+    return mesh_patch();
 }
 
 // --- sparse trees
@@ -298,8 +298,8 @@ const Builtin kRows[] = {
     {"get_addr", address},
     {"index_vector", index_vector},
     {"struct_leaf", struct_leaf},
-    {"mesh_local", unavailable<"mesh_local">},
-    {"mesh_patch_idx", unavailable<"mesh_patch_idx">},
+    {"mesh_local", mesh_local},
+    {"mesh_patch_idx", mesh_patch_idx},
 };
 
 }  // namespace

@@ -365,6 +365,7 @@ Ref struct_attribute(PyObject* self, PyObject* name) {
     StructObject& s = *as_struct(self);
     if (PyObject* member = PyDict_GetItemWithError(s.members, name)) return Ref::borrow(member);
     if (PyErr_Occurred()) throw PyError{};
+    if (Ref found = mesh_attribute(self, name)) return found;
     const Ref methods = methods_of(s.type);
     if (PyObject* method = dict_item(methods, name)) {
         if (PyObject_TypeCheck(method, &PyStaticMethod_Type))

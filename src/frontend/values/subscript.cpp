@@ -556,6 +556,7 @@ Ref subscript(PyObject* base, PyObject* index) {
     base = unwrap(base);
     if (is_field(base)) return field_subscript(reinterpret_cast<FieldObject*>(base), index);
     if (is_buffer_view(base)) return buffer_view_subscript(base, index);
+    if (is_mesh_relation(base)) return mesh_neighbour(base, index);
     if (is_struct_field(base)) return struct_element(base, index);
     if (is_shared_array(base)) return shared_subscript(base, index);
     if (is_symbolic(index) && (PyList_CheckExact(base) || PyTuple_CheckExact(base)))

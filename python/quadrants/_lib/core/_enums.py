@@ -94,9 +94,9 @@ def __getattr__(name: str) -> Any:
 
 # What this build has. A feature that lands adds its word here, a backend its line.
 _EXTENSIONS = {
-    Arch.x64: "adstack data64 assertion sparse quant quant_basic",
-    Arch.arm64: "adstack data64 assertion sparse quant quant_basic",
-    Arch.cuda: "adstack data64 assertion sparse quant quant_basic",
+    Arch.x64: "adstack data64 assertion sparse quant mesh quant_basic",
+    Arch.arm64: "adstack data64 assertion sparse quant mesh quant_basic",
+    Arch.cuda: "adstack data64 assertion sparse quant mesh quant_basic",
 }
 
 
