@@ -26,8 +26,8 @@ struct Matrix {
     virtual ~Matrix() = default;
     virtual void set_triplets(int count, const int* rows, const int* columns,
                               const void* values) = 0;
-    virtual int64_t nonzeros() = 0;
-    virtual void triplets(int* rows, int* columns, void* values) = 0;
+    virtual int64_t nonzeros() const = 0;
+    virtual void triplets(int* rows, int* columns, void* values) const = 0;
     virtual double get(int row, int column) const = 0;
     virtual void set(int row, int column, double value) = 0;
     virtual std::unique_ptr<Matrix> combined(const Matrix& other, int how) const = 0;
@@ -67,11 +67,8 @@ struct MatrixOf : Matrix {
         for (int k = 0; k < count; ++k) list.emplace_back(rows[k], columns[k], v[k]);
         m.setFromTriplets(list.begin(), list.end());
     }
-    int64_t nonzeros() override {
-        m.makeCompressed();
-        return m.nonZeros();
-    }
-    void triplets(int* rows, int* columns, void* values) override {
+    int64_t nonzeros() const override { return m.nonZeros(); }
+    void triplets(int* rows, int* columns, void* values) const override {
         T* v = static_cast<T*>(values);
         for (int c = 0; c < m.outerSize(); ++c)
             for (typename Sparse::InnerIterator at(m, c); at; ++at) {
@@ -235,7 +232,9 @@ QD_LINALG void* qd_linalg_scaled(void* m, double factor) {
 QD_LINALG void* qd_linalg_transposed(void* m) {
     return contained([&] { return matrix(m).transposed().release(); });
 }
-QD_LINALG void qd_linalg_multiply(void* m, const void* x, void* y) { matrix(m).multiply(x, y); }
+QD_LINALG bool qd_linalg_multiply(void* m, const void* x, void* y) {
+    return contained([&] { return matrix(m).multiply(x, y), true; });
+}
 // Bytes of the text; copied if there is room.
 QD_LINALG int64_t qd_linalg_text(void* m, char* to, int64_t room) {
     return contained([&]() -> int64_t {

@@ -341,6 +341,13 @@ def test_wrong_systems_are_refused():
             method(operator, other, f)
         with raises(qd.QuadrantsRuntimeError, "only support 1D, 2D, 3D"):
             method(operator, deep, deep)
+        for given in (None, 3, np.ones(4), qd.Vector.field(1, qd.f32, shape=4)):
+            with raises(qd.QuadrantsTypeError, "takes fields of numbers"):
+                method(operator, given, f)
+        with raises(qd.QuadrantsTypeError, "takes a LinearOperator"):
+            method(5, f, f)
+    with raises(TypeError, "max_iter is an integer"):
+        L.SparseCG(L.SparseMatrix(3, 3), x, max_iter=1.5)
     with raises(qd.QuadrantsRuntimeError, "Dimension mismatch"):
         operator.matvec(f, other)
 

@@ -70,6 +70,13 @@ class _Work:
     """Temporary fields beside the system's, and numbers among them."""
 
     def __init__(self, solver: str, A: Any, b: Any, x: Any, vectors: str, numbers: str) -> None:
+        if not isinstance(A, LinearOperator):
+            raise QuadrantsTypeError(f"{solver} takes a LinearOperator, not {type(A).__name__}")
+        b, x = (v._unwrap() if isinstance(v, qd.Tensor) else v for v in (b, x))
+        if not isinstance(b, qd.ScalarField) or not isinstance(x, qd.ScalarField):
+            raise QuadrantsTypeError(
+                f"{solver} takes fields of numbers, not {type(b).__name__} and {type(x).__name__}"
+            )
         if b.dtype != x.dtype:
             raise QuadrantsTypeError(f"Dtype mismatch b.dtype({b.dtype}) != x.dtype({x.dtype}).")
         if b.dtype not in (qd.f32, qd.f64):
@@ -80,8 +87,6 @@ class _Work:
             raise QuadrantsRuntimeError(
                 f"{solver} only support 1D, 2D, 3D inputs; your inputs is {len(b.shape)}-D."
             )
-        if not hasattr(b, "_places") or len(b._places) != 1 or len(x._places) != 1:
-            raise QuadrantsTypeError(f"{solver} takes fields of numbers")
         self.A, self.b, self.x = A, b, x
         builder = qd.FieldsBuilder()
         axes = [qd.i, qd.ij, qd.ijk][len(b.shape) - 1]

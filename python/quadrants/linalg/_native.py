@@ -12,24 +12,25 @@ from typing import Any
 from quadrants.lang.exception import QuadrantsRuntimeError
 
 _POINTER, _INT, _REAL, _LONG = ctypes.c_void_p, ctypes.c_int, ctypes.c_double, ctypes.c_int64
+_DONE = "whether there was memory"
 _FUNCTIONS = {  # result, arguments
     "matrix": (_POINTER, _INT, _INT, _INT),
     "drop_matrix": (None, _POINTER),
-    "set_triplets": (ctypes.c_bool, _POINTER, _INT, _POINTER, _POINTER, _POINTER),
+    "set_triplets": (_DONE, _POINTER, _INT, _POINTER, _POINTER, _POINTER),
     "nonzeros": (_LONG, _POINTER),
     "triplets": (None, _POINTER, _POINTER, _POINTER, _POINTER),
     "get": (_REAL, _POINTER, _INT, _INT),
-    "set": (ctypes.c_bool, _POINTER, _INT, _INT, _REAL),
+    "set": (_DONE, _POINTER, _INT, _INT, _REAL),
     "combined": (_POINTER, _POINTER, _POINTER, _INT),
     "scaled": (_POINTER, _POINTER, _REAL),
     "transposed": (_POINTER, _POINTER),
-    "multiply": (None, _POINTER, _POINTER, _POINTER),
+    "multiply": (_DONE, _POINTER, _POINTER, _POINTER),
     "text": (_LONG, _POINTER, ctypes.c_char_p, _LONG),
     "conjugate_gradients": (ctypes.c_bool, _POINTER, _POINTER, _POINTER, _INT, _REAL),
     "solver": (_POINTER, _INT, _INT, _INT),
     "drop_solver": (None, _POINTER),
-    "analyze": (ctypes.c_bool, _POINTER, _POINTER),
-    "factorize": (ctypes.c_bool, _POINTER, _POINTER),
+    "analyze": (_DONE, _POINTER, _POINTER),
+    "factorize": (_DONE, _POINTER, _POINTER),
     "solve": (ctypes.c_bool, _POINTER, _POINTER, _POINTER, _INT),
     "succeeded": (ctypes.c_bool, _POINTER),
 }
@@ -52,7 +53,8 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(str(pathlib.Path(__file__).parent.parent / "_lib" / "libqd_linalg.so"))
     for name, (result, *arguments) in _FUNCTIONS.items():
         function = getattr(library, f"qd_linalg_{name}")
-        function.restype, function.argtypes = result, arguments
+        function.restype = ctypes.c_bool if result is _DONE else result
+        function.argtypes = arguments
     return library
 
 
@@ -66,9 +68,20 @@ def call(name: str, *args: Any) -> Any:
     function = getattr(_library(), f"qd_linalg_{name}")
     with lock:
         result = function(*map(_plain, args))
-    if result is None and _FUNCTIONS[name][0] is _POINTER:
+    if not result and _FUNCTIONS[name][0] in (_POINTER, _DONE):
         raise QuadrantsRuntimeError("Out of memory for a sparse matrix")
     return result
+
+
+def whole(method: Any) -> Any:
+    """A method that no other thread's comes in between of."""
+
+    @functools.wraps(method)
+    def alone(*args: Any, **kwargs: Any) -> Any:
+        with lock:
+            return method(*args, **kwargs)
+
+    return alone
 
 
 def _plain(arg: Any) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 import quadrants as qd
 from quadrants._lazy import LazyNumpy
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.util import to_numpy_type
-from quadrants.linalg._native import Handle, call
+from quadrants.linalg._native import Handle, call, whole
 from quadrants.linalg._sparse_matrix import SparseMatrix, _checked_dtype, like, vector_of
 
 np: Any = LazyNumpy(globals())
@@ -57,6 +57,7 @@ class SparseSolver:
             raise QuadrantsRuntimeError(f"A solver needs a square matrix, not {matrix.shape}")
         return matrix
 
+    @whole
     def analyze_pattern(self, sparse_matrix: SparseMatrix) -> None:
         """Prepares for matrices with entries in the places of this one's.
 
@@ -67,6 +68,7 @@ class SparseSolver:
         call("analyze", self._native, matrix._native)
         self.matrix, self._is_analyzed, self._is_factorized = matrix, True, False
 
+    @whole
     def factorize(self, sparse_matrix: SparseMatrix) -> None:
         """Factorises a matrix; one of another pattern than was analysed is analysed first.
 
@@ -82,6 +84,7 @@ class SparseSolver:
         call("factorize", self._native, matrix._native)
         self.matrix, self._is_factorized = matrix, True
 
+    @whole
     def compute(self, sparse_matrix: SparseMatrix) -> None:
         """Both: analyses and factorises a matrix.
 
@@ -114,6 +117,7 @@ class SparseSolver:
         call("solve", self._native, right, x, len(x))
         return like(b, x, self.dtype)
 
+    @whole
     def info(self) -> bool:
         """Whether the factorisation succeeded."""
         return self._is_factorized and call("succeeded", self._native)
@@ -142,6 +146,8 @@ class SparseCG:
             raise QuadrantsRuntimeError(f"SparseCG takes a SparseMatrix, not {type(A)}")
         if A.n != A.m:
             raise QuadrantsRuntimeError(f"SparseCG needs a square matrix, not {A.shape}")
+        if not isinstance(max_iter, SupportsIndex):
+            raise TypeError(f"max_iter is an integer, got {max_iter!r}")
         if not 0 <= index(max_iter) < 2**31:
             raise ValueError(f"max_iter is at most {2**31 - 1} and not negative, got {max_iter}")
         self.A, self.max_iter, self.atol, self._given = A, index(max_iter), float(atol), b
