@@ -791,3 +791,48 @@ def test_a_kept_kernel_is_of_its_types(tmp_path, backend):
     for bits, step in itertools.product((8, 5), (0.5, 0.25)):
         expected = wrapped(101, bits, True) + 3.0
         assert [run(bits, step) for _ in range(2)] == [expected] * 2
+
+
+@pytest.mark.parametrize("default", [qd.f16, qd.f32, qd.f64])
+def test_the_default_float_does_not_matter(backend, default):
+    backend.init(default_fp=default)
+    (x,) = packed(Q.fixed(20, scale=0.1, compute=qd.f64))
+    (y,) = packed(Q.float(exp=6, frac=20, compute=qd.f32))
+    one, two = packed(*[Q.float(exp=5, frac=10, compute=qd.f32)] * 2, shared=True)
+    for field, values in ((x, [1000.0, 3.1]), (y, [3.141592, -123.75]), (one, [0.3, 1e3])):
+        for k, value in enumerate(values):
+            field[k] = value
+    two[0] = 0.7
+    assert [x[0], x[1]] == [1000.0, 31 * 0.1]
+    assert np.allclose([y[0], y[1]], [3.141592, -123.75], rtol=2**-20)
+    assert np.allclose([one[0], two[0], one[1]], [0.3, 0.7, 1e3], rtol=2**-8)
+
+
+def test_numbers_beyond_any_word(backend):
+    backend.init(debug=True)
+    for compute, dtype in ((qd.f32, np.float32), (qd.f64, np.float64)):
+        (x,) = packed(Q.fixed(20, scale=1.0, compute=compute), extents=8)
+        given = [1e19, -1e19, 2.0**63, -(2.0**62), math.inf, math.nan, -2.5, 2.0**25 + 4]
+        set_all(x, np.array(given, dtype))
+        assert x.to_numpy().tolist() == [0, 0, 0, 0, 0, 0, -3, 4]
+
+
+def test_vector_types_of_quantised_numbers():
+    q = Q.int(7)
+    pair = qd.types.vector(2, q)
+    assert pair.dtype is qd.i32
+    one, two = pair.field(), qd.Struct.field({"a": pair})
+    for place in (one, two.a):
+        word = qd.BitpackedFields(32)
+        word.place(place)
+        qd.root.dense(qd.i, 3).place(word)
+
+    @qd.kernel
+    def fill():
+        for i in range(3):
+            one[i] = [i, -i]
+            two[i].a = [64 + i, 5]
+
+    fill()
+    assert one.to_numpy().tolist() == [[0, 0], [1, -1], [2, -2]]
+    assert two.a.to_numpy().tolist() == [[-64, 5], [-63, 5], [-62, 5]]

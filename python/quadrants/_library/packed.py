@@ -47,13 +47,13 @@ def power_of_two(exponent):
 def float_at(p: qd.template(), word, bit):
     exponent = qd.cast(bits_at(p, word, p.exponent_shift, (1 << p.exponent_bits) - 1), qd.i32)
     digits = qd.cast(bits_at(p, word, bit, (1 << p.magnitude_bits) - 1), qd.u32)
-    value = 0.0
+    value = qd.f32(0.0)
     if exponent != 0:
         if qd.static(p.group):
             value = (
                 qd.cast(digits, qd.f32)
                 * power_of_two(exponent - p.bias)
-                * 0.5 ** (p.magnitude_bits - 1)
+                * qd.f32(0.5 ** (p.magnitude_bits - 1))
             )
         else:
             high = qd.cast(exponent - p.bias + 127, qd.u32) << qd.u32(23)
@@ -135,8 +135,9 @@ def with_shared_float(p: qd.template(), word, value):
 def shared_digits(p: qd.template(), value, exponent):
     digits = qd.u32(0)
     if exponent_of(p, value) != 0:
-        scaled = qd.abs(value) * power_of_two(p.bias - exponent) * 2.0 ** (p.magnitude_bits - 1)
-        digits = qd.cast(scaled + 0.5, qd.u32)
+        scaled = qd.abs(value) * power_of_two(p.bias - exponent)
+        scaled *= qd.f32(2.0 ** (p.magnitude_bits - 1))
+        digits = qd.cast(scaled + qd.f32(0.5), qd.u32)
     return digits
 
 
@@ -169,19 +170,21 @@ def decoded(p: qd.template(), word, bit):
         else:
             value = qd.cast(digits, p.compute)
         if qd.static(p.kind == "fixed"):
-            value *= p.scale
+            value *= p.compute(p.scale)
     return value
 
 
 @func
 def nearest(value):
-    """Rounded, ties away from zero."""
-    whole = qd.cast(value, qd.i64)
-    rest = value - whole
-    if rest >= 0.5:
-        whole += 1
-    elif rest <= -0.5:
-        whole -= 1
+    """Rounded, ties away from zero. What i64 does not hold is a multiple of any word, or none: 0."""
+    whole = qd.i64(0)
+    if qd.abs(value) < qd.f32(2.0**63):
+        whole = qd.cast(value, qd.i64)
+        rest = value - whole
+        if rest >= 0.5:
+            whole += 1
+        elif rest <= -0.5:
+            whole -= 1
     return whole
 
 
@@ -192,7 +195,9 @@ def encoded(p: qd.template(), word, bit, value):
     if qd.static(p.kind == "int"):
         new = replaced(p, word, bit, p.mask, qd.cast(value, p.unsigned))
     elif qd.static(p.kind == "fixed"):
-        new = replaced(p, word, bit, p.mask, qd.cast(nearest(value / p.scale), p.unsigned))
+        new = replaced(
+            p, word, bit, p.mask, qd.cast(nearest(value / p.compute(p.scale)), p.unsigned)
+        )
     elif qd.static(p.group):
         new = with_shared_float(p, word, qd.cast(value, qd.f32))
     else:

@@ -358,6 +358,8 @@ def _struct_of(
             fields[key] = MatrixField()
             fields[key]._setup(kind.dtype, kind.get_shape(), label)
             fields[key]._describe()
+            size = len(fields[key]._places)
+            fields[key]._quantise(_quants_of([kind._declared] * size))
         else:
             fields[key] = ScalarField()
             fields[key]._setup(_element_type(kind), (), label)

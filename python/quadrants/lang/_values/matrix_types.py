@@ -32,6 +32,11 @@ def _flattened(args: tuple[Any, ...]) -> list[Any]:
     return values
 
 
+def _computed(dtype: Any) -> DataType:
+    """The type in kernels; of a quantised one what it is computed in."""
+    return cook_dtype(getattr(dtype, "compute", dtype))
+
+
 class MatrixType:
     """Type of matrices: `qd.types.matrix(n, m, dtype)`. None stands for any size or dtype."""
 
@@ -46,11 +51,11 @@ class MatrixType:
         self.ndim = ndim
         self._declared = dtype  # float, int and bool mean the defaults of the runtime in place
         if dtype is not None:
-            cook_dtype(dtype)
+            _computed(dtype)
 
     @property
     def dtype(self) -> DataType | None:
-        return None if self._declared is None else cook_dtype(self._declared)
+        return None if self._declared is None else _computed(self._declared)
 
     def __hash__(self) -> int:  # types of one name are still told apart: equality is identity
         declared = self._declared
@@ -115,7 +120,7 @@ class MatrixType:
 
     def field(self, **kwargs: Any) -> Any:
         """A field of these; the keywords are those of `Matrix.field`."""
-        return Matrix.field(self.n, self.m, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
+        return Matrix.field(self.n, self.m, dtype=self._declared, **kwargs)  # type: ignore[arg-type]
 
     def ndarray(self, **kwargs: Any) -> Any:
         """An ndarray of these; the keywords are those of `Matrix.ndarray`."""
@@ -139,7 +144,7 @@ class VectorType(MatrixType):
 
     def field(self, **kwargs: Any) -> Any:
         """A field of these; the keywords are those of `Vector.field`."""
-        return Vector.field(self.n, dtype=self.dtype, **kwargs)  # type: ignore[arg-type]
+        return Vector.field(self.n, dtype=self._declared, **kwargs)  # type: ignore[arg-type]
 
     def ndarray(self, **kwargs: Any) -> Any:
         """An ndarray of these; the keywords are those of `Vector.ndarray`."""
