@@ -642,15 +642,19 @@ PyObject* discard(PyObject*, PyObject* args) {
     Py_RETURN_NONE;
 }
 
-// bind_component(scalar field, matrix field, k): the scalar field becomes that component.
+// bind_component(scalar field, matrix field, k, sparse): the scalar field becomes that component.
 PyObject* bind_component(PyObject*, PyObject* args) {
     PyObject *scalar, *whole;
     int k;
-    if (!PyArg_ParseTuple(args, "O!O!i", &FieldBase_Type, &scalar, &FieldBase_Type, &whole, &k))
+    unsigned long long sparse;  // of the containers above it
+    if (!PyArg_ParseTuple(args, "O!O!iK", &FieldBase_Type, &scalar, &FieldBase_Type, &whole, &k,
+                          &sparse))
         return nullptr;
     FieldFull &f = *as_field(scalar), &m = *as_field(whole);
     if (f.field || !m.base) Py_RETURN_NONE;
-    attach(f, *m.record, std::make_unique<ir::Field>(layout::component_field(*m.field, k)),
+    ir::Field part = layout::component_field(*m.field, k);
+    part.sparse = sparse;
+    attach(f, *m.record, std::make_unique<ir::Field>(std::move(part)),
            m.base + m.field->component_offsets.at(static_cast<size_t>(k)));
     Py_RETURN_NONE;
 }

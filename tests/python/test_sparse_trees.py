@@ -988,3 +988,52 @@ def test_lists_are_listed_in_parallel(above):
     count = collected(node, out)
     rank = 2 if above else 1
     assert sorted(map(tuple, out.to_numpy()[:count, :rank].tolist())) == expected
+
+
+# --- components with containers of their own ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bitmasked", "pointer", "dynamic"])
+@pytest.mark.parametrize("sparse_one", [0, 1])
+@pytest.mark.parametrize("bits", [None, 8])
+def test_components_below_different_nodes(kind, sparse_one, bits):
+    top = qd.root.dense(qd.i, 3) if kind != "dynamic" else qd.root
+    extent = 3 if kind != "dynamic" else 9
+    v = qd.Vector.field(2, qd.i32 if bits is None else qd.types.quant.int(bits))
+    parts = [v.get_scalar_field(k) for k in range(2)]
+    for k, part in enumerate(parts):
+        node = getattr(top, kind if k == sparse_one else "dense")(qd.i, extent)
+        if bits is None:
+            node.place(part)
+        else:
+            word = qd.BitpackedFields(32)
+            word.place(part)
+            node.place(word)
+
+    @qd.kernel
+    def count(x: qd.template()) -> qd.i32:
+        n = 0
+        for i in x:
+            n += 1
+        return n
+
+    def visits():
+        return [count(part) for part in parts]
+
+    there = {"bitmasked": 1, "pointer": 1, "dynamic": 5}[kind]
+    v[4] = [5, 6]
+    expected = [9, 9]
+    expected[sparse_one] = there
+    assert visits() == expected and count(v) == expected[0]
+    v.fill(3)
+    want = np.full((9, 2), 3)
+    want[:, sparse_one] = [0 if kind != "dynamic" or i > 4 else 3 for i in range(9)]
+    want[4] = 3
+    assert (v.to_numpy() == want).all()
+    given = np.arange(18).reshape(9, 2)
+    v.from_numpy(given)
+    expected[sparse_one] = there if bits is None else visits()[sparse_one]
+    assert visits() == expected
+    read = v.to_numpy()
+    assert (read[:, 1 - sparse_one] == given[:, 1 - sparse_one]).all()
+    assert read[4].tolist() == [8, 9]

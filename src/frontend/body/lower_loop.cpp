@@ -301,7 +301,8 @@ Flow Body::data_loop(const Node* n, const Val& over, bool grouped) {
         const Val cells = member(over, interned("_cells").get());
         if (cells.get() != Py_None) return sparse_loop(n, cells, grouped);
     } else if (f && bind_field(f)->sparse) {
-        return sparse_loop(n, cells_of(f).front(), grouped);
+        const Val cells = field_member(f, "_first_cells");
+        if (cells.get() != Py_None) return sparse_loop(n, cells, grouped);
     }
     if (f) {
         const ir::Field* field = bind_field(f);

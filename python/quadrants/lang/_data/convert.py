@@ -85,19 +85,17 @@ def write_array(container: Any, array: Any, element_shape: tuple[int, ...]) -> N
             part = array[index] if getattr(array, "shape", ()) else array
             packing.from_array(container._component(number), part)
         return
-    array = _in_active_cells(container, array, element_shape)
+    array = _in_active_cells(container, array)
     places = _places(container, element_shape)
     with np.errstate(all="ignore"):
         core.copy_alone(_written(places, array))
 
 
-def _in_active_cells(container: Any, array: Any, element_shape: tuple[int, ...]) -> Any:
+def _in_active_cells(container: Any, array: Any) -> Any:
     """The array, with zeros where a sparse field has no cells."""
     if not _is_sparse(container):
         return array
-    active = container._active()
-    active = active.reshape(active.shape + (1,) * len(element_shape))
-    return np.where(active, array, np.zeros((), np.asarray(array).dtype))
+    return np.where(container._active(), array, np.zeros((), np.asarray(array).dtype))
 
 
 def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: Any) -> None:

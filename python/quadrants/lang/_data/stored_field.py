@@ -171,17 +171,27 @@ class Field(_Native):
         return structure(list(above.values()))
 
     @property
-    def _cells(self) -> Any:
-        """How its elements lie in sparse cells: for each node that holds components of them."""
+    def _all_cells(self) -> tuple[Any, ...]:
+        """How its elements lie in sparse cells: for each node that holds components of them, the
+        first one's first. None: those lie in none."""
         known = self.__dict__.get("_known_cells")
         if known is None:
             from quadrants.lang._data.activity import cells_of
 
             self._prepare()
             above = {id(node._up): node for node in self._places if node is not None}
-            all_of = [cells_of(node, self._index_offset) for node in above.values()]
-            known = self._known_cells = tuple(cells for cells in all_of if cells)
+            known = tuple(cells_of(node, self._index_offset) for node in above.values())
+            self._known_cells = known
         return known
+
+    @property
+    def _cells(self) -> tuple[Any, ...]:
+        return tuple(cells for cells in self._all_cells if cells)
+
+    @property
+    def _first_cells(self) -> Any:
+        """Those that a loop over it visits."""
+        return self._all_cells[0]
 
     @property
     def _packed(self) -> tuple[Any, ...]:
@@ -210,9 +220,17 @@ class Field(_Native):
         return above if above is not None and above._kind == "dynamic" else None
 
     def _active(self) -> Any:
-        """A boolean array over the elements, None if all are always there."""
-        cells = self._cells if self._is_sparse else ()
-        return cells[0].active() if cells else None
+        """Whether each number of each element is there; along an axis of 1 if all have one answer."""
+        cells = self._all_cells
+        if len(cells) == 1:
+            only = cells[0].active()
+            return only.reshape(only.shape + (1,) * len(self._element_shape))
+        there = [
+            self._component(k)._active() if self._component(k)._is_sparse else True
+            for k in range(len(self._places))
+        ]
+        each = [np.broadcast_to(mask, self.shape) for mask in there]
+        return np.stack(each, -1).reshape(*self.shape, *self._element_shape)
 
     def _activate(self, key: Any) -> None:
         """Activates all that an element lies in: it is about to be written."""
@@ -220,9 +238,12 @@ class Field(_Native):
         for cells in self._cells:
             cells.activate(index)
 
+    def _bind_component(self, scalar: Field, number: int) -> None:
+        core.bind_component(scalar, self, number, scalar._structure() if self._is_sparse else 0)
+
     def _bind_components(self) -> None:
         for number, scalar in self._components.items():
-            core.bind_component(scalar, self, number)
+            self._bind_component(scalar, number)
 
     # --- attributes ---
 
@@ -491,7 +512,7 @@ class MatrixField(Field, core.FieldBase):
                 made._places[0] = self._places[number]
                 made._placed()
             if self._has_storage:
-                core.bind_component(made, self, number)
+                self._bind_component(made, number)
         return made
 
     def _set_place(self, component: int, node: SNode) -> None:
