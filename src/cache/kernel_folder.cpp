@@ -3,6 +3,7 @@
 #include "cache/kernel_folder.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,20 +21,59 @@ constexpr int kAttempts = 5;
 constexpr std::chrono::milliseconds kBetween{50};
 constexpr std::string_view kIndex = "qdcache.qdb";
 
-// The lock of a folder: a file that only one process can create.
+// The lock of a folder: a file that only one process can create. Ours say so and are held open
+// under `flock`: one that nobody holds was left by a process that was killed, and is taken over.
+// Others, made by hand or by another package, stand until they are deleted.
 class Lock {
-    std::string path_;
+    static constexpr std::string_view kMark = "held open by a process\n";
+    const std::string path_;
+    int file_ = -1;
     bool ours_ = false;
+
+    // Whether it was created; errno says why not.
+    bool create(const std::string& folder) {
+        file_ = ::open(folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+        if (file_ >= 0 && mark()) {  // all at once: being killed here leaves nothing
+            const std::string anonymous = "/proc/self/fd/" + std::to_string(file_);
+            if (!::linkat(AT_FDCWD, anonymous.c_str(), AT_FDCWD, path_.c_str(), AT_SYMLINK_FOLLOW))
+                return true;
+            if (errno == EEXIST) return close(), errno = EEXIST, false;
+        }
+        close();
+        file_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (file_ < 0) return false;
+        mark();
+        return true;
+    }
+    bool mark() {
+        return ::flock(file_, LOCK_EX | LOCK_NB) == 0 &&
+               ::write(file_, kMark.data(), kMark.size()) == ssize_t(kMark.size());
+    }
+    bool take_over() {
+        file_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+        if (file_ < 0) return false;
+        char text[kMark.size() + 1];
+        struct stat held, there;
+        const bool left = ::flock(file_, LOCK_EX | LOCK_NB) == 0 &&
+                          ::read(file_, text, sizeof text) == ssize_t(kMark.size()) &&
+                          std::string_view(text, kMark.size()) == kMark &&
+                          ::fstat(file_, &held) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
+                          held.st_ino == there.st_ino && held.st_dev == there.st_dev;
+        if (!left) close();
+        return left;
+    }
+    void close() {
+        if (file_ >= 0) ::close(file_);
+        file_ = -1;
+    }
 
   public:
     explicit Lock(const std::string& folder) : path_(folder + "/qdcache.lock") {
         for (int k = 0; k < kAttempts && !ours_; ++k) {
             if (k) std::this_thread::sleep_for(kBetween);
-            const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-            if (file < 0 && errno != EEXIST) return;  // full or read-only: no matter of waiting
-            if (file < 0) continue;
-            ::close(file);
-            ours_ = true;
+            ours_ = create(folder);
+            if (!ours_ && errno != EEXIST) return;  // full or read-only: no matter of waiting
+            ours_ = ours_ || take_over();
         }
         if (!ours_)
             warn("Lock " + path_ + " failed. Please run 'qd cache clean -p " + folder +
@@ -41,6 +81,7 @@ class Lock {
     }
     ~Lock() {
         if (ours_ && ::unlink(path_.c_str()) != 0) warn("Unlock " + path_ + " failed.");
+        close();
     }
     Lock(const Lock&) = delete;
     bool ours() const { return ours_; }

@@ -151,6 +151,23 @@ def test_a_lock_that_stays(cache):
     assert len(cache.kernels()) == 2 and "Lock" not in cache.log
 
 
+def test_a_lock_whose_process_was_killed(cache):
+    """It says that it was held open, and nobody does: workers that a pool terminates leave such."""
+    import fcntl
+
+    cache.run(3)
+    lock = cache.folder / "qdcache.lock"
+    for held in (False, True):
+        lock.write_text("held open by a process\n")
+        with open(lock) as file:
+            if held:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            assert cache.run(4 + held) == 1
+        assert lock.exists() is held is (f"Lock {lock} failed" in cache.log)
+    lock.unlink()
+    assert len(cache.kernels()) == 2 and cache.run(4) == 0
+
+
 def test_no_lock_is_waited_for_where_none_can_be_made(cache):
     """Full and read-only disks; here: no more files."""
     kernels = KERNEL.format(n=0, factor=3) + "KERNELS = [k0]\nFLUSHED = True\n"

@@ -85,11 +85,10 @@ def _folder() -> Iterator[Finding]:
         if writers and not (path == folder and info.st_mode & stat.S_ISVTX):
             yield f"{path} is writable by others, so it is ignored", f"chmod go-w {path}"
     lock = os.path.join(kept, "qdcache.lock")
-    if os.path.exists(lock) and os.stat(lock).st_mtime < time.time() - 60:
-        yield (
-            f"{lock} was left behind by a process that was killed: others wait for it when they end",
-            "delete it",
-        )
+    # Ours are not empty, and are taken over if their process was killed.
+    found = os.stat(lock) if os.path.exists(lock) else None
+    if found and not found.st_size and found.st_mtime < time.time() - 60:
+        yield f"{lock} was left by something else: others wait for it when they end", "delete it"
     try:
         os.makedirs(folder, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder):
