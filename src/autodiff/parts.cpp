@@ -21,31 +21,32 @@ bool is_parallel_loop(const Inst& i) {
 }
 
 namespace {
-// Whether it does more than to check and to print.
-bool acts(const Inst& i) {
+// Whether it does more than to check and to print, and than what `idle` names.
+bool acts(const Inst& i, const Idle& idle) {
+    if (i.flags & idle.flags || (idle.effects && is_effect(i, *idle.effects))) return false;
     if (i.op == Op::if_ && !i.result_count) {
         for (const Region* r : i.region_list())
             for (const Inst* c = r->first; c; c = c->next)
-                if (acts(*c) && c->op != Op::yield) return true;
+                if (acts(*c, idle) && c->op != Op::yield) return true;
         return false;
     }
     const Effect e = i.effect();
     return e != Effect::pure && e != Effect::read && e != Effect::check &&
            (e != Effect::io || i.result_count);
 }
-void find_actions(Region& r, std::vector<Inst*>& out) {
+void find_actions(Region& r, const Idle& idle, std::vector<Inst*>& out) {
     for (Inst& i : r) {
-        if (!acts(i)) continue;
+        if (!acts(i, idle)) continue;
         out.push_back(&i);
-        for (Region* c : i.region_list()) find_actions(*c, out);
+        for (Region* c : i.region_list()) find_actions(*c, idle, out);
     }
 }
 }  // namespace
 
-std::unordered_set<const Value*> used_values(Region& r) {
+std::unordered_set<const Value*> used_values(Region& r, const Idle& idle) {
     std::unordered_set<const Value*> used;
     std::vector<Inst*> work;
-    find_actions(r, work);
+    find_actions(r, idle, work);
     while (!work.empty()) {
         const Inst& i = *work.back();
         work.pop_back();

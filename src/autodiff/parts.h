@@ -143,8 +143,13 @@ void drop_effects(Region& r, const Storage& storage, bool gradients);
 bool is_effect(const Inst& i, const Storage& storage);  // one of the others
 
 bool is_parallel_loop(const Inst& i);
-// The values in there that something asks for, but checks, prints and what is computed for them.
-std::unordered_set<const Value*> used_values(Region& r);
+// The values in there that something asks for, but checks, prints and what is computed for them;
+// nor what is idle.
+struct Idle {
+    uint8_t flags = 0;                 // of instructions
+    const Storage* effects = nullptr;  // those on storage without gradients
+};
+std::unordered_set<const Value*> used_values(Region& r, const Idle& idle = {});
 uint32_t dimensions(const Inst& loop);  // indices among the parameters of its body
 // The end of an iteration: its terminator, or in front of that the test whether there is another.
 Inst& end_of_iteration(const Inst& loop);

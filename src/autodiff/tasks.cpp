@@ -11,18 +11,64 @@
 namespace qd::autodiff {
 namespace {
 
+// Storage, and which component of its elements; -1: any.
+struct Part {
+    uint64_t memory;
+    int64_t component;
+
+    bool meets(const Part& other) const {
+        return memory == other.memory &&
+               (component == other.component || component < 0 || other.component < 0);
+    }
+};
+
 struct Kernel {
     Module& m;
     const Request& request;
     Function& f = m.kernel();
     Storage storage{m, request};  // whose arrays are found
 
-    std::vector<uint64_t> written(Region& r) const {
-        std::vector<uint64_t> out;
+    template <class F>
+    void each_write(Region& r, F&& f) const {
         walk(r, [&](Inst& i) {
             const bool writes = i.effect() == Effect::write || i.effect() == Effect::atomic;
-            if (writes && is_effect(i, storage)) out.push_back(storage.memory_class(i.operand(0)));
+            if (writes && is_effect(i, storage)) f(i.operand(0));
         });
+    }
+    std::vector<uint64_t> written(Region& r) const {
+        std::vector<uint64_t> out;
+        each_write(r, [&](Value* place) { out.push_back(storage.memory_class(place)); });
+        return out;
+    }
+    std::vector<Part> written_parts(Region& r) const {
+        std::vector<Part> out;
+        each_write(r, [&](Value* place) { out.push_back(part_of(place)); });
+        return out;
+    }
+    Part part_of(const Value* place) const {
+        const Inst& d = *place->def;
+        const Value* k = d.op == Op::comp_place ? d.operand(1) : nullptr;
+        const bool known = k && is_constant(k) && d.operand(0)->def->op != Op::comp_place;
+        return {storage.memory_class(place),
+                known ? int_of_bits(k->type.prim, constant_bits(k)) : -1};
+    }
+
+    // What the kernel stores to, under no condition, before it looks at it: to do that again leads
+    // to the same.
+    std::unordered_set<uint64_t> begun() const {
+        std::unordered_set<uint64_t> seen, out;
+        const auto visit = [&](auto&& self, Region& r, bool always) -> void {
+            for (Inst& i : r) {
+                const Effect e = i.effect();
+                if (e == Effect::read || e == Effect::write || e == Effect::atomic) {
+                    const uint64_t memory = storage.memory_class(i.operand(0));
+                    const bool first = seen.insert(memory).second;
+                    if (first && always && i.op == Op::store) out.insert(memory);
+                }
+                for (Region* c : i.region_list()) self(self, *c, always && i.op != Op::if_);
+            }
+        };
+        visit(visit, *f.body, true);
         return out;
     }
 
@@ -49,13 +95,19 @@ struct Kernel {
     }
 
     // What the way back reads must not have been overwritten meanwhile, nor be known only to what
-    // happened already.
-    void check_order(Inst& loop, const std::vector<uint64_t>& later) const {
-        const std::unordered_set<const Value*> used = used_values(loop.body());
+    // happened already. Effects that do not wait for it have read for themselves, and read the same
+    // as without the way back if what they read was begun anew; that cells are active is no matter.
+    void check_order(Inst& loop, const std::vector<Part>& later, bool waits) const {
+        const auto asked = used_values(loop.body(), {kActivates});
+        const auto needed = used_values(loop.body(), {kActivates, waits ? nullptr : &storage});
+        const std::unordered_set<uint64_t> anew = begun();
         walk(loop.body(), [&](Inst& i) {
             const bool accesses = i.op == Op::load || i.effect() == Effect::atomic;
-            const bool reads = accesses && used.contains(i.result());
-            if (!reads || !may_be_among(later, storage.memory_class(i.operand(0)))) return;
+            if (!accesses || !asked.contains(i.result())) return;
+            const Part read = part_of(i.operand(0));
+            if (std::ranges::none_of(later, [&](const Part& p) { return p.meets(read); })) return;
+            if (!needed.contains(i.result()) && i.op == Op::load && anew.contains(read.memory))
+                return;
             refuse(
                 "Not supported. A loop reads what it, or a loop behind it, overwrites, and "
                 "the kernel has further loops. Split the kernel",
@@ -102,13 +154,13 @@ struct Kernel {
 
     std::vector<Region*> order_tasks(const std::vector<Inst*>& tasks) {
         std::vector<Region*> order;
-        std::vector<uint64_t> later;
+        std::vector<Part> later;
         const std::vector<bool> waits = can_wait(tasks);
         for (size_t k = tasks.size(); k-- > 0;) {
             const bool last = k + 1 == tasks.size();
-            const std::vector<uint64_t> own = written(tasks[k]->body());
+            const std::vector<Part> own = written_parts(tasks[k]->body());
             if (!waits[k]) later.insert(later.end(), own.begin(), own.end());
-            if (!last) check_order(*tasks[k], later);
+            if (!last) check_order(*tasks[k], later, waits[k]);
             if (waits[k]) later.insert(later.end(), own.begin(), own.end());
             order.push_back(&(last ? tasks[k] : set_aside(*tasks[k], waits[k]))->body());
         }

@@ -359,14 +359,17 @@ inline constexpr uint8_t kPrivateField =
 inline constexpr uint8_t kNoWrap = 4;   // the result fits its type; a narrowing cast loses nothing
 inline constexpr uint8_t kOrdered = 8;  // an atomic that orders the accesses around it
 inline constexpr uint8_t kStopsGradient = 32;  // a load that is a constant to gradients
-inline constexpr uint8_t kOverData = 16;  // a loop over the cells of a field, to be differentiated
-struct FlagName {                         // as IR text has it
+inline constexpr uint8_t kOverData = 16;   // a loop over the cells of a field, to be differentiated
+inline constexpr uint8_t kActivates = 64;  // says which cells of a sparse tree are active: once
+                                           // more is once
+struct FlagName {  // as IR text has it
     uint8_t flag;
     const char* name;
 };
 inline constexpr FlagName kFlagNames[] = {{kPrivateField, "private"}, {kNoFastMath, "nofastmath"},
                                           {kNoWrap, "nowrap"},        {kOrdered, "ordered"},
-                                          {kOverData, "data"},        {kStopsGradient, "stop"}};
+                                          {kOverData, "data"},        {kStopsGradient, "stop"},
+                                          {kActivates, "activates"}};
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;

@@ -7,6 +7,7 @@ import pytest
 
 import quadrants as qd
 from gradient_helpers import X, check, differences, field, gradient
+from helpers import raises
 
 N = 5
 LOOPS = {"ad_stack_experimental_enabled": True}
@@ -1138,3 +1139,115 @@ def test_inverses_of_any_size(f64, n, mode):
     for i in range(2):
         expected = -inverse.T @ ((i + 1) * w + np.eye(n)) @ inverse.T
         assert a.grad.to_numpy()[i] == pytest.approx(expected, rel=1e-8, abs=1e-10)
+
+
+# --- storage without gradients, in kernels of several loops ---
+
+
+def scratch_kernels(n):
+    x, loss = field(n), field()
+    a, b = qd.field(qd.f64, n), qd.Vector.field(2, qd.f64, n, layout=qd.Layout.SOA)
+    v = qd.Vector.field(2, qd.f64, n)
+    count, near = qd.field(qd.i32, n), qd.field(qd.i32, (n, n))
+
+    @qd.kernel
+    def in_two_loops():
+        for i in x:
+            a[i] = i
+        for i in x:
+            a[i] = a[i] * 2
+        for i in x:
+            loss[None] += x[i] ** 2 * a[i]
+
+    @qd.kernel
+    def in_one_iteration():
+        for i in x:
+            v[i] = qd.Vector([i, 1.0])
+            v[i][1] = v[i][0] * 2
+            a[i] = 3
+            a[i] = a[i] + v[i].x
+        for i in x:
+            loss[None] += x[i] ** 2 * v[i].y * a[i]
+
+    @qd.kernel
+    def of_another_component():
+        for i in x:
+            v[i].y = v[i].x * 2 + 1
+            b[i].y = b[i].x * 3 + 1
+        for i in x:
+            loss[None] += x[i] ** 2 * v[i].y * b[i].y
+
+    @qd.kernel
+    def neighbours():
+        for i in x:
+            count[i] = 0
+            for j in range(n):
+                if i != j and abs(x[i] - x[j]) < 0.4:
+                    near[i, count[i]] = j
+                    count[i] += 1
+        for i in x:
+            for k in range(count[i]):
+                loss[None] += (x[i] - x[near[i, k]]) ** 2
+
+    def fill():
+        v.fill(2)
+        b.fill(3)
+
+    return x, loss, fill, (in_two_loops, in_one_iteration, of_another_component, neighbours)
+
+
+def test_scratch_storage_of_several_loops(backend):
+    backend.init(default_fp=qd.f64, ad_stack_experimental_enabled=True)
+    x, loss, fill, kernels = scratch_kernels(7)
+    start = np.linspace(0.2, 1.7, 7)
+    for kernel in kernels:
+
+        def value(at):
+            fill()
+            x.from_numpy(at)
+            loss[None] = 0
+            kernel()
+            return loss[None]
+
+        slopes = [
+            (value(start + 1e-6 * e) - value(start - 1e-6 * e)) / 2e-6 for e in np.identity(7)
+        ]
+        value(start)
+        loss[None] = 0
+        with qd.ad.Tape(loss):
+            kernel()
+        assert np.allclose(x.grad.to_numpy(), slopes, rtol=1e-6, atol=1e-7), kernel.__name__
+
+
+def test_what_would_differ_when_it_happens_again_is_refused(backend):
+    backend.init(default_fp=qd.f64)
+    x, loss, scratch = field(4), field(), qd.field(qd.f64, 4)
+    count, slot = qd.field(qd.i32, 2), qd.field(qd.i32, 4)
+
+    @qd.kernel
+    def doubles():
+        for i in x:
+            scratch[i] = scratch[i] * 2
+        for i in x:
+            loss[None] += x[i] * scratch[i]
+
+    @qd.kernel
+    def counts():
+        for i in x:
+            slot[i] = qd.atomic_add(count[i % 2], 1)
+        for i in x:
+            loss[None] += x[i] * slot[i]
+
+    @qd.kernel
+    def reads_before():
+        for i in x:
+            scratch[i] = i
+        for i in x:
+            loss[None] += x[i] * scratch[i]
+        for i in x:
+            scratch[i] = 2 * i
+
+    for kernel in (doubles, counts, reads_before):
+        with raises(RuntimeError, "A loop reads what it, or a loop behind it, overwrites"):
+            with qd.ad.Tape(loss):
+                kernel()

@@ -1037,3 +1037,118 @@ def test_components_below_different_nodes(kind, sparse_one, bits):
     read = v.to_numpy()
     assert (read[:, 1 - sparse_one] == given[:, 1 - sparse_one]).all()
     assert read[4].tolist() == [8, 9]
+
+
+# --- gradients of kernels of several loops -----------------------------------------------------------
+
+NODES = {
+    "pointer": lambda: qd.root.pointer(qd.i, 4).dense(qd.i, 2),
+    "bitmasked": lambda: qd.root.bitmasked(qd.i, 8),
+    "deep": lambda: qd.root.pointer(qd.i, 2).bitmasked(qd.i, 4),
+    "dynamic": lambda: qd.root.dynamic(qd.i, 8),
+    "dense": lambda: qd.root.dense(qd.i, 8),
+}
+
+
+@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("together", [True, False])
+def test_gradients_of_loops_that_activate(node, together):
+    x = qd.field(qd.f64)
+    y, z = qd.field(qd.f64), qd.field(qd.f64)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+    if together:
+        NODES[node]().place(x, y, z)
+    else:
+        qd.root.dense(qd.i, 8).place(x)
+        NODES[node]().place(y)
+        NODES[node]().place(z)
+    qd.root.lazy_grad()
+    start = 0.1 * np.arange(8) + 0.5
+
+    @qd.kernel
+    def chain():
+        for i in range(8):
+            y[i] += x[i] * x[i]
+        for i in range(6):
+            z[i] += qd.sin(x[i]) * y[i + 2]
+        for i in y:
+            loss[None] += y[i] * z[i]
+
+    def value(v):
+        z_of = np.zeros(8)
+        z_of[:6] = np.sin(v[:6]) * v[2:] ** 2
+        return (v * v * z_of).sum()
+
+    for i in range(8):
+        x[i] = start[i]
+    with qd.ad.Tape(loss):
+        chain()
+    assert np.isclose(loss[None], value(start))
+    for k in range(8):
+        step = 1e-6 * (np.arange(8) == k)
+        slope = (value(start + step) - value(start - step)) / 2e-6
+        assert np.isclose(x.grad[k], slope, rtol=1e-7)
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_gradients_of_particles_and_a_grid(node):
+    """Scatter, update of active cells, gather: in one kernel."""
+    n = 16
+    position = qd.field(qd.f64, n, needs_grad=True)
+    mass, speed = qd.field(qd.f64), qd.field(qd.f64)
+    NODES[node]().place(mass, speed, mass.grad, speed.grad)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def step():
+        for p in position:
+            cell = qd.cast(position[p], qd.i32)
+            part = position[p] - cell
+            mass[cell] += 1 - part
+            mass[cell + 1] += part
+        for i in mass:
+            if mass[i] > 0:
+                speed[i] = mass[i] * mass[i]
+        for p in position:
+            cell = qd.cast(position[p], qd.i32)
+            part = position[p] - cell
+            loss[None] += speed[cell] * (1 - part) + speed[cell + 1] * part
+
+    start = 0.37 * np.arange(n) + 0.2
+
+    def value(x):
+        cell = x.astype(int)
+        part = x - cell
+        m = np.zeros(8)
+        np.add.at(m, cell, 1 - part)
+        np.add.at(m, cell + 1, part)
+        return (m[cell] ** 2 * (1 - part) + m[cell + 1] ** 2 * part).sum()
+
+    position.from_numpy(start)
+    with qd.ad.Tape(loss):
+        step()
+    assert np.isclose(loss[None], value(start))
+    for k in range(n):
+        h = 1e-6 * (np.arange(n) == k)
+        slope = (value(start + h) - value(start - h)) / 2e-6
+        assert np.isclose(position.grad[k], slope, rtol=1e-6)
+
+
+def test_gradients_that_ask_for_activity_are_refused_still():
+    x, y = qd.field(qd.f64), qd.field(qd.f64)
+    qd.root.dense(qd.i, 8).place(x)
+    node = qd.root.bitmasked(qd.i, 8)
+    node.place(y)
+    qd.root.lazy_grad()
+
+    @qd.kernel
+    def asks():
+        for i in range(4):
+            if not qd.is_active(node, [i]):
+                y[i] += x[i]
+        for i in range(4):
+            y[i] += x[i] * x[i]
+
+    asks()
+    with raises(RuntimeError, "A loop reads what it, or a loop behind it, overwrites"):
+        asks.grad()

@@ -256,11 +256,13 @@ struct Lowering::Body {
     void visit(const Node* loop, const Val& cells, std::vector<ir::Value*> index);
     Val library(const char* module, const char* name, std::vector<Val> given);
     bool add_triplet(const Node* n, ir::Op op);  // A[i, j] += v of a sparse matrix builder
+    void refuse_items(PyObject* base);           // anything else of it
     std::vector<Val> cells_of(FieldObject* f);
     Val field_member(FieldObject* f, const char* name);
     void touch(const ir::Inst& place);
     void touch(FieldObject* f, std::span<ir::Value* const> index);
     bool is_own_library() const;
+    void mark_activations();
     std::optional<Val> list_call(const Node* n);  // x.append(v), x[i].length() and the like
     bool is_visited(const Val& cells, std::span<ir::Value* const> index);
     Flow sparse_loop(const Node* n, const Val& cells, bool grouped);

@@ -232,6 +232,7 @@ Val Body::member(const Val& base, PyObject* name) {
 
 // base[index], index compile-time or not
 Val Body::element(const Val& base, PyObject* index) {
+    refuse_items(base.get());
     if (is_symbolic(index) && !is_field(base.get())) unit.consume(base);
     const bool runs_hook = item_runs_hook(base.get());
     if (runs_hook) user_code_runs();

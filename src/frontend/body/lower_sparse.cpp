@@ -72,6 +72,15 @@ bool Body::is_own_library() const {
     return module && PyUnicode_Check(module) && text(module) == kLibrary;
 }
 
+// What the library's functions of these names write are the bits, lengths and counters of cells.
+void Body::mark_activations() {
+    if (!is_own_library() || (source.name != "set_active" && source.name != "mark_above")) return;
+    ir::walk(*low.b.function->body, [](ir::Inst& i) {
+        const ir::Effect e = i.effect();
+        if (e == ir::Effect::write || e == ir::Effect::atomic) i.flags |= ir::kActivates;
+    });
+}
+
 // An element that is about to be written. `place` is its field_place.
 void Body::touch(const ir::Inst& place) {
     const auto known = low.kernel->special_fields.find(place.field());
@@ -134,14 +143,25 @@ std::optional<Val> Body::list_call(const Node* n) {
     return library(kLibrary, name.c_str(), std::move(args));
 }
 
+static bool is_triplets(PyObject* o) {
+    static const Ref mark = interned("_qd_triplets");
+    return !is_expr(o) && _PyType_Lookup(Py_TYPE(o), mark.get());
+}
+
+static void refuse_triplets() {
+    raise(Kind::syntax, "a sparse matrix builder takes `A[i, j] += v` and `-= v` alone");
+}
+
+void Body::refuse_items(PyObject* base) {
+    if (is_triplets(base)) refuse_triplets();
+}
+
 bool Body::add_triplet(const Node* n, ir::Op op) {
     const Node* subject = n->a->a;
     if (!is_plain_path(subject)) return false;
     const Val builder = expr(subject);
-    static const Ref mark = interned("_qd_triplets");
-    if (is_expr(builder.get()) || !_PyType_Lookup(Py_TYPE(builder.get()), mark.get())) return false;
-    if (op != ir::Op::add && op != ir::Op::sub)
-        raise(Kind::syntax, "a sparse matrix builder takes `A[i, j] += v` and `-= v` alone");
+    if (!is_triplets(builder.get())) return false;
+    if (op != ir::Op::add && op != ir::Op::sub) refuse_triplets();
     const std::vector<Ref> at = index_list(index(n->a->b).get());
     if (at.size() != 2)
         raise(Kind::index, "a sparse matrix has 2 axes, got " + std::to_string(at.size()) +
@@ -151,7 +171,11 @@ bool Body::add_triplet(const Node* n, ir::Op op) {
     // No gradients flow through it, and the kernel itself has added it.
     if (low.kernel->out->derivative == 1) return true;
     library(kTriplets, "insert",
-            {builder, {at[0]}, {at[1]}, {std::move(v)}, {truth_of(op == ir::Op::sub)}});
+            {builder,
+             {make_value(index_value(at[0].get(), 0))},
+             {make_value(index_value(at[1].get(), 1))},
+             {std::move(v)},
+             {truth_of(op == ir::Op::sub)}});
     return true;
 }
 

@@ -162,6 +162,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
             return;
         }
         low.node = target;
+        refuse_items(base.get());
         Ref place = [&] {
             const CheckedHere here(*this, target);
             return subscript(base.get(), i.get());
