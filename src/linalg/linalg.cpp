@@ -127,7 +127,7 @@ template <class T, class Method>
 struct SolverOf : Solver {
     using M = MatrixOf<T>;
     Method method;
-    Eigen::Index size = 0;
+    Eigen::Index size = -1;         // of what is factorised; -1: nothing is
     std::vector<int> outer, inner;  // the pattern that was analysed
 
     static const typename M::Sparse& compressed(Matrix& given) {
@@ -138,6 +138,7 @@ struct SolverOf : Solver {
     // Eigen's methods neither check that patterns agree nor take matrices of no rows.
     void analyze(Matrix& given) override {
         const typename M::Sparse& m = compressed(given);
+        size = -1;
         outer.assign(m.outerIndexPtr(), m.outerIndexPtr() + m.outerSize() + 1);
         inner.assign(m.innerIndexPtr(), m.innerIndexPtr() + m.nonZeros());
         if (m.rows()) method.analyzePattern(m);
@@ -149,10 +150,11 @@ struct SolverOf : Solver {
     void factorize(Matrix& given) override {
         const typename M::Sparse& m = compressed(given);
         if (!is_analyzed(m)) analyze(given);
+        size = -1;
         if (m.rows()) method.factorize(m);
         size = m.rows();
     }
-    bool succeeded() const override { return !size || method.info() == Eigen::Success; }
+    bool succeeded() const override { return !size || (size > 0 && method.info() == Eigen::Success); }
     bool solve(const void* b, void* x, int n) override {
         if (n != size || !succeeded()) return false;
         if (!size) return true;

@@ -521,3 +521,125 @@ def test_messages_name_what_is_wrong():
         qd.linalg.SparseMatrixBuilder(3, 3, -5)
     with pytest.raises(qd.QuadrantsRuntimeError, match="columns, not -5"):
         qd.linalg.SparseMatrix(3, -5)
+
+
+def test_matrices_of_no_columns():
+    J = L.SparseMatrixBuilder(0, 3, 4).build()
+    T = J.transpose()
+    assert J.shape == (0, 3) and T.shape == (3, 0) == L.SparseMatrix(3, 0).shape
+    square = T @ J
+    assert square.shape == (3, 3) and (square @ np.ones(3, np.float32) == 0).all()
+    assert T.transpose().shape == (0, 3) and (T @ np.ones(0, np.float32)).tolist() == [0, 0, 0]
+    assert (T + T).shape == (3, 0) and isinstance(str(T), str)
+    N = L.SparseMatrix(3, 3)
+    for act in (lambda: T + N, lambda: T * N, lambda: T @ N):
+        with raises(AssertionError, "Dimension mismatch"):
+            act()
+    for act in (lambda: T[2, 2], lambda: T.__setitem__((2, 2), 1)):
+        with raises(IndexError, "Out of bound access"):
+            act()
+    for act in (lambda: L.SparseSolver().compute(T), lambda: L.SparseCG(T, np.ones(3))):
+        with raises(qd.QuadrantsRuntimeError, "a square matrix"):
+            act()
+
+
+@pytest.mark.filterwarnings("error")
+def test_triplets_that_no_matrix_has():
+    for dtype, row in ((qd.i64, 2**32 + 1), (qd.f64, np.nan), (qd.f64, np.inf), (qd.i32, -1)):
+        numbers = qd.ndarray(dtype, 3)
+        numbers.from_numpy(np.array([row, 0, 7], numpy_type(dtype)))
+        A = L.SparseMatrix(3, 3)
+        with raises(qd.QuadrantsRuntimeError, "Out of bound access"):
+            A.build_from_ndarray(numbers)
+
+
+def test_indices_beyond_32_bits_in_kernels():
+    @qd.kernel
+    def fill(A: qd.types.sparse_matrix_builder(), row: qd.i64, column: qd.u32):
+        A[row, column] += 1.0
+
+    for row, column in ((2**32 + 1, 1), (1, 2**32 - 1), (-1, 1)):
+        builder = L.SparseMatrixBuilder(3, 3, 9)
+        fill(builder, row, column)
+        with raises(qd.QuadrantsRuntimeError, "Out of bound access"):
+            builder.build()
+
+
+def test_threads_that_share_a_solver():
+    import threading
+
+    matrices = []
+    for n in (3, 40, 7):
+        A = L.SparseMatrix(n, n)
+        for k in range(n):
+            A[k, k] = k + 2.0
+        matrices.append(A)
+    solver, wrong, stop = L.SparseSolver(), [], threading.Event()
+
+    def solve():
+        while not stop.is_set():
+            for A in matrices:
+                b = np.arange(A.n, dtype=np.float32) + 2
+                try:
+                    x = solver.solve(b)
+                except (AssertionError, qd.QuadrantsRuntimeError):
+                    continue  # one of another size is factorised, or none is yet
+                if not (np.isnan(x).all() or np.allclose(x, 1)):
+                    wrong.append(x)
+
+    threads = [threading.Thread(target=solve) for _ in range(3)]
+    for t in threads:
+        t.start()
+    for k in range(300):
+        solver.compute(matrices[k % 3])
+    stop.set()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_matrix_free_solvers_say_what_they_take():
+    f = qd.field(qd.f32, 4)
+    moved = qd.field(qd.f32, shape=4, offset=2)
+    operator = L.LinearOperator(lambda x, Ax: None)
+    for method in (L.MatrixFreeCG, L.MatrixFreeBICGSTAB):
+        with raises(qd.QuadrantsRuntimeError, "different offsets"):
+            method(operator, f, moved)
+        for given in ({"tol": "a"}, {"maxiter": None}):
+            with raises(qd.QuadrantsTypeError, "takes numbers for tol and maxiter"):
+                method(operator, f, f, **given)
+    with raises(qd.QuadrantsTypeError, "takes a kernel"):
+        L.LinearOperator(None)
+    for given in (None, np.ones(4)):
+        with raises(qd.QuadrantsTypeError, "matvec takes two fields"):
+            operator.matvec(given, f)
+
+
+def test_builders_in_kernels_take_additions_alone():
+    builder = L.SparseMatrixBuilder(3, 3, 9)
+
+    @qd.kernel
+    def store(A: qd.types.sparse_matrix_builder()):
+        for i in range(3):
+            A[i, i] = 1.0
+
+    @qd.kernel
+    def read(A: qd.types.sparse_matrix_builder()) -> qd.f32:
+        return A[1, 1]
+
+    @qd.kernel
+    def atomic(A: qd.types.sparse_matrix_builder()):
+        for i in range(3):
+            qd.atomic_add(A[i, i], 1.0)
+
+    for kernel in (store, read, atomic):
+        with raises(qd.QuadrantsSyntaxError, "takes `A[i, j] += v` and `-= v` alone"):
+            kernel(builder)
+
+    @qd.kernel
+    def between(A: qd.types.sparse_matrix_builder()):
+        for i in range(3):
+            A[i * 1.0, i] += 1.0
+
+    with raises(qd.QuadrantsTypeError, "index"):
+        between(builder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt
+from numbers import Real
 from typing import Any
 
 import quadrants as qd
@@ -15,17 +16,27 @@ class LinearOperator:
 
     Args:
         matvec_kernel: `kernel(x, Ax)`, of two fields as templates, which stores A @ x in the second.
+
+    Raises:
+        QuadrantsTypeError: it can't be called.
     """
 
     def __init__(self, matvec_kernel: Any) -> None:
+        if not callable(matvec_kernel):
+            raise QuadrantsTypeError(f"a LinearOperator takes a kernel, not {matvec_kernel!r}")
         self._matvec = matvec_kernel
 
     def matvec(self, x: Any, Ax: Any) -> None:
         """Stores A @ x in the field Ax.
 
         Raises:
+            QuadrantsTypeError: not two fields.
             QuadrantsRuntimeError: the fields have different shapes.
         """
+        if not all(isinstance(v, (qd.Field, qd.Tensor)) for v in (x, Ax)):
+            raise QuadrantsTypeError(
+                f"matvec takes two fields, not {type(x).__name__} and {type(Ax).__name__}"
+            )
         if x.shape != Ax.shape:
             raise QuadrantsRuntimeError(
                 f"Dimension mismatch x.shape{x.shape} != Ax.shape{Ax.shape}."
@@ -69,7 +80,13 @@ def _scale_and_add(out: qd.template(), factor: qd.template(), a: qd.template()):
 class _Work:
     """Temporary fields beside the system's, and numbers among them."""
 
-    def __init__(self, solver: str, A: Any, b: Any, x: Any, vectors: str, numbers: str) -> None:
+    def __init__(
+        self, solver: str, A: Any, b: Any, x: Any, tol: Any, maxiter: Any, vectors: str
+    ) -> None:
+        if not isinstance(tol, Real) or not isinstance(maxiter, Real):
+            raise QuadrantsTypeError(
+                f"{solver} takes numbers for tol and maxiter, not {tol!r} and {maxiter!r}"
+            )
         if not isinstance(A, LinearOperator):
             raise QuadrantsTypeError(f"{solver} takes a LinearOperator, not {type(A).__name__}")
         b, x = (v._unwrap() if isinstance(v, qd.Tensor) else v for v in (b, x))
@@ -83,6 +100,10 @@ class _Work:
             raise QuadrantsTypeError(f"Not supported dtype: {b.dtype}")
         if b.shape != x.shape:
             raise QuadrantsRuntimeError(f"Dimension mismatch b.shape{b.shape} != x.shape{x.shape}.")
+        if b._index_offset != x._index_offset:
+            raise QuadrantsRuntimeError(
+                f"b and x have different offsets: {b._index_offset} and {x._index_offset}"
+            )
         if len(b.shape) not in (1, 2, 3):
             raise QuadrantsRuntimeError(
                 f"{solver} only support 1D, 2D, 3D inputs; your inputs is {len(b.shape)}-D."
@@ -92,9 +113,9 @@ class _Work:
         axes = [qd.i, qd.ij, qd.ijk][len(b.shape) - 1]
         for name in vectors.split():
             field = qd.field(b.dtype)
-            builder.dense(axes, b.shape).place(field, offset=b.snode._index_offset or None)
+            builder.dense(axes, b.shape).place(field, offset=b._index_offset or None)
             setattr(self, name, field)
-        for name in numbers.split():
+        for name in ("sum", "factor"):
             field = qd.field(b.dtype)
             builder.place(field)
             setattr(self, name, field)
@@ -160,9 +181,9 @@ def MatrixFreeCG(
 
     Raises:
         QuadrantsTypeError: other types.
-        QuadrantsRuntimeError: other shapes.
+        QuadrantsRuntimeError: other shapes or offsets.
     """
-    w = _Work("MatrixFreeCG", A, b, x, "p r Ap", "sum factor")
+    w = _Work("MatrixFreeCG", A, b, x, tol, maxiter, "p r Ap")
     try:
         w.residual(w.r)
         _copy(w.r, w.p)
@@ -204,9 +225,9 @@ def MatrixFreeBICGSTAB(
 
     Raises:
         QuadrantsTypeError: other types.
-        QuadrantsRuntimeError: other shapes.
+        QuadrantsRuntimeError: other shapes or offsets.
     """
-    w = _Work("MatrixFreeBICGSTAB", A, b, x, "p r first v t", "sum factor")
+    w = _Work("MatrixFreeBICGSTAB", A, b, x, tol, maxiter, "p r first v t")
     try:
         w.residual(w.r)
         _copy(w.r, w.first)

@@ -94,6 +94,10 @@ class SparseSolver:
         self.analyze_pattern(sparse_matrix)
         self.factorize(sparse_matrix)
 
+    @whole
+    def _factorized(self) -> SparseMatrix | None:
+        return self.matrix if self._is_factorized else None
+
     def solve(self, b: Any) -> Any:
         """The solution for a right side.
 
@@ -106,14 +110,15 @@ class SparseSolver:
         Raises:
             QuadrantsRuntimeError: another type, or nothing is factorised.
         """
-        if not self._is_factorized or self.matrix is None:
+        matrix = self._factorized()
+        if matrix is None:
             raise QuadrantsRuntimeError("Please call compute() before calling solve().")
-        right = vector_of(b, self.matrix, self.matrix.n)
+        right = vector_of(b, matrix, matrix.n)
         if right is None:
             raise QuadrantsRuntimeError(
                 f"The parameter type: {type(b)} is not supported in linear solvers for now."
             )
-        x = np.full(self.matrix.n, np.nan, right.dtype)
+        x = np.full(matrix.n, np.nan, right.dtype)  # which it stays if another thread was faster
         call("solve", self._native, right, x, len(x))
         return like(b, x, self.dtype)
 

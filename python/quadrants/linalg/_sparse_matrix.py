@@ -68,7 +68,7 @@ class SparseMatrixBuilder:
         storage_format: str = "col_major",
     ) -> None:
         self.num_rows = _checked_extent(num_rows, "rows")
-        self.num_cols = _checked_extent(num_cols or num_rows, "columns")
+        self.num_cols = _checked_extent(num_rows if num_cols is None else num_cols, "columns")
         self.max_num_triplets = _checked_extent(max_num_triplets, "triplets")
         self.dtype = _checked_dtype(dtype, storage_format)
         self.storage_format = storage_format
@@ -141,7 +141,7 @@ class SparseMatrix:
         storage_format: str = "col_major",
     ) -> None:
         self.n = _checked_extent(n, "rows")
-        self.m = _checked_extent(m or n, "columns")
+        self.m = _checked_extent(n if m is None else m, "columns")
         self.dtype = _checked_dtype(dtype, storage_format)
         self._format = storage_format
         self._kind = np.dtype(to_numpy_type(dtype))
@@ -158,22 +158,23 @@ class SparseMatrix:
         return SparseMatrix(n, m, Handle("matrix", address), self.dtype, self._format)
 
     def _set(self, rows: Any, columns: Any, values: Any) -> None:
+        outside = ~((rows >= 0) & (rows < self.n) & (columns >= 0) & (columns < self.m))
+        if outside.any():
+            at = rows[outside][0], columns[outside][0]
+            raise QuadrantsRuntimeError(self._out_of_bounds(*at))
         rows, columns = (np.ascontiguousarray(a, np.int32) for a in (rows, columns))
         values = np.ascontiguousarray(values, self._kind)
-        outside = (rows < 0) | (rows >= self.n) | (columns < 0) | (columns >= self.m)
-        if outside.any():
-            self._checked((rows[outside][0], columns[outside][0]), QuadrantsRuntimeError)
-        if not call("set_triplets", self._native, len(rows), rows, columns, values):
-            raise QuadrantsRuntimeError("Out of memory for a sparse matrix")
+        call("set_triplets", self._native, len(rows), rows, columns, values)
 
-    def _checked(self, key: Any, error: type[Exception] = IndexError) -> tuple[int, int]:
+    def _out_of_bounds(self, row: Any, column: Any) -> str:
+        return f"Out of bound access to a {self.n} x {self.m} sparse matrix at [{row}, {column}]"
+
+    def _checked(self, key: Any) -> tuple[int, int]:
         if not isinstance(key, tuple) or len(key) != 2:
             raise TypeError(f"a sparse matrix is indexed by a row and a column, got {key!r}")
         row, column = map(index, key)
         if not 0 <= row < self.n or not 0 <= column < self.m:
-            raise error(
-                f"Out of bound access to a {self.n} x {self.m} sparse matrix at [{row}, {column}]"
-            )
+            raise IndexError(self._out_of_bounds(row, column))
         return row, column
 
     def __getitem__(self, indices: tuple[int, int]) -> float:
@@ -282,7 +283,7 @@ class SparseMatrix:
 
         with _native.lock:
             size = call("text", self._native, None, 0)
-            if not size and self.n and self.m:
+            if not size and self.n * self.m:
                 raise MemoryError("there is no memory for the text of a sparse matrix")
             text = ctypes.create_string_buffer(size)
             call("text", self._native, text, size)
