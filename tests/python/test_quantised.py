@@ -836,3 +836,49 @@ def test_vector_types_of_quantised_numbers():
     fill()
     assert one.to_numpy().tolist() == [[0, 0], [1, -1], [2, -2]]
     assert two.a.to_numpy().tolist() == [[-64, 5], [-63, 5], [-62, 5]]
+
+
+@pytest.mark.parametrize("exp", [5, 8])
+def test_the_whole_range_of_shared_exponents(exp):
+    kind = Q.float(exp=exp, frac=20, compute=qd.f32)
+    x, y = packed(kind, kind, bits=64, extents=1, shared=True)
+    most = 2.0 ** (2 ** (exp - 1) - 1)
+    for given in ((1.5 * most, most / 8), (most, 1.0), (-most, most), (2.0 / most, 4.0 / most)):
+        x[0], y[0] = 0, 0  # which have no part in the exponent
+        x[0], y[0] = given
+        step = max(map(abs, given)) * 2**-18
+        assert abs(x[0] - given[0]) <= step and abs(y[0] - given[1]) <= step, given
+
+
+def test_descriptions_that_mean_nothing():
+    for scale in ("a", 1j, np.ones(2), [1.0]):
+        with raises(TypeError, "scale is a number"):
+            Q.fixed(8, scale=scale)
+    for value in ("a", 1j):
+        with raises(TypeError, "max_value is a number"):
+            Q.fixed(8, max_value=value)
+    for given in ({"scale": 0}, {"scale": math.inf}, {"scale": math.nan}, {"scale": 1e-60}):
+        with raises(qd.QuadrantsRuntimeError, "can divide by"):
+            Q.fixed(8, **given, compute=qd.f32)
+    assert Q.fixed(8, scale=1e-60, compute=qd.f64).scale == 1e-60
+    with raises(qd.QuadrantsRuntimeError, "can divide by"):
+        Q.fixed(8, max_value=0)
+    for make in (Q.int, Q.fixed):
+        with raises(TypeError, "signed is True or False"):
+            make(8, signed="no")
+    array = qd.root.quant_array(qd.i, 4, 32)
+    for add in (
+        lambda: array.dense(qd.i, 2),
+        lambda: array.quant_array(qd.i, 2, 32),
+        lambda: array.place(word),
+    ):
+        word = qd.BitpackedFields(32)
+        word.place(qd.field(Q.int(4)))
+        with raises(qd.QuadrantsRuntimeError, "Quant array only supports"):
+            add()
+
+
+def test_booleans_on_the_host_are_numbers():
+    (x,) = packed(Q.int(1, signed=False, compute=qd.u1))
+    x[1] = True
+    assert [repr(x[k]) for k in range(2)] == ["0", "1"]

@@ -44,17 +44,20 @@ def power_of_two(exponent):
 
 
 @func
+def scaled(value, exponent):
+    """value * 2 ** exponent, where that is twice what an f32 may have."""
+    half = exponent >> 1
+    return value * power_of_two(half) * power_of_two(exponent - half)
+
+
+@func
 def float_at(p: qd.template(), word, bit):
     exponent = qd.cast(bits_at(p, word, p.exponent_shift, (1 << p.exponent_bits) - 1), qd.i32)
     digits = qd.cast(bits_at(p, word, bit, (1 << p.magnitude_bits) - 1), qd.u32)
     value = qd.f32(0.0)
     if exponent != 0:
         if qd.static(p.group):
-            value = (
-                qd.cast(digits, qd.f32)
-                * power_of_two(exponent - p.bias)
-                * qd.f32(0.5 ** (p.magnitude_bits - 1))
-            )
+            value = scaled(qd.cast(digits, qd.f32), exponent - p.bias - (p.magnitude_bits - 1))
         else:
             high = qd.cast(exponent - p.bias + 127, qd.u32) << qd.u32(23)
             value = qd.bit_cast(high | (digits << qd.u32(23 - p.magnitude_bits)), qd.f32)
@@ -135,9 +138,8 @@ def with_shared_float(p: qd.template(), word, value):
 def shared_digits(p: qd.template(), value, exponent):
     digits = qd.u32(0)
     if exponent_of(p, value) != 0:
-        scaled = qd.abs(value) * power_of_two(p.bias - exponent)
-        scaled *= qd.f32(2.0 ** (p.magnitude_bits - 1))
-        digits = qd.cast(scaled + qd.f32(0.5), qd.u32)
+        whole = scaled(qd.abs(value), p.bias - exponent + (p.magnitude_bits - 1))
+        digits = qd.cast(whole + qd.f32(0.5), qd.u32)
     return digits
 
 

@@ -277,6 +277,11 @@ class SNode:
         permuted: bool = False,
     ) -> SNode:
         self._open()
+        if self._word_bits:
+            raise QuadrantsRuntimeError(
+                "Quant array only supports quant int/fixed type for now: place one such field in it, "
+                "and nothing else"
+            )
         self._builder._touch()
         node = SNode(self._builder, kind, self, numbers, extents, permuted)
         node._chunk = chunk

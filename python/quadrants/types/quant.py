@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import dataclass
+from math import inf
+from numbers import Real
 from typing import Any
 
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.util import cook_dtype as _cook_dtype
-from quadrants.types.primitive_types import DataType
+from quadrants.types.primitive_types import DataType, f64
 
 _int = builtins.int
 _float = builtins.float
@@ -50,6 +52,27 @@ def _checked_bits(bits: Any) -> _int:
     return bits
 
 
+def _checked_sign(signed: Any) -> _bool:
+    if not isinstance(signed, _int):
+        raise TypeError(f"signed is True or False, got {signed!r}")
+    return bool(signed)
+
+
+def _checked_step(number: Any, name: str, compute: DataType) -> _float:
+    """A number that divides others in `compute`."""
+    if not isinstance(number, Real):
+        raise TypeError(f"{name} is a number, got {number!r}")
+    step = builtins.float(number)
+    least, most = (2.0**-1022, inf) if compute.bits == 64 else (2.0**-126, 2.0**128)
+    if compute.bits == 16:
+        least, most = 2.0**-14, 65520.0
+    if not least <= abs(step) < most:
+        raise QuadrantsRuntimeError(
+            f"{name} must be a number that {compute} can divide by, got {number!r}"
+        )
+    return step
+
+
 def _compute_int(compute: Any, signed: _bool) -> DataType:
     from quadrants.lang.impl import get_runtime
 
@@ -75,7 +98,12 @@ def int(bits: _int, signed: _bool = True, compute: Any = None) -> QuantInt:  # n
         bits: width.
         signed: whether one bit is the sign.
         compute: type in kernels, the default integer of that sign if None.
+
+    Raises:
+        TypeError: signed is no boolean.
+        ValueError: bits is not 1 to 64.
     """
+    signed = _checked_sign(signed)
     return QuantInt(_checked_bits(bits), signed, _compute_int(compute, signed))
 
 
@@ -94,13 +122,18 @@ def fixed(
         max_value: values lie below it, and above its negative if signed.
         compute: type in kernels, the default float if None.
         scale: the step, if not derived from max_value.
+
+    Raises:
+        TypeError: signed is no boolean, or max_value or scale no number.
+        ValueError: bits is not 1 to 64.
+        RuntimeError: the step is 0, not finite, or none that `compute` has.
     """
     _checked_bits(bits)
+    signed, compute = _checked_sign(signed), _compute_float(compute)
     if scale is None:
-        scale = max_value / 2 ** (bits - 1 if signed else bits)
-    return QuantFixed(
-        QuantInt(bits, signed, _compute_int(None, signed)), scale, _compute_float(compute)
-    )
+        scale = _checked_step(max_value, "max_value", f64) / 2 ** (bits - 1 if signed else bits)
+    scale = _checked_step(scale, "scale", compute)
+    return QuantFixed(QuantInt(bits, signed, _compute_int(None, signed)), scale, compute)
 
 
 def float(exp: _int, frac: _int, signed: _bool = True, compute: Any = None) -> QuantFloat:  # noqa: A001
@@ -113,17 +146,16 @@ def float(exp: _int, frac: _int, signed: _bool = True, compute: Any = None) -> Q
         compute: type in kernels, the default float if None.
 
     Raises:
+        TypeError: signed is no boolean.
         RuntimeError: more than 8 bits of exponent, or more than 23 digits beside the sign.
     """
-    if (
-        _checked_bits(exp) > _MOST_EXPONENT_BITS
-        or _checked_bits(frac) - bool(signed) > _MOST_DIGITS
-    ):
+    signed = _checked_sign(signed)
+    if _checked_bits(exp) > _MOST_EXPONENT_BITS or _checked_bits(frac) - signed > _MOST_DIGITS:
         raise QuadrantsRuntimeError(
             f"a quantised float has an exponent of at most {_MOST_EXPONENT_BITS} bits and "
-            f"{_MOST_DIGITS} digits beside its sign, got {exp} and {frac - bool(signed)}"
+            f"{_MOST_DIGITS} digits beside its sign, got {exp} and {frac - signed}"
         )
-    if frac - bool(signed) < 1:
+    if frac - signed < 1:
         raise QuadrantsRuntimeError("a quantised float has at least one digit beside its sign")
     return QuantFloat(
         QuantInt(_checked_bits(frac), signed, _compute_int(None, signed)),

@@ -14,7 +14,7 @@ from quadrants._lazy import LazyNumpy
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.snode import SNode
 from quadrants.lang.util import to_numpy_type
-from quadrants.types.primitive_types import i32, i64, u32, u64
+from quadrants.types.primitive_types import i32, i64, u1, u32, u64
 from quadrants.types.quant import QuantFixed, QuantFloat, QuantInt
 
 if TYPE_CHECKING:
@@ -267,7 +267,8 @@ def read(field: Any, key: Any) -> Any:
 
     out = _array(field._dtype, [0])
     packed.read(field, _array(i32, _index(key)), out)
-    return out[0].item()
+    number = out[0].item()
+    return int(number) if field._dtype is u1 else number
 
 
 def write(field: Any, key: Any, value: Any) -> None:
