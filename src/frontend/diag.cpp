@@ -20,12 +20,18 @@ constexpr size_t kShown = 30;  // frames at either end of a long chain of calls
 
 struct Failure {
     std::vector<std::string> frames;  // innermost first
+    std::string within;               // the function of ours that the innermost shown one called
     bool full_traceback = false;
     bool argument = false;  // the error in flight is about an argument
 };
 Failure& failure() {
     static thread_local Failure f;
     return f;
+}
+
+void forget_frames() {
+    failure().frames.clear();
+    failure().within.clear();
 }
 
 struct Span {
@@ -246,7 +252,10 @@ void finish_python_error() {
     const bool compile_error = PyObject_IsSubclass(type, ours.get()) == 1 ||
                                type == exception_class("QuadrantsRuntimeError").get();
     const bool advised = text(value).find("\n  ") != std::string::npos;  // a Diag brings it
-    const std::string help = advised || !ordinary ? "" : as_help(ask("for_exception", value));
+    std::string help = advised || !ordinary ? "" : as_help(ask("for_exception", value));
+    if (!failure().within.empty() && !compile_error)
+        help += "  this happened inside of `" + failure().within +
+                "` of the package: see which arguments it takes\n";
     if (failure().full_traceback || frames.empty() || !ordinary) {
         add_note(value, frames + help);
         PyErr_Restore(type_ref.release(), value_ref.release(), tb_ref.release());
@@ -356,9 +365,15 @@ ArgumentErrors::~ArgumentErrors() {
 }
 
 void begin_errors(const ir::Options& options) {
-    failure().frames.clear();
+    forget_frames();
     failure().argument = false;
     failure().full_traceback = options.print_full_traceback;
+}
+
+// Library code of ours tells the user nothing: the call of it does.
+static bool is_hidden(const Lowering& l) {
+    return l.caller && !failure().full_traceback && failure().frames.empty() &&
+           is_own_code(l.body->function.get());
 }
 
 // Called inside a catch block. A Diag becomes a Python exception here, so that only PyError goes
@@ -380,7 +395,10 @@ void add_frame(Lowering& l) {
     PyObject *type, *value, *tb;
     PyErr_Fetch(&type, &value, &tb);
     try {
-        failure().frames.push_back(frame_text(l));
+        if (is_hidden(l))
+            failure().within = l.body->source.name;
+        else
+            failure().frames.push_back(frame_text(l));
     } catch (...) {
         forget_error();
     }
@@ -389,7 +407,7 @@ void add_frame(Lowering& l) {
 
 void forget_failure() {
     forget_error();
-    failure().frames.clear();
+    forget_frames();
 }
 
 void raise_python() {
@@ -407,7 +425,7 @@ void raise_python() {
         finish_python_error();
     } catch (...) {
     }
-    failure().frames.clear();
+    forget_frames();
 }
 
 }  // namespace qd::frontend

@@ -356,3 +356,40 @@ def test_names_and_deletions_that_cannot_be(backend):
         run(**{"\ud800": 1})
     with pytest.raises(qd.QuadrantsSyntaxError, match="cannot be deleted"):
         run()
+
+
+def test_library_code_is_not_shown(backend):
+    """The user's call is; and what private names there are is nobody's advice."""
+    x = qd.field(qd.f32)
+    qd.root.bitmasked(qd.i, 4).place(x)
+
+    @qd.kernel
+    def of_number() -> qd.f32:
+        u, s, v = qd.svd(x[0])
+        return s[0, 0]
+
+    @qd.kernel
+    def of_field():
+        qd.activate(x, [0])
+
+    @qd.kernel
+    def of_node():
+        x.parent().append(1)
+
+    for kernel, code in ((of_number, "qd.svd(x[0])"), (of_field, "qd.activate(x, [0])")):
+        with pytest.raises(qd.QuadrantsCompilationError) as caught:
+            kernel()
+        said = str(caught.value)
+        assert code in said and "_library" not in said and "File" in said, said
+        assert "of the package: see which arguments it takes" in said and "_component" not in said
+    with pytest.raises(qd.QuadrantsCompilationError) as caught:
+        of_node()
+    assert "did you mean '_" not in str(caught.value)
+
+
+def test_perf_dispatch_takes_functions():
+    with pytest.raises(TypeError, match="takes functions and kernels"):
+
+        @qd.perf_dispatch(get_geometry_hash=lambda *a: 0)
+        class Wave:
+            pass

@@ -45,7 +45,9 @@ QD_PERFDISPATCH_PRINT_DEBUG = os.environ.get("QD_PERFDISPATCH_PRINT_DEBUG", "0")
 def _parameter_names(fn: Any) -> list[str]:
     while (inner := getattr(fn, "__wrapped__", None)) is not None:
         fn = inner
-    code = fn.__code__
+    code = getattr(fn, "__code__", None)
+    if code is None:
+        raise TypeError(f"perf_dispatch takes functions and kernels, not {fn!r}")
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)  # *args, **kwargs
     return list(code.co_varnames[:count])

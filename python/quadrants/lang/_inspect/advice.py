@@ -164,7 +164,9 @@ def similar(word: str, names: Iterable[Any]) -> str:
     """A guess at what a misspelt name should be, or an empty string."""
     import difflib
 
-    close = difflib.get_close_matches(word, [n for n in names if isinstance(n, str)], 1)
+    private = word.startswith("_")
+    known = [n for n in names if isinstance(n, str) and (private or not n.startswith("_"))]
+    close = difflib.get_close_matches(word, known, 1)
     return f"did you mean '{close[0]}'?" if close else ""
 
 
