@@ -138,6 +138,38 @@ def test_another_release_or_damaged_metadata(cache, content, policy, kept):
     assert cache.run(5) == 0
 
 
+def test_a_program_that_changes_its_folder(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import os
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path="kept")
+
+@qd.kernel
+def one() -> qd.i32:
+    return 1
+
+@qd.kernel
+def two() -> qd.i32:
+    return 2
+
+one()
+os.chdir("elsewhere")
+two()
+"""
+    )
+    (tmp_path / "elsewhere").mkdir()
+    command = [sys.executable, str(program)]
+    env = {**os.environ, "QD_COMPILE_REPORT": "1"}
+    runs = [
+        subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    ]
+    assert "cold" in runs[0].stderr and "cold" not in runs[1].stderr
+    assert not any((tmp_path / "elsewhere").iterdir()) and (tmp_path / "kept").is_dir()
+
+
 def test_a_lock_that_stays(cache):
     cache.run(3)
     lock = cache.folder / "qdcache.lock"

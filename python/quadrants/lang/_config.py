@@ -152,6 +152,8 @@ class Config:
         row = config_rows().get(name)
         if row is not None:
             value = checked(row, value)
+            if name == "offline_cache_file_path" and value:
+                value = os.path.abspath(value)  # programs change their folder
         elif name in _DTYPES:
             if value not in _DTYPES[name]:
                 raise TypeError(f"Option {name!r} cannot be {value!r}")
