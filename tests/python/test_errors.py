@@ -393,3 +393,17 @@ def test_perf_dispatch_takes_functions():
         @qd.perf_dispatch(get_geometry_hash=lambda *a: 0)
         class Wave:
             pass
+
+
+def test_functions_without_arguments(backend):
+    @qd.kernel
+    def thread() -> qd.i32:
+        return qd.global_thread_idx(1)
+
+    @qd.kernel
+    def clock() -> qd.i64:
+        return qd.clock_counter(x=1)
+
+    for kernel in (thread, clock):
+        with pytest.raises(qd.QuadrantsTypeError, match="takes no arguments"):
+            kernel()

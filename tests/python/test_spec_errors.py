@@ -212,8 +212,6 @@ DATA = [
     *((TypeError, "an element type such as qd.f32 is expected", host(f"qd.types.is_{kind}({given})"))
       for kind in ("signed", "integral", "real", "tensor") for given in ("3", "vec3", "float")),
     (TypeError, "", host("qd.is_extension_enabled('sparse')")),
-    *((R, f"{name} is not available in this build", host(name + "('x')"))
-      for name in ("qd.Mesh.load_meta", "qd.Mesh.generate_meta")),
     # gradients without storage
     *((C, f"RuntimeError: Gradient .{which} has not been placed, check whether `needs_grad=True`",
        f"x = {made}\n" + body(statement.format(which)))

@@ -234,6 +234,7 @@ struct FunctionLowering {
     llvm::Value* no_wrap(const Inst& i);
     void lower_tensor(Inst& i);
     void lower_matmul(Inst& i);
+    llvm::Value* choose(llvm::Value* c, llvm::Value* x, llvm::Value* y);
     llvm::AllocaInst* spill(ir::Value* v,
                             int which = 0);  // components in memory, in register types' memory form
     llvm::Value* reload(llvm::Value* memory, Prim p, int k);

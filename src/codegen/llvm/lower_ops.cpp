@@ -368,7 +368,7 @@ void FunctionLowering::lower_elementwise(Inst& i) {
     const auto component = [&](int k) {
         if (i.op == Op::cast) return scalar.cast(x(0, k), p, result.prim);
         if (i.op == Op::bit_cast) return scalar.bit_cast(x(0, k), p, result.prim);
-        if (i.op == Op::select) return b.CreateSelect(x(0, k), x(1, k), x(2, k));
+        if (i.op == Op::select) return choose(x(0, k), x(1, k), x(2, k));
         if (i.op == Op::powi) return m.call_powi(b, p, operand(i, 1)->type.prim, x(0, k), x(1, k));
         return scalar.op(i.op, p, x(0, k), x(1, k), x(2, k));
     };
@@ -390,6 +390,17 @@ Value* FunctionLowering::reload(Value* memory, Prim p, int k) {
     return from_memory(
         p, b.CreateAlignedLoad(m.mem(p), b.CreateConstInBoundsGEP1_64(m.mem(p), memory, k),
                                llvm::Align(type::bytes(p))));
+}
+
+// The quick tier makes branches of selections of floats and cuts the block at each, in time that
+// grows with its square. Of integers there is an instruction.
+Value* FunctionLowering::choose(Value* c, Value* x, Value* y) {
+    llvm::Type* t = x->getType();
+    if (m.options.tier > 0 || m.gpu || !(t->isFloatTy() || t->isDoubleTy()))
+        return b.CreateSelect(c, x, y);
+    llvm::Type* bits = b.getIntNTy(t->getScalarSizeInBits());
+    return b.CreateBitCast(b.CreateSelect(c, b.CreateBitCast(x, bits), b.CreateBitCast(y, bits)),
+                           t);
 }
 
 void FunctionLowering::lower_tensor(Inst& i) {
@@ -416,7 +427,7 @@ void FunctionLowering::lower_tensor(Inst& i) {
             if (n <= 8) {  // a chain of selects beats memory
                 Value* v = get(x, n - 1);
                 for (int k = n - 1; k-- > 0;)
-                    v = b.CreateSelect(b.CreateICmpEQ(at, b.getInt64(k)), get(x, k), v);
+                    v = choose(b.CreateICmpEQ(at, b.getInt64(k)), get(x, k), v);
                 set(i, 0, v);
                 return;
             }
@@ -432,7 +443,7 @@ void FunctionLowering::lower_tensor(Inst& i) {
             Value* at = get(operand(i, 2));
             Value* v = get(operand(i, 1));
             for (int k = 0; k < count; ++k)
-                set(i, k, b.CreateSelect(b.CreateICmpEQ(at, b.getInt64(k)), v, get(x, k)));
+                set(i, k, choose(b.CreateICmpEQ(at, b.getInt64(k)), v, get(x, k)));
             return;
         }
         case Op::transpose: {  // x is n x m, the result m x n

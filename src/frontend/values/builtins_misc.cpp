@@ -137,10 +137,17 @@ Ref loop_unique(Lowering&, const CallArgs& a) {
 
 // --- machine
 // --------------------------------------------------------------------------------------
-Ref thread_index(Lowering& low, const CallArgs&) {
+void check_no_arguments(const CallArgs& a, const char* name) {
+    if (!a.positional.empty() || !a.keywords.empty())
+        raise(Kind::type, std::string("qd.") + name + " takes no arguments");
+}
+
+Ref thread_index(Lowering& low, const CallArgs& a) {
+    check_no_arguments(a, "global_thread_idx");
     return make_value(low.b.typed(Op::thread_index, type::kI32, {}));
 }
-Ref clock_counter(Lowering& low, const CallArgs&) {
+Ref clock_counter(Lowering& low, const CallArgs& a) {
+    check_no_arguments(a, "clock_counter");
     return make_value(low.b.typed(Op::clock, type::kI64, {}));
 }
 Ref clock_freq_hz(Lowering& low, const CallArgs&) {
@@ -218,8 +225,7 @@ Ref mesh_local(Lowering&, const CallArgs& a) {
 }
 
 Ref mesh_patch_idx(Lowering&, const CallArgs& a) {
-    if (!a.positional.empty() || !a.keywords.empty())
-        raise(Kind::type, "qd.mesh_patch_idx takes no arguments");
+    check_no_arguments(a, "mesh_patch_idx");
     return mesh_patch();
 }
 

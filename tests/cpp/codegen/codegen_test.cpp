@@ -743,6 +743,29 @@ TEST(codegen, several_emissions_at_once) {
     for (size_t k = 2; k < 8; ++k) EXPECT_EQ(objects[k], objects[k % 2]);
 }
 
+// Each branch would cut the block anew: compiling took time that grew with the square of them.
+TEST(codegen, quick_code_selects_without_branches) {
+    std::string text =
+        "func @task(%o: array<f32, 1>, %n: array<i64, 1>) {\n %z = constant 0 : i32\n"
+        " %a = array_place %o, %z : place<f32>\n %b = array_place %n, %z : place<i64>\n"
+        " %x = load %a\n %k = load %b\n %v0 = splat %x : vec<f32, 16>\n";
+    constexpr int kSteps = 20;
+    for (int k = 0; k < kSteps; ++k) {
+        const std::string n = std::to_string(k), next = std::to_string(k + 1);
+        text += " %v" + next + " = insert_dyn %v" + n + ", %x, %k\n";
+    }
+    text += " %s = reduce_add %v" + std::to_string(kSteps) + "\n store %a, %s\n}\n";
+    codegen::Options options;
+    options.tier = 0;
+    options.triple = "x86_64-linux-gnu";
+    options.want = codegen::Options::Want::assembly;
+    const auto bytes = codegen::emit(prepare(text), options).objects.at(0);
+    const std::string assembly(bytes.begin(), bytes.end());
+    size_t jumps = 0;
+    for (size_t at = 0; (at = assembly.find("\tj", at)) != assembly.npos; ++at) ++jumps;
+    EXPECT_LT(jumps, 10u) << assembly;
+}
+
 TEST(codegen, other_processors) {
     const auto p = prepare(
         "func @task(%o: array<f16, 1>) {\n %z = constant 0 : i32\n %a = array_place %o, %z : "
