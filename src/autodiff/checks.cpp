@@ -9,13 +9,16 @@
 
 namespace qd::autodiff {
 
-// Kernel code of ours that finds the active cells of sparse trees: nothing flows through it.
-static bool is_of_sparse_trees(const Inst& i) {
+// Kernel code of ours that finds the active cells of sparse trees, or the bits of quantised
+// numbers: nothing flows through it.
+static bool is_upkeep(const Inst& i) {
     if (i.op == Op::call) {
         const Inst* first = i.callee()->body->first;
-        return first && is_of_sparse_trees(*first);
+        return first && is_upkeep(*first);
     }
-    return i.loc && std::string_view(i.loc->file).ends_with("quadrants/_library/sparse.py");
+    const std::string_view file = i.loc ? std::string_view(i.loc->file) : "";
+    return file.ends_with("quadrants/_library/sparse.py") ||
+           file.ends_with("quadrants/_library/packed.py");
 }
 
 // A kernel has either loops that are tasks, or statements.
@@ -27,7 +30,7 @@ void check_mixed(const Module& m) {
         const Effect e = i.effect();
         const bool acts = e == Effect::write || e == Effect::atomic || e == Effect::io ||
                           e == Effect::call || i.op == Op::if_ || i.op == Op::loop;
-        if (acts && i.op != Op::stop_grad && !statement && !is_of_sparse_trees(i)) statement = &i;
+        if (acts && i.op != Op::stop_grad && !statement && !is_upkeep(i)) statement = &i;
     }
     if (loops && statement)
         refuse(
@@ -64,7 +67,7 @@ void check_statements(const Module& m, const Request& request) {
     for (Function* function : m.functions)
         walk(*function->body, [&](Inst& i) {
             const char* what = nullptr;
-            if (pass::is_elimination(i) || is_of_sparse_trees(i)) return;
+            if (pass::is_elimination(i) || is_upkeep(i)) return;
             if (i.op == Op::loop) what = "while loop";
             if (i.op == Op::break_ && i.parent->owner->op != Op::loop) what = "break";
             if (i.op == Op::continue_ && !(i.parent->owner && i.parent->owner->is_loop()))
@@ -105,7 +108,7 @@ using Place = std::pair<const Function*, bool>;  // called, in a loop or not
 void check_loops(Region& r, bool inside, std::set<Place>& seen) {
     for (Inst& i : r) {
         const bool encloses = i.flags & kStopsGradient && i.is_loop();
-        if (i.op == Op::for_ && inside && !encloses && !is_of_sparse_trees(i))
+        if (i.op == Op::for_ && inside && !encloses && !is_upkeep(i))
             throw Refused{
                 {"Cannot use non static range in Backwards mode: a loop inside a loop needs "
                  "qd.init(ad_stack_experimental_enabled=True), or qd.static(range(...))",

@@ -98,8 +98,8 @@ struct Kernel {
     // happened already. Effects that do not wait for it have read for themselves, and read the same
     // as without the way back if what they read was begun anew; that cells are active is no matter.
     void check_order(Inst& loop, const std::vector<Part>& later, bool waits) const {
-        const auto asked = used_values(loop.body(), {kActivates});
-        const auto needed = used_values(loop.body(), {kActivates, waits ? nullptr : &storage});
+        const auto asked = used_values(loop.body(), {kUpkeep});
+        const auto needed = used_values(loop.body(), {kUpkeep, waits ? nullptr : &storage});
         const std::unordered_set<uint64_t> anew = begun();
         walk(loop.body(), [&](Inst& i) {
             const bool accesses = i.op == Op::load || i.effect() == Effect::atomic;

@@ -359,9 +359,10 @@ inline constexpr uint8_t kPrivateField =
 inline constexpr uint8_t kNoWrap = 4;   // the result fits its type; a narrowing cast loses nothing
 inline constexpr uint8_t kOrdered = 8;  // an atomic that orders the accesses around it
 inline constexpr uint8_t kStopsGradient = 32;  // a load that is a constant to gradients
-inline constexpr uint8_t kOverData = 16;   // a loop over the cells of a field, to be differentiated
-inline constexpr uint8_t kActivates = 64;  // says which cells of a sparse tree are active: once
-                                           // more is once
+inline constexpr uint8_t kOverData = 16;  // a loop over the cells of a field, to be differentiated
+// Of a sparse tree's cells or of words of quantised numbers: no gradient goes through it, and done
+// once more it changes nothing.
+inline constexpr uint8_t kUpkeep = 64;
 struct FlagName {  // as IR text has it
     uint8_t flag;
     const char* name;
@@ -369,7 +370,7 @@ struct FlagName {  // as IR text has it
 inline constexpr FlagName kFlagNames[] = {{kPrivateField, "private"}, {kNoFastMath, "nofastmath"},
                                           {kNoWrap, "nowrap"},        {kOrdered, "ordered"},
                                           {kOverData, "data"},        {kStopsGradient, "stop"},
-                                          {kActivates, "activates"}};
+                                          {kUpkeep, "upkeep"}};
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;

@@ -882,3 +882,41 @@ def test_booleans_on_the_host_are_numbers():
     (x,) = packed(Q.int(1, signed=False, compute=qd.u1))
     x[1] = True
     assert [repr(x[k]) for k in range(2)] == ["0", "1"]
+
+
+@pytest.mark.parametrize("kind", ["int", "fixed", "float"])
+def test_differentiated_kernels_write_quantised_fields(kind):
+    """No gradient goes through them; what goes around them is right."""
+    quant = {"int": Q.int(9), "fixed": Q.fixed(16, scale=0.25), "float": Q.float(5, 9)}[kind]
+    (q,) = packed(quant)
+    x, y = qd.field(qd.f32, 4, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def store():
+        for i in range(4):
+            q[i] = i + 1
+            y[None] += x[i] * x[i]
+
+    @qd.kernel
+    def add():
+        for i in q:
+            q[i] += 1
+            y[None] += x[i] * x[i]
+
+    @qd.kernel
+    def apart():
+        for i in range(4):
+            q[i] = i + 1
+        for i in range(4):
+            y[None] += x[i] * x[i] * q[i]
+
+    given = np.arange(1, 5, dtype=np.float32)
+    for kernel, slopes, most in (
+        (store, 2 * given, 4),
+        (add, 2 * given, 6),
+        (apart, 2 * given**2, 4),
+    ):
+        x.from_numpy(given)
+        with qd.ad.Tape(loss=y):
+            kernel()
+        assert (x.grad.to_numpy() == slopes).all() and q[3] == most

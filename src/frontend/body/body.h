@@ -262,7 +262,8 @@ struct Lowering::Body {
     void touch(const ir::Inst& place);
     void touch(FieldObject* f, std::span<ir::Value* const> index);
     bool is_own_library() const;
-    void mark_activations();
+    bool is_of(std::string_view module) const;
+    void mark_upkeep();
     std::optional<Val> list_call(const Node* n);  // x.append(v), x[i].length() and the like
     bool is_visited(const Val& cells, std::span<ir::Value* const> index);
     Flow sparse_loop(const Node* n, const Val& cells, bool grouped);

@@ -19,6 +19,7 @@ namespace {
 using Body = Lowering::Body;
 
 constexpr const char *kLibrary = "quadrants._library.sparse",
+                     *kPacked = "quadrants._library.packed",
                      *kTriplets = "quadrants._library.triplets";
 
 Ref integer(long n) { return Ref::steal(PyLong_FromLong(n)); }
@@ -66,18 +67,24 @@ std::vector<Val> Body::cells_of(FieldObject* f) {
     return found;
 }
 
-bool Body::is_own_library() const {
+bool Body::is_of(std::string_view module_name) const {
     if (!PyFunction_Check(function.get())) return false;
     PyObject* module = PyFunction_GET_MODULE(function.get());
-    return module && PyUnicode_Check(module) && text(module) == kLibrary;
+    return module && PyUnicode_Check(module) && text(module) == module_name;
 }
+bool Body::is_own_library() const { return is_of(kLibrary); }
 
-// What the library's functions of these names write are the bits, lengths and counters of cells.
-void Body::mark_activations() {
-    if (!is_own_library() || (source.name != "set_active" && source.name != "mark_above")) return;
+// What functions of the library write besides numbers of the user: bits, lengths and counters of
+// cells, and words of quantised numbers, in loops until no other thread has come in between.
+void Body::mark_upkeep() {
+    const std::string_view name = source.name;
+    const bool of_cells = (name == "set_active" || name == "mark_above") && is_own_library();
+    const bool of_words = (name == "store" || name == "update") && is_of(kPacked);
+    if (!of_cells && !of_words) return;
     ir::walk(*low.b.function->body, [](ir::Inst& i) {
         const ir::Effect e = i.effect();
-        if (e == ir::Effect::write || e == ir::Effect::atomic) i.flags |= ir::kActivates;
+        if (e == ir::Effect::write || e == ir::Effect::atomic || i.is_loop())
+            i.flags |= ir::kUpkeep;
     });
 }
 

@@ -272,7 +272,7 @@ void lower_func(Entry& e, Lowering& caller, const FuncSignature& s, const std::v
         if (s.is_real) return lower_real_func(e, body, s, inner, passing, containers);
         const Val result = run_body(body, s, local_copies(inner));
         if (containers.changed()) throw HoldsTask{};
-        body.mark_activations();
+        body.mark_upkeep();
         return_result(e, callee, result.get(), passing.locals);
     } catch (...) {
         add_frame(callee);
