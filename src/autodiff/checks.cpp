@@ -21,6 +21,17 @@ static bool is_upkeep(const Inst& i) {
            file.ends_with("quadrants/_library/packed.py");
 }
 
+// What debug mode reports of overflows.
+static bool reports(const Inst& i) {
+    if (i.op != Op::if_ || i.result_count) return false;
+    for (Region* r : i.region_list())
+        for (const Inst& inner : *r)
+            if (inner.op != Op::print && inner.op != Op::yield && inner.effect() != Effect::pure &&
+                inner.effect() != Effect::read)
+                return false;
+    return true;
+}
+
 // A kernel has either loops that are tasks, or statements.
 void check_mixed(const Module& m) {
     const Inst* statement = nullptr;
@@ -30,7 +41,8 @@ void check_mixed(const Module& m) {
         const Effect e = i.effect();
         const bool acts = e == Effect::write || e == Effect::atomic || e == Effect::io ||
                           e == Effect::call || i.op == Op::if_ || i.op == Op::loop;
-        if (acts && i.op != Op::stop_grad && !statement && !is_upkeep(i)) statement = &i;
+        if (acts && i.op != Op::stop_grad && !statement && !is_upkeep(i) && !reports(i))
+            statement = &i;
     }
     if (loops && statement)
         refuse(

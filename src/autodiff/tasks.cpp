@@ -53,65 +53,131 @@ struct Kernel {
                 known ? int_of_bits(k->type.prim, constant_bits(k)) : -1};
     }
 
-    // What the kernel stores to, under no condition, before it looks at it: to do that again leads
-    // to the same.
-    std::unordered_set<uint64_t> begun() const {
-        std::unordered_set<uint64_t> seen, out;
-        const auto visit = [&](auto&& self, Region& r, bool always) -> void {
-            for (Inst& i : r) {
-                const Effect e = i.effect();
-                if (e == Effect::read || e == Effect::write || e == Effect::atomic) {
-                    const uint64_t memory = storage.memory_class(i.operand(0));
-                    const bool first = seen.insert(memory).second;
-                    if (first && always && i.op == Op::store) out.insert(memory);
-                }
-                for (Region* c : i.region_list()) self(self, *c, always && i.op != Op::if_);
+    // Whether a store at the top of a task gives every element of a field or array its value: its
+    // indices are those of the task, which runs over all of them.
+    static bool covers(const Inst& task, const Value* place) {
+        const Inst& d = *root_of_place(const_cast<Value*>(place))->def;
+        const bool of_field = d.op == Op::field_place;
+        if (!of_field && d.op != Op::array_place) return false;
+        const int first = of_field ? 0 : 1, rank = d.operand_count - first;
+        uint64_t axes = 0;
+        for (int axis = 0; axis < rank; ++axis) {
+            const Value* index = d.operand(first + axis);
+            while (index->def && index->def->op == Op::cast) index = index->def->operand(0);
+            const auto& params = task.body().params;
+            const auto at = std::ranges::find(params, index);
+            const auto k = static_cast<uint32_t>(at - params.begin());
+            if (at == params.end() || k >= dimensions(task) || axes >> k & 1) return false;
+            axes |= uint64_t{1} << k;
+            const Value* begin = task.operand(static_cast<int>(2 * k));
+            const Value* end = task.operand(static_cast<int>(2 * k + 1));
+            const int64_t low = of_field ? d.field()->offset[axis] : 0;
+            if (!is_constant(begin) || int_of_bits(begin->type.prim, constant_bits(begin)) > low)
+                return false;
+            if (of_field) {
+                const int64_t high = low + d.field()->shape[axis];
+                if (!is_constant(end) || int_of_bits(end->type.prim, constant_bits(end)) < high)
+                    return false;
+            } else if (!end->def || end->def->op != Op::array_shape ||
+                       end->def->imm != uint64_t(axis) || end->def->operand(0) != d.operand(0)) {
+                return false;
             }
-        };
-        visit(visit, *f.body, true);
-        return out;
+        }
+        return true;
     }
 
-    // Of tasks that others follow: whether their effects may wait for the way back, which comes
-    // after those of the others. Nobody sees when they happen.
-    std::vector<bool> can_wait(const std::vector<Inst*>& tasks) const {
-        std::unordered_map<uint64_t, int> users;  // tasks that touch it, by memory class
-        std::vector<bool> waits;
-        for (const Inst* task : tasks) {
-            std::unordered_set<uint64_t> touched;
-            bool quiet = true;
-            walk(task->body(), [&](Inst& i) {
-                const Effect e = i.effect();
-                quiet &= e != Effect::io && e != Effect::check;
-                if (i.op == Op::load || e == Effect::write || e == Effect::atomic)
-                    touched.insert(storage.memory_class(i.operand(0)));
+    // How the tasks use storage without gradients.
+    struct Uses {
+        std::unordered_map<uint64_t, std::unordered_set<size_t>> users, writers;  // tasks by class
+        std::vector<Part> anew;  // given all its values by the kernel before it looks at it
+        // Read before and written behind: done again, its writes would lead to something else.
+        std::unordered_set<uint64_t> carried;
+
+        bool is_anew(const Part& part) const {
+            return std::ranges::any_of(anew, [&](const Part& p) {
+                return p.memory == part.memory &&
+                       (p.component < 0 || p.component == part.component);
             });
-            waits.push_back(quiet);
-            for (const uint64_t c : touched) ++users[c];
         }
+    };
+    Uses uses_of(const std::vector<Inst*>& tasks) const {
+        Uses u;
+        std::unordered_map<uint64_t, size_t> last;  // task that writes it
         for (size_t k = 0; k < tasks.size(); ++k)
-            for (const uint64_t c : written(tasks[k]->body())) waits[k] = waits[k] && users[c] == 1;
+            walk(tasks[k]->body(), [&](Inst& i) {
+                const Effect e = i.effect();
+                const bool writes = e == Effect::write || e == Effect::atomic;
+                if (i.op != Op::load && !writes) return;
+                const uint64_t memory = storage.memory_class(i.operand(0));
+                u.users[memory].insert(k);
+                if (!writes || !is_effect(i, storage)) return;
+                u.writers[memory].insert(k);
+                if (!(i.flags & kUpkeep)) last[memory] = k;
+            });
+        for (size_t k = 0; k < tasks.size(); ++k) {
+            const auto asked = used_values(tasks[k]->body(), {kUpkeep});
+            walk(tasks[k]->body(), [&](Inst& i) {
+                const bool atomic = i.effect() == Effect::atomic && is_effect(i, storage);
+                const bool reads = i.op == Op::load && asked.contains(i.result());
+                const bool stores = i.op == Op::store && is_effect(i, storage);
+                if (i.flags & kUpkeep || !(atomic || reads || stores)) return;
+                const Part part = part_of(i.operand(0));
+                if (stores && i.parent == &tasks[k]->body() && covers(*tasks[k], i.operand(0)))
+                    u.anew.push_back(part);
+                const auto written = last.find(part.memory);
+                if ((atomic || reads) && written != last.end() && written->second >= k &&
+                    !u.is_anew(part))
+                    u.carried.insert(part.memory);
+            });
+        }
+        return u;
+    }
+
+    static constexpr const char* kOverwrites =
+        "Not supported. A loop reads what it, or a loop behind it, overwrites, and the kernel has "
+        "further loops. Split the kernel";
+
+    // Of tasks that others follow: whether their effects wait for the way back, which comes after
+    // those of the others. They may if nobody sees when they happen; they must if others read what
+    // they would change once more, and have it as the kernel itself left it.
+    std::vector<bool> choose_waits(const std::vector<Inst*>& tasks, const Uses& u) const {
+        std::vector<bool> waits;
+        for (size_t k = 0; k < tasks.size(); ++k) {
+            bool silent = true, checks = false, alone = true, must = false, may = true;
+            const Inst* at = nullptr;
+            walk(tasks[k]->body(), [&](Inst& i) {
+                silent &= i.effect() != Effect::io;
+                checks |= i.effect() == Effect::check;
+                const bool writes = i.effect() == Effect::write || i.effect() == Effect::atomic;
+                if (!writes || !is_effect(i, storage)) return;
+                const uint64_t c = storage.memory_class(i.operand(0));
+                const auto& users = u.users.at(c);
+                if (users.size() == 1) return;
+                alone = false;
+                const bool first = std::ranges::all_of(users, [&](size_t t) { return t >= k; });
+                if (!u.carried.contains(c))
+                    may = false;
+                else if (must = true, at = &i; !first || u.writers.at(c).size() > 1)
+                    may = false;
+            });
+            if (must && !(may && silent) && k + 1 < tasks.size()) refuse(kOverwrites, *at);
+            waits.push_back(silent && (alone ? !checks : must));
+        }
         return waits;
     }
 
     // What the way back reads must not have been overwritten meanwhile, nor be known only to what
-    // happened already. Effects that do not wait for it have read for themselves, and read the same
-    // as without the way back if what they read was begun anew; that cells are active is no matter.
-    void check_order(Inst& loop, const std::vector<Part>& later, bool waits) const {
+    // happened already. Effects that do not wait for it have read for themselves what they find
+    // once more; that cells are active is no matter.
+    void check_order(Inst& loop, const std::vector<Part>& later, bool waits, const Uses& u) const {
         const auto asked = used_values(loop.body(), {kUpkeep});
         const auto needed = used_values(loop.body(), {kUpkeep, waits ? nullptr : &storage});
-        const std::unordered_set<uint64_t> anew = begun();
         walk(loop.body(), [&](Inst& i) {
             const bool accesses = i.op == Op::load || i.effect() == Effect::atomic;
             if (!accesses || !asked.contains(i.result())) return;
             const Part read = part_of(i.operand(0));
             if (std::ranges::none_of(later, [&](const Part& p) { return p.meets(read); })) return;
-            if (!needed.contains(i.result()) && i.op == Op::load && anew.contains(read.memory))
-                return;
-            refuse(
-                "Not supported. A loop reads what it, or a loop behind it, overwrites, and "
-                "the kernel has further loops. Split the kernel",
-                i);
+            if (needed.contains(i.result()) || !u.is_anew(read)) refuse(kOverwrites, i);
         });
     }
 
@@ -155,12 +221,13 @@ struct Kernel {
     std::vector<Region*> order_tasks(const std::vector<Inst*>& tasks) {
         std::vector<Region*> order;
         std::vector<Part> later;
-        const std::vector<bool> waits = can_wait(tasks);
+        const Uses uses = uses_of(tasks);
+        const std::vector<bool> waits = choose_waits(tasks, uses);
         for (size_t k = tasks.size(); k-- > 0;) {
             const bool last = k + 1 == tasks.size();
             const std::vector<Part> own = written_parts(tasks[k]->body());
             if (!waits[k]) later.insert(later.end(), own.begin(), own.end());
-            if (!last) check_order(*tasks[k], later, waits[k]);
+            if (!last) check_order(*tasks[k], later, waits[k], uses);
             if (waits[k]) later.insert(later.end(), own.begin(), own.end());
             order.push_back(&(last ? tasks[k] : set_aside(*tasks[k], waits[k]))->body());
         }

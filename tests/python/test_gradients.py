@@ -1189,11 +1189,52 @@ def scratch_kernels(n):
             for k in range(count[i]):
                 loss[None] += (x[i] - x[near[i, k]]) ** 2
 
+    @qd.kernel
+    def doubled():
+        for i in x:
+            a[i] = a[i] * 2
+        for i in x:
+            loss[None] += x[i] ** 2 * a[i]
+
+    @qd.kernel
+    def counted():
+        for i in x:
+            if x[i] > 0.5:
+                count[i % 3] += 1
+        for i in x:
+            loss[None] += x[i] ** 2 * (count[i % 3] + 1)
+
+    @qd.kernel
+    def cells():
+        for i in x:
+            count[i] = 0
+        for i in x:
+            cell = qd.cast(x[i] * 2, qd.i32)
+            near[cell, qd.atomic_add(count[cell], 1)] = i
+        for i in x:
+            for k in range(count[i]):
+                loss[None] += x[near[i, k]] ** 2 * (i + 1)
+
     def fill():
+        a.fill(1)
         v.fill(2)
         b.fill(3)
+        count.fill(0)
 
-    return x, loss, fill, (in_two_loops, in_one_iteration, of_another_component, neighbours)
+    return (
+        x,
+        loss,
+        fill,
+        (
+            in_two_loops,
+            in_one_iteration,
+            of_another_component,
+            neighbours,
+            doubled,
+            counted,
+            cells,
+        ),
+    )
 
 
 def test_scratch_storage_of_several_loops(backend):
@@ -1212,24 +1253,60 @@ def test_scratch_storage_of_several_loops(backend):
         slopes = [
             (value(start + 1e-6 * e) - value(start - 1e-6 * e)) / 2e-6 for e in np.identity(7)
         ]
-        value(start)
-        loss[None] = 0
+        fill()
+        x.from_numpy(start)
         with qd.ad.Tape(loss):
             kernel()
         assert np.allclose(x.grad.to_numpy(), slopes, rtol=1e-6, atol=1e-7), kernel.__name__
 
 
+def test_bounds_that_debug_mode_checks(backend):
+    backend.init(default_fp=qd.f64, debug=True)
+    x, loss = field(4), field()
+
+    @qd.kernel
+    def some(n: qd.i32):
+        for i in range(n + 1):
+            loss[None] += x[i] ** 2
+
+    x.fill(2)
+    with qd.ad.Tape(loss):
+        some(2)
+    assert x.grad.to_numpy().tolist() == [4, 4, 4, 0]
+
+
 def test_what_would_differ_when_it_happens_again_is_refused(backend):
     backend.init(default_fp=qd.f64)
     x, loss, scratch = field(4), field(), qd.field(qd.f64, 4)
+    pair = qd.Vector.field(2, qd.f64, 4)
     count, slot = qd.field(qd.i32, 2), qd.field(qd.i32, 4)
 
     @qd.kernel
-    def doubles():
+    def begun_in_part():
+        for i in range(2):
+            scratch[i] = i
         for i in x:
             scratch[i] = scratch[i] * 2
         for i in x:
             loss[None] += x[i] * scratch[i]
+
+    @qd.kernel
+    def begun_never(n: qd.i32):
+        for i in range(n):
+            scratch[i] = i
+        for i in x:
+            scratch[i] += 1
+        for i in x:
+            loss[None] += x[i] * scratch[i]
+
+    @qd.kernel
+    def begun_beside():
+        for i in x:
+            pair[i].x = 1.0
+        for i in x:
+            pair[i].y = pair[i].y * 2
+        for i in x:
+            loss[None] += x[i] * pair[i].y
 
     @qd.kernel
     def counts():
@@ -1247,7 +1324,8 @@ def test_what_would_differ_when_it_happens_again_is_refused(backend):
         for i in x:
             scratch[i] = 2 * i
 
-    for kernel in (doubles, counts, reads_before):
+    for kernel in (begun_in_part, begun_never, begun_beside, counts, reads_before):
+        given = [0] if kernel is begun_never else []
         with raises(RuntimeError, "A loop reads what it, or a loop behind it, overwrites"):
             with qd.ad.Tape(loss):
-                kernel()
+                kernel(*given)

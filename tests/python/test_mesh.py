@@ -312,11 +312,30 @@ def test_gradients_of_volumes():
 
 
 def test_names_that_meshes_have_themselves():
-    for name in (*ORDERS, "keys", "_x"):
+    for name in (*ORDERS, "id", "keys", "_x"):
         with raises(qd.QuadrantsSyntaxError, "has been reserved"):
             qd.lang.mesh._TetMesh().verts.place({name: qd.i32})
     with raises(qd.QuadrantsTypeError, "takes a dict"):
         qd.lang.mesh._TetMesh().verts.place(3)
+
+
+def test_a_build_that_fails_leaves_nothing():
+    x, top = box(1, 1, 1)
+    meta = qd.Mesh.generate_meta(metadata(x, top, np.arange(6) // 3)[0])
+    for kind, needs_grad in (("f32", False), (None, False), (qd.i32, True)):
+        builder = qd.lang.mesh._TetMesh()
+        builder.verts.place({"a": kind}, needs_grad=needs_grad)
+        with pytest.raises((ValueError, RuntimeError)):
+            builder.build(meta)
+    mesh, _, _, _ = made(verts={"n": qd.i32})
+
+    @qd.kernel
+    def count():
+        for v in mesh.verts:
+            v.n = len(v.cells) + len(mesh.verts) - v.cells.size
+
+    count()
+    assert (mesh.verts.n.to_numpy() == 18).all()
 
 
 def test_wrong_use_in_kernels(monkeypatch):

@@ -253,24 +253,21 @@ class MeshElementBuilder:
         if not isinstance(members, dict):
             raise _QuadrantsTypeError(f"place takes a dict of types by name, not {members!r}")
         for name in members:
-            if name in _ORDERS or name.startswith("_") or hasattr(MeshElementField, name):
+            own = name in (*_ORDERS, "id") or hasattr(MeshElementField, name)
+            if own or name.startswith("_"):
                 raise _QuadrantsSyntaxError(
                     f"'{name}' cannot use as attribute name. "
                     "It has been reserved as MeshQuadrants's keyword."
                 )
         self._members |= {name: (kind, needs_grad) for name, kind in members.items()}
 
-    def _fields(self, builder: _Any, count: int) -> dict[str, _Any]:
+    def _fields(self, count: int) -> dict[str, _Any]:
         import quadrants as qd
 
-        made: dict[str, _Any] = {}
-        for name, (kind, needs_grad) in self._members.items():
-            field = qd.Struct.field({name: kind}, needs_grad=needs_grad).field_dict[name]
-            builder.dense(qd.i, count).place(field)
-            if needs_grad and field.grad is not None:
-                builder.dense(qd.i, count).place(field.grad)
-            made[name] = field
-        return made
+        return {
+            name: qd.Struct.field({name: kind}, shape=count, needs_grad=needs_grad).field_dict[name]
+            for name, (kind, needs_grad) in self._members.items()
+        }
 
 
 class MeshBuilder:
@@ -296,7 +293,14 @@ class MeshBuilder:
             raise _QuadrantsTypeError(
                 f"build takes what qd.Mesh.load_meta or generate_meta gives, not {metadata!r}"
             )
-        builder = qd.FieldsBuilder()
+        for order, name in enumerate(_ORDERS):
+            if not metadata.num_elements.get(order, 0) and getattr(self, name)._members:
+                raise _QuadrantsRuntimeError(f"the metadata has no {name}, which have attributes")
+        made: dict[int, MeshElementField] = {}
+        for order, name in enumerate(_ORDERS):
+            count = metadata.num_elements.get(order, 0)
+            made[order] = MeshElementField(name, count, getattr(self, name)._fields(count))
+        builder = qd.FieldsBuilder()  # behind what may fail: none stays open
         tables: list[tuple[_Any, _Any]] = []
 
         def table(values: _Any) -> _Any:
@@ -305,12 +309,7 @@ class MeshBuilder:
             tables.append((field, values))
             return field
 
-        made: dict[int, MeshElementField] = {}
-        for order, name in enumerate(_ORDERS):
-            count, elements = metadata.num_elements.get(order, 0), getattr(self, name)
-            if not count and elements._members:
-                raise _QuadrantsRuntimeError(f"the metadata has no {name}, which have attributes")
-            made[order] = MeshElementField(name, count, elements._fields(builder, count))
+        for order, count in metadata.num_elements.items():
             if count and metadata.num_patches > 1:
                 ids, patch = metadata._ids[order][metadata._slots[order]], metadata._owner(order)
                 made[order]._order = table(ids)

@@ -27,6 +27,7 @@ Ref python_call(const char* name, const CallArgs& a) {
 
 Ref length(Lowering&, const CallArgs& a) {
     PyObject* x = single(a, "len");
+    if (is_mesh_relation(x)) return attribute(x, interned("size").get());
     const Py_ssize_t n = PyObject_Size(x);
     if (n < 0) throw PyError{};
     return Ref::steal(PyLong_FromSsize_t(n));
