@@ -140,8 +140,9 @@ struct Kernel {
     // Of tasks that others follow: whether their effects wait for the way back, which comes after
     // those of the others. They may if nobody sees when they happen; they must if others read what
     // they would change once more, and have it as the kernel itself left it.
-    std::vector<bool> choose_waits(const std::vector<Inst*>& tasks, const Uses& u) const {
-        std::vector<bool> waits;
+    enum class Wait : uint8_t { no, may, must };
+    std::vector<Wait> choose_waits(const std::vector<Inst*>& tasks, const Uses& u) const {
+        std::vector<Wait> waits;
         for (size_t k = 0; k < tasks.size(); ++k) {
             bool silent = true, checks = false, alone = true, must = false, may = true;
             const Inst* at = nullptr;
@@ -161,24 +162,31 @@ struct Kernel {
                     may = false;
             });
             if (must && !(may && silent) && k + 1 < tasks.size()) refuse(kOverwrites, *at);
-            waits.push_back(silent && (alone ? !checks : must));
+            waits.push_back(must ? Wait::must : alone && silent && !checks ? Wait::may : Wait::no);
         }
         return waits;
     }
 
     // What the way back reads must not have been overwritten meanwhile, nor be known only to what
     // happened already. Effects that do not wait for it have read for themselves what they find
-    // once more; that cells are active is no matter.
-    void check_order(Inst& loop, const std::vector<Part>& later, bool waits, const Uses& u) const {
+    // once more; that cells are active is no matter. Who must wait does not find what it read.
+    void check_order(Inst& loop, std::vector<Part>& later, Wait wait, const Uses& u) const {
+        const std::vector<Part> own = written_parts(loop.body());
         const auto asked = used_values(loop.body(), {kUpkeep});
-        const auto needed = used_values(loop.body(), {kUpkeep, waits ? nullptr : &storage});
+        const auto needed = used_values(loop.body(), {kUpkeep, &storage});
+        const auto meets = [](const std::vector<Part>& parts, const Part& one) {
+            return std::ranges::any_of(parts, [&](const Part& p) { return p.meets(one); });
+        };
         walk(loop.body(), [&](Inst& i) {
             const bool accesses = i.op == Op::load || i.effect() == Effect::atomic;
             if (!accesses || !asked.contains(i.result())) return;
             const Part read = part_of(i.operand(0));
-            if (std::ranges::none_of(later, [&](const Part& p) { return p.meets(read); })) return;
-            if (needed.contains(i.result()) || !u.is_anew(read)) refuse(kOverwrites, i);
+            const bool is_needed = needed.contains(i.result());
+            const bool by_itself = wait == Wait::no || (wait == Wait::must && is_needed);
+            if (!meets(later, read) && !(by_itself && meets(own, read))) return;
+            if (is_needed || wait != Wait::no || !u.is_anew(read)) refuse(kOverwrites, i);
         });
+        later.insert(later.end(), own.begin(), own.end());
     }
 
     // Leaves what is to be done again of a task that goes back later; a copy does that, and the
@@ -222,14 +230,12 @@ struct Kernel {
         std::vector<Region*> order;
         std::vector<Part> later;
         const Uses uses = uses_of(tasks);
-        const std::vector<bool> waits = choose_waits(tasks, uses);
-        for (size_t k = tasks.size(); k-- > 0;) {
-            const bool last = k + 1 == tasks.size();
-            const std::vector<Part> own = written_parts(tasks[k]->body());
-            if (!waits[k]) later.insert(later.end(), own.begin(), own.end());
-            if (!last) check_order(*tasks[k], later, waits[k], uses);
-            if (waits[k]) later.insert(later.end(), own.begin(), own.end());
-            order.push_back(&(last ? tasks[k] : set_aside(*tasks[k], waits[k]))->body());
+        const std::vector<Wait> waits = choose_waits(tasks, uses);
+        order.push_back(&tasks.back()->body());
+        for (const Part& p : written_parts(tasks.back()->body())) later.push_back(p);
+        for (size_t k = tasks.size() - 1; k-- > 0;) {
+            check_order(*tasks[k], later, waits[k], uses);
+            order.push_back(&set_aside(*tasks[k], waits[k] != Wait::no)->body());
         }
         return order;
     }
