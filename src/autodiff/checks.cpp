@@ -74,11 +74,25 @@ void enclose_serial_loops(Module& m) {
     }
 }
 
+// Whether the user's code asks for cells of sparse trees, which the way back activates.
+static bool asks_for_activity(const Inst& i) {
+    if (i.op != Op::call || !i.loc || std::string_view(i.loc->file).ends_with("_library/sparse.py"))
+        return false;
+    const Inst* first = i.callee()->body->first;
+    return first && is_upkeep(*first) && i.callee()->name == "is_active";
+}
+
 // As the source has it, whether or not anything depends on it.
 void check_statements(const Module& m, const Request& request) {
     for (Function* function : m.functions)
         walk(*function->body, [&](Inst& i) {
             const char* what = nullptr;
+            if (request.mode == Mode::reverse && asks_for_activity(i))
+                refuse(
+                    "Not supported. qd.is_active in a kernel that is differentiated in reverse "
+                    "mode: going back activates cells. Keep the answer in a field, made by "
+                    "another kernel",
+                    i);
             if (pass::is_elimination(i) || is_upkeep(i)) return;
             if (i.op == Op::loop) what = "while loop";
             if (i.op == Op::break_ && i.parent->owner->op != Op::loop) what = "break";

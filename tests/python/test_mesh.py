@@ -507,3 +507,21 @@ def test_kernels_of_meshes_start_warm(backend, tmp_path):
     assert "cold" in run(3, 6)  # another mesh
     assert "cold" in run(2, 100)  # one patch
     assert "cold" not in run(2, 4)
+
+
+def test_attributes_that_another_mesh_has():
+    @qd.kernel
+    def ask(m: qd.template()):
+        for v in m.verts:
+            v.n = 5
+            if qd.static(hasattr(v, "k")):
+                v.n = 7
+            if qd.static(hasattr(v, "cells")):
+                v.n += 10
+
+    with_k, _, _, _ = made(verts={"n": qd.i32, "k": qd.i32})
+    without, _, _, _ = made(verts={"n": qd.i32})
+    flat, _, _, _ = made("triangles", verts={"n": qd.i32})
+    for mesh, expected in ((without, 15), (with_k, 17), (flat, 5), (without, 15)):
+        ask(mesh)
+        assert (mesh.verts.n.to_numpy() == expected).all()

@@ -188,6 +188,7 @@ class MeshElementField:
     def __init__(self, name: str, count: int, fields: dict[str, _Any]) -> None:
         self._name, self._count, self.field_dict = name, count, fields
         self._order = self._patch = None  # fields; None: the identity, and zeros
+        self._names = tuple(fields)  # and those of relations
         self.__dict__.update(fields)
 
     @property
@@ -320,6 +321,7 @@ class MeshBuilder:
             first = None if begin is None else table(begin)
             relation = MeshRelation(name, size, first, table(targets), made[to])
             setattr(made[order], _ORDERS[to], relation)
+            made[order]._names += (_ORDERS[to],)
         builder.finalize()
         for field, values in tables:
             field.from_numpy(_np.resize(values, field.shape).astype(_np.int32))

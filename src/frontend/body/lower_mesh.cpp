@@ -40,7 +40,8 @@ Ref numbered(PyObject* type, Ref number) {
 }
 
 // A member of what a mesh holds, as the innermost body that knows where the mesh is sees it.
-Ref part(PyObject* of, const char* name) {
+// `whole`: all that is in it matters.
+Ref part(PyObject* of, const char* name, bool whole = false) {
     const Ref key = interned(name);
     for (Lowering* l = current(); l; l = l->caller) {
         Body& body = *l->body;
@@ -49,6 +50,7 @@ Ref part(PyObject* of, const char* name) {
         const Val v = body.member({Ref::borrow(of), place->second}, key.get());
         if (v.prov && (is_relation(v.get()) || is_mesh_elements(v.get())))
             body.unit.mesh_places.try_emplace(v.get(), v.prov);
+        if (whole) body.unit.consume(v);
         return v.obj;
     }
     return Ref::steal(PyObject_GetAttr(of, key.get()));
@@ -111,6 +113,7 @@ Ref mesh_attribute(PyObject* value, PyObject* name) {
     const Ref known = Ref::steal(PyObject_GetAttr(type, names().__dict___));
     PyObject* found = PyDict_GetItem(known.get(), name);
     if (!found || !(is_relation(found) || is_field(found) || is_struct_field(found))) {
+        part(type, "_names", true);  // another mesh may have it
         const std::string guess = similar_name(name, known.get());
         PyErr_Format(PyExc_AttributeError,
                      "%U of this mesh have no '%U': neither an attribute of that name was placed, "
