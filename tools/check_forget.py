@@ -2,7 +2,8 @@
 """Checks that Python exceptions are forgotten in one place.
 
 A failure that stands for an answer is forgotten by `cpython::forget_error`, which keeps what is no
-answer: an interrupt, an exit, what a signal handler raised. CPython's own ways lose those. Prints
+answer: an interrupt, an exit, what a signal handler raised. CPython's own ways lose those. And that no
+reference is a static object: it would be given back when the interpreter is gone. Prints
 `file:line: reason`, exits 1 if any.
 """
 
@@ -20,6 +21,7 @@ FORGETS = {
     "PyMapping_HasKey": "it swallows every exception",
     "PyMapping_HasKeyString": "it swallows every exception",
 }
+STATIC = re.compile(r"\bstatic (const )?Ref \w+( =|;|\{)")
 CALL = re.compile(r"\b(" + "|".join(FORGETS) + r")\s*\(")
 
 
@@ -31,6 +33,9 @@ def main() -> int:
         if name == ONE_PLACE:
             continue
         for number, line in enumerate(path.read_text().splitlines(), 1):
+            if STATIC.search(line):
+                print(f"src/{name}:{number}: a static Ref: release it, and keep the pointer")
+                wrong += 1
             if call := CALL.search(line.split("//")[0]):
                 print(f"src/{name}:{number}: {call[1]}: {FORGETS[call[1]]}")
                 wrong += 1

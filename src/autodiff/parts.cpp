@@ -142,8 +142,8 @@ void drop_effects(Region& r, const Storage& storage, bool gradients) {
     walk(r, [&](Inst& i) {
         const bool writes =
             i.op == Op::store || (i.effect() == Effect::atomic && i.op != Op::volatile_load);
-        const bool to_storage = writes && storage.has(i.operand(0));
-        if (gradients ? to_storage : is_effect(i, storage)) gone.push_back(&i);
+        const bool to_storage = writes && (storage.has(i.operand(0)) || i.flags & kForGradient);
+        if (gradients ? to_storage : is_effect(i, storage) && !to_storage) gone.push_back(&i);
     });
     for (Inst* i : gone) {
         if (i->result_count) {

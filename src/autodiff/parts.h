@@ -138,7 +138,7 @@ struct Numbers {
 void reverse(Module& m, const Request& request);
 inline constexpr uint64_t kAnyMemory = ~uint64_t{0};
 bool may_be_among(const std::vector<uint64_t>& classes, uint64_t one);
-// Takes out what is stored to storage with gradients, or all other effects.
+// Takes out what is stored to storage with gradients, and activates them, or all other effects.
 void drop_effects(Region& r, const Storage& storage, bool gradients);
 bool is_effect(const Inst& i, const Storage& storage);  // one of the others
 

@@ -363,14 +363,16 @@ inline constexpr uint8_t kOverData = 16;  // a loop over the cells of a field, t
 // Of a sparse tree's cells or of words of quantised numbers: no gradient goes through it, and done
 // once more it changes nothing.
 inline constexpr uint8_t kUpkeep = 64;
+inline constexpr uint8_t kForGradient =
+    128;           // a call, and what comes of it: upkeep for the way back
 struct FlagName {  // as IR text has it
     uint8_t flag;
     const char* name;
 };
-inline constexpr FlagName kFlagNames[] = {{kPrivateField, "private"}, {kNoFastMath, "nofastmath"},
-                                          {kNoWrap, "nowrap"},        {kOrdered, "ordered"},
-                                          {kOverData, "data"},        {kStopsGradient, "stop"},
-                                          {kUpkeep, "upkeep"}};
+inline constexpr FlagName kFlagNames[] = {
+    {kPrivateField, "private"}, {kNoFastMath, "nofastmath"},   {kNoWrap, "nowrap"},
+    {kOrdered, "ordered"},      {kOverData, "data"},           {kStopsGradient, "stop"},
+    {kUpkeep, "upkeep"},        {kForGradient, "for_gradient"}};
 
 struct Region {
     Inst *first = nullptr, *last = nullptr;

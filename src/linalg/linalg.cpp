@@ -154,7 +154,9 @@ struct SolverOf : Solver {
         if (m.rows()) method.factorize(m);
         size = m.rows();
     }
-    bool succeeded() const override { return !size || (size > 0 && method.info() == Eigen::Success); }
+    bool succeeded() const override {
+        return !size || (size > 0 && method.info() == Eigen::Success);
+    }
     bool solve(const void* b, void* x, int n) override {
         if (n != size || !succeeded()) return false;
         if (!size) return true;

@@ -37,6 +37,10 @@ bool inline_calls(Session& s, Function& f) {
         for (int k = 0; k < i->operand_count; ++k)
             arguments.emplace_back(body.params[static_cast<uint32_t>(k)], i->operand(k));
         Region* copy = clone_into(body, f, std::move(arguments), i->loc);
+        if (i->flags & kForGradient)
+            walk(*copy, [](Inst& inner) {
+                if (inner.op == Op::call || inner.flags & kUpkeep) inner.flags |= kForGradient;
+            });
         Inst* end = splice_before(*copy, *i);
         for (int k = 0; k < i->result_count; ++k) {
             if (!i->results[k].replaced) replace(i->result(k), end->operand(k));

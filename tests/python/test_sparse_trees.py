@@ -1152,3 +1152,45 @@ def test_gradients_that_ask_for_activity_are_refused_still():
     asks()
     with raises(RuntimeError, "qd.is_active in a kernel that is differentiated"):
         asks.grad()
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_going_back_activates_nothing_that_a_loop_visits(node):
+    """Gradients of cells that are read before they are active lie in cells of the same node."""
+    x, w = (qd.field(qd.f64, 8, needs_grad=True) for _ in range(2))
+    y, z = qd.field(qd.f64), qd.field(qd.f64)
+    for field in (y, z):
+        NODES[node]().place(field)
+    qd.root.lazy_grad()
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def some():
+        for i in range(2):
+            y[i] += w[i]
+        for i in range(5):
+            z[i] += y[i] * x[i]
+        for i in range(8):
+            loss[None] += z[i] * x[i]
+        for i in y:
+            loss[None] += x[i] * x[i] + w[i]
+
+    def value(at, by):
+        visited = 2 if node in ("pointer", "bitmasked", "deep", "dynamic") else 8
+        z_of = np.zeros(8)
+        z_of[:2] = by[:2] * at[:2]
+        return (z_of * at).sum() + (at[:visited] ** 2 + by[:visited]).sum()
+
+    given = np.linspace(0.5, 1.5, 8), np.linspace(2, 1, 8)
+    x.from_numpy(given[0])
+    w.from_numpy(given[1])
+    with qd.ad.Tape(loss):
+        some()
+    assert np.isclose(loss[None], value(*given))
+    for k, field in enumerate((x, w)):
+        for i in range(8):
+            moved = [[a.copy() for a in given] for _ in range(2)]
+            moved[0][k][i] += 1e-6
+            moved[1][k][i] -= 1e-6
+            slope = (value(*moved[0]) - value(*moved[1])) / 2e-6
+            assert np.isclose(field.grad[i], slope, rtol=1e-6, atol=1e-8), (k, i)

@@ -120,7 +120,10 @@ void touch_gradient(FieldObject* f, std::span<ir::Value* const> index) {
     const auto place = body.unit.field_places.find(o);
     if (place != body.unit.field_places.end())
         guard_value(body.unit, companion.get(), body.unit.attribute(place->second, name));
+    const ir::Inst* last = body.low.b.region->last;
     body.touch(held, index);
+    for (ir::Inst* i = last ? last->next : body.low.b.region->first; i; i = i->next)
+        if (i->op == ir::Op::call) i->flags |= ir::kForGradient;
 }
 
 // Whether to evaluate it twice is to evaluate it once.
@@ -151,8 +154,8 @@ std::optional<Val> Body::list_call(const Node* n) {
 }
 
 static bool is_triplets(PyObject* o) {
-    static const Ref mark = interned("_qd_triplets");
-    return !is_expr(o) && _PyType_Lookup(Py_TYPE(o), mark.get());
+    static PyObject* const mark = interned("_qd_triplets").release();
+    return !is_expr(o) && _PyType_Lookup(Py_TYPE(o), mark);
 }
 
 static void refuse_triplets() {
