@@ -89,20 +89,20 @@ struct Kernel {
     // How the tasks use storage without gradients.
     struct Uses {
         std::unordered_map<uint64_t, std::unordered_set<size_t>> users, writers;  // tasks by class
-        std::vector<Part> anew;  // given all its values by the kernel before it looks at it
-        // Read before and written behind: done again, its writes would lead to something else.
+        // Read, without having been given all its values by the kernel before, and written behind:
+        // done again, its writes would lead to something else.
         std::unordered_set<uint64_t> carried;
-
-        bool is_anew(const Part& part) const {
-            return std::ranges::any_of(anew, [&](const Part& p) {
-                return p.memory == part.memory &&
-                       (p.component < 0 || p.component == part.component);
-            });
-        }
     };
     Uses uses_of(const std::vector<Inst*>& tasks) const {
         Uses u;
         std::unordered_map<uint64_t, size_t> last;  // task that writes it
+        std::vector<Part> anew;                     // so far
+        const auto is_anew = [&](const Part& part) {
+            return std::ranges::any_of(anew, [&](const Part& p) {
+                return p.memory == part.memory &&
+                       (p.component < 0 || p.component == part.component);
+            });
+        };
         for (size_t k = 0; k < tasks.size(); ++k)
             walk(tasks[k]->body(), [&](Inst& i) {
                 const Effect e = i.effect();
@@ -123,10 +123,10 @@ struct Kernel {
                 if (i.flags & kUpkeep || !(atomic || reads || stores)) return;
                 const Part part = part_of(i.operand(0));
                 if (stores && i.parent == &tasks[k]->body() && covers(*tasks[k], i.operand(0)))
-                    u.anew.push_back(part);
+                    anew.push_back(part);
                 const auto written = last.find(part.memory);
                 if ((atomic || reads) && written != last.end() && written->second >= k &&
-                    !u.is_anew(part))
+                    !is_anew(part))
                     u.carried.insert(part.memory);
             });
         }
@@ -184,7 +184,8 @@ struct Kernel {
             const bool is_needed = needed.contains(i.result());
             const bool by_itself = wait == Wait::no || (wait == Wait::must && is_needed);
             if (!meets(later, read) && !(by_itself && meets(own, read))) return;
-            if (is_needed || wait != Wait::no || !u.is_anew(read)) refuse(kOverwrites, i);
+            if (is_needed || wait != Wait::no || u.carried.contains(read.memory))
+                refuse(kOverwrites, i);
         });
         later.insert(later.end(), own.begin(), own.end());
     }

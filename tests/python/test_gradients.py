@@ -1324,7 +1324,15 @@ def test_what_would_differ_when_it_happens_again_is_refused(backend):
         for i in x:
             scratch[i] = 2 * i
 
-    for kernel in (begun_in_part, begun_never, begun_beside, counts, reads_before):
+    @qd.kernel
+    def begun_behind():
+        for i in x:
+            pair[i].x = scratch[i] * 2
+        for i in x:
+            scratch[i] = i
+            loss[None] += x[i] * pair[i].x
+
+    for kernel in (begun_in_part, begun_never, begun_beside, begun_behind, counts, reads_before):
         given = [0] if kernel is begun_never else []
         with raises(RuntimeError, "A loop reads what it, or a loop behind it, overwrites"):
             with qd.ad.Tape(loss):

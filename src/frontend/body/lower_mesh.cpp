@@ -5,6 +5,8 @@
 // whose type is the relation. Both read their members where the kernel found the mesh, so that
 // later processes find the fields there.
 
+#include <cstring>
+
 #include "cpython/names.h"
 #include "frontend/body/body.h"
 #include "frontend/values/structs.h"
@@ -15,7 +17,9 @@ namespace {
 
 using Body = Lowering::Body;
 
+// Asked of every struct, mostly by programs without meshes.
 bool is_of(PyObject* o, const char* name, PyTypeObject*& cache) {
+    if (std::strcmp(Py_TYPE(o)->tp_name, name) != 0) return false;
     PyTypeObject* t = python_class("quadrants.lang.mesh", name, cache);
     return t && Py_IS_TYPE(o, t);
 }
@@ -100,9 +104,10 @@ bool is_mesh_value(PyObject* o) {
 }
 
 Ref mesh_attribute(PyObject* value, PyObject* name) {
+    if (!is_mesh_value(value)) return {};
     PyObject* type = type_of_struct(value);
     const std::string word = text(name);
-    if (!is_mesh_value(value) || word.starts_with("_")) return {};
+    if (word.starts_with("_")) return {};
     if (is_relation(type)) {
         if (word != "size")
             raise(Kind::type, "a relation of a mesh has no attribute '" + word + "'",
