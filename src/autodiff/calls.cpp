@@ -166,6 +166,7 @@ struct Maker {
     Storage& storage;
     const Activity& activity;
     const Request& request;
+    const GradientUses& uses;
     const std::vector<uint64_t>& written;
     Ways ways;
 
@@ -197,23 +198,16 @@ struct Maker {
 
     void make(Function& f) {
         Way way;
+        way.use = uses.at(&f);
         bool any = false, calls = false;
-        walk(*f.body, [&](Inst& i) {
-            const bool writes = i.effect() == Effect::write || i.effect() == Effect::atomic;
-            if (writes) way.stores |= storage.has(i.operand(0));
-            if (i.op != Op::call) return;
-            const auto at = ways.find(i.callee());
-            if (at == ways.end()) return;
-            calls = true;
-            way.stores |= at->second.stores;
-        });
+        walk(*f.body, [&](Inst& i) { calls |= i.op == Op::call && ways.contains(i.callee()); });
         const Inst& last = *f.body->last;
         for (int k = 0; k < last.operand_count; ++k) {
             way.from.push_back(activity.active(last.operand(k)));
             any |= way.from.back();
         }
         for (const Value* p : f.body->params) way.gives.push_back(activity.active(p));
-        if (!any && !way.stores) return;
+        if (!any && way.use.writes.empty()) return;
 
         const auto n = f.body->params.size();
         Function* there = calls ? &copy_function(m, storage, f, "_forward") : nullptr;
@@ -292,8 +286,8 @@ pass::KeptCalls choose_calls(Module& m, const Request& request) {
 }
 
 Ways make_ways(Module& m, Storage& storage, const Activity& activity, const Request& request,
-               const std::vector<uint64_t>& written) {
-    Maker maker{m, storage, activity, request, written, {}};
+               const GradientUses& uses, const std::vector<uint64_t>& written) {
+    Maker maker{m, storage, activity, request, uses, written, {}};
     for (Function* f : pass::callees_first(m))
         if (f != &m.kernel()) maker.make(*f);
     return std::move(maker.ways);

@@ -22,7 +22,7 @@ struct Way {
     std::vector<bool> takes;   // by parameter: whether the way back asks for it
     std::vector<bool> gives;   // by parameter: whether it has an adjoint
     std::vector<bool> from;    // by result: the same
-    bool stores = false;       // to storage that has gradients
+    GradientUse use;
 };
 using Ways = std::unordered_map<const Function*, Way>;
 
@@ -30,7 +30,7 @@ using Ways = std::unordered_map<const Function*, Way>;
 pass::KeptCalls choose_calls(Module& m, const Request& request);
 // On the straightened one; functions that have ways lose their stores to what has gradients.
 Ways make_ways(Module& m, Storage& storage, const Activity& activity, const Request& request,
-               const std::vector<uint64_t>& written);
+               const GradientUses& uses, const std::vector<uint64_t>& written);
 
 // A copy whose values have the numbers of the original's; and another end for a function.
 Function& copy_function(Module& m, Storage& storage, Function& f, const char* what);

@@ -27,10 +27,12 @@ bool knows_bounds(const std::vector<Inst*>& inner, const Inst& loop) {
     return true;
 }
 
-bool can_hoist(const Inst& load, const Inst& loop, const Storage& storage,
+bool can_hoist(const Inst& load, const Inst& loop, const Storage& storage, const GradientUse& use,
                const std::vector<uint64_t>& writes) {
-    const uint64_t from = storage.memory_class(load.operand(0));
+    const Value* place = load.operand(0);
+    const uint64_t from = storage.memory_class(place);
     if (from % 4 == 0 || may_be_among(writes, from)) return false;
+    if (storage.has(place) && use.writes_to(storage.gradient_class(place))) return false;
     return !is_inside(load.operand(0), loop) || only_indexes(*load.operand(0)->def, loop);
 }
 
@@ -69,8 +71,16 @@ void hoist(Function& f, Inst& load, const std::vector<Inst*>& around) {
 }  // namespace
 
 // Loads of what does not change go in front of their loop, if that runs at all: going back,
-// what the loop adds to them is added up first and goes to the gradient once.
-void hoist_loads(Function& f, const Storage& storage, const std::vector<uint64_t>& writes) {
+// what the loop adds to them is added up first and goes to the gradient once. That is too late for
+// a loop that takes or reads the gradient.
+void hoist_loads(Function& f, const Storage& storage, const GradientUses& uses,
+                 const std::vector<uint64_t>& writes) {
+    std::unordered_map<const Inst*, GradientUse> of_loops;
+    const auto use_of = [&](Inst& loop) -> const GradientUse& {
+        const auto [at, fresh] = of_loops.try_emplace(&loop);
+        if (fresh) at->second = gradient_use(loop.body(), storage, uses);
+        return at->second;
+    };
     std::vector<Inst*> loads;
     walk(*f.body, [&](Inst& i) {
         if (i.op == Op::load && i.parent->owner && is_serial_loop(*i.parent->owner))
@@ -80,7 +90,9 @@ void hoist_loads(Function& f, const Storage& storage, const std::vector<uint64_t
         std::vector<Inst*> around;  // loops that it leaves, inner ones first
         for (Inst* loop = i->parent->owner; is_serial_loop(*loop) && loop->parent != f.body;
              loop = loop->parent->owner) {
-            if (!can_hoist(*i, *loop, storage, writes) || !knows_bounds(around, *loop)) break;
+            if (!can_hoist(*i, *loop, storage, use_of(*loop), writes) ||
+                !knows_bounds(around, *loop))
+                break;
             around.push_back(loop);
             if (!loop->parent->owner) break;
         }

@@ -111,6 +111,11 @@ uint64_t Storage::memory_class(const Value* place) const {
     return d->op == Op::slot ? 4 : 0;
 }
 
+uint64_t Storage::gradient_class(const Value* place) const {
+    const uint64_t memory = memory_class(place);
+    return m_.arrays_may_overlap && memory % 4 == 2 ? kAnyMemory : memory;
+}
+
 void Storage::find_arrays(std::span<Function* const> callees_first) {
     arrays_ = pass::find_arrays(m_, callees_first);
 }
@@ -135,6 +140,39 @@ bool is_effect(const Inst& i, const Storage& storage) {
         default:
             return false;
     }
+}
+
+void GradientUse::add(const GradientUse& other) {
+    loads.insert(other.loads.begin(), other.loads.end());
+    writes.insert(other.writes.begin(), other.writes.end());
+    stores |= other.stores;
+}
+
+bool GradientUse::writes_to(uint64_t memory) const {
+    if (memory == kAnyMemory) return !writes.empty();
+    return writes.contains(memory) || writes.contains(kAnyMemory);
+}
+
+bool GradientUse::has_order() const {
+    return stores || std::ranges::any_of(loads, [&](uint64_t c) { return writes_to(c); });
+}
+
+GradientUse gradient_use(Region& r, const Storage& storage, const GradientUses& callees) {
+    GradientUse out;
+    walk(r, [&](Inst& i) {
+        if (i.op == Op::call) {
+            if (const auto at = callees.find(i.callee()); at != callees.end()) out.add(at->second);
+            return;
+        }
+        const Effect e = i.effect();
+        const bool reads = e == Effect::read || i.op == Op::volatile_load;
+        const bool writes = !reads && (e == Effect::write || e == Effect::atomic);
+        if (!(reads || writes) || !i.operand_count || !i.operand(0)->type.is_place()) return;
+        if (!storage.has(i.operand(0))) return;
+        (reads ? out.loads : out.writes).insert(storage.gradient_class(i.operand(0)));
+        out.stores |= i.op == Op::store;
+    });
+    return out;
 }
 
 void drop_effects(Region& r, const Storage& storage, bool gradients) {

@@ -17,6 +17,9 @@ namespace qd::autodiff {
 
 using namespace ir;
 
+inline constexpr uint64_t kAnyMemory = ~uint64_t{0};
+bool may_be_among(const std::vector<uint64_t>& classes, uint64_t one);
+
 struct Refused {  // thrown by either mode
     pass::Refusal why;
     Function* in = nullptr;  // the function that it stands in, if that is known
@@ -31,6 +34,7 @@ class Storage {
     bool has(const Value* place) const;
     // Storage that may be the same has equal numbers; multiples of 4: it is no field and no array.
     uint64_t memory_class(const Value* place) const;
+    uint64_t gradient_class(const Value* place) const;  // kAnyMemory: arrays that may overlap
 
     // What array parameters of callees are.
     void find_arrays(std::span<Function* const> callees_first);
@@ -136,11 +140,23 @@ struct Numbers {
 };
 
 void reverse(Module& m, const Request& request);
-inline constexpr uint64_t kAnyMemory = ~uint64_t{0};
-bool may_be_among(const std::vector<uint64_t>& classes, uint64_t one);
 // Takes out what is stored to storage with gradients, and activates them, or all other effects.
 void drop_effects(Region& r, const Storage& storage, bool gradients);
 bool is_effect(const Inst& i, const Storage& storage);  // one of the others
+
+// What code, with what it calls, does to storage that has gradients, by memory class. Going back, a
+// load adds to the gradient, a store takes it, an addition reads it.
+struct GradientUse {
+    std::unordered_set<uint64_t> loads, writes;
+    bool stores = false;  // some write is no addition
+
+    void add(const GradientUse& other);
+    bool writes_to(uint64_t memory) const;
+    // Whether iterations of a loop around it see each other's gradients.
+    bool has_order() const;
+};
+using GradientUses = std::unordered_map<const Function*, GradientUse>;
+GradientUse gradient_use(Region& r, const Storage& storage, const GradientUses& callees);
 
 bool is_parallel_loop(const Inst& i);
 // The values in there that something asks for, but checks, prints and what is computed for them;
@@ -154,7 +170,7 @@ uint32_t dimensions(const Inst& loop);  // indices among the parameters of its b
 // The end of an iteration: its terminator, or in front of that the test whether there is another.
 Inst& end_of_iteration(const Inst& loop);
 
-void hoist_loads(Function& f, const Storage& storage,
+void hoist_loads(Function& f, const Storage& storage, const GradientUses& uses,
                  const std::vector<uint64_t>& writes);  // of reverse mode; to these
 void gather(Module& m);                                 // additions of reverse mode that meet
 void forward(Module& m, const Request& request);

@@ -62,7 +62,7 @@ struct Sweep {
         if (i.op == Op::call) {
             const auto at = of.ways.find(i.callee());
             if (at == of.ways.end()) return false;
-            if (at->second.stores) return true;
+            if (!at->second.use.writes.empty()) return true;
         }
         if (i.op == Op::store || info(i.op).effect == Effect::atomic)
             if (i.operand_count && storage.has(i.operand(0))) return true;
@@ -311,6 +311,7 @@ struct Sweep {
     void loop(Inst& i, Builder& b) {
         const uint32_t n = dimensions(i);
         const int first = static_cast<int>(2 * n);
+        const bool has_order = gradient_use_of(i).has_order();  // before calls become others
         Extents extents{{}, {}, nullptr};
         if (n) {
             std::vector<Value*> bounds;
@@ -361,7 +362,7 @@ struct Sweep {
             if (t) in.store(place, in.op(Op::add, {in.load(place), t}));
         }
         in.end(Op::continue_);
-        if (records.keeps_nothing(i) && any_order(i))
+        if (!has_order && records.keeps_nothing(i) && any_order(i))
             replace(position, turn);  // ascending loops are faster
         records.end_loop(i, {back, last->def, &extents});
         for (int k = 0; k < i.result_count; ++k)
@@ -369,15 +370,24 @@ struct Sweep {
                 if (active(i.operand(first + k))) add(b, i.operand(first + k), b.load(place));
     }
 
+    GradientUse gradient_use_of(Inst& loop) const {
+        GradientUses of_callees;
+        walk(loop.body(), [&](const Inst& i) {
+            if (i.op != Op::call) return;
+            const auto at = of.ways.find(i.callee());
+            if (at != of.ways.end()) of_callees.emplace(i.callee(), at->second.use);
+        });
+        return gradient_use(loop.body(), storage, of_callees);
+    }
+
     // Whether iterations may go back in any order: what they hand on is sums, whose adjoints are
-    // the same in all of them, and no gradient is taken.
+    // the same in all of them. (And they see no gradients of each other's.)
     bool any_order(const Inst& loop) const {
         const auto n = dimensions(loop);
         const Inst& end = *loop.body().last;
         std::unordered_map<const Value*, int> uses;
         bool yes = true;
         walk(loop.body(), [&](Inst& i) {
-            if (i.op == Op::store && storage.has(i.operand(0))) yes = false;
             if (i.is_loop() && !records.keeps_nothing(i)) yes = false;
             for (int k = 0; k < i.operand_count; ++k) ++uses[i.operand(k)];
         });

@@ -216,13 +216,16 @@ struct Kernel {
             if (is_parallel_loop(i)) tasks.push_back(&i);
         std::vector<uint64_t> all = written(*f.body);
         if (m.arrays_may_overlap && !all.empty()) all.push_back(kAnyMemory);
-        hoist_loads(f, storage, all);
+        const std::vector<Function*> functions = pass::callees_first(m);
+        GradientUses uses;
+        for (Function* callee : functions)
+            if (callee != &f) uses[callee] = gradient_use(*callee->body, storage, uses);
+        hoist_loads(f, storage, uses, all);
         std::vector<Region*> roots = {f.body};
         if (!tasks.empty()) roots = order_tasks(tasks);
-        const std::vector<Function*> functions = pass::callees_first(m);
         const Activity activity(functions, storage);
         activity.check_smooth();
-        const Ways ways = make_ways(m, storage, activity, request, all);
+        const Ways ways = make_ways(m, storage, activity, request, uses, all);
         for (size_t k = 0; k < roots.size(); ++k)
             sweep({m, storage, request, activity, ways, all, k, *roots[k]});
     }
