@@ -7,6 +7,8 @@
 
 #include "cpython/cpython.h"
 
+#include <frameobject.h>  // PyFrame_GetBack of Python 3.10
+
 namespace qd::cpython {
 namespace {
 

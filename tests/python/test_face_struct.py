@@ -131,7 +131,6 @@ def test_unpacked():
         (np.int64(3), "out of bounds"),
         (1.5, "python-int"),
         ("1", "python-int"),
-        (np.bool_(True), "python-int"),
         (np.array([1, 2]), "python-int"),
         (None, "python-int"),
     ):

@@ -898,7 +898,8 @@ import quadrants as qd
 
 class Signals:
     def find_spec(self, name, path=None, target=None):
-        if "traceback" in sys.modules and not sent:
+        amid = "traceback" in sys.modules or (name == "traceback" and sys.version_info < (3, 11))
+        if amid and not sent:
             sent.append(name)
             signal.raise_signal(signal.SIGUSR1)
 
