@@ -135,6 +135,8 @@ __attribute__((noinline, cold)) bool prepare(FieldFull& f) {
     return false;
 }
 
+bool is_never_traced() { return false; }
+
 bool usable(FieldFull& f) {
     return (f.base && f.generation == session().generation && !pending) || prepare(f);
 }
@@ -279,7 +281,7 @@ bool store(FieldFull& f, PyObject* key, int component, PyObject* value) {
 // ------------------------------------------------------------------------------------------
 PyObject* field_getitem(PyObject* self, PyObject* key) {
     FieldFull& f = *as_field(self);
-    if (!usable(f)) return nullptr;
+    if (refuse_while_traced("__getitem__") || !usable(f)) return nullptr;
     if (f.field->elem.rank) {
         int64_t indices[12];
         if (!read_key(f, key, indices)) return nullptr;  // errors come now, not at the first use
@@ -293,7 +295,7 @@ int field_setitem(PyObject* self, PyObject* key, PyObject* value) {
     FieldFull& f = *as_field(self);
     if (!value)
         return PyErr_SetString(PyExc_TypeError, "elements of a field cannot be deleted"), -1;
-    if (!usable(f)) return -1;
+    if (refuse_while_traced("__setitem__") || !usable(f)) return -1;
     if (f.field->elem.rank) {
         PyObject* done = PyObject_CallMethod(self, "_assign_element", "OO", key, value);
         Py_XDECREF(done);
@@ -680,6 +682,18 @@ PyMethodDef methods[] = {
 };
 
 }  // namespace
+
+bool (*is_traced)() = is_never_traced;
+
+bool refuse_while_traced(const char* method) {
+    if (!is_traced()) return false;
+    PyErr_Format(
+        PyExc_AssertionError,
+        "%s cannot be called in Quadrants-scope: it would run while the kernel is compiled, "
+        "not when it runs. Access the element in a kernel or a qd.func",
+        method);
+    return true;
+}
 
 uint32_t current_generation() { return session().generation; }
 bool has_pending_fields() { return pending; }

@@ -163,6 +163,7 @@ bool holds_slice(PyObject* key) {
 
 PyObject* array_getitem(PyObject* self, PyObject* key) {
     const NdarrayFull& a = *as_array(self);
+    if (refuse_while_traced("__getitem__")) return nullptr;
     if (!PyLong_Check(key) && holds_slice(key))
         return usable(a) ? PyObject_CallMethod(self, "_slice", "(O)", key) : nullptr;
     const char* at = locate(a, key);
@@ -181,7 +182,7 @@ int array_setitem(PyObject* self, PyObject* key, PyObject* value) {
         return PyErr_SetString(PyExc_TypeError,
                                "a slice of an ndarray is a BufferView and cannot be assigned"),
                -1;
-    if (!usable(a)) return -1;
+    if (refuse_while_traced("__setitem__") || !usable(a)) return -1;
     if (!a.elem.rank) {
         uint64_t bits;
         char* at = read_number(a.elem.prim, value, bits) ? locate(a, key) : nullptr;

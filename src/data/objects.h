@@ -56,6 +56,11 @@ struct TensorObject {
 extern PyTypeObject FieldBase_Type;
 extern PyTypeObject TensorBase_Type;
 extern PyTypeObject NdarrayBase_Type;
+// Whether who asks runs while this thread traces a kernel; the front end sets it. A host access
+// there would happen once, whatever later launches find.
+extern bool (*is_traced)();
+bool refuse_while_traced(const char* method);  // then an exception is set
+
 inline bool is_field(PyObject* o) { return PyObject_TypeCheck(o, &FieldBase_Type); }
 inline bool is_ndarray(PyObject* o) { return PyObject_TypeCheck(o, &NdarrayBase_Type); }
 inline bool is_tensor(PyObject* o) { return PyObject_TypeCheck(o, &TensorBase_Type); }

@@ -96,7 +96,8 @@ struct ExprObject {
     ExprKind kind;
     bool read_only;    // kernel argument, loop variable: not assignable (the message says which)
     bool shared;       // lvalue other threads may see: augmented assignment must be atomic
-    uint8_t reserved;  // of kind array: 1 if it is known to have no gradient (ask lacks_gradient)
+    uint8_t reserved;  // of kind array: 1 if it is known to have no gradient (ask lacks_gradient);
+                       // of kind value: what a write to it does (subscript.cpp)
     uint32_t kernel;   // KernelState::number of the lowering that made it
     PyObject* origin;  // what to name in messages (str) or null
 

@@ -96,6 +96,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool add_expr(PyObject* module) {
+    data::is_traced = traces_for_caller;
     for (PyTypeObject* t : {&Expr_Type, &StructValue_Type, &FormatValue_Type})
         if (PyType_Ready(t) < 0) return false;
     return PyModule_AddFunctions(module, functions) == 0 &&

@@ -486,3 +486,58 @@ def test_a_ticket_lock_keeps_what_it_guards(wait, tier, tmp_path):
     env = dict(os.environ, QD_CPU_TIER=tier)
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-10:] == ["3000"] * 10
+
+
+@qd.func
+def scaled(a: qd.template(), k):
+    a *= k
+
+
+@qd.func
+def scaled_parts(a: qd.template(), k):
+    a[0] *= k
+    a.yx += k
+
+
+@qd.func
+def only_read(a: qd.template()):
+    return a[0] * 10 + a.y
+
+
+def test_several_components_as_targets(backend):
+    f = qd.Vector.field(4, qd.i32, 2)
+    s = qd.types.struct(v=qd.types.vector(3, qd.i32)).field(shape=1)
+
+    @qd.kernel
+    def run():
+        v = qd.Vector([1, 2, 3, 4])
+        f[1] = [1, 2, 3, 4]
+        s[0].v = [1, 2, 3]
+        scaled(f[1].xz, 10)
+        scaled(v[1:3], 100)
+        scaled(s[0].v.zx, 7)
+        scaled_parts(s[0].v.yz, 2)
+        f[0] = v
+        f[0][0] = only_read(v.zw)
+
+    run()
+    assert f.to_numpy().tolist() == [[3004, 200, 300, 4], [10, 2, 30, 4]]
+    assert s[0].v.to_numpy().tolist() == [7, 6, 23]
+
+    @qd.kernel
+    def count():
+        for i in range(N):
+            qd.atomic_add(f[0].xy, [1, 2])
+            qd.atomic_max(f[0][2:4], i)
+
+    f.fill(0)
+    count()
+    assert f[0].to_numpy().tolist() == [N, 2 * N, N - 1, N - 1]
+
+    @qd.kernel
+    def old() -> qd.types.vector(2, qd.i32):
+        v = qd.Vector([5, 6, 7])
+        before = qd.atomic_sub(v.zx, 1)
+        return before * 10 + v.zx
+
+    assert list(old()) == [76, 54]

@@ -338,3 +338,52 @@ def test_a_refused_recipe_leaves_what_the_kernel_reads(tmp_path):
             timeout=60,
         )
         assert run.stdout.split()[-1] == str(110 + other), run.stderr
+
+
+CELLS = {
+    "field": lambda: qd.field(qd.i32, 4),
+    "vector": lambda: qd.Vector.field(2, qd.i32, 4),
+    "struct": lambda: qd.Struct.field({"a": qd.i32, "b": qd.types.vector(2, qd.i32)}, shape=4),
+    "ndarray": lambda: qd.ndarray(qd.i32, 4),
+}
+
+
+class Reader:
+    """What a kernel reads while it is compiled."""
+
+    def __init__(self, cells):
+        self.cells = cells
+
+    @property
+    def first(self):
+        return self.cells[0]
+
+    def write(self):
+        self.cells[1] = self.cells[0]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("what", ["property", "helper", "write"])
+def test_elements_are_no_constants(backend, kind, what):
+    """A helper would read them once, whatever later launches find there."""
+    reader = Reader(CELLS[kind]())
+
+    def helper():
+        return reader.cells[0]
+
+    @qd.kernel
+    def k() -> qd.i32:
+        if qd.static(what == "property"):
+            reader.first
+        elif qd.static(what == "helper"):
+            helper()
+        else:
+            reader.write()
+        return 1
+
+    for _ in range(2):
+        with pytest.raises(
+            qd.QuadrantsCompilationError, match="cannot be called in Quadrants-scope"
+        ):
+            k()
+    reader.write()  # outside it is as ever

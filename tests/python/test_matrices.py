@@ -583,6 +583,20 @@ def vector_conditional(n: qd.i32):
     a = 1 if qd.Vector([n, 1]) > 0 else 2
 
 
+CAPTURED = qd.Vector([0, 0, 0])
+
+
+@snippet(Syntax, "qd.select")
+def captured_vector_conditional(n: qd.i32):
+    a = 1 if CAPTURED else 2
+
+
+@snippet(Syntax, "neither true nor false")
+def static_vector_condition(n: qd.i32):
+    if qd.static(CAPTURED):
+        pass
+
+
 @snippet(Type, "Element type of the matrix is invalid.")
 def string_element(n: qd.i32):
     a = qd.Vector([n, "a"])
@@ -603,6 +617,19 @@ def test_misuse(backend, name):
     kernel, cls, text = MISUSE[name]
     with raises(cls, text):
         kernel(1)
+
+
+def test_lists_beside_vectors_combine_by_element(backend):
+    @qd.kernel
+    def k() -> qd.types.matrix(4, 4, qd.i32):
+        v = qd.Vector([2, 0, 4, 0])
+        a = [0, 1, 0, 3] or v
+        b = (0, 0, 0, 0) or v * 1
+        c = [0, 1, 0, 3] and v
+        d = v or [0, 1, 0, 3]
+        return qd.Matrix.rows([a, b, c, d])
+
+    assert k().to_list() == [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1]]
 
 
 def test_misuse_on_the_host():

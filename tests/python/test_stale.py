@@ -674,3 +674,25 @@ def test_equal_objects_have_fields_and_arrays_of_their_own(backend):
     for y in places[::-1] + places[:1]:
         Body("x", y).add()
     assert [y[0] for y in places] == [3, 2, 2]
+
+
+LABELLED = """
+import enum, sys
+import quadrants as qd
+class E({"int": enum.IntEnum, "plain": enum.Enum}[sys.argv[2]]):
+    B = 3
+@qd.kernel(graph=True, checkpoints=True)
+def k(c: qd.types.ndarray(qd.i32, 0), x: qd.types.ndarray(qd.i32, 1)):
+    with qd.checkpoint(E.B, c):
+        for i in range(2): x[0] += 1
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level="error")
+c = qd.ndarray(qd.i32, ())
+try: k(c, qd.ndarray(qd.i32, 4)), print("accepted")
+except qd.QuadrantsSyntaxError as e: print("refused")
+"""
+
+
+def test_members_of_an_enumeration_that_are_ints_no_more(tmp_path):
+    assert last_words(tmp_path, LABELLED, "int") == ["accepted"]
+    assert last_words(tmp_path, LABELLED, "plain") == ["refused"]
+    assert last_words(tmp_path, LABELLED, "int") == ["accepted"]

@@ -200,6 +200,11 @@ Val Body::known_left(Val left, bool decided, const Node* n, size_t rest) {
     const auto lower_rest = [&] { return bool_op(n, rest); };
     Val right = decided && !is_float ? left_out.emplace(low).lower(lower_rest) : lower_rest();
     low.node = n;
+    const bool is_sequence = PyList_Check(left.get()) || PyTuple_Check(left.get());
+    if (left_out && is_sequence && has_tensor_value(right.get())) {  // it decides nothing
+        left_out.reset();
+        right = lower_rest();
+    }
     const auto beside_right = [&](auto f) { return left_out ? left_out->lower(f) : f(); };
     if (has_tensor_value(right.get()) && !is_float) {
         if (left_out) {  // its components don't matter
@@ -224,11 +229,11 @@ Val Body::if_exp(const Node* n) {
     if (is_static_call(n->a)) return expr(static_truth(n->a) ? n->b : n->c);
     Val c = expr(n->a);
     low.node = n;
-    if (!is_symbolic(c.get()) || is_container(c.get())) return known_side(n, truth(c));
-    if (is_expr(c.get()) && type_of(c.get()).is_tensor())
+    if (has_tensor_value(c.get()))
         raise(Kind::syntax,
               "The condition of a conditional expression must be a scalar. Please use "
               "\"qd.select\" instead.");
+    if (!is_symbolic(c.get()) || is_container(c.get())) return known_side(n, truth(c));
     ir::Value* condition = to_condition(c.get(), "ternary");
     ir::Value* operands[] = {condition};
     const ir::Type placeholder = ir::Type::scalar(ir::Prim::i32);

@@ -715,7 +715,13 @@ bool Body::is_static_call(const Node* n, PyObject**) {
     return operation_of(callable.get()) == "static";
 }
 
-bool Body::static_truth(const Node* call) { return truth(static_value(call)); }
+bool Body::static_truth(const Node* call) {
+    const Val v = static_value(call);
+    if (is_host_matrix(v.get()))
+        raise(Kind::syntax,
+              "A matrix or vector is neither true nor false. Please use .any() or .all().");
+    return truth(v);
+}
 
 Val Body::static_value(const Node* call) {
     if (call->list.empty()) raise_at(call, Kind::type, "qd.static needs an argument");

@@ -395,6 +395,7 @@ std::string Body::checkpoint_label(const Node* n) {
     if (!PyLong_Check(o) || PyBool_Check(o)) refuse();
     const long label = PyLong_AsLong(o);
     if (label < 0) forget_error(), refuse();
+    unit.consume(v);
     std::vector<long>& known = low.kernel->labels;
     if (std::ranges::find(known, label) != known.end())
         raise_at(n, Kind::syntax,

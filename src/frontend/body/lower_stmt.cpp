@@ -24,6 +24,7 @@ bool is_lvalue(PyObject* o) {
     if (!is_expr(o)) return false;
     // Several components at once (swizzles, slices) remember their places.
     if (as_expr(o)->origin && PyTuple_Check(as_expr(o)->origin)) return true;
+    check_view(o);
     return as_expr(o)->kind != ExprKind::value && as_expr(o)->kind != ExprKind::array &&
            !as_expr(o)->read_only;
 }

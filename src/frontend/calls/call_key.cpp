@@ -6,6 +6,7 @@
 #include "data/objects.h"
 #include "frontend/calls/call.h"
 #include "frontend/source/stack.h"
+#include "frontend/values/structs.h"
 
 namespace qd::frontend {
 namespace {
@@ -64,7 +65,9 @@ void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
         k.word(e->access.pack());
         k.tag(lacks_gradient(e) ? '0' : '1');
     } else if (!by_reference || e->kind == ExprKind::value) {
-        k.tag('x');
+        k.tag(by_reference && is_view(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e)))
+                  ? 'v'
+                  : 'x');
         k.word(type_of(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e))).word());
     } else {
         const ir::Value* root = ir::root_of_place(e->value());

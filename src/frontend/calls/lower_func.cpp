@@ -9,6 +9,7 @@
 
 #include "data/external.h"
 #include "frontend/calls/entry.h"
+#include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -66,6 +67,7 @@ struct Passing {
         if (!by_reference || e->kind == ExprKind::value) {
             Ref r = make_value(pass(to_value(o)));
             if (by_reference) as_expr(r.get())->read_only = e->read_only;
+            if (by_reference && is_view(o)) stand_for_view(r.get());
             return r;
         }
         const ir::Value* root = ir::root_of_place(e->value());

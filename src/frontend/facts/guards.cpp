@@ -39,14 +39,19 @@ bool is_dtype(PyObject* o) { return is_our(Py_TYPE(o), "DataType"); }
 Ref type_id(PyObject* o);
 
 // A constant as a plain Python value that another process can read back and compare. A member of an
-// enumeration is named with its class: members of others may have its value.
+// enumeration is named with its class, since members of others may have its value, and by what it
+// is beside: IntEnum may have become Enum.
 Ref normalised(PyObject* o) {
     if (is_dtype(o)) return Ref::steal(PyUnicode_FromFormat("dtype %s", text(o).c_str()));
     if (is_enum_member(o)) {
         const Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
         if (!is_plain_constant(v.get())) return Ref::steal(PyObject_Repr(o));
-        return Ref::steal(
-            PyUnicode_FromFormat("%U %U", type_id(o).get(), constant_repr(v.get()).get()));
+        const char* beside = PyLong_Check(o)      ? " int"
+                             : PyFloat_Check(o)   ? " float"
+                             : PyUnicode_Check(o) ? " str"
+                                                  : "";
+        return Ref::steal(PyUnicode_FromFormat("%U%s %U", type_id(o).get(), beside,
+                                               constant_repr(v.get()).get()));
     }
     if (is_numpy_scalar(o))
         return Ref::steal(PyUnicode_FromFormat("%s %R", Py_TYPE(o)->tp_name, o));

@@ -9,7 +9,7 @@ namespace qd::frontend {
 namespace {
 
 const ExprObject& target_of(PyObject* x, const char* name) {
-    x = unwrap(x);
+    check_view(x);
     if (is_field(x))
         raise(Kind::syntax,
               std::string("cannot use a non-writable target as the first operand of '") + name +
@@ -35,14 +35,27 @@ const char* word_of(Op atomic) {  // in messages about operand types
     return step == Op::count_ ? "exchange" : ir::info(step).python;
 }
 
+// Gives the old value.
+Value* change(Op op, const ExprObject& target, Value* operand) {
+    const ir::OpInfo& row = ir::info(op);
+    ir::Builder& b = builder();
+    if (target.shared) return atomic_arithmetic(op, target.value(), operand);
+    Value* old = b.load(target.value());
+    Value* changed = row.step == Op::count_ ? operand : b.op(row.step, {old, operand});
+    report_overflow(row.step, old, operand, changed);
+    b.store(target.value(), changed);
+    return old;
+}
+
 template <Op op>
 Ref atomic(Lowering&, const CallArgs& a) {
     constexpr const ir::OpInfo& row = ir::kOps[static_cast<int>(op)];
     const char* word = word_of(op);
     static const char* const names[] = {"x", "y"};
     const auto p = parameters(a, row.python, names);
-    const ExprObject& target = target_of(p[0], row.python);
-    const Type t = target.type().value();
+    PyObject* x = unwrap(p[0]);
+    const ExprObject* whole = is_view(x) ? nullptr : &target_of(x, row.python);
+    const Type t = whole ? whole->type().value() : type_of(x);
     if (row.takes == ir::Takes::ints) {
         if (type::is_float(t.prim)) integers_required(word, t.prim);
         const Prim given = to_value(p[1])->type.prim;
@@ -50,19 +63,19 @@ Ref atomic(Lowering&, const CallArgs& a) {
     }
     const std::string verb = std::string("Atomic ") + word;
     Value* operand = fit(p[1], t, verb.c_str());
-    ir::Builder& b = builder();
-    if (target.shared) return make_value(atomic_arithmetic(op, target.value(), operand));
-    Value* old = b.load(target.value());
-    Value* changed = row.step == Op::count_ ? operand : b.op(row.step, {old, operand});
-    report_overflow(row.step, old, operand, changed);
-    b.store(target.value(), changed);
-    return make_value(old);
+    if (whole) return make_value(change(op, *whole, operand));
+    PyObject* places = as_expr(x)->origin;
+    std::vector<Value*> olds;
+    for (int k = 0; k < t.count(); ++k)
+        olds.push_back(
+            change(op, target_of(PyTuple_GET_ITEM(places, k), row.python), component(operand, k)));
+    return make_value(build(t, olds));
 }
 
 Ref compare_and_swap(Lowering&, const CallArgs& a) {
     static const char* const names[] = {"x", "expected", "desired"};
     const auto p = parameters(a, "atomic_cas", names);
-    const ExprObject& target = target_of(p[0], "atomic_cas");
+    const ExprObject& target = target_of(unwrap(p[0]), "atomic_cas");
     const Type t = target.type().value();
     if (t.rank)
         raise(Kind::type, "'atomic_cas' on tensor (vector / matrix) destinations is not supported",

@@ -40,6 +40,10 @@ Ref shared_element(PyObject* array, std::span<const Ref> indices);
 
 // --- several places as one value (subscript.cpp)
 bool is_view(PyObject* o);
+// Of a function's parameter that stands for a view of its caller: who writes to it must be expanded
+// there.
+void stand_for_view(PyObject* value);
+void check_view(PyObject* target);  // a write to it: throws HoldsTask if it is one
 Ref make_view(Type t,
               std::span<const Ref> parts);  // parts: scalar Exprs, writable if all are places
 

@@ -188,7 +188,11 @@ void check_axes(Type t, const Component& at) {
 }
 
 // Writing an element of a vector parameter is legal and has no effect.
-constexpr uint8_t kDropsWrites = 1;
+constexpr uint8_t kDropsWrites = 1, kStandsForView = 2;
+bool stands_for_view(PyObject* o) {
+    return is_expr(o) && as_expr(o)->kind == ExprKind::value &&
+           as_expr(o)->reserved == kStandsForView;
+}
 bool drops_writes(PyObject* o) {
     return is_expr(o) && as_expr(o)->kind == ExprKind::value &&
            as_expr(o)->reserved == kDropsWrites;
@@ -236,6 +240,7 @@ Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
         r = make_value(flat.runtime ? builder().op(Op::extract_dyn, {e.value(), flat.runtime})
                                     : component(e.value(), static_cast<int>(flat.number)));
         if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
+        if (stands_for_view(base)) stand_for_view(r.get());
     }
     if (!clamp) check_axes(t, at);
     return r;
@@ -444,12 +449,14 @@ bool is_view(PyObject* o) {
 
 Ref make_view(Type t, std::span<const Ref> parts) {
     std::vector<Value*> values;
-    bool writable = true;
+    bool writable = true, of_caller = false;
     for (const Ref& p : parts) {
         writable &= is_place(*as_expr(p.get()));
+        of_caller |= stands_for_view(p.get());
         values.push_back(to_value(p.get()));
     }
     Ref view = make_value(build(t, values));
+    if (of_caller) stand_for_view(view.get());
     if (writable) {
         PyObject* places = PyTuple_New(static_cast<Py_ssize_t>(parts.size()));
         if (!places) throw PyError{};
@@ -460,7 +467,14 @@ Ref make_view(Type t, std::span<const Ref> parts) {
     return view;
 }
 
+void stand_for_view(PyObject* value) { as_expr(value)->reserved = kStandsForView; }
+
+void check_view(PyObject* target) {
+    if (stands_for_view(target)) throw HoldsTask{};
+}
+
 bool assign_special(PyObject* target, PyObject* value) {
+    check_view(target);
     if (drops_writes(target)) return true;
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
@@ -471,6 +485,7 @@ bool assign_special(PyObject* target, PyObject* value) {
 }
 
 bool assign_op_special(Op op, PyObject* target, PyObject* value) {
+    check_view(target);
     if (drops_writes(target)) return true;
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;

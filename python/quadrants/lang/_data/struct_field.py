@@ -172,6 +172,7 @@ class StructField(Field):
         """Not available: a struct has no single dtype."""
         raise NotImplementedError("A struct field cannot be exported by DLPack; export its members")
 
+    @impl.host_only
     def __getitem__(self, key: Any) -> Any:
         entries: dict[str, Any] = {}
         for name, field in self.field_dict.items():
@@ -182,6 +183,7 @@ class StructField(Field):
                 entries[name] = field[key]
         return _made(entries, self.struct_methods, self._groups)
 
+    @impl.host_only
     def __setitem__(self, key: Any, value: Any) -> None:
         members = given_members(value, self.field_dict)
         for name, field in self.field_dict.items():
