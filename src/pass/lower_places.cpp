@@ -86,6 +86,7 @@ struct Lowering {
         if (depth > 12) return false;
         const auto [at, unknown] = counts.try_emplace(v, false);
         if (!unknown) return at->second;
+        if (!type::is_int(v->type.prim)) return false;
         bool yes = false;
         const auto all = [&](const Inst& i, int from, int to) {
             for (int k = from; k < to; ++k)
@@ -93,6 +94,7 @@ struct Lowering {
             return true;
         };
         if (const Inst* d = v->def) {
+            const bool narrow = type::bits(v->type.prim) < 64;
             switch (d->op) {
                 case Op::constant:
                     yes = int64_t(d->imm) == int32_t(d->imm);
@@ -100,12 +102,18 @@ struct Lowering {
                 case Op::task_value:
                     yes = true;
                     break;
+                case Op::cast:
+                    yes = (!narrow || d->flags & kNoWrap) && all(*d, 0, 1);
+                    break;
                 case Op::add:
                 case Op::sub:
                 case Op::mul:
                 case Op::min:
                 case Op::max:
                 case Op::shr:
+                    yes = (!narrow || d->flags & kNoWrap) && all(*d, 0, 2);
+                    break;
+                case Op::lshr:
                 case Op::raw_div:
                     yes = all(*d, 0, 2);
                     break;

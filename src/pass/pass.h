@@ -149,6 +149,7 @@ struct Plan {
     uint32_t scalar_instructions = 0;                         // of all functions
     uint32_t innermost_loops = 0;
     bool floats_of_bits = false;  // some floats are made of integers
+    bool fences = false;          // has fences of a device: orders its atomics by hand
 };
 
 // The groups as who runs the tasks one after the other meets them.

@@ -144,6 +144,7 @@ void finish_plan(Session& s, Plan& plan) {
                 plan.wide_tape |= type::bytes(i.result()->type.prim) == 8;
             }
             if (info(i.op).kind == Kind::threads) plan.meets = true;
+            plan.fences |= i.op == Op::fence && Fence(i.imm) == Fence::device;
         });
     }
     find_waits(plan);
@@ -152,6 +153,7 @@ void finish_plan(Session& s, Plan& plan) {
 void write_out(Runner& runner, Plan& plan) {
     measure(plan);
     runner.s.arrays = plan.arrays;
+    runner.s.fences = plan.fences;
     runner.phase = "IV";
     for (Function* f : runner.s.m.functions) runner.run(Where::code, *f);
     plan.floats_of_bits |= runner.s.floats_of_bits;

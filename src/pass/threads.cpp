@@ -20,6 +20,8 @@ namespace {
 
 using namespace ir;
 
+constexpr int64_t kFew = int64_t(1) << 31;
+
 struct Threads {
     Function& f;
     Inst& loop;
@@ -28,6 +30,7 @@ struct Threads {
     int64_t block_dim;
     int iterations;  // of a thread, beside those of strides
     bool strides;
+    bool few;  // iterations: fewer than kFew, whatever the launch says
 
     Value* value(Builder& b, TaskValue which, int k = 0) {
         return b.typed(Op::task_value, type::kI64, {},
@@ -43,18 +46,29 @@ struct Threads {
         return b.cast(b.load(b.typed(Op::temp, type.place(), {}, uint64_t(of.value))), Prim::i64);
     }
 
-    // The indices of iteration `number`, outermost first.
+    static Value* no_wrap(Value* v) {
+        v->def->flags |= kNoWrap;
+        return v;
+    }
+
+    // The indices of iteration `number`, outermost first. A `few` iterations have numbers of 32
+    // bits, whose division is a fifth of the work.
     std::vector<Value*> indices(Builder& b, Value* number, const std::vector<Value*>& begin,
-                                const std::vector<Value*>& extent) {
+                                const std::vector<Value*>& extent, bool few) {
+        const auto narrow = [&](Value* v) { return few ? no_wrap(b.cast(v, Prim::u32)) : v; };
         std::vector<Value*> out(begin.size());
+        number = narrow(number);
         for (size_t d = begin.size(); d-- > 0;) {
             Value* own = number;
             if (d > 0) {
-                Value* outer = b.op(Op::raw_div, {number, extent[d]});
-                own = b.op(Op::sub, {number, b.op(Op::mul, {outer, extent[d]})});
+                Value* length = narrow(extent[d]);
+                Value* outer = b.op(Op::raw_div, {number, length});
+                Value* before_it = b.op(Op::mul, {outer, length});
+                own = b.op(Op::sub, {number, before_it});
+                if (few) no_wrap(before_it), no_wrap(own);
                 number = outer;
             }
-            out[d] = b.cast(b.op(Op::add, {begin[d], own}), index);
+            out[d] = b.cast(b.op(Op::add, {begin[d], b.cast(own, Prim::i64)}), index);
         }
         return out;
     }
@@ -78,12 +92,12 @@ struct Threads {
             Value* threads = value(b, TaskValue::end);
             if (accumulators.empty() && !strides) {
                 Value* turns = b.cast(b.op(Op::lt, {thread, count}), Prim::i64);
-                repeat(b, turns, loop.body(), begin, extent,
+                repeat(b, turns, loop.body(), begin, extent, few,
                        [&](Builder&, Value*) { return thread; });
             } else {
                 Value* rest = b.op(Op::sub, {b.op(Op::add, {count, threads}), thread});
                 Value* turns = b.op(Op::raw_div, {b.op(Op::sub, {rest, one}), threads});
-                repeat(b, turns, loop.body(), begin, extent, [&](Builder& in, Value* turn) {
+                repeat(b, turns, loop.body(), begin, extent, few, [&](Builder& in, Value* turn) {
                     return in.op(Op::add, {thread, in.op(Op::mul, {turn, threads})});
                 });
             }
@@ -95,30 +109,34 @@ struct Threads {
     // for turn = 0 to turns { body of iteration number_of(turn) }; takes the body.
     template <class Number>
     void repeat(Builder& b, Value* turns, Region& body, const std::vector<Value*>& begin,
-                const std::vector<Value*>& extent, Number number_of) {
+                const std::vector<Value*>& extent, bool narrow, Number number_of) {
         Inst* turn_loop = new_for(b, b.int_const(Prim::i64, 0), turns);
         // What it had as indices are computed at the begin of its body.
         Value* turn = f.add_param(body, type::kI64);
         Builder in{&f, &body, body.first, loop.loc};
         Value* number = number_of(in, turn);
-        take_body(*turn_loop, body, indices(in, number, begin, extent));
+        take_body(*turn_loop, body, indices(in, number, begin, extent, narrow));
     }
 
     // Blocks have several times as many neighbours as threads. Where all of a block's are
-    // iterations, a thread's are straight code, whose loads need not wait for each other.
+    // iterations, a thread's are straight code, whose loads need not wait for each other: not where
+    // there are so many that numbers take 64 bits, which LLVM divides with branches.
     void several(Builder& b, Value* count, const std::vector<Value*>& begin,
                  const std::vector<Value*>& extent) {
         const auto constant = [](Builder& at, int64_t v) { return at.int_const(Prim::i64, v); };
         Value* whole = constant(b, block_dim * iterations);
         Value* low = b.op(Op::mul, {value(b, TaskValue::chunk), whole});
         Value* first = b.op(Op::add, {low, value(b, TaskValue::in_block)});
-        Value* is_full[] = {b.op(Op::le, {b.op(Op::add, {low, whole}), count})};
+        Value* full_block = b.op(Op::le, {b.op(Op::add, {low, whole}), count});
+        Value* is_full[] = {
+            few ? full_block
+                : b.op(Op::bit_and, {full_block, b.op(Op::lt, {count, constant(b, kFew)})})};
         std::vector<Region*> copies;
         for (int k = 0; k < iterations; ++k) copies.push_back(clone_into(loop.body(), f, {}));
         Inst* choice = b.emit(Op::if_, is_full, {}, 2);
         Builder full{&f, choice->regions[0], nullptr, loop.loc};
         for (int k = 0; k < iterations; ++k)
-            repeat(full, constant(full, 1), *copies[size_t(k)], begin, extent,
+            repeat(full, constant(full, 1), *copies[size_t(k)], begin, extent, true,
                    [&](Builder& in, Value*) {
                        return in.op(Op::add, {first, constant(in, k * block_dim)});
                    });
@@ -129,7 +147,7 @@ struct Threads {
             Op::raw_div,
             {part.op(Op::add, {rest, constant(part, block_dim - 1)}), constant(part, block_dim)});
         repeat(part, part.op(Op::min, {turns, constant(part, iterations)}), loop.body(), begin,
-               extent, [&](Builder& in, Value* turn) {
+               extent, few, [&](Builder& in, Value* turn) {
                    Value* ahead = in.op(Op::mul, {turn, constant(in, block_dim)});
                    return in.op(Op::add, {first, ahead});
                });
@@ -141,8 +159,8 @@ struct Threads {
 // and enough iterations for all threads of a large device.
 bool is_light(const Session& s, const Task& task, const Inst& loop) {
     constexpr uint32_t kLight = 40;
-    constexpr int64_t kFew = 1 << 17;
-    if (task.most_iterations >= 0 && task.most_iterations < kFew) return false;
+    constexpr int64_t kOneEach = 1 << 17;
+    if (task.most_iterations >= 0 && task.most_iterations < kOneEach) return false;
     const Summary body = summary_of(s, loop.body());
     bool plain = !body.loops && !body.meets && !body.observable && body.cost <= kLight;
     walk(loop.body(),
@@ -184,8 +202,9 @@ void lower_threads(Session& s, Task& task, Inst& loop, std::vector<Accumulator>&
                              return b.kind == abi::BoundKind::temp;
                          });
     if (strides && accumulators.empty()) task.iterations = 0;
-    Threads threads{*task.body,     loop, bounds, loop.operand(0)->type.prim,
-                    task.block_dim, 1,    strides};
+    const bool few = task.most_iterations >= 0 && task.most_iterations < kFew;
+    Threads threads{*task.body,     loop, bounds,  loop.operand(0)->type.prim,
+                    task.block_dim, 1,    strides, few};
     if (accumulators.empty() && !threads.strides && is_light(s, task, loop))
         threads.iterations = task.iterations = kIterations;
     threads.run(accumulators);

@@ -181,11 +181,17 @@ Value* FunctionLowering::component_address(const Place& p, int k) {
     return bytes ? b.CreateConstInBoundsGEP1_64(m.i8, p.address, uint64_t(bytes)) : p.address;
 }
 
-// `ordered`: by who may wait for its turn; what stands behind stays there.
+// `ordered`: by who may wait for its turn; what stands behind stays there. For a GPU volatile means
+// that hosts and other devices may look, which costs a microsecond where it is ordered as well.
 Value* FunctionLowering::load_component(const Place& p, int k, bool is_volatile, bool ordered) {
+    using llvm::AtomicOrdering;
     auto* load = b.CreateAlignedLoad(m.mem(p.prim), component_address(p, k),
-                                     llvm::Align(type::bytes(p.prim)), is_volatile);
-    if (ordered) load->setAtomic(llvm::AtomicOrdering::SequentiallyConsistent, m.scope());
+                                     llvm::Align(type::bytes(p.prim)), is_volatile && !m.gpu);
+    if (ordered)
+        load->setAtomic(m.gpu ? AtomicOrdering::Acquire : AtomicOrdering::SequentiallyConsistent,
+                        m.scope());
+    else if (is_volatile && m.gpu)
+        load->setAtomic(AtomicOrdering::Monotonic, m.scope());
     if (!p.local) m.tag(load, p.memory_class);
     if (!p.local && !is_volatile && m.prepared.plan.module->options.detect_read_only &&
         !m.prepared.memory.is_written(f.id, p.memory_class))

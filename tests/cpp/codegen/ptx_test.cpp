@@ -251,6 +251,45 @@ func @k() {
     }
 }
 
+// Who waits for memory without a fence of its own finds what was written before; who fences by hand
+// pays for a plain load and a plain atomic.
+TEST(ptx, orders_looks_and_atomics_only_where_nobody_fences) {
+    const auto waiting = [](const std::string& fence) {
+        return std::string(kFields) + R"(func @k() {
+  %zero = constant 0 : i32
+  %one = constant 1.0 : f32
+  %end = constant 1000 : i32
+  for %i = %zero to %end parallel {
+    %xp = field_place @x, %i : place<f32>
+    loop {
+      %seen = volatile_load %xp
+      %there = ge %seen, %one
+      if %there {
+        break
+      } else {
+        yield
+      }
+      continue
+    }
+)" + fence + R"(
+    %yp = field_place @y, %zero : place<f32>
+    %old = atomic_add %yp, %one
+  }
+}
+)";
+    };
+    for (const char* gpu : kGpus) {
+        const std::string ordered = ptx_of(waiting(""), gpu),
+                          by_hand = ptx_of(waiting("    fence #2"), gpu);
+        EXPECT_EQ(count(ordered, "ld[.]acquire[.]gpu"), 1) << ordered;
+        EXPECT_EQ(count(ordered, "ld[.][^;]*[.]sys"), 0) << ordered;
+        EXPECT_EQ(count(by_hand, "ld[.]relaxed[.]gpu"), 1) << by_hand;
+        EXPECT_EQ(count(by_hand, "fence[.]sc|membar[.]"), 1) << by_hand;
+        expect_to_assemble(ordered, gpu);
+        expect_to_assemble(by_hand, gpu);
+    }
+}
+
 // A body of a loop over 1,000 threads in blocks of 64, with %i, %t (number in the block), %xp and
 // %x.
 std::string of_threads(const std::string& body) {
@@ -380,6 +419,42 @@ TEST(ptx, adds_up_in_a_subgroup_what_goes_to_one_element) {
         EXPECT_EQ(count(own, "shfl|match|activemask"), 0) << own;
         EXPECT_EQ(count(own, "(atom|red)[.][^;]*add[^;]*f32"), 1) << own;
         EXPECT_LT(counted.find("activemask"), counted.find("shfl")) << counted;
+    }
+}
+
+// Numbers of iterations have 32 bits where a launch has few enough: no branch stands between the
+// division and the loads.
+TEST(ptx, divides_numbers_of_32_bits) {
+    const auto copy = [](const std::string& ends) {
+        return R"(module "k"
+param array<f32, 2> offset=0 "a"
+param array<f32, 2> offset=24 "b"
+func @k(%a: array<f32, 2>, %b: array<f32, 2>) {
+  %zero = constant 0 : i32
+)" + ends + R"(
+  for %i, %j = %zero to %n, %zero to %m parallel {
+    %from = array_place %a, %i, %j : place<f32>
+    %x = load %from : f32
+    %to = array_place %b, %i, %j : place<f32>
+    store %to, %x
+  }
+}
+)";
+    };
+    const std::string asked = "%n = array_shape %a : i32\n%m = array_shape %a #1 : i32";
+    for (const char* gpu : kGpus) {
+        const std::string ptx = ptx_of(copy(asked), gpu);
+        EXPECT_EQ(count(ptx, "div[.]u32"), 2 + 1) << ptx;  // and in what is left
+        EXPECT_EQ(count(ptx, "div[.]u64"), 1) << ptx;
+        EXPECT_EQ(count(ptx, "div[.]u32[^:]*ld[.]global[^:]*div[.]u32[^:]*ld[.]global"), 1) << ptx;
+        expect_to_assemble(ptx, gpu);
+        const std::string known =
+            ptx_of(copy("%n = constant 7000 : i32\n%m = constant 5001 : i32"), gpu);
+        EXPECT_EQ(count(known, "mul[.]hi[.]u32"), 2 + 1) << known;
+        EXPECT_EQ(count(known, "mul[.]hi[.]u64|div[.]"), 0) << known;
+        const std::string many =
+            ptx_of(copy("%n = constant 2000000001 : i32\n%m = constant 5001 : i32"), gpu);
+        EXPECT_GT(count(many, "mul[.]hi[.]u64"), 0) << many;
     }
 }
 
