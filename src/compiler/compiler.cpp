@@ -281,12 +281,11 @@ int emit(const abi::Compilation& c, const abi::CompileOptions& o, abi::Blob* art
     return outcome(error, c.ir, f);
 }
 
-std::string text(std::span<const uint8_t> bytes, abi::Text what) {
+std::string text(std::span<const uint8_t> bytes, abi::Text what, const abi::CompileOptions& o) {
     using abi::Text;
     const bool located = what == Text::located_input || what == Text::located_stages;
     if (what == Text::input || what == Text::located_input)
         return ir::print(*ir::deserialise(bytes), located);
-    const abi::CompileOptions o;
     std::string out;
     const bool listed = what == Text::listed_stages || what == Text::listed_passes;
     const Observer note = [&](const char* title, const ir::Module& m,
@@ -384,11 +383,12 @@ QD_EXPORT int qd_compiler_check_cpu(const char* cpu, abi::Blob* error) {
     return compiler::guarded(error, [&] { codegen::check_cpu(cpu); });
 }
 
-QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, abi::Blob* out,
-                               abi::Blob* error) {
-    const abi::CompileOptions options;
+QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, const char* cpu,
+                               abi::Blob* out, abi::Blob* error) {
+    abi::CompileOptions options;
+    options.cpu = cpu;
     return compiler::compiling(error, {ir, bytes}, options, "texts", [&] {
-        const std::string s = compiler::text({ir, bytes}, static_cast<abi::Text>(what));
+        const std::string s = compiler::text({ir, bytes}, static_cast<abi::Text>(what), options);
         compiler::fill(out, s.data(), s.size());
     });
 }

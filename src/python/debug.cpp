@@ -62,7 +62,7 @@ PyObject* compiler_text(PyObject*, PyObject* args) {
     try {
         const std::string text = runtime::Compiler::get().text(
             {reinterpret_cast<const uint8_t*>(bytes), static_cast<size_t>(count)},
-            static_cast<abi::Text>(found - names));
+            static_cast<abi::Text>(found - names), session().cpu);
         return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
     } catch (const std::exception& e) {
         return PyErr_Format(PyExc_RuntimeError, "%s", e.what());

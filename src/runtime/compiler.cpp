@@ -96,9 +96,11 @@ std::vector<uint8_t> Compiler::emit(abi::Compilation* compilation,
     return take(artefact);
 }
 
-std::string Compiler::text(std::span<const uint8_t> ir, abi::Text what) const {
+std::string Compiler::text(std::span<const uint8_t> ir, abi::Text what,
+                           const std::string& cpu) const {
     abi::Blob text{}, error{};
-    if (text_(ir.data(), ir.size(), static_cast<int>(what), &text, &error)) raise(error);
+    if (text_(ir.data(), ir.size(), static_cast<int>(what), cpu.c_str(), &text, &error))
+        raise(error);
     const auto bytes = take(text);
     return {bytes.begin(), bytes.end()};
 }

@@ -33,7 +33,8 @@ class Compiler {
     Compilation begin(std::span<const uint8_t> ir, const abi::CompileOptions& options) const;
     std::vector<uint8_t> emit(abi::Compilation* compilation,
                               const abi::CompileOptions& options) const;
-    std::string text(std::span<const uint8_t> ir, abi::Text what) const;
+    // As it is for a CPU (or GPU), by LLVM's name; "": this machine's.
+    std::string text(std::span<const uint8_t> ir, abi::Text what, const std::string& cpu) const;
     std::string times() const;  // see abi::TimesFn
     // Throws unless code for this CPU, an LLVM name, runs on this machine.
     void check_cpu(const std::string& name) const;

@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 24;
+inline constexpr uint32_t kAbiVersion = 25;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -276,7 +276,9 @@ enum class Text : int {
     listed_stages,   // in the form that chapter 50 promises (pass/listing.h)
     listed_passes
 };
-using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, Blob* text, Blob* error);
+// cpu: an LLVM name, as in CompileOptions.
+using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, const char* cpu, Blob* text,
+                       Blob* error);
 // Lines "work<tab>stage<tab>part<tab>nanoseconds<tab>count" of all modules of the process.
 using TimesFn = void (*)(Blob* text);
 // exported: qd_compiler_begin, qd_compiler_check_cpu, qd_compiler_cost, qd_compiler_emit,

@@ -23,7 +23,7 @@ int qd_compiler_begin(const uint8_t*, size_t, const abi::CompileOptions*, abi::C
                       abi::Blob*);
 int qd_compiler_emit(abi::Compilation*, const abi::CompileOptions*, abi::Blob*, abi::Blob*);
 int qd_compiler_interpret(const uint8_t*, size_t, const abi::Context*, abi::Blob*);
-int qd_compiler_text(const uint8_t*, size_t, int, abi::Blob*, abi::Blob*);
+int qd_compiler_text(const uint8_t*, size_t, int, const char*, abi::Blob*, abi::Blob*);
 void qd_compiler_end(abi::Compilation*);
 void qd_compiler_free(abi::Blob*);
 }
@@ -347,11 +347,11 @@ TEST(kernels, every_stage_has_a_text) {
                               "\fIII dce\nkernel {\n"};
     for (int stage = 0; stage < 11; ++stage) {
         abi::Blob text{}, error{};
-        ASSERT_EQ(qd_compiler_text(ir.data(), ir.size(), stage, &text, &error), 0) << take(error);
+        ASSERT_EQ(qd_compiler_text(ir.data(), ir.size(), stage, "", &text, &error), 0) << take(error);
         EXPECT_NE(take(text).find(expected[stage]), std::string::npos) << stage;
     }
     abi::Blob text{}, error{};
-    EXPECT_NE(qd_compiler_text(ir.data(), ir.size() / 2, 0, &text, &error), 0);
+    EXPECT_NE(qd_compiler_text(ir.data(), ir.size() / 2, 0, "", &text, &error), 0);
     EXPECT_FALSE(take(error).empty());
 }
 
