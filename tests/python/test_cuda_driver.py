@@ -525,6 +525,15 @@ def test_blocks(run, tmp_path):
     )
 
 
+def test_dumps_are_of_the_device(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("QD_DUMP_IR", "1")
+    folder = tmp_path / "dumps"
+    run(BLOCKS.replace("qd.init(", f"qd.init(debug_dump_path={str(folder)!r}, "))
+    texts = [p.read_text() for p in folder.glob("*_llvm.ll")]
+    assert len(texts) == 2
+    assert all("nvptx64" in t and " ptx_kernel " in t for t in texts)
+
+
 def test_shared_arrays_that_no_device_has(run):
     lines, _, _ = run(
         """
@@ -620,7 +629,9 @@ def test_algorithms_are_a_few_tasks_of_blocks(run):
     blocks = [x for x in launches if not x.endswith("x 1")]
     tiles, prefixes = "160 x 256", "1 x 1024"  # twice what 10 multiprocessors hold
     three = [tiles, prefixes, tiles]
-    zeros = ["320 x 128"]
-    one_pass = [tiles, *three, tiles]  # count, scan of the counters, scatter
-    assert blocks == [*three, *three, tiles, prefixes, *zeros, tiles, *one_pass, *one_pass, *three]
+    zeros = "320 x 128"
+    select = [zeros, tiles]
+    by_key = [tiles, prefixes, zeros, tiles]
+    sort = [zeros, tiles, tiles, tiles, tiles]  # histograms, their sums, two passes
+    assert blocks == [*three, *select, *by_key, *sort, *three]
     assert not any(x.startswith("read") for x in log)

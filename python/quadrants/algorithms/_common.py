@@ -16,6 +16,7 @@ from quadrants.types.annotations import template
 from quadrants.types.primitive_types import f32, f64, i32, i64, u32, u64
 
 BLOCK = 256
+THREADS = 256  # of a block of threads
 MAX_DEPTH = 4
 DTYPES = (i32, u32, f32, i64, u64, f64)
 
@@ -25,6 +26,13 @@ def has_blocks() -> bool:
     from quadrants.lang.simt import _target
 
     return _target.has_blocks()
+
+
+def lane_mask() -> Any:
+    """An unsigned integer with a bit for each lane of a subgroup."""
+    from quadrants.lang.simt import subgroup
+
+    return u32 if subgroup.group_size() == 32 else u64
 
 
 def check(what: str, dtype: Any, depth: int) -> None:

@@ -1,14 +1,14 @@
 """Stable radix sort of keys, with values if wanted.
 
-Least significant digit first, 8 bits a pass: count digits per chunk, prefix sums over (digit, chunk),
-scatter (Knuth, The Art of Computer Programming 3, section 5.2.5).
+Least significant digit first, 8 bits a pass. On a CPU: count digits per chunk, prefix sums over (digit,
+chunk), scatter (Knuth, The Art of Computer Programming 3, section 5.2.5). On a GPU see `_block_sort`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from quadrants.algorithms import _blocks
+from quadrants.algorithms import _block_sort
 from quadrants.algorithms._common import (
     BLOCK,
     at_least_one,
@@ -46,41 +46,9 @@ def _ordered_bits(key, dtype: template()):
 
 
 @func
-def _digit(key, dtype: template(), low_bit: template()):
+def _digit(key, dtype: template(), low_bit):
     bits = _ordered_bits(key, dtype)
-    return cast((bits >> low_bit) & (_RADIX - 1), i32)
-
-
-@func
-def _pass(
-    source: template(),
-    target: template(),
-    values: template(),
-    values_to: template(),
-    scratch: template(),
-    n,
-    dtype: template(),
-    has_values: template(),
-    low_bit: template(),
-    depth: template(),
-):
-    if static(has_blocks()):
-        is_small = static(depth == 1)
-        _blocks.sort_pass(
-            source,
-            target,
-            values,
-            values_to,
-            scratch,
-            n,
-            _digit,
-            dtype,
-            low_bit,
-            has_values,
-            is_small,
-        )
-    else:
-        _chunk_pass(source, target, values, values_to, scratch, n, dtype, has_values, low_bit)
+    return cast(bits >> low_bit, i32) & (_RADIX - 1)
 
 
 @func
@@ -157,8 +125,8 @@ def sort(
     """
     static(check("sort key", key_dtype, log256_max_n))
     count = n[()]
-    for low_bit in static(range(0, end_bit, 2 * _RADIX_BITS)):
-        _pass(
+    if static(has_blocks()):
+        _block_sort.sort(
             keys,
             tmp_keys,
             values,
@@ -166,22 +134,34 @@ def sort(
             scratch,
             count,
             key_dtype,
+            _digit,
             has_values,
-            low_bit,
-            log256_max_n,
+            static(2 * -(-end_bit // (2 * _RADIX_BITS))),
         )
-        _pass(
-            tmp_keys,
-            keys,
-            tmp_values,
-            values,
-            scratch,
-            count,
-            key_dtype,
-            has_values,
-            static(low_bit + _RADIX_BITS),
-            log256_max_n,
-        )
+    else:
+        for low_bit in static(range(0, end_bit, 2 * _RADIX_BITS)):
+            _chunk_pass(
+                keys,
+                tmp_keys,
+                values,
+                tmp_values,
+                scratch,
+                count,
+                key_dtype,
+                has_values,
+                low_bit,
+            )
+            _chunk_pass(
+                tmp_keys,
+                keys,
+                tmp_values,
+                values,
+                scratch,
+                count,
+                key_dtype,
+                has_values,
+                static(low_bit + _RADIX_BITS),
+            )
 
 
 def sort_scratch_slots(n: Any, log256_max_n: int | None = None) -> Any:

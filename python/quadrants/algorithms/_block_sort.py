@@ -1,0 +1,237 @@
+"""Radix sort on targets whose threads work in blocks: a pass reads and writes the keys once.
+
+Histograms of all digits are taken first. A pass sorts tiles of 4,096 keys in shared memory and finds
+where a tile's keys of one digit go by looking back over what the tiles before it have of that digit
+(Adinets and Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022).
+
+The workspace: a histogram and a ticket for each pass; two sets of a word for each tile and digit
+(`_look_back`). A pass uses one set and clears the other for the next.
+"""
+
+from __future__ import annotations
+
+from quadrants.algorithms import _look_back
+from quadrants.algorithms._common import THREADS, constant, lane_mask
+from quadrants.lang.kernel_impl import func
+from quadrants.lang.matrix import Vector
+from quadrants.lang.ops import atomic_add, cast, loop_config, popcnt, static
+from quadrants.lang.ops import min as _min
+from quadrants.lang.ops import select as choose
+from quadrants.lang.simt import block, subgroup
+from quadrants.types.annotations import template
+from quadrants.types.primitive_types import i32, u16, u32
+
+_ITEMS = 16  # of a thread
+_TILE = THREADS * _ITEMS
+_RADIX = THREADS  # a thread for each digit
+_HISTOGRAM_BLOCKS = 1024
+
+
+@func
+def _same_digit(digit, is_there):
+    """The lanes with this one's digit, among those that have one."""
+    mask = static(lane_mask())
+    same = mask(subgroup.ballot(is_there))
+    for k in static(range(8)):
+        bit = (digit >> k) & 1
+        same &= mask(subgroup.ballot(bit)) ^ (mask(bit) - mask(1))
+    return same
+
+
+@func
+def _loaded(source: template(), first, left, dtype: template(), step: template(), lane):
+    """Elements first + lane, first + lane + step and so on; 0 behind `left` elements."""
+    held = Vector([constant(0, dtype) for _ in range(_ITEMS)])
+    for k in static(range(_ITEMS)):
+        if k * step + lane < left:
+            held[k] = source[first + k * step + lane]
+    return held
+
+
+@func
+def _count_digits(
+    keys: template(),
+    scratch: template(),
+    n,
+    tiles,
+    sweeps,
+    i,
+    dtype: template(),
+    digit_of: template(),
+    passes: template(),
+):
+    """Adds the digits of tiles b, b + sweeps and so on to the histograms; b is the block."""
+    thread = i % THREADS
+    bins = block.SharedArray((passes * _RADIX,), u32)
+    for p in range(passes):
+        bins[p * _RADIX + thread] = u32(0)
+    block.sync()
+    tile = i // THREADS
+    while tile < tiles:
+        left = n - tile * _TILE
+        held = _loaded(keys, tile * _TILE, left, dtype, THREADS, thread)
+        for k in static(range(_ITEMS)):
+            if k * THREADS + thread < left:
+                for p in static(range(passes)):
+                    atomic_add(bins[p * _RADIX + digit_of(held[k], dtype, 8 * p)], u32(1))
+        tile += sweeps
+    block.sync()
+    for p in range(passes):
+        atomic_add(scratch[p * _RADIX + thread], bins[p * _RADIX + thread])
+
+
+@func
+def _sort_tile(
+    source: template(),
+    target: template(),
+    values: template(),
+    values_to: template(),
+    scratch: template(),
+    n,
+    tiles,
+    number,
+    i,
+    dtype: template(),
+    digit_of: template(),
+    has_values: template(),
+    passes: template(),
+):
+    """Moves the keys of one tile from source to where their digits of pass `number` belong."""
+    lanes = static(subgroup.group_size())
+    subgroups = static(THREADS // subgroup.group_size())
+    low_bit = 8 * number
+    sets = static(passes * (_RADIX + 1))
+    own_set = sets + number % 2 * (tiles * _RADIX)
+    next_set = sets + (number + 1) % 2 * (tiles * _RADIX)
+    thread = i % THREADS
+    lane = subgroup.invocation_id()
+    counts = block.SharedArray((subgroups * _RADIX,), u32)
+    starts = block.SharedArray((_RADIX,), u32)
+    for w in static(range(subgroups)):
+        counts[w * _RADIX + thread] = u32(0)
+    tile = _look_back.next_tile(scratch, passes * _RADIX + number, tiles)  # and all wait
+    first = tile * _TILE
+    left = _min(n - first, _TILE)
+    run = thread // lanes * (lanes * _ITEMS)  # where the subgroup's keys begin in the tile
+    own = thread // lanes * _RADIX
+    keys = _loaded(source, first + run, left - run, dtype, lanes, lane)
+    ranks = Vector([u32(0) for _ in range(_ITEMS)])
+    for k in static(range(_ITEMS)):
+        is_there = run + k * lanes + lane < left
+        digit = digit_of(keys[k], dtype, low_bit)
+        same = _same_digit(digit, is_there)
+        before = _look_back.lanes_before(same)
+        if is_there:
+            ranks[k] = counts[own + digit] + cast(before, u32)
+        subgroup.sync()
+        if is_there and before == 0:
+            counts[own + digit] = counts[own + digit] + cast(popcnt(same), u32)
+        subgroup.sync()
+    block.sync()
+    total = u32(0)
+    for w in static(range(subgroups)):
+        here = counts[w * _RADIX + thread]
+        counts[w * _RADIX + thread] = total
+        total += here
+    smaller = block.exclusive_add(total, THREADS, u32)  # keys of the tile
+    for w in static(range(subgroups)):
+        counts[w * _RADIX + thread] += smaller
+    start = u32(0)
+    if tiles > 1:
+        start = scratch[number * _RADIX + thread] - smaller
+        word = own_set + tile * _RADIX + thread
+        _look_back.tell_alone(scratch, word, total)
+        before_it = _look_back.before_tile_by_thread(scratch, own_set + thread, _RADIX, tile)
+        _look_back.tell_up_to_end(scratch, word, before_it)
+        start += before_it
+        scratch[next_set + tile * _RADIX + thread] = u32(0)
+    starts[thread] = start
+    block.sync()
+    ordered = block.SharedArray((_TILE,), dtype)
+    origins = block.SharedArray((_TILE if has_values else 1,), u16)
+    for k in static(range(_ITEMS)):
+        at = run + k * lanes + lane
+        if at < left:
+            place = cast(counts[own + digit_of(keys[k], dtype, low_bit)] + ranks[k], i32)
+            ordered[place] = keys[k]
+            if static(has_values):
+                origins[place] = cast(at, u16)
+    block.sync()
+    for k in static(range(_ITEMS)):
+        at = k * THREADS + thread
+        if at < left:
+            key = ordered[at]
+            place = cast(starts[digit_of(key, dtype, low_bit)] + cast(at, u32), i32)
+            target[place] = key
+            if static(has_values):
+                values_to[place] = values[first + cast(origins[at], i32)]
+
+
+@func
+def sort(
+    keys: template(),
+    tmp_keys: template(),
+    values: template(),
+    tmp_values: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    digit_of: template(),
+    has_values: template(),
+    passes: template(),
+):
+    """See `_radix_sort.sort`; the number of passes is even."""
+    tiles = (n + (_TILE - 1)) // _TILE
+    several = tiles > 1  # one needs no workspace, and may have less of it
+    words = choose(several, tiles * _RADIX + passes * (_RADIX + 1), 0)
+    sweeps = choose(several, _min(tiles, _HISTOGRAM_BLOCKS), 0)
+    counters = choose(several, passes * _RADIX, 0)
+    counting = sweeps * THREADS
+    sorting = tiles * THREADS
+    for j in range(words):
+        scratch[j] = u32(0)
+    loop_config(block_dim=THREADS)
+    for i in range(counting):
+        block.sync()
+        _count_digits(keys, scratch, n, tiles, sweeps, i, dtype, digit_of, passes)
+    loop_config(block_dim=THREADS)
+    for i in range(counters):  # of each pass: how many keys have a smaller digit
+        block.sync()
+        scratch[i] = block.exclusive_add(scratch[i], THREADS, u32)
+    for p in static(range(0, passes, 2)):
+        loop_config(block_dim=THREADS)
+        for i in range(sorting):
+            block.sync()
+            _sort_tile(
+                keys,
+                tmp_keys,
+                values,
+                tmp_values,
+                scratch,
+                n,
+                tiles,
+                p,
+                i,
+                dtype,
+                digit_of,
+                has_values,
+                passes,
+            )
+        loop_config(block_dim=THREADS)
+        for i in range(sorting):
+            block.sync()
+            _sort_tile(
+                tmp_keys,
+                keys,
+                tmp_values,
+                values,
+                scratch,
+                n,
+                tiles,
+                p + 1,
+                i,
+                dtype,
+                digit_of,
+                has_values,
+                passes,
+            )
