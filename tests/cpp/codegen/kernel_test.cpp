@@ -347,7 +347,8 @@ TEST(kernels, every_stage_has_a_text) {
                               "\fIII dce\nkernel {\n"};
     for (int stage = 0; stage < 11; ++stage) {
         abi::Blob text{}, error{};
-        ASSERT_EQ(qd_compiler_text(ir.data(), ir.size(), stage, "", &text, &error), 0) << take(error);
+        ASSERT_EQ(qd_compiler_text(ir.data(), ir.size(), stage, "", &text, &error), 0)
+            << take(error);
         EXPECT_NE(take(text).find(expected[stage]), std::string::npos) << stage;
     }
     abi::Blob text{}, error{};
