@@ -231,7 +231,8 @@ bool lower_atomics(Session& s, Function& f) {
         i.result()->id = uint32_t(atomics.size());
     });
     if (atomics.empty() && looks.empty()) return false;
-    l.flags = may_lock(f) && !s.fences ? kOrdered : uint8_t{0};
+    const bool by_hand = s.fenced && s.fenced->contains(&f);
+    l.flags = may_lock(f) && !by_hand ? kOrdered : uint8_t{0};
     for (Inst* i : looks) i->flags |= l.flags;
     for (Value* v : f.body->params) v->id = 0;
     std::vector<bool> used(atomics.size() + 1);

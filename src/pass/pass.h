@@ -149,7 +149,8 @@ struct Plan {
     uint32_t scalar_instructions = 0;                         // of all functions
     uint32_t innermost_loops = 0;
     bool floats_of_bits = false;  // some floats are made of integers
-    bool fences = false;          // has fences of a device: orders its atomics by hand
+    // Whose tasks have fences of a device: these order their atomics by hand.
+    std::unordered_set<const ir::Function*> fenced = {};
 };
 
 // The groups as who runs the tasks one after the other meets them.

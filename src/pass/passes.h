@@ -36,7 +36,7 @@ struct Session {
     std::vector<uint32_t> call_sites = {};  // in the module as given, by Function::id
     ArrayClasses arrays = {};               // as long as there are callees
     bool floats_of_bits = false;            // lower_atomics made some
-    bool fences = false;                    // see Plan::fences
+    const std::unordered_set<const ir::Function*>* fenced = nullptr;  // see Plan
     bool straightens = false;  // no branch becomes a select, and all calls are expanded but these:
     const KeptCalls* kept = nullptr;
 };

@@ -110,6 +110,27 @@ void add_callees(Function& f, std::vector<Function*>& list, std::unordered_set<F
     });
 }
 
+void find_fenced(const std::vector<Function*>& roots, Plan& plan) {
+    std::unordered_set<const Function*> with_fence;
+    for (Function* f : plan.module->functions)
+        walk(*f->body, [&](const Inst& i) {
+            if (i.op == Op::fence && Fence(i.imm) == Fence::device) with_fence.insert(f);
+        });
+    if (with_fence.empty()) return;
+    std::vector<const Function*> others;
+    for (Function* root : roots) {
+        std::vector<Function*> all;
+        std::unordered_set<Function*> seen;
+        add_callees(*root, all, seen);
+        all.push_back(root);
+        if (std::ranges::any_of(all, [&](Function* f) { return with_fence.contains(f); }))
+            plan.fenced.insert(all.begin(), all.end());
+        else
+            others.insert(others.end(), all.begin(), all.end());
+    }
+    for (const Function* f : others) plan.fenced.erase(f);
+}
+
 void finish_plan(Session& s, Plan& plan) {
     Module& m = s.m;
     Function* kernel = &m.kernel();
@@ -144,16 +165,16 @@ void finish_plan(Session& s, Plan& plan) {
                 plan.wide_tape |= type::bytes(i.result()->type.prim) == 8;
             }
             if (info(i.op).kind == Kind::threads) plan.meets = true;
-            plan.fences |= i.op == Op::fence && Fence(i.imm) == Fence::device;
         });
     }
     find_waits(plan);
+    find_fenced(roots, plan);
 }
 
 void write_out(Runner& runner, Plan& plan) {
     measure(plan);
     runner.s.arrays = plan.arrays;
-    runner.s.fences = plan.fences;
+    runner.s.fenced = &plan.fenced;
     runner.phase = "IV";
     for (Function* f : runner.s.m.functions) runner.run(Where::code, *f);
     plan.floats_of_bits |= runner.s.floats_of_bits;

@@ -254,7 +254,7 @@ func @k() {
 // Who waits for memory without a fence of its own finds what was written before; who fences by hand
 // pays for a plain load and a plain atomic.
 TEST(ptx, orders_looks_and_atomics_only_where_nobody_fences) {
-    const auto waiting = [](const std::string& fence) {
+    const auto waiting = [](const std::string& fence, const std::string& behind = "") {
         return std::string(kFields) + R"(func @k() {
   %zero = constant 0 : i32
   %one = constant 1.0 : f32
@@ -275,12 +275,12 @@ TEST(ptx, orders_looks_and_atomics_only_where_nobody_fences) {
     %yp = field_place @y, %zero : place<f32>
     %old = atomic_add %yp, %one
   }
-}
-)";
+)" + behind + "}\n";
     };
+    const std::string fences = "  for %k = %zero to %end parallel {\n    fence #2\n  }\n";
     for (const char* gpu : kGpus) {
-        const std::string ordered = ptx_of(waiting(""), gpu),
-                          by_hand = ptx_of(waiting("    fence #2"), gpu);
+        const std::string ordered = ptx_of(waiting("", fences), gpu),  // another task does
+            by_hand = ptx_of(waiting("    fence #2"), gpu);
         EXPECT_EQ(count(ordered, "ld[.]acquire[.]gpu"), 1) << ordered;
         EXPECT_EQ(count(ordered, "ld[.][^;]*[.]sys"), 0) << ordered;
         EXPECT_EQ(count(by_hand, "ld[.]relaxed[.]gpu"), 1) << by_hand;
