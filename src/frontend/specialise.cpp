@@ -177,8 +177,18 @@ void check_template(PyObject* annotation, PyObject* value) {
     if (!is_template(annotation)) return;
     const bool hashes = Py_TYPE(value)->tp_hash != PyObject_HashNotImplemented;
     const bool by_identity = _PyType_Lookup(Py_TYPE(value), names()._data_oriented_);
-    if ((!hashes && !by_identity) || PyTuple_Check(value))
-        if (PyObject_Hash(value) == -1) throw PyError{};  // unhashable type: 'list'
+    if (((!hashes && !by_identity) || PyTuple_Check(value)) && PyObject_Hash(value) == -1) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw PyError{};
+        PyObject *type, *problem, *trace;
+        PyErr_Fetch(&type, &problem, &trace);
+        const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(problem),
+                             Ref::steal_or_null(trace)};
+        PyErr_Format(type,
+                     "%S\n  qd.template() takes what can be hashed: annotate arrays with "
+                     "qd.types.ndarray(), pass a tuple in the place of a list",
+                     problem);
+        throw PyError{};
+    }
     if (is_ndarray(unwrap(value)))
         raise(Kind::runtime_type,
               "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "

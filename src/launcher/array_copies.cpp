@@ -11,11 +11,18 @@
 namespace qd::launcher {
 namespace {
 
-bool needs_copy(PyObject* o, bool& read_only) {
-    ExternalArray a;
-    if (!is_numpy(o) || !read_external(o, a)) return false;
-    read_only = a.read_only;
-    return a.dense && !a.c_contiguous;
+bool needs_copy(PyObject* o, ExternalArray& a) {
+    return is_numpy(o) && read_external(o, a) && a.dense && !a.c_contiguous;
+}
+
+// Whether both are views of the same elements.
+bool is_same_view(PyObject* a, PyObject* b) {
+    if (a == b) return true;
+    const Ref x = Ref::steal_or_null(PyObject_GetAttrString(a, "__array_interface__")),
+              y = Ref::steal_or_null(PyObject_GetAttrString(b, "__array_interface__"));
+    const int same = x && y ? PyObject_RichCompareBool(x.get(), y.get(), Py_EQ) : -1;
+    if (same < 0) cpython::forget_error();
+    return same == 1;
 }
 
 // Arrays that a launch sees as C-ordered copies, each once.
@@ -28,10 +35,11 @@ using ArrayCopies = std::vector<ArrayCopy>;
 // The copy of an array that needs one; null without an error: it needs none. A copy of what is
 // read-only is so, too.
 Ref c_ordered(PyObject* array, ArrayCopies& copies) {
-    bool read_only = false;
-    if (!needs_copy(array, read_only)) return {};
+    ExternalArray a;
+    if (!needs_copy(array, a)) return {};
+    const bool read_only = a.read_only;
     for (const ArrayCopy& c : copies)
-        if (c.original.get() == array) return c.copy;
+        if (is_same_view(c.original.get(), array)) return c.copy;
     Ref copy = Ref::steal_or_null(PyObject_CallMethod(array, "copy", "s", "C"));
     if (copy && read_only &&
         !Ref::steal_or_null(PyObject_CallMethod(copy.get(), "setflags", "O", Py_False)))
@@ -72,8 +80,8 @@ Ref with_c_ordered(PyObject* o, ArrayCopies& copies) {
 }  // namespace
 
 bool needs_copy(PyObject* o) {
-    bool read_only;
-    return needs_copy(o, read_only);
+    ExternalArray a;
+    return needs_copy(o, a);
 }
 
 PyObject* launch_with_copies(KernelObject& k, PyObject* const* args, size_t count) {

@@ -266,10 +266,18 @@ std::unique_ptr<frontend::LoweredKernel> Build::lower() {
 
 std::unique_ptr<Specialisation> Build::interpret(const frontend::LoweredKernel& kernel) {
     const runtime::Stage stage("front end", name, making.front_end_ns);
+    ir::Module& module = *kernel.module;
+    const bool asks = kernel.derivative && writes_arrays(module);
+    module.arrays_may_overlap = asks && share_memory(k, args, kernel);
     const auto derived = kernel.derivative ? derive(kernel) : nullptr;
     if (kernel.derivative && !derived) return nullptr;
-    auto made = assemble(k, args, kernel, kernel.module->params, nullptr, {});
-    if (made) made->interpreted = prepare_interpreted(derived ? *derived : *kernel.module);
+    auto made = assemble(k, args, kernel, module.params, nullptr, {});
+    if (made) {
+        made->interpreted = prepare_interpreted(derived ? *derived : module);
+        if (asks)
+            made->interpreted_array_use =
+                module.arrays_may_overlap ? abi::kOverlappingArrays : abi::kDistinctArrays;
+    }
     ++session().compiled;
     making.from = Making::From::interpreter;
     return made;

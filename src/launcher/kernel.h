@@ -124,6 +124,7 @@ struct Specialisation {
     uint32_t args_bytes = 0, result_bytes = 0;
     std::shared_ptr<runtime::ImageSlot> slot;  // code; shared by kernels with equal IR
     std::unique_ptr<Interpreted> interpreted;  // instead of code
+    uint32_t interpreted_array_use = 0;        // what its derivative was made for
     uint32_t generation = 0;                   // of the runtime whose storage it is bound to
     int64_t last_ns = 1 << 30;  // duration of the last launch: long ones release the GIL
     // Cached block for frozen dataclass arguments: valid while these roots are the same objects.
@@ -139,6 +140,7 @@ struct Specialisation {
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
 
     uint32_t array_use() const {  // of abi::ArrayUse what is about overlaps
+        if (interpreted) return interpreted_array_use;
         return slot ? slot->current()->array_use & ~uint32_t{abi::kAtomicArrays} : 0;
     }
 };

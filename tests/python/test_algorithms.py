@@ -9,7 +9,7 @@ from helpers import NUMPY, dtype, raises
 A = qd.algorithms
 SIX = ["i32", "u32", "f32", "i64", "u64", "f64"]
 refused_there = pytest.mark.oracle_differs("the CPU is refused")
-SIZES = [0, 1, 2, 255, 256, 257, 1000, 70_000]
+SIZES = [0, 1, 2, 255, 256, 257, 1000, 3073, 4097, 70_000]
 
 Numbers = qd.types.ndarray(ndim=1)
 Count = qd.types.ndarray(qd.i32, 0)

@@ -455,7 +455,7 @@ def test_unplaced():
 
 def test_empty_container():
     qd.root.dense(qd.i, 3)
-    with raises(RuntimeError, "dense node must have at least one child."):
+    with raises(RuntimeError, "dense node must have at least one child.", "of dimensions"):
         qd.sync()
 
 

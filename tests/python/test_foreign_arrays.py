@@ -152,6 +152,21 @@ class Whole:
 
 
 @pytest.mark.oracle_differs("an array that comes twice is two there")
+def test_views_of_one_array_in_fortran_order(backend):
+    """Two views of the same elements are one copy."""
+
+    @qd.kernel
+    def twice(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i, j in a:
+            a[i, j] += 1
+        for i, j in b:
+            b[i, j] *= 2
+
+    z = np.arange(4, dtype=np.int32).reshape(2, 2)
+    twice(z.T, z.T)
+    assert z.tolist() == [[2, 4], [6, 8]]
+
+
 def test_members_in_fortran_order_or_at_odd_addresses():
     @qd.kernel
     def k(w: Whole, c: Array) -> qd.i32:

@@ -73,6 +73,36 @@ def inner_loop(x: qd.template(), y: qd.template(), i, j):
     return s
 
 
+@pytest.mark.parametrize("tier", ["interpret", "0", "1"])
+def test_an_array_that_is_passed_twice(backend, established, monkeypatch, tier):
+    if established or backend.name not in ("cpu", "cuda"):
+        pytest.skip("bounds that it does not take, or no f64")
+    monkeypatch.setenv("QD_CPU_TIER", tier)
+    backend.init(default_fp=qd.f64, ad_general_control=True)
+    x, y, z = (qd.ndarray(qd.f64, n, needs_grad=True) for n in (N, 2, 2))
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(), y: qd.types.ndarray(), z: qd.types.ndarray()):
+        for _ in range(1):
+            for j in range(N):
+                y[0] += z[0] * 0.5 + x[j]
+        for _ in range(1):
+            loss[None] += y[0]
+
+    def slope(*arrays):
+        for a in (x, y, z):
+            a.fill(0)
+            a.grad.fill(0)
+        with qd.ad.Tape(loss):
+            k(*arrays)
+        return x.grad.to_numpy()[-3:].tolist()
+
+    for _ in range(2):
+        assert slope(x, y, z) == [1, 1, 1]
+        assert slope(x, y, y) == [2.25, 1.5, 1]
+
+
 BODIES = (
     running_sum,
     recurrence,

@@ -215,6 +215,7 @@ def test_tiers_agree_on_many_branches_and_arrays(backend, monkeypatch):
     assert np.array_equal(*left)
 
 
+@pytest.mark.of_cpus("what LLVM's code looks like")
 @pytest.mark.oracle_differs("about our code")
 def test_arrays_are_looked_up_where_they_are_used(backend, monkeypatch, tmp_path):
     monkeypatch.setenv("QD_DUMP_IR", "1")

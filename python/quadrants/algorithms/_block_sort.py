@@ -1,6 +1,6 @@
 """Radix sort on targets whose threads work in blocks: a pass reads and writes the keys once.
 
-Histograms of all digits are taken first. A pass sorts tiles of 4,096 keys in shared memory and finds
+Histograms of all digits are taken first. A pass sorts tiles of 4,096 (3,072) keys in shared memory and finds
 where a tile's keys of one digit go by looking back over what the tiles before it have of that digit
 (Adinets and Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022).
 
@@ -9,6 +9,8 @@ The workspace: a histogram and a ticket for each pass; two sets of a word for ea
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from quadrants.algorithms import _look_back
 from quadrants.algorithms._common import THREADS, constant, lane_mask
@@ -21,10 +23,19 @@ from quadrants.lang.simt import block, subgroup
 from quadrants.types.annotations import template
 from quadrants.types.primitive_types import i32, u16, u32
 
-_ITEMS = 16  # of a thread
-_TILE = THREADS * _ITEMS
+# Of a thread, by the size of a key. Two tiles must find room in the workspace.
+_ITEMS = {4: 16, 8: 12}
 _RADIX = THREADS  # a thread for each digit
 _HISTOGRAM_BLOCKS = 1024
+
+
+def _items(dtype: Any) -> int:
+    return _ITEMS[dtype.size]
+
+
+def _tile(dtype: Any) -> int:
+    """Keys of a tile."""
+    return THREADS * _items(dtype)
 
 
 @func
@@ -41,8 +52,8 @@ def _same_digit(digit, is_there):
 @func
 def _loaded(source: template(), first, left, dtype: template(), step: template(), lane):
     """Elements first + lane, first + lane + step and so on; 0 behind `left` elements."""
-    held = Vector([constant(0, dtype) for _ in range(_ITEMS)])
-    for k in static(range(_ITEMS)):
+    held = Vector([constant(0, dtype) for _ in range(_items(dtype))])
+    for k in static(range(_items(dtype))):
         if k * step + lane < left:
             held[k] = source[first + k * step + lane]
     return held
@@ -68,9 +79,9 @@ def _count_digits(
     block.sync()
     tile = i // THREADS
     while tile < tiles:
-        left = n - tile * _TILE
-        held = _loaded(keys, tile * _TILE, left, dtype, THREADS, thread)
-        for k in static(range(_ITEMS)):
+        left = n - tile * _tile(dtype)
+        held = _loaded(keys, tile * _tile(dtype), left, dtype, THREADS, thread)
+        for k in static(range(_items(dtype))):
             if k * THREADS + thread < left:
                 for p in static(range(passes)):
                     atomic_add(bins[p * _RADIX + digit_of(held[k], dtype, 8 * p)], u32(1))
@@ -110,13 +121,15 @@ def _sort_tile(
     for w in static(range(subgroups)):
         counts[w * _RADIX + thread] = u32(0)
     tile = _look_back.next_tile(scratch, passes * _RADIX + number, tiles)  # and all wait
-    first = tile * _TILE
-    left = _min(n - first, _TILE)
-    run = thread // lanes * (lanes * _ITEMS)  # where the subgroup's keys begin in the tile
+    items = static(_items(dtype))
+    size = static(_tile(dtype))
+    first = tile * size
+    left = _min(n - first, size)
+    run = thread // lanes * (lanes * items)  # where the subgroup's keys begin in the tile
     own = thread // lanes * _RADIX
     keys = _loaded(source, first + run, left - run, dtype, lanes, lane)
-    ranks = Vector([u32(0) for _ in range(_ITEMS)])
-    for k in static(range(_ITEMS)):
+    ranks = Vector([u32(0) for _ in range(items)])
+    for k in static(range(items)):
         is_there = run + k * lanes + lane < left
         digit = digit_of(keys[k], dtype, low_bit)
         same = _same_digit(digit, is_there)
@@ -147,9 +160,9 @@ def _sort_tile(
         scratch[next_set + tile * _RADIX + thread] = u32(0)
     starts[thread] = start
     block.sync()
-    ordered = block.SharedArray((_TILE,), dtype)
-    origins = block.SharedArray((_TILE if has_values else 1,), u16)
-    for k in static(range(_ITEMS)):
+    ordered = block.SharedArray((size,), dtype)
+    origins = block.SharedArray((size if has_values else 1,), u16)
+    for k in static(range(items)):
         at = run + k * lanes + lane
         if at < left:
             place = cast(counts[own + digit_of(keys[k], dtype, low_bit)] + ranks[k], i32)
@@ -157,7 +170,7 @@ def _sort_tile(
             if static(has_values):
                 origins[place] = cast(at, u16)
     block.sync()
-    for k in static(range(_ITEMS)):
+    for k in static(range(items)):
         at = k * THREADS + thread
         if at < left:
             key = ordered[at]
@@ -181,7 +194,8 @@ def sort(
     passes: template(),
 ):
     """See `_radix_sort.sort`; the number of passes is even."""
-    tiles = (n + (_TILE - 1)) // _TILE
+    size = static(_tile(dtype))
+    tiles = (n + (size - 1)) // size
     several = tiles > 1  # one needs no workspace, and may have less of it
     words = choose(several, tiles * _RADIX + passes * (_RADIX + 1), 0)
     sweeps = choose(several, _min(tiles, _HISTOGRAM_BLOCKS), 0)

@@ -205,7 +205,10 @@ class FieldsBuilder:
                 rows.append((up, -2 - dtype if node._is_packed else dtype, (), ()))
                 continue
             if not node._children and node._kind != "root":
-                raise RuntimeError(f"{node._kind} node must have at least one child.")
+                raise RuntimeError(
+                    f"{node._kind} node must have at least one child. Place a field under the one of "
+                    f"dimensions {node._dims}, or do not make it"
+                )
             rows.append((up, -1, node._axes, node._dims))
         whole = [f for f in fields.values() if f._is_placed()]
         if any(node._word_bits for node in nodes):
@@ -349,7 +352,10 @@ def _check_declarations(thread: _Thread) -> None:
         raise QuadrantsRuntimeError(f"Field builder {still_open[0]} is not finalized")
     if unplaced := _unplaced_of(thread):
         places = [field._declared_at for field in unplaced]
-        raise QuadrantsRuntimeError("These field(s) are not placed:\n" + "\n".join(places))
+        raise QuadrantsRuntimeError(
+            "These field(s) are not placed:\n" + "\n".join(places) + "\nGive them a shape, as in "
+            "qd.field(qd.f32, shape=(2, 3)), or place them: qd.root.dense(qd.i, 3).place(x)"
+        )
     wanting = _wanting_of(thread)
     for wanted in ("grad", "dual"):
         missing = [field for which, field in wanting if which == wanted]
