@@ -98,6 +98,7 @@ TABLE = {
         (S, "Static assign cannot be used on elements in arrays", "line[0] = qd.static(3)"),
         (S, IS_NONE, "z = 1\nif qd.static(z is None): pass"),
         (S, IS_NONE, "if qd.static(i is None): pass"),
+        (S, IS_NONE, "if qd.static(None is i): pass"),
         (S, IS_NONE, "is_none(i)"),
     ],
     "values": [

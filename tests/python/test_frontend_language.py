@@ -256,6 +256,19 @@ def test_an_absent_tensor_is_none(backend):
     assert k(None, 1) == 1
 
 
+def test_none_stands_on_either_side(backend):
+    @qd.kernel
+    def k(x: qd.template()) -> qd.i32:
+        r = 0
+        if qd.static(None is x):
+            r = 1
+        if qd.static(None is not x):
+            r += 10
+        return r
+
+    assert (k(3), k(None)) == (10, 1)
+
+
 def test_enumerators_index_and_add(backend):
     class Slot(enum.IntEnum):
         A = 1

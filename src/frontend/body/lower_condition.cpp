@@ -92,13 +92,18 @@ Val Body::compare_chain(const Node* n) {
                 if (!low.static_depth)
                     raise(Kind::syntax, std::string("Operator \"") + (negated ? "is not" : "is") +
                                             "\" in Quadrants scope is not supported.");
-                if (!is_direct_argument(n->a) || right.get() != Py_None ||
-                    n->list[k]->kind != K::Constant || n->list.size() != 1)
+                const auto is_none = [](const Node* side, const Val& v) {
+                    return side->kind == K::Constant && v.get() == Py_None;
+                };
+                const bool fits = is_none(n->list[k], right)
+                                      ? is_direct_argument(n->a)
+                                      : is_none(n->a, left) && is_direct_argument(n->list[k]);
+                if (!fits || n->list.size() != 1)
                     raise(Kind::syntax,
                           std::string("Operator \"") + (negated ? "is not" : "is") +
                               "\" inside `qd.static` requires a direct `qd.template()` or "
                               "`qd.Tensor` kernel argument and `None`.");
-                r = {Ref::borrow((left.get() == Py_None) != negated ? Py_True : Py_False)};
+                r = {Ref::borrow((left.get() == right.get()) != negated ? Py_True : Py_False)};
             } else {
                 if (!low.static_depth)
                     raise(Kind::syntax, negated ? "\"NotIn\" is only supported inside `qd.static`."
