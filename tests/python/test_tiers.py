@@ -228,6 +228,52 @@ def test_arrays_are_looked_up_where_they_are_used(backend, monkeypatch, tmp_path
     assert entry.count("load ptr") <= 3  # what leads to the arguments, and the one that is tested
 
 
+@pytest.mark.of_cpus("what LLVM's code looks like")
+@pytest.mark.oracle_differs("about our code")
+def test_nests_of_short_loops_are_written_out(backend, monkeypatch, tmp_path):
+    """Straight ones so that the loop around them becomes vectors; branching ones stay scalars."""
+    monkeypatch.setenv("QD_DUMP_IR", "1")
+    backend.init(offline_cache=False, debug_dump_path=str(tmp_path))
+    n, batch, side = 9, 64, 64
+    mass, speed = qd.field(qd.f32, (n, n, batch)), qd.field(qd.f32, (n, batch))
+    near, far = (qd.field(qd.f32, (side, side)) for _ in range(2))
+
+    @qd.kernel
+    def product():
+        for b in range(batch):
+            for i in range(n):
+                total = 0.0
+                for j in range(n):
+                    total += mass[i, j, b] * speed[j, b]
+                speed[i, b] = total
+
+    @qd.kernel
+    def nearest(hop: qd.i32):
+        for i, j in near:
+            least = near[i, j]
+            for a in range(-1, 2):
+                for b in range(-1, 2):
+                    p, q = i + a * hop, j + b * hop
+                    if 0 <= p < side and 0 <= q < side:
+                        seed = near[p, q]
+                        if seed >= 0:
+                            d = qd.sqrt(seed + i * j)
+                            if d < least:
+                                least = d
+            far[i, j] = least
+
+    product()
+    nearest(1)
+
+    def text(kernel):
+        (file,) = tmp_path.glob(f"{kernel}*_llvm.ll")
+        return file.read_text()
+
+    assert " x float>" in text("product")
+    assert "x float>" not in text("nearest")
+    assert text("nearest").count("call float @llvm.sqrt.f32") == 9
+
+
 @pytest.mark.parametrize("tier", ["0", "1"])
 @pytest.mark.parametrize("fp, word", [(qd.f32, qd.u32), (qd.f64, qd.u64)])
 def test_results_of_funcs_keep_their_bits(backend, monkeypatch, tier, fp, word):

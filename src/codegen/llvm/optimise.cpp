@@ -58,8 +58,11 @@ bool has_loop(const llvm::Function& f) {  // lowering puts a loop's header befor
 // The vectoriser's time grows with the square of a loop's body, and large bodies gain little: loops
 // above the limit, and those that cannot become vectors anyway, are marked as not for it.
 constexpr unsigned kLargestVectorBody = 500;
+// A vector takes all branches: where there are many, going past what is not wanted is faster.
+constexpr unsigned kMostVectorBlocks = 24;
 
 bool may_become_vector(const llvm::Loop& loop) {
+    if (loop.getNumBlocks() > kMostVectorBlocks) return false;
     unsigned count = 0;
     for (const auto* block : loop.blocks())
         for (const auto& i : *block) {
@@ -117,9 +120,18 @@ void write_out(llvm::Loop* loop) {
 }
 
 // Short loops, inner ones first: a branch in a turn of its own is foreseen better, and places are
-// constants. (Those that do not branch are straight code already: pass/unroll.) Gives what the loop
-// will be.
-constexpr unsigned kMostShortTurns = 9, kLargestWrittenOut = 256;
+// constants. (Those that do not branch are straight code already, if they are small: pass/unroll.
+// The loop around larger ones, say over environments, may become vectors.) Gives what the loop will
+// be.
+constexpr unsigned kMostShortTurns = 9, kLargestWrittenOut = 400, kLargestStraight = 1000;
+
+// Whether anything branches but the ends of the loop and of those inside it.
+bool branches(const llvm::Loop& loop) {
+    const auto choices = llvm::count_if(loop.blocks(), [](const llvm::BasicBlock* block) {
+        return block->getTerminator()->getNumSuccessors() > 1;
+    });
+    return size_t(choices) > loop.getLoopsInPreorder().size();
+}
 
 unsigned mark_short_loops(llvm::Loop* loop, llvm::ScalarEvolution& evolution, bool& any) {
     unsigned size = 0;
@@ -128,7 +140,8 @@ unsigned mark_short_loops(llvm::Loop* loop, llvm::ScalarEvolution& evolution, bo
         if (!llvm::any_of(*loop, [&](const llvm::Loop* inner) { return inner->contains(block); }))
             size += unsigned(block->size());
     const unsigned turns = evolution.getSmallConstantTripCount(loop);
-    if (turns < 2 || turns > kMostShortTurns || turns * size > kLargestWrittenOut) return size;
+    const unsigned most = branches(*loop) ? kLargestWrittenOut : kLargestStraight;
+    if (turns < 2 || turns > kMostShortTurns || turns * size > most) return size;
     write_out(loop);
     any = true;
     return turns * size;
