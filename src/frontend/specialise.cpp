@@ -257,7 +257,9 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
 
 }  // namespace
 
-bool traces_for_caller() { return current() && !amid_handler(current()->kernel->frame.get()); }
+bool traces_for_caller() {
+    return current() ? !amid_handler(current()->kernel->frame.get()) : answers_guard();
+}
 
 void note_opaque(const char* reason) {
     if (current() && current()->body) current()->body->unit.opaque(reason);

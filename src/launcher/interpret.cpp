@@ -61,7 +61,7 @@ void on_fail(abi::Thread*, uint32_t format, const abi::Cell* cells) {
 }
 int64_t clock_now() { return 0; }
 
-int32_t stack_left(abi::Thread*) { return support::has_stack(runtime::kCallReserve); }
+int32_t stack_left(abi::Thread*) { return support::has_stack_beside(0, runtime::kCallReserve); }
 
 const abi::Runtime kRuntime = {on_print, on_fail, clock_now, stack_left};
 

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace qd::support {
@@ -49,6 +50,7 @@ Extent extent() {
 struct End {
     uintptr_t address = 0;
     rlim_t limit = 0;
+    size_t size = 0;
 };
 thread_local End end;
 
@@ -58,7 +60,8 @@ bool see_stack_limit() {
     rlimit limit;
     if (getrlimit(RLIMIT_STACK, &limit) || (end.address && limit.rlim_cur == end.limit))
         return false;
-    end = {reinterpret_cast<uintptr_t>(extent().begin), limit.rlim_cur};
+    const Extent e = extent();
+    end = {reinterpret_cast<uintptr_t>(e.begin), limit.rlim_cur, e.size};
     return true;
 }
 
@@ -70,6 +73,11 @@ uintptr_t stack_end() {
 bool has_stack(size_t bytes) {
     const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
     return here > stack_end() + bytes || (see_stack_limit() && here > stack_end() + bytes);
+}
+
+bool has_stack_beside(size_t bytes, size_t reserve) {
+    (void)stack_end();
+    return has_stack(bytes + (end.size ? std::min(reserve, end.size / 4) : reserve));
 }
 
 size_t stack_left() {

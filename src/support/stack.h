@@ -12,6 +12,8 @@ uintptr_t stack_end();
 bool see_stack_limit();
 // Whether more than `bytes` of it are left.
 bool has_stack(size_t bytes);
+// The same beside a reserve, which is at most a quarter of a small stack.
+bool has_stack_beside(size_t bytes, size_t reserve);
 // How many bytes of it are left; 0 if none or if that is not known.
 size_t stack_left();
 // How large it may become; 0 if that is not known.

@@ -541,3 +541,88 @@ def test_several_components_as_targets(backend):
         return before * 10 + v.zx
 
     assert list(old()) == [76, 54]
+
+
+@qd.func
+def twice(x: qd.template()):
+    x = x + 1
+    x = x + 1
+
+
+@qd.func
+def changed(x: qd.template()):
+    x[0] = 7
+    return x
+
+
+@qd.func
+def changed_beside(x: qd.template(), v: qd.template()):
+    v[0] = 7
+    return x
+
+
+@qd.func
+def passed_on(x: qd.template()):
+    changed(x.yx)
+    twice(x)
+    return x.sum()
+
+
+@pytest.mark.parametrize("kind", ["variable", "field"])
+def test_several_components_are_read_anew(backend, kind):
+    f = qd.Vector.field(3, qd.i32, 6)
+
+    @qd.kernel
+    def run() -> qd.types.matrix(4, 3, qd.i32):
+        out = qd.Matrix.zero(qd.i32, 4, 3)
+        a = b = c = d = qd.Vector([1, 2, 3])
+        for k in qd.static(range(4)):
+            f[k] = [1, 2, 3]
+        if qd.static(kind == "variable"):
+            twice(a.xy)
+            r = changed(b.xz)
+            s = changed_beside(c[0:2], c)
+            t = passed_on(d.xy)
+            out = qd.Matrix.rows([a, [r[0], r[1], s[0]], [s[1], t, 0], d])
+        else:
+            twice(f[0].xy)
+            r = changed(f[1].xz)
+            s = changed_beside(f[2][0:2], f[2])
+            t = passed_on(f[3].xy)
+            out = qd.Matrix.rows([f[0], [r[0], r[1], s[0]], [s[1], t, 0], f[3]])
+        return out
+
+    assert run().to_list() == [[3, 4, 3], [7, 3, 7], [2, 12, 0], [3, 9, 3]]
+
+
+@pytest.mark.parametrize("op", ["+=", "-=", "&=", "|=", "^="])
+@pytest.mark.parametrize("of, by", [("i32", "f32"), ("i8", "u1"), ("u16", "f32"), ("u1", "u32")])
+def test_parts_are_changed_as_the_whole(backend, tmp_path, op, of, by):
+    """The operand takes the element's type first."""
+    if by == "f32" and op in ("&=", "|=", "^="):
+        pytest.skip("integers only")
+    source = f"""
+import quadrants as qd
+@qd.kernel
+def k(a: qd.{of}, b: qd.{by}) -> qd.types.matrix(3, 2, qd.i32):
+    v, w, u = [qd.Vector([a, a]) for _ in qd.static(range(3))]
+    o = qd.Vector([b, b])
+    v {op} o
+    w.xy {op} o
+    u[0:2] {op} o
+    return qd.Matrix.rows([qd.cast(v, qd.i32), qd.cast(w, qd.i32), qd.cast(u, qd.i32)])
+"""
+    path = tmp_path / "parts.py"
+    path.write_text(source)
+    space = {"__name__": "parts"}
+    exec(compile(source, str(path), "exec"), space)
+    a = {"i32": 123456789, "i8": 46, "u16": 65535, "u1": 1}[of]
+    rows = space["k"](a, {"f32": 2.7, "u1": 1, "u32": 2}[by]).to_list()
+    assert rows[1] == rows[0] and rows[2] == rows[0]
+    assert rows[0] != [0, 0] or (of, op) in (
+        ("u1", "+="),
+        ("u1", "&="),
+        ("u1", "-="),
+        ("u1", "^="),
+        ("i8", "&="),
+    )

@@ -1,9 +1,11 @@
 """Python that runs while a kernel is compiled may change what the kernel and its funcs read."""
 
 import os
+import pickle
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import quadrants as qd
@@ -387,3 +389,45 @@ def test_elements_are_no_constants(backend, kind, what):
         ):
             k()
     reader.write()  # outside it is as ever
+
+
+HOST_ONLY = {
+    "to_numpy": lambda a: a.to_numpy()[0],
+    "fill": lambda a: a.fill(7),
+    "from_numpy": lambda a: a.from_numpy(np.zeros(4, np.int32)),
+    "copy_from": lambda a: a.copy_from(a),
+    "pickle": lambda a: len(pickle.dumps(a)),
+}
+
+
+@pytest.mark.parametrize("use", HOST_ONLY)
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_arrays_are_not_read_or_written_by_helpers(backend, use, wrapped):
+    a = qd.tensor(qd.i32, shape=4, backend=qd.Backend.NDARRAY) if wrapped else qd.ndarray(qd.i32, 4)
+
+    def helper():
+        HOST_ONLY[use](a)
+        return 1
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return helper()
+
+    for _ in range(2):
+        with pytest.raises(
+            qd.QuadrantsCompilationError, match="cannot be called in Quadrants-scope"
+        ):
+            k()
+    assert a.to_numpy().tolist() == [0] * 4
+
+
+def test_a_captured_live_struct_is_a_constant(backend):
+    s = qd.Struct.field({"a": qd.f32, "b": qd.types.vector(2, qd.i32)}, shape=2)
+    s[1].a = 3.0
+    live = s[1]
+
+    @qd.kernel
+    def k() -> qd.f32:
+        return live.a
+
+    assert k() == 3.0

@@ -206,3 +206,43 @@ def test_the_limit_of_the_main_thread_s_stack_may_change(tmp_path):
     right = str(sum(range(501)) + 3 * 501)
     assert seen[::2] == [right] * 3
     assert all("stack" in line for line in seen[1::2]), seen
+
+
+SMALL = """
+import sys, threading
+import quadrants as qd
+
+@qd.real_func
+def deep(n: qd.i32) -> qd.i32:
+    if n == 0:
+        return 0
+    return deep(n - 1) + 1
+
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    return deep(n)
+
+def run():
+    for n in 0, 100, 1000000:
+        try: print(k(n))
+        except RuntimeError as e: print("too often for the stack" in str(e))
+
+qd.init(arch=qd.cpu, log_level="error")
+threading.stack_size(128 << 10)
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("tier", ["0", "1", "interpret"])
+def test_functions_call_themselves_on_small_stacks(tmp_path, tier):
+    path = tmp_path / "small.py"
+    path.write_text(SMALL)
+    env = dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0", QD_CPU_TIER=tier)
+    done = subprocess.run(
+        [sys.executable, path], capture_output=True, text=True, env=env, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    answers = done.stdout.splitlines()[-3:]
+    assert answers == ["0", "100", "True"], (answers, done.stderr[-500:])

@@ -696,3 +696,56 @@ def test_members_of_an_enumeration_that_are_ints_no_more(tmp_path):
     assert last_words(tmp_path, LABELLED, "int") == ["accepted"]
     assert last_words(tmp_path, LABELLED, "plain") == ["refused"]
     assert last_words(tmp_path, LABELLED, "int") == ["accepted"]
+
+
+ASKED = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level="error")
+how = sys.argv[2]
+out, cells = qd.field(qd.f32, ()), qd.field(qd.f32, 2)
+
+@qd.func
+def doubled(x):
+    return x * 2.0
+
+def helper():
+    if how == "says":
+        qd.static_print("asked")
+    elif how == "inside":
+        return 3.0 if qd.lang.impl.inside_kernel() else 4.0
+    elif how == "casts":
+        qd.cast(1.5, qd.i32)
+    elif how == "calls":
+        return doubled(1.5)
+    elif how == "reads":
+        return cells[0]
+    elif how == "writes":
+        cells[0] += 1
+    return 3.0
+
+@qd.kernel
+def k():
+    out[None] = helper()
+
+answers = []
+for v in 3.0, 5.0:
+    cells[0] = v
+    try:
+        k()
+        answers.append(str(out[None]))
+    except qd.QuadrantsCompilationError as e:
+        answers.append("refused" if "Quadrants-scope" in str(e) else str(e))
+print(*answers, cells[0])
+"""
+
+
+def test_what_a_guard_asks_sees_what_the_kernel_saw(tmp_path):
+    """A helper that a later process asks before it traces anything answers as inside the trace."""
+    wanted = {how: ["3.0", "3.0", "5.0"] for how in ("plain", "says", "inside", "casts", "calls")}
+    wanted |= {how: ["refused", "refused", "5.0"] for how in ("reads", "writes")}
+    for how, words in wanted.items():
+        for first in ("plain", how):
+            assert last_words(tmp_path, ASKED, first) == wanted[first], (how, first)
+            assert last_words(tmp_path, ASKED, how) == words, how

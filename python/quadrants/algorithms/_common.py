@@ -61,7 +61,7 @@ def check_depth(depth: int) -> None:
 def depth_for(n: int) -> int:
     """The smallest D >= 1 with 256**D >= n."""
     depth = 1
-    while BLOCK**depth < n:
+    while depth <= MAX_DEPTH and BLOCK**depth < n:
         depth += 1
     return depth
 

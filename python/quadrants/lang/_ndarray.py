@@ -118,6 +118,7 @@ class Ndarray(core.NdarrayBase):
     def _why_no_view(self) -> str | None:
         return None
 
+    @impl.host_only
     def copy_from(self, other: Any) -> None:
         """Copies all elements of an ndarray of equal shape; dtypes may differ.
 
@@ -143,6 +144,7 @@ class Ndarray(core.NdarrayBase):
         dtype, shape = self._kind()
         return str(dtype), self._element_shape, len(shape)
 
+    @impl.host_only
     def fill(self, val: Any) -> None:
         """Sets every element.
 
@@ -192,6 +194,7 @@ class Ndarray(core.NdarrayBase):
         made.copy_from(self)
         return made
 
+    @impl.host_only
     def __reduce__(self) -> tuple[Any, ...]:
         dtype, shape = self._kind()
         array = convert.copied_array(self, shape, self._element_shape)
@@ -204,6 +207,7 @@ class Ndarray(core.NdarrayBase):
 class _Convertible(Ndarray):
     """Adds the conversions; `Ndarray` itself does not show them."""
 
+    @impl.host_only
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a NumPy array, element axes last.
 
@@ -220,11 +224,13 @@ class _Convertible(Ndarray):
         self._prepare()
         return convert.numpy_of(self, self._kind()[1], self._element_shape, dtype, copy)
 
+    @impl.host_only
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a torch tensor; `copy` as for `to_numpy`."""
         self._prepare()
         return convert.torch_of(self, self._kind()[1], self._element_shape, device, copy)
 
+    @impl.host_only
     def from_numpy(self, arr: Any) -> None:
         """Sets the elements from an array of shape `shape + element_shape`, cast to the dtype.
 

@@ -9,6 +9,7 @@
 // the indices, which are passed.
 // Cost: one key per call; one lowering per key.
 
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 
 #include "frontend/calls/entry.h"
 #include "frontend/facts/memo.h"
+#include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -41,8 +43,25 @@ std::shared_ptr<FunctionCache>& cache_pointer() { return own_cache ? own_cache :
 
 // Finds references that copying in and out cannot serve.
 struct ReferenceCheck {
-    std::vector<const ir::Value*> roots;
+    std::vector<const ir::Value*> roots, viewed;  // viewed: by one view after the other
     bool bad = false;
+    // One that nobody but this call sees can be copied, as long as nothing else leads to it.
+    void see_view(PyObject* o) {
+        const ir::Value* last = nullptr;
+        for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(as_expr(o)->origin); ++k) {
+            const ExprObject* place = as_expr(PyTuple_GET_ITEM(as_expr(o)->origin, k));
+            const ir::Value* root = place->in_reach() ? ir::root_of_place(place->value()) : nullptr;
+            bad |= !root || !is_local_place(root) || place->shared;
+            if (root == last) continue;
+            bad |= std::ranges::find(viewed, root) != viewed.end();
+            viewed.push_back(last = root);
+        }
+    }
+    bool is_bad() const {
+        return bad || std::ranges::any_of(viewed, [&](const ir::Value* root) {
+                   return std::ranges::find(roots, root) != roots.end();
+               });
+    }
     void see(PyObject* o) {
         if (is_plain_container(o) || is_struct(o)) {
             map_leaves(o, [&](PyObject* e) {
@@ -52,6 +71,7 @@ struct ReferenceCheck {
             return;
         }
         if (!is_expr(o)) return;
+        if (is_view(o)) return see_view(o);
         const ExprObject* e = as_expr(o);
         if (!e->in_reach()) {
             bad = true;
@@ -72,7 +92,7 @@ bool can_be_copied(const std::vector<Arg>& args) {
     ReferenceCheck references;
     for (const Arg& a : args)
         if (a.mode == Mode::reference) references.see(a.v.get());
-    return !references.bad;
+    return !references.is_bad();
 }
 
 // The operands of a call: evaluated in the caller, in the order the callee's parameters were made.

@@ -65,9 +65,8 @@ void leaf_key(Key& k, const ExprObject* e, bool by_reference) {
         k.word(e->access.pack());
         k.tag(lacks_gradient(e) ? '0' : '1');
     } else if (!by_reference || e->kind == ExprKind::value) {
-        k.tag(by_reference && is_view(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e)))
-                  ? 'v'
-                  : 'x');
+        auto* o = reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e));
+        k.tag(by_reference && (is_view(o) || stands_for_view(o)) ? 'v' : 'x');
         k.word(type_of(reinterpret_cast<PyObject*>(const_cast<ExprObject*>(e))).word());
     } else {
         const ir::Value* root = ir::root_of_place(e->value());

@@ -67,7 +67,7 @@ struct Passing {
         if (!by_reference || e->kind == ExprKind::value) {
             Ref r = make_value(pass(to_value(o)));
             if (by_reference) as_expr(r.get())->read_only = e->read_only;
-            if (by_reference && is_view(o)) stand_for_view(r.get());
+            if (by_reference && (is_view(o) || stands_for_view(o))) stand_for_view(r.get());
             return r;
         }
         const ir::Value* root = ir::root_of_place(e->value());
@@ -124,7 +124,11 @@ Val run_body(Body& body, const FuncSignature& s, const std::vector<Val>& params)
 std::vector<Val> local_copies(const std::vector<Arg>& args) {
     std::vector<Val> out;
     for (const Arg& a : args)
-        out.push_back(a.mode == Mode::value ? Val{new_variable(a.v.get())} : a.v);
+        if (a.mode == Mode::value)
+            out.push_back({new_variable(a.v.get())});
+        else
+            out.push_back(
+                a.mode == Mode::reference && is_view(a.v.get()) ? Val{live_view(a.v.get())} : a.v);
     return out;
 }
 
@@ -233,7 +237,8 @@ Val expand_func(Lowering& caller, const FuncSignature& s, const std::vector<Arg>
         Val result = run_body(body, s, local_copies(args));
         // Locals die with the body: what leaves is a value.
         result.obj = map_leaves(result.get(), [](PyObject* e) {
-            return as_expr(e)->kind == ExprKind::variable ? to_rvalue(e) : Ref::borrow(e);
+            const bool dies = as_expr(e)->kind == ExprKind::variable || is_live_view(e);
+            return dies ? to_rvalue(e) : Ref::borrow(e);
         });
         return result;
     } catch (...) {

@@ -168,6 +168,8 @@ void guard_class(Unit& unit, PyObject* o, Prov* prov);  // its class alone
 bool fact_holds(const Fact& f, PyObject* now);
 // The same for code of the user: from a guard, which may be answered already, from the body, or for
 // a func's second call, which asks as often as its body would.
+// Whether the caller is code of the user that a guard asks.
+bool answers_guard();
 enum class Asker : uint8_t { guard, body, again };
 PyObject* walk(const Prov* prov, std::span<PyObject* const> args, Ref& keep,
                Asker asker = Asker::guard);  // null: gone

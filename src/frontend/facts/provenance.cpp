@@ -240,6 +240,19 @@ Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keyword
 
 namespace {
 thread_local Answers* answers = nullptr;
+thread_local PyObject* asking_from = nullptr;  // a frame: what it calls answers a guard
+
+// Code of the user is asked what it answered while a kernel was traced: it is to see the same.
+struct AskingGuard {
+    PyObject* const before = asking_from;
+    const Ref frame;
+    explicit AskingGuard(bool asks)
+        : frame(asks ? Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame())) : Ref()) {
+        if (asks) asking_from = frame ? frame.get() : Py_None;
+    }
+    ~AskingGuard() { asking_from = before; }
+    AskingGuard(const AskingGuard&) = delete;
+};
 
 bool is_same_callee(PyObject* a, PyObject* b) {
     if (a == b) return true;
@@ -282,6 +295,10 @@ Ref raised_exception() {
     return kept;
 }
 }  // namespace
+
+bool answers_guard() {
+    return asking_from && !amid_handler(asking_from == Py_None ? nullptr : asking_from);
+}
 
 Answers::Answers() : previous(std::exchange(answers, this)) {}
 Answers::~Answers() { answers = previous; }
@@ -329,7 +346,10 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
         PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(a.raised.get())), a.raised.get());
         return {};
     }
+    const AskingGuard asking(asker == Asker::guard);
     Ref result = run ? run() : call_with(callee, operands, keywords);
+    // What is raised here may be about there being no kernel: the body asks for itself.
+    if (asker == Asker::guard && !result) return {};
     if (Ref raised; answers && (result || (raised = raised_exception())))
         answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
                                 std::move(raised),

@@ -8,6 +8,7 @@
 
 #include "frontend/source/stack.h"
 #include "frontend/specialise.h"
+#include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -427,7 +428,7 @@ Value* to_value(PyObject* o) {
         const ExprObject& e = *as_expr(o);
         switch (e.kind) {
             case ExprKind::value:
-                return e.value();
+                return is_live_view(o) ? value_of_live(e) : e.value();
             case ExprKind::variable:
             case ExprKind::element:
                 return load_place(e.value());
@@ -463,6 +464,7 @@ Ref to_rvalue(PyObject* o) {
     if (is_expr(o) &&
         (as_expr(o)->kind == ExprKind::variable || as_expr(o)->kind == ExprKind::element))
         return make_value(load_place(as_expr(o)->value()));
+    if (is_live_view(o)) return make_value(to_value(o));
     return Ref::borrow(o);
 }
 

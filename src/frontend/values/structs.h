@@ -43,6 +43,11 @@ bool is_view(PyObject* o);
 // Of a function's parameter that stands for a view of its caller: who writes to it must be expanded
 // there.
 void stand_for_view(PyObject* value);
+bool stands_for_view(PyObject* o);
+// A view that is read anew at each use, as places are: a parameter of an expanded function.
+Ref live_view(PyObject* view);
+bool is_live_view(PyObject* o);
+Value* value_of_live(const ExprObject& view);
 void check_view(PyObject* target);  // a write to it: throws HoldsTask if it is one
 Ref make_view(Type t,
               std::span<const Ref> parts);  // parts: scalar Exprs, writable if all are places

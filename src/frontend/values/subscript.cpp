@@ -188,15 +188,11 @@ void check_axes(Type t, const Component& at) {
 }
 
 // Writing an element of a vector parameter is legal and has no effect.
-constexpr uint8_t kDropsWrites = 1, kStandsForView = 2;
-bool stands_for_view(PyObject* o) {
-    return is_expr(o) && as_expr(o)->kind == ExprKind::value &&
-           as_expr(o)->reserved == kStandsForView;
+constexpr uint8_t kDropsWrites = 1, kStandsForView = 2, kLive = 3;
+bool is_marked(PyObject* o, uint8_t mark) {
+    return is_expr(o) && as_expr(o)->kind == ExprKind::value && as_expr(o)->reserved == mark;
 }
-bool drops_writes(PyObject* o) {
-    return is_expr(o) && as_expr(o)->kind == ExprKind::value &&
-           as_expr(o)->reserved == kDropsWrites;
-}
+bool drops_writes(PyObject* o) { return is_marked(o, kDropsWrites); }
 
 bool is_place(const ExprObject& e) {
     return e.kind == ExprKind::variable || e.kind == ExprKind::element;
@@ -237,7 +233,7 @@ Ref tensor_component(PyObject* base, std::span<const Ref> indices) {
     } else if (is_view(base) && !flat.runtime) {
         return Ref::borrow(PyTuple_GET_ITEM(e.origin, static_cast<Py_ssize_t>(flat.number)));
     } else {
-        r = make_value(flat.runtime ? builder().op(Op::extract_dyn, {e.value(), flat.runtime})
+        r = make_value(flat.runtime ? builder().op(Op::extract_dyn, {to_value(base), flat.runtime})
                                     : component(e.value(), static_cast<int>(flat.number)));
         if (e.read_only) as_expr(r.get())->reserved = kDropsWrites;
         if (stands_for_view(base)) stand_for_view(r.get());
@@ -468,6 +464,23 @@ Ref make_view(Type t, std::span<const Ref> parts) {
 }
 
 void stand_for_view(PyObject* value) { as_expr(value)->reserved = kStandsForView; }
+bool stands_for_view(PyObject* o) { return is_marked(o, kStandsForView); }
+
+Ref live_view(PyObject* view) {
+    const ExprObject& of = *as_expr(view);
+    Ref live = make_value(of.value());
+    as_expr(live.get())->origin = Py_NewRef(of.origin);
+    as_expr(live.get())->reserved = kLive;
+    return live;
+}
+bool is_live_view(PyObject* o) { return is_marked(o, kLive); }
+
+Value* value_of_live(const ExprObject& view) {
+    std::vector<Value*> parts;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(view.origin); ++k)
+        parts.push_back(to_value(PyTuple_GET_ITEM(view.origin, k)));
+    return build(view.type(), parts);
+}
 
 void check_view(PyObject* target) {
     if (stands_for_view(target)) throw HoldsTask{};
@@ -489,8 +502,7 @@ bool assign_op_special(Op op, PyObject* target, PyObject* value) {
     if (drops_writes(target)) return true;
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
-    const ExprObject& first = *as_expr(PyTuple_GET_ITEM(places, 0));
-    if (!first.shared || atomic_of(op) == Op::count_)
+    if (atomic_of(op) == Op::count_)
         return assign_special(target, binary(op, target, value).get());
     Value* v = to_value(value);
     if (v->type.rank && v->type.with(type_of(target).prim) != type_of(target))

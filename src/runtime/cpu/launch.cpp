@@ -127,7 +127,7 @@ __attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const ab
 
 int32_t stack_left(abi::Thread* t) {
     const auto* image = static_cast<const KernelImage*>(t->context->kernel);
-    return support::has_stack(image->stack_bytes + kCallReserve);
+    return support::has_stack_beside(image->stack_bytes, kCallReserve);
 }
 
 // What is kept back beside large frames: reports, and signal handlers.

@@ -203,7 +203,7 @@ def _live_scalar(field: Any, key: Any) -> LiveScalar:
     def set(value: Any) -> None:
         field[key] = value
 
-    return LiveScalar(lambda: field[key], set)
+    return LiveScalar(lambda: field._load(key, 0), set)  # may be captured by a kernel
 
 
 def _type_of(field: Field) -> Any:

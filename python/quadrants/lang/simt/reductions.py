@@ -100,6 +100,7 @@ def check_tile(name: str, log2_size: Any) -> None:
 
 
 def lane_in_tile(log2_size: int) -> Any:
+    check_tile("lane_in_tile", log2_size)
     return emit("thread_number", "lane") & ((1 << log2_size) - 1)
 
 
