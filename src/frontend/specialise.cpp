@@ -279,6 +279,7 @@ Lowering* current() { return innermost; }
 
 Lowering& current_or_raise(const char* what) {
     if (!innermost) {
+        (void)answers_guard();  // which notes that a kernel was needed
         PyErr_Format(PyExc_AssertionError, "%s cannot be called in Python-scope", what);
         throw PyError{};
     }

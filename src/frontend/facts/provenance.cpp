@@ -241,16 +241,21 @@ Ref call_with(PyObject* callee, std::span<const Ref> operands, PyObject* keyword
 namespace {
 thread_local Answers* answers = nullptr;
 thread_local PyObject* asking_from = nullptr;  // a frame: what it calls answers a guard
+thread_local bool asked_for_kernel = false;    // by what answers
 
 // Code of the user is asked what it answered while a kernel was traced: it is to see the same.
 struct AskingGuard {
     PyObject* const before = asking_from;
+    const bool asked_before = std::exchange(asked_for_kernel, false);
     const Ref frame;
     explicit AskingGuard(bool asks)
         : frame(asks ? Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame())) : Ref()) {
         if (asks) asking_from = frame ? frame.get() : Py_None;
     }
-    ~AskingGuard() { asking_from = before; }
+    ~AskingGuard() {
+        asking_from = before;
+        asked_for_kernel |= asked_before;
+    }
     AskingGuard(const AskingGuard&) = delete;
 };
 
@@ -297,7 +302,8 @@ Ref raised_exception() {
 }  // namespace
 
 bool answers_guard() {
-    return asking_from && !amid_handler(asking_from == Py_None ? nullptr : asking_from);
+    if (!asking_from || amid_handler(asking_from == Py_None ? nullptr : asking_from)) return false;
+    return asked_for_kernel = true;
 }
 
 Answers::Answers() : previous(std::exchange(answers, this)) {}
@@ -348,8 +354,8 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
     }
     const AskingGuard asking(asker == Asker::guard);
     Ref result = run ? run() : call_with(callee, operands, keywords);
-    // What is raised here may be about there being no kernel: the body asks for itself.
-    if (asker == Asker::guard && !result) return {};
+    // What is raised may be about there being no kernel yet: the body asks for itself.
+    if (asker == Asker::guard && !result && asked_for_kernel) return {};
     if (Ref raised; answers && (result || (raised = raised_exception())))
         answers->all.push_back({Ref::borrow(callee), Ref::borrow(keywords), result,
                                 std::move(raised),
