@@ -626,3 +626,32 @@ def k(a: qd.{of}, b: qd.{by}) -> qd.types.matrix(3, 2, qd.i32):
         ("u1", "^="),
         ("i8", "&="),
     )
+
+
+@qd.real_func
+def halts_at(a: qd.template(), k: qd.i32):
+    if k > 1:
+        return
+    a[0] = k
+
+
+@qd.real_func
+def first_of(a: qd.template()) -> qd.i32:
+    return a[0]
+
+
+def test_real_functions_take_several_components_as_values(backend):
+    @qd.kernel
+    def reads() -> qd.i32:
+        v = qd.Vector([1, 2, 3])
+        return first_of(v.zy)
+
+    assert reads() == 3
+
+    @qd.kernel
+    def writes():
+        v = qd.Vector([1, 2, 3])
+        halts_at(v.zy, 1)
+
+    with raises(qd.QuadrantsSyntaxError, "non-writable target"):
+        writes()

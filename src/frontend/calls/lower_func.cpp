@@ -67,7 +67,10 @@ struct Passing {
         if (!by_reference || e->kind == ExprKind::value) {
             Ref r = make_value(pass(to_value(o)));
             if (by_reference) as_expr(r.get())->read_only = e->read_only;
-            if (by_reference && (is_view(o) || stands_for_view(o))) stand_for_view(r.get());
+            // A real function cannot be expanded: there it is a value.
+            if (by_reference && callee.kind != FunctionKind::real_func &&
+                (is_view(o) || stands_for_view(o)))
+                stand_for_view(r.get());
             return r;
         }
         const ir::Value* root = ir::root_of_place(e->value());
