@@ -502,8 +502,7 @@ bool assign_op_special(Op op, PyObject* target, PyObject* value) {
     if (drops_writes(target)) return true;
     if (!is_view(target)) return false;
     PyObject* places = as_expr(target)->origin;
-    if (atomic_of(op) == Op::count_)
-        return assign_special(target, binary(op, target, value).get());
+    if (atomic_of(op) == Op::count_) return assign_special(target, binary(op, target, value).get());
     Value* v = to_value(value);
     if (v->type.rank && v->type.with(type_of(target).prim) != type_of(target))
         unsupported_operands("+=", target, value);
