@@ -198,7 +198,6 @@ struct Maker {
 
     void make(Function& f) {
         Way way;
-        way.use = uses.at(&f);
         bool any = false, calls = false;
         walk(*f.body, [&](Inst& i) { calls |= i.op == Op::call && ways.contains(i.callee()); });
         const Inst& last = *f.body->last;
@@ -207,7 +206,7 @@ struct Maker {
             any |= way.from.back();
         }
         for (const Value* p : f.body->params) way.gives.push_back(activity.active(p));
-        if (!any && way.use.writes.empty()) return;
+        if (!any && uses.at(&f).writes.empty()) return;
 
         const auto n = f.body->params.size();
         Function* there = calls ? &copy_function(m, storage, f, "_forward") : nullptr;
@@ -225,6 +224,7 @@ struct Maker {
                            .request = request,
                            .activity = activity,
                            .ways = ways,
+                           .uses = uses,
                            .written = written,
                            .task = 0,
                            .root = there ? *there->body : *back.body,

@@ -22,7 +22,6 @@ struct Way {
     std::vector<bool> takes;   // by parameter: whether the way back asks for it
     std::vector<bool> gives;   // by parameter: whether it has an adjoint
     std::vector<bool> from;    // by result: the same
-    GradientUse use;
 };
 using Ways = std::unordered_map<const Function*, Way>;
 

@@ -34,6 +34,7 @@ struct Iteration {
     const Request& request;
     const Activity& activity;
     const Ways& ways;                           // of the functions that it calls
+    const GradientUses& uses;                   // of all functions, as they were given
     const std::vector<uint64_t>& written;       // classes of memory that the kernel still writes to
     const size_t task;                          // of those that go back, for messages
     Region& root;                               // the way there

@@ -62,7 +62,7 @@ struct Sweep {
         if (i.op == Op::call) {
             const auto at = of.ways.find(i.callee());
             if (at == of.ways.end()) return false;
-            if (!at->second.use.writes.empty()) return true;
+            if (!of.uses.at(i.callee()).writes.empty()) return true;
         }
         if (i.op == Op::store || info(i.op).effect == Effect::atomic)
             if (i.operand_count && storage.has(i.operand(0))) return true;
@@ -311,7 +311,8 @@ struct Sweep {
     void loop(Inst& i, Builder& b) {
         const uint32_t n = dimensions(i);
         const int first = static_cast<int>(2 * n);
-        const bool has_order = gradient_use_of(i).has_order();  // before calls become others
+        // Before its calls become others.
+        const bool has_order = gradient_use(i.body(), storage, of.uses).has_order();
         Extents extents{{}, {}, nullptr};
         if (n) {
             std::vector<Value*> bounds;
@@ -368,16 +369,6 @@ struct Sweep {
         for (int k = 0; k < i.result_count; ++k)
             if (Value* place = carried[static_cast<size_t>(k)])
                 if (active(i.operand(first + k))) add(b, i.operand(first + k), b.load(place));
-    }
-
-    GradientUse gradient_use_of(Inst& loop) const {
-        GradientUses of_callees;
-        walk(loop.body(), [&](const Inst& i) {
-            if (i.op != Op::call) return;
-            const auto at = of.ways.find(i.callee());
-            if (at != of.ways.end()) of_callees.emplace(i.callee(), at->second.use);
-        });
-        return gradient_use(loop.body(), storage, of_callees);
     }
 
     // Whether iterations may go back in any order: what they hand on is sums, whose adjoints are

@@ -227,7 +227,7 @@ struct Kernel {
         activity.check_smooth();
         const Ways ways = make_ways(m, storage, activity, request, uses, all);
         for (size_t k = 0; k < roots.size(); ++k)
-            sweep({m, storage, request, activity, ways, all, k, *roots[k]});
+            sweep({m, storage, request, activity, ways, uses, all, k, *roots[k]});
     }
 
     std::vector<Region*> order_tasks(const std::vector<Inst*>& tasks) {
