@@ -382,3 +382,20 @@ def test_sorting_keys_that_are_much_alike(backend, keys):
     order = np.argsort(given, kind="stable")
     assert np.array_equal(k.to_numpy(), given[order])
     assert np.array_equal(v.to_numpy(), order)
+
+
+@pytest.mark.oracle_differs("it goes on for ever")
+def test_no_workspace_is_endless():
+    for slots in A.reduce_scratch_slots, A.exclusive_scan_scratch_slots, A.sort_scratch_slots:
+        with pytest.raises(ValueError, match="log256_max_n"):
+            slots(float("inf"))
+
+
+@pytest.mark.of_cpus("these have no subgroups")
+def test_there_are_no_tiles_of_lanes(backend):
+    @qd.kernel
+    def k() -> qd.i32:
+        return qd.simt.subgroup.lane_in_tile(1)
+
+    with pytest.raises(qd.QuadrantsCompilationError, match="which has no subgroups"):
+        k()
