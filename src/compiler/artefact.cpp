@@ -23,6 +23,30 @@ uint32_t append(std::vector<uint8_t>& out, const void* data, size_t bytes) {
     return uint32_t(at);
 }
 
+// In the order in which they lie; those that lie in both places side by side are one.
+void add_pieces(const pass::Record& record, abi::Task& task, std::vector<abi::Piece>& pieces) {
+    task.first_piece = uint32_t(pieces.size());
+    task.record_bytes = record.bytes;
+    std::vector<pass::Record::Piece> all = record.pieces;
+    std::ranges::sort(all, {}, &pass::Record::Piece::to);
+    for (const pass::Record::Piece& p : all) {
+        const bool binding = p.kind == pass::Input::Kind::binding;
+        const abi::Piece piece{binding, binding ? 8 * p.from : p.from, p.bytes, p.to};
+        if (pieces.size() > task.first_piece) {
+            abi::Piece& last = pieces.back();
+            const bool goes_on = last.of_bindings == piece.of_bindings &&
+                                 piece.from - last.from == piece.to - last.to &&
+                                 piece.from > last.from && piece.to - last.to - last.bytes < 8;
+            if (goes_on) {
+                last.bytes = piece.to - last.to + piece.bytes;
+                continue;
+            }
+        }
+        pieces.push_back(piece);
+    }
+    task.piece_count = uint32_t(pieces.size()) - task.first_piece;
+}
+
 }  // namespace
 
 std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
@@ -30,6 +54,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     const pass::Plan& plan = prepared.plan;
     std::string strings(1, '\0');  // offset 0 is the empty string
     std::vector<abi::Task> tasks;
+    std::vector<abi::Piece> pieces;
     const std::vector<pass::Turns> turns = pass::turns_in_order(plan);
     for (const pass::Task& t : plan.tasks) {
         const pass::Turns& at = turns[tasks.size()];
@@ -42,6 +67,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.block_dim = t.block_dim;
         out.max_threads = t.max_threads;
         out.polls = t.polls;
+        out.tells_only = t.tells_only;
         out.from = at.from;
         out.again = at.again;
         out.behind = at.behind;
@@ -55,6 +81,7 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         strings += t.name;
         strings += '\0';
         std::copy_n(t.bounds, 2 * t.dims, out.bounds);
+        if (plan.target.threads) add_pieces(t.record, out, pieces);
         tasks.push_back(out);
     }
     const std::vector<uint8_t> formats = support::write_format_table(prepared.format_table);
@@ -89,6 +116,8 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
     header.tasks = append(out, tasks.data(), tasks.size() * sizeof(abi::Task));
     header.formats = append(out, formats.data(), formats.size());
     header.strings = append(out, strings.data(), strings.size());
+    header.piece_count = uint32_t(pieces.size());
+    header.pieces = append(out, pieces.data(), pieces.size() * sizeof(abi::Piece));
     std::vector<abi::ObjectRange> objects(emitted.objects.size());
     header.objects = append(out, objects.data(), objects.size() * sizeof objects[0]);
     for (size_t k = 0; k < objects.size(); ++k) {

@@ -4,6 +4,10 @@
 // few. An array counts with its whole descriptor, and what is passed to a callee counts as read;
 // fields and words count through callees.
 //
+// Tasks find it in a record of their own. Functions that they call look into the record too, for
+// fields and for arrays that are always one of the kernel's: these lie first in the records of all
+// tasks that call any.
+//
 // Needs: a finished plan.
 // Cost:  O(instructions + calls x fields / 64), once more for each level of recursion.
 
@@ -11,6 +15,7 @@
 #include <unordered_map>
 
 #include "pass/passes.h"
+#include "support/error.h"
 
 namespace qd::pass {
 namespace {
@@ -77,10 +82,7 @@ struct Finder {
             words.join(r.words);
             for (size_t k = 0; k < m.params.size(); ++k) {
                 if (!r.parameters.has(k)) continue;
-                const Type t = m.params[k].type;
-                out.push_back({Input::Kind::argument, m.params[k].offset,
-                               t.is_array() ? array_desc_bytes(t.ndim)
-                                            : static_cast<uint32_t>(t.size_bytes())});
+                out.push_back({Input::Kind::argument, m.params[k].offset, bytes_of(m.params[k])});
             }
             for (size_t k = 0; k < m.fields.size(); ++k)
                 if (r.bindings.has(k))
@@ -109,17 +111,70 @@ struct Finder {
         out.erase(std::unique(out.begin(), out.end(), within), out.end());
         return out;
     }
+
+    // Puts in what is not there yet.
+    void add(Record& record, const Bits& bindings, const Bits& parameters) const {
+        const auto piece = [&](Input::Kind kind, uint32_t from, uint32_t bytes) {
+            record.pieces.push_back({kind, from, bytes, record.bytes});
+            record.bytes += (bytes + 7) & ~7u;
+        };
+        const Record before = record;
+        for (uint32_t k = 0; k < m.fields.size(); ++k)
+            if (bindings.has(k) && !find(before, Input::Kind::binding, k))
+                piece(Input::Kind::binding, k, 8);
+        for (size_t k = 0; k < m.params.size(); ++k) {
+            const Param& p = m.params[k];
+            if (parameters.has(k) && !find(before, Input::Kind::argument, p.offset))
+                piece(Input::Kind::argument, p.offset, bytes_of(p));
+        }
+        std::ranges::sort(record.pieces, in_order);
+    }
+
+    void lay_out(Plan& plan) const {
+        Bits bindings, parameters;
+        for (const Function* f : plan.callees) {
+            const Reads& r = reads.at(f);
+            bindings.join(r.bindings);
+            for (const Value* v : f->body->params) {
+                if (!r.parameters.has(v->index) || !v->type.is_array()) continue;
+                const auto root = plan.arrays.root(v);
+                if (root.only && root.parameter >= 0) parameters.set(size_t(root.parameter));
+            }
+        }
+        add(plan.common, bindings, parameters);
+        for (Task& t : plan.tasks) {
+            const Reads& body = reads.at(t.body);
+            if (!body.calls.empty() || (t.finish && !reads.at(t.finish).calls.empty()))
+                t.record = plan.common;
+            add(t.record, body.bindings, body.parameters);
+            if (t.finish) add(t.record, reads.at(t.finish).bindings, reads.at(t.finish).parameters);
+        }
+    }
+
+    static uint32_t bytes_of(const Param& p) {
+        return p.type.is_array() ? array_desc_bytes(p.type.ndim) : uint32_t(p.type.size_bytes());
+    }
+    static bool in_order(const Record::Piece& a, const Record::Piece& b) {
+        return a.kind != b.kind ? a.kind < b.kind : a.from < b.from;
+    }
+    static const Record::Piece* find(const Record& r, Input::Kind kind, uint32_t from) {
+        const auto at =
+            std::ranges::lower_bound(r.pieces, Record::Piece{kind, from, 0, 0}, in_order);
+        return at != r.pieces.end() && at->kind == kind && at->from == from ? &*at : nullptr;
+    }
 };
 
 }  // namespace
 
+uint32_t Record::at(Input::Kind kind, uint32_t from) const {
+    const Piece* piece = Finder::find(*this, kind, from);
+    if (!piece) throw support::Error("a task does not have what it reads");
+    return piece->to;
+}
+
 uint32_t args_bytes(const ir::Module& m) {
     uint32_t end = 0;
-    for (const ir::Param& p : m.params) {
-        const uint32_t size =
-            p.type.is_array() ? ir::array_desc_bytes(p.type.ndim) : uint32_t(p.type.size_bytes());
-        end = std::max(end, p.offset + size);
-    }
+    for (const ir::Param& p : m.params) end = std::max(end, p.offset + Finder::bytes_of(p));
     return (end + 7) & ~7u;
 }
 
@@ -137,6 +192,7 @@ void find_inputs(Plan& plan) {
         if (t.finish) f.join(f.reads[t.finish]);
         t.inputs = f.inputs(t);
     }
+    f.lay_out(plan);
 }
 
 }  // namespace qd::pass

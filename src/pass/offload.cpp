@@ -328,6 +328,21 @@ bool does_something(const Session& s, const Function& f) {
     return false;
 }
 
+// Whether all that the function does is to store to the temporary.
+bool only_sets(const Session& s, const Function& f, int32_t temp) {
+    int writes = 0;
+    for (const Inst* i = f.body->first; i; i = i->next) {
+        if (i->op == Op::volatile_load) continue;
+        const Summary x = summary_of(s, *i);
+        if (x.observable && i->op != Op::seed) return false;
+        if (!x.writes) continue;
+        const Inst* place = i->op == Op::store ? i->operand(0)->def : nullptr;
+        if (!place || place->op != Op::temp || int64_t(place->imm) != temp) return false;
+        ++writes;
+    }
+    return writes == 1;
+}
+
 }  // namespace
 
 void offload(Session& s, Plan& plan) {
@@ -352,6 +367,8 @@ void offload(Session& s, Plan& plan) {
         dce(s, *p.f);
         if (!does_something(s, *p.f)) continue;
         Task task = std::move(p.task);
+        const int32_t flag = task.group >= 0 ? plan.groups[size_t(task.group)].flag : -1;
+        task.tells_only = !p.loop && flag >= 0 && only_sets(s, *p.f, flag);
         const std::string number = std::to_string(plan.tasks.size());
         p.f->name = "task" + number;
         if (task.name.empty()) task.name = (p.loop ? "range" : "serial") + number;

@@ -94,6 +94,18 @@ struct Input {
     bool operator==(const Input&) const = default;
 };
 
+// What a device hands a task behind abi::DeviceLaunch: pieces of what the kernel was given.
+struct Record {
+    struct Piece {
+        Input::Kind kind;  // no words
+        uint32_t from, bytes;
+        uint32_t to;  // where it lies, a multiple of 8
+    };
+    std::vector<Piece> pieces;                           // in order of kind and `from`
+    uint32_t bytes = 0;                                  // a multiple of 8
+    uint32_t at(Input::Kind kind, uint32_t from) const;  // where it lies; inputs.cpp
+};
+
 struct Task {
     abi::TaskKind kind = abi::TaskKind::serial;
     ir::Function* body = nullptr;
@@ -103,13 +115,15 @@ struct Task {
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
     int block_dim = 0, max_threads = 0;         // of a GPU most blocks
     bool polls = false;                         // some iteration may wait for a later one
+    bool tells_only = false;                    // all it does is to set its group's flag
     Shape shape = Shape::thread;
     bool fixed_mapping = false;    // iteration i is thread i % block_dim of block i / block_dim
     int64_t most_iterations = -1;  // of a range task; -1: known when it runs
     uint32_t shared_bytes = 0;     // of a block, that its launch asks for; shared.cpp
     int iterations = 1;         // of a thread, that block_dim does not count; 0: t, t + threads ...
     std::vector<Input> inputs;  // in order of kind and `from`; inputs.cpp
-    int group = -1;             // the innermost around all of it, of Plan::groups
+    Record record;
+    int group = -1;  // the innermost around all of it, of Plan::groups
     std::vector<abi::PrivateField> private_fields;  // private_fields.cpp
     uint32_t private_atomics = 0;
     std::string name;  // for profiles: LoopConfig::name, else kind and number
@@ -133,6 +147,7 @@ struct Plan {
     std::vector<ir::Function*>
         callees;  // every function reachable by calls, callees before callers
     ArrayClasses arrays;
+    Record common;  // what callees find by themselves: the begin of the record of who calls any
     // Shared arrays by number, in bytes behind the begin of what the launch of a task asks for.
     // Each of the others has a place that is known with the code.
     std::unordered_map<uint32_t, uint32_t> shared_places;

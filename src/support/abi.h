@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 25;
+inline constexpr uint32_t kAbiVersion = 26;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -85,9 +85,8 @@ struct Context {  // one launch; lives on the launcher's stack
 };
 
 // A launch of a task by many threads, each with one iteration: the parameter of the kernel
-// "task<k>" or "finish<k>" of code for a GPU. Behind it stand the base addresses of Module::fields,
-// 8 bytes each, then the argument block; together they are kMostDeviceLaunch bytes, or the
-// parameter is the address of all that.
+// "task<k>" or "finish<k>" of code for a GPU. Behind it stand the Pieces of the task; together they
+// are kMostDeviceLaunch bytes, or the parameter is the address of all that.
 struct DeviceLaunch {
     uint64_t temps, partials, results;  // addresses, as in Context
     uint64_t report;                    // of a DeviceReport
@@ -155,11 +154,17 @@ inline constexpr int kMaxPrivateFields = 4;
 
 enum class Machine : uint32_t { cpu, cuda };  // objects are ELF relocatables, or PTX
 
+struct Piece {                 // of what a GPU's task is handed
+    uint32_t of_bindings;      // else of Context::args
+    uint32_t from, bytes, to;  // bytes of it, and behind DeviceLaunch
+};
+
 enum class TaskKind : uint8_t { serial, range };
 struct Task {
     TaskKind kind;
     uint8_t dims;              // of a range task
-    uint16_t polls;            // iterations may wait for later ones
+    uint8_t polls;             // iterations may wait for later ones
+    uint8_t tells_only;        // all it does is to say whether a loop of tasks goes on
     uint32_t entry;            // offset of the entry in the code image
     uint32_t finish;           // offset, or UINT32_MAX
     uint32_t partial_bytes;    // 0: no reduction
@@ -174,6 +179,7 @@ struct Task {
     int32_t gate;              // offset of its condition, an i32, into temps; -1: it begins none
     uint32_t shared_bytes;     // that the launch of a block asks for
     uint32_t iterations;       // of a GPU's thread; 0: threads that fill it share them
+    uint32_t piece_count, first_piece, record_bytes;  // of a GPU; all pieces together
     PrivateField private_fields[kMaxPrivateFields];
     Bound bounds[2 * kMaxDims];
 };
@@ -206,6 +212,7 @@ struct Artefact {
     // They call each other's functions by name. Entry symbols are named "task<k>" and "finish<k>";
     // Task::entry is filled in by the loader.
     uint32_t object_count, objects;  // count, offset of the table of ObjectRange
+    uint32_t piece_count, pieces;    // count, offset of the Pieces of all tasks
     uint32_t first_object;           // what stands before it is kept when the code is loaded
     uint32_t uses_random, uses_print, uses_tape;
     uint32_t binding_count;  // how many entries Context::bindings has

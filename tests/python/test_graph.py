@@ -9,6 +9,7 @@ import pytest
 
 import quadrants as qd
 from helpers import flag, module_at, raises, zeros
+from quadrants.lang import impl
 
 Flag = qd.types.ndarray(qd.i32, 0)
 Vec = qd.types.ndarray(qd.i32, 1)
@@ -527,3 +528,34 @@ def test_numpy_flags(backend):
     c, u = np.array(4, np.int32), np.zeros(2, np.int32)
     k(c, u)
     assert u[0] == 4 and c == 0
+
+
+@pytest.mark.parametrize("around", [0, 2])
+def test_the_condition_of_a_loop_is_no_task_of_the_count(backend, around):
+    backend.init()
+    f, c = qd.field(qd.i32, 4), qd.ndarray(qd.i32, ())
+
+    @qd.kernel(graph=True)
+    def alone(c: qd.types.ndarray(qd.i32, 0)):
+        while qd.graph.do_while(c):
+            for i in range(4):
+                f[i] += 1
+            for i in range(1):
+                c[()] -= 1
+
+    @qd.kernel(graph=True)
+    def between(c: qd.types.ndarray(qd.i32, 0)):
+        for i in range(4):
+            f[i] += 1
+        while qd.graph.do_while(c):
+            for i in range(4):
+                f[i] += 1
+            for i in range(1):
+                c[()] -= 1
+        for i in range(4):
+            f[i] += 1
+
+    c[()] = 2
+    (between if around else alone)(c)
+    assert impl.get_runtime().prog.get_num_offloaded_tasks_on_last_call() == 2 + around
+    assert f[0] == 2 + around

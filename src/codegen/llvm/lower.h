@@ -101,10 +101,7 @@ struct ModuleLowering {
     llvm::Type *void_, *i1, *i8, *i32, *i64, *f16, *f32, *f64;
     llvm::PointerType* ptr;
     llvm::PointerType* memory;  // what addresses of fields, arrays and blocks of a launch are
-    // Of a GPU. Its launches are kernel parameters, or lie in memory if they are too large.
     const bool gpu;
-    uint32_t bindings_at = 0, args_at = 0, launch_bytes = 0;
-    bool launch_in_memory = false;
     llvm::SyncScope::ID scope() const {  // of atomics
         if (gpu) return context.getOrInsertSyncScopeID("device");
         return llvm::SyncScope::System;
@@ -127,7 +124,11 @@ struct ModuleLowering {
     llvm::Function* new_callee(llvm::FunctionType* type, const ir::Function& f);
     void begin_helper_body(llvm::Function* f, Builder& b);
 
-    llvm::Function* new_kernel(const std::string& name, int threads);
+    // Its launches are kernel parameters, or lie in memory if they are too large.
+    llvm::Function* new_kernel(const std::string& name, int threads, const pass::Record& record);
+    const pass::Record& record_of(const ir::Function& f) const {
+        return records_[f.id] ? *records_[f.id] : prepared.plan.common;
+    }
     llvm::Function* report_helper();
     llvm::Function* print_helper();
     llvm::Function* fold_helper(Op op, Prim p);
@@ -158,6 +159,7 @@ struct ModuleLowering {
     void make_alias_metadata();
     void choose_expanded();
     std::unordered_map<const ir::Field*, size_t> bindings_;
+    std::vector<const pass::Record*> records_;  // of tasks, by Function::id; null: a callee
     std::unordered_map<uint32_t, llvm::GlobalVariable*> shared_arrays_;  // by number
     llvm::GlobalVariable* shared_block_ = nullptr;  // what the launch of a task asks for
     std::vector<llvm::MDNode*> scope_, noalias_;
@@ -283,8 +285,9 @@ struct FunctionLowering {
     llvm::Value* invariant_load(Builder& at, llvm::Type* t, llvm::Value* p, int64_t offset,
                                 int align);
     llvm::Value* context_member(size_t offset, llvm::Type* type = nullptr);  // null: a pointer
-    enum class Block : uint64_t { temps, partials, results, args, bindings, bounds };
+    enum class Block : uint64_t { temps, partials, results, bounds };
     llvm::Value* block(Block which);
+    std::pair<llvm::Value*, int64_t> given(pass::Input::Kind kind, uint32_t from);  // base, offset
     llvm::Value* launch_key();
     llvm::Value* open_calls();  // where the innermost abi::OpenCall of the thread stands
     // --- of a GPU (lower_gpu.cpp)

@@ -20,28 +20,24 @@ enum Key : uint64_t {  // of what a function computes at its entry, beside those
     kRecord = uint64_t{100} << 56,
     kThreadRecord = uint64_t{101} << 56,
     kWord = uint64_t{102} << 56,
-    kInside = uint64_t{103} << 56,
+    kBounds = uint64_t{103} << 56,
     kGrid = uint64_t{104} << 56
 };
 
 Value* special(Builder& b, Intrinsic::ID id) { return b.CreateIntrinsic(b.getInt32Ty(), id, {}); }
 }  // namespace
 
-llvm::Function* ModuleLowering::new_kernel(const std::string& name, int threads) {
-    if (!launch_bytes) {
-        bindings_at = sizeof(abi::DeviceLaunch);
-        args_at = bindings_at + 8 * uint32_t(prepared.plan.module->fields.size());
-        launch_bytes = args_at + pass::args_bytes(*prepared.plan.module);
-        launch_in_memory = launch_bytes > abi::kMostDeviceLaunch;
-    }
-    auto* f = new_function(llvm::FunctionType::get(void_, {launch_in_memory ? memory : ptr}, false),
-                           name);
+llvm::Function* ModuleLowering::new_kernel(const std::string& name, int threads,
+                                           const pass::Record& record) {
+    const size_t bytes = sizeof(abi::DeviceLaunch) + record.bytes;
+    const bool in_memory = bytes > abi::kMostDeviceLaunch;
+    auto* f = new_function(llvm::FunctionType::get(void_, {in_memory ? memory : ptr}, false), name);
     f->setLinkage(llvm::GlobalValue::ExternalLinkage);
     f->setCallingConv(llvm::CallingConv::PTX_Kernel);
     f->addFnAttr("nvvm.maxntid", std::to_string(threads));
-    if (launch_in_memory) return f;
-    auto* record = llvm::ArrayType::get(i8, launch_bytes);
-    f->addParamAttr(0, llvm::Attribute::getWithByValType(context, record));
+    if (in_memory) return f;
+    auto* type = llvm::ArrayType::get(i8, bytes);
+    f->addParamAttr(0, llvm::Attribute::getWithByValType(context, type));
     f->addParamAttr(0, llvm::Attribute::getWithAlignment(context, llvm::Align(8)));
     f->addParamAttr(0, llvm::Attribute::get(context, "nvvm.grid_constant"));
     return f;
@@ -61,12 +57,6 @@ Value* FunctionLowering::launch_word(size_t offset, llvm::Type* type) {
 }
 
 Value* FunctionLowering::gpu_block(Block which) {
-    const auto inside = [&](uint64_t offset) {
-        Value* record = launch_record();
-        return at_entry(kInside + offset, [&](Builder& at) {
-            return at.CreateConstInBoundsGEP1_64(m.i8, record, offset);
-        });
-    };
     switch (which) {
         case Block::temps:
             return launch_word(offsetof(abi::DeviceLaunch, temps), m.memory);
@@ -74,12 +64,13 @@ Value* FunctionLowering::gpu_block(Block which) {
             return launch_word(offsetof(abi::DeviceLaunch, partials), m.memory);
         case Block::results:
             return launch_word(offsetof(abi::DeviceLaunch, results), m.memory);
-        case Block::bounds:
-            return inside(offsetof(abi::DeviceLaunch, bounds));
-        case Block::bindings:
-            return inside(m.bindings_at);
-        case Block::args:
-            return inside(m.args_at);
+        case Block::bounds: {
+            Value* record = launch_record();
+            return at_entry(kBounds, [&](Builder& at) {
+                return at.CreateConstInBoundsGEP1_64(m.i8, record,
+                                                     offsetof(abi::DeviceLaunch, bounds));
+            });
+        }
     }
     return nullptr;
 }

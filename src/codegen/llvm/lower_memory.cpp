@@ -49,10 +49,20 @@ Value* FunctionLowering::context_member(size_t offset, llvm::Type* type) {
 Value* FunctionLowering::block(Block which) {
     if (m.gpu) return gpu_block(which);
     static constexpr size_t members[] = {
-        offsetof(abi::Context, temps),    offsetof(abi::Context, partials),
-        offsetof(abi::Context, results),  offsetof(abi::Context, args),
-        offsetof(abi::Context, bindings), offsetof(abi::Context, bounds)};
+        offsetof(abi::Context, temps), offsetof(abi::Context, partials),
+        offsetof(abi::Context, results), offsetof(abi::Context, bounds)};
     return context_member(members[size_t(which)]);
+}
+
+// Where a piece of the argument block, or a base address, lies.
+std::pair<Value*, int64_t> FunctionLowering::given(pass::Input::Kind kind, uint32_t from) {
+    if (m.gpu) {
+        const uint32_t at = m.record_of(f).at(kind, from);
+        return {launch_record(), int64_t(sizeof(abi::DeviceLaunch)) + at};
+    }
+    if (kind == pass::Input::Kind::binding)
+        return {context_member(offsetof(abi::Context, bindings)), int64_t{from} * 8};
+    return {context_member(offsetof(abi::Context, args)), from};
 }
 
 Value* FunctionLowering::open_calls() {
@@ -83,10 +93,10 @@ llvm::AllocaInst* FunctionLowering::scratch(llvm::Type* t, uint64_t count, int a
 Value* FunctionLowering::parameter(const ir::Value* v, int k) {
     const ir::Param& p = m.prepared.plan.module->params[v->index];
     return at_entry(key(kParameter, v->index, k), [&](Builder& at) -> Value* {
-        Value* args = block(Block::args);
-        if (v->type.is_array()) return at.CreateConstInBoundsGEP1_64(m.i8, args, p.offset);
+        const auto [args, offset] = given(pass::Input::Kind::argument, p.offset);
+        if (v->type.is_array()) return at.CreateConstInBoundsGEP1_64(m.i8, args, uint64_t(offset));
         const Prim prim = v->type.prim;
-        Value* x = invariant_load(at, m.mem(prim), args, p.offset + int64_t(k) * type::bytes(prim),
+        Value* x = invariant_load(at, m.mem(prim), args, offset + int64_t(k) * type::bytes(prim),
                                   type::bytes(prim));
         return prim == Prim::u1 ? at.CreateICmpNE(x, llvm::ConstantInt::get(m.i8, 0)) : x;
     });
@@ -151,8 +161,9 @@ void FunctionLowering::lower_place(Inst& i) {
         case Op::field_base: {
             const size_t binding = m.field_binding(i.field());
             return set(i, 0, at_entry(key(kBinding, binding), [&](Builder& at) {
-                           Value* bindings = block(Block::bindings);
-                           return invariant_load(at, m.memory, bindings, int64_t(binding) * 8, 8);
+                           const auto [bindings, offset] =
+                               given(pass::Input::Kind::binding, uint32_t(binding));
+                           return invariant_load(at, m.memory, bindings, offset, 8);
                        }));
         }
         case Op::array_base:

@@ -214,10 +214,13 @@ void ModuleLowering::run() {
         functions[f->id] = to;
     }
     auto* entry_type = llvm::FunctionType::get(void_, {ptr, i64, i64, i64}, false);
-    const auto entry = [&](ir::Function* f, const std::string& name, int threads) {
+    records_.assign(prepared.functions.size(), nullptr);
+    const auto entry = [&](ir::Function* f, const std::string& name, const pass::Task& task) {
         if (!makes(*f)) return;
         if (gpu) {
-            functions[f->id] = new_kernel(name, threads);
+            const int threads = task.kind == abi::TaskKind::serial ? 1 : task.block_dim;
+            functions[f->id] = new_kernel(name, threads, task.record);
+            records_[f->id] = &task.record;
             return;
         }
         auto* to = new_function(entry_type, name);
@@ -226,9 +229,8 @@ void ModuleLowering::run() {
     };
     for (size_t k = 0; k < plan.tasks.size(); ++k) {
         const pass::Task& task = plan.tasks[k];
-        const int threads = task.kind == abi::TaskKind::serial ? 1 : task.block_dim;
-        entry(task.body, "task" + std::to_string(k), threads);
-        if (task.finish) entry(task.finish, "finish" + std::to_string(k), threads);
+        entry(task.body, "task" + std::to_string(k), task);
+        if (task.finish) entry(task.finish, "finish" + std::to_string(k), task);
     }
     for (ir::Function* f : prepared.functions)
         if (makes(*f))

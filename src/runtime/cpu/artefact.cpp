@@ -29,6 +29,7 @@ size_t count_tasks(std::span<const LoadedTask> tasks) {
     std::vector<std::pair<int64_t, int32_t>> computed;  // arguments, and what is added
     const LoadedTask* before = nullptr;
     for (const LoadedTask& t : tasks) {
+        count -= t.tells_only;
         bool more = false;
         if (!is_serial(t))
             for (const abi::Bound& b : t.bounds)
@@ -65,6 +66,7 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
     image->artefact.assign(bytes.begin(), bytes.begin() + header.first_object);
     const std::span<const uint8_t> kept = image->artefact;
     const auto tasks = table<abi::Task>(kept, header.tasks, header.task_count);
+    const auto pieces = table<abi::Piece>(kept, header.pieces, header.piece_count);
     const auto strings = table<char>(kept, header.strings, header.strings_bytes);
     const std::string_view texts(strings.data(), strings.size());
     image->formats =
@@ -92,6 +94,15 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
             throw Error("artefact: loop of tasks outside its block");
         if (t.gate >= 0 && (t.behind <= k || uint64_t(t.gate) + 4 > header.temps_bytes))
             throw Error("artefact: checkpoint outside its block");
+        if (t.first_piece > pieces.size() || t.piece_count > pieces.size() - t.first_piece)
+            throw Error("artefact: pieces outside their table");
+        const auto handed = pieces.subspan(t.first_piece, t.piece_count);
+        for (const abi::Piece& p : handed) {
+            const uint64_t bytes =
+                p.of_bindings ? 8 * uint64_t{header.binding_count} : header.args_bytes;
+            if (uint64_t{p.from} + p.bytes > bytes || uint64_t{p.to} + p.bytes > t.record_bytes)
+                throw Error("artefact: piece outside its block");
+        }
         if (on_gpu && t.kind == abi::TaskKind::range && (t.block_dim < 1 || t.block_dim > 1024))
             throw Error("artefact: unusual block");
         auto entry = [&](const char* prefix) -> abi::TaskFn {
@@ -124,12 +135,15 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 {t.private_fields, t.privates},
                                 t.private_atomics,
                                 t.polls != 0,
+                                t.tells_only != 0,
                                 t.from,
                                 t.again,
                                 t.behind,
                                 t.gate,
                                 t.shared_bytes,
                                 t.iterations,
+                                handed,
+                                t.record_bytes,
                                 texts.substr(std::min<size_t>(t.name, texts.size()))});
         std::string_view& name = image->tasks.back().name;
         name = name.substr(0, name.find('\0'));

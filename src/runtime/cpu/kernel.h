@@ -35,14 +35,17 @@ struct LoadedTask {
     std::span<const abi::Bound> bounds;  // begin/end pairs
     std::span<const abi::PrivateField> private_fields;
     uint32_t private_atomics = 0;
-    bool polls = false;         // iterations may wait for later ones
-    uint32_t from = 0;          // where a do-while loop that ends here begins
-    int32_t again = -1;         // its condition in temps; -1: none
-    uint32_t behind = 0;        // what follows a checkpoint that begins here
-    int32_t gate = -1;          // its condition in temps; -1: none
-    uint32_t shared_bytes = 0;  // that the launch of a block asks for
-    uint32_t iterations = 1;    // of a GPU's thread; 0: shared by threads that fill it
-    std::string_view name;      // of its loop, else made up
+    bool polls = false;                    // iterations may wait for later ones
+    bool tells_only = false;               // as abi::Task says
+    uint32_t from = 0;                     // where a do-while loop that ends here begins
+    int32_t again = -1;                    // its condition in temps; -1: none
+    uint32_t behind = 0;                   // what follows a checkpoint that begins here
+    int32_t gate = -1;                     // its condition in temps; -1: none
+    uint32_t shared_bytes = 0;             // that the launch of a block asks for
+    uint32_t iterations = 1;               // of a GPU's thread; 0: shared by threads that fill it
+    std::span<const abi::Piece> pieces{};  // of a GPU: what it is handed
+    uint32_t record_bytes = 0;             // all of them
+    std::string_view name;                 // of its loop, else made up
 };
 
 struct KernelImage {
@@ -57,8 +60,8 @@ struct KernelImage {
     uint32_t array_use = 0;    // abi::ArrayUse
     std::vector<uint8_t> ir;   // quick code: what tier 1 is made from; moves into its slot
     uint32_t optimise_us = 0;  // quick code: estimate
-    // As spec 41 section 1 counts tasks: loop bounds that are arguments are computed in a serial
-    // task, if none stands in front of the loop.
+    // As spec 41 section 1 counts tasks: none for the condition of a loop of tasks alone; loop
+    // bounds that are arguments are computed in a serial task, if none stands in front of the loop.
     size_t counted_tasks = 0;
     std::string name;
 

@@ -107,11 +107,7 @@ struct Launch {
     abi::DeviceLaunch& head() { return *reinterpret_cast<abi::DeviceLaunch*>(record.data()); }
 
     void prepare() {
-        const size_t bindings = 8 * size_t(image.header().binding_count);
-        record.resize(sizeof(abi::DeviceLaunch) + bindings + image.args_bytes);
-        uint8_t* at = record.data() + sizeof(abi::DeviceLaunch);
-        if (bindings) std::memcpy(at, context.bindings, bindings);
-        if (image.args_bytes) std::memcpy(at + bindings, context.args, image.args_bytes);
+        record.resize(sizeof(abi::DeviceLaunch));
         abi::DeviceLaunch& h = head();
         std::memset(&h, 0, sizeof h);
         uint32_t partials = 0;
@@ -129,6 +125,17 @@ struct Launch {
         }
         if (checks) h.report = zeroed(r.report, sizeof(abi::DeviceReport));
         if (image.uses_print) h.prints = zeroed(r.prints, sizeof(abi::DevicePrints));
+    }
+
+    // What is not the task's own stays as it is: nodes whose records are the same are not told.
+    void hand_over(const LoadedTask& task) {
+        record.resize(sizeof(abi::DeviceLaunch) + task.record_bytes);
+        std::ranges::fill(head().bounds, 0);
+        uint8_t* to = record.data() + sizeof(abi::DeviceLaunch);
+        const auto* bindings = reinterpret_cast<const uint8_t*>(context.bindings);
+        std::memset(to, 0, task.record_bytes);  // gaps too, so that equal records have equal bytes
+        for (const abi::Piece& p : task.pieces)
+            std::memcpy(to + p.to, (p.of_bindings ? bindings : context.args) + p.from, p.bytes);
     }
 
     int32_t temp(int32_t offset) {
@@ -207,6 +214,7 @@ struct Launch {
     }
 
     void run(const LoadedTask& task, const Code::Entry& entry) {
+        hand_over(task);
         if (done && &task == &image.tasks.back()) {  // the others need not be told anew each time
             head().done = reinterpret_cast<Address>(done);
             head().launch = number;
@@ -322,8 +330,10 @@ struct Launch {
     bool can_replay() {
         const Code& code = *image.gpu;
         if (!std::exchange(code.was_launched, true) || code.cannot_replay) return false;
-        if (hooks.times || context.task || record.size() > kMostReplayed) return false;
-        if (std::ranges::any_of(image.tasks, [](const LoadedTask& t) { return t.gate >= 0; }))
+        if (hooks.times || context.task) return false;
+        if (std::ranges::any_of(image.tasks, [](const LoadedTask& t) {
+                return t.gate >= 0 || t.record_bytes > kMostReplayed;
+            }))
             return false;
         loops = std::ranges::any_of(image.tasks, [](const LoadedTask& t) { return t.again >= 0; });
         return !loops || (!image.uses_random && can_loop());
