@@ -47,6 +47,11 @@ def franka_1024(gs, s):
 
 
 @scene
+def franka_4096(gs, s):
+    return _franka(gs, s, 4096)
+
+
+@scene
 def collision(gs, s):
     """A box, a sphere, a cylinder and a mesh falling onto each other."""
     s.add_entity(gs.morphs.Plane())
@@ -234,6 +239,7 @@ def main():
     parser.add_argument("--measure", type=float, default=0.0)
     parser.add_argument("--border", action="store_true")
     parser.add_argument("--fields", action="store_true")
+    parser.add_argument("--gpu", action="store_true")
     args = parser.parse_args()
 
     sys.path.pop(0)  # this folder, whose genesis.py is not the simulator
@@ -250,13 +256,16 @@ def main():
     timer = Timer()
     if args.border:
         time_the_border(qd, timer)
-    gs.init(backend=gs.cpu, seed=0, logging_level="error", performance_mode=args.fields)
+    backend = gs.gpu if args.gpu else gs.cpu
+    gs.init(backend=backend, seed=0, logging_level="error", performance_mode=args.fields)
+    assert not args.gpu or gs.device.type == "cuda", gs.device
     options = OPTIONS.get(args.scene, lambda gs: {})(gs)
     wall, process, thread = time.perf_counter(), time.process_time(), time.thread_time()
     s = gs.Scene(show_viewer=False, **options)
     n_envs, reads = SCENES[args.scene](gs, s)
     s.build(n_envs=n_envs)
     s.step()
+    qd.sync()
     numbers["build and first step s"] = time.perf_counter() - wall
     core = qd._lib.core
     if hasattr(core, "wait_for_optimisations"):  # of the kernels that ran for long
@@ -283,10 +292,12 @@ def main():
         begin = time.perf_counter()
         while time.perf_counter() - begin < args.measure / 3:
             s.step()
+        qd.sync()
         steps, begin = 0, time.perf_counter()
         while time.perf_counter() - begin < args.measure:
             s.step()
             steps += 1
+        qd.sync()
         numbers["steps/s"] = steps / (time.perf_counter() - begin)
     compiled = getattr(core, "counters", dict)()
     print(

@@ -41,7 +41,7 @@ class UnpackedView:
             i = int(operator.index(i))
         except TypeError:
             raise QuadrantsSyntaxError(
-                f"unpacked vector {self._name!r} takes a python-int index, got {type(i).__name__}"
+                f"unpacked vector {self._name!r} requires a python-int index, got {type(i).__name__}"
             ) from None
         if not 0 <= i < self._count:
             raise QuadrantsSyntaxError(

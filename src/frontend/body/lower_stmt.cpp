@@ -162,6 +162,10 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
             if (PyObject_SetItem(base.get(), i.get(), made.get()) < 0) throw PyError{};
             return;
         }
+        if (is_tile(base.get())) {
+            low.node = statement;
+            return assign_tile(base.get(), i.get(), v.get());
+        }
         low.node = target;
         refuse_items(base.get());
         Ref place = [&] {
@@ -169,6 +173,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
             return subscript(base.get(), i.get());
         }();
         low.node = statement;
+        if (is_array_part(place.get())) return store_part(place.get(), v.get());
         if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(target);
         return assign(place.get(), v.get());
     }
@@ -190,7 +195,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
 
 // What a local name may stand for without becoming a value.
 static bool stays_an_object(PyObject* o) {
-    return o == Py_None || is_shared_array(o) ||
+    return o == Py_None || is_shared_array(o) || is_tile_operand(o) ||
            _PyType_Lookup(Py_TYPE(o), names()._data_oriented_);
 }
 
@@ -203,7 +208,7 @@ void Body::assign_name(const Node* target, Val v, bool is_static) {
         }
         return declare(target->name, std::move(v), Binding::Kind::fixed);
     }
-    if (!b && stays_an_object(v.get()))
+    if (is_tile_operand(v.get()) || (!b && stays_an_object(v.get())))
         return declare(target->name, std::move(v), Binding::Kind::variable);
     unit.consume(v);
     if (!b) return declare(target->name, {new_variable(v.get())}, Binding::Kind::variable);
@@ -239,6 +244,12 @@ void Body::unpack(const Node* target, const Val& v, bool is_static) {
     PyObject* o = v.get();
     std::vector<Val> items;
     if (is_struct(o)) raise(Kind::syntax, "Cannot unpack type: " + type_name(o));
+    Ref tensor;  // of a captured matrix
+    if (is_host_matrix(o) && !is_static) {
+        unit.consume(v);
+        tensor = make_value(to_value(o));
+        o = tensor.get();
+    }
     if (is_expr(o)) {
         const ir::Type t = type_of(o);
         if (t.rank == 2 && t.m > 1)
@@ -308,6 +319,7 @@ void Body::aug_assign(const Node* n) {
     }
     Val v{value(n->b)};
     low.node = n;
+    if (is_tile(place.get())) return update_tile(op, place.get(), v.get());
     if (!is_lvalue(place.get()) && !is_symbolic(place.get())) not_assignable(n->a);
     if (op == ir::Op::matmul) raise(Kind::syntax, "Unsupported operator @=");
     assign_op(op, place.get(), v.get());

@@ -20,7 +20,7 @@ const Table& table() {
     static const Table& t = *[] {
         auto* all = new Table;
         for (auto rows : {math_builtins(), atomic_builtins(), tensor_builtins(), misc_builtins(),
-                          print_builtins(), simt_builtins()})
+                          print_builtins(), simt_builtins(), tile_builtins()})
             for (const Builtin& b : rows) all->emplace(b.name, &b);
         return all;
     }();
@@ -142,6 +142,7 @@ const Builtin* taking_callable(const char* name) {
 const char* constructor_of(PyObject* callable) {
     if (is_dtype_object(callable)) return "dtype_call";
     if (is_tensor_type_object(callable)) return "typed_tensor";
+    if (is_tile_type(callable)) return nullptr;  // it knows whether the target has any
     if (is_struct_type_object(callable)) return "typed_struct";
     return nullptr;
 }

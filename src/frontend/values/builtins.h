@@ -16,6 +16,7 @@ std::span<const Builtin> tensor_builtins();  // Matrix.*, constructors of tensor
 std::span<const Builtin> misc_builtins();
 std::span<const Builtin> print_builtins();
 std::span<const Builtin> simt_builtins();
+std::span<const Builtin> tile_builtins();
 
 // The arguments of a call by parameter names: `names` in order, the first `required` of them
 // needed.

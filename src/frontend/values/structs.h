@@ -38,6 +38,16 @@ Value* array_extent(PyObject* array, int axis);  // canonical axis, i32 (subscri
 bool is_shared_array(PyObject* o);  // quadrants.lang.simt.block.SharedArray
 Ref shared_element(PyObject* array, std::span<const Ref> indices);
 
+// --- matrices in the lanes of a subgroup (tile.cpp)
+bool is_tile_type(PyObject* o);
+bool is_tile(PyObject* o);
+bool is_array_part(PyObject* o);    // x[r0:r1, c0:c1] and x[r0:r1, c]: no values
+bool is_tile_operand(PyObject* o);  // those, and what qd.outer gives
+Ref array_part(PyObject* array, std::span<const Ref> indices);       // null: there are no tiles yet
+void assign_tile(PyObject* tile, PyObject* index, PyObject* value);  // tile[index] = value
+void store_part(PyObject* part, PyObject* value);                    // part = value
+void update_tile(Op with, PyObject* tile, PyObject* value);          // tile -= value and the like
+
 // --- several places as one value (subscript.cpp)
 bool is_view(PyObject* o);
 // Of a function's parameter that stands for a view of its caller: who writes to it must be expanded

@@ -331,6 +331,7 @@ Ref array_subscript(PyObject* base, PyObject* index) {
     if (holds_slice(items)) {
         if (items.size() == 1 && as_expr(base)->type().ndim == 1)
             return buffer_view_slice(base, items[0].get());
+        if (Ref part = array_part(base, items)) return part;
         raise(Kind::syntax,
               "The type <class 'quadrants.lang._ndarray.Ndarray'> do not support index of slice "
               "type");
@@ -345,9 +346,11 @@ Ref field_subscript(FieldObject* f, PyObject* index) {
     if (is_expr(index) && !as_expr(index)->type().rank)
         return field_element(f, &index, 1);  // the frequent case
     const std::vector<Ref> items = index_list(index);
-    if (holds_slice(items))
+    if (holds_slice(items)) {
+        if (Ref part = array_part(reinterpret_cast<PyObject*>(f), items)) return part;
         raise(Kind::syntax, "The type " + class_text(reinterpret_cast<PyObject*>(f)) +
                                 " do not support index of slice type");
+    }
     PyObject* raw[16];
     const size_t n = std::min<size_t>(items.size(), 16);
     for (size_t k = 0; k < n; ++k) raw[k] = items[k].get();
@@ -356,7 +359,10 @@ Ref field_subscript(FieldObject* f, PyObject* index) {
 
 Ref shared_subscript(PyObject* array, PyObject* index) {
     const std::vector<Ref> items = index_list(index);
-    if (holds_slice(items)) raise(Kind::syntax, "a SharedArray cannot be sliced");
+    if (holds_slice(items)) {
+        if (Ref part = array_part(array, items)) return part;
+        raise(Kind::syntax, "a SharedArray cannot be sliced");
+    }
     return shared_element(array, items);
 }
 
@@ -445,14 +451,16 @@ bool is_view(PyObject* o) {
 
 Ref make_view(Type t, std::span<const Ref> parts) {
     std::vector<Value*> values;
-    bool writable = true, of_caller = false;
+    bool writable = true, of_caller = false, drops = !parts.empty();
     for (const Ref& p : parts) {
         writable &= is_place(*as_expr(p.get()));
+        drops &= drops_writes(p.get());
         of_caller |= stands_for_view(p.get());
         values.push_back(to_value(p.get()));
     }
     Ref view = make_value(build(t, values));
     if (of_caller) stand_for_view(view.get());
+    if (drops) as_expr(view.get())->reserved = kDropsWrites;
     if (writable) {
         PyObject* places = PyTuple_New(static_cast<Py_ssize_t>(parts.size()));
         if (!places) throw PyError{};
@@ -596,11 +604,15 @@ Ref subscript(PyObject* base, PyObject* index) {
     }
     if (is_host_matrix(base)) {
         const std::vector<Ref> items = index_list(index);
-        for (const Ref& i : items) {
-            if (const auto c = static_int(i.get()); c && *c < 0) negative_index();
-            if (PySlice_Check(i.get()))
-                return tensor_subscript(make_value(to_value(base)).get(), index);
+        const Ref shape = Ref::steal(PyObject_CallMethod(base, "get_shape", nullptr));
+        bool exists = static_cast<Py_ssize_t>(items.size()) == PyTuple_GET_SIZE(shape.get());
+        for (size_t k = 0; k < items.size(); ++k) {
+            const auto c = static_int(items[k].get());
+            if (c && *c < 0) negative_index();
+            exists = exists && c && *c < static_int(PyTuple_GET_ITEM(shape.get(), k)).value_or(0);
         }
+        // What is wrong with others, and what slices give, tensors say.
+        if (!exists) return tensor_subscript(make_value(to_value(base)).get(), index);
         return python_number(Ref::steal(PyObject_GetItem(base, index)));
     }
     if (PySlice_Check(index)) {
@@ -632,7 +644,7 @@ Ref attribute(PyObject* base, PyObject* name) {
     // A captured vector's methods may get run-time arguments: it becomes a value first.
     if (is_host_matrix(base) && current() && !current()->static_depth) {
         const std::string word = text_of(name);
-        if (is_tensor_method(word) && word != "get_shape" && word != "to_list")
+        if ((is_tensor_method(word) && word != "get_shape" && word != "to_list") || word == "m")
             return tensor_attribute(make_value(to_value(base)).get(), word);
         return python_number(Ref::steal(PyObject_GetAttr(base, name)));  // a component
     }

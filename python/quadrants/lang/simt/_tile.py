@@ -1,7 +1,8 @@
 """Square matrices whose rows lie in the registers of a subgroup's lanes.
 
-No target of this build has subgroups: making a tile says so. What stands for parts of arrays in
-operations on tiles exists everywhere, since using it as a value is a mistake on every target.
+A tile is a struct of its row; what it does is in src/frontend/values/tile.cpp. Making one on a
+target without subgroups says so. What stands for parts of arrays in operations on tiles exists
+everywhere, since using it as a value is a mistake on every target.
 """
 
 from __future__ import annotations
@@ -9,18 +10,143 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from quadrants.lang import impl
+from quadrants.lang._ops.operation import python_scope_error
 from quadrants.lang.exception import QuadrantsSyntaxError
-
-
-def _no_tiles(name: str) -> NoReturn:
-    impl.check_initialised()
-    raise QuadrantsSyntaxError(
-        f"{name} requires a GPU backend (cuda, metal, vulkan, amdgpu). "
-        f"Current arch is {impl.pyquadrants._arch}."
-    )
-
+from quadrants.lang.simt._target import emit, has_blocks
+from quadrants.lang.struct import StructType
+from quadrants.types.compound_types import vector
+from quadrants.types.primitive_types import f32, f64
 
 # --- tile types ---------------------------------------------------------------------------------
+
+
+def _load(self: Any, arr: Any, r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    """Loads `arr[r0:r1, c0:c1]`."""
+    emit("tile_load", self, _TileSliceProxy(arr, r0, r1, c0, c1))
+
+
+def _load3d(self: Any, arr: Any, b: Any, r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    """Loads `arr[b, r0:r1, c0:c1]`."""
+    emit("tile_load", self, _TileSliceProxy(arr, r0, r1, c0, c1, b))
+
+
+def _store(self: Any, arr: Any, r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    """Stores to `arr[r0:r1, c0:c1]`."""
+    emit("tile_store", self, _TileSliceProxy(arr, r0, r1, c0, c1))
+
+
+def _store3d(self: Any, arr: Any, b: Any, r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    """Stores to `arr[b, r0:r1, c0:c1]`."""
+    emit("tile_store", self, _TileSliceProxy(arr, r0, r1, c0, c1, b))
+
+
+def _ger_sub(self: Any, a: Any, b: Any) -> None:
+    """`self -= qd.outer(a, b)`."""
+    emit("tile_subtract", self, a, b)
+
+
+def _trsm(self: Any, L: Any) -> None:
+    """Replaces this tile B by the X with `X L^T = B`."""
+    emit("tile_solve", L, self)
+
+
+def _get_col(self: Any, k: Any) -> Any:
+    """This lane's number of column k."""
+    return emit("tile_column", self, k)
+
+
+def _set_col(self: Any, k: Any, value: Any) -> None:
+    """Sets this lane's number of column k."""
+    emit("tile_set_column", self, k, value)
+
+
+def eye_(self: Any) -> None:
+    """Makes it the identity."""
+    emit("tile_identity", self)
+
+
+def cholesky_(self: Any, eps: Any) -> None:
+    """Replaces the lower triangle by the L with `L L^T` equal to this tile.
+
+    Args:
+        eps: least square of a pivot; lane k's counts for pivot k.
+    """
+    emit("tile_factor", self, eps)
+
+
+def solve_triangular_(self: Any, B: Any, lower: bool = True) -> None:
+    """Replaces the tile B by the X with `X L^T = B`, L being this tile's lower triangle.
+
+    Raises:
+        TypeError: `lower` is false.
+    """
+    if lower is not True:
+        raise TypeError("solve_triangular_: only lower=True is supported")
+    emit("tile_solve", self, B)
+
+
+_METHODS = (
+    _load,
+    _load3d,
+    _store,
+    _store3d,
+    _ger_sub,
+    _trsm,
+    _get_col,
+    _set_col,
+    eye_,
+    cholesky_,
+    solve_triangular_,
+)
+
+
+class TileType(StructType):
+    """A type of tiles; calling it in a kernel makes a tile of zeros, as its `zeros` does."""
+
+    def __init__(self, size: int, dtype: Any) -> None:
+        methods = {f.__name__: f for f in _METHODS}
+        super().__init__(r=vector(size, dtype, unpacked=True), __struct_methods=methods)
+        self.SIZE = size
+        self.row_dtype = dtype
+
+    @property
+    def zeros(self) -> TileType:
+        return self
+
+    def _check_place(self) -> None:
+        impl.check_initialised()
+        name = f"Tile{self.SIZE}x{self.SIZE}"
+        if not has_blocks():
+            raise QuadrantsSyntaxError(
+                f"{name} requires a GPU backend (cuda, metal, vulkan, amdgpu). "
+                f"Current arch is {impl.pyquadrants._arch}."
+            )
+        if not impl.inside_kernel():
+            raise python_scope_error(name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._check_place()
+        return impl.core.trace_op("typed_struct", (self, *args), **kwargs)
+
+    def eye(self) -> Any:
+        """The identity."""
+        self._check_place()
+        return self(*emit("tile_unit_row", self.SIZE, self.row_dtype))
+
+
+_tile_cache: dict[tuple[int, Any], TileType] = {}
+
+
+def _make_tile(N: int, dtype: Any = None) -> TileType:
+    """The type of N x N tiles; dtype is f32 or f64, of default_fp if it is None."""
+    if dtype is None:
+        dtype = impl.get_runtime().default_fp
+    if dtype not in (f32, f64):
+        raise TypeError(f"the dtype of a tile is qd.f32 or qd.f64, got {dtype}")
+    made = _tile_cache.get((N, dtype))
+    if made is None:
+        made = _tile_cache[N, dtype] = TileType(N, dtype)
+    return made
 
 
 class _TileProxy:
@@ -32,14 +158,14 @@ class _TileProxy:
         raise TypeError(f"Tile{cls.SIZE}x{cls.SIZE} is not callable: use zeros() or eye()")
 
     @classmethod
-    def zeros(cls, *, dtype: Any = None) -> NoReturn:
+    def zeros(cls, *, dtype: Any = None) -> Any:
         """A tile of zeros; dtype is f32 or f64."""
-        _no_tiles(f"Tile{cls.SIZE}x{cls.SIZE}")
+        return _make_tile(cls.SIZE, dtype)()
 
     @classmethod
-    def eye(cls, *, dtype: Any = None) -> NoReturn:
+    def eye(cls, *, dtype: Any = None) -> Any:
         """The identity; dtype is f32 or f64."""
-        _no_tiles(f"Tile{cls.SIZE}x{cls.SIZE}")
+        return _make_tile(cls.SIZE, dtype).eye()
 
 
 class Tile16x16Proxy(_TileProxy):
@@ -48,34 +174,6 @@ class Tile16x16Proxy(_TileProxy):
 
 class Tile32x32Proxy(_TileProxy):
     SIZE = 32
-
-
-class _Tile:
-    """A type of tiles: `_make_tile` makes one for each size and dtype."""
-
-    SIZE = 0
-    dtype: Any = None
-
-    def __new__(cls) -> NoReturn:
-        _no_tiles(f"Tile{cls.SIZE}x{cls.SIZE}")
-
-    @classmethod
-    def eye(cls) -> NoReturn:
-        """The identity."""
-        _no_tiles(f"Tile{cls.SIZE}x{cls.SIZE}")
-
-
-_tile_cache: dict[tuple[int, Any], type[_Tile]] = {}
-
-
-def _make_tile(N: int, dtype: Any = None) -> type[_Tile]:
-    """The type of N x N tiles; calling it makes a tile of zeros, as its `zeros` does."""
-    made = _tile_cache.get((N, dtype))
-    if made is None:
-        made = type(f"Tile{N}x{N}", (_Tile,), {"SIZE": N, "dtype": dtype})
-        made.zeros = made  # type: ignore[attr-defined]
-        _tile_cache[N, dtype] = made
-    return made
 
 
 # --- parts of arrays ----------------------------------------------------------------------------
@@ -153,4 +251,7 @@ def outer(a: Any, b: Any) -> _OuterProduct:
         a: number of each lane or column of an array, `x[r0:r1, c]`.
         b: the same; `outer(a, a)` loads it once.
     """
-    return _OuterProduct(a, b)
+    if not impl.inside_kernel():
+        return _OuterProduct(a, b)
+    x = emit("tile_operand", a)  # variables may change before a tile subtracts it
+    return _OuterProduct(x, x if b is a else emit("tile_operand", b))
