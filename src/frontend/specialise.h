@@ -84,6 +84,7 @@ struct ParamSource {
     enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
     bool written = false;      // array: the kernel, or a func that it calls, stores to its elements
     bool no_gradient = false;  // array: its annotation says needs_grad=False
+    bool splits = false, only_foreign = false;  // array: as ArrayInfo
 };
 // How results become Python objects: one entry per returned object.
 struct ResultShape {

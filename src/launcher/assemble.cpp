@@ -221,16 +221,6 @@ PyObject* leaf_of(PyObject* root, const std::vector<Ref>& keys) {
     return leaf;
 }
 
-// Whether a parameter's annotation has this number type in its vectors or matrices.
-bool annotates(PyObject* annotation, Prim p) {
-    Ref at = Ref::borrow(annotation);
-    for (const char* name : {"dtype", "dtype", "id"}) {
-        at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), name));
-        if (!at) return cpython::forget_error(), false;
-    }
-    return PyLong_Check(at.get()) && static_cast<Prim>(PyLong_AsLong(at.get())) == p;
-}
-
 void add_steps(Specialisation& s, const KernelObject& of, PyObject* const* args,
                const frontend::LoweredKernel& kernel, std::span<const ir::Param> params) {
     const std::vector<Parameter>& parameters = *of.parameters;
@@ -246,6 +236,8 @@ void add_steps(Specialisation& s, const KernelObject& of, PyObject* const* args,
         step.name = params[k].name;
         step.kernel = kernel_name(of);
         step.written = source.written;
+        step.splits = source.splits;
+        if (source.only_foreign) step.foreign = PackStep::kOnlyForeign;
         step.attributes = keys_of(source.path);
         if (!step.attributes.empty())
             note_classes(step, parameters[step.argument], args[step.argument]);
@@ -256,11 +248,6 @@ void add_steps(Specialisation& s, const KernelObject& of, PyObject* const* args,
                     const auto& array = *reinterpret_cast<data::NdarrayObject*>(bare);
                     step.layout = array.layout;
                     step.has_grad = array.grad;
-                } else if (step.type.rank > 0 &&
-                           !(step.attributes.empty() &&
-                             annotates(parameters[step.argument].annotation.get(),
-                                       step.type.prim))) {
-                    step.foreign = PackStep::kOnlyForeign;
                 }
                 Py_DECREF(leaf);
             }

@@ -246,7 +246,8 @@ Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
     const int elem_rank = step.type.rank;
     if (a.prim != step.type.prim || a.ndim != step.type.ndim + elem_rank || step.layout)
         return Written::no;
-    if (elem_rank > 0 && a.shape[step.type.ndim] != step.type.n) return Written::no;
+    if (elem_rank > 0 && (!step.splits || a.shape[step.type.ndim] != step.type.n))
+        return Written::no;
     if (elem_rank > 1 && a.shape[step.type.ndim + 1] != step.type.m) return Written::no;
     if (!a.c_contiguous || (a.on_device && session().device->is_host) ||
         (step.needs_grad && !a.has_grad) || (step.refuses_grad && a.has_grad))

@@ -297,6 +297,71 @@ def test_the_shape_of_a_vector_is_part_of_its_version(tmp_path):
     assert of("long") == expected(6, 3)
 
 
+RAISING = """
+import sys
+from fractions import Fraction
+import quadrants as qd
+
+BAD = sys.argv[2] == "bad"
+class Truth:
+    def __bool__(self):
+        if BAD: raise ValueError("no truth")
+        return True
+    def __add__(self, other):
+        if BAD: raise KeyError("no sum")
+        return 1
+    def __contains__(self, other):
+        return 1 // (not BAD)
+F, O, N = Fraction(0 if BAD else 4), Truth(), None if BAD else 3
+
+@qd.kernel
+def division() -> qd.f64: return float(1 / F)
+@qd.kernel
+def truth() -> qd.i32: return 5 if O else 6
+@qd.kernel
+def negation() -> qd.i32: return 5 if not O else 6
+@qd.kernel
+def static() -> qd.i32:
+    if qd.static(O): return 1
+    return 2
+@qd.kernel
+def addition() -> qd.i32: return O + 2
+@qd.kernel
+def within() -> qd.i32: return 1 if qd.static(3 in O) else 0
+@qd.kernel
+def minus() -> qd.i32: return -N
+
+def attempt(k):
+    try:
+        return str(k())
+    except Exception as e:
+        return type(e).__name__ + "/" + str(e).split()[-1]
+
+qd.init(qd.cpu, offline_cache_file_path=sys.argv[1], offline_cache=sys.argv[3] == "cached", log_level="error")
+print(*map(attempt, (division, truth, negation, static, addition, within, minus)), sep=" | ")
+"""
+
+
+@pytest.mark.oracle_differs("our cache")
+def test_what_raises_in_a_later_process_alone(tmp_path):
+    path = tmp_path / "raising.py"
+    path.write_text(RAISING)
+
+    def words(how, cached):
+        command = [sys.executable, str(path), str(tmp_path / "cache"), how, cached]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=100,
+            env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout.splitlines()[-1]
+
+    good, bad = words("good", "cold"), words("bad", "cold")
+    assert good.startswith("0.25 | 5 | 6 | 1 | 1 | 1 | -3") and bad.count("/") == 7
+    for how in ("good", "bad", "good", "bad"):
+        assert words(how, "cached") == (good if how == "good" else bad)
+
+
 LEFT_OUT = """
 import sys
 import quadrants as qd

@@ -395,8 +395,12 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         ir::Value* v =
             unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name,
                            a.has_grad && !forbidden);
-        if (low.kernel->out->params.size() > before)
-            low.kernel->out->params.back().no_gradient = forbidden;
+        if (low.kernel->out->params.size() > before) {
+            ParamSource& source = low.kernel->out->params.back();
+            source.no_gradient = forbidden;
+            source.splits = a.splits;
+            source.only_foreign = a.only_foreign;
+        }
         prov->leaf = make_array(v, a.access);
         return {prov->leaf, nullptr};
     }

@@ -61,6 +61,7 @@ Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands
         if (!place) unit.opaque(std::string("what '") + name + "' sees of its operands");
     }
     Ref result = run();
+    if (!result) throw PyError{};  // a guard asked before, and it raised
     if (place && !unit.answers_alike(place, result.get()))
         unit.opaque(std::string("'") + name + "', which gave two answers");
     return result_of(std::move(result), place);

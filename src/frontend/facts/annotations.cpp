@@ -157,8 +157,11 @@ void bind_array_type(PyObject* annotation, PyObject* array, const std::string& n
     const int want_ndim =
         PyLong_Check(ndim.get()) ? static_cast<int>(PyLong_AsLong(ndim.get())) : -1;
     const std::string head = "Invalid value for argument " + name + " - required ";
-    if (!external) return;  // checked by NDArray.check_matched at binding
     const auto tensor = tensor_type_of(dtype.get());
+    a.splits = tensor.has_value();
+    if (!external) return;  // checked by NDArray.check_matched at binding
+    const Ref wants_grad = get(annotation, names().needs_grad_);
+    a.only_foreign = wants_grad && wants_grad.get() == Py_True && !a.has_grad;
     const auto prim = prim_of(dtype.get());
     Ref shape = get(array, names().shape_);
     if (tensor) {
@@ -184,6 +187,7 @@ void bind_array_type(PyObject* annotation, PyObject* array, const std::string& n
                                    shown(extents[0], extents[1]) + " is provided");
         a.ndim -= rank;
         const ir::Prim p = a.elem.prim;
+        a.only_foreign |= t.prim != ir::Prim::none && !matches_prim(t.prim, p);
         a.elem = rank == 1 ? ir::Type::vector(p, extents[0])
                            : ir::Type::matrix(p, extents[0], extents[1]);
         return;

@@ -14,6 +14,9 @@ struct ArrayInfo {
     int ndim = 0;
     ir::ArrayAccess access;
     bool has_grad = false;
+    // What the annotation says: the last axes of others' arrays are an element's; and of such an
+    // array, that an ndarray of the same type would be refused.
+    bool splits = false, only_foreign = false;
 };
 bool is_external_array(PyObject* o);                           // NumPy array or torch tensor
 bool array_info(PyObject* o, ArrayInfo& out);                  // any array; false if it is none

@@ -139,7 +139,14 @@ bool is_plain(PyObject* o) {
 
 Value* operand(PyObject* o, const char* symbol, PyObject* a, PyObject* b) {
     if (is_plain(o)) invalid_scalar(o);
-    if (is_valueless(o)) unsupported_operands(symbol, a, b);
+    if (is_valueless(o)) {
+        const auto name = [](PyObject* x) {  // as Python says it
+            const std::string_view whole = is_expr(x) ? "Expr" : Py_TYPE(x)->tp_name;
+            return std::string(whole.substr(whole.rfind('.') + 1));
+        };
+        raise(Kind::type, std::string("unsupported operand type(s) for ") + symbol + ": '" +
+                              name(a) + "' and '" + name(b) + "'");
+    }
     return to_value(o);
 }
 
