@@ -804,3 +804,22 @@ print(core.counters()["lowered"])
 
 def test_tiles_start_warm(run):
     assert [run(WARM_TILES)[0] for _ in range(2)] == [["1"], ["0"]]
+
+
+@pytest.mark.parametrize("fast_math", [True, False])
+def test_quotients_are_approximations_where_that_is_allowed(run, tmp_path, fast_math):
+    run(f"""
+qd.init(arch=qd.cuda, log_level=qd.ERROR, offline_cache=False, fast_math={fast_math})
+x, y = qd.field(qd.f32, 64), qd.field(qd.f64, 64)
+@qd.kernel
+def k(a: qd.f32, b: qd.f64, n: qd.i32):
+    for i in x:
+        x[i] = x[i] / a + x[i] / n + x[i] / 8.0 + x[i] // a
+        y[i] = y[i] / b
+k(1.0, 1.0, 1)
+""")
+    ptx = (tmp_path / "log.ptx").read_text()
+    near, exact = ptx.count("div.full.ftz.f32"), ptx.count("div.rn.ftz.f32")
+    assert ptx.count("div.rn.f64") == 1
+    # `//` is exact in both.
+    assert (near, exact) == ((2, 1) if fast_math else (0, 2))  # `x // a` finds `x / a` there

@@ -188,6 +188,7 @@ struct Scalar {
     void flush_before_identity(Op op, llvm::Value*& x, llvm::Value*& y);
     llvm::Value* float_to_int(llvm::Value* x, Prim to);
     llvm::Value* float_op(Op op, Prim p, llvm::Value* x, llvm::Value* y, llvm::Value* z);
+    llvm::Value* approximation(Op op, llvm::Value* x, llvm::Value* y);
 };
 
 struct FunctionLowering {
