@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+import quadrants as qd
 from quadrants.lang._inspect.effects import may_change
 
 PROGRAM = """
@@ -170,3 +171,23 @@ def test_what_changes_only_its_own_variables_changes_nothing():
 
     assert not may_change(builds, ()) and not may_change(reads_methods, ())
     assert may_change(changes, ()) and may_change(calls_what_changes, ())
+
+
+BOUND = [1, 2]
+
+
+def rebinds():
+    global BOUND
+    BOUND = [5, 6]
+    return 1
+
+
+def test_a_name_that_is_bound_anew_amid_a_kernel():
+    """As when Python runs it: what comes behind the call sees the new object."""
+    qd.init(arch=qd.cpu, log_level="error", offline_cache=False)
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return BOUND[0] + rebinds() * 10 + BOUND[1] * 1000
+
+    assert k() == 6011

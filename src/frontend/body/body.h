@@ -70,7 +70,12 @@ struct Lowering::Body {
     std::vector<Binding> bindings;
     std::unordered_map<PyObject*, int> visible;
     std::vector<LoopFrame> loops;
-    std::unordered_map<PyObject*, Val> outer_names;  // globals, cells and builtins seen so far
+    struct OuterName {
+        Val value;
+        Ref object;          // that the name was bound to
+        uint64_t user_runs;  // when it was looked up last
+    };
+    std::unordered_map<PyObject*, OuterName> outer_names;  // globals, cells and builtins so far
     LoopSettings settings;
     bool settings_used = true;
     bool has_return = false;
@@ -86,6 +91,7 @@ struct Lowering::Body {
     Binding* find(PyObject* name);
     void declare(PyObject* name, Val value, Binding::Kind kind);
     Val lookup(PyObject* name);
+    bool is_as_it_was(PyObject* name, OuterName& seen);
     void leave_shared_views();  // at the end of a parallel loop
     Val adopt(Ref value, Prov* prov);
     Val member(const Val& base, PyObject* name);

@@ -69,6 +69,34 @@ void Body::leave_shared_views() {
     }
 }
 
+namespace {
+// What a name outside the body is bound to; null: nothing.
+struct Outer {
+    Ref object;
+    Prov::Kind kind = Prov::Kind::global;
+    bool is_builtin = false;
+};
+Outer outer_of(const Lowering::Body& body, PyObject* name) {
+    PyObject* cell = body.cells ? PyDict_GetItem(body.cells.get(), name) : nullptr;
+    if (Ref content = cell ? Ref::steal_or_null(PyCell_Get(cell)) : Ref{})
+        return {std::move(content), Prov::Kind::cell};
+    if (PyObject* o = PyDict_GetItem(PyFunction_GetGlobals(body.function.get()), name))
+        return {Ref::borrow(o)};
+    PyObject* builtins = PyEval_GetBuiltins();
+    return {Ref::borrow(builtins ? PyDict_GetItem(builtins, name) : nullptr), Prov::Kind::global,
+            true};
+}
+}  // namespace
+
+// Code of the user may have bound the name anew while the body was walked.
+bool Body::is_as_it_was(PyObject* name, OuterName& seen) {
+    if (seen.user_runs == low.kernel->user_runs) return true;
+    seen.user_runs = low.kernel->user_runs;
+    if (outer_of(*this, name).object.get() == seen.object.get()) return true;
+    unit.opaque("'" + text(name) + "' was bound anew while the kernel was compiled");
+    return false;
+}
+
 Val Body::lookup(PyObject* name) {
     if (Binding* b = find(name)) {
         if (b->kind != Binding::Kind::variable || low.parallel_depth <= b->parallel_depth)
@@ -77,38 +105,29 @@ Val Body::lookup(PyObject* name) {
         if (!b->shared) b->shared = shared_view(b->value.get());
         return {b->shared, b->value.prov};
     }
-    if (const auto it = outer_names.find(name); it != outer_names.end()) {
-        note_capture(low, function.get(), nullptr, it->second.get(), name, it->second.prov);
-        return it->second;
+    if (const auto it = outer_names.find(name);
+        it != outer_names.end() && is_as_it_was(name, it->second)) {
+        const Val& known = it->second.value;
+        note_capture(low, function.get(), nullptr, known.get(), name, known.prov);
+        return known;
     }
-    Val v;
-    PyObject* cell = cells ? PyDict_GetItem(cells.get(), name) : nullptr;
-    if (cell) {
-        PyObject* content = PyCell_Get(cell);
-        if (content)
-            v = adopt(Ref::steal(content), unit.global(Prov::Kind::cell, function.get(), name));
+    const Outer found = outer_of(*this, name);
+    if (!found.object) {
+        const Ref locals = Ref::steal(PyList_New(0));
+        for (const Binding& known : bindings) PyList_Append(locals.get(), known.name);
+        raise_undefined(name, function.get(), locals.get(), cells.get());
     }
-    if (!v.obj) {
-        PyObject* globals = PyFunction_GetGlobals(function.get());
-        if (PyObject* o = PyDict_GetItem(globals, name)) {
-            v = adopt(Ref::borrow(o), unit.global(Prov::Kind::global, function.get(), name));
-        } else {
-            PyObject* builtins = PyEval_GetBuiltins();
-            PyObject* b = builtins ? PyDict_GetItem(builtins, name) : nullptr;
-            if (!b) {
-                const Ref locals = Ref::steal(PyList_New(0));
-                for (const Binding& known : bindings) PyList_Append(locals.get(), known.name);
-                raise_undefined(name, function.get(), locals.get(), cells.get());
-            }
-            v = {Ref::borrow(b), unit.global(Prov::Kind::global, function.get(), name)};
-            guard_value(unit, b, v.prov);  // not shadowed since
-        }
-    }
+    Prov* prov = unit.global(found.kind, function.get(), name);
+    Val v{found.object, prov};
+    if (found.is_builtin)
+        guard_value(unit, v.get(), prov);  // not shadowed since
+    else
+        v = adopt(found.object, prov);
     if (low.kernel->options.raise_on_templated_floats && low.kind == FunctionKind::kernel &&
         PyFloat_CheckExact(v.get()))
         raise(Kind::value, "Not permitted to access floats as global values: " + text(name) +
                                " (raise_on_templated_floats=True)");
-    outer_names.emplace(name, v);
+    outer_names.insert_or_assign(name, OuterName{v, found.object, low.kernel->user_runs});
     note_capture(low, function.get(), nullptr, v.get(), name, v.prov);
     return v;
 }
