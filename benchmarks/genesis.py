@@ -1,6 +1,6 @@
 """Genesis, a robot simulator, on the established package and on ours, in turn.
 
-    python benchmarks/genesis.py [--scenes franka,mpm,...] [--rounds N] [--measure SECONDS] [--folder FOLDER]
+    python benchmarks/genesis.py [--gpu] [--scenes franka,mpm,...] [--rounds N] [--measure SECONDS] [--folder FOLDER]
 
 Makes an environment with genesis-world and torch (about 8 GB) under benchmarks/build/genesis, which
 brings the established package; ours takes its place through PYTHONPATH. For each scene and package:
@@ -26,6 +26,7 @@ VERSION = "genesis-world==1.4.5"
 SCENES = (
     "franka franka_64 franka_1024 collision terrain sensors mpm sph pbd fem".split()  # in this order
 )
+GPU_SCENES = "franka franka_4096 collision sensors mpm".split()
 FIELDS = ("franka", "franka_64")  # also in field mode
 # Largest difference over the first ten steps, relative to the largest value of the established
 # package: f32, sums in another order.
@@ -83,7 +84,7 @@ def compare(python, scene, ours, theirs):
 
 
 def measure(python, folder, scene, args, fields):
-    extra = ["--fields"] if fields else []
+    extra = ["--fields"] * fields + ["--gpu"] * args.gpu
     found = {}
     for package in ("established", "ours"):
         home = folder / "homes" / package
@@ -176,7 +177,8 @@ def table(results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scenes", default=",".join(SCENES))
+    parser.add_argument("--gpu", action="store_true", help="on an NVIDIA GPU")
+    parser.add_argument("--scenes")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--measure", type=float, default=3.0)
     parser.add_argument("--folder", type=pathlib.Path, default=HERE / "build" / "genesis")
@@ -186,6 +188,9 @@ def main():
     stem = (
         HERE / "results" / f"{datetime.date.today()}-genesis-{platform.machine()}-{os.cpu_count()}t"
     )
+    if args.gpu:
+        stem = stem.with_name(stem.name + "-gpu")
+    scenes = args.scenes.split(",") if args.scenes else GPU_SCENES if args.gpu else SCENES
     results, failed = {}, []
 
     def write(report=""):  # after each scene: a stopped run keeps what it has
@@ -193,8 +198,8 @@ def main():
         stem.with_suffix(".md").write_text(text)
         stem.with_suffix(".json").write_text(json.dumps(results, indent=1))
 
-    for scene in args.scenes.split(","):
-        for fields in (False, True) if scene in FIELDS else (False,):
+    for scene in scenes:
+        for fields in (False, True) if scene in FIELDS and not args.gpu else (False,):
             name = scene + (", fields" if fields else "")
             print(f"{name} ...", flush=True)
             results[name] = measure(python, args.folder, scene, args, fields)
@@ -204,7 +209,8 @@ def main():
                 failed.append(f"states of {name} differ")
             if lowered_warm(results[name]):
                 failed.append(f"{name}: a warm process ran the front end")
-    write("\n## Compiling, ours\n\n" + compile_report(python, args.folder))
+    if not args.gpu:
+        write("\n## Compiling, ours\n\n" + compile_report(python, args.folder))
     print(f"written: {stem}.md")
     if failed:
         raise SystemExit("; ".join(failed))
