@@ -85,6 +85,7 @@ struct ParamSource {
     bool written = false;      // array: the kernel, or a func that it calls, stores to its elements
     bool no_gradient = false;  // array: its annotation says needs_grad=False
     bool splits = false, only_foreign = false;  // array: as ArrayInfo
+    bool only_own = false;  // array: others' are no arguments there, but constants or refused
 };
 // How results become Python objects: one entry per returned object.
 struct ResultShape {

@@ -237,6 +237,7 @@ void add_steps(Specialisation& s, const KernelObject& of, PyObject* const* args,
         step.kernel = kernel_name(of);
         step.written = source.written;
         step.splits = source.splits;
+        step.only_own = source.only_own;
         if (source.only_foreign) step.foreign = PackStep::kOnlyForeign;
         step.attributes = keys_of(source.path);
         if (!step.attributes.empty())

@@ -76,6 +76,7 @@ struct PackStep {
     enum Foreign : uint8_t { kOnlyForeign = 1, kLastForeign = 2, kLastShared = 4 };
     uint8_t foreign = 0;
     bool cacheable : 1 = false;    // reached through frozen dataclasses only, a Quadrants ndarray
+    bool only_own : 1 = false;     // no array of others
     bool splits : 1 = false;       // the last axes of others' arrays are an element's
     bool asks_shared : 1 = false;  // the code's atomics depend on whether other processes see it
     uint16_t argument = 0;

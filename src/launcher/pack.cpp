@@ -281,7 +281,8 @@ Written write_array(PackStep& step, PyObject* value, uint8_t* at) {
     value = data::unwrap(value);
     if (data::is_ndarray(value))
         return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
-    if (is_numpy(value) || is_torch(value)) return write_external(step, value, at);
+    if (!step.only_own && (is_numpy(value) || is_torch(value)))
+        return write_external(step, value, at);
     return Written::no;
 }
 

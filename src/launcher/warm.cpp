@@ -212,6 +212,7 @@ StoredRecipe read_recipe(const Bytes& bytes) {
         k.params[n].no_gradient = bits & 2;
         k.params[n].splits = bits & 4;
         k.params[n].only_foreign = bits & 8;
+        k.params[n].only_own = bits & 16;
         s.recipe.params[n].name = r.text();
         s.layouts.push_back(r.number<uint64_t>());
     }
@@ -412,7 +413,8 @@ Bytes write_recipe(PyObject* definition, const LoweredKernel& k, std::span<PyObj
         w.number(params[n].offset);
         w.number(uint8_t(params[n].needs_grad));
         w.number(uint8_t(k.params[n].written | k.params[n].no_gradient << 1 |
-                         k.params[n].splits << 2 | k.params[n].only_foreign << 3));
+                         k.params[n].splits << 2 | k.params[n].only_foreign << 3 |
+                         k.params[n].only_own << 4));
         w.text(params[n].name);
         w.number(k.params[n].kind == ParamSource::Kind::array
                      ? layout_of(walker.find(k.params[n].path))

@@ -155,3 +155,59 @@ def test_members_of_other_processes(tmp_path):
         )
         assert done.returncode == 0, done.stderr[-2000:]
         assert int(done.stdout.split()[-1]) == expected[case], case
+
+
+ATTRIBUTE = """
+import sys
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+
+@qd.data_oriented
+class Holder:
+    def __init__(self, a):
+        self.a = a
+    @qd.kernel
+    def length(self) -> qd.i32:
+        return self.a.shape[0]
+    @qd.kernel
+    def add(self):
+        for i in range(2):
+            self.a[i] += 1
+
+def words(make):
+    h = Holder(make(2))
+    out = [h.length()]
+    h.a = make(3)
+    out.append(h.length())
+    try:
+        h.add()
+        out.append(int(h.a[0]))
+    except Exception as e:
+        out.append(type(e).__name__)
+    return out
+
+print(*words(lambda n: qd.ndarray(qd.f32, n) if sys.argv[2] == "own" else np.zeros(n, np.float32)))
+"""
+
+
+def test_attributes_of_other_processes(tmp_path):
+    """An array of NumPy's as an attribute is a constant or refused, whatever an ndarray there was before."""
+    path = tmp_path / "attribute.py"
+    path.write_text(ATTRIBUTE)
+
+    def words(kind, cache):
+        done = subprocess.run(
+            [sys.executable, str(path), str(tmp_path / cache), kind],
+            capture_output=True,
+            text=True,
+            timeout=100,
+            env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout.split()[-3:]
+
+    fresh = {kind: words(kind, f"fresh {kind}") for kind in ("own", "others")}
+    assert fresh["own"] == ["2", "3", "1"] and fresh["others"] != fresh["own"]
+    for kind in ("others", "own", "others", "own"):
+        assert words(kind, "shared") == fresh[kind], kind

@@ -240,3 +240,21 @@ def test_carried_values_go_along(backend, kind):
             last = int(a[i - 1] + a[(i + 2) % n]) - last
         k(a, out)
         assert out[0] == last
+
+
+@pytest.mark.parametrize("value", [np.array(3), np.array(3, np.uint8), np.array(True)])
+def test_ndrange_of_arrays_without_axes(backend, value):
+    n = int(value)
+    count = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def k():
+        for _ in qd.ndrange(value):
+            count[0] += 1
+        for _, _ in qd.ndrange((0, value), n):
+            count[1] += 1
+        for _ in qd.ndrange(value + 1):
+            count[2] += 1
+
+    k()
+    assert count.to_numpy().tolist() == [n, n * n, n + 1]

@@ -1,5 +1,7 @@
 """Vectors and matrices: construction, operators, methods, slices, swizzles, runtime indices."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -684,3 +686,51 @@ def test_products_of_singular_matrices_cancel(backend):
     m[None] = [[1.1, 1.1], [2.3, 2.3]]
     run()
     assert out[0] == 0 and np.isinf(out[1])
+
+
+PRIMES = qd.Vector([73856093, 19349663, 83492791])
+SMALL_AND_LARGE = qd.Vector([0.1, 1e8])
+COUNTS = qd.Matrix([[1, 2], [3, 4]])
+
+
+@qd.func
+def sum_below(n: qd.template()):
+    s = 0
+    for i in qd.static(range(n)):
+        s += i
+    return s
+
+
+def test_elements_of_captured_matrices_are_numbers_of_the_kernel(backend):
+    """They wrap and round as the default types do, and are known where Python asks."""
+    backend.init(fast_math=False)
+    hashed, rounded = qd.field(qd.i32, 3), qd.field(qd.f64, 4)
+
+    @qd.kernel
+    def k() -> qd.i32:
+        for i in range(3):
+            hashed[i] = (PRIMES[0] * 37) ^ (PRIMES[1] * i) ^ (PRIMES.z << 4)
+        for i in range(1):
+            rounded[0] = (SMALL_AND_LARGE[0] + SMALL_AND_LARGE[1]) - SMALL_AND_LARGE[1]
+            rounded[1] = SMALL_AND_LARGE.x / 3
+            rounded[2] = SMALL_AND_LARGE[0]
+            rounded[3] = max(SMALL_AND_LARGE[0], 0) + qd.sqrt(SMALL_AND_LARGE[1])
+        s = sum_below(COUNTS[1, 1]) + math.isqrt(COUNTS[1, 1])
+        for i in qd.static(range(COUNTS[1, 0])):
+            s += i * 10
+        if qd.static(COUNTS[0, 0] == 1):
+            s += 100
+        for i in range(COUNTS[0, 1]):
+            s += 1000
+        return s
+
+    assert k() == 6 + 2 + 30 + 100 + 2000
+
+    def wrap(x):
+        return (x + 2**31) % 2**32 - 2**31
+
+    expected = [wrap(73856093 * 37) ^ wrap(19349663 * i) ^ wrap(83492791 << 4) for i in range(3)]
+    assert hashed.to_numpy().tolist() == expected
+    f = np.float32
+    assert rounded.to_numpy()[:3].tolist() == [0.0, f(0.1) / f(3), f(0.1)]
+    np.testing.assert_allclose(rounded[3], 1e4 + 0.1, rtol=1e-6)

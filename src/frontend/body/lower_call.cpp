@@ -62,7 +62,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
         }
         Val v = expr(a);
         if (!provs) unit.consume(v);
-        out.positional.push_back(std::move(v.obj));
+        out.positional.push_back(uncaptured(std::move(v.obj)));
         if (provs) provs->push_back(v.prov);
     }
     for (const Node* k : n->list2) {
@@ -78,7 +78,7 @@ void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
             continue;
         }
         if (!keyword_provs) unit.consume(v);
-        out.keywords.emplace_back(Ref::borrow(k->name), std::move(v.obj));
+        out.keywords.emplace_back(Ref::borrow(k->name), uncaptured(std::move(v.obj)));
         if (keyword_provs) keyword_provs->push_back(v.prov);
     }
 }

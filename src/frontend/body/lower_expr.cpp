@@ -162,8 +162,11 @@ Val Body::adopt(Ref value, Prov* prov) {
             guard_value(unit, o, prov);
             std::string name =
                 prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
+            const size_t before = low.kernel->out->params.size();
             ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
                                           ir::Type::array(a.elem, a.ndim), name, a.has_grad);
+            if (low.kernel->out->params.size() > before)
+                low.kernel->out->params.back().only_own = true;
             prov->leaf = make_array(v, a.access);
         }
         return {prov->leaf, nullptr};
@@ -237,6 +240,8 @@ Val Body::member(const Val& base, PyObject* name) {
     Val v = adopt(std::move(item), prov);
     if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole))
         pin_extra(unit, base, name, v);
+    if (is_host_matrix(o) && name != interned("n").get() && name != interned("ndim").get())
+        return {captured_number(v.obj)};
     note_capture(low, function.get(), o, v.get(), name, v.prov);
     if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
         PyTypeObject* type = Py_TYPE(v.get());
@@ -266,7 +271,7 @@ Val Body::element(const Val& base, PyObject* index) {
     if (!prov) unit.consume(base);
     Val v = adopt(std::move(item), prov);
     if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole)) v.prov->at_launch = v.obj;
-    return v;
+    return is_host_matrix(base.get()) ? Val{captured_number(v.obj)} : v;
 }
 
 static bool forbids_gradient(PyObject* annotation) {

@@ -206,6 +206,15 @@ Flow Body::range_loop(const Node* n, const Node* call) {
     return counted(n, {Counted::Over::range, {b}, {0}});
 }
 
+// NumPy's and torch's arrays without axes are the number that they hold.
+static Ref held_number(PyObject* o) {
+    if (is_expr(o) || !is_external_array(o)) return Ref::borrow(o);
+    const Ref ndim = Ref::steal(PyObject_GetAttrString(o, "ndim"));
+    if (static_int(ndim.get()) != 0) return Ref::borrow(o);
+    Ref item = Ref::steal(PyObject_CallMethod(o, "item", nullptr));
+    return PyBool_Check(item.get()) ? Ref::steal(PyNumber_Long(item.get())) : item;
+}
+
 Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
     CallArgs args;
     arguments(call, args, nullptr, nullptr);
@@ -218,7 +227,9 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
                   "int)");
         return v;
     };
-    const auto number = [&](PyObject* o) {
+    const auto number = [&](PyObject* given) {
+        const Ref held = held_number(given);
+        PyObject* o = held.get();
         if (!is_expr(o) && PyFloat_Check(o))
             raise(Kind::type,
                   "Every argument of ndrange should be an integer scalar or a tuple/list of (int, "
@@ -227,7 +238,8 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
         return bound(low, o, false);
     };
     for (const Ref& a : args.positional) {
-        PyObject* o = a.get();
+        const Ref held = held_number(a.get());
+        PyObject* o = held.get();
         const bool tensor = is_expr(o) && type_of(o).is_tensor();
         const bool sequence = !is_expr(o) && (PyTuple_Check(o) || PyList_Check(o) ||
                                               (PySequence_Check(o) && !PyUnicode_Check(o)));

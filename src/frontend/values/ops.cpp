@@ -292,7 +292,11 @@ std::optional<long long> static_int(PyObject* o) {
         if (v == -1 && PyErr_Occurred()) return forget_error(), std::nullopt;
         return v;
     }
-    if (is_expr(o) || PyFloat_Check(o) || !PyIndex_Check(o)) return std::nullopt;
+    if (is_expr(o)) {
+        const Ref number = uncaptured(Ref::borrow(o));
+        return is_expr(number.get()) ? std::nullopt : static_int(number.get());
+    }
+    if (PyFloat_Check(o) || !PyIndex_Check(o)) return std::nullopt;
     const Ref index = Ref::steal_or_null(PyNumber_Index(o));
     if (!index) return forget_error(), std::nullopt;
     return static_int(index.get());

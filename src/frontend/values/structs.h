@@ -48,6 +48,12 @@ void assign_tile(PyObject* tile, PyObject* index, PyObject* value);  // tile[ind
 void store_part(PyObject* part, PyObject* value);                    // part = value
 void update_tile(Op with, PyObject* tile, PyObject* value);          // tile -= value and the like
 
+// An element of a captured matrix is a constant of default_ip or default_fp, so that arithmetic on
+// it wraps and rounds as the kernel's does; Python's where it works on it, and where the type has
+// no room. `uncaptured`: Python's number again, or what it was given.
+Ref captured_number(const Ref& number);
+Ref uncaptured(Ref o);
+
 // --- several places as one value (subscript.cpp)
 bool is_view(PyObject* o);
 // Of a function's parameter that stands for a view of its caller: who writes to it must be expanded

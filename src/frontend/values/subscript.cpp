@@ -187,8 +187,9 @@ void check_axes(Type t, const Component& at) {
     require_within(t, ok, at.written(t));
 }
 
-// Writing an element of a vector parameter is legal and has no effect.
-constexpr uint8_t kDropsWrites = 1, kStandsForView = 2, kLive = 3;
+// Marks of values that are no places. Writing an element of a vector parameter is legal and has no
+// effect.
+constexpr uint8_t kDropsWrites = 1, kStandsForView = 2, kLive = 3, kCaptured = 4;
 bool is_marked(PyObject* o, uint8_t mark) {
     return is_expr(o) && as_expr(o)->kind == ExprKind::value && as_expr(o)->reserved == mark;
 }
@@ -580,6 +581,28 @@ Value* array_extent(PyObject* array, int axis) {
 Ref python_number(Ref element) {
     if (!is_numpy_scalar(element.get())) return element;
     return Ref::steal(PyObject_CallMethod(element.get(), "item", nullptr));
+}
+
+Ref captured_number(const Ref& number) {
+    PyObject* o = number.get();
+    if (!current() || current()->static_depth) return number;
+    if (PyLong_Check(o)) {
+        int overflow = 0;
+        const long long n = PyLong_AsLongLongAndOverflow(o, &overflow);
+        const int bits = type::bits(default_int());
+        if (overflow || (bits < 64 && (n >= 1LL << (bits - 1) || n < -(1LL << (bits - 1)))))
+            return number;
+    } else if (!PyFloat_Check(o)) {
+        return number;
+    }
+    Ref r = make_value(to_value_as(o, PyLong_Check(o) ? default_int() : default_float()));
+    as_expr(r.get())->reserved = kCaptured;
+    as_expr(r.get())->origin = Py_NewRef(o);
+    return r;
+}
+
+Ref uncaptured(Ref o) {
+    return is_marked(o.get(), kCaptured) ? Ref::borrow(as_expr(o.get())->origin) : std::move(o);
 }
 
 // --- entry points -------------------------------------------------------------------------------
