@@ -47,7 +47,7 @@ ROWS = {
     "lower_format.cpp": (5, RUNS),
     "lower_sparse.cpp": (5, OURS + "; gradients of fields, which are guarded"),
     "lower_mesh.cpp": (3, OURS + "; of a mesh that the kernel did not find itself"),
-    "lower_loop.cpp": (7, RUNS + "; which target it is"),
+    "lower_loop.cpp": (10, RUNS + "; which target it is"),
     "lower_stmt.cpp": (3, RUNS),
     "ops.cpp": (29, RUNS),
     "places.cpp": (3, FACTS),
