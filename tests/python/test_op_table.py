@@ -132,6 +132,9 @@ def test_a_kernel_computes_what_plain_python_does(backend, p, rule, fast_math):
     backend.init(fast_math=fast_math)
     x, y = (a[:, :N].copy() for a in operands(names, p))
     out = computed(names, x, y, KINDS[rule](p))[0]
+    # A GPU's quotients are approximations.
+    fast = fast_math and p == "f32" and backend.name != "cpu"
+    near = [k for k, name in enumerate(names) if fast and name == "truediv"]
     for k, name in enumerate(names):
         row = ROWS[name]
         wide = np.longdouble if row.get("elementary") else NUMPY[p]
@@ -139,7 +142,7 @@ def test_a_kernel_computes_what_plain_python_does(backend, p, rule, fast_math):
         with np.errstate(over="ignore"):  # of f16
             expect = UNLIKE_NUMPY.get(name, getattr(qd.lang.ops, name))(*given).astype(out.dtype)
         try:
-            assert_close(out[k], expect, ulp=row["ulp"] or None)
+            assert_close(out[k], expect, ulp=2 if k in near else row["ulp"] or None)
         except AssertionError as e:
             raise AssertionError(f"{name}: {e}") from None
 
