@@ -79,9 +79,9 @@ struct SourceFunction {
 // --- the launcher's side ---------------------------------------------------------------------
 // How one flattened parameter gets its value: args[argument], then the steps.
 struct ParamSource {
-    Path path;  // root == argument; may also end in the pseudo attributes of BufferView
+    Path path = {};  // root == argument; may also end in the pseudo attributes of BufferView
     // graph_state: a 1-d i32 array of the launch itself (GraphTable), not of the caller
-    enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind;
+    enum class Kind : uint8_t { scalar, tensor, array, graph_state } kind = Kind::scalar;
     bool written = false;      // array: the kernel, or a func that it calls, stores to its elements
     bool no_gradient = false;  // array: its annotation says needs_grad=False
     bool splits = false, only_foreign = false;  // array: as ArrayInfo

@@ -691,6 +691,7 @@ def test_products_of_singular_matrices_cancel(backend):
 PRIMES = qd.Vector([73856093, 19349663, 83492791])
 SMALL_AND_LARGE = qd.Vector([0.1, 1e8])
 COUNTS = qd.Matrix([[1, 2], [3, 4]])
+BEYOND = qd.Vector([2**40, 5], dt=qd.i64)
 
 
 @qd.func
@@ -704,7 +705,7 @@ def sum_below(n: qd.template()):
 def test_elements_of_captured_matrices_are_numbers_of_the_kernel(backend):
     """They wrap and round as the default types do, and are known where Python asks."""
     backend.init(fast_math=False)
-    hashed, rounded = qd.field(qd.i32, 3), qd.field(qd.f64, 4)
+    hashed, rounded, wide = qd.field(qd.i32, 3), qd.field(qd.f64, 4), qd.field(qd.i64, 1)
 
     @qd.kernel
     def k() -> qd.i32:
@@ -715,7 +716,8 @@ def test_elements_of_captured_matrices_are_numbers_of_the_kernel(backend):
             rounded[1] = SMALL_AND_LARGE.x / 3
             rounded[2] = SMALL_AND_LARGE[0]
             rounded[3] = max(SMALL_AND_LARGE[0], 0) + qd.sqrt(SMALL_AND_LARGE[1])
-        s = sum_below(COUNTS[1, 1]) + math.isqrt(COUNTS[1, 1])
+            wide[i] = qd.i64(BEYOND[0]) + BEYOND[1] + COUNTS.m
+        s = sum_below(n=COUNTS[1, 1]) + math.isqrt(COUNTS[1, 1])
         for i in qd.static(range(COUNTS[1, 0])):
             s += i * 10
         if qd.static(COUNTS[0, 0] == 1):
@@ -731,6 +733,7 @@ def test_elements_of_captured_matrices_are_numbers_of_the_kernel(backend):
 
     expected = [wrap(73856093 * 37) ^ wrap(19349663 * i) ^ wrap(83492791 << 4) for i in range(3)]
     assert hashed.to_numpy().tolist() == expected
+    assert wide[0] == 2**40 + 7
     f = np.float32
     assert rounded.to_numpy()[:3].tolist() == [0.0, f(0.1) / f(3), f(0.1)]
     np.testing.assert_allclose(rounded[3], 1e4 + 0.1, rtol=1e-6)

@@ -162,11 +162,9 @@ Val Body::adopt(Ref value, Prov* prov) {
             guard_value(unit, o, prov);
             std::string name =
                 prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
-            const size_t before = low.kernel->out->params.size();
-            ir::Value* v = unit.parameter(prov, ParamSource::Kind::array,
-                                          ir::Type::array(a.elem, a.ndim), name, a.has_grad);
-            if (low.kernel->out->params.size() > before)
-                low.kernel->out->params.back().only_own = true;
+            const ir::Type type = ir::Type::array(a.elem, a.ndim);
+            ir::Value* v = unit.parameter(prov, ParamSource::Kind::array, type, name, a.has_grad,
+                                          {.only_own = true});
             prov->leaf = make_array(v, a.access);
         }
         return {prov->leaf, nullptr};
@@ -240,8 +238,11 @@ Val Body::member(const Val& base, PyObject* name) {
     Val v = adopt(std::move(item), prov);
     if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole))
         pin_extra(unit, base, name, v);
-    if (is_host_matrix(o) && name != interned("n").get() && name != interned("ndim").get())
-        return {captured_number(v.obj)};
+    const auto is_size = [&] {
+        const std::string word = text(name);
+        return word == "n" || word == "m" || word == "ndim";
+    };
+    if (is_host_matrix(o) && !is_size()) return {captured_number(v.obj)};
     note_capture(low, function.get(), o, v.get(), name, v.prov);
     if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
         PyTypeObject* type = Py_TYPE(v.get());
@@ -415,16 +416,10 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         refuse_dead(o);
         bind_array_type(annotation, o, name, a);
         const bool forbidden = forbids_gradient(annotation);
-        const size_t before = low.kernel->out->params.size();
-        ir::Value* v =
-            unit.parameter(prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name,
-                           a.has_grad && !forbidden);
-        if (low.kernel->out->params.size() > before) {
-            ParamSource& source = low.kernel->out->params.back();
-            source.no_gradient = forbidden;
-            source.splits = a.splits;
-            source.only_foreign = a.only_foreign;
-        }
+        ir::Value* v = unit.parameter(
+            prov, ParamSource::Kind::array, ir::Type::array(a.elem, a.ndim), name,
+            a.has_grad && !forbidden,
+            {.no_gradient = forbidden, .splits = a.splits, .only_foreign = a.only_foreign});
         prov->leaf = make_array(v, a.access);
         return {prov->leaf, nullptr};
     }

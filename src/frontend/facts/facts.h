@@ -154,7 +154,7 @@ struct Unit {
     void notice(Notice notice);  // gives and keeps it
     // The parameter for what lies at `prov`; one per place.
     ir::Value* parameter(Prov* prov, ParamSource::Kind kind, ir::Type type, const std::string& name,
-                         bool needs_grad = false);
+                         bool needs_grad = false, ParamSource source = {});
 };
 
 Path path_of(const Prov* prov, Unit& kernel_unit);

@@ -271,7 +271,7 @@ void Unit::notice(Notice n) {
 }
 
 ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type,
-                           const std::string& name, bool needs_grad) {
+                           const std::string& name, bool needs_grad, ParamSource source) {
     for (const Lazy& l : lazy)
         if (l.prov == prov && l.value->type == type) return l.value;
     ir::Value* v = function->add_param(*function->body, type);
@@ -282,7 +282,9 @@ ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type,
         p.name = name;
         p.needs_grad = needs_grad;
         kernel->module->params.push_back(std::move(p));
-        kernel->out->params.push_back({path_of(prov, *this), kind});
+        source.path = path_of(prov, *this);
+        source.kind = kind;
+        kernel->out->params.push_back(std::move(source));
     }
     return v;
 }
