@@ -138,10 +138,6 @@ const Builtin kRows[] = {
     {"simt.shared_array", shared_array},
 };
 
-Ref attribute_of(PyObject* o, const char* name) {
-    return Ref::steal(PyObject_GetAttr(o, interned(name).get()));
-}
-
 // In debug mode a launch ends at the first index outside.
 void check_shared_index(Value* index, long long extent, int axis) {
     if (!current()->kernel->options.check_indices()) return;
@@ -170,12 +166,8 @@ std::span<const Builtin> simt_builtins() { return kRows; }
 
 // --- shared arrays
 bool is_shared_array(PyObject* o) {
-    static PyTypeObject* shared_class = nullptr;
-    // Nobody can have one before the program has imported its module.
-    static PyObject* const module = PyUnicode_InternFromString("quadrants.lang.simt.block");
-    if (!shared_class && !PyDict_GetItem(PyImport_GetModuleDict(), module)) return false;
-    PyTypeObject* type = python_class("quadrants.lang.simt.block", "SharedArray", shared_class);
-    return type && Py_IS_TYPE(o, type);
+    static PyTypeObject* cache;
+    return is_instance(o, "quadrants.lang.simt.block", "SharedArray", cache);
 }
 
 Ref shared_element(PyObject* array, std::span<const Ref> indices) {

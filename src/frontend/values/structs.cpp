@@ -97,7 +97,7 @@ Ref named_members(PyObject* value) {
 
 PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& cache) {
     if (!cache) {
-        PyObject* m = PyDict_GetItemString(PyImport_GetModuleDict(), module);
+        PyObject* m = PyDict_GetItem(PyImport_GetModuleDict(), interned(module).get());
         if (!m) return nullptr;  // not loaded: there are no instances
         cache = reinterpret_cast<PyTypeObject*>(PyObject_GetAttrString(m, name));
         if (!cache) forget_error();
@@ -105,12 +105,15 @@ PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& 
     return cache;
 }
 
-namespace {
 bool is_instance(PyObject* o, const char* module, const char* name, PyTypeObject*& cache) {
+    if (is_expr(o)) return false;
     PyTypeObject* t = python_class(module, name, cache);
     return t && PyObject_TypeCheck(o, t);
 }
-}  // namespace
+
+Ref attribute_of(PyObject* o, const char* name) {
+    return Ref::steal(PyObject_GetAttr(o, interned(name).get()));
+}
 
 bool is_struct_field(PyObject* o) {
     static PyTypeObject* cache;

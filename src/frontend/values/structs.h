@@ -31,6 +31,9 @@ Value* typed_tensor(Type t, std::span<const Ref> args);
 bool is_dtype_object(PyObject* o);
 Ref dtype_object(Prim p);
 PyTypeObject* python_class(const char* module, const char* name, PyTypeObject*& cache);
+// Cheap, too, before the program has imported the module: nobody can have an instance then.
+bool is_instance(PyObject* o, const char* module, const char* name, PyTypeObject*& cache);
+Ref attribute_of(PyObject* o, const char* name);
 
 Value* array_extent(PyObject* array, int axis);  // canonical axis, i32 (subscript.cpp)
 

@@ -18,25 +18,17 @@ namespace {
 
 constexpr const char* kModule = "quadrants.lang.simt._tile";
 
-// Nobody can have an instance before the program has imported the module.
-bool is_instance(PyObject* o, const char* name, PyTypeObject*& cache) {
-    static PyObject* const module = PyUnicode_InternFromString(kModule);
-    if (!cache && !PyDict_GetItem(PyImport_GetModuleDict(), module)) return false;
-    PyTypeObject* type = python_class(kModule, name, cache);
-    return type && PyObject_TypeCheck(o, type);
-}
-
 bool is_part(PyObject* o) {
     static PyTypeObject* cache;
-    return is_instance(o, "_TileSliceProxy", cache);
+    return is_instance(o, kModule, "_TileSliceProxy", cache);
 }
 bool is_column(PyObject* o) {
     static PyTypeObject* cache;
-    return is_instance(o, "_VecSliceProxy", cache);
+    return is_instance(o, kModule, "_VecSliceProxy", cache);
 }
 bool is_product(PyObject* o) {
     static PyTypeObject* cache;
-    return is_instance(o, "_OuterProduct", cache);
+    return is_instance(o, kModule, "_OuterProduct", cache);
 }
 
 Ref module_object(const char* name) {
@@ -45,13 +37,8 @@ Ref module_object(const char* name) {
 }
 
 bool tiles_exist() {
-    static PyObject* const module = PyUnicode_InternFromString(kModule);
-    if (!PyDict_GetItem(PyImport_GetModuleDict(), module)) return false;
+    if (!PyDict_GetItem(PyImport_GetModuleDict(), interned(kModule).get())) return false;
     return PyDict_Size(module_object("_tile_cache").get()) > 0;
-}
-
-Ref attribute_of(PyObject* o, const char* name) {
-    return Ref::steal(PyObject_GetAttrString(o, name));
 }
 
 // --- numbers ------------------------------------------------------------------------------------
@@ -345,13 +332,16 @@ std::span<const Builtin> tile_builtins() { return kRows; }
 
 bool is_tile_type(PyObject* o) {
     static PyTypeObject* cache;
-    return is_instance(o, "TileType", cache);
+    return is_instance(o, kModule, "TileType", cache);
 }
 bool is_tile(PyObject* o) {
     return is_struct(o) && is_tile_type(reinterpret_cast<StructObject*>(o)->type);
 }
 bool is_array_part(PyObject* o) { return is_part(o) || is_column(o); }
-bool is_tile_operand(PyObject* o) { return is_array_part(o) || is_product(o); }
+bool is_tile_operand(PyObject* o) {
+    static PyTypeObject* cache;
+    return is_instance(o, kModule, "_TileOperand", cache);
+}
 
 Ref array_part(PyObject* array, std::span<const Ref> indices) {
     if (!tiles_exist()) return {};

@@ -179,7 +179,11 @@ class Tile32x32Proxy(_TileProxy):
 # --- parts of arrays ----------------------------------------------------------------------------
 
 
-class _SliceProxy:
+class _TileOperand:
+    """What operations on tiles read: no value of a kernel's."""
+
+
+class _SliceProxy(_TileOperand):
     """A part of an array that a tile is loaded from or stored to."""
 
     _what = ""
@@ -232,7 +236,7 @@ class _VecSliceProxy(_SliceProxy):
         self.row_start, self.row_stop, self.col = r0, r1, col
 
 
-class _OuterProduct:
+class _OuterProduct(_TileOperand):
     """What `qd.outer` gives: a tile subtracts it."""
 
     def __init__(self, a: Any, b: Any) -> None:
