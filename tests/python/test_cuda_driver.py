@@ -461,6 +461,37 @@ a = qd.ndarray(qd.f32, 4); a.fill(1); print(a[0])
     assert lines == ["Out of memory: cannot allocate 2147483648 bytes", "1.0"]
 
 
+SPARSE = """
+x = qd.field(qd.f32)
+qd.root.pointer(qd.ij, 256).dense(qd.ij, EXTENT).place(x)
+try:
+    x[3, 4] = 5
+    print(x[3, 4], x[200 * EXTENT, 0])
+except RuntimeError as e:
+    print(e)
+"""
+
+
+@pytest.mark.parametrize(
+    ("extent", "fault", "takes", "says"),
+    [
+        (4, "", "alloc", "5.0 0.0"),  # its pages are there from the beginning
+        (1024, "", "managed", "5.0 0.0"),  # 256 GB
+        (1024, "pages", None, "Out of memory"),  # of a device that cannot provide them later
+        (4, "pages", "alloc", "5.0 0.0"),
+    ],
+)
+def test_pages_of_large_sparse_trees_come_when_they_are_touched(run, extent, fault, takes, says):
+    program = SPARSE.replace("EXTENT", str(extent))
+    lines, log, _ = run("qd.init(arch=qd.cuda, log_level=qd.ERROR)" + program, fault)
+    assert lines[-1].startswith(says)
+    large = 256 * 256 * extent * extent * 4
+    taken = [line.split() for line in log if line.startswith(("alloc", "managed"))]
+    assert [kind for kind, size in taken if int(size) >= large] == ([takes] if takes else [])
+    # Wherever pages come later, on the device: CU_MEM_ADVISE_SET_PREFERRED_LOCATION.
+    assert ("advise 3" in log) == (takes == "managed")
+
+
 def test_a_forked_child_is_told(run):
     program = (
         SAXPY

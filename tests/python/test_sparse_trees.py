@@ -11,6 +11,7 @@ import pytest
 import quadrants as qd
 from helpers import raises
 from quadrants._library.sparse import collect_in_parallel
+from quadrants.lang._data import activity
 
 pytestmark = pytest.mark.usefixtures("backend")
 
@@ -558,8 +559,6 @@ def test_large_trees_take_what_they_use():
             s += x[i, j, k]
         return s
 
-    if qd.cfg.arch != qd.x64 and qd.cfg.arch != qd.arm64:
-        pytest.skip("a GPU has memory for what is used alone, not for all that could be")
     line()
     assert total() == 4096 and x[4095, 4095, 0] == 1 and x[0, 0, 0] == 0
 
@@ -582,8 +581,6 @@ def test_out_of_bounds_is_told_of_the_field(debug):
 
 
 def test_far_corners_of_trees_of_billions_of_cells():
-    if qd.cfg.arch != qd.x64 and qd.cfg.arch != qd.arm64:
-        pytest.skip("a GPU has memory for what is used alone, not for all that could be")
     x = qd.field(qd.i8)
     top = qd.root.pointer(qd.ijk, 64)
     node = top.pointer(qd.ijk, 32).bitmasked(qd.ijk, 4)  # 8192 cubed
@@ -953,8 +950,10 @@ def collected(node: qd.template(), out: qd.types.ndarray(ndim=2)) -> qd.i32:
     return n
 
 
+@pytest.mark.parametrize("most_tasks", [2**20, 8, 1])
 @pytest.mark.parametrize("kind", ["pointer", "bitmasked"])
-def test_active_cells_are_listed_in_parallel(kind):
+def test_active_cells_are_listed_in_parallel(kind, most_tasks, monkeypatch):
+    monkeypatch.setattr(activity, "_MOST_TASKS", most_tasks)  # 37 words, in levels of 37, 2 and 1
     x = qd.field(qd.i32)
     node = getattr(qd.root.pointer(qd.ij, (3, 5)), kind)(qd.ij, (7, 11))
     node.place(x)
@@ -968,8 +967,11 @@ def test_active_cells_are_listed_in_parallel(kind):
         count = collected(node, out)
         assert {tuple(row) for row in out.to_numpy()[:count].tolist()} == cells
         assert count == len(cells) == collected(node, out)
+        assert node._activate_of.level_of_tasks == {2**20: 0, 8: 1, 1: 2}[most_tasks]
     node.deactivate_all()
     assert collected(node, out) == 0
+    x[20, 54] = 1  # below bits that are not set any more
+    assert collected(node, out) == 1 and tuple(out.to_numpy()[0]) == (20, 54)
 
 
 @pytest.mark.parametrize("above", [None, "dense", "pointer"])

@@ -294,19 +294,33 @@ def list_masked_in_parallel(a: qd.template()):
     if a.state[2] != a.state[3]:
         a.state[3] = a.state[2]
         a.state[4] = 0
-        words = a.mask.shape[0]
+        words = a.levels[a.level_of_tasks].shape[0]
     for w in range(words):
-        bits = a.mask[w]
-        at = 0
+        list_word(a, a.level_of_tasks, qd.cast(w, qd.i64 if qd.static(a.is_wide) else qd.i32))
+
+
+@func
+def list_word(a: qd.template(), level: qd.template(), word):
+    """Lists what a word of a level stands for, where there is room."""
+    bits = a.levels[level][word]
+    at = 0
+    if qd.static(level == 0):
         if bits != 0:
             at = qd.atomic_add(a.state[4], qd.cast(qd.math.popcnt(bits), qd.i32))
-        while bits != 0:
-            low = bits & (~bits + qd.u32(1))
-            bits = bits ^ low
-            bit = qd.cast(qd.math.popcnt(low - qd.u32(1)), qd.i32)
-            n = qd.cast(w, qd.i64 if qd.static(a.is_wide) else qd.i32) * 32 + bit
+    while bits != 0:
+        low = bits & (~bits + qd.u32(1))
+        bits = bits ^ low
+        n = word * 32 + qd.cast(
+            qd.math.popcnt(low - qd.u32(1)), qd.i64 if qd.static(a.is_wide) else qd.i32
+        )
+        if qd.static(level == 0):
             put(a, at, cell_with_number(a, n))
             at += 1
+        else:
+            if a.levels[level - 1][n] == 0:  # all has been deactivated since
+                a.levels[level][word] = a.levels[level][word] ^ low
+            else:
+                list_word(a, level - 1, n)
 
 
 @func

@@ -18,6 +18,7 @@ constexpr int kSharedBytes = 97;         // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMOR
 constexpr int kBlockThreads = 1;         // CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK
 constexpr int kBlocksHeld = 106;         // CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR
 constexpr int kClockRate = 13;           // CU_DEVICE_ATTRIBUTE_CLOCK_RATE
+constexpr int kProvidesPages = 89;       // CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
 constexpr int kMultiprocessors = 16;     // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kLeastCapability = 75;     // what PTX here is assembled for at least
 constexpr int kLeastVersion = 12010;     // of the driver: PTX 8.1
@@ -52,6 +53,8 @@ struct Opened {
         QD_FIND(cuCtxSetLimit);
         QD_FIND(cuMemGetInfo_v2);
         QD_FIND(cuMemAlloc_v2);
+        QD_FIND(cuMemAllocManaged);
+        QD_FIND(cuMemAdvise);
         QD_FIND(cuMemFree_v2);
         QD_FIND(cuMemHostAlloc);
         QD_FIND(cuMemFreeHost);
@@ -115,6 +118,7 @@ struct Opened {
         (void)driver.cuDeviceGetAttribute(&driver.blocks_held, kBlocksHeld, driver.device);
         (void)driver.cuDeviceGetAttribute(&driver.block_threads, kBlockThreads, driver.device);
         (void)driver.cuDeviceGetAttribute(&driver.clock_khz, kClockRate, driver.device);
+        (void)driver.cuDeviceGetAttribute(&driver.provides_pages, kProvidesPages, driver.device);
         driver.capability = 10 * major + minor;
         if (driver.capability < kLeastCapability)
             problem = "the NVIDIA GPU has compute capability " + std::to_string(major) + "." +

@@ -55,6 +55,8 @@ struct Driver {
     Result (*cuCtxSetLimit)(int limit, size_t value);
     Result (*cuMemGetInfo_v2)(size_t* free, size_t* total);
     Result (*cuMemAlloc_v2)(Address* at, size_t bytes);
+    Result (*cuMemAllocManaged)(Address* at, size_t bytes, unsigned flags);
+    Result (*cuMemAdvise)(Address at, size_t bytes, int advice, int device);
     Result (*cuMemFree_v2)(Address at);
     Result (*cuMemHostAlloc)(void** at, size_t bytes, unsigned flags);
     Result (*cuMemFreeHost)(void* at);
@@ -106,6 +108,7 @@ struct Driver {
     int multiprocessors = 1, blocks_held = 16;  // by each, at most
     int block_threads = 1024;                   // at most
     int clock_khz = 0;
+    int provides_pages = 0;    // of managed memory, where threads touch it
     Handle context = nullptr;  // once `start` has been called
 };
 

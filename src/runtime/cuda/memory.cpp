@@ -17,6 +17,9 @@ namespace qd::runtime::cuda {
 namespace {
 
 constexpr size_t kAlignment = 256;  // of what the driver allocates
+constexpr size_t kSmall = size_t(64) << 20;
+constexpr unsigned kAttachGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
+constexpr int kPreferredLocation = 3;  // CU_MEM_ADVISE_SET_PREFERRED_LOCATION
 constexpr long kSpinNs = 50000, kNapNs = 50000;
 
 // Null: the device cannot be entered, say in a forked child. These functions do not throw.
@@ -27,20 +30,38 @@ const Driver* entered() {
 
 Address address(const void* p) { return reinterpret_cast<Address>(p); }
 
+Memory between(Address at, size_t bytes, size_t before) {
+    char* raw = reinterpret_cast<char*>(at);
+    return {raw + before, bytes, raw};
+}
+
+size_t rounded(size_t margin) { return (margin + kAlignment - 1) & ~(kAlignment - 1); }
+
 Memory allocate(size_t bytes, size_t margin) {
     const Driver* entry = entered();
     if (!entry) return {};
     const Driver& d = *entry;
-    const size_t before = (margin + kAlignment - 1) & ~(kAlignment - 1);
-    const size_t all = before + bytes + margin + 1;
+    const size_t before = rounded(margin), all = before + bytes + margin + 1;
     Address at = 0;
     if (d.cuMemAlloc_v2(&at, all) != 0) return {};
     if (d.cuMemsetD8Async(at, 0, all, nullptr) != 0) {
         (void)d.cuMemFree_v2(at);
         return {};
     }
-    char* raw = reinterpret_cast<char*>(at);
-    return {raw + before, bytes, raw};
+    return between(at, bytes, before);
+}
+
+// Pages of the driver's "managed" memory come with their first touch, by reads too, 2 MB at a time
+// where there is room; they are zeros, and stay on the device. 64 TB are as good as any. A first
+// touch takes some 50 us, so what is small has its pages from the beginning.
+Memory reserve(size_t bytes, size_t margin) {
+    const Driver* entry = entered();
+    if (!entry || !entry->provides_pages || bytes <= kSmall) return allocate(bytes, margin);
+    const size_t before = rounded(margin), all = before + bytes + margin + 1;
+    Address at = 0;
+    if (entry->cuMemAllocManaged(&at, all, kAttachGlobal) != 0) return {};
+    (void)entry->cuMemAdvise(at, all, kPreferredLocation, entry->device);
+    return between(at, bytes, before);
 }
 
 void release(const Memory& m) {
@@ -104,7 +125,7 @@ const Device cuda_device = {
     .dlpack_type = 2,
     .is_host = false,
     .allocate = cuda::allocate,
-    .reserve = nullptr,
+    .reserve = cuda::reserve,
     .release = cuda::release,
     .discard = nullptr,
     .read = cuda::read,

@@ -39,7 +39,7 @@ EXPORT int cuDeviceGetCount(int *n) { return *n = !fails("none"), 0; }
 EXPORT int cuDeviceGet(int *d, int n) { return *d = n, 0; }
 EXPORT int cuDeviceGetName(char *name, int size, int d) { return snprintf(name, size, "fake") < 0; }
 EXPORT int cuDeviceGetAttribute(int *v, int a, int d) {
-    return *v = a == 75 ? (fails("capability") ? 6 : 9) : a == 97 ? 227 << 10 : a == 16 ? 10 : a == 13 ? 1500000 : a == 106 ? 32 : a == 1 ? 1024 : 0, 0;
+    return *v = a == 75 ? (fails("capability") ? 6 : 9) : a == 97 ? 227 << 10 : a == 16 ? 10 : a == 13 ? 1500000 : a == 106 ? 32 : a == 1 ? 1024 : a == 89 ? !fails("pages") : 0, 0;
 }
 EXPORT int cuDevicePrimaryCtxRetain(Handle *c, int d) { return *c = (Handle)1, 0; }
 EXPORT int cuCtxSetCurrent(Handle c) { return getpid() == process ? 0 : kNotInitialised; }
@@ -54,23 +54,33 @@ static int find(Address a) {
         if (blocks[k].at && a >= blocks[k].at && a < blocks[k].at + blocks[k].bytes) return k;
     return -1;
 }
-static void open_block(Address a, int is_open) {
-    const int k = find(a);
-    if (k >= 0)
-        mprotect((void *)blocks[k].at, blocks[k].bytes, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
+static void open_block(Address a, size_t bytes, int is_open) {
+    const Address page = a & ~(Address)4095;
+    if (find(a) >= 0)
+        mprotect((void *)page, a + bytes - page, is_open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
-EXPORT int cuMemAlloc_v2(Address *a, size_t bytes) {
-    if (broken) return kIllegalAddress;
-    if (bytes > (size_t)1 << 30) return kOutOfMemory;
+static int new_block(Address *a, size_t bytes, const char *kind) {
     const size_t pages = (bytes + 4095) & ~(size_t)4095;
-    void *p = mmap(NULL, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p = mmap(NULL, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return kOutOfMemory;
     for (int k = 0; k < kMost; ++k)
         if (!blocks[k].at) {
             blocks[k].at = *a = (Address)p, blocks[k].bytes = pages;
-            LOG("alloc %zu\n", bytes);
+            LOG("%s %zu\n", kind, bytes);
             return 0;
         }
     return kOutOfMemory;
+}
+EXPORT int cuMemAlloc_v2(Address *a, size_t bytes) {
+    if (broken) return kIllegalAddress;
+    return bytes > (size_t)1 << 30 ? kOutOfMemory : new_block(a, bytes, "alloc");
+}
+EXPORT int cuMemAllocManaged(Address *a, size_t bytes, unsigned flags) {
+    if (broken) return kIllegalAddress;
+    return flags == 1 ? new_block(a, bytes, "managed") : 1;
+}
+EXPORT int cuMemAdvise(Address a, size_t bytes, int advice, int d) {
+    return LOG("advise %d\n", advice), 0;
 }
 EXPORT int cuMemHostAlloc(void **a, size_t bytes, unsigned f) { return *a = calloc(1, bytes), 0; }
 EXPORT int cuMemFreeHost(void *a) { return free(a), 0; }
@@ -85,21 +95,21 @@ EXPORT int cuMemFree_v2(Address a) {
 EXPORT int cuMemcpyDtoH_v2(void *to, Address from, size_t n) {
     if (broken) return kIllegalAddress;
     LOG("read %zu\n", n);
-    open_block(from, 1), memcpy(to, (void *)from, n), open_block(from, 0);
+    open_block(from, n, 1), memcpy(to, (void *)from, n), open_block(from, n, 0);
     return 0;
 }
 EXPORT int cuMemcpyHtoD_v2(Address to, const void *from, size_t n) {
     if (broken) return kIllegalAddress;
     LOG("write %zu\n", n);
-    open_block(to, 1), memcpy((void *)to, from, n), open_block(to, 0);
+    open_block(to, n, 1), memcpy((void *)to, from, n), open_block(to, n, 0);
     return 0;
 }
 #define FILL(name, type)                                                   \
     EXPORT int name(Address a, type v, size_t n, Handle s) {               \
         if (broken) return kIllegalAddress;                                \
-        open_block(a, 1);                                                  \
+        open_block(a, n * sizeof(type), 1);                                \
         for (size_t k = 0; k < n; ++k) ((type *)a)[k] = v;                 \
-        return open_block(a, 0), 0;                                        \
+        return open_block(a, n * sizeof(type), 0), 0;                     \
     }
 FILL(cuMemsetD8Async, unsigned char)
 FILL(cuMemsetD16Async, unsigned short)
@@ -131,16 +141,16 @@ EXPORT int cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsig
     LOG("\n");
     const Address *record = p[0];  // abi::DeviceLaunch: temps, partials, results, report, prints
     if (fails("check")) {          // the first check of the kernel
-        open_block(record[3], 1);
+        open_block(record[3], 8, 1);
         ((uint32_t *)record[3])[0] = 1;
-        open_block(record[3], 0);
+        open_block(record[3], 8, 0);
     }
     if (fails("print") && record[4]) {  // twice the first text of the kernel, and one without room
-        open_block(record[4], 1);
+        open_block(record[4], 32, 1);
         uint64_t *prints = (uint64_t *)record[4];
         prints[0] = 4 | (uint64_t)1 << 32;
         prints[1] = prints[3] = (uint64_t)1 << 63;
-        open_block(record[4], 0);
+        open_block(record[4], 32, 0);
     }
     broken = fails("address");
     return 0;

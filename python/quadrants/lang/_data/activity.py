@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 np: Any = LazyNumpy(globals())
 
 _MOST = 2**31 - 1  # elements of a hidden field
+_MOST_TASKS = 2**20  # words that threads of a GPU look at, one each
 
 
 class Activity:
@@ -62,6 +63,9 @@ class Activity:
             while words > 1:  # a bit per word below that may not be 0
                 words = -(-words // 32)
                 self.hidden.append((f"summary{len(self.hidden) - 1}", u32, words))
+            self.level_of_tasks = next(
+                k for k, (_, _, words) in enumerate(self.hidden[1:]) if words <= _MOST_TASKS
+            )
         self.levels: tuple[Any, ...] = ()  # mask and summaries
         self.hidden += [(f"list{k}", i32, min(count, _MOST)) for k in range(self.rank)]
         self.lists: tuple[Any, ...] = ()
