@@ -19,7 +19,9 @@ class Room(NamedTuple):
 
 
 ROOMS = {
-    "support": Room("", "abi arena bytes clock doing error format_table half io own_thread stack"),
+    "support": Room(
+        "", "abi arena bytes clock doing error format_table half io own_thread program stack"
+    ),
     "type": Room("support", "type"),
     "ir": Room(
         "support type",
@@ -32,7 +34,7 @@ ROOMS = {
     "cache": Room("support", "kernel_folder part_folder store"),
     "runtime": Room(
         "support type cache",
-        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print cpu/tape crash cuda/code cuda/driver device first_code"
+        "compile_queue compiler cpu/float_mode cpu/kernel cpu/pool cpu/print cpu/tape crash cuda/assembler cuda/code cuda/driver device first_code"
         " fork progress stage tape_limit trace_file",
     ),
     "linalg": Room("", ""),

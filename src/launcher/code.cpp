@@ -7,6 +7,8 @@
 #include <mutex>
 
 #include "ir/ir.h"
+#include "runtime/cuda/assembler.h"
+#include "runtime/device.h"
 #include "runtime/first_code.h"
 #include "runtime/stage.h"
 #include "session/stored_code.h"
@@ -77,7 +79,27 @@ runtime::Target target_of(const std::vector<uint8_t>& hash, const std::string& n
 std::shared_ptr<runtime::ImageSlot> make_slot(std::unique_ptr<runtime::KernelImage> image,
                                               runtime::Target target) {
     if (session().tier >= 0) image->ir.clear();  // a forced tier stays
-    return std::make_shared<runtime::ImageSlot>(std::move(image), std::move(target));
+    auto slot = std::make_shared<runtime::ImageSlot>(std::move(image), std::move(target));
+    // Launches don't tell what a GPU's code costs, and its assembler takes none of our threads'
+    // time.
+    if (slot->current()->gpu && !slot->settled()) runtime::optimise(slot);
+    return slot;
+}
+
+// Where the GPU's assembler may be: looked for with the first code that is made.
+void find_assembler() {
+    static bool told = false;  // under the GIL
+    if (told) return;
+    told = true;
+    std::vector<std::string> folders;
+    PyObject* path = PySys_GetObject("path");  // borrowed
+    for (Py_ssize_t k = 0; path && PyList_Check(path) && k < PyList_GET_SIZE(path); ++k) {
+        PyObject* folder = PyList_GET_ITEM(path, k);
+        const char* text = PyUnicode_Check(folder) ? PyUnicode_AsUTF8(folder) : nullptr;
+        if (text && *text) folders.emplace_back(text);
+        cpython::forget_error();
+    }
+    runtime::cuda::find_assembler_in(folders);
 }
 
 // Whether options or the environment ask to see what is compiled.
@@ -134,6 +156,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
     inspect(definition, module.name, request.ir);
     request.edited = edited_tasks(module.name, request.ir);
     request.tier = s.tier;
+    if (!s.device->is_host) find_assembler();
     request.time_passes = s.options.compile_report > 1;
     request.name = module.name;
     request.threads = s.options.print_ir ? 1 : s.options.num_compile_threads;
@@ -150,6 +173,7 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
         making.loading_ns += code->loading_ns;
         making.passes_ns += code->passes_ns;
         making.emission_ns += code->emission_ns;
+        making.assembling_ns += code->assembling_ns;
         if (parts) making.parts_made += parts->made, making.parts_reused += parts->reused;
         {
             const runtime::Stage stage("load", module.name, making.load_ns);

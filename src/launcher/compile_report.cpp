@@ -62,6 +62,7 @@ std::string line_of(const Making& m) {
                       ms(m.emission_ns), m.tier);
     if (m.parts_made + m.parts_reused)
         out += format(" (%u of %u parts reused)", m.parts_reused, m.parts_made + m.parts_reused);
+    if (m.assembling_ns) out += format(", assembling %.2f", ms(m.assembling_ns));
     if (m.load_ns) out += format(", load %.2f", ms(m.load_ns));
     if (m.loading_ns) out += format(", loading the compiler %.2f", ms(m.loading_ns));
     if (m.from != cache) out += format(", other %.2f", ms(m.other_ns()));
@@ -95,8 +96,9 @@ std::string table() {
     for (const Making& m : std::span(all).first(shown))
         out += format("%10.2f%10.2f%10.2f%10.2f%10.2f%10.2f%10.2f  %.400s (%s)\n", ms(m.total_ns()),
                       ms(m.only_look_up_ns()), ms(m.front_end_ns), ms(m.passes_ns),
-                      ms(m.emission_ns), ms(m.load_ns), ms(m.loading_ns + m.other_ns()),
-                      m.kernel.c_str(), kOrigins[static_cast<int>(m.from)]);
+                      ms(m.emission_ns + m.assembling_ns), ms(m.load_ns),
+                      ms(m.loading_ns + m.other_ns()), m.kernel.c_str(),
+                      kOrigins[static_cast<int>(m.from)]);
     out += "[compile] sums:";
     const char* comma = " ";
     using enum Making::From;

@@ -22,8 +22,9 @@ struct Making {
     std::string kernel;
     From from = From::nowhere;  // where its code is from
     int64_t look_up_ns = 0, front_end_ns = 0, passes_ns = 0, emission_ns = 0, load_ns = 0;
-    int64_t code_ns = 0;     // all that follows the front end
-    int64_t loading_ns = 0;  // of the compiler itself
+    int64_t assembling_ns = 0;  // by a program, of a GPU's code
+    int64_t code_ns = 0;        // all that follows the front end
+    int64_t loading_ns = 0;     // of the compiler itself
     uint32_t before = 0, after = 0, tasks = 0, tier = 0;
     uint32_t parts_made = 0, parts_reused = 0;   // of large code, before it is optimised
     uint32_t funcs = 0, lowered = 0, calls = 0;  // in the module; made for it; calls walked
@@ -37,8 +38,8 @@ struct Making {
     int64_t only_look_up_ns() const { return look_up_ns - (from == From::cache ? load_ns : 0); }
     // Writing to the cache, for instance. Clocks are read one after the other: not below zero.
     int64_t other_ns() const {
-        const int64_t known =
-            only_look_up_ns() + front_end_ns + loading_ns + passes_ns + emission_ns + load_ns;
+        const int64_t known = only_look_up_ns() + front_end_ns + loading_ns + passes_ns +
+                              emission_ns + assembling_ns + load_ns;
         return std::max<int64_t>(total_ns() - known, 0);
     }
 };

@@ -20,6 +20,7 @@
 #include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
 #include "runtime/crash.h"
+#include "runtime/cuda/code.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/fork.h"
 #include "runtime/progress.h"
@@ -154,7 +155,10 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
         if (!set_option(session().options, key, value)) return nullptr;
     Session& s = session();
     try {
-        if (on_gpu) (void)runtime::cuda::start(static_cast<size_t>(s.options.cuda_stack_limit));
+        if (on_gpu) {
+            (void)runtime::cuda::start(static_cast<size_t>(s.options.cuda_stack_limit));
+            runtime::cuda::allow_driver_cache(s.options.offline_cache);
+        }
     } catch (const support::Error& e) {
         set_error("QuadrantsRuntimeError", e.what());
         return nullptr;
@@ -167,7 +171,7 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     s.launches = s.drawing_launches = 0;
     s.compiled = 0;
     s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
-    s.tier = on_gpu ? 1 : wishes.tier;
+    s.tier = on_gpu && wishes.tier == 2 ? 1 : wishes.tier;
     s.cpu = on_gpu ? "sm_" + std::to_string(runtime::cuda::driver()->capability)
                    : std::move(wishes.cpu);
     s.device = on_gpu           ? &runtime::cuda_device

@@ -17,6 +17,8 @@
 
 #include "runtime/compiler.h"
 #include "runtime/cpu/float_mode.h"
+#include "runtime/cuda/assembler.h"
+#include "runtime/cuda/code.h"
 #include "runtime/fork.h"
 #include "runtime/stage.h"
 #include "support/error.h"
@@ -135,47 +137,79 @@ bool SlotMachine::start(Queue& q, int thread) {
 
 void SlotMachine::join(Queue&, int thread) { threads->join_or_leave(thread); }
 
-void SlotMachine::compile(const Slot& slot) {
-    const Target& target = slot->target_;
-    ItsThreads& all = *threads;
+namespace {
+
+struct Improved {
+    std::vector<uint8_t> artefact;
+    std::string failure;
+    int64_t passes_ns = 0, emission_ns = 0;
+};
+
+// By the compiler, from the module.
+void improve(Improved& out, const Target& target, std::span<const uint8_t> ir,
+             const int32_t* unwanted) {
     abi::CompileOptions options{};
     options.tier = 1;
     options.cpu = target.cpu.c_str();
-    options.unwanted = &all.unwanted;
+    options.unwanted = unwanted;
     options.on_stage = stage_observer();
     options.parts = target.parts ? target.parts->face() : nullptr;
-    std::vector<uint8_t> artefact;
-    std::string failure;
-    int64_t passes_ns = 0, emission_ns = 0, loading_ns = 0;
-    std::optional<Compiling> alone_with_fork(std::in_place);
+    const Compiler& compiler = Compiler::get();
+    Compiler::Compilation compilation;
+    {
+        const Stage stage("passes", target.name, out.passes_ns);
+        compilation = compiler.begin(ir, options);
+    }
+    const Stage stage("optimised code generation", target.name, out.emission_ns);
+    out.artefact = compiler.emit(compilation.get(), options);
+}
+
+// By the GPU's assembler, from what the compiler made of it. Loading waits for kernels that run,
+// and launches wait for the loading: an idle moment is better.
+void reassemble(Improved& out, const Target& target, const KernelImage& image,
+                std::span<const uint8_t> ptx, const int32_t* unwanted) {
+    constexpr int64_t kMostNs = 2'000'000'000;
+    const Stage stage("optimised assembling", target.name, out.emission_ns);
+    out.artefact = cuda::assembled_better(image.artefact, ptx, unwanted);
+    cuda::wait_for_idle(kMostNs);
+}
+
+}  // namespace
+
+void SlotMachine::compile(const Slot& slot) {
+    const Target& target = slot->target_;
+    const KernelImage& quick = *slot->current();
+    ItsThreads& all = *threads;
+    Improved made;
+    int64_t loading_ns = 0;
+    std::optional<Compiling> alone_with_fork;
     try {
-        alone_with_fork->need();
-        const Compiler& compiler = Compiler::get();
-        Compiler::Compilation compilation;
-        {
-            const Stage stage("passes", target.name, passes_ns);
-            compilation = compiler.begin(slot->ir_, options);
+        if (quick.gpu) {
+            reassemble(made, target, quick, slot->ir_, &all.unwanted);
+        } else {
+            alone_with_fork.emplace();
+            alone_with_fork->need();
+            improve(made, target, slot->ir_, &all.unwanted);
         }
-        const Stage stage("optimised code generation", target.name, emission_ns);
-        artefact = compiler.emit(compilation.get(), options);
     } catch (const std::exception& e) {
-        failure = e.what();
+        made.failure = e.what();
     }
     all.begin_to_finish(alone_with_fork);
     try {
-        if (failure.empty()) {
+        if (made.failure.empty()) {
             {
                 const Stage stage("load", target.name, loading_ns);
-                slot->publish(load_artefact(artefact, target.name));
+                slot->publish(load_artefact(made.artefact, target.name));
             }
-            if (target.tell) target.tell(slot->current()->header(), passes_ns, emission_ns);
-            if (target.store) target.store(artefact);
+            if (target.tell)
+                target.tell(slot->current()->header(), made.passes_ns, made.emission_ns);
+            if (target.store) target.store(made.artefact);
         }
     } catch (const std::exception& e) {
-        failure = e.what();
+        made.failure = e.what();
     }
     // The quick tier's code stays: slower, and as right as before.
-    if (!failure.empty() && target.complain) target.complain(failure.c_str());
+    if (!made.failure.empty() && target.complain) target.complain(made.failure.c_str());
     all.finished();
 }
 

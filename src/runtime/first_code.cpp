@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "runtime/compiler.h"
+#include "runtime/cuda/assembler.h"
 #include "runtime/fork.h"
 #include "runtime/stage.h"
 #include "support/error.h"
@@ -55,6 +56,8 @@ struct Work {
         return o;
     }
 
+    bool for_gpu() const { return request.cpu.starts_with("sm_"); }
+
     void begin() {
         const Compiling alone_with_fork;
         alone_with_fork.need();
@@ -74,9 +77,10 @@ struct Work {
         const Compiler& compiler = Compiler::get();
         const Stage stage("code generation", request.name, code.emission_ns);
         abi::CompileOptions o = options();
-        const bool chosen = request.tier < 0 && request.edited.empty();
+        const bool chosen = request.tier < 0 && request.edited.empty() && !for_gpu();
         const bool quick =
-            request.tier == 0 || (chosen && compiler.cost(compilation.get()) > kOptimiseAtOnceUs);
+            !for_gpu() &&
+            (request.tier == 0 || (chosen && compiler.cost(compilation.get()) > kOptimiseAtOnceUs));
         o.tier = quick ? 0 : 1;
         try {
             code.artefact = compiler.emit(compilation.get(), o);
@@ -88,10 +92,16 @@ struct Work {
         }
     }
 
+    void assemble() {
+        const Stage stage("assembling", request.name, code.assembling_ns);
+        code.artefact = cuda::assembled(code.artefact, request.tier, &unwanted);
+    }
+
     void run() {
         try {
             if (!compilation) begin();
             emit();
+            if (for_gpu()) assemble();
         } catch (const std::exception& e) {
             failure = e.what();
         }

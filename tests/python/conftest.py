@@ -12,6 +12,7 @@ import pathlib
 import pytest
 
 import quadrants as qd
+from cuda_standin import cuda_driver, cuda_run  # noqa: F401
 from helpers import Backend
 
 try:

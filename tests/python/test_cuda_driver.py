@@ -3,58 +3,16 @@
 Its kernels do nothing; its memory cannot be read but through the driver.
 """
 
-import os
-import pathlib
-import shutil
-import subprocess
-import sys
-
 import pytest
 
-HERE = pathlib.Path(__file__).parent
-CC = shutil.which("cc")
-pytestmark = [
-    pytest.mark.oracle_differs("has a driver of its own"),
-    pytest.mark.skipif(not CC, reason="no C compiler"),
-]
+from cuda_standin import driver_marks
 
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("driver")
-    subprocess.run(
-        [CC, "-shared", "-fPIC", "-O1", "-o", folder / "libcuda.so.1", HERE / "standins/cuda.c"],
-        check=True,
-    )
-    return folder
+pytestmark = driver_marks
 
 
 @pytest.fixture
-def run(driver, tmp_path):
-    """Runs a program; gives its output's lines and the driver's log."""
-
-    def go(program, fault="", fails=False):
-        log = tmp_path / "log"
-        log.unlink(missing_ok=True)
-        env = dict(
-            os.environ,
-            LD_LIBRARY_PATH=str(driver),
-            QD_FAKE_CUDA_LOG=str(log),
-            QD_FAKE_CUDA=fault,
-            QD_OFFLINE_CACHE_FILE_PATH=str(tmp_path / "cache"),
-            ENABLE_QUADRANTS_HEADER_PRINT="0",
-        )
-        path = tmp_path / "program.py"
-        path.write_text("import numpy as np\nimport quadrants as qd\n" + program)
-        done = subprocess.run(
-            [sys.executable, path], env=env, capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == (1 if fails else 0), done.stderr
-        lines = [x for x in done.stdout.splitlines() if not x.startswith("[Quadrants]")]
-        log = log.read_text().splitlines() if log.exists() else []
-        return lines, log, done.stderr
-
-    return go
+def run(cuda_run):
+    return cuda_run
 
 
 SAXPY = """

@@ -2,9 +2,15 @@
 
 #include "runtime/cuda/code.h"
 
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
 #include <string>
 #include <utility>
 
+#include "support/clock.h"
 #include "support/error.h"
 
 namespace qd::runtime::cuda {
@@ -17,7 +23,31 @@ constexpr int kSharedBytes = 8;                   // CU_FUNC_ATTRIBUTE_MAX_DYNAM
 constexpr int kMemoryType = 2;                    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 constexpr unsigned kOnDevice = 2;                 // CU_MEMORYTYPE_DEVICE
 
+std::atomic<bool> may_be_in_drivers_cache = true;
+
+// The driver's cache is by text, and its own switch is read when it starts: text that no other
+// process has is not in it (chapter 51, section 1.1).
+const std::string& nonce() {
+    static const std::string line = [] {
+        std::random_device random;
+        std::string out = "\n// quadrants-session-nonce: " + std::to_string(getpid());
+        for (int k = 0; k < 4; ++k) out += "-" + std::to_string(random());
+        return out + "\n";
+    }();
+    return line;
+}
+
+// With its end.
+std::string text_of(std::span<const uint8_t> object) {
+    std::string text(object.begin(), object.end());
+    if (text.starts_with("\177ELF") || may_be_in_drivers_cache) return text;
+    while (text.ends_with('\0')) text.pop_back();
+    return text + nonce();
+}
+
 }  // namespace
+
+void allow_driver_cache(bool allowed) { may_be_in_drivers_cache = allowed; }
 
 Code::~Code() {
     replay.reset();
@@ -25,11 +55,11 @@ Code::~Code() {
     if (module && d.cuCtxSetCurrent(d.context) == 0) (void)d.cuModuleUnload(module);
 }
 
-std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
+std::shared_ptr<const Code> load_code(std::span<const uint8_t> object,
                                       std::span<const LoadedTask> tasks, bool recursive) {
     const Driver& d = use();
     if (recursive) need_stack(kRecursiveStack);
-    const std::string text(ptx.begin(), ptx.end());  // with its end
+    const std::string text = text_of(object);
     std::string log(8192, '\0');
     int options[] = {kErrorLog, kErrorLogBytes, kLevel};
     // NVIDIA's assembler (13.0) makes code of functions that call themselves in branches that hangs
@@ -67,6 +97,13 @@ std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
         code->entries.push_back(e);
     }
     return code;
+}
+
+void wait_for_idle(int64_t most_ns) {
+    constexpr timespec kNap{0, 200000};
+    const int64_t until = support::now_ns() + most_ns;
+    while (use().cuStreamQuery(nullptr) == kNotReady && support::now_ns() < until)
+        nanosleep(&kNap, nullptr);
 }
 
 HostCopy::HostCopy(void* host, size_t bytes) : host_(host), bytes_(bytes) {

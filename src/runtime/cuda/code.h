@@ -31,9 +31,14 @@ struct Code {
     ~Code();
 };
 
-// Assembles PTX with the driver's compiler. Throws support::Error.
-std::shared_ptr<const Code> load_code(std::span<const uint8_t> ptx,
+// Whether the driver may find in its own cache on disk what it assembles.
+void allow_driver_cache(bool allowed);
+// Of machine code, or PTX that the driver assembles. Throws support::Error.
+std::shared_ptr<const Code> load_code(std::span<const uint8_t> object,
                                       std::span<const LoadedTask> tasks, bool recursive);
+
+// Waits until the device has nothing to do, or for `most_ns`.
+void wait_for_idle(int64_t most_ns);
 
 // As runtime::launch. Waits for the end only if somebody looks at results, checks, prints or times.
 // Throws support::Error if the device fails.

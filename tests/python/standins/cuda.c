@@ -116,7 +116,8 @@ FILL(cuMemsetD16Async, unsigned short)
 FILL(cuMemsetD32Async, unsigned)
 
 EXPORT int cuModuleLoadDataEx(Handle *m, const void *image, unsigned n, int *o, void **v) {
-    LOG("load %d\n", strstr(image, ".entry task0") != NULL);
+    if (!memcmp(image, "\177ELF", 4)) LOG("cubin %s\n", (const char *)image + 4);
+    else LOG("load %d\n", strstr(image, ".entry task0") != NULL);
     char path[4096];
     snprintf(path, sizeof path, "%s.ptx", getenv("QD_FAKE_CUDA_LOG"));
     FILE *file = fopen(path, "a");
