@@ -67,7 +67,8 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.block_dim = t.block_dim;
         out.max_threads = t.max_threads;
         out.polls = t.polls;
-        out.tells_only = t.tells_only;
+        out.counted = uint32_t(t.counted);
+        out.ends_serial = t.ends_serial;
         out.from = at.from;
         out.again = at.again;
         out.behind = at.behind;

@@ -635,6 +635,11 @@ struct Interpreter {
             case Op::seed:
                 seed(i.imm, static_cast<uint64_t>(integer(f, i, 0)));
                 break;
+            case Op::block_sync:
+                if (!options.meet)
+                    throw support::Error("cannot interpret block_sync by one thread");
+                options.meet(options.meet_data);
+                break;
             default:
                 throw support::Error(std::string("cannot interpret ") + info(i.op).name);
         }

@@ -363,15 +363,19 @@ void offload(Session& s, Plan& plan) {
     c.move();
     for (const auto& [group, flag] : c.flags)
         plan.groups[group].flag = static_cast<int32_t>(c.temp_of(flag));
+    std::vector<Shortness> shortness;
+    const bool joins =
+        s.options.target.threads && s.m.options.advanced_optimization && enabled(s, "join_tasks");
     for (Cutter::Part& p : c.parts) {
         dce(s, *p.f);
         if (!does_something(s, *p.f)) continue;
         Task task = std::move(p.task);
         const int32_t flag = task.group >= 0 ? plan.groups[size_t(task.group)].flag : -1;
-        task.tells_only = !p.loop && flag >= 0 && only_sets(s, *p.f, flag);
+        task.counted = p.loop || flag < 0 || !only_sets(s, *p.f, flag);
         const std::string number = std::to_string(plan.tasks.size());
         p.f->name = "task" + number;
         if (task.name.empty()) task.name = (p.loop ? "range" : "serial") + number;
+        if (joins) shortness.push_back(shortness_of(s, task, p.loop));
         if (p.loop) {
             std::vector<Accumulator> accumulators;
             if (s.m.options.make_thread_local && enabled(s, "reduce"))
@@ -379,9 +383,12 @@ void offload(Session& s, Plan& plan) {
             (s.options.target.threads ? lower_threads : lower_units)(s, task, *p.loop,
                                                                      accumulators);
             if (task.finish) task.finish->name = "finish" + number;
+            if (joins && (task.finish || task.iterations != 1)) shortness.back() = {};
         }
+        task.ends_serial = !p.loop || task.max_threads == 1;
         plan.tasks.push_back(std::move(task));
     }
+    if (joins) join_tasks(s, plan, shortness);
     plan.temps_bytes = (plan.temps_bytes + 7) & ~7u;
 }
 

@@ -115,7 +115,8 @@ struct Task {
     abi::Bound bounds[2 * abi::kMaxDims] = {};  // begin0, end0, ...
     int block_dim = 0, max_threads = 0;         // of a GPU most blocks
     bool polls = false;                         // some iteration may wait for a later one
-    bool tells_only = false;                    // all it does is to set its group's flag
+    int counted = 1;          // as how many tasks; 0: all it does is to set its group's flag
+    bool ends_serial = true;  // of several that were joined the last one
     Shape shape = Shape::thread;
     bool fixed_mapping = false;    // iteration i is thread i % block_dim of block i / block_dim
     int64_t most_iterations = -1;  // of a range task; -1: known when it runs

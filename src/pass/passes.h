@@ -100,6 +100,15 @@ struct Accumulator {  // a reduction found in the loop (reduce.cpp)
     ir::Inst* atomic = nullptr;  // the instruction it replaces
 };
 void reduce(Session& s, Task& task, ir::Inst& loop, std::vector<Accumulator>& out);
+// What join_tasks asks of a task, before its loop (null: it is serial) becomes the work of a
+// thread.
+struct Shortness {
+    int threads = -1;  // that it needs; -1: it cannot be joined
+    uint32_t cost = 0;
+    bool does_little = false;
+};
+Shortness shortness_of(const Session& s, const Task& task, const ir::Inst* loop);
+void join_tasks(Session& s, Plan& plan, std::span<const Shortness> shortness);
 void private_fields(const Session& s, Task& task);  // on a finished task (private_fields.cpp)
 void measure(Plan& plan);
 bool waits_for_others(ir::Inst& loop);  // its iterations, without what they call

@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 26;
+inline constexpr uint32_t kAbiVersion = 27;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -164,7 +164,7 @@ struct Task {
     TaskKind kind;
     uint8_t dims;              // of a range task
     uint8_t polls;             // iterations may wait for later ones
-    uint8_t tells_only;        // all it does is to say whether a loop of tasks goes on
+    uint8_t ends_serial;       // of several that were joined the last one
     uint32_t entry;            // offset of the entry in the code image
     uint32_t finish;           // offset, or UINT32_MAX
     uint32_t partial_bytes;    // 0: no reduction
@@ -177,6 +177,7 @@ struct Task {
     int32_t again;             // offset of its condition, an i32, into temps; -1: it ends none
     uint32_t behind;           // the first task behind the checkpoint that this one begins
     int32_t gate;              // offset of its condition, an i32, into temps; -1: it begins none
+    uint32_t counted;          // as how many tasks; 0: it only says whether a loop of tasks goes on
     uint32_t shared_bytes;     // that the launch of a block asks for
     uint32_t iterations;       // of a GPU's thread; 0: threads that fill it share them
     uint32_t piece_count, first_piece, record_bytes;  // of a GPU; all pieces together

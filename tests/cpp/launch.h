@@ -2,8 +2,14 @@
 
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ir/interpreter.h"
@@ -161,6 +167,60 @@ struct Machine {
         return true;
     }
 
+    // Threads that wait for each other: one works at a time, up to where they meet.
+    struct Meeting {
+        std::mutex lock;
+        std::condition_variable changed;
+        int64_t turn = 0, threads;
+        std::vector<bool> gone;
+
+        explicit Meeting(int64_t n) : threads(n), gone(size_t(n)) {}
+        void wait_for(int64_t thread) {
+            std::unique_lock guard(lock);
+            changed.wait(guard, [&] { return turn == thread; });
+        }
+        void pass_on() {
+            const std::lock_guard guard(lock);
+            do turn = (turn + 1) % threads;
+            while (gone[size_t(turn)] && std::ranges::count(gone, false));
+            changed.notify_all();
+        }
+    };
+    static bool run_together(const pass::Plan& plan, const pass::Task& t, const abi::Thread& like,
+                             int64_t threads, ir::InterpretOptions options) {
+        struct One {
+            Meeting& all;
+            int64_t number;
+        };
+        Meeting all(threads);
+        std::vector<One> ones;
+        for (int64_t n = 0; n < threads; ++n) ones.push_back({all, n});
+        options.meet = [](void* data) {
+            One& me = *static_cast<One*>(data);
+            me.all.pass_on();
+            me.all.wait_for(me.number);
+        };
+        std::vector<char> well(static_cast<size_t>(threads), 0);
+        std::vector<std::thread> workers;
+        for (int64_t n = 0; n < threads; ++n)
+            workers.emplace_back([&, n] {
+                abi::Thread thread = like;
+                ir::InterpretOptions mine = options;
+                mine.meet_data = &ones[static_cast<size_t>(n)];
+                all.wait_for(n);
+                try {
+                    well[static_cast<size_t>(n)] =
+                        ir::interpret_task(*plan.module, *t.body, thread, n, threads, 0, mine);
+                } catch (const std::exception& e) {
+                    ADD_FAILURE() << e.what();
+                }
+                all.gone[static_cast<size_t>(n)] = true;
+                all.pass_on();
+            });
+        for (std::thread& w : workers) w.join();
+        return std::ranges::count(well, 1) == threads;
+    }
+
     // One thread after the other; under a reduction `folding_threads`, each a block.
     bool run_by_threads(const pass::Plan& plan, const pass::Task& t, abi::Context& c,
                         abi::Thread& thread, const ir::InterpretOptions& options) {
@@ -177,6 +237,9 @@ struct Machine {
         }
         partials.assign(size_t(threads) * t.partial_bytes + 8, 0xcd);
         c.partials = partials.data();
+        bool meets = false;
+        ir::walk(*t.body->body, [&](const ir::Inst& i) { meets |= i.op == ir::Op::block_sync; });
+        if (meets) return run_together(plan, t, thread, threads, with);
         for (int64_t n = 0; n < threads; ++n)
             if (!ir::interpret_task(*plan.module, *t.body, thread, n, threads, n / with.block_dim,
                                     with))

@@ -60,10 +60,13 @@ def assemble(cuda_run, tmp_path):
         log.unlink(missing_ok=True)
         lines, drivers, said = cuda_run(
             program,
-            QD_PTXAS=program_of,
-            QD_FAKE_PTXAS=fault,
-            QD_FAKE_PTXAS_LOG=str(log),
-            **environment,
+            **{
+                "QD_PTXAS": program_of,
+                "QD_FAKE_PTXAS": fault,
+                "QD_FAKE_PTXAS_LOG": str(log),
+                "QD_CPU_TIER": "",
+                **environment,
+            },
         )
         asked = log.read_text().splitlines() if log.exists() else []
         loaded = [line[7:] if line.startswith("cubin") else "ptx" for line in drivers
@@ -149,7 +152,7 @@ def test_where_the_program_is_looked_for(assemble, tmp_path, variable):
     program += {
         "CUDA_HOME": f"os.environ['CUDA_HOME'] = {here!r}\n",
         "PATH": f"os.environ['PATH'] = {here!r} + ':/usr/bin:/bin'\n",
-        "package": f"sys.path.append({here!r})\n",
+        "package": f"sys.path.insert(0, {here!r})\n",
     }[variable]
     assert assemble(program + LARGE)[1] == [QUICK, FULL]
 

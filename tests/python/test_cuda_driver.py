@@ -114,7 +114,7 @@ def test_a_task_is_handed_what_it_reads(run):
         "launch(2)\nlaunch(2, m9=arrays[20])\nlaunch(2, m9=arrays[20], m100=arrays[3])\n"
         "launch(2, 5, m9=arrays[20])\nlaunch(2, 5, m140=arrays[9], m9=arrays[20])\n"
     )
-    _, log, _ = run(program)
+    _, log, _ = run(program, QD_DISABLE_PASS="join_tasks")
     log = log[log.index("instantiate") :]
     turns = " ".join(log).split(" graph ")[1:]
     told = [
@@ -812,3 +812,19 @@ k(1.0, 1.0, 1)
     assert ptx.count("div.rn.f64") == 1
     # `//` is exact in both.
     assert (near, exact) == ((2, 1) if fast_math else (0, 2))  # `x // a` finds `x / a` there
+
+
+def test_the_device_times_its_tasks(run):
+    lines, log, _ = run("""
+qd.init(arch=qd.cuda, log_level=qd.ERROR, kernel_profiler=True)
+x, y = qd.field(qd.f32, 2000), qd.field(qd.f32, 3000)
+@qd.kernel
+def k():
+    for i in x: x[i] = i
+    for i in y: y[i] = x[i // 2]
+for _ in range(4): k()
+print(qd.profiler.get_kernel_profiler_total_time(), qd.profiler.query_kernel_profiler_info("k").counter)
+""")
+    # The stand-in's clock says 0.125 ms between any two moments.
+    assert lines == [f"{8 * 0.125e-3} 4"]
+    assert log.count("event") == 16

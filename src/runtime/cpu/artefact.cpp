@@ -20,18 +20,14 @@ std::span<const T> table(std::span<const uint8_t> bytes, uint64_t offset, uint64
     return {reinterpret_cast<const T*>(bytes.data() + offset), count};
 }
 
-bool is_serial(const LoadedTask& t) {
-    return t.kind == abi::TaskKind::serial || t.max_threads == 1;
-}
-
 size_t count_tasks(std::span<const LoadedTask> tasks) {
-    size_t count = tasks.size();
+    size_t count = 0;
     std::vector<std::pair<int64_t, int32_t>> computed;  // arguments, and what is added
     const LoadedTask* before = nullptr;
     for (const LoadedTask& t : tasks) {
-        count -= t.tells_only;
+        count += t.counted;
         bool more = false;
-        if (!is_serial(t))
+        if (!t.ends_serial)
             for (const abi::Bound& b : t.bounds)
                 if (const std::pair sum(b.value, b.addend);
                     b.kind == abi::BoundKind::arg &&
@@ -39,7 +35,7 @@ size_t count_tasks(std::span<const LoadedTask> tasks) {
                     computed.push_back(sum);
                     more = true;
                 }
-        if (more && (!before || !is_serial(*before))) ++count;
+        if (more && (!before || !before->ends_serial)) ++count;
         before = &t;
     }
     return count;
@@ -135,7 +131,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 {t.private_fields, t.privates},
                                 t.private_atomics,
                                 t.polls != 0,
-                                t.tells_only != 0,
+                                t.ends_serial != 0,
+                                t.counted,
                                 t.from,
                                 t.again,
                                 t.behind,

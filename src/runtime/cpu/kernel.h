@@ -36,7 +36,8 @@ struct LoadedTask {
     std::span<const abi::PrivateField> private_fields;
     uint32_t private_atomics = 0;
     bool polls = false;                    // iterations may wait for later ones
-    bool tells_only = false;               // as abi::Task says
+    bool ends_serial = true;               // as abi::Task says
+    uint32_t counted = 1;                  // likewise
     uint32_t from = 0;                     // where a do-while loop that ends here begins
     int32_t again = -1;                    // its condition in temps; -1: none
     uint32_t behind = 0;                   // what follows a checkpoint that begins here

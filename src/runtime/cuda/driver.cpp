@@ -81,6 +81,9 @@ struct Opened {
         QD_FIND(cuStreamCreate);
         QD_FIND(cuStreamQuery);
         QD_FIND(cuStreamSynchronize);
+        QD_FIND(cuEventCreate);
+        QD_FIND(cuEventRecord);
+        QD_FIND(cuEventElapsedTime);
         QD_FIND(cuPointerGetAttribute);
         QD_FIND(cuGetErrorName);
         QD_FIND(cuGetErrorString);

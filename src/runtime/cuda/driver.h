@@ -97,6 +97,9 @@ struct Driver {
                                              unsigned value, unsigned flags);
     Result (*cuStreamQuery)(Handle stream);
     Result (*cuStreamSynchronize)(Handle stream);
+    Result (*cuEventCreate)(Handle* event, unsigned flags);
+    Result (*cuEventRecord)(Handle event, Handle stream);
+    Result (*cuEventElapsedTime)(float* ms, Handle from, Handle to);
     Result (*cuPointerGetAttribute)(void* value, int attribute, Address at);
     Result (*cuGetErrorName)(Result, const char** name);
     Result (*cuGetErrorString)(Result, const char** text);
