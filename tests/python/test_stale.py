@@ -814,3 +814,121 @@ def test_what_a_guard_asks_sees_what_the_kernel_saw(tmp_path):
         for first in ("plain", how):
             assert last_words(tmp_path, ASKED, first) == wanted[first], (how, first)
             assert last_words(tmp_path, ASKED, how) == words, how
+
+
+# Marks: none, data-oriented with constants or numbers of run time, slots, dataclass.
+MARKED = """
+import dataclasses, sys
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level="error")
+outer, inner, *slots = sys.argv[2].split("-")
+MARKS = {
+    "plain": lambda c: c,
+    "fixed": qd.data_oriented,
+    "read": qd.data_oriented(template_primitives=False),
+    "dataclass": dataclasses.dataclass(eq=False),
+}
+
+@MARKS[inner]
+class Part:
+    if slots:
+        __slots__ = ("q", "__weakref__")
+    def __init__(self):
+        self.q = 10
+
+@MARKS[outer]
+class Whole:
+    if slots:
+        __slots__ = ("v", "part")
+    def __init__(self):
+        self.v, self.part = 1, Part()
+
+@qd.kernel
+def k(o: qd.template()) -> qd.i32:
+    return 10 * o.part.q + o.v
+
+o = Whole()
+said = [k(o)]
+o.part.q = 9
+said.append(k(o))
+o.v = 5
+print(*said, k(o))
+"""
+
+
+def test_marks_of_classes_are_part_of_a_version(tmp_path):
+    """What numbers of an object are is decided by the mark of its class, those below it included."""
+    marks = [
+        "plain-plain",
+        "fixed-read",
+        "read-fixed",
+        "read-plain",
+        "dataclass-read",
+        "read-read-s",
+    ]
+    marks += ["fixed-fixed-s", "plain-plain-s"]
+
+    def wanted(mark):
+        outer, inner, *_ = mark.split("-")
+        if outer != "read":
+            return ["101", "101", "101"]
+        return ["101", "101", "105"] if inner == "plain" else ["101", "91", "95"]
+
+    for first in marks:
+        shutil.rmtree(tmp_path / "cache", ignore_errors=True)
+        for mark in (first, *marks):
+            assert last_words(tmp_path, MARKED, mark) == wanted(mark), (first, mark)
+
+
+@pytest.mark.parametrize(
+    "decorate", [qd.data_oriented, qd.data_oriented(template_primitives=False)]
+)
+def test_what_a_class_has_for_all_is_a_constant(backend, decorate):
+    @decorate
+    class Model:
+        AXES, SCALE, WIDE = 3, 0.5, True
+
+        def __init__(self):
+            self.v = 2
+
+        @qd.kernel
+        def sum(self) -> qd.f32:
+            r = 0.0
+            for d in qd.static(range(self.AXES)):
+                r += d * self.v * self.SCALE
+            if qd.static(self.WIDE):
+                r += qd.Vector.one(qd.f32, self.AXES).sum()
+            return r
+
+    m = Model()
+    assert m.sum() == 6.0
+    m.v = 4
+    assert m.sum() == (9.0 if decorate is not qd.data_oriented else 6.0)
+
+
+SHADOWED = """
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level="error")
+@qd.data_oriented(template_primitives=False)
+class Model:
+    N = 3
+    def __init__(self):
+        self.v = 1
+        if sys.argv[2] == "own":
+            self.N = 3
+    @qd.kernel
+    def k(self) -> qd.i32:
+        return self.N * 10 + self.v
+m = Model()
+said = [m.k()]
+if sys.argv[2] == "own":
+    m.N = 4
+print(*said, m.k())
+"""
+
+
+def test_a_member_in_front_of_what_a_class_has(tmp_path):
+    for how, words in (("class", ["31", "31"]), ("own", ["31", "41"]), ("class", ["31", "31"])):
+        assert last_words(tmp_path, SHADOWED, how) == words
+        assert last_words(tmp_path, SHADOWED, how) == words

@@ -12,6 +12,7 @@ from typing import Any
 from quadrants import _logging
 from quadrants._compat.side_files import FIELD_METADATA_CACHE_VALUE, hash_text
 from quadrants._lib import core
+from quadrants.lang._data.arguments import is_final
 from quadrants.lang._wrap_inspect import FunctionSourceInfo
 from quadrants.lang.kernel_arguments import ArgMetadata
 from quadrants.lang.util import is_data_oriented, is_qd_template
@@ -96,7 +97,7 @@ def _text_of(
                 (*path, f.name),
                 getattr(value, f.name),
                 f.type,
-                bool(f.metadata.get(FIELD_METADATA_CACHE_VALUE, False)),
+                bool(f.metadata.get(FIELD_METADATA_CACHE_VALUE, False)) or is_final(f.type),
             )
             for f in dataclasses.fields(owner)
         ]

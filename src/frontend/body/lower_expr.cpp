@@ -190,6 +190,29 @@ static void pin_extra(Unit& unit, const Val& base, PyObject* name, const Val& v)
         v.prov->at_launch = v.obj;  // a property makes it, or made `base`
 }
 
+// Null: it has none.
+static Ref own_members(PyObject* o) {
+    Ref dict = Ref::steal_or_null(PyObject_GenericGetAttr(o, names().__dict___));  // no hooks
+    if (!dict) forget_error();
+    return dict && PyDict_Check(dict.get()) ? std::move(dict) : Ref();
+}
+
+// Whether it is what a class has for all its objects: such numbers are constants.
+static bool is_of_class(PyObject* o, PyObject* name) {
+    PyObject* of_class = _PyType_Lookup(Py_TYPE(o), name);
+    if (!of_class || Py_TYPE(of_class)->tp_descr_get) return false;
+    const Ref own = own_members(o);
+    return !own || PyDict_Contains(own.get(), name) == 0;
+}
+
+// One of them may stand in front of what the class has.
+static void expect_no_more_members(Unit& unit, const Val& base) {
+    const Ref own = own_members(base.get());
+    if (!own) return;
+    const Ref count = Ref::steal(PyLong_FromSsize_t(PyDict_Size(own.get())));
+    unit.fact(unit.attribute(base.prov, names().__dict___), FactKind::length, count.get());
+}
+
 // base.name
 Val Body::member(const Val& base, PyObject* name) {
     PyObject* o = base.get();
@@ -218,9 +241,12 @@ Val Body::member(const Val& base, PyObject* name) {
     if (!item) throw PyError{};
     if (is_expr(item.get()) || is_struct(item.get()) || bound_method(item.get()))
         return {item, nullptr};
-    if (base.prov && base.prov->runtime_members && prov->from_argument() &&
-        (PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) ||
-         PyFloat_CheckExact(item.get()))) {
+    const bool is_number =
+        PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) || PyFloat_CheckExact(item.get());
+    const bool at_launch = base.prov && base.prov->runtime_members && prov->from_argument();
+    if (at_launch && is_number && is_of_class(o, name)) {
+        expect_no_more_members(unit, base);
+    } else if (at_launch && is_number) {
         if (low.static_depth)
             raise(Kind::syntax,
                   "Attribute " + text(name) + " of " + type_name(o) +
@@ -244,13 +270,11 @@ Val Body::member(const Val& base, PyObject* name) {
     };
     if (is_host_matrix(o) && !is_size()) return {captured_number(v.obj)};
     note_capture(low, function.get(), o, v.get(), name, v.prov);
-    if (v.prov && !v.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
+    // The mark of the outermost object decides for what it holds.
+    if (v.prov && base.prov->runtime_members && !PyLong_Check(v.get()) && !PyFloat_Check(v.get())) {
         PyTypeObject* type = Py_TYPE(v.get());
-        const bool nested =
-            base.prov->runtime_members && (_PyType_Lookup(type, names()._data_oriented_) ||
-                                           _PyType_Lookup(type, names().__dataclass_fields___));
-        v.prov->runtime_members =
-            nested || _PyType_Lookup(type, names()._qd_template_primitives_) == Py_False;
+        v.prov->runtime_members = _PyType_Lookup(type, names()._data_oriented_) ||
+                                  _PyType_Lookup(type, names().__dataclass_fields___);
     }
     return v;
 }
@@ -331,16 +355,38 @@ static bool is_valid_annotation(PyObject* annotation) {
            Py_True;
 }
 
+// Calls a function of quadrants.lang._data.arguments.
+template <class... Objects>
+static Ref arguments_rule(const char* name, Objects... given) {
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._data.arguments"));
+    const Ref rule = Ref::steal(PyObject_GetAttrString(module.get(), name));
+    return Ref::steal(PyObject_CallFunctionObjArgs(rule.get(), given..., nullptr));
+}
+
+static bool is_final(PyObject* annotation) {
+    static PyObject* const final_ = [] {
+        const Ref typing = Ref::steal(PyImport_ImportModule("typing"));
+        return PyObject_GetAttrString(typing.get(), "Final");
+    }();
+    const Ref origin = Ref::steal_or_null(PyObject_GetAttrString(annotation, "__origin__"));
+    if (!origin) forget_error();
+    return annotation == final_ || origin.get() == final_;
+}
+
 // Raises if the annotations of a dataclass are no types of arguments, at any depth. Once a class.
-static void check_dataclass(PyObject* cls, int depth) {
+// Whether some are constants.
+static bool check_dataclass(PyObject* cls, int depth) {
     constexpr int kDeepestDataclass = 32;
     struct Checked {
         Ref cls;
+        bool has_constants;
     };
-    if (memo<Checked>().contains(cls)) return;
+    const auto known = memo<Checked>().find(cls);
+    if (known != memo<Checked>().end()) return known->second.has_constants;
     Ref fields = Ref::steal_or_null(PyObject_GetAttr(cls, names().__dataclass_fields___));
     forget_error();
-    if (!fields || !PyDict_Check(fields.get()) || depth > kDeepestDataclass) return;
+    if (!fields || !PyDict_Check(fields.get()) || depth > kDeepestDataclass) return false;
+    bool has_constants = false;
     PyObject *key, *field;
     for (Py_ssize_t at = 0; PyDict_Next(fields.get(), &at, &key, &field);) {
         const Ref type = Ref::steal(PyObject_GetAttr(field, names().type_));
@@ -350,6 +396,11 @@ static void check_dataclass(PyObject* cls, int depth) {
                       " of dataclass " + text(cls) +
                       " is annotated by a text, and must be by the type itself; if the module says "
                       "`from __future__ import annotations`, remove that line");
+        if (is_instance_field(field) && is_final(type.get())) {
+            arguments_rule("check_final", cls, key, type.get());
+            has_constants = true;
+            continue;
+        }
         if (PyType_Check(type.get()) && has_attribute(type.get(), "_data_oriented"))
             raise(Kind::syntax, "Member " + text(key) + " of dataclass " + text(cls) +
                                     " is a data_oriented class; pass it through qd.template()");
@@ -360,9 +411,11 @@ static void check_dataclass(PyObject* cls, int depth) {
                   "annotate it by a number's type, qd.types.ndarray(), qd.template(), a vector, "
                   "matrix or struct type, or another dataclass");
         if (PyType_Check(type.get()) && is_dataclass(type.get()))
-            check_dataclass(type.get(), depth + 1);
+            has_constants |= check_dataclass(type.get(), depth + 1);
     }
-    memo<Checked>().emplace(cls, Checked{Ref::borrow(cls)});
+    if (has_constants) arguments_rule("check_frozen", cls);
+    memo<Checked>().emplace(cls, Checked{Ref::borrow(cls), has_constants});
+    return has_constants;
 }
 
 Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
@@ -426,7 +479,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     if (is_buffer_view_annotation(annotation))
         return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
     if (is_dataclass(annotation) && (!prov->parent || prov->parent->at_launch)) {
-        if (!prov->parent) check_dataclass(annotation, 0);
+        if (!prov->parent) (void)check_dataclass(annotation, 0);
         if (!PyObject_IsInstance(item.get(), annotation))
             raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
                                           " cannot be converted into required type " +
@@ -436,6 +489,9 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         guard_value(unit, item.get(), prov);
         return {std::move(item), prov};
     }
+    if (is_final(annotation))
+        arguments_rule("check_final_value", Ref::steal(PyUnicode_FromString(name.c_str())).get(),
+                       item.get());
     // Templates, and members whose annotation says nothing.
     Val v = adopt(std::move(item), prov);
     if (v.prov) {

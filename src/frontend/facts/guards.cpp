@@ -119,13 +119,28 @@ Ref callable_id(PyObject* o) {
                                            text(name.get()).c_str()));
 }
 
+// What a class was declared to be decides what its objects' members are to a kernel: its name does
+// not say.
+const char* marks_of(PyTypeObject* t) {
+    if (!PyType_HasFeature(t, Py_TPFLAGS_HEAPTYPE)) return "";
+    if (_PyType_Lookup(t, names()._data_oriented_))
+        return _PyType_Lookup(t, names()._qd_template_primitives_) == Py_False
+                   ? " of runtime primitives"
+                   : " data-oriented";
+    return _PyType_Lookup(t, names().__dataclass_fields___) ? " dataclass" : "";
+}
+
 // A type; of a function also what it was made to be, and whether it is bound to an object: its text
 // says neither.
 Ref kind_id(PyObject* o) {
     if (PyMethod_Check(o))
         return Ref::steal(
             PyUnicode_FromFormat("bound %U", kind_id(PyMethod_GET_FUNCTION(o)).get()));
-    if (!func_of(o)) return type_id(o);
+    if (!func_of(o)) {
+        const char* marks = marks_of(Py_TYPE(o));
+        if (!*marks) return type_id(o);
+        return Ref::steal(PyUnicode_FromFormat("%U%s", type_id(o).get(), marks));
+    }
     const Ref real = Ref::steal_or_null(PyObject_GetAttrString(o, "_is_real")),
               top = Ref::steal_or_null(PyObject_GetAttrString(o, "_qd_requires_top_level"));
     forget_error();

@@ -7,7 +7,7 @@ a kernel, and for each argument that no specialisation takes.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from quadrants._lib import core
 from quadrants.lang.exception import QuadrantsRuntimeTypeError
@@ -101,6 +101,49 @@ def _holds_float(value: Any, seen: list[Any]) -> bool:
     if getattr(cls, "_data_oriented", False) and getattr(cls, "_qd_template_primitives", True):
         return any(_holds_float(v, seen) for v in getattr(value, "__dict__", {}).values())
     return False
+
+
+_CONSTANTS = (bool, int, float, str)
+
+
+def is_final(annotation: Any) -> bool:
+    """Whether a member of a dataclass is a constant of kernels, by `typing.Final`."""
+    return annotation is Final or getattr(annotation, "__origin__", None) is Final
+
+
+def check_final(cls: type, name: str, annotation: Any) -> None:
+    """Of a member that `is_final`."""
+    from enum import Enum
+
+    (kind,) = getattr(annotation, "__args__", (None,))
+    if kind in _CONSTANTS or (isinstance(kind, type) and issubclass(kind, Enum)):
+        return
+    shown = "Final" if kind is None else f"Final[{getattr(kind, '__name__', kind)}]"
+    raise TypeError(
+        f"{cls.__name__}.{name} is annotated by {shown}, which is no constant of kernels; "
+        "it may be Final[bool], Final[int], Final[float], Final[str], or of an enumeration"
+    )
+
+
+def check_final_value(name: str, value: Any) -> None:
+    """Of a member that `is_final`."""
+    from enum import Enum
+
+    is_numpy = type(value).__module__ == "numpy" and getattr(value, "ndim", 1) == 0
+    if not is_numpy and not isinstance(value, (*_CONSTANTS, Enum)):
+        raise TypeError(
+            f"Member {name} is Final, a constant of kernels, and got {value!r}: it may be a bool, int, float, str or "
+            "member of an enumeration"
+        )
+
+
+def check_frozen(cls: type) -> None:
+    """Of a dataclass with such a member, itself or in a member."""
+    if cls.__hash__ is None:
+        raise TypeError(
+            f"Dataclass {cls.__name__} has members that are Final, constants of kernels, and could be changed: declare "
+            "it with @dataclasses.dataclass(frozen=True), or unsafe_hash=True"
+        )
 
 
 def _is_tensor_type(annotation: Any) -> bool:
