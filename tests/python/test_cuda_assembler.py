@@ -3,6 +3,7 @@
 On stand-ins for it (standins/ptxas.sh) and for the driver, whose log says which code is loaded.
 """
 
+import os
 import time
 
 import pytest
@@ -69,7 +70,7 @@ def assemble(cuda_run, tmp_path):
             },
         )
         asked = log.read_text().splitlines() if log.exists() else []
-        loaded = [line[7:] if line.startswith("cubin") else "ptx" for line in drivers
+        loaded = [line[7:].strip() if line.startswith("cubin") else "ptx" for line in drivers
                   if line.startswith(("cubin", "load "))]  # fmt: skip
         return lines, [a.removeprefix("-arch=sm_90 ") for a in asked], loaded, said
 
@@ -170,6 +171,34 @@ def test_machine_code_of_a_damaged_cache_is_made_anew(assemble, tmp_path):
 def test_the_report_tells_of_assembling(assemble):
     _, _, _, said = assemble(LARGE, QD_COMPILE_REPORT="1")
     assert ", assembling " in said and "optimised" in said
+
+
+SEVERAL = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+from quadrants._lib import core
+x, y = qd.field(qd.f32, 5000), qd.field(qd.f32, 5000)
+@qd.kernel
+def k(n: qd.i32):
+    for t in qd.static(range(3)):
+        for i in x:
+            for j in qd.static(range(200)):
+                y[i] = x[(i * 3 + j) % 5000] * 0.5 + y[(i + j * t) % 5000]
+    y[0] = 1
+k(1)
+core.finish_optimisations()
+k(2)
+"""
+
+
+def test_several_programs_share_the_tasks_of_a_large_kernel(assemble):
+    _, asked, loaded, _ = assemble(SEVERAL)
+    for level in (QUICK, FULL):
+        shares = [a[len(level) :].split(" --entry ")[1:] for a in asked if a.startswith(level)]
+        assert len(shares) == min(os.cpu_count(), 8, 4) and min(map(len, shares)) >= 1
+        assert sorted(k for share in shares for k in share) == ["task0", "task1", "task2", "task3"]
+    assert sorted(loaded) == sorted(of(*asked))  # each finds its kernels, or the program had failed
+    _, asked, loaded, _ = assemble(SEVERAL)
+    assert asked == [] and all(FULL in x for x in loaded) and len(loaded) >= 2
 
 
 @pytest.mark.parametrize("cached", [True, False])

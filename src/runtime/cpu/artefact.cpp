@@ -145,8 +145,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
         std::string_view& name = image->tasks.back().name;
         name = name.substr(0, name.find('\0'));
     }
-    if (on_gpu && objects.size() == 1)
-        image->gpu = cuda::load_code(objects[0], image->tasks, header.stack_bytes > 0);
+    if (on_gpu && !objects.empty())
+        image->gpu = cuda::load_code(objects, image->tasks, header.stack_bytes > 0);
     if (!image->code && !image->gpu) throw Error("artefact: no code");
     image->counted_tasks = count_tasks(image->tasks);
     return image;

@@ -10,9 +10,13 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <string_view>
+#include <system_error>
+#include <thread>
 
 #include "runtime/cuda/driver.h"
 #include "support/abi.h"
+#include "support/own_thread.h"
 #include "support/program.h"
 
 namespace qd::runtime::cuda {
@@ -23,6 +27,8 @@ constexpr size_t kFewBytes = 16 << 10;
 // Its full effort takes so long, on CPUs of 2025; more than in proportion where functions are
 // large.
 constexpr uint32_t kUsPerByte = 5;
+// Of PTX that is assembled by several processes.
+constexpr size_t kLeastShare = 32 << 10, kMostShares = 8;
 constexpr const char* kInPackages[] = {"nvidia/cu13/bin/ptxas", "nvidia/cuda_nvcc/bin/ptxas",
                                        "triton/backends/nvidia/bin/ptxas", "torch/bin/ptxas"};
 constexpr int kOldest = 12010;  // 1000 major + 10 minor, whose PTX ours is
@@ -94,35 +100,104 @@ Found found() {
     return {a.program, a.has_fast_compile};
 }
 
+using Bytes = std::vector<uint8_t>;
+using Words = std::vector<std::string>;
+
+bool is_unwanted(const int32_t* unwanted) {
+    return unwanted && __atomic_load_n(unwanted, __ATOMIC_RELAXED);
+}
+
 // Nothing: the program cannot do it.
-std::optional<std::vector<uint8_t>> run(const std::string& program,
-                                        const std::vector<std::string>& options,
-                                        std::span<const uint8_t> ptx, const int32_t* unwanted) {
+std::optional<Bytes> run(const std::string& program, const Words& options,
+                         std::span<const uint8_t> ptx, const int32_t* unwanted) {
     const support::MemoryFile source(ptx), code({});
-    std::vector<std::string> words{program, "-arch=sm_" + std::to_string(driver()->capability)};
+    Words words{program, "-arch=sm_" + std::to_string(driver()->capability)};
     words.insert(words.end(), options.begin(), options.end());
     words.insert(words.end(), {source.path(), "-o", code.path()});
     const int files[] = {source.descriptor(), code.descriptor()};
     if (files[0] < 0 || files[1] < 0 || !support::run_program(words, files, unwanted).well)
         return {};
-    std::vector<uint8_t> made = code.content();
+    Bytes made = code.content();
     if (made.size() < 4 || std::memcmp(made.data(), "\177ELF", 4) != 0) return {};
     return made;
 }
 
-std::optional<std::vector<uint8_t>> assemble(std::span<const uint8_t> ptx, bool quick,
-                                             bool recursive, const int32_t* unwanted) {
+// Kernels of PTX that are assembled together: of about the same size, since each run is a process
+// of its own. The functions that they call are in all of them. One run takes all if it is empty.
+std::vector<Words> shares_of(std::span<const uint8_t> ptx) {
+    constexpr std::string_view kEntry = ".visible .entry ";
+    struct Kernel {
+        std::string name;
+        size_t bytes;
+    };
+    const std::string_view text(reinterpret_cast<const char*>(ptx.data()), ptx.size());
+    std::vector<Kernel> kernels;
+    for (size_t at = text.find(kEntry); at != std::string_view::npos;) {
+        const size_t name = at + kEntry.size(), end = text.find(kEntry, name);
+        kernels.push_back({std::string(text.substr(name, text.find('(', name) - name)),
+                           std::min(end, text.size()) - at});
+        at = end;
+    }
+    size_t bytes = 0;
+    for (const Kernel& k : kernels) bytes += k.bytes;
+    const size_t cpus = std::max(1u, std::thread::hardware_concurrency());
+    const size_t most = std::min({kMostShares, cpus, bytes / kLeastShare});
+    if (most < 2) return {};
+    std::ranges::stable_sort(kernels, std::ranges::greater{}, &Kernel::bytes);
+    std::vector<Words> shares(std::min(most, kernels.size()));
+    std::vector<size_t> load(shares.size());
+    for (const Kernel& k : kernels) {
+        const auto least = size_t(std::ranges::min_element(load) - load.begin());
+        load[least] += k.bytes;
+        shares[least].push_back(k.name);
+    }
+    return shares;
+}
+
+// Nothing: the program cannot do it.
+std::optional<std::vector<Bytes>> run_shares(const std::string& program, const Words& options,
+                                             std::span<const uint8_t> ptx,
+                                             const int32_t* unwanted) {
+    std::vector<Words> shares = shares_of(ptx);
+    if (shares.size() < 2) shares = {{}};
+    std::vector<std::optional<Bytes>> made(shares.size());
+    const auto work = [&](size_t k) {
+        Words with = options;
+        for (const std::string& kernel : shares[k]) with.insert(with.end(), {"--entry", kernel});
+        made[k] = run(program, with, ptx, unwanted);
+    };
+    std::vector<std::thread> others;
+    {
+        const support::QuietThreads quiet;
+        try {
+            for (size_t k = 1; k < shares.size(); ++k) others.emplace_back(work, k);
+        } catch (const std::system_error&) {  // no more threads
+        }
+    }
+    work(0);
+    for (size_t k = 1 + others.size(); k < shares.size(); ++k) work(k);
+    for (std::thread& t : others) t.join();
+    std::vector<Bytes> out;
+    for (std::optional<Bytes>& m : made) {
+        if (!m) return {};
+        out.push_back(std::move(*m));
+    }
+    return out;
+}
+
+std::optional<std::vector<Bytes>> assemble(std::span<const uint8_t> ptx, bool quick, bool recursive,
+                                           const int32_t* unwanted) {
     const Found a = found();
     if (a.program.empty()) return {};
     // On other levels (13.0) code of functions that call themselves in branches hangs or gives
     // other numbers.
-    if (recursive) return run(a.program, {"-O0"}, ptx, unwanted);
-    if (!quick) return run(a.program, {"-O3"}, ptx, unwanted);
+    if (recursive) return run_shares(a.program, {"-O0"}, ptx, unwanted);
+    if (!quick) return run_shares(a.program, {"-O3"}, ptx, unwanted);
     if (a.has_fast_compile) {
-        if (auto made = run(a.program, {"-O1", "--Ofast-compile=min"}, ptx, unwanted)) return made;
-        if (unwanted && __atomic_load_n(unwanted, __ATOMIC_RELAXED)) return {};
+        auto made = run_shares(a.program, {"-O1", "--Ofast-compile=min"}, ptx, unwanted);
+        if (made || is_unwanted(unwanted)) return made;
     }
-    auto made = run(a.program, {"-O1"}, ptx, unwanted);
+    auto made = run_shares(a.program, {"-O1"}, ptx, unwanted);
     if (made && a.has_fast_compile) {  // it is older than this option
         Assembler& all = assembler();
         const std::lock_guard guard(all.lock);
@@ -131,21 +206,33 @@ std::optional<std::vector<uint8_t>> assemble(std::span<const uint8_t> ptx, bool 
     return made;
 }
 
-// An artefact of this object; of quick code if there is PTX from which to make it better.
-std::vector<uint8_t> with_object(std::span<const uint8_t> head, std::span<const uint8_t> object,
-                                 std::span<const uint8_t> better) {
-    std::vector<uint8_t> out(head.begin(), head.end());
+void append(Bytes& to, std::span<const uint8_t> bytes) {
+    to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+// An artefact of these objects; of quick code if there is PTX from which to make it better.
+Bytes with_objects(std::span<const uint8_t> head, std::span<const Bytes> objects,
+                   std::span<const uint8_t> better) {
+    Bytes out(head.begin(), head.end());
     abi::Artefact header;
     std::memcpy(&header, out.data(), sizeof header);
-    const abi::ObjectRange range{header.first_object, uint32_t(object.size())};
-    std::memcpy(out.data() + header.objects, &range, sizeof range);
-    out.insert(out.end(), object.begin(), object.end());
+    std::vector<abi::ObjectRange> ranges;
+    for (const Bytes& o : objects) {
+        ranges.push_back({uint32_t(out.size()), uint32_t(o.size())});
+        append(out, o);
+    }
+    out.resize((out.size() + alignof(abi::ObjectRange) - 1) / alignof(abi::ObjectRange) *
+               alignof(abi::ObjectRange));
+    header.objects = uint32_t(out.size());
+    header.object_count = uint32_t(ranges.size());
+    append(out,
+           {reinterpret_cast<const uint8_t*>(ranges.data()), ranges.size() * sizeof ranges[0]});
     header.ir = header.ir_bytes = header.optimise_us = 0;
     if (!better.empty()) {
         header.ir = uint32_t(out.size());
         header.ir_bytes = uint32_t(better.size());
         header.optimise_us = kUsPerByte * uint32_t(better.size());
-        out.insert(out.end(), better.begin(), better.end());
+        append(out, better);
     }
     header.tier = better.empty() ? 1 : 0;
     header.bytes = out.size();
@@ -172,8 +259,8 @@ std::vector<uint8_t> assembled(std::span<const uint8_t> artefact, int tier,
     const bool quick = tier == 0 || (tier < 0 && !few && !recursive);
     if (!few || tier == 0)
         if (const auto code = assemble(ptx, quick, recursive, unwanted))
-            return with_object(artefact.first(header.first_object), *code,
-                               quick ? ptx : std::span<const uint8_t>());
+            return with_objects(artefact.first(header.first_object), *code,
+                                quick ? ptx : std::span<const uint8_t>());
     return {artefact.begin(), artefact.end()};
 }
 
@@ -182,7 +269,8 @@ std::vector<uint8_t> assembled_better(std::span<const uint8_t> head, std::span<c
     abi::Artefact header;
     std::memcpy(&header, head.data(), sizeof header);
     const auto code = assemble(ptx, false, header.stack_bytes > 0, unwanted);
-    return with_object(head, code ? std::span<const uint8_t>(*code) : ptx, {});
+    if (code) return with_objects(head, *code, {});
+    return with_objects(head, std::vector<Bytes>{{ptx.begin(), ptx.end()}}, {});
 }
 
 }  // namespace qd::runtime::cuda

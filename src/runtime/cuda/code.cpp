@@ -52,14 +52,14 @@ void allow_driver_cache(bool allowed) { may_be_in_drivers_cache = allowed; }
 Code::~Code() {
     replay.reset();
     const Driver& d = *driver();
-    if (module && d.cuCtxSetCurrent(d.context) == 0) (void)d.cuModuleUnload(module);
+    if (modules.empty() || d.cuCtxSetCurrent(d.context) != 0) return;
+    for (const Handle m : modules) (void)d.cuModuleUnload(m);
 }
 
-std::shared_ptr<const Code> load_code(std::span<const uint8_t> object,
+std::shared_ptr<const Code> load_code(std::span<const std::span<const uint8_t>> objects,
                                       std::span<const LoadedTask> tasks, bool recursive) {
     const Driver& d = use();
     if (recursive) need_stack(kRecursiveStack);
-    const std::string text = text_of(object);
     std::string log(8192, '\0');
     int options[] = {kErrorLog, kErrorLogBytes, kLevel};
     // NVIDIA's assembler (13.0) makes code of functions that call themselves in branches that hangs
@@ -68,18 +68,28 @@ std::shared_ptr<const Code> load_code(std::span<const uint8_t> object,
     void* values[] = {log.data(), reinterpret_cast<void*>(log.size()),
                       reinterpret_cast<void*>(level)};
     auto code = std::make_shared<Code>();
-    if (const Result r = d.cuModuleLoadDataEx(&code->module, text.c_str(), 3, options, values)) {
-        const std::string said = log.c_str();
-        check(r, ("assembling code" + (said.empty() ? said : " (" + said + ")")).c_str());
+    for (const std::span<const uint8_t> object : objects) {
+        Handle module = nullptr;
+        const std::string text = text_of(object);
+        if (const Result r = d.cuModuleLoadDataEx(&module, text.c_str(), 3, options, values)) {
+            const std::string said = log.c_str();
+            check(r, ("assembling code" + (said.empty() ? said : " (" + said + ")")).c_str());
+        }
+        code->modules.push_back(module);
     }
+    const auto find = [&](const std::string& name) {
+        Handle found = nullptr;
+        Result r = 0;
+        for (const Handle m : code->modules)
+            if (r = d.cuModuleGetFunction(&found, m, name.c_str()); r == 0) return found;
+        check(r, "finding a task");
+        return found;
+    };
     for (size_t k = 0; k < tasks.size(); ++k) {
         Code::Entry e{};
         const std::string number = std::to_string(k);
-        check(d.cuModuleGetFunction(&e.task, code->module, ("task" + number).c_str()),
-              "finding a task");
-        if (tasks[k].partial_bytes)
-            check(d.cuModuleGetFunction(&e.finish, code->module, ("finish" + number).c_str()),
-                  "finding a task");
+        e.task = find("task" + number);
+        if (tasks[k].partial_bytes) e.finish = find("finish" + number);
         const uint32_t shared = tasks[k].shared_bytes;
         if (shared > uint32_t(d.shared_bytes))
             throw support::Error("the shared arrays of a loop have " + std::to_string(shared) +

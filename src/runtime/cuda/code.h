@@ -15,7 +15,7 @@
 namespace qd::runtime::cuda {
 
 struct Code {
-    Handle module = nullptr;
+    std::vector<Handle> modules;
     struct Entry {
         Handle task, finish;  // finish may be null
         int held;             // blocks of the task that a multiprocessor runs at one time
@@ -33,8 +33,9 @@ struct Code {
 
 // Whether the driver may find in its own cache on disk what it assembles.
 void allow_driver_cache(bool allowed);
-// Of machine code, or PTX that the driver assembles. Throws support::Error.
-std::shared_ptr<const Code> load_code(std::span<const uint8_t> object,
+// Of machine code, some tasks in each object, or PTX that the driver assembles. Throws
+// support::Error.
+std::shared_ptr<const Code> load_code(std::span<const std::span<const uint8_t>> objects,
                                       std::span<const LoadedTask> tasks, bool recursive);
 
 // Waits until the device has nothing to do, or for `most_ns`.

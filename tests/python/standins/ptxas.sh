@@ -24,4 +24,4 @@ case "$QD_FAKE_PTXAS $options" in
     slow*O3*) sleep 100 ;;
     plain*Ofast*) echo "ptxas fatal : Unknown option" >&2; exit 255 ;;
 esac
-printf '\177ELF %s' "$options" | sed 's/ .dev.fd.*//' > "$to"
+printf '\177ELF %s ' "$(echo "$options" | sed 's/ .dev.fd.*//')" > "$to"
