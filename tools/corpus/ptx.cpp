@@ -1,5 +1,5 @@
 // PTX of modules: `qd_ptx GPU FOLDER FILE.qir...` writes FOLDER/NUMBER.ptx for each file that has
-// code, in their order. See corpus.py.
+// code, in their order, and NUMBER.PART.ptx if it has several parts. See corpus.py.
 
 #include <cstdio>
 #include <fstream>
@@ -20,9 +20,11 @@ void write(const char* gpu, const std::string& path, const char* module) {
     qd::codegen::Options how;
     how.cpu = gpu;
     how.verify = true;
-    const auto ptx = qd::codegen::emit(prepared, how).objects.at(0);
-    std::ofstream(path, std::ios::binary)
-        .write(reinterpret_cast<const char*>(ptx.data()), std::streamsize(ptx.size()));
+    const auto objects = qd::codegen::emit(prepared, how).objects;
+    for (size_t k = 0; k < objects.size(); ++k)
+        std::ofstream(path + (k ? "." + std::to_string(k) : "") + ".ptx", std::ios::binary)
+            .write(reinterpret_cast<const char*>(objects[k].data()),
+                   std::streamsize(objects[k].size()));
 }
 
 }  // namespace
@@ -34,7 +36,7 @@ int main(int count, char** arguments) {
     int failed = 0;
     for (int k = 3; k < count; ++k) {
         try {
-            write(gpu, arguments[2] + ("/" + std::to_string(k - 3)) + ".ptx", arguments[k]);
+            write(gpu, arguments[2] + ("/" + std::to_string(k - 3)), arguments[k]);
         } catch (const std::exception& e) {
             std::printf("%s failed: %s\n", arguments[k], e.what());
             failed = 1;

@@ -85,6 +85,9 @@ struct Prepared {
     std::vector<uint32_t> part_of;     // by Function::id; empty if there is one
     std::vector<std::string> symbols;  // of callees, by Function::id, if there are several
     std::vector<bool> shared;          // by Function::id: called by functions of other parts
+    // Of a GPU's code a part has some of the tasks, and all that they call: what is loaded apart
+    // cannot call each other. By part, by Function::id; empty if there is one.
+    std::vector<std::vector<bool>> members;
 };
 
 // See Prepared::parts. The sizes are of its functions; the calls are of all.

@@ -112,7 +112,8 @@ struct ModuleLowering {
                    llvm::Module&, uint32_t part);
     void run();
     bool makes(const ir::Function& f) const {
-        return part == kAll || prepared.part_of[f.id] == part;
+        if (part == kAll) return true;
+        return gpu ? prepared.members[part][f.id] : prepared.part_of[f.id] == part;
     }
 
     llvm::Type* reg(Prim p) const;  // in a register: u1 is i1

@@ -474,7 +474,8 @@ struct Job {
 }  // namespace
 
 uint32_t jobs(const Prepared& prepared, const Options& options) {
-    return makes_object(options) && options.tier == 0 ? prepared.parts : 1;
+    if (!makes_object(options) || !options.edited.empty()) return 1;
+    return options.tier == 0 || prepared.plan.target.threads ? prepared.parts : 1;
 }
 
 Made do_job(const Prepared& prepared, const Options& options, uint32_t number) {
@@ -528,7 +529,7 @@ Made do_job(const Prepared& prepared, const Options& options, uint32_t number) {
     if (one_of_many) {
         drop_unused_declarations(module);
         add(job.find_or_make(module, job.key_of(module)));
-    } else if (prepared.parts == 1 || !makes_object(options)) {
+    } else if (prepared.parts == 1 || !makes_object(options) || job.machine.gpu()) {
         add(job.make(module));
     } else {
         // Code generation leaves names in the context, which bitcode lists: keys come before.

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -27,8 +27,6 @@ constexpr size_t kFewBytes = 16 << 10;
 // Its full effort takes so long, on CPUs of 2025; more than in proportion where functions are
 // large.
 constexpr uint32_t kUsPerByte = 5;
-// Of PTX that is assembled by several processes.
-constexpr size_t kLeastShare = 32 << 10, kMostShares = 8;
 constexpr const char* kInPackages[] = {"nvidia/cu13/bin/ptxas", "nvidia/cuda_nvcc/bin/ptxas",
                                        "triton/backends/nvidia/bin/ptxas", "torch/bin/ptxas"};
 constexpr int kOldest = 12010;  // 1000 major + 10 minor, whose PTX ours is
@@ -122,60 +120,27 @@ std::optional<Bytes> run(const std::string& program, const Words& options,
     return made;
 }
 
-// Kernels of PTX that are assembled together: of about the same size, since each run is a process
-// of its own. The functions that they call are in all of them. One run takes all if it is empty.
-std::vector<Words> shares_of(std::span<const uint8_t> ptx) {
-    constexpr std::string_view kEntry = ".visible .entry ";
-    struct Kernel {
-        std::string name;
-        size_t bytes;
-    };
-    const std::string_view text(reinterpret_cast<const char*>(ptx.data()), ptx.size());
-    std::vector<Kernel> kernels;
-    for (size_t at = text.find(kEntry); at != std::string_view::npos;) {
-        const size_t name = at + kEntry.size(), end = text.find(kEntry, name);
-        kernels.push_back({std::string(text.substr(name, text.find('(', name) - name)),
-                           std::min(end, text.size()) - at});
-        at = end;
-    }
-    size_t bytes = 0;
-    for (const Kernel& k : kernels) bytes += k.bytes;
-    const size_t cpus = std::max(1u, std::thread::hardware_concurrency());
-    const size_t most = std::min({kMostShares, cpus, bytes / kLeastShare});
-    if (most < 2) return {};
-    std::ranges::stable_sort(kernels, std::ranges::greater{}, &Kernel::bytes);
-    std::vector<Words> shares(std::min(most, kernels.size()));
-    std::vector<size_t> load(shares.size());
-    for (const Kernel& k : kernels) {
-        const auto least = size_t(std::ranges::min_element(load) - load.begin());
-        load[least] += k.bytes;
-        shares[least].push_back(k.name);
-    }
-    return shares;
-}
+using Texts = std::vector<std::span<const uint8_t>>;
 
-// Nothing: the program cannot do it.
-std::optional<std::vector<Bytes>> run_shares(const std::string& program, const Words& options,
-                                             std::span<const uint8_t> ptx,
-                                             const int32_t* unwanted) {
-    std::vector<Words> shares = shares_of(ptx);
-    if (shares.size() < 2) shares = {{}};
-    std::vector<std::optional<Bytes>> made(shares.size());
-    const auto work = [&](size_t k) {
-        Words with = options;
-        for (const std::string& kernel : shares[k]) with.insert(with.end(), {"--entry", kernel});
-        made[k] = run(program, with, ptx, unwanted);
+// Each in a process of its own. Nothing: the program cannot do one.
+std::optional<std::vector<Bytes>> run_all(const std::string& program, const Words& options,
+                                          const Texts& ptx, const int32_t* unwanted) {
+    std::vector<std::optional<Bytes>> made(ptx.size());
+    std::atomic<size_t> next = 0;
+    const auto work = [&] {
+        for (size_t k; (k = next++) < ptx.size();)
+            made[k] = run(program, options, ptx[k], unwanted);
     };
+    const size_t cpus = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::thread> others;
     {
         const support::QuietThreads quiet;
         try {
-            for (size_t k = 1; k < shares.size(); ++k) others.emplace_back(work, k);
+            while (others.size() + 1 < std::min(cpus, ptx.size())) others.emplace_back(work);
         } catch (const std::system_error&) {  // no more threads
         }
     }
-    work(0);
-    for (size_t k = 1 + others.size(); k < shares.size(); ++k) work(k);
+    work();
     for (std::thread& t : others) t.join();
     std::vector<Bytes> out;
     for (std::optional<Bytes>& m : made) {
@@ -185,19 +150,19 @@ std::optional<std::vector<Bytes>> run_shares(const std::string& program, const W
     return out;
 }
 
-std::optional<std::vector<Bytes>> assemble(std::span<const uint8_t> ptx, bool quick, bool recursive,
+std::optional<std::vector<Bytes>> assemble(const Texts& ptx, bool quick, bool recursive,
                                            const int32_t* unwanted) {
     const Found a = found();
     if (a.program.empty()) return {};
     // On other levels (13.0) code of functions that call themselves in branches hangs or gives
     // other numbers.
-    if (recursive) return run_shares(a.program, {"-O0"}, ptx, unwanted);
-    if (!quick) return run_shares(a.program, {"-O3"}, ptx, unwanted);
+    if (recursive) return run_all(a.program, {"-O0"}, ptx, unwanted);
+    if (!quick) return run_all(a.program, {"-O3"}, ptx, unwanted);
     if (a.has_fast_compile) {
-        auto made = run_shares(a.program, {"-O1", "--Ofast-compile=min"}, ptx, unwanted);
+        auto made = run_all(a.program, {"-O1", "--Ofast-compile=min"}, ptx, unwanted);
         if (made || is_unwanted(unwanted)) return made;
     }
-    auto made = run_shares(a.program, {"-O1"}, ptx, unwanted);
+    auto made = run_all(a.program, {"-O1"}, ptx, unwanted);
     if (made && a.has_fast_compile) {  // it is older than this option
         Assembler& all = assembler();
         const std::lock_guard guard(all.lock);
@@ -210,35 +175,52 @@ void append(Bytes& to, std::span<const uint8_t> bytes) {
     to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
+// Several as one, each with a zero behind it, which none has inside.
+Bytes joined(const Texts& texts) {
+    Bytes out;
+    for (const auto text : texts) {
+        append(out, text);
+        if (out.empty() || out.back() != 0) out.push_back(0);
+    }
+    return out;
+}
+Texts parted(std::span<const uint8_t> all) {
+    Texts out;
+    while (!all.empty()) {
+        const auto end = size_t(std::ranges::find(all, 0) - all.begin());
+        out.push_back(all.first(end));
+        all = all.subspan(std::min(end + 1, all.size()));
+    }
+    return out;
+}
+
 // An artefact of these objects; of quick code if there is PTX from which to make it better.
-Bytes with_objects(std::span<const uint8_t> head, std::span<const Bytes> objects,
-                   std::span<const uint8_t> better) {
+Bytes with_objects(std::span<const uint8_t> head, const Texts& objects, const Bytes& better) {
     Bytes out(head.begin(), head.end());
     abi::Artefact header;
     std::memcpy(&header, out.data(), sizeof header);
     std::vector<abi::ObjectRange> ranges;
-    for (const Bytes& o : objects) {
+    for (const auto o : objects) {
         ranges.push_back({uint32_t(out.size()), uint32_t(o.size())});
         append(out, o);
     }
-    out.resize((out.size() + alignof(abi::ObjectRange) - 1) / alignof(abi::ObjectRange) *
-               alignof(abi::ObjectRange));
+    constexpr size_t kAligned = alignof(abi::ObjectRange);
+    out.resize((out.size() + kAligned - 1) / kAligned * kAligned);
     header.objects = uint32_t(out.size());
     header.object_count = uint32_t(ranges.size());
     append(out,
            {reinterpret_cast<const uint8_t*>(ranges.data()), ranges.size() * sizeof ranges[0]});
-    header.ir = header.ir_bytes = header.optimise_us = 0;
-    if (!better.empty()) {
-        header.ir = uint32_t(out.size());
-        header.ir_bytes = uint32_t(better.size());
-        header.optimise_us = kUsPerByte * uint32_t(better.size());
-        append(out, better);
-    }
+    header.ir = better.empty() ? 0 : uint32_t(out.size());
+    header.ir_bytes = uint32_t(better.size());
+    header.optimise_us = kUsPerByte * uint32_t(better.size());
+    append(out, better);
     header.tier = better.empty() ? 1 : 0;
     header.bytes = out.size();
     std::memcpy(out.data(), &header, sizeof header);
     return out;
 }
+
+Texts texts_of(const std::vector<Bytes>& objects) { return {objects.begin(), objects.end()}; }
 
 }  // namespace
 
@@ -252,15 +234,20 @@ std::vector<uint8_t> assembled(std::span<const uint8_t> artefact, int tier,
                                const int32_t* unwanted) {
     abi::Artefact header;
     std::memcpy(&header, artefact.data(), sizeof header);
-    abi::ObjectRange range;
-    std::memcpy(&range, artefact.data() + header.objects, sizeof range);
-    const auto ptx = artefact.subspan(range.offset, range.bytes);
-    const bool recursive = header.stack_bytes > 0, few = ptx.size() <= kFewBytes;
+    Texts ptx;
+    size_t bytes = 0;
+    for (uint32_t k = 0; k < header.object_count; ++k) {
+        abi::ObjectRange range;
+        std::memcpy(&range, artefact.data() + header.objects + k * sizeof range, sizeof range);
+        ptx.push_back(artefact.subspan(range.offset, range.bytes));
+        bytes += range.bytes;
+    }
+    const bool recursive = header.stack_bytes > 0, few = bytes <= kFewBytes;
     const bool quick = tier == 0 || (tier < 0 && !few && !recursive);
     if (!few || tier == 0)
         if (const auto code = assemble(ptx, quick, recursive, unwanted))
-            return with_objects(artefact.first(header.first_object), *code,
-                                quick ? ptx : std::span<const uint8_t>());
+            return with_objects(artefact.first(header.first_object), texts_of(*code),
+                                quick ? joined(ptx) : Bytes());
     return {artefact.begin(), artefact.end()};
 }
 
@@ -268,9 +255,9 @@ std::vector<uint8_t> assembled_better(std::span<const uint8_t> head, std::span<c
                                       const int32_t* unwanted) {
     abi::Artefact header;
     std::memcpy(&header, head.data(), sizeof header);
-    const auto code = assemble(ptx, false, header.stack_bytes > 0, unwanted);
-    if (code) return with_objects(head, *code, {});
-    return with_objects(head, std::vector<Bytes>{{ptx.begin(), ptx.end()}}, {});
+    const Texts texts = parted(ptx);
+    const auto code = assemble(texts, false, header.stack_bytes > 0, unwanted);
+    return with_objects(head, code ? texts_of(*code) : texts, {});
 }
 
 }  // namespace qd::runtime::cuda

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -154,6 +155,66 @@ TEST(parts, that_are_cut_short_are_made_again) {
     for (auto& [key, part] : shelf.parts) part.resize(part.size() / 2);
     EXPECT_EQ(emit(many(-1), 0, shelf).objects, whole.objects);
     EXPECT_EQ(size_t(shelf.kept), whole.objects.size());
+}
+
+// Loops over a large field, each of which calls two functions that are too large to be expanded; a
+// function is called by three.
+std::string tasks_of_gpu(int tasks) {
+    std::string text = R"(module "tasks"
+field @h "h" : f64 shape [9000] offset [0] terms [0 / 1 % 0 * 8] components [0] group 1
+func @all() {
+  %zero = constant 0 : i32
+  %n = constant 9000 : i32
+)";
+    for (int t = 0; t < tasks; ++t) {
+        const std::string n = std::to_string(t);
+        text += "  for %i" + n + " = %zero to %n parallel {\n    %p" + n + " = field_place @h, %i" +
+                n + " : place<f64>\n    %x" + n + " = load %p" + n + "\n    %y" + n + " = call @f" +
+                std::to_string(t / 3) + ", %x" + n + " : f64\n    %z" + n + " = call @f" +
+                std::to_string(tasks / 3 + t) + ", %y" + n + " : f64\n    store %p" + n + ", %z" +
+                n + "\n  }\n";
+    }
+    const std::string functions = many(-1, tasks + tasks / 3);
+    return text + "}\n" + functions.substr(functions.find("func @f0"));
+}
+
+TEST(parts, of_a_gpu_have_tasks_with_all_that_they_call) {
+    constexpr int kTasks = 9;
+    pass::PipelineOptions options;
+    options.target = codegen::target_of("sm_90", "");
+    const auto p = codegen::prepare(pass::run_pipeline(ir::parse(tasks_of_gpu(kTasks)), options));
+    ASSERT_EQ(p.plan.tasks.size(), size_t(kTasks));
+    ASSERT_EQ(p.parts, 8u);
+    codegen::Options how;
+    how.cpu = "sm_90";
+    how.verify = true;
+    const auto emitted = codegen::emit(p, how);
+    ASSERT_EQ(emitted.objects.size(), 8u);
+    std::vector<int> found(kTasks);
+    for (const auto& object : emitted.objects) {
+        const std::string text(object.begin(), object.end());
+        EXPECT_EQ(text.find(".extern .func f"), std::string::npos) << "of another part";
+        for (int t = 0; t < kTasks; ++t)
+            found[size_t(t)] += text.find(".entry task" + std::to_string(t) + "(") != text.npos;
+        EXPECT_LT(text.size(), size_t(400'000)) << "what nobody calls";
+    }
+    EXPECT_EQ(found, std::vector<int>(kTasks, 1));
+    const auto again = codegen::emit(p, how);
+    const auto without_numbers = [](const std::vector<uint8_t>& object) {  // of calls, in comments
+        return std::regex_replace(std::string(object.begin(), object.end()),
+                                  std::regex("callseq [0-9]+"), "");
+    };
+    for (size_t k = 0; k < emitted.objects.size(); ++k)
+        EXPECT_TRUE(without_numbers(again.objects[k]) == without_numbers(emitted.objects[k])) << k;
+    how.want = codegen::Options::Want::assembly;  // to be read: whole
+    EXPECT_EQ(codegen::emit(p, how).objects.size(), 1u);
+}
+
+TEST(parts, of_a_gpu_are_one_where_there_is_little) {
+    pass::PipelineOptions options;
+    options.target = codegen::target_of("sm_90", "");
+    const auto one = codegen::prepare(pass::run_pipeline(ir::parse(many(-1)), options));
+    EXPECT_EQ(one.parts, 1u);  // a task cannot be divided
 }
 
 }  // namespace

@@ -119,7 +119,7 @@ EXPORT int cuEventCreate(Handle *e, unsigned flags) { return *e = calloc(1, 8), 
 EXPORT int cuEventRecord(Handle e, Handle s) { return LOG("event\n"), 0; }
 EXPORT int cuEventElapsedTime(float *ms, Handle a, Handle b) { return *ms = 0.125f, 0; }
 EXPORT int cuModuleLoadDataEx(Handle *m, const void *image, unsigned n, int *o, void **v) {
-    if (!memcmp(image, "\177ELF", 4)) LOG("cubin %s\n", (const char *)image + 4);
+    if (!memcmp(image, "\177ELF", 4)) LOG("cubin %.*s\n", (int)strcspn((const char *)image + 4, "\n"), (const char *)image + 4);
     else LOG("load %d\n", strstr(image, ".entry task0") != NULL);
     char path[4096];
     snprintf(path, sizeof path, "%s.ptx", getenv("QD_FAKE_CUDA_LOG"));
@@ -128,13 +128,11 @@ EXPORT int cuModuleLoadDataEx(Handle *m, const void *image, unsigned n, int *o, 
     return *m = strdup(image), 0;
 }
 EXPORT int cuModuleUnload(Handle m) { return LOG("unload\n"), 0; }
-// A module has the kernels of its PTX; machine code that the assembler's stand-in made has those that it was asked for.
+// A module has the kernels of its PTX, which the assembler's stand-in lists in its machine code.
 EXPORT int cuModuleGetFunction(Handle *f, Handle m, const char *name) {
-    const char *image = m;
     char wanted[256];
-    snprintf(wanted, sizeof wanted, *image == '\177' ? "--entry %s " : ".entry %s(", name);
-    const int all = *image == '\177' && !strstr(image, "--entry");
-    return all || strstr(image, wanted) ? (*f = strdup(name), 0) : 500;
+    snprintf(wanted, sizeof wanted, ".entry %s(", name);
+    return strstr(m, wanted) ? (*f = strdup(name), 0) : 500;
 }
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, Handle f, int threads, size_t b) {
     return *n = 2048 / threads, 0;
