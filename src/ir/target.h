@@ -20,6 +20,7 @@ struct Target {
     // compare and swap. Bits by op, counted from atomic_add.
     uint16_t atomics = 0xff & ~(1 << 2);  // all from atomic_add to atomic_xor but atomic_mul
     bool float_adds = false;              // so are additions of f32 and f64
+    bool vector_adds = false;             // and of 2 or 4 f32 side by side, if nobody asks what was
     bool lone = true;  // threads know when no other runs the launch, and do without atomics then
     bool waits_itself = false;   // a task starts before the one in front of it is over
     bool runs_together = false;  // tasks of sections and streams that follow each other

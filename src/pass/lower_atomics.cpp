@@ -14,6 +14,7 @@
 
 #include "ir/locks.h"
 
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
@@ -121,8 +122,28 @@ struct Lowering {
         return bit_cast(b, old, p);
     }
 
-    Value* atomic(Builder b, const Inst& i) const {
+    // Whether all components are added at one time: a field's element that lies where it is a
+    // multiple of its size.
+    bool adds_together(const Inst& i, bool used) const {
+        const Type t = i.operand(1)->type;
+        if (!target.vector_adds || used || flags || t.prim != Prim::f32) return false;
+        if ((t.count() != 2 && t.count() != 4) || t.is_scalar()) return false;
+        if (i.op != Op::atomic_add && i.op != Op::atomic_sub) return false;
+        const Inst* place = i.operand(0)->def;
+        if (!place || place->op != Op::field_place) return false;
+        const Field& field = *place->field();
+        const int64_t bytes = 4 * int64_t(t.count());
+        return field.uneven_terms.empty() && field.component_stride() == 4 &&
+               field.component_offsets[0] % bytes == 0 &&
+               std::ranges::all_of(field.terms,
+                                   [&](const Field::Term& x) { return x.stride % bytes == 0; });
+    }
+
+    Value* atomic(Builder b, const Inst& i, bool used) const {
         Value *place = i.operand(0), *v = i.operand(1);
+        if (adds_together(i, used))
+            return emit(b, Op::atomic_add,
+                        {place, i.op == Op::atomic_sub ? b.op(Op::neg, {v}) : v});
         const Prim p = v->type.prim;
         if (v->type.is_scalar()) return atomic_scalar(b, i, place, 0);
         const bool as_it_is =
@@ -142,14 +163,14 @@ struct Lowering {
         if ((root && root->op == Op::slot) || plain_ones.contains(&i)) {
             replace(i.result(), plain(before(i), i));
         } else if (!target.lone) {
-            replace(i.result(), atomic(before(i), i));
+            replace(i.result(), atomic(before(i), i, used));
         } else {
             const Type results[] = {i.result()->type};
             Value* condition = is_lone(i);
             Inst* branch = before(i).emit(Op::if_, {{condition}}, {results, used ? 1u : 0u}, 2);
             for (const bool is_plain : {true, false}) {
                 Builder b{&f, branch->regions[is_plain ? 0 : 1], nullptr, i.loc};
-                Value* old = is_plain ? plain(b, i) : atomic(b, i);
+                Value* old = is_plain ? plain(b, i) : atomic(b, i, used);
                 b.end(Op::yield, {&old, used ? 1u : 0u});
             }
             if (used) replace(i.result(), branch->result());

@@ -655,3 +655,44 @@ def test_real_functions_take_several_components_as_values(backend):
 
     with raises(qd.QuadrantsSyntaxError, "non-writable target"):
         writes()
+
+
+@pytest.mark.parametrize("layout", [qd.Layout.AOS, qd.Layout.SOA])
+@pytest.mark.parametrize("shape", [(2,), (3,), (4,), (2, 2), (4, 1), (2, 4)])
+def test_vectors_are_added_from_many_threads(backend, shape, layout):
+    """Some GPUs add two or four numbers at a time: only where they lie side by side, on an even place."""
+    cells, n = 7, 10000
+    make = qd.Vector.field if len(shape) == 1 else qd.Matrix.field
+    whole = make(*shape, qd.f32, shape=cells, layout=layout)
+    member = make(*shape, qd.f32)
+    beside = qd.field(qd.f32)
+    qd.root.dense(qd.i, cells).place(beside, member)
+    wide = make(*shape, qd.f64, shape=cells)
+    seen = qd.field(qd.f32, n)
+
+    @qd.kernel
+    def k():
+        for i in range(n):
+            at = i * i % cells
+            one = whole[0] * 0 + 1
+            whole[at] += one * (i % 5)
+            member[at] -= one * (i % 3)
+            wide[at] += one * (i % 4)
+            beside[at] += 1
+            old = qd.atomic_add(member[at], one * 0)
+            seen[i] = old[0] if qd.static(len(shape) == 1) else old[0, 0]
+
+    k()
+    i = np.arange(n)
+    at = i * i % cells
+
+    def sums(what):
+        found = np.zeros(cells)
+        np.add.at(found, at, what)
+        return np.broadcast_to(found.reshape(cells, *[1] * len(shape)), (cells, *shape))
+
+    assert (whole.to_numpy().reshape(cells, *shape) == sums(i % 5)).all()
+    assert (member.to_numpy().reshape(cells, *shape) == -sums(i % 3)).all()
+    assert (wide.to_numpy().reshape(cells, *shape) == sums(i % 4)).all()
+    assert (beside.to_numpy() == np.bincount(at, minlength=cells)).all()
+    assert (seen.to_numpy() <= 0).all()

@@ -259,6 +259,7 @@ struct FunctionLowering {
     void store_component(const Place& p, int k, llvm::Value* v);
     void lower_memory(Inst& i);
     void lower_atomic(Inst& i);
+    void add_together(Inst& i, const Place& p);
     llvm::DenseMap<const ir::Value*, llvm::Value*> swaps_;  // by an atomic_cas's result: the pair
     void lower_prefetch(Inst& i);
     void lower_text(Inst& i);

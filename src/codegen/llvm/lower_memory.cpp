@@ -3,6 +3,7 @@
 // What a launch fixes (base addresses, array extents, argument values) is loaded once at the
 // function's entry, as invariant.
 
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/MDBuilder.h>
 
@@ -359,9 +360,31 @@ llvm::AtomicRMWInst::BinOp instruction_of(Op op, Prim p) {
 
 }  // namespace
 
+// What pass lower_atomics left together: nobody asks what was there.
+void FunctionLowering::add_together(Inst& i, const Place& p) {
+    const bool four = p.count == 4;
+    std::vector<Value*> arguments{p.address};
+    for (int k = 0; k < p.count; ++k) arguments.push_back(get(operand(i, 1), k));
+    std::vector<llvm::Type*> types;
+    for (const Value* v : arguments) types.push_back(v->getType());
+    auto* type = llvm::FunctionType::get(m.void_, types, false);
+    auto* add = b.CreateCall(
+        llvm::InlineAsm::get(type,
+                             four ? "red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};"
+                                  : "red.relaxed.gpu.global.add.v2.f32 [$0], {$1, $2};",
+                             four ? "l,f,f,f,f,~{memory}" : "l,f,f,~{memory}",
+                             /*hasSideEffects=*/true),
+        arguments);
+    add->addFnAttr(llvm::Attribute::NoUnwind);
+    add->setOnlyAccessesArgMemory();
+    m.tag(add, p.memory_class);
+    for (int k = 0; k < p.count; ++k) set(i, k, llvm::PoisonValue::get(m.f32));
+}
+
 // Of integers, and additions of floats: what else there is pass lower_atomics has written out.
 void FunctionLowering::lower_atomic(Inst& i) {
     const Place p = place(operand(i, 0));
+    if (p.count > 1 && type::is_float(p.prim)) return add_together(i, p);
     const auto order = i.flags & ir::kOrdered ? llvm::AtomicOrdering::SequentiallyConsistent
                                               : llvm::AtomicOrdering::Monotonic;
     const llvm::Align align(type::bytes(p.prim));

@@ -108,12 +108,13 @@ llvm::Triple triple_of(const std::string& text, const std::string& cpu = "") {
 }
 
 ir::Target gpu_target(const std::string& name) {  // "sm_90"
-    constexpr int kWaits = 90;                    // from there on
+    constexpr int kWaits = 90, kVectorAdds = 90;  // from there on
     ir::Target t;
     t.threads = true;
     t.waits_itself = std::stoi(name.substr(3)) >= kWaits;
     t.minimum = true;
     t.float_adds = true;
+    t.vector_adds = std::stoi(name.substr(3)) >= kVectorAdds;
     t.lone = false;
     t.tiny_function = 400, t.small_function = 4000;  // a call takes its arguments through memory
     t.serial_sum_bytes = 0;                          // lanes in slots would be memory

@@ -139,6 +139,50 @@ TEST(ptx, adds_floats_by_one_instruction_and_takes_minima_by_one) {
 }
 
 // A float's sum of products has one rounding or two, as on a CPU; f32 flushes subnormals.
+// Elements of two and four, side by side; then apart, of three, on odd places, and asked for.
+TEST(ptx, adds_vectors_by_one_instruction) {
+    const auto text = [](const std::string& field, const std::string& type,
+                         const std::string& rest) {
+        return "module \"k\"\nfield @v \"v\" : " + type +
+               " shape [1000] offset [0] terms [0 / 1 % 0 * " + field +
+               " group 1\nfield @s \"s\" : f32 shape [1000] offset [0] terms [0 / 1 % 0 * 4] " +
+               "components [0] group 2\n" + R"(func @k() {
+  %zero = constant 0 : i32
+  %one = constant 1 : i32
+  %n = constant 1000 : i32
+  for %i = %zero to %n parallel {
+    %sp = field_place @s, %i : place<f32>
+    %x = load %sp
+    %next = add %i, %one
+    %odd = mul %next, %i
+    %at = bit_and %odd, %one
+    %vp = field_place @v, %at : place<)" +
+               type + ">\n    %y = splat %x : " + type + "\n    %old = " + rest + "\n  }\n}\n";
+    };
+    const std::string two = "8] components [0, 4]", four = "16] components [0, 4, 8, 12]";
+    const auto v2 = text(two, "vec<f32, 2>", "atomic_add %vp, %y");
+    const auto v4 = text(four, "vec<f32, 4>", "atomic_sub %vp, %y");
+    for (const char* gpu : {"sm_90", "sm_100"}) {
+        const std::string a = ptx_of(v2, gpu), b = ptx_of(v4, gpu);
+        EXPECT_EQ(count(a, "red.relaxed.gpu.global.add.v2.f32"), 1) << a;
+        EXPECT_EQ(count(a, "(atom|red)\\."), 1) << a;
+        EXPECT_EQ(count(b, "red.relaxed.gpu.global.add.v4.f32"), 1) << b;
+        expect_to_assemble(a, gpu);
+        expect_to_assemble(b, gpu);
+    }
+    EXPECT_EQ(count(ptx_of(v2, "sm_75"), "\\.v2\\.f32"), 0);
+    const std::string kept = text(two, "vec<f32, 2>",
+                                  "atomic_add %vp, %y\n    %c = extract %old #1 : f32\n"
+                                  "    store %sp, %c");
+    for (const std::string& other :
+         {kept, text("4] components [0, 4000]", "vec<f32, 2>", "atomic_add %vp, %y"),
+          text("12] components [0, 4]", "vec<f32, 2>", "atomic_add %vp, %y"),
+          text("16] components [4, 8]", "vec<f32, 2>", "atomic_add %vp, %y"),
+          text("12] components [0, 4, 8]", "vec<f32, 3>", "atomic_add %vp, %y"),
+          text(two, "vec<f32, 2>", "atomic_max %vp, %y")})
+        EXPECT_EQ(count(ptx_of(other, "sm_90"), "add\\.v[24]"), 0) << other;
+}
+
 TEST(ptx, rounds_as_the_cpu_does) {
     const std::string exact = ptx_of(std::string(kFields) + kSaxpy, "sm_90", false);
     EXPECT_EQ(count(exact, "mul[.]rn[.]ftz[.]f32"), 1) << exact;
