@@ -122,19 +122,19 @@ struct Lowering {
         return bit_cast(b, old, p);
     }
 
-    // Whether all components are added at one time: a field's element that lies where it is a
-    // multiple of its size.
+    // Whether all components are added at one time, if that turns out to be possible at run time:
+    // of an element, where elements lie apart by multiples of their size.
     bool adds_together(const Inst& i, bool used) const {
         const Type t = i.operand(1)->type;
         if (!target.vector_adds || used || flags || t.prim != Prim::f32) return false;
         if ((t.count() != 2 && t.count() != 4) || t.is_scalar()) return false;
         if (i.op != Op::atomic_add && i.op != Op::atomic_sub) return false;
         const Inst* place = i.operand(0)->def;
+        if (place && place->op == Op::array_place) return true;
         if (!place || place->op != Op::field_place) return false;
         const Field& field = *place->field();
         const int64_t bytes = 4 * int64_t(t.count());
         return field.uneven_terms.empty() && field.component_stride() == 4 &&
-               field.component_offsets[0] % bytes == 0 &&
                std::ranges::all_of(field.terms,
                                    [&](const Field::Term& x) { return x.stride % bytes == 0; });
     }

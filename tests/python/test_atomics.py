@@ -666,7 +666,8 @@ def test_vectors_are_added_from_many_threads(backend, shape, layout):
     whole = make(*shape, qd.f32, shape=cells, layout=layout)
     member = make(*shape, qd.f32)
     beside = qd.field(qd.f32)
-    qd.root.dense(qd.i, cells).place(beside, member)
+    padding = [qd.field(qd.f32) for _ in range(-(1 + int(np.prod(shape))) % 4)]
+    qd.root.dense(qd.i, cells).place(beside, member, *padding)  # steps of 16 bytes, from 4 on
     wide = make(*shape, qd.f64, shape=cells)
     seen = qd.field(qd.f32, n)
 

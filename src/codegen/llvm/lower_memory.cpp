@@ -360,23 +360,31 @@ llvm::AtomicRMWInst::BinOp instruction_of(Op op, Prim p) {
 
 }  // namespace
 
-// What pass lower_atomics left together: nobody asks what was there.
+// What pass lower_atomics left together: nobody asks what was there. Where the first element lies
+// only the launch knows; the others follow in steps of their size, so threads go the same way.
 void FunctionLowering::add_together(Inst& i, const Place& p) {
-    const bool four = p.count == 4;
     std::vector<Value*> arguments{p.address};
-    for (int k = 0; k < p.count; ++k) arguments.push_back(get(operand(i, 1), k));
+    std::string all = "{", apart, constraints = "l";
+    for (int k = 0; k < p.count; ++k) {
+        const std::string of = "$" + std::to_string(k + 1);
+        arguments.push_back(get(operand(i, 1), k));
+        all += (k ? ", " : "") + of;
+        apart += " @!even red.relaxed.gpu.global.add.f32 [$0+" + std::to_string(4 * k) + "], " +
+                 of + ";";
+        constraints += ",f";
+    }
+    const std::string count = std::to_string(p.count), odd = std::to_string(4 * p.count - 1);
+    const std::string text = "{ .reg .pred even; .reg .b64 rest; and.b64 rest, $0, " + odd +
+                             "; setp.eq.u64 even, rest, 0;" + apart +
+                             " @even red.relaxed.gpu.global.add.v" + count + ".f32 [$0], " + all +
+                             "}; }";
     std::vector<llvm::Type*> types;
     for (const Value* v : arguments) types.push_back(v->getType());
     auto* type = llvm::FunctionType::get(m.void_, types, false);
-    auto* add = b.CreateCall(
-        llvm::InlineAsm::get(type,
-                             four ? "red.relaxed.gpu.global.add.v4.f32 [$0], {$1, $2, $3, $4};"
-                                  : "red.relaxed.gpu.global.add.v2.f32 [$0], {$1, $2};",
-                             four ? "l,f,f,f,f,~{memory}" : "l,f,f,~{memory}",
-                             /*hasSideEffects=*/true),
-        arguments);
+    auto* add = b.CreateCall(llvm::InlineAsm::get(type, text, constraints + ",~{memory}",
+                                                  /*hasSideEffects=*/true),
+                             arguments);
     add->addFnAttr(llvm::Attribute::NoUnwind);
-    add->setOnlyAccessesArgMemory();
     m.tag(add, p.memory_class);
     for (int k = 0; k < p.count; ++k) set(i, k, llvm::PoisonValue::get(m.f32));
 }
