@@ -129,7 +129,7 @@ bool has_class(PyObject* annotation) {
 
 std::vector<Ref> keys_of(const Path& path) {
     std::vector<Ref> keys;
-    for (const frontend::Step& step : path.steps) keys.push_back(step.key);
+    for (const frontend::Step& step : path.steps) keys.push_back(key_of(step));
     return keys;
 }
 
@@ -206,7 +206,7 @@ bool reached_through_frozen(PyObject* root, const std::vector<Ref>& keys) {
             reinterpret_cast<PyObject*>(Py_TYPE(at.get())), "__dataclass_params__"));
         const Ref frozen =
             params ? Ref::steal_or_null(PyObject_GetAttrString(params.get(), "frozen")) : Ref();
-        if (!frozen || frozen.get() != Py_True || !PyUnicode_Check(key.get()))
+        if (!frozen || frozen.get() != Py_True || !PyUnicode_CheckExact(key.get()))
             return cpython::forget_error(), false;
         at = Ref::steal_or_null(PyObject_GetAttr(at.get(), key.get()));
         if (!at) return cpython::forget_error(), false;
@@ -312,7 +312,7 @@ bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args
             if (k == path.steps.size()) break;
             const frontend::Step& step = path.steps[k];
             type = member_annotation(type.get(), step.key.get());
-            at = type ? Ref::steal_or_null(follow_step(at.get(), step.key.get())) : Ref();
+            at = type ? Ref::steal_or_null(follow_step(at.get(), key_of(step).get())) : Ref();
             if (!at || at.get() == Py_None) {
                 cpython::forget_error();
                 break;
@@ -330,9 +330,15 @@ bool classes_fit(const std::vector<Parameter>& parameters, PyObject* const* args
 // What was an array of this object in a former specialisation and is none now is asked for at each
 // launch from here on: when it is an array again, that is read anew.
 void note_former_arrays(Specialisation& s, const KernelObject& k, PyObject* const* args) {
-    const auto same_path = [](const auto& a, const auto& b) {
-        return a.argument == b.argument &&
-               std::ranges::equal(a.attributes, b.attributes, {}, &Ref::get, &Ref::get);
+    const auto same_key = [](const Ref& a, const Ref& b) {
+        if (a.get() == b.get()) return true;
+        if (Py_TYPE(a.get()) != Py_TYPE(b.get())) return false;
+        const int same = PyObject_RichCompareBool(a.get(), b.get(), Py_EQ);
+        if (same < 0) cpython::forget_error();
+        return same == 1;
+    };
+    const auto same_path = [&](const auto& a, const auto& b) {
+        return a.argument == b.argument && std::ranges::equal(a.attributes, b.attributes, same_key);
     };
     for (const auto& former : *k.specialisations)
         for (const PackStep& step : former->steps) {

@@ -225,7 +225,10 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
 bool arrays_overlap(const Specialisation& s, const uint8_t* block, uint32_t use);
 PyObject* build_results(const Specialisation& s, const uint8_t* results);
 // Follows a path below an argument; new reference, null with an exception set.
-PyObject* follow_step(PyObject* at, PyObject* key);  // key: an attribute, or an index
+// What PackStep::attributes and IdentityCheck::attributes hold of a step that is no call: a str
+// names an attribute, all else an item, whose text is of a class of its own.
+Ref key_of(const frontend::Step& step);
+PyObject* follow_step(PyObject* at, PyObject* key);
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
 
 // bind.cpp ------------------------------------------------------------------------------------

@@ -490,9 +490,28 @@ PyObject* result_object(const ResultShape& shape, const uint8_t* results,
     return plain ? Py_NewRef(value) : nullptr;
 }
 
+// Of the text that names an item: equal to it, hashes alike, and is no name of an attribute.
+static PyObject* item_text(PyObject* text) {
+    static PyObject* const type = [] {
+        return PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(O){}", "ItemKey",
+                                     &PyUnicode_Type);
+    }();
+    static PyObject* const known = PyDict_New();  // so that equal ones are the same
+    PyObject* found = PyDict_GetItemWithError(known, text);
+    if (found || PyErr_Occurred()) return Py_XNewRef(found);
+    PyObject* made = PyObject_CallOneArg(type, text);
+    if (made && PyDict_SetItem(known, text, made) < 0) Py_CLEAR(made);
+    return made;
+}
+
+Ref key_of(const frontend::Step& step) {
+    const bool named =
+        step.kind == frontend::Step::Kind::item && PyUnicode_CheckExact(step.key.get());
+    return named ? Ref::steal(item_text(step.key.get())) : step.key;
+}
+
 PyObject* follow_step(PyObject* at, PyObject* key) {
-    const bool attribute = PyUnicode_Check(key) && !PyDict_CheckExact(at);
-    return attribute ? PyObject_GetAttr(at, key) : PyObject_GetItem(at, key);
+    return PyUnicode_CheckExact(key) ? PyObject_GetAttr(at, key) : PyObject_GetItem(at, key);
 }
 
 PyObject* follow(PyObject* root, const std::vector<Ref>& attributes) {

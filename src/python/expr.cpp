@@ -1,5 +1,6 @@
 // The module's functions on symbolic values: what traced Python code calls to emit operations.
 
+#include "frontend/facts/facts.h"
 #include "frontend/values/structs.h"
 #include "python/areas.h"
 
@@ -89,6 +90,8 @@ PyMethodDef functions[] = {
      METH_VARARGS | METH_KEYWORDS, "Emits the operation of that name."},
     {"trace_call", trace_call, METH_VARARGS, "Calls a func while a kernel is traced."},
     {"inside_kernel", inside_kernel, METH_NOARGS, "Whether this thread traces a kernel."},
+    {"member_origin", frontend::member_origin, METH_VARARGS,
+     "Where Python finds a member of an object, as a number: member_origin(o, name)."},
     {"compiling_callable", compiling_callable, METH_NOARGS, "The function being traced."},
     {},
 };

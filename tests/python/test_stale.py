@@ -2,6 +2,7 @@
 the same question within one process. Each version is compared with a kernel that has no other."""
 
 import dataclasses
+import functools
 import math
 import os
 import shutil
@@ -932,3 +933,144 @@ def test_a_member_in_front_of_what_a_class_has(tmp_path):
     for how, words in (("class", ["31", "31"]), ("own", ["31", "41"]), ("class", ["31", "31"])):
         assert last_words(tmp_path, SHADOWED, how) == words
         assert last_words(tmp_path, SHADOWED, how) == words
+
+
+@qd.data_oriented
+class Adder:
+    def __init__(self, d):
+        self.d = d
+
+    @qd.func
+    def op(self, x):
+        return x + self.d
+
+    @qd.kernel
+    def k(self, x: qd.i32) -> qd.i32:
+        return self.op(x)
+
+
+def test_a_method_of_another_object_sees_that_object(backend):
+    a, b, c, other = Adder(10), Adder(10), Adder(10), Adder(33)
+    b.op = other.op
+    assert [o.k(1) for o in (a, b, c)] == [11, 34, 11]
+    c.op = Adder(50).op
+    assert Adder(10).k(1) == 11
+    late = Adder(10)
+    late.op = other.op
+    assert late.k(1) == 34
+
+
+RUNTIME = qd.data_oriented(template_primitives=False)
+
+
+def test_a_number_of_its_own_or_of_its_class(backend):
+    @RUNTIME
+    class P:
+        a = 3
+
+    @qd.kernel
+    def k(o: qd.template()) -> qd.i32:
+        return o.a
+
+    x, y, z = P(), P(), P()
+    x.other = 1
+    y.a = 3
+    assert [k(x), k(y), k(z)] == [3, 3, 3]
+    y.a = 7
+    P.a = 4
+    assert [k(x), k(y), k(z)] == [3, 7, 3]  # what classes have is a constant
+
+
+def test_what_a_class_computes_is_a_constant(backend):
+    @RUNTIME
+    class Model:
+        def __init__(self):
+            self.axes = [1, 2, 3]
+            self.v = 2
+
+        @property
+        def n(self):
+            return len(self.axes)
+
+        @functools.cached_property
+        def m(self):
+            return 4
+
+    @qd.kernel
+    def k(o: qd.template()) -> qd.i32:
+        r = 0
+        for i in qd.static(range(o.n + o.m)):
+            r += i
+        return r + o.v
+
+    o = Model()
+    assert k(o) == 23
+    o.v = 3
+    assert k(o) == 24
+
+
+def test_arrays_below_what_a_method_gives(backend):
+    def filled(value):
+        a = qd.ndarray(qd.f32, 4)
+        a.fill(value)
+        return a
+
+    @qd.data_oriented
+    class Inner:
+        def __init__(self):
+            self.a = filled(2)
+
+    @qd.data_oriented
+    class S:
+        def __init__(self):
+            self.a, self.n, self.inner = filled(5), 3, Inner()
+
+        def both(self):
+            return self.a, self.n
+
+        def part(self):
+            return self.inner
+
+        def listed(self):
+            return [self.inner]
+
+        @qd.kernel
+        def k(self) -> qd.f32:
+            a, n = qd.static(self.both())
+            return a[0] + 10 * n + 100 * self.part().a[1] + 1000 * self.listed()[0].a.shape[0]
+
+    assert S().k() == 5 + 30 + 200 + 4000
+
+
+KEYED = """
+import sys
+import quadrants as qd
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level="error")
+def made(dt, value=2):
+    a = qd.ndarray(dt, 3)
+    a.fill(value)
+    return a
+@qd.data_oriented
+class S:
+    def __init__(self):
+        self.d = {"x": made(qd.f32), 1000: made(qd.f32, 3)}
+        self.x = made(qd.f32, 4)
+    def __getitem__(self, name):
+        return self.d[name]
+    @qd.kernel
+    def k(self) -> qd.f32:
+        return self.d["x"][1] + 10 * self.d[1000][0] + 100 * self.x[0]
+    @qd.kernel
+    def both(self) -> qd.f32:
+        return 10 * self["x"][0] + self.x[0]
+s = S()
+said = [s.k(), s.both()]
+if sys.argv[2] == "changes":
+    s.d["x"], s.d[1000] = made(qd.f64), made(qd.i32, 3)
+print(*said, s.k(), s.both())
+"""
+
+
+def test_arrays_under_keys(tmp_path):
+    for how in ("stays", "changes", "stays", "changes"):
+        assert last_words(tmp_path, KEYED, how) == ["432.0", "24.0"] * 2

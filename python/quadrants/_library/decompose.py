@@ -3,6 +3,10 @@
 One-sided Jacobi: columns of the matrix are rotated until they are orthogonal to working precision
 relative to their lengths, which keeps small singular values accurate. It is a `while` loop, never a
 `for`, because a `for` of a func called at the top of a kernel would run in parallel.
+
+Gradients go through the rotations. One that is not needed still has the derivative of its angle, and columns
+that are orthogonal as they are, their lengths equal, go into U alike: so U V^T has the right derivative at the
+identity, where simulations start, though the vectors of equal values have none.
 """
 
 import quadrants as qd
@@ -26,12 +30,30 @@ def rotation(p, q, dt: qd.template()):
         abs(g) > qd.sqrt(a) * qd.sqrt(b) * tiny
     ):  # relative to the lengths, without squares of small numbers
         z = (b - a) / (2 * g)
-        t = qd.cast(1.0, dt) / (abs(z) + qd.sqrt(1 + z * z))
+        t = qd.cast(1.0, dt) / (qd.select(z < 0, -z, z) + qd.sqrt(1 + z * z))
         t = qd.select(z < 0, -t, t)
         c = qd.cast(1.0, dt) / qd.sqrt(1 + t * t)
         s = c * t
         needed = 1
+    else:
+        s = first_order(g, b - a, dt)
     return c, s, needed
+
+
+@func
+def first_order(g, gap, dt: qd.template()):
+    """Sine of a rotation that is nearly none, whose cosine is 1."""
+    s = qd.cast(0.0, dt)
+    small = qd.cast(1e-9 if qd.static(dt == qd.f64) else 1e-5, dt)
+    if gap != 0 and abs(g) <= abs(gap) * small:
+        s = g / gap
+    return s
+
+
+@func
+def well_apart(least, most, dt: qd.template()):
+    """Whether a column is long enough to be a direction."""
+    return least > most * qd.cast(1e-8 if qd.static(dt == qd.f64) else 1e-4, dt)
 
 
 @func
@@ -65,6 +87,11 @@ def svd2(A, dt: qd.template()):
     if s0 > 0:
         u0 = b0 / s0
     u1 = qd.Vector([-u0[1], u0[0]])
+    s1 = b1.norm()
+    if well_apart(s1, s0, dt):
+        u1 = b1 / s1
+        g = u0.dot(u1) / 2  # 0, but for its derivative
+        u0, u1 = u0 - g * u1, u1 - g * u0
     s1 = u1.dot(b1)
     if s1 < 0:
         u1 = -u1
@@ -133,14 +160,24 @@ def svd3(A, dt: qd.template()):
     u0 = qd.Vector([one, zero, zero])
     if s0 > 0:
         u0 = b0 / s0
-    rest = b1 - u0.dot(b1) * u0
-    size = rest.norm()
     u1 = perpendicular(u0, dt)
-    if size > 0:
-        u1 = rest / size
-        u1 = u1 - u0.dot(u1) * u0  # once more: `rest` may be what rounding left
-        u1 = u1 / u1.norm()
-    u2 = u0.cross(u1)
+    u2 = u1
+    s2 = b2.norm()
+    if well_apart(s2, s0, dt):
+        u1 = b1 / b1.norm()
+        u2 = b2 / s2
+        if u0.cross(u1).dot(u2) < 0:
+            u2 = -u2
+        g, h, k = u0.dot(u1) / 2, u0.dot(u2) / 2, u1.dot(u2) / 2  # 0, but for their derivatives
+        u0, u1, u2 = u0 - g * u1 - h * u2, u1 - g * u0 - k * u2, u2 - h * u0 - k * u1
+    else:
+        rest = b1 - u0.dot(b1) * u0
+        size = rest.norm()
+        if size > 0:
+            u1 = rest / size
+            u1 = u1 - u0.dot(u1) * u0  # once more: `rest` may be what rounding left
+            u1 = u1 / u1.norm()
+        u2 = u0.cross(u1)
     factor = qd.select(scale > 0, scale, one)
     s1 = u1.dot(b1) * factor
     s2 = u2.dot(b2) * factor

@@ -5,6 +5,7 @@ matrix and a call outside any loop stays on one thread.
 """
 
 import quadrants as qd
+from quadrants._library.decompose import first_order
 from quadrants.lang import impl as _impl
 from quadrants.lang.kernel_impl import func
 
@@ -29,29 +30,33 @@ def jacobi(A, dt: qd.template(), n: qd.template()):
             q = p + 1
             while q < n:
                 g = (D[p, q] + D[q, p]) / 2
+                c = one
+                s = qd.cast(0.0, dt)
                 if abs(g) > tiny * (abs(D[p, p]) + abs(D[q, q])):
                     rotated = 1
                     z = (D[q, q] - D[p, p]) / (2 * g)
-                    t = one / (abs(z) + qd.sqrt(1 + z * z))
+                    t = one / (qd.select(z < 0, -z, z) + qd.sqrt(1 + z * z))
                     t = qd.select(z < 0, -t, t)
                     c = one / qd.sqrt(1 + t * t)
                     s = c * t
-                    for k in qd.static(range(n)):
-                        x = D[k, p]
-                        y = D[k, q]
-                        D[k, p] = c * x - s * y
-                        D[k, q] = s * x + c * y
-                        v = Q[k, p]
-                        w = Q[k, q]
-                        Q[k, p] = c * v - s * w
-                        Q[k, q] = s * v + c * w
-                    for k in qd.static(range(n)):
-                        x = D[p, k]
-                        y = D[q, k]
-                        D[p, k] = c * x - s * y
-                        D[q, k] = s * x + c * y
-                    D[p, q] = 0
-                    D[q, p] = 0
+                else:  # none but for the derivative of its angle
+                    s = first_order(g, D[q, q] - D[p, p], dt)
+                for k in qd.static(range(n)):
+                    x = D[k, p]
+                    y = D[k, q]
+                    D[k, p] = c * x - s * y
+                    D[k, q] = s * x + c * y
+                    v = Q[k, p]
+                    w = Q[k, q]
+                    Q[k, p] = c * v - s * w
+                    Q[k, q] = s * v + c * w
+                for k in qd.static(range(n)):
+                    x = D[p, k]
+                    y = D[q, k]
+                    D[p, k] = c * x - s * y
+                    D[q, k] = s * x + c * y
+                D[p, q] = 0
+                D[q, p] = 0
                 q += 1
             p += 1
         sweep += 1
@@ -85,7 +90,35 @@ def sorted_pairs(D, Q, n: qd.template()):
 
 
 @func
+def pair_of_two(A, dt: qd.template()):
+    """One rotation, without loops: gradients go through it."""
+    a, b = qd.cast(A[0, 0], dt), qd.cast(A[1, 1], dt)
+    g = (qd.cast(A[0, 1], dt) + qd.cast(A[1, 0], dt)) / 2
+    one = qd.cast(1.0, dt)
+    tiny = qd.cast(1e-17 if qd.static(dt == qd.f64) else 1e-9, dt)
+    c, s, t = one, qd.cast(0.0, dt), qd.cast(0.0, dt)
+    if abs(g) > tiny * (abs(a) + abs(b)):
+        z = (b - a) / (2 * g)
+        t = one / (qd.select(z < 0, -z, z) + qd.sqrt(1 + z * z))
+        t = qd.select(z < 0, -t, t)
+        c = one / qd.sqrt(1 + t * t)
+        s = c * t
+    else:
+        s = first_order(g, b - a, dt)
+        t = s
+    x, y = a - t * g, b + t * g
+    values = qd.Vector([x, y])
+    Q = qd.Matrix([[c, s], [-s, c]])
+    if y < x:
+        values = qd.Vector([y, x])
+        Q = qd.Matrix([[s, c], [c, -s]])
+    return values, Q
+
+
+@func
 def sym_eig_in(A, dt: qd.template()):
+    if qd.static(A.n == 2 and A.m == 2):
+        return pair_of_two(A, dt)
     D, Q = jacobi(A, dt, A.n)
     return sorted_pairs(D, Q, A.n)
 

@@ -138,6 +138,14 @@ static void refuse_dead(PyObject* array) {
         raise(Kind::runtime, "This ndarray belongs to a runtime that has been reset");
 }
 
+// Whether what it leads to is below something that a function of Python gave: launches do not ask
+// it again.
+static bool is_below_call(const Prov* prov) {
+    for (; prov; prov = prov->parent)
+        if (prov->kind == Prov::Kind::call) return true;
+    return false;
+}
+
 // A Python object enters the kernel: arrays become parameters, everything else is guarded.
 Val Body::adopt(Ref value, Prov* prov) {
     PyObject* o = value.get();
@@ -147,6 +155,10 @@ Val Body::adopt(Ref value, Prov* prov) {
         o = value.get();
     }
     if (is_ndarray(o)) {
+        if (is_below_call(prov)) {  // which of the arguments' arrays it is, no fact says
+            unit.opaque("an array was reached in a way that is not recorded");
+            prov = find_place(o);
+        }
         if (!prov || !prov->from_argument())
             throw ForeignArray{
                 {Kind::compilation,
@@ -190,27 +202,24 @@ static void pin_extra(Unit& unit, const Val& base, PyObject* name, const Val& v)
         v.prov->at_launch = v.obj;  // a property makes it, or made `base`
 }
 
-// Null: it has none.
-static Ref own_members(PyObject* o) {
-    Ref dict = Ref::steal_or_null(PyObject_GenericGetAttr(o, names().__dict___));  // no hooks
-    if (!dict) forget_error();
-    return dict && PyDict_Check(dict.get()) ? std::move(dict) : Ref();
+// The same name may be the object's own in a later process, or for another object.
+static void guard_origin(Unit& unit, const Val& base, PyObject* name, Origin origin) {
+    static constexpr const char *kModule = "quadrants._lib.core.quadrants_python",
+                                *kFunction = "member_origin";
+    const Ref operands[] = {base.obj, Ref::borrow(name)};
+    Prov* const places[] = {base.prov, nullptr};
+    Prov* answer = unit.call(unit.function_of(kModule, kFunction), operands, places);
+    if (!answer) return unit.opaque("where a member was found is not recorded");
+    const Ref value = Ref::steal(PyLong_FromLong(static_cast<long>(origin)));
+    unit.fact(answer, FactKind::constant, value.get());
 }
 
-// Whether it is what a class has for all its objects: such numbers are constants.
-static bool is_of_class(PyObject* o, PyObject* name) {
-    PyObject* of_class = _PyType_Lookup(Py_TYPE(o), name);
-    if (!of_class || Py_TYPE(of_class)->tp_descr_get) return false;
-    const Ref own = own_members(o);
-    return !own || PyDict_Contains(own.get(), name) == 0;
-}
-
-// One of them may stand in front of what the class has.
-static void expect_no_more_members(Unit& unit, const Val& base) {
-    const Ref own = own_members(base.get());
-    if (!own) return;
-    const Ref count = Ref::steal(PyLong_FromSsize_t(PyDict_Size(own.get())));
-    unit.fact(unit.attribute(base.prov, names().__dict___), FactKind::length, count.get());
+// A method of another object's, under a name of this one's, sees that object.
+static void guard_owner(Unit& unit, const Val& base, PyObject* name, PyObject* method) {
+    PyObject *o = base.get(), *owner = PyMethod_GET_SELF(method);
+    if (owner == o) return guard_origin(unit, base, name, origin_of(o, name));
+    if (!PyType_Check(owner) && !PyType_Check(o) && !PyModule_Check(o))
+        unit.opaque("a method of another object");
 }
 
 // base.name
@@ -243,10 +252,11 @@ Val Body::member(const Val& base, PyObject* name) {
         return {item, nullptr};
     const bool is_number =
         PyLong_CheckExact(item.get()) || PyBool_Check(item.get()) || PyFloat_CheckExact(item.get());
-    const bool at_launch = base.prov && base.prov->runtime_members && prov->from_argument();
-    if (at_launch && is_number && is_of_class(o, name)) {
-        expect_no_more_members(unit, base);
-    } else if (at_launch && is_number) {
+    const bool at_launch =
+        base.prov && base.prov->runtime_members && prov->from_argument() && !is_below_call(prov);
+    const Origin origin = at_launch && is_number ? origin_of(o, name) : Origin::elsewhere;
+    if (at_launch && is_number) guard_origin(unit, base, name, origin);
+    if (origin == Origin::own || origin == Origin::slot) {
         if (low.static_depth)
             raise(Kind::syntax,
                   "Attribute " + text(name) + " of " + type_name(o) +
@@ -262,6 +272,7 @@ Val Body::member(const Val& base, PyObject* name) {
         return {prov->leaf, nullptr};
     }
     Val v = adopt(std::move(item), prov);
+    if (v.prov && PyMethod_Check(v.get())) guard_owner(unit, base, name, v.get());
     if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole))
         pin_extra(unit, base, name, v);
     const auto is_size = [&] {

@@ -229,7 +229,9 @@ Flow Body::group(ir::Op op, std::span<ir::Value* const> operands,
 // What may run beside others. In a run-time branch or loop there are no tasks: the statements
 // follow each other.
 Flow Body::beside(ir::Op op, std::span<Node* const> statements) {
-    if (low.runtime_depth == 0 && low.parallel_depth == 0)
+    // A derivative is no graph, and its tasks run one after the other.
+    const bool apart = op == ir::Op::stream && low.kernel->out->derivative;
+    if (low.runtime_depth == 0 && low.parallel_depth == 0 && !apart)
         return group(op, {}, [&] { return block(statements); });
     return block(statements);
 }

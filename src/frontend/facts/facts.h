@@ -69,6 +69,17 @@ struct Prov {
     }
     bool from_argument() const { return root()->kind == Kind::argument; }
 };
+// Where Python finds o.name, without asking o: guards call it again.
+enum class Origin : uint8_t {
+    elsewhere,    // its class computes it
+    own,          // among the object's own members
+    slot,         // likewise, where its class has a place for it
+    class_value,  // what the class has for all its objects
+    method,       // a function of the class: bound to the object
+    computed,     // a property and the like
+};
+Origin origin_of(PyObject* o, PyObject* name);
+PyObject* member_origin(PyObject* module, PyObject* args);  // member_origin(o, name) -> its number
 // Raises if Python is about to see values that only launches know; a null place has none.
 void refuse_at_launch(const Prov* prov);
 

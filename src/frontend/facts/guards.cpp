@@ -298,6 +298,10 @@ ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type,
         p.needs_grad = needs_grad;
         kernel->module->params.push_back(std::move(p));
         source.path = path_of(prov, *this);
+        const auto is_call = [](const Step& s) { return s.kind == Step::Kind::call; };
+        if (std::ranges::any_of(source.path.steps, is_call))
+            raise(Kind::compilation, name + " is part of what a function of Python gave",
+                  "pass it as an argument, or reach it by attributes of one");
         source.kind = kind;
         kernel->out->params.push_back(std::move(source));
     }

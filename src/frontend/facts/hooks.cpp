@@ -8,6 +8,7 @@
 
 #include "cpython/names.h"
 #include "frontend/facts/callables.h"
+#include "frontend/facts/facts.h"
 #include "frontend/facts/memo.h"
 #include "frontend/source/ast.h"
 #include "frontend/values/values.h"
@@ -164,6 +165,29 @@ bool member_runs_hook(PyObject* o, PyObject* name) {
     const Ref plain = Ref::steal_or_null(PyObject_GenericGetAttr(o, name));
     if (!plain) forget_error();
     return !plain;
+}
+
+Origin origin_of(PyObject* o, PyObject* name) {
+    PyTypeObject* t = Py_TYPE(o);
+    PyObject* of_class = _PyType_Lookup(t, name);
+    const bool describes = of_class && Py_TYPE(of_class)->tp_descr_get;
+    if (describes && Py_IS_TYPE(of_class, &PyMemberDescr_Type)) return Origin::slot;
+    Ref dict = Ref::steal_or_null(PyObject_GenericGetAttr(o, names().__dict___));
+    if (!dict) forget_error();
+    const bool own = dict && PyDict_Check(dict.get()) && PyDict_Contains(dict.get(), name) == 1;
+    // What is kept there by the class's own way of computing it, is that way's.
+    if (own && (!describes || Py_TYPE(of_class)->tp_descr_set || PyFunction_Check(of_class) ||
+                func_of(of_class)))
+        return Origin::own;
+    if (!of_class) return Origin::elsewhere;
+    if (!describes) return Origin::class_value;
+    return PyFunction_Check(of_class) || func_of(of_class) ? Origin::method : Origin::computed;
+}
+
+PyObject* member_origin(PyObject*, PyObject* args) {
+    PyObject *o, *name;
+    if (!PyArg_ParseTuple(args, "OU", &o, &name)) return nullptr;
+    return PyLong_FromLong(static_cast<long>(origin_of(o, name)));
 }
 
 bool item_runs_hook(PyObject* o) {
