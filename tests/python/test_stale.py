@@ -1074,3 +1074,26 @@ print(*said, s.k(), s.both())
 def test_arrays_under_keys(tmp_path):
     for how in ("stays", "changes", "stays", "changes"):
         assert last_words(tmp_path, KEYED, how) == ["432.0", "24.0"] * 2
+
+
+def test_a_method_under_another_name(backend):
+    @qd.data_oriented
+    class Twice:
+        def __init__(self, d):
+            self.d = d
+            self.same = self.op
+
+        @qd.func
+        def op(self, x):
+            return x + self.d
+
+        @qd.kernel
+        def k(self, x: qd.i32) -> qd.i32:
+            return self.same(x)
+
+    a, b, other = Twice(10), Twice(10), Twice(33)
+    b.same = other.op
+    assert [o.k(1) for o in (a, b, a)] == [11, 34, 11]
+    c = Twice(10)
+    c.same = Twice(60).op
+    assert c.k(1) == 61

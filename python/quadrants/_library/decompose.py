@@ -88,7 +88,7 @@ def svd2(A, dt: qd.template()):
         u0 = b0 / s0
     u1 = qd.Vector([-u0[1], u0[0]])
     s1 = b1.norm()
-    if well_apart(s1, s0, dt):
+    if s1 > s0 / 2:  # shorter ones have the direction that rounding gave them
         u1 = b1 / s1
         g = u0.dot(u1) / 2  # 0, but for its derivative
         u0, u1 = u0 - g * u1, u1 - g * u0

@@ -214,12 +214,15 @@ static void guard_origin(Unit& unit, const Val& base, PyObject* name, Origin ori
     unit.fact(answer, FactKind::constant, value.get());
 }
 
-// A method of another object's, under a name of this one's, sees that object.
+// What a method sees of its object is found through this one, or, if it belongs to another, through
+// the method: which of the two a later process must find again.
 static void guard_owner(Unit& unit, const Val& base, PyObject* name, PyObject* method) {
     PyObject *o = base.get(), *owner = PyMethod_GET_SELF(method);
-    if (owner == o) return guard_origin(unit, base, name, origin_of(o, name));
-    if (!PyType_Check(owner) && !PyType_Check(o) && !PyModule_Check(o))
-        unit.opaque("a method of another object");
+    if (PyType_Check(owner) || PyType_Check(o) || PyModule_Check(o)) return;
+    const Origin origin = origin_of(o, name);
+    guard_origin(unit, base, name, origin);
+    if (owner == o && origin != Origin::method)
+        unit.opaque("a method of its own, under another name");
 }
 
 // base.name
