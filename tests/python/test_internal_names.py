@@ -678,3 +678,17 @@ def test_stub_lists_the_native_names():
         body = re.search(rf"^class {cls}:\n((?: .*\n)+)", stub, re.M).group(1)
         members = {n for n in vars(getattr(quadrants_python, cls)) if not n.startswith("__")}
         assert members <= set(re.findall(r"^    (?:def )?(\w+)(?=[(:])", body, re.M))
+
+
+def test_versions_of_what_is_gone_are_listed(backend):
+    class Gone:
+        def __init__(self, a):
+            self.a = a
+
+    @qd.kernel
+    def k(o: qd.template(), x: qd.i32) -> qd.i32:
+        return o.a + x
+
+    assert k(Gone(1), 1) == 2
+    gc.collect()
+    assert len(k._primal.mapper.mapping) == 1

@@ -7,7 +7,6 @@ A specialisation is a dictionary from native code: `tier`; `passed`, what each l
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from typing import Any
 
 from quadrants.lang._dataclass_util import create_flat_name
@@ -53,8 +52,8 @@ def _feature(known: dict[Any, Any], name: str, path: tuple[str, ...], annotation
 def _hashable(value: Any) -> Any:
     try:
         hash(value)
-    except TypeError:
-        return value if isinstance(value, weakref.ref) else id(value)
+    except TypeError:  # references to what is gone, or has no hash, too
+        return id(value)
     return value
 
 
