@@ -29,7 +29,7 @@ struct FirstCode {
     std::vector<uint8_t> artefact;
     std::string complaint;  // why it is not the optimised code that it was to be, if so
     int64_t loading_ns = 0, passes_ns = 0, emission_ns = 0;  // the compiler's own loading first
-    int64_t assembling_ns = 0;  // by a program, of a GPU's code
+    int64_t assembling_ns = 0;                               // by a program, of a GPU's code
 };
 
 // Asked a few times a second, without any lock, while another thread compiles: whether to leave.

@@ -1,7 +1,7 @@
 // Included by sources that tools/mutate has rewritten: which change is switched on.
 //
-// The file named by QD_MUTANT_FILE is shared by every process of a test run: an int, the number of the
-// change (0: none), then a byte per change that is set where control comes past it.
+// The file named by QD_MUTANT_FILE is shared by every process of a test run: an int, the number of
+// the change (0: none), then a byte per change that is set where control comes past it.
 
 #pragma once
 
