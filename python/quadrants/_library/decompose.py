@@ -17,26 +17,35 @@ _SWEEPS = 12
 
 
 @func
+def turn(g, gap, least, dt: qd.template()):
+    """The rotation that diagonalises [[a, g], [g, a + gap]], unless g is below `least`.
+
+    Cosine, sine and tangent, and whether it was needed.
+    """
+    one = qd.cast(1.0, dt)
+    c, s, t = one, qd.cast(0.0, dt), qd.cast(0.0, dt)
+    needed = 0
+    if abs(g) > least:
+        z = gap / (2 * g)
+        t = one / (qd.select(z < 0, -z, z) + qd.sqrt(1 + z * z))
+        t = qd.select(z < 0, -t, t)
+        c = one / qd.sqrt(1 + t * t)
+        s = c * t
+        needed = 1
+    else:
+        s = first_order(g, gap, dt)
+        t = s
+    return c, s, t, needed
+
+
+@func
 def rotation(p, q, dt: qd.template()):
     """Cosine and sine of the rotation that makes two columns orthogonal, and whether it was needed."""
     a = p.dot(p)
     b = q.dot(q)
-    g = p.dot(q)
-    c = qd.cast(1.0, dt)
-    s = qd.cast(0.0, dt)
-    needed = 0
     tiny = qd.cast(1e-16 if qd.static(dt == qd.f64) else 3e-8, dt)
-    if (
-        abs(g) > qd.sqrt(a) * qd.sqrt(b) * tiny
-    ):  # relative to the lengths, without squares of small numbers
-        z = (b - a) / (2 * g)
-        t = qd.cast(1.0, dt) / (qd.select(z < 0, -z, z) + qd.sqrt(1 + z * z))
-        t = qd.select(z < 0, -t, t)
-        c = qd.cast(1.0, dt) / qd.sqrt(1 + t * t)
-        s = c * t
-        needed = 1
-    else:
-        s = first_order(g, b - a, dt)
+    # Relative to the lengths, without squares of small numbers.
+    c, s, _, needed = turn(p.dot(q), b - a, qd.sqrt(a) * qd.sqrt(b) * tiny, dt)
     return c, s, needed
 
 

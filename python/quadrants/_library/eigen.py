@@ -5,7 +5,7 @@ matrix and a call outside any loop stays on one thread.
 """
 
 import quadrants as qd
-from quadrants._library.decompose import first_order
+from quadrants._library.decompose import turn
 from quadrants.lang import impl as _impl
 from quadrants.lang.kernel_impl import func
 
@@ -20,7 +20,6 @@ def jacobi(A, dt: qd.template(), n: qd.template()):
     )
     D = qd.cast(A, dt)
     Q = qd.Matrix.identity(dt, n)
-    one = qd.cast(1.0, dt)
     tiny = qd.cast(1e-17 if qd.static(dt == qd.f64) else 1e-9, dt)
     sweep = 0
     while sweep < _SWEEPS:
@@ -30,17 +29,9 @@ def jacobi(A, dt: qd.template(), n: qd.template()):
             q = p + 1
             while q < n:
                 g = (D[p, q] + D[q, p]) / 2
-                c = one
-                s = qd.cast(0.0, dt)
-                if abs(g) > tiny * (abs(D[p, p]) + abs(D[q, q])):
-                    rotated = 1
-                    z = (D[q, q] - D[p, p]) / (2 * g)
-                    t = one / (qd.select(z < 0, -z, z) + qd.sqrt(1 + z * z))
-                    t = qd.select(z < 0, -t, t)
-                    c = one / qd.sqrt(1 + t * t)
-                    s = c * t
-                else:  # none but for the derivative of its angle
-                    s = first_order(g, D[q, q] - D[p, p], dt)
+                least = tiny * (abs(D[p, p]) + abs(D[q, q]))
+                c, s, _, needed = turn(g, D[q, q] - D[p, p], least, dt)
+                rotated = qd.max(rotated, needed)
                 for k in qd.static(range(n)):
                     x = D[k, p]
                     y = D[k, q]
@@ -94,18 +85,8 @@ def pair_of_two(A, dt: qd.template()):
     """One rotation, without loops: gradients go through it."""
     a, b = qd.cast(A[0, 0], dt), qd.cast(A[1, 1], dt)
     g = (qd.cast(A[0, 1], dt) + qd.cast(A[1, 0], dt)) / 2
-    one = qd.cast(1.0, dt)
     tiny = qd.cast(1e-17 if qd.static(dt == qd.f64) else 1e-9, dt)
-    c, s, t = one, qd.cast(0.0, dt), qd.cast(0.0, dt)
-    if abs(g) > tiny * (abs(a) + abs(b)):
-        z = (b - a) / (2 * g)
-        t = one / (qd.select(z < 0, -z, z) + qd.sqrt(1 + z * z))
-        t = qd.select(z < 0, -t, t)
-        c = one / qd.sqrt(1 + t * t)
-        s = c * t
-    else:
-        s = first_order(g, b - a, dt)
-        t = s
+    c, s, t, _ = turn(g, b - a, tiny * (abs(a) + abs(b)), dt)
     x, y = a - t * g, b + t * g
     values = qd.Vector([x, y])
     Q = qd.Matrix([[c, s], [-s, c]])
