@@ -66,6 +66,12 @@ PyObject* inside_kernel(PyObject*, PyObject*) {
     Py_RETURN_TRUE;
 }
 
+// Whether what is traced is a derivative, which asks more of arithmetic than its values.
+PyObject* differentiates(PyObject*, PyObject*) {
+    const Lowering* l = current();
+    return PyBool_FromLong(l && l->kernel->out->derivative);
+}
+
 // An object with ast_builder(): some clients ask for it and pass it back to `subscript`.
 PyObject* compiling_callable(PyObject*, PyObject*) {
     if (!current()) {
@@ -90,6 +96,7 @@ PyMethodDef functions[] = {
      METH_VARARGS | METH_KEYWORDS, "Emits the operation of that name."},
     {"trace_call", trace_call, METH_VARARGS, "Calls a func while a kernel is traced."},
     {"inside_kernel", inside_kernel, METH_NOARGS, "Whether this thread traces a kernel."},
+    {"differentiates", differentiates, METH_NOARGS, "Whether a derivative is being traced."},
     {"member_origin", frontend::member_origin, METH_VARARGS,
      "Where Python finds a member of an object, as a number: member_origin(o, name)."},
     {"compiling_callable", compiling_callable, METH_NOARGS, "The function being traced."},

@@ -10,6 +10,7 @@ identity, where simulations start, though the vectors of equal values have none.
 """
 
 import quadrants as qd
+from quadrants._lib import core
 from quadrants.lang import impl as _impl
 from quadrants.lang.kernel_impl import func
 
@@ -32,7 +33,7 @@ def turn(g, gap, least, dt: qd.template()):
         c = one / qd.sqrt(1 + t * t)
         s = c * t
         needed = 1
-    else:
+    elif qd.static(core.differentiates()):
         s = first_order(g, gap, dt)
         t = s
     return c, s, t, needed
@@ -97,7 +98,9 @@ def svd2(A, dt: qd.template()):
         u0 = b0 / s0
     u1 = qd.Vector([-u0[1], u0[0]])
     s1 = b1.norm()
-    if s1 > s0 / 2:  # shorter ones have the direction that rounding gave them
+    if (
+        qd.static(core.differentiates()) and s1 > s0 / 2
+    ):  # shorter ones have the direction that rounding gave them
         u1 = b1 / s1
         g = u0.dot(u1) / 2  # 0, but for its derivative
         u0, u1 = u0 - g * u1, u1 - g * u0
@@ -172,7 +175,7 @@ def svd3(A, dt: qd.template()):
     u1 = perpendicular(u0, dt)
     u2 = u1
     s2 = b2.norm()
-    if well_apart(s2, s0, dt):
+    if qd.static(core.differentiates()) and well_apart(s2, s0, dt):
         u1 = b1 / b1.norm()
         u2 = b2 / s2
         if u0.cross(u1).dot(u2) < 0:

@@ -5,6 +5,7 @@ matrix and a call outside any loop stays on one thread.
 """
 
 import quadrants as qd
+from quadrants._lib import core
 from quadrants._library.decompose import turn
 from quadrants.lang import impl as _impl
 from quadrants.lang.kernel_impl import func
@@ -32,22 +33,23 @@ def jacobi(A, dt: qd.template(), n: qd.template()):
                 least = tiny * (abs(D[p, p]) + abs(D[q, q]))
                 c, s, _, needed = turn(g, D[q, q] - D[p, p], least, dt)
                 rotated = qd.max(rotated, needed)
-                for k in qd.static(range(n)):
-                    x = D[k, p]
-                    y = D[k, q]
-                    D[k, p] = c * x - s * y
-                    D[k, q] = s * x + c * y
-                    v = Q[k, p]
-                    w = Q[k, q]
-                    Q[k, p] = c * v - s * w
-                    Q[k, q] = s * v + c * w
-                for k in qd.static(range(n)):
-                    x = D[p, k]
-                    y = D[q, k]
-                    D[p, k] = c * x - s * y
-                    D[q, k] = s * x + c * y
-                D[p, q] = 0
-                D[q, p] = 0
+                if qd.static(core.differentiates()) or needed == 1:
+                    for k in qd.static(range(n)):
+                        x = D[k, p]
+                        y = D[k, q]
+                        D[k, p] = c * x - s * y
+                        D[k, q] = s * x + c * y
+                        v = Q[k, p]
+                        w = Q[k, q]
+                        Q[k, p] = c * v - s * w
+                        Q[k, q] = s * v + c * w
+                    for k in qd.static(range(n)):
+                        x = D[p, k]
+                        y = D[q, k]
+                        D[p, k] = c * x - s * y
+                        D[q, k] = s * x + c * y
+                    D[p, q] = 0
+                    D[q, p] = 0
                 q += 1
             p += 1
         sweep += 1
