@@ -36,7 +36,12 @@ Ref cell_of(PyObject* function, PyObject* name) {
     return {};
 }
 
-Ref module_of(PyObject* name) { return or_nothing(Ref::steal_or_null(PyImport_Import(name))); }
+Ref module_of(PyObject* name) {
+    Ref known = Ref::steal_or_null(PyImport_GetModule(name));  // a tenth of asking for the import
+    if (known) return known;
+    forget_error();
+    return or_nothing(Ref::steal_or_null(PyImport_Import(name)));
+}
 
 Ref display_of(std::span<const Ref> items, bool is_tuple) {
     const auto count = static_cast<Py_ssize_t>(items.size());
