@@ -42,7 +42,7 @@ ROWS = {
     "hooks.cpp": (1, OURS),
     "lower_call.cpp": (1, OURS),
     "lower_condition.cpp": (3, RUNS),
-    "lower_expr.cpp": (26, RUNS + "; annotations of dataclasses"),
+    "lower_expr.cpp": (24, RUNS + "; annotations of dataclasses"),
     "lower_format.cpp": (5, RUNS),
     "lower_sparse.cpp": (5, OURS + "; gradients of fields, which are guarded"),
     "lower_mesh.cpp": (3, OURS + "; of a mesh that the kernel did not find itself"),

@@ -1097,3 +1097,29 @@ def test_a_method_under_another_name(backend):
     c = Twice(10)
     c.same = Twice(60).op
     assert c.k(1) == 61
+
+
+def test_numbers_below_what_a_method_gives_are_constants(backend):
+    """No launch calls the method again."""
+
+    @RUNTIME
+    class Part:
+        def __init__(self):
+            self.n = 3
+
+    @RUNTIME
+    class Whole:
+        def __init__(self):
+            self.inner, self.v = Part(), 1
+
+        def part(self):
+            return self.inner
+
+        @qd.kernel
+        def k(self) -> qd.i32:
+            return self.part().n * 10 + self.inner.n * 100 + self.v
+
+    o = Whole()
+    assert o.k() == 331
+    o.inner.n, o.v = 4, 2
+    assert o.k() == 432

@@ -26,10 +26,6 @@ uint32_t hash_of(const std::string& name) {  // FNV-1a: the same in each process
     return h;
 }
 
-}  // namespace
-
-namespace {
-
 // Tasks of a GPU: some that are about as much work in each part, the largest first.
 void split_tasks(Prepared& prepared, std::span<const uint32_t> sizes, std::span<const Call> calls) {
     std::vector<std::vector<uint32_t>> callees(sizes.size());

@@ -348,15 +348,17 @@ static Ref bind_buffer_view(Body& body, PyObject* annotation, PyObject* item, Pr
     return prov->leaf;
 }
 
-// The array rules that do not depend on the body, for members of dataclasses.
-static void check_member_array(PyObject* annotation, PyObject* array, const std::string& name) {
-    static PyObject* check = [] {
-        const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._data.arguments"));
-        return PyObject_GetAttrString(module.get(), "check_array");
-    }();
-    const Ref shown =
-        Ref::steal(PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
-    Ref::steal(PyObject_CallFunctionObjArgs(check, annotation, array, shown.get(), nullptr));
+static Ref shown_name(const std::string& name) {
+    return Ref::steal(
+        PyUnicode_FromStringAndSize(name.data(), static_cast<Py_ssize_t>(name.size())));
+}
+
+// Calls a function of quadrants.lang._data.arguments.
+template <class... Objects>
+static void arguments_rule(const char* name, Objects... given) {
+    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._data.arguments"));
+    const Ref rule = Ref::steal(PyObject_GetAttrString(module.get(), name));
+    Ref::steal(PyObject_CallFunctionObjArgs(rule.get(), given..., nullptr));
 }
 
 static bool is_valid_annotation(PyObject* annotation) {
@@ -367,14 +369,6 @@ static bool is_valid_annotation(PyObject* annotation) {
     static PyObject* kind = PyUnicode_InternFromString("func");
     return Ref::steal(PyObject_CallFunctionObjArgs(valid, annotation, kind, nullptr)).get() ==
            Py_True;
-}
-
-// Calls a function of quadrants.lang._data.arguments.
-template <class... Objects>
-static Ref arguments_rule(const char* name, Objects... given) {
-    const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._data.arguments"));
-    const Ref rule = Ref::steal(PyObject_GetAttrString(module.get(), name));
-    return Ref::steal(PyObject_CallFunctionObjArgs(rule.get(), given..., nullptr));
 }
 
 static bool is_final(PyObject* annotation) {
@@ -476,7 +470,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
             return adopt(Ref::borrow(o), prov);
         if (prov->parent && is_ndarray_annotation(annotation)) {
             const ArgumentErrors plain;
-            check_member_array(annotation, o, name);
+            arguments_rule("check_array", annotation, o, shown_name(name).get());
         }
         if (!array_info(o, a))
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
@@ -504,8 +498,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         return {std::move(item), prov};
     }
     if (is_final(annotation))
-        arguments_rule("check_final_value", Ref::steal(PyUnicode_FromString(name.c_str())).get(),
-                       item.get());
+        arguments_rule("check_final_value", shown_name(name).get(), item.get());
     // Templates, and members whose annotation says nothing.
     Val v = adopt(std::move(item), prov);
     if (v.prov) {
