@@ -3,8 +3,8 @@
     python benchmarks/gpu_tasks.py
 
 Prints a line of JSON: milliseconds of the import and of `init`; microseconds a task of fifty short ones and of
-fifty of 200,000 elements in one kernel; microseconds a turn of do-while loops of two short tasks, and of two of
-200,000 elements, 1,000 turns; milliseconds to fill a ball in a sparse tree of 4096^3 numbers, first and again, and
+fifty of two blocks a multiprocessor in one kernel; microseconds a turn of do-while loops of two short tasks, and of two of
+that many, 1,000 turns; milliseconds to fill a ball in a sparse tree of 4096^3 numbers, first and again, and
 to sum it up. Best of some.
 """
 
@@ -17,7 +17,7 @@ import quadrants as qd  # noqa: E402
 IMPORTED = time.perf_counter()
 qd.init(arch=qd.cuda, log_level="error")
 READY = time.perf_counter()
-LARGE, TURNS = 200_000, 1000
+LARGE, TURNS = 264 * 256, 1000
 x, y, large = qd.field(qd.f32, 64), qd.field(qd.f32, 64), qd.field(qd.f32, LARGE)
 Count = qd.types.ndarray(qd.i32, 0)
 

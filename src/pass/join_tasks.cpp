@@ -14,8 +14,10 @@
 // Cost:  O(instructions).
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 
+#include "pass/memory.h"
 #include "pass/passes.h"
 
 namespace qd::pass {
@@ -38,6 +40,47 @@ bool minds_others(const Region& r, std::unordered_set<const Function*>& seen) {
     return found;
 }
 
+// What a task does to memory that others see, by class (memory.h).
+struct Touched {
+    bool parallel = false;
+    std::unordered_map<uint64_t, bool> written{};  // false: read alone
+
+    // Whether the threads have to wait for each other between the two.
+    bool minds(const Touched& before) const {
+        if (!parallel && !before.parallel) return false;  // both are the first thread's
+        const auto meets = [&](const auto& a) {
+            return std::ranges::any_of(before.written, [&](const auto& b) {
+                const bool same =
+                    a.first == b.first || a.first == kUnknownMemory || b.first == kUnknownMemory;
+                return same && (a.second || b.second);
+            });
+        };
+        return std::ranges::any_of(written, meets);
+    }
+};
+
+Touched touched_by(const Session& s, const Task& t) {
+    Touched out{.parallel = t.kind != abi::TaskKind::serial};
+    const auto add = [&](uint64_t memory, bool writes) {
+        if (!is_local_class(memory)) out.written[memory] |= writes;
+    };
+    walk(*t.body->body, [&](Inst& i) {
+        switch (i.effect()) {
+            case Effect::read:
+            case Effect::write:
+            case Effect::atomic:
+                if (i.operand_count) add(memory_class(i.operand(0), s), i.effect() != Effect::read);
+                break;
+            case Effect::call:
+                add(kUnknownMemory, s.summaries[i.callee()->id].writes);
+                break;
+            default:
+                break;
+        }
+    });
+    return out;
+}
+
 struct Joiner {
     Session& s;
     Plan& plan;
@@ -58,21 +101,73 @@ struct Joiner {
         return whole ? plan.groups[group].flag : -1;
     }
 
-    // In front of b.before.
-    static void add_part(Builder& b, const Task& t, Value* is_first) {
-        Function& f = *b.function;
+    // What is joined to f, in front of `at`.
+    struct Body {
+        Function& f;
+        Inst* at;
+        Value* is_first;              // of the threads
+        Inst* serial = nullptr;       // the end of what the first does alone, if that came last
+        std::vector<Touched> seen{};  // since the threads waited for each other
+    };
+
+    void add_part(Body& body, const Task& t) {
+        Function& f = body.f;
+        Touched touched = touched_by(s, t);
+        const auto waits = [&](const Touched& before) { return touched.minds(before); };
+        if (std::ranges::any_of(body.seen, waits)) {
+            Builder{&f, body.at->parent, body.at}.op(Op::block_sync, {});
+            body.seen.clear();
+            body.serial = nullptr;
+        }
+        body.seen.push_back(std::move(touched));
         std::vector<std::pair<const Value*, Value*>> same;
         for (uint32_t k = 0; k < f.body->params.size(); ++k)
             same.emplace_back(t.body->body->params[k], f.body->params[k]);
         Region* copy = clone_into(*t.body->body, f, std::move(same));
-        Inst* end = b.before;
-        if (t.kind == abi::TaskKind::serial) {
-            Value* on[] = {is_first};
-            Inst* alone = b.emit(Op::if_, on, {}, 2);
-            for (Region* r : alone->region_list()) Builder{&f, r}.end(Op::yield);
-            end = alone->regions[0]->last;
+        if (t.kind != abi::TaskKind::serial) {
+            body.serial = nullptr;
+        } else if (!body.serial) {
+            Region& first = *alone(body)->regions[0];
+            Builder{&f, &first}.end(Op::yield);
+            body.serial = first.last;
         }
-        splice_before(*copy, *end);
+        splice_before(*copy, body.serial ? *body.serial : *body.at);
+    }
+
+    // What the first thread does, in front of the terminator; others have v instead, if there is
+    // one.
+    static Inst* alone(Body& body, Value* v = nullptr) {
+        Builder b{&body.f, body.at->parent, body.at};
+        Value* on[] = {body.is_first};
+        const Type types[] = {v ? v->type : Type()};
+        const std::span<const Type> results(types, v ? 1 : 0);
+        Inst* i = b.emit(Op::if_, on, results, 2);
+        const std::span<Value* const> others(&v, v ? 1 : 0);
+        Builder{&body.f, i->regions[1]}.end(Op::yield, others);
+        return i;
+    }
+
+    // Ends the loop around if the first thread finds that its condition is 0.
+    static void ask(Body& body, int32_t flag) {
+        Builder b{&body.f, body.at->parent, body.at};
+        Inst* sees = alone(body, b.constant(type::kU1, 0));
+        Builder first{&body.f, sees->regions[0]};
+        Value* condition =
+            first.load(first.typed(Op::temp, type::kI32.place(), {}, uint64_t(flag)));
+        Value* goes_on[] = {first.cast(condition, Prim::u1)};
+        first.end(Op::yield, goes_on);
+        if (body.serial) {  // what set it, most likely
+            Inst* before = body.serial->parent->owner;
+            body.serial->remove();
+            splice_before(*before->regions[0], *sees->regions[0]->first);
+            before->remove();
+        }
+        Value* asked[] = {sees->result()};
+        Value* any = b.typed(Op::block_vote, type::kI32, asked, uint64_t(Vote::any));
+        Value* over[] = {b.op(Op::eq, {any, b.int_const(Prim::i32, 0)})};
+        Inst* test = b.emit(Op::if_, over, {}, 2);
+        Builder{&body.f, test->regions[0]}.end(Op::break_);
+        Builder{&body.f, test->regions[1]}.end(Op::yield);
     }
 
     Function* body_of(std::span<const Task> run) {
@@ -92,18 +187,9 @@ struct Joiner {
             b.end(Op::continue_);
             b.before = b.region->last;
         }
-        for (const Task& t : run) {
-            if (&t != run.data()) b.op(Op::block_sync, {});
-            add_part(b, t, is_first);
-        }
-        if (flag < 0) return &f;
-        b.op(Op::block_sync, {});
-        Value* again = b.load(b.typed(Op::temp, type::kI32.place(), {}, uint64_t(flag)));
-        b.op(Op::block_sync, {});  // the next round may change it
-        Value* over[] = {b.op(Op::eq, {again, b.int_const(Prim::i32, 0)})};
-        Inst* test = b.emit(Op::if_, over, {}, 2);
-        Builder{&f, test->regions[0]}.end(Op::break_);
-        Builder{&f, test->regions[1]}.end(Op::yield);
+        Body body{f, b.before, is_first};
+        for (const Task& t : run) add_part(body, t);
+        if (flag >= 0) ask(body, flag);
         return &f;
     }
 

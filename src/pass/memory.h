@@ -12,7 +12,8 @@ inline const ir::Inst* root_of(const ir::Value* place) {
     return ir::root_of_place(const_cast<ir::Value*>(place))->def;
 }
 
-// Places of different classes never overlap. A slot is a class of its own; so is each group of
+// Places of different classes never overlap. A slot is a class of its own, as is each temporary,
+// whose offset says which it is; so is each group of
 // fields and each array parameter (arrays.cpp). Where arrays overlap, they may be views of fields
 // too, and all are one class.
 constexpr uint64_t kUnknownMemory = 15;  // may be of any class but slots
@@ -26,7 +27,7 @@ inline uint64_t memory_class(const ir::Value* place, const Session& s) {
         case ir::Root::slot:
             return reinterpret_cast<uintptr_t>(d);  // aligned: low bits 0
         case ir::Root::temp:
-            return kTemps;
+            return d->imm << 3 | kTemps;
         case ir::Root::partial:
             return kPartials;
         case ir::Root::thread:

@@ -328,6 +328,10 @@ bool does_something(const Session& s, const Function& f) {
     return false;
 }
 
+bool is_temp(const Value* place, int32_t offset) {
+    return place->def && place->def->op == Op::temp && int64_t(place->def->imm) == offset;
+}
+
 // Whether all that the function does is to store to the temporary.
 bool only_sets(const Session& s, const Function& f, int32_t temp) {
     int writes = 0;
@@ -336,11 +340,25 @@ bool only_sets(const Session& s, const Function& f, int32_t temp) {
         const Summary x = summary_of(s, *i);
         if (x.observable && i->op != Op::seed) return false;
         if (!x.writes) continue;
-        const Inst* place = i->op == Op::store ? i->operand(0)->def : nullptr;
-        if (!place || place->op != Op::temp || int64_t(place->imm) != temp) return false;
+        if (i->op != Op::store || !is_temp(i->operand(0), temp)) return false;
         ++writes;
     }
     return writes == 1;
+}
+
+// Whoever starts a task sees what was in memory by then: the condition at its end need not be read
+// as if others changed it, which puts other accesses in order.
+void read_plainly(Function& task, int32_t flag) {
+    Inst* condition = nullptr;
+    walk(*task.body, [&](Inst& i) {
+        if (i.op != Op::store || !is_temp(i.operand(0), flag)) return;
+        const Value* v = i.operand(1);
+        while (v->def && v->def->op == Op::cast) v = v->def->operand(0);
+        if (v->def && v->def->op == Op::volatile_load) condition = v->def;
+    });
+    if (!condition) return;
+    replace(condition->result(), before(*condition).load(condition->operand(0)));
+    condition->remove();
 }
 
 }  // namespace
@@ -371,6 +389,7 @@ void offload(Session& s, Plan& plan) {
         if (!does_something(s, *p.f)) continue;
         Task task = std::move(p.task);
         const int32_t flag = task.group >= 0 ? plan.groups[size_t(task.group)].flag : -1;
+        if (flag >= 0 && s.options.target.threads) read_plainly(*p.f, flag);
         task.counted = p.loop || flag < 0 || !only_sets(s, *p.f, flag);
         const std::string number = std::to_string(plan.tasks.size());
         p.f->name = "task" + number;

@@ -183,6 +183,31 @@ struct Reducer {
         });
     }
 
+    // Whether one iteration at most comes to i: `if index == n`.
+    bool is_for_one(const Inst& i) const {
+        const auto& indices = loop.body().params;
+        const auto is_index = [&](const Value* v) {
+            return indices.size() == 1 && v == indices[0];
+        };
+        const auto is_same_for_all = [&](const Value* v) { return !is_inside(v, loop); };
+        for (const Region* r = i.parent; r != &loop.body(); r = r->owner->parent) {
+            const Inst& around = *r->owner;
+            if (info(around.op).repeats) return false;
+            const Inst* asked = around.op == Op::if_ ? around.operand(0)->def : nullptr;
+            if (!asked || asked->op != Op::eq || r != around.regions[0]) continue;
+            const Value *x = asked->operand(0), *y = asked->operand(1);
+            if ((is_index(x) && is_same_for_all(y)) || (is_index(y) && is_same_for_all(x)))
+                return true;
+        }
+        return false;
+    }
+    // Where one iteration alone adds something, folding what all blocks have costs more.
+    bool is_added_to_once(const Value* place) const {
+        return std::ranges::all_of(accesses, [&](const Inst* i) {
+            return !same_place(place, i->operand(0)) || is_for_one(*i);
+        });
+    }
+
     // A copy of v in front of `at` in another function.
     Value* copy(Value* v, Builder& b, std::unordered_map<const Value*, Value*>& done) {
         if (v->owner) return b.function->body->params[v->index];
@@ -319,6 +344,7 @@ struct Reducer {
         int lanes = 1;
         for (Inst* i : accesses) {
             if (i->effect() != Effect::atomic || !candidate(*i)) continue;
+            if (threads && is_added_to_once(i->operand(0))) continue;
             const auto known = std::ranges::find_if(
                 places, [&](Value* p) { return same_place(p, i->operand(0)); });
             if (known == places.end() && (places.size() == kMost || !alone(*i))) continue;

@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 27;
+inline constexpr uint32_t kAbiVersion = 28;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -95,6 +95,9 @@ struct DeviceLaunch {
     // If the last task is serial and the kernel has results: where it stores `launch` once they are
     // there; or 0.
     uint64_t done, launch;
+    // Not 0: a turn of a loop of tasks whose condition nobody looked at since the one before it;
+    // the task does nothing if that is 0.
+    uint64_t gated;
     // Of kernels that keep something for a reverse sweep: the first thread's, and bytes of each. In
     // a group of 32 threads the elements of one number lie side by side.
     uint64_t tape, tape_bytes;

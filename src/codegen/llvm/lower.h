@@ -309,6 +309,8 @@ struct FunctionLowering {
     llvm::Value* comparable(Prim p, llvm::Value* x);
     llvm::Value* voted(ir::Vote what, ir::Value* value, llvm::Value* mask);
     void leave_if_failed();
+    void leave_behind_loop(const ir::Function& f);
+    void leave_if(llvm::Value* condition);
     void wait_for_task_before();
     void say_done();
     void speak_on_gpu(Inst& i, llvm::Value* cells, int count);

@@ -407,6 +407,7 @@ void FunctionLowering::run() {
         if (returns_in_memory(f)) result_out_ = fn->getArg(at);
     }
     if (m.gpu && is_task_) leave_if_failed();
+    if (m.gpu && is_task_) leave_behind_loop(f);
     lower_region(*f.body);
     if (!b.GetInsertBlock()->getTerminator()) {
         if (f.result_types.empty() || is_task_) {

@@ -24,6 +24,16 @@ enum Key : uint64_t {  // of what a function computes at its entry, beside those
     kGrid = uint64_t{104} << 56
 };
 
+// Where the condition lies of the innermost loop of tasks around; -1: there is none.
+int32_t flag_around(const pass::Plan& plan, const ir::Function& f) {
+    for (const pass::Task& t : plan.tasks) {
+        if (t.body != &f && t.finish != &f) continue;
+        for (int g = t.group; g >= 0; g = plan.groups[size_t(g)].parent)
+            if (ir::info(plan.groups[size_t(g)].op).repeats) return plan.groups[size_t(g)].flag;
+    }
+    return -1;
+}
+
 Value* special(Builder& b, Intrinsic::ID id) { return b.CreateIntrinsic(b.getInt32Ty(), id, {}); }
 }  // namespace
 
@@ -145,23 +155,50 @@ void FunctionLowering::leave_if_failed() {
     if (m.prepared.formats.empty()) return;
     Value* report = launch_word(offsetof(abi::DeviceLaunch, report), m.memory);
     Value* failed = b.CreateAlignedLoad(m.i32, report, llvm::Align(4), /*isVolatile=*/true);
+    leave_if(b.CreateICmpNE(failed, b.getInt32(0)));
+}
+
+void FunctionLowering::leave_if(Value* condition) {
     auto* leave = new_block();
     auto* stay = new_block();
-    b.CreateCondBr(b.CreateICmpNE(failed, b.getInt32(0)), leave, stay);
+    b.CreateCondBr(condition, leave, stay);
     start(leave);
     b.CreateRetVoid();
     start(stay);
 }
 
+// See DeviceLaunch::gated.
+void FunctionLowering::leave_behind_loop(const ir::Function& f) {
+    const int32_t flag = flag_around(m.prepared.plan, f);
+    if (flag < 0) return;
+    auto* ask = new_block();
+    auto* stay = new_block();
+    Value* gated = launch_word(offsetof(abi::DeviceLaunch, gated), m.i64);
+    b.CreateCondBr(b.CreateICmpEQ(gated, b.getInt64(0)), stay, ask);
+    start(ask);
+    Value* at = b.CreateConstInBoundsGEP1_64(m.i8, gpu_block(Block::temps), uint64_t(flag));
+    Value* again = b.CreateAlignedLoad(m.i32, at, llvm::Align(4), /*isVolatile=*/true);
+    leave_if(b.CreateICmpEQ(again, b.getInt32(0)));
+    b.CreateBr(stay);
+    start(stay);
+}
+
 // The task may have been started while the one in front of it ran. Assembly, since nothing that
-// touches memory may move to the other side of it.
+// touches memory may move to the other side of it. The next may come once all blocks of this one
+// are there, if these leave it room: it waits in turn. Beyond that it would take theirs.
 void FunctionLowering::wait_for_task_before() {
     if (!m.target.waits_itself) return;
+    constexpr uint32_t kFewThreads = 1024 * 128;
     llvm::BasicBlock& entry = fn->getEntryBlock();
     Builder at(&entry, entry.getFirstNonPHIOrDbgOrAlloca());
-    auto* type = llvm::FunctionType::get(m.void_, false);
-    at.CreateCall(llvm::InlineAsm::get(type, "griddepcontrol.wait;", "~{memory}",
-                                       /*hasSideEffects=*/true));
+    auto* type = llvm::FunctionType::get(m.void_, {m.i32, m.i32}, false);
+    constexpr const char* kText =
+        "griddepcontrol.wait;\n\t"
+        ".reg .pred few; setp.le.u32 few, $0, $1; @few griddepcontrol.launch_dependents;";
+    at.CreateCall(llvm::InlineAsm::get(type, kText, "r,n,~{memory}", /*hasSideEffects=*/true),
+                  {at.CreateMul(special(at, Intrinsic::nvvm_read_ptx_sreg_nctaid_x),
+                                special(at, Intrinsic::nvvm_read_ptx_sreg_ntid_x)),
+                   at.getInt32(kFewThreads)});
 }
 
 // The host looks at the word instead of asking the driver.

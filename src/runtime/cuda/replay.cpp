@@ -2,12 +2,14 @@
 
 #include "runtime/cuda/replay.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
-#include <new>
 #include <string>
+#include <utility>
 
+#include "support/abi.h"
 #include "support/error.h"
 
 namespace qd::runtime::cuda {
@@ -26,9 +28,9 @@ struct Condition {
     Address stop;
 };
 
-constexpr const char* kSetter = R"(
-.version 8.1
-.target sm_75
+// Starts early where tasks wait for those before them.
+constexpr const char* kSetterBegin = ".version 8.1\n.target ";
+constexpr const char* kSetterEntry = R"(
 .address_size 64
 .extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
 .visible .entry set_condition(.param .align 8 .b8 p[32])
@@ -36,6 +38,8 @@ constexpr const char* kSetter = R"(
     .reg .pred %q<6>;
     .reg .b32 %r<6>;
     .reg .b64 %d<6>;
+)";
+constexpr const char* kSetterBody = R"(
     ld.param.u64 %d1, [p];
     ld.param.u64 %d2, [p+8];
     ld.param.u64 %d3, [p+16];
@@ -77,7 +81,10 @@ struct Loops {
         constexpr unsigned kNonBlocking = 1;
         if (stream) return true;
         const Driver& d = use();
-        return d.cuModuleLoadDataEx(&module, kSetter, 0, nullptr, nullptr) == 0 &&
+        const bool waits = d.capability >= kWaits;
+        const std::string code = std::string(kSetterBegin) + (waits ? "sm_90" : "sm_75") +
+                                 kSetterEntry + (waits ? "griddepcontrol.wait;" : "") + kSetterBody;
+        return d.cuModuleLoadDataEx(&module, code.c_str(), 0, nullptr, nullptr) == 0 &&
                d.cuModuleGetFunction(&setter, module, "set_condition") == 0 &&
                d.cuMemAlloc_v2(&stop, sizeof(uint32_t)) == 0 &&
                d.cuMemsetD32Async(stop, 0, 1, nullptr) == 0 &&
@@ -99,6 +106,23 @@ KernelNode kernel_node(const Step& step, void** parameter) {
     out.parameters = parameter;
     return out;
 }
+
+// As long as it lives, parameters of a task say that it is gated, or not.
+class Gate {
+  public:
+    Gate(std::vector<uint8_t>& parameters, bool gated) : of_(gated ? &parameters : nullptr) {
+        set(1);
+    }
+    ~Gate() { set(0); }
+    Gate(const Gate&) = delete;
+
+  private:
+    void set(uint64_t gated) const {
+        if (of_)
+            std::memcpy(of_->data() + offsetof(abi::DeviceLaunch, gated), &gated, sizeof gated);
+    }
+    std::vector<uint8_t>* of_;
+};
 
 std::span<const uint8_t> bytes_of(const Condition& c) {
     return {reinterpret_cast<const uint8_t*>(&c), sizeof c};
@@ -135,16 +159,30 @@ Replay::~Replay() {
     (void)d->cuGraphDestroy(graph_);
 }
 
+void Replay::enable(const Node& n, bool enabled) const {
+    for (Handle node : n.turns)
+        check(use().cuGraphNodeSetEnabled(executable_, node, enabled), "changing a graph");
+}
+
+void Replay::tell(Node& n) {
+    void* parameter = n.parameters.data();
+    const KernelNode told = kernel_node(n.step, &parameter);
+    for (size_t turn = 0; turn < n.turns.size(); ++turn) {
+        const Gate gate(n.parameters, n.kind == Kind::task && turn > 0);
+        const Result r = use().cuGraphExecKernelNodeSetParams_v2(executable_, n.turns[turn], &told);
+        if (r != 0) n.step.threads = 0;  // it is not what this says
+        check(r, "changing a graph");
+    }
+}
+
 void Replay::put(Kind kind, const Step& step, std::span<const uint8_t> parameters) {
     if (!executable_) {
-        nodes_.push_back({kind, step, {parameters.begin(), parameters.end()}, nullptr});
+        nodes_.push_back({kind, step, {parameters.begin(), parameters.end()}});
         return;
     }
     Node& n = nodes_[at_++];
-    if (!n.node) return;
-    const Driver& d = use();
-    if (!step.blocks != !n.step.blocks)
-        check(d.cuGraphNodeSetEnabled(executable_, n.node, step.blocks != 0), "changing a graph");
+    if (n.turns.empty()) return;
+    if (!step.blocks != !n.step.blocks) enable(n, step.blocks != 0);
     // Of a condition all but the handle may change.
     const size_t kept = kind == Kind::task ? 0 : sizeof(Condition::handle);
     const bool same = parameters.size() == n.parameters.size() &&
@@ -158,11 +196,7 @@ void Replay::put(Kind kind, const Step& step, std::span<const uint8_t> parameter
     n.step = step;
     n.parameters.resize(parameters.size());
     std::memcpy(n.parameters.data() + kept, parameters.data() + kept, parameters.size() - kept);
-    void* parameter = n.parameters.data();
-    const KernelNode told = kernel_node(step, &parameter);
-    const Result r = d.cuGraphExecKernelNodeSetParams_v2(executable_, n.node, &told);
-    if (r != 0) n.step.threads = 0;  // it is not what this says
-    check(r, "changing a graph");
+    tell(n);
 }
 
 void Replay::step(const Step& step, std::span<const uint8_t> parameters) {
@@ -178,63 +212,80 @@ void Replay::end_loop(Address condition, Address failed) {
     put(Kind::end, {loops().setter, 1, 1, 0, true}, bytes_of(c));
 }
 
-// An edge from `last` to n. Tasks that wait themselves are started early; one that may be left out
-// would not wait for those before it.
-bool Replay::follow(Handle graph, const Node* before, const Node& n, Handle last) const {
+// One more turn of n, behind what the chain has. Tasks that wait themselves are started early; one
+// that may be left out would not wait for those before it.
+bool Replay::add_kernel(Chain& chain, Node& n) {
     const Driver& d = use();
+    const Gate gate(n.parameters, n.kind == Kind::task && !n.turns.empty());
+    void* parameter = n.parameters.data();
+    const KernelNode told = kernel_node(n.step, &parameter);
+    Handle node = nullptr;
+    if (d.cuGraphAddKernelNode_v2(&node, chain.graph, nullptr, 0, &told) != 0) return false;
+    n.turns.push_back(node);
+    const Handle last = std::exchange(chain.last, node);
+    const Node* before = std::exchange(chain.before, &n);
     if (!last) return true;
-    const bool early = d.capability >= kWaits && before && before->kind == Kind::task &&
-                       n.kind == Kind::task && before->step.always && n.step.always;
+    const bool early = d.capability >= kWaits && before && before->step.always && n.step.always;
     const Edge edge =
         early ? Edge{.from_port = 1, .to_port = 0, .type = 1, .reserved = {}} : Edge{};
     if (d.cuGraphAddDependencies_v2)
-        return d.cuGraphAddDependencies_v2(graph, &last, &n.node, &edge, 1) == 0;
-    return d.cuGraphAddDependencies(graph, &last, &n.node, 1) == 0;
+        return d.cuGraphAddDependencies_v2(chain.graph, &last, &node, &edge, 1) == 0;
+    return d.cuGraphAddDependencies(chain.graph, &last, &node, 1) == 0;
 }
 
-// Nodes up to the end of this graph's loop, each after the one before it.
-bool Replay::add(Handle graph, size_t& at, bool in_loop) {
+size_t Replay::end_of_loop(size_t begin) const {
+    size_t at = begin + 1;
+    for (int depth = 1; depth > 0; ++at)
+        depth += nodes_[at].kind == Kind::begin ? 1 : nodes_[at].kind == Kind::end ? -1 : 0;
+    return at - 1;
+}
+
+// How often a round goes through the tasks of the loop: what the last round does in vain takes less
+// than what fewer rounds save, in loops of some turns. Most loops of one task, which tasks were
+// joined to, end within it.
+int Replay::turns_of(size_t begin, size_t end) const {
+    constexpr int kMostTurns = 4, kMostTasks = 12;  // of a round
+    const auto tasks = int(end - begin - 1);
+    const bool innermost =
+        std::none_of(nodes_.begin() + ptrdiff_t(begin) + 1, nodes_.begin() + ptrdiff_t(end),
+                     [](const Node& n) { return n.kind == Kind::begin; });
+    return innermost && tasks > 1 ? std::clamp(kMostTasks / tasks, 1, kMostTurns) : 1;
+}
+
+// The nodes from..to, of which loops are one.
+bool Replay::add(Chain& chain, size_t from, size_t to, bool in_loop) {
     const Driver& d = use();
-    Handle last = nullptr;
-    const Node* before = nullptr;  // the kernel that `last` is
-    const auto kernel = [&](Node& n) {
-        void* parameter = n.parameters.data();
-        const KernelNode told = kernel_node(n.step, &parameter);
-        if (d.cuGraphAddKernelNode_v2(&n.node, graph, nullptr, 0, &told) != 0 ||
-            !follow(graph, before, n, last))
-            return false;
-        last = n.node;
-        before = &n;
-        return true;
-    };
     const auto set_handle = [](Node& n, uint64_t handle) {
         std::memcpy(n.parameters.data() + offsetof(Condition, handle), &handle, sizeof handle);
     };
-    while (at < nodes_.size()) {
-        Node& n = nodes_[at++];
-        if (n.kind == Kind::end) return kernel(n);
-        if (n.kind == Kind::task) {
-            if (!kernel(n)) return false;
+    for (size_t at = from; at < to; ++at) {
+        Node& n = nodes_[at];
+        if (n.kind != Kind::begin) {
+            if (!add_kernel(chain, n)) return false;
             continue;
         }
+        const size_t end = end_of_loop(at);
         uint64_t handle = 0;
-        if (d.cuGraphConditionalHandleCreate(&handle, graph, d.context, 1, kAssignDefault) != 0)
+        if (d.cuGraphConditionalHandleCreate(&handle, chain.graph, d.context, 1, kAssignDefault) !=
+            0)
             return false;
         set_handle(n, handle);
+        set_handle(nodes_[end], handle);
         // The default holds for the first turn of what is around: later ones set it anew.
-        if (in_loop && !kernel(n)) return false;
-        size_t end = at;
-        for (int depth = 1; depth > 0; ++end)
-            depth += nodes_[end].kind == Kind::begin ? 1 : nodes_[end].kind == Kind::end ? -1 : 0;
-        set_handle(nodes_[end - 1], handle);
+        if (in_loop && !add_kernel(chain, n)) return false;
         GraphNode loop{};
         loop.type = kConditionalNode;
         loop.conditional = {handle, kWhile, 1, nullptr, d.context};
         Handle node = nullptr;
-        if (d.cuGraphAddNode(&node, graph, &last, last ? 1 : 0, &loop) != 0) return false;
-        last = node;
-        before = nullptr;
-        if (!add(loop.conditional.bodies[0], at, true)) return false;
+        if (d.cuGraphAddNode(&node, chain.graph, &chain.last, chain.last ? 1 : 0, &loop) != 0)
+            return false;
+        chain.last = node;
+        chain.before = nullptr;
+        Chain body{loop.conditional.bodies[0]};
+        for (int turn = turns_of(at, end); turn > 0; --turn)
+            if (!add(body, at + 1, end, true)) return false;
+        if (!add_kernel(body, nodes_[end])) return false;
+        at = end;
     }
     return true;
 }
@@ -242,15 +293,14 @@ bool Replay::add(Handle graph, size_t& at, bool in_loop) {
 bool Replay::build() {
     const Driver& d = use();
     if (d.cuGraphCreate(&graph_, 0) != 0) return false;
-    size_t at = 0;
-    if (!add(graph_, at, false)) return false;
+    Chain all{graph_};
+    if (!add(all, 0, nodes_.size(), false)) return false;
     if (d.cuGraphInstantiateWithFlags(&executable_, graph_, 0) != 0) {
         executable_ = nullptr;
         return false;
     }
     for (const Node& n : nodes_)
-        if (!n.step.blocks)
-            check(d.cuGraphNodeSetEnabled(executable_, n.node, 0), "changing a graph");
+        if (!n.step.blocks) enable(n, false);
     return true;
 }
 

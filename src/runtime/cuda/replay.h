@@ -1,6 +1,7 @@
 // The tasks of a kernel as one graph of the driver's, which is launched again and again: the same
 // nodes, of which those are told whose parameters changed. A do-while loop of tasks is a node that
-// the device repeats by itself.
+// the device repeats by itself; since that takes longer than a short task, a round is several turns
+// if there are few tasks, which do nothing once the loop is over (DeviceLaunch::gated).
 //
 // Use: `begin`, then the steps of the launch in order, always the same ones, then `launch`. Under
 // the lock of who puts launches onto the stream.
@@ -20,6 +21,7 @@ struct Step {
     unsigned blocks, threads, shared_bytes;  // no blocks: left out this time
     bool always;                             // never left out, once it was not
 };
+// The parameters of a task begin with an abi::DeviceLaunch.
 
 class Replay {
   public:
@@ -46,11 +48,21 @@ class Replay {
         Kind kind;
         Step step;
         std::vector<uint8_t> parameters;
-        Handle node;  // null: the beginning of an outermost loop, for which nothing is to be done
+        // One a turn in a round of the loop around; none: the beginning of an outermost loop, for
+        // which nothing is to be done.
+        std::vector<Handle> turns{};
+    };
+    struct Chain {  // the nodes of a graph, each after the one before it
+        Handle graph, last = nullptr;
+        const Node* before = nullptr;  // the kernel that `last` is
     };
     void put(Kind kind, const Step& step, std::span<const uint8_t> parameters);
-    bool add(Handle graph, size_t& at, bool in_loop);
-    bool follow(Handle graph, const Node* before, const Node& n, Handle last) const;
+    void tell(Node& n);
+    void enable(const Node& n, bool enabled) const;
+    size_t end_of_loop(size_t begin) const;
+    int turns_of(size_t begin, size_t end) const;
+    bool add(Chain& chain, size_t from, size_t to, bool in_loop);
+    bool add_kernel(Chain& chain, Node& n);
     bool build();
 
     std::vector<Node> nodes_;
