@@ -19,7 +19,7 @@
     X(block_dim_adaptive) X(bit_vectorize) X(element_type) X(format) X(grad) X(dual) X(_checkbit) X(derivative) X(value) \
     X(__builtins__) X(layout) X(get_shape) X(is_real) X(members) X(filename) X(__doc__) X(tp) \
     X(_qd_annotation) X(fields) X(_impl) X(__get__) X(__set__) X(_tc) X(is_pure) \
-    X(graph) X(checkpoints) X(requires_grad) X(data_ptr) X(is_contiguous) X(is_neg) X(is_cpu)
+    X(graph) X(checkpoints) X(requires_grad) X(data_ptr) X(is_contiguous) X(is_neg) X(is_cpu) X(__cuda_array_interface__)
 // clang-format on
 
 namespace qd::cpython {

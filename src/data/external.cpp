@@ -182,6 +182,60 @@ bool read_torch(PyObject* o, ExternalArray& out) {
     return read_gradient(o, out);
 }
 
+// "<f4": order of bytes, kind, bytes of a number.
+Prim prim_of_typestr(std::string_view s) {
+    if (s.size() != 3 || s[0] == '>' || s[2] < '1' || s[2] > '8') return Prim::none;
+    if (s[1] == 'b') return s[2] == '1' ? Prim::u1 : Prim::none;
+    Prim p;
+    const std::string name = s[1] + std::to_string(8 * (s[2] - '0'));
+    const bool number = s[1] == 'f' || s[1] == 'i' || s[1] == 'u';
+    return number && type::parse_prim(name, p) ? p : Prim::none;
+}
+
+// A tuple's integers; how many there are.
+int integers_of(PyObject* tuple, int64_t* out) {
+    const Py_ssize_t n = tuple && PyTuple_Check(tuple) ? PyTuple_GET_SIZE(tuple) : 0;
+    for (Py_ssize_t k = 0; k < n && k < kMostAxes; ++k)
+        out[k] = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, k));
+    return static_cast<int>(n);
+}
+
+// Version 3 of the interface (numba.readthedocs.io, "CUDA Array Interface").
+bool read_interface(PyObject* o, ExternalArray& out) {
+    const cpython::Ref said = cpython::Ref::steal_or_null(
+        PyObject_GetAttr(o, cpython::names().__cuda_array_interface___));
+    if (!said) {  // of JAX on a CPU, say: it fits nothing, and check_array says why
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+        cpython::forget_error();
+        return true;
+    }
+    const auto member = [&](const char* name) {
+        PyObject* v = PyDict_Check(said.get()) ? PyDict_GetItemString(said.get(), name) : nullptr;
+        return v == Py_None ? nullptr : v;
+    };
+    PyObject* data = member("data");
+    PyObject* typestr = member("typestr");
+    if (!data || !PyTuple_Check(data) || PyTuple_GET_SIZE(data) != 2 || !typestr ||
+        !PyUnicode_Check(typestr))
+        return true;  // of no dtype
+    out.on_device = true;
+    out.data = static_cast<char*>(PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0)));
+    out.read_only = PyTuple_GET_ITEM(data, 1) == Py_True;
+    out.ndim = integers_of(member("shape"), out.shape);
+    const bool usable = out.ndim <= kMostAxes && !member("mask");
+    out.prim = usable ? prim_of_typestr(cpython::text(typestr)) : Prim::none;
+    int64_t strides[kMostAxes];
+    int64_t dense = out.prim == Prim::none ? 0 : type::bytes(out.prim);
+    out.c_contiguous = true;
+    if (PyObject* given = member("strides"); given && integers_of(given, strides) == out.ndim)
+        for (int k = std::min(out.ndim, kMostAxes) - 1; k >= 0; dense *= out.shape[k--])
+            out.c_contiguous &= out.shape[k] < 2 || strides[k] == dense;
+    constexpr uint64_t kDefault = 1;
+    if (PyObject* stream = member("stream"); stream && PyLong_Check(stream))
+        if (const uint64_t s = PyLong_AsUnsignedLongLong(stream); s != kDefault) out.stream = s;
+    return !PyErr_Occurred();
+}
+
 }  // namespace
 
 // Dtypes are immutable: those met are kept, for NumPy makes the name of one in Python.
@@ -210,6 +264,10 @@ bool is_torch(PyObject* o) {
     return t && PyObject_TypeCheck(o, t);
 }
 
+bool has_interface(PyObject* o) {
+    return _PyType_Lookup(Py_TYPE(o), cpython::names().__cuda_array_interface___) && !is_torch(o);
+}
+
 // Memory that NumPy allocated, or Python for bytes, is this process's own; any other owner, a
 // tensor too, may have mapped it with others.
 bool may_be_shared(PyObject* o) {
@@ -222,7 +280,8 @@ bool may_be_shared(PyObject* o) {
 }
 
 bool read_external(PyObject* o, ExternalArray& out) {
-    return is_numpy(o) ? read_numpy(o, out) : read_torch(o, out);
+    if (is_numpy(o)) return read_numpy(o, out);
+    return has_interface(o) ? read_interface(o, out) : read_torch(o, out);
 }
 
 }  // namespace qd::data

@@ -1,8 +1,11 @@
-// NumPy arrays and torch tensors as kernel arguments, read without importing either package.
+// NumPy arrays, torch tensors, and what says by the "CUDA Array Interface" where on a GPU it lies
+// (CuPy, JAX, Numba), as kernel arguments; read without importing any of the packages.
 
 #pragma once
 
 #include <Python.h>
+
+#include <cstdint>
 
 #include "type/type.h"
 
@@ -22,14 +25,18 @@ struct ExternalArray {
     bool read_only = false;
     bool is_torch = false;
     bool on_device = false;
+    uint64_t stream = 0;  // of the device, that writes it; 0: none, or the default one
 };
 
 bool is_numpy(PyObject* o);  // an instance of numpy.ndarray
 bool is_torch(PyObject* o);  // an instance of torch.Tensor; false while torch is not imported
 type::Prim prim_of_array_dtype(PyObject* dtype);  // of NumPy or torch; none: not one of ours
-// Whether another process may see the memory of either kind.
+bool has_interface(
+    PyObject* o);  // whether its class has __cuda_array_interface__, and is no torch.Tensor
+inline bool is_external(PyObject* o) { return is_numpy(o) || is_torch(o) || has_interface(o); }
+// Whether another process may see the memory of any kind.
 bool may_be_shared(PyObject* o);
-// Reads either kind. False with a Python exception set.
+// Reads any kind. False with a Python exception set.
 bool read_external(PyObject* o, ExternalArray& out);
 
 }  // namespace qd::data

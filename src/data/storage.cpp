@@ -174,16 +174,38 @@ void OpenLaunch::in_forked_child() {
 
 uint64_t storages_made() { return storages; }
 
+// What nobody uses is given back: objects in cycles, and what torch keeps for itself.
+static void give_back_memory() {
+    PyGC_Collect();
+    PyObject* torch = PyDict_GetItemString(PyImport_GetModuleDict(), "torch");
+    PyObject* cuda = torch ? PyObject_GetAttrString(torch, "cuda") : nullptr;
+    PyObject* done = cuda ? PyObject_CallMethod(cuda, "empty_cache", nullptr) : nullptr;
+    if (!done) cpython::forget_error();
+    Py_XDECREF(done);
+    Py_XDECREF(cuda);
+}
+
+static void raise_no_memory(const runtime::Device& device, size_t bytes) {
+    if (device.synchronise)
+        if (const std::string why = device.synchronise(0).problem; !why.empty())
+            return set_error("QuadrantsRuntimeError", why);
+    set_error("RuntimeError", "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
+}
+
 Storage* allocate_storage(size_t bytes, size_t margin, bool sparse) {
     ++storages;
     auto s = std::make_unique<Storage>();
     s->device = session().device;
     s->on_host = s->device->is_host;
     const auto allocate = sparse && s->device->reserve ? s->device->reserve : s->device->allocate;
-    if (bytes <= size_t(1) << 62) s->memory = allocate(bytes, margin);
+    const bool possible = bytes <= size_t(1) << 62;
+    if (possible) s->memory = allocate(bytes, margin);
+    if (!s->memory.data && possible && !s->on_host) {
+        give_back_memory();
+        s->memory = allocate(bytes, margin);
+    }
     if (!s->memory.data) {
-        set_error("RuntimeError",
-                  "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
+        raise_no_memory(*s->device, bytes);
         return nullptr;
     }
     s->made = begun;

@@ -12,7 +12,9 @@
 #include "frontend/values/structs.h"
 #include "ir/ir.h"
 #include "launcher/kernel.h"
+#include "runtime/cuda/code.h"
 #include "support/abi.h"
+#include "support/error.h"
 
 namespace qd::launcher {
 namespace {
@@ -240,6 +242,16 @@ Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
     if (data::may_be_shared(array)) step.foreign |= PackStep::kLastShared;
 }
 
+[[gnu::noinline]] bool wait_for(const PackStep& step, uint64_t stream) {
+    try {
+        runtime::cuda::wait_for_stream(stream);
+        return true;
+    } catch (const support::Error& e) {
+        refuse(step, "QuadrantsRuntimeError", e.what());
+        return false;
+    }
+}
+
 [[gnu::noinline]] Written write_external(PackStep& step, PyObject* value, uint8_t* at) {
     ExternalArray a;
     if (!read_external(value, a)) return Written::error;
@@ -270,6 +282,7 @@ Written write_ndarray(PackStep& step, const NdarrayObject& a, uint8_t* at) {
         }
         shape[k] = static_cast<int32_t>(a.shape[k]);
     }
+    if (a.stream && !wait_for(step, a.stream)) return Written::error;
     write_descriptor(at, a.data, a.grad, shape, step.type.ndim);
     step.foreign |= PackStep::kLastForeign;
     if (step.asks_shared) [[unlikely]]
@@ -281,8 +294,7 @@ Written write_array(PackStep& step, PyObject* value, uint8_t* at) {
     value = data::unwrap(value);
     if (data::is_ndarray(value))
         return write_ndarray(step, *reinterpret_cast<NdarrayObject*>(value), at);
-    if (!step.only_own && (is_numpy(value) || is_torch(value)))
-        return write_external(step, value, at);
+    if (!step.only_own && data::is_external(value)) return write_external(step, value, at);
     return Written::no;
 }
 
@@ -371,7 +383,7 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
         value = identity_of(value);
     }
     if (!check.object)
-        return (data::is_ndarray(value) || is_numpy(value) || is_torch(value)) != check.no_array;
+        return (data::is_ndarray(value) || data::is_external(value)) != check.no_array;
     if (value == check.object && !check.rehash)
         return !check.weak || refers_to(check.weak.get(), value);
     return check.by_value && same_hash(check, value) && same_value(value, check.object);

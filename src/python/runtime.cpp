@@ -228,7 +228,7 @@ PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete whe
                 wait = synchronise(kSignalsNs);
             }
             if (wait.over || PyErr_CheckSignals() == 0) continue;
-            if (const auto stop = session().device->stop_loops) stop();
+            if (const auto give_up = session().device->give_up) give_up();
             return nullptr;
         }
         if (!wait.problem.empty()) {

@@ -54,8 +54,9 @@ struct Device {
     // Waits for all launches, for `most_ns` at most; what failed. Null: launches have ended when
     // they return.
     Wait (*synchronise)(int64_t most_ns);
-    // Makes loops of tasks that run on the device end soon. Null: there are none.
-    void (*stop_loops)();
+    // Nobody waits for what runs any longer: loops of tasks on the device end soon, and if anything
+    // goes on for long, the device cannot be used. Null with `synchronise`.
+    void (*give_up)();
 };
 
 extern const Device cpu_device;

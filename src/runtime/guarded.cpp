@@ -133,7 +133,7 @@ const Device guarded_device = {
     .launch_begins = launch_begins,
     .launch_ends = launch_ends,
     .synchronise = nullptr,
-    .stop_loops = nullptr,
+    .give_up = nullptr,
 };
 
 }  // namespace qd::runtime

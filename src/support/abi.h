@@ -101,6 +101,7 @@ struct DeviceLaunch {
     // Of kernels that keep something for a reverse sweep: the first thread's, and bytes of each. In
     // a group of 32 threads the elements of one number lie side by side.
     uint64_t tape, tape_bytes;
+    uint64_t stack_bytes;          // of a thread, if the kernel has functions that call themselves
     int64_t bounds[2 * kMaxDims];  // of a range task; of `finish` the first is the number of chunks
 };
 inline constexpr uint32_t kMostDeviceLaunch = 32764;

@@ -388,7 +388,9 @@ def test_an_illegal_address_is_an_error_and_the_cpu_goes_on(run):
         SAXPY
         + """
 saxpy(1.0)
-for action in (qd.sync, lambda: saxpy(2.0), lambda: x[0], x.to_numpy, lambda: qd.init(arch=qd.cuda)):
+for action in (
+    qd.sync, lambda: saxpy(2.0), lambda: x[0], x.to_numpy, lambda: qd.ndarray(qd.i32, 7), lambda: qd.init(arch=qd.cuda)
+):
     try:
         action()
         print("nothing")
@@ -401,9 +403,9 @@ print(y[1])
 """
     )
     lines, _, _ = run(program, "address")
-    assert len(lines) == 6 and lines[-1] == "2.0"
-    assert all("illegal memory access" in x for x in lines[:4])
-    assert "start a new one" in lines[4]
+    assert len(lines) == 7 and lines[-1] == "2.0"
+    assert all("illegal memory access" in x for x in lines[:5])
+    assert "start a new one" in lines[5]
 
 
 def test_memory_that_runs_out(run):
@@ -417,6 +419,23 @@ a = qd.ndarray(qd.f32, 4); a.fill(1); print(a[0])
 """
     lines, _, _ = run(program)
     assert lines == ["Out of memory: cannot allocate 2147483648 bytes", "1.0"]
+
+
+def test_what_nobody_uses_is_given_back_before_memory_runs_out(run):
+    program = """
+import sys, types
+class Kept:  # a cycle holds it
+    def __init__(self): self.array, self.me = qd.ndarray(qd.f32, 2**26), self
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+import gc; gc.set_threshold(0)
+torch = sys.modules["torch"] = types.ModuleType("torch")
+torch.cuda = types.SimpleNamespace(empty_cache=lambda: print("emptied"))
+for _ in range(3): Kept()
+qd.ndarray(qd.f32, 2**28 - 2**20)
+print("made")
+"""
+    lines, log, _ = run(program, "budget")
+    assert lines == ["emptied", "made"]
 
 
 SPARSE = """
@@ -461,7 +480,8 @@ if pid == 0:
     x.fill(3)
     x[1] = 2
     for action in (lambda: x[0], x.to_numpy, lambda: saxpy(2.0), lambda: saxpy(np.float32(2)),
-                   lambda: add(np.ones(3, np.float32)), lambda: qd.init(arch=qd.cuda)):
+                   lambda: add(np.ones(3, np.float32)), lambda: qd.ndarray(qd.f32, 5),
+                   lambda: qd.init(arch=qd.cuda)):
         try:
             action()
             print("nothing", flush=True)
@@ -483,7 +503,7 @@ print(os.waitpid(pid, 0)[1])
     )
     lines, _, _ = run(program)
     assert lines[-2:] == ["7", "0"]
-    assert len(lines) == 8 and all("forked" in x and "spawn" in x for x in lines[:6])
+    assert len(lines) == 9 and all("forked" in x and "spawn" in x for x in lines[:7])
 
 
 def test_checks_and_prints_of_the_device(run):
@@ -828,3 +848,42 @@ print(qd.profiler.get_kernel_profiler_total_time(), qd.profiler.query_kernel_pro
     # The stand-in's clock says 0.125 ms between any two moments.
     assert lines == [f"{8 * 0.125e-3} 4"]
     assert log.count("event") == 16
+
+
+def test_what_never_ends_is_left_behind(run):
+    """Ctrl-C comes through, whatever waits; then the GPU is of no use, and other devices are."""
+    program = (
+        SAXPY
+        + """
+import os, signal, threading, time
+@qd.kernel
+def result() -> qd.f32:
+    return x[1]
+a = qd.ndarray(qd.f32, 5)
+def tries(f, *args):
+    began = time.perf_counter()
+    try:
+        print(f(*args))
+    except BaseException as e:
+        print(type(e).__name__, str(e).splitlines()[0] if str(e) else "", "slow" if time.perf_counter() - began > 4 else "")
+saxpy(1.0)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+tries(WAIT)
+for action in (qd.sync, x.to_numpy, lambda: x[2], lambda: saxpy(2.0), result, lambda: qd.ndarray(qd.i32, 3)):
+    tries(action)
+del a
+tries(qd.init, qd.cuda)
+qd.init(arch=qd.cpu, log_level=qd.ERROR)
+y = qd.field(qd.f32, 4)
+y.fill(2)
+print(y[1])
+"""
+    )
+    for wait in ("qd.sync", "result"):
+        lines, log, _ = run(program.replace("WAIT", wait), "endless")
+        assert lines[0] == "KeyboardInterrupt  " and lines[-1] == "2.0"
+        assert len(lines) == 9
+        for line in lines[1:-1]:
+            assert line.startswith("QuadrantsRuntimeError") and "still runs" in line, line
+            assert not line.endswith("slow")
+        assert "free" not in log  # which would wait

@@ -4,7 +4,10 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import quadrants as qd
 
 # Its workers have the stack that the process was started with; the calling threads choose theirs.
 PROGRAM = """
@@ -246,3 +249,48 @@ def test_functions_call_themselves_on_small_stacks(tmp_path, tier):
     assert done.returncode == 0, done.stderr[-2000:]
     answers = done.stdout.splitlines()[-3:]
     assert answers == ["0", "100", "True"], (answers, done.stderr[-500:])
+
+
+def test_recursion_on_any_device(backend):
+    """Beyond the stack it is an error, after which all works as before."""
+
+    @qd.real_func
+    def down(n: qd.i32) -> qd.i32:
+        r = 0
+        if n > 0:
+            r = down(n - 1) + 1
+        return r
+
+    @qd.real_func
+    def ends(n: qd.i32) -> qd.i32:
+        local = qd.Vector.zero(qd.i32, 16)
+        for k in range(16):
+            local[k] = n + k
+        if n > 0:
+            local[n % 16] += ends(n - 1)
+        return local[n % 16]
+
+    x = qd.field(qd.i32, 1000)
+
+    @qd.kernel
+    def k(n: qd.i32) -> qd.i32:
+        for i in x:
+            x[i] = down(n + i % 4)
+        return down(n)
+
+    @qd.kernel
+    def other(n: qd.i32) -> qd.i32:
+        return ends(n)
+
+    def want(n):
+        return n + n % 16 + (want(n - 1) if n else 0)
+
+    for n in (5, 60):
+        assert k(n) == n and (x.to_numpy() == n + np.arange(1000) % 4).all()
+    assert other(10) == want(10)
+    for _ in range(2):
+        with pytest.raises(AssertionError, match="too often for the stack"):
+            k(100_000_000)
+        with pytest.raises(AssertionError, match="too often for the stack"):
+            other(100_000_000)
+        assert k(7) == 7 and other(3) == want(3)

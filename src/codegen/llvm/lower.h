@@ -312,6 +312,7 @@ struct FunctionLowering {
     void leave_behind_loop(const ir::Function& f);
     void leave_if(llvm::Value* condition);
     void wait_for_task_before();
+    llvm::Value* has_stack_on_gpu();
     void say_done();
     void speak_on_gpu(Inst& i, llvm::Value* cells, int count);
     llvm::Value* array_data(ir::Value* array, bool grad);

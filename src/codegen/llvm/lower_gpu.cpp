@@ -201,6 +201,20 @@ void FunctionLowering::wait_for_task_before() {
                    at.getInt32(kFewThreads)});
 }
 
+// A thread's stack grows down from the frame of its task, which has the thread's record.
+Value* FunctionLowering::has_stack_on_gpu() {
+    if (is_task_) return b.getTrue();
+    constexpr uint64_t kReserve = 1536;  // for frames of what asks no more
+    const auto local = [&](Value* p) {
+        constexpr unsigned kLocalSpace = 5;
+        auto* type = llvm::PointerType::get(m.context, kLocalSpace);
+        return b.CreatePtrToInt(b.CreateAddrSpaceCast(p, type), m.i64);
+    };
+    Value* used = b.CreateSub(local(fn->getArg(0)), local(entry_alloca(m.i32, 1, 4)));
+    Value* there = launch_word(offsetof(abi::DeviceLaunch, stack_bytes), m.i64);
+    return b.CreateICmpULT(b.CreateAdd(used, b.getInt64(kReserve)), there);
+}
+
 // The host looks at the word instead of asking the driver.
 void FunctionLowering::say_done() {
     const pass::Plan& plan = m.prepared.plan;

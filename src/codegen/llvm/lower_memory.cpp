@@ -269,10 +269,7 @@ void FunctionLowering::lower_memory(Inst& i) {
                              {get(operand(i, 0))}));
             return;
         case Op::stack_left: {
-            if (m.gpu) {
-                set(i, 0, b.getTrue());
-                return;
-            }
+            if (m.gpu) return set(i, 0, has_stack_on_gpu());
             Value* runtime = context_member(offsetof(abi::Context, runtime));
             Value* callee =
                 invariant_load(b, m.ptr, runtime, offsetof(abi::Runtime, stack_left), 8);

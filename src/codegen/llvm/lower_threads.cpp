@@ -37,8 +37,9 @@ Value* ModuleLowering::shared_array(uint64_t imm, Type element) {
     }
     llvm::GlobalVariable*& array = shared_arrays_[number];
     if (!array) {
-        const auto cells = uint64_t(count) * uint64_t(element.count());
-        auto* type = llvm::ArrayType::get(mem(element.prim), cells);
+        // Atomics on small numbers are those of the word around.
+        const uint64_t bytes = uint64_t(count) * uint64_t(element.value().size_bytes());
+        auto* type = llvm::ArrayType::get(i8, (bytes + 3) & ~uint64_t{3});
         array = make(type, linkage, llvm::PoisonValue::get(type),
                      "qd.shared." + std::to_string(number));
     }

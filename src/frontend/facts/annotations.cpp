@@ -41,7 +41,7 @@ bool is_external_array(PyObject* o) {
         Ref module = get(reinterpret_cast<PyObject*>(t), names().__module___);
         if (module && text(module.get()).starts_with("torch")) return true;
     }
-    return false;
+    return data::has_interface(o);
 }
 
 bool array_info(PyObject* o, ArrayInfo& out) {

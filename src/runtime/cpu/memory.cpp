@@ -90,7 +90,7 @@ const Device cpu_device = {
     .launch_begins = nullptr,
     .launch_ends = nullptr,
     .synchronise = nullptr,
-    .stop_loops = nullptr,
+    .give_up = nullptr,
 };
 
 }  // namespace qd::runtime

@@ -51,9 +51,9 @@ void allow_driver_cache(bool allowed) { may_be_in_drivers_cache = allowed; }
 
 Code::~Code() {
     replay.reset();
-    const Driver& d = *driver();
-    if (modules.empty() || d.cuCtxSetCurrent(d.context) != 0) return;
-    for (const Handle m : modules) (void)d.cuModuleUnload(m);
+    const Driver* d = modules.empty() ? nullptr : use_if_possible();
+    if (!d) return;
+    for (const Handle m : modules) (void)d->cuModuleUnload(m);
 }
 
 std::shared_ptr<const Code> load_code(std::span<const std::span<const uint8_t>> objects,
@@ -124,12 +124,16 @@ HostCopy::HostCopy(void* host, size_t bytes) : host_(host), bytes_(bytes) {
 HostCopy::HostCopy(HostCopy&& other) noexcept
     : host_(other.host_), bytes_(other.bytes_), device_(std::exchange(other.device_, 0)) {}
 HostCopy::~HostCopy() {
-    const Driver& d = *driver();
-    if (device_ && d.cuCtxSetCurrent(d.context) == 0) (void)d.cuMemFree_v2(device_);
+    const Driver* d = device_ ? use_if_possible() : nullptr;
+    if (d) (void)d->cuMemFree_v2(device_);
 }
 void HostCopy::write_back() const {
     if (bytes_)
         check(use().cuMemcpyDtoH_v2(host_, device_, bytes_), "copying an argument to the host");
+}
+
+void wait_for_stream(uint64_t stream) {
+    check(use().cuStreamSynchronize(reinterpret_cast<Handle>(stream)), "waiting for a stream");
 }
 
 bool is_on_device(const void* address) {

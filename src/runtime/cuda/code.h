@@ -63,5 +63,7 @@ class HostCopy {
     Address device_ = 0;
 };
 bool is_on_device(const void* address);
+// Of somebody else's, by the driver's handle: what was put onto it so far is over then.
+void wait_for_stream(uint64_t stream);
 
 }  // namespace qd::runtime::cuda

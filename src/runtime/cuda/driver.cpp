@@ -3,10 +3,13 @@
 #include "runtime/cuda/driver.h"
 
 #include <dlfcn.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <mutex>
 
+#include "support/clock.h"
 #include "support/error.h"
 
 namespace qd::runtime::cuda {
@@ -138,6 +141,26 @@ constexpr const char* kForked =
     "CUDA cannot be used in a process that was forked after qd.init(arch=qd.cuda): start processes "
     "with multiprocessing's method \"spawn\", or fork first";
 
+constexpr const char* kAbandoned =
+    "a kernel that was interrupted still runs on the GPU, which cannot be used before it ends: "
+    "start a "
+    "new process, if it never does. Other architectures, such as qd.cpu, still work";
+
+std::atomic<bool> abandoned = false, is_patient = false;
+
+bool abandoned_still_runs(const Driver& d) {
+    constexpr int64_t kPatienceNs = 2000000000;
+    constexpr timespec kNap{0, 1000000};
+    if (!abandoned) return false;
+    const int64_t until = is_patient.exchange(false) ? support::now_ns() + kPatienceNs : 0;
+    while (d.cuStreamQuery(nullptr) == kNotReady) {
+        if (support::now_ns() > until) return true;
+        nanosleep(&kNap, nullptr);
+    }
+    abandoned = false;
+    return false;
+}
+
 bool has_failed(const Driver& d) {
     const Result r = d.cuStreamQuery(nullptr);
     return r != 0 && r != kNotReady;
@@ -173,11 +196,15 @@ const Driver& start(size_t stack_bytes) {
     return d;
 }
 
+size_t stack_limit() {
+    size_t bytes = 0;
+    check(use().cuCtxGetLimit(&bytes, kStackLimit), "asking for the size of threads' stacks");
+    return bytes;
+}
+
 void need_stack(size_t bytes) {
-    const Driver& d = use();
-    size_t now = 0;
-    if (d.cuCtxGetLimit(&now, kStackLimit) == 0 && now < bytes)
-        check(d.cuCtxSetLimit(kStackLimit, bytes), "making threads' stacks larger");
+    if (stack_limit() < bytes)
+        check(use().cuCtxSetLimit(kStackLimit, bytes), "making threads' stacks larger");
 }
 
 const Driver& use() {
@@ -186,7 +213,19 @@ const Driver& use() {
         if (getpid() != opened().process) throw support::Error(kForked);
         check(r, "entering the device's context");
     }
+    if (abandoned_still_runs(d)) throw support::Error(kAbandoned);
     return d;
+}
+
+const Driver* use_if_possible() {
+    const Driver* d = driver();
+    const bool possible = d && d->cuCtxSetCurrent(d->context) == 0 && !abandoned_still_runs(*d);
+    return possible ? d : nullptr;
+}
+
+void abandon() {
+    is_patient = true;
+    abandoned = true;
 }
 
 }  // namespace qd::runtime::cuda

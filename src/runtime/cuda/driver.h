@@ -123,8 +123,15 @@ std::string why_not();
 const Driver& start(size_t stack_bytes = 0);  // of each thread; 0: as it is
 // Of each thread, at least.
 void need_stack(size_t bytes);
-// The driver, its context current in this thread; after `start`.
+size_t stack_limit();
+// The driver, its context current in this thread; after `start`. Throws support::Error in a forked
+// child, and while what was abandoned still runs.
 const Driver& use();
+// The same; null instead.
+const Driver* use_if_possible();
+// Whatever the device has to do is not waited for any longer but a moment, by whom it concerns
+// next: it may never end.
+void abandon();
 // Throws support::Error that says what was done and what the driver says.
 void check(Result result, const char* what);
 

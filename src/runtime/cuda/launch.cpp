@@ -142,6 +142,7 @@ struct Launch {
             done = static_cast<std::atomic<uint64_t>*>(r.done.at);
             number = ++r.launches;
         }
+        if (image.stack_bytes) h.stack_bytes = stack_limit();
         if (checks) h.report = zeroed(r.report, sizeof(abi::DeviceReport));
         if (image.uses_print) h.prints = zeroed(r.prints, sizeof(abi::DevicePrints));
     }
@@ -293,9 +294,10 @@ struct Launch {
             nanosleep(&nap, nullptr);
             if (now - asked < kStopCheckNs) continue;
             asked = now;
-            if (stopping && now > until) return false;
-            if (stopping || !hooks.should_stop || !hooks.should_stop(hooks.data)) continue;
-            if (!loops) return false;
+            const bool patient = !stopping || now < until;
+            if (patient && (stopping || !hooks.should_stop || !hooks.should_stop(hooks.data)))
+                continue;
+            if (stopping || !loops) return abandon(), false;
             stop_loops();
             stopping = true;
             until = now + kEndOfLoopsNs;

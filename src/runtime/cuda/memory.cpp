@@ -22,12 +22,6 @@ constexpr unsigned kAttachGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
 constexpr int kPreferredLocation = 3;  // CU_MEM_ADVISE_SET_PREFERRED_LOCATION
 constexpr long kSpinNs = 50000, kNapNs = 50000;
 
-// Null: the device cannot be entered, say in a forked child. These functions do not throw.
-const Driver* entered() {
-    const Driver* d = driver();
-    return d && d->cuCtxSetCurrent(d->context) == 0 ? d : nullptr;
-}
-
 Address address(const void* p) { return reinterpret_cast<Address>(p); }
 
 Memory between(Address at, size_t bytes, size_t before) {
@@ -37,11 +31,14 @@ Memory between(Address at, size_t bytes, size_t before) {
 
 size_t rounded(size_t margin) { return (margin + kAlignment - 1) & ~(kAlignment - 1); }
 
+// Atomics on small numbers are those of the word around.
+size_t whole_words(size_t bytes) { return (bytes + 3) & ~size_t(3); }
+
 Memory allocate(size_t bytes, size_t margin) {
-    const Driver* entry = entered();
+    const Driver* entry = use_if_possible();
     if (!entry) return {};
     const Driver& d = *entry;
-    const size_t before = rounded(margin), all = before + bytes + margin + 1;
+    const size_t before = rounded(margin), all = whole_words(before + bytes + margin + 1);
     Address at = 0;
     if (d.cuMemAlloc_v2(&at, all) != 0) return {};
     if (d.cuMemsetD8Async(at, 0, all, nullptr) != 0) {
@@ -55,9 +52,9 @@ Memory allocate(size_t bytes, size_t margin) {
 // where there is room; they are zeros, and stay on the device. 64 TB are as good as any. A first
 // touch takes some 50 us, so what is small has its pages from the beginning.
 Memory reserve(size_t bytes, size_t margin) {
-    const Driver* entry = entered();
+    const Driver* entry = use_if_possible();
     if (!entry || !entry->provides_pages || bytes <= kSmall) return allocate(bytes, margin);
-    const size_t before = rounded(margin), all = before + bytes + margin + 1;
+    const size_t before = rounded(margin), all = whole_words(before + bytes + margin + 1);
     Address at = 0;
     if (entry->cuMemAllocManaged(&at, all, kAttachGlobal) != 0) return {};
     (void)entry->cuMemAdvise(at, all, kPreferredLocation, entry->device);
@@ -65,21 +62,21 @@ Memory reserve(size_t bytes, size_t margin) {
 }
 
 void release(const Memory& m) {
-    if (const Driver* d = entered()) (void)d->cuMemFree_v2(address(m.raw));
+    if (const Driver* d = use_if_possible()) (void)d->cuMemFree_v2(address(m.raw));
 }
 
 bool read(void* to, const char* from, size_t bytes) {
-    const Driver* d = entered();
+    const Driver* d = use_if_possible();
     return !bytes || (d && d->cuMemcpyDtoH_v2(to, address(from), bytes) == 0);
 }
 
 void write(char* to, const void* from, size_t bytes) {
-    const Driver* d = entered();
+    const Driver* d = use_if_possible();
     if (bytes && d) (void)d->cuMemcpyHtoD_v2(address(to), from, bytes);
 }
 
 void fill(char* to, uint64_t bits, size_t size, size_t count) {
-    const Driver* entry = entered();
+    const Driver* entry = use_if_possible();
     if (!entry) return;
     const Driver& d = *entry;
     const Address at = address(to);
@@ -115,6 +112,11 @@ Wait synchronise(int64_t most_ns) {
     }
 }
 
+void give_up() {
+    stop_loops();
+    abandon();
+}
+
 }  // namespace
 }  // namespace qd::runtime::cuda
 
@@ -135,7 +137,7 @@ const Device cuda_device = {
     .launch_begins = nullptr,
     .launch_ends = nullptr,
     .synchronise = cuda::synchronise,
-    .stop_loops = cuda::stop_loops,
+    .give_up = cuda::give_up,
 };
 
 }  // namespace qd::runtime

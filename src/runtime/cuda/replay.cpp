@@ -153,8 +153,8 @@ void allow_loops() {
 }
 
 Replay::~Replay() {
-    const Driver* d = driver();
-    if (!graph_ || !d || d->cuCtxSetCurrent(d->context) != 0) return;
+    const Driver* d = graph_ ? use_if_possible() : nullptr;
+    if (!d) return;
     if (executable_) (void)d->cuGraphExecDestroy(executable_);
     (void)d->cuGraphDestroy(graph_);
 }

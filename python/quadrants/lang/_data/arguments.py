@@ -45,6 +45,8 @@ def check_array(annotation: Any, value: Any, name: str) -> None:
         _check_numpy(annotation, value, name)
     elif is_torch(value):
         _check_torch(annotation, value, name)
+    elif hasattr(type(value), "__cuda_array_interface__"):
+        _check_interface(annotation, value, name)
     else:
         raise QuadrantsRuntimeTypeError(f"Invalid type for argument {name}, got {value}")
 
@@ -283,6 +285,33 @@ def _check_torch(annotation: NDArray, value: Any, name: str) -> None:
     _check_external(annotation, value.dtype, tuple(value.shape), name, value.requires_grad)
     if value.requires_grad:
         torch_gradient(value)
+
+
+def _check_interface(annotation: NDArray, value: Any, name: str) -> None:
+    """Of CuPy, JAX and others, whose arrays say where on a GPU they lie."""
+    try:
+        said = value.__cuda_array_interface__
+    except (AttributeError, RuntimeError, TypeError, ValueError) as e:
+        raise QuadrantsRuntimeTypeError(
+            f"Argument {name}: a {type(value).__name__} that is not on a GPU cannot be used in place: "
+            f"pass numpy.asarray(...) of it ({e})"
+        ) from None
+    if current_cfg().arch.name != "cuda":
+        raise ValueError(
+            f"Argument {name} is an array on a GPU, which arch={current_cfg().arch.name} cannot use: "
+            "pass a copy on the host"
+        )
+    shape, strides = tuple(said["shape"]), said.get("strides")
+    if said.get("mask") is not None:
+        raise ValueError(f"Argument {name}: arrays with masks are not supported")
+    size = int(said["typestr"][2:])
+    dense = [size * math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    if strides is not None and any(n > 1 and s != d for n, s, d in zip(shape, strides, dense)):
+        raise ValueError(
+            "Non contiguous arrays are not supported, please make a contiguous copy before passing "
+            f"it into a Quadrants kernel (argument {name})"
+        )
+    _check_external(annotation, value.dtype, shape, name, has_grad=False)
 
 
 def _check_external(
