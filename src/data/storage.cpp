@@ -3,6 +3,7 @@
 #include "data/storage.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -107,6 +108,7 @@ Managed* make_export(const Window& w) {
 }  // namespace
 
 static uint64_t storages = 0;
+static std::atomic<uint64_t> freed = 0;
 
 // --- launches without the GIL -------------------------------------------------------------------
 namespace {
@@ -135,6 +137,7 @@ bool is_used(const Waiting& w) {
 }
 
 void free_now(Storage* s) {
+    freed.fetch_add(1, std::memory_order_relaxed);
     s->device->release(s->memory);
     delete s;
 }
@@ -173,6 +176,7 @@ void OpenLaunch::in_forked_child() {
 }
 
 uint64_t storages_made() { return storages; }
+uint64_t storages_freed() { return freed.load(std::memory_order_relaxed); }
 
 // What nobody uses is given back: objects in cycles, and what torch keeps for itself.
 static void give_back_memory() {

@@ -49,6 +49,7 @@ class OpenLaunch {
 };
 
 uint64_t storages_made();  // since the process began; changes under the GIL
+uint64_t storages_freed();
 
 // Memory of fields that others were given a view of: an array argument of a kernel may then be such
 // a view. Forgotten at reset. Touched under the GIL.

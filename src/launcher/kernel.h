@@ -132,6 +132,8 @@ struct Specialisation {
     // Cached block for frozen dataclass arguments: valid while these roots are the same objects.
     std::vector<CachedRoot> cached_roots;
     std::vector<uint8_t> cached_block;
+    std::vector<Ref> cached_arrays;  // weak references to those in it
+    uint64_t cached_at = 0;          // storages_freed() when they were there
     // The last block whose arrays were compared (arrays_overlap), and the answer.
     std::vector<uint8_t> compared_block;
     bool overlapped = false;

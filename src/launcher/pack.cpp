@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "cpython/names.h"
 #include "cpython/numpy_scalar.h"
@@ -412,14 +413,48 @@ bool identities_hold(const Specialisation& s, PyObject* const* args) {
     return true;
 }
 
+// Frozen or not, object.__setattr__ replaces members: the arrays in the block may be gone.
+[[gnu::noinline]] bool cached_arrays_live(Specialisation& s) {
+    for (const Ref& weak : s.cached_arrays)
+        if (refers_to(weak.get(), Py_None)) return false;
+    s.cached_at = storages_freed();
+    return true;
+}
+
 // Whether the arrays under frozen dataclasses are those of the cached block.
-bool cache_valid(const Specialisation& s, PyObject* const* args) {
-    if (s.cached_roots.empty()) return false;
+bool cache_valid(Specialisation& s, PyObject* const* args) {
+    if (s.cached_roots.empty() || s.cached_block.empty()) return false;
     for (const CachedRoot& root : s.cached_roots)
         if (args[root.argument] != root.object || !root.weak ||
             !refers_to(root.weak.get(), root.object))
             return false;
-    return true;
+    return s.cached_at == storages_freed() || cached_arrays_live(s);
+}
+
+// Remembers the block for later launches with the same frozen arguments, if the last launch had
+// them too and all that it has of them can be watched.
+[[gnu::noinline]] void remember(Specialisation& s, PyObject* const* args, const uint8_t* block) {
+    s.cached_block.clear();
+    s.cached_arrays.clear();
+    bool again = true;
+    for (CachedRoot& root : s.cached_roots)
+        again &= std::exchange(root.object, args[root.argument]) == args[root.argument];
+    if (!again) return;
+    for (const PackStep& step : s.steps) {
+        if (!step.cacheable || step.kind != PackStep::Kind::array) continue;
+        const Ref leaf = Ref::steal_or_null(follow(args[step.argument], step.attributes));
+        PyObject* array = leaf ? data::unwrap(leaf.get()) : nullptr;
+        PyObject* weak =
+            array && data::is_ndarray(array) ? PyWeakref_NewRef(array, nullptr) : nullptr;
+        if (!weak) return cpython::forget_error();
+        s.cached_arrays.push_back(Ref::steal(weak));
+    }
+    for (CachedRoot& root : s.cached_roots) {
+        root.weak = Ref::steal_or_null(PyWeakref_NewRef(root.object, nullptr));
+        if (!root.weak) return cpython::forget_error();  // of a class that has none
+    }
+    s.cached_block.assign(block, block + s.args_bytes);
+    s.cached_at = storages_freed();
 }
 
 PyObject* result_object(const ResultShape& shape, const uint8_t* results,
@@ -614,15 +649,7 @@ Match match_and_pack(Specialisation& s, const std::vector<Parameter>& parameters
         if (written == Written::no) return Match::no;
         if (written == Written::error) return Match::error;
     }
-    if (!cached && !s.cached_roots.empty()) {  // remember the block for the next launch
-        s.cached_block.assign(block, block + s.args_bytes);
-        for (CachedRoot& root : s.cached_roots) {
-            root.object = args[root.argument];
-            root.weak = Ref::steal_or_null(PyWeakref_NewRef(root.object, nullptr));
-            if (!root.weak)
-                cpython::forget_error();  // a class without weak references: packed at each launch
-        }
-    }
+    if (!cached && !s.cached_roots.empty()) remember(s, args, block);
     if (const uint32_t use = s.array_use()) {
         const bool fields = (use & ~abi::kDistinctArrays) && any_field_shared();
         if (fields || !arrays_stayed(s, block, cached)) {

@@ -1,6 +1,7 @@
 """Which arrays share a compiled version of a kernel: what a call gives does not depend on those before it."""
 
 import dataclasses
+import gc
 import os
 import subprocess
 import sys
@@ -228,3 +229,48 @@ def test_attributes_of_other_processes(tmp_path):
     assert fresh["own"] == ["22", "33", "3", "1"] and fresh["others"] != fresh["own"]
     for kind in ("others", "own", "others", "own"):
         assert words(kind, "shared") == fresh[kind], kind
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_members_of_frozen_dataclasses_are_replaced(backend, kept):
+    """Whoever does that has no right to see it at once, but never what is gone."""
+    I32 = qd.types.ndarray(qd.i32, 1)
+    Holder = dataclasses.make_dataclass("Holder", [("a", I32), ("n", qd.i32)], frozen=True)
+
+    def made(n, value):
+        a = qd.ndarray(qd.i32, n)
+        a.fill(value)
+        return a
+
+    @qd.kernel
+    def k(h: Holder) -> qd.i32:
+        return h.a[0] * 10 + h.n
+
+    h = Holder(made(3_000_000, 1), 7)
+    assert [k(h) for _ in range(4)] == [17] * 4
+    old = h.a if kept else None
+    object.__setattr__(h, "a", made(10, 5))
+    found = {k(h) for _ in range(4)}
+    assert found in ([{17}, {57}] if kept else [{57}])
+    del old
+    gc.collect()
+    assert k(h) == 57
+    other = Holder(made(5, 2), 7)
+    assert [k(x) for x in (h, other, h, h, other, other, other)] == [57, 27, 57, 57, 27, 27, 27]
+
+
+def test_numpy_members_of_frozen_dataclasses_may_move(backend):
+    Holder = dataclasses.make_dataclass("Holder", [("a", qd.types.ndarray(qd.i32, 1))], frozen=True)
+
+    @qd.kernel
+    def k(h: Holder) -> qd.i32:
+        return h.a[0]
+
+    own = qd.ndarray(qd.i32, 3)
+    own.fill(4)
+    assert k(Holder(own)) == 4
+    h = Holder(np.arange(10, dtype=np.int32) + 1)
+    assert [k(h), k(h), k(h)] == [1, 1, 1]
+    h.a.resize(3_000_000, refcheck=False)
+    h.a[0] = 9
+    assert k(h) == 9

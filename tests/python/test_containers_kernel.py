@@ -778,6 +778,55 @@ def test_raise_on_templated_floats():
     assert k(2) == 2
 
 
+FACTOR, NUMPY_FACTOR = 1.5, np.float64(2.5)
+
+
+@pytest.mark.parametrize("name", ["FACTOR", "NUMPY_FACTOR"])
+@pytest.mark.parametrize("where", ["kernel", "func", "real_func", "method"])
+def test_raise_on_captured_floats(where, name):
+    qd.init(arch=qd.cpu, offline_cache=False, raise_on_templated_floats=True)
+
+    @qd.func
+    def func(x):
+        return x * (FACTOR if qd.static(name == "FACTOR") else NUMPY_FACTOR)
+
+    @qd.real_func
+    def real_func(x: qd.f32) -> qd.f32:
+        return x * (FACTOR if qd.static(name == "FACTOR") else NUMPY_FACTOR)
+
+    @qd.data_oriented
+    class C:
+        @qd.func
+        def method(self, x):
+            return x * (FACTOR if qd.static(name == "FACTOR") else NUMPY_FACTOR)
+
+        @qd.kernel
+        def k(self, x: qd.f32) -> qd.f32:
+            return self.method(x)
+
+    @qd.kernel
+    def k(x: qd.f32) -> qd.f32:
+        r = x
+        if qd.static(where == "kernel"):
+            r = x * (FACTOR if qd.static(name == "FACTOR") else NUMPY_FACTOR)
+        elif qd.static(where == "func"):
+            r = func(x)
+        else:
+            r = real_func(x)
+        return r
+
+    with pytest.raises(qd.QuadrantsCompilationError, match=f"floats as global values: {name}"):
+        C().k(1.0) if where == "method" else k(1.0)
+
+    @qd.kernel
+    def fine(x: qd.f32) -> qd.f32:  # what the library has is its own
+        a, s = qd.Matrix([[2.0, x], [x, 1.0]]), 0.0
+        q, r = qd.polar_decompose(a)
+        return qd.tan(x) + q[0, 0] + r[1, 1] + qd.math.pi + s
+
+    assert fine(0.5) > 3
+
+
 def test_many_unread_primitives():
     @qd.data_oriented(template_primitives=False)
     class C:
@@ -853,3 +902,38 @@ def test_writing_an_element_of_an_immutable_vector_has_no_effect(backend):
     x = np.zeros((2, 3), np.int32)
     indices(x)
     assert x.tolist() == [[0, 1, 2], [10, 11, 12]]
+
+
+def test_containers_that_hold_themselves(backend):
+    tree = {"v": 1}
+    tree["next"] = {"v": 2, "next": tree}
+    row = [1]
+    row.append(row)
+    pair = ([],)
+    pair[0].append(pair)
+
+    @qd.func
+    def values(n: qd.template()):
+        return n["v"] + n["next"]["v"] * 10
+
+    @qd.func
+    def items(n: qd.template()):
+        return n[0] + n[1][0]
+
+    @qd.kernel
+    def k() -> qd.types.vector(6, qd.i32):
+        count = 0
+        for x in qd.static(row):
+            count += 1
+        return qd.Vector(
+            [
+                values(tree),
+                items(row),
+                count,
+                len(pair[0][0][0]),
+                qd.static(len(tree)),
+                row[1][1][0],
+            ]
+        )
+
+    assert k().to_list() == [21, 2, 2, 1, 2, 1]

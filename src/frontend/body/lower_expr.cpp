@@ -123,8 +123,8 @@ Val Body::lookup(PyObject* name) {
         guard_value(unit, v.get(), prov);  // not shadowed since
     else
         v = adopt(found.object, prov);
-    if (low.kernel->options.raise_on_templated_floats && low.kind == FunctionKind::kernel &&
-        PyFloat_CheckExact(v.get()))
+    if (low.kernel->options.raise_on_templated_floats && PyFloat_Check(v.get()) &&
+        !is_own_code(function.get()))
         raise(Kind::value, "Not permitted to access floats as global values: " + text(name) +
                                " (raise_on_templated_floats=True)");
     outer_names.insert_or_assign(name, OuterName{v, found.object, low.kernel->user_runs});

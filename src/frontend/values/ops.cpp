@@ -416,23 +416,33 @@ Ref index_tensor(std::vector<Value*> indices) {
 }
 
 // --- values ------------------------------------------------------------------------------------
-bool is_symbolic(PyObject* o) {
+// Containers from the outermost one to what is looked at: one that is among them holds itself, and
+// its items are looked at already.
+struct Around {
+    PyObject* o;
+    const Around* up;
+    bool has(PyObject* x) const { return o == x || (up && up->has(x)); }
+};
+
+static bool holds_symbols(PyObject* o, const Around* around) {
     if (is_expr(o) || is_struct(o)) return true;
-    if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
-        need_stack();
+    const bool dict = PyDict_CheckExact(o);
+    if (!dict && !PyTuple_CheckExact(o) && !PyList_CheckExact(o)) return false;
+    if (around && around->has(o)) return false;
+    need_stack();
+    const Around inner{o, around};
+    if (!dict) {
         PyObject** items = PySequence_Fast_ITEMS(o);
         for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-            if (is_symbolic(items[k])) return true;
+            if (holds_symbols(items[k], &inner)) return true;
+        return false;
     }
-    if (PyDict_CheckExact(o)) {
-        need_stack();
-        PyObject *key, *value;
-        Py_ssize_t at = 0;
-        while (PyDict_Next(o, &at, &key, &value))
-            if (is_symbolic(value)) return true;
-    }
+    PyObject *key, *value;
+    for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
+        if (holds_symbols(value, &inner)) return true;
     return false;
 }
+bool is_symbolic(PyObject* o) { return holds_symbols(o, nullptr); }
 
 Value* to_value(PyObject* o) {
     if (is_expr(o)) {
