@@ -4,7 +4,8 @@
 
 Prints a line of JSON: milliseconds of the import and of `init`; microseconds a task of fifty short ones and of
 fifty of two blocks a multiprocessor in one kernel; microseconds a turn of do-while loops of two short tasks, and of two of
-that many, 1,000 turns; milliseconds to fill a ball in a sparse tree of 4096^3 numbers, first and again, and
+that many, 1,000 turns; how much faster two kernels of one thread are on two streams, and two such blocks of
+stream_parallel, than one after the other; milliseconds to fill a ball in a sparse tree of 4096^3 numbers, first and again, and
 to sum it up. Best of some.
 """
 
@@ -84,7 +85,49 @@ def turning(kernel):
     return call
 
 
+spun = qd.field(qd.f32, 2)
+
+
+@qd.kernel
+def alone(at: qd.i32):
+    for i in range(1):  # of one thread
+        for _ in range(200_000):
+            spun[at] = spun[at] * 0.999 + 0.5
+
+
+@qd.kernel
+def beside():
+    with qd.stream_parallel():
+        for i in range(1):
+            for _ in range(200_000):
+                spun[0] = spun[0] * 0.999 + 0.5
+    with qd.stream_parallel():
+        for i in range(1):
+            for _ in range(200_000):
+                spun[1] = spun[1] * 0.999 + 0.5
+
+
+first, second = qd.create_stream(), qd.create_stream()
+
+
+def on_streams():
+    alone(0, qd_stream=first)
+    alone(1, qd_stream=second)
+    first.synchronize()
+    second.synchronize()
+
+
+def in_turn():
+    alone(0)
+    alone(1)
+    qd.sync()
+
+
+turned_us = best_us(in_turn, 1, 1, 5)
+
 out = {
+    "streams x": round(turned_us / best_us(on_streams, 1, 1, 5), 2),
+    "stream_parallel x": round(turned_us / best_us(beside, 1, 1, 5), 2),
     "import ms": round((IMPORTED - BEGAN) * 1e3),
     "init ms": round((READY - IMPORTED) * 1e3),
     "short task us": best_us(short, 20, 50),

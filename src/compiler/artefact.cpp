@@ -73,6 +73,8 @@ std::vector<uint8_t> write_artefact(const codegen::Prepared& prepared,
         out.again = at.again;
         out.behind = at.behind;
         out.gate = at.gate;
+        out.region = at.region;
+        out.branch = at.branch;
         out.shared_bytes = t.shared_bytes;
         out.iterations = uint32_t(t.iterations);
         out.privates = uint32_t(t.private_fields.size());

@@ -636,14 +636,23 @@ struct Interpreter {
                 seed(i.imm, static_cast<uint64_t>(integer(f, i, 0)));
                 break;
             case Op::block_sync:
-                if (!options.meet)
-                    throw support::Error("cannot interpret block_sync by one thread");
-                options.meet(options.meet_data);
+                (void)meet(i, false);
+                break;
+            case Op::block_vote:
+                if (Vote(i.imm) != Vote::any) throw support::Error("cannot interpret this vote");
+                *out(f, i) = meet(i, integer(f, i, 0) != 0) > 0;
                 break;
             default:
                 throw support::Error(std::string("cannot interpret ") + info(i.op).name);
         }
         return Flow::next;
+    }
+
+    int meet(const Inst& i, bool condition) {
+        if (!options.meet)
+            throw support::Error(std::string("cannot interpret ") + info(i.op).name +
+                                 " by one thread");
+        return options.meet(options.meet_data, condition);
     }
 
     Flow region(Frame& f, const Region& r) {

@@ -21,11 +21,12 @@ namespace qd::ir {
 struct InterpretOptions {
     uint8_t* tape = nullptr;  // for kernels that use one
     int64_t tape_bytes = 0;
-    bool fused = true;              // as in fold()
-    uint64_t max_steps = 0;         // 0: no limit; else support::Error beyond it
-    bool (*stop)() = nullptr;       // asked now and then: whether to end as if `fail` had returned
-    int64_t block_dim = 1;          // of targets whose threads work in blocks
-    void (*meet)(void*) = nullptr;  // returns once all threads of the block have called it
+    bool fused = true;         // as in fold()
+    uint64_t max_steps = 0;    // 0: no limit; else support::Error beyond it
+    bool (*stop)() = nullptr;  // asked now and then: whether to end as if `fail` had returned
+    int64_t block_dim = 1;     // of targets whose threads work in blocks
+    // Returns once all threads of the block have called it: for how many the condition holds.
+    int (*meet)(void*, bool condition) = nullptr;
     void* meet_data = nullptr;
 };
 

@@ -115,8 +115,8 @@ bool read_parameters(KernelObject& k, std::vector<Parameter>& out) {
     return !PyErr_Occurred();
 }
 
-// Kernels of the CPU run in the order of their calls, whatever stream they name.
-bool accepts_stream(KernelObject& k, PyObject* stream) {
+// Kernels of the CPU run in the order of their calls, whatever stream they name. `out` is its handle.
+bool accepts_stream(KernelObject& k, PyObject* stream, uint64_t& out) {
     if (stream == Py_None) return true;
     if (k.derivative) {
         PyErr_SetString(PyExc_RuntimeError,
@@ -124,9 +124,10 @@ bool accepts_stream(KernelObject& k, PyObject* stream) {
                         "gradient's launch.");
         return false;
     }
-    PyObject* handle = PyObject_GetAttrString(stream, "handle");
+    const Ref handle = Ref::steal_or_null(PyObject_GetAttrString(stream, "handle"));
     if (!handle) return false;
-    Py_DECREF(handle);
+    out = PyLong_AsUnsignedLongLong(handle.get());
+    if (PyErr_Occurred()) return false;
     const Ref graph = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "graph"));
     if (!graph || graph.get() == Py_True) {
         if (graph)
@@ -139,7 +140,7 @@ bool accepts_stream(KernelObject& k, PyObject* stream) {
 }
 
 bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
-                    std::vector<PyObject*>& bound) {
+                    std::vector<PyObject*>& bound, uint64_t& stream) {
     const std::vector<Parameter>& parameters = *k.parameters;
     bound.assign(parameters.size(), nullptr);
     std::vector<std::string> errors;
@@ -159,7 +160,7 @@ bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, Py
     for (Py_ssize_t n = 0; n < keywords; ++n) {
         PyObject* name = PyTuple_GET_ITEM(names, n);
         if (PyUnicode_CompareWithASCIIString(name, "qd_stream") == 0) {
-            if (!accepts_stream(k, args[count + n])) return false;
+            if (!accepts_stream(k, args[count + n], stream)) return false;
             continue;
         }
         bool found = false;

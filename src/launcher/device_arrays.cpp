@@ -8,7 +8,8 @@
 
 namespace qd::launcher {
 
-DeviceArrays::DeviceArrays(const Specialisation& s, uint8_t* block) {
+DeviceArrays::DeviceArrays(const Specialisation& s, uint8_t* block, uint64_t stream)
+    : stream_(stream) {
     std::vector<Range> ranges;
     const auto add = [&](void*& host, size_t bytes, bool written) {
         if (!host || runtime::cuda::is_on_device(host)) return;
@@ -49,6 +50,7 @@ void DeviceArrays::copy(std::vector<Range>& ranges) {
 }
 
 void DeviceArrays::write_back() const {
+    if (stream_ && !copies_.empty()) runtime::cuda::wait_for_stream(stream_);
     for (size_t k = 0; k < copies_.size(); ++k)
         if (written_[k]) copies_[k].write_back();
 }

@@ -12,7 +12,8 @@ namespace qd::launcher {
 // Copies them to the device for as long as it lives: the block's descriptors say where.
 class DeviceArrays {
   public:
-    DeviceArrays(const Specialisation& s, uint8_t* block);
+    // What is launched on the stream next finds them.
+    DeviceArrays(const Specialisation& s, uint8_t* block, uint64_t stream);
     // Copies back what the kernel may have written; waits for it.
     void write_back() const;
     bool empty() const { return copies_.empty(); }
@@ -27,6 +28,7 @@ class DeviceArrays {
 
     std::vector<runtime::cuda::HostCopy> copies_;
     std::vector<bool> written_;
+    uint64_t stream_;
 };
 
 }  // namespace qd::launcher

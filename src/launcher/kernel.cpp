@@ -230,7 +230,8 @@ bool shares_arrays(const Specialisation& s) {
 }
 
 // `shared`: see abi::Context.
-PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool shared) {
+PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool shared,
+                 uint64_t stream) {
     yield_of_last_call = -1;
     if (s.graph && !begin_graph(k, s, block)) return nullptr;
     Session& session_ = session();
@@ -274,12 +275,13 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
         runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
         hooks.whole_ns = kWholeNs;
+        hooks.stream = stream;
         if (session_.options.kernel_profiler) hooks.times = &times;
         int64_t brief = kReleaseGilNs;
         if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;
         if (s.last_ns >= brief) patience.release();
         std::optional<DeviceArrays> arrays;
-        if (image.gpu) arrays.emplace(s, block);
+        if (image.gpu) arrays.emplace(s, block, stream);
         special = runtime::launch(image, context, *session_.pool, hooks, outcome);
         if (arrays) arrays->write_back();
         if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
@@ -315,7 +317,7 @@ bool has_gained(const Specialisation& s) {
 
 // Packs into a block on the stack and launches; `matched` says whether the arguments fit.
 PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject* const* args,
-                             Match& matched) {
+                             uint64_t stream, Match& matched) {
     std::vector<uint8_t> large;
     uint8_t* block;
     if (s.args_bytes <= kStackBlock) {
@@ -335,7 +337,7 @@ PyObject* try_specialisation(const KernelObject& k, Specialisation& s, PyObject*
     }
     const bool shared = s.asks_shared && shares_arrays(s);  // before other launches pack
     try {
-        return launch(k, s, block, shared);
+        return launch(k, s, block, shared, stream);
     } catch (const std::bad_alloc&) {
         return PyErr_NoMemory();
     } catch (const std::exception& e) {  // of the interpreter
@@ -353,13 +355,14 @@ bool is_dead(const Specialisation& s) {
 }
 
 // `nested`: amid the tracing of another kernel, which is not to be left for a new one.
-__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args, bool nested) {
+__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args, uint64_t stream,
+                                                bool nested) {
     for (size_t n = 0; n < k.parameters->size(); ++n)
         if (needs_copy(args[n])) return launch_with_copies(k, args, k.parameters->size());
     auto& specialisations = *k.specialisations;
     Match matched;
     for (size_t n = 1; n < specialisations.size(); ++n) {
-        PyObject* r = try_specialisation(k, *specialisations[n], args, matched);
+        PyObject* r = try_specialisation(k, *specialisations[n], args, stream, matched);
         if (matched == Match::no) continue;
         // To the front, unless a nested launch moved them already; the order is only a hint.
         if (matched == Match::yes && n < specialisations.size())
@@ -382,7 +385,7 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     if (!built) return nullptr;
     Specialisation& made = *built;
     specialisations.insert(specialisations.begin(), std::move(built));
-    PyObject* r = try_specialisation(k, made, args, matched);
+    PyObject* r = try_specialisation(k, made, args, stream, matched);
     if (matched == Match::no && !PyErr_Occurred())
         set_error("QuadrantsRuntimeError",
                   "the new specialisation of a kernel does not fit its own arguments; please "
@@ -490,8 +493,9 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
     ++k.launches;
     const Active active(k);
     std::vector<PyObject*> bound;
+    uint64_t stream = 0;
     if (names || count != static_cast<Py_ssize_t>(k.parameters->size())) {
-        if (!bind_arguments(k, args, count, names, bound)) return nullptr;
+        if (!bind_arguments(k, args, count, names, bound, stream)) return nullptr;
         args = bound.data();
     }
     // Python code that runs while this thread traces, say a finaliser or a signal handler, may
@@ -503,10 +507,10 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
     auto& specialisations = *k.specialisations;
     if (!specialisations.empty()) {
         Match matched;
-        PyObject* r = try_specialisation(k, *specialisations[0], args, matched);
+        PyObject* r = try_specialisation(k, *specialisations[0], args, stream, matched);
         if (matched != Match::no) return r;
     }
-    return call_cold(k, args, nested);
+    return call_cold(k, args, stream, nested);
 }
 
 // Who is told of calls of kernels in their place: quadrants.ad, while it records. Derivatives are
@@ -559,7 +563,8 @@ PyObject* prepare_kernel(PyObject*, PyObject* arguments) {
     const Active active(k);
     std::vector<PyObject*> bound;
     PyObject* const* given = reinterpret_cast<PyTupleObject*>(tuple)->ob_item;
-    if (!bind_arguments(k, given, PyTuple_GET_SIZE(tuple), nullptr, bound)) return nullptr;
+    uint64_t stream = 0;
+    if (!bind_arguments(k, given, PyTuple_GET_SIZE(tuple), nullptr, bound, stream)) return nullptr;
     if (!materialise_if_due(true)) return nullptr;
     auto& all = *k.specialisations;
     for (size_t n = 0; n < all.size(); ++n) {

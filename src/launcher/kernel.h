@@ -236,7 +236,7 @@ PyObject* follow(PyObject* root, const std::vector<Ref>& attributes);
 // bind.cpp ------------------------------------------------------------------------------------
 // Arguments in parameter order from positional and keyword ones; false with an exception set.
 bool bind_arguments(KernelObject& k, PyObject* const* args, Py_ssize_t count, PyObject* names,
-                    std::vector<PyObject*>& bound);
+                    std::vector<PyObject*>& bound, uint64_t& stream);
 bool read_parameters(KernelObject& k, std::vector<Parameter>& out);
 std::string kernel_name(const KernelObject& k);
 

@@ -119,11 +119,19 @@ bool in_loop(const Session& s, Inst& loop) {
 
 }  // namespace
 
+// Where other sections or streams of the kernel may run at the same time.
+static bool is_in_branch(const Inst& loop) {
+    for (const Inst* i = loop.parent->owner; i; i = i->parent->owner)
+        if (i->op == Op::section || i->op == Op::stream) return true;
+    return false;
+}
+
 bool own_elements(Session& s, Function& f) {
     if (&f != &s.m.kernel() || f.returns_early) return false;
     bool changed = false;
     walk(*f.body, [&](Inst& i) {
-        if (is_parallel(i)) changed |= in_loop(s, i);
+        if (!is_parallel(i) || (s.options.target.runs_together && is_in_branch(i))) return;
+        changed |= in_loop(s, i);
     });
     return changed;
 }

@@ -177,6 +177,8 @@ struct Turns {
     // After it, where a do-while loop ends: if the temporary is not 0, `from` is next.
     int32_t again = -1;
     uint32_t from = 0;
+    // Tasks of other branches of its region may run at the same time; from 1 on, 0: of none.
+    uint32_t region = 0, branch = 0;
 };
 [[nodiscard]] std::vector<Turns> turns_in_order(const Plan& plan);  // one a task; turns.cpp
 

@@ -261,7 +261,8 @@ struct Reducer {
             if (threads) any[0] = b.op(Op::bit_and, {any[0], is_first(b)});
             Inst* choice = b.emit(Op::if_, any, {}, 2);
             Builder then{&f, choice->regions[0], nullptr, loop.loc};
-            if (root_of(place)->op == Op::array_place)  // which other processes may see
+            // Other processes may see an array; other tasks may run at the same time on a GPU.
+            if (threads || root_of(place)->op == Op::array_place)
                 then.op(atomic_of(out[k].op), {place, total});
             else
                 then.store(place, then.op(out[k].op, {then.load(place), total}));

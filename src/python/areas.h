@@ -9,6 +9,7 @@ namespace qd::python {
 
 bool add_runtime(PyObject* module);     // runtime.cpp: init, reset, sync, counters
 bool add_turn(PyObject* module);        // turn.cpp: who may touch what kernels work on
+bool add_streams(PyObject* module);     // streams.cpp: of the device, and its events
 bool add_declaring(PyObject* module);   // declaring.cpp: who may add to field trees
 bool add_options(PyObject* module);     // options.cpp
 bool add_cache_tool(PyObject* module);  // cache_tool.cpp: for the command line

@@ -32,12 +32,13 @@ int execute(PyObject* module) {
     static bool done = false;  // imported again after its removal from sys.modules
     if (done) return 0;
     using Area = bool (*)(PyObject*);
-    for (Area add : {Area(qd::python::add_runtime), Area(qd::python::add_turn),
-                     Area(qd::python::add_declaring), Area(qd::python::add_options),
-                     Area(qd::python::add_cache_tool), Area(qd::python::add_code_lines),
-                     Area(qd::python::add_expr), Area(qd::data::add_field),
-                     Area(qd::data::add_ndarray), Area(qd::launcher::add_kernel),
-                     Area(qd::launcher::add_profile), Area(qd::python::add_debug)})
+    for (Area add :
+         {Area(qd::python::add_runtime), Area(qd::python::add_turn), Area(qd::python::add_streams),
+          Area(qd::python::add_declaring), Area(qd::python::add_options),
+          Area(qd::python::add_cache_tool), Area(qd::python::add_code_lines),
+          Area(qd::python::add_expr), Area(qd::data::add_field), Area(qd::data::add_ndarray),
+          Area(qd::launcher::add_kernel), Area(qd::launcher::add_profile),
+          Area(qd::python::add_debug)})
         if (!add(module)) return -1;
     done = true;
     return 0;

@@ -30,6 +30,19 @@ struct Wait {
     std::string problem;
 };
 
+// Streams and events by the device's own handles; 0 is the default stream. What fails throws
+// support::Error, or is said by the Wait.
+struct Queues {
+    uint64_t (*new_stream)();
+    void (*destroy_stream)(uint64_t stream);  // waits for it; of somebody else's: nothing
+    Wait (*wait_for_stream)(uint64_t stream, int64_t most_ns);
+    uint64_t (*new_event)();
+    void (*destroy_event)(uint64_t event);
+    Wait (*wait_for_event)(uint64_t event, int64_t most_ns);
+    void (*record)(uint64_t event, uint64_t stream);
+    void (*let_wait)(uint64_t stream, uint64_t event);  // later work of the stream
+};
+
 struct Device {
     const char* name;
     int32_t dlpack_type;  // as DLPack numbers devices
@@ -57,6 +70,8 @@ struct Device {
     // Nobody waits for what runs any longer: loops of tasks on the device end soon, and if anything
     // goes on for long, the device cannot be used. Null with `synchronise`.
     void (*give_up)();
+    // Null: launches are in the order of their calls.
+    const Queues* queues;
 };
 
 extern const Device cpu_device;

@@ -134,6 +134,7 @@ const Device guarded_device = {
     .launch_ends = launch_ends,
     .synchronise = nullptr,
     .give_up = nullptr,
+    .queues = nullptr,
 };
 
 }  // namespace qd::runtime

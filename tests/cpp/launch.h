@@ -173,6 +173,7 @@ struct Machine {
         std::condition_variable changed;
         int64_t turn = 0, threads;
         std::vector<bool> gone;
+        std::vector<int> votes;  // by meeting
 
         explicit Meeting(int64_t n) : threads(n), gone(size_t(n)) {}
         void wait_for(int64_t thread) {
@@ -191,14 +192,19 @@ struct Machine {
         struct One {
             Meeting& all;
             int64_t number;
+            size_t met = 0;
         };
         Meeting all(threads);
         std::vector<One> ones;
-        for (int64_t n = 0; n < threads; ++n) ones.push_back({all, n});
-        options.meet = [](void* data) {
+        for (int64_t n = 0; n < threads; ++n) ones.push_back({all, n, 0});
+        options.meet = [](void* data, bool condition) {
             One& me = *static_cast<One*>(data);
+            std::vector<int>& votes = me.all.votes;
+            votes.resize(std::max(votes.size(), me.met + 1));
+            votes[me.met] += condition;
             me.all.pass_on();
             me.all.wait_for(me.number);
+            return votes[me.met++];
         };
         std::vector<char> well(static_cast<size_t>(threads), 0);
         std::vector<std::thread> workers;
@@ -238,7 +244,9 @@ struct Machine {
         partials.assign(size_t(threads) * t.partial_bytes + 8, 0xcd);
         c.partials = partials.data();
         bool meets = false;
-        ir::walk(*t.body->body, [&](const ir::Inst& i) { meets |= i.op == ir::Op::block_sync; });
+        ir::walk(*t.body->body, [&](const ir::Inst& i) {
+            meets |= i.op == ir::Op::block_sync || i.op == ir::Op::block_vote;
+        });
         if (meets) return run_together(plan, t, thread, threads, with);
         for (int64_t n = 0; n < threads; ++n)
             if (!ir::interpret_task(*plan.module, *t.body, thread, n, threads, n / with.block_dim,

@@ -226,6 +226,28 @@ def test_names_outlive_sections(backend):
     assert v.to_numpy().tolist() == [9, 12 * 3]
 
 
+def test_names_of_one_section_in_the_next(backend):
+    @qd.kernel(graph=True)
+    def k(u: Vec, v: Vec):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                n = u[0]
+                w = qd.Vector([n, n + 1])
+                for i in range(n):
+                    u[i] += 1
+            with qd.graph.parallel():
+                for i in range(n):
+                    v[i] += w.sum() + n
+
+    u, v = zeros(4), zeros(4)
+    for start in (2, 3, 4):
+        u.fill(start)
+        v.fill(0)
+        k(u, v)
+        assert u.to_numpy().tolist() == [start + (i < start) for i in range(4)]
+        assert v.to_numpy().tolist() == [(3 * start + 1) * (i < start) for i in range(4)]
+
+
 def test_sections_that_assign_one_name_have_a_variable_each(backend):
     @qd.kernel(graph=True)
     def k(u: Vec, v: Vec):

@@ -1,15 +1,18 @@
 """Streams and events.
 
-On the CPU kernels run in the order of their calls, and a call returns when its work is done: there
-is nothing to wait for, and the native handle of what the program makes is 0.
+On an NVIDIA GPU they are the driver's. On the CPU kernels run in the order of their calls, and a call
+returns when its work is done: there is nothing to wait for, and the native handle of what the program
+makes is 0.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from quadrants._lib import core
 from quadrants.lang.graph import _Block
 
 
@@ -47,14 +50,24 @@ class _Handle:
         """Blocks until the work in front is done.
 
         Raises:
-            RuntimeError: the program that made this object is gone.
+            RuntimeError: the program that made this object is gone, or the device failed.
         """
         self._require_prog()
+        self._native_wait(self._handle)
 
     def destroy(self) -> None:
         """Waits for work in flight and frees the handle; harmless when repeated."""
-        if self._owner is not None:
-            self._handle = 0
+        if self._owner is not None and self._handle:
+            handle, self._handle = self._handle, 0
+            self._native_destroy(handle)
+
+    def __del__(self) -> None:
+        if getattr(self, "_owner", None) is not None:
+            self.destroy()
+
+    # Of the subclass's kind.
+    _native_wait: Callable[[int], None]
+    _native_destroy: Callable[[int], None]
 
     def __enter__(self) -> Any:
         return self
@@ -76,6 +89,9 @@ class Stream(_Handle):
         prog: program that owns it, None for a foreign stream.
     """
 
+    _native_wait = staticmethod(core.stream_wait)
+    _native_destroy = staticmethod(core.stream_destroy)
+
 
 class Event(_Handle):
     """A mark in a stream.
@@ -84,6 +100,9 @@ class Event(_Handle):
         handle: native handle of a foreign event, 0 for one without.
         prog: program that owns it, None for a foreign event.
     """
+
+    _native_wait = staticmethod(core.event_wait)
+    _native_destroy = staticmethod(core.event_destroy)
 
     def record(self, qd_stream: Stream | None = None) -> None:
         """Marks the current end of a stream.
@@ -95,7 +114,9 @@ class Event(_Handle):
             AttributeError: `qd_stream` is not a stream.
             RuntimeError: the program that made this event is gone.
         """
-        self._of(qd_stream)
+        stream = self._of(qd_stream)
+        if self._handle:
+            core.event_record(self._handle, stream)
 
     def wait(self, qd_stream: Stream | None = None) -> None:
         """Lets later work of a stream wait for the mark; the host goes on.
@@ -107,7 +128,9 @@ class Event(_Handle):
             AttributeError: `qd_stream` is not a stream.
             RuntimeError: the program that made this event is gone.
         """
-        self._of(qd_stream)
+        stream = self._of(qd_stream)
+        if self._handle:
+            core.stream_let_wait(stream, self._handle)
 
     def _of(self, stream: Stream | None) -> int:
         self._require_prog()
@@ -116,12 +139,14 @@ class Event(_Handle):
 
 def create_stream() -> Stream:
     """A new stream of the running program; `QuadrantsRuntimeError` before `qd.init`."""
-    return Stream(0, _running_program())
+    program = _running_program()
+    return Stream(core.stream_new(), program)
 
 
 def create_event() -> Event:
     """A new event of the running program; `QuadrantsRuntimeError` before `qd.init`."""
-    return Event(0, _running_program())
+    program = _running_program()
+    return Event(core.event_new(), program)
 
 
 def _running_program() -> Any:
@@ -131,7 +156,7 @@ def _running_program() -> Any:
 
 
 def stream_parallel() -> _Block:
-    """A block of a kernel that may run beside other such blocks; here they run one by one."""
+    """A block of a kernel that may run beside other such blocks: on a GPU they do, from the second launch on."""
     return _Block()
 
 

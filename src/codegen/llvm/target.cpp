@@ -111,6 +111,7 @@ ir::Target gpu_target(const std::string& name) {  // "sm_90"
     constexpr int kWaits = 90, kVectorAdds = 90;  // from there on
     ir::Target t;
     t.threads = true;
+    t.runs_together = true;
     t.waits_itself = std::stoi(name.substr(3)) >= kWaits;
     t.minimum = true;
     t.float_adds = true;

@@ -44,7 +44,10 @@ Value* outlived(Value* v) {
     ir::Builder& b = builder();
     Inst& d = *v->def;
     if (encloses(d.parent, b.region)) return v;
-    Inst& group = *group_between(d.parent, b.region);
+    Inst* between = group_between(d.parent, b.region);
+    // Beside a section stand others alone.
+    if (ir::info(between->op).inside != ir::Op::count_) between = between->parent->owner;
+    Inst& group = *between;
     if (d.op == ir::Op::slot) {
         d.move_before(group);
         return v;

@@ -137,6 +137,8 @@ std::unique_ptr<KernelImage> load_artefact(std::span<const uint8_t> bytes, std::
                                 t.again,
                                 t.behind,
                                 t.gate,
+                                t.region,
+                                t.branch,
                                 t.shared_bytes,
                                 t.iterations,
                                 handed,

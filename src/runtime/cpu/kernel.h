@@ -42,6 +42,7 @@ struct LoadedTask {
     int32_t again = -1;                    // its condition in temps; -1: none
     uint32_t behind = 0;                   // what follows a checkpoint that begins here
     int32_t gate = -1;                     // its condition in temps; -1: none
+    uint32_t region = 0, branch = 0;       // as abi::Task says
     uint32_t shared_bytes = 0;             // that the launch of a block asks for
     uint32_t iterations = 1;               // of a GPU's thread; 0: shared by threads that fill it
     std::span<const abi::Piece> pieces{};  // of a GPU: what it is handed
@@ -104,6 +105,7 @@ struct LaunchHooks {
     void (*long_run)(void*) = nullptr;     // once, when the launch turns out to take long
     void* data = nullptr;
     std::vector<TaskTime>* times = nullptr;  // gets every run of a task; null: nobody asks
+    uint64_t stream = 0;                     // of the device, by its own handle; 0: the default
     int64_t long_ns = 50000;                 // what is long: more than this still to do
     int64_t whole_ns = 0;                    // `should_stop` is not asked before
 };

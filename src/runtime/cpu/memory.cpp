@@ -91,6 +91,7 @@ const Device cpu_device = {
     .launch_ends = nullptr,
     .synchronise = nullptr,
     .give_up = nullptr,
+    .queues = nullptr,
 };
 
 }  // namespace qd::runtime

@@ -50,7 +50,7 @@ std::string text_of(std::span<const uint8_t> object) {
 void allow_driver_cache(bool allowed) { may_be_in_drivers_cache = allowed; }
 
 Code::~Code() {
-    replay.reset();
+    replays.clear();
     const Driver* d = modules.empty() ? nullptr : use_if_possible();
     if (!d) return;
     for (const Handle m : modules) (void)d->cuModuleUnload(m);

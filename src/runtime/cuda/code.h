@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -22,8 +23,9 @@ struct Code {
     };
     std::vector<Entry> entries;  // by task
 
-    // Kept between launches, under the lock of who puts them onto the stream.
-    mutable std::unique_ptr<Replay> replay;
+    // Kept between launches, under the lock of who puts them onto streams. By stream: one graph
+    // runs after itself.
+    mutable std::map<Handle, std::unique_ptr<Replay>> replays;
     mutable bool was_launched = false, cannot_replay = false;
 
     Code() = default;
@@ -38,7 +40,7 @@ void allow_driver_cache(bool allowed);
 std::shared_ptr<const Code> load_code(std::span<const std::span<const uint8_t>> objects,
                                       std::span<const LoadedTask> tasks, bool recursive);
 
-// Waits until the device has nothing to do, or for `most_ns`.
+// Waits until the default stream has nothing to do, or for `most_ns`.
 void wait_for_idle(int64_t most_ns);
 
 // As runtime::launch. Waits for the end only if somebody looks at results, checks, prints or times.
@@ -50,7 +52,7 @@ bool launch(const KernelImage& image, abi::Context& context, const LaunchHooks& 
 // what was launched before.
 class HostCopy {
   public:
-    HostCopy(void* host, size_t bytes);
+    HostCopy(void* host, size_t bytes);  // waits
     ~HostCopy();
     HostCopy(HostCopy&& other) noexcept;
     HostCopy(const HostCopy&) = delete;
@@ -63,7 +65,7 @@ class HostCopy {
     Address device_ = 0;
 };
 bool is_on_device(const void* address);
-// Of somebody else's, by the driver's handle: what was put onto it so far is over then.
+// By the driver's handle: what was put onto it so far is over then.
 void wait_for_stream(uint64_t stream);
 
 }  // namespace qd::runtime::cuda

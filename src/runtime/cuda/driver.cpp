@@ -82,6 +82,12 @@ struct Opened {
         QD_FIND(cuGraphNodeSetEnabled);
         QD_FIND(cuGraphLaunch);
         QD_FIND(cuStreamCreate);
+        QD_FIND(cuStreamDestroy_v2);
+        QD_FIND(cuStreamWaitEvent);
+        QD_FIND(cuEventQuery);
+        QD_FIND(cuEventSynchronize);
+        QD_FIND(cuEventDestroy_v2);
+        QD_FIND(cuGraphAddEmptyNode);
         QD_FIND(cuStreamQuery);
         QD_FIND(cuStreamSynchronize);
         QD_FIND(cuEventCreate);
@@ -147,13 +153,14 @@ constexpr const char* kAbandoned =
     "new process, if it never does. Other architectures, such as qd.cpu, still work";
 
 std::atomic<bool> abandoned = false, is_patient = false;
+std::atomic<Handle> end_of_abandoned = nullptr;  // an event on the default stream, behind all own ones
 
 bool abandoned_still_runs(const Driver& d) {
     constexpr int64_t kPatienceNs = 2000000000;
     constexpr timespec kNap{0, 1000000};
     if (!abandoned) return false;
     const int64_t until = is_patient.exchange(false) ? support::now_ns() + kPatienceNs : 0;
-    while (d.cuStreamQuery(nullptr) == kNotReady) {
+    while (d.cuEventQuery(end_of_abandoned) == kNotReady) {
         if (support::now_ns() > until) return true;
         nanosleep(&kNap, nullptr);
     }
@@ -224,6 +231,12 @@ const Driver* use_if_possible() {
 }
 
 void abandon() {
+    constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
+    const Driver& d = opened().driver;
+    Handle end = end_of_abandoned;
+    if (!end && d.cuEventCreate(&end, kNoTiming) != 0) return;
+    end_of_abandoned = end;
+    if (d.cuEventRecord(end, nullptr) != 0) return;
     is_patient = true;
     abandoned = true;
 }

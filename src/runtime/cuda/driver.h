@@ -87,7 +87,13 @@ struct Driver {
     Result (*cuGraphExecKernelNodeSetParams_v2)(Handle executable, Handle node, const KernelNode*);
     Result (*cuGraphNodeSetEnabled)(Handle executable, Handle node, unsigned is_enabled);
     Result (*cuGraphLaunch)(Handle executable, Handle stream);
+    Result (*cuGraphAddEmptyNode)(Handle* node, Handle graph, const Handle* after, size_t count);
     Result (*cuStreamCreate)(Handle* stream, unsigned flags);
+    Result (*cuStreamDestroy_v2)(Handle stream);
+    Result (*cuStreamWaitEvent)(Handle stream, Handle event, unsigned flags);
+    Result (*cuEventQuery)(Handle event);
+    Result (*cuEventSynchronize)(Handle event);
+    Result (*cuEventDestroy_v2)(Handle event);
     // Null in older drivers; from 12.4 on they are there.
     Result (*cuGraphAddDependencies_v2)(Handle graph, const Handle* from, const Handle* to,
                                         const Edge* edges, size_t count);

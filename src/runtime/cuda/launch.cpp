@@ -1,10 +1,10 @@
 // Runs the tasks of a kernel on an NVIDIA GPU.
 //
 // A task is a kernel of the driver's; its parameter is an abi::DeviceLaunch with the bindings and
-// the whole argument block. All are on the default stream, so temporaries of one launch may lie
-// where those of the one before did. From the second launch of a kernel on they are a graph
-// (replay.h), which costs less; the host goes from task to task if it has to look at something in
-// between: checkpoints, times, or what lies in too large parameters.
+// the whole argument block. Launches on one stream are in order, so temporaries of one may lie
+// where those of the one before did; each stream has its own. From the second launch of a kernel on
+// they are a graph (replay.h), which costs less; the host goes from task to task if it has to look
+// at something in between: checkpoints, times, or what lies in too large parameters.
 
 #include <time.h>
 
@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "runtime/cpu/print.h"
 #include "runtime/cuda/code.h"
 #include "runtime/cuda/replay.h"
+#include "runtime/cuda/streams.h"
 #include "runtime/tape_limit.h"
 #include "support/clock.h"
 #include "support/error.h"
@@ -73,13 +75,13 @@ struct HostRoom {
 struct Stopwatch {
     Handle begin = nullptr, end = nullptr;  // events
 
-    void start() {
+    void start(Handle stream) {
         const Driver& d = use();
         if (!begin) check(d.cuEventCreate(&begin, 0), "making an event");
         if (!end) check(d.cuEventCreate(&end, 0), "making an event");
-        check(d.cuEventRecord(begin, nullptr), "timing a kernel");
+        check(d.cuEventRecord(begin, stream), "timing a kernel");
     }
-    void stop() { check(use().cuEventRecord(end, nullptr), "timing a kernel"); }
+    void stop(Handle stream) { check(use().cuEventRecord(end, stream), "timing a kernel"); }
     int64_t ns() const {  // once all that was asked is over
         float ms = 0;
         check(use().cuEventElapsedTime(&ms, begin, end), "timing a kernel");
@@ -87,16 +89,31 @@ struct Stopwatch {
     }
 };
 
-struct Rooms {
-    std::mutex lock;  // of who puts a launch onto the stream
+struct Rooms {  // of a stream
     Room temps, partials, record, tape;
     Stopwatch stopwatch;
     HostRoom results, done;
     uint64_t launches = 0;  // that asked for a word
     Address report = 0, prints = 0;
+
+    void give_back(const Driver& d) const {
+        for (const Address at : {temps.at, partials.at, record.at, tape.at, report, prints})
+            if (at) (void)d.cuMemFree_v2(at);
+        for (void* at : {results.at, done.at})
+            if (at) (void)d.cuMemFreeHost(at);
+        for (const Handle event : {stopwatch.begin, stopwatch.end})
+            if (event) (void)d.cuEventDestroy_v2(event);
+    }
 };
-Rooms& rooms() {
-    static auto* const all = new Rooms;  // never destroyed
+struct AllRooms {
+    std::mutex lock;  // of who puts a launch onto a stream
+    Rooms of_default;
+    std::map<Handle, Rooms> of_streams;
+
+    Rooms& of(Handle stream) { return stream ? of_streams[stream] : of_default; }
+};
+AllRooms& rooms() {
+    static auto* const all = new AllRooms;  // never destroyed
     return *all;
 }
 
@@ -113,10 +130,13 @@ struct Launch {
     abi::Context& context;
     const LaunchHooks& hooks;
     LaunchOutcome& outcome;
+    Rooms& r;
+    const Handle stream;
     const Driver& d = use();
-    Rooms& r = rooms();
     std::vector<uint8_t> record{};
     const bool checks = !image.formats.empty();
+    Address first_partials = 0;  // those of each branch of a region lie behind each other
+    size_t branch_partials = 0;
     Replay* replay = nullptr;  // null: each step is launched by itself
     bool loops = false;
     bool always = true;                           // the task at hand does something at every launch
@@ -129,9 +149,13 @@ struct Launch {
         record.resize(sizeof(abi::DeviceLaunch));
         abi::DeviceLaunch& h = head();
         std::memset(&h, 0, sizeof h);
-        uint32_t partials = 0;
-        for (const LoadedTask& t : image.tasks) partials = std::max(partials, t.partial_bytes);
-        if (partials) h.partials = r.partials.of(size_t(kMostFoldingBlocks) * partials);
+        uint32_t partials = 0, branches = 1;
+        for (const LoadedTask& t : image.tasks) {
+            partials = std::max(partials, t.partial_bytes);
+            branches = std::max(branches, t.branch);
+        }
+        branch_partials = size_t(kMostFoldingBlocks) * partials;
+        if (partials) first_partials = r.partials.of(branch_partials * branches);
         if (image.uses_random) h.launch_key = context.launch_key;
         if (image.temps_bytes) h.temps = r.temps.of(image.temps_bytes);
         if (image.result_bytes)
@@ -151,6 +175,8 @@ struct Launch {
     void hand_over(const LoadedTask& task) {
         record.resize(sizeof(abi::DeviceLaunch) + task.record_bytes);
         std::ranges::fill(head().bounds, 0);
+        if (first_partials)
+            head().partials = first_partials + branch_partials * (std::max(task.branch, 1u) - 1);
         uint8_t* to = record.data() + sizeof(abi::DeviceLaunch);
         const auto* bindings = reinterpret_cast<const uint8_t*>(context.bindings);
         std::memset(to, 0, task.record_bytes);  // gaps too, so that equal records have equal bytes
@@ -182,7 +208,7 @@ struct Launch {
             parameter = &moved;
         }
         check(d.cuLaunchKernel(kernel, unsigned(blocks), 1, 1, unsigned(threads), 1, 1,
-                               shared_bytes, nullptr, &parameter, nullptr),
+                               shared_bytes, stream, &parameter, nullptr),
               "launching a kernel");
     }
 
@@ -282,7 +308,7 @@ struct Launch {
         int64_t asked = began, until = 0;
         bool stopping = false;
         for (;;) {
-            const Result state = d.cuStreamQuery(nullptr);
+            const Result state = d.cuStreamQuery(stream);
             if (state != kNotReady) {
                 check(state, "running a kernel");
                 return !stopping;
@@ -366,23 +392,36 @@ struct Launch {
         return uint32_t(std::ranges::count_if(image.tasks, begins));
     }
 
+    // Between two tasks. Tapes are one after the other's.
+    void mark_sections(const LoadedTask& last, const LoadedTask& next) const {
+        if (image.uses_tape) return;
+        const bool together = last.region == next.region;
+        if (last.region && !together) replay->end_sections();
+        if (next.region && !together) replay->begin_sections();
+        if (next.region && together && last.branch != next.branch) replay->next_section();
+    }
+
     // False: the driver cannot.
     bool run_graph() {
         const Code& code = *image.gpu;
-        if (!code.replay) code.replay = std::make_unique<Replay>();
-        replay = code.replay.get();
+        std::unique_ptr<Replay>& kept = code.replays[stream];
+        if (!kept) kept = std::make_unique<Replay>();
+        replay = kept.get();
         replay->begin();
         if (loops) allow_loops();
-        for (uint32_t k = 0; k < image.tasks.size(); ++k) {
-            const LoadedTask& task = image.tasks[k];
+        const LoadedTask none{};
+        for (uint32_t k = 0; k <= image.tasks.size(); ++k) {
+            const LoadedTask& task = k < image.tasks.size() ? image.tasks[k] : none;
+            mark_sections(k ? image.tasks[k - 1] : none, task);
+            if (k == image.tasks.size()) break;
             for (uint32_t n = loops ? beginning_at(k) : 0; n > 0; --n) replay->begin_loop();
             run(task, code.entries[k]);
             if (task.again >= 0)
                 replay->end_loop(head().temps + uint64_t(task.again), head().report);
         }
-        if (replay->launch()) return true;
+        if (replay->launch(stream)) return true;
         code.cannot_replay = true;
-        code.replay.reset();
+        code.replays.clear();
         replay = nullptr;
         loops = false;
         return false;
@@ -396,10 +435,10 @@ struct Launch {
                 continue;
             }
             const int64_t began = hooks.times ? now_ns() : 0;
-            if (hooks.times) r.stopwatch.start();
+            if (hooks.times) r.stopwatch.start(stream);
             run(task, image.gpu->entries[context.task]);
             if (hooks.times) {
-                r.stopwatch.stop();
+                r.stopwatch.stop(stream);
                 if (!wait()) return false;
                 hooks.times->push_back({context.task, began, r.stopwatch.ns()});
             }
@@ -437,13 +476,26 @@ struct Launch {
 
 bool launch(const KernelImage& image, abi::Context& context, const LaunchHooks& hooks,
             LaunchOutcome& outcome) {
-    Launch l{image, context, hooks, outcome};
-    std::unique_lock guard(l.r.lock, std::try_to_lock);
+    AllRooms& all = rooms();
+    std::unique_lock guard(all.lock, std::try_to_lock);
     if (!guard.owns_lock()) {  // who has it may need the GIL
         if (hooks.long_run) hooks.long_run(hooks.data);
         guard.lock();
     }
+    const auto stream = reinterpret_cast<Handle>(hooks.stream);
+    Launch l{image, context, hooks, outcome, all.of(stream), stream};
+    if (stream) order_behind_default(stream);
     return l.run_all();
+}
+
+void forget_stream(Handle stream) {
+    const Driver& d = use();
+    AllRooms& all = rooms();
+    const std::lock_guard guard(all.lock);
+    const auto at = all.of_streams.find(stream);
+    if (at == all.of_streams.end()) return;
+    at->second.give_back(d);
+    all.of_streams.erase(at);
 }
 
 }  // namespace qd::runtime::cuda

@@ -9,6 +9,7 @@
 
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/replay.h"
+#include "runtime/cuda/streams.h"
 #include "runtime/device.h"
 #include "support/clock.h"
 #include "support/error.h"
@@ -138,6 +139,7 @@ const Device cuda_device = {
     .launch_ends = nullptr,
     .synchronise = cuda::synchronise,
     .give_up = cuda::give_up,
+    .queues = &cuda::queues,
 };
 
 }  // namespace qd::runtime

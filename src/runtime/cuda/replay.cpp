@@ -233,10 +233,10 @@ bool Replay::add_kernel(Chain& chain, Node& n) {
     return d.cuGraphAddDependencies(chain.graph, &last, &node, 1) == 0;
 }
 
-size_t Replay::end_of_loop(size_t begin) const {
+size_t Replay::end_of(size_t begin, Kind opens, Kind closes) const {
     size_t at = begin + 1;
     for (int depth = 1; depth > 0; ++at)
-        depth += nodes_[at].kind == Kind::begin ? 1 : nodes_[at].kind == Kind::end ? -1 : 0;
+        depth += nodes_[at].kind == opens ? 1 : nodes_[at].kind == closes ? -1 : 0;
     return at - 1;
 }
 
@@ -245,7 +245,9 @@ size_t Replay::end_of_loop(size_t begin) const {
 // joined to, end within it.
 int Replay::turns_of(size_t begin, size_t end) const {
     constexpr int kMostTurns = 4, kMostTasks = 12;  // of a round
-    const auto tasks = int(end - begin - 1);
+    const auto tasks =
+        int(std::count_if(nodes_.begin() + ptrdiff_t(begin) + 1, nodes_.begin() + ptrdiff_t(end),
+                          [](const Node& n) { return n.kind == Kind::task; }));
     const bool innermost =
         std::none_of(nodes_.begin() + ptrdiff_t(begin) + 1, nodes_.begin() + ptrdiff_t(end),
                      [](const Node& n) { return n.kind == Kind::begin; });
@@ -260,11 +262,17 @@ bool Replay::add(Chain& chain, size_t from, size_t to, bool in_loop) {
     };
     for (size_t at = from; at < to; ++at) {
         Node& n = nodes_[at];
+        if (n.kind == Kind::fork) {
+            const size_t join = end_of(at, Kind::fork, Kind::join);
+            if (!add_sections(chain, at + 1, join)) return false;
+            at = join;
+            continue;
+        }
         if (n.kind != Kind::begin) {
             if (!add_kernel(chain, n)) return false;
             continue;
         }
-        const size_t end = end_of_loop(at);
+        const size_t end = end_of(at, Kind::begin, Kind::end);
         uint64_t handle = 0;
         if (d.cuGraphConditionalHandleCreate(&handle, chain.graph, d.context, 1, kAssignDefault) !=
             0)
@@ -290,6 +298,26 @@ bool Replay::add(Chain& chain, size_t from, size_t to, bool in_loop) {
     return true;
 }
 
+// Each section behind what the chain has, and a node behind all of them.
+bool Replay::add_sections(Chain& chain, size_t from, size_t to) {
+    std::vector<Handle> ends;
+    for (size_t at = from; at < to; ++at) {
+        size_t end = at;
+        while (end < to && nodes_[end].kind != Kind::section) ++end;
+        Chain section{chain.graph, chain.last};
+        if (!add(section, at, end, false)) return false;
+        if (section.last && section.last != chain.last) ends.push_back(section.last);
+        at = end;
+    }
+    chain.before = nullptr;
+    if (ends.empty()) return true;
+    if (ends.size() == 1) {
+        chain.last = ends[0];
+        return true;
+    }
+    return use().cuGraphAddEmptyNode(&chain.last, chain.graph, ends.data(), ends.size()) == 0;
+}
+
 bool Replay::build() {
     const Driver& d = use();
     if (d.cuGraphCreate(&graph_, 0) != 0) return false;
@@ -300,13 +328,13 @@ bool Replay::build() {
         return false;
     }
     for (const Node& n : nodes_)
-        if (!n.step.blocks) enable(n, false);
+        if (!n.step.blocks) enable(n, false);  // of no node if n only shapes the graph
     return true;
 }
 
-bool Replay::launch() {
+bool Replay::launch(Handle stream) {
     if (!executable_ && !build()) return false;
-    check(use().cuGraphLaunch(executable_, nullptr), "launching a kernel");
+    check(use().cuGraphLaunch(executable_, stream), "launching a kernel");
     return true;
 }
 

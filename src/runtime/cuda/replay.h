@@ -4,7 +4,7 @@
 // if there are few tasks, which do nothing once the loop is over (DeviceLaunch::gated).
 //
 // Use: `begin`, then the steps of the launch in order, always the same ones, then `launch`. Under
-// the lock of who puts launches onto the stream.
+// the lock of who puts launches onto streams, and on one stream.
 
 #pragma once
 
@@ -34,22 +34,26 @@ class Replay {
         if (!executable_) nodes_.clear();  // of a launch that was refused
     }
     void step(const Step& step, std::span<const uint8_t> parameters);
+    // Sections between two of these may run at the same time.
+    void begin_sections() { put(Kind::fork, {}, {}); }
+    void next_section() { put(Kind::section, {}, {}); }
+    void end_sections() { put(Kind::join, {}, {}); }
     // A loop that goes on while the i32 at `condition` is not 0, the one at `failed` is 0 (if there
     // is one), and `stop_loops` has not been called.
     void begin_loop();
     void end_loop(Address condition, Address failed);
     // False: the driver cannot make a graph of this, and nothing was launched; it need not be asked
     // again. Throws support::Error if the launch fails.
-    bool launch();
+    bool launch(Handle stream);
 
   private:
-    enum class Kind : uint8_t { task, begin, end };
+    enum class Kind : uint8_t { task, begin, end, fork, section, join };
     struct Node {
         Kind kind;
         Step step;
         std::vector<uint8_t> parameters;
-        // One a turn in a round of the loop around; none: the beginning of an outermost loop, for
-        // which nothing is to be done.
+        // One a turn in a round of the loop around; none: of what only shapes the graph, as the
+        // beginning of an outermost loop does.
         std::vector<Handle> turns{};
     };
     struct Chain {  // the nodes of a graph, each after the one before it
@@ -59,10 +63,11 @@ class Replay {
     void put(Kind kind, const Step& step, std::span<const uint8_t> parameters);
     void tell(Node& n);
     void enable(const Node& n, bool enabled) const;
-    size_t end_of_loop(size_t begin) const;
     int turns_of(size_t begin, size_t end) const;
     bool add(Chain& chain, size_t from, size_t to, bool in_loop);
     bool add_kernel(Chain& chain, Node& n);
+    bool add_sections(Chain& chain, size_t from, size_t to);
+    size_t end_of(size_t begin, Kind opens, Kind closes) const;
     bool build();
 
     std::vector<Node> nodes_;

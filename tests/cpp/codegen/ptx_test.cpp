@@ -109,7 +109,9 @@ TEST(ptx, folds_reductions_in_blocks) {
         EXPECT_EQ(count(ptx, "[.]entry (task0|finish0)"), 2) << ptx;
         EXPECT_GE(count(ptx, "[.]shared"), 1) << ptx;
         EXPECT_GE(count(ptx, "bar[.]sync|barrier"), 2) << ptx;
-        EXPECT_EQ(count(ptx, "\\batom|\\bred[.]"), 0) << ptx;
+        // One thread adds what all have to what is there.
+        EXPECT_GE(count(ptx, "\\batom|\\bred[.]"), 1) << ptx;
+        EXPECT_LE(count(ptx, "\\batom|\\bred[.]"), 2) << ptx;  // each on a way of its own
         expect_to_assemble(ptx, gpu);
     }
 }

@@ -123,7 +123,11 @@ FILL(cuMemsetD16Async, unsigned short)
 FILL(cuMemsetD32Async, unsigned)
 
 EXPORT int cuEventCreate(Handle *e, unsigned flags) { return *e = calloc(1, 8), 0; }
-EXPORT int cuEventRecord(Handle e, Handle s) { return LOG("event\n"), 0; }
+EXPORT int cuEventRecord(Handle e, Handle s) { return LOG(s ? "event of %zu\n" : "event\n", (size_t)s), 0; }
+EXPORT int cuEventDestroy_v2(Handle e) { return free(e), 0; }
+EXPORT int cuEventQuery(Handle e) { return launched && fails("endless") ? 600 : 0; }
+EXPORT int cuEventSynchronize(Handle e) { return 0; }
+EXPORT int cuStreamWaitEvent(Handle s, Handle e, unsigned flags) { return LOG("%zu waits\n", (size_t)s), 0; }
 EXPORT int cuEventElapsedTime(float *ms, Handle a, Handle b) { return *ms = 0.125f, 0; }
 EXPORT int cuModuleLoadDataEx(Handle *m, const void *image, unsigned n, int *o, void **v) {
     if (!memcmp(image, "\177ELF", 4)) LOG("cubin %.*s\n", (int)strcspn((const char *)image + 4, "\n"), (const char *)image + 4);
@@ -152,6 +156,7 @@ EXPORT int cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsig
     if (broken) return kIllegalAddress;
     LOG("launch %s %u x %u", (char *)f, gx, bx);
     if (shared) LOG(" + %u", shared);
+    if (stream) LOG(" on %zu", (size_t)stream);
     LOG("\n");
     const Address *record = p[0];  // abi::DeviceLaunch: temps, partials, results, report, prints
     if (fails("check")) {          // the first check of the kernel
@@ -209,8 +214,14 @@ EXPORT int cuGraphAddNode(Handle *n, Handle g, const Handle *after, size_t count
     cuGraphCreate((Handle *)&made->body, 0);
     return p->bodies[0] = made->body, *n = made, 0;
 }
+EXPORT int cuGraphAddEmptyNode(Handle *n, Handle g, const Handle *after, size_t count) {
+    LOG("join of %zu\n", count);
+    return *n = add(g, NULL, 0), 0;
+}
 static int follow(const Handle *from, const Handle *to, size_t count) {
-    if (count != 1 || ((struct Node *)from[0])->next != to[0]) abort();  // one after the other
+    if (count != 1) abort();
+    // One after the other, but where a section begins.
+    if (((struct Node *)from[0])->next != to[0]) LOG("beside: %s\n", (char *)((struct Node *)to[0])->p.f);
     return 0;
 }
 EXPORT int cuGraphAddDependencies(Handle g, const Handle *from, const Handle *to, size_t count) {
@@ -220,7 +231,11 @@ EXPORT int cuGraphAddDependencies_v2(Handle g, const Handle *from, const Handle 
     if (e[0]) LOG("early %s\n", (char *)((struct Node *)to[0])->p.f);
     return follow(from, to, count);
 }
-EXPORT int cuStreamCreate(Handle *s, unsigned flags) { return *s = (Handle)9, 0; }
+EXPORT int cuStreamCreate(Handle *s, unsigned flags) {
+    static size_t last = 900;
+    return *s = (Handle)(flags ? 9 : ++last), 0;  // blocking ones from 901 on
+}
+EXPORT int cuStreamDestroy_v2(Handle s) { return LOG("stream %zu destroyed\n", (size_t)s), 0; }
 EXPORT int cuGraphInstantiateWithFlags(Handle *e, Handle g, unsigned long long flags) {
     return LOG("instantiate\n"), *e = g, 0;
 }
@@ -233,7 +248,7 @@ EXPORT int cuGraphNodeSetEnabled(Handle e, Handle n, unsigned on) {
 }
 static int play(const struct Graph *g, int depth) {
     for (struct Node *n = g->first; n; n = n->next) {
-        if (!n->on) continue;
+        if (!n->on || (!n->body && !n->p.f)) continue;
         void *p = n->bytes;
         if (n->body) {
             for (int turn = 0; turn < 2; ++turn) play(n->body, depth + 1);
@@ -248,7 +263,7 @@ static int play(const struct Graph *g, int depth) {
 }
 EXPORT int cuGraphLaunch(Handle e, Handle s) {
     if (broken) return kIllegalAddress;
-    LOG("graph\n");
+    LOG(s ? "graph on %zu\n" : "graph\n", (size_t)s);
     return play(e, 0);
 }
 EXPORT int cuStreamQuery(Handle s) {
