@@ -115,7 +115,8 @@ bool read_parameters(KernelObject& k, std::vector<Parameter>& out) {
     return !PyErr_Occurred();
 }
 
-// Kernels of the CPU run in the order of their calls, whatever stream they name. `out` is its handle.
+// Kernels of the CPU run in the order of their calls, whatever stream they name. `out` is its
+// handle.
 bool accepts_stream(KernelObject& k, PyObject* stream, uint64_t& out) {
     if (stream == Py_None) return true;
     if (k.derivative) {

@@ -16,6 +16,7 @@
 #include "ir/random.h"
 #include "launcher/array_copies.h"
 #include "launcher/device_arrays.h"
+#include "launcher/native_graphs.h"
 #include "launcher/output.h"
 #include "launcher/profile.h"
 #include "launcher/raised.h"
@@ -271,6 +272,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
     } else {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
+        if (image.gpu && !note_native_launch(k, s, image, block)) return nullptr;
         if (image.uses_random) number_draws();
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
         runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
@@ -355,8 +357,8 @@ bool is_dead(const Specialisation& s) {
 }
 
 // `nested`: amid the tracing of another kernel, which is not to be left for a new one.
-__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args, uint64_t stream,
-                                                bool nested) {
+__attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* args,
+                                              uint64_t stream, bool nested) {
     for (size_t n = 0; n < k.parameters->size(); ++n)
         if (needs_copy(args[n])) return launch_with_copies(k, args, k.parameters->size());
     auto& specialisations = *k.specialisations;
@@ -638,6 +640,9 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
     auto* k = as_kernel(type->tp_alloc(type, 0));
     if (!k) return nullptr;
     k->derivative = static_cast<uint8_t>(mode);
+    const Ref graph = Ref::steal_or_null(PyObject_GetAttr(definition, cpython::names().graph_));
+    if (!graph) cpython::forget_error();
+    k->is_graph = graph && graph.get() == Py_True && !mode;
     k->vectorcall = kernel_call;
     k->definition = Py_NewRef(definition);
     k->signature = new std::string;
@@ -792,7 +797,8 @@ bool add_kernel(PyObject* module) {
     on_reset(forget_code);
     return ready_bound_kernel() && PyModule_AddType(module, &Kernel_Type) == 0 &&
            PyModule_AddFunctions(module, kernel_functions) == 0 &&
-           PyModule_AddFunctions(module, graph_functions) == 0;
+           PyModule_AddFunctions(module, graph_functions) == 0 &&
+           PyModule_AddFunctions(module, native_graph_functions) == 0;
 }
 
 }  // namespace qd::launcher

@@ -142,6 +142,7 @@ struct Specialisation {
     std::string code;                  // key of its code in the cache
     uint32_t number = 0;               // specialisations made before it
     std::unique_ptr<GraphFace> graph;  // of kernels with do-while loops or checkpoints
+    bool has_native_graph = false;     // that was counted
 
     uint32_t array_use() const {  // of abi::ArrayUse what is about overlaps
         if (interpreted) return interpreted_array_use;
@@ -185,6 +186,7 @@ struct KernelObject {
     uint32_t active_forks;   // Session::forks when they were counted: a parent's are not here
     uint64_t launches;       // calls so far
     uint8_t derivative;      // frontend::LoweredKernel::derivative
+    bool is_graph;           // graph=True, and no derivative
     std::string* signature;  // the annotations as text: part of the cache key
     std::vector<Parameter>* parameters;
     std::vector<std::unique_ptr<Specialisation>>* specialisations;  // most recently used first

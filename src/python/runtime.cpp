@@ -14,6 +14,7 @@
 #include "launcher/compile_report.h"
 #include "launcher/kept_trees.h"
 #include "launcher/kernel.h"
+#include "launcher/native_graphs.h"
 #include "python/areas.h"
 #include "python/options.h"
 #include "runtime/compile_queue.h"
@@ -213,6 +214,7 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
         run_reset_hooks();
         session().pool.reset();
         runtime::forget_crashes();
+        launcher::forget_native_graphs();
     }
     Py_RETURN_NONE;
 }

@@ -211,6 +211,11 @@ def test_results(backend):
             a[i] += 1
         return a[1]
 
+    if qd.cfg.arch == qd.cuda:  # a native graph has none
+        for launch in (lambda: named(zeros(8), flag()), lambda: unnamed(zeros(8))):
+            with pytest.raises(RuntimeError, match="cannot return a value"):
+                launch()
+        return
     assert repr(named(zeros(8), flag())) == "GraphStatus(yielded=False)"
     assert repr(named(zeros(8), flag(2))) == "GraphStatus(yielded=True, checkpoint=1)"
     assert unnamed(zeros(8)) == 1

@@ -887,3 +887,24 @@ print(y[1])
             assert line.startswith("QuadrantsRuntimeError") and "still runs" in line, line
             assert not line.endswith("slow")
         assert "free" not in log  # which would wait
+
+
+def test_graph_kernels_keep_to_the_device(run):
+    program = """
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+@qd.kernel(graph=True)
+def k(a: qd.types.ndarray(qd.f32, 1)):
+    for i in a: a[i] += 1
+    for i in a: a[i] *= 2
+prog = qd.lang.impl.get_runtime().prog
+for a in (np.ones(3, np.float32), qd.ndarray(qd.f32, 3)):
+    try:
+        k(a)
+        print("fine", prog.get_graph_cache_used_on_last_call(), prog.get_graph_num_nodes_on_last_call())
+    except RuntimeError as e:
+        print(e)
+"""
+    lines, _, _ = run(program)
+    assert "argument a of kernel k" in lines[0] and lines[1] == "fine True 3"
+    lines, _, _ = run(program, QD_GRAPH="0")
+    assert lines == ["fine False 0"] * 2

@@ -548,8 +548,114 @@ def test_numpy_flags(backend):
             c[()] -= 1
 
     c, u = np.array(4, np.int32), np.zeros(2, np.int32)
+    if qd.cfg.arch == qd.cuda:
+        for args in ((c, u), (flag(1), u), (c, zeros(2))):
+            with pytest.raises(RuntimeError, match="lies on the host"):
+                k(*args)
+        u = zeros(2)
+        k(flag(4), u)
+        assert u.to_numpy()[0] == 4
+        return
     k(c, u)
     assert u[0] == 4 and c == 0
+
+
+def test_results(backend):
+    @qd.kernel(graph=True)
+    def k(u: Vec) -> qd.i32:
+        for i in u:
+            u[i] += 1
+        return u[0]
+
+    u = zeros(3)
+    if qd.cfg.arch == qd.cuda:
+        with pytest.raises(RuntimeError, match="cannot return a value"):
+            k(u)
+        assert u.to_numpy().tolist() == [0, 0, 0]
+    else:
+        assert k(u) == 1
+
+
+@pytest.mark.oracle_differs("its CPU has none either")
+def test_native_graphs_are_counted(backend):
+    @qd.kernel(graph=True)
+    def two(u: Vec, a: qd.i32):
+        for i in u:
+            u[i] += a
+        for i in u:
+            u[i] *= 2
+
+    x = qd.field(qd.i32, 9)
+
+    @qd.kernel(graph=True)
+    def one():
+        for i in x:  # whose length is known: one task
+            x[i] += 1
+
+    @qd.kernel
+    def plain(u: Vec):
+        for i in u:
+            u[i] += 1
+        for i in u:
+            u[i] += 2
+
+    @qd.kernel(graph=True)
+    def beside(u: Vec, v: Vec):
+        for i in u:
+            u[i] += 1
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in u:
+                    u[i] += 1
+            with qd.graph.parallel():
+                for i in v:
+                    v[i] += 1
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in v:
+                    v[i] += 1
+
+    @qd.kernel(graph=True)
+    def loop(c: Flag, u: Vec):
+        while qd.graph.do_while(c):
+            for i in u:
+                u[i] += 1
+            c[()] -= 1
+
+    def seen():
+        prog = qd.lang.impl.get_runtime().prog
+        nodes, tasks = (
+            prog.get_graph_num_nodes_on_last_call(),
+            prog.get_num_offloaded_tasks_on_last_call(),
+        )
+        used = prog.get_graph_cache_used_on_last_call()
+        return (
+            used,
+            nodes and nodes - tasks,
+            prog.get_graph_cache_size(),
+            prog.get_graph_total_builds(),
+        )
+
+    cuda = qd.cfg.arch == qd.cuda
+    u, v, large = zeros(4), zeros(3), zeros(5000)
+    for launch, used, joins, graphs in [
+        (lambda: two(u, 1), True, 0, 1),
+        (lambda: two(large, 2), True, 0, 1),
+        (one, False, 0, 1),
+        (lambda: two(u, 3), True, 0, 1),
+        (lambda: plain(u), False, 0, 1),
+        (lambda: beside(u, v), True, 1, 2),
+        (lambda: loop(flag(3), u), True, 0, 3),
+        (lambda: loop(flag(2), v), True, 0, 3),
+    ]:
+        launch()
+        assert seen() == ((used, joins, graphs, graphs) if cuda else (False, 0, 0, 0))
+    qd.reset()
+    backend.init()
+    assert seen() == (False, 0, 0, 0)
+    u = zeros(4)
+    two(u, 1)
+    assert seen() == ((True, 0, 1, 1) if cuda else (False, 0, 0, 0))
 
 
 @pytest.mark.parametrize("around", [0, 2])

@@ -69,8 +69,6 @@ class Program:
     def get_device_caps(self) -> DeviceCaps:
         return DeviceCaps(self._config.arch.name)
 
-    # Native graphs: the CPU has none, its launcher runs their constructs itself.
-
     def get_max_reducer_dispatch_count(self) -> int:
         """How often bounds were reduced to size a reverse sweep: never, for nothing is sized."""
         return 0
@@ -80,21 +78,6 @@ class Program:
 
     _get_max_reducer_dispatch_count = get_max_reducer_dispatch_count
     _reset_max_reducer_dispatch_count = reset_max_reducer_dispatch_count
-
-    def get_graph_cache_size(self) -> int:
-        return 0
-
-    def get_graph_cache_used_on_last_call(self) -> bool:
-        return False
-
-    def get_graph_num_nodes_on_last_call(self) -> int:
-        return 0
-
-    def get_graph_total_builds(self) -> int:
-        return 0
-
-    def get_graph_num_checkpoints_on_last_call(self) -> int:
-        return 0
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
