@@ -4,6 +4,7 @@ Import time is part of every start, so a module is loaded when something in it i
 """
 
 import _signal
+import _thread
 import gc
 import sys
 from collections.abc import Callable
@@ -37,6 +38,7 @@ def _is_loading(module: ModuleType | None) -> bool:
 
 # One for each import that runs; the first says whether garbage was collected before.
 _loading: list[bool] = []
+_importing: dict[int, int] = {}  # how many of them each thread is amid
 
 
 def _quietly(run: Callable[[Any], _T], argument: Any) -> _T:
@@ -45,6 +47,8 @@ def _quietly(run: Callable[[Any], _T], argument: Any) -> _T:
     Signals do not if another thread of the program's own takes them.
     """
     mask = None
+    me = _thread.get_ident()
+    _importing[me] = _importing.get(me, 0) + 1
     _loading.append(gc.isenabled() or _loading[:1] == [True])
     try:
         gc.disable()
@@ -57,6 +61,10 @@ def _quietly(run: Callable[[Any], _T], argument: Any) -> _T:
             gc.enable()
         if mask is not None:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+        if _importing[me] > 1:
+            _importing[me] -= 1
+        else:
+            del _importing[me]
 
 
 class _QuietFinder:
@@ -82,7 +90,10 @@ def load(name: str) -> ModuleType:
     module = sys.modules.get(name)
     if module and not _is_loading(module):
         return module
-    return _quietly(_load_with_usual if _has_handlers() else import_module, name)
+    run = _load_with_usual if _has_handlers() else import_module
+    if _is_main_of_several():
+        return _by_another_thread(run, name)
+    return _quietly(run, name)
 
 
 def _load_with_usual(name: str) -> ModuleType:
@@ -91,6 +102,40 @@ def _load_with_usual(name: str) -> ModuleType:
         for usual in _USUAL:
             import_module("quadrants.lang." + usual)
     return import_module(name)
+
+
+def _is_main_of_several() -> bool:
+    """Whether this is the main thread, amid no import of ours whose lock it would keep from another."""
+    threading = sys.modules.get("threading")
+    if threading is None or not _thread._count():
+        return False
+    me = _thread.get_ident()
+    return bool(me == threading.main_thread().ident and me not in _importing)
+
+
+def _by_another_thread(run: Callable[[str], ModuleType], name: str) -> ModuleType:
+    """The same on a thread that Ctrl-C cannot come to.
+
+    KeyboardInterrupt amid an import may leave a lock of importlib's taken for ever, for which other threads
+    wait (seen with CPython 3.11).
+    """
+    done = _thread.allocate_lock()
+    done.acquire()
+    found: list[ModuleType | BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(_quietly(run, name))
+        except BaseException as e:
+            found.append(e)
+        finally:
+            done.release()
+
+    _thread.start_new_thread(work, ())
+    done.acquire()  # which Ctrl-C may interrupt: the import goes on
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
 
 
 def load_before_handlers() -> None:

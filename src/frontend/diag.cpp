@@ -370,6 +370,8 @@ void begin_errors(const ir::Options& options) {
     failure().full_traceback = options.print_full_traceback;
 }
 
+bool shows_full_tracebacks() { return failure().full_traceback; }
+
 // Library code of ours tells the user nothing: the call of it does.
 static bool is_hidden(const Lowering& l) {
     return l.caller && !failure().full_traceback && failure().frames.empty() &&

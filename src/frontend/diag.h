@@ -16,6 +16,7 @@ Ref constant_repr(PyObject* o);  // repr, with ints of any length in it
 void add_frame(Lowering& l);
 std::string source_text(const FunctionSource& s, const Node* n);  // the code of one node
 void begin_errors(const ir::Options& options);
+bool shows_full_tracebacks();  // print_full_traceback, of those
 // A Python exception that leaves this scope is about an argument: it reaches the caller as it is.
 struct ArgumentErrors {
     ArgumentErrors() = default;

@@ -82,6 +82,7 @@ ResultShape store_result(Body& body, PyObject* annotation, PyObject* value) {
         return shape;
     }
     if (const auto t = tensor_type_of(annotation)) {
+        need_sizes(*t, "what is returned");
         shape.kind = ResultShape::Kind::tensor;
         if (is_struct(value)) bad_return(type_name(value), annotation);
         ir::Value* v = to_value(value);

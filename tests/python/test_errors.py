@@ -407,3 +407,35 @@ def test_functions_without_arguments(backend):
     for kernel in (thread, clock):
         with pytest.raises(qd.QuadrantsTypeError, match="takes no arguments"):
             kernel()
+
+
+def test_calls_that_python_refuses_with_whole_tracebacks(backend):
+    """They are QuadrantsTypeErrors there too; what a helper itself raises is its own."""
+    backend.init(print_full_traceback=True)
+    field = qd.field(qd.i32, 4)
+
+    def helper(a):
+        return a
+
+    def raiser():
+        raise TypeError("of the helper")
+
+    @qd.kernel
+    def k(which: qd.template()):
+        if qd.static(which == 0):
+            field(3)
+        elif qd.static(which == 1):
+            helper(1, 2)
+        elif qd.static(which == 2):
+            abs("a")
+        else:
+            raiser()
+
+    for which, text in enumerate(
+        ["`field`: 'ScalarField' object", "`helper`", "`abs`: bad operand"]
+    ):
+        with pytest.raises(qd.QuadrantsTypeError, match=f"TypeError when calling {text}"):
+            k(which)
+    with pytest.raises(TypeError, match="of the helper") as e:
+        k(3)
+    assert type(e.value) is TypeError

@@ -179,3 +179,57 @@ def test_class_variables_annotated_by_texts(backend):
     c = Counted(qd.ndarray(qd.f32, 2))
     k(c)
     assert c.x[1] == 4
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        qd.types.vector(),
+        qd.types.vector(dtype=qd.f32),
+        qd.types.matrix(2),
+        qd.types.matrix(m=3),
+        qd.types.matrix(),
+    ],
+)
+def test_open_sizes_are_for_arrays_alone(backend, annotation):
+    @dataclasses.dataclass
+    class Holder:
+        a: annotation
+
+    @qd.kernel
+    def taken(a: annotation) -> qd.f32:
+        return a.sum()
+
+    @qd.kernel
+    def member(h: Holder) -> qd.f32:
+        return h.a.sum()
+
+    @qd.kernel
+    def given() -> annotation:
+        return qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
+
+    @qd.real_func
+    def real(x: qd.f32) -> annotation:
+        return qd.Matrix([[x, 2.0], [3.0, 4.0]])
+
+    @qd.kernel
+    def by_real() -> qd.f32:
+        return real(1.0)[0, 0]
+
+    value = qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
+    for call in (
+        lambda: taken(value), lambda: taken([1, 2]), lambda: taken(3), lambda: member(Holder(value)), given, by_real,
+    ):  # fmt: skip
+        with pytest.raises(qd.QuadrantsCompilationError, match="open sizes"):
+            call()
+
+    @qd.func
+    def total(a: annotation):
+        return a.sum()
+
+    @qd.kernel
+    def by_func() -> qd.f32:
+        return total(qd.Vector([1.0, 2.0]))
+
+    if annotation.ndim == 1:  # a func sees what it is given
+        assert by_func() == 3

@@ -264,24 +264,24 @@ Val Body::object_operator(const Node* n, const Val& left, const Val& right, ir::
 }
 
 // Python refused a call: the exception that is set leaves, in the kernel's words if that says more.
+// With whole tracebacks what the callee itself raised is left as it is.
 void Body::refused(const Node* n, bool symbolic) {
-    if (symbolic && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyObject *type, *value, *tb;
-        PyErr_Fetch(&type, &value, &tb);
-        PyErr_NormalizeException(&type, &value, &tb);
-        const std::string what = text(value);
-        if (type == PyExc_TypeError) {
-            Py_XDECREF(type);
-            Py_XDECREF(value);
-            Py_XDECREF(tb);
-            raise(Kind::type, "TypeError when calling `" + source_text(source, n->a) +
-                                  "`: " + what +
-                                  ". Maybe a Quadrants Expression was passed to a function "
-                                  "that takes Python values only.");
-        }
+    PyObject *type, *value, *tb;
+    PyErr_Fetch(&type, &value, &tb);
+    const bool at_once = !tb && n->kind == NodeKind::Call && shows_full_tracebacks();
+    if (type != PyExc_TypeError || !(symbolic || at_once)) {
         PyErr_Restore(type, value, tb);
+        throw PyError{};
     }
-    throw PyError{};
+    PyErr_NormalizeException(&type, &value, &tb);
+    const std::string what = text(value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(tb);
+    raise(Kind::type, "TypeError when calling `" + source_text(source, n->a) + "`: " + what +
+                          (symbolic ? ". Maybe a Quadrants Expression was passed to a function "
+                                      "that takes Python values only."
+                                    : "."));
 }
 
 }  // namespace qd::frontend

@@ -437,6 +437,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         return {prov->leaf, nullptr};
     }
     if (const auto t = tensor_type_of(annotation)) {
+        need_sizes(*t, "parameter " + name);
         ir::Type type = *t;
         if (type.prim == ir::Prim::none) type.prim = low.kernel->options.default_fp;
         ir::Value* v = unit.parameter(prov, ParamSource::Kind::tensor, type, name);

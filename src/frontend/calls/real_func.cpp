@@ -17,8 +17,10 @@ Ref declared_result(PyObject* annotation, Body& body, std::vector<ir::Type>& typ
         return make_value(body.low.b.slot(t));
     };
     if (const auto p = prim_of(annotation)) return leaf(ir::Type::scalar(*p));
-    if (const auto t = tensor_type_of(annotation))
+    if (const auto t = tensor_type_of(annotation)) {
+        need_sizes(*t, "what a real function returns");
         return leaf(t->prim == ir::Prim::none ? t->with(body.low.kernel->options.default_fp) : *t);
+    }
     if (is_struct_type(annotation)) {
         Ref members = attribute_of(annotation, names().members_), out = Ref::steal(PyDict_New());
         PyObject *key, *type;

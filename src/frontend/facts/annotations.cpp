@@ -86,10 +86,17 @@ std::optional<ir::Type> tensor_type_of(PyObject* a) {
     if (!derives(Py_TYPE(a), "MatrixType")) return std::nullopt;
     Ref dtype = get(a, names().dtype_);
     std::optional<ir::Prim> p = dtype ? prim_of(dtype.get()) : std::nullopt;
-    const int n = integer(a, names().n_, 0), m = integer(a, names().m_, 1),
-              rank = integer(a, names().ndim_, 1);
+    const int rank = integer(a, names().ndim_, 1), n = integer(a, names().n_, 0),
+              m = integer(a, names().m_, rank == 1);
     if (!p) p = ir::Prim::none;
     return rank == 1 ? ir::Type::vector(*p, n) : ir::Type::matrix(*p, n, m);
+}
+
+void need_sizes(const ir::Type& t, const std::string& what) {
+    if (t.n > 0 && t.m > 0) return;
+    raise(Kind::compilation, what + " has open sizes",
+          t.rank == 1 ? "give n: qd.types.vector(n, dtype)"
+                      : "give n and m: qd.types.matrix(n, m, dtype)");
 }
 
 bool is_template(PyObject* a) {

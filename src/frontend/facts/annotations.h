@@ -23,6 +23,8 @@ bool is_external_array(
 bool array_info(PyObject* o, ArrayInfo& out);                  // any array; false if it is none
 std::optional<ir::Prim> prim_of(PyObject* annotation);         // dtype objects, int, float, bool
 std::optional<ir::Type> tensor_type_of(PyObject* annotation);  // vector and matrix types
+// Raises if the sizes of a vector or matrix are open: `what` says of whom.
+void need_sizes(const ir::Type& t, const std::string& what);
 bool is_template(PyObject* annotation);
 bool is_ndarray_annotation(PyObject* annotation);
 bool is_tensor_annotation(PyObject* annotation);  // qd.Tensor
