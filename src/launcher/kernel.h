@@ -253,6 +253,7 @@ bool make_graph_face(Specialisation& s, PyObject* definition, const frontend::Gr
 // Before and after a launch whose block is filled: where to begin, and what to return.
 bool begin_graph(const KernelObject& k, const Specialisation& s, uint8_t* block);
 PyObject* graph_status(const GraphFace& graph, const uint8_t* block);
+void forget_native_graphs();     // of a runtime that ends; native_graphs.cpp
 extern long yield_of_last_call;  // the checkpoint that ended it, counted in the source; -1: none
 extern PyMethodDef graph_functions[];
 Ref graph_tables_of(const Specialisation* s);  // of a graph; null: an exception is set

@@ -16,6 +16,4 @@ extern PyMethodDef native_graph_functions[];
 // host or returns something.
 bool note_native_launch(const KernelObject& k, Specialisation& s, const runtime::KernelImage& image,
                         const uint8_t* block);
-void forget_native_graphs();  // of a runtime that ends
-
 }  // namespace qd::launcher

@@ -14,7 +14,6 @@
 #include "launcher/compile_report.h"
 #include "launcher/kept_trees.h"
 #include "launcher/kernel.h"
-#include "launcher/native_graphs.h"
 #include "python/areas.h"
 #include "python/options.h"
 #include "runtime/compile_queue.h"

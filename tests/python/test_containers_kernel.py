@@ -937,3 +937,110 @@ def test_containers_that_hold_themselves(backend):
         )
 
     assert k().to_list() == [21, 2, 2, 1, 2, 1]
+
+
+@qd.func
+def of_no_class(a):
+    return super().g(a)
+
+
+def test_super_outside_of_classes(backend):
+    @qd.kernel
+    def k() -> qd.i32:
+        return of_no_class(1)
+
+    with pytest.raises(qd.QuadrantsCompilationError, match="stands in methods of classes"):
+        k()
+
+
+class TestSuper:
+    """As in Python, in methods that are funcs or kernels."""
+
+    @pytest.fixture
+    def classes(self, backend):
+        @qd.data_oriented
+        class A:
+            factor = 10
+
+            def __init__(self, n):
+                self.n = n
+                self.x = qd.field(qd.i32, 4)
+
+            @qd.func
+            def f(self, a):
+                self.x[0] += 1
+                return a + self.n
+
+            @property
+            def twice(self):
+                return 2 * self.n
+
+        @qd.data_oriented
+        class B(A):
+            factor = 20
+
+            @qd.func
+            def f(self, a):
+                return super().f(a) * 2
+
+            @qd.kernel
+            def k(self, a: qd.i32) -> qd.i32:
+                return self.f(a)
+
+            @qd.kernel
+            def members(this) -> qd.i32:  # whatever the first parameter is called
+                return super().f(1) + 1000 * super().factor + 100000 * super().twice
+
+        class C(B):
+            @qd.func
+            def f(self, a):
+                return super().f(a) + super(B, self).f(a) * 1000
+
+        return A, B, C
+
+    def test_methods_of_bases(self, classes):
+        A, B, C = classes
+        for n in (3, 4):
+            assert B(n).k(5) == (5 + n) * 2
+            c = C(n)
+            assert c.k(5) == (5 + n) * 2 + (5 + n) * 1000
+            assert c.x[0] == 2
+            assert B(n).members() == 1 + n + 1000 * 10 + 100000 * 2 * n
+
+    def test_in_later_processes(self, tmp_path):
+        import os
+        import subprocess
+        import sys
+
+        program = tmp_path / "program.py"
+        text = """
+import quadrants as qd, sys
+qd.init(arch=qd.cpu, log_level="error", offline_cache_file_path=sys.argv[1])
+class A:
+    @qd.func
+    def f(self, a): return a + ADD
+class Z(A):
+    @qd.func
+    def f(self, a): return a * 7
+@qd.data_oriented
+class B(BASE):
+    @qd.func
+    def f(self, a): return super().f(a) * 2
+    @qd.kernel
+    def k(self) -> qd.i32: return self.f(3)
+from quadrants._lib import core
+print(B().k(), core.counters()["lowered"])
+"""
+        for add, base, want in [
+            ("1", "A", "8 1"),
+            ("1", "A", "8 0"),
+            ("2", "A", "10 1"),
+            ("2", "Z", "42 1"),
+            ("2", "A", "10 0"),
+        ]:
+            program.write_text(text.replace("ADD", add).replace("BASE", base))
+            done = subprocess.run(
+                [sys.executable, program, tmp_path / "cache"], capture_output=True, text=True,
+                env={**os.environ, "ENABLE_QUADRANTS_HEADER_PRINT": "0", "QD_KERNEL_COVERAGE": "0"},
+            )  # fmt: skip
+            assert done.stdout.split("\n")[-2:-1] == [want], done.stderr

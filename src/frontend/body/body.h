@@ -130,6 +130,7 @@ struct Lowering::Body {
 
     // calls (lower_call.cpp)
     Val call(const Node* n);
+    void own_super(TracedArgs& args);
     Val call_known(const Node* n, const Val& f, PyObject* callable, TracedArgs args);
     Val call_known_func(const Node* n, PyObject* definition, TracedArgs args);
     Val call_special(const Node* n, std::string_view op, bool& handled);

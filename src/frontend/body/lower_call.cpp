@@ -197,6 +197,7 @@ Val Body::call(const Node* n) {
         low.node = n;
         return {call_builtin(*method, callable, given)};
     }
+    if (callable == reinterpret_cast<PyObject*>(&PySuper_Type) && n->list.empty()) own_super(args);
     const bool remember = is_long_lived(callable) || func_of(callable);
     if (is_expr(callable)) raise_at(n, Kind::type, "'" + text(callable) + "' is not callable");
     if (remember) return call_known(n, f, callable, std::move(args));
@@ -208,6 +209,22 @@ Val Body::call(const Node* n) {
         return {call_builtin(*b, callable, args)};
     }
     return call_python(n, f, args);
+}
+
+// What `super()` finds in its frame: the class that the method stands in, and its first argument.
+void Body::own_super(TracedArgs& args) {
+    const Ref cls = interned("__class__");
+    const Ref code = Ref::borrow(PyFunction_GetCode(function.get()));
+    const Ref parameters = Ref::steal(PyObject_GetAttrString(code.get(), "co_varnames"));
+    if (!cells || !PyDict_GetItem(cells.get(), cls.get()) ||
+        !reinterpret_cast<PyCodeObject*>(code.get())->co_argcount)
+        raise(Kind::compilation, "super() without arguments stands in methods of classes",
+              "give it the class and the object: super(Class, self)");
+    for (PyObject* name : {cls.get(), PyTuple_GET_ITEM(parameters.get(), 0)}) {
+        Val v = lookup(name);
+        args.positional.push_back(std::move(v.obj));
+        args.provs.push_back(v.prov);
+    }
 }
 
 // Of a function or type that outlives the kernel: what it means is looked up once. `args` are those
