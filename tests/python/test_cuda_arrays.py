@@ -191,6 +191,18 @@ tries(look, read_only=True)
         assert not [x for x in log if x.startswith(("write", "read 3"))]
         assert log.count("wait 77") == 2
 
+    def test_those_of_another_gpu_are_refused(self, cuda_run):
+        program = (
+            "qd.init(arch=qd.cuda, log_level=qd.ERROR)\n"
+            + FOREIGN
+            + "tries(k)\ntries(look)\nk(qd.ndarray(qd.f32, 3))\n"
+        )
+        lines, _, _ = cuda_run(program.replace("ADDRESS", str(0x8000000)))
+        assert len(lines) == 2 and all("GPU 2, and kernels run on GPU 0" in x for x in lines)
+        # The GPU is the one that the thread had to do with before.
+        lines, _, _ = cuda_run(program.replace("ADDRESS", str(0x8000000)), "second")
+        assert len(lines) == 2 and all("GPU 2, and kernels run on GPU 1" in x for x in lines)
+
     def test_a_cpu_cannot_use_them(self, cuda_run):
         program = "qd.init(arch=qd.cpu, log_level=qd.ERROR)\n" + FOREIGN + "tries(k)\n"
         lines, _, _ = cuda_run(program.replace("ADDRESS", "64"))

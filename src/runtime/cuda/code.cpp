@@ -20,7 +20,7 @@ constexpr size_t kRecursiveStack = 8192;  // of each thread that the device can 
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;  // CU_JIT_ERROR_LOG_BUFFER and its size
 constexpr int kLevel = 7;                         // CU_JIT_OPTIMIZATION_LEVEL
 constexpr int kSharedBytes = 8;                   // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-constexpr int kMemoryType = 2;                    // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+constexpr int kMemoryType = 2, kOrdinal = 9;      // CU_POINTER_ATTRIBUTE_*
 constexpr unsigned kOnDevice = 2;                 // CU_MEMORYTYPE_DEVICE
 
 std::atomic<bool> may_be_in_drivers_cache = true;
@@ -137,10 +137,21 @@ void wait_for_stream(uint64_t stream) {
 }
 
 bool is_on_device(const void* address) {
+    const Driver& d = use();
     unsigned type = 0;
-    return use().cuPointerGetAttribute(&type, kMemoryType, reinterpret_cast<Address>(address)) ==
-               0 &&
-           type == kOnDevice;
+    int device = 0;
+    int attributes[] = {kMemoryType, kOrdinal};
+    void* values[] = {&type, &device};
+    if (d.cuPointerGetAttributes(2, attributes, values, reinterpret_cast<Address>(address)) != 0 ||
+        type != kOnDevice)
+        return false;
+    if (device != d.device)
+        throw support::Error(
+            "an array lies on GPU " + std::to_string(device) + ", and kernels run on GPU " +
+            std::to_string(d.device) +
+            ": move it there, or choose the GPU with CUDA_VISIBLE_DEVICES or torch.cuda.set_device "
+            "before qd.init");
+    return true;
 }
 
 }  // namespace qd::runtime::cuda

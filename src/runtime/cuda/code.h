@@ -64,6 +64,7 @@ class HostCopy {
     size_t bytes_;
     Address device_ = 0;
 };
+// Throws support::Error if it is on another device.
 bool is_on_device(const void* address);
 // By the driver's handle: what was put onto it so far is over then.
 void wait_for_stream(uint64_t stream);

@@ -93,7 +93,8 @@ struct Opened {
         QD_FIND(cuEventCreate);
         QD_FIND(cuEventRecord);
         QD_FIND(cuEventElapsedTime);
-        QD_FIND(cuPointerGetAttribute);
+        QD_FIND(cuPointerGetAttributes);
+        QD_FIND(cuCtxGetDevice);
         QD_FIND(cuGetErrorName);
         QD_FIND(cuGetErrorString);
         const bool has_all = whole;
@@ -119,7 +120,9 @@ struct Opened {
             problem = std::string("the NVIDIA driver does not start: ") + (text ? text : "?");
             return;
         }
-        if (count == 0 || driver.cuDeviceGet(&driver.device, 0) != 0) {
+        // Torch's current device, say.
+        const bool chosen = count && driver.cuCtxGetDevice(&driver.device) == 0;
+        if (count == 0 || (!chosen && driver.cuDeviceGet(&driver.device, 0) != 0)) {
             problem = "there is no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides it";
             return;
         }
@@ -153,7 +156,8 @@ constexpr const char* kAbandoned =
     "new process, if it never does. Other architectures, such as qd.cpu, still work";
 
 std::atomic<bool> abandoned = false, is_patient = false;
-std::atomic<Handle> end_of_abandoned = nullptr;  // an event on the default stream, behind all own ones
+std::atomic<Handle> end_of_abandoned =
+    nullptr;  // an event on the default stream, behind all own ones
 
 bool abandoned_still_runs(const Driver& d) {
     constexpr int64_t kPatienceNs = 2000000000;

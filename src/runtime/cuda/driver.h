@@ -106,12 +106,13 @@ struct Driver {
     Result (*cuEventCreate)(Handle* event, unsigned flags);
     Result (*cuEventRecord)(Handle event, Handle stream);
     Result (*cuEventElapsedTime)(float* ms, Handle from, Handle to);
-    Result (*cuPointerGetAttribute)(void* value, int attribute, Address at);
+    Result (*cuPointerGetAttributes)(unsigned count, int* attributes, void** values, Address at);
+    Result (*cuCtxGetDevice)(int* device);
     Result (*cuGetErrorName)(Result, const char** name);
     Result (*cuGetErrorString)(Result, const char** text);
 
     int version = 0;  // 1000 major + 10 minor
-    int device = 0;
+    int device = 0;   // what this thread had to do with when the driver was opened, else the first
     int shared_bytes = 0;                       // of a block, at most
     int capability = 0;                         // 10 major + minor
     int multiprocessors = 1, blocks_held = 16;  // by each, at most

@@ -274,9 +274,13 @@ EXPORT int cuStreamSynchronize(Handle s) {
     if (s > (Handle)64) LOG("wait %zu\n", (size_t)s);
     return broken ? kIllegalAddress : 0;
 }
-EXPORT int cuPointerGetAttribute(void *v, int a, Address at) {
-    if (find(at) < 0 && at != 0x7000000) return 1;  // the other is somebody else's
-    return *(unsigned *)v = 2, 0;
+EXPORT int cuCtxGetDevice(int *d) { return fails("second") ? (*d = 1, 0) : 201; }  // of a context that is current
+EXPORT int cuPointerGetAttributes(unsigned n, int *what, void **values, Address at) {
+    if (n != 2 || what[0] != 2 || what[1] != 9) abort();
+    const int foreign = at == 0x7000000 || at == 0x8000000;  // the latter of the third device
+    *(unsigned *)values[0] = find(at) >= 0 || foreign ? 2 : 0;
+    *(int *)values[1] = at == 0x8000000 ? 2 : fails("second");
+    return 0;
 }
 EXPORT int cuGetErrorName(int e, const char **n) {
     *n = e == kIllegalAddress ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OF_THE_FAKE";
