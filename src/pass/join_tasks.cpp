@@ -101,13 +101,18 @@ struct Joiner {
         return whole ? plan.groups[group].flag : -1;
     }
 
-    // What is joined to f, in front of `at`.
+    // What is joined to f, in front of `at`. Between two barriers the first thread does what is
+    // serial before its share of the rest, which has nothing to do with that: it waits for both at
+    // once.
     struct Body {
         Function& f;
         Inst* at;
         Value* is_first;              // of the threads
-        Inst* serial = nullptr;       // the end of what the first does alone, if that came last
-        std::vector<Touched> seen{};  // since the threads waited for each other
+        Inst* begin = nullptr;        // of what stands since the last barrier; null: nothing
+        Inst* serial = nullptr;       // the end of what the first does alone since then
+        std::vector<Touched> seen{};  // likewise, what was touched
+
+        Builder front() const { return {&f, at->parent, begin ? begin : at}; }
     };
 
     void add_part(Body& body, const Task& t) {
@@ -117,7 +122,7 @@ struct Joiner {
         if (std::ranges::any_of(body.seen, waits)) {
             Builder{&f, body.at->parent, body.at}.op(Op::block_sync, {});
             body.seen.clear();
-            body.serial = nullptr;
+            body.begin = body.serial = nullptr;
         }
         body.seen.push_back(std::move(touched));
         std::vector<std::pair<const Value*, Value*>> same;
@@ -125,19 +130,23 @@ struct Joiner {
             same.emplace_back(t.body->body->params[k], f.body->params[k]);
         Region* copy = clone_into(*t.body->body, f, std::move(same));
         if (t.kind != abi::TaskKind::serial) {
-            body.serial = nullptr;
-        } else if (!body.serial) {
-            Region& first = *alone(body)->regions[0];
+            if (!body.begin && copy->first != copy->last) body.begin = copy->first;
+            splice_before(*copy, *body.at);
+            return;
+        }
+        if (!body.serial) {
+            body.begin = alone(body);
+            Region& first = *body.begin->regions[0];
             Builder{&f, &first}.end(Op::yield);
             body.serial = first.last;
         }
-        splice_before(*copy, body.serial ? *body.serial : *body.at);
+        splice_before(*copy, *body.serial);
     }
 
     // What the first thread does, in front of the terminator; others have v instead, if there is
     // one.
-    static Inst* alone(Body& body, Value* v = nullptr) {
-        Builder b{&body.f, body.at->parent, body.at};
+    static Inst* alone(const Body& body, Value* v = nullptr) {
+        Builder b = body.front();
         Value* on[] = {body.is_first};
         const Type types[] = {v ? v->type : Type()};
         const std::span<const Type> results(types, v ? 1 : 0);
@@ -147,21 +156,20 @@ struct Joiner {
         return i;
     }
 
-    // Ends the loop around if the first thread finds that its condition is 0.
+    // Ends the loop around if the first thread finds that its condition is 0, which it has set
+    // since the last barrier.
     static void ask(Body& body, int32_t flag) {
-        Builder b{&body.f, body.at->parent, body.at};
-        Inst* sees = alone(body, b.constant(type::kU1, 0));
+        Inst* sees = alone(body, body.front().constant(type::kU1, 0));
         Builder first{&body.f, sees->regions[0]};
         Value* condition =
             first.load(first.typed(Op::temp, type::kI32.place(), {}, uint64_t(flag)));
         Value* goes_on[] = {first.cast(condition, Prim::u1)};
         first.end(Op::yield, goes_on);
-        if (body.serial) {  // what set it, most likely
-            Inst* before = body.serial->parent->owner;
-            body.serial->remove();
-            splice_before(*before->regions[0], *sees->regions[0]->first);
-            before->remove();
-        }
+        Inst* before = body.serial->parent->owner;
+        body.serial->remove();
+        splice_before(*before->regions[0], *sees->regions[0]->first);
+        before->remove();
+        Builder b{&body.f, body.at->parent, body.at};
         Value* asked[] = {sees->result()};
         Value* any = b.typed(Op::block_vote, type::kI32, asked, uint64_t(Vote::any));
         Value* over[] = {b.op(Op::eq, {any, b.int_const(Prim::i32, 0)})};
