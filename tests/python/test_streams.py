@@ -402,3 +402,40 @@ for _ in range(3): p(a)
 """
         )
         assert "instantiate" in log and not [x for x in log if x.startswith(("join", "beside"))]
+
+    def test_loops_that_begin_and_end_with_sections(self, cuda_run):
+        _, log, _ = cuda_run(
+            PROGRAM
+            + """
+@qd.kernel(graph=True)
+def p(n: qd.types.ndarray(qd.i32, 0), m: qd.types.ndarray(qd.i32, 0)):
+    while qd.graph.do_while(n):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in x: x[i] += 1
+            with qd.graph.parallel():
+                for i in y: y[i] += 1
+        while qd.graph.do_while(m):
+            with qd.graph.parallel_context():
+                with qd.graph.parallel():
+                    for i in x: x[i] += 2
+                with qd.graph.parallel():
+                    for i in z: z[i] += 2
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                for i in y: y[i] += 3
+            with qd.graph.parallel():
+                for i in z: z[i] += 3
+n, m = qd.ndarray(qd.i32, ()), qd.ndarray(qd.i32, ())
+for _ in range(2): p(n, m)
+"""
+        )
+        at = log.index("instantiate")
+        # The inner loop's round is four turns, each with a join, and one more is on either side.
+        assert log[:at].count("join of 2") == 6
+        run = [
+            line.split()[1] for line in log[at + 2 :] if line.startswith(("launch", "condition"))
+        ]
+        inner = 4 * ["task2", "task3", "task4"] + ["2"]
+        turn = ["task0", "task1", "2", *inner, *inner, "task5", "task6", "task7", "1"]
+        assert run == turn + turn

@@ -392,13 +392,17 @@ struct Launch {
         return uint32_t(std::ranges::count_if(image.tasks, begins));
     }
 
-    // Between two tasks. Tapes are one after the other's.
-    void mark_sections(const LoadedTask& last, const LoadedTask& next) const {
-        if (image.uses_tape) return;
-        const bool together = last.region == next.region;
-        if (last.region && !together) replay->end_sections();
-        if (next.region && !together) replay->begin_sections();
-        if (next.region && together && last.branch != next.branch) replay->next_section();
+    // Between two tasks: what ends, and what begins. Loops stand around sections, never in them.
+    // Tapes are one after the other's.
+    void leave_sections(const LoadedTask& last, const LoadedTask& next) const {
+        if (!image.uses_tape && last.region && last.region != next.region) replay->end_sections();
+    }
+    void enter_section(const LoadedTask& last, const LoadedTask& next) const {
+        if (image.uses_tape || !next.region) return;
+        if (last.region != next.region)
+            replay->begin_sections();
+        else if (last.branch != next.branch)
+            replay->next_section();
     }
 
     // False: the driver cannot.
@@ -412,9 +416,11 @@ struct Launch {
         const LoadedTask none{};
         for (uint32_t k = 0; k <= image.tasks.size(); ++k) {
             const LoadedTask& task = k < image.tasks.size() ? image.tasks[k] : none;
-            mark_sections(k ? image.tasks[k - 1] : none, task);
+            const LoadedTask& last = k ? image.tasks[k - 1] : none;
+            leave_sections(last, task);
             if (k == image.tasks.size()) break;
             for (uint32_t n = loops ? beginning_at(k) : 0; n > 0; --n) replay->begin_loop();
+            enter_section(last, task);
             run(task, code.entries[k]);
             if (task.again >= 0)
                 replay->end_loop(head().temps + uint64_t(task.again), head().report);
