@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cpython/names.h"
+#include "data/external.h"
 #include "data/objects.h"
 #include "frontend/facts/annotations.h"
 #include "frontend/source/ast.h"
@@ -355,6 +356,13 @@ void note_former_arrays(Specialisation& s, const KernelObject& k, PyObject* cons
             const bool known =
                 std::ranges::any_of(s.steps, is_it) || std::ranges::any_of(s.identities, is_it);
             if (!same_object || known) continue;
+            const Ref now = Ref::steal_or_null(leaf_of(args[n], step.attributes));
+            PyObject* bare = now ? data::unwrap(now.get()) : nullptr;
+            if (bare && data::is_ndarray(bare)) continue;  // which this one does not read
+            if (bare && data::is_external(bare)) {         // which is a constant here
+                add_identity(s, n, step.attributes, args[n], bare);
+                continue;
+            }
             s.identities.push_back({n, step.attributes, nullptr, {}, {}, false});
             s.identities.back().no_array = true;
         }

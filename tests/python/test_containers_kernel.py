@@ -827,6 +827,95 @@ def test_raise_on_captured_floats(where, name):
     assert fine(0.5) > 3
 
 
+def test_raise_on_floats_that_members_compile_in():
+    qd.init(arch=qd.cpu, offline_cache=False, raise_on_templated_floats=True)
+
+    @dataclasses.dataclass(frozen=True)
+    class Held:
+        a: qd.types.ndarray(qd.f32, 1)
+        n: typing.Final[float]
+
+    @dataclasses.dataclass(frozen=True)
+    class Templated:
+        a: qd.types.ndarray(qd.f32, 1)
+        n: qd.template()
+
+    @dataclasses.dataclass(frozen=True)
+    class Passed:
+        a: qd.types.ndarray(qd.f32, 1)
+        n: qd.f32
+
+    def kernel(cls):
+        @qd.kernel
+        def k(d: cls) -> qd.f32:
+            return d.n + d.a[0]
+
+        return k
+
+    a = qd.ndarray(qd.f32, 2)
+    for cls in (Held, Templated):
+        with pytest.raises(ValueError, match="member 'n' of a dataclass"):
+            kernel(cls)(cls(a, 1.5))
+    assert kernel(Templated)(Templated(a, 3)) == 3
+    assert kernel(Passed)(Passed(a, 1.5)) == 1.5
+
+
+@pytest.mark.parametrize("first", range(8))
+def test_versions_that_read_other_arrays_of_an_object(backend, first):
+    @qd.data_oriented
+    class Three:
+        def __init__(self):
+            for n, name in enumerate("abc"):
+                array = qd.ndarray(qd.i32, 3)
+                array.fill(10**n)
+                setattr(self, name, array)
+
+    def want(which):
+        return sum(10**n for n in range(3) if which >> n & 1)
+
+    for second in range(8):
+
+        @qd.kernel
+        def k(o: qd.template(), which: qd.template()) -> qd.i32:
+            r = 0
+            if qd.static(which & 1):
+                r += o.a[0]
+            if qd.static(which & 2):
+                r += o.b[0]
+            if qd.static(which & 4):
+                r += o.c[0]
+            return r
+
+        o = Three()
+        assert [k(o, n) for n in (first, second, first, second)] == [
+            want(n) for n in (first, second, first, second)
+        ]
+
+
+@pytest.mark.oracle_differs("keeps the first NumPy array")
+def test_members_that_are_arrays_of_ours_and_of_numpy(backend):
+    @qd.data_oriented
+    class A:
+        def __init__(self, a):
+            self.a = a
+
+        @qd.kernel
+        def k(self) -> qd.f64:
+            return self.a[1] / 2
+
+    def made(v):
+        a = qd.ndarray(qd.i32, 3)
+        a.fill(v)
+        return a
+
+    o = A(made(1))
+    assert o.k() == 0.5
+    for value in (np.full(3, 5, np.int32), made(7), np.full(3, 9, np.int32), made(2), made(3)):
+        o.a = value
+        half = (value[1] if isinstance(value, np.ndarray) else value.to_numpy()[1]) / 2
+        assert [o.k(), o.k()] == [half, half]
+
+
 def test_many_unread_primitives():
     @qd.data_oriented(template_primitives=False)
     class C:
@@ -1006,6 +1095,75 @@ class TestSuper:
             assert c.k(5) == (5 + n) * 2 + (5 + n) * 1000
             assert c.x[0] == 2
             assert B(n).members() == 1 + n + 1000 * 10 + 100000 * 2 * n
+
+    def test_arrays_at_any_depth(self, backend):
+        def made(v):
+            a = qd.ndarray(qd.i32, 3)
+            a.fill(v)
+            return a
+
+        @qd.data_oriented
+        class A:
+            def __init__(self, a):
+                self.a = a
+
+            @qd.func
+            def f(self):
+                return self.a[0]
+
+        class B(A):
+            @qd.func
+            def f(self):
+                return super().f() + 10
+
+        class C(B):
+            @qd.func
+            def f(self):
+                return super().f() + 100
+
+            @qd.kernel
+            def k(self) -> qd.i32:
+                return self.f()
+
+        class Outer(C):
+            def __init__(self, a, inner):
+                super().__init__(a)
+                self.inner = inner
+
+            @qd.func
+            def f(self):
+                return super().f() * 1000 + self.inner.f()
+
+        c = C(made(1))
+        assert c.k() == 111
+        c.a = made(2)
+        assert c.k() == 112
+        assert Outer(made(3), c).k() == 113 * 1000 + 112
+
+    def test_methods_of_dataclass_arguments(self, backend):
+        @dataclasses.dataclass(frozen=True)
+        class P:
+            a: qd.types.ndarray(qd.i32, 1)
+            n: qd.i32
+
+            @qd.func
+            def f(self, x):
+                return self.a[0] + self.n * x
+
+        @dataclasses.dataclass(frozen=True)
+        class Q(P):
+            @qd.func
+            def f(self, x):
+                return super(Q, self).f(x) * 2
+
+        @qd.kernel
+        def k(p: Q, x: qd.i32) -> qd.i32:
+            return p.f(x)
+
+        a = qd.ndarray(qd.i32, 3)
+        for value, n in ((1, 2), (5, 3)):
+            a.fill(value)
+            assert k(Q(a, n), 3) == (value + 3 * n) * 2
 
     def test_in_later_processes(self, tmp_path):
         import os

@@ -131,6 +131,12 @@ struct Lowering::Body {
     // calls (lower_call.cpp)
     Val call(const Node* n);
     void own_super(TracedArgs& args);
+    Val call_super(const Node* n, const Val& f);
+    struct SuperObject {
+        Ref made;
+        Val object;  // whose it is
+    };
+    std::unordered_map<PyObject*, SuperObject> super_objects;
     Val call_known(const Node* n, const Val& f, PyObject* callable, TracedArgs args);
     Val call_known_func(const Node* n, PyObject* definition, TracedArgs args);
     Val call_special(const Node* n, std::string_view op, bool& handled);

@@ -139,6 +139,9 @@ Val Body::call_special(const Node* n, std::string_view op, bool& handled) {
 Val Body::method_self(const Val& method, const Val& base) {
     PyObject* self = PyMethod_GET_SELF(method.get());
     if (self == base.get()) return base;
+    // Of super(Class, object) it is the object, which has a place of its own.
+    if (const auto at = super_objects.find(base.get()); at != super_objects.end())
+        return {Ref::borrow(self), at->second.object.prov};
     return adopt(Ref::borrow(self),
                  method.prov ? unit.attribute(method.prov, names().__self___) : nullptr);
 }
@@ -197,7 +200,7 @@ Val Body::call(const Node* n) {
         low.node = n;
         return {call_builtin(*method, callable, given)};
     }
-    if (callable == reinterpret_cast<PyObject*>(&PySuper_Type) && n->list.empty()) own_super(args);
+    if (callable == reinterpret_cast<PyObject*>(&PySuper_Type)) return call_super(n, f);
     const bool remember = is_long_lived(callable) || func_of(callable);
     if (is_expr(callable)) raise_at(n, Kind::type, "'" + text(callable) + "' is not callable");
     if (remember) return call_known(n, f, callable, std::move(args));
@@ -225,6 +228,28 @@ void Body::own_super(TracedArgs& args) {
         args.positional.push_back(std::move(v.obj));
         args.provs.push_back(v.prov);
     }
+}
+
+Val Body::call_super(const Node* n, const Val& f) {
+    TracedArgs args;
+    if (n->list.empty())
+        own_super(args);
+    else
+        traced_arguments(n, args);
+    low.node = n;
+    if (args.positional.size() != 2) return call_python(n, f, args);
+    const Val object{args.positional[1], args.provs[1]};
+    Val made;
+    if (object.prov && object.prov->at_launch) {  // of a dataclass argument, whose class is checked
+        unit.opaque("super() of a dataclass argument");
+        made.obj = Ref::steal_or_null(
+            PyObject_CallFunctionObjArgs(f.get(), args.positional[0].get(), object.get(), nullptr));
+        if (!made.obj) refused(n, false);
+    } else {
+        made = call_python(n, f, args);
+    }
+    super_objects[made.get()] = {made.obj, object};
+    return made;
 }
 
 // Of a function or type that outlives the kernel: what it means is looked up once. `args` are those

@@ -500,6 +500,10 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     }
     if (is_final(annotation))
         arguments_rule("check_final_value", shown_name(name).get(), item.get());
+    if (low.kernel->options.raise_on_templated_floats && prov->parent) {
+        const ArgumentErrors as_such;
+        arguments_rule("check_template_member", shown_name(name).get(), item.get());
+    }
     // Templates, and members whose annotation says nothing.
     Val v = adopt(std::move(item), prov);
     if (v.prov) {
