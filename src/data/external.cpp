@@ -268,6 +268,8 @@ bool has_interface(PyObject* o) {
     return _PyType_Lookup(Py_TYPE(o), cpython::names().__cuda_array_interface___) && !is_torch(o);
 }
 
+bool is_external(PyObject* o) { return is_numpy(o) || is_torch(o) || has_interface(o); }
+
 // Memory that NumPy allocated, or Python for bytes, is this process's own; any other owner, a
 // tensor too, may have mapped it with others.
 bool may_be_shared(PyObject* o) {

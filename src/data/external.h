@@ -31,9 +31,9 @@ struct ExternalArray {
 bool is_numpy(PyObject* o);  // an instance of numpy.ndarray
 bool is_torch(PyObject* o);  // an instance of torch.Tensor; false while torch is not imported
 type::Prim prim_of_array_dtype(PyObject* dtype);  // of NumPy or torch; none: not one of ours
-bool has_interface(
-    PyObject* o);  // whether its class has __cuda_array_interface__, and is no torch.Tensor
-inline bool is_external(PyObject* o) { return is_numpy(o) || is_torch(o) || has_interface(o); }
+// Whether its class has __cuda_array_interface__, and is no torch.Tensor.
+bool has_interface(PyObject* o);
+bool is_external(PyObject* o);  // any of the three
 // Whether another process may see the memory of any kind.
 bool may_be_shared(PyObject* o);
 // Reads any kind. False with a Python exception set.

@@ -18,8 +18,8 @@ struct ArrayInfo {
     // array, that an ndarray of the same type would be refused.
     bool splits = false, only_foreign = false;
 };
-bool is_external_array(
-    PyObject* o);  // NumPy array, torch tensor, or an array of a GPU that says so
+// NumPy array, torch tensor, or an array of a GPU that says so.
+bool is_external_array(PyObject* o);
 bool array_info(PyObject* o, ArrayInfo& out);                  // any array; false if it is none
 std::optional<ir::Prim> prim_of(PyObject* annotation);         // dtype objects, int, float, bool
 std::optional<ir::Type> tensor_type_of(PyObject* annotation);  // vector and matrix types
