@@ -3,16 +3,12 @@
 // All work is on the default stream, in whose order memory is read and written. What fails here is
 // said by the next launch or synchronisation: a GPU that failed once fails from then on.
 
-#include <time.h>
-
 #include <vector>
 
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/replay.h"
 #include "runtime/cuda/streams.h"
 #include "runtime/device.h"
-#include "support/clock.h"
-#include "support/error.h"
 
 namespace qd::runtime::cuda {
 namespace {
@@ -21,7 +17,6 @@ constexpr size_t kAlignment = 256;  // of what the driver allocates
 constexpr size_t kSmall = size_t(64) << 20;
 constexpr unsigned kAttachGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
 constexpr int kPreferredLocation = 3;  // CU_MEM_ADVISE_SET_PREFERRED_LOCATION
-constexpr long kSpinNs = 50000, kNapNs = 50000;
 
 Address address(const void* p) { return reinterpret_cast<Address>(p); }
 
@@ -92,26 +87,7 @@ void fill(char* to, uint64_t bits, size_t size, size_t count) {
         write(to, std::vector<uint64_t>(count, bits).data(), count * size);
 }
 
-Wait synchronise(int64_t most_ns) {
-    try {
-        const Driver& d = use();
-        const int64_t began = support::now_ns();
-        for (;;) {
-            const Result state = d.cuStreamQuery(nullptr);
-            if (state != kNotReady) {
-                check(state, "waiting for the device");
-                return {};
-            }
-            const int64_t waited = support::now_ns() - began;
-            if (waited > most_ns) return {.over = false, .problem = {}};
-            if (waited < kSpinNs) continue;
-            const timespec nap{0, kNapNs};
-            nanosleep(&nap, nullptr);
-        }
-    } catch (const support::Error& e) {
-        return {.over = true, .problem = e.what()};
-    }
-}
+Wait synchronise(int64_t most_ns) { return queues.wait_for_stream(0, most_ns); }
 
 void give_up() {
     stop_loops();
