@@ -64,7 +64,9 @@ def test_the_main_thread_lets_another_import(module, another_thread):
 
 @main_only
 @pytest.mark.run_in_serial
-def test_an_interrupted_import_goes_on(module, another_thread):
+def test_an_interrupted_import_goes_on(module, another_thread, request):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     name = module("time.sleep(1)\nready = True")
     threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     began = time.monotonic()
