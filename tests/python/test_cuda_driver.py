@@ -856,6 +856,7 @@ def test_what_never_ends_is_left_behind(run):
         SAXPY
         + """
 import os, signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 @qd.kernel
 def result() -> qd.f32:
     return x[1]
