@@ -283,7 +283,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;
         if (s.last_ns >= brief) patience.release();
         std::optional<DeviceArrays> arrays;
-        if (image.gpu) arrays.emplace(s, block, stream);
+        if (image.gpu && !has_native_arrays(k, s)) arrays.emplace(s, block, stream);
         special = runtime::launch(image, context, *session_.pool, hooks, outcome);
         if (arrays) arrays->write_back();
         if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);

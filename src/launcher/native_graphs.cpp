@@ -107,6 +107,11 @@ bool note_native_launch(const KernelObject& k, Specialisation& s, const runtime:
     return true;
 }
 
+bool has_native_arrays(const KernelObject& k, const Specialisation& s) {
+    const bool has_state = s.graph && s.graph->state_offset;  // words of the host
+    return k.is_graph && are_wanted() && !has_state;
+}
+
 void forget_native_graphs() { seen = {}; }
 
 }  // namespace qd::launcher

@@ -3,8 +3,6 @@
 
 #pragma once
 
-#include <cstddef>
-
 #include "launcher/kernel.h"
 #include "runtime/cpu/kernel.h"
 
@@ -16,4 +14,7 @@ extern PyMethodDef native_graph_functions[];
 // host or returns something.
 bool note_native_launch(const KernelObject& k, Specialisation& s, const runtime::KernelImage& image,
                         const uint8_t* block);
+// Whether such a launch has let all its arrays pass: none is to be copied.
+bool has_native_arrays(const KernelObject& k, const Specialisation& s);
+
 }  // namespace qd::launcher

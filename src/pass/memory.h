@@ -12,10 +12,9 @@ inline const ir::Inst* root_of(const ir::Value* place) {
     return ir::root_of_place(const_cast<ir::Value*>(place))->def;
 }
 
-// Places of different classes never overlap. A slot is a class of its own, as is each temporary,
-// whose offset says which it is; so is each group of
-// fields and each array parameter (arrays.cpp). Where arrays overlap, they may be views of fields
-// too, and all are one class.
+// Places of different classes never overlap. A slot is a class of its own, as are each temporary
+// (by its offset), each group of fields and each array parameter (arrays.cpp). Where arrays
+// overlap, they may be views of fields too, and all are one class.
 constexpr uint64_t kUnknownMemory = 15;  // may be of any class but slots
 inline uint64_t memory_class(const ir::Value* place, const Session& s) {
     enum : uint64_t { kArrays = 1, kTemps, kPartials, kThread, kShared, kTape = 7 };

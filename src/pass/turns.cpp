@@ -1,9 +1,8 @@
 // The groups of a plan for a launcher that has its tasks one after the other.
 //
 // Sections, and streams side by side, are branches of a region, which may run at the same time. A
-// checkpoint is entered at its first task, a do-while
-// loop left at its last. No two meet at one task: checkpoints do not nest, and each loop ends with
-// a task of its own that sets its flag.
+// checkpoint is entered at its first task, a do-while loop left at its last. No two meet at one
+// task: checkpoints do not nest, and each loop ends with a task of its own that sets its flag.
 //
 // Cost: O(tasks x depth of groups + instructions in branches).
 

@@ -5,6 +5,10 @@
 
 #include <Python.h>
 
+#include <functional>
+
+#include "runtime/device.h"
+
 namespace qd::python {
 
 bool add_runtime(PyObject* module);     // runtime.cpp: init, reset, sync, counters
@@ -16,6 +20,10 @@ bool add_cache_tool(PyObject* module);  // cache_tool.cpp: for the command line
 bool add_code_lines(PyObject* module);  // code_lines.cpp: where functions end
 bool add_expr(PyObject* module);        // expr.cpp: symbolic values
 bool add_debug(PyObject* module);       // debug.cpp: dumps of the intermediate representation
+
+// Asks again and again with the GIL released, and looks at signals in between: None, or null with
+// an exception set. streams.cpp
+PyObject* wait_for_device(const std::function<runtime::Wait(int64_t most_ns)>& wait);
 
 // A fork waits for who declares: the child would not have that thread.
 void declaring_before_fork();

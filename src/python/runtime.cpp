@@ -220,23 +220,7 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
 
 PyObject* runtime_sync(PyObject*, PyObject*) {  // CPU launches are complete when they return
     if (!require_session() || !wait_for_launches()) return nullptr;
-    if (const auto synchronise = session().device->synchronise) {
-        constexpr int64_t kSignalsNs = 5000000;  // between looks at them
-        runtime::Wait wait{.over = false, .problem = {}};
-        while (!wait.over) {
-            {
-                const Released released;
-                wait = synchronise(kSignalsNs);
-            }
-            if (wait.over || PyErr_CheckSignals() == 0) continue;
-            if (const auto give_up = session().device->give_up) give_up();
-            return nullptr;
-        }
-        if (!wait.problem.empty()) {
-            set_error("QuadrantsRuntimeError", wait.problem);
-            return nullptr;
-        }
-    }
+    if (const auto synchronise = session().device->synchronise) return wait_for_device(synchronise);
     Py_RETURN_NONE;
 }
 

@@ -40,26 +40,14 @@ PyObject* made(uint64_t (*Queues::*make)()) {
     return PyLong_FromUnsignedLongLong(handle);
 }
 
-// Waits with the GIL released, signals looked at.
 PyObject* waited(PyObject* number, runtime::Wait (*Queues::*wait)(uint64_t, int64_t)) {
     bool failed;
     const Queues* q = queues(failed);
     if (failed) return nullptr;
     const uint64_t handle = PyLong_AsUnsignedLongLong(number);
     if (PyErr_Occurred()) return nullptr;
-    constexpr int64_t kSignalsNs = 5000000;
-    runtime::Wait now{.over = !q, .problem = {}};
-    while (!now.over) {
-        {
-            const Released released;
-            now = (q->*wait)(handle, kSignalsNs);
-        }
-        if (now.over || PyErr_CheckSignals() == 0) continue;
-        session::session().device->give_up();
-        return nullptr;
-    }
-    if (now.problem.empty()) Py_RETURN_NONE;
-    return set_error("QuadrantsRuntimeError", now.problem), nullptr;
+    if (!q) Py_RETURN_NONE;
+    return wait_for_device([&](int64_t most_ns) { return (q->*wait)(handle, most_ns); });
 }
 
 PyObject* stream_new(PyObject*, PyObject*) { return made(&Queues::new_stream); }
@@ -114,6 +102,22 @@ PyMethodDef methods[] = {
 };
 
 }  // namespace
+
+PyObject* wait_for_device(const std::function<runtime::Wait(int64_t most_ns)>& wait) {
+    constexpr int64_t kSignalsNs = 5000000;  // between looks at them
+    runtime::Wait now{.over = false, .problem = {}};
+    while (!now.over) {
+        {
+            const Released released;
+            now = wait(kSignalsNs);
+        }
+        if (now.over || PyErr_CheckSignals() == 0) continue;
+        session::session().device->give_up();
+        return nullptr;
+    }
+    if (now.problem.empty()) Py_RETURN_NONE;
+    return set_error("QuadrantsRuntimeError", now.problem), nullptr;
+}
 
 bool add_streams(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }
 

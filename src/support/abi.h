@@ -181,9 +181,9 @@ struct Task {
     int32_t again;             // offset of its condition, an i32, into temps; -1: it ends none
     uint32_t behind;           // the first task behind the checkpoint that this one begins
     int32_t gate;              // offset of its condition, an i32, into temps; -1: it begins none
-    uint32_t region,
-        branch;        // of those in one region other branches may run at the same time; 0: none
-    uint32_t counted;  // as how many tasks; 0: it only says whether a loop of tasks goes on
+    // Tasks of other branches of a region may run at the same time; 0: of none.
+    uint32_t region, branch;
+    uint32_t counted;       // as how many tasks; 0: it only says whether a loop of tasks goes on
     uint32_t shared_bytes;  // that the launch of a block asks for
     uint32_t iterations;    // of a GPU's thread; 0: threads that fill it share them
     uint32_t piece_count, first_piece, record_bytes;  // of a GPU; all pieces together

@@ -861,6 +861,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it 
 def result() -> qd.f32:
     return x[1]
 a = qd.ndarray(qd.f32, 5)
+stream, event = qd.create_stream(), qd.create_event()
 def tries(f, *args):
     began = time.perf_counter()
     try:
@@ -880,7 +881,7 @@ y.fill(2)
 print(y[1])
 """
     )
-    for wait in ("qd.sync", "result"):
+    for wait in ("qd.sync", "result", "stream.synchronize", "event.synchronize"):
         lines, log, _ = run(program.replace("WAIT", wait), "endless")
         assert lines[0] == "KeyboardInterrupt  " and lines[-1] == "2.0"
         assert len(lines) == 9

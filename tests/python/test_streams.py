@@ -360,6 +360,26 @@ k(x, 1.0, qd_stream=qd.Stream(777))
         assert told[11:16] == ["stream 901 destroyed", "event", "777 waits", "graph on 777", task]
         assert told[-1] == "stream 902 destroyed"
 
+    def test_what_a_stream_keeps_goes_with_it(self, cuda_run):
+        _, log, _ = cuda_run(
+            PROGRAM
+            + """
+@qd.kernel
+def total() -> qd.f32:
+    r = 0.0
+    for i in x: r += x[i]
+    return r
+s = qd.create_stream()
+for _ in range(3): total(qd_stream=s)
+s.destroy()
+print("end", flush=True)
+"""
+        )
+        kept = [n for n, line in enumerate(log) if line.startswith("alloc")]
+        before = log.index("stream 901 destroyed")
+        assert len(kept) == 3  # of fields, partials, temporaries
+        assert log[log.index("wait 901") : before].count("free") == 2
+
     def test_blocks_are_branches_of_a_graph(self, cuda_run):
         _, log, _ = cuda_run(
             PROGRAM

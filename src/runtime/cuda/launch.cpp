@@ -497,7 +497,10 @@ bool launch(const KernelImage& image, abi::Context& context, const LaunchHooks& 
 void forget_stream(Handle stream) {
     const Driver& d = use();
     AllRooms& all = rooms();
-    const std::lock_guard guard(all.lock);
+    // Who has it may be this thread: Python code that a waiting launch let run, say a finaliser.
+    // What is kept then serves the next stream of that handle.
+    const std::unique_lock guard(all.lock, std::try_to_lock);
+    if (!guard.owns_lock()) return;
     const auto at = all.of_streams.find(stream);
     if (at == all.of_streams.end()) return;
     at->second.give_back(d);

@@ -201,6 +201,9 @@ TEST(ptx, waits_for_the_task_before) {
         const std::string ptx = ptx_of(text, gpu);
         EXPECT_EQ(count(ptx, "griddepcontrol[.]wait;"), 1) << ptx;
         EXPECT_LT(ptx.find("griddepcontrol.wait"), ptx.find("ld.global")) << ptx;
+        // Of a small task the next comes early, never before this one may begin.
+        EXPECT_EQ(count(ptx, "@few griddepcontrol[.]launch_dependents;"), 1) << ptx;
+        EXPECT_LT(ptx.find("griddepcontrol.wait"), ptx.find("griddepcontrol.launch")) << ptx;
         EXPECT_EQ(count(ptx.substr(0, ptx.find("griddepcontrol.wait")), "bra|st[.]"), 0) << ptx;
         expect_to_assemble(ptx, gpu);
     }

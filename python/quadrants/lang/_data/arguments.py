@@ -140,8 +140,8 @@ def check_final_value(name: str, value: Any) -> None:
 
 
 def check_template_member(name: str, value: Any) -> None:
-    """Of a dataclass, compiled in: `raise_on_templated_floats` holds for it too."""
-    if current_cfg().raise_on_templated_floats and _holds_float(value, []):
+    """Of a dataclass, compiled in, under `raise_on_templated_floats`."""
+    if _holds_float(value, []):
         raise ValueError(
             f"Floats are not allowed as template values: member {name!r} of a dataclass "
             "(raise_on_templated_floats=True); annotate it by a number's type"
