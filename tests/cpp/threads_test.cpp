@@ -142,6 +142,54 @@ func @k(%n : i32) {
     EXPECT_EQ(iterations("for %k = %zero to %i { store %p, %k }\n  "), 1);
 }
 
+// A thread has elements of several rows, if they are long.
+TEST(threads, have_elements_of_several_long_rows) {
+    constexpr const char* kPlane = R"(module "k"
+param i32 offset=0 "n"
+param i32 offset=4 "m"
+field @f "f" : i32 shape [16, 100] offset [0, 0] terms [0 / 1 % 0 * 400, 1 / 1 % 0 * 4] components [0] group 1
+func @k(%n : i32, %m : i32) {
+  %one = constant 1 : i32
+  %ten = constant 10 : i32
+  for %i, %j = %one to %n, %one to %m parallel {
+    %p = field_place @f, %i, %j : place<i32>
+    %v = load %p
+    %w = add %v, %i
+    %y = mul %w, %ten
+    %z = add %y, %j
+    store %p, %z
+  }
+}
+)";
+    const auto check = [](const pass::Plan& plan, int n, int m, int rows = 16) {
+        ASSERT_EQ(plan.tasks.at(0).iterations, 4);
+        test::Machine machine(*plan.module, rows * 100 * 4);
+        machine.set_arg(*plan.module, 0, n);
+        machine.set_arg(*plan.module, 1, m);
+        ASSERT_TRUE(machine.run(plan));
+        const auto* f = static_cast<const int32_t*>(machine.bindings[0]);
+        for (int i = 0; i < rows; ++i)
+            for (int j = 0; j < 100; ++j) {
+                const bool inside = i >= 1 && i < n && j >= 1 && j < m;
+                ASSERT_EQ(f[100 * i + j], inside ? 10 * i + j : 0)
+                    << n << " " << m << " " << i << " " << j;
+            }
+    };
+    const pass::Plan open = plan_of(kPlane);
+    for (const int n : {-3, 1, 2, 3, 5, 6, 9, 15, 16})
+        for (const int m : {-7, 1, 2, 30, 64, 65, 66, 99, 100}) check(open, n, m);
+    for (const int n : {1990, 1991, 1992, 1993}) {
+        const auto bound = [](const char* name, int v) {
+            return std::string("  %") + name + " = constant " + std::to_string(v) + " : i32\n";
+        };
+        std::string known = std::regex_replace(kPlane, std::regex("to %n, %one to %m"),
+                                               "to %height, %one to %width");
+        known.insert(known.find("  %one ="), bound("height", n) + bound("width", 90));
+        known = std::regex_replace(known, std::regex("shape .16"), "shape [2000");
+        check(plan_of(known), n, 90, 2000);
+    }
+}
+
 // Bounds that an earlier task computes.
 TEST(threads, stride_to_a_bound_that_they_read) {
     constexpr const char* kComputed = R"(module "k"

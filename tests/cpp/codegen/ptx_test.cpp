@@ -492,13 +492,16 @@ func @k(%a: array<f32, 2>, %b: array<f32, 2>) {
     const std::string asked = "%n = array_shape %a : i32\n%m = array_shape %a #1 : i32";
     for (const char* gpu : kGpus) {
         const std::string ptx = ptx_of(copy(asked), gpu);
-        EXPECT_EQ(count(ptx, "div[.]u32"), 2 + 1) << ptx;  // and in what is left
+        // Of four rows one; of four blocks each; and in what is left of them.
+        EXPECT_EQ(count(ptx, "div[.]u32"), 1 + 4 + 2 + 1) << ptx;
         EXPECT_EQ(count(ptx, "div[.]u64"), 1) << ptx;
-        EXPECT_EQ(count(ptx, "div[.]u32[^:]*ld[.]global[^:]*div[.]u32[^:]*ld[.]global"), 1) << ptx;
+        EXPECT_EQ(count(ptx, "div[.]u32([^:d]|d[^i])*(ld[.]global([^:d]|d[^i])*){4}"), 1) << ptx;
+        EXPECT_EQ(count(ptx, "(div[.]u32[^:]*ld[.]global[^:]*){4}"), 1) << ptx;
         expect_to_assemble(ptx, gpu);
         const std::string known =
             ptx_of(copy("%n = constant 7000 : i32\n%m = constant 5001 : i32"), gpu);
-        EXPECT_EQ(count(known, "mul[.]hi[.]u32"), 2 + 1) << known;
+        EXPECT_EQ(count(known, "mul[.]hi[.]u32"), 1) << known;
+        EXPECT_EQ(count(known, "ld[.]global"), 4) << known;  // nothing is left
         EXPECT_EQ(count(known, "mul[.]hi[.]u64|div[.]"), 0) << known;
         const std::string many =
             ptx_of(copy("%n = constant 2000000001 : i32\n%m = constant 5001 : i32"), gpu);
