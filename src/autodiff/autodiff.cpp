@@ -31,7 +31,9 @@ pass::Refusal differentiate(Module& m, const Request& request) {
         if (request.mode == Mode::validation) return validate(m, request), pass::Refusal{};
         check_statements(m, request);
         check_gradients_of_arrays(m);
-        if (reverses) check_mixed(m), enclose_serial_loops(m);
+        if (reverses) check_mixed(m);
+        pass::number_streams(m);
+        if (reverses) enclose_serial_loops(m);
         const pass::KeptCalls kept = choose_calls(m, request);
         if (pass::Refusal r = pass::straighten(m, !reverses || request.inner_loops, kept);
             !r.what.empty())

@@ -57,7 +57,10 @@ void enclose_serial_loops(Module& m) {
     bool any = false;
     for (Inst& i : *f.body) any |= i.op == Op::for_ && i.loop_config() && i.loop_config()->parallel;
     if (!any) return;
+    Inst* seed = nullptr;  // of random numbers behind it; the first loop that draws some has it
+    bool drew = false;
     for (Inst& i : *f.body) {
+        if (i.op == Op::seed) seed = &i, drew = false;
         if (i.op != Op::for_ || (i.loop_config() && i.loop_config()->parallel)) continue;
         Builder b{&f, f.body, &i, i.loc};
         Value* once[] = {b.int_const(Prim::i32, 0), b.int_const(Prim::i32, 1)};
@@ -68,6 +71,17 @@ void enclose_serial_loops(Module& m) {
         m.owned_loops.back()->parallel = true;
         around->ref = m.owned_loops.back().get();
         f.add_param(around->body(), type::kI32);
+        if (pass::draws(i.body())) {
+            if (drew)
+                refuse(
+                    "Not supported. Random numbers in several serial loops of a kernel that is "
+                    "differentiated. Split them into two kernels",
+                    i);
+            drew = true;
+            Builder in{&f, &around->body(), nullptr, i.loc};
+            const int64_t number = int_of_bits(Prim::i64, constant_bits(seed->operand(0)));
+            in.op(Op::seed, {in.int_const(Prim::i64, number)}, seed->imm);
+        }
         i.remove();
         i.append_to(around->body());
         Builder{&f, &around->body(), nullptr, i.loc}.end(Op::continue_);
@@ -104,10 +118,10 @@ void check_statements(const Module& m, const Request& request) {
                     "graph does not support autograd: the kernel has do-while loops, checkpoints "
                     "or streams",
                     i);
-            if (i.op == Op::random)
+            if (i.op == Op::random && !request.general_control)
                 refuse(
                     "RandStmt not supported in a kernel that is differentiated: draw the numbers "
-                    "in another kernel",
+                    "in another kernel, or use qd.init(ad_general_control=True) and a qd.ad.Tape",
                     i);
             if (what)
                 refuse(std::string("Not supported. A kernel that is differentiated has no ") +

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "autodiff/autodiff.h"
 #include "cpython/names.h"
 #include "data/external.h"
 #include "data/storage.h"
@@ -224,6 +225,10 @@ class Watched {
 
 size_t tasks_of_last_call = 0;
 
+// The sequence of random numbers (Session::drawing_launches) that this thread's last launch drew
+// from, 0: none; and the one that its launches draw from once more, 0: each from the next one.
+thread_local uint64_t drawn = 0, draws_again = 0;
+
 // Whether other processes may see an array that was packed last.
 bool shares_arrays(const Specialisation& s) {
     return std::ranges::any_of(
@@ -254,9 +259,19 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
     context.shared = shared;
     ++session_.launches;
     // Kernels that draw nothing, say of a viewer, leave the sequence as it is.
+    drawn = 0;
     const auto number_draws = [&] {
-        context.launch_key = ir::mix(static_cast<uint64_t>(session_.options.random_seed) * 1048391 +
-                                     ++session_.drawing_launches);
+        if (!draws_again && k.derivative == uint8_t(autodiff::Mode::reverse)) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "the way back of kernel '%s' needs the random numbers of the way there: "
+                         "call the kernel in a qd.ad.Tape",
+                         kernel_name(k).c_str());
+            return false;
+        }
+        drawn = draws_again ? draws_again : ++session_.drawing_launches;
+        context.launch_key =
+            ir::mix(static_cast<uint64_t>(session_.options.random_seed) * 1048391 + drawn);
+        return true;
     };
     Patience patience;
     if (!patience.wait()) return nullptr;
@@ -266,14 +281,14 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
     const Watched watched(session_.watches_launches, s, start, times);
     bool special;
     if (s.interpreted) {
-        if (s.interpreted->uses_random) number_draws();
+        if (s.interpreted->uses_random && !number_draws()) return nullptr;
         special = interpret_launch(*s.interpreted->module, context, outcome, patience.raised);
         tasks_of_last_call = 1;  // it does not cut the kernel
     } else {
         const runtime::KernelImage& image = *s.slot->current();
         tasks_of_last_call = image.counted_tasks;
         if (image.gpu && !note_native_launch(k, s, image, block)) return nullptr;
-        if (image.uses_random) number_draws();
+        if (image.uses_random && !number_draws()) return nullptr;
         const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
         runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
         hooks.whole_ns = kWholeNs;
@@ -538,6 +553,15 @@ __attribute__((noinline)) PyObject* call_recorder(PyObject* self, PyObject* cons
     return result;
 }
 
+PyObject* last_drawn(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(drawn); }
+
+PyObject* draw_again(PyObject*, PyObject* number) {
+    const uint64_t n = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) return nullptr;
+    draws_again = n;
+    Py_RETURN_NONE;
+}
+
 PyObject* set_call_recorder(PyObject*, PyObject* callback) {
     Py_XSETREF(recorder, callback == Py_None ? nullptr : Py_NewRef(callback));
     Py_RETURN_NONE;
@@ -617,6 +641,13 @@ PyMethodDef kernel_functions[] = {
     {"prepare_kernel", prepare_kernel, METH_VARARGS,
      "Makes a kernel's specialisation without launching it."},
     {"forget_kernel", forget_kernel, METH_O, "Drops a kernel's specialisations."},
+    {"last_drawn", last_drawn, METH_NOARGS,
+     "The number of the sequence that this thread's last launch drew random numbers from; 0: "
+     "none."},
+    {"draw_again", draw_again, METH_O,
+     "From now on launches of this thread draw from the sequence with this number; 0: each from "
+     "the "
+     "next one."},
     {"set_call_recorder", set_call_recorder, METH_O,
      "Hands calls of kernels to callback(kernel, args, kwargs) in place of launching them; None: "
      "no "

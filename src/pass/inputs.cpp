@@ -57,6 +57,7 @@ struct Finder {
             if (row.refers == Refers::field) out.bindings.set(bindings.at(i.field()));
             if (row.refers == Refers::function) out.calls.push_back(i.callee());
             if (row.word != Word::none) out.words.set(size_t(row.word));
+            if (is_launch_key(i)) out.words.set(size_t(Word::launch_key));
             for (int k = 0; k < i.operand_count; ++k) {
                 const Value* v = i.operand(k);
                 if (v->owner == f.body) out.parameters.set(v->index);

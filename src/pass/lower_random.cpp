@@ -1,4 +1,5 @@
-// Random numbers become arithmetic on two words of the thread's record (ir/random.h).
+// Random numbers become arithmetic on two words (ir/random.h): of the thread's record at the end of
+// the pipeline, and variables where iterations happen again (autodiff).
 //
 // Needs: op seed in front of the first draw of each stream (pass seed).
 // Cost:  O(instructions).
@@ -25,27 +26,41 @@ struct Bits {  // arithmetic on u64
         x = mul(step(x, 27), 0x94d049bb133111eb);
         return step(x, 31);
     }
-    Value* word(ThreadWord which) {
-        return b.typed(Op::thread_word, type::kU64.place(), {}, uint64_t(which));
-    }
 };
 
-void lower_seed(Inst& i) {
+// The places of a stream's key and of how often it was drawn from.
+struct Stream {
+    Value* key;
+    Value* draws;
+};
+
+Stream of_thread(Builder& b) {
+    const auto word = [&](ThreadWord which) {
+        return b.typed(Op::thread_word, type::kU64.place(), {}, uint64_t(which));
+    };
+    return {word(ThreadWord::random_key), word(ThreadWord::random_draw)};
+}
+
+Stream of_variables(Builder& b) {
+    const auto variable = [&] { return b.typed(Op::slot, type::kU64.place(), {}); };
+    return {variable(), variable()};
+}
+
+void lower_seed(Inst& i, const Stream& to) {
     Bits x{before(i)};
     Value* launch = x.b.typed(Op::task_value, type::kI64, {}, uint64_t(TaskValue::launch_key));
     Value* stream =
         x.mix(x.add(x.b.cast(launch, Prim::u64), x.constant((i.imm + 1) * kRandomStep)));
     Value* iteration = x.add(x.b.cast(i.operand(0), Prim::u64), x.constant(1));
     Value* key = x.mix(x.add(stream, x.mul(iteration, kRandomStep)));
-    x.b.store(x.word(ThreadWord::random_key), key);
-    x.b.store(x.word(ThreadWord::random_draw), x.constant(0));
+    x.b.store(to.key, key);
+    x.b.store(to.draws, x.constant(0));
 }
 
-Value* draw(Bits& x) {
-    Value* key = x.b.load(x.word(ThreadWord::random_key));
-    Value* place = x.word(ThreadWord::random_draw);
-    Value* next = x.add(x.b.load(place), x.constant(1));
-    x.b.store(place, next);
+Value* draw(Bits& x, const Stream& from) {
+    Value* key = x.b.load(from.key);
+    Value* next = x.add(x.b.load(from.draws), x.constant(1));
+    x.b.store(from.draws, next);
     return x.mix(x.add(key, x.mul(next, kRandomStep)));
 }
 
@@ -71,16 +86,41 @@ Value* as_result(Bits& x, Value* bits, Prim p) {
     }
 }
 
+void lower_draw(Inst& i, Bits& x, const Stream& from) {
+    replace(i.result(), as_result(x, draw(x, from), i.result()->type.prim));
+}
+
+// With numbers from `stream` up to the next seed.
+void draw_from_variables(Region& r, Stream stream) {
+    for (Inst *i = r.first, *next; i; i = next) {
+        next = i->next;
+        Bits x{before(*i)};
+        if (i->op == Op::seed) {
+            stream = of_variables(x.b);
+            lower_seed(*i, stream);
+            i->remove();
+        } else if (i->op == Op::random) {
+            lower_draw(*i, x, stream);
+            i->remove();
+        } else {
+            for (Region* inner : i->region_list()) draw_from_variables(*inner, stream);
+        }
+    }
+}
+
 }  // namespace
+
+void draw_from_variables(Function& kernel) { draw_from_variables(*kernel.body, {}); }
 
 bool lower_random(Session&, Function& f) {
     bool changed = false;
     walk(*f.body, [&](Inst& i) {
         if (i.op == Op::seed) {
-            lower_seed(i);
+            Bits x{before(i)};
+            lower_seed(i, of_thread(x.b));
         } else if (i.op == Op::random) {
             Bits x{before(i)};
-            replace(i.result(), as_result(x, draw(x), i.result()->type.prim));
+            lower_draw(i, x, of_thread(x.b));
         } else {
             return;
         }

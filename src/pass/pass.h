@@ -184,6 +184,9 @@ struct Turns {
 
 // Whether the kernel may draw a random number, before passes find that it draws none.
 [[nodiscard]] bool draws(const ir::Module& module);
+[[nodiscard]] bool draws(const ir::Region& region);  // with what it calls
+bool is_launch_key(const ir::Inst& i);
+void number_streams(ir::Module& module);  // as the pipeline does (seed.cpp)
 
 [[nodiscard]] uint32_t args_bytes(const ir::Module& module);  // of its argument block; inputs.cpp
 

@@ -83,7 +83,9 @@ bool is_plain(const ir::Region& body, uint32_t most, Plain kind);
 #define PASS(name, ...) bool name(Session& s, ir::Function& f);
 #include "pass/passes.inc"
 
-void single_exit(ir::Function& f);    // straighten
+void single_exit(ir::Function& f);  // straighten
+// The same as lower_random by variables; nothing below `kernel` draws. (straighten)
+void draw_from_variables(ir::Function& kernel);
 bool join_branches(ir::Function& f);  // tidy
 
 // --- the kernel becomes tasks

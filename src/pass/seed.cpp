@@ -67,20 +67,34 @@ struct Numbering {
     }
 };
 
-bool draws_in(const Function& f, std::unordered_set<const Function*>& seen) {
+bool draws_in(const Region& r, std::unordered_set<const Function*>& seen) {
     bool any = false;
-    walk(*f.body, [&](const Inst& i) {
-        any |= i.op == Op::random ||
-               (i.op == Op::call && seen.insert(i.callee()).second && draws_in(*i.callee(), seen));
+    walk(const_cast<Region&>(r), [&](const Inst& i) {
+        any |= i.op == Op::random || is_launch_key(i) ||
+               (i.op == Op::call && seen.insert(i.callee()).second &&
+                draws_in(*i.callee()->body, seen));
     });
     return any;
 }
 
 }  // namespace
 
-bool draws(const Module& m) {
+bool is_launch_key(const Inst& i) {
+    return i.op == Op::task_value && TaskValue(i.imm) == TaskValue::launch_key;
+}
+
+bool draws(const Region& r) {
     std::unordered_set<const Function*> seen;
-    return draws_in(m.kernel(), seen);
+    return draws_in(r, seen);
+}
+
+bool draws(const Module& m) { return draws(*m.kernel().body); }
+
+void number_streams(Module& m) {
+    Session s{.m = m};
+    const std::vector<Function*> order = callees_first(m);
+    summarise(s, order);
+    seed(s, m.kernel());
 }
 
 bool seed(Session& s, Function& kernel) {

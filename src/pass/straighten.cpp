@@ -109,6 +109,7 @@ Refusal straighten(Module& m, bool unrolls, const KeptCalls& kept) {
                 f->body->first->loc};
         single_exit(*f);
         inline_calls(s, *f);
+        if (f == &m.kernel()) draw_from_variables(*f);
         mark_constant_loads(*f->body, f != &m.kernel());
         if (unrolls && m.options.advanced_optimization) unroll(s, *f);
         whole_slots(*f);

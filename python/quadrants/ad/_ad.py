@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from quadrants._lazy import LazyNumpy
+from quadrants._lib import core
 from quadrants._lib.core import AutodiffMode, SNodeGradType
 from quadrants.ad import _loss, _recording
 from quadrants.ad._fields import clear_all_gradients
@@ -26,14 +27,16 @@ __all__ = ["FwdMode", "Tape", "clear_all_gradients", "grad_for", "grad_replaced"
 
 
 class Call(tuple[Any, ...]):
-    """A recorded call: (function, positional arguments), and those by keyword beside them."""
+    """A recorded call: (function, positional arguments); beside them those by keyword, and which
+    random numbers it drew."""
 
     kwargs: dict[str, Any]
+    drawn: int
 
     @classmethod
-    def of(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    def of(cls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: int) -> Call:
         call = cls((func, args))
-        call.kwargs = kwargs
+        call.kwargs, call.drawn = kwargs, drawn
         return call
 
 
@@ -140,7 +143,7 @@ class Tape(_recording.Mode):
             result = kernel._validate(*args, **kwargs)
         else:
             result = _recording.run(kernel, args, kwargs)
-        self.insert(kernel, args, kwargs)
+        self._record(kernel, args, kwargs, core.last_drawn())
         return result
 
     def insert(self, func: Any, args: Any, kwargs: dict[str, Any] | None = None) -> None:
@@ -154,15 +157,18 @@ class Tape(_recording.Mode):
         Raises:
             AssertionError: it is a derivative.
         """
+        self._record(func, args, kwargs or {}, 0)
+
+    def _record(self, func: Any, args: Any, kwargs: dict[str, Any], drawn: int) -> None:
         mode = getattr(func, "autodiff_mode", AutodiffMode.NONE)
         assert mode in (AutodiffMode.NONE, AutodiffMode.VALIDATION), (
             "Inserted funcs should be forward kernels."
         )
-        call = Call.of(func, tuple(args), kwargs or {})
+        call = Call.of(func, tuple(args), kwargs, drawn)
         self.calls.append(call)
         self.modes.append(mode)
         if self.grad_checker is not None:
-            self.grad_checker.add_call(func, call[1], call.kwargs)
+            self.grad_checker.add_call(func, call[1], call.kwargs, drawn)
 
     def grad(self) -> None:
         """Evaluates the gradients, which else happens at the end of the block.
@@ -184,7 +190,8 @@ class Tape(_recording.Mode):
             _loss.seed(self.loss)
             for call in reversed(self.calls):
                 func, args = call
-                func.grad(*args, **getattr(call, "kwargs", {}))
+                with _recording.drawing_again(getattr(call, "drawn", 0)):
+                    func.grad(*args, **getattr(call, "kwargs", {}))
         self.gradient_evaluated = True
 
 

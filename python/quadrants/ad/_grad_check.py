@@ -71,9 +71,16 @@ class GradChecker:
         """Ends that."""
         _unwatch(self)
 
-    def add_call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Notes a call, to be made again."""
-        self.calls.append(partial(func, *args, **kwargs))
+    def add_call(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], drawn: int
+    ) -> None:
+        """Notes a call, to be made again with the same random numbers (`core.last_drawn()`)."""
+
+        def again() -> None:
+            with _recording.drawing_again(drawn):
+                func(*args, **kwargs)
+
+        self.calls.append(again)
 
     def _written(self, again: Any, method: Any, field: Any, args: Any, kwargs: Any) -> None:
         if self._amid or _recording.recording() is None or field._companion_of is not None:

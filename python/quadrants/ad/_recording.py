@@ -101,6 +101,16 @@ def run(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return kernel(*args, **kwargs)  # which native code launches, amid `_on_call`
 
 
+@contextmanager
+def drawing_again(number: int) -> Iterator[None]:
+    """Kernels draw the random numbers of an earlier launch, `core.last_drawn()`; 0: none did."""
+    core.draw_again(number)
+    try:
+        yield
+    finally:
+        core.draw_again(0)
+
+
 def check_not_nested(name: str) -> None:
     """Raises if this thread records already."""
     outer = _mine()
