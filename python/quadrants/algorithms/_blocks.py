@@ -16,7 +16,6 @@ from quadrants.algorithms._common import THREADS, constant, lane_mask, unsigned
 from quadrants.lang.kernel_impl import func
 from quadrants.lang.matrix import Vector
 from quadrants.lang.ops import atomic_add, bit_cast, cast, loop_config, popcnt, static
-from quadrants.lang.ops import min as _min
 from quadrants.lang.ops import select as choose
 from quadrants.lang.simt import block, reductions, subgroup
 from quadrants.types.annotations import template
@@ -31,6 +30,11 @@ _SELECTED_ITEMS = 16  # of a thread that looks back: fewer tiles are waited for
 def tiles(n: Any) -> Any:
     """Tiles of n elements; n may be a value of a kernel."""
     return (n + (TILE - 1)) // TILE
+
+
+def _prefix_items(dtype: Any) -> int:
+    """Of a thread at one time: every device has 34 KB of shared memory."""
+    return 32 // dtype.size
 
 
 def _subgroups() -> int:
@@ -71,6 +75,53 @@ def _before_subgroup(total, dtype: template(), combine: template(), identity: te
 # --- scans ----------------------------------------------------------------------------------------
 
 
+def _spread(at: Any) -> Any:
+    """Where a thread's neighbours lie in shared memory, so that lanes meet different banks."""
+    return at + at // 32
+
+
+@func
+def _scan_parked(
+    parked: template(),
+    items: template(),
+    threads: template(),
+    base,
+    dtype: template(),
+    combine: template(),
+    identity: template(),
+    inclusive: template(),
+):
+    """Scans what the block has in shared memory, `_spread`; returns base and all of it combined.
+
+    A thread scans neighbours, its subgroup their totals.
+    """
+    lanes = static(subgroup.group_size())
+    totals = block.SharedArray((static(threads // lanes),), dtype)
+    own = _spread(block.thread_idx() * items)
+    lane = subgroup.invocation_id()
+    block.sync()
+    held = Vector([constant(identity, dtype) for _ in range(items)])
+    total = constant(identity, dtype)
+    for k in static(range(items)):
+        held[k] = total
+        total = combine(total, parked[own + k])
+        if static(inclusive):
+            held[k] = total
+    scanned = reductions._inclusive_scan_tiled(total, combine, subgroup.log2_group_size())
+    before = choose(lane == 0, constant(identity, dtype), subgroup.shuffle_up(scanned, 1))
+    if lane == lanes - 1:
+        totals[block.thread_idx() // lanes] = scanned
+    block.sync()
+    for w in static(range(threads // lanes)):
+        if w == block.thread_idx() // lanes:
+            before = combine(base, before)
+        base = combine(base, totals[w])
+    for k in static(range(items)):
+        parked[own + k] = combine(before, held[k])
+    block.sync()
+    return base
+
+
 @func
 def tile_totals(
     arr: template(),
@@ -86,11 +137,14 @@ def tile_totals(
     for i in range(tiles(n) * THREADS):
         block.sync()
         first = i // THREADS * TILE
-        total = constant(identity, dtype)
+        held = Vector([constant(identity, dtype) for _ in range(_ITEMS)])
         for k in static(range(_ITEMS)):
             at = k * THREADS + i % THREADS
             if at < n - first:
-                total = combine(total, arr[first + at])
+                held[k] = arr[first + at]
+        total = held[0]
+        for k in static(range(1, _ITEMS)):
+            total = combine(total, held[k])
         total = block.reduce(total, THREADS, combine, dtype)
         if i % THREADS == 0:
             scratch[behind + i // THREADS] = bit_cast(total, static(unsigned(dtype)))
@@ -113,19 +167,28 @@ def prefixes(
     """
     loop_config(block_dim=_PREFIX_THREADS)
     for t in range(_PREFIX_THREADS):
-        each = (count + (_PREFIX_THREADS - 1)) // _PREFIX_THREADS
-        begin = t * each
-        end = _min(count, begin + each)
-        total = constant(identity, dtype)
-        for b in range(begin, end):
-            total = combine(total, bit_cast(scratch[behind + b], dtype))
-        before = block.exclusive_scan(
-            total, _PREFIX_THREADS, combine, constant(identity, dtype), dtype
-        )
-        for b in range(begin, end):
-            x = bit_cast(scratch[behind + b], dtype)
-            scratch[behind + b] = bit_cast(before, static(unsigned(dtype)))
-            before = combine(before, x)
+        items = static(_prefix_items(dtype))
+        piece = static(_PREFIX_THREADS * items)
+        parked = block.SharedArray((static(_spread(piece)),), dtype)
+        before = constant(identity, dtype)
+        for p in range((count + (piece - 1)) // piece):
+            block.sync()
+            first = p * piece
+            for k in static(range(items)):
+                at = k * _PREFIX_THREADS + t
+                x = constant(identity, dtype)
+                if at < count - first:
+                    x = bit_cast(scratch[behind + first + at], dtype)
+                parked[_spread(at)] = x
+            before = _scan_parked(
+                parked, items, _PREFIX_THREADS, before, dtype, combine, identity, False
+            )
+            for k in static(range(items)):
+                at = k * _PREFIX_THREADS + t
+                if at < count - first:
+                    scratch[behind + first + at] = bit_cast(
+                        parked[_spread(at)], static(unsigned(dtype))
+                    )
         if static(has_total):
             if t == _PREFIX_THREADS - 1:
                 total_to[0] = cast(before, i32)
@@ -143,30 +206,27 @@ def scan_tiles(
     identity: template(),
     inclusive: template(),
 ):
-    """`out[i]` = what stands before i, in its tile and in those before; with i itself if inclusive."""
-    lanes = static(subgroup.group_size())
+    """`out[i]` = what stands before i, in its tile and in those before; with i itself if inclusive.
+
+    Threads scan neighbours, which they get from each other through shared memory.
+    """
     loop_config(block_dim=THREADS)
     for i in range(tiles(n) * THREADS):
+        parked = block.SharedArray((static(_spread(TILE)),), dtype)
         block.sync()
-        first = _run_begin(i // THREADS)
-        lane = subgroup.invocation_id()
-        held = Vector([constant(identity, dtype) for _ in range(_ITEMS)])
+        first = i // THREADS * TILE
         for k in static(range(_ITEMS)):
-            if k * lanes + lane < n - first:
-                held[k] = arr[first + k * lanes + lane]
-        running = constant(identity, dtype)
+            at = k * THREADS + block.thread_idx()
+            x = constant(identity, dtype)
+            if at < n - first:
+                x = arr[first + at]
+            parked[_spread(at)] = x
+        base = bit_cast(scratch[behind + i // THREADS], dtype)
+        _scan_parked(parked, _ITEMS, THREADS, base, dtype, combine, identity, inclusive)
         for k in static(range(_ITEMS)):
-            scanned = reductions._inclusive_scan_tiled(held[k], combine, subgroup.log2_group_size())
-            before = choose(lane == 0, constant(identity, dtype), subgroup.shuffle_up(scanned, 1))
-            held[k] = combine(running, scanned if inclusive else before)
-            running = combine(running, subgroup.broadcast(scanned, static(lanes - 1)))
-        base = combine(
-            bit_cast(scratch[behind + i // THREADS], dtype),
-            _before_subgroup(running, dtype, combine, identity),
-        )
-        for k in static(range(_ITEMS)):
-            if k * lanes + lane < n - first:
-                out[first + k * lanes + lane] = combine(base, held[k])
+            at = k * THREADS + block.thread_idx()
+            if at < n - first:
+                out[first + at] = parked[_spread(at)]
 
 
 @func
