@@ -88,12 +88,13 @@ Messages& messages() {
     return *all;
 }
 
-bool distrust(const std::string& path) {
+bool distrust(const std::string& path,
+              const char* why = "it must belong to you and not be writable by others") {
     Messages& w = messages();
     std::lock_guard guard(w.lock);
     if (w.named.insert(path).second)
         w.pending.push_back({"warn", "The kernel cache ignores " + path +
-                                         ": it must belong to you and not be writable by others."});
+                                         ": " + why + "."});
     return false;
 }
 
@@ -175,7 +176,8 @@ bool Store::usable(std::string_view name) const {
     std::string path = folder_;
     for (size_t at = 0;;) {
         if (::lstat(path.c_str(), &info) != 0) return false;
-        if (!S_ISDIR(info.st_mode) || !is_private(info)) return distrust(path);
+        if (!S_ISDIR(info.st_mode)) return distrust(path, "it is no folder");
+        if (!is_private(info)) return distrust(path);
         const size_t end = name.find('/', at);
         if (end == std::string_view::npos) return true;
         path = folder_ + "/" + std::string(name.substr(0, end));

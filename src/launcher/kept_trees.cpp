@@ -93,7 +93,7 @@ void write_file(const std::string& path, File& file) {
 }
 
 bool keeps() {
-    return session().options.offline_cache && !session().options.offline_cache_file_path.empty();
+    return keeps_cache();
 }
 
 // The file's, read when it is asked for first; null for what is typed.

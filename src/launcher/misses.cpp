@@ -154,7 +154,7 @@ void explain_miss(KernelObject& k, PyObject* const* args, size_t count,
                   std::vector<std::string>& misses) {
     constexpr size_t kMostTried = 16;
     const Ref fn = plain_function(k.definition);
-    if (!session().options.offline_cache || !misses.empty() || !fn) return;
+    if (!keeps_cache() || !misses.empty() || !fn) return;
     const AskMisses asking(&misses);
     const Ref name = Ref::steal(PyObject_GetAttrString(fn.get(), "__name__"));
     std::vector<std::string>& files = recipe_index().files[cpython::text(name.get())];

@@ -543,7 +543,7 @@ bool resolve(StoredRecipe& s, KernelObject& k, std::span<PyObject* const> args) 
 std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* args, size_t count,
                                             const AcceptRecipe& accept,
                                             std::vector<std::string>* misses) {
-    if (!session().options.offline_cache) return nullptr;
+    if (!keeps_cache()) return nullptr;
     const AskMisses asking(misses);
     const std::string key = kernel_key(k, {args, count});
     if (key.empty()) return nullptr;
@@ -576,7 +576,7 @@ std::unique_ptr<Specialisation> find_recipe(KernelObject& k, PyObject* const* ar
 std::string store_recipe(KernelObject& k, PyObject* const* args, size_t count,
                          const LoweredKernel& kernel, std::span<const ir::Param> params,
                          std::span<const uint8_t> code_hash) {
-    if (!session().options.offline_cache) return "";
+    if (!keeps_cache()) return "";
     if (!kernel.cacheable) return kernel.uncacheable_reason;
     const std::string key = kernel_key(k, {args, count});
     const Bytes bytes = write_recipe(k.definition, kernel, {args, count}, params, code_hash);

@@ -43,6 +43,11 @@ std::vector<cache::Store::Entry> entries_of_accessors() {
 
 }  // namespace
 
+bool keeps_cache() {
+    const ir::Options& o = session().options;
+    return o.offline_cache && !o.offline_cache_file_path.empty();
+}
+
 cache::Store& store() {
     static std::map<std::string, std::unique_ptr<cache::Store>> stores;  // under the GIL
     auto& s = stores[session().options.offline_cache_file_path];
@@ -52,8 +57,7 @@ cache::Store& store() {
 }
 
 std::optional<Bytes> find_artefact(std::span<const uint8_t> code_hash) {
-    return session().options.offline_cache ? kernel_folder().read(code_name(code_hash))
-                                           : std::nullopt;
+    return keeps_cache() ? kernel_folder().read(code_name(code_hash)) : std::nullopt;
 }
 
 void store_artefact(const std::string& cache_path, const Bytes& code_hash,
@@ -71,8 +75,7 @@ void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
 
 void flush_cache() {
     const ir::Options& o = session().options;
-    if (o.offline_cache && !o.offline_cache_file_path.empty() &&
-        !(used.empty() && accessors.empty())) {
+    if (keeps_cache() && !(used.empty() && accessors.empty())) {
         const cache::Limits limits{o.offline_cache_cleaning_policy,
                                    o.offline_cache_max_size_of_files,
                                    o.offline_cache_cleaning_factor};

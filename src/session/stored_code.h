@@ -13,6 +13,8 @@ class Store;
 
 namespace qd::session {
 
+// Whether this session has a cache: it may have been told not to, or that there is no folder.
+bool keeps_cache();
 // Of this session's folder: recipes, and code until a flush.
 cache::Store& store();
 // Artefacts by hash, best tier known.

@@ -1,9 +1,11 @@
 """The files that users count, delete, damage and clean: chapter 51, sections 2.1 to 2.5."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -243,8 +245,25 @@ def test_no_path_is_no_cache(cache, fastcache):
     program = cache.home / "p.py"
     program.write_text(LOGGED.replace("@qd.kernel", f"@qd.kernel(fastcache={fastcache})"))
     command = [sys.executable, program, "", "info"]
+    in_root = set(Path("/").iterdir())
     subprocess.run(command, check=True, cwd=cache.path)
     assert list(cache.path.iterdir()) == []
+    assert set(Path("/").iterdir()) == in_root
+
+
+def test_a_folder_that_is_a_file(cache):
+    cache.run(3)
+    native = cache.path / "native"
+    shutil.rmtree(native)
+    native.touch()
+    program = cache.home / "p.py"
+    program.write_text(
+        PROGRAM.format(kernels=KERNEL.format(n=0, factor=3) + "KERNELS = [k0]\nFLUSHED = True\n")
+    )
+    command = [sys.executable, program, cache.path, "{}"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert f"The kernel cache ignores {native}: it is no folder." in done.stderr
+    assert "belong to you" not in done.stderr
 
 
 def age(path, seconds):
