@@ -115,6 +115,7 @@ class Writer:
         self.frozen = set()
         self.own = None  # how an iteration's own cells are written
         self.used_general = False
+        self.draws = general and seed % 5 == 1
         self.exact = True
         self.budget = 0
         self.left = 12  # statements that blocks may hold
@@ -315,7 +316,10 @@ class Writer:
         if self.vars("i"):
             options += [lambda: f"0.1 * {self.pick(self.vars('i')).name}"]
         options += [lambda: f"{self.r.uniform(-1, 1):.2f}"]
+        if self.draws:
+            options += [lambda: "qd.random()"] * 2
         text = self.pick(options)()
+        self.used_general |= text == "qd.random()"
         return f"({text})" if text.startswith("-") else text
 
     def vector(self, depth=1):
