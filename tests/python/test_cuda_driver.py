@@ -891,6 +891,46 @@ print(y[1])
         assert "free" not in log  # which would wait
 
 
+def test_a_signal_handler_launches_while_its_thread_waits(run):
+    program = (
+        SAXPY
+        + """
+import signal
+@qd.kernel
+def result() -> qd.f32:
+    return x[1]
+@qd.kernel
+def checks():
+    for i in x:
+        assert x[i] > -1, "small"
+seen = []
+def handler(*_):
+    if not seen:
+        seen.append(1)
+        saxpy(1.0)
+        result()
+        checks()
+        s = qd.create_stream()
+        saxpy(2.0, qd_stream=s)
+        del s
+        seen.append(2)
+signal.signal(signal.SIGALRM, handler)
+for k in range(3):
+    saxpy(1.0), result(), checks()
+signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+for k in range(50):
+    result()
+    if seen: break
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(seen, result())
+"""
+    )
+    lines, log, _ = run(program, "late")
+    assert lines == ["[1, 2] 0.0"]
+    # Of the handler's launches, which have memory of their own.
+    assert any(line.startswith("free") for line in log)
+
+
 def test_graph_kernels_keep_to_the_device(run):
     program = """
 qd.init(arch=qd.cuda, log_level=qd.ERROR)

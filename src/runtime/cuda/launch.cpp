@@ -14,6 +14,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -106,7 +107,8 @@ struct Rooms {  // of a stream
     }
 };
 struct AllRooms {
-    std::mutex lock;  // of who puts a launch onto a stream
+    std::mutex lock;                      // of who puts a launch onto a stream
+    std::atomic<std::thread::id> holder;  // that thread
     Rooms of_default;
     std::map<Handle, Rooms> of_streams;
 
@@ -132,6 +134,7 @@ struct Launch {
     LaunchOutcome& outcome;
     Rooms& r;
     const Handle stream;
+    const bool amid = false;  // another of this thread
     const Driver& d = use();
     std::vector<uint8_t> record{};
     const bool checks = !image.formats.empty();
@@ -376,7 +379,7 @@ struct Launch {
 
     bool can_replay() {
         const Code& code = *image.gpu;
-        if (!std::exchange(code.was_launched, true) || code.cannot_replay) return false;
+        if (amid || !std::exchange(code.was_launched, true) || code.cannot_replay) return false;
         if (hooks.times || context.task) return false;
         if (std::ranges::any_of(image.tasks, [](const LoadedTask& t) {
                 return t.gate >= 0 || t.record_bytes > kMostReplayed;
@@ -478,27 +481,50 @@ struct Launch {
     }
 };
 
+struct Holding {
+    AllRooms& all;
+    std::unique_lock<std::mutex> guard{all.lock, std::try_to_lock};
+
+    Holding(AllRooms& rooms, const LaunchHooks& hooks) : all(rooms) {
+        if (!guard.owns_lock()) {  // who has it may need the GIL
+            if (hooks.long_run) hooks.long_run(hooks.data);
+            guard.lock();
+        }
+        all.holder = std::this_thread::get_id();
+    }
+    ~Holding() { all.holder = std::thread::id{}; }
+};
+
+struct OwnRooms {
+    Rooms rooms;
+    ~OwnRooms() {
+        if (const Driver* d = use_if_possible()) rooms.give_back(*d);  // once nobody uses it
+    }
+};
+
 }  // namespace
 
 bool launch(const KernelImage& image, abi::Context& context, const LaunchHooks& hooks,
             LaunchOutcome& outcome) {
     AllRooms& all = rooms();
-    std::unique_lock guard(all.lock, std::try_to_lock);
-    if (!guard.owns_lock()) {  // who has it may need the GIL
-        if (hooks.long_run) hooks.long_run(hooks.data);
-        guard.lock();
-    }
     const auto stream = reinterpret_cast<Handle>(hooks.stream);
-    Launch l{image, context, hooks, outcome, all.of(stream), stream};
+    if (all.holder == std::this_thread::get_id()) {
+        // By Python code that a waiting launch let run, say a signal handler.
+        OwnRooms own;
+        if (stream) order_behind_default(stream);
+        return Launch{image, context, hooks, outcome, own.rooms, stream, true}.run_all();
+    }
+    const Holding holding(all, hooks);
     if (stream) order_behind_default(stream);
-    return l.run_all();
+    return Launch{image, context, hooks, outcome, all.of(stream), stream}.run_all();
 }
 
 void forget_stream(Handle stream) {
     const Driver& d = use();
     AllRooms& all = rooms();
-    // Who has it may be this thread: Python code that a waiting launch let run, say a finaliser.
-    // What is kept then serves the next stream of that handle.
+    // Of a waiting launch, maybe this thread's, which let a finaliser run. What is kept then serves
+    // the next stream of that handle.
+    if (all.holder == std::this_thread::get_id()) return;
     const std::unique_lock guard(all.lock, std::try_to_lock);
     if (!guard.owns_lock()) return;
     const auto at = all.of_streams.find(stream);
