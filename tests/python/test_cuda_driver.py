@@ -900,23 +900,22 @@ import signal
 def result() -> qd.f32:
     return x[1]
 @qd.kernel
-def checks():
-    for i in x:
-        assert x[i] > -1, "small"
+def says():
+    print(x[1])
 seen = []
 def handler(*_):
     if not seen:
         seen.append(1)
         saxpy(1.0)
         result()
-        checks()
+        says()
         s = qd.create_stream()
         saxpy(2.0, qd_stream=s)
         del s
         seen.append(2)
 signal.signal(signal.SIGALRM, handler)
 for k in range(3):
-    saxpy(1.0), result(), checks()
+    saxpy(1.0), result(), says()
 signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
 for k in range(50):
     result()
