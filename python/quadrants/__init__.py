@@ -51,7 +51,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_NAMES, *(name for name in globals() if name.startswith("_"))])
+    return sorted([*_NAMES, *(name for name in [*globals()] if name.startswith("_"))])
 
 
 # What this package imports on first use; programs import modules of their own at their own risk.

@@ -176,7 +176,7 @@ def lazy_names(
         return value
 
     def __dir__() -> list[str]:
-        private = [n for n in namespace if n.startswith("_")]
+        private = [n for n in [*namespace] if n.startswith("_")]
         return sorted({*where, *private})
 
     return __getattr__, __dir__

@@ -10,4 +10,4 @@ def get_mps_command_queue() -> int:
 
 
 def __dir__() -> list[str]:
-    return ["get_mps_command_queue", *(n for n in globals() if n.startswith("_"))]
+    return ["get_mps_command_queue", *(n for n in [*globals()] if n.startswith("_"))]

@@ -37,4 +37,4 @@ def usage(grid: _Any) -> float:
 
 
 def __dir__() -> list[str]:
-    return ["grid", "usage", *(n for n in globals() if n.startswith("_"))]
+    return ["grid", "usage", *(n for n in [*globals()] if n.startswith("_"))]

@@ -166,13 +166,15 @@ bool wrong_rank() {
 bool read_key(const FieldFull& f, PyObject* key, int64_t* indices) {
     const int ndim = f.field->ndim;
     if (key == Py_None) return ndim == 0 || wrong_rank();
-    if (PyLong_Check(key) || is_one_index(key) || PySlice_Check(key) || PyUnicode_Check(key) ||
-        PyFloat_Check(key)) {
+    if (PyLong_Check(key) || is_one_index(key)) {
         if (ndim != 1) return wrong_rank();
         return one_index(key, indices[0]);
     }
-    PyObject* items = PySequence_Fast(key, "a field is indexed by integers");
-    if (!items) return cpython::forget_error(), illegal_element(key);
+    PyObject* items =
+        PyErr_Occurred() ? nullptr : PySequence_Fast(key, "a field is indexed by integers");
+    if (!items && PyErr_ExceptionMatches(PyExc_TypeError))
+        return PyErr_Clear(), illegal_element(key);
+    if (!items) return false;
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
     const bool zero = ndim == 0 && n == 1 && PySequence_Fast_GET_ITEM(items, 0) == Py_None;
     bool ok = zero || n == ndim || wrong_rank();

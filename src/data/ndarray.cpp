@@ -141,7 +141,8 @@ char* locate(const NdarrayFull& a, PyObject* key) {
         if (a.ndim != 1) return wrong_count(a, 1, key);
         return read_index(key, indices[0]) ? address_of(a, indices) : nullptr;
     }
-    PyObject* items = PySequence_Fast(key, "an ndarray is indexed by integers");
+    PyObject* items =
+        PyErr_Occurred() ? nullptr : PySequence_Fast(key, "an ndarray is indexed by integers");
     if (!items) return nullptr;
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
     const bool zero = a.ndim == 0 && n == 1 && PySequence_Fast_GET_ITEM(items, 0) == Py_None;

@@ -322,10 +322,13 @@ bool read_number(Prim p, PyObject* value, uint64_t& bits) {
 }
 
 bool is_one_index(PyObject* key) {
-    if (!PyIndex_Check(key)) return false;
-    if (!PySequence_Check(key)) return true;
-    if (PySequence_Size(key) >= 0) return false;
-    cpython::forget_error();
+    if (PyTuple_Check(key) || PyList_Check(key)) return false;
+    if (!PySequence_Check(key) || PyBytes_Check(key) || PyByteArray_Check(key) ||
+        PyRange_Check(key) || PyUnicode_Check(key))
+        return true;
+    if (!PyIndex_Check(key) || PySequence_Size(key) >= 0) return false;
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+    PyErr_Clear();
     return true;
 }
 

@@ -96,7 +96,9 @@ PyObject* make_capsule(const Window& w, bool versioned);
 
 // An index as Python sees it: int or anything with __index__. False with a TypeError set.
 bool read_index(PyObject* o, int64_t& out);
-bool is_one_index(PyObject* key);  // an integer, also as an array of no dimensions
+// An integer, also as an array of no dimensions; or what has no elements in order. False, too, with
+// an exception of the object's own, which is no TypeError.
+bool is_one_index(PyObject* key);
 
 bool add_storage_types();           // called by add_field
 bool add_view_type();               // view.cpp

@@ -20,32 +20,6 @@ uint64_t lowered_kernels = 0;
 
 Ref get(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
 
-bool is_tuple_annotation(PyObject* a) {
-    if (PyTuple_Check(a) || PyList_Check(a)) return true;
-    Ref origin = Ref::steal_or_null(PyObject_GetAttr(a, names().__origin___));
-    if (!origin) forget_error();
-    return origin && origin.get() == reinterpret_cast<PyObject*>(&PyTuple_Type);
-}
-
-std::vector<Ref> result_annotations(PyObject* a, bool& is_tuple) {
-    std::vector<Ref> out;
-    if (a == Py_None || is_empty(a)) return out;
-    is_tuple = is_tuple_annotation(a);
-    if (!is_tuple) {
-        out.push_back(Ref::borrow(a));
-        return out;
-    }
-    Ref items = PyTuple_Check(a) || PyList_Check(a) ? Ref::borrow(a) : get(a, names().__args___);
-    Ref list = Ref::steal(PySequence_List(items.get()));
-    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k) {
-        PyObject* item = PyList_GET_ITEM(list.get(), k);
-        if (item == Py_Ellipsis)
-            raise(Kind::syntax, "Ellipsis is not supported in return type annotations");
-        out.push_back(Ref::borrow(item));
-    }
-    return out;
-}
-
 [[noreturn]] void bad_return(const std::string& got, PyObject* wanted) {
     const Ref shown = is_tensor_type_object(wanted)
                           ? Ref::steal(PyObject_CallMethod(wanted, "to_string", nullptr))
@@ -173,6 +147,14 @@ Signature read_signature(PyObject* definition) {
     return s;
 }
 
+bool holds_ndarray(PyObject* value) {
+    if (is_ndarray(unwrap(value))) return true;
+    if (!PyTuple_CheckExact(value)) return false;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(value); ++k)
+        if (holds_ndarray(PyTuple_GET_ITEM(value, k))) return true;
+    return false;
+}
+
 // What a kernel's template parameter refuses.
 void check_template(PyObject* annotation, PyObject* value) {
     if (!is_template(annotation)) return;
@@ -190,7 +172,7 @@ void check_template(PyObject* annotation, PyObject* value) {
                      problem);
         throw PyError{};
     }
-    if (is_ndarray(unwrap(value)))
+    if (holds_ndarray(value))
         raise(Kind::runtime_type,
               "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "
               "using `qd.types.ndarray(...)` instead");
@@ -475,7 +457,7 @@ void finish_unit(Unit& u) {
     constexpr size_t kMostParameters = 512;
     if (out.params.size() > kMostParameters)
         raise(Kind::runtime, "The kernel has " + std::to_string(out.params.size()) +
-                                 " parameters that it uses, members of dataclasses counted singly. "
+                                 " parameters, members of dataclasses that it uses counted singly. "
                                  "Do not exceed 512 on x64 backend.");
     function_index(u, out.functions.empty() ? nullptr : out.functions[0].function.get());
     if (out.derivative) use_companions(u);

@@ -139,7 +139,8 @@ bool takes_object(const Parameter& p, PyObject* arg) {
     if (p.kind == Parameter::Kind::template_ || p.kind == Parameter::Kind::other) return true;
     const bool arrays =
         p.kind == Parameter::Kind::any_tensor || p.kind == Parameter::Kind::array || p.optional;
-    return arrays && (arg == Py_None || data::is_field(data::unwrap(arg)));
+    return arrays && (arg == Py_None || data::is_field(data::unwrap(arg)) ||
+                      frontend::is_struct_field(data::unwrap(arg)));
 }
 
 bool is_call(const frontend::Step& step) { return step.kind == frontend::Step::Kind::call; }

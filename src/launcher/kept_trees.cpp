@@ -92,9 +92,7 @@ void write_file(const std::string& path, File& file) {
     (void)store().write(entry_of(path), w.out);
 }
 
-bool keeps() {
-    return keeps_cache();
-}
+bool keeps() { return keeps_cache(); }
 
 // The file's, read when it is asked for first; null for what is typed.
 File* file_of(const FunctionSource& s) {

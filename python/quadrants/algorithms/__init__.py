@@ -29,4 +29,4 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return [*_HOME_OF, *(n for n in globals() if n.startswith("_"))]
+    return [*_HOME_OF, *(n for n in [*globals()] if n.startswith("_"))]

@@ -85,12 +85,12 @@ def checked(row: Option, value: Any) -> Any:
     if kind is bool:
         fits = type(value) is bool
     elif kind is int:
-        fits = hasattr(value, "__index__")
+        fits = hasattr(type(value), "__index__")
         if fits:
             value = value.__index__()
             fits = value in (_INT32 if row.high in _INT32 else range(2**64))
     elif kind is float:
-        fits = hasattr(value, "__float__") or hasattr(value, "__index__")
+        fits = hasattr(type(value), "__float__") or hasattr(type(value), "__index__")
         value = float(value) if fits else value
     else:
         fits = isinstance(value, str)

@@ -340,7 +340,7 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
     for extent in shape:
         if (
             isinstance(extent, float)
-            or not hasattr(extent, "__index__")
+            or not hasattr(type(extent), "__index__")
             or not 1 <= extent.__index__() <= _MAX_EXTENT
         ):
             raise QuadrantsRuntimeError(f"{original} is not a valid shape for ndarray")

@@ -7,7 +7,7 @@ from quadrants.lang import impl
 
 
 def clock_freq_hz() -> Any:
-    """Ticks per second of `clock_counter`, in kernels and on the host.
+    """Ticks per second of `clock_counter`; on the host, not in kernels.
 
     Raises:
         NotImplementedError: the target has no such number, as the CPU.

@@ -99,5 +99,5 @@ def __dir__() -> list[str]:
         "do_while",
         "parallel",
         "parallel_context",
-        *(n for n in globals() if n.startswith("_")),
+        *(n for n in [*globals()] if n.startswith("_")),
     ]

@@ -332,4 +332,4 @@ _TetMesh = _TriMesh = MeshBuilder
 
 
 def __dir__() -> list[str]:
-    return [n for n in globals() if not n.startswith("_")] + ["_TetMesh", "_TriMesh"]
+    return [n for n in [*globals()] if not n.startswith("_")] + ["_TetMesh", "_TriMesh"]

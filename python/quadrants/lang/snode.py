@@ -80,7 +80,7 @@ def axes(*x: int) -> list[Axis]:
         TypeError: not an int.
         RuntimeError: another number.
     """
-    if wrong := [n for n in x if not hasattr(n, "__index__")]:
+    if wrong := [n for n in x if not hasattr(type(n), "__index__")]:
         raise TypeError(f"axes takes ints from 0 to {len(_AXES) - 1}, got {wrong[0]!r}")
     if any(not 0 <= n < len(_AXES) for n in x):
         raise RuntimeError(f"Too many dimensions. The maximum dimensionality is {len(_AXES)}")
@@ -95,7 +95,7 @@ ijkl = axes(0, 1, 2, 3)
 
 def checked_extent(extent: Any) -> int:
     """An extent as an int; raises if it is no integer, not positive or too large."""
-    if not hasattr(extent, "__index__") or (extent := extent.__index__()) > _MAX_EXTENT:
+    if not hasattr(type(extent), "__index__") or (extent := extent.__index__()) > _MAX_EXTENT:
         raise TypeError(f"an extent is an integer of at most {_MAX_EXTENT}, got {extent!r}")
     if extent <= 0:
         raise QuadrantsRuntimeError("Every dimension of a Quadrants field should be positive")
@@ -108,7 +108,7 @@ def checked_offset(offset: Any, shape: Sequence[int]) -> tuple[int, ...] | None:
     if offset is None:
         return None
     given = (offset,) if is_one_index(offset) else offset
-    if not isinstance(given, Iterable) or not all(hasattr(o, "__index__") for o in given):
+    if not isinstance(given, Iterable) or not all(hasattr(type(o), "__index__") for o in given):
         raise TypeError(f"an offset is one integer per axis, got {offset!r}")
     numbers = tuple(o.__index__() for o in given)
     if len(numbers) != len(shape):

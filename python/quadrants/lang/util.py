@@ -24,7 +24,7 @@ def real_numbers(values: Any) -> Any:
     kind = values.dtype.kind
     if kind not in "biuf":
         for v in values.flat:
-            if kind != "O" or not hasattr(v, "__float__"):
+            if kind != "O" or not hasattr(type(v), "__float__"):
                 raise TypeError(f"numbers are expected as components, got {v!r}")
     return values
 
@@ -33,7 +33,7 @@ def check_element_shape(*extents: Any) -> None:
     """Raises unless an element may have these rows and columns; None is open."""
     count = 1
     for extent in extents:
-        if extent is not None and not hasattr(extent, "__index__"):
+        if extent is not None and not hasattr(type(extent), "__index__"):
             raise TypeError(f"rows and columns are ints, got {extent!r}")
         count *= 1 if extent is None else max(extent.__index__(), 0)
     if not 0 < count <= _MOST_COMPONENTS:
@@ -60,7 +60,7 @@ def cook_dtype(dtype: Any) -> Any:
 
 def is_one_index(value: Any) -> bool:
     """Whether a shape, offset or extent is one integer; a NumPy array of several is not."""
-    return hasattr(value, "__index__") and not getattr(value, "shape", ())
+    return hasattr(type(value), "__index__") and not getattr(value, "shape", ())
 
 
 def to_numpy_type(dt: Any) -> Any:

@@ -19,4 +19,4 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *(n for n in globals() if n.startswith("_"))]
+    return [*__all__, *(n for n in [*globals()] if n.startswith("_"))]

@@ -356,8 +356,8 @@ def fns(mask: qd.u32, base: qd.u32, offset: qd.i32) -> qd.u32:
     return found
 
 
-_PUBLIC = [name for name in globals() if name[0] != "_" and name != "qd"]
+_PUBLIC = [name for name in [*globals()] if name[0] != "_" and name != "qd"]
 
 
 def __dir__() -> list[str]:
-    return [*_PUBLIC, *(name for name in globals() if name[0] == "_")]
+    return [*_PUBLIC, *(name for name in [*globals()] if name[0] == "_")]

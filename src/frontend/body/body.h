@@ -140,6 +140,7 @@ struct Lowering::Body {
     Val call_known(const Node* n, const Val& f, PyObject* callable, TracedArgs args);
     Val call_known_func(const Node* n, PyObject* definition, TracedArgs args);
     Val call_special(const Node* n, std::string_view op, bool& handled);
+    void spread(const Node* call, const Node* starred, CallArgs& out, std::vector<Prov*>* provs);
     void arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
                    std::vector<Prov*>* keyword_provs);
     void traced_arguments(const Node* n, TracedArgs& out) {

@@ -33,31 +33,36 @@ bool is_object(PyObject* o) {
 
 }  // namespace
 
+// The items of `*many` in a call.
+void Body::spread(const Node* call, const Node* starred, CallArgs& out, std::vector<Prov*>* provs) {
+    Val many = expr(starred->a);
+    low.node = call;
+    Ref items;
+    if (is_expr(many.get())) {
+        items = Ref::steal(PyList_New(0));
+        const ir::Type t = type_of(many.get());
+        for (int k = 0; k < t.n; ++k) {
+            Ref i = Ref::steal(PyLong_FromLong(k));
+            if (PyList_Append(items.get(), subscript(many.get(), i.get()).get()) < 0)
+                throw PyError{};
+        }
+    } else {
+        many = iterable(many);
+        items = all_items(many.get());
+    }
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k) {
+        Val v = unit_item(many, Ref::borrow(PyList_GET_ITEM(items.get(), k)), k);
+        if (!provs) unit.consume(v);
+        out.positional.push_back(v.obj);
+        if (provs) provs->push_back(v.prov);
+    }
+}
+
 void Body::arguments(const Node* n, CallArgs& out, std::vector<Prov*>* provs,
                      std::vector<Prov*>* keyword_provs) {
     for (const Node* a : n->list) {
         if (a->kind == K::Starred) {
-            Val many = expr(a->a);
-            low.node = n;
-            Ref items;
-            if (is_expr(many.get())) {
-                items = Ref::steal(PyList_New(0));
-                const ir::Type t = type_of(many.get());
-                for (int k = 0; k < t.n; ++k) {
-                    Ref i = Ref::steal(PyLong_FromLong(k));
-                    if (PyList_Append(items.get(), subscript(many.get(), i.get()).get()) < 0)
-                        throw PyError{};
-                }
-            } else {
-                many = iterable(many);
-                items = all_items(many.get());
-            }
-            for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k) {
-                Val v = unit_item(many, Ref::borrow(PyList_GET_ITEM(items.get(), k)), k);
-                if (!provs) unit.consume(v);
-                out.positional.push_back(v.obj);
-                if (provs) provs->push_back(v.prov);
-            }
+            spread(n, a, out, provs);
             continue;
         }
         Val v = expr(a);

@@ -467,7 +467,8 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     if (is_ndarray_annotation(annotation) || is_tensor_annotation(annotation)) {
         PyObject* o = unwrap(item.get());
         ArrayInfo a;
-        if (o == Py_None || (is_field(o) && is_tensor_annotation(annotation)))
+        const bool is_object = is_field(o) || is_struct_field(o);
+        if (o == Py_None || (is_object && is_tensor_annotation(annotation)))
             return adopt(Ref::borrow(o), prov);
         if (prov->parent && is_ndarray_annotation(annotation)) {
             const ArgumentErrors plain;
@@ -825,13 +826,22 @@ Val Body::static_value(const Node* call) {
     }
     Ref list = Ref::steal(PyList_New(0));
     std::vector<Prov*> places;
+    CallArgs given;
     for (const Node* a : call->list) {
+        if (is_starred(a)) {
+            spread(call, a, given, &places);
+            continue;
+        }
         Val v = expr(a);
-        low.node = call;
-        check_static(v.get());
-        if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
+        given.positional.push_back(std::move(v.obj));
         places.push_back(v.prov);
     }
+    low.node = call;
+    for (const Ref& v : given.positional) {
+        check_static(v.get());
+        if (PyList_Append(list.get(), v.get()) < 0) throw PyError{};
+    }
+    if (given.positional.size() == 1) return {given.positional[0], places[0]};
     return {list, unit.display(std::move(places), false)};
 }
 

@@ -563,6 +563,7 @@ void Body::set_loop_config(const Node* call) {
             if (d <= 0 || ((d & (d - 1)) && !(d % 32 == 0 && targets_have_blocks())))
                 raise(Kind::compilation, "block_dim must be a power of two, got " + text(o) +
                                              " (Assertion failure: is_power_of_two(block_dim))");
+            if (d > INT32_MAX) raise(Kind::type, "block_dim is an i32, got " + text(o));
             settings.block_dim = static_cast<int>(d);
         } else if (key == "name") {
             if (o == Py_None) continue;

@@ -8,6 +8,7 @@
 
 #include "frontend/body/body.h"
 #include "frontend/source/stack.h"
+#include "frontend/values/containers.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
@@ -335,6 +336,9 @@ void Body::ann_assign(const Node* n) {
     if (!p) raise(Kind::syntax, "Invalid type annotation of a variable: " + text(annotation.get()));
     if (is_struct(v.get()))
         raise(Kind::type, "A variable annotated with a number type cannot hold a struct");
+    if (PyObject* o = v.get();
+        !is_expr(o) && !is_number(o) && !is_host_matrix(o) && !is_plain_container(o))
+        raise(Kind::type, "Invalid constant scalar data type: " + type_name(o));
     if (n->a->kind != K::Name) return assign_to(n->a, {cast(v.get(), *p)}, false);
     if (Binding* b = find(n->a->name)) {
         if (b->kind == Binding::Kind::kernel_argument) immutable_argument(n->a->name);

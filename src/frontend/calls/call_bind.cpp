@@ -4,6 +4,7 @@
 #include "frontend/calls/call.h"
 #include "frontend/facts/memo.h"
 #include "frontend/source/stack.h"
+#include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -190,6 +191,9 @@ Arg classify(const Param& p, Val v, bool is_real) {
         }
         return a;
     }
+    if (is_buffer_view_annotation(annotation) && !is_buffer_view(o))
+        raise(is_real ? Kind::type : Kind::syntax,
+              "Argument " + name + " expects a BufferView, got " + Py_TYPE(o)->tp_name);
     if (is_dataclass(annotation)) {
         if (is_expr(o) || PyObject_IsInstance(o, annotation) != 1)
             raise(Kind::type, "Argument " + name + " of type " + type_name(o) +

@@ -102,10 +102,24 @@ bool is_written(const ir::Function& f, const ir::Value* slot) {
 }
 
 Ref cast_result(const FuncSignature& s, Ref value) {
-    if (s.returns.get() == Py_None || is_empty(s.returns.get())) return value;
-    if (const auto p = prim_of(s.returns.get()))
-        return cast(Ref(make_value(to_value(value.get()))).get(), *p);
-    return value;
+    bool is_tuple = false;
+    const std::vector<Ref> types = result_annotations(s.returns.get(), is_tuple);
+    const auto no_number = [](const Ref& type) { return !prim_of(type.get()); };
+    if (types.empty() || std::ranges::any_of(types, no_number)) return value;
+    const auto fit = [](PyObject* v, const Ref& type) {
+        return cast(Ref(make_value(to_value(v))).get(), *prim_of(type.get()));
+    };
+    const bool items_given = PyTuple_Check(value.get()) || PyList_Check(value.get());
+    if (!is_tuple || (types.size() == 1 && !items_given)) return fit(value.get(), types[0]);
+    if (!items_given || PySequence_Fast_GET_SIZE(value.get()) != Py_ssize_t(types.size()))
+        raise(Kind::syntax, "The number of returned values is not equal to the return type's (" +
+                                std::to_string(types.size()) + ")");
+    const Ref out = Ref::steal(PyTuple_New(Py_ssize_t(types.size())));
+    for (size_t k = 0; k < types.size(); ++k)
+        PyTuple_SET_ITEM(
+            out.get(), Py_ssize_t(k),
+            fit(PySequence_Fast_GET_ITEM(value.get(), Py_ssize_t(k)), types[k]).release());
+    return out;
 }
 
 // Walks a func's body with its parameters declared; gives the result.
@@ -120,8 +134,8 @@ Val run_body(Body& body, const FuncSignature& s, const std::vector<Val>& params)
         raise(Kind::syntax, "Function has a return type but does not have a return statement");
     }
     if (!body.result.obj) return {Ref::borrow(Py_None)};
-    if (annotated && prim_of(s.returns.get())) return {cast_result(s, body.result.obj)};
-    return body.result;
+    const Ref fitting = cast_result(s, body.result.obj);
+    return fitting.get() == body.result.get() ? body.result : Val{fitting};
 }
 
 std::vector<Val> local_copies(const std::vector<Arg>& args) {

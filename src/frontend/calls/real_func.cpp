@@ -64,6 +64,9 @@ void real_results(PyObject* declared, PyObject* value, Lowering& l, std::vector<
         return;
     }
     const Py_ssize_t n = PyTuple_GET_SIZE(declared);
+    if (!PyTuple_Check(value) && !PyList_Check(value))
+        raise(Kind::syntax, "The number of returned values is not equal to the return type's (" +
+                                std::to_string(n) + ")");
     Ref items = Ref::steal(PySequence_List(value));
     if (PyList_GET_SIZE(items.get()) != n)
         raise(Kind::syntax, "The number of returned values is not equal to the return type's");
@@ -113,6 +116,7 @@ void run_real_body(Entry& e, Body& body, const FuncSignature& s, const std::vect
     const Flow f = body.block(body.source.body);
     if (!e.result_types_declared.empty() && !body.has_return)
         raise(Kind::syntax, "Function has a return type but does not have a return statement");
+    e.result = body.declared;
     if (f == Flow::ended) return;
     Lowering& l = body.low;
     std::vector<ir::Value*> out;  // falling off the end: zeros
@@ -127,6 +131,11 @@ void Lowering::Body::emit_real_return() {
     if (declared.get() != Py_None) {
         if (!result.obj)
             raise(Kind::syntax, "Function has a return type but does not have a return value");
+        // A tuple of one type may mean that type alone.
+        PyObject* given = result.get();
+        if (PyTuple_Check(declared.get()) && PyTuple_GET_SIZE(declared.get()) == 1 &&
+            !PyTuple_Check(given) && !PyList_Check(given))
+            declared = Ref::borrow(PyTuple_GET_ITEM(declared.get(), 0));
         real_results(declared.get(), result.get(), low, out);
     } else if (result.obj && result.get() != Py_None) {
         raise(Kind::syntax, "A function with a return value must be annotated with a return type");

@@ -228,4 +228,32 @@ void check_array_expr(PyObject* annotation, const ExprObject* e, const std::stri
                               type::to_user_string(elem) + " is provided");
 }
 
+static bool is_tuple_annotation(PyObject* a) {
+    if (PyTuple_Check(a) || PyList_Check(a)) return true;
+    Ref origin = Ref::steal_or_null(PyObject_GetAttr(a, names().__origin___));
+    if (!origin) forget_error();
+    return origin && origin.get() == reinterpret_cast<PyObject*>(&PyTuple_Type);
+}
+
+std::vector<Ref> result_annotations(PyObject* a, bool& is_tuple) {
+    std::vector<Ref> out;
+    if (a == Py_None || is_empty(a)) return out;
+    is_tuple = is_tuple_annotation(a);
+    if (!is_tuple) {
+        out.push_back(Ref::borrow(a));
+        return out;
+    }
+    Ref items = PyTuple_Check(a) || PyList_Check(a)
+                    ? Ref::borrow(a)
+                    : Ref::steal(PyObject_GetAttr(a, names().__args___));
+    Ref list = Ref::steal(PySequence_List(items.get()));
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(list.get()); ++k) {
+        PyObject* item = PyList_GET_ITEM(list.get(), k);
+        if (item == Py_Ellipsis)
+            raise(Kind::syntax, "Ellipsis is not supported in return type annotations");
+        out.push_back(Ref::borrow(item));
+    }
+    return out;
+}
+
 }  // namespace qd::frontend

@@ -35,6 +35,9 @@ bool is_struct_type(PyObject* annotation);       // qd.types.struct, qd.dataclas
 PyObject* strip_optional(PyObject* annotation);  // X | None -> X (borrowed)
 bool is_empty(PyObject* annotation);             // no annotation
 
+// The types of results; several if the annotation is a tuple of types.
+std::vector<Ref> result_annotations(PyObject* annotation, bool& is_tuple);
+
 void check_array_expr(PyObject* annotation, const ExprObject* array, const std::string& name);
 void bind_array_type(PyObject* annotation, PyObject* array, const std::string& name,
                      ArrayInfo& a);  // checks; compound elements

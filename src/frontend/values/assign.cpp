@@ -30,7 +30,9 @@ void check_precision(const char* verb, Prim to, Prim from) {
 }
 
 Prim literal_prim(PyObject* o) {
-    return PyBool_Check(o) ? Prim::u1 : PyLong_Check(o) ? default_int() : default_float();
+    if (PyBool_Check(o)) return Prim::u1;
+    if (PyLong_Check(o)) return default_int();
+    return PyFloat_Check(o) ? default_float() : to_value(o)->type.prim;  // NumPy's
 }
 
 }  // namespace

@@ -236,9 +236,13 @@ void bind_parameters(const CallArgs& args, const char* function, const char* con
                   std::string(function) + "() missing a required argument: '" + names[k] + "'");
 }
 
-PyObject* single(const CallArgs& args, const char* function) {
+PyObject* single(const CallArgs& args, const char* function, const char* name) {
     if (args.positional.size() == 1 && args.keywords.empty()) return args.positional[0].get();
-    if (args.positional.empty() && args.keywords.size() == 1) return args.keywords[0].second.get();
+    if (args.positional.empty() && args.keywords.size() == 1) {
+        PyObject* found = nullptr;
+        bind_parameters(args, function, &name, 1, 1, &found);
+        return found;
+    }
     raise(Kind::type, std::string(function) + "() takes 1 argument but " +
                           std::to_string(args.positional.size() + args.keywords.size()) +
                           " were given");

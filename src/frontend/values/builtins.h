@@ -36,7 +36,7 @@ Parameters<N> parameters(const CallArgs& args, const char* function, const char*
     return p;
 }
 // The only argument.
-PyObject* single(const CallArgs& args, const char* function);
+PyObject* single(const CallArgs& args, const char* function, const char* name = "x");
 
 inline bool is_static_number(PyObject* o) { return !is_expr(o) && is_number(o); }
 Prim prim_argument(PyObject* dtype, const char* function);

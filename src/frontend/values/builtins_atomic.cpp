@@ -101,7 +101,7 @@ Ref compare_and_swap(Lowering&, const CallArgs& a) {
 }
 
 Ref volatile_load(Lowering&, const CallArgs& a) {
-    PyObject* x = unwrap(single(a, "volatile_load"));
+    PyObject* x = unwrap(single(a, "volatile_load", "target"));
     if (is_field(x))
         raise(Kind::syntax, "volatile_load cannot pass a Field directly", "index it first");
     if (!is_expr(x) || as_expr(x)->kind == ExprKind::value || as_expr(x)->kind == ExprKind::array)

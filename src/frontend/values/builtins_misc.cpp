@@ -151,9 +151,12 @@ Ref clock_counter(Lowering& low, const CallArgs& a) {
     check_no_arguments(a, "clock_counter");
     return make_value(low.b.typed(Op::clock, type::kI64, {}));
 }
-Ref clock_freq_hz(Lowering& low, const CallArgs&) {
-    return make_value(low.b.float_const(Prim::f64, 1e9));
-}  // ticks are nanoseconds
+Ref clock_freq_hz(Lowering&, const CallArgs& a) {
+    check_no_arguments(a, "clock_freq_hz");
+    raise(Kind::compilation,
+          "NotImplementedError: clock_freq_hz is not implemented in kernels. Call it outside of "
+          "them and pass the number");
+}
 
 // Address of a field element, by its canonical indices.
 Ref address(Lowering& low, const CallArgs& args) {

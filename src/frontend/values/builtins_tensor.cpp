@@ -166,7 +166,8 @@ Ref unit(Lowering&, const CallArgs& a) {
 
 template <bool as_columns>
 Ref stacked(Lowering&, const CallArgs& a) {
-    PyObject* list = single(a, as_columns ? "cols" : "rows");
+    const char* name = as_columns ? "cols" : "rows";
+    PyObject* list = single(a, name, name);
     const Ref items = Ref::steal(PySequence_List(list));
     std::vector<Value*> lines;
     for (Py_ssize_t k = 0; k < PyList_GET_SIZE(items.get()); ++k)

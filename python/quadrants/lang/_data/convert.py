@@ -156,7 +156,7 @@ def number_as(dtype: Any, value: Any) -> Any:
     kind = type(value)  # asked first: a kept value of a kernel has no attributes
     if hasattr(kind, "dtype") and hasattr(kind, "item"):  # of NumPy or torch
         value = _lone_number(value)
-    if not hasattr(value, "__float__") and not hasattr(value, "__index__"):
+    if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
         raise QuadrantsTypeError(f"a number is expected, got {value!r}")
     if not dtype.is_real:
         value = int(value)
