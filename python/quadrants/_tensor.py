@@ -34,10 +34,16 @@ class Tensor(core.TensorBase):
     """
 
     _qd_annotation = "class"
+    _rank: int | None = None  # of elements
 
     def __init__(self, impl: Any) -> None:
         if not isinstance(impl, (Ndarray, Field)):
             raise TypeError(f"Tensor(impl) requires an Ndarray or Field; got {type(impl).__name__}")
+        if self._rank is not None and len(getattr(impl, "_element_shape", ())) != self._rank:
+            kind = "vector" if self._rank == 1 else "matrix"
+            raise TypeError(
+                f"{type(self).__name__} requires a {kind}-element impl; got {type(impl).__name__}"
+            )
         self._impl = impl
 
     @property
@@ -155,6 +161,8 @@ class Tensor(core.TensorBase):
 class VectorTensor(Tensor):
     """A tensor of vectors."""
 
+    _rank = 1
+
     @property
     def element_shape(self) -> tuple[int, ...]:
         """(n,)"""
@@ -163,6 +171,8 @@ class VectorTensor(Tensor):
 
 class MatrixTensor(Tensor):
     """A tensor of matrices."""
+
+    _rank = 2
 
     @property
     def element_shape(self) -> tuple[int, ...]:

@@ -144,6 +144,31 @@ bool too_few(const PackStep& step) {
         "Argument " + step.name + " has too few components for " + type::to_user_string(step.type));
 }
 
+// Whether an integer is a number of a component's type, where scalars wrap around.
+bool fits(const PackStep& step, PyObject* value) {
+    const Prim p = step.type.prim;
+    if (type::is_float(p) || !PyIndex_Check(value)) return true;
+    const Ref whole = Ref::steal_or_null(PyNumber_Index(value));
+    if (!whole) return PyErr_Clear(), true;  // write_scalar says why
+    int overflow = 0;
+    const long long n = PyLong_AsLongLongAndOverflow(whole.get(), &overflow);
+    const bool is_signed = type::is_signed(p), wide = type::bits(p) == 64;
+    if (overflow) {
+        if (wide && !is_signed && overflow > 0) {
+            (void)PyLong_AsUnsignedLongLong(whole.get());
+            if (!PyErr_Occurred()) return true;
+            PyErr_Clear();
+        }
+    } else if (is_signed ? wide || n == ir::int_of_bits(p, uint64_t(n))
+                         : n >= 0 && (wide || !(uint64_t(n) >> type::bits(p)))) {
+        return true;
+    }
+    PyErr_Format(PyExc_OverflowError, "Python integer %s out of bounds for %s",
+                 cpython::integer_text(whole.get()).c_str(),
+                 ((is_signed ? "int" : "uint") + std::to_string(type::bits(p))).c_str());
+    return false;
+}
+
 // Vectors and matrices: anything indexable. A matrix is read row by row, the upper left block of
 // a larger one; numbers in place of rows fill it in order.
 bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, const uint8_t* end,
@@ -158,7 +183,7 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
             const int truth = PyObject_IsTrue(value);
             if (truth < 0) return false;
             *at = static_cast<uint8_t>(truth);
-        } else if (!write_scalar(step, value, at)) {
+        } else if (!fits(step, value) || !write_scalar(step, value, at)) {
             return false;
         }
         at += type::bytes(step.type.prim);

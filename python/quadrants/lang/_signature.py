@@ -208,6 +208,9 @@ def _return_annotation(annotation: Any) -> Any:
         annotation = getattr(annotation, "__args__", tuple)  # a bare Tuple has none
     if annotation is ... or isinstance(annotation, tuple) and any(a is ... for a in annotation):
         raise QuadrantsSyntaxError("Ellipsis is not supported in return type annotations")
+    for one in annotation if isinstance(annotation, tuple) else (annotation,):
+        if misuse := getattr(type(one), "misuse", None):
+            raise misuse("return")
     return annotation
 
 

@@ -95,8 +95,6 @@ class Plan:
 
     def new_node(self, top: SNode) -> SNode:
         """A container of this shape below a root."""
-        if not self.shape:
-            return top
         extents = self.shape
         if self.order is not None:
             extents = tuple(self.shape[axis] for axis in self.order)
@@ -112,6 +110,8 @@ class Plan:
 
 
 def _axes_of_order(order: str, rank: int) -> tuple[int, ...]:
+    if isinstance(order, (list, tuple)) and all(isinstance(letter, str) for letter in order):
+        order = "".join(order)
     if not isinstance(order, str):
         raise TypeError(f"an order is a string of axes such as 'ji', got {order!r}")
     if len(order) != rank:
@@ -202,6 +202,8 @@ def field(
     offset: Any = None,
     needs_grad: bool = False,
     needs_dual: bool = False,
+    *more: Any,
+    **options: Any,
 ) -> Any:
     """A field: numbers at every point of a grid, for kernels and the host.
 
@@ -213,6 +215,8 @@ def field(
         offset: index of the first element, one integer per axis.
         needs_grad: give the gradient storage.
         needs_dual: give the dual storage.
+        more, options: of a vector or matrix type, what else `Vector.field` and `Matrix.field` take: `layout`,
+            and `ndim` of matrices.
 
     Returns:
         A `ScalarField` or `MatrixField`, zeroed at the first use of any field.
@@ -224,6 +228,7 @@ def field(
         QuadrantsSyntaxError: `order` or `offset` without a shape or of another rank.
     """
     if isinstance(dtype, MatrixType):
+        options.update(zip(("layout", "ndim"), more, strict=False))
         return dtype.field(
             shape=shape,
             order=order,
@@ -231,7 +236,14 @@ def field(
             offset=offset,
             needs_grad=needs_grad,
             needs_dual=needs_dual,
+            **options,
         )
+    if more:
+        raise TypeError(
+            f"field() takes from 1 to 7 positional arguments but {7 + len(more)} were given"
+        )
+    for option in options:
+        raise TypeError(f"field() got an unexpected keyword argument '{option}'")
     given, dtype = dtype, _element_type(dtype)
     if impl.is_python_backend():
         return _python_array(dtype, (), shape)

@@ -363,7 +363,15 @@ class SNode:
         offset = checked_offset(offset, self.shape)
         for arg in args:
             for field in arg if isinstance(arg, list) else (arg,):
-                place_field(self, field, offset)
+                if self._kind != "root":
+                    place_field(self, field, offset)
+                    continue
+                node = self._add("dense", (), ())  # of a single element
+                try:
+                    place_field(node, field, offset)
+                finally:
+                    if not node._children:
+                        self._children.remove(node)
 
     def _add_place(self, field: Any, component: int, offset: Any) -> SNode:
         self._open()
@@ -448,7 +456,7 @@ class SNode:
         containers = self._containers()
         if len(containers) == 1:
             only = containers[0]
-            if only._permuted or list(only._axes) == sorted(only._axes):
+            if only._permuted or list(only._axes) == sorted(set(only._axes)):
                 return only._dims
         extents: dict[int, int] = {}
         for node in containers:

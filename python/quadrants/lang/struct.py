@@ -17,6 +17,7 @@ from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsSyntaxError
 from quadrants.lang.matrix import Matrix, MatrixType, UnpackedVectorType, Vector, _has_symbolic
 from quadrants.lang.util import cook_dtype
+from quadrants.types.enums import Layout
 from quadrants.types.primitive_types import DataType, stable_hash, u1
 
 Group = tuple[int, DataType, Callable[[str, int], str]]  # count, dtype, name of the i-th scalar
@@ -178,14 +179,24 @@ class Struct:
 
     @classmethod
     @impl.host_only
-    def field(cls, members: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def field(
+        cls,
+        members: dict[str, Any],
+        methods: dict[str, Any] = {},  # noqa: B006  (nobody writes to it)
+        shape: Any = None,
+        name: str = "<Struct>",
+        offset: Any = None,
+        needs_grad: bool = False,
+        needs_dual: bool = False,
+        layout: Layout = Layout.AOS,
+    ) -> Any:
         """A field of structs.
 
         Args:
             members: types by name.
-            *args: methods (functions by name), shape, name, offset, needs_grad, needs_dual and
-                layout, in this order.
-            **kwargs: the same by name.
+            methods: functions by name, which elements have.
+            shape, name, offset, needs_grad, needs_dual: as for `qd.field`.
+            layout: whether members of an element lie together (AOS) or apart (SOA).
 
         Raises:
             TypeError: `members` is no dict.
@@ -194,7 +205,9 @@ class Struct:
             raise TypeError(f"a dict of types by member name is expected, got {members!r}")
         from quadrants.lang.field import create_struct_field
 
-        return create_struct_field(members, *args, **kwargs)
+        return create_struct_field(
+            members, methods, shape, name, offset, needs_grad, needs_dual, layout
+        )
 
 
 def _members(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -414,7 +427,10 @@ def dataclass(cls: type) -> StructType:
         if name in space:
             raise QuadrantsSyntaxError("Default value in @dataclass is not supported.")
         if isinstance(kind, str):
-            members[name] = eval(kind, caller.f_globals, caller.f_locals)
+            try:
+                members[name] = eval(kind, caller.f_globals, caller.f_locals)
+            except Exception as e:
+                raise ValueError(f"Invalid data type {kind}") from e
     found: dict[str, Any] = {}
     for base in reversed(cls.__mro__):
         found.update(base.__dict__)

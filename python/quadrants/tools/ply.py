@@ -27,6 +27,9 @@ class PLYWriter:
         num_faces: number of faces.
         face_type: "tri" or "quad".
         comment: text for the header.
+
+    Raises:
+        AssertionError: no vertices, or another face type; in `export`, vertices without positions.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class PLYWriter:
         face_type: str = "tri",
         comment: str = "created by PLYWriter",
     ) -> None:
+        assert num_vertices > 0, "num_vertices should be greater than 0"
         assert face_type in ("tri", "quad"), f"face_type must be 'tri' or 'quad', got {face_type!r}"
         self.num_vertices = num_vertices
         self.num_faces = num_faces
@@ -128,6 +132,7 @@ class PLYWriter:
 
     def export(self, path: str) -> None:
         """Writes a binary file to path."""
+        self._check_positions()
         order = "<" if sys.byteorder == "little" else ">"
         with open(path, "wb") as f:
             f.write(self._header(f"binary_{sys.byteorder}_endian").encode())
@@ -138,6 +143,7 @@ class PLYWriter:
 
     def export_ascii(self, path: str) -> None:
         """Writes a text file to path."""
+        self._check_positions()
         with open(path, "w", encoding="utf-8") as f:
             f.write(self._header("ascii"))
             for row in zip(*(data.tolist() for _, _, data in self._vertex)):
@@ -156,6 +162,10 @@ class PLYWriter:
         self.export_ascii(_frame_path(series_num, path))
 
     # --- parts ---
+
+    def _check_positions(self) -> None:
+        keys = {key for key, _, _ in self._vertex}
+        assert {"x", "y", "z"} <= keys, "The vertex pos channel is missing"
 
     def _add_vertex(self, keys: str, data_type: str, *channels: Any) -> None:
         for key, data in zip(keys.split(), channels):

@@ -102,7 +102,12 @@ Ref literal(Lowering& low, const CallArgs& a) {
 }
 
 Ref typed(Lowering&, const CallArgs& a) {
-    const Type t = tensor_type_of_object(a.positional.at(0).get());
+    PyObject* type = a.positional.at(0).get();
+    if (has_attribute(reinterpret_cast<PyObject*>(Py_TYPE(type)), "misuse")) {  // it is unpacked
+        const Ref why = Ref::steal(PyObject_CallMethod(type, "misuse", "s", "instantiate"));
+        raise(Kind::syntax, text_of(why.get()));
+    }
+    const Type t = tensor_type_of_object(type);
     if (!a.keywords.empty()) raise(Kind::type, "vector and matrix types take no keyword arguments");
     if (a.positional.size() == 1)
         raise(Kind::syntax, "Custom type instances need to be created with an initial value.");

@@ -39,7 +39,7 @@ class Layout(_Named):
     NULL = 2
 
 
-class BoundaryMode(_Named):
+class BoundaryMode(int, _Named):
     """What happens to an index outside of a view."""
 
     UNSAFE = 0

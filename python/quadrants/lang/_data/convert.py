@@ -158,6 +158,8 @@ def number_as(dtype: Any, value: Any) -> Any:
         value = _lone_number(value)
     if not hasattr(type(value), "__float__") and not hasattr(type(value), "__index__"):
         raise QuadrantsTypeError(f"a number is expected, got {value!r}")
+    if dtype is u1 and isinstance(value, (float, np.floating)):
+        return bool(value != 0)
     if not dtype.is_real:
         value = int(value)
         if not -(2**63) <= value < 2**64:

@@ -278,8 +278,8 @@ class Field(_Native):
         return self._order
 
     def parent(self, n: int = 1) -> Any:
-        """The n-th node above the first component."""
-        return self.snode.parent(n)
+        """The n-th node above the first component; None while unplaced."""
+        return None if self._places[0] is None else self.snode.parent(n)
 
     def has_grad(self) -> bool:
         """Whether the gradient has storage."""

@@ -25,7 +25,7 @@ def _flattened(args: tuple[Any, ...]) -> list[Any]:
             a = a.entries
         if isinstance(a, np.ndarray):
             values.extend(a.ravel().tolist())
-        elif isinstance(a, (list, tuple)):
+        elif isinstance(a, (list, tuple, range)):
             values.extend(_flattened(tuple(a)))
         else:
             values.append(a)
@@ -100,7 +100,7 @@ class MatrixType:
             )
         count = self.n * (self.m if self.ndim == 2 else 1)
         values = _flattened(args)
-        if len(args) == 1 and not isinstance(args[0], (list, tuple, Matrix, np.ndarray)):
+        if len(values) == 1 and not isinstance(args[0], (list, tuple, range, Matrix, np.ndarray)):
             values = values * count
         if len(values) < count:
             raise IndexError(f"{self.to_string()} needs {count} components, got {len(values)}")
