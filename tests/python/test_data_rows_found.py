@@ -1,0 +1,183 @@
+"""Rows of chapter 20 that fresh eyes found short: fills, axes, signatures, nodes, refusals."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+
+
+@pytest.mark.parametrize("value", [0.5, float("nan"), -0.25, np.float32(0.5), True, 3])
+def test_fractions_are_true(backend, value):
+    for made in (qd.field(qd.u1, 3), qd.ndarray(qd.u1, 3), qd.Vector.field(2, qd.u1, 3)):
+        made.fill(value)
+        assert made.to_numpy().all()
+        made.fill(0.0)
+        assert not made.to_numpy().any()
+    vectors = qd.Vector.ndarray(2, qd.u1, 3)
+    vectors.fill([value, 0])
+    assert vectors.to_numpy().tolist() == [[True, False]] * 3
+
+
+def test_an_axis_twice_in_one_node(backend):
+    line, plane = qd.field(qd.i32), qd.field(qd.i32)
+    node = qd.root.dense(qd.i + qd.i, (2, 3))
+    node.place(line)
+    qd.root.dense(qd.i + qd.j + qd.i, (2, 3, 2)).place(plane)
+    line[5] = 1
+    plane[3, 2] = 2
+    assert line.shape == node.shape == line.to_numpy().shape == (6,)
+    assert plane.shape == plane.to_numpy().shape == (4, 3)
+    assert line.to_numpy().tolist() == [0] * 5 + [1]
+
+
+def test_fields_of_types_take_their_layout(backend):
+    vec3, mat3 = qd.types.vector(3, qd.f32), qd.types.matrix(3, 3, qd.f32)
+    fields = (
+        qd.field(vec3, shape=4, layout=qd.Layout.SOA),
+        qd.field(vec3, 4, None, "", None, False, False, qd.Layout.SOA),
+        qd.field(mat3, 4, layout=qd.Layout.SOA, needs_grad=True),
+        qd.field(mat3, shape=4, ndim=2),
+    )
+    for field in fields:
+        field[1] = np.arange(9).reshape(3, 3) if field.m > 1 else [1, 2, 3]
+        assert field.shape == (4,) and field.to_numpy()[1].sum() in (6, 36)
+    apart = [
+        field.get_scalar_field(*at).parent() for field, at in ((fields[0], (0,)), (fields[0], (1,)))
+    ]
+    assert apart[0] != apart[1]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'layout'"):
+        qd.field(qd.f32, 3, layout=qd.Layout.SOA)
+    with pytest.raises(TypeError, match="from 1 to 7 positional arguments but 8"):
+        qd.field(qd.f32, 3, None, "", None, False, False, qd.Layout.SOA)
+
+
+def test_single_elements_have_a_node_without_axes(backend):
+    declared, with_grad = qd.field(qd.f32, ()), qd.field(qd.f32, (), needs_grad=True)
+    placed, beside = qd.field(qd.f32), qd.field(qd.f32)
+    qd.root.place(placed, beside)
+    unplaced = qd.field(qd.f32)
+    assert unplaced.parent() is None
+    qd.root.dense(qd.i, 2).place(unplaced)
+    declared[None] = 3
+    for field in (declared, with_grad, placed, beside):
+        assert str(field.snode) == "qd.root => dense [] => place []"
+        assert field.parent() != qd.root and field.parent(2) == qd.root
+        assert field.parent()._snode.ptr.get_num_ch() == 1
+        assert field.parent().shape == field.shape == ()
+    assert placed.parent() != beside.parent()
+    with pytest.raises(RuntimeError):
+        qd.root.place(placed)  # is placed; no empty node is left
+
+    @qd.kernel
+    def add(x: qd.template()):
+        x[None] += declared[None]
+        for i in range(4):
+            x[None] += i
+
+    for field in (with_grad, placed, beside):
+        add(field)
+        assert field[None] == 9
+
+
+def test_unpacked_vectors_are_members_alone(backend):
+    unpacked = qd.types.vector(3, qd.f32, unpacked=True)
+
+    @qd.kernel
+    def make():
+        unpacked(1.0)
+
+    with pytest.raises(qd.QuadrantsSyntaxError, match=r"unpacked=True.*@qd\.dataclass"):
+        make()
+    for decorate in (qd.kernel, qd.func, qd.real_func):
+        with pytest.raises(
+            qd.QuadrantsSyntaxError, match=r"cannot return a vector .*unpacked=True"
+        ):
+
+            @decorate
+            def give() -> unpacked:
+                return qd.Vector([1.0, 2.0, 3.0])
+
+
+def test_tensors_of_other_elements_are_refused(backend):
+    scalar, vector, matrix = (
+        qd.ndarray(qd.f32, 2), qd.Vector.ndarray(2, qd.f32, 2), qd.Matrix.ndarray(2, 2, qd.f32, 2)
+    )  # fmt: skip
+    for impl in (scalar, matrix, qd.field(qd.f32, 2)):
+        with pytest.raises(TypeError, match="VectorTensor requires a vector-element impl; got"):
+            qd.VectorTensor(impl)
+    for impl in (scalar, vector, qd.Vector.field(2, qd.f32, 2)):
+        with pytest.raises(TypeError, match="MatrixTensor requires a matrix-element impl; got"):
+            qd.MatrixTensor(impl)
+    assert qd.VectorTensor(vector).element_shape == (2,)
+    assert qd.MatrixTensor(qd.Matrix.field(2, 2, qd.f32, 2)).element_shape == (2, 2)
+
+
+def test_members_of_no_type():
+    local = "f32"
+    with pytest.raises(ValueError, match="Invalid data type nonsense"):
+
+        @qd.dataclass
+        class Unknown:
+            a: "nonsense"  # noqa: F821
+
+    with pytest.raises(ValueError):
+
+        @qd.dataclass
+        class Text:
+            a: local
+
+
+def test_order_may_be_a_list(backend):
+    field = qd.field(qd.i32, (2, 3), order=["j", "i"])
+    field[1, 2] = 4
+    assert field.layout == (1, 0) and field.to_numpy()[1, 2] == 4
+
+
+def test_vectors_of_any_items():
+    assert qd.math.vec3(range(3)).to_list() == [0.0, 1.0, 2.0]
+    assert qd.math.vec3(2).to_list() == [2.0] * 3
+
+
+def test_signatures_and_numbers():
+    names = "members methods shape name offset needs_grad needs_dual layout"
+    assert list(inspect.signature(qd.Struct.field).parameters) == names.split()
+    assert qd.types.ndarray().boundary == 0
+    assert int(qd.types.ndarray(boundary="clamp").boundary) == 1
+
+
+def test_meshes_without_positions(tmp_path):
+    from quadrants.tools import PLYWriter
+
+    for count in (0, -1):
+        with pytest.raises(AssertionError, match="num_vertices should be greater than 0"):
+            PLYWriter(count)
+    writer = PLYWriter(2)
+    for export in (writer.export, writer.export_ascii):
+        with pytest.raises(AssertionError, match="vertex pos channel is missing"):
+            export(str(tmp_path / "out.ply"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "dt, name", [(qd.i32, "int32"), (qd.u8, "uint8"), (qd.u64, "uint64"), (qd.i64, "int64")]
+)
+def test_components_that_do_not_fit(backend, dt, name):
+    @qd.kernel
+    def first(v: qd.types.vector(2, dt)) -> dt:
+        return v[0]
+
+    bits = int(name.lstrip("uint"))
+    low, high = (0, 2**bits) if name[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+    for good in (low, high - 1, 3):
+        assert first([good, 1]) == good
+    for wrong in (low - 1, high, 2**70):
+        with pytest.raises(OverflowError, match=f"Python integer {wrong} out of bounds for {name}"):
+            first([wrong, 1])
+    if bits < 64:
+        with pytest.raises(OverflowError):
+            first(np.array([high, 1]))
+        with pytest.raises(OverflowError):
+            first((np.int64(high), 1))
+    assert first([3, 1]) == 3
