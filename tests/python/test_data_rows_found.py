@@ -181,3 +181,87 @@ def test_components_that_do_not_fit(backend, dt, name):
         with pytest.raises(OverflowError):
             first((np.int64(high), 1))
     assert first([3, 1]) == 3
+
+
+# --- chapters 10 and 30 -----------------------------------------------------------------------------
+
+
+def test_extremes_and_choices_of_constants_are_promoted(backend, capfd):
+    @qd.kernel
+    def larger(a: qd.template()) -> qd.f32:
+        y = qd.max(a, 0.5)
+        y *= 1.5
+        return y
+
+    @qd.kernel
+    def smaller() -> qd.f32:
+        y = min(1, 2.5)
+        y += 0.5
+        return y
+
+    @qd.kernel
+    def chosen() -> qd.f32:
+        x = qd.select(1, 2, 3.5)
+        x += 0.5
+        return x
+
+    @qd.kernel
+    def shown():
+        print(min(1, 2.5), max(3, 2.5), qd.select(1, 2, 3.5), min(1, 2), max(True, 3), min(True, 3))
+
+    @qd.kernel
+    def sizes() -> qd.i32:
+        s = 0
+        for i in range(min(3, 5)):
+            s += i
+        for i in qd.static(range(max(2, 1))):
+            s += 10 * i
+        return s + qd.static(max(2, 0.5)) * 100
+
+    assert (larger(3), smaller(), chosen(), sizes()) == (4.5, 1.5, 2.5, 213)
+    shown()
+    qd.sync()
+    assert capfd.readouterr().out.splitlines()[-1] == "1.000000 3.000000 2.000000 1 3 1"
+
+
+def test_slices_without_elements(backend, capfd):
+    @qd.kernel
+    def run(n: qd.template()):
+        print(qd.Vector([1, 2, 3])[:n], len(qd.Vector([1, 2, 3])[5:]))
+
+    run(0)
+    run(2)
+    qd.sync()
+    assert capfd.readouterr().out.splitlines()[-2:] == ["[] 0", "[1, 2] 0"]
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_lists_with_indices_of_run_time(backend, whole):
+    backend.init(print_full_traceback=whole)
+
+    @qd.kernel
+    def run() -> qd.i32:
+        a = [1, 2, 3]
+        s = 0
+        for i in range(3):
+            s += a[i]
+        return s
+
+    with pytest.raises(TypeError, match="list indices"):
+        run()
+
+
+def test_vectors_and_texts(backend):
+    v = qd.Vector([1, 2])
+    assert (v == "x").to_list() == [False, False] and (v != "x").to_list() == [True, True]
+    with pytest.raises(qd.QuadrantsCompilationError, match="not an integer: 2.5 of type float"):
+        qd.Matrix.diag(2.5, 1)
+
+
+def test_variables_are_annotated_with_dtypes(backend):
+    @qd.kernel
+    def run():
+        x: qd.types.vector(2, qd.f32) = [1, 2]
+
+    with pytest.raises(qd.QuadrantsTypeError, match="Invalid constant scalar data type"):
+        run()

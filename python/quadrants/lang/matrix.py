@@ -302,7 +302,7 @@ class Matrix:
     __invert__, __abs__ = _unary(lambda a: ~a), _unary(builtins.abs)
 
     def __eq__(self, other: Any) -> Any:
-        if other is None:
+        if other is None or isinstance(other, (str, bytes)):
             return Matrix(np.zeros(self.get_shape(), bool))
         other = _operand(other)
         return (
@@ -310,7 +310,7 @@ class Matrix:
         )
 
     def __ne__(self, other: Any) -> Any:
-        if other is None:
+        if other is None or isinstance(other, (str, bytes)):
             return Matrix(np.ones(self.get_shape(), bool))
         other = _operand(other)
         return (
@@ -607,12 +607,14 @@ class Matrix:
             val: number, whose type the matrix has.
 
         Raises:
-            QuadrantsCompilationError: dim is known only at run time.
+            QuadrantsCompilationError: dim is no integer, or known only at run time.
         """
         if _has_symbolic(val) or impl.inside_kernel():
             return core.trace_op("Matrix.diag", (dim, val))
         if impl.is_python_backend():
             return _python_factory("diag", dim, val)
+        if not hasattr(type(dim), "__index__"):
+            raise QuadrantsCompilationError(f"not an integer: {dim} of type {type(dim).__name__}")
         return Matrix(np.diag(np.full(dim, val)))
 
     @staticmethod

@@ -1,6 +1,8 @@
 // Walking calls: what is called decides how. Operations with kernel meaning go to the tables of
 // builtins, funcs to call_func.cpp, everything else runs as Python at once (call_python.cpp).
 
+#include <algorithm>
+
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
 #include "frontend/values/builtins.h"
@@ -305,14 +307,24 @@ Val Body::call_known_func(const Node* n, PyObject* definition, TracedArgs args) 
     return v;
 }
 
+// One number is its own extreme, where Python would iterate over it, and what comes out of several
+// kinds has the type that they have in common (spec 30, section 9).
+static bool has_own_extreme(const std::vector<Ref>& numbers, bool in_static) {
+    if (numbers.size() == 1) return is_static_number(numbers[0].get());
+    const auto plain = [](const Ref& n) {  // of no class of the user's
+        return PyLong_CheckExact(n.get()) || PyFloat_CheckExact(n.get()) || PyBool_Check(n.get()) ||
+               cpython::is_numpy_scalar(n.get());
+    };
+    const auto other = [&](const Ref& n) { return Py_TYPE(n.get()) != Py_TYPE(numbers[0].get()); };
+    return !in_static && std::ranges::all_of(numbers, plain) && std::ranges::any_of(numbers, other);
+}
+
 // Python's own min, len, int ... on objects of Python only: Python does them.
 bool Body::all_host(const Known& k, const CallArgs& args) {
     if (k.callee != Callee::builtin) return false;
     const std::string_view name = k.builtin->name;
     if (name == "print") return false;
-    // Python's would iterate over it; here one number is its own extreme (spec 30, section 9).
-    if ((name == "min" || name == "max") && args.positional.size() == 1 &&
-        is_static_number(args.positional[0].get()))
+    if ((name == "min" || name == "max") && has_own_extreme(args.positional, low.static_depth > 0))
         return false;
     if (!low.static_depth && !is_harmless(k.object.get()))
         return false;  // qd.Vector and kin make values of the kernel

@@ -179,9 +179,20 @@ bool comes_first(PyObject* a, PyObject* b, bool want_max) {
     return first;
 }
 
+// One of two constants, of the type that both have in common; inside qd.static as it is.
+Ref one_of(PyObject* chosen, PyObject* other) {
+    const auto is_float = [](PyObject* o) {
+        return PyFloat_Check(o) || cpython::numpy_kind(o) == cpython::NumpyKind::floating;
+    };
+    if (current()->static_depth) return Ref::borrow(chosen);
+    if (is_float(other) && !is_float(chosen)) return Ref::steal(PyNumber_Float(chosen));
+    if (PyBool_Check(chosen) && !PyBool_Check(other)) return Ref::steal(PyNumber_Long(chosen));
+    return Ref::borrow(chosen);
+}
+
 Ref lesser(PyObject* a, PyObject* b, bool want_max, const char* name) {
     if (is_static_number(a) && is_static_number(b))
-        return Ref::borrow(comes_first(a, b, want_max) ? a : b);
+        return comes_first(a, b, want_max) ? one_of(a, b) : one_of(b, a);
     const Pair v = promoted(a, b, name);
     return make_value(builder().op(want_max ? Op::max : Op::min, {v.a, v.b}));
 }
@@ -212,7 +223,7 @@ Ref selection(Lowering&, const CallArgs& a) {
     if (is_static_number(p[0]) && is_static_number(p[1]) && is_static_number(p[2])) {
         const int truth = PyObject_IsTrue(p[0]);
         if (truth < 0) throw PyError{};
-        return Ref::borrow(truth ? p[1] : p[2]);
+        return truth ? one_of(p[1], p[2]) : one_of(p[2], p[1]);
     }
     if (PyFloat_Check(p[0]))
         return select(PyFloat_AS_DOUBLE(p[0]) ? Py_True : Py_False, p[1], p[2]);

@@ -296,7 +296,7 @@ Ref tensor_slice(PyObject* base, std::span<const Ref> indices) {
         }
         for (int p : slice_positions(index, extents[k]))
             along[k].push_back(Ref::steal(PyLong_FromLong(p)));
-        if (along[k].empty()) raise(Kind::compilation, "the slice is empty");
+        if (along[k].empty()) return Ref::steal(PyList_New(0));
         const int n = static_cast<int>(along[k].size());
         result = ++slices == 1 ? Type::vector(t.prim, n) : Type::matrix(t.prim, result.n, n);
     }
@@ -617,7 +617,7 @@ Ref subscript(PyObject* base, PyObject* index) {
     if (is_struct_field(base)) return struct_element(base, index);
     if (is_shared_array(base)) return shared_subscript(base, index);
     if (is_symbolic(index) && (PyList_CheckExact(base) || PyTuple_CheckExact(base)))
-        raise(Kind::compilation,
+        raise(Kind::type,
               std::string("TypeError: ") + Py_TYPE(base)->tp_name +
                   " indices must be known while the kernel is compiled",
               "make it a vector, qd.Vector([...])[i], or loop over it in qd.static");

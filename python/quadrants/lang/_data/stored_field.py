@@ -436,6 +436,8 @@ class Field(_Native):
 class ScalarField(Field, core.FieldBase):
     """A field of numbers."""
 
+    __module__ = "quadrants.lang.field"  # where programs find it
+
     @impl.host_only
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> Any:
         """The elements as a NumPy array.
@@ -492,6 +494,8 @@ class ScalarField(Field, core.FieldBase):
 
 class MatrixField(Field, core.FieldBase):
     """A field of vectors or matrices."""
+
+    __module__ = "quadrants.lang.matrix"  # where programs find it
 
     def _describe(self) -> None:
         shape = self._element_shape
