@@ -173,7 +173,7 @@ bool read_key(const FieldFull& f, PyObject* key, int64_t* indices) {
     PyObject* items =
         PyErr_Occurred() ? nullptr : PySequence_Fast(key, "a field is indexed by integers");
     if (!items && PyErr_ExceptionMatches(PyExc_TypeError))
-        return PyErr_Clear(), illegal_element(key);
+        return cpython::forget_error(), illegal_element(key);
     if (!items) return false;
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
     const bool zero = ndim == 0 && n == 1 && PySequence_Fast_GET_ITEM(items, 0) == Py_None;

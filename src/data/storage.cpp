@@ -328,7 +328,7 @@ bool is_one_index(PyObject* key) {
         return true;
     if (!PyIndex_Check(key) || PySequence_Size(key) >= 0) return false;
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
-    PyErr_Clear();
+    cpython::forget_error();
     return true;
 }
 

@@ -149,7 +149,7 @@ bool fits(const PackStep& step, PyObject* value) {
     const Prim p = step.type.prim;
     if (type::is_float(p) || !PyIndex_Check(value)) return true;
     const Ref whole = Ref::steal_or_null(PyNumber_Index(value));
-    if (!whole) return PyErr_Clear(), true;  // write_scalar says why
+    if (!whole) return cpython::forget_error(), true;  // write_scalar says why
     int overflow = 0;
     const long long n = PyLong_AsLongLongAndOverflow(whole.get(), &overflow);
     const bool is_signed = type::is_signed(p), wide = type::bits(p) == 64;
@@ -157,7 +157,7 @@ bool fits(const PackStep& step, PyObject* value) {
         if (wide && !is_signed && overflow > 0) {
             (void)PyLong_AsUnsignedLongLong(whole.get());
             if (!PyErr_Occurred()) return true;
-            PyErr_Clear();
+            cpython::forget_error();
         }
     } else if (is_signed ? wide || n == ir::int_of_bits(p, uint64_t(n))
                          : n >= 0 && (wide || !(uint64_t(n) >> type::bits(p)))) {
