@@ -1,5 +1,6 @@
 // What reverse mode does not accept of a kernel, and says before it begins (chapter 60, 9.1).
 
+#include <cstdlib>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -118,6 +119,13 @@ void check_statements(const Module& m, const Request& request) {
                     "graph does not support autograd: the kernel has do-while loops, checkpoints "
                     "or streams",
                     i);
+            const bool counts_bits = i.op == Op::popcnt || i.op == Op::clz || i.op == Op::ctz;
+            if (counts_bits && !request.general_control)
+                refuse(
+                    "Not supported. Bits are counted in a kernel that is differentiated: count "
+                    "them "
+                    "in another kernel, or use qd.init(ad_general_control=True)",
+                    i);
             if (i.op == Op::random && !request.general_control)
                 refuse(
                     "RandStmt not supported in a kernel that is differentiated: draw the numbers "
@@ -148,7 +156,13 @@ using Place = std::pair<const Function*, bool>;  // called, in a loop or not
 void check_loops(Region& r, bool inside, std::set<Place>& seen) {
     for (Inst& i : r) {
         const bool encloses = i.flags & kStopsGradient && i.is_loop();
-        if (i.op == Op::for_ && inside && !encloses && !is_upkeep(i))
+        const bool is_inner = i.op == Op::for_ && inside && !encloses && !is_upkeep(i);
+        if (is_inner && i.flags & kOverData)
+            refuse(
+                "Not supported. A loop over a field inside another loop, in a kernel that is "
+                "differentiated, needs qd.init(ad_stack_experimental_enabled=True)",
+                i);
+        if (is_inner && i.imm == 1)  // several dimensions are no range
             throw Refused{
                 {"Cannot use non static range in Backwards mode: a loop inside a loop needs "
                  "qd.init(ad_stack_experimental_enabled=True), or qd.static(range(...))",
@@ -228,7 +242,17 @@ bool same_storage(const Inst& a, const Inst& b) {
     return a.op == Op::field_place ? a.field() == b.field() : a.operand(0) == b.operand(0);
 }
 
-bool crosses(const Inst& load, const Inst& store, const Value* param) {
+// The iterations of a loop, if they are known.
+int64_t trips_of(const Inst& loop) {
+    const Value *begin = loop.operand(0), *end = loop.operand(1);
+    if (!is_constant(begin) || !is_constant(end)) return INT64_MAX;
+    const auto value = [](const Value* v) { return int_of_bits(v->type.prim, constant_bits(v)); };
+    int64_t trips;
+    return __builtin_sub_overflow(value(end), value(begin), &trips) ? INT64_MAX : trips;
+}
+
+bool crosses(const Inst& load, const Inst& store, const Inst& loop) {
+    const Value* param = loop.body().params[0];
     const int first = load.op == Op::array_place;
     bool load_depends = false, store_depends = false, apart = false, differs = false;
     for (int k = first; k < load.operand_count; ++k) {
@@ -238,7 +262,9 @@ bool crosses(const Inst& load, const Inst& store, const Value* param) {
         store_depends |= b.depends;
         const bool same = x == y || (a.linear && b.linear && a.constant == b.constant);
         differs |= a.depends && b.depends ? !same : a.depends || b.depends;
-        apart |= a.linear && b.linear && a.constant != b.constant;
+        // As many apart as there are iterations: these are halves, which never meet.
+        const int64_t by = a.constant - b.constant;
+        apart |= a.linear && b.linear && by && std::abs(by) < trips_of(loop);
     }
     if (!load_depends || !store_depends) return false;
     return first ? apart : differs;
@@ -256,7 +282,7 @@ void check_recurrences(Module& m, const Storage& storage) {
         for (const Access& load : loads)
             for (const Access& store : stores) {
                 if (!same_storage(*load.place, *store.place)) continue;
-                if (!crosses(*load.place, *store.place, loop.body().params[0])) continue;
+                if (!crosses(*load.place, *store.place, loop)) continue;
                 const bool field = load.place->op == Op::field_place;
                 refuse(
                     "Cross-iteration read-after-write on the `needs_grad` " +

@@ -93,8 +93,7 @@ bool distrust(const std::string& path,
     Messages& w = messages();
     std::lock_guard guard(w.lock);
     if (w.named.insert(path).second)
-        w.pending.push_back({"warn", "The kernel cache ignores " + path +
-                                         ": " + why + "."});
+        w.pending.push_back({"warn", "The kernel cache ignores " + path + ": " + why + "."});
     return false;
 }
 

@@ -221,7 +221,7 @@ char* find(FieldFull& f, PyObject* key, int component, bool writes) {
     if (!usable(f) || !read_key(f, key, indices) || !wait_for_launches() || !usable(f))
         return nullptr;
     const ir::Field& layout = *f.field;
-    if (session().options.debug || layout.packed)
+    if (session().options.debug || session().options.check_out_of_bound || layout.packed)
         for (int k = 0; k < layout.ndim; ++k) {
             const int64_t i = indices[k] - layout.offset[k];
             if (i < 0 || i >= layout.shape[k])

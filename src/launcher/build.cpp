@@ -368,7 +368,7 @@ std::optional<bool> wait_for_turn(PyObject* lock) {
 }  // namespace
 
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
-                                                     size_t count) {
+                                                     size_t count, bool* others) {
     static PyObject*
         lock;  // PyQuadrants.compilation_lock: re-entrant, for threads that first-call at once
     if (!lock) {
@@ -394,6 +394,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         if (!done) cpython::forget_error();
     }
     const uint32_t generation = session().generation;
+    const size_t known = k.specialisations->size();
     support::see_stack_limit();
     const auto mine = wait_for_turn(lock);
     if (!mine) return nullptr;
@@ -401,6 +402,8 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
     if (session().generation != generation) {
         set_error("QuadrantsRuntimeError",
                   "the runtime was reset while " + kernel_name(k) + " was being compiled");
+    } else if (others && k.specialisations->size() > known) {
+        *others = true;
     } else {
         const Working working;
         const runtime::StandardFloats floats;

@@ -398,7 +398,13 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
         return nullptr;
     }
     if (k.active == 1) std::erase_if(specialisations, [](const auto& s) { return is_dead(*s); });
-    std::unique_ptr<Specialisation> built = build_specialisation(k, args, k.parameters->size());
+    bool others = false;
+    std::unique_ptr<Specialisation> built =
+        build_specialisation(k, args, k.parameters->size(), &others);
+    if (others) {
+        PyObject* r = try_specialisation(k, *k.specialisations->front(), args, stream, matched);
+        return matched == Match::no ? call_cold(k, args, stream, nested) : r;
+    }
     if (!built) return nullptr;
     Specialisation& made = *built;
     specialisations.insert(specialisations.begin(), std::move(built));

@@ -279,8 +279,9 @@ void optimise_all();
 void forget_code();  // of the session that ends
 
 // build.cpp -----------------------------------------------------------------------------------
-// A specialisation for these arguments, from the cache or compiled; null with an exception set.
+// A specialisation for these arguments, from the cache or compiled; null with an exception set, or
+// with `others`: while this thread waited, another made some, which may fit.
 std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* const* args,
-                                                     size_t count);
+                                                     size_t count, bool* others = nullptr);
 
 }  // namespace qd::launcher

@@ -265,3 +265,214 @@ def test_variables_are_annotated_with_dtypes(backend):
 
     with pytest.raises(qd.QuadrantsTypeError, match="Invalid constant scalar data type"):
         run()
+
+
+# --- chapters 40, 41, 50, 51 and 60 -----------------------------------------------------------------
+
+
+def test_what_fails_is_not_the_fastest(backend):
+    @qd.perf_dispatch(get_geometry_hash=lambda x: 0)
+    def either(x): ...
+
+    @either.register
+    def fails(x):
+        raise ValueError("unsupported here")
+
+    @either.register
+    def works(x):
+        return 1
+
+    seen = ""
+    for _ in range(20):
+        try:
+            either(1)
+            seen += "w"
+        except ValueError:
+            seen += "f"
+    assert seen == "fwfw" + 16 * "w"
+    assert next(iter(inspect.signature(either.register).parameters)) == "implementation"
+
+
+@pytest.mark.parametrize("options", [{"check_out_of_bound": True}, {"debug": True}], ids=str)
+def test_elements_out_of_bounds_are_refused(backend, options):
+    backend.init(**options)
+    f, g = qd.field(qd.f32, (3, 4)), qd.field(qd.f32, (3, 4))
+    g.fill(5)
+    for key in ((3, 0), (0, 4), (-1, 0), (4, 3)):
+        with pytest.raises(AssertionError, match="Accessing field"):
+            f[key]
+        with pytest.raises(AssertionError, match="Accessing field"):
+            f[key] = 99.0
+    assert (g.to_numpy() == 5).all() and not f.to_numpy().any()
+
+
+def test_boxes_inside_loops_have_gradients(backend):
+    x, y = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
+
+    @qd.kernel
+    def linear():
+        for i in x:
+            for j, m in qd.ndrange(3, 2):
+                y[i] += x[i] * x[i] * j
+
+    @qd.kernel
+    def carried():
+        for i in x:
+            s = x[i]
+            for j, m in qd.ndrange(2, 2):
+                s = s * s * 0.5
+            y[i] += s
+
+    @qd.kernel
+    def plain():
+        for i in x:
+            for j in range(i):
+                y[i] += x[i] * j
+
+    @qd.kernel
+    def cells():
+        for i in x:
+            for j in x:
+                y[i] += x[j]
+
+    x.fill(2)
+    for kernel, slope in ((linear, 24.0), (carried, 16.0)):
+        x.grad.fill(0)
+        y.grad.fill(1)
+        kernel.grad()
+        np.testing.assert_allclose(x.grad.to_numpy(), slope, rtol=1e-6)
+    with pytest.raises(qd.QuadrantsCompilationError, match="non static range"):
+        plain.grad()
+    with pytest.raises(RuntimeError, match="loop over a field inside another loop"):
+        cells.grad()
+
+
+def test_halves_of_an_array_have_gradients(backend):
+    if backend.name not in ("cpu", "cuda"):
+        pytest.skip("no f64")
+
+    def make(trips, apart):
+        @qd.kernel
+        def square(a: qd.types.ndarray()):
+            for i in range(trips):
+                a[i + apart] = a[i] * a[i]
+
+        return square
+
+    a = qd.ndarray(qd.f64, 8, needs_grad=True)
+    for trips, apart in ((3, 3), (3, 5), (1, 1)):
+        a.from_numpy(np.arange(1, 9.0))
+        square = make(trips, apart)
+        square(a)
+        a.grad.fill(1)
+        square.grad(a)
+        expected = [
+            1 + 2 * (i + 1) if i < trips else float(not apart <= i < apart + trips)
+            for i in range(8)
+        ]
+        assert a.grad.to_numpy().tolist() == expected
+    with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
+        make(4, 3).grad(a)
+
+
+@pytest.mark.parametrize("name", ["popcnt", "clz", "ffs"])
+def test_counts_of_bits_are_not_differentiated(backend, name):
+    x, y = qd.field(qd.f32, 4, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+    count = getattr(qd.math, name)
+
+    def make():
+        @qd.kernel
+        def weigh():
+            for i in range(4):
+                y[None] += x[i] * count(i)
+
+        return weigh
+
+    with pytest.raises(RuntimeError, match="Not supported"):
+        make().grad()
+    backend.init(ad_general_control=True)
+    x, y = qd.field(qd.f32, 4, needs_grad=True), qd.field(qd.f32, (), needs_grad=True)
+    y.grad.fill(1)
+    make().grad()
+    assert x.grad.to_numpy()[2] == {"popcnt": 1, "clz": 30, "ffs": 2}[name]
+
+
+def test_keywords_of_loops_stand_there(backend):
+    options = {"block_dim": 32}
+
+    @qd.kernel
+    def run():
+        qd.loop_config(**options)
+        for _ in range(4):
+            pass
+
+    with pytest.raises(qd.QuadrantsCompilationError, match=r"no \*\*dict"):
+        run()
+
+
+def test_integer_members_have_no_gradients(backend):
+    with pytest.raises(
+        qd.QuadrantsRuntimeError, match="i32 is not supported for field with `needs_grad=True`"
+    ):
+        qd.Vector.field(2, [qd.f32, qd.i32], (), needs_grad=True)
+
+
+def test_calls_of_tapes_have_their_arguments_in_order(backend):
+    x, y = (qd.field(qd.f32, (), needs_grad=True) for _ in range(2))
+
+    @qd.kernel
+    def scale(a: qd.f32, c: qd.f32):
+        y[None] += x[None] * a * c
+
+    with qd.ad.Tape(y) as tape:
+        scale(2.0, c=3.0)
+        scale(c=1.0, a=4.0)
+    assert [call[1] for call in tape.calls] == [(2.0, 3.0), (4.0, 1.0)]
+    assert x.grad[None] == 10
+
+
+def test_threads_that_call_first_compile_once(backend):
+    import threading
+
+    backend.init(offline_cache=False)
+
+    @qd.kernel
+    def sevenfold(n: qd.i32) -> qd.i32:
+        return n * 7
+
+    before = qd.lang.impl.get_runtime().get_num_compiled_functions()
+    barrier, results = threading.Barrier(8), []
+
+    def run(n):
+        barrier.wait()
+        results.append((n, sevenfold(n)))
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(results) == [(n, 7 * n) for n in range(8)]
+    assert qd.lang.impl.get_runtime().get_num_compiled_functions() == before + 1
+    assert len(sevenfold._primal.materialized_kernels) == 1
+
+
+def test_small_promises(backend):
+    runtime = qd.lang.impl.get_runtime()
+    capability = qd._lib.core.DeviceCapability.spirv_has_shader_clock
+    assert runtime.prog.get_device_caps().get(capability) == 0
+    for f, names in (
+        (qd.checkpoint, ("cp_id", "yield_on")),
+        (qd.lang.impl.get_max_shared_memory_bytes, ("is_lowerbound_ok",)),
+    ):
+        for name in names:
+            assert inspect.signature(f).parameters[name].default is inspect.Parameter.empty
+    supported = qd.lang.misc.is_extension_supported
+    assert supported(qd.amdgpu, qd.extension.adstack) and supported(qd.vulkan, qd.extension.adstack)
+    assert not supported(qd.metal, qd.extension.data64)
+    with pytest.raises(Exception, match="require_version should be formatted"):
+        backend.init(require_version="1.3.")
+    backend.init(require_version="1.3.0")
+    qd.reset()
+    with pytest.raises(qd.QuadrantsRuntimeError):
+        qd.deactivate_all_snodes()

@@ -40,6 +40,21 @@ class Call(tuple[Any, ...]):
         return call
 
 
+def _in_order(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments by keyword that stand next to those by position join them."""
+    params = getattr(getattr(func, "_primal", None), "params", None)
+    if not kwargs or params is None:
+        return args, kwargs
+    rest = dict(kwargs)
+    for name, *_ in params[len(args) :]:
+        if name not in rest:
+            break
+        args += (rest.pop(name),)
+    return args, rest
+
+
 class Tape(_recording.Mode):
     """Records the kernels that are called in a `with` block, and runs them in reverse at its end.
 
@@ -164,7 +179,8 @@ class Tape(_recording.Mode):
         assert mode in (AutodiffMode.NONE, AutodiffMode.VALIDATION), (
             "Inserted funcs should be forward kernels."
         )
-        call = Call.of(func, tuple(args), kwargs, drawn)
+        args, kwargs = _in_order(func, tuple(args), kwargs)
+        call = Call.of(func, args, kwargs, drawn)
         self.calls.append(call)
         self.modes.append(mode)
         if self.grad_checker is not None:

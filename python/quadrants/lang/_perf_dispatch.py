@@ -7,6 +7,7 @@ until a count of calls or a span of seconds asks for another evaluation.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Hashable
@@ -123,22 +124,22 @@ class PerformanceDispatcher:
 
     def register(
         self,
-        fn: Callable[..., Any] | None = None,
+        implementation: Callable[..., Any] | None = None,
         *,
         is_compatible: Callable[..., bool] | None = None,
     ) -> Any:
         """Adds an implementation: a kernel, or a plain function that launches kernels.
 
         Args:
-            fn: has the parameter names of the prototype.
-            is_compatible: called with the arguments of a call; false keeps `fn` out of it.
+            implementation: has the parameter names of the prototype.
+            is_compatible: called with the arguments of a call; false keeps it out of it.
 
         Raises:
             QuadrantsSyntaxError: other parameters than the prototype's.
         """
-        if fn is None:
+        if implementation is None:
             return lambda f: self.register(f, is_compatible=is_compatible)
-        names, wanted = _parameter_names(fn), self._parameters
+        names, wanted = _parameter_names(implementation), self._parameters
         code = "(error code: PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH)"
         if len(names) != len(wanted):
             raise QuadrantsSyntaxError(
@@ -150,12 +151,12 @@ class PerformanceDispatcher:
                 f"Function parameters {names} don't match those of the perf_dispatch function "
                 f"prototype, {wanted} {code}."
             )
-        implementation = Implementation(fn, is_compatible)
-        self._implementations.append(implementation)
+        made = Implementation(implementation, is_compatible)
+        self._implementations.append(made)
         self._listed = False
         if QD_PERFDISPATCH_PRINT_DEBUG or _ANY_FORCE_ACTIVE:
-            print(f"perf_dispatch '{self._name}': registered '{implementation.__name__}'")
-        return implementation
+            print(f"perf_dispatch '{self._name}': registered '{made.__name__}'")
+        return made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if _ANY_FORCE_ACTIVE and (forced := self._forced()) is not None:
@@ -230,15 +231,19 @@ class PerformanceDispatcher:
         first = geometry not in self._first_eval_completed
         warmup = self._untimed_at_first if first else self._untimed
         counts[tried] += 1
-        if counts[tried] <= warmup:
-            result = tried.__wrapped__(*args, **kwargs)
-        else:
-            runtime = impl.get_runtime()
-            runtime.sync()
-            start = time.perf_counter()
-            result = tried.__wrapped__(*args, **kwargs)
-            runtime.sync()
-            seconds[tried] += time.perf_counter() - start
+        try:
+            if counts[tried] <= warmup:
+                result = tried.__wrapped__(*args, **kwargs)
+            else:
+                runtime = impl.get_runtime()
+                runtime.sync()
+                start = time.perf_counter()
+                result = tried.__wrapped__(*args, **kwargs)
+                runtime.sync()
+                seconds[tried] += time.perf_counter() - start
+        except Exception:  # what fails soon is not fast
+            seconds[tried] = math.inf
+            raise
         if all(counts[i] >= warmup + self._timed for i in candidates):
             winner = min(candidates, key=seconds.__getitem__)
             self._first_eval_completed.add(geometry)

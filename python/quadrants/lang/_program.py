@@ -15,6 +15,10 @@ class DeviceCaps:
     def __init__(self, arch: str) -> None:
         self._arch = arch
 
+    def get(self, capability: Any) -> int:
+        """Level of a capability of SPIR-V devices: 0, since no such device is in use."""
+        return 0
+
     def hashed_key(self) -> str:
         import hashlib
 

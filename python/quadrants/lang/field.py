@@ -309,11 +309,13 @@ def create_matrix_field(
         raise TypeError(f"n and m of a field's elements are ints, got {shape_of_one}")
     check_element_shape(*shape_of_one)
     dtypes = _component_types(dtype, n, m, ndim)
+    if not impl.is_python_backend():
+        for one in map(_element_type, dtypes):
+            _check_companions(one, needs_grad, needs_dual)
     kind = _compute_type(dtypes)
     if impl.is_python_backend():
         return _python_array(kind, shape_of_one, shape)
     _check_runtime()
-    _check_companions(kind, needs_grad, needs_dual)
     plan = _plan(shape, order, offset)
     made = MatrixField()
     made._setup(kind, shape_of_one, name)

@@ -43,7 +43,7 @@ def graph_parallel() -> _Block:
     return _Block()
 
 
-def checkpoint(cp_id: object = None, yield_on: object = None) -> _Block:
+def checkpoint(cp_id: object, yield_on: object) -> _Block:
     """A place where a `checkpoints=True` kernel may stop and later resume.
 
     Args:

@@ -304,7 +304,7 @@ def get_cuda_compute_capability() -> int:
     return core.cuda_compute_capability() if pyquadrants._arch is Arch.cuda else 0
 
 
-def get_max_shared_memory_bytes(*, is_lowerbound_ok: bool = False) -> int:
+def get_max_shared_memory_bytes(*, is_lowerbound_ok: bool) -> int:
     """Bytes of shared memory a block may use.
 
     Args:

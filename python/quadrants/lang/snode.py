@@ -717,8 +717,15 @@ root = Root()
 
 
 def deactivate_all_snodes() -> None:
-    """Deactivates the cells of every sparse node."""
+    """Deactivates the cells of every sparse node.
+
+    Raises:
+        QuadrantsRuntimeError: before `qd.init`.
+    """
+    from quadrants.lang import impl
     from quadrants.lang._data.fields_builder import FieldsBuilder
+
+    impl.check_initialised()
 
     for tree in FieldsBuilder._finalized_roots():
         if not tree._tree.destroyed:

@@ -8,7 +8,7 @@ __all__ = ["BoundaryMode", "DeviceCapability", "Layout", "boundary_mode"]
 _SPIRV = (
     "atomic_float atomic_float16 atomic_float16_add atomic_float16_minmax atomic_float64 atomic_float64_add "
     "atomic_float64_minmax atomic_float_add atomic_float_minmax atomic_int64 float16 float64 int16 int64 int8 "
-    "no_integer_wrap_decoration non_semantic_info physical_storage_buffer subgroup_arithmetic subgroup_ballot "
+    "no_integer_wrap_decoration non_semantic_info physical_storage_buffer shader_clock subgroup_arithmetic subgroup_ballot "
     "subgroup_basic subgroup_vote variable_ptr"
 )
 

@@ -540,6 +540,9 @@ static long whole_number(const std::string& key, PyObject* o) {
 }
 
 void Body::set_loop_config(const Node* call) {
+    for (const Node* k : call->list2)
+        if (!k->name || k->name == Py_None)
+            raise_at(call, Kind::compilation, "qd.loop_config takes keywords, no **dict");
     CallArgs args;
     arguments(call, args, nullptr, nullptr);
     low.node = call;

@@ -334,9 +334,8 @@ void Body::ann_assign(const Node* n) {
     low.node = n;
     const auto p = prim_of(annotation.get());
     if (!p)
-        raise(Kind::type,
-              "Invalid constant scalar data type: " + text(annotation.get()) +
-                  ". Variables are annotated with dtypes, such as qd.f32");
+        raise(Kind::type, "Invalid constant scalar data type: " + text(annotation.get()) +
+                              ". Variables are annotated with dtypes, such as qd.f32");
     if (is_struct(v.get()))
         raise(Kind::type, "A variable annotated with a number type cannot hold a struct");
     if (PyObject* o = v.get();

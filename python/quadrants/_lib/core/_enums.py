@@ -92,16 +92,20 @@ def __getattr__(name: str) -> Any:
     return made
 
 
-# What this build has. A feature that lands adds its word here, a backend its line.
+# What this build has, and of targets that it has no backend for what the chapter on options says. A
+# feature that lands adds its word here.
 _EXTENSIONS = {
     Arch.x64: "adstack data64 assertion sparse quant mesh quant_basic",
     Arch.arm64: "adstack data64 assertion sparse quant mesh quant_basic",
-    Arch.cuda: "adstack data64 assertion sparse quant mesh quant_basic",
+    Arch.cuda: "adstack data64 assertion sparse quant mesh quant_basic bls",
+    Arch.amdgpu: "quant quant_basic data64 adstack assertion",
+    Arch.metal: "adstack",
+    Arch.vulkan: "adstack",
 }
 
 
 def is_extension_supported(arch: Arch, extension: Any) -> bool:
-    """Whether an architecture has an extension, in this build."""
+    """Whether an architecture has an extension."""
     if not isinstance(arch, Arch) or type(extension).__name__ != "Extension":
         raise TypeError(
             f"an architecture and a member of qd.extension are expected, got {extension!r}"
