@@ -130,8 +130,8 @@ def test_arguments_by_keyword(square):
         square.by(a=4)
         square.by(2)
     assert (square.y[None], square.x.grad[None]) == (18, 6)
-    assert [call[1] for call in tape.calls] == [(), (2,)]
-    assert [call.kwargs for call in tape.calls] == [{"a": 4}, {}]
+    assert [call[1] for call in tape.calls] == [(4,), (2,)]
+    assert [call.kwargs for call in tape.calls] == [{}, {}]
 
 
 def test_results_pass(square):
