@@ -122,8 +122,7 @@ void check_statements(const Module& m, const Request& request) {
             const bool counts_bits = i.op == Op::popcnt || i.op == Op::clz || i.op == Op::ctz;
             if (counts_bits && !request.general_control)
                 refuse(
-                    "Not supported. Bits are counted in a kernel that is differentiated: count "
-                    "them "
+                    "Not supported. Bits are counted in a kernel that is differentiated: do that "
                     "in another kernel, or use qd.init(ad_general_control=True)",
                     i);
             if (i.op == Op::random && !request.general_control)

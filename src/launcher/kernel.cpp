@@ -652,8 +652,7 @@ PyMethodDef kernel_functions[] = {
      "none."},
     {"draw_again", draw_again, METH_O,
      "From now on launches of this thread draw from the sequence with this number; 0: each from "
-     "the "
-     "next one."},
+     "the next one."},
     {"set_call_recorder", set_call_recorder, METH_O,
      "Hands calls of kernels to callback(kernel, args, kwargs) in place of launching them; None: "
      "no "

@@ -91,6 +91,7 @@ bool draws(const Region& r) {
 bool draws(const Module& m) { return draws(*m.kernel().body); }
 
 void number_streams(Module& m) {
+    if (!draws(m)) return;
     Session s{.m = m};
     const std::vector<Function*> order = callees_first(m);
     summarise(s, order);

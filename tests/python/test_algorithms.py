@@ -106,6 +106,25 @@ def test_exclusive_scan(backend, name):
             assert least[0] == first
 
 
+def test_scans_of_many_tiles(backend):
+    """What one block does between the two loops comes in several pieces."""
+    if backend.name == "cpu":
+        pytest.skip("no tiles")
+    n = 17_000_001
+    x, out = qd.field(qd.i32, n), qd.field(qd.i32, n)
+    s = qd.field(qd.u32, A.exclusive_scan_scratch_slots(n))
+    values = np.random.default_rng(0).integers(-9, 10, n).astype(np.int32)
+    x.from_numpy(values)
+
+    @qd.kernel
+    def run():
+        A.exclusive_scan_add(x, out, s, n, qd.i32, 4)
+
+    run()
+    expected = np.cumsum(values, dtype=np.int64) - values
+    np.testing.assert_array_equal(out.to_numpy(), expected)
+
+
 @refused_there
 def test_select(backend):
     @qd.kernel

@@ -51,6 +51,8 @@ def test_fields_of_types_take_their_layout(backend):
         qd.field(qd.f32, 3, layout=qd.Layout.SOA)
     with pytest.raises(TypeError, match="from 1 to 7 positional arguments but 8"):
         qd.field(qd.f32, 3, None, "", None, False, False, qd.Layout.SOA)
+    with pytest.raises(TypeError, match="positional arguments but 10"):
+        qd.field(mat3, 3, None, "", None, False, False, qd.Layout.SOA, 2, 1)
 
 
 def test_single_elements_have_a_node_without_axes(backend):

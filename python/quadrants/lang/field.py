@@ -227,6 +227,11 @@ def field(
         QuadrantsRuntimeError: an extent below 1, a companion of an integer field, or no `qd.init`.
         QuadrantsSyntaxError: `order` or `offset` without a shape or of another rank.
     """
+    most = 9 if isinstance(dtype, MatrixType) else 7
+    if 7 + len(more) > most:
+        raise TypeError(
+            f"field() takes from 1 to {most} positional arguments but {7 + len(more)} were given"
+        )
     if isinstance(dtype, MatrixType):
         options.update(zip(("layout", "ndim"), more, strict=False))
         return dtype.field(
@@ -237,10 +242,6 @@ def field(
             needs_grad=needs_grad,
             needs_dual=needs_dual,
             **options,
-        )
-    if more:
-        raise TypeError(
-            f"field() takes from 1 to 7 positional arguments but {7 + len(more)} were given"
         )
     for option in options:
         raise TypeError(f"field() got an unexpected keyword argument '{option}'")

@@ -98,9 +98,7 @@ def _version_of(text: str) -> tuple[int, int, int]:
 
     if not isinstance(text, str):
         raise TypeError(f"require_version is a str such as '1.3.0', got {text!r}")
-    numbers = re.match(r"[0-9.]*", text).group().split(".")  # type: ignore[union-attr]
-    if len(numbers) > 3:
-        del numbers[3:]
+    numbers = re.match(r"[0-9.]*", text).group().split(".")[:3]  # type: ignore[union-attr]
     if len(numbers) < 2 or not all(numbers):
         raise Exception(
             "The require_version should be formatted following PEP 440, and includes major, minor, and patch "
