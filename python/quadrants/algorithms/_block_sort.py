@@ -13,10 +13,17 @@ from __future__ import annotations
 from typing import Any
 
 from quadrants.algorithms import _look_back
-from quadrants.algorithms._common import THREADS, constant, lane_mask
+from quadrants.algorithms._common import (
+    THREADS,
+    constant,
+    key_of,
+    lane_mask,
+    ordered_bits,
+    unsigned,
+)
 from quadrants.lang.kernel_impl import func
 from quadrants.lang.matrix import Vector
-from quadrants.lang.ops import atomic_add, cast, loop_config, popcnt, static
+from quadrants.lang.ops import atomic_add, atomic_or, cast, loop_config, popcnt, static
 from quadrants.lang.ops import min as _min
 from quadrants.lang.ops import select as choose
 from quadrants.lang.simt import block, subgroup
@@ -39,24 +46,23 @@ def _tile(dtype: Any) -> int:
 
 
 @func
-def _same_digit(digit, is_there):
-    """The lanes with this one's digit, among those that have one."""
-    mask = static(lane_mask())
-    same = mask(subgroup.ballot(is_there))
-    for k in static(range(8)):
-        bit = (digit >> k) & 1
-        same &= mask(subgroup.ballot(bit)) ^ (mask(bit) - mask(1))
-    return same
+def _loaded(source: template(), first, left, dtype: template(), step: template()):
+    """Ordered bits of elements first, first + step and so on; all ones from `left` on."""
+    none = static(2 ** (8 * dtype.size) - 1)
+    held = Vector([constant(none, unsigned(dtype)) for _ in range(_items(dtype))])
+    if left > static((_items(dtype) - 1) * step):
+        for k in static(range(_items(dtype))):
+            held[k] = ordered_bits(source[first + k * step], dtype)
+    else:
+        for k in static(range(_items(dtype))):
+            if k * step < left:
+                held[k] = ordered_bits(source[first + k * step], dtype)
+    return held
 
 
 @func
-def _loaded(source: template(), first, left, dtype: template(), step: template(), lane):
-    """Elements first + lane, first + lane + step and so on; 0 behind `left` elements."""
-    held = Vector([constant(0, dtype) for _ in range(_items(dtype))])
-    for k in static(range(_items(dtype))):
-        if k * step + lane < left:
-            held[k] = source[first + k * step + lane]
-    return held
+def _digit(bits, low_bit):
+    return cast(bits >> low_bit, i32) & (_RADIX - 1)
 
 
 @func
@@ -68,7 +74,6 @@ def _count_digits(
     sweeps,
     i,
     dtype: template(),
-    digit_of: template(),
     passes: template(),
 ):
     """Adds the digits of tiles b, b + sweeps and so on to the histograms; b is the block."""
@@ -79,12 +84,12 @@ def _count_digits(
     block.sync()
     tile = i // THREADS
     while tile < tiles:
-        left = n - tile * _tile(dtype)
-        held = _loaded(keys, tile * _tile(dtype), left, dtype, THREADS, thread)
+        left = n - tile * _tile(dtype) - thread
+        held = _loaded(keys, tile * _tile(dtype) + thread, left, dtype, THREADS)
         for k in static(range(_items(dtype))):
-            if k * THREADS + thread < left:
+            if k * THREADS < left:
                 for p in static(range(passes)):
-                    atomic_add(bins[p * _RADIX + digit_of(held[k], dtype, 8 * p)], u32(1))
+                    atomic_add(bins[p * _RADIX + _digit(held[k], 8 * p)], u32(1))
         tile += sweeps
     block.sync()
     for p in range(passes):
@@ -103,13 +108,16 @@ def _sort_tile(
     number,
     i,
     dtype: template(),
-    digit_of: template(),
     has_values: template(),
     passes: template(),
 ):
-    """Moves the keys of one tile from source to where their digits of pass `number` belong."""
+    """Moves the keys of one tile from source to where their digits of pass `number` belong.
+
+    What a subgroup has of each digit is counted first, so that other tiles hear of it early.
+    """
     lanes = static(subgroup.group_size())
     subgroups = static(THREADS // subgroup.group_size())
+    mask = static(lane_mask())
     low_bit = 8 * number
     sets = static(passes * (_RADIX + 1))
     own_set = sets + number % 2 * (tiles * _RADIX)
@@ -117,65 +125,65 @@ def _sort_tile(
     thread = i % THREADS
     lane = subgroup.invocation_id()
     counts = block.SharedArray((subgroups * _RADIX,), u32)
-    starts = block.SharedArray((_RADIX,), u32)
+    same = block.SharedArray((subgroups * _RADIX,), lane_mask())
     for w in static(range(subgroups)):
         counts[w * _RADIX + thread] = u32(0)
+        same[w * _RADIX + thread] = mask(0)
     tile = _look_back.next_tile(scratch, passes * _RADIX + number, tiles)  # and all wait
     items = static(_items(dtype))
     size = static(_tile(dtype))
     first = tile * size
     left = _min(n - first, size)
-    run = thread // lanes * (lanes * items)  # where the subgroup's keys begin in the tile
+    run = thread // lanes * (lanes * items) + lane  # where the thread's keys begin in the tile
     own = thread // lanes * _RADIX
-    keys = _loaded(source, first + run, left - run, dtype, lanes, lane)
-    ranks = Vector([u32(0) for _ in range(items)])
+    keys = _loaded(source, first + run, left - run, dtype, lanes)
     for k in static(range(items)):
-        is_there = run + k * lanes + lane < left
-        digit = digit_of(keys[k], dtype, low_bit)
-        same = _same_digit(digit, is_there)
-        before = _look_back.lanes_before(same)
-        if is_there:
-            ranks[k] = counts[own + digit] + cast(before, u32)
-        subgroup.sync()
-        if is_there and before == 0:
-            counts[own + digit] = counts[own + digit] + cast(popcnt(same), u32)
-        subgroup.sync()
+        atomic_add(counts[own + _digit(keys[k], low_bit)], u32(1))
     block.sync()
     total = u32(0)
     for w in static(range(subgroups)):
         here = counts[w * _RADIX + thread]
         counts[w * _RADIX + thread] = total
         total += here
+    word = own_set + tile * _RADIX + thread
+    if tiles > 1:
+        _look_back.tell_alone(scratch, word, total)
     smaller = block.exclusive_add(total, THREADS, u32)  # keys of the tile
     for w in static(range(subgroups)):
         counts[w * _RADIX + thread] += smaller
+    ordered = block.SharedArray((size,), unsigned(dtype))
+    origins = block.SharedArray((size if has_values else 1,), u16)
+    block.sync()
+    for k in static(range(items)):
+        at = own + _digit(keys[k], low_bit)
+        atomic_or(same[at], mask(1) << lane)
+        subgroup.sync()
+        lanes_of = same[at]
+        before = _look_back.lanes_before(lanes_of)
+        place = cast(counts[at], i32) + before
+        subgroup.sync()
+        if before == 0:
+            counts[at] = cast(place + popcnt(lanes_of), u32)
+            same[at] = mask(0)
+        ordered[place] = keys[k]
+        if static(has_values):
+            origins[place] = cast(run + k * lanes, u16)
+        subgroup.sync()
+    starts = block.SharedArray((_RADIX,), u32)
     start = u32(0)
     if tiles > 1:
-        start = scratch[number * _RADIX + thread] - smaller
-        word = own_set + tile * _RADIX + thread
-        _look_back.tell_alone(scratch, word, total)
         before_it = _look_back.before_tile_by_thread(scratch, own_set + thread, _RADIX, tile)
         _look_back.tell_up_to_end(scratch, word, before_it)
-        start += before_it
+        start = scratch[number * _RADIX + thread] - smaller + before_it
         scratch[next_set + tile * _RADIX + thread] = u32(0)
     starts[thread] = start
-    block.sync()
-    ordered = block.SharedArray((size,), dtype)
-    origins = block.SharedArray((size if has_values else 1,), u16)
-    for k in static(range(items)):
-        at = run + k * lanes + lane
-        if at < left:
-            place = cast(counts[own + digit_of(keys[k], dtype, low_bit)] + ranks[k], i32)
-            ordered[place] = keys[k]
-            if static(has_values):
-                origins[place] = cast(at, u16)
     block.sync()
     for k in static(range(items)):
         at = k * THREADS + thread
         if at < left:
             key = ordered[at]
-            place = cast(starts[digit_of(key, dtype, low_bit)] + cast(at, u32), i32)
-            target[place] = key
+            place = cast(starts[_digit(key, low_bit)] + cast(at, u32), i32)
+            target[place] = key_of(key, dtype)
             if static(has_values):
                 values_to[place] = values[first + cast(origins[at], i32)]
 
@@ -189,7 +197,6 @@ def sort(
     scratch: template(),
     n,
     dtype: template(),
-    digit_of: template(),
     has_values: template(),
     passes: template(),
 ):
@@ -207,7 +214,7 @@ def sort(
     loop_config(block_dim=THREADS)
     for i in range(counting):
         block.sync()
-        _count_digits(keys, scratch, n, tiles, sweeps, i, dtype, digit_of, passes)
+        _count_digits(keys, scratch, n, tiles, sweeps, i, dtype, passes)
     loop_config(block_dim=THREADS)
     for i in range(counters):  # of each pass: how many keys have a smaller digit
         block.sync()
@@ -227,7 +234,6 @@ def sort(
                 p,
                 i,
                 dtype,
-                digit_of,
                 has_values,
                 passes,
             )
@@ -245,7 +251,6 @@ def sort(
                 p + 1,
                 i,
                 dtype,
-                digit_of,
                 has_values,
                 passes,
             )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from quadrants.lang.kernel_impl import func
-from quadrants.lang.ops import cast, static
+from quadrants.lang.ops import bit_cast, cast, static
 from quadrants.types.annotations import template
 from quadrants.types.primitive_types import f32, f64, i32, i64, u32, u64
 
@@ -114,3 +114,32 @@ def constant(value: template(), dtype: template()):
     if static(isinstance(value, float) or dtype in (f32, f64)):
         return cast(value, dtype)
     return dtype(value)
+
+
+@func
+def ordered_bits(key, dtype: template()):
+    """The key as an unsigned integer of the same order."""
+    bits = bit_cast(key, static(unsigned(dtype)))
+    sign = static(unsigned(dtype))(static(1 << (8 * dtype.size - 1)))
+    if static(dtype in (i32, i64)):
+        bits = bits ^ sign
+    if static(dtype in (f32, f64)):
+        if (bits & sign) != 0:
+            bits = ~bits
+        else:
+            bits = bits ^ sign
+    return bits
+
+
+@func
+def key_of(bits, dtype: template()):
+    """The key whose `ordered_bits` these are."""
+    sign = static(unsigned(dtype))(static(1 << (8 * dtype.size - 1)))
+    if static(dtype in (i32, i64)):
+        bits = bits ^ sign
+    if static(dtype in (f32, f64)):
+        if (bits & sign) != 0:
+            bits = bits ^ sign
+        else:
+            bits = ~bits
+    return bit_cast(bits, dtype)

@@ -17,13 +17,13 @@ from quadrants.algorithms._common import (
     depth_for,
     has_blocks,
     level_slots,
-    unsigned,
+    ordered_bits,
 )
 from quadrants.lang.kernel_impl import func
-from quadrants.lang.ops import bit_cast, cast, static
+from quadrants.lang.ops import cast, static
 from quadrants.lang.ops import min as _min
 from quadrants.types.annotations import template
-from quadrants.types.primitive_types import f32, f64, i32, i64, u32
+from quadrants.types.primitive_types import i32, u32
 
 _RADIX_BITS = 8
 _RADIX = 1 << _RADIX_BITS
@@ -31,23 +31,8 @@ _MAX_CHUNKS = 64  # a chunk's counters stay in the cache of the thread that fill
 
 
 @func
-def _ordered_bits(key, dtype: template()):
-    """The key as an unsigned integer of the same order."""
-    bits = bit_cast(key, static(unsigned(dtype)))
-    sign = static(unsigned(dtype))(static(1 << (8 * dtype.size - 1)))
-    if static(dtype in (i32, i64)):
-        bits = bits ^ sign
-    if static(dtype in (f32, f64)):
-        if (bits & sign) != 0:
-            bits = ~bits
-        else:
-            bits = bits ^ sign
-    return bits
-
-
-@func
 def _digit(key, dtype: template(), low_bit):
-    bits = _ordered_bits(key, dtype)
+    bits = ordered_bits(key, dtype)
     return cast(bits >> low_bit, i32) & (_RADIX - 1)
 
 
@@ -134,7 +119,6 @@ def sort(
             scratch,
             count,
             key_dtype,
-            _digit,
             has_values,
             static(2 * -(-end_bit // (2 * _RADIX_BITS))),
         )
