@@ -35,9 +35,22 @@ bool wait_for_turn() {
     return turn.wait();
 }
 
-bool runs_code_of_others(uint64_t thread) {
+namespace {
+
+// CPython 3.11 allocates the frames with a lock of its own held: if that begins a collection, whose
+// callbacks let others run, the next who asks waits for that lock with the GIL in hand.
+Ref frames_of_threads() {
     PyObject* get = PySys_GetObject("_current_frames");
-    const Ref frames = Ref::steal_or_null(get ? PyObject_CallNoArgs(get) : nullptr);
+    const bool collects = PyGC_Disable();
+    Ref frames = Ref::steal_or_null(get ? PyObject_CallNoArgs(get) : nullptr);
+    if (collects) PyGC_Enable();
+    return frames;
+}
+
+}  // namespace
+
+bool runs_code_of_others(uint64_t thread) {
+    const Ref frames = frames_of_threads();
     const Ref key = Ref::steal_or_null(PyLong_FromUnsignedLongLong(thread));
     PyObject* frame = frames && key ? PyDict_GetItem(frames.get(), key.get()) : nullptr;
     cpython::forget_error();

@@ -329,6 +329,35 @@ def _result_of_a_thread(work):
     return results[0]
 
 
+def test_threads_declare_fields_while_others_watch_collections():
+    """A callback of the collector's that lets others run held a lock of CPython 3.11's for ever."""
+    done = _run(
+        """
+import gc, sys, threading, time
+import quadrants as qd
+
+qd.init(arch=qd.cpu)
+gc.set_threshold(20)
+sys.setswitchinterval(1e-5)
+gc.callbacks.append(lambda phase, info: time.sleep(0))
+until = time.monotonic() + 4
+
+def declare():
+    while time.monotonic() < until:
+        x = qd.field(qd.i32, shape=4)
+        x[1] = 1
+
+threads = [threading.Thread(target=declare) for _ in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+print("done", gc.isenabled())
+"""
+    )
+    assert done.stdout.endswith("done True\n"), done.stderr
+
+
 @pytest.mark.oracle_differs("declares fields in the main thread alone", run=False)
 @pytest.mark.parametrize("half", _HALVES)
 def test_what_an_ended_thread_has_half_declared_is_nobody_s_concern(backend, half):
