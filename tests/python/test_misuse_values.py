@@ -85,7 +85,7 @@ def test_containers_are_not_declared_in_kernels(backend):
         assert one() == 1
 
 
-@pytest.mark.parametrize("spec", ["zz", "hhh", "q", "lll", "hd", "1000000d", ".1000000d"])
+@pytest.mark.parametrize("spec", ["zz", "hhh", "q", "lll", "1000000d", ".1000000d"])
 def test_specs_that_are_none(backend, spec, tmp_path):
     path = tmp_path / "shows.py"
     path.write_text(

@@ -54,7 +54,7 @@ def test_format_strings(backend, capfd):
         print("{} {}".format(n, x))
         print("{1} {0} {k}".format(n, x, k=7))
         print(f"{qd.Vector([x, 2.0]):.1f}")
-        print(f"{7:03d}|{1.5:.2}|{2.5:-7.1f}|{3:lld}|{True}|{'a'}")
+        print(f"{7:03d}|{1.5:.2}|{2.5:-7.1f}|{3:lld}|{True}|{'a'}|{n:hd}|{u:hhx}|{n:5hhd}")
 
     assert printed(capfd, k, 42, 1.5, 255).splitlines() == [
         "n=42 x=1.50 s=3",
@@ -62,7 +62,7 @@ def test_format_strings(backend, capfd):
         "42 1.500000",
         "1.500000 42 7",
         "[1.5, 2.0]",
-        "007|1.50|2.5    |3|True|a",
+        "007|1.50|2.5    |3|True|a|42|ff|   42",
     ]
 
 

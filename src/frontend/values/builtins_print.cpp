@@ -61,7 +61,7 @@ bool parse_spec(std::string_view text, Spec& out) {
     number();
     if (at < text.size() && text[at] == '.') ++at, number();
     out.flags = text.substr(0, at);
-    skip("l", 2);  // length modifiers: the value's own width decides
+    if (!skip("l", 2)) skip("h", 2);  // length modifiers: the value's own width decides
     out.conversion = '*';
     if (at == text.size()) return true;
     constexpr std::string_view letters = "diuoxXfFeEgGaA";
