@@ -379,6 +379,10 @@ PyObject* field_parts(PyObject* self, PyObject* arg) {
     const long component = PyLong_AsLong(arg);
     if (PyErr_Occurred() || !wait_for_launches() || !usable(f)) return nullptr;
     const ir::Field& layout = *f.field;
+    if (component < 0 || size_t(component) >= layout.component_offsets.size()) {
+        PyErr_SetString(PyExc_IndexError, "no such component");
+        return nullptr;
+    }
     Window w = window_of(f);
     w.data += layout.component_offsets.at(static_cast<size_t>(component));
     for (int axis = 0; axis < layout.ndim; ++axis)
@@ -408,7 +412,8 @@ PyObject* field_capsule(PyObject* self, PyObject* versioned) {
     if (!wait_for_launches() || !usable(*as_field(self))) return nullptr;
     if (!strided_window(*as_field(self), w)) Py_RETURN_NONE;
     share_field(w.storage);
-    return make_capsule(w, PyObject_IsTrue(versioned) == 1);
+    const int kind = PyObject_IsTrue(versioned);
+    return kind < 0 ? nullptr : make_capsule(w, kind == 1);
 }
 
 PyObject* field_share(PyObject* self, PyObject*) {

@@ -255,8 +255,9 @@ PyObject* array_view(PyObject* self, PyObject*) {
 }
 
 PyObject* array_capsule(PyObject* self, PyObject* versioned) {
-    return wait_for_launches() && usable(*as_array(self))
-               ? make_capsule(window_of(*as_array(self)), PyObject_IsTrue(versioned) == 1)
+    const int kind = PyObject_IsTrue(versioned);
+    return kind >= 0 && wait_for_launches() && usable(*as_array(self))
+               ? make_capsule(window_of(*as_array(self)), kind == 1)
                : nullptr;
 }
 

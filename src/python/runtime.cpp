@@ -305,7 +305,9 @@ PyObject* compiler_times(PyObject*, PyObject*) {
 
 PyObject* set_log_level(PyObject*, PyObject* rank) {
     constexpr long kDebug = 1;  // of quadrants._logging
-    cache::set_debugs(PyLong_AsLong(rank) <= kDebug);
+    const long level = PyLong_AsLong(rank);
+    if (PyErr_Occurred()) return nullptr;
+    cache::set_debugs(level <= kDebug);
     Py_RETURN_NONE;
 }
 

@@ -556,9 +556,10 @@ void Body::set_loop_config(const Node* call) {
         if (key == "serialize") {
             settings.serialize = PyObject_IsTrue(o) == 1;
         } else if (key == "parallelize") {
-            if (o != Py_None) settings.threads = static_cast<int>(whole_number(key, o));
-            if (settings.threads < 0)
-                raise(Kind::syntax, "parallelize must not be negative, got " + text(o));
+            const long n = o == Py_None ? 0 : whole_number(key, o);
+            if (n < 0) raise(Kind::syntax, "parallelize must not be negative, got " + text(o));
+            if (n > INT32_MAX) raise(Kind::type, "parallelize is an i32, got " + text(o));
+            settings.threads = static_cast<int>(n);
             if (settings.threads == 1) settings.serialize = true;
         } else if (key == "block_dim") {
             if (o == Py_None) continue;
