@@ -190,9 +190,8 @@ static void give_back_memory() {
 }
 
 static void raise_no_memory(const runtime::Device& device, size_t bytes) {
-    if (device.synchronise)
-        if (const std::string why = device.synchronise(0).problem; !why.empty())
-            return set_error("QuadrantsRuntimeError", why);
+    const auto now = device.synchronise ? device.synchronise(0) : runtime::Wait{};
+    if (!now.problem.empty()) return raise_problem(now);
     set_error("RuntimeError", "Out of memory: cannot allocate " + std::to_string(bytes) + " bytes");
 }
 
@@ -253,10 +252,14 @@ bool expose(Storage& s) {
 }
 
 PyObject* raise_failure(const runtime::Device& device) {
-    std::string problem = device.synchronise(INT64_MAX).problem;
-    if (problem.empty()) problem = "the device's memory could not be read";
-    set_error("QuadrantsRuntimeError", problem);
+    runtime::Wait now = device.synchronise(INT64_MAX);
+    if (now.problem.empty()) now.problem = "the device's memory could not be read";
+    raise_problem(now);
     return nullptr;
+}
+
+void raise_problem(const runtime::Wait& w) {
+    set_error(w.is_check ? "QuadrantsAssertionError" : "QuadrantsRuntimeError", w.problem);
 }
 
 PyObject* load_far_element(const Storage& s, Prim p, const char* at) {

@@ -64,6 +64,7 @@ bool read_number(type::Prim p, PyObject* value, uint64_t& bits);
 
 // Sets an exception that says why memory could not be read; null.
 PyObject* raise_failure(const runtime::Device& device);
+void raise_problem(const runtime::Wait& w);
 
 // One number in a storage.
 PyObject* load_far_element(const Storage& s, type::Prim p, const char* at);

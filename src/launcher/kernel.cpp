@@ -293,6 +293,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
         hooks.whole_ns = kWholeNs;
         hooks.stream = stream;
+        hooks.may_be_late = !session_.options.check_indices();
         if (session_.options.kernel_profiler) hooks.times = &times;
         int64_t brief = kReleaseGilNs;
         if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;

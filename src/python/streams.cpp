@@ -1,6 +1,7 @@
 // Streams and events of the device in use: numbers, 0 where a device has none.
 
 #include "cpython/cpython.h"
+#include "data/storage.h"
 #include "python/areas.h"
 #include "runtime/device.h"
 #include "session/session.h"
@@ -116,7 +117,7 @@ PyObject* wait_for_device(const std::function<runtime::Wait(int64_t most_ns)>& w
         return nullptr;
     }
     if (now.problem.empty()) Py_RETURN_NONE;
-    return set_error("QuadrantsRuntimeError", now.problem), nullptr;
+    return data::raise_problem(now), nullptr;
 }
 
 bool add_streams(PyObject* module) { return PyModule_AddFunctions(module, methods) == 0; }

@@ -28,6 +28,7 @@ struct Memory {
 struct Wait {
     bool over = true;
     std::string problem;
+    bool is_check = false;  // a check of a kernel failed; the device has not
 };
 
 // Streams and events by the device's own handles; 0 is the default stream. What fails throws
@@ -54,7 +55,7 @@ struct Device {
     void (*release)(const Memory& m);
     // Makes bytes of reserved memory zeros that take no room again. Null with `reserve`.
     void (*discard)(const Memory& m, size_t offset, size_t bytes);
-    // False: the device has failed, and `synchronise` says how.
+    // False: the device has failed, or a check of a kernel; `synchronise` says which and how.
     bool (*read)(void* to, const char* from, size_t bytes);
     void (*write)(char* to, const void* from, size_t bytes);
     // `count` numbers of `size` bytes, side by side.

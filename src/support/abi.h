@@ -108,6 +108,7 @@ inline constexpr uint32_t kMostDeviceLaunch = 32764;
 
 struct DeviceReport {  // of the first failed check
     uint32_t failed, format, cell_count, site_count;
+    uint64_t told;  // the address of a word of the host's that becomes 1 too, if it is not 0
     Cell cells[1020];
     uint64_t sites[256];  // as OpenCall::site, innermost first
 };

@@ -533,6 +533,57 @@ speak(3)
     assert lines == ["hello", "hello", "[1 prints of this launch found no room]"]
 
 
+LATE = """
+qd.init(arch=qd.cuda, ad_stack_experimental_enabled=True, log_level=qd.ERROR)
+x, y = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
+s = qd.create_stream()
+@qd.kernel
+def carried(n: qd.i32):
+    for i in x:
+        s = x[i]
+        for j in range(n):
+            s = qd.sin(s)
+        y[i] = s
+@qd.kernel
+def other():
+    for i in x:
+        x[i] = 1.0
+def told(what):
+    try:
+        what()
+        print("nothing")
+    except AssertionError as e:
+        print(type(e).__name__, "overflow" in str(e), "carried" in str(e))
+for wait in (qd.sync, other, lambda: x[1], x.to_numpy, lambda: carried.grad(7), s.synchronize):
+    carried.grad(6)
+    told(wait)
+    told(qd.sync)
+def short_lived():
+    @qd.kernel
+    def carried(n: qd.i32):
+        for i in x:
+            s = x[i]
+            for j in range(n):
+                s = qd.sin(s)
+            y[i] = s
+    carried.grad(5)
+short_lived()
+gc.collect()
+told(qd.sync)
+qd.reset()
+qd.init(arch=qd.cuda, ad_stack_experimental_enabled=True, debug=True, log_level=qd.ERROR)
+x, y = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
+told(lambda: carried.grad(5))
+"""
+
+
+def test_who_waits_next_hears_of_a_reverse_sweep_without_room(run):
+    lines, _, _ = run("import gc\n" + LATE, "check")
+    late = ["QuadrantsAssertionError True True", "nothing"] * 6
+    gone, debugged = "QuadrantsAssertionError True True", "QuadrantsAssertionError False True"
+    assert lines == [*late, gone, debugged]  # which names the first check, of bounds
+
+
 BLOCKS = """
 from quadrants.lang.simt import block, subgroup, warp, grid
 qd.init(arch=qd.cuda, default_gpu_block_dim=64)

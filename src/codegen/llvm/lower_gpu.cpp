@@ -337,6 +337,13 @@ llvm::Function* ModuleLowering::report_helper() {
     Value* k =
         walk_calls(*this, b, f, f->getArg(4), kMostSites, at(offsetof(abi::DeviceReport, sites)));
     b.CreateAlignedStore(k, at(offsetof(abi::DeviceReport, site_count)), llvm::Align(4));
+    auto* tell = llvm::BasicBlock::Create(context, "", f);
+    Value* told =
+        b.CreateAlignedLoad(memory, at(offsetof(abi::DeviceReport, told)), llvm::Align(8));
+    b.CreateCondBr(b.CreateIsNull(told), done, tell);
+    b.SetInsertPoint(tell);
+    auto* store = b.CreateAlignedStore(b.getInt32(1), told, llvm::Align(4));
+    store->setAtomic(llvm::AtomicOrdering::Release, llvm::SyncScope::System);
     b.CreateBr(done);
     b.SetInsertPoint(done);
     b.CreateRetVoid();

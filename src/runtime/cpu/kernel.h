@@ -108,6 +108,8 @@ struct LaunchHooks {
     uint64_t stream = 0;                     // of the device, by its own handle; 0: the default
     int64_t long_ns = 50000;                 // what is long: more than this still to do
     int64_t whole_ns = 0;                    // `should_stop` is not asked before
+    // A device that runs by itself may say later what checks of reverse sweeps found.
+    bool may_be_late = false;
 };
 
 // Runs all tasks. `context` brings bindings, args, results and launch_key; the rest is filled in.

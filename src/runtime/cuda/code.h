@@ -10,6 +10,7 @@
 
 #include "runtime/cpu/kernel.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/late.h"
 #include "runtime/cuda/replay.h"
 #include "support/abi.h"
 
@@ -27,6 +28,7 @@ struct Code {
     // runs after itself.
     mutable std::map<Handle, std::unique_ptr<Replay>> replays;
     mutable bool was_launched = false, cannot_replay = false;
+    mutable std::unique_ptr<LateReport> late;  // of launches whose checks nobody waits for
 
     Code() = default;
     Code(const Code&) = delete;

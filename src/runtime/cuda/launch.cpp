@@ -33,7 +33,8 @@ using support::now_ns;
 
 constexpr int64_t kMostFoldingBlocks = 512;  // whose partial results one block folds
 constexpr int64_t kMostBlocks = INT32_MAX;
-constexpr int64_t kSpinNs = 50000, kNapNs = 50000, kStopCheckNs = 5000000;
+// A nap takes twice as long as it is told.
+constexpr int64_t kLongNs = 50000, kSpinNs = 1000000, kNapNs = 50000, kStopCheckNs = 5000000;
 constexpr int64_t kSeeNs = 20000;
 constexpr int kLooks = 64;
 constexpr int64_t kEndOfLoopsNs = 2000000000;  // for which a turn of a loop is waited for
@@ -127,6 +128,10 @@ Address zeroed(Address& at, size_t bytes) {
     return at;
 }
 
+bool has_loops(const KernelImage& image) {
+    return std::ranges::any_of(image.tasks, [](const LoadedTask& t) { return t.again >= 0; });
+}
+
 struct Launch {
     const KernelImage& image;
     abi::Context& context;
@@ -138,6 +143,8 @@ struct Launch {
     const Driver& d = use();
     std::vector<uint8_t> record{};
     const bool checks = !image.formats.empty();
+    const bool late = checks && hooks.may_be_late && image.uses_tape && !has_loops(image);
+    const bool told_now = checks && !late;  // what they find
     Address first_partials = 0;  // those of each branch of a region lie behind each other
     size_t branch_partials = 0;
     Replay* replay = nullptr;  // null: each step is launched by itself
@@ -163,15 +170,21 @@ struct Launch {
         if (image.temps_bytes) h.temps = r.temps.of(image.temps_bytes);
         if (image.result_bytes)
             h.results = reinterpret_cast<Address>(r.results.of(image.result_bytes));
-        if (image.result_bytes && !checks && !image.uses_print && !image.tasks.empty() &&
+        if (image.result_bytes && !told_now && !image.uses_print && !image.tasks.empty() &&
             image.tasks.back().kind == abi::TaskKind::serial && image.tasks.back().again < 0) {
             if (!r.done.at) new (r.done.of(sizeof *done)) std::atomic<uint64_t>(0);
             done = static_cast<std::atomic<uint64_t>*>(r.done.at);
             number = ++r.launches;
         }
         if (image.stack_bytes) h.stack_bytes = stack_limit();
-        if (checks) h.report = zeroed(r.report, sizeof(abi::DeviceReport));
+        if (checks) h.report = late ? late_report() : zeroed(r.report, sizeof(abi::DeviceReport));
         if (image.uses_print) h.prints = zeroed(r.prints, sizeof(abi::DevicePrints));
+    }
+
+    Address late_report() {
+        std::unique_ptr<LateReport>& kept = image.gpu->late;
+        if (!kept) kept = std::make_unique<LateReport>(image.formats);
+        return kept->at();
     }
 
     // What is not the task's own stays as it is: nodes whose records are the same are not told.
@@ -232,15 +245,14 @@ struct Launch {
         start_blocks(task, entry, blocks);
     }
 
-    // Each thread's part is as large as there is room for, up to what a loop of some thousand
-    // iterations takes.
+    // More than this lies farther apart: 2^24 short loops are a fifth slower with 2 GiB.
     void make_tape(int64_t threads) {
-        constexpr int64_t kWanted = 64 << 10, kLeast = int64_t(1) << 30, kMost = int64_t(8) << 30;
+        constexpr int64_t kWanted = int64_t(1) << 30;
         threads = (threads + 31) & ~int64_t(31);
         const int64_t limit = tape_limit.load(std::memory_order_relaxed);
-        const int64_t least = limit ? std::min(kLeast, threads * limit) : kLeast;
-        int64_t bytes = std::clamp(threads * kWanted, least, kMost);
-        if (size_t(bytes) > r.tape.bytes) {
+        int64_t bytes = kWanted;
+        if (limit && __builtin_mul_overflow(threads, limit, &bytes)) bytes = INT64_MAX;
+        if (uint64_t(bytes) > r.tape.bytes) {
             size_t free = 0, total = 0;
             check(d.cuMemGetInfo_v2(&free, &total), "asking for free memory");
             bytes = std::min(bytes, int64_t((free + r.tape.bytes) / 3));
@@ -317,8 +329,9 @@ struct Launch {
                 return !stopping;
             }
             const int64_t now = now_ns();
-            if (now - began < kSpinNs) continue;
+            if (now - began < kLongNs) continue;
             if (hooks.long_run) hooks.long_run(hooks.data);
+            if (now - began < kSpinNs) continue;
             const timespec nap{0, kNapNs};
             nanosleep(&nap, nullptr);
             if (now - asked < kStopCheckNs) continue;
@@ -333,19 +346,14 @@ struct Launch {
         }
     }
 
-    void read_report() {
-        abi::DeviceReport report;
-        constexpr size_t kHead = offsetof(abi::DeviceReport, cells);
-        check(d.cuMemcpyDtoH_v2(&report, r.report, kHead), "reading a check");
-        if (!report.failed) return;
-        check(d.cuMemcpyDtoH_v2(&report, r.report, sizeof report), "reading a check");
-        check(d.cuMemsetD8Async(r.report, 0, kHead, nullptr), "clearing a check");
+    void tell() {
+        const std::optional<Failure> found = read_report(r.report);
+        if (!found) return;
         outcome.failed = true;
-        if (report.format >= image.formats.size()) return;
-        const support::FormatEntry& entry = image.formats[report.format];
-        outcome.failure = format_text(entry, report.cells);
+        if (found->format >= image.formats.size()) return;
+        outcome.failure = format_text(image.formats[found->format], found->cells.data());
         outcome.stack = std::make_unique<std::vector<const support::FormatEntry*>>(
-            stack_of(image.formats, report.format, {report.sites, report.site_count}));
+            stack_of(image.formats, found->format, found->sites));
     }
 
     void read_prints() {
@@ -385,7 +393,7 @@ struct Launch {
                 return t.gate >= 0 || t.record_bytes > kMostReplayed;
             }))
             return false;
-        loops = std::ranges::any_of(image.tasks, [](const LoadedTask& t) { return t.again >= 0; });
+        loops = has_loops(image);
         return !loops || (!image.uses_random && can_loop());
     }
 
@@ -453,7 +461,7 @@ struct Launch {
             }
             if (task.again >= 0) {
                 if (!wait()) return false;
-                if (checks) read_report();
+                if (told_now) tell();
                 if (outcome.failed) return true;
             }
             if (task.again >= 0 && temp(task.again)) {
@@ -468,13 +476,19 @@ struct Launch {
     }
 
     bool run_all() {
+        if (std::optional<std::string> text =
+                any_late_failure() ? take_late_failure() : std::nullopt) {
+            outcome.failed = true;
+            outcome.failure = std::move(*text);
+            return true;
+        }
         prepare();
         bool waited = (can_replay() && run_graph()) || run_tasks();
-        const bool looked_at = checks || image.uses_print || image.result_bytes;
+        const bool looked_at = told_now || image.uses_print || image.result_bytes;
         if (looked_at && waited) waited = see_results() || wait();
         outcome.interrupted = !waited;
         if (!waited || !looked_at) return !waited;
-        if (checks) read_report();
+        if (told_now) tell();
         if (image.uses_print) read_prints();
         if (image.result_bytes) std::memcpy(context.results, r.results.at, image.result_bytes);
         return outcome.failed || !outcome.printed.empty();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/cuda/driver.h"
+#include "runtime/cuda/late.h"
 #include "runtime/cuda/replay.h"
 #include "runtime/cuda/streams.h"
 #include "runtime/device.h"
@@ -63,7 +64,8 @@ void release(const Memory& m) {
 
 bool read(void* to, const char* from, size_t bytes) {
     const Driver* d = use_if_possible();
-    return !bytes || (d && d->cuMemcpyDtoH_v2(to, address(from), bytes) == 0);
+    if (bytes && (!d || d->cuMemcpyDtoH_v2(to, address(from), bytes) != 0)) return false;
+    return !any_late_failure();
 }
 
 void write(char* to, const void* from, size_t bytes) {

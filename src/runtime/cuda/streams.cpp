@@ -5,9 +5,11 @@
 #include <time.h>
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_set>
 
+#include "runtime/cuda/late.h"
 #include "support/clock.h"
 #include "support/error.h"
 
@@ -41,7 +43,7 @@ uint64_t new_stream() {
 // Waits until `is_over` says no more that it is not, or for `most_ns`.
 template <typename Query>
 Wait wait_until(Query query, int64_t most_ns) {
-    constexpr int64_t kSpinNs = 50000;
+    constexpr int64_t kSpinNs = 1000000;
     constexpr timespec kNap{0, 50000};
     try {
         (void)use();
@@ -50,7 +52,9 @@ Wait wait_until(Query query, int64_t most_ns) {
             const Result state = query();
             if (state != kNotReady) {
                 check(state, "waiting for the device");
-                return {};
+                if (!any_late_failure()) return {};
+                std::optional<std::string> text = take_late_failure();
+                return {.over = true, .problem = text.value_or(""), .is_check = text.has_value()};
             }
             const int64_t waited = support::now_ns() - began;
             if (waited > most_ns) return {.over = false, .problem = {}};

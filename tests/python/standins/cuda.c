@@ -160,10 +160,12 @@ EXPORT int cuLaunchKernel(Handle f, unsigned gx, unsigned gy, unsigned gz, unsig
     if (stream) LOG(" on %zu", (size_t)stream);
     LOG("\n");
     const Address *record = p[0];  // abi::DeviceLaunch: temps, partials, results, report, prints
-    if (fails("check")) {          // the first check of the kernel
-        open_block(record[3], 8, 1);
+    if (fails("check") && record[3]) {  // the first check of the kernel
+        open_block(record[3], 24, 1);
         ((uint32_t *)record[3])[0] = 1;
-        open_block(record[3], 8, 0);
+        uint32_t *told = (uint32_t *)((Address *)record[3])[2];
+        if (told) *told = 1;
+        open_block(record[3], 24, 0);
     }
     if (fails("print") && record[4]) {  // twice the first text of the kernel, and one without room
         open_block(record[4], 32, 1);
