@@ -644,7 +644,7 @@ PyObject* discard(PyObject*, PyObject* args) {
         return nullptr;
     const Storage* s =
         static_cast<size_t>(id) < trees.size() ? trees[static_cast<size_t>(id)]->storage : nullptr;
-    const bool inside = s && s->memory.mapped && offset >= 0 && bytes >= 0 &&
+    const bool inside = s && s->device->discard && s->memory.mapped && offset >= 0 && bytes >= 0 &&
                         static_cast<size_t>(offset + bytes) <= s->memory.bytes;
     if (inside)
         s->device->discard(s->memory, static_cast<size_t>(offset), static_cast<size_t>(bytes));

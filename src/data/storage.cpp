@@ -353,6 +353,7 @@ bool read_index(PyObject* o, int64_t& out) {
 
 PyObject* make_capsule(const Window& w, bool versioned) {
     if (w.storage->device->expose && !expose(*w.storage)) return nullptr;
+    if (w.storage->device->share) w.storage->device->share();
     if (!versioned)
         return PyCapsule_New(make_export<DLManagedTensor>(w), "dltensor", destroy_plain);
     auto* m = make_export<DLManagedTensorVersioned>(w);

@@ -211,6 +211,7 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
         session().generation = 0;  // a call that has not begun its work will not
         finish();
         run_reset_hooks();
+        if (const auto trim = session().device->trim) trim();
         session().pool.reset();
         runtime::forget_crashes();
         launcher::forget_native_graphs();

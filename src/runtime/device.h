@@ -62,6 +62,10 @@ struct Device {
     void (*fill)(char* to, uint64_t bits, size_t size, size_t count);
     // Makes this memory the host's own, for good. Null: the device cannot.
     void (*expose)(const Memory& m);
+    // Others use some of its memory, in ways that the device does not see. Null: it need not know.
+    void (*share)();
+    // What nobody uses goes back to the system. Null: it is there already.
+    void (*trim)();
     // Around each launch; null: it need not be told.
     void (*launch_begins)();
     void (*launch_ends)();

@@ -533,6 +533,46 @@ speak(3)
     assert lines == ["hello", "hello", "[1 prints of this launch found no room]"]
 
 
+OWNED = """
+import gc
+qd.init(arch=qd.cuda, log_level=qd.ERROR)
+@qd.kernel
+def fill(a: qd.types.ndarray(qd.f32, 1)):
+    for i in a:
+        a[i] = 1.0
+def used(n, **stream):
+    a = qd.ndarray(qd.f32, n)
+    fill(a, **stream)
+used(50)
+used(60)
+gc.collect()
+qd.sync()
+fill(qd.ndarray(qd.f32, 70))
+OTHERS
+used(80)
+gc.collect()
+qd.reset()
+"""
+
+
+@pytest.mark.parametrize("pools", [True, False])
+@pytest.mark.parametrize("others", ["", "stream", "export"])
+def test_memory_of_a_pool(run, pools, others):
+    """What is given back waits for the device if others may use it where the device sees nothing."""
+    line = {
+        "": "",
+        "stream": "used(75, qd_stream=qd.Stream(77))",
+        "export": "array = qd.ndarray(qd.f32, 75); view = array.to_dlpack()",
+    }[others]
+    _, log, _ = run(OWNED.replace("OTHERS", line), "" if pools else "pools")
+    log = [x for x in log if x.split()[0] in ("alloc", "free", "wait", "trim")]
+    assert ("trim" in log) == pools
+    waits = [k for k, x in enumerate(log) if x == "wait for all"]
+    assert bool(waits) == (pools and bool(others))
+    assert all(log[k + 1] == "free" for k in waits)
+    assert log.count("free") >= 4
+
+
 LATE = """
 qd.init(arch=qd.cuda, ad_stack_experimental_enabled=True, log_level=qd.ERROR)
 x, y = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "runtime/cuda/pool.h"
 #include "support/clock.h"
 #include "support/error.h"
 
@@ -118,14 +119,14 @@ void wait_for_idle(int64_t most_ns) {
 
 HostCopy::HostCopy(void* host, size_t bytes) : host_(host), bytes_(bytes) {
     const Driver& d = use();
-    check(d.cuMemAlloc_v2(&device_, bytes ? bytes : 1), "copying an argument to the device");
+    device_ = must_take_memory(d, bytes ? bytes : 1, "copying an argument to the device");
     if (bytes) check(d.cuMemcpyHtoD_v2(device_, host, bytes), "copying an argument to the device");
 }
 HostCopy::HostCopy(HostCopy&& other) noexcept
     : host_(other.host_), bytes_(other.bytes_), device_(std::exchange(other.device_, 0)) {}
 HostCopy::~HostCopy() {
     const Driver* d = device_ ? use_if_possible() : nullptr;
-    if (d) (void)d->cuMemFree_v2(device_);
+    if (d) give_back_memory(*d, device_);
 }
 void HostCopy::write_back() const {
     if (bytes_)

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <mutex>
 
+#include "runtime/cuda/pool.h"
 #include "support/clock.h"
 #include "support/error.h"
 
@@ -59,6 +60,12 @@ struct Opened {
         QD_FIND(cuMemAllocManaged);
         QD_FIND(cuMemAdvise);
         QD_FIND(cuMemFree_v2);
+        QD_FIND(cuMemPoolCreate);
+        QD_FIND(cuMemPoolSetAttribute);
+        QD_FIND(cuMemPoolTrimTo);
+        QD_FIND(cuMemAllocFromPoolAsync);
+        QD_FIND(cuMemFreeAsync);
+        QD_FIND(cuCtxSynchronize);
         QD_FIND(cuMemHostAlloc);
         QD_FIND(cuMemFreeHost);
         QD_FIND(cuMemcpyDtoH_v2);
@@ -203,6 +210,7 @@ const Driver& start(size_t stack_bytes) {
             "the GPU failed earlier in this process, which cannot use it any more: start a new "
             "one. "
             "Other architectures, such as qd.cpu, still work");
+    make_pool(d);
     if (stack_bytes) check(d.cuCtxSetLimit(kStackLimit, stack_bytes), "setting cuda_stack_limit");
     return d;
 }

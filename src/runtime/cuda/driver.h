@@ -58,6 +58,12 @@ struct Driver {
     Result (*cuMemAllocManaged)(Address* at, size_t bytes, unsigned flags);
     Result (*cuMemAdvise)(Address at, size_t bytes, int advice, int device);
     Result (*cuMemFree_v2)(Address at);
+    Result (*cuMemPoolCreate)(Handle* pool, const void* properties);
+    Result (*cuMemPoolSetAttribute)(Handle pool, int attribute, void* value);
+    Result (*cuMemPoolTrimTo)(Handle pool, size_t bytes);
+    Result (*cuMemAllocFromPoolAsync)(Address* at, size_t bytes, Handle pool, Handle stream);
+    Result (*cuMemFreeAsync)(Address at, Handle stream);
+    Result (*cuCtxSynchronize)();
     Result (*cuMemHostAlloc)(void** at, size_t bytes, unsigned flags);
     Result (*cuMemFreeHost)(void* at);
     Result (*cuMemcpyDtoH_v2)(void* to, Address from, size_t bytes);

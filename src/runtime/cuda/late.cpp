@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "runtime/cpu/print.h"
+#include "runtime/cuda/pool.h"
 #include "support/error.h"
 
 namespace qd::runtime::cuda {
@@ -62,7 +63,7 @@ std::optional<Failure> read_report(Address at) {
 LateReport::LateReport(std::vector<support::FormatEntry> formats) : formats_(std::move(formats)) {
     const Driver& d = use();
     const auto told = reinterpret_cast<uint64_t>(word());
-    check(d.cuMemAlloc_v2(&at_, sizeof(abi::DeviceReport)), "allocating a buffer");
+    at_ = must_take_memory(d, sizeof(abi::DeviceReport), "allocating a buffer");
     check(d.cuMemsetD8Async(at_, 0, sizeof(abi::DeviceReport), nullptr), "clearing a buffer");
     check(d.cuMemcpyHtoD_v2(at_ + offsetof(abi::DeviceReport, told), &told, sizeof told),
           "filling a buffer");
@@ -80,7 +81,7 @@ LateReport::~LateReport() {
         if (any_late_failure() && !l.told) l.told = take();
     } catch (const support::Error&) {  // the device is lost, which everybody hears of
     }
-    (void)d->cuMemFree_v2(at_);
+    give_back_memory(*d, at_);
 }
 
 std::optional<std::string> LateReport::take() {

@@ -20,6 +20,7 @@
 
 #include "runtime/cpu/print.h"
 #include "runtime/cuda/code.h"
+#include "runtime/cuda/pool.h"
 #include "runtime/cuda/replay.h"
 #include "runtime/cuda/streams.h"
 #include "runtime/tape_limit.h"
@@ -48,9 +49,9 @@ struct Room {
     Address of(size_t wanted) {
         if (wanted <= bytes) return at;
         const Driver& d = use();
-        if (at) check(d.cuMemFree_v2(at), "freeing temporaries");  // waits for who uses them
+        if (at) give_back_memory(d, at);
         at = 0, bytes = 0;
-        check(d.cuMemAlloc_v2(&at, wanted + wanted / 2), "allocating temporaries");
+        at = must_take_memory(d, wanted + wanted / 2, "allocating temporaries");
         bytes = wanted + wanted / 2;
         return at;
     }
@@ -100,7 +101,7 @@ struct Rooms {  // of a stream
 
     void give_back(const Driver& d) const {
         for (const Address at : {temps.at, partials.at, record.at, tape.at, report, prints})
-            if (at) (void)d.cuMemFree_v2(at);
+            if (at) give_back_memory(d, at);
         for (void* at : {results.at, done.at})
             if (at) (void)d.cuMemFreeHost(at);
         for (const Handle event : {stopwatch.begin, stopwatch.end})
@@ -123,7 +124,7 @@ AllRooms& rooms() {
 Address zeroed(Address& at, size_t bytes) {
     if (at) return at;
     const Driver& d = use();
-    check(d.cuMemAlloc_v2(&at, bytes), "allocating a buffer");
+    at = must_take_memory(d, bytes, "allocating a buffer");
     check(d.cuMemsetD8Async(at, 0, bytes, nullptr), "clearing a buffer");
     return at;
 }

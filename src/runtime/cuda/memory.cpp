@@ -7,6 +7,7 @@
 
 #include "runtime/cuda/driver.h"
 #include "runtime/cuda/late.h"
+#include "runtime/cuda/pool.h"
 #include "runtime/cuda/replay.h"
 #include "runtime/cuda/streams.h"
 #include "runtime/device.h"
@@ -36,10 +37,10 @@ Memory allocate(size_t bytes, size_t margin) {
     if (!entry) return {};
     const Driver& d = *entry;
     const size_t before = rounded(margin), all = whole_words(before + bytes + margin + 1);
-    Address at = 0;
-    if (d.cuMemAlloc_v2(&at, all) != 0) return {};
+    const Address at = take_memory(d, all);
+    if (!at) return {};
     if (d.cuMemsetD8Async(at, 0, all, nullptr) != 0) {
-        (void)d.cuMemFree_v2(at);
+        give_back_memory(d, at);
         return {};
     }
     return between(at, bytes, before);
@@ -55,11 +56,23 @@ Memory reserve(size_t bytes, size_t margin) {
     Address at = 0;
     if (entry->cuMemAllocManaged(&at, all, kAttachGlobal) != 0) return {};
     (void)entry->cuMemAdvise(at, all, kPreferredLocation, entry->device);
-    return between(at, bytes, before);
+    Memory m = between(at, bytes, before);
+    m.mapped = all;
+    return m;
 }
 
 void release(const Memory& m) {
-    if (const Driver* d = use_if_possible()) (void)d->cuMemFree_v2(address(m.raw));
+    const Driver* d = use_if_possible();
+    if (!d) return;
+    if (m.mapped)
+        (void)d->cuMemFree_v2(address(m.raw));
+    else
+        give_back_memory(*d, address(m.raw));
+}
+
+void trim() {
+    const Driver* d = use_if_possible();
+    if (d && d->cuStreamSynchronize(nullptr) == 0) trim_memory(*d);
 }
 
 bool read(void* to, const char* from, size_t bytes) {
@@ -113,6 +126,8 @@ const Device cuda_device = {
     .write = cuda::write,
     .fill = cuda::fill,
     .expose = nullptr,
+    .share = cuda::others_take_part,
+    .trim = cuda::trim,
     .launch_begins = nullptr,
     .launch_ends = nullptr,
     .synchronise = cuda::synchronise,

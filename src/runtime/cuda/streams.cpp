@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "runtime/cuda/late.h"
+#include "runtime/cuda/pool.h"
 #include "support/clock.h"
 #include "support/error.h"
 
@@ -124,6 +125,7 @@ void order_behind_default(Handle stream) {
         const std::lock_guard guard(o.lock);
         if (o.streams.contains(stream)) return;
     }
+    others_take_part();
     const Driver& d = use();
     if (!o.mark) check(d.cuEventCreate(&o.mark, kNoTiming), "making an event");
     check(d.cuEventRecord(o.mark, nullptr), "recording an event");

@@ -41,7 +41,7 @@ EXPORT int cuDeviceGetCount(int *n) { return *n = !fails("none"), 0; }
 EXPORT int cuDeviceGet(int *d, int n) { return *d = n, 0; }
 EXPORT int cuDeviceGetName(char *name, int size, int d) { return snprintf(name, size, "fake") < 0; }
 EXPORT int cuDeviceGetAttribute(int *v, int a, int d) {
-    return *v = a == 75 ? (fails("capability") ? 6 : 9) : a == 97 ? 227 << 10 : a == 16 ? 10 : a == 13 ? 1500000 : a == 106 ? 32 : a == 1 ? 1024 : a == 89 ? !fails("pages") : 0, 0;
+    return *v = a == 75 ? (fails("capability") ? 6 : 9) : a == 97 ? 227 << 10 : a == 16 ? 10 : a == 13 ? 1500000 : a == 106 ? 32 : a == 1 ? 1024 : a == 89 ? !fails("pages") : a == 115 ? !fails("pools") : 0, 0;
 }
 EXPORT int cuDevicePrimaryCtxRetain(Handle *c, int d) { return *c = (Handle)1, 0; }
 EXPORT int cuCtxSetCurrent(Handle c) { return getpid() == process ? 0 : kNotInitialised; }
@@ -100,6 +100,14 @@ EXPORT int cuMemFree_v2(Address a) {
     LOG("free\n");
     return 0;
 }
+EXPORT int cuMemPoolCreate(Handle *p, const void *row) { return *p = (Handle)6, 0; }
+EXPORT int cuMemPoolSetAttribute(Handle p, int attribute, void *v) { return 0; }
+EXPORT int cuMemPoolTrimTo(Handle p, size_t n) { return LOG("trim\n"), 0; }
+EXPORT int cuMemAllocFromPoolAsync(Address *a, size_t bytes, Handle p, Handle stream) {
+    return cuMemAlloc_v2(a, bytes);
+}
+EXPORT int cuMemFreeAsync(Address a, Handle stream) { return cuMemFree_v2(a); }
+EXPORT int cuCtxSynchronize(void) { return LOG("wait for all\n"), 0; }
 EXPORT int cuMemcpyDtoH_v2(void *to, Address from, size_t n) {
     if (broken) return kIllegalAddress;
     LOG("read %zu\n", n);
