@@ -127,6 +127,21 @@ def test_import_is_light():
     assert run(code, ENABLE_QUADRANTS_HEADER_PRINT="0").stdout.strip() == ""
 
 
+def test_the_first_field_imports_no_heavy_module():
+    heavy = "{m for m in ('torch', 'numpy', 'inspect', 'ast', 'dataclasses', 'numbers') if m in sys.modules}"
+    code = f"""
+import sys
+import quadrants as qd
+before = {heavy}
+qd.init(arch=qd.cpu, log_level=qd.ERROR)
+x, v, a = qd.field(qd.f32, 4), qd.Vector.field(3, qd.f32, shape=2), qd.ndarray(qd.f32, 5)
+s = qd.types.struct(p=qd.f32).field(shape=3)
+x[1], v[0], a[2], s[1].p = 1.0, [1, 2, 3], x[0], 5.0
+print(a[2], sorted({heavy} - before))
+"""
+    assert run(code, ENABLE_QUADRANTS_HEADER_PRINT="0").stdout.endswith("0.0 []\n")
+
+
 def test_banner():
     line = run("import quadrants").stdout
     assert line.startswith("[Quadrants] version 1.3.3, llvm ") and ", python 3." in line

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from dataclasses import dataclass
 from math import inf
-from numbers import Real
 from typing import Any
 
 from quadrants.lang.exception import QuadrantsRuntimeError
@@ -18,28 +16,62 @@ _bool = builtins.bool
 _MOST_EXPONENT_BITS, _MOST_DIGITS = 8, 23  # those of f32
 
 
-@dataclass(frozen=True)
-class QuantInt:
+class _Row:
+    """Plain values that stay as they are. (`dataclasses` takes longer to import than a first call.)"""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __init__(self, *values: Any) -> None:
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"cannot delete field {name!r}")
+
+    def __eq__(self, other: object) -> _bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> _int:
+        return hash((type(self), self._values()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._values()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"{type(self).__name__}({shown})"
+
+
+class QuantInt(_Row):
     """An integer of `bits` bits."""
 
+    __slots__: tuple[str, ...] = ("bits", "signed", "compute")
     bits: _int
     signed: _bool
     compute: DataType
 
 
-@dataclass(frozen=True)
-class QuantFixed:
+class QuantFixed(_Row):
     """A fixed-point number: stored integer = value / scale, rounded to nearest."""
 
+    __slots__: tuple[str, ...] = ("digits", "scale", "compute")
     digits: QuantInt
     scale: _float
     compute: DataType
 
 
-@dataclass(frozen=True)
-class QuantFloat:
+class QuantFloat(_Row):
     """A float of `exponent.bits` and `digits.bits`."""
 
+    __slots__: tuple[str, ...] = ("digits", "exponent", "signed", "compute")
     digits: QuantInt
     exponent: QuantInt
     signed: _bool
@@ -60,6 +92,8 @@ def _checked_sign(signed: Any) -> _bool:
 
 def _checked_step(number: Any, name: str, compute: DataType) -> _float:
     """A number that divides others in `compute`."""
+    from numbers import Real
+
     if not isinstance(number, Real):
         raise TypeError(f"{name} is a number, got {number!r}")
     step = builtins.float(number)
