@@ -9,7 +9,7 @@ import pytest
 import quadrants as qd
 from helpers import raises
 from quadrants._lib import core
-from quadrants.lang import _func_base, impl
+from quadrants.lang import _func_base, _metal_interop, impl
 from quadrants.lang import _kernel_impl_dataclass as struct_steps
 from quadrants.lang._func_base import FuncBase
 from quadrants.lang._pruning import Pruning
@@ -17,6 +17,7 @@ from quadrants.lang.ast.ast_transformer_utils import (
     ASTTransformerFuncContext,
     ASTTransformerGlobalContext,
 )
+from quadrants.lang.ast.ast_transformers import graph_api
 from quadrants.lang.ast.ast_transformers.call_transformer import CallTransformer
 from quadrants.lang.ast.ast_transformers.function_def_transformer import FunctionDefTransformer
 from quadrants.lang.kernel_arguments import ArgMetadata
@@ -225,3 +226,38 @@ def test_expressions_by_hand(backend):
             core.make_const_expr_int(*bad)
     with pytest.raises(TypeError):
         core.make_binary_op_expr(core.BinaryOpType.add, a, 4)
+
+
+CONSTRUCTS = ("do_while", "parallel", "parallel_context")
+
+
+@pytest.mark.parametrize("name", CONSTRUCTS)
+def test_spellings_of_graph_constructs(name, recwarn):
+    def called(text):
+        return ast.parse(text, mode="eval").body
+
+    for text in ("qd.graph.{}", "graph.{}", "a[0].graph.{}", "quadrants.graph.{}"):
+        func = called(text.format(name))
+        assert graph_api.matches(func, name) and not graph_api.is_deprecated_spelling(func, name)
+        graph_api.warn_if_deprecated(func, name)
+    for text in ("{}", "qd.{}", "f().{}", "graph.x.{}", "qd.graph.other", "f()", "graph"):
+        func = called(text.format(name))
+        assert not graph_api.matches(func, name)
+        graph_api.warn_if_deprecated(func, name)
+    assert not recwarn.list
+    for text in ("qd.graph_{}", "graph_{}", "anything.graph_{}"):
+        func = called(text.format(name))
+        assert graph_api.matches(func, name) and graph_api.is_deprecated_spelling(func, name)
+        with pytest.warns(DeprecationWarning, match=rf"use qd\.graph\.{name}\(\) instead"):
+            graph_api.warn_if_deprecated(func, name)
+    assert graph_api.matches(called("qd.graph.checkpoint"), "checkpoint")  # only the syntax counts
+    for ask in (graph_api.matches, graph_api.is_deprecated_spelling, graph_api.warn_if_deprecated):
+        with raises(KeyError, "checkpoint"):
+            ask(called("checkpoint"), "checkpoint")
+
+
+def test_torch_is_not_waited_for_without_metal(backend):
+    assert _metal_interop.mps_sync_if_metal() is None
+    qd.reset()
+    with pytest.raises(RuntimeError, match=r"qd\.init\(\)"):
+        _metal_interop.mps_sync_if_metal()
