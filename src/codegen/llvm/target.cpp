@@ -143,6 +143,9 @@ Machine make_machine(const std::string& cpu, const std::string& triple_text, int
         target->createMCSubtargetInfo(triple, "", ""));
     if (!known || !known->isCPUStringValid(name))
         throw TargetError("unknown CPU '" + name + "' for " + triple.str());
+    // Stores to places apart: one instruction takes longer than each by itself, on Intel's and
+    // AMD's.
+    if (triple.isX86()) features += std::string(features.empty() ? "" : ",") + "+prefer-no-scatter";
     // PTX as drivers of CUDA 12.1 read it: the first with large parameters.
     if (triple.isNVPTX() && !name.starts_with("sm_1")) features = "+ptx81";
     llvm::TargetOptions options;

@@ -367,6 +367,31 @@ TEST(lanes, stay_in_registers_as_wide_as_the_cpu_likes) {
     EXPECT_EQ(registers_of_a_sum(serial, "znver4", "zmm"), 1u);
 }
 
+TEST(stores, to_places_apart_are_one_each) {
+    const std::string members_of_structs = R"(
+module "step"
+field @x "x" : vec<f32, 3> shape [50000] offset [0] terms [0 / 1 % 0 * 28] components [0, 4, 8] group 1
+field @v "v" : vec<f32, 3> shape [50000] offset [0] terms [0 / 1 % 0 * 28] components [0, 4, 8] group 2
+func @step() {
+  %begin = constant 0 : i32
+  %n = constant 50000 : i32
+  for %i = %begin to %n parallel {
+    %x = field_place @x, %i : place<vec<f32, 3>>
+    %v = field_place @v, %i : place<vec<f32, 3>>
+    %dt = constant 0.01 : f32
+    %speed = load %v : vec<f32, 3>
+    %all = splat %dt : vec<f32, 3>
+    %way = mul %all, %speed : vec<f32, 3>
+    %old = atomic_add %x, %way : vec<f32, 3>
+    continue
+  }
+  return
+}
+)";
+    for (const char* cpu : {"skylake-avx512", "sapphirerapids", "znver4"})
+        EXPECT_EQ(matches(assembly_of(members_of_structs, cpu), "scatter"), 0u) << cpu;
+}
+
 TEST(sine_and_cosine, of_one_angle_reduce_it_once) {
     const auto program = [](const std::string& op) {
         return R"(
