@@ -11,8 +11,9 @@
 namespace qd::autodiff {
 
 // Kernel code of ours that finds the active cells of sparse trees, or the bits of quantised
-// numbers: nothing flows through it.
+// numbers: nothing flows through it. Likewise copies of struct arguments, which stand nowhere.
 static bool is_upkeep(const Inst& i) {
+    if (i.op == Op::store && !i.loc) return true;
     if (i.op == Op::call) {
         const Inst* first = i.callee()->body->first;
         return first && is_upkeep(*first);

@@ -4,6 +4,7 @@
 #include "frontend/specialise.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
@@ -204,6 +205,12 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
                 guard_value(body.unit, annotation,
                             body.unit.annotation(static_cast<int>(k), annotation));
             Val v = body.bind_parameter_member(s.annotations[k].get(), Ref::borrow(args[k]), prov);
+            // A struct is the call's own: its members may be written to.
+            if (is_struct_type(annotation)) {
+                const ir::Loc* loc = std::exchange(l.b.loc, nullptr);
+                v = {new_variable(v.get())};
+                l.b.loc = loc;
+            }
             body.declare(s.names[k].get(), std::move(v), Binding::Kind::kernel_argument);
         }
         body.parameter_count = s.names.size();

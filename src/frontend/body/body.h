@@ -254,8 +254,8 @@ struct Lowering::Body {
     std::vector<const Node*> targets_of(const Node* n, const Counted& c);
     LoopSettings take_settings(const Counted& c);
     ir::Inst* emit_for(const Counted& c, const LoopSettings& chosen, bool parallel);
-    std::vector<ir::Value*> bind_targets(const std::vector<const Node*>& targets, const Counted& c,
-                                         const ir::Region& body);
+    std::vector<ir::Value*> bind_targets(const Node* n, const std::vector<const Node*>& targets,
+                                         const Counted& c, const ir::Region& body);
     void set_loop_config(const Node* call);
     FieldObject* first_field(PyObject* o);
     void check_loop_rank(const Node* n, size_t rank, bool grouped);

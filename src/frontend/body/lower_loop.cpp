@@ -452,7 +452,7 @@ ir::Inst* Body::emit_for(const Counted& c, const LoopSettings& chosen, bool para
 }
 
 // Returns the indices, one per axis.
-std::vector<ir::Value*> Body::bind_targets(const std::vector<const Node*>& targets,
+std::vector<ir::Value*> Body::bind_targets(const Node* n, const std::vector<const Node*>& targets,
                                            const Counted& c, const ir::Region& body) {
     std::vector<ir::Value*> indices(c.bounds.size());
     for (uint32_t k = 0; k < c.order.size(); ++k)
@@ -470,6 +470,11 @@ std::vector<ir::Value*> Body::bind_targets(const std::vector<const Node*>& targe
                                indices)};
     for (size_t k = 0; k < targets.size(); ++k) {
         Ref e = c.target ? c.target(indices[k]) : make_value(indices[k]);
+        // As the established package has it: those of a box are the iteration's own.
+        if (c.over == Counted::Over::box && assigns(n->list, targets[k]->name)) {
+            declare(targets[k]->name, {new_variable(e.get())}, Binding::Kind::variable);
+            continue;
+        }
         if (is_expr(e.get())) as_expr(e.get())->read_only = true;
         declare(targets[k]->name, {std::move(e)}, Binding::Kind::loop_variable);
     }
@@ -515,7 +520,7 @@ Flow Body::counted(const Node* n, const Counted& c) {
     loops.push_back({parallel ? LoopFrame::Kind::parallel : LoopFrame::Kind::runtime});
     {
         Scope scope(*this);
-        std::vector<ir::Value*> index = bind_targets(targets, c, loop->body());
+        std::vector<ir::Value*> index = bind_targets(n, targets, c, loop->body());
         if (c.cells) visit(n, *c.cells, index);
         const Flow flow = c.is_guarded ? guarded_block(n, c, index) : block(n->list);
         if (flow == Flow::normal) low.b.end(ir::Op::continue_);

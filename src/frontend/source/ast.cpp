@@ -6,6 +6,7 @@
 
 #include "frontend/source/ast.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <unordered_map>
@@ -347,5 +348,26 @@ void lend_probes(const FunctionSource& s, PyObject* function) {
 }
 
 void tell_parsed(FunctionSource& s) { kept_trees.parsed(s); }
+
+static bool is_part_of(const Node* target, const PyObject* name) {
+    while (target->kind == K::Attribute || target->kind == K::Subscript) target = target->a;
+    if (target->kind == K::Name) return target->name == name;
+    return std::ranges::any_of(target->list, [&](Node* t) { return is_part_of(t, name); });
+}
+
+static bool assigns(const Node& n, const PyObject* name) {
+    const auto is_target = [&](const Node* t) { return is_part_of(t, name); };
+    if (n.kind == K::Assign && std::ranges::any_of(n.list, is_target)) return true;
+    if ((n.kind == K::AugAssign || n.kind == K::AnnAssign || n.kind == K::NamedExpr) &&
+        is_target(n.a))
+        return true;
+    const auto inside = [&](const Node* child) { return child && assigns(*child, name); };
+    return inside(n.a) || inside(n.b) || inside(n.c) || assigns(n.list, name) ||
+           assigns(n.list2, name);
+}
+
+bool assigns(std::span<Node* const> statements, const PyObject* name) {
+    return std::ranges::any_of(statements, [&](const Node* n) { return n && assigns(*n, name); });
+}
 
 }  // namespace qd::frontend

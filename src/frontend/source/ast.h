@@ -124,6 +124,8 @@ struct FunctionSource {
 
 // Cached per code object. Sets OSError and throws PyError if there is no source.
 FunctionSource& source_of(PyObject* function);
+// Whether statements assign to a name, or to a part of what it stands for.
+bool assigns(std::span<Node* const> statements, const PyObject* name);
 PyObject* ast_of(const FunctionSource& source, const Node& n);  // borrowed from the tree
 void locate(const FunctionSource& source, Node& n);  // fills its place: few are ever asked
 

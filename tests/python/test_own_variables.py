@@ -1,0 +1,212 @@
+"""What a kernel may write to though nobody sees it outside: struct arguments, indices of boxes."""
+
+import numpy as np
+import pytest
+
+import quadrants as qd
+from helpers import raises
+
+vec2 = qd.types.vector(2, qd.f32)
+
+
+@qd.dataclass
+class Part:
+    a: qd.f32
+    v: vec2
+
+    @qd.func
+    def add(self, by):
+        self.a += by
+        self.v[1] -= by
+
+
+Whole = qd.types.struct(part=Part, n=qd.i32, m=qd.types.matrix(2, 2, qd.f32))
+
+
+@qd.func
+def set_first(p: qd.template()):
+    p.v[0] = 100
+
+
+def part(a=1.0, v=(3.0, 4.0)):
+    return Part(a, list(v))
+
+
+def whole(a=1.0, v=(3.0, 4.0), n=2):
+    return Whole(part(a, v), n, qd.Matrix([[1.0, 2.0], [3.0, 4.0]]))
+
+
+def test_struct_arguments_are_the_call_s_own(backend):
+    @qd.kernel
+    def k(p: Part) -> qd.f32:
+        set_first(p)
+        p.v.y += 1
+        p.a, p.v[0] = p.v[0], p.a
+        return p.v.x + 10 * p.v.y + p.a
+
+    given = part()
+    for _ in range(2):  # another call begins with what it is given
+        assert k(given) == 1 + 50 + 100
+    assert (given.a, list(given.v)) == (1, [3, 4])
+    assert k(part(2.0, (5.0, 6.0))) == 2 + 70 + 100
+
+
+def test_members_of_struct_arguments(backend):
+    @qd.kernel
+    def k(x: Whole, y: Whole) -> qd.types.vector(8, qd.f32):
+        x.n += 5
+        x.part.a, y.part.a = y.part.a, x.part.a
+        x.part.v = [5, 6]
+        x.m = qd.math.mat2(1)
+        x.m[0, 1] = 7
+        x.part.add(2.0)
+        y.part.add(3.0)
+        for i in range(3):
+            x.n += i
+        x.part.v *= 2
+        return qd.Vector(
+            [x.n, x.part.a, y.part.a, x.part.v[0], x.part.v[1], x.m[0, 1], x.m[1, 1], y.part.v[1]]
+        )
+
+    got = k(whole(), whole(10.0, (30.0, 40.0), 20))
+    assert got.to_numpy().tolist() == [10, 12, 4, 10, 8, 7, 1, 37]
+
+
+def test_struct_arguments_in_parallel_loops(backend):
+    y = qd.field(qd.f32, 300)
+
+    @qd.kernel
+    def reads(p: Part):
+        for i in y:
+            y[i] = p.a + p.v[1] * i
+
+    @qd.kernel
+    def writes(p: Part):
+        for i in y:
+            p.a += 1
+        for i in y:
+            y[i] = p.a
+
+    reads(part())
+    assert y.to_numpy().tolist() == [1 + 4 * i for i in range(300)]
+    if backend.name == "cpu":
+        program = qd.lang.impl.get_runtime().prog
+        assert program.get_num_offloaded_tasks_on_last_call() == 1
+    for _ in range(2):
+        writes(part())
+        assert y.to_numpy().tolist() == [301] * 300
+
+
+def test_whole_arguments_stay(backend):
+    @qd.kernel
+    def k(p: Part):
+        p = part()
+
+    with raises(qd.QuadrantsSyntaxError, "p"):
+        k(part())
+
+
+def test_vectors_that_are_arguments_stay_as_they_are(backend):
+    @qd.kernel
+    def k(v: vec2) -> qd.f32:
+        v[0] = 5
+        return v[0] + v[1]
+
+    assert k([1, 2]) == 3
+
+
+def test_struct_arguments_have_gradients(backend):
+    y, z = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
+
+    @qd.kernel
+    def k(p: Part):
+        for i in y:
+            z[i] = y[i] * y[i] * p.a + p.v[0]
+
+    y.from_numpy(np.arange(4, dtype=np.float32))
+    z.grad.fill(1.0)
+    k.grad(part(3.0))
+    assert y.grad.to_numpy().tolist() == [0, 6, 12, 18]
+
+
+# --- indices of boxes
+
+
+@pytest.mark.parametrize("place", ["kernel", "func"])
+def test_indices_of_boxes_may_be_written_to(backend, place):
+    f = qd.field(qd.i32, (4, 4))
+
+    def body() -> qd.i32:
+        r = 0
+        for i, j in qd.ndrange(2, 3):
+            i += 1
+            r += i
+        for i in qd.ndrange(3):
+            i = i * 2
+            r += 100 * i
+        for i, j in qd.ndrange((1, 3), 2):
+            for t in range(2):
+                r += 1000 * i
+                if j > 0:
+                    i, j = j, i
+        for k in qd.grouped(qd.ndrange(2, 3)):
+            k += 1
+            r += 100000 * k[0]
+        for k in qd.grouped(qd.ndrange(2, 2)):
+            for t in range(2):
+                r += 10000000 * k.x  # what it was, then what is written
+                k.x = 5
+        return r
+
+    inner = qd.func(body)
+
+    @qd.kernel
+    def outer() -> qd.i32:
+        return inner()
+
+    @qd.kernel
+    def moved():
+        for k in qd.grouped(qd.ndrange(3, 3)):
+            k[0] += 1
+            f[k] = 1
+
+    run = qd.kernel(body) if place == "kernel" else outer
+    assert run() == 9 + 600 + 11000 + 900000 + 220000000
+    moved()
+    assert f.to_numpy().tolist() == [[0] * 4, *[[1, 1, 1, 0]] * 3]
+
+
+def test_indices_of_boxes_that_are_only_read_are_indices(backend):
+    f, g = qd.field(qd.i32, (3, 4)), qd.field(qd.i32, 4)
+
+    @qd.kernel
+    def k():
+        for i, j in qd.ndrange(3, 4):
+            t = i
+            t += 1
+            f[i, j] += 10 * t + j
+            g[j] = j
+
+    k()
+    assert f.to_numpy().tolist() == [[10 * (i + 1) + j for j in range(4)] for i in range(3)]
+    assert g.to_numpy().tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("kind", ["range", "field", "grouped"])
+def test_other_indices_stay(backend, kind):
+    f = qd.field(qd.i32, 3)
+
+    @qd.kernel
+    def k():
+        if qd.static(kind == "range"):
+            for i in range(3):
+                i += 1
+        if qd.static(kind == "field"):
+            for i in f:
+                i = 1
+        if qd.static(kind == "grouped"):
+            for I in qd.grouped(f):
+                I += 1
+
+    with raises(qd.QuadrantsSyntaxError, "Loop variable", "cannot be assigned"):
+        k()
