@@ -69,6 +69,7 @@ UNLISTED: dict[str, str] = {
     "_VectorTensor": "quadrants._tensor:VectorTensor",
     "_MatrixTensor": "quadrants._tensor:MatrixTensor",
     "_wrap": "quadrants._tensor:wrap",
+    "_tensor": "quadrants._tensor",
     "_logging": "quadrants._logging",
     "_lib": "quadrants._lib",
     "_test_tools": "quadrants._test_tools",

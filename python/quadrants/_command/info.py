@@ -72,6 +72,7 @@ def run() -> int:
     rows += [
         (f"arch {arch.name}", "yes" if is_arch_supported(arch) else f"no: {why_not(arch)}")
         for arch in Arch
+        if arch not in (Arch.js, Arch.opencl)  # names alone
     ]
     rows += [
         (name, value)

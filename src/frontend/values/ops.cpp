@@ -416,33 +416,36 @@ Ref index_tensor(std::vector<Value*> indices) {
 }
 
 // --- values ------------------------------------------------------------------------------------
-// Containers from the outermost one to what is looked at: one that is among them holds itself, and
-// its items are looked at already.
+// One of the containers around what is looked at; another one each time that their number doubles.
+// What is met again holds itself (Brent, "An improved Monte Carlo factorization algorithm", 1980).
 struct Around {
-    PyObject* o;
-    const Around* up;
-    bool has(PyObject* x) const { return o == x || (up && up->has(x)); }
+    PyObject* mark = nullptr;
+    size_t depth = 0, next = 1;
+    Around inside(PyObject* o) const {
+        if (depth + 1 < next) return {mark, depth + 1, next};
+        return {o, depth + 1, 2 * next};
+    }
 };
 
-static bool holds_symbols(PyObject* o, const Around* around) {
+static bool holds_symbols(PyObject* o, const Around& around) {
     if (is_expr(o) || is_struct(o)) return true;
     const bool dict = PyDict_CheckExact(o);
     if (!dict && !PyTuple_CheckExact(o) && !PyList_CheckExact(o)) return false;
-    if (around && around->has(o)) return false;
+    if (o == around.mark) return false;
     need_stack();
-    const Around inner{o, around};
+    const Around inner = around.inside(o);
     if (!dict) {
         PyObject** items = PySequence_Fast_ITEMS(o);
         for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-            if (holds_symbols(items[k], &inner)) return true;
+            if (holds_symbols(items[k], inner)) return true;
         return false;
     }
     PyObject *key, *value;
     for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
-        if (holds_symbols(value, &inner)) return true;
+        if (holds_symbols(value, inner)) return true;
     return false;
 }
-bool is_symbolic(PyObject* o) { return holds_symbols(o, nullptr); }
+bool is_symbolic(PyObject* o) { return holds_symbols(o, {}); }
 
 Value* to_value(PyObject* o) {
     if (is_expr(o)) {

@@ -76,6 +76,8 @@ def __getattr__(name: str) -> Any:
         value = enums.DeviceCapability
     elif name in ("AutodiffMode", "Extension", "Format", "SNodeGradType", "SNodeType"):
         value = getattr(_enums, name)
+    elif name in Arch.__members__:
+        value = Arch[name]
     elif name in _BY_HAND:
         from quadrants._compat import expressions
 

@@ -6,17 +6,20 @@ needs are made at once.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 
-class _Named(Enum):
-    """Prints as `Arch.x64` everywhere, in lists too; hashes alike in every process."""
+class _Named(IntEnum):
+    """Numbers that print as `Arch.x64` everywhere, in lists too. Mind that `Arch.x64` is 0."""
 
-    __repr__ = Enum.__str__
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self._name_}"
 
-    def __hash__(self) -> int:  # Enum's own is that of the name, which differs by process
-        return hash(self._value_)
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
 
 class Arch(_Named):
@@ -24,9 +27,11 @@ class Arch(_Named):
 
     x64 = 0
     arm64 = 1
+    js = 2
     python = 3
     cuda = 4
     metal = 5
+    opencl = 6
     amdgpu = 7
     vulkan = 8
 
@@ -39,7 +44,7 @@ class Layout(_Named):
     NULL = 2
 
 
-class BoundaryMode(int, _Named):
+class BoundaryMode(_Named):
     """What happens to an index outside of a view."""
 
     UNSAFE = 0
@@ -48,8 +53,8 @@ class BoundaryMode(int, _Named):
 
 _LATER = {
     "Extension": "sparse quant mesh quant_basic data64 adstack bls assertion extfunc",
-    "SNodeType": "root dense dynamic pointer bitmasked hash place bit_struct quant_array",
-    "AutodiffMode": "NONE FORWARD REVERSE VALIDATION",
+    "SNodeType": "root dense dynamic pointer bitmasked hash place bit_struct quant_array undefined",
+    "AutodiffMode": "FORWARD REVERSE NONE VALIDATION",
     "SNodeGradType": "PRIMAL ADJOINT DUAL ADJOINT_CHECKBIT",
     "Format": "unknown r8 rg8 rgba8 rgba8srgb bgra8 bgra8srgb r8u rg8u rgba8u r8i rg8i rgba8i r16 rg16 "
     "rgb16 rgba16 r16u rg16u rgb16u rgba16u r16i rg16i rgb16i rgba16i r16f rg16f rgb16f rgba16f r32u "
