@@ -125,7 +125,8 @@ __attribute__((noinline, cold)) bool prepare(FieldFull& f) {
     if (whole && whole.get() == Py_None) {
         set_error("QuadrantsRuntimeError",
                   "Field has no allocation: it was not placed, or there was no memory for the "
-                  "fields declared with it. Declare them again with smaller shapes.");
+                  "fields declared with it, or another thread has not placed all of its own. "
+                  "Declare them again with smaller shapes, or place those first.");
         return false;
     }
     set_error("QuadrantsRuntimeError",

@@ -405,8 +405,10 @@ void use_field(Unit& u, PyObject* field) {
         Ref::steal(PyObject_CallMethod(field, "_is_placed", nullptr)).get() == Py_True)
         raise(Kind::plain_runtime,
               "Field " + name +
-                  " has no allocation: there was no memory for the fields declared with it",
-              "declare them again with smaller shapes");
+                  " has no allocation: there was no memory for the fields declared with it, or "
+                  "another "
+                  "thread has not placed all of its own",
+              "declare them again with smaller shapes; or place those of the other thread first");
     if (primal.get() == Py_None)
         raise(Kind::plain_runtime, "Field " + name + " has not been placed",
               "give it a shape, or place it in a node before a kernel uses it");

@@ -101,6 +101,19 @@ PyObject* bound_doc(PyObject* self, void*) {
     return PyObject_GetAttrString(as_bound(self)->kernel, "__doc__");
 }
 
+// Made anew at each access, and the same as a method is.
+PyObject* bound_compare(PyObject* self, PyObject* other, int op) {
+    if (Py_TYPE(other) != Py_TYPE(self) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+    const bool same = as_bound(self)->kernel == as_bound(other)->kernel &&
+                      as_bound(self)->instance == as_bound(other)->instance;
+    return PyBool_FromLong(same == (op == Py_EQ));
+}
+Py_hash_t bound_hash(PyObject* self) {
+    const Py_hash_t hash =
+        _Py_HashPointer(as_bound(self)->kernel) * 31 + _Py_HashPointer(as_bound(self)->instance);
+    return hash == -1 ? -2 : hash;
+}
+
 PyGetSetDef bound_getset[] = {
     {"__doc__", bound_doc, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
@@ -115,10 +128,12 @@ PyTypeObject BoundKernel_Type = {
     .tp_basicsize = sizeof(BoundObject),
     .tp_dealloc = bound_dealloc,
     .tp_vectorcall_offset = offsetof(BoundObject, vectorcall),
+    .tp_hash = bound_hash,
     .tp_call = PyVectorcall_Call,
     .tp_getattro = bound_getattro,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_traverse = bound_traverse,
+    .tp_richcompare = bound_compare,
     .tp_weaklistoffset = offsetof(BoundObject, weakrefs),
     .tp_methods = bound_methods,
     .tp_getset = bound_getset,

@@ -122,14 +122,16 @@ class Ndarray(core.NdarrayBase):
     def copy_from(self, other: Any) -> None:
         """Copies all elements of an ndarray of equal shape; dtypes may differ.
 
+        A number becomes all components of a vector or matrix; it is made of the first one.
+
         Raises:
             AssertionError: not an ndarray, or of another shape.
+            TypeError: vectors or matrices of two shapes.
         """
         assert isinstance(other, Ndarray), f"copy_from takes an ndarray, got {type(other)}"
         (_, mine), (_, theirs) = self._kind(), other._kind()
-        same = mine == theirs and self._element_shape == other._element_shape
-        assert same, f"copy_from shape mismatch: destination {mine} vs source {theirs}"
-        convert.copy_array(other, self, theirs, self._element_shape)
+        assert mine == theirs, f"copy_from shape mismatch: destination {mine} vs source {theirs}"
+        convert.copy_array(other, self, theirs)
         convert.count_kernel(self, "copy_from")
 
     def _kind(self) -> tuple[Any, tuple[int, ...]]:

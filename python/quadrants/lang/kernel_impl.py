@@ -194,6 +194,9 @@ class _CalledFromPython(QuadrantsSyntaxError, AssertionError):
 class FuncDef(Definition):
     """A function that kernels call."""
 
+    grad = None
+    is_pure = False
+
     def __init__(
         self, fn: FunctionType, is_real: bool, requires_top_level: bool, runs_on_host: bool
     ) -> None:

@@ -342,15 +342,36 @@ class SNode:
             *args: fields and lists of fields.
             offset: index of the first element, one number or one per axis.
         """
-        self._place(args, offset)
-        from quadrants.lang._data.fields_builder import end_declaration
+        from quadrants.lang._data.fields_builder import end_declaration, forget_unplaced
 
+        try:
+            self._place(args, offset)
+        except Exception:
+            forget_unplaced(args)
+            self._detach()
+            raise
         end_declaration()
         return self
 
     @changes
+    def _detach(self) -> None:
+        """What holds nothing since placing failed, which was told, does not hold up the rest."""
+        node = self
+        while node._up is not None and not node._children:
+            siblings = node._up._children
+            siblings[:] = [other for other in siblings if other is not node]
+            node = node._up
+
+    def _attach(self) -> None:
+        node = self
+        while node._up is not None and all(other is not node for other in node._up._children):
+            node._up._children.append(node)
+            node = node._up
+
+    @changes
     def _place(self, args: tuple[Any, ...], offset: Any) -> None:
         self._open()
+        self._attach()
         from quadrants.lang.field import place_field
 
         if is_one_index(offset):

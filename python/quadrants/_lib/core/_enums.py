@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+_OF_NUMBERS = tuple("bcdeEfFgGnoxX%")
+
 
 class _Named(IntEnum):
     """Numbers that print as `Arch.x64` everywhere, in lists too. Mind that `Arch.x64` is 0."""
@@ -19,7 +21,7 @@ class _Named(IntEnum):
     __repr__ = __str__
 
     def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
+        return format(int(self) if spec[-1:] in _OF_NUMBERS else str(self), spec)
 
 
 class Arch(_Named):

@@ -98,14 +98,31 @@ def _in_active_cells(container: Any, array: Any) -> Any:
     return np.where(container._active(), array, np.zeros((), np.asarray(array).dtype))
 
 
-def copy_array(source: Any, target: Any, shape: tuple[int, ...], element_shape: Any) -> None:
-    """Stores all elements of one container in another, cast to its dtype."""
+def copy_array(source: Any, target: Any, shape: tuple[int, ...]) -> None:
+    """Stores all elements of one container in another, cast to its dtype.
+
+    As in an assignment in kernels a number becomes all components; it is made of the first one.
+
+    Raises:
+        QuadrantsTypeError: vectors or matrices of two shapes.
+    """
+    theirs, element_shape = source._element_shape, target._element_shape
+    if theirs and element_shape and theirs != element_shape:
+        raise QuadrantsTypeError(
+            f"cannot copy elements of shape {theirs} to elements of shape {element_shape}"
+        )
     if _is_sparse(target):
         from quadrants._library import sparse
 
         for number in range(len(target._places)):
-            sparse.copy_cells(source._component(number), target._component(number))
+            sparse.copy_cells(source._component(number if theirs else 0), target._component(number))
         return
+    if theirs != element_shape:
+        array = copied_array(source, shape, theirs)
+        if theirs:
+            return write_array(target, array.reshape((*shape, prod(theirs)))[..., 0], ())
+        wide = array.reshape(shape + (1,) * len(element_shape))
+        return write_array(target, np.broadcast_to(wide, shape + element_shape), element_shape)
     if _is_packed(source) or _is_packed(target):
         return write_array(target, copied_array(source, shape, element_shape), element_shape)
     read, written = _places(source, element_shape), _places(target, element_shape)

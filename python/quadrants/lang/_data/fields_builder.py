@@ -20,6 +20,7 @@ import os
 import sys
 from _thread import _local
 from _weakref import ref
+from collections.abc import Iterable
 from itertools import compress
 from typing import Any
 
@@ -315,6 +316,13 @@ def declare_wanting(which: str, field: Any) -> None:
 def note_placed(field: Any) -> None:
     """The field has all its places."""
     _state.unplaced.pop(id(field), None)
+
+
+def forget_unplaced(args: Iterable[Any]) -> None:
+    """Placing these fields, or lists of fields, failed, which was told: others do not wait for them."""
+    for arg in args:
+        for field in arg if isinstance(arg, list) else (arg,):
+            _state.unplaced.pop(id(field), None)
 
 
 def _open_of(thread: _Thread) -> list[FieldsBuilder]:

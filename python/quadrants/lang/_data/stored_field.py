@@ -365,8 +365,10 @@ class Field(_Native):
     def copy_from(self, other: Field) -> None:
         """Copies all elements of a field of equal shape; dtypes and offsets may differ.
 
+        A number becomes all components of a vector or matrix; it is made of the first one.
+
         Raises:
-            TypeError: not a field.
+            TypeError: not a field, or vectors or matrices of two shapes.
             ValueError: another shape.
         """
         if not isinstance(other, Field):
@@ -375,7 +377,7 @@ class Field(_Native):
             raise ValueError(f"qd.field shape {self.shape} does not match {other.shape}")
         assert not hasattr(other, "field_dict"), "a struct field is not a field of numbers"
         self._prepare()
-        convert.copy_array(other, self, self.shape, self._element_shape)
+        convert.copy_array(other, self, self.shape)
         convert.count_kernel(self, "copy_from")
 
     def _conversion_key(self) -> Any:
