@@ -73,7 +73,8 @@ def test_members_of_struct_arguments(backend):
 
 
 def test_struct_arguments_in_parallel_loops(backend):
-    y = qd.field(qd.f32, 300)
+    n = 100_000  # more than a thread has
+    y = qd.field(qd.f32, n)
 
     @qd.kernel
     def reads(p: Part):
@@ -88,13 +89,13 @@ def test_struct_arguments_in_parallel_loops(backend):
             y[i] = p.a
 
     reads(part())
-    assert y.to_numpy().tolist() == [1 + 4 * i for i in range(300)]
+    assert y.to_numpy().tolist() == [1 + 4 * i for i in range(n)]
     if backend.name == "cpu":
         program = qd.lang.impl.get_runtime().prog
         assert program.get_num_offloaded_tasks_on_last_call() == 1
     for _ in range(2):
         writes(part())
-        assert y.to_numpy().tolist() == [301] * 300
+        assert y.to_numpy().tolist() == [n + 1] * n
 
 
 def test_whole_arguments_stay(backend):

@@ -99,8 +99,10 @@ bool Body::is_as_it_was(PyObject* name, OuterName& seen) {
 
 Val Body::lookup(PyObject* name) {
     if (Binding* b = find(name)) {
-        if (b->kind != Binding::Kind::variable || low.parallel_depth <= b->parallel_depth)
-            return b->value;
+        const bool varies =  // structs that are arguments are the call's own
+            b->kind == Binding::Kind::variable ||
+            (b->kind == Binding::Kind::kernel_argument && is_struct(b->value.get()));
+        if (!varies || low.parallel_depth <= b->parallel_depth) return b->value;
         if (b->parallel_depth > 0) return b->value;
         if (!b->shared) b->shared = shared_view(b->value.get());
         return {b->shared, b->value.prov};
