@@ -11,9 +11,8 @@
 namespace qd::autodiff {
 
 // Kernel code of ours that finds the active cells of sparse trees, or the bits of quantised
-// numbers: nothing flows through it. Likewise copies of struct arguments, which stand nowhere.
+// numbers: nothing flows through it.
 static bool is_upkeep(const Inst& i) {
-    if (i.op == Op::store && !i.loc) return true;
     if (i.op == Op::call) {
         const Inst* first = i.callee()->body->first;
         return first && is_upkeep(*first);
@@ -34,8 +33,24 @@ static bool reports(const Inst& i) {
     return true;
 }
 
+// Variables that something in the source may write to: others are copies of struct arguments.
+static std::unordered_set<const Inst*> written_variables(const Function& f) {
+    std::unordered_set<const Inst*> out;
+    walk(*f.body, [&](Inst& i) {
+        const Effect e = i.effect();
+        if (!i.loc || (e != Effect::write && e != Effect::atomic && e != Effect::call)) return;
+        for (int k = 0; k < i.operand_count; ++k)
+            if (i.operand(k)->type.is_place()) out.insert(root_of_place(i.operand(k))->def);
+    });
+    return out;
+}
+
 // A kernel has either loops that are tasks, or statements.
 void check_mixed(const Module& m) {
+    const std::unordered_set<const Inst*> written = written_variables(m.kernel());
+    const auto is_copy = [&](const Inst& i) {
+        return i.op == Op::store && !i.loc && !written.contains(root_of_place(i.operand(0))->def);
+    };
     const Inst* statement = nullptr;
     bool loops = false;
     for (Inst& i : *m.kernel().body) {
@@ -43,7 +58,8 @@ void check_mixed(const Module& m) {
         const Effect e = i.effect();
         const bool acts = e == Effect::write || e == Effect::atomic || e == Effect::io ||
                           e == Effect::call || i.op == Op::if_ || i.op == Op::loop;
-        if (acts && i.op != Op::stop_grad && !statement && !is_upkeep(i) && !reports(i))
+        if (acts && i.op != Op::stop_grad && !statement && !is_upkeep(i) && !is_copy(i) &&
+            !reports(i))
             statement = &i;
     }
     if (loops && statement)

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "autodiff/calls.h"
 
@@ -200,7 +201,35 @@ struct Tangents {
     }
 };
 
+const Inst* variable_of(const Inst& i) {
+    const Effect e = i.effect();
+    const bool reaches = e == Effect::read || e == Effect::write || e == Effect::atomic;
+    if (!reaches || !i.operand_count || !i.operand(0)->type.is_place()) return nullptr;
+    const Inst* root = root_of_place(i.operand(0))->def;
+    return root && root->op == Op::slot ? root : nullptr;
+}
+
+// Variables of a kernel that tasks share are storage without tangents.
+void check_shared_variables(const Function& kernel, const Activity& activity) {
+    std::unordered_set<const Inst*> shared;
+    for (Inst& loop : *kernel.body)
+        if (loop.op == Op::for_)
+            walk(loop.body(), [&](Inst& i) {
+                const Inst* variable = variable_of(i);
+                if (variable && variable->parent == kernel.body) shared.insert(variable);
+            });
+    walk(*kernel.body, [&](Inst& i) {
+        if (i.effect() != Effect::read && shared.contains(variable_of(i)) && i.operand_count > 1 &&
+            activity.varied(i.operand(1)))
+            refuse(
+                "Not supported in forward mode: a variable of the kernel that its outermost loops "
+                "share. Use a 0-D field",
+                i);
+    });
+}
+
 void check(const Module& m, const Activity& activity) {
+    check_shared_variables(m.kernel(), activity);
     for (const Param& p : m.params)
         if (p.type.is_array())
             throw Refused{{"ndarrays are not supported in forward mode: parameter '" + p.name +

@@ -130,6 +130,73 @@ def test_struct_arguments_have_gradients(backend):
     assert y.grad.to_numpy().tolist() == [0, 6, 12, 18]
 
 
+def test_struct_arguments_that_loops_write_to_have_no_gradients(backend):
+    """As other variables of a kernel, which has either loops or statements then."""
+    y, total = (qd.field(qd.f32, s, needs_grad=True) for s in (4, ()))
+
+    @qd.kernel
+    def adds(p: Part):
+        for i in y:
+            p.a += y[i]
+        for i in y:
+            total[None] += p.a
+
+    @qd.kernel
+    def by_a_func(p: Part):
+        for i in y:
+            set_first(p)
+            total[None] += p.v[0] * y[i]
+
+    @qd.kernel
+    def own_copy(p: Part):
+        for i in y:
+            t = p
+            t.a *= y[i]
+            total[None] += t.a * y[i]
+
+    for refused in (adds, by_a_func):
+        with raises(RuntimeError, "Mixed usage of for-loops and statements"):
+            refused.grad(part())
+    y.from_numpy(np.arange(4, dtype=np.float32))
+    total.grad[None] = 1
+    own_copy.grad(part(3.0))
+    assert y.grad.to_numpy().tolist() == [0, 6, 12, 18]
+
+
+def test_tangents_of_variables_that_loops_write_to_are_refused(backend):
+    y, total = (qd.field(qd.f32, s, needs_dual=True) for s in (4, ()))
+
+    @qd.kernel
+    def of_a_variable():
+        t = 0.0
+        for i in y:
+            t += y[i]
+        total[None] += t
+
+    @qd.kernel
+    def of_a_struct(p: Part):
+        for i in y:
+            p.a += y[i]
+        for i in y:
+            total[None] += p.a
+
+    @qd.kernel
+    def inside(p: Part):
+        for i in y:
+            t = p.a
+            for j in range(3):
+                t += y[i] * j
+            total[None] += t * p.v[1]
+
+    for kernel, args in ((of_a_variable, ()), (of_a_struct, (part(),))):
+        with raises(RuntimeError, "forward mode", "Use a 0-D field"):
+            with qd.ad.FwdMode(loss=total, param=y, seed=[1.0] * 4):
+                kernel(*args)
+    with qd.ad.FwdMode(loss=total, param=y, seed=[1.0] * 4):
+        inside(part())
+    assert total.dual[None] == 4 * 3 * 4
+
+
 # --- indices of boxes
 
 
