@@ -241,6 +241,7 @@ def test_info_says_why_a_backend_is_missing(capsys, monkeypatch):
     rows = {name: value.strip() for name, value in rows.items()}
     assert rows["arch cuda"] == "no: QD_ENABLE_CUDA=0" and rows["QD_ENABLE_CUDA"] == "0"
     assert "yes" in (rows["arch x64"], rows["arch arm64"])
+    assert "arch vulkan" in rows and not {"arch js", "arch opencl"} & set(rows)  # names alone
 
 
 def test_doctor(capsys, monkeypatch, folder):

@@ -624,6 +624,18 @@ def test_who_waits_next_hears_of_a_reverse_sweep_without_room(run):
     assert lines == [*late, gone, debugged]  # which names the first check, of bounds
 
 
+@pytest.mark.parametrize(
+    "given, taken", [(0, (1 << 30) // 3), (1 << 20, 128 << 20), (1 << 40, (1 << 30) // 3)]
+)
+def test_the_room_of_tapes(run, given, taken):
+    """All threads share some, or have what is wished for each: a third of the memory at most."""
+    program = LATE[: LATE.index("@qd.kernel\ndef other")].replace(
+        "log_level", f"ad_tape_bytes={given}, log_level"
+    )
+    _, log, _ = run(program + "carried.grad(5)")
+    assert f"alloc {taken + taken // 2}" in log  # room to grow
+
+
 BLOCKS = """
 from quadrants.lang.simt import block, subgroup, warp, grid
 qd.init(arch=qd.cuda, default_gpu_block_dim=64)

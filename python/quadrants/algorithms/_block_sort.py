@@ -16,6 +16,7 @@ from quadrants.algorithms import _look_back
 from quadrants.algorithms._common import (
     THREADS,
     constant,
+    digit,
     key_of,
     lane_mask,
     ordered_bits,
@@ -61,11 +62,6 @@ def _loaded(source: template(), first, left, dtype: template(), step: template()
 
 
 @func
-def _digit(bits, low_bit):
-    return cast(bits >> low_bit, i32) & (_RADIX - 1)
-
-
-@func
 def _count_digits(
     keys: template(),
     scratch: template(),
@@ -89,7 +85,7 @@ def _count_digits(
         for k in static(range(_items(dtype))):
             if k * THREADS < left:
                 for p in static(range(passes)):
-                    atomic_add(bins[p * _RADIX + _digit(held[k], 8 * p)], u32(1))
+                    atomic_add(bins[p * _RADIX + digit(held[k], 8 * p)], u32(1))
         tile += sweeps
     block.sync()
     for p in range(passes):
@@ -138,7 +134,7 @@ def _sort_tile(
     own = thread // lanes * _RADIX
     keys = _loaded(source, first + run, left - run, dtype, lanes)
     for k in static(range(items)):
-        atomic_add(counts[own + _digit(keys[k], low_bit)], u32(1))
+        atomic_add(counts[own + digit(keys[k], low_bit)], u32(1))
     block.sync()
     total = u32(0)
     for w in static(range(subgroups)):
@@ -155,7 +151,7 @@ def _sort_tile(
     origins = block.SharedArray((size if has_values else 1,), u16)
     block.sync()
     for k in static(range(items)):
-        at = own + _digit(keys[k], low_bit)
+        at = own + digit(keys[k], low_bit)
         atomic_or(same[at], mask(1) << lane)
         subgroup.sync()
         lanes_of = same[at]
@@ -182,7 +178,7 @@ def _sort_tile(
         at = k * THREADS + thread
         if at < left:
             key = ordered[at]
-            place = cast(starts[_digit(key, low_bit)] + cast(at, u32), i32)
+            place = cast(starts[digit(key, low_bit)] + cast(at, u32), i32)
             target[place] = key_of(key, dtype)
             if static(has_values):
                 values_to[place] = values[first + cast(origins[at], i32)]

@@ -132,6 +132,12 @@ def ordered_bits(key, dtype: template()):
 
 
 @func
+def digit(bits, low_bit):
+    """Eight bits of an unsigned integer."""
+    return cast(bits >> low_bit, i32) & 255
+
+
+@func
 def key_of(bits, dtype: template()):
     """The key whose `ordered_bits` these are."""
     sign = static(unsigned(dtype))(static(1 << (8 * dtype.size - 1)))

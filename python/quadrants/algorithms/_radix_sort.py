@@ -15,6 +15,7 @@ from quadrants.algorithms._common import (
     blocks,
     check,
     depth_for,
+    digit,
     has_blocks,
     level_slots,
     ordered_bits,
@@ -32,8 +33,7 @@ _MAX_CHUNKS = 64  # a chunk's counters stay in the cache of the thread that fill
 
 @func
 def _digit(key, dtype: template(), low_bit):
-    bits = ordered_bits(key, dtype)
-    return cast(bits >> low_bit, i32) & (_RADIX - 1)
+    return digit(ordered_bits(key, dtype), low_bit)
 
 
 @func
