@@ -6,6 +6,7 @@
 // Needs: pass::straighten. Cost: O(instructions).
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -209,9 +210,10 @@ const Inst* variable_of(const Inst& i) {
     return root && root->op == Op::slot ? root : nullptr;
 }
 
-// Variables of a kernel that tasks share are storage without tangents.
-void check_shared_variables(const Function& kernel, const Activity& activity) {
-    std::unordered_set<const Inst*> shared;
+// Variables of a kernel that its outermost loops share, of those that follow small changes: storage
+// beside which others are for the tangents.
+std::vector<Inst*> shared_variables(const Function& kernel, const Activity& activity) {
+    std::unordered_set<const Inst*> shared, varied;
     for (Inst& loop : *kernel.body)
         if (loop.op == Op::for_)
             walk(loop.body(), [&](Inst& i) {
@@ -219,17 +221,16 @@ void check_shared_variables(const Function& kernel, const Activity& activity) {
                 if (variable && variable->parent == kernel.body) shared.insert(variable);
             });
     walk(*kernel.body, [&](Inst& i) {
-        if (i.effect() != Effect::read && shared.contains(variable_of(i)) && i.operand_count > 1 &&
-            activity.varied(i.operand(1)))
-            refuse(
-                "Not supported in forward mode: a variable of the kernel that its outermost loops "
-                "share. Use a 0-D field",
-                i);
+        if (i.effect() != Effect::read && i.operand_count > 1 && activity.varied(i.operand(1)))
+            varied.insert(variable_of(i));
     });
+    std::vector<Inst*> out;
+    for (Inst& i : *kernel.body)
+        if (i.op == Op::slot && shared.contains(&i) && varied.contains(&i)) out.push_back(&i);
+    return out;
 }
 
 void check(const Module& m, const Activity& activity) {
-    check_shared_variables(m.kernel(), activity);
     for (const Param& p : m.params)
         if (p.type.is_array())
             throw Refused{{"ndarrays are not supported in forward mode: parameter '" + p.name +
@@ -291,7 +292,14 @@ void forward(Module& m, const Request& request) {
     const std::vector<Function*> order = pass::callees_first(m);
     Storage storage(m, request);
     storage.find_arrays(order);
-    const Activity activity(order, storage);
+    // What is read from such a variable may make others follow small changes.
+    std::optional<Activity> found(std::in_place, order, storage);
+    while (true) {
+        const std::vector<Inst*> variables = shared_variables(m.kernel(), *found);
+        if (!storage.add_variables(variables)) break;
+        found.emplace(order, storage);
+    }
+    const Activity& activity = *found;
     check(m, activity);
     Functions functions;
     for (Function* f : order)

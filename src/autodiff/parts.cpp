@@ -94,6 +94,7 @@ bool Storage::has(const Value* place) const {
     const Inst* d = root->def;
     if (!d || !type::is_float(root->type.prim)) return false;
     if (d->op == Op::field_place) return companion_of(d->field()) != nullptr;
+    if (d->op == Op::slot) return variables_.contains(d);
     if (d->op != Op::array_place) return false;
     const Value* array = d->operand(0);
     if (ArrayAccess::unpack(d->imm).grad || array->def) return false;
@@ -118,6 +119,18 @@ uint64_t Storage::gradient_class(const Value* place) const {
 
 void Storage::find_arrays(std::span<Function* const> callees_first) {
     arrays_ = pass::find_arrays(m_, callees_first);
+}
+
+bool Storage::add_variables(std::span<Inst* const> slots) {
+    bool any = false;
+    for (Inst* slot : slots) {
+        const auto [at, fresh] = variables_.try_emplace(slot);
+        any |= fresh;
+        if (!fresh) continue;
+        Builder b{slot->parent->function, slot->parent, slot->next, slot->loc};
+        at->second = b.slot(slot->results[0].type.value());
+    }
+    return any;
 }
 
 void Storage::alias(const Value* copy, const Value* array) {

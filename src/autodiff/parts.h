@@ -30,7 +30,7 @@ struct Refused {  // thrown by either mode
 class Storage {
   public:
     Storage(const Module& m, const Request& request);
-    // Whether what lies there has gradients (tangents): a place of a field or an array.
+    // Whether what lies there has gradients (tangents): a place of a field, an array or a variable.
     bool has(const Value* place) const;
     // Storage that may be the same has equal numbers; multiples of 4: it is no field and no array.
     uint64_t memory_class(const Value* place) const;
@@ -40,6 +40,8 @@ class Storage {
     void find_arrays(std::span<Function* const> callees_first);
     bool knows(const Value* array) const { return arrays_.root(array).only; }
     void alias(const Value* copy, const Value* array);  // of a copied function
+    // Makes companions of variables, where there are none yet; whether there was such a one.
+    bool add_variables(std::span<Inst* const> slots);
     // The companion of the place, whose indices are what `at` says of the place's.
     template <class At>
     Value* companion(Builder& b, Value* place, At at) const;
@@ -48,12 +50,14 @@ class Storage {
     const Field* companion_of(const Field* f) const;
     const Module& m_;
     std::unordered_map<const Field*, const Field*> fields_;
+    std::unordered_map<const Inst*, Value*> variables_;
     pass::ArrayClasses arrays_;
 };
 
 template <class At>
 Value* Storage::companion(Builder& b, Value* place, At at) const {
     const Inst& d = *resolve(place)->def;
+    if (d.op == Op::slot) return variables_.at(&d);
     std::vector<Value*> operands;
     if (d.op == Op::comp_place) {
         operands = {companion(b, d.operand(0), at), at(d.operand(1))};

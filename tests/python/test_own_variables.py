@@ -163,22 +163,73 @@ def test_struct_arguments_that_loops_write_to_have_no_gradients(backend):
     assert y.grad.to_numpy().tolist() == [0, 6, 12, 18]
 
 
-def test_tangents_of_variables_that_loops_write_to_are_refused(backend):
-    y, total = (qd.field(qd.f32, s, needs_dual=True) for s in (4, ()))
+def shared_variables(y, total):
+    """Kernels whose loops share variables, with the arguments that each is called with."""
 
     @qd.kernel
-    def of_a_variable():
+    def summed():
         t = 0.0
         for i in y:
-            t += y[i]
-        total[None] += t
+            t += y[i] * y[i]
+        total[None] += t * t
 
     @qd.kernel
-    def of_a_struct(p: Part):
+    def in_a_struct(p: Part):
         for i in y:
-            p.a += y[i]
+            p.a += y[i] * (i + 1)
         for i in y:
-            total[None] += p.a
+            total[None] += p.a * y[i] * p.v[1]
+
+    @qd.kernel
+    def in_a_member(p: Part):
+        for i in y:
+            p.v[i % 2] -= y[i] * y[i]
+        q = p.v * 2.0
+        for i in y:
+            total[None] += q[i % 2] * y[i]
+
+    @qd.kernel
+    def in_a_vector():
+        v = qd.Vector([1.0, 2.0, 3.0])
+        for i in y:
+            v[i % 3] += y[i] * (i + 1)
+        for i in range(3):
+            w = v * v[i]
+            total[None] += w.sum()
+
+    @qd.func
+    def adds(t: qd.template(), a):
+        t += a
+        return t * 0.0 + a
+
+    @qd.kernel
+    def by_a_func():
+        t = 1.0
+        for i in y:
+            total[None] += adds(t, y[i])
+        total[None] += t * t
+
+    @qd.kernel
+    def replaced():
+        t = 0.0
+        s = 0.0
+        qd.loop_config(serialize=True)
+        for i in range(4):
+            t = 3.0 if i == 2 else y[i] * t + y[i]
+            s += t * y[i]
+        for i in range(1):
+            total[None] += t * s
+
+    @qd.kernel
+    def in_turn():
+        a = 0.0
+        b = 2.0
+        for i in y:
+            a += y[i]
+        for i in range(1):
+            b = a * a
+        for i in y:
+            total[None] += b * y[i]
 
     @qd.kernel
     def inside(p: Part):
@@ -188,13 +239,55 @@ def test_tangents_of_variables_that_loops_write_to_are_refused(backend):
                 t += y[i] * j
             total[None] += t * p.v[1]
 
-    for kernel, args in ((of_a_variable, ()), (of_a_struct, (part(),))):
-        with raises(RuntimeError, "forward mode", "Use a 0-D field"):
+    alone = (summed, in_a_vector, by_a_func, replaced, in_turn)
+    return [(k, ()) for k in alone] + [(k, (part(),)) for k in (in_a_struct, in_a_member, inside)]
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_tangents_of_variables_that_loops_share(backend, at):
+    y, total = (qd.field(qd.f64, s, needs_dual=True) for s in (4, ()))
+    kernel, args = shared_variables(y, total)[at]
+    x, towards = np.array([0.5, -1.25, 2.0, 0.75]), np.array([1.0, 0.5, -2.0, 3.0])
+
+    def value(h):
+        y.from_numpy(x + h * towards)
+        total[None] = 0
+        kernel(*args)
+        return total[None]
+
+    step = 0.125  # exact for polynomials of degree 4, which these are at most
+    difference = (8 * (value(step) - value(-step)) - value(2 * step) + value(-2 * step)) / (
+        12 * step
+    )
+    y.from_numpy(x)
+    total[None] = 0
+    with qd.ad.FwdMode(loss=total, param=y, seed=towards.tolist()):
+        kernel(*args)
+    assert total.dual[None] == pytest.approx(difference, rel=1e-5)
+
+
+def test_tangents_of_shared_variables_that_have_no_derivative_are_refused(backend):
+    y, total = (qd.field(qd.f32, s, needs_dual=True) for s in (4, ()))
+
+    @qd.kernel
+    def largest():
+        t = 0.0
+        for i in y:
+            qd.atomic_max(t, y[i])
+        total[None] += t
+
+    @qd.kernel
+    def rounded():
+        t = 0.0
+        for i in y:
+            t += y[i]
+        for i in range(1):
+            total[None] += qd.floor(t)
+
+    for kernel, word in ((largest, "atomic_max"), (rounded, "floor")):
+        with raises(RuntimeError, "derivative", word):
             with qd.ad.FwdMode(loss=total, param=y, seed=[1.0] * 4):
-                kernel(*args)
-    with qd.ad.FwdMode(loss=total, param=y, seed=[1.0] * 4):
-        inside(part())
-    assert total.dual[None] == 4 * 3 * 4
+                kernel()
 
 
 # --- indices of boxes

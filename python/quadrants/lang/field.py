@@ -323,7 +323,7 @@ def create_matrix_field(
     made._describe()
     made._quantise(_quants_of(dtypes))
     cell = _group([made])
-    groups = [[place] for place in cell] if layout is Layout.SOA else [cell]
+    groups = [[place] for place in cell] if layout == Layout.SOA else [cell]
     _declare(groups, plan, needs_grad, needs_dual)
     return made
 
@@ -350,7 +350,7 @@ def create_struct_field(
     made = _struct_of(members, methods or {}, name, groups or {})
     for leaf in made._leaves():
         _check_companions(leaf.dtype, needs_grad, needs_dual)
-    apart = made.field_dict.values() if layout is Layout.SOA else [made]
+    apart = made.field_dict.values() if layout == Layout.SOA else [made]
     _declare([_group(_leaves(m)) for m in apart], plan, needs_grad, needs_dual)
     return made
 
