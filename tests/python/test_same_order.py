@@ -42,6 +42,15 @@ SETS = {
     "extensions": set(qd.extension),
     "formats": set(qd.Format),
     "axes": {*qd.ijkl},
+    "quantised": {
+        t
+        for n in (3, 5, 7)
+        for t in (
+            qd.types.quant.int(n, n == 5),
+            qd.types.quant.fixed(n, max_value=2.0),
+            qd.types.quant.float(n - 1, n),
+        )
+    },
     "pairs": {(a, t) for a in (qd.x64, qd.arm64) for t in (qd.f32, qd.i64)},
 }
 

@@ -20,6 +20,7 @@ class _Row:
     """Plain values that stay as they are. (`dataclasses` takes longer to import than a first call.)"""
 
     __slots__: tuple[str, ...] = ()
+    _kind = 0  # equal in all processes, as a class's hash is not
 
     def __init__(self, *values: Any) -> None:
         for name, value in zip(self.__slots__, values, strict=True):
@@ -40,7 +41,7 @@ class _Row:
         return self._values() == other._values()
 
     def __hash__(self) -> _int:
-        return hash((type(self), self._values()))
+        return hash((self._kind, *self._values()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._values()
@@ -54,6 +55,7 @@ class QuantInt(_Row):
     """An integer of `bits` bits."""
 
     __slots__: tuple[str, ...] = ("bits", "signed", "compute")
+    _kind = 1
     bits: _int
     signed: _bool
     compute: DataType
@@ -63,6 +65,7 @@ class QuantFixed(_Row):
     """A fixed-point number: stored integer = value / scale, rounded to nearest."""
 
     __slots__: tuple[str, ...] = ("digits", "scale", "compute")
+    _kind = 2
     digits: QuantInt
     scale: _float
     compute: DataType
@@ -72,6 +75,7 @@ class QuantFloat(_Row):
     """A float of `exponent.bits` and `digits.bits`."""
 
     __slots__: tuple[str, ...] = ("digits", "exponent", "signed", "compute")
+    _kind = 3
     digits: QuantInt
     exponent: QuantInt
     signed: _bool
