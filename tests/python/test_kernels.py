@@ -635,6 +635,29 @@ def test_host_helpers_run_while_tracing(backend):
         assert k(5) == 24
 
 
+def test_warnings_of_a_func_are_given_once(backend):
+    """Though a func that the kernel's top level calls may be traced again, in place."""
+
+    def helper(a):
+        return a
+
+    @qd.func
+    def of_a_helper(x):
+        return helper(x) + helper(x)
+
+    @qd.func
+    def outer(x):
+        return of_a_helper(x)
+
+    @qd.kernel
+    def k(x: qd.i32) -> qd.i32:
+        return outer(x)
+
+    with pytest.warns(SyntaxWarning) as given:
+        assert k(5) == 10
+    assert len([w for w in given if "Calling non-quadrants" in str(w.message)]) == 2
+
+
 @pytest.mark.parametrize("how", ["exec", "module"])
 def test_kernels_from_other_sources(backend, how, tmp_path):
     """Source comes from linecache or a file imported by path."""

@@ -281,6 +281,7 @@ void give(const Notice& n) {
 }
 
 void Unit::notice(Notice n) {
+    if (const Lowering* l = current(); l && l->undecided) throw HoldsTask{};  // it is given once
     give(n);
     notices.push_back(std::move(n));
 }
