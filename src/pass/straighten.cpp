@@ -2,11 +2,12 @@
 // gradients are made of.
 //
 // A component chosen at run time becomes an insertion into the whole value, so that every variable
-// can be promoted. Callees come first, as in the pipeline.
+// can be promoted but those that parallel loops share. Callees come first, as in the pipeline.
 //
 // Cost: O(instructions of the expanded kernel).
 
 #include <unordered_map>
+#include <unordered_set>
 
 #include "pass/passes.h"
 #include "support/error.h"
@@ -16,13 +17,28 @@ namespace {
 
 using namespace ir;
 
+// Variables from outside of parallel loops or groups that are stored to inside: promote leaves
+// them.
+std::unordered_set<const Value*> shared_slots(Function& f) {
+    std::unordered_set<const Value*> out;
+    walk(*f.body, [&](Inst& i) {
+        if (i.op != Op::store && i.effect() != Effect::atomic) return;
+        const Value* slot = root_of_place(i.operand(0));
+        if (!slot->def || slot->def->op != Op::slot || out.contains(slot)) return;
+        for (const Region* r = i.parent; r != slot->def->parent; r = r->owner->parent)
+            if (is_parallel(*r->owner) || r->owner->is_group()) out.insert(slot);
+    });
+    return out;
+}
+
 // Accesses to components that are chosen at run time, of variables.
 void whole_slots(Function& f) {
+    const std::unordered_set<const Value*> shared = shared_slots(f);
     std::vector<Inst*> places;
     walk(*f.body, [&](Inst& i) {
         if (i.op != Op::comp_place || is_constant(i.operand(1)) || is_elimination(i)) return;
         const Value* of = i.operand(0);
-        if (of->def && of->def->op == Op::slot) places.push_back(&i);
+        if (of->def && of->def->op == Op::slot && !shared.contains(of)) places.push_back(&i);
     });
     std::unordered_map<const Value*, Inst*> chosen;
     for (Inst* p : places) chosen[p->result()] = p;
