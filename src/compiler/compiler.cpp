@@ -33,8 +33,8 @@ namespace qd::abi {
 
 struct Compilation {
     codegen::Prepared prepared;
-    std::vector<uint8_t> ir;          // that it was made from
-    std::vector<std::string> edited;  // LLVM modules whose functions replace ours
+    std::vector<uint8_t> ir;  // that it was made from
+    std::vector<codegen::EditedTask> edited;
 };
 
 }  // namespace qd::abi
@@ -347,8 +347,9 @@ QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* o
     return compiler::emit(*c, *options, artefact, error);
 }
 
-QD_EXPORT void qd_compiler_replace(abi::Compilation* c, const char* llvm, size_t bytes) {
-    c->edited.emplace_back(llvm, bytes);
+QD_EXPORT void qd_compiler_replace(abi::Compilation* c, uint32_t task, const char* file,
+                                   const char* llvm, size_t bytes) {
+    c->edited.push_back({task, file, {llvm, bytes}});
 }
 
 QD_EXPORT void qd_compiler_times(abi::Blob* out) {

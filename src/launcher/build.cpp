@@ -344,9 +344,12 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         frontend::set_python_error(d);
         frontend::prefix_binding_error(k.definition);
     } catch (const std::exception& e) {
+        const std::string why = e.what();
+        const bool users = why.starts_with("QD_LOAD_IR");
         if (!PyErr_Occurred())
-            set_error("QuadrantsRuntimeError", std::string("internal error while compiling ") +
-                                                   kernel_name(k) + ": " + e.what());
+            set_error("QuadrantsRuntimeError",
+                      (users ? "compiling " : "internal error while compiling ") + kernel_name(k) +
+                          ": " + why);
     }
     return nullptr;
 }

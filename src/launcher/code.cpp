@@ -124,8 +124,8 @@ void inspect(PyObject* definition, const std::string& name, const std::vector<ui
 }
 
 // LLVM IR of tasks that files in the dump folder hold, if QD_LOAD_IR asks to read them.
-std::vector<std::string> edited_tasks(const std::string& kernel,
-                                      const std::vector<uint8_t>& module) {
+std::vector<runtime::EditedTask> edited_tasks(const std::string& kernel,
+                                              const std::vector<uint8_t>& module) {
     const char* wanted = std::getenv("QD_LOAD_IR");
     if (!wanted || std::strtol(wanted, nullptr, 10) == 0) return {};
     const cpython::Ref python =
@@ -133,14 +133,18 @@ std::vector<std::string> edited_tasks(const std::string& kernel,
     const cpython::Ref list = cpython::Ref::steal(PyObject_CallMethod(
         python.get(), "edited_tasks", "sy#", kernel.c_str(),
         reinterpret_cast<const char*>(module.data()), static_cast<Py_ssize_t>(module.size())));
-    std::vector<std::string> texts;
+    std::vector<runtime::EditedTask> tasks;
     for (Py_ssize_t k = 0; k < PyList_Size(list.get()); ++k) {
-        Py_ssize_t size = 0;
-        const char* text = PyUnicode_AsUTF8AndSize(PyList_GetItem(list.get(), k), &size);
-        if (!text) throw cpython::PyError{};
-        texts.emplace_back(text, static_cast<size_t>(size));
+        unsigned task = 0;
+        const char *file = nullptr, *text = nullptr;
+        Py_ssize_t file_size = 0, size = 0;
+        if (!PyArg_ParseTuple(PyList_GetItem(list.get(), k), "Is#s#", &task, &file, &file_size,
+                              &text, &size))
+            throw cpython::PyError{};
+        tasks.push_back(
+            {task, {file, static_cast<size_t>(file_size)}, {text, static_cast<size_t>(size)}});
     }
-    return texts;
+    return tasks;
 }
 
 struct AtWork {

@@ -41,8 +41,9 @@ class Compiler {
     void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
     uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
     // LLVM IR whose functions take the place of those that would be emitted.
-    void replace(abi::Compilation* c, std::string_view llvm) const {
-        replace_(c, llvm.data(), llvm.size());
+    void replace(abi::Compilation* c, uint32_t task, const std::string& file,
+                 std::string_view llvm) const {
+        replace_(c, task, file.c_str(), llvm.data(), llvm.size());
     }
 
   private:

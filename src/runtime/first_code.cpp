@@ -68,7 +68,8 @@ struct Work {
         const Compiler& compiler = Compiler::get();
         const Stage stage("passes", request.name, code.passes_ns);
         compilation = compiler.begin(request.ir, options());
-        for (const std::string& text : request.edited) compiler.replace(compilation.get(), text);
+        for (const EditedTask& e : request.edited)
+            compiler.replace(compilation.get(), e.task, e.file, e.llvm);
     }
 
     void emit() {

@@ -15,11 +15,16 @@
 
 namespace qd::runtime {
 
+struct EditedTask {  // code of the user's in place of ours
+    uint32_t task;
+    std::string file, llvm;
+};
+
 struct FirstCodeRequest {
     std::vector<uint8_t> ir;
     std::string cpu;
-    std::vector<std::string> edited;  // LLVM modules whose functions take the place of ours
-    int tier = -1;                    // forced; -1: quick where optimising takes long
+    std::vector<EditedTask> edited;
+    int tier = -1;        // forced; -1: quick where optimising takes long
     int64_t threads = 1;  // that may emit large code, as far as there are CPUs; the caller's is one
     bool time_passes = false;
     std::string name;                          // of the kernel

@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 29;
+inline constexpr uint32_t kAbiVersion = 30;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -270,7 +270,9 @@ using BeginFn = int (*)(const uint8_t* ir, size_t bytes, const CompileOptions*, 
                         Blob* error);
 using CostFn = uint32_t (*)(const Compilation*);  // estimated microseconds of tier 1
 using EmitFn = int (*)(Compilation*, const CompileOptions*, Blob* artefact, Blob* error);
-using ReplaceFn = void (*)(Compilation*, const char* llvm, size_t bytes);
+// Code of task number `task`, from this file, instead of ours.
+using ReplaceFn = void (*)(Compilation*, uint32_t task, const char* file, const char* llvm,
+                           size_t bytes);
 using EndFn = void (*)(Compilation*);
 using FreeFn = void (*)(Blob*);
 using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blob* error);

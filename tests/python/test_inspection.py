@@ -338,8 +338,25 @@ def test_edited_llvm_is_read_back(tmp_path):
     assert "result 11.0" in loaded and f"Loading LLVM IR from {first}" in loaded
     second.unlink()  # a task without a file keeps its own code
     assert "result 11.0" in run(QD_LOAD_IR="1", QD_CPU_TIER="0")
-    first.write_text(text.replace("fmul", "fnul"))
-    assert "edited LLVM IR is invalid" in run(QD_LOAD_IR="1")
+    wrong = {
+        "": "does not define the function @task0",
+        "; nothing but a comment\n": "does not define the function @task0",
+        re.sub(r"^define .*?^}$", "", text, flags=re.M | re.S): "does not define the function",
+        text.replace("@task0(", "@task9("): "does not define the function @task0",
+        text.replace("fmul", "fnul"): "is invalid, line",
+        re.sub(
+            r"@task0\(", "@task0(i64 %more, ", text
+        ): "has another @task0 than the kernel: void (i64, ",
+        re.sub(r"^define [^@]*@task0", "define i32 @task0", text, flags=re.M).replace(
+            "ret void", "ret i32 0"
+        ): "has another @task0 than the kernel: i32 (",
+        re.sub(r'triple = "[^"]*"', 'triple = "riscv64-unknown-linux-gnu"', text): "is for riscv64",
+    }
+    for edited, why in wrong.items():
+        first.write_text(edited)
+        told = run(QD_LOAD_IR="1")
+        assert f"compiling scale: QD_LOAD_IR: {first} {why}" in told
+        assert "internal error" not in told and "result" not in told
     first.write_bytes(b"\xff\xfe")
     unreadable = run(QD_LOAD_IR="1")
     assert f"QD_LOAD_IR: {first} cannot be read" in unreadable and "result" not in unreadable

@@ -106,13 +106,19 @@ struct PartStore {
     std::function<void(const PartKey&, std::span<const uint8_t>)> keep;
 };
 
+// An LLVM module of the user's whose functions replace ours, that of this task among them.
+struct EditedTask {
+    uint32_t task;
+    std::string file, llvm;
+};
+
 struct Options {
     int tier = 1;
     std::string cpu, triple;  // "" = host
     bool time_passes = false;
-    bool verify = false;                  // LLVM's verifier on what lowering made
-    std::span<const std::string> edited;  // LLVM modules whose functions replace ours
-    const PartStore* store = nullptr;     // asked where there are several parts
+    bool verify = false;  // LLVM's verifier on what lowering made
+    std::span<const EditedTask> edited;
+    const PartStore* store = nullptr;  // asked where there are several parts
     enum class Want : uint8_t { object, lowered_llvm, llvm, assembly } want = Want::object;
 };
 

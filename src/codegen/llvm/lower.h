@@ -21,8 +21,8 @@
 
 namespace qd::codegen {
 
-// Puts functions of an LLVM module, given as text, in the place of those of the same name.
-void replace_functions(llvm::Module& module, const std::string& text);
+// Puts functions of the user's module in the place of those of the same name. Throws TargetError.
+void replace_functions(llvm::Module& module, const EditedTask& edited);
 
 using ir::Inst;
 using ir::Op;

@@ -447,7 +447,7 @@ struct Job {
 
     MadePart make(llvm::Module& module) {
         if (options.tier > 0) optimise(module);
-        for (const std::string& edited : options.edited) replace_functions(module, edited);
+        for (const EditedTask& edited : options.edited) replace_functions(module, edited);
         if (options.tier > 0 && !machine.gpu()) expand_canonicalize(module, machine.x86);
         diagnostics.frames.clear();
         std::vector<uint8_t> object = generate(module);

@@ -221,17 +221,17 @@ def _dump(folder: str, kernel: str, module: bytes) -> None:
             _write(os.path.join(folder, f"{kernel}_{stage}.ll"), text)
 
 
-def edited_tasks(kernel: str, module: bytes) -> list[str]:
-    """The LLVM modules of tasks that lie in the dump folder, for `QD_LOAD_IR`."""
+def edited_tasks(kernel: str, module: bytes) -> list[tuple[int, str, str]]:
+    """The LLVM modules of tasks that lie in the dump folder, for `QD_LOAD_IR`: number, file, text."""
     listed = dict(_sections(core._compiler_text(module, "stages")))["tasks"]
     texts = []
-    for *_, file in _tasks(kernel, listed):
+    for n, *_, file in _tasks(kernel, listed):
         path = os.path.join(impl.current_cfg().debug_dump_path, file)
         if os.path.exists(path):
             _logging.info(f"Loading LLVM IR from {path}")
             try:
                 with open(path, encoding="utf-8") as text:
-                    texts.append(text.read())
+                    texts.append((n, path, text.read()))
             except (OSError, UnicodeDecodeError) as e:
                 raise QuadrantsRuntimeError(f"QD_LOAD_IR: {path} cannot be read: {e}") from None
     return texts
