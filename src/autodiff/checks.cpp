@@ -199,11 +199,11 @@ void check_inner_loops(Region& kernel) {
 
 namespace {
 
-// An index as what it is computed from: param + constant of a loop, or something else.
+// An index as what it is computed from: constant +- param of a loop, or something else.
 struct Index {
     bool depends = false;  // on the loop's index
-    bool linear = false;   // it is that, plus `constant`
-    int64_t constant = 0;
+    bool linear = false;   // it is that times `sign`, plus `constant`
+    int64_t sign = 1, constant = 0;
 };
 
 // Whether arithmetic leads from the one to the other.
@@ -221,14 +221,19 @@ bool depends_on(const Value* v, const Value* param) {
 }
 
 Index index_of(const Value* v, const Value* param) {
-    Index x{depends_on(v, param), true, 0};
+    Index x{depends_on(v, param), true};
+    const auto number = [](const Value* c) { return int_of_bits(c->type.prim, constant_bits(c)); };
     for (v = resolve(const_cast<Value*>(v)); v != param;) {
         const Inst* d = v->def;
-        const bool sum = d && (d->op == Op::add || d->op == Op::sub) && is_constant(d->operand(1));
-        if (sum) {
-            const Value* y = d->operand(1);
-            const int64_t c = int_of_bits(y->type.prim, constant_bits(y));
-            x.constant += d->op == Op::add ? c : -c;
+        const bool sum = d && (d->op == Op::add || d->op == Op::sub);
+        if (sum && is_constant(d->operand(1))) {
+            const int64_t c = number(d->operand(1));
+            x.constant += x.sign * (d->op == Op::add ? c : -c);
+        } else if (sum && d->op == Op::sub && is_constant(d->operand(0))) {
+            x.constant += x.sign * number(d->operand(0));
+            x.sign = -x.sign;
+            v = d->operand(1);
+            continue;
         } else if (!d || d->op != Op::cast) {
             x.linear = false;
             break;
@@ -248,8 +253,12 @@ void collect(Region& r, const Storage& storage, std::vector<Access>& loads,
     for (Inst& i : r) {
         if (i.op == Op::if_)
             for (Region* c : i.region_list()) collect(*c, storage, loads, stores);
-        if ((i.op != Op::load && i.op != Op::store) || !storage.has(i.operand(0))) continue;
-        (i.op == Op::load ? loads : stores).push_back({&i, root_of_place(i.operand(0))->def});
+        const Effect e = i.effect();
+        const bool loaded = e == Effect::read || i.op == Op::volatile_load;
+        if (!loaded && e != Effect::write && e != Effect::atomic) continue;
+        if (!i.operand_count || !i.operand(0)->type.is_place() || !storage.has(i.operand(0)))
+            continue;
+        (loaded ? loads : stores).push_back({&i, root_of_place(i.operand(0))->def});
     }
 }
 
@@ -267,45 +276,64 @@ int64_t trips_of(const Inst& loop) {
     return __builtin_sub_overflow(value(end), value(begin), &trips) ? INT64_MAX : trips;
 }
 
-bool crosses(const Inst& load, const Inst& store, const Inst& loop) {
+// Whether iterations meet in what one loads and another stores. Of arrays and of additions that
+// must be certain, and in serial loops the store must come later: what came before goes back
+// exactly. (Additions of parallel loops come in no order.)
+bool crosses(const Access& loaded, const Access& stored, const Inst& loop) {
+    const Inst &load = *loaded.place, &store = *stored.place;
     const Value* param = loop.body().params[0];
-    const int first = load.op == Op::array_place;
+    const bool serial = !is_parallel_loop(loop), array = load.op == Op::array_place;
+    const bool adds = stored.inst->op != Op::store;
+    if (adds && !serial) return false;
     bool load_depends = false, store_depends = false, apart = false, differs = false;
-    for (int k = first; k < load.operand_count; ++k) {
+    for (int k = array; k < load.operand_count; ++k) {
         const Value *x = load.operand(k), *y = store.operand(k);
         const Index a = index_of(x, param), b = index_of(y, param);
         load_depends |= a.depends;
         store_depends |= b.depends;
-        const bool same = x == y || (a.linear && b.linear && a.constant == b.constant);
+        const bool linear = a.linear && b.linear && a.sign == b.sign;
+        const bool same = linear ? a.constant == b.constant : x == y && !(serial && a.depends);
         differs |= a.depends && b.depends ? !same : a.depends || b.depends;
         // As many apart as there are iterations: these are halves, which never meet.
-        const int64_t by = a.constant - b.constant;
-        apart |= a.linear && b.linear && by && std::abs(by) < trips_of(loop);
+        const int64_t later = a.sign * (a.constant - b.constant);
+        apart |= linear && (serial ? later > 0 : later != 0) && std::abs(later) < trips_of(loop);
     }
     if (!load_depends || !store_depends) return false;
-    return first ? apart : differs;
+    return array || adds ? apart : differs;
+}
+
+// The outermost loop over a range that is this or, beside parallel ones, stands alone in it.
+const Inst* range_loop(Inst& i) {
+    if (i.op != Op::for_) return nullptr;
+    if (!(i.flags & kOverData)) return &i;
+    if (!(i.flags & kStopsGradient)) return nullptr;
+    for (Inst& inner : i.body())
+        if (inner.op == Op::for_ && !(inner.flags & kOverData)) return &inner;
+    return nullptr;
 }
 
 }  // namespace
 
 // Iterations go back on their own: what one reads must not be what another stored.
 void check_recurrences(Module& m, const Storage& storage) {
-    for (Inst& loop : *m.kernel().body) {
-        const LoopConfig* config = loop.op == Op::for_ ? loop.loop_config() : nullptr;
-        if (!config || !config->parallel || loop.imm != 1 || loop.flags & kOverData) continue;
+    for (Inst& i : *m.kernel().body) {
+        const Inst* outermost = range_loop(i);
+        if (!outermost || outermost->imm != 1) continue;
+        const Inst& loop = *outermost;
         std::vector<Access> loads, stores;
         collect(loop.body(), storage, loads, stores);
         for (const Access& load : loads)
             for (const Access& store : stores) {
                 if (!same_storage(*load.place, *store.place)) continue;
-                if (!crosses(*load.place, *store.place, loop)) continue;
+                if (!crosses(load, store, loop)) continue;
                 const bool field = load.place->op == Op::field_place;
                 refuse(
                     "Cross-iteration read-after-write on the `needs_grad` " +
                         (field ? "field '" + load.place->field()->name + "'"
                                : std::string("array")) +
-                        " in a loop whose iterations are differentiated each on its own. Put the "
-                        "loop inside another for-loop of the kernel, which makes it serial",
+                        " in an outermost loop, whose iterations are differentiated each on its "
+                        "own. Put the loop inside another for-loop of the kernel, which makes it "
+                        "serial",
                     *store.inst);
             }
     }

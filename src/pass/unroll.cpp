@@ -53,10 +53,17 @@ bool only_computes(const Region& body) {
     return true;
 }
 
+// Whether it is a kernel's, or the only iteration of one has it.
+bool stands_outermost(const Inst& loop) {
+    const Inst* around = loop.parent->owner;
+    return !around || (around->flags & kStopsGradient && around->flags & kOverData);
+}
+
 // 0: not for copying.
 int64_t trips(const Session& s, const Inst& loop) {
     const auto dims = static_cast<int>(loop.imm);
     if (is_parallel(loop) || loop.operand_count != 2 * dims || loop.result_count) return 0;
+    if (s.straightens && stands_outermost(loop)) return 0;  // what its iterations share is checked
     int64_t n = 1;
     for (int d = 0; d < dims; ++d) {
         const Value *begin = loop.operand(2 * d), *end = loop.operand(2 * d + 1);

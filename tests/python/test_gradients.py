@@ -1073,6 +1073,91 @@ def test_while_is_refused_even_where_nothing_depends_on_it(loops, mode):
     assert "while j < 2" in str(e.value)
 
 
+def serial_recurrences(x, y):
+    """Loops of a few trips, which would be copied out inside other loops."""
+
+    @qd.kernel
+    def before():
+        qd.loop_config(serialize=True)
+        for i in range(4):
+            y[i + 1] = y[i] * x[i]
+
+    @qd.kernel
+    def behind():
+        qd.loop_config(serialize=True)
+        for i in range(4):
+            y[i] = y[i + 1] * x[i]
+
+    @qd.kernel
+    def halves():
+        qd.loop_config(serialize=True)
+        for i in range(4):
+            y[i // 2] = y[i // 2] * x[i] + 1.0
+
+    @qd.kernel
+    def backwards():
+        qd.loop_config(serialize=True)
+        for i in range(4):
+            y[4 - i] = y[3 - i] * x[i]
+
+    @qd.kernel
+    def around():
+        qd.loop_config(serialize=True)
+        for i in range(5):
+            y[i] = x[i] * x[i]
+            y[i + 5] = y[i] * y[(i + 1) % 5]
+
+    @qd.kernel
+    def adds():
+        qd.loop_config(serialize=True)
+        for i in range(4):
+            y[i] += y[i + 1] * x[i]
+
+    @qd.kernel
+    def beside_another():
+        for i in x:
+            y[i + 5] = x[i] * x[i]
+        qd.loop_config(serialize=True)
+        for i in range(4):
+            y[i] = y[i + 1] * x[i]
+
+    return before, behind, halves, backwards, around, adds, beside_another
+
+
+@pytest.mark.parametrize("at", range(7))
+def test_serial_recurrences_of_outermost_loops_are_refused(loops, at):
+    kernel = serial_recurrences(field(N), field(2 * N))[at]
+    with pytest.raises(RuntimeError, match="Cross-iteration read-after-write") as e:
+        kernel.grad()
+    assert f"in {kernel.__name__}:" in str(e.value)
+    kernel()
+
+
+@pytest.mark.parametrize("lag", [1, -1, 3])
+def test_serial_recurrences_of_arrays(loops, lag):
+    """What an earlier iteration stored goes back exactly; what a later one will store is refused."""
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1)):
+        qd.loop_config(serialize=True)
+        for i in range(3):
+            y[i + 3] = y[i + 3 - lag] * x[i]
+
+    x, y = (qd.ndarray(qd.f64, 8, needs_grad=True) for _ in range(2))
+    x.from_numpy(np.arange(2.0, 10.0))
+    y.fill(1)
+    y.grad.fill(1)
+    if lag < 0:
+        with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
+            k.grad(x, y)
+        return
+    k(x, y)
+    k.grad(x, y)
+    # y[3] = a, y[4] = ab, y[5] = abc of x[:3] = a, b, c; or each alone
+    expected = [1 + 3 + 12, 2 + 8, 6] if lag == 1 else [1, 1, 1]
+    assert x.grad.to_numpy().tolist() == expected + [0] * 5
+
+
 def test_indices_that_use_each_other_often_compile(f64):
     """Of an index that doubles itself 40 times each value is looked at once."""
     x, y = field(N), field(N)
