@@ -20,7 +20,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 DSL = ("ours", "established", "taichi")
 SPIN = "-spin"  # the same contender, whose threads spin at barriers
 CPP = ("cpp", "cpp" + SPIN)
-ALL = (*DSL, "numba", "warp", *CPP)
+ALL = (*DSL, "numba", "warp", "jax", *CPP)
+LOOPS = tuple(who for who in ALL if who != "jax")  # who is given loops; JAX has functions of arrays
 
 clock = time.perf_counter
 

@@ -116,18 +116,12 @@ def programs_of(qd):
 def gradients(qd):
     import gradients as cases
 
-    for name, make in cases.PROGRAMS.items():
-        kernel, source, target = make(qd, np.random.default_rng(0))
-        seed = np.random.default_rng(1).random(target.to_numpy().shape, dtype=np.float32)
-        kernel()
-
-        def reset(source=source, target=target, seed=seed):
-            source.grad.fill(0)
-            target.grad.from_numpy(seed)
-
-        results = lambda source=source: {"gradient": source.grad.to_numpy()}
-        yield name, kernel, lambda: None, dict
-        yield f"{name} reverse", kernel.grad, reset, results
+    for name in cases.PROGRAMS:
+        program = cases.differentiable(qd, name)
+        program.kernel()
+        results = lambda p=program: {f"gradient {k}": g for k, g in enumerate(p.gradients())}
+        yield name, program.kernel, lambda: None, dict
+        yield f"{name} reverse", program.reverse, program.reset, results
 
 
 def digest(results):

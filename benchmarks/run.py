@@ -53,14 +53,14 @@ def install_opponents():
 
 def compile_cpp():
     (HERE / "build").mkdir(exist_ok=True)
-    source, library = HERE / "cpp" / "kernels.cpp", HERE / "build" / "libkernels.so"
-    subprocess.run([*CXX, str(source), "-o", str(library)], check=True)
+    sources, library = sorted((HERE / "cpp").glob("*.cpp")), HERE / "build" / "libkernels.so"
+    subprocess.run([*CXX, *map(str, sources), "-o", str(library)], check=True)
 
 
 def versions(python):
     code = "import importlib.metadata as m; [print(d.name, d.version) for d in m.distributions()]"
     run = subprocess.run([python, "-c", code], capture_output=True, text=True)
-    names = ("quadrants", "taichi", "numba", "warp-lang", "numpy", "llvmlite")
+    names = ("quadrants", "taichi", "numba", "warp-lang", "jax", "jaxlib", "numpy", "llvmlite")
     return dict(line.split() for line in run.stdout.splitlines() if line.split()[0] in names)
 
 
@@ -145,7 +145,7 @@ def run_phases(name, case, who, part, python, args, record):
     flags = ["--contender", program, *(["--part", part] if part else [])]
     flags += ["--quick"] if args.quick else []
     phases = list(case.PHASES) if "cold" in case.PHASES else ["prime", *case.PHASES]
-    if program == "cpp":
+    if program in ("cpp", "jax"):  # keep nothing for a later process
         phases.remove("prime")
     with tempfile.TemporaryDirectory(prefix="bench") as home:
         for phase in phases:

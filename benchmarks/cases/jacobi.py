@@ -5,7 +5,7 @@ import numpy as np
 import child
 import programs
 
-CONTENDERS = child.ALL
+CONTENDERS = child.LOOPS
 PHASES = ("warm",)
 TOLERANCE = 1e-5
 TARGETS = {"warm jacobi ms": ("cpp", 0.95)}

@@ -4,7 +4,7 @@ import numpy as np
 
 import child
 
-CONTENDERS = child.ALL
+CONTENDERS = child.LOOPS
 PHASES = ("warm",)
 TOLERANCE = 1e-5
 TARGETS = {"warm field ms": ("cpp", 0.95), "warm ndarray ms": ("cpp", 0.95)}

@@ -15,8 +15,9 @@ import pytest
 import quadrants as qd
 
 NAMES = (
-    "child gradients jacobi launch mpm nbody programs run saxpy user_kernels user_programs".split()
-)
+    "child gradient_rivals gradients jacobi launch mpm nbody programs run saxpy user_kernels "
+    "user_programs"
+).split()
 
 
 def benchmark_modules():
@@ -35,6 +36,7 @@ def benchmark_modules():
 
 (
     child,
+    gradient_rivals,
     gradients,
     jacobi,
     launch,
@@ -121,14 +123,11 @@ def test_gradients(backend, name, monkeypatch):
     for size, small in (("SIZE", 64), ("BODIES", 16), ("GRID", 12), ("RAGGED", 64)):
         monkeypatch.setattr(gradients, size, small)
     monkeypatch.setattr(gradients, "PARTICLES", 64)
-    kernel, source, target = gradients.PROGRAMS[name](qd, np.random.default_rng(0))
-    seed = np.random.default_rng(1).random(target.to_numpy().shape, dtype=np.float32)
-
-    def reset():
-        source.grad.fill(0)
-        target.grad.from_numpy(seed)
-
-    check(gradients, kernel.grad, reset, lambda: {"gradient": source.grad.to_numpy()}, 1)
+    program = gradients.differentiable(qd, name)
+    value = lambda: {"value": program.value()}
+    check(gradients, program.kernel, program.reset, value, 1)
+    each = lambda: {f"gradient {k}": g for k, g in enumerate(program.gradients())}
+    check(gradients, program.reverse, program.reset, each, 1)
 
 
 def test_results_of_every_round_are_compared():
