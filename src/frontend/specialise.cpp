@@ -4,6 +4,7 @@
 #include "frontend/specialise.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "frontend/body/body.h"
@@ -511,6 +512,24 @@ static uint64_t id_of(const ir::CodeOptions& options, uint8_t derivative) {
     return id;
 }
 
+// As messages count arguments: members of dataclasses that are used singly, and behind all what the
+// kernel finds in other objects.
+static void number_arguments(ir::Module& m, const LoweredKernel& k,
+                             std::span<PyObject* const> args) {
+    std::vector<std::tuple<bool, int, size_t>> order;
+    for (size_t n = 0; n < k.params.size(); ++n) {
+        const Path& p = k.params[n].path;
+        const bool argument = p.root == Path::Root::argument;
+        const bool found =
+            !argument || (!p.steps.empty() && !is_dataclass(reinterpret_cast<PyObject*>(
+                                                  Py_TYPE(args[static_cast<size_t>(p.argument)]))));
+        order.emplace_back(found, argument ? p.argument : 0, n);
+    }
+    std::ranges::sort(order);
+    for (size_t at = 0; at < order.size(); ++at)
+        m.params[std::get<2>(order[at])].number = static_cast<uint32_t>(at);
+}
+
 std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyObject* const> args,
                                             const ir::Options& options, const std::string& name) {
     const CollectorPause pause;
@@ -559,6 +578,7 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
         finish_unit(unit);
         ir::complete(m);
         ir::lay_out_params(m);
+        if (options.check_indices()) number_arguments(m, *out, args);
         note_written_arrays(*out);
         let_handlers_raise();
     } catch (...) {

@@ -448,6 +448,7 @@ struct Param {
     uint32_t offset = 0;
     bool needs_grad = false;
     std::string name;
+    uint32_t number = 0;  // in messages
 };
 struct ArrayDesc {  // followed by int32_t shape[ndim], canonical order
     void* data;

@@ -28,7 +28,7 @@ namespace qd::ir {
 namespace {
 
 constexpr uint32_t kMagic = 0x52494451;  // "QDIR"
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 
 enum Form : uint8_t {
     kHasFlags = 1,
@@ -260,6 +260,7 @@ struct Writer {
             header.number(p.offset);
             header.byte(p.needs_grad);
             header.number(string(options.names ? std::string_view(p.name) : std::string_view()));
+            header.number(p.number);
         }
         header.number(m.results.size());
         for (const Type t : m.results) header.number(type(t));
@@ -463,6 +464,9 @@ struct Reader {
             p.offset = static_cast<uint32_t>(offset);
             p.needs_grad = byte() != 0;
             p.name = pick(strings);
+            const uint64_t place = number();
+            if (place > UINT32_MAX) bad("number out of range");
+            p.number = static_cast<uint32_t>(place);
         }
         m->results.resize(count());
         for (Type& t : m->results) t = type();

@@ -69,6 +69,17 @@ struct Checker {
         require(b, ok, shown, format(head + " with indices (", ")", field.ndim));
     }
 
+    // The kernel's argument that an array is; if it is several, what the func calls it.
+    std::string argument(const Value& array) const {
+        size_t k = array.index;
+        if (&f != &s.m.kernel()) {
+            const ArrayClasses::Root of = s.arrays.root(&array);
+            if (!of.only || of.parameter < 0) return "of func " + f.name;
+            k = static_cast<size_t>(of.parameter);
+        }
+        return std::to_string(s.m.params.at(k).number);
+    }
+
     void array(Inst& i) {
         if (ArrayAccess::unpack(i.imm).clamp || i.operand_count == 1) return;
         Builder b = before(i);
@@ -82,9 +93,8 @@ struct Checker {
             ok = both(b, ok, within(b, x, b.int_const(Prim::i64, 0), b.cast(extent, Prim::i64)));
             shown.push_back(i.operand(k));
         }
-        const Value* a = i.operand(0);
         std::string head = "[kernel=" + s.m.name + "] Out of bound access to ndarray at arg ";
-        head += std::to_string(a->index) + " with indices [";
+        head += argument(*i.operand(0)) + " with indices [";
         require(b, ok, shown, format(head, "]", i.operand_count - 1));
     }
 
@@ -145,6 +155,7 @@ bool debug_checks(Session& s, Function& f) {
 
 void insert_checks(Module& m) {
     Session s{.m = m, .options = {}};
+    s.arrays = find_arrays(m, callees_first(m));
     for (Function* f : m.functions) debug_checks(s, *f);
 }
 

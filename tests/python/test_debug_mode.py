@@ -1,5 +1,6 @@
 """Checks of debug mode: what a failure says, where it stands and who called it; native crashes."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -89,6 +90,83 @@ def test_arrays(checked):
                 text,
             )
             assert blocks(text) == [("k", "x[i, n]")]
+
+
+Row = qd.types.ndarray(qd.i32, 1)
+
+
+@dataclasses.dataclass
+class Rows:
+    x: Row
+    y: Row
+
+
+@qd.data_oriented
+class Holder:
+    def __init__(self):
+        self.own = qd.ndarray(qd.i32, 2)
+
+    @qd.kernel
+    def write_own(self, z: Row, i: int):
+        self.own[i] = z[0]
+
+
+@qd.func
+def write_to(w: Row, i):
+    total = 0
+    for k in range(i):
+        total += k * w[0]
+    w[i] = total
+
+
+def kernels_of_arrays():
+    """Kernels that write out of bounds, what they are called with (A: an array, R: two), which argument."""
+
+    @qd.kernel
+    def member(d: Rows, i: int):
+        d.y[i] = 1
+
+    @qd.kernel
+    def behind_members(i: int, d: Rows, z: Row):
+        z[i] = d.y[0] + d.x[0]
+
+    @qd.kernel
+    def behind_an_unused_member(d: Rows, z: Row, i: int):
+        z[i] = d.x[0]
+
+    @qd.kernel
+    def behind_a_template(t: qd.template(), z: Row, i: int):
+        z[i] = t
+
+    @qd.kernel
+    def through_a_func(q: Row, z: Row, i: int):
+        write_to(z, i)
+
+    @qd.kernel
+    def of_two_calls(q: Row, z: Row, i: int):
+        for _ in range(2):
+            write_to(z, 1)
+            write_to(q, i)
+
+    return [
+        (member, "R3", "0"),
+        (behind_members, "3RA", "3"),
+        (behind_an_unused_member, "RA3", "1"),
+        (behind_a_template, "7A3", "0"),
+        (through_a_func, "AA3", "1"),
+        (Holder().write_own, "A3", "2"),
+        (of_two_calls, "AA3", "of func write_to"),
+    ]
+
+
+@pytest.mark.oracle_differs("asks for failures with debug=True only")
+@pytest.mark.parametrize("at", range(7))
+def test_arrays_are_named_by_argument(checked, at):
+    array = lambda: qd.ndarray(qd.i32, 2)
+    kernel, given, argument = kernels_of_arrays()[at]
+    made = {"A": array, "R": lambda: Rows(array(), array())}
+    text = str(failure(kernel, *[made[c]() if c in made else int(c) for c in given]))
+    assert f"ndarray at arg {argument} with indices [3]" in text
 
 
 @pytest.mark.oracle_differs("asks for failures with debug=True only")
