@@ -1,6 +1,6 @@
 """Checks the gradients of random programs in several ways.
 
-    python tests/python/gradient_checks.py FIRST LAST [--seconds S]
+    python tests/python/gradient_checks.py FIRST LAST [--seconds S] [--arch cuda]
 
 A program's derivative J is that of all cells with gradients behind the kernel by those before it.
 `check` compares
@@ -9,7 +9,8 @@ A program's derivative J is that of all cells with gradients behind the kernel b
 - the reverse mode's bits for small and large `ad_tape_bytes`, and of both native tiers;
 - its values in the interpreter, with two threads, and with funcs that are not expanded;
 - ndarrays with fields in their place;
-- what the kernel does to storage without gradients, which happens again on the way back.
+- what the kernel does to storage without gradients, which happens again on the way back;
+- of a GPU, where sums come in any order, its values with those of the CPU.
 
 What is refused with a documented error is counted, and what disagrees in programs that waver: those
 whose results last bits of the inputs decide (chaotic recurrences, sums that cancel).
@@ -41,6 +42,7 @@ from gradient_programs import program
 VARIANTS = {f"budget {n}": dict(ad_tape_bytes=n) for n in (200000, 20000, 3000, 700)}
 VARIANTS |= {f"tier {t}": dict(tier=t) for t in ("0", "1", "interpret")}
 VARIANTS |= {"threads 2": dict(cpu_max_num_threads=2)}
+GPU_VARIANTS = {"cpu": dict(arch="cpu"), "budget 20000": dict(ad_tape_bytes=20000)}
 AS_CALLS = dict(disable_pass="inline_calls")  # funcs stay funcs in derivatives
 VARIANTS |= {"calls": AS_CALLS, "calls, budget 3000": dict(ad_tape_bytes=3000, **AS_CALLS)}
 REFUSALS = [
@@ -126,7 +128,7 @@ class Loaded:
 
     def values(self, inputs):
         self.put(inputs)
-        with drawing_again(1):  # the same numbers each time
+        with refusals(), drawing_again(1):  # the same numbers each time
             self.module.k(*self.args)
         return self.take()
 
@@ -194,6 +196,7 @@ class Checker:
         self.stats = collections.Counter()
         self.why = collections.Counter()
         self.mark = lambda text: None
+        self.in_order = True  # sums come so, on a CPU
 
     def load(self, p, as_fields=False, **options):
         control = "ad_general_control" if p.general else "ad_stack_experimental_enabled"
@@ -316,6 +319,7 @@ class Checker:
     def other(self, p, label, options, inputs, weights, again, gradient, report):
         native = options.get("tier") in ("0", "1")
         exact = native or ("ad_tape_bytes" in options and "disable_pass" not in options)
+        exact &= self.in_order
         loaded = self.load(p, **options)
         try:
             _, other_again, other = loaded.gradients(inputs, weights)
@@ -334,15 +338,20 @@ class Checker:
             report(f"counts, {label}", d)
 
 
+ARCH: list[str] = []  # of the command, for its children
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 
-def start_cpu(tier="1", **options):
+def start(tier="1", arch="cpu", **options):
     import quadrants as qd
 
     os.environ["QD_CPU_TIER"] = tier
+    if arch == "cuda":
+        options.pop("cpu_max_num_threads", None)
     qd.init(
-        arch=qd.cpu, default_fp=qd.f64, offline_cache=False, log_level=qd.ERROR,
+        arch=getattr(qd, arch), default_fp=qd.f64, offline_cache=False, log_level=qd.ERROR,
         print_full_traceback=False, **options,
     )  # fmt: skip
 
@@ -363,7 +372,7 @@ class Options:
             del self.variants["tier 1"]
 
 
-def child():
+def child(arch):
     """Checks the programs that standard input names; the answer is a line of JSON each."""
     for line in sys.stdin:
         job = json.loads(line)
@@ -373,7 +382,11 @@ def child():
         if job.get("source"):
             p.source = job["source"]
         with tempfile.TemporaryDirectory() as folder:
-            checker = Checker(start_cpu, folder, o.variants, o.fast_math, o.tier, job.get("only"))
+            on_cpu = arch == "cpu"
+            begin = lambda arch=arch, **options: start(arch=arch, **options)
+            variants = o.variants if on_cpu else GPU_VARIANTS | {"calls": AS_CALLS}
+            checker = Checker(begin, folder, variants, o.fast_math, o.tier, job.get("only"))
+            checker.in_order = on_cpu
             checker.mark = lambda text: print(f"@{seed} {text}", file=sys.stderr, flush=True)
             found = checker.check(p)
         answer = dict(seed=seed, found=found, stats=checker.stats, why=checker.why)
@@ -384,7 +397,7 @@ def run(jobs, seconds):
     """Answers to jobs of one process, and how it died before the next, or None."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(
-            [sys.executable, __file__, "0", "0", "--child"],
+            [sys.executable, __file__, "0", "0", "--child", *ARCH],
             stdin=subprocess.PIPE, stdout=out, stderr=err, text=True,
             env=dict(os.environ, ENABLE_QUADRANTS_HEADER_PRINT="0"),
         )  # fmt: skip
@@ -530,11 +543,13 @@ def main():
     parser.add_argument("last", type=int, help="the seed behind the last one")
     parser.add_argument("--seconds", type=float, default=1e9, help="starts no batch later")
     parser.add_argument("--reduce", type=int, default=3, help="how many failures to make smaller")
+    parser.add_argument("--arch", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--show", action="store_true", help="only print the programs")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
-        return child()
+        return child(args.arch)
+    ARCH[:] = ["--arch", args.arch]
     if args.show:
         for seed in range(args.first, args.last):
             p = program(seed, Options(seed).general)
