@@ -20,7 +20,7 @@ class Room(NamedTuple):
 
 ROOMS = {
     "support": Room(
-        "", "abi arena bytes clock doing error format_table half io own_thread program stack"
+        "", "abi arena bytes clock doing error format_table half io no_derivative own_thread program stack"
     ),
     "type": Room("support", "type"),
     "ir": Room(
@@ -50,7 +50,7 @@ ROOMS = {
         "compile_report kept_trees kernel profile",
     ),
     "python": Room("support ir pass cache runtime cpython session data frontend launcher", ""),
-    "compiler": Room("support ir pass codegen", ""),
+    "compiler": Room("support ir pass autodiff codegen", ""),
 }
 # Folders of a room and those that they use. What lies beside the folders is everybody's; its sources
 # use all.

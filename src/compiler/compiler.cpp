@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 
+#include "autodiff/autodiff.h"
 #include "codegen/llvm/codegen.h"
 #include "compiler/artefact.h"
 #include "compiler/contain.h"
@@ -28,6 +29,7 @@
 #include "support/abi.h"
 #include "support/doing.h"
 #include "support/error.h"
+#include "support/no_derivative.h"
 
 namespace qd::abi {
 
@@ -217,6 +219,30 @@ std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::
     return c;
 }
 
+void differentiate(std::span<const uint8_t> ir, const abi::Derivative& d, abi::Blob* module,
+                   abi::Blob* refusal) {
+    support::begin_stage("deserialise");
+    const auto m = ir::deserialise(ir);
+    const autodiff::Request request{.mode = static_cast<autodiff::Mode>(d.mode),
+                                    .companions = {d.companions, d.companions + d.companion_count},
+                                    .inner_loops = d.inner_loops != 0,
+                                    .general_control = d.general_control != 0,
+                                    .most_records = d.most_records};
+    support::begin_stage("derivative");
+    const pass::Refusal why = autodiff::differentiate(*m, request);
+    if (why.what.empty()) {
+        support::begin_stage("serialise");
+        const auto bytes = ir::serialise(*m);
+        return fill(module, bytes.data(), bytes.size());
+    }
+    support::NoDerivative none{why.what, why.of_source};
+    for (const ir::Loc* l = why.loc; l; l = l->caller)
+        none.sites.push_back({std::string(l->file), std::string(l->function), l->line, l->col,
+                              l->end_line, l->end_col});
+    const auto bytes = support::to_bytes(none);
+    fill(refusal, bytes.data(), bytes.size());
+}
+
 // Measured on the reference machine: about 15 us a scalar instruction for the whole of tier 1, and
 // two milliseconds a loop that is worth vectorising.
 uint32_t cost(const abi::Compilation& c) {
@@ -345,6 +371,12 @@ QD_EXPORT uint32_t qd_compiler_cost(const abi::Compilation* c) { return compiler
 QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* options,
                                abi::Blob* artefact, abi::Blob* error) {
     return compiler::emit(*c, *options, artefact, error);
+}
+
+QD_EXPORT int qd_compiler_differentiate(const uint8_t* ir, size_t bytes, const abi::Derivative* d,
+                                        abi::Blob* module, abi::Blob* refusal, abi::Blob* error) {
+    return compiler::compiling(error, {ir, bytes}, abi::CompileOptions{}, "derivatives",
+                               [&] { compiler::differentiate({ir, bytes}, *d, module, refusal); });
 }
 
 QD_EXPORT void qd_compiler_replace(abi::Compilation* c, uint32_t task, const char* file,

@@ -58,6 +58,7 @@ const Compiler& Compiler::get() {
     bind(library, "qd_compiler_begin", c->begin_);
     bind(library, "qd_compiler_check_cpu", c->check_cpu_);
     bind(library, "qd_compiler_cost", c->cost_);
+    bind(library, "qd_compiler_differentiate", c->differentiate_);
     bind(library, "qd_compiler_emit", c->emit_);
     bind(library, "qd_compiler_end", c->end_);
     bind(library, "qd_compiler_free", c->free_);
@@ -94,6 +95,15 @@ std::vector<uint8_t> Compiler::emit(abi::Compilation* compilation,
     abi::Blob artefact{}, error{};
     if (emit_(compilation, &options, &artefact, &error)) raise(error);
     return take(artefact);
+}
+
+std::vector<uint8_t> Compiler::differentiate(std::span<const uint8_t> ir,
+                                             const abi::Derivative& wanted,
+                                             std::vector<uint8_t>& refusal) const {
+    abi::Blob module{}, why{}, error{};
+    if (differentiate_(ir.data(), ir.size(), &wanted, &module, &why, &error)) raise(error);
+    refusal = take(why);
+    return take(module);
 }
 
 std::string Compiler::text(std::span<const uint8_t> ir, abi::Text what,

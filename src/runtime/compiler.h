@@ -40,6 +40,9 @@ class Compiler {
     void check_cpu(const std::string& name) const;
     void interpret(std::span<const uint8_t> ir, const abi::Context& context) const;
     uint32_t cost(const abi::Compilation* c) const { return cost_(c); }
+    // The module with the derivative; or nothing, and `refusal` says why (support/no_derivative.h).
+    std::vector<uint8_t> differentiate(std::span<const uint8_t> ir, const abi::Derivative& wanted,
+                                       std::vector<uint8_t>& refusal) const;
     // LLVM IR whose functions take the place of those that would be emitted.
     void replace(abi::Compilation* c, uint32_t task, const std::string& file,
                  std::string_view llvm) const {
@@ -53,6 +56,7 @@ class Compiler {
     abi::BeginFn begin_ = nullptr;
     abi::CheckCpuFn check_cpu_ = nullptr;
     abi::CostFn cost_ = nullptr;
+    abi::DifferentiateFn differentiate_ = nullptr;
     abi::EmitFn emit_ = nullptr;
     abi::EndFn end_ = nullptr;
     abi::FreeFn free_ = nullptr;

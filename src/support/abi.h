@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 30;
+inline constexpr uint32_t kAbiVersion = 31;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -273,6 +273,16 @@ using EmitFn = int (*)(Compilation*, const CompileOptions*, Blob* artefact, Blob
 // Code of task number `task`, from this file, instead of ours.
 using ReplaceFn = void (*)(Compilation*, uint32_t task, const char* file, const char* llvm,
                            size_t bytes);
+struct Derivative {  // as autodiff::Request
+    int32_t mode;
+    const int32_t* companions;
+    uint32_t companion_count;
+    int32_t inner_loops, general_control;
+    int64_t most_records;
+};
+// *module: the serialised derivative; or none, and *refusal says why (support/no_derivative.h).
+using DifferentiateFn = int (*)(const uint8_t* ir, size_t bytes, const Derivative*, Blob* module,
+                                Blob* refusal, Blob* error);
 using EndFn = void (*)(Compilation*);
 using FreeFn = void (*)(Blob*);
 using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blob* error);
@@ -298,8 +308,8 @@ using TextFn = int (*)(const uint8_t* ir, size_t bytes, int what, const char* cp
                        Blob* error);
 // Lines "work<tab>stage<tab>part<tab>nanoseconds<tab>count" of all modules of the process.
 using TimesFn = void (*)(Blob* text);
-// exported: qd_compiler_begin, qd_compiler_check_cpu, qd_compiler_cost, qd_compiler_emit,
-// qd_compiler_end, qd_compiler_free, qd_compiler_interpret, qd_compiler_replace, qd_compiler_text,
-// qd_compiler_times, qd_compiler_abi_version (uint32_t())
+// exported: qd_compiler_begin, qd_compiler_check_cpu, qd_compiler_cost, qd_compiler_differentiate,
+// qd_compiler_emit, qd_compiler_end, qd_compiler_free, qd_compiler_interpret, qd_compiler_replace,
+// qd_compiler_text, qd_compiler_times, qd_compiler_abi_version (uint32_t())
 
 }  // namespace qd::abi

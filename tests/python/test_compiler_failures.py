@@ -94,6 +94,48 @@ def test_a_first_call_raises_and_the_rest_goes_on(established, tmp_path, where):
     assert warm.stdout.split()[0] == "41", warm.stderr
 
 
+@pytest.mark.parametrize("where", ["derivative:segv", "derivative:stack", "derivative:memory",
+                                   "derivative:throw", "licm:segv", "lowering:abort"])  # fmt: skip
+@pytest.mark.parametrize("how", ["reverse", "forward"])
+def test_a_derivative_raises_and_the_rest_goes_on(established, tmp_path, where, how):
+    if established:
+        pytest.skip("faults are put into our compiler")
+    body = """
+        y, z = (qd.field(qd.f32, n, needs_grad=True, needs_dual=True) for n in (3, ()))
+
+        @qd.kernel
+        def squares():
+            for i in y:
+                z[None] += y[i] * y[i]
+
+        y.fill(3)
+        squares()
+
+        def reverse():
+            z.grad[None] = 1
+            squares.grad()
+            return y.grad[1]
+
+        def forward():
+            with qd.ad.FwdMode(loss=z, param=y, seed=[1.0] * 3):
+                squares()
+            return z.dual[None]
+
+        fault(WHERE)
+        print(attempt(HOW))
+        fault("")
+        squares()
+        print(z[None], other())
+        print(attempt(HOW))
+    """
+    done = run(tmp_path, body.replace("WHERE", repr(where)).replace("HOW", how))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("raised internal error while compiling squares"), lines
+    assert f"; in {where.split(':')[0]}" in lines[0]
+    assert lines[1:] == ["54.0 40", "6.0" if how == "reverse" else "18.0"]
+
+
 def test_quick_code_serves_where_optimised_code_fails(established, tmp_path):
     if established:
         pytest.skip("faults are put into our compiler")
