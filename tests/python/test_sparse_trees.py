@@ -801,14 +801,28 @@ def test_gradients_through_sparse_stores():
         ("qd.is_active(pointer, [])", qd.QuadrantsRuntimeError, "has 1 indices. Indexed with 0."),
         ("qd.append(lists, [1], 7)", qd.QuadrantsRuntimeError, "has 0 indices. Indexed with 1."),
         ("z[1].append(7)", qd.QuadrantsRuntimeError, "has 0 indices. Indexed with 1."),
-        ("qd.activate(dense, 0)", qd.QuadrantsTypeError, "qd.activate only works on"),
-        ("qd.deactivate(dense, 0)", qd.QuadrantsTypeError, "qd.deactivate only works on"),
+        ("qd.activate(dense, [])", qd.QuadrantsRuntimeError, "has 1 indices. Indexed with 0."),
+        ("qd.activate(qd.root, [])", qd.QuadrantsTypeError, "qd.activate only works on"),
+        ("qd.deactivate(qd.root, [])", qd.QuadrantsTypeError, "qd.deactivate only works on"),
+        ("qd.activate(3, [0])", qd.QuadrantsTypeError, "qd.activate takes an SNode, got int"),
+        ("qd.length(None, [])", qd.QuadrantsTypeError, "qd.length takes an SNode, got NoneType"),
+        # fields
+        ("qd.activate(y, [0])", qd.QuadrantsRuntimeError, "activate operation is not supported on"),
+        ("qd.deactivate(v, [0])", qd.QuadrantsRuntimeError, "not supported on place SNode"),
+        ("qd.length(z, [])", qd.QuadrantsRuntimeError, "not supported on place SNode"),
+        ("qd.append(z, [], 1)", qd.QuadrantsTypeError, "qd.append only works on dynamic nodes."),
+        (
+            "qd.is_active(y, [0])",
+            qd.QuadrantsTypeError,
+            "qd.is_active only works on pointer, hash or bitmasked nodes.",
+        ),
     ],
 )
 def test_nodes_of_other_kinds_are_refused(call, error, text, tmp_path):
     program = f"""
 import quadrants as qd
 x, y, z = qd.field(qd.i32), qd.field(qd.i32), qd.field(qd.i32)
+v = qd.Vector.field(2, qd.f32, 3)
 dense = qd.root.dense(qd.i, 4)
 dense.place(x)
 pointer = qd.root.pointer(qd.i, 4)
@@ -828,6 +842,27 @@ def k():
         scope["k"]()
     scope["y"][1] = 2
     assert scope["y"][1] == 2
+
+
+def test_cells_of_dense_nodes_are_always_there():
+    x = qd.field(qd.i32)
+    pointer = qd.root.pointer(qd.i, 4)
+    dense = pointer.dense(qd.i, 2)
+    dense.place(x)
+
+    @qd.kernel
+    def activate():
+        qd.activate(dense, [2])
+
+    @qd.kernel
+    def deactivate():
+        qd.deactivate(dense, 2)
+
+    activate()
+    assert indices_of(pointer) == []
+    x[2] = 5
+    deactivate()
+    assert indices_of(pointer) == [(1,)] and x[2] == 5
 
 
 @pytest.mark.parametrize("index", [4, -1, 40])
@@ -943,10 +978,10 @@ def test_a_change_of_the_tree_is_another_kernel(tmp_path):
 
 @qd.kernel
 def collected(node: qd.template(), out: qd.types.ndarray(ndim=2)) -> qd.i32:
-    n = collect_in_parallel(node._activate_of)
+    n = collect_in_parallel(node._activity_here)
     for e in range(n):
-        for k in qd.static(range(node._activate_of.rank)):
-            out[e, k] = node._activate_of.lists[k][e]
+        for k in qd.static(range(node._activity_here.rank)):
+            out[e, k] = node._activity_here.lists[k][e]
     return n
 
 
@@ -967,7 +1002,7 @@ def test_active_cells_are_listed_in_parallel(kind, most_tasks, monkeypatch):
         count = collected(node, out)
         assert {tuple(row) for row in out.to_numpy()[:count].tolist()} == cells
         assert count == len(cells) == collected(node, out)
-        assert node._activate_of.level_of_tasks == {2**20: 0, 8: 1, 1: 2}[most_tasks]
+        assert node._activity_here.level_of_tasks == {2**20: 0, 8: 1, 1: 2}[most_tasks]
     node.deactivate_all()
     assert collected(node, out) == 0
     x[20, 54] = 1  # below bits that are not set any more

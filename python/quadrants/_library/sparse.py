@@ -10,6 +10,7 @@ A cell's bit is set after those of the cells above it, so who finds it set need 
 import quadrants as qd
 from quadrants.lang._ops.kernel_ops import index_vector, struct_leaf
 from quadrants.lang.kernel_impl import func, kernel
+from quadrants.lang.snode import activity_for
 
 
 @func
@@ -395,9 +396,10 @@ def is_active(node: qd.template(), indices):
     Raises:
         QuadrantsTypeError: the node is not of these kinds.
     """
-    at = index_vector(indices, node._is_active_of.rank, node._is_active_of.name)
-    check_cell(node._is_active_of, at)
-    return is_set(node._is_active_of, at)
+    a = qd.static(activity_for("is_active", node))
+    at = index_vector(indices, a.rank, a.name)
+    check_cell(a, at)
+    return is_set(a, at)
 
 
 @func
@@ -405,16 +407,23 @@ def activate(node: qd.template(), indices):
     """Activates a cell of a sparse node, and those above it; new cells are zero.
 
     Args:
-        node: pointer, bitmasked or dynamic node.
+        node: pointer, bitmasked or dynamic node; of a dense one nothing happens.
         indices: int, list of integers or integer vector: which cell; of a dynamic node, which list.
+
+    Raises:
+        QuadrantsRuntimeError: a field is given.
+        QuadrantsTypeError: the node is not of these kinds.
     """
-    if qd.static(node._activate_of.is_list):
-        owner = index_vector(indices, node._activate_of.owner_rank, node._activate_of.name)
-        check_owner(node._activate_of, owner)
-        activate_path(node._cells, in_list(node._activate_of, owner, 0))
+    a = qd.static(activity_for("activate", node))
+    if qd.static(not a):
+        index_vector(indices, qd.static(len(node.shape)), node._name)
+    elif qd.static(a.is_list):
+        owner = index_vector(indices, a.owner_rank, a.name)
+        check_owner(a, owner)
+        activate_path(node._cells, in_list(a, owner, 0))
     else:
-        at = index_vector(indices, node._activate_of.rank, node._activate_of.name)
-        check_cell(node._activate_of, at)
+        at = index_vector(indices, a.rank, a.name)
+        check_cell(a, at)
         activate_path(node._cells, at)
 
 
@@ -423,19 +432,26 @@ def deactivate(node: qd.template(), indices):
     """Deactivates a cell of a sparse node and clears what lies below it.
 
     Args:
-        node: pointer, bitmasked or dynamic node.
+        node: pointer, bitmasked or dynamic node; of a dense one nothing happens.
         indices: int, list of integers or integer vector: which cell; of a dynamic node, which list.
+
+    Raises:
+        QuadrantsRuntimeError: a field is given.
+        QuadrantsTypeError: the node is not of these kinds.
     """
-    if qd.static(node._deactivate_of.is_list):
-        owner = index_vector(indices, node._deactivate_of.owner_rank, node._deactivate_of.name)
-        check_owner(node._deactivate_of, owner)
-        if node._deactivate_of.length[list_number(node._deactivate_of, owner)] > 0:
-            clear_list(node._deactivate_of, owner)
+    a = qd.static(activity_for("deactivate", node))
+    if qd.static(not a):
+        index_vector(indices, qd.static(len(node.shape)), node._name)
+    elif qd.static(a.is_list):
+        owner = index_vector(indices, a.owner_rank, a.name)
+        check_owner(a, owner)
+        if a.length[list_number(a, owner)] > 0:
+            clear_list(a, owner)
     else:
-        at = index_vector(indices, node._deactivate_of.rank, node._deactivate_of.name)
-        check_cell(node._deactivate_of, at)
-        if unset(node._deactivate_of, at):
-            clear(node._deactivate_of, at)
+        at = index_vector(indices, a.rank, a.name)
+        check_cell(a, at)
+        if unset(a, at):
+            clear(a, at)
 
 
 @func
@@ -449,21 +465,25 @@ def append(node: qd.template(), indices, val):
 
     Returns:
         The slot that was taken, an i32; the list's capacity or more if it is full.
+
+    Raises:
+        QuadrantsTypeError: the node is not dynamic.
     """
-    at = index_vector(indices, node._append_of.owner_rank, node._append_of.name)
-    check_owner(node._append_of, at)
-    slot = qd.atomic_add(node._append_of.length[list_number(node._append_of, at)], 1)
-    if slot < node._append_of.dim:
-        cell = in_list(node._append_of, at, slot)
-        for level in qd.static(range(len(node._append_of.path) - 1)):
-            set_active(node._append_of.path[level], cell_of(node._cells, level, cell))
-        for k in qd.static(range(len(node._append_of.elements))):
-            if qd.static(len(node._append_of.elements) == 1):
-                node._append_of.elements[k][cell] = val
+    a = qd.static(activity_for("append", node))
+    at = index_vector(indices, a.owner_rank, a.name)
+    check_owner(a, at)
+    slot = qd.atomic_add(a.length[list_number(a, at)], 1)
+    if slot < a.dim:
+        cell = in_list(a, at, slot)
+        for level in qd.static(range(len(a.path) - 1)):
+            set_active(a.path[level], cell_of(node._cells, level, cell))
+        for k in qd.static(range(len(a.elements))):
+            if qd.static(len(a.elements) == 1):
+                a.elements[k][cell] = val
             else:
-                node._append_of.elements[k][cell] = struct_leaf(val, k)
+                a.elements[k][cell] = struct_leaf(val, k)
     else:
-        qd.atomic_sub(node._append_of.length[list_number(node._append_of, at)], 1)
+        qd.atomic_sub(a.length[list_number(a, at)], 1)
     return slot
 
 
@@ -474,17 +494,22 @@ def length(node: qd.template(), indices):
     Args:
         node: dynamic node.
         indices: which list: list of integers or integer vector.
+
+    Raises:
+        QuadrantsRuntimeError: a field is given.
+        QuadrantsTypeError: the node is not dynamic.
     """
-    at = index_vector(indices, node._length_of.owner_rank, node._length_of.name)
-    check_owner(node._length_of, at)
-    return node._length_of.length[list_number(node._length_of, at)]
+    a = qd.static(activity_for("length", node))
+    at = index_vector(indices, a.owner_rank, a.name)
+    check_owner(a, at)
+    return a.length[list_number(a, at)]
 
 
 @kernel
 def deactivate_cells(node: qd.template()):
     for cell in qd.grouped(node):
-        if qd.static(node._deactivate_of.is_list):
-            deactivate_list(node._deactivate_of, cell)
+        if qd.static(node._activity_here.is_list):
+            deactivate_list(node._activity_here, cell)
         else:
             deactivate(node, cell)
 

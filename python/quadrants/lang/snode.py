@@ -519,38 +519,6 @@ class SNode:
             self._known_cells = cells_of(self)
         return self._known_cells
 
-    def _activity(self, operation: str, kinds: str, *needed: str) -> Activity:
-        if self._kind not in needed:
-            from quadrants.lang.exception import QuadrantsTypeError
-
-            raise QuadrantsTypeError(f"qd.{operation} only works on {kinds} nodes.")
-        self._tree  # noqa: B018
-        assert self._activity_here is not None
-        return self._activity_here
-
-    # What the operations of kernels take; each refuses nodes that it has no meaning for.
-    @property
-    def _is_active_of(self) -> Activity:
-        return self._activity("is_active", "pointer, hash or bitmasked", "pointer", "bitmasked")
-
-    @property
-    def _activate_of(self) -> Activity:
-        kinds = "pointer", "bitmasked", "dynamic"
-        return self._activity("activate", "pointer, hash, bitmasked or dynamic", *kinds)
-
-    @property
-    def _deactivate_of(self) -> Activity:
-        kinds = "pointer", "bitmasked", "dynamic"
-        return self._activity("deactivate", "pointer, hash, bitmasked or dynamic", *kinds)
-
-    @property
-    def _append_of(self) -> Activity:
-        return self._activity("append", "dynamic", "dynamic")
-
-    @property
-    def _length_of(self) -> Activity:
-        return self._activity("length", "dynamic", "dynamic")
-
     @property
     def _name(self) -> str:
         if self._field is None:
@@ -620,6 +588,49 @@ class SNode:
         words = ["qd.root"]
         words += [f"{node._kind} {list(node.shape)}" for node in self._path_from_root()[1:]]
         return " => ".join(words)
+
+
+# Which nodes the operations of kernels work on, as messages say it.
+_WORKS_ON = {
+    "is_active": ("pointer, hash or bitmasked", ("pointer", "bitmasked")),
+    "activate": ("pointer, hash, bitmasked or dynamic", SPARSE),
+    "deactivate": ("pointer, hash, bitmasked or dynamic", SPARSE),
+    "append": ("dynamic", ("dynamic",)),
+    "length": ("dynamic", ("dynamic",)),
+}
+
+
+def activity_for(operation: str, node: Any) -> Activity | None:
+    """What an operation of kernels works on.
+
+    Args:
+        operation: a name in `_WORKS_ON`.
+        node: what the kernel gives, a node if it is right.
+
+    Returns:
+        The node's activity; None where it has none and the operation has nothing to do.
+
+    Raises:
+        QuadrantsTypeError: the operation has no meaning for it.
+        QuadrantsRuntimeError: it is a field, and only the nodes above have what is asked for.
+    """
+    from quadrants.lang.exception import QuadrantsTypeError
+
+    given = getattr(node, "_snode", None)
+    if not isinstance(given, SNode):
+        raise QuadrantsTypeError(f"qd.{operation} takes an SNode, got {type(node).__name__}")
+    kinds, needed = _WORKS_ON[operation]
+    if given._kind in needed:
+        given._tree  # noqa: B018
+        return given._activity_here
+    if given._kind == "place" and operation in ("activate", "deactivate", "length"):
+        raise QuadrantsRuntimeError(
+            f"The {operation} operation is not supported on place SNode: give it a node that the "
+            "field lies in, such as its parent()"
+        )
+    if given._kind == "dense" and operation in ("activate", "deactivate"):
+        return None  # its cells are always there
+    raise QuadrantsTypeError(f"qd.{operation} only works on {kinds} nodes.")
 
 
 def _checked_dims(axes: Any, dims: Any) -> tuple[list[int], list[int]]:
@@ -724,7 +735,7 @@ class Root:
     def __getattr__(self, name: str) -> Any:
         if name == "_snode":
             return self._builder()._root
-        if name == "ptr" or name.endswith("_of"):  # what operations on nodes ask for
+        if name == "ptr":
             return getattr(self._builder()._root, name)
         raise AttributeError(f"'qd.root' has no attribute {name!r}")
 
