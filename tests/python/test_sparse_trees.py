@@ -511,6 +511,60 @@ def test_counts_of_slots_do_not_grow_with_cycles():
     assert indices_of(node) == []
 
 
+def test_counts_of_chunks_do_not_fall():
+    x = qd.field(qd.i32)
+    node = qd.root.dense(qd.i, 4).dynamic(qd.j, 100, 8)
+    node.place(x)
+
+    @qd.kernel
+    def append(k: qd.i32, n: qd.i32):
+        for i in range(n):
+            x[k].append(i)
+
+    @qd.kernel
+    def deactivate(k: qd.i32):
+        x[k].deactivate()
+
+    @qd.kernel
+    def write(k: qd.i32, at: qd.i32):
+        x[k, at] = 1
+
+    counts = []
+    for step in (
+        lambda: append(0, 20),
+        lambda: append(1, 20),
+        lambda: deactivate(0),
+        lambda: append(2, 17),  # of the chunks of list 0
+        lambda: append(3, 1),
+        lambda: deactivate(1),
+        lambda: write(0, 31),
+        lambda: write(0, 7),
+        lambda: x.__setitem__((0, 32), 1),
+        node.deactivate_all,
+        lambda: append(1, 9 * 8),
+        lambda: append(1, 100),  # more than fit: 13 chunks
+    ):
+        step()
+        counts.append(node._num_dynamically_allocated)
+    assert counts == [3, 6, 6, 6, 7, 7, 8, 8, 9, 9, 9, 13]
+
+
+def test_lists_of_appends_at_once_count_their_chunks():
+    x = qd.field(qd.i32)
+    node = qd.root.pointer(qd.i, 8).dynamic(qd.j, 1000, 16)
+    node.place(x)
+
+    @qd.kernel
+    def append():
+        for i in range(8 * 500):
+            x[i % 8].append(i)
+
+    for _ in range(3):
+        append()
+        assert node._num_dynamically_allocated == 8 * 32
+        qd.deactivate_all_snodes()
+
+
 def test_everything_is_deactivated():
     x, y = qd.field(qd.i32), qd.field(qd.i32)
     qd.root.pointer(qd.i, 4).place(x)

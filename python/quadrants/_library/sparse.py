@@ -59,7 +59,9 @@ def set_active(a: qd.template(), cell):
         at = owner_number(a, cell)
         needed = cell[a.axis] % a.dim + 1
         if a.length[at] < needed:
-            qd.atomic_max(a.length[at], needed)
+            more = chunks(a, needed) - chunks(a, qd.atomic_max(a.length[at], needed))
+            if more > 0:
+                count_more(a, more)
     else:
         n = number(a, cell)
         word = n >> 5
@@ -69,8 +71,20 @@ def set_active(a: qd.template(), cell):
             if before & bit == 0:
                 if before == 0:
                     mark_above(a, 1, word)
-                qd.atomic_max(a.state[1], qd.atomic_add(a.state[0], 1) + 1)
+                count_more(a, 1)
                 qd.atomic_add(a.state[2], 1)
+
+
+@func
+def count_more(a: qd.template(), more):
+    """Cells that become active, or chunks that lists begin."""
+    qd.atomic_max(a.state[1], qd.atomic_add(a.state[0], more) + more)
+
+
+@func
+def chunks(a: qd.template(), length):
+    """How many a list of this length lies in."""
+    return (length - 1) // a.chunk + 1
 
 
 @func
@@ -170,6 +184,7 @@ def clear(a: qd.template(), cell):
 @func
 def clear_list(a: qd.template(), owner):
     count = qd.atomic_min(a.length[list_number(a, owner)], 0)
+    qd.atomic_sub(a.state[0], chunks(a, count))
     for i in range(count):
         clear(a, in_list(a, owner, i))
 
@@ -474,6 +489,8 @@ def append(node: qd.template(), indices, val):
     check_owner(a, at)
     slot = qd.atomic_add(a.length[list_number(a, at)], 1)
     if slot < a.dim:
+        if slot % a.chunk == 0:
+            count_more(a, 1)
         cell = in_list(a, at, slot)
         for level in qd.static(range(len(a.path) - 1)):
             set_active(a.path[level], cell_of(node._cells, level, cell))
@@ -521,6 +538,7 @@ def deactivate_list(a: qd.template(), cell):
         n = owner_number(a, cell)
         count = a.length[n]
         a.length[n] = 0
+        qd.atomic_sub(a.state[0], chunks(a, count))
         for i in range(count):
             at = cell
             at[a.axis] = cell[a.axis] + i

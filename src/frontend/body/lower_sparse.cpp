@@ -78,7 +78,8 @@ bool Body::is_own_library() const { return is_of(kLibrary); }
 // cells, and words of quantised numbers, in loops until no other thread has come in between.
 void Body::mark_upkeep() {
     const std::string_view name = source.name;
-    const bool of_cells = (name == "set_active" || name == "mark_above") && is_own_library();
+    const bool of_cells =
+        (name == "set_active" || name == "count_more" || name == "mark_above") && is_own_library();
     const bool of_words = (name == "store" || name == "update") && is_of(kPacked);
     if (!of_cells && !of_words) return;
     ir::walk(*low.b.function->body, [](ir::Inst& i) {

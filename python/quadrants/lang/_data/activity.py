@@ -32,8 +32,8 @@ class Activity:
     A cell's number counts the node's cells in canonical order, last axis fastest.
     """
 
-    # Hidden fields: 0 cells that are active, 1 most that ever were, 2 changes, 3 those that the lists
-    # know of, 4 cells in the lists.
+    # Hidden fields: 0 cells that are active, or chunks that lists lie in, 1 most that ever were,
+    # 2 changes, 3 those that the lists know of, 4 cells in the lists.
     state: Any
     mask: Any  # a bit per cell
     length: Any  # of each list
@@ -113,8 +113,10 @@ class Activity:
         """Activates one cell; those above it are active."""
         if self.is_list:
             owner, length = self._owner_number(cell), cell[self.axis] % self.dim + 1
-            if self.length[owner] < length:
+            before = self.length[owner]
+            if before < length:
                 self.length[owner] = length
+                self._count_more(-(-length // self.chunk) - -(-before // self.chunk))
             return
         n = self.number(cell)
         for level in self.levels:
@@ -124,13 +126,13 @@ class Activity:
                 return
             level[word] = before | bit
             if level is self.mask:
-                self._count_one()
+                self._count_more(1)
+                self.state[2] = self.state[2] + 1
 
-    def _count_one(self) -> None:
+    def _count_more(self, more: int) -> None:
         state = self.state
-        state[0] = state[0] + 1
+        state[0] = state[0] + more
         state[1] = max(state[0], state[1])
-        state[2] = state[2] + 1
 
     def active_cells(self) -> Any:
         """A boolean array over the node's cells."""
@@ -148,8 +150,6 @@ class Activity:
 
     def slots(self) -> int:
         """How many cells, or chunks of lists, have ever been in use at once."""
-        if self.is_list:
-            return int((-(-self.length.to_numpy() // self.chunk)).sum())
         return self.state[1]
 
 
