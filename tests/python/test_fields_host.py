@@ -184,6 +184,25 @@ def test_elements_are_computed_with_as_python_numbers(make):
     assert abs(real[0].norm_sqr() / 1e60 - 1) < 1e-6 and real[0].to_numpy().dtype == np.float64
 
 
+def test_sums_of_live_elements_are_numbers_of_python():
+    wide = qd.types.struct(v=qd.types.vector(2, qd.i64), m=qd.types.matrix(2, 2, qd.f32))
+    cells = wide.field(shape=2)
+    cells[1] = wide([2**62, 2**62], [[1, 2], [3, 4.5]])
+    array = qd.Vector.ndarray(2, qd.u8, 1)
+    array[0] = [200, 100]
+    v, m = cells[1].v, cells[1].m
+    for found, expected in (
+        (v.sum(), 2**63),  # past what NumPy's have room for
+        (v.cross(array[0]), -100 * 2**62),
+        (m.sum(), 10.5),
+        (m.trace(), 5.5),
+        (array[0].sum(), 300),
+    ):
+        assert found == expected and type(found) is type(expected)
+    assert type(array[0].cross(qd.Vector([1, 2]))) is np.int64  # of which one is NumPy's
+    assert type(array[0].xy.sum()) is np.int64  # no longer live
+
+
 @pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")
 def test_vector_elements():
     v = qd.Vector.field(3, qd.i32, shape=(2,))

@@ -109,6 +109,11 @@ def _sum(entries: Any) -> Any:
     return np.add.reduce(entries, None, None if dtype.kind == "b" else dtype)
 
 
+def _elements(x: Matrix) -> Any:
+    """The entries of a matrix; numbers in storage are Python's, as `x[0]` gives them."""
+    return x.entries.astype(object) if x.is_host_access else x.entries
+
+
 def _root(square: Any, eps: Any) -> Any:
     """sqrt(square + eps); of integers in f64, as NumPy's is of half precision for 8 bits."""
     return np.sqrt((square if square.dtype.kind == "f" else np.float64(square)) + eps)
@@ -343,7 +348,7 @@ class Matrix:
 
     def sum(self) -> Any:
         """Sum of all elements, a scalar of their type."""
-        return _sum(self.entries)
+        return _sum(_elements(self))
 
     def max(self) -> Any:
         """Largest element, a scalar."""
@@ -431,6 +436,8 @@ class Matrix:
         if self.n not in (2, 3):
             raise QuadrantsCompilationError(f"only dimension < 4 is supported, got shape {a.shape}")
         if self.n == 2:
+            if self.is_host_access and getattr(other, "is_host_access", False):
+                a, b = _elements(self), _elements(other)
             return a[0] * b[1] - a[1] * b[0]
         return Vector(np.cross(a, b))
 
@@ -489,7 +496,7 @@ class Matrix:
             QuadrantsCompilationError: the matrix is not square.
         """
         self._check_square()
-        return _sum(self.entries.diagonal())
+        return _sum(_elements(self).diagonal())
 
     def inverse(self) -> Any:
         """The inverse of a square matrix of at most 12 rows, as floats.
