@@ -84,6 +84,10 @@ def test_fill():
     assert v.to_numpy().tolist() == [[3, 4]] * 3
     with pytest.raises(TypeError):
         qd.ndarray(qd.i32, 3).fill(1.5)
+    for kind in (qd.i32, qd.u32, qd.i64):  # components are cast
+        for array in (qd.Vector.ndarray(2, kind, 2), qd.Matrix.ndarray(1, 2, kind, 2)):
+            array.fill(2.5)
+            assert array.to_numpy().flatten().tolist() == [2] * 4
 
 
 @pytest.mark.parametrize("shape", [0, (0,), (2, -1), 2.5, (2.5,), "ab", 2**31])

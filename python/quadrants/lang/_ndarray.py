@@ -154,7 +154,7 @@ class Ndarray(core.NdarrayBase):
             val: a number; for vectors and matrices also a value of their shape.
 
         Raises:
-            TypeError: not a number, or a fraction for i32 or u32.
+            TypeError: not a number, or a float for numbers of type i32 or u32.
             ValueError: a value of another shape.
         """
         self._prepare()
@@ -167,7 +167,8 @@ class Ndarray(core.NdarrayBase):
                     f"a value of shape {self._element_shape} is expected, got shape {entries.shape}"
                 )
         else:
-            if dtype in (i32, u32) and isinstance(entries, (float, np.floating)):
+            whole = dtype in (i32, u32) and not self._element_shape
+            if whole and isinstance(entries, (float, np.floating)):
                 raise TypeError(f"an integer is required to fill elements of type {dtype}")
             entries = convert.number_as(dtype, entries)
         convert.write_array(self, entries, self._element_shape)
