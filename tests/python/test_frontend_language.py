@@ -360,6 +360,13 @@ def test_rescaled_index(backend):
 
     k(out)
     assert out.tolist() == [6, 1]
+    assert qd.rescale_index(a, b, qd.Vector([3, 7])).to_list() == [6, 1]  # on the host
+    assert qd.rescale_index(a.parent(), b, [3, 7, 5]).to_list() == [6, 1, 5]
+    at = qd.Vector([3, 7], qd.i32)
+    assert qd.rescale_index(b, a, at).entries.dtype == np.int32 and at.to_list() == [3, 7]
+    for given, word in (((3, b, at), "first"), ((a, qd.root, at), "second"), ((a, b, 3), "third")):
+        with pytest.raises(AssertionError, match=f"The {word} argument must be"):
+            qd.rescale_index(*given)
 
 
 def test_an_index_is_rescaled_along_the_axes_that_both_have(backend):

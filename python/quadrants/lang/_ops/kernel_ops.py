@@ -266,18 +266,38 @@ def get_addr(f: Any, indices: Any) -> Any:
     """
 
 
-@kernel_only
+@op
 def rescale_index(a: Any, b: Any, I: Any) -> Any:  # noqa: E741
     """An index of one field or node, scaled to the extents of another.
 
     Args:
         a: field or node that the index is for.
         b: field or node that the result is for.
-        I: integer vector.
+        I: integer vector or list of integers.
 
     Returns:
         An integer vector: where the extents of a are n times those of b, component / n and so on.
+
+    Raises:
+        AssertionError: not given a field or node, or no index; kernels get a QuadrantsTypeError.
     """
+    if impl.inside_kernel() or symbolic((I,)):
+        return core.trace_op("rescale_index", (a, b, I))
+    if impl.is_python_backend():
+        return python_backend().kernel_only("rescale_index", (a, b, I))
+    from quadrants.lang.field import Field
+    from quadrants.lang.matrix import Matrix, Vector
+    from quadrants.lang.snode import SNode
+
+    for which, given in (("first", a), ("second", b)):
+        assert isinstance(given, (Field, SNode)), (
+            f"The {which} argument must be a field or an SNode, got {given!r}"
+        )
+    assert isinstance(I, (list, Matrix)), f"The third argument must be an index, got {I!r}"
+    scaled = Vector(I.to_numpy() if isinstance(I, Matrix) else I)
+    for k, (count, extent, target) in enumerate(zip(scaled, a.shape, b.shape)):
+        scaled[k] = count * (target // extent) if target > extent else count // (extent // target)
+    return scaled
 
 
 @kernel_only
