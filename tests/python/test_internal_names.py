@@ -544,6 +544,17 @@ def test_replaced_runtime_methods(monkeypatch):
     assert calls == ["clear"]
 
 
+def test_type_errors_of_arguments_and_results():
+    cls = qd.QuadrantsRuntimeTypeError
+    e = cls.get(0, qd.i32, "f32")
+    assert type(e) is cls
+    assert str(e) == "Argument 0 (type=f32) cannot be converted into required type i32"
+    e = cls.get_ret("i32", qd.f32)
+    assert (
+        type(e) is cls and str(e) == "Return (type=f32) cannot be converted into required type i32"
+    )
+
+
 def test_import_paths():
     from quadrants._test_tools import qd_init_same_arch  # noqa: F401
     from quadrants.lang.kernel import Kernel as same

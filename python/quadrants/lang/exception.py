@@ -5,6 +5,10 @@ from `QuadrantsRuntimeError`. Each also derives from the native twin of the same
 class satisfies handlers of both families.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 from quadrants._lib.core import _errors as _native
 
 
@@ -36,6 +40,31 @@ class QuadrantsRuntimeError(_native.QuadrantsRuntimeError):
 
 class QuadrantsRuntimeTypeError(QuadrantsRuntimeError, TypeError):
     """A kernel argument or result of the wrong type."""
+
+    @staticmethod
+    def get(pos: Any, needed: Any, provided: Any) -> QuadrantsRuntimeTypeError:
+        """The error for an argument.
+
+        Args:
+            pos: its position or name.
+            needed: the type that the kernel declares.
+            provided: the type of what was given.
+        """
+        return QuadrantsRuntimeTypeError(
+            f"Argument {pos} (type={provided}) cannot be converted into required type {needed}"
+        )
+
+    @staticmethod
+    def get_ret(needed: Any, provided: Any) -> QuadrantsRuntimeTypeError:
+        """The error for a result.
+
+        Args:
+            needed: the type that the kernel declares.
+            provided: the type of what it returns.
+        """
+        return QuadrantsRuntimeTypeError(
+            f"Return (type={provided}) cannot be converted into required type {needed}"
+        )
 
 
 class QuadrantsAssertionError(QuadrantsRuntimeError, _native.QuadrantsAssertionError):
