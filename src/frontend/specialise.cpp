@@ -149,37 +149,6 @@ Signature read_signature(PyObject* definition) {
     return s;
 }
 
-bool holds_ndarray(PyObject* value) {
-    if (is_ndarray(unwrap(value))) return true;
-    if (!PyTuple_CheckExact(value)) return false;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(value); ++k)
-        if (holds_ndarray(PyTuple_GET_ITEM(value, k))) return true;
-    return false;
-}
-
-// What a kernel's template parameter refuses.
-void check_template(PyObject* annotation, PyObject* value) {
-    if (!is_template(annotation)) return;
-    const bool hashes = Py_TYPE(value)->tp_hash != PyObject_HashNotImplemented;
-    const bool by_identity = _PyType_Lookup(Py_TYPE(value), names()._data_oriented_);
-    if (((!hashes && !by_identity) || PyTuple_Check(value)) && PyObject_Hash(value) == -1) {
-        if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw PyError{};
-        PyObject *type, *problem, *trace;
-        PyErr_Fetch(&type, &problem, &trace);
-        const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(problem),
-                             Ref::steal_or_null(trace)};
-        PyErr_Format(type,
-                     "%S\n  qd.template() takes what can be hashed: annotate arrays with "
-                     "qd.types.ndarray(), pass a tuple in the place of a list",
-                     problem);
-        throw PyError{};
-    }
-    if (holds_ndarray(value))
-        raise(Kind::runtime_type,
-              "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "
-              "using `qd.types.ndarray(...)` instead");
-}
-
 // The Python exception that is set says first what was being done; its class stays.
 void prefix_error(PyObject* fn) {
     PyObject *type, *value, *traceback;
@@ -200,7 +169,6 @@ void lower_body(Lowering& l, Body& body, const Signature& s, std::span<PyObject*
         for (size_t k = 0; k < s.names.size(); ++k) {
             Prov* prov = body.unit.argument(static_cast<int>(k));
             prov->key = s.names[k];
-            check_template(strip_optional(s.annotations[k].get()), args[k]);
             PyObject* annotation = strip_optional(s.annotations[k].get());
             if (is_struct_type(annotation))  // its methods; the rest is in the kernel's key
                 guard_value(body.unit, annotation,

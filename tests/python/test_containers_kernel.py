@@ -275,6 +275,71 @@ def test_members_cannot_be_rebound_in_kernels():
             kernel(Inner(full(0), 1))
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_template_members_take_what_template_parameters_take(frozen):
+    Held = dataclasses.make_dataclass("Held", [("t", qd.template())], frozen=frozen)
+    Around = dataclasses.make_dataclass("Around", [("held", Held)], frozen=frozen)
+
+    @qd.kernel
+    def of_held(d: Held):
+        d.t[0] = 3
+
+    @qd.kernel
+    def of_around(d: Around):
+        d.held.t[0] = 3
+
+    def tensor(backend):
+        return qd.tensor(qd.i32, (2,), backend=backend)
+
+    field = qd.field(qd.i32, 2)
+    for run in (of_held, lambda held: of_around(Around(held))):
+        field[0] = 0
+        run(Held(field))
+        assert field[0] == 3
+        run(Held(tensor(qd.Backend.FIELD)))
+        for array in (qd.ndarray(qd.i32, 2), tensor(qd.Backend.NDARRAY), (qd.ndarray(qd.i32, 2),)):
+            with pytest.raises(
+                qd.QuadrantsRuntimeTypeError, match="Ndarray shouldn't be passed in via `qd.temp"
+            ):
+                run(Held(array))
+        for mutable in (np.zeros(2, np.int32), [1, 2], {0: 1}):
+            with pytest.raises(TypeError, match="unhashable type"):
+                run(Held(mutable))
+
+
+def test_array_members_take_no_none():
+    @dataclasses.dataclass
+    class Held:
+        a: NDI
+
+    @dataclasses.dataclass
+    class Around:
+        held: Held
+
+    @dataclasses.dataclass
+    class Tensor:
+        a: qd.Tensor
+
+    @qd.kernel
+    def of_held(d: Held):
+        d.a[0] = 3
+
+    @qd.kernel
+    def of_around(d: Around):
+        d.held.a[0] = 3
+
+    @qd.kernel
+    def of_tensor(d: Tensor):
+        d.a[0] = 3
+
+    of_held(Held(full(1)))
+    for run in (of_held, lambda held: of_around(Around(held))):
+        with pytest.raises(qd.QuadrantsRuntimeTypeError, match="argument a, got None"):
+            run(Held(None))
+    with pytest.raises(qd.QuadrantsRuntimeTypeError, match="argument a, got 1.5"):
+        of_tensor(Tensor(1.5))
+
+
 def test_data_oriented_member_of_a_dataclass():
     @qd.data_oriented
     class D:

@@ -97,6 +97,7 @@ struct Lowering::Body {
     Val member(const Val& base, PyObject* name);
     Val element(const Val& base, PyObject* index);
     Val bind_parameter_member(PyObject* annotation, Ref item, Prov* prov);
+    Val bind_member(PyObject* annotation, Ref item, Prov* prov);
     Val unit_item(const Val& over, Ref item, Py_ssize_t at);
     bool truth(const Val& v);  // of a compile-time object
     void bind_static_target(const Node* target, const Val& v);

@@ -245,7 +245,7 @@ Val Body::member(const Val& base, PyObject* name) {
             // Numbers of a template are constants.
             if (base.prov->at_launch || !(PyLong_Check(item.get()) || PyFloat_Check(item.get()) ||
                                           is_numpy_scalar(item.get())))
-                return bind_parameter_member(annotation.get(), std::move(item), prov);
+                return bind_member(annotation.get(), std::move(item), prov);
         }
     }
     if (name == names().__dict___) refuse_at_launch(base.prov);
@@ -428,8 +428,52 @@ static bool check_dataclass(PyObject* cls, int depth) {
     return has_constants;
 }
 
+static bool holds_ndarray(PyObject* value) {
+    if (is_ndarray(unwrap(value))) return true;
+    if (!PyTuple_CheckExact(value)) return false;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(value); ++k)
+        if (holds_ndarray(PyTuple_GET_ITEM(value, k))) return true;
+    return false;
+}
+
+// What a kernel's template parameter refuses, and such a member of a dataclass.
+static void check_template(PyObject* value) {
+    const bool hashes = Py_TYPE(value)->tp_hash != PyObject_HashNotImplemented;
+    const bool by_identity = _PyType_Lookup(Py_TYPE(value), names()._data_oriented_);
+    if (((!hashes && !by_identity) || PyTuple_Check(value)) && PyObject_Hash(value) == -1) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) throw PyError{};
+        PyObject *type, *problem, *trace;
+        PyErr_Fetch(&type, &problem, &trace);
+        const Ref owned[] = {Ref::steal_or_null(type), Ref::steal_or_null(problem),
+                             Ref::steal_or_null(trace)};
+        PyErr_Format(type,
+                     "%S\n  qd.template() takes what can be hashed: annotate arrays with "
+                     "qd.types.ndarray(), pass a tuple in the place of a list",
+                     problem);
+        throw PyError{};
+    }
+    if (holds_ndarray(value))
+        raise(Kind::runtime_type,
+              "Ndarray shouldn't be passed in via `qd.template()`, please annotate your kernel "
+              "using `qd.types.ndarray(...)` instead");
+}
+
+// A member of a dataclass that the body asks for. One that does not fit is told as an argument is.
+Val Body::bind_member(PyObject* annotation, Ref item, Prov* prov) {
+    const ArgumentErrors as_such;
+    try {
+        return bind_parameter_member(annotation, std::move(item), prov);
+    } catch (const Diag& d) {
+        if (d.kind != Kind::runtime_type) throw;
+        set_python_error(d);
+        throw PyError{};
+    }
+}
+
 Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
+    const bool optional = strip_optional(annotation) != annotation;
     annotation = strip_optional(annotation);
+    const bool at_launch = !prov->parent || prov->parent->at_launch;
     const std::string name =
         prov->key ? text(prov->key.get()) : "arg" + std::to_string(prov->argument);
     if (const auto p = prim_of(annotation)) {
@@ -470,12 +514,11 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
         PyObject* o = unwrap(item.get());
         ArrayInfo a;
         const bool is_object = is_field(o) || is_struct_field(o);
-        if (o == Py_None || (is_object && is_tensor_annotation(annotation)))
+        const bool takes_none = optional || is_tensor_annotation(annotation) || !at_launch;
+        if ((o == Py_None && takes_none) || (is_object && is_tensor_annotation(annotation)))
             return adopt(Ref::borrow(o), prov);
-        if (prov->parent && is_ndarray_annotation(annotation)) {
-            const ArgumentErrors plain;
+        if (prov->parent && is_ndarray_annotation(annotation))
             arguments_rule("check_array", annotation, o, shown_name(name).get());
-        }
         if (!array_info(o, a))
             raise(Kind::runtime_type, "Invalid type for argument " + name + ", got " + text(o));
         refuse_dead(o);
@@ -490,7 +533,7 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     }
     if (is_buffer_view_annotation(annotation))
         return {bind_buffer_view(*this, annotation, item.get(), prov), nullptr};
-    if (is_dataclass(annotation) && (!prov->parent || prov->parent->at_launch)) {
+    if (is_dataclass(annotation) && at_launch) {
         if (!prov->parent) (void)check_dataclass(annotation, 0);
         if (!PyObject_IsInstance(item.get(), annotation))
             raise(Kind::runtime_type, "Argument " + type_name(item.get()) +
@@ -503,11 +546,10 @@ Val Body::bind_parameter_member(PyObject* annotation, Ref item, Prov* prov) {
     }
     if (is_final(annotation))
         arguments_rule("check_final_value", shown_name(name).get(), item.get());
-    if (low.kernel->options.raise_on_templated_floats && prov->parent) {
-        const ArgumentErrors as_such;
+    if (low.kernel->options.raise_on_templated_floats && prov->parent)
         arguments_rule("check_template_member", shown_name(name).get(), item.get());
-    }
     // Templates, and members whose annotation says nothing.
+    if (at_launch && is_template(annotation)) check_template(item.get());
     Val v = adopt(std::move(item), prov);
     if (v.prov) {
         if (prov->parent && prov->parent->at_launch && !(prov->facts & ~kNotWhole))
