@@ -67,9 +67,9 @@ PyObject* launch_resume(PyObject*, PyObject* arguments) {
     const Ref can = Ref::steal_or_null(PyObject_GetAttrString(k->definition, "checkpoints"));
     if (!can) return nullptr;
     if (can.get() != Py_True) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "from_checkpoint= is only valid for kernels with qd.checkpoint(...) "
-                        "blocks: @qd.kernel(graph=True, checkpoints=True)");
+        set_error("QuadrantsSyntaxError",
+                  "Unexpected argument 'from_checkpoint': it is only valid for kernels with "
+                  "qd.checkpoint(...) blocks: @qd.kernel(graph=True, checkpoints=True)");
         return nullptr;
     }
     const Resume before = std::exchange(resuming, {k, label});

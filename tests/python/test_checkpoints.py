@@ -333,14 +333,13 @@ def test_mistakes_of_resume(two_stages):
     assert a.to_numpy().tolist() == [3] * 8
 
 
-@pytest.mark.oracle_differs("says that an argument is unexpected")
 def test_resume_of_a_kernel_without_checkpoints(backend):
     @qd.kernel(graph=True)
     def plain(a: Vec):
         for i in a:
             a[i] += 1
 
-    with raises(RuntimeError, "only valid for kernels with qd.checkpoint"):
+    with raises(qd.QuadrantsSyntaxError, "Unexpected argument"):
         plain.resume(zeros(8), from_checkpoint=1)
 
 

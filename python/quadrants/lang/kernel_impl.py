@@ -141,6 +141,7 @@ class KernelDef(Definition, KernelFace):
 
         Raises:
             RuntimeError: the label is not an int, or none of the kernel's.
+            QuadrantsSyntaxError: a kernel without `checkpoints=True`.
         """
         return core.launch_resume(self._native(), args, kwargs, from_checkpoint)
 
