@@ -176,8 +176,10 @@ def query_kernel_profiler_info(name: str) -> KernelProfilerQueryResult | None:
     Args:
         name: what the names of its tasks begin with.
     """
-    if not _is_on():
-        return None
+    return _query(name) if _is_on() else None
+
+
+def _query(name: str) -> KernelProfilerQueryResult:
     out = KernelProfilerQueryResult()
     for task, t in _by_task().items():
         if not task.startswith(name):

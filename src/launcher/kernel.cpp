@@ -497,6 +497,9 @@ bool begin_generation(KernelObject& k) {
 bool doubled = false;
 thread_local bool in_double = false;
 
+// Where kernels go that name no stream, as far as they may name one; 0: the default stream.
+uint64_t current_stream = 0;
+
 PyObject* call_doubles(KernelObject& k, PyObject* const* args, size_t flags, PyObject* names) {
     const Ref call = Ref::steal_or_null(PyObject_GetAttrString(k.definition, "_call_doubles"));
     return call ? PyObject_Vectorcall(call.get(), args,
@@ -517,7 +520,7 @@ PyObject* run_call(PyObject* self, PyObject* const* args, size_t flags, PyObject
     ++k.launches;
     const Active active(k);
     std::vector<PyObject*> bound;
-    uint64_t stream = 0;
+    uint64_t stream = k.derivative || k.is_graph ? 0 : current_stream;
     if (names || count != static_cast<Py_ssize_t>(k.parameters->size())) {
         if (!bind_arguments(k, args, count, names, bound, stream)) return nullptr;
         args = bound.data();
@@ -621,14 +624,24 @@ PyObject* set_kernel_doubles(PyObject*, PyObject* on) {
     Py_RETURN_NONE;
 }
 
-// launch_undoubled(kernel, args): the launch behind the test doubles.
+// launch_undoubled(kernel, args, kwargs): the launch behind the test doubles.
 PyObject* launch_undoubled(PyObject*, PyObject* arguments) {
-    PyObject *object, *tuple;
-    if (!PyArg_ParseTuple(arguments, "OO!", &object, &PyTuple_Type, &tuple)) return nullptr;
+    PyObject *object, *tuple, *keywords;
+    if (!PyArg_ParseTuple(arguments, "OO!O!", &object, &PyTuple_Type, &tuple, &PyDict_Type,
+                          &keywords))
+        return nullptr;
     const bool before = std::exchange(in_double, true);
-    PyObject* r = PyObject_Call(object, tuple, nullptr);
+    PyObject* r = PyObject_Call(object, tuple, keywords);
     in_double = before;
     return r;
+}
+
+// set_current_stream(handle): devices without streams have none to set.
+PyObject* set_current_stream(PyObject*, PyObject* number) {
+    const uint64_t handle = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) return nullptr;
+    current_stream = session().device->queues ? handle : 0;
+    Py_RETURN_NONE;
 }
 
 PyObject* forget_kernel(PyObject*, PyObject* kernel) {
@@ -662,6 +675,8 @@ PyMethodDef kernel_functions[] = {
      "Whether calls of kernels go through methods of their class."},
     {"launch_undoubled", launch_undoubled, METH_VARARGS,
      "Launches a kernel, past the methods of its class."},
+    {"set_current_stream", set_current_stream, METH_O,
+     "The stream of kernels that name none; 0: the default one."},
     {nullptr, nullptr, 0, nullptr},
 };
 

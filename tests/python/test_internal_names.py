@@ -402,6 +402,126 @@ def test_launches_go_through_replaced_methods(start, monkeypatch):
     assert x.to_numpy().tolist() == [3] * 3
 
 
+def watch(monkeypatch, cls, name, note):
+    """Calls `note` with the arguments of each call of a method."""
+    original = getattr(cls, name)
+
+    def double(self, *args):
+        note(*args)
+        return original(self, *args)
+
+    monkeypatch.setattr(cls, name, double)
+
+
+def test_launches_go_through_replaced_methods_of_the_program(start, monkeypatch):
+    x = start(offline_cache=False)
+    prog = impl.get_runtime().prog
+    seen = []
+
+    def is_ours(config, caps, kernel):
+        return config == prog.config() and caps.hashed_key() == prog.get_device_caps().hashed_key()
+
+    @qd.kernel
+    def add(x: qd.types.ndarray(), a: qd.i32) -> qd.i32:
+        for i in x:
+            x[i] += a
+        return a + 1
+
+    def is_code(data, context):
+        return "kernel" in data._debug_dump_to_string()
+
+    with monkeypatch.context() as m:
+        watch(m, type(prog), "compile_kernel", lambda *args: seen.append(is_ours(*args)))
+        watch(m, type(prog), "launch_kernel", lambda *args: seen.append(is_code(*args)))
+        assert add(x, 2) == 3
+        assert add(x, 3, qd_stream=qd.create_stream()) == 4
+    assert add(x, 4) == 5
+    assert seen == [True] * 3
+    assert x.to_numpy().tolist() == [9] * 3
+    with pytest.raises(AttributeError, match="read-only"):
+        prog.launch_kernel = None
+
+
+def test_a_stand_in_for_launches(start, monkeypatch):
+    x = start(offline_cache=False)
+    contexts = []
+    program_class = type(impl.get_runtime().prog)
+    with monkeypatch.context() as m:
+        m.setattr(program_class, "launch_kernel", lambda self, *launch: contexts.append(launch))
+        assert plain_kernel(x) is None
+    assert x.to_numpy().tolist() == [0] * 3
+    ((data, context),) = contexts
+    impl.get_runtime().prog.launch_kernel(data, context)
+    assert x.to_numpy().tolist() == [1] * 3
+
+
+def test_compiling_in_steps(start):
+    x = start()
+    plain_kernel(x)
+    for _ in range(2):  # the second time from the disk
+        prog = impl.get_runtime().prog
+        plain_kernel(x)
+        ((key, kernel),) = plain_kernel._primal.materialized_kernels.items()
+        compiled = prog.compile_kernel(prog.config(), prog.get_device_caps(), kernel)
+        data, is_hit, name = compiled
+        assert compiled.compiled_kernel_data is data and is_hit and compiled.cache_key == name
+        dump = plain_kernel._primal.compiled_kernel_data_by_key[key]._debug_dump_to_string()
+        assert data._debug_dump_to_string() == dump and re.fullmatch("T[0-9a-f]+", name)
+        caps = prog.get_device_caps()
+        assert prog.load_fast_cache(name, "plain_kernel", prog.config(), caps) is not None
+        x = start()
+        prog = impl.get_runtime().prog  # in which no kernel has run
+        loaded = prog.load_fast_cache(name, "plain_kernel", prog.config(), caps)
+        assert "plain_kernel" in loaded._debug_dump_to_string()
+        assert prog.load_fast_cache("T0", "plain_kernel", prog.config(), caps) is None
+        with pytest.raises(qd.QuadrantsRuntimeError, match="plain_kernel no longer has"):
+            prog.compile_kernel(prog.config(), caps, kernel)
+    with pytest.raises(TypeError, match="materialized kernel"):
+        prog.compile_kernel(prog.config(), caps, None)
+
+
+def test_streams_are_made_by_the_program(backend, monkeypatch):
+    prog = impl.get_runtime().prog
+    seen = []
+    for name in ("stream_create", "stream_synchronize", "event_create", "event_synchronize"):
+        watch(monkeypatch, type(prog), name, lambda *_, name=name: seen.append(name))
+    stream, event = qd.create_stream(), qd.create_event()
+    event.synchronize(), stream.synchronize()
+    expect = ["stream_create", "event_create", "event_synchronize", "stream_synchronize"]
+    assert seen == expect
+    handle = prog.stream_create()
+    prog.set_current_cuda_stream(handle)
+    prog.set_current_cuda_stream(0)
+    prog.stream_destroy(handle)
+
+
+def test_what_else_the_program_has(backend):
+    prog = impl.get_runtime().prog
+    x = qd.ndarray(qd.f32, 3)
+    prog.fill_float(x.arr, 2.5)
+    assert x.to_numpy().tolist() == [2.5] * 3
+    assert prog.get_ndarray_data_ptr_as_int(x.arr) == x.arr.device_allocation_ptr() != 0
+    plain_kernel(x)
+    prog.sync_kernel_profiler()
+    assert prog.get_kernel_profiler_records() == [] and prog.kernel_profiler_total_time() == 0
+    assert prog.query_kernel_profile_info("plain_kernel").counter == 0
+    assert prog.set_kernel_profiler_toolkit("cupti") is False
+    with pytest.raises(AttributeError, match="'Program' object has no attribute 'zz'"):
+        prog.zz
+
+
+def test_timings_that_the_program_has(start):
+    x = start(kernel_profiler=True)
+    plain_kernel(x)
+    prog = impl.get_runtime().prog
+    records = prog.get_kernel_profiler_records()
+    assert "plain_kernel" in records[-1].name and records[-1].kernel_time >= 0
+    assert prog.kernel_profiler_total_time() >= records[-1].kernel_time / 1e3
+    assert prog.query_kernel_profile_info(records[-1].name).counter == 1
+    prog.clear_kernel_profiler()
+    assert prog.get_kernel_profiler_records() == []
+
+
 def test_ensure_compiled(start):
     x = start(offline_cache=False)
     plain_kernel._primal.ensure_compiled(x)

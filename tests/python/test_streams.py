@@ -360,6 +360,36 @@ k(x, 1.0, qd_stream=qd.Stream(777))
         assert told[11:16] == ["stream 901 destroyed", "event", "777 waits", "graph on 777", task]
         assert told[-1] == "stream 902 destroyed"
 
+    @pytest.mark.parametrize("doubled", [False, True])
+    @pytest.mark.parametrize("current", [False, True])
+    def test_without_a_stream_to_the_current_one(self, cuda_run, doubled, current):
+        _, log, _ = cuda_run(f"""
+from quadrants.lang.kernel_impl import Kernel
+
+qd.init(arch=qd.cuda)
+x = qd.ndarray(qd.i32, 4)
+prog = qd.lang.impl.get_runtime().prog
+original = Kernel.launch_kernel
+if {doubled}:
+    Kernel.launch_kernel = lambda self, *args, **kwargs: original(self, *args, **kwargs)
+
+@qd.kernel
+def add(x: qd.types.ndarray()):
+    for i in x:
+        x[i] += 1
+
+add(x)
+stream = qd.create_stream()
+if {current}:
+    prog.set_current_cuda_stream(stream.handle)
+    add(x)
+    prog.set_current_cuda_stream(0)
+else:
+    add(x, qd_stream=stream)
+add(x)
+""")
+        assert [line for line in log if line.startswith("graph")] == ["graph on 901", "graph"]
+
     def test_what_a_stream_keeps_goes_with_it(self, cuda_run):
         _, log, _ = cuda_run(
             PROGRAM

@@ -1,8 +1,9 @@
 """What `kernel._primal` shows of a kernel's inside, computed when asked for.
 
 Specialisations live in the native kernel, most recently used first; the tables here are views.
-Methods that test doubles replace on the class (`launch_kernel`, `materialize`) are called only while
-they are replaced: replacing one switches the native launch to `_call_doubles`.
+Methods that test doubles replace on the class (`launch_kernel` and `materialize` here, two of the
+program's) are called only while they are replaced: replacing one switches the native launch to
+`_call_doubles`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,18 @@ from typing import Any
 
 from quadrants._lib import core
 
-_DOUBLED = ("launch_kernel", "materialize")
+_doubled: set[type] = set()  # classes of which a method is replaced
 
 
-class _WatchedClass(type):
-    """Class whose replaced methods take effect on native launches."""
+class WatchedClass(type):
+    """Class of which some methods, `_DOUBLED`, take effect on native launches once replaced."""
+
+    _originals: dict[str, Any] = {}
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+        super().__init__(name, bases, namespace)
+        if "_DOUBLED" in namespace:
+            cls._originals = {method: namespace[method] for method in namespace["_DOUBLED"]}
 
     def __setattr__(cls, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -27,11 +35,11 @@ class _WatchedClass(type):
         cls._note(name)
 
     def _note(cls, name: str) -> None:
-        if name in _DOUBLED and core.native_loaded():
-            core.set_kernel_doubles(_watched is not None or cls._is_doubled())
-
-    def _is_doubled(cls) -> bool:
-        return any(getattr(cls, n) is not _originals[n] for n in _DOUBLED)
+        if name not in cls._originals:
+            return
+        is_doubled = any(getattr(cls, n) is not o for n, o in cls._originals.items())
+        (_doubled.add if is_doubled else _doubled.discard)(cls)
+        core.set_kernel_doubles(_watched is not None or bool(_doubled))
 
 
 # Types of arguments that are never in the way of an entry: most calls need not ask `why_not`, whose
@@ -136,9 +144,27 @@ class _LaunchContexts:
         return self._kernel._identities().launch_tracker
 
 
-class KernelFace(metaclass=_WatchedClass):
+class LaunchContext:
+    """A call of a kernel: what `prog.launch_kernel` launches.
+
+    Args:
+        kernel: the native one.
+        args: of the call.
+        kwargs: `qd_stream`, if it was given.
+    """
+
+    def __init__(self, kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._call = kernel, args, kwargs
+        self._result: Any = None
+
+    def _launch(self) -> None:
+        self._result = core.launch_undoubled(*self._call)
+
+
+class KernelFace(metaclass=WatchedClass):
     """The part of a kernel's definition that only outside code uses."""
 
+    _DOUBLED = ("launch_kernel", "materialize")
     _native: Any = None  # weak reference to the native kernel
     _state: Any = None
     _events: tuple[Any, ...] = ()
@@ -190,6 +216,7 @@ class KernelFace(metaclass=_WatchedClass):
         """
         from quadrants.lang.impl import pyquadrants
 
+        self._compiled = compiled
         native = self._native and self._native()
         launches = native._launches if native is not None else None
         entry: Any = None
@@ -311,13 +338,15 @@ class KernelFace(metaclass=_WatchedClass):
 
     @property
     def materialized_kernels(self) -> dict[Any, Any]:
-        return {s["key"]: self for s in self._in_order()}
+        from quadrants._compat.specialisations import MaterializedKernel
+
+        return {s["key"]: MaterializedKernel(self, s["number"]) for s in self._in_order()}
 
     @property
     def compiled_kernel_data_by_key(self) -> dict[Any, Any]:
-        from quadrants._compat.specialisations import CompiledKernelData
+        from quadrants._compat.specialisations import data_of
 
-        return {s["key"]: CompiledKernelData(s) for s in self._in_order()}
+        return {s["key"]: data_of(s) for s in self._in_order()}
 
     @property
     def _last_compiled_kernel_data(self) -> Any:
@@ -408,28 +437,42 @@ class KernelFace(metaclass=_WatchedClass):
         self, key: Any, t_kernel: Any, compiled_kernel_data: Any, *args: Any, qd_stream: Any = None
     ) -> Any:
         """Launches the specialisation for these arguments."""
-        return core.launch_undoubled(self._live(), args)
+        from quadrants.lang.impl import get_runtime
+
+        prog = get_runtime().prog
+        if compiled_kernel_data is None:
+            compiled = prog.compile_kernel(prog.config(), prog.get_device_caps(), t_kernel)
+            compiled_kernel_data = compiled.compiled_kernel_data
+        named = {} if qd_stream is None else {"qd_stream": qd_stream}
+        context = LaunchContext(self._live(), args, named)
+        prog.launch_kernel(compiled_kernel_data, context)
+        return context._result
 
     def _call_doubles(self, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
             rest = [name for name, _annotation, _default in self.params[len(args) :]]
             args += tuple(kwargs.pop(name) for name in rest if name in kwargs)
-        if not type(self)._is_doubled():
-            return self._call_noted(args)
+        if not _doubled:
+            return self._call_noted(args, kwargs)
+        from quadrants._compat.specialisations import MaterializedKernel
+
         self._fresh = 0
+        self._compiled = False
         self.materialize(self._last_launch_key, args, None)
         loaded = self._observed()["src_ll_cache_observations"].cache_loaded
         data = None if self._fresh and not loaded else self._last_compiled_kernel_data
-        return self.launch_kernel(self._last_launch_key, self, data, *args, **kwargs)
+        key = self._last_launch_key
+        kernel = MaterializedKernel(self, key[1] if key else 0, self._compiled)
+        return self.launch_kernel(key, kernel, data, *args, **kwargs)
 
-    def _call_noted(self, args: tuple[Any, ...]) -> Any:
+    def _call_noted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         global _watched
         from quadrants.lang.impl import pyquadrants
 
         if _watched is not pyquadrants._prog:
             _watched = None
             core.set_kernel_doubles(False)
-        result = core.launch_undoubled(self._live(), args)
+        result = core.launch_undoubled(self._live(), args, kwargs)
         tables = self._state and self._observed()["identities"]
         if tables is not None and (made := self._specialisations()):
             tables.note(args, made[-1]["number"])
@@ -453,6 +496,3 @@ for _name in (
     "launch_context_buffer_cache",
 ):
     setattr(KernelFace, _name, _record(_name))
-
-
-_originals = {name: getattr(KernelFace, name) for name in _DOUBLED}

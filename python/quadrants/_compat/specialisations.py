@@ -7,21 +7,74 @@ A specialisation is a dictionary from native code: `tier`; `passed`, what each l
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
+from quadrants._lib import core
 from quadrants.lang._dataclass_util import create_flat_name
+from quadrants.lang.exception import QuadrantsRuntimeError
+from quadrants.lang.impl import get_runtime
 from quadrants.types import primitive_types
 
 
 class CompiledKernelData:
-    """The code of one specialisation."""
+    """The code of one specialisation.
 
-    def __init__(self, specialisation: dict[str, Any]) -> None:
-        self._name = specialisation["key"][0].__qualname__
-        self._tier = specialisation["tier"]
+    Args:
+        name: of the kernel.
+        tier: how far the code is optimised; None if the cache has it and no launch uses it.
+    """
+
+    def __init__(self, name: str, tier: int | None) -> None:
+        self._name, self._tier = name, tier
 
     def _debug_dump_to_string(self) -> str:
-        return f"compiled kernel {self._name}, tier {self._tier}"
+        where = "in the cache" if self._tier is None else f"tier {self._tier}"
+        return f"compiled kernel {self._name}, {where}"
+
+
+def data_of(specialisation: dict[str, Any]) -> CompiledKernelData:
+    return CompiledKernelData(specialisation["key"][0].__qualname__, specialisation["tier"])
+
+
+class MaterializedKernel:
+    """One specialisation of a kernel.
+
+    Args:
+        face: the kernel.
+        number: of the specialisation.
+        is_new: whether the call in progress has compiled it.
+    """
+
+    def __init__(self, face: Any, number: int, is_new: bool = False) -> None:
+        self._face, self._number, self._is_new = face, number, is_new
+
+    def _compiled(self) -> CompileResult:
+        found = [s for s in self._face._specialisations() if s["number"] == self._number]
+        if not found:
+            raise QuadrantsRuntimeError(
+                f"kernel {self._face.__qualname__} no longer has specialisation {self._number}"
+            )
+        hit, self._is_new = not self._is_new, False
+        return CompileResult(data_of(found[0]), hit, found[0]["code"])
+
+
+class CompileResult(NamedTuple):
+    """What `prog.compile_kernel` gives."""
+
+    compiled_kernel_data: CompiledKernelData
+    cache_hit: bool
+    cache_key: str
+
+
+def load_code(key: str, name: str, config: Any) -> CompiledKernelData | None:
+    """Code by its key: of a kernel in the live program, else in the offline cache; None without."""
+    for kernel in get_runtime().kernels:
+        for s in kernel._specialisations():
+            if s["code"] == key:
+                return data_of(s)
+    folder = config.offline_cache_file_path
+    stored = config.offline_cache and core.cache_read(folder, f"code/{key}.qdc")
+    return CompiledKernelData(name, None) if stored else None
 
 
 def features(kernel: Any, specialisation: dict[str, Any]) -> tuple[Any, ...]:

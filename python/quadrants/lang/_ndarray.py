@@ -7,6 +7,7 @@ native code turns every array into an empty shell.
 from __future__ import annotations
 
 import math
+import weakref
 from typing import Any
 
 from quadrants._lazy import LazyNumpy
@@ -31,8 +32,15 @@ class NativeArray:
         shape = array._physical_shape
         if shape is None:  # another thread has reset the runtime since it was allocated
             raise QuadrantsRuntimeError("the runtime was reset during this call")
+        self._array = weakref.ref(array)
         self.shape = list(shape)
         self._element_shape = list(array.element_shape)
+
+    def device_allocation_ptr(self) -> int:
+        """Where the memory begins."""
+        array = self._array()
+        assert array is not None, "the ndarray is no more"
+        return array._address
 
     def total_shape(self) -> list[int]:
         return self.shape + self._element_shape

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from types import MethodType
 from typing import Any
 
 from quadrants import _logging
+from quadrants._compat.kernel_face import LaunchContext, WatchedClass
 from quadrants._lib import core
 from quadrants.lang._config import Config
 
@@ -25,8 +27,15 @@ class DeviceCaps:
         return "T" + hashlib.sha256(self._arch.encode()).hexdigest()
 
 
-class Program:
-    """Handed out as `get_runtime().prog`. Names not listed here are native functions `prog_<name>`."""
+class Program(metaclass=WatchedClass):
+    """Handed out as `get_runtime().prog`.
+
+    Names not listed here are native functions `prog_<name>`, or functions of the compatibility room
+    that only outside code calls. Methods may be replaced on the class, not on the object.
+    """
+
+    __slots__ = ("__weakref__", "_compiled_before", "_config")
+    _DOUBLED = ("compile_kernel", "launch_kernel")
 
     def __init__(self, config: Config, python_options: dict[str, Any]) -> None:
         self._config = config
@@ -50,6 +59,7 @@ class Program:
 
     def finalize(self) -> None:
         self._config._on_change = None
+        core.set_current_stream(0)
         core.runtime_reset()
 
     def subgroup_size(self) -> int:
@@ -83,10 +93,86 @@ class Program:
     _get_max_reducer_dispatch_count = get_max_reducer_dispatch_count
     _reset_max_reducer_dispatch_count = reset_max_reducer_dispatch_count
 
+    # --- kernels: what a call does, in steps ---
+
+    def compile_kernel(self, config: Any, caps: Any, kernel: Any) -> Any:
+        """The code of one of a kernel's `materialized_kernels`, with what the cache had of it.
+
+        Args:
+            config: `config()`, for which it was made.
+            caps: `get_device_caps()`.
+            kernel: one of a kernel's `materialized_kernels`.
+
+        Raises:
+            TypeError: something else.
+            QuadrantsRuntimeError: the program no longer has it.
+        """
+        from quadrants._compat.specialisations import MaterializedKernel
+
+        if not isinstance(kernel, MaterializedKernel):
+            raise TypeError(f"compile_kernel takes a materialized kernel, got {kernel!r}")
+        return kernel._compiled()
+
+    def load_fast_cache(self, key: str, name: str, config: Any, caps: Any) -> Any:
+        """The code that `compile_kernel` named so; None if there is none.
+
+        Args:
+            key: the name, `cache_key`.
+            name: of the kernel.
+            config: `config()`, for which it was made.
+            caps: `get_device_caps()`.
+        """
+        from quadrants._compat.specialisations import load_code
+
+        return load_code(key, name, config)
+
+    def launch_kernel(self, data: Any, context: LaunchContext) -> None:
+        """Launches a kernel.
+
+        Args:
+            data: its code.
+            context: the call.
+        """
+        context._launch()
+
+    # --- streams and events, by their handles ---
+
+    def stream_create(self) -> int:
+        return core.stream_new()
+
+    def stream_destroy(self, stream: int) -> None:
+        core.stream_destroy(stream)
+
+    def stream_synchronize(self, stream: int) -> None:
+        core.stream_wait(stream)
+
+    def stream_wait_event(self, stream: int, event: int) -> None:
+        core.stream_let_wait(stream, event)
+
+    def event_create(self) -> int:
+        return core.event_new()
+
+    def event_destroy(self, event: int) -> None:
+        core.event_destroy(event)
+
+    def event_synchronize(self, event: int) -> None:
+        core.event_wait(event)
+
+    def event_record(self, event: int, stream: int) -> None:
+        core.event_record(event, stream)
+
+    def set_current_cuda_stream(self, stream: int) -> None:
+        """The stream of kernels that name none; 0 for the default one."""
+        core.set_current_stream(stream)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         try:
             return getattr(core, "prog_" + name.lstrip("_"))
         except AttributeError:
-            raise AttributeError(f"'Program' object has no attribute {name!r}") from None
+            from quadrants._compat import program_face
+
+        if name in program_face.__all__:
+            return MethodType(getattr(program_face, name), self)
+        raise AttributeError(f"'Program' object has no attribute {name!r}")

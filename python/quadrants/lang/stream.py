@@ -8,7 +8,6 @@ makes is 0.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -52,22 +51,21 @@ class _Handle:
         Raises:
             RuntimeError: the program that made this object is gone, or the device failed.
         """
-        self._require_prog()
-        self._native_wait(self._handle)
+        prog = self._require_prog()
+        getattr(prog, f"{self._kind}_synchronize")(self._handle)
 
     def destroy(self) -> None:
         """Waits for work in flight and frees the handle; harmless when repeated."""
         if self._owner is not None and self._handle:
             handle, self._handle = self._handle, 0
-            self._native_destroy(handle)
+            owner: Any = self._owner() or core  # which may be gone before
+            getattr(owner, f"{self._kind}_destroy")(handle)
 
     def __del__(self) -> None:
         if getattr(self, "_owner", None) is not None:
             self.destroy()
 
-    # Of the subclass's kind.
-    _native_wait: Callable[[int], None]
-    _native_destroy: Callable[[int], None]
+    _kind: str  # "stream" or "event": what the program's functions for it begin with
 
     def __enter__(self) -> Any:
         return self
@@ -89,8 +87,7 @@ class Stream(_Handle):
         prog: program that owns it, None for a foreign stream.
     """
 
-    _native_wait = staticmethod(core.stream_wait)
-    _native_destroy = staticmethod(core.stream_destroy)
+    _kind = "stream"
 
 
 class Event(_Handle):
@@ -101,8 +98,7 @@ class Event(_Handle):
         prog: program that owns it, None for a foreign event.
     """
 
-    _native_wait = staticmethod(core.event_wait)
-    _native_destroy = staticmethod(core.event_destroy)
+    _kind = "event"
 
     def record(self, qd_stream: Stream | None = None) -> None:
         """Marks the current end of a stream.
@@ -114,9 +110,9 @@ class Event(_Handle):
             AttributeError: `qd_stream` is not a stream.
             RuntimeError: the program that made this event is gone.
         """
-        stream = self._of(qd_stream)
+        prog, stream = self._of(qd_stream)
         if self._handle:
-            core.event_record(self._handle, stream)
+            prog.event_record(self._handle, stream)
 
     def wait(self, qd_stream: Stream | None = None) -> None:
         """Lets later work of a stream wait for the mark; the host goes on.
@@ -128,25 +124,24 @@ class Event(_Handle):
             AttributeError: `qd_stream` is not a stream.
             RuntimeError: the program that made this event is gone.
         """
-        stream = self._of(qd_stream)
+        prog, stream = self._of(qd_stream)
         if self._handle:
-            core.stream_let_wait(stream, self._handle)
+            prog.stream_wait_event(stream, self._handle)
 
-    def _of(self, stream: Stream | None) -> int:
-        self._require_prog()
-        return 0 if stream is None else stream.handle
+    def _of(self, stream: Stream | None) -> tuple[Any, int]:
+        return self._require_prog(), 0 if stream is None else stream.handle
 
 
 def create_stream() -> Stream:
     """A new stream of the running program; `QuadrantsRuntimeError` before `qd.init`."""
     program = _running_program()
-    return Stream(core.stream_new(), program)
+    return Stream(program.stream_create(), program)
 
 
 def create_event() -> Event:
     """A new event of the running program; `QuadrantsRuntimeError` before `qd.init`."""
     program = _running_program()
-    return Event(core.event_new(), program)
+    return Event(program.event_create(), program)
 
 
 def _running_program() -> Any:
