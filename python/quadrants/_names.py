@@ -70,7 +70,9 @@ UNLISTED: dict[str, str] = {
     "_MatrixTensor": "quadrants._tensor:MatrixTensor",
     "_wrap": "quadrants._tensor:wrap",
     "_tensor": "quadrants._tensor",
+    "_funcs": "quadrants._funcs",
     "_logging": "quadrants._logging",
     "_lib": "quadrants._lib",
+    "_snode": "quadrants._snode",
     "_test_tools": "quadrants._test_tools",
 }

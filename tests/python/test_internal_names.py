@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import gc
+import importlib
 import os
 import pathlib
 import re
@@ -675,6 +676,65 @@ def test_type_errors_of_arguments_and_results():
     )
 
 
+# Module -> the names that programs import from it, beside `quadrants`.
+PLACES = """
+quadrants._funcs: eig make_spd polar_decompose randn solve svd sym_eig
+quadrants._lib.utils: compare_version get_os_name import_qd_python_core in_docker is_ci locale_encode
+quadrants._snode: FieldsBuilder fields_builder snode_tree
+quadrants._snode.fields_builder: FieldsBuilder SNodeTree
+quadrants._snode.snode_tree: SNodeTree
+quadrants.lang: init reset Field Vector ndrange kernel root f32 expr runtime_ops stream_parallel i ijkl
+quadrants.lang._ndrange: GroupedNDRange ndrange
+quadrants.lang.exception: handle_exception_from_cpp
+quadrants.lang.expr: Expr
+quadrants.lang.impl: Expr Field ScalarField MatrixField StructField Matrix Vector Struct SNode SharedArray
+quadrants.lang.impl: Ndarray ScalarNdarray VectorNdarray MatrixNdarray root field ndarray static grouped
+quadrants.lang.impl: static_assert static_print zero one axes stop_grad deactivate_all_snodes get_traceback
+quadrants.lang.kernel_impl: Func Kernel
+quadrants.lang.matrix: Field Matrix MatrixField MatrixNdarray ScalarField VectorNdarray
+quadrants.lang.misc: loop_config axes i j k l ij ijk ijkl assume_in_range block_local global_thread_idx
+quadrants.lang.misc: no_activate mesh_local mesh_patch_idx get_os_name extension Extension checkpoint
+quadrants.lang.ops: is_quadrants_expr
+quadrants.lang.runtime_ops: sync
+quadrants.lang.snode: activate append deactivate is_active length get_addr rescale_index BitpackedFields
+quadrants.lang.struct: Struct StructField ScalarField
+quadrants.lang.util: in_python_scope in_quadrants_scope is_matrix_class is_quadrants_class get_traceback
+quadrants.lang.util: dtype_to_torch_dtype warnings
+quadrants.linalg: matrixfree_cg sparse_cg sparse_matrix sparse_solver
+quadrants.linalg.matrixfree_cg: LinearOperator MatrixFreeBICGSTAB MatrixFreeCG
+quadrants.linalg.sparse_cg: SparseCG
+quadrants.linalg.sparse_matrix: SparseMatrix SparseMatrixBuilder
+quadrants.linalg.sparse_solver: SparseSolver
+quadrants.profiler: kernel_metrics kernel_profiler memory_profiler scoped_profiler
+quadrants.profiler.kernel_metrics: CuptiMetric get_predefined_cupti_metrics
+quadrants.profiler.kernel_profiler: print_kernel_profiler_info query_kernel_profiler_info
+quadrants.profiler.memory_profiler: print_memory_profiler_info
+quadrants.profiler.scoped_profiler: clear_scoped_profiler_info print_scoped_profiler_info
+quadrants.tools: diagnose np2ply
+quadrants.tools.np2ply: PLYWriter
+"""
+
+
+@pytest.mark.parametrize("row", PLACES.strip().splitlines())
+def test_places_of_names(row):
+    place, _, names = row.partition(": ")
+    module = importlib.import_module(place)
+    for name in names.split():
+        found = getattr(module, name)
+        assert found is getattr(qd, name, found)  # one object, wherever it is asked for
+
+
+def test_lang_has_the_public_names():
+    import quadrants.lang.field
+    import quadrants.lang.kernel  # noqa: F401
+
+    assert qd.lang.field is qd.field and qd.lang.kernel is qd.kernel  # and not these modules
+    missing = {n for n in dir(qd) if not n.startswith("_")} - set(dir(qd.lang))
+    assert not missing and "zz" not in dir(qd.lang)
+    with pytest.raises(AttributeError, match="quadrants.lang.*no attribute .zz"):
+        qd.lang.zz
+
+
 def test_import_paths():
     from quadrants._test_tools import qd_init_same_arch  # noqa: F401
     from quadrants.lang.kernel import Kernel as same
@@ -823,3 +883,74 @@ def test_versions_of_what_is_gone_are_listed(backend):
     assert k(Gone(1), 1) == 2
     gc.collect()
     assert len(k._primal.mapper.mapping) == 1
+
+
+def test_what_values_are_and_where_code_runs(backend):
+    from quadrants.lang import ops, util
+    from quadrants.lang.expr import Expr
+
+    seen = {}
+
+    def note(value):
+        seen["here"] = util.in_python_scope(), util.in_quadrants_scope()
+        seen["value"] = isinstance(value, Expr), ops.is_quadrants_expr(value)
+
+    @qd.kernel
+    def k(a: qd.i32):
+        qd.static(note(a + 1))
+
+    k(1)
+    assert seen == {"here": (False, True), "value": (True, True)}
+    assert util.in_python_scope() and not util.in_quadrants_scope()
+    values = [qd.Vector([1]), qd.Matrix([[1]]), qd.Struct(a=1), 1]
+    assert [util.is_matrix_class(v) for v in values] == [True, True, False, False]
+    assert [util.is_quadrants_class(v) for v in values] == [True, True, True, False]
+    assert not any(map(ops.is_quadrants_expr, values))
+
+
+def outer_call():
+    from quadrants.lang.util import get_traceback
+
+    return get_traceback(), get_traceback(0)
+
+
+def test_traceback_texts():
+    above, here = outer_call()
+    assert "in test_traceback_texts" in above and "in outer_call" not in above
+    assert "in outer_call" in here and "in get_traceback" not in here
+
+
+def test_turns_of_a_box():
+    box = qd.ndrange(3, (1, 4), 2)
+    assert [int(n) for n in box.acc_dimensions] == [18, 6, 2]
+    assert qd.ndrange(3, (1, 4), 2, axes=(2, 0, 1)).acc_dimensions == [18, 9, 3]
+    assert type(box.grouped()).__name__ == "GroupedNDRange"
+
+
+def test_errors_of_the_native_layer_become_public():
+    from quadrants._lib import core
+    from quadrants.lang.exception import handle_exception_from_cpp
+
+    for name in ("AssertionError", "IndexError", "SyntaxError", "TypeError"):
+        error = handle_exception_from_cpp(getattr(core, f"Quadrants{name}")("text"))
+        assert type(error) is getattr(qd.lang.exception, f"Quadrants{name}")
+        assert error.args == ("text",)
+    other = ValueError("text")
+    assert handle_exception_from_cpp(other) is other
+
+
+def test_facts_about_the_machine(monkeypatch, capsys):
+    from quadrants._lib import utils
+
+    assert utils.compare_version("1.10.0", "1.9.0") and not utils.compare_version("1.9", "1.9")
+    assert not utils.compare_version("1.2.3", "1.2.4")
+    for name, asked in {"QD_CI": utils.is_ci, "QD_IN_DOCKER": utils.in_docker}.items():
+        monkeypatch.delenv(name, raising=False)
+        assert not asked()
+        monkeypatch.setenv(name, "1")
+        assert asked()
+    assert utils.locale_encode("a/b") == b"a/b"
+    utils.print_red_bold("a", 1, sep="-")
+    utils.print_yellow_bold("b")
+    assert capsys.readouterr().out == "\033[31m\033[1ma-1\n\033[0m\033[33m\033[1mb\n\033[0m"
+    assert os.path.samefile(utils.package_root, os.path.dirname(qd.__file__))

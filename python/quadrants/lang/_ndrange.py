@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 from typing import Any
 
 from quadrants.lang import impl
@@ -69,6 +70,12 @@ class _Ndrange:
         self.dimensions = [end - begin for begin, end in self.bounds]
         self.axes = None if axes is None else _checked_axes(axes, len(args))
 
+    @property
+    def acc_dimensions(self) -> list[int]:
+        """For each axis, in the order of the visits, how many turns it and those after it make."""
+        extents = [self.dimensions[a] for a in self.axes or range(len(self.dimensions))]
+        return [prod(extents[n:]) for n in range(len(extents))]
+
     def __iter__(self) -> Iterator[tuple[int, ...]]:
         if len(self.bounds) == 1 and impl.is_python_backend():
             from quadrants.lang._python_backend import single_indices
@@ -82,11 +89,11 @@ class _Ndrange:
         for visited in product(*(range(*self.bounds[a]) for a in self.axes)):
             yield tuple(visited[p] for p in place)
 
-    def grouped(self) -> _Vectors:
-        return _Vectors(self)
+    def grouped(self) -> GroupedNDRange:
+        return GroupedNDRange(self)
 
 
-class _Vectors:
+class GroupedNDRange:
     """The same box, one vector per turn."""
 
     def __init__(self, r: _Ndrange) -> None:

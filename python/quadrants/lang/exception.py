@@ -71,6 +71,25 @@ class QuadrantsAssertionError(QuadrantsRuntimeError, _native.QuadrantsAssertionE
     """A failed `assert` or bounds check in a kernel."""
 
 
+def handle_exception_from_cpp(error: Exception) -> Exception:
+    """The same as an error of the class that programs catch, if it is one of the native layer's.
+
+    Args:
+        error: any.
+    """
+    for cls in (
+        QuadrantsAssertionError,
+        QuadrantsIndexError,
+        QuadrantsNameError,
+        QuadrantsRuntimeError,
+        QuadrantsSyntaxError,
+        QuadrantsTypeError,
+    ):
+        if type(error) is getattr(_native, cls.__name__):
+            return cls(*error.args)
+    return error
+
+
 def not_initialised(attribute: str = "_prog") -> QuadrantsRuntimeError:
     """The error for using the runtime before `qd.init`."""
     return QuadrantsRuntimeError(

@@ -13,9 +13,10 @@ from _thread import RLock
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from quadrants._lazy import load
+from quadrants._lazy import lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Arch
+from quadrants._names import NAMES
 from quadrants.lang.exception import (
     QuadrantsCompilationError,
     QuadrantsRuntimeError,
@@ -320,33 +321,32 @@ def get_max_shared_memory_bytes(*, is_lowerbound_ok: bool) -> int:
     return 64 * 1024 if arch is Arch.amdgpu else 0
 
 
-_ELSEWHERE = {
-    "static": "quadrants.lang.ops",
-    "static_assert": "quadrants.lang.ops",
-    "static_print": "quadrants.lang.ops",
-    "grouped": "quadrants.lang.ops",
-    "zero": "quadrants.lang.ops",
-    "one": "quadrants.lang.ops",
-    "stop_grad": "quadrants.lang.ops",
-    "Kernel": "quadrants.lang.kernel_impl",
-    "Matrix": "quadrants.lang.matrix",
-    "Vector": "quadrants.lang.matrix",
-    "MatrixType": "quadrants.lang.matrix",
-    "VectorType": "quadrants.lang.matrix",
-    "Struct": "quadrants.lang.struct",
-    "cook_dtype": "quadrants.lang.util",
-}
-_PUBLIC = "field ndarray root axes Field ScalarField MatrixField StructField SNode Ndarray deactivate_all_snodes"
-
-
-def __getattr__(name: str) -> Any:
-    if name in _ELSEWHERE:
-        return getattr(load(_ELSEWHERE[name]), name)
-    if name in _PUBLIC.split():
-        import quadrants
-
-        return getattr(quadrants, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# What programs find here, too.
+_PUBLIC = """
+    static static_assert static_print grouped zero one stop_grad field ndarray root axes
+    Matrix Vector Struct Field ScalarField MatrixField StructField SNode deactivate_all_snodes
+    Ndarray ScalarNdarray VectorNdarray MatrixNdarray BufferView MeshInstance
+"""
+__getattr__, _ = lazy_names(
+    __name__,
+    globals(),
+    {
+        **{name: NAMES[name] for name in _PUBLIC.split()},
+        "Expr": "quadrants._lib.core:Expr",
+        "GroupedNDRange": "quadrants.lang._ndrange:GroupedNDRange",
+        "Kernel": "quadrants.lang.kernel_impl:Kernel",
+        "MatrixType": "quadrants.lang.matrix:MatrixType",
+        "Program": "quadrants.lang._program:Program",
+        "SNodeGradType": "quadrants._lib.core:SNodeGradType",
+        "SharedArray": "quadrants.lang.simt.block:SharedArray",
+        "VectorType": "quadrants.lang.matrix:VectorType",
+        "cook_dtype": "quadrants.lang.util:cook_dtype",
+        "get_traceback": "quadrants.lang.util:get_traceback",
+        "handle_exception_from_cpp": "quadrants.lang.exception:handle_exception_from_cpp",
+        "is_quadrants_class": "quadrants.lang.util:is_quadrants_class",
+        "warning": "quadrants.lang.util:warning",
+    },
+)
 
 
 def check_initialised() -> None:

@@ -223,6 +223,7 @@ class FuncDef(Definition):
 
 
 Kernel = KernelFace  # what `k._primal` and `k._adjoint` are
+Func = FuncDef
 
 
 def _make_kernel(definition: KernelDef) -> Any:

@@ -43,6 +43,9 @@ __getattr__, _ = lazy_names(
         "MatrixField": "quadrants.lang.field:MatrixField",
         "MatrixNdarray": "quadrants.lang._ndarray:MatrixNdarray",
         "VectorNdarray": "quadrants.lang._ndarray:VectorNdarray",
+        "Field": "quadrants.lang.field:Field",
+        "Ndarray": "quadrants.lang._ndarray:Ndarray",
+        "ScalarField": "quadrants.lang.field:ScalarField",
     },
 )
 np: Any = LazyNumpy(globals())

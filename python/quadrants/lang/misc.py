@@ -8,9 +8,10 @@ from typing import Any
 
 from quadrants import _logging
 from quadrants._banner import say
-from quadrants._lazy import load_before_handlers
+from quadrants._lazy import lazy_names, load_before_handlers
 from quadrants._lib import core
 from quadrants._lib.core import Arch
+from quadrants._names import NAMES
 from quadrants.lang import impl
 from quadrants.lang._config import (
     Config,
@@ -33,12 +34,22 @@ vulkan = Arch.vulkan
 python = Arch.python
 cpu = core.host_arch()
 
-
-def __getattr__(name: str) -> Any:
-    if name == "extension":
-        return core.Extension
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
+# What programs find here, too.
+_PUBLIC = """
+    assume_in_range block_local cache_read_only global_thread_idx loop_config mesh_local mesh_patch_idx
+    no_activate checkpoint graph_do_while graph_parallel graph_parallel_context GraphStatus
+    axes i j k l ij ik il jk jl kl ijk ijl ikl jkl ijkl
+"""
+__getattr__, _ = lazy_names(
+    __name__,
+    globals(),
+    {
+        **{name: NAMES[name] for name in _PUBLIC.split()},
+        "Extension": "quadrants._lib.core:Extension",
+        "extension": "quadrants._lib.core:Extension",
+        "get_os_name": "quadrants._lib.utils:get_os_name",
+    },
+)
 
 gpu = [cuda, metal, vulkan, amdgpu]
 

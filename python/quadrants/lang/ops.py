@@ -196,6 +196,11 @@ def random(dtype: Any = builtins.float) -> Any:
     raise python_scope_error("random")
 
 
+def is_quadrants_expr(value: Any) -> bool:
+    """Whether it is a value that a kernel computes."""
+    return core.is_expr(value)
+
+
 _CELLS = "activate append deactivate is_active length"  # kernel code, which imports this module
 
 

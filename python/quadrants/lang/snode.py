@@ -11,8 +11,10 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from quadrants._lazy import lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import SNodeType
+from quadrants._names import NAMES
 from quadrants.lang.exception import QuadrantsRuntimeError, QuadrantsSyntaxError
 from quadrants.lang.impl import host_only
 from quadrants.lang.util import is_one_index
@@ -25,6 +27,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _MAX_EXTENT = 2**31 - 1
 _ids = itertools.count()
 SPARSE = ("pointer", "bitmasked", "dynamic")
+
+# What programs find here, too.
+_PUBLIC = "activate append deactivate is_active length get_addr rescale_index Field BitpackedFields"
+__getattr__, _ = lazy_names(__name__, globals(), {name: NAMES[name] for name in _PUBLIC.split()})
 
 # The builders that the thread which has `core.declaring` is changing, outermost first: one, and more
 # if finalisers, signal handlers or the threads that these wait for declare amid that.

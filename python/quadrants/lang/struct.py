@@ -12,7 +12,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from quadrants._lazy import lazy_names
 from quadrants._lib import core
+from quadrants._names import NAMES
 from quadrants.lang import impl
 from quadrants.lang.exception import QuadrantsSyntaxError
 from quadrants.lang.matrix import Matrix, MatrixType, UnpackedVectorType, Vector, _has_symbolic
@@ -21,6 +23,10 @@ from quadrants.types.enums import Layout
 from quadrants.types.primitive_types import DataType, stable_hash, u1
 
 Group = tuple[int, DataType, Callable[[str, int], str]]  # count, dtype, name of the i-th scalar
+
+# What programs find here, too.
+_PUBLIC = "StructField ScalarField Field"
+__getattr__, _ = lazy_names(__name__, globals(), {name: NAMES[name] for name in _PUBLIC.split()})
 
 
 class LiveScalar:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import warnings
 from typing import Any
 
 from quadrants.types.annotations import Template
@@ -104,6 +105,9 @@ def to_quadrants_type(dt: Any) -> DataType:
     raise TypeError(f"{dt} is not supported.")
 
 
+dtype_to_torch_dtype = to_pytorch_type
+
+
 def has_pytorch() -> bool:
     """Whether torch can be imported; `QD_ENABLE_TORCH=0` pretends it cannot."""
     from quadrants.lang._config import number
@@ -147,6 +151,44 @@ def is_qd_template(annotation: Any) -> bool:
 
 def warning(text: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
     """Issues a Python warning."""
-    import warnings
-
     warnings.warn(text, category, stacklevel=stacklevel + 1)
+
+
+def get_traceback(stacklevel: int = 1) -> str:
+    """The calls in progress, as text.
+
+    Args:
+        stacklevel: how many of the innermost to leave out.
+    """
+    import traceback
+
+    return "".join(traceback.format_stack()[: -1 - stacklevel])
+
+
+# --- what a value is and where the code runs, for functions that kernels and the host call ---
+
+
+def in_quadrants_scope() -> bool:
+    """Whether a kernel is being traced."""
+    from quadrants.lang.impl import inside_kernel
+
+    return inside_kernel()
+
+
+def in_python_scope() -> bool:
+    """Whether no kernel is being traced."""
+    return not in_quadrants_scope()
+
+
+def is_matrix_class(value: Any) -> bool:
+    """Whether a value is a matrix or vector of the host."""
+    from quadrants.lang.matrix import Matrix
+
+    return isinstance(value, Matrix)
+
+
+def is_quadrants_class(value: Any) -> bool:
+    """Whether a value is a matrix, vector or struct of the host."""
+    from quadrants.lang.struct import Struct
+
+    return is_matrix_class(value) or isinstance(value, Struct)

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from quadrants import _logging
+from quadrants._lazy import lazy_names as _lazy_names
 from quadrants._lib import core
+
+_ALSO = "kernel_metrics kernel_profiler memory_profiler scoped_profiler"
+__getattr__, _ = _lazy_names(__name__, globals(), {n: f"{__name__}.{n}" for n in _ALSO.split()})
 
 _NUMBER = "{:14.1f}"
 

@@ -1,0 +1,5 @@
+"""Re-exports of `quadrants._lib.core`."""
+
+from quadrants._lib.core import Expr
+
+__all__ = ["Expr"]

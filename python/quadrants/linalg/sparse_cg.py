@@ -1,0 +1,5 @@
+"""Re-exports of `quadrants.linalg._solvers`."""
+
+from quadrants.linalg._solvers import SparseCG
+
+__all__ = ["SparseCG"]
