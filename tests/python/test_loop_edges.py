@@ -258,3 +258,25 @@ def test_ndrange_of_arrays_without_axes(backend, value):
 
     k()
     assert count.to_numpy().tolist() == [n, n * n, n + 1]
+
+
+@pytest.mark.parametrize("first", [0, 1, 6])
+@pytest.mark.parametrize("width", ["i16", "i32", "i64"])
+def test_the_only_iteration(backend, first, width):
+    """Its index is a constant, of which NVIDIA's assembler forgets the complement."""
+    if width not in ("i32", "i64") and backend.name == "vulkan":
+        pytest.skip("no 16 bits")
+    t = getattr(qd, width)
+    out, mask = qd.field(t, 8), qd.field(t, 8)
+
+    @qd.kernel
+    def k():
+        for i in range(first, first + 1):
+            x = qd.cast(i, t)
+            out[i + 1] = (x + 1) % 2 + 8 * ((x + 3) % 4) + 64 * (~x & mask[i]) + (~x | mask[i + 1])
+
+    mask.from_numpy(np.arange(8, dtype=width) * 5 + 1)
+    k()
+    x, m = first, [5 * n + 1 for n in range(8)]
+    expected = (x + 1) % 2 + 8 * ((x + 3) % 4) + 64 * (~x & m[x]) + (~x | m[x + 1])
+    assert out.to_numpy().tolist() == [expected if n == x + 1 else 0 for n in range(8)]

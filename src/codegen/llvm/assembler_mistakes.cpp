@@ -6,6 +6,9 @@
 //   subtracted from is read from memory, where the assembler cannot see it.
 // - (x >> k) - (x << 64 - k), and sums with an arithmetic shift, are taken for a rotation. Such a
 //   right shift gets its count from memory, too.
+// - not.b32 %b, %a where a branch says that %a is a constant: if %b is an operand of a logical
+//   operation, the constant is put in its place and the complement forgotten (12.4 to 13.0, all
+//   levels but 0). Instruction selection makes such, so in the text sub.s32 %b, -1, %a stands.
 
 #include "codegen/llvm/assembler_mistakes.h"
 
@@ -99,6 +102,24 @@ void avoid_assembler_mistakes(llvm::Module& module) {
         llvm::Value* unknown = b.CreateTrunc(b.CreateLoad(type, zero), i->getType());
         i->setOperand(operand, b.CreateAdd(unknown, i->getOperand(operand)));
     }
+}
+
+void avoid_assembler_mistakes(llvm::SmallVectorImpl<char>& ptx) {
+    constexpr llvm::StringLiteral kComplement = "\tnot.b";
+    llvm::SmallVector<char, 0> out;
+    llvm::StringRef rest(ptx.data(), ptx.size());
+    for (size_t at; (at = rest.find(kComplement)) != llvm::StringRef::npos;) {
+        const llvm::StringRef line = rest.substr(at).take_until([](char c) { return c == ';'; });
+        const auto [to, from] = line.drop_front(kComplement.size()).split(',');
+        out.append(rest.begin(), rest.begin() + at);
+        for (const llvm::StringRef s :
+             {llvm::StringRef("\tsub.s"), to, llvm::StringRef(", -1,"), from})
+            out.append(s.begin(), s.end());
+        rest = rest.substr(at + line.size());
+    }
+    if (out.empty()) return;
+    out.append(rest.begin(), rest.end());
+    ptx.swap(out);
 }
 
 }  // namespace qd::codegen

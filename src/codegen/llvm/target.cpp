@@ -38,6 +38,7 @@
 #include <llvm/TargetParser/Host.h>
 #include <llvm/TargetParser/SubtargetFeature.h>
 
+#include "codegen/llvm/assembler_mistakes.h"
 #include "codegen/llvm/lower.h"
 #include "codegen/llvm/optimise.h"
 #include "codegen/llvm/parts.h"
@@ -441,6 +442,7 @@ struct Job {
             passes.run(module);
         }
         if (!diagnostics.errors.empty()) throw support::Error("LLVM: " + diagnostics.errors);
+        if (machine.gpu()) avoid_assembler_mistakes(out);
         made.generation_ms += thread_ms() - begin;
         return {out.begin(), out.end()};
     }

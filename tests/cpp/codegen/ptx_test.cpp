@@ -245,6 +245,20 @@ TEST(ptx, has_no_choices_of_16_bits) {
     }
 }
 
+TEST(ptx, has_no_complements) {
+    for (const char* type : {"i16", "i32", "i64"}) {
+        const std::string ptx = ptx_of_ints(type, R"(
+    %p = bit_not %a
+    %q = bit_and %p, %c
+    %s = bit_not %q
+    %r = bit_or %s, %d)");
+        EXPECT_EQ(count(ptx, "not[.]b"), 0) << ptx;
+        EXPECT_GE(count(ptx, "sub[.]s(16|32|64)[ \t]+%r[a-z]*[0-9]+, -1, %r[a-z]*[0-9]+;"), 1)
+            << ptx;
+        expect_to_assemble(ptx, "sm_90");
+    }
+}
+
 TEST(ptx, has_no_negations_below_minima_and_no_rotations_that_are_none) {
     const std::string minimum = ptx_of_ints("i32", R"(
     %x = neg %a
