@@ -138,9 +138,9 @@ def test_objects_in_template_members(backend):
         return f(s)
 
     found = []
-    s = Loose(1, types.SimpleNamespace(n=1))
+    s = Loose(1, Sized(1))
     for n in (1, 2, 3, 1):
-        s.o = types.SimpleNamespace(n=n)
+        s.o = Sized(n)
         found.append(k(s))
     assert found == [11, 21, 31, 11]
 

@@ -275,7 +275,7 @@ def test_the_only_iteration(backend, first, width):
             x = qd.cast(i, t)
             out[i + 1] = (x + 1) % 2 + 8 * ((x + 3) % 4) + 64 * (~x & mask[i]) + (~x | mask[i + 1])
 
-    mask.from_numpy(np.arange(8, dtype=width) * 5 + 1)
+    mask.from_numpy((np.arange(8) * 5 + 1).astype(mask.to_numpy().dtype))
     k()
     x, m = first, [5 * n + 1 for n in range(8)]
     expected = (x + 1) % 2 + 8 * ((x + 3) % 4) + 64 * (~x & m[x]) + (~x | m[x + 1])
