@@ -227,6 +227,18 @@ def test_foreign_exceptions_are_wrapped(backend, tmp_path):
     assert "from the helper" in str(e.value) and "line 7, in foo" in str(e.value)
 
 
+def test_what_is_no_dtype_is_a_value_error(backend):
+    @qd.kernel
+    def foo():
+        x = qd.cast(1, "f32")
+
+    with pytest.raises(qd.QuadrantsCompilationError, match="ValueError: Invalid data type f32"):
+        foo()
+    backend.init(print_full_traceback=True)
+    with pytest.raises(ValueError, match="Invalid data type f32"):
+        foo()
+
+
 def test_full_traceback_keeps_the_class(backend, tmp_path):
     backend.init(print_full_traceback=True)
     m, _ = load(

@@ -209,6 +209,13 @@ LANGUAGE = [
 ]  # fmt: skip
 
 DATA = [
+    # what is no dtype
+    *((C, "Invalid data type " + shown, body(f"x = {called.format(given)}"))
+      for given, shown in (("'f32'", "f32"), ("3", "3"), ("np.float32", "<class 'numpy.float32'>"))
+      for called in ("qd.cast(1, {})", "qd.bit_cast(1, {})", "qd.random({})", "qd.floor(1.5, {})",
+                     "qd.Vector([1, 2], {})", "qd.Vector([1, 2]).cast({})", "qd.Matrix.zero({}, 2)",
+                     "qd.Matrix.identity({}, 2)", "qd.Vector.unit(2, 0, {})")),
+    *((C, "Invalid data type " + given, body(f"x: {given} = 1")) for given in ("3", "None")),
     *((TypeError, "an element type such as qd.f32 is expected", host(f"qd.types.is_{kind}({given})"))
       for kind in ("signed", "integral", "real", "tensor") for given in ("3", "vec3", "float")),
     (TypeError, "", host("qd.is_extension_enabled('sparse')")),

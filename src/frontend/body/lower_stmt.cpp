@@ -333,9 +333,14 @@ void Body::ann_assign(const Node* n) {
     Val v{value(n->c)};
     low.node = n;
     const auto p = prim_of(annotation.get());
-    if (!p)
-        raise(Kind::type, "Invalid constant scalar data type: " + text(annotation.get()) +
-                              ". Variables are annotated with dtypes, such as qd.f32");
+    if (!p) {
+        PyObject* given = annotation.get();
+        const bool is_value = is_expr(given) || is_number(given) || given == Py_None;
+        raise(
+            is_value ? Kind::value : Kind::type,
+            (is_value ? "Invalid data type " : "Invalid constant scalar data type: ") + text(given),
+            "variables are annotated with dtypes, such as qd.f32");
+    }
     if (is_struct(v.get()))
         raise(Kind::type, "A variable annotated with a number type cannot hold a struct");
     if (PyObject* o = v.get();

@@ -250,7 +250,8 @@ PyObject* single(const CallArgs& args, const char* function, const char* name) {
 
 Prim prim_argument(PyObject* dtype, const char* function) {
     if (const auto p = prim_of_dtype(dtype)) return *p;
-    raise(Kind::type, std::string(function) + "() needs a primitive type, got " + text_of(dtype));
+    raise(Kind::value, "Invalid data type " + text_of(dtype),
+          std::string(function) + "() takes a dtype, such as qd.f32");
 }
 
 int int_argument(PyObject* o, const char* function, const char* name) {

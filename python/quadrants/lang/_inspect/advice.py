@@ -127,7 +127,6 @@ ADVICE = [
     (r"Member mismatch", "both sides must have the same members"),
     (r"Negative exponent", "use a real base: 2.0 ** -1"),
     (r"exceeded the range of specified", "choose a wider type"),
-    (r"cast\(\) needs a primitive type", "write qd.cast(value, qd.f32)"),
     # calls
     (r"TypeError when calling `(?:np|numpy|math)\.(float|int|uint|bool)(\d*)_?`",
      "write qd.cast(x, qd.f32), with the type that you want"),
