@@ -71,6 +71,17 @@ def _emit(level: str, text: str, frame: Any) -> str:
     return where
 
 
+def _formatted(text: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """As `str.format` does; a finished text with braces of its own is left as it is."""
+    text = str(text)
+    try:
+        return text.format(*args, **kwargs)
+    except (IndexError, KeyError, ValueError, AttributeError):
+        if args or kwargs:
+            raise
+        return text
+
+
 def _get_logging(level: str) -> Callable[..., None]:
     """The logging function of a level."""
     fatal = level in (ERROR, CRITICAL)
@@ -78,7 +89,7 @@ def _get_logging(level: str) -> Callable[..., None]:
     def log(msg: str, *args: Any, **kwargs: Any) -> None:
         if not fatal and supported_log_levels.index(level) < _level:
             return
-        text = msg.format(*args, **kwargs) if args or kwargs else str(msg)
+        text = _formatted(msg, args, kwargs)
         where = _emit(level, text, sys._getframe(1))
         if fatal:
             raise RuntimeError(where)

@@ -75,6 +75,11 @@ PyObject* bound_getattro(PyObject* self, PyObject* name) {
     return PyObject_GetAttr(as_bound(self)->kernel, name);
 }
 
+// What is set is the kernel's: this object is made anew at each access.
+int bound_setattro(PyObject* self, PyObject* name, PyObject* value) {
+    return PyObject_SetAttr(as_bound(self)->kernel, name, value);
+}
+
 int bound_traverse(PyObject* self, visitproc visit, void* arg) {
     Py_VISIT(as_bound(self)->kernel);
     Py_VISIT(as_bound(self)->instance);
@@ -131,6 +136,7 @@ PyTypeObject BoundKernel_Type = {
     .tp_hash = bound_hash,
     .tp_call = PyVectorcall_Call,
     .tp_getattro = bound_getattro,
+    .tp_setattro = bound_setattro,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
     .tp_traverse = bound_traverse,
     .tp_richcompare = bound_compare,

@@ -231,6 +231,27 @@ def test_funcs_on_the_host():
     assert f._qd_func.params[1][2] == 3 and f._qd_func.returns is None
 
 
+def test_what_is_set_on_a_bound_kernel_is_the_kernel_s(backend):
+    @qd.data_oriented
+    class Counter:
+        @qd.kernel
+        def count(self) -> qd.i32:
+            return 3
+
+    counter = Counter()
+    counter.count.note = 4
+    assert counter.count.note == Counter.count.note == Counter().count.note == 4
+    del counter.count.note
+    assert not hasattr(Counter.count, "note") and counter.count() == 3
+
+
+def test_signatures_of_funcs_of_the_package():
+    for name in ("svd", "eig", "sym_eig", "solve", "make_spd", "polar_decompose", "randn"):
+        assert list(inspect.signature(getattr(qd, name)).parameters)[-1] == "dt"
+    for name in ("activate", "append", "deactivate", "is_active", "length"):
+        assert list(inspect.signature(getattr(qd, name)).parameters)[:2] == ["node", "indices"]
+
+
 def test_classes():
     @qd.data_oriented
     class A:

@@ -9,7 +9,7 @@ import pytest
 
 import quadrants as qd
 from quadrants.lang import impl
-from quadrants.lang._config import Config, config_rows
+from quadrants.lang._config import CompileConfig, config_rows
 
 NOT_INITIALISED = "Maybe you forgot to call `qd.init\\(\\)` first?"
 
@@ -176,7 +176,7 @@ def test_before_init():
 
 
 def test_config_object():
-    cfg = Config()
+    cfg = CompileConfig()
     assert cfg.offline_cache is False and cfg.arch is qd.cpu and cfg.default_fp is qd.f32
     for name, row in config_rows().items():
         assert type(getattr(cfg, name)) is row.type
@@ -205,7 +205,7 @@ def test_root_of_the_caches(tmp_path):
             os.putenv("XDG_CACHE_HOME", str(tmp_path / name))
             root = str(tmp_path / name / "quadrants")
             assert qd._lib.core.get_repo_dir() == root + os.sep
-            assert Config().offline_cache_file_path == os.path.join(root, "qdcache")
+            assert CompileConfig().offline_cache_file_path == os.path.join(root, "qdcache")
         os.putenv("XDG_CACHE_HOME", "")
         home = os.path.join(os.path.expanduser("~"), ".cache", "quadrants", "")
         assert qd._lib.core.get_repo_dir() == home
@@ -279,8 +279,15 @@ def test_logging(capfd, monkeypatch):
         and "[test_face_init.py:test_logging@" in err
         and err.endswith("] a 1 b\n")
     )
-    _logging.info("braces {x} stay")
-    assert "braces {x} stay" in capfd.readouterr().err
+    for given, shown in {
+        "braces {x} stay": "braces {x} stay",
+        "so do {} {0} {": "so do {} {0} {",
+        "two {{}} are one": "two {} are one",
+    }.items():
+        _logging.info(given)
+        assert capfd.readouterr().err.endswith(f"] {shown}\n")
+    with pytest.raises(IndexError):
+        _logging.info("{} {}", 1)
     _logging.debug("hidden")
     assert capfd.readouterr().err == ""
     qd.set_logging_level(qd.DEBUG)

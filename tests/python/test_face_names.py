@@ -57,6 +57,7 @@ def test_unlisted():
 
 MODULES = {
     "ad": "FwdMode Tape clear_all_gradients grad_for grad_replaced no_grad",
+    "simt": "Tile16x16 Tile32x32 block grid subgroup warp",
     "graph": "do_while parallel parallel_context",
     "sparse": "grid usage",
     "interop": "get_mps_command_queue",

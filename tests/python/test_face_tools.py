@@ -17,6 +17,17 @@ def writer():
     return w
 
 
+def test_ply_leaves_out_channels_of_unknown_types(tmp_path, capsys):
+    w = writer()
+    w.add_vertex_channel("q", "zz", [1, 2, 3])
+    w.add_face_channel("r", "yy", [1])
+    out = capsys.readouterr().out.splitlines()
+    assert out == [f"Unknown type {t} detected, skipping this channel" for t in ("zz", "yy")]
+    w.export_ascii(str(tmp_path / "a.ply"))
+    writer().export_ascii(str(tmp_path / "b.ply"))
+    assert (tmp_path / "a.ply").read_text() == (tmp_path / "b.ply").read_text()
+
+
 def test_ply(tmp_path):
     for path in ("mesh", "other.ply"):
         writer().export_frame_ascii(7, str(tmp_path / path))

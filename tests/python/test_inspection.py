@@ -55,6 +55,17 @@ STEPS = (
 STAGES = "from_ast quadrants1 before_simplify_I after_simplify_I after_offload after_simplify_III"
 
 
+@pytest.mark.oracle_differs("fails otherwise")
+def test_a_folder_that_cannot_be_made(kernel, tmp_path, monkeypatch):
+    monkeypatch.setenv("QD_DUMP_IR", "1")
+    (tmp_path / "file").write_text("")
+    init(tmp_path / "file" / "ir")
+    with pytest.raises(qd.QuadrantsRuntimeError, match=f"{tmp_path}/file/ir.*debug_dump_path"):
+        launch(kernel)
+    monkeypatch.delenv("QD_DUMP_IR")
+    launch(kernel)
+
+
 def test_dumped_stages_and_tasks(kernel, tmp_path, monkeypatch):
     monkeypatch.setenv("QD_DUMP_IR", "1")
     init(tmp_path / "ir")

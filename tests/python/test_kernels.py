@@ -2,6 +2,7 @@
 
 import enum
 import math
+import pickle
 import typing
 
 import numpy as np
@@ -893,6 +894,12 @@ def test_func_called_from_the_host(backend):
     for cls in (Syntax, AssertionError):
         with raises(cls, "Quadrants functions cannot be called from Python-scope."):
             needs_vec3(1)
+    with pytest.raises(Syntax) as caught:
+        needs_vec3(1)
+    copied = pickle.loads(pickle.dumps(caught.value))
+    for error in (caught.value, copied):
+        assert type(error).__name__ == "QuadrantsSyntaxError" and error.args == caught.value.args
+        assert isinstance(error, AssertionError)
 
 
 @pytest.mark.oracle_differs("the established package dies in its own recursion", run=False)

@@ -127,7 +127,7 @@ def number(environ: Mapping[str, str], variable: str, kind: type, default: str =
         raise ValueError(f"Environment variable {variable}: {e}") from None
 
 
-class Config:
+class CompileConfig:
     """All options of a runtime; attributes are checked when written."""
 
     arch: core.Arch
@@ -154,6 +154,8 @@ class Config:
             value = checked(row, value)
             if name == "offline_cache_file_path" and value:
                 value = os.path.abspath(value)  # programs change their folder
+            elif name == "cpu_max_num_threads":
+                value = value or row.default
         elif name in _DTYPES:
             if value not in _DTYPES[name]:
                 raise TypeError(f"Option {name!r} cannot be {value!r}")
@@ -161,7 +163,7 @@ class Config:
             if not isinstance(value, core.Arch):
                 raise TypeError(f"Option 'arch' takes an arch constant, got {value!r}")
         elif name != "_on_change":
-            raise AttributeError(f"'Config' object has no attribute {name!r}")
+            raise AttributeError(f"'CompileConfig' object has no attribute {name!r}")
         self.__dict__[name] = value
         self.__dict__["_hash"] = None
         changed: Callable[[str, Any], None] | None = self.__dict__["_on_change"]

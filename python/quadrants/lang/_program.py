@@ -8,7 +8,7 @@ from typing import Any
 from quadrants import _logging
 from quadrants._compat.kernel_face import LaunchContext, WatchedClass
 from quadrants._lib import core
-from quadrants.lang._config import Config
+from quadrants.lang._config import CompileConfig
 
 
 class DeviceCaps:
@@ -37,7 +37,7 @@ class Program(metaclass=WatchedClass):
     __slots__ = ("__weakref__", "_compiled_before", "_config")
     _DOUBLED = ("compile_kernel", "launch_kernel")
 
-    def __init__(self, config: Config, python_options: dict[str, Any]) -> None:
+    def __init__(self, config: CompileConfig, python_options: dict[str, Any]) -> None:
         self._config = config
         if config.debug:
             config.check_out_of_bound = True
@@ -51,7 +51,7 @@ class Program(metaclass=WatchedClass):
         config._on_change = core.set_config_option
         self._compiled_before = core.host_times()["compile"]
 
-    def config(self) -> Config:
+    def config(self) -> CompileConfig:
         return self._config
 
     def synchronize(self) -> None:

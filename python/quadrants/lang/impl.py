@@ -27,7 +27,7 @@ from quadrants.lang.exception import (
 from quadrants.types.primitive_types import DataType, f16, f32, f64, i32, i64, u32, u64
 
 if TYPE_CHECKING:
-    from quadrants.lang._config import Config
+    from quadrants.lang._config import CompileConfig
     from quadrants.lang._program import Program
 
 __all__ = ["QuadrantsCompilationError", "QuadrantsSyntaxError", "QuadrantsTypeError"]
@@ -145,7 +145,7 @@ class PyQuadrants:
         self.default_ip = ip
         self.default_up = u32 if ip is i32 else u64
 
-    def create_program(self, config: Config) -> None:
+    def create_program(self, config: CompileConfig) -> None:
         """Starts the native runtime under this config."""
         from quadrants.lang._program import Program
 
@@ -223,16 +223,16 @@ def get_runtime() -> PyQuadrants:
     return pyquadrants
 
 
-def current_cfg() -> Config:
+def current_cfg() -> CompileConfig:
     """The config of the live program."""
     return pyquadrants.prog.config()
 
 
-def default_cfg() -> Config:
+def default_cfg() -> CompileConfig:
     """A config with every option at its default."""
-    from quadrants.lang._config import Config
+    from quadrants.lang._config import CompileConfig
 
-    return Config()
+    return CompileConfig()
 
 
 def _end() -> None:

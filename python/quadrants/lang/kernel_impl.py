@@ -189,7 +189,23 @@ def check_owner(instance: Any) -> None:
 
 
 class _CalledFromPython(QuadrantsSyntaxError, AssertionError):
-    """A func that was called outside kernels: programs expect either class."""
+    """A func that was called outside kernels: programs expect either class. Shown as the former."""
+
+    def __init__(
+        self, text: str = "Quadrants functions cannot be called from Python-scope."
+    ) -> None:
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _called_from_python, self.args
+
+
+_CalledFromPython.__name__ = _CalledFromPython.__qualname__ = QuadrantsSyntaxError.__name__
+_CalledFromPython.__module__ = QuadrantsSyntaxError.__module__
+
+
+def _called_from_python(text: str) -> _CalledFromPython:  # what is pickled: the class has no name
+    return _CalledFromPython(text)
 
 
 class FuncDef(Definition):
@@ -216,7 +232,7 @@ class FuncDef(Definition):
             return run_func(self, args, kwargs)
         if self._runs_on_host:
             return self.fn(*args, **kwargs)
-        raise _CalledFromPython("Quadrants functions cannot be called from Python-scope.")
+        raise _CalledFromPython
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)

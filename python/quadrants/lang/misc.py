@@ -14,7 +14,7 @@ from quadrants._lib.core import Arch
 from quadrants._names import NAMES
 from quadrants.lang import impl
 from quadrants.lang._config import (
-    Config,
+    CompileConfig,
     Option,
     aside_rows,
     checked,
@@ -210,8 +210,9 @@ def _check_ir_load_envs_against_caching(cfg: Any, src_ll_cache: bool) -> None:
 _FLAGS = tuple(
     f"QD_{name}"
     for name in (
-        "COVERAGE_MAX_PROBES DUMP_AST DUMP_CFG DUMP_IR DUMP_SIMPLIFY ENABLE_PYBUF ENABLE_TORCH GRAPH "
-        "KERNEL_COVERAGE PERFDISPATCH_PRINT_DEBUG SHOW_COMPILING"
+        "COVERAGE_MAX_PROBES DEBUG_ADSTACK DUMP_AST DUMP_CFG DUMP_IR DUMP_SIMPLIFY ENABLE_AMDGPU ENABLE_CUDA "
+        "ENABLE_METAL ENABLE_PYBUF ENABLE_TORCH ENABLE_VULKAN GRAPH KERNEL_COVERAGE "
+        "PERFDISPATCH_PRINT_DEBUG SHOW_COMPILING"
     ).split()
 )
 
@@ -222,7 +223,7 @@ def _check_variables(environ: Mapping[str, str]) -> None:
         number(environ, variable, int)
 
 
-def _warn_printing_from_cache(cfg: Config) -> None:
+def _warn_printing_from_cache(cfg: CompileConfig) -> None:
     printing = cfg.print_ir or os.environ.get("QD_DUMP_IR") == "1"
     if printing and cfg.offline_cache and _logging.is_logging_effective(_logging.WARN):
         import warnings
@@ -234,7 +235,9 @@ def _warn_printing_from_cache(cfg: Config) -> None:
         )
 
 
-def _resolve(args: _Arguments, cfg: Config, default_fp: Any, default_ip: Any) -> _PythonOptions:
+def _resolve(
+    args: _Arguments, cfg: CompileConfig, default_fp: Any, default_ip: Any
+) -> _PythonOptions:
     """Fills the config and returns the special options."""
     runtime = get_runtime()
     if args.environ.get("QD_DEFAULT_UP"):
@@ -340,7 +343,7 @@ def init(
         )
     reset()
 
-    cfg = Config()
+    cfg = CompileConfig()
     cfg.offline_cache = True
     args = _Arguments(kwargs, os.environ)
     special = _resolve(args, cfg, default_fp, default_ip)

@@ -56,10 +56,10 @@ class PLYWriter:
 
         Args:
             key: name of the property.
-            data_type: a PLY type such as "float" or "int".
+            data_type: a PLY type such as "float" or "int"; another one is told, and the channel left out.
             data: the numbers.
         """
-        self._vertex.append(self._channel(key, data_type, data, self.num_vertices))
+        self._vertex += self._channel(key, data_type, data, self.num_vertices)
 
     def add_vertex_pos(self, x: Any, y: Any, z: Any) -> None:
         """Positions x, y, z: arrays or lists of one number per vertex."""
@@ -115,10 +115,10 @@ class PLYWriter:
 
         Args:
             key: name of the property.
-            data_type: a PLY type such as "float" or "int".
+            data_type: a PLY type such as "float" or "int"; another one is told, and the channel left out.
             data: the numbers.
         """
-        self._face.append(self._channel(key, data_type, data, self.num_faces))
+        self._face += self._channel(key, data_type, data, self.num_faces)
 
     def add_face_id(self) -> None:
         """The number of each face, from 0."""
@@ -172,11 +172,13 @@ class PLYWriter:
             self.add_vertex_channel(key, data_type, data)
 
     @staticmethod
-    def _channel(key: str, data_type: str, data: Any, count: int) -> tuple[str, str, Any]:
-        assert data_type in _TYPES, f"Unknown PLY type {data_type!r}; known: {', '.join(_TYPES)}"
+    def _channel(key: str, data_type: str, data: Any, count: int) -> list[tuple[str, str, Any]]:
+        if data_type not in _TYPES:
+            print(f"Unknown type {data_type} detected, skipping this channel")
+            return []
         flat = np.asarray(data).reshape(-1).astype(_TYPES[data_type])
         assert flat.size == count, f"Channel {key!r} needs {count} numbers, got {flat.size}"
-        return key, data_type, flat
+        return [(key, data_type, flat)]
 
     def _header(self, form: str) -> str:
         lines = [

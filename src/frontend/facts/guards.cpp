@@ -544,7 +544,8 @@ void Unit::untracked(PyObject* o) {
     const bool of_user =
         t->tp_flags & Py_TPFLAGS_HEAPTYPE || PyModule_Check(o) ||
         (PyType_Check(o) && reinterpret_cast<PyTypeObject*>(o)->tp_flags & Py_TPFLAGS_HEAPTYPE);
-    const bool changes = is_our(t, "Config") || is_our(t, "Program") || is_our(t, "PyQuadrants");
+    const bool changes =
+        is_our(t, "CompileConfig") || is_our(t, "Program") || is_our(t, "PyQuadrants");
     if (changes ||
         (of_user && !is_numpy_scalar(o) && !is_own_code(reinterpret_cast<PyObject*>(t)) &&
          !(PyType_Check(o) && is_own_code(o))))

@@ -188,10 +188,15 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
 
 def _write(path: str, text: str) -> None:
     folder = os.path.dirname(path)
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as e:
+        raise QuadrantsRuntimeError(
+            f"what is dumped cannot be written to {folder or os.getcwd()}: {e}; see debug_dump_path"
+        ) from None
 
 
 def _tasks(kernel: str, listed: str) -> Iterator[tuple[int, str, str, str]]:
