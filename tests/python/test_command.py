@@ -253,7 +253,7 @@ def test_doctor(capsys, monkeypatch, folder):
         ("QD_DEBUG", "yes", "invalid literal"),
         ("QD_DEFAULT_FP", "16", "use 32 or 64"),
         ("QD_DEFAULT_UP", "32", "TypeError"),
-        ("QD_CPU_MAX_NUM_THREADS", "-1", "takes int in [1, 65535]"),
+        ("QD_CPU_MAX_NUM_THREADS", "-1", "takes int in [0, 65535]"),
     ):
         with monkeypatch.context() as m:
             m.setenv(name, value)

@@ -15,6 +15,7 @@ import quadrants as qd
 from quadrants._lib import core
 from quadrants.lang._config import checked, table
 
+ROOT = pathlib.Path(__file__).parents[2]
 pytestmark = pytest.mark.oracle_differs("its dumps look otherwise")
 
 
@@ -192,10 +193,29 @@ INERT = [name for name, row in table().items() if row.room == "inert"]
 @pytest.mark.parametrize("name", INERT)
 def test_what_has_no_effect_changes_no_code(name):
     usual = table()[name].default
-    other = not usual if isinstance(usual, bool) else usual + 1
+    other = not usual if isinstance(usual, bool) else usual + type(usual)(1)
     texts = [ir_of(matrices, "plan"), ir_of(matrices, "plan", **{name: other})]
     # Fields and their trees are numbered over the process.
     assert len({re.sub(r"@tmp\d+|group \d+", "", t) for t in texts}) == 1
+
+
+def test_who_has_no_effect_says_so():
+    """What nobody reads is in a room of which the page says that."""
+    names = {
+        word
+        for folder, kinds in (("src", ("*.cpp", "*.h")), ("python/quadrants", ("*.py",)))
+        for kind in kinds
+        for path in (ROOT / folder).rglob(kind)
+        for word in re.findall(r"\w+", path.read_text())
+    }
+    unread = {name for name, row in table().items() if name not in names}
+    assert {table()[name].room for name in unread} == {"inert", "quant", "mesh"}
+
+
+def test_no_threads_are_as_many_as_there_are():
+    qd.init(arch=qd.cpu, cpu_max_num_threads=0)
+    assert qd.cfg.cpu_max_num_threads == table()["cpu_max_num_threads"].default > 0
+    twice_the_same()
 
 
 def threads_that_ran(length=100_000, **options):
@@ -224,7 +244,7 @@ def test_loops_on_one_thread():
 def test_blocks_of_the_cpu_reach_the_tasks():
     """What the runtime makes of them: tests/cpp/launch_test.cpp."""
     assert ir_of(a_sum, "plan") == ir_of(a_sum, "plan", default_cpu_block_dim=1024)
-    for options in {"default_cpu_block_dim": 4096}, {"default_cpu_block_dim": -3}:
+    for options in {"default_cpu_block_dim": 4096}, {"default_cpu_block_dim": 0}:
         assert threads_that_ran(**options) >= 0
 
 
@@ -248,7 +268,14 @@ def test_a_change_of_cfg_makes_other_code(tmp_path):
 
 
 RANGES = [
-    ("cpu_max_num_threads", (0, -1, 65536), (1, 65535)),
+    ("cpu_max_num_threads", (-1, 65536), (0, 1, 65535)),
+    ("default_cpu_block_dim", (-3,), (0, 1, 4096)),
+    ("default_gpu_block_dim", (-1, 0), (1, 1024)),
+    ("saturating_grid_dim", (-1,), (0, 1000)),
+    ("max_block_dim", (-1,), (0, 1024)),
+    ("device_memory_GB", (-1.0, float("nan"), float("inf")), (0, 0.5, 80)),
+    ("device_memory_fraction", (-0.1, 2.0, float("nan")), (0, 0.5, 1)),
+    ("ad_stack_size", (-1,), (0, 1000)),
     ("offline_cache_cleaning_factor", (-0.1, 1.5, float("nan")), (0, 1, 0.5)),
     ("offline_cache_max_size_of_files", (0, -5), (1, 2**31 - 1)),
     ("cuda_stack_limit", (), (0, 2**64 - 1)),
@@ -292,7 +319,8 @@ def test_unknown_values_of_texts(capfd):
 # variable, value, what the message says beside the variable
 MALFORMED = [
     *((f"QD_{name}", "abc", "invalid literal") for name in (
-        "DUMP_AST DUMP_CFG DUMP_IR DUMP_SIMPLIFY ENABLE_PYBUF ENABLE_TORCH GRAPH KERNEL_COVERAGE LOAD_IR "
+        "DEBUG_ADSTACK DUMP_AST DUMP_CFG DUMP_IR DUMP_SIMPLIFY ENABLE_AMDGPU ENABLE_CUDA ENABLE_METAL "
+        "ENABLE_PYBUF ENABLE_TORCH ENABLE_VULKAN GRAPH KERNEL_COVERAGE LOAD_IR "
         "PERFDISPATCH_PRINT_DEBUG SHOW_COMPILING COVERAGE_MAX_PROBES DEBUG OPT_LEVEL UNROLLING_LIMIT"
     ).split()),
     ("QD_OFFLINE_CACHE_CLEANING_FACTOR", "half", "could not convert"),
@@ -379,8 +407,7 @@ print("all", len(wanted))
 
 
 def test_the_pages_say_what_the_tables_say():
-    root = pathlib.Path(__file__).parents[2]
-    made = runpy.run_path(str(root / "tools" / "option_page.py"))
-    assert (root / "docs" / "options.md").read_text() == made["page"]()
-    page = (root / "docs" / "passes.md").read_text()
+    made = runpy.run_path(str(ROOT / "tools" / "option_page.py"))
+    assert (ROOT / "docs" / "options.md").read_text() == made["page"]()
+    page = (ROOT / "docs" / "passes.md").read_text()
     assert page == made["passes_page"](page)

@@ -162,7 +162,7 @@ def loop_config(
 
 @kernel_only
 def block_local(*args: Any) -> Any:
-    """Stages the next loop's accesses to these fields in shared memory, where the target has it.
+    """Wishes that the next loop's accesses to these fields are staged in shared memory; so far they are not.
 
     Args:
         *args: fields.
