@@ -142,7 +142,29 @@ bool read_wishes(Wishes& w) {
     return true;
 }
 
-PyObject* runtime_init(PyObject*, PyObject* options) {
+// What Python calls the live runtime: there from the last step of runtime_init to the first of
+// runtime_reset, as the session's generation is. No signal handler finds one without the other.
+PyObject* program = nullptr;
+
+PyObject* live_program(PyObject*, PyObject*) {
+    PyObject* live = program ? program : Py_None;
+    Py_INCREF(live);
+    return live;
+}
+
+PyObject* decided_options(bool on_gpu) {
+    if (!on_gpu) return Py_BuildValue("{s:i}", "max_block_dim", 1024);
+    const runtime::cuda::Driver& d = *runtime::cuda::driver();
+    const auto wished = int(session().options.saturating_grid_dim);
+    return Py_BuildValue("{s:i,s:i}", "max_block_dim", d.block_threads, "saturating_grid_dim",
+                         wished ? wished : 2 * d.multiprocessors * d.blocks_held);
+}
+
+// runtime_init(options, program) -> the options that the device decides
+PyObject* runtime_init(PyObject*, PyObject* const* args, Py_ssize_t count) {
+    if (count != 2 || !PyDict_Check(args[0]))
+        return PyErr_Format(PyExc_TypeError, "runtime_init takes a dictionary and a program");
+    PyObject* options = args[0];
     Wishes wishes;
     if (!read_wishes(wishes)) return nullptr;
     PyObject* device = PyDict_GetItemString(options, "device");
@@ -167,7 +189,6 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     const char* text = release ? PyUnicode_AsUTF8(release) : "";
     if (!text) return nullptr;
     s.release = text;
-    s.generation = s.next_generation++;
     s.launches = s.drawing_launches = 0;
     s.compiled = 0;
     s.pool = std::make_unique<runtime::Pool>(s.options.cpu_max_num_threads);
@@ -183,11 +204,12 @@ PyObject* runtime_init(PyObject*, PyObject* options) {
     if (s.options.debug || s.options.gdb_trigger) runtime::report_crashes(s.options.gdb_trigger);
     begin_trace();
     note_watchers();
-    if (!on_gpu) return Py_BuildValue("{s:i}", "max_block_dim", 1024);
-    const runtime::cuda::Driver& d = *runtime::cuda::driver();
-    const auto wished = int(s.options.saturating_grid_dim);
-    return Py_BuildValue("{s:i,s:i}", "max_block_dim", d.block_threads, "saturating_grid_dim",
-                         wished ? wished : 2 * d.multiprocessors * d.blocks_held);
+    PyObject* decided = decided_options(on_gpu);
+    if (!decided) return nullptr;
+    s.generation = s.next_generation++;
+    Py_INCREF(args[1]);
+    Py_XSETREF(program, args[1]);
+    return decided;
 }
 
 void flush() {
@@ -209,6 +231,7 @@ PyObject* runtime_reset(PyObject*, PyObject*) {
     if (!closed.wait()) return nullptr;
     if (session().generation) {
         session().generation = 0;  // a call that has not begun its work will not
+        const Ref ended = Ref::steal_or_null(std::exchange(program, nullptr));
         finish();
         run_reset_hooks();
         if (const auto trim = session().device->trim) trim();
@@ -352,7 +375,9 @@ PyMethodDef methods[] = {
     {"device_problem", device_problem, METH_O, "Why they cannot."},
     {"hide_progress", hide_progress, METH_NOARGS, "Before a line is written to the terminal."},
     {"set_log_level", set_log_level, METH_O, "Which lines anybody wants to read."},
-    {"runtime_init", runtime_init, METH_O, "Starts the runtime under a dictionary of options."},
+    {"live_program", live_program, METH_NOARGS, "What runtime_init was given; None without one."},
+    {"runtime_init", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(runtime_init)),
+     METH_FASTCALL, "Starts the runtime under a dictionary of options, as a program."},
     {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
     {"end_session", end_session, METH_O,
      "Before the interpreter ends: keeps other threads out of kernels."},

@@ -1,5 +1,7 @@
 """Signals that come while a kernel is traced, compiled or run: what handlers raise comes out soon."""
 
+import copy
+import functools
 import os
 import subprocess
 import sys
@@ -569,6 +571,71 @@ def test_fields_survive_what_is_raised_while_they_get_storage():
         if lines < last:
             break
     assert cut > 20
+
+
+def starts_or_ends(code):
+    return code.co_filename.endswith(("lang/impl.py", "lang/misc.py", "lang/_program.py"))
+
+
+@qd.kernel
+def one() -> qd.i32:
+    return 1
+
+
+@pytest.mark.parametrize("amid", ["init", "reset"])
+def test_an_interrupt_leaves_the_runtime_whole_or_gone(amid):
+    """At any line, for all that asks whether there is one."""
+    start = functools.partial(qd.init, arch=qd.cpu, offline_cache=False, log_level="error")
+    whole = {True: 0, False: 0}
+    for last in range(1, 2000):
+        start()
+        x, a, config = qd.field(qd.i32, 3), qd.ndarray(qd.i32, 3), qd.cfg
+        came, _ = interrupted(start if amid == "init" else qd.reset, last, starts_or_ends)
+        if not came:
+            break
+        uses = {
+            "kernel": one,
+            "sync": qd.sync,
+            "field": lambda: qd.field(qd.i32, 3),
+            "ndarray": lambda: qd.ndarray(qd.i32, 3),
+            "old field": lambda x=x: x.fill(1),
+            "old ndarray": lambda a=a: a.fill(1),
+            "cfg": lambda: qd.cfg.arch,
+        }
+        works = {}
+        for name, use in uses.items():
+            try:
+                use()
+                works[name] = True
+            except (qd.QuadrantsRuntimeError, AttributeError):
+                works[name] = False
+        if qd.cfg is not None and qd.cfg is not config:  # a new runtime has nothing of the old
+            del works["old field"], works["old ndarray"]
+        assert len(set(works.values())) == 1, (last, works)
+        whole[works["cfg"]] += 1
+    assert whole[False] > 3, whole
+    assert whole[True] > 3 or amid == "reset", whole
+    start()
+    assert one() == 1
+
+
+def test_a_config_is_of_its_own_runtime():
+    """A copy or an earlier one says nothing of what runs."""
+    qd.init(arch=qd.cpu, offline_cache=False)
+    early = qd.cfg
+    qd.init(arch=qd.cpu, offline_cache=False)
+    x = qd.field(qd.i32, 4)
+    for other in (early, copy.copy(qd.cfg)):
+        other.check_out_of_bound = True
+
+    @qd.kernel
+    def read(i: qd.template()) -> qd.i32:
+        return x[i + 4]  # 64 bytes are there
+
+    assert read(0) == 0
+    qd.cfg.check_out_of_bound = True
+    with pytest.raises(AssertionError, match="Accessing field"):
+        read(1)
 
 
 @pytest.mark.parametrize("shape", [3, ()])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from quadrants._lib import core
@@ -137,7 +137,7 @@ class CompileConfig:
 
     def __init__(self) -> None:
         values = self.__dict__
-        values["_on_change"] = values["_hash"] = None
+        values["_hash"] = None
         values["arch"] = core.host_arch()
         values["default_fp"], values["default_ip"], values["default_up"] = f32, i32, u32
         for row in config_rows().values():
@@ -162,13 +162,12 @@ class CompileConfig:
         elif name == "arch":
             if not isinstance(value, core.Arch):
                 raise TypeError(f"Option 'arch' takes an arch constant, got {value!r}")
-        elif name != "_on_change":
+        else:
             raise AttributeError(f"'CompileConfig' object has no attribute {name!r}")
         self.__dict__[name] = value
         self.__dict__["_hash"] = None
-        changed: Callable[[str, Any], None] | None = self.__dict__["_on_change"]
-        if changed is not None and name != "_on_change":
-            changed(name, native_value(value))
+        if core.native_loaded() and (live := core.live_program()) and live.config() is self:
+            core.set_config_option(name, native_value(value))
 
     def as_dict(self) -> dict[str, Any]:
         """Every option as native code takes it: architectures and dtypes by name."""

@@ -34,22 +34,19 @@ class Program(metaclass=WatchedClass):
     that only outside code calls. Methods may be replaced on the class, not on the object.
     """
 
-    __slots__ = ("__weakref__", "_compiled_before", "_config")
+    __slots__ = ("__weakref__", "_arch", "_compiled_before", "_config")
     _DOUBLED = ("compile_kernel", "launch_kernel")
 
     def __init__(self, config: CompileConfig, python_options: dict[str, Any]) -> None:
-        self._config = config
+        self._config, self._arch = config, config.arch
         if config.debug:
             config.check_out_of_bound = True
         release = core.get_version_string()
         core.set_log_level(_logging._level)
         given = {"release": release, "device": config.arch.name}
-        native = core.runtime_init({**config.as_dict(), **python_options, **given})
-        if isinstance(native, dict):  # values that the device decides, such as max_block_dim
-            for name, value in native.items():
-                setattr(config, name, value)
-        config._on_change = core.set_config_option
         self._compiled_before = core.host_times()["compile"]
+        decided = core.runtime_init({**config.as_dict(), **python_options, **given}, self)
+        vars(config).update(decided)  # values that the device decides, such as max_block_dim
 
     def config(self) -> CompileConfig:
         return self._config
@@ -58,7 +55,6 @@ class Program(metaclass=WatchedClass):
         core.runtime_sync()
 
     def finalize(self) -> None:
-        self._config._on_change = None
         core.set_current_stream(0)
         core.runtime_reset()
 

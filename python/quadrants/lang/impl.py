@@ -76,8 +76,7 @@ class PyQuadrants:
         self._set_defaults()
 
     def _set_defaults(self) -> None:
-        self._prog: Program | None = None
-        self._arch: Arch | None = None
+        self._runs_python = False
         self.materialized = False
         self.default_fp: DataType = f32
         self.default_ip: DataType = i32
@@ -115,6 +114,19 @@ class PyQuadrants:
         """The kernels defined that are still held, in the order of their definitions."""
         return list(self._kernels.values())
 
+    # What lives is known in one place, which native code and everything here asks: a signal
+    # handler that raises amid `init` or `reset` leaves the runtime whole or gone.
+    @property
+    def _prog(self) -> Program | None:
+        return core.live_program() if core.native_loaded() else None
+
+    @property
+    def _arch(self) -> Arch | None:
+        if self._runs_python:
+            return Arch.python
+        prog = self._prog
+        return None if prog is None else prog._arch
+
     @property
     def prog(self) -> Program:
         """The program of the live runtime."""
@@ -147,15 +159,15 @@ class PyQuadrants:
 
     def create_program(self, config: CompileConfig) -> None:
         """Starts the native runtime under this config."""
-        from quadrants.lang._program import Program
-
-        self._arch = config.arch
         if config.arch is Arch.python:
             from quadrants.lang._python_backend import install
 
             install()
+            self._runs_python = True
             return
-        self._prog = Program(config, {name: getattr(self, name) for name in PYTHON_OPTIONS})
+        from quadrants.lang._program import Program
+
+        Program(config, {name: getattr(self, name) for name in PYTHON_OPTIONS})
 
     def materialize(self) -> None:
         """Makes storage of all fields declared so far. Called before launches and exports."""
@@ -175,10 +187,9 @@ class PyQuadrants:
 
     def clear(self) -> None:
         """Ends the program: waits, writes caches, frees storage."""
-        if self._prog is not None:
-            self._prog.finalize()
-        self._prog = None
-        self._arch = None
+        self._runs_python = False
+        if (prog := self._prog) is not None:
+            prog.finalize()
         self.materialized = False
         self.conversions.clear()
 
@@ -274,7 +285,7 @@ def host_only(function: _F) -> _F:
 
 def is_python_backend() -> bool:
     """Whether the runtime executes kernels as plain Python."""
-    return pyquadrants._arch is Arch.python
+    return pyquadrants._runs_python
 
 
 def subscript(ast_builder: Any, value: Any, *indices: Any) -> Any:

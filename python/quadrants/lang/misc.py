@@ -364,16 +364,16 @@ def init(
     runtime.src_ll_cache = src_ll_cache
     try:
         runtime.create_program(cfg)
-    except BaseException:
+        if not impl.is_python_backend():
+            runtime.materialize()
+            if os.environ.get("QD_KERNEL_COVERAGE") == "1":
+                from quadrants.lang import _kernel_coverage
+
+                _kernel_coverage.ensure_field_allocated()
+        load_before_handlers()
+    except BaseException:  # also of a signal handler
         impl.reset()
         raise
-    if not impl.is_python_backend():
-        runtime.materialize()
-        if os.environ.get("QD_KERNEL_COVERAGE") == "1":
-            from quadrants.lang import _kernel_coverage
-
-            _kernel_coverage.ensure_field_allocated()
-    load_before_handlers()
     return None
 
 
