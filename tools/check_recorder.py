@@ -38,7 +38,7 @@ ROWS = {
     "callables.cpp": (1, OURS),
     "diag.cpp": (15, MESSAGES),
     "expr.cpp": (1, OURS),
-    "guards.cpp": (43, FACTS),
+    "guards.cpp": (44, FACTS),
     "hooks.cpp": (1, OURS),
     "lower_call.cpp": (3, OURS),
     "lower_condition.cpp": (3, RUNS),

@@ -5,7 +5,9 @@
 namespace qd::cpython {
 
 std::string text(PyObject* o) {
-    Ref s = Ref::steal_or_null(PyObject_Str(o));
+    // A str is its own; to ask for it would run the signal handlers that are due.
+    const Ref s =
+        o && PyUnicode_CheckExact(o) ? Ref::borrow(o) : Ref::steal_or_null(PyObject_Str(o));
     const char* c = s ? PyUnicode_AsUTF8(s.get()) : nullptr;
     if (!c) forget_error();
     return c ? c : "<?>";

@@ -298,6 +298,52 @@ def test_a_handlers_exception_is_no_answer(tmp_path, what):
     assert int(words[-1]) > 1
 
 
+def test_a_signal_that_is_due_changes_no_answer(tmp_path):
+    """CPython runs handlers where the str of a str is asked for; a finaliser then swallows what one raised."""
+    done = run(
+        tmp_path,
+        """
+        raise_signal = ctypes.CDLL(None)["raise"]  # called by native code: no handler runs soon
+
+        class Dies:
+            def __del__(self):
+                pass
+
+        @qd.kernel
+        def k() -> qd.i32:
+            held = qd.static(Dies())
+            return qd.static(raise_signal(int(signal.SIGALRM)))
+
+        class Own(Exception):
+            pass
+
+        def handler(signum, frame):
+            raise Own
+
+        signal.signal(signal.SIGALRM, handler)
+        try:
+            k()
+        except Own:
+            print("end")
+        """,
+    )
+    assert_ended(done)
+
+
+def test_no_python_runs_to_name_a_dtype(monkeypatch):
+    """What a debugger or a tracer raised there would be taken for an answer."""
+    qd.init(arch=qd.cpu, offline_cache=False)
+    asked = []
+    monkeypatch.setattr(type(qd.i64), "__str__", lambda self: asked.append(1) or self.name)
+
+    @qd.kernel
+    def k(a: qd.i32) -> qd.i64:
+        return qd.i64(a) + qd.cast(a, qd.f64)
+
+    assert k(3) == 6
+    assert not asked
+
+
 @pytest.mark.oracle_differs("the established package is not interrupted")
 @pytest.mark.parametrize("tier", ["0", "interpret"])
 def test_a_launch_that_is_over_soon_runs_whole(tmp_path, tier):

@@ -42,7 +42,10 @@ Ref type_id(PyObject* o);
 // enumeration is named with its class, since members of others may have its value, and by what it
 // is beside: IntEnum may have become Enum.
 Ref normalised(PyObject* o) {
-    if (is_dtype(o)) return Ref::steal(PyUnicode_FromFormat("dtype %s", text(o).c_str()));
+    if (is_dtype(o)) {  // not by its str, which is Python: what came amid it would be the fact
+        const Ref name = Ref::steal(PyObject_GetAttr(o, names().name_));
+        return Ref::steal(PyUnicode_FromFormat("dtype %U", name.get()));
+    }
     if (is_enum_member(o)) {
         const Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
         if (!is_plain_constant(v.get())) return Ref::steal(PyObject_Repr(o));
