@@ -29,6 +29,7 @@ namespace {
 constexpr off_t kLargest = off_t(1) << 30;  // no artefact comes near
 constexpr time_t kAbandoned = 3600;         // seconds until an unfinished file is somebody's crash
 
+constexpr int kAttempts = 20;  // ... at a file in a folder that others may remove
 constexpr int64_t kRecount = 24 * 3600;
 constexpr time_t kNoted = 10;                 // seconds for which a use counts
 constexpr std::string_view kTotal = "total";  // the entry that says how large the others are
@@ -232,8 +233,14 @@ bool Store::make_folder() const {
 
 bool Store::write(std::string_view name, std::span<const uint8_t> content) const {
     const std::string path = folder_ + "/" + std::string(name);
-    if (!make_folders(path.substr(0, path.rfind('/')))) return tell_unwritable(folder_, errno);
-    return usable(name) && put(name, content);
+    const std::string folder = path.substr(0, path.rfind('/'));
+    for (int k = 0; k < kAttempts; ++k) {
+        if (!make_folders(folder)) return tell_unwritable(folder_, errno);
+        if (usable(name) && put(name, content)) return true;
+        struct stat info;
+        if (::lstat(folder.c_str(), &info) == 0 || errno != ENOENT) return false;
+    }  // another process cleans: the folder was empty
+    return false;
 }
 
 std::vector<int64_t> Store::write_each(std::span<const Entry> entries) const {
@@ -354,6 +361,7 @@ bool is_unfinished(std::string_view name) {
 
 int64_t Store::clean(const Limits& limits) const {
     std::vector<StoredFile> files;
+    std::vector<std::string> folders;  // those within come first
     const time_t now = ::time(nullptr);
     auto visit = [&](auto&& self, const std::string& folder) -> void {
         DIR* d = ::opendir(folder.c_str());
@@ -365,6 +373,7 @@ int64_t Store::clean(const Limits& limits) const {
             if (::lstat(path.c_str(), &info) != 0) continue;
             if (S_ISDIR(info.st_mode)) {
                 self(self, path);
+                folders.push_back(path);
             } else if (is_unfinished(e->d_name)) {
                 if (info.st_mtime + kAbandoned < now) ::unlink(path.c_str());
             } else if (S_ISREG(info.st_mode) && is_ours(path)) {
@@ -377,6 +386,7 @@ int64_t Store::clean(const Limits& limits) const {
     visit(visit, folder_);
     const int64_t total = total_of(files);
     evict(files, limits);
+    for (const std::string& folder : folders) (void)::rmdir(folder.c_str());  // the empty ones
     return total;
 }
 

@@ -65,8 +65,8 @@ class Store {
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
     // Removes the older half of the entries below `subfolder` if there are more than `most`.
     void trim(std::string_view subfolder, size_t most) const;
-    // Evicts, and removes what interrupted writers left behind an hour ago. Looks at every entry;
-    // returns their total before.
+    // Evicts, and removes what interrupted writers left behind an hour ago, and empty folders.
+    // Looks at every entry; returns their total before.
     int64_t clean(const Limits& limits) const;
     // The same when it is time: the total is kept in an entry, to which processes add what they
     // wrote. Costs nothing if this one wrote nothing.

@@ -300,6 +300,44 @@ def test_the_share_that_goes(cache):
     assert not cache.folder.exists() or cache.names() == []
 
 
+def test_cleaning_leaves_no_empty_folders(cache):
+    small = {"offline_cache_max_size_of_files": 1, "offline_cache_cleaning_factor": 0.5}
+    cache.run(3, 4, 5, 6)
+    recipes = cache.path / "native" / "kernels"
+    assert len([*recipes.iterdir()]) == 4
+    for k in range(3):
+        cache.run(7 + k, **small)
+    left = [*recipes.iterdir()]
+    assert 0 < len(left) < 5 and all(any(key.iterdir()) for key in left)
+
+
+def test_a_folder_that_vanishes_is_made_again(tmp_path):
+    """Another process cleans while this one writes."""
+    from quadrants._lib import core
+
+    name = f"kernels/{'0' * 32}/{'1' * 32}"
+    file = tmp_path / "native" / name
+    removes = """
+import os, sys, time
+while True:
+    time.sleep(0.0001)
+    try: os.rmdir(sys.argv[1])
+    except OSError: pass
+"""
+    other = subprocess.Popen([sys.executable, "-c", removes, file.parent])
+    try:
+        vanished, end = 0, time.monotonic() + 60
+        while vanished < 300 and time.monotonic() < end:
+            assert core.cache_write(str(tmp_path), name, b"content")
+            file.unlink()
+            time.sleep(0.0002)
+            vanished += not file.parent.exists()
+        assert vanished > 10
+    finally:
+        other.kill()
+        other.wait()
+
+
 def test_nothing_is_touched_without_the_cache(cache):
     cache.run(3)
     before = {p: p.read_bytes() for p in cache.path.rglob("*") if p.is_file()}
