@@ -1,5 +1,5 @@
-// What the command line does to a cache: cache_entries(), cache_read(), cache_write() and
-// cache_identity(). A folder is the option offline_cache_file_path.
+// What the command line does to a cache: cache_entries(), cache_read(), cache_write(),
+// cache_check_name() and cache_identity(). A folder is the option offline_cache_file_path.
 
 #include <sys/stat.h>
 
@@ -107,14 +107,25 @@ PyObject* cache_read(PyObject*, PyObject* args) try {
     return nullptr;
 }
 
+bool check_name(const char* name) {
+    if (!is_entry(name)) PyErr_Format(PyExc_ValueError, "'%s' is no name of a cache entry", name);
+    return !PyErr_Occurred();
+}
+
+// cache_check_name(name): ValueError if an entry cannot be called so.
+PyObject* cache_check_name(PyObject*, PyObject* name) {
+    const char* text = PyUnicode_AsUTF8(name);
+    if (!text || !check_name(text)) return nullptr;
+    Py_RETURN_NONE;
+}
+
 // cache_write(folder, name, content) -> whether it is there now
 PyObject* cache_write(PyObject*, PyObject* args) try {
     PyObject* folder;
     const char *name, *bytes;
     Py_ssize_t count;
     if (!PyArg_ParseTuple(args, "Usy#", &folder, &name, &bytes, &count)) return nullptr;
-    if (!is_entry(name))
-        return PyErr_Format(PyExc_ValueError, "'%s' is no name of a cache entry", name);
+    if (!check_name(name)) return nullptr;
     const auto* begin = reinterpret_cast<const uint8_t*>(bytes);
     const bool written = places_of(folder).native.write(name, {begin, static_cast<size_t>(count)});
     show_cache_messages();
@@ -136,6 +147,7 @@ PyMethodDef methods[] = {
     {"cache_entries", cache_entries, METH_O,
      "Entries below a folder: name, path, bytes, time of last use, whether it is whole."},
     {"cache_read", cache_read, METH_VARARGS, "The content of an entry; None if it is not whole."},
+    {"cache_check_name", cache_check_name, METH_O, "Raises unless an entry may be called so."},
     {"cache_write", cache_write, METH_VARARGS, "Makes an entry of a name and its content."},
     {"cache_identity", cache_identity, METH_NOARGS,
      "What entries are made for: ABI version, build, features of the CPU."},

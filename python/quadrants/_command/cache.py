@@ -164,24 +164,20 @@ def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
     except (ValueError, KeyError, TypeError):
         return _fail(f"{file} was not written by `cache export`")
     mine = core.cache_identity()
-    count = 0
     # Recipes last: what they name is there then.
-    for name in sorted(names, key=lambda n: not n.startswith("code/")):
-        if name == _MANIFEST:
-            continue
-        if archive.getinfo(name).file_size > _LARGEST:
-            return _fail(f"{name} in {file} is larger than any entry")
-        content = archive.read(name)
-        if digests.get(name) != _digest(content):
-            return _fail(f"{file}: {name} is not what was exported under that name")
-        try:
-            if not core.cache_write(folder, name, content):
-                return _fail(
-                    f"cannot write to {folder}: it must be a folder of yours, not writable by "
-                    "others, on a disk with room"
-                )
-        except ValueError as e:
-            return _fail(f"{file}: {e}; {count} entries were taken before")
+    names = sorted((n for n in names if n != _MANIFEST), key=lambda n: not n.startswith("code/"))
+    try:
+        for name in names:  # all of them before the first is written
+            _entry(archive, name, digests)
+    except (ValueError, *_DAMAGED) as e:
+        return _fail(f"{file}: {e}; nothing was taken")
+    count = 0
+    for name in names:
+        if not core.cache_write(folder, name, _entry(archive, name, digests)):
+            return _fail(
+                f"cannot write to {folder}: it must be a folder of yours, not writable by "
+                f"others, on a disk with room; {count} entries were taken before"
+            )
         count += 1
     print(f"{count} entries taken into {folder}")
     for what, a, b in zip(("format", "build of Quadrants", "CPU"), mine, theirs):
@@ -190,6 +186,17 @@ def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
                 f"They were made for another {what}: kernels compile here as if they were not there."
             )
     return 0
+
+
+def _entry(archive: zipfile.ZipFile, name: str, digests: dict[str, str]) -> bytes:
+    """The content of an entry; ValueError if it is none that was exported."""
+    core.cache_check_name(name)
+    if archive.getinfo(name).file_size > _LARGEST:
+        raise ValueError(f"{name} is larger than any entry")
+    content = archive.read(name)
+    if digests.get(name) != _digest(content):
+        raise ValueError(f"{name} is not what was exported under that name")
+    return content
 
 
 def _fail(text: str) -> int:
