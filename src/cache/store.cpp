@@ -99,8 +99,7 @@ bool distrust(const std::string& path,
 }
 
 // Once a cache: what cannot be kept is compiled again, no more. Always false.
-bool tell_unwritable(const std::string& folder, int why) {
-    const std::string cache = folder.substr(0, folder.rfind('/'));
+bool tell_unwritable(const std::string& cache, int why) {
     Messages& w = messages();
     std::lock_guard guard(w.lock);
     if (w.named.insert(cache + " cannot be written").second)
@@ -165,14 +164,22 @@ static std::nullopt_t not_loaded(const std::string& path) {
     return std::nullopt;
 }
 
+bool may_hold_stores(const std::string& folder, bool make) {
+    struct stat info;
+    if (make && !make_folders(folder)) return tell_unwritable(folder, errno);
+    if (::stat(folder.c_str(), &info) != 0) return false;
+    return holds_safely(info) || distrust(folder);
+}
+
+std::string Store::cache() const {
+    const size_t slash = folder_.find_last_of('/');
+    if (slash == std::string::npos) return ".";
+    return slash == 0 ? "/" : folder_.substr(0, slash);
+}
+
 bool Store::usable(std::string_view name) const {
     struct stat info;
-    const size_t slash = folder_.find_last_of('/');
-    const std::string parent = slash == std::string::npos ? "."
-                               : slash == 0               ? "/"
-                                                          : folder_.substr(0, slash);
-    if (::stat(parent.c_str(), &info) != 0) return false;
-    if (!holds_safely(info)) return distrust(parent);
+    if (!may_hold_stores(cache(), false)) return false;
     std::string path = folder_;
     for (size_t at = 0;;) {
         if (::lstat(path.c_str(), &info) != 0) return false;
@@ -227,15 +234,17 @@ bool Store::holds(std::string_view name, size_t bytes) const {
 }
 
 bool Store::make_folder() const {
-    if (!make_folders(folder_)) return tell_unwritable(folder_, errno);
+    if (!may_hold_stores(cache(), true)) return false;
+    if (!make_folders(folder_)) return tell_unwritable(cache(), errno);
     return usable("");
 }
 
 bool Store::write(std::string_view name, std::span<const uint8_t> content) const {
     const std::string path = folder_ + "/" + std::string(name);
     const std::string folder = path.substr(0, path.rfind('/'));
+    if (!may_hold_stores(cache(), true)) return false;
     for (int k = 0; k < kAttempts; ++k) {
-        if (!make_folders(folder)) return tell_unwritable(folder_, errno);
+        if (!make_folders(folder)) return tell_unwritable(cache(), errno);
         if (usable(name) && put(name, content)) return true;
         struct stat info;
         if (::lstat(folder.c_str(), &info) == 0 || errno != ENOENT) return false;
@@ -260,21 +269,23 @@ bool Store::put(std::string_view name, std::span<const uint8_t> content) const {
     {
         const File file{::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
         if (file.descriptor < 0)  // a folder that is gone: somebody clears the cache right now
-            return errno != ENOENT && tell_unwritable(folder_, errno);
+            return errno != ENOENT && tell_unwritable(cache(), errno);
         const Header header = header_of(prefix_ + std::string(name), content);
         if (!support::write_all(file.descriptor, &header, sizeof header) ||
             !support::write_all(file.descriptor, content.data(), content.size())) {
             const int why = errno;
             ::unlink(temporary.c_str());
-            return tell_unwritable(folder_, why);
+            return tell_unwritable(cache(), why);
         }
     }
     if (::rename(temporary.c_str(), path.c_str()) == 0) {
         bytes_written += int64_t(sizeof(Header) + content.size());
         return true;
     }
+    const int why = errno;
     ::unlink(temporary.c_str());
-    return false;
+    if (why == EISDIR || why == ENOTEMPTY || why == EEXIST) return distrust(path, "it is a folder");
+    return why != ENOENT && tell_unwritable(cache(), why);
 }
 
 std::vector<std::string> Store::list(std::string_view subfolder) const {

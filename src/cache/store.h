@@ -75,9 +75,14 @@ class Store {
   private:
     bool put(std::string_view name, std::span<const uint8_t> content) const;
     bool usable(std::string_view name) const;  // every folder from folder_'s parent to the file
+    std::string cache() const;                 // the folder that holds it
 
     std::string folder_, prefix_;
 };
+
+// Whether stores may lie in a folder: nobody else can replace what is in it. Not if it is not
+// there; `make` makes it.
+bool may_hold_stores(const std::string& folder, bool make);
 
 // What all stores have to say since the last call, for the log; each untrusted path is named once.
 struct Message {

@@ -1,5 +1,6 @@
 // What the command line does to a cache: cache_entries(), cache_read(), cache_write(),
-// cache_check_name() and cache_identity(). A folder is the option offline_cache_file_path.
+// cache_check_name() and cache_identity(), and cache_may_hold() for the files of Python's own. A
+// folder is the option offline_cache_file_path.
 
 #include <sys/stat.h>
 
@@ -134,6 +135,19 @@ PyObject* cache_write(PyObject*, PyObject* args) try {
     return nullptr;
 }
 
+// cache_may_hold(folder, make) -> whether stores may lie in it; `make`: it is made first.
+PyObject* cache_may_hold(PyObject*, PyObject* args) try {
+    PyObject* folder;
+    int make;
+    if (!PyArg_ParseTuple(args, "Up", &folder, &make)) return nullptr;
+    const Ref bytes = Ref::steal(PyUnicode_EncodeFSDefault(folder));
+    const bool may = cache::may_hold_stores(PyBytes_AS_STRING(bytes.get()), make);
+    show_cache_messages();
+    return PyBool_FromLong(may);
+} catch (const cpython::PyError&) {
+    return nullptr;
+}
+
 // cache_identity() -> (ABI version, hash of the build, the CPU's features)
 PyObject* cache_identity(PyObject*, PyObject*) {
     const std::string& build = build_identity();
@@ -146,6 +160,8 @@ PyObject* cache_identity(PyObject*, PyObject*) {
 PyMethodDef methods[] = {
     {"cache_entries", cache_entries, METH_O,
      "Entries below a folder: name, path, bytes, time of last use, whether it is whole."},
+    {"cache_may_hold", cache_may_hold, METH_VARARGS,
+     "Whether nobody else can replace what is in a folder, which can be made first."},
     {"cache_read", cache_read, METH_VARARGS, "The content of an entry; None if it is not whole."},
     {"cache_check_name", cache_check_name, METH_O, "Raises unless an entry may be called so."},
     {"cache_write", cache_write, METH_VARARGS, "Makes an entry of a name and its content."},

@@ -266,6 +266,42 @@ def test_a_folder_that_is_a_file(cache):
     assert "belong to you" not in done.stderr
 
 
+def test_metadata_that_is_a_folder(cache):
+    index = cache.folder / "qdcache.qdb"
+    cache.run(3)
+    index.unlink()
+    index.mkdir()
+    for _ in range(2):
+        assert cache.run(3) == 1
+        assert cache.log.count(f"The kernel cache ignores {index}: it is a folder.") == 1
+    index.rmdir()
+    cache.run(3)
+    assert cache.run(3) == 0 and "ignores" not in cache.log
+
+
+@pytest.mark.parametrize("offline", [True, False])
+def test_no_layer_uses_a_folder_that_others_may_write_to(cache, offline):
+    program = cache.home / "p.py"
+    pure = LOGGED.replace("@qd.kernel", "@qd.kernel(fastcache=True)")
+    told = "one._primal.src_ll_cache_observations.cache_validated"
+    pure = pure.replace("qd.reset()", f"print({told})\nqd.reset()")
+    program.write_text(pure.replace("log_level", f"offline_cache={offline}, log_level"))
+
+    def run():
+        command = [sys.executable, program, cache.path, "info"]
+        return subprocess.run(command, check=True, capture_output=True, text=True)
+
+    run()
+    cache.path.chmod(0o777)
+    done = run()
+    assert done.stdout.endswith("False\n")
+    assert done.stderr.count(f"The kernel cache ignores {cache.path}: it must belong to you") == 1
+    shutil.rmtree(cache.path)
+    cache.path.mkdir()
+    cache.path.chmod(0o777)
+    assert "ignores" in run().stderr and not list(cache.path.iterdir())
+
+
 def age(path, seconds):
     os.utime(path, (time.time() - seconds,) * 2)
 

@@ -16,6 +16,8 @@ if sys.version_info >= (3, 12):
 else:
     from _sha256 import sha256
 
+from quadrants._lib import core
+
 FIELD_METADATA_CACHE_VALUE = "add_value_to_cache_key"
 
 
@@ -94,14 +96,16 @@ class PythonSideCache:
     def __init__(self) -> None:
         from quadrants.lang.impl import current_cfg
 
-        path = current_cfg().offline_cache_file_path
-        self.cache_folder = os.path.join(path, "python_side_cache") if path else ""
+        self._root: str = current_cfg().offline_cache_file_path
+        self.cache_folder = os.path.join(self._root, "python_side_cache") if self._root else ""
 
     def _path(self, key: str) -> str:
         return os.path.join(self.cache_folder, f"{key}.cache.txt")
 
     def store(self, key: str, text: str) -> None:
         """Writes a text; readers see the old one or the new one."""
+        if not core.cache_may_hold(self._root, True):
+            raise PermissionError(f"the cache ignores {self._root}")
         os.makedirs(self.cache_folder, exist_ok=True)
         path = self._path(key)
         partial = f"{path}.{os.getpid()}"
@@ -112,6 +116,8 @@ class PythonSideCache:
     def try_load(self, key: str) -> str | None:
         """The text, or None."""
         path = self._path(key)
+        if not core.cache_may_hold(self._root, False):
+            return None
         try:
             text = _read_entry(path)
         except OSError:
