@@ -52,15 +52,30 @@ class Lock {
     bool take_over() {
         file_ = ::open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
         if (file_ < 0) return false;
-        char text[kMark.size() + 1];
         struct stat held, there;
-        const bool left = ::flock(file_, LOCK_EX | LOCK_NB) == 0 &&
-                          ::read(file_, text, sizeof text) == ssize_t(kMark.size()) &&
-                          std::string_view(text, kMark.size()) == kMark &&
+        const bool left = ::flock(file_, LOCK_EX | LOCK_NB) == 0 && has_mark(file_) &&
                           ::fstat(file_, &held) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
                           held.st_ino == there.st_ino && held.st_dev == there.st_dev;
         if (!left) close();
         return left;
+    }
+    static bool has_mark(int file) {
+        char text[kMark.size() + 1];
+        return ::pread(file, text, sizeof text, 0) == ssize_t(kMark.size()) &&
+               std::string_view(text, kMark.size()) == kMark;
+    }
+    // Whether there is one that is none of ours.
+    static bool is_foreign(const std::string& path) {
+        const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+        if (file < 0) return errno == ELOOP || errno == EACCES;
+        const bool foreign = !has_mark(file);
+        ::close(file);
+        return foreign;
+    }
+    static std::string path_in(const std::string& folder) { return folder + "/qdcache.lock"; }
+    static void tell(const std::string& folder) {
+        warn("Lock " + path_in(folder) + " failed. Please run 'qd cache clean -p " + folder +
+             "' and try again. (Or delete that file, if no process is running.)");
     }
     void close() {
         if (file_ >= 0) ::close(file_);
@@ -68,16 +83,23 @@ class Lock {
     }
 
   public:
-    explicit Lock(const std::string& folder) : path_(folder + "/qdcache.lock") {
+    explicit Lock(const std::string& folder) : path_(path_in(folder)) {
         for (int k = 0; k < kAttempts && !ours_; ++k) {
             if (k) std::this_thread::sleep_for(kBetween);
             ours_ = create(folder);
             if (!ours_ && errno != EEXIST) return;  // full or read-only: no matter of waiting
             ours_ = ours_ || take_over();
         }
-        if (!ours_)
-            warn("Lock " + path_ + " failed. Please run 'qd cache clean -p " + folder +
-                 "' and try again. (Or delete that file, if no process is running.)");
+        if (!ours_) tell(folder);
+    }
+    // To read takes no lock of ours, since files are replaced whole; another's is waited for.
+    static bool stands_in_the_way(const std::string& folder) {
+        for (int k = 0; k < kAttempts; ++k) {
+            if (k) std::this_thread::sleep_for(kBetween);
+            if (!is_foreign(path_in(folder))) return false;
+        }
+        tell(folder);
+        return true;
     }
     ~Lock() {
         if (ours_ && ::unlink(path_.c_str()) != 0) warn("Unlock " + path_ + " failed.");
@@ -139,7 +161,9 @@ std::optional<KernelFolder::Index> KernelFolder::read_index() const {
 }
 
 KernelFolder::State KernelFolder::state() {
-    if (state_ == State::unknown) state_ = read_index() ? State::ours : State::foreign;
+    if (state_ == State::unknown)
+        state_ =
+            read_index() && !Lock::stands_in_the_way(kept_.folder()) ? State::ours : State::foreign;
     return state_;
 }
 

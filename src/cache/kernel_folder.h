@@ -6,7 +6,8 @@
 //   native/code/T<64 hex>.qdc                  code since it was made, until a flush moves it
 //
 // So a killed process loses nothing, and what a user deletes or damages is compiled again. Without
-// a qdcache.qdb of this release the folder counts as empty, until a flush begins it anew.
+// a qdcache.qdb of this release the folder counts as empty, until a flush begins it anew; and while
+// a lock that is none of ours lies there.
 
 #pragma once
 

@@ -180,6 +180,7 @@ def test_a_lock_that_stays(cache):
     assert cache.run(4) == 1
     assert f"Lock {lock} failed. Please run 'qd cache clean -p {cache.folder}' and try" in cache.log
     assert len(cache.kernels()) == 1 and time.monotonic() - begin > 0.2
+    assert cache.run(3) == 1 and f"Lock {lock} failed" in cache.log, "it counts as empty"
     lock.unlink()
     assert cache.run(4) == 0, "what was made under the lock is not lost"
     assert len(cache.kernels()) == 2 and "Lock" not in cache.log
