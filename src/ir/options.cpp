@@ -17,9 +17,9 @@ constexpr OptionRow kRows[] = {
      uint64_t(low), uint64_t(high), doc,  [](Options& o) -> void* { return &o.name; }},
 #define MODULE_OPTION(kind, name, value, low, high, face, doc) \
     ROW(kind, name, low, high, face, module, doc)
-#define CODE_OPTION(kind, name, value, low, high, face, doc) \
+#define CODE_OPTION(kind, name, value, low, high, face, doc, ...) \
     ROW(kind, name, low, high, face, frontend, doc)
-#define OPTION(kind, name, value, low, high, face, room, doc) \
+#define OPTION(kind, name, value, low, high, face, room, doc, ...) \
     ROW(kind, name, low, high, face, room, doc)
 #include "ir/options.inc"
 #undef ROW
@@ -93,6 +93,14 @@ std::string key_of(const CodeOptions& o) {
     std::string out;
 #define MODULE_OPTION QD_APPEND
 #define CODE_OPTION QD_APPEND
+#include "ir/options.inc"
+    return out;
+}
+
+std::string kernel_key_of(const Options& o) {
+    std::string out;
+#define CODE_OPTION(kind, name, value, low, high, face, doc, ...) __VA_OPT__(append(out, o.name);)
+#define OPTION(kind, name, value, low, high, face, room, doc, ...) __VA_OPT__(append(out, o.name);)
 #include "ir/options.inc"
     return out;
 }

@@ -1,7 +1,8 @@
 // The options of `qd.init` as values: options.inc has their table.
 //
 // What changes code is apart from the rest: a Module carries ModuleOptions, a lowering CodeOptions.
-// Keys are made from the rows, so an option that a pass comes to read is in them by its room alone.
+// Keys are made from the rows, so an option that a pass comes to read is in them by its room alone;
+// others are in them by their row's last column.
 
 #pragma once
 
@@ -95,5 +96,7 @@ bool change(ModuleOptions& options, std::string_view name, std::string_view valu
 
 // Bytes that are equal only for equal options.
 std::string key_of(const CodeOptions& options);
+// The same of the rows that are `keyed`.
+std::string kernel_key_of(const Options& options);
 
 }  // namespace qd::ir

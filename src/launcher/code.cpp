@@ -13,6 +13,7 @@
 #include "runtime/stage.h"
 #include "session/stored_code.h"
 #include "session/target.h"
+#include "support/bytes.h"
 #include "support/error.h"
 
 namespace qd::launcher {
@@ -201,11 +202,12 @@ std::shared_ptr<runtime::ImageSlot> compile(PyObject* definition, const ir::Modu
 std::vector<uint8_t> code_hash_of(const ir::Module& module) {
     const auto hash = ir::content_hash(module);
     const Session& s = session();
-    std::vector<uint8_t> key(sizeof hash + s.cpu.size());
-    std::memcpy(key.data(), &hash, sizeof hash);
-    std::ranges::copy(s.cpu, key.begin() + sizeof hash);
-    if (s.tier >= 0) key.push_back(uint8_t(s.tier));
-    return key;
+    support::ByteWriter w;
+    w.bytes({reinterpret_cast<const uint8_t*>(&hash), sizeof hash});
+    w.text(ir::kernel_key_of(s.options));
+    w.text(s.cpu);
+    w.number(int32_t(s.tier));
+    return hash_of(w.out);
 }
 
 std::shared_ptr<runtime::ImageSlot> slot_of_artefact(const std::vector<uint8_t>& hash,

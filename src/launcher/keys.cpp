@@ -136,13 +136,7 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     if (!fn) return {};
     write_code(w, PyFunction_GetCode(fn.get()));
     w.text(*k.signature);
-    if (k.derivative) {
-        const ir::Options& options = session().options;
-        w.number(k.derivative);
-        w.number(uint8_t(options.ad_stack_experimental_enabled));
-        w.number(uint8_t(options.ad_general_control));
-        w.number(int64_t(options.ad_stack_size));
-    }
+    if (k.derivative) w.number(k.derivative);
     write_captured(w, fn.get(), args);
     for (size_t n = 0; n < args.size() && n < k.parameters->size(); ++n) {
         w.number(uint32_t(n));

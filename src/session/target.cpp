@@ -129,6 +129,7 @@ const Bytes& environment() {
     w.text(build_identity());
     w.text(s.cpu.empty() ? host_features() : s.cpu);
     w.text(ir::key_of(s.options));
+    w.text(ir::kernel_key_of(s.options));
     w.number(int32_t(s.tier));
     version = s.options_version;
     return known = hash_of(w.out);

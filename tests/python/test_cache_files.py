@@ -80,6 +80,45 @@ def test_a_file_a_kernel(cache):
     assert len(cache.kernels()) == 4
 
 
+KEYED = dict(
+    default_fp=qd.f64, default_ip=qd.i64, opt_level=0, fast_math=False, debug=True, default_cpu_block_dim=64, make_block_local=False,
+    ad_stack_experimental_enabled=True, ad_stack_size=7, ad_stack_sparse_threshold_bytes=5,
+    real_matrix_scalarize=False, force_scalarize_matrix=True, half2_vectorization=True,
+    demote_dense_struct_fors=False, make_mesh_block_local=False, auto_mesh_local_default_occupacy=3,
+)  # fmt: skip
+UNKEYED = dict(
+    default_fp=qd.f32, num_compile_threads=2, cuda_stack_limit=4096, device_memory_GB=0.5,
+    random_seed=3, kernel_profiler=True, cpu_max_num_threads=1, raise_on_templated_floats=True, quant_opt_store_fusion=False, print_ir_dbg_info=True,
+)  # fmt: skip
+
+
+def test_options_that_make_entries_of_their_own(tmp_path):
+    """Chapter 51, 2.2, also of options that our code does not depend on; seeds and the like make none."""
+
+    @qd.kernel
+    def k(a: qd.i32) -> qd.i32:
+        return a + 5
+
+    def hits(**options):
+        qd.init(arch=qd.cpu, offline_cache_file_path=str(tmp_path), log_level="error", **options)
+        assert k(1) == 6
+        hit = k._primal.fe_ll_cache_observations.cache_hit
+        qd.reset()
+        return hit
+
+    def files():
+        return len([*(tmp_path / "kernel_compilation_manager").glob("*.qdc")])
+
+    assert not hits()
+    for n, (name, value) in enumerate(KEYED.items()):
+        assert not hits(**{name: value}), name
+        assert hits(**{name: value}) and hits(), name
+        assert files() == n + 2, name
+    for name, value in UNKEYED.items():
+        assert hits(**{name: value}), name
+    assert files() == len(KEYED) + 1
+
+
 def test_a_program_may_flush(cache):
     kernels = KERNEL.format(n=0, factor=3) + KERNEL.format(n=1, factor=4)
     kernels += "KERNELS = [k0]\nFLUSHED = False\n"
