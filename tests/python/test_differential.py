@@ -40,6 +40,25 @@ def test_batches(batch, established):
         assert stats["model"] > run.BATCH // 3
 
 
+LEVELS = {  # what a CPU must have, and a batch: of 16-bit floats, of 64 bits, of 32
+    "x86-64": ("sse2", 10),
+    "x86-64-v2": ("sse4_2", 7),
+    "x86-64-v3": ("avx2", 10),
+    "x86-64-v4": ("avx512vl", 0),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_batches_of_every_level_that_the_machine_can(level, established, monkeypatch):
+    if established:
+        pytest.skip("compares this implementation's tiers")
+    flag, batch = LEVELS[level]
+    if flag not in pathlib.Path("/proc/cpuinfo").read_text().split():
+        pytest.skip(f"this CPU has no {flag}")
+    monkeypatch.setenv("QD_CPU_TARGET", level)
+    agree(batch, list(range(batch * run.BATCH, (batch + 1) * run.BATCH)))
+
+
 @pytest.mark.parametrize("first", [9000, 9025])
 def test_batches_that_python_runs_too(first, established):
     if established:

@@ -252,6 +252,17 @@ def test_assert_message_must_be_formatable(backend):
         k(1)
 
 
+@pytest.mark.parametrize("message", ["WORDS", "'too ' + 'small'", "str(5)"])
+def test_assert_messages_are_written_out(backend, message, tmp_path):
+    path = tmp_path / "asserting.py"
+    path.write_text(
+        f"import quadrants as qd\nWORDS = 'too small'\n\n@qd.kernel\ndef k(n: qd.i32):\n"
+        f"    assert n > 0, {message}\n"
+    )
+    with raises(qd.QuadrantsSyntaxError, "assert info must be constant or formatted string, not"):
+        module_at(path).k(1)
+
+
 # --- bounds ------------------------------------------------------------------------------------
 
 
