@@ -491,11 +491,12 @@ void Body::assert_stmt(const Node* n) {
             message = percent_format(m->a->name, values.get());
         } else {
             message = value(m);
+            // Text that was put together while tracing; what has run-time values is formatted.
             const bool formats = m->kind == K::Call && m->a->kind == K::Attribute;  // "".format()
-            if (m->kind != K::Constant && m->kind != K::JoinedStr && !formats)
+            if (PyUnicode_Check(message.get()) && m->kind != K::Constant &&
+                m->kind != K::JoinedStr && !formats)
                 raise_at(m, Kind::syntax,
-                         "assert info must be constant or formatted string, not " +
-                             text(reinterpret_cast<PyObject*>(Py_TYPE(message.get()))),
+                         "assert info must be constant or formatted string, not <class 'str'>",
                          "write it in quotes, as an f-string, or as \"...%d\" % (value,)");
             if (PyLong_Check(message.get()) || PyFloat_Check(message.get()))
                 message = Ref::steal(PyObject_Str(message.get()));
