@@ -494,7 +494,7 @@ void Body::assert_stmt(const Node* n) {
             // Text that was put together while tracing; what has run-time values is formatted.
             const bool formats = m->kind == K::Call && m->a->kind == K::Attribute;  // "".format()
             if (PyUnicode_Check(message.get()) && m->kind != K::Constant &&
-                m->kind != K::JoinedStr && !formats)
+                m->kind != K::JoinedStr && !formats && !is_own_library())
                 raise_at(m, Kind::syntax,
                          "assert info must be constant or formatted string, not <class 'str'>",
                          "write it in quotes, as an f-string, or as \"...%d\" % (value,)");
