@@ -20,7 +20,8 @@ class Room(NamedTuple):
 
 ROOMS = {
     "support": Room(
-        "", "abi arena bytes clock doing error format_table half io no_derivative own_thread program stack"
+        "",
+        "abi arena bytes clock doing error format_table half io no_derivative own_thread program stack",
     ),
     "type": Room("support", "type"),
     "ir": Room(

@@ -12,35 +12,8 @@ import weakref
 from typing import Any
 
 from quadrants._lib import core
-
-_doubled: set[type] = set()  # classes of which a method is replaced
-
-
-class WatchedClass(type):
-    """Class of which some methods, `_DOUBLED`, take effect on native launches once replaced."""
-
-    _originals: dict[str, Any] = {}
-
-    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
-        super().__init__(name, bases, namespace)
-        if "_DOUBLED" in namespace:
-            cls._originals = {method: namespace[method] for method in namespace["_DOUBLED"]}
-
-    def __setattr__(cls, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        cls._note(name)
-
-    def __delattr__(cls, name: str) -> None:
-        super().__delattr__(name)
-        cls._note(name)
-
-    def _note(cls, name: str) -> None:
-        if name not in cls._originals:
-            return
-        is_doubled = any(getattr(cls, n) is not o for n, o in cls._originals.items())
-        (_doubled.add if is_doubled else _doubled.discard)(cls)
-        core.set_kernel_doubles(_watched is not None or bool(_doubled))
-
+from quadrants.lang import _program
+from quadrants.lang._program import WatchedClass
 
 # Types of arguments that are never in the way of an entry: most calls need not ask `why_not`, whose
 # module a warm start then does without.
@@ -96,9 +69,6 @@ class GraphLoop:
         self.cond_arg_name = cond_arg_name
         self.parent_id = parent_id
         self.cond_cpp_arg_id = cond_cpp_arg_id
-
-
-_watched: Any = None  # the program in which somebody looks at tables of identities
 
 
 class _Mapper:
@@ -291,7 +261,6 @@ class KernelFace(metaclass=WatchedClass):
 
     def _identities(self) -> Any:
         """The tables of the live program, which note calls from now on."""
-        global _watched
         state = self._observed()
         if state["identities"] is None:
             from quadrants._compat.identity_tables import IdentityTables
@@ -299,7 +268,7 @@ class KernelFace(metaclass=WatchedClass):
             annotations = [row[1] for row in self.params]
             state["identities"] = IdentityTables(annotations, self._in_order())
             if state["program"] is not None and core.native_loaded():
-                _watched = state["program"]
+                _program.watched = state["program"]
                 core.set_kernel_doubles(True)
         return state["identities"]
 
@@ -452,7 +421,7 @@ class KernelFace(metaclass=WatchedClass):
         if kwargs:
             rest = [name for name, _annotation, _default in self.params[len(args) :]]
             args += tuple(kwargs.pop(name) for name in rest if name in kwargs)
-        if not _doubled:
+        if not _program.doubled:
             return self._call_noted(args, kwargs)
         from quadrants._compat.specialisations import MaterializedKernel
 
@@ -466,11 +435,10 @@ class KernelFace(metaclass=WatchedClass):
         return self.launch_kernel(key, kernel, data, *args, **kwargs)
 
     def _call_noted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        global _watched
         from quadrants.lang.impl import pyquadrants
 
-        if _watched is not pyquadrants._prog:
-            _watched = None
+        if _program.watched is not pyquadrants._prog:
+            _program.watched = None
             core.set_kernel_doubles(False)
         result = core.launch_undoubled(self._live(), args, kwargs)
         tables = self._state and self._observed()["identities"]

@@ -3,12 +3,49 @@
 from __future__ import annotations
 
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quadrants import _logging
-from quadrants._compat.kernel_face import LaunchContext, WatchedClass
 from quadrants._lib import core
 from quadrants.lang._config import CompileConfig
+
+if TYPE_CHECKING:
+    from quadrants._compat.kernel_face import LaunchContext
+
+
+# --- methods that test doubles replace ---
+
+doubled: set[type] = set()  # classes of which a method is replaced
+watched: Any = None  # the program in which somebody looks at tables of identities
+
+
+class WatchedClass(type):
+    """Class of which some methods, `_DOUBLED`, take effect on native launches once replaced."""
+
+    _originals: dict[str, Any] = {}
+
+    def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> None:
+        super().__init__(name, bases, namespace)
+        if "_DOUBLED" in namespace:
+            cls._originals = {method: namespace[method] for method in namespace["_DOUBLED"]}
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        cls._note(name)
+
+    def __delattr__(cls, name: str) -> None:
+        super().__delattr__(name)
+        cls._note(name)
+
+    def _note(cls, name: str) -> None:
+        if name not in cls._originals:
+            return
+        is_doubled = any(getattr(cls, n) is not o for n, o in cls._originals.items())
+        (doubled.add if is_doubled else doubled.discard)(cls)
+        core.set_kernel_doubles(watched is not None or bool(doubled))
+
+
+# --- the program ---
 
 
 class DeviceCaps:
