@@ -1285,3 +1285,37 @@ def test_going_back_activates_nothing_that_a_loop_visits(node):
             moved[1][k][i] -= 1e-6
             slope = (value(*moved[0]) - value(*moved[1])) / 2e-6
             assert np.isclose(field.grad[i], slope, rtol=1e-6, atol=1e-8), (k, i)
+
+
+def test_full_lists_that_others_empty():
+    """Appends past the end and clearing at once touch no other list, and leave a length from 0 on."""
+    qd.init(arch=qd.cpu, cpu_max_num_threads=4)
+    x = qd.field(qd.i32)
+    node = qd.root.dense(qd.i, 3).dynamic(qd.j, 8, 4)
+    node.place(x)
+
+    @qd.kernel
+    def fill():
+        for i in range(3):
+            for j in range(8):
+                qd.append(node, [i], 100 * i + j)
+
+    @qd.kernel
+    def race(n: qd.i32):
+        for k in range(n):
+            if k % 5:
+                qd.append(node, [1], k)
+            else:
+                qd.deactivate(node, [1])
+
+    @qd.kernel
+    def lengths() -> qd.types.vector(3, qd.i32):
+        return qd.Vector([qd.length(node, [0]), qd.length(node, [1]), qd.length(node, [2])])
+
+    fill()
+    for _ in range(30):
+        race(20000)
+        left, middle, right = lengths()
+        assert left == right == 8 and 0 <= middle <= 8
+        assert [x[0, j] for j in range(8)] == [*range(8)]
+        assert [x[2, j] for j in range(8)] == [200 + j for j in range(8)]

@@ -183,7 +183,7 @@ def clear(a: qd.template(), cell):
 
 @func
 def clear_list(a: qd.template(), owner):
-    count = qd.atomic_min(a.length[list_number(a, owner)], 0)
+    count = qd.min(qd.atomic_min(a.length[list_number(a, owner)], 0), a.dim)
     qd.atomic_sub(a.state[0], chunks(a, count))
     for i in range(count):
         clear(a, in_list(a, owner, i))
@@ -500,7 +500,7 @@ def append(node: qd.template(), indices, val):
             else:
                 a.elements[k][cell] = struct_leaf(val, k)
     else:
-        qd.atomic_sub(a.length[list_number(a, at)], 1)
+        qd.atomic_min(a.length[list_number(a, at)], a.dim)  # which may be emptied meanwhile
     return slot
 
 
@@ -536,7 +536,7 @@ def deactivate_list(a: qd.template(), cell):
     """Of which a cell is visited: each list once, at its first."""
     if cell[a.axis] % a.dim == 0:
         n = owner_number(a, cell)
-        count = a.length[n]
+        count = qd.min(a.length[n], a.dim)
         a.length[n] = 0
         qd.atomic_sub(a.state[0], chunks(a, count))
         for i in range(count):
