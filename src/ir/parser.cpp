@@ -582,7 +582,7 @@ struct Parser {
         if (module->params.empty()) {
             for (uint32_t k = 0; k < module->kernel().body->params.size(); ++k) {
                 module->params.push_back(
-                    {module->kernel().body->params[k]->type, 0, false, names_of_params[k]});
+                    {module->kernel().body->params[k]->type, 0, false, names_of_params[k], k});
             }
             lay_out_params(*module);
         }
