@@ -229,6 +229,52 @@ TEST(Autodiff, ShortTapes) {
     }
 }
 
+size_t count(const std::string& text, const std::string& what) {
+    size_t n = 0;
+    for (size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++n;
+    return n;
+}
+
+// Threads add to components of a variable that lies outside of their loop, and to its tangents.
+TEST(Autodiff, ComponentsOfSharedVariablesStayAtomic) {
+    auto m = ir::parse(R"(
+module "k"
+field @x "x" : f64 shape [6] offset [0] terms [0 / 1 % 0 * 8] components [0] group 1
+field @dx "dx" : f64 shape [6] offset [0] terms [0 / 1 % 0 * 8] components [0] group 2
+func @k() {
+  %zero = constant 0 : i32
+  %end = constant 6 : i32
+  %three = constant 3 : i32
+  %first = constant 1.0 : f64
+  %v = slot : place<vec<f64, 3>>
+  %whole = splat %first : vec<f64, 3>
+  store %v, %whole
+  for %i = %zero to %end parallel {
+    %xp = field_place @x, %i : place<f64>
+    %x = load %xp
+    %at = mod %i, %three
+    %p = comp_place %v, %at : place<f64>
+    %old = atomic_add %p, %x
+  }
+  for %i = %zero to %end parallel {
+    %at = mod %i, %three
+    %p = comp_place %v, %at : place<f64>
+    %y = load %p
+    %xp = field_place @x, %i : place<f64>
+    store %xp, %y
+  }
+}
+)");
+    const auto refusal =
+        autodiff::differentiate(*m, {.mode = autodiff::Mode::forward, .companions = {1, -1}});
+    ASSERT_EQ(refusal.what, "");
+    ir::verify(*m);
+    const std::string text = ir::print(*m);
+    EXPECT_EQ(count(text, "insert_dyn"), 0u) << text;
+    EXPECT_EQ(count(text, "atomic_add"), 2u) << text;
+    EXPECT_EQ(count(text, "= slot"), 2u) << text;
+}
+
 TEST(Autodiff, Refuses) {
     pass::Refusal why;
     EXPECT_FALSE(reversed(kernel(R"(
