@@ -40,6 +40,7 @@ pass::Refusal differentiate(Module& m, const Request& request) {
             return r;
         if (reverses && !request.inner_loops) check_inner_loops(*m.kernel().body);
         if (reverses) check_recurrences(m, Storage(m, request));
+        forget_depths(m);
         for (Function* function : m.functions) expand_reductions(*function);
         reverses ? reverse(m, request) : forward(m, request);
         pass::tidy(m);

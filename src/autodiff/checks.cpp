@@ -246,19 +246,21 @@ Index index_of(const Value* v, const Value* param) {
 struct Access {
     const Inst* inst;
     const Inst* place;
+    bool is_sure;  // no condition stands before it
 };
 
-void collect(Region& r, const Storage& storage, std::vector<Access>& loads,
+void collect(Region& r, const Storage& storage, bool is_sure, std::vector<Access>& loads,
              std::vector<Access>& stores) {
     for (Inst& i : r) {
         if (i.op == Op::if_)
-            for (Region* c : i.region_list()) collect(*c, storage, loads, stores);
+            for (Region* c : i.region_list()) collect(*c, storage, false, loads, stores);
+        if (i.flags & kDeeper && !i.region_count) continue;
         const Effect e = i.effect();
         const bool loaded = e == Effect::read || i.op == Op::volatile_load;
         if (!loaded && e != Effect::write && e != Effect::atomic) continue;
         if (!i.operand_count || !i.operand(0)->type.is_place() || !storage.has(i.operand(0)))
             continue;
-        (loaded ? loads : stores).push_back({&i, root_of_place(i.operand(0))->def});
+        (loaded ? loads : stores).push_back({&i, root_of_place(i.operand(0))->def, is_sure});
     }
 }
 
@@ -299,7 +301,8 @@ bool crosses(const Access& loaded, const Access& stored, const Inst& loop) {
         apart |= linear && (serial ? later > 0 : later != 0) && std::abs(later) < trips_of(loop);
     }
     if (!load_depends || !store_depends) return false;
-    return array || adds ? apart : differs;
+    const bool is_sure = loaded.is_sure && stored.is_sure;
+    return array || adds ? apart && is_sure : differs;
 }
 
 // The outermost loop over a range that is this or, beside parallel ones, stands alone in it.
@@ -314,6 +317,13 @@ const Inst* range_loop(Inst& i) {
 
 }  // namespace
 
+void forget_depths(Module& m) {
+    for (Function* f : m.functions)
+        walk(*f->body, [](Inst& i) {
+            if (!i.region_count) i.flags &= uint8_t(~kDeeper);
+        });
+}
+
 // Iterations go back on their own: what one reads must not be what another stored.
 void check_recurrences(Module& m, const Storage& storage) {
     for (Inst& i : *m.kernel().body) {
@@ -321,7 +331,7 @@ void check_recurrences(Module& m, const Storage& storage) {
         if (!outermost || outermost->imm != 1) continue;
         const Inst& loop = *outermost;
         std::vector<Access> loads, stores;
-        collect(loop.body(), storage, loads, stores);
+        collect(outermost->body(), storage, true, loads, stores);
         for (const Access& load : loads)
             for (const Access& store : stores) {
                 if (!same_storage(*load.place, *store.place)) continue;

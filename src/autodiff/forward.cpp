@@ -210,23 +210,19 @@ const Inst* variable_of(const Inst& i) {
     return root && root->op == Op::slot ? root : nullptr;
 }
 
-// Variables of a kernel that its outermost loops share, of those that follow small changes: storage
-// beside which others are for the tangents.
-std::vector<Inst*> shared_variables(const Function& kernel, const Activity& activity) {
-    std::unordered_set<const Inst*> shared, varied;
-    for (Inst& loop : *kernel.body)
-        if (loop.op == Op::for_)
-            walk(loop.body(), [&](Inst& i) {
-                const Inst* variable = variable_of(i);
-                if (variable && variable->parent == kernel.body) shared.insert(variable);
-            });
+// Variables of the kernel that stayed ones, of those that follow small changes: storage beside
+// which others are for the tangents. Its outermost loops share them, or did until their stores
+// folded away.
+std::vector<Inst*> kept_variables(const Function& kernel, const Activity& activity) {
+    std::unordered_set<const Inst*> varied;
+    std::vector<Inst*> out;
     walk(*kernel.body, [&](Inst& i) {
         if (i.effect() != Effect::read && i.operand_count > 1 && activity.varied(i.operand(1)))
             varied.insert(variable_of(i));
     });
-    std::vector<Inst*> out;
-    for (Inst& i : *kernel.body)
-        if (i.op == Op::slot && shared.contains(&i) && varied.contains(&i)) out.push_back(&i);
+    walk(*kernel.body, [&](Inst& i) {
+        if (i.op == Op::slot && varied.contains(&i)) out.push_back(&i);
+    });
     return out;
 }
 
@@ -295,8 +291,7 @@ void forward(Module& m, const Request& request) {
     // What is read from such a variable may make others follow small changes.
     std::optional<Activity> found(std::in_place, order, storage);
     while (true) {
-        const std::vector<Inst*> variables = shared_variables(m.kernel(), *found);
-        if (!storage.add_variables(variables)) break;
+        if (!storage.add_variables(kept_variables(m.kernel(), *found))) break;
         found.emplace(order, storage);
     }
     const Activity& activity = *found;

@@ -122,6 +122,7 @@ void check_gradients_of_arrays(const Module& m);
 void enclose_serial_loops(Module& m);
 void check_inner_loops(Region& kernel);
 void check_recurrences(Module& m, const Storage& storage);
+void forget_depths(Module& m);  // takes off kDeeper
 
 // Clones leave numbers of their own in values; this gives them back.
 struct Numbers {

@@ -360,6 +360,7 @@ inline constexpr uint8_t kNoWrap = 4;   // the result fits its type; a narrowing
 inline constexpr uint8_t kOrdered = 8;  // an atomic that orders the accesses around it
 inline constexpr uint8_t kStopsGradient = 32;  // a load that is a constant to gradients
 inline constexpr uint8_t kOverData = 16;  // a loop over the cells of a field, to be differentiated
+inline constexpr uint8_t kDeeper = 16;  // an access of a loop inside the outermost, in a derivative
 // Of a sparse tree's cells or of words of quantised numbers: no gradient goes through it, and done
 // once more it changes nothing.
 inline constexpr uint8_t kUpkeep = 64;

@@ -88,6 +88,17 @@ void mark_constant_loads(Region& r, bool keeps) {
     }
 }
 
+// Accesses of loops inside the outermost ones: unroll may bring them out.
+void mark_deeper(Region& r, int depth) {
+    for (Inst& i : r) {
+        const Effect e = i.effect();
+        if (depth > 1 && (e == Effect::read || e == Effect::write || e == Effect::atomic))
+            i.flags |= kDeeper;
+        const bool encloses = i.is_loop() && i.flags & kStopsGradient && i.flags & kOverData;
+        for (Region* c : i.region_list()) mark_deeper(*c, depth + (i.is_loop() && !encloses));
+    }
+}
+
 // The test whether a loop goes on stands right in front of its end, and both hand on the same.
 void close_loops(Function& f) {
     walk(*f.body, [](Inst& i) {
@@ -125,7 +136,7 @@ Refusal straighten(Module& m, bool unrolls, const KeptCalls& kept) {
                 f->body->first->loc};
         single_exit(*f);
         inline_calls(s, *f);
-        if (f == &m.kernel()) draw_from_variables(*f);
+        if (f == &m.kernel()) draw_from_variables(*f), mark_deeper(*f->body, 0);
         mark_constant_loads(*f->body, f != &m.kernel());
         if (unrolls && m.options.advanced_optimization) unroll(s, *f);
         whole_slots(*f);

@@ -1158,6 +1158,41 @@ def test_serial_recurrences_of_arrays(loops, lag):
     assert x.grad.to_numpy().tolist() == expected + [0] * 5
 
 
+@pytest.mark.parametrize("trips", [1, 4, 9, 12])
+def test_recurrences_of_inner_loops_go_back_exactly(loops, trips):
+    """Also of those that are copied out."""
+    x, s = field(3), field(3 * (trips + 1))
+
+    @qd.kernel
+    def k():
+        for i in range(3):
+            for t in range(trips):
+                s[(t + 1) * 3 + i] = s[t * 3 + i] * x[i]
+
+    x.from_numpy(np.array([0.5, 0.75, 1.5]))
+    s.fill(1)
+    k()
+    s.grad.fill(1)
+    k.grad()
+    a = x.to_numpy()
+    expected = sum(t * a ** (t - 1) for t in range(1, trips + 1))
+    assert x.grad.to_numpy() == pytest.approx(expected)
+
+
+def test_arrays_behind_conditions_may_be_apart(loops):
+    @qd.kernel
+    def red_black(u: qd.types.ndarray(qd.f64, 1), c: qd.i32):
+        for i in range(1, 7):
+            if i % 2 == c:
+                u[i] = 0.5 * (u[i - 1] + u[i + 1])
+
+    u = qd.ndarray(qd.f64, 8, needs_grad=True)
+    u.from_numpy(np.arange(8.0))
+    u.grad.fill(1)
+    red_black.grad(u, 1)
+    assert u.grad.to_numpy().tolist() == [1.5, 0, 2, 0, 2, 0, 1.5, 1]
+
+
 def test_indices_that_use_each_other_often_compile(f64):
     """Of an index that doubles itself 40 times each value is looked at once."""
     x, y = field(N), field(N)

@@ -266,6 +266,49 @@ def test_tangents_of_variables_that_loops_share(backend, at):
     assert total.dual[None] == pytest.approx(difference, rel=1e-5)
 
 
+@pytest.mark.parametrize("on", [True, False])
+def test_tangents_of_variables_whose_stores_in_loops_fold_away(backend, on):
+    p, total = (qd.field(qd.f32, (), needs_dual=True) for _ in range(2))
+
+    @qd.func
+    def up(s: qd.template(), n):
+        if n > 2:
+            s += 1.0
+
+    @qd.kernel
+    def by_a_flag(flag: qd.template()):
+        s = p[None] * 2
+        for i in range(4):
+            if flag:
+                s += 5.0
+        total[None] += s
+
+    @qd.kernel
+    def by_a_trip_count(flag: qd.template()):
+        s = p[None] * 2
+        v = qd.Vector([p[None], 1.0])
+        for i in range(4):
+            for j in range(int(flag)):
+                s += 5.0
+                v[i % 2] += 1.0
+        total[None] += s * v[0]
+
+    @qd.kernel
+    def by_a_func(flag: qd.template()):
+        s = p[None] * 2
+        for i in range(4):
+            up(s, 3 * int(flag))
+        s = s * s
+        total[None] += s
+
+    slopes = {by_a_flag: (2, 2), by_a_trip_count: (2 * 2.5 + 21, 2), by_a_func: (20, 4)}
+    for kernel, (with_stores, without) in slopes.items():
+        p[None], total[None] = 0.5, 0
+        with qd.ad.FwdMode(loss=total, param=p):
+            kernel(on)
+        assert total.dual[None] == (with_stores if on else without), kernel.__name__
+
+
 def test_tangents_of_shared_variables_that_have_no_derivative_are_refused(backend):
     y, total = (qd.field(qd.f32, s, needs_dual=True) for s in (4, ()))
 
