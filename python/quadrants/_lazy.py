@@ -161,10 +161,17 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """`__getattr__` and `__dir__` for a module whose names live elsewhere.
 
-    `where` maps a name to "module" (the name is that module) or "module:attribute".
+    `where` maps a name to "module" (the name is that module) or "module:attribute". A package names
+    its own modules so, too: one that imports them, on one thread, and another thread's import of such a
+    module, which comes to wait for the package, are a deadlock to importlib.
     """
 
+    if "__all__" in namespace:
+        namespace["__all__"] = [*namespace["__all__"], *(n for n in where if n[0] != "_")]
+
     def __getattr__(name: str) -> Any:
+        if name == "__all__":  # of `from module import *`
+            return [n for n in {**where, **namespace} if not n.startswith("_")]
         target = where.get(name)
         if target is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -74,3 +75,71 @@ def test_an_interrupted_import_goes_on(module, another_thread, request):
         _lazy.load(name)
     assert time.monotonic() - began < 0.9
     assert _lazy.load(name).ready
+
+
+IMPORTS_AT_ONCE = """
+import importlib, sys, threading
+import quadrants as qd
+
+parent, child = sys.argv[1:]
+sys.setswitchinterval(1e-6)
+barrier, failed = threading.Barrier(4), []
+
+def run(ask):
+    barrier.wait()
+    try:
+        ask()
+    except BaseException as e:
+        failed.append(e)
+
+asks = [lambda: importlib.import_module(f"{parent}.{child}"), lambda: importlib.import_module(parent)] * 2
+threads = [threading.Thread(target=run, args=(ask,)) for ask in asks]
+for t in threads: t.start()
+for t in threads: t.join()
+assert not failed, failed
+"""
+
+
+@pytest.mark.parametrize(
+    "package, module",
+    [
+        ("quadrants.lang.simt", "block"),
+        ("quadrants.tools", "np2ply"),
+        ("quadrants.linalg", "_solvers"),
+        ("quadrants._library", "decompose"),
+        ("quadrants._snode", "fields_builder"),
+    ],
+)
+def test_a_package_and_its_module_at_once(package, module, tmp_path):
+    """No package imports a module of its own: another thread's import of it would wait for the package."""
+    path = tmp_path / "imports.py"
+    path.write_text(IMPORTS_AT_ONCE)
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, path, package, module], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0, done.stderr
+    before = "import sys\nimport quadrants as qd\n"
+    code = f"{before}import {package}\nassert '{package}.{module}' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "module, names",
+    [
+        ("quadrants.ad", "Tape FwdMode no_grad"),
+        ("quadrants.algorithms", "parallel_sort sort reduce_add"),
+        ("quadrants.lang", "kernel func field Matrix init cpu"),
+        ("quadrants.lang.impl", "field ndarray root static grouped"),
+        ("quadrants.lang.misc", "extension i ij loop_config"),
+        ("quadrants.lang.snode", "activate append length SNode"),
+        ("quadrants.lang.matrix", "Matrix Vector MatrixField"),
+        ("quadrants.tools", "PLYWriter write_vtk"),
+        ("quadrants.linalg", "SparseMatrix SparseSolver"),
+    ],
+)
+def test_star_imports_bring_what_is_found_elsewhere(module, names):
+    scope = {}
+    exec(f"from {module} import *", scope)
+    assert {*names.split()} <= {*scope}

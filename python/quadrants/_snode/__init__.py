@@ -1,6 +1,12 @@
 """Trees of fields, where older programs look for them."""
 
-from quadrants._snode import fields_builder, snode_tree
-from quadrants._snode.fields_builder import FieldsBuilder
+from quadrants._lazy import lazy_names as _lazy_names
 
-__all__ = ["FieldsBuilder", "fields_builder", "snode_tree"]
+__getattr__, __dir__ = _lazy_names(
+    __name__,
+    globals(),
+    {
+        "FieldsBuilder": f"{__name__}.fields_builder:FieldsBuilder",
+        **{n: f"{__name__}.{n}" for n in ("fields_builder", "snode_tree")},
+    },
+)

@@ -21,6 +21,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 
 def __getattr__(name: str) -> _Any:
+    if name == "__all__":
+        return [*_HOME_OF]
     if name in _HOMES:
         return _load(f"{__name__}.{name}")
     home = _HOME_OF.get(name)

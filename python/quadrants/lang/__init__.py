@@ -24,6 +24,8 @@ _sys.modules[__name__].__class__ = _Lang
 
 
 def __getattr__(name: str) -> _Any:
+    if name == "__all__":
+        return [n for n in _NAMES if not n.startswith("_")]
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

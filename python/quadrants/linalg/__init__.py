@@ -4,22 +4,18 @@ PYTEST_DONT_REWRITE (its imports would show in `dir`)
 """
 
 from quadrants._lazy import lazy_names as _lazy_names
-from quadrants.linalg._matrix_free import LinearOperator, MatrixFreeBICGSTAB, MatrixFreeCG
-from quadrants.linalg._solvers import SparseCG, SparseSolver
-from quadrants.linalg._sparse_matrix import SparseMatrix, SparseMatrixBuilder
 
-__all__ = [
-    "LinearOperator",
-    "MatrixFreeBICGSTAB",
-    "MatrixFreeCG",
-    "SparseCG",
-    "SparseMatrix",
-    "SparseMatrixBuilder",
-    "SparseSolver",
-]
+_HOMES = {
+    "_matrix_free": "LinearOperator MatrixFreeBICGSTAB MatrixFreeCG",
+    "_solvers": "SparseCG SparseSolver",
+    "_sparse_matrix": "SparseMatrix SparseMatrixBuilder",
+}
+_WHERE = {n: f"{__name__}.{home}:{n}" for home, names in _HOMES.items() for n in names.split()}
+__all__ = sorted(_WHERE)
 
 _ALSO = "matrixfree_cg sparse_cg sparse_matrix sparse_solver"
-__getattr__, _ = _lazy_names(__name__, globals(), {n: f"{__name__}.{n}" for n in _ALSO.split()})
+_MODULES = {n: f"{__name__}.{n}" for n in (*_ALSO.split(), *_HOMES)}
+__getattr__, _ = _lazy_names(__name__, globals(), {**_WHERE, **_MODULES})
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,15 @@
 """Writers of mesh and volume files."""
 
 from quadrants._lazy import lazy_names as _lazy_names
-from quadrants.tools.np2ply import PLYWriter
-from quadrants.tools.vtk import write_vtk
 
 __all__ = ["PLYWriter", "write_vtk"]
 
-__getattr__, _ = _lazy_names(__name__, globals(), {"diagnose": f"{__name__}.diagnose"})
+__getattr__, _ = _lazy_names(
+    __name__,
+    globals(),
+    {
+        "PLYWriter": f"{__name__}.np2ply:PLYWriter",
+        "write_vtk": f"{__name__}.vtk:write_vtk",
+        **{n: f"{__name__}.{n}" for n in ("diagnose", "np2ply", "vtk")},
+    },
+)

@@ -3,9 +3,9 @@
 from typing import Any as _Any
 
 from quadrants._lazy import load as _load
-from quadrants.lang.simt import block, grid, subgroup, warp
 
-__all__ = ["Tile16x16", "Tile32x32", "block", "grid", "subgroup", "warp"]
+_MODULES = ("block", "grid", "subgroup", "warp")
+__all__ = ["Tile16x16", "Tile32x32", *_MODULES]
 
 
 def __getattr__(name: str) -> _Any:
@@ -13,7 +13,7 @@ def __getattr__(name: str) -> _Any:
         from quadrants.lang.simt import _tile
 
         return globals().setdefault(name, getattr(_tile, f"{name}Proxy"))
-    if name in ("reductions", "sorting"):
+    if name in (*_MODULES, "reductions", "sorting"):
         return _load(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
