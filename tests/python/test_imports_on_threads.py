@@ -106,12 +106,11 @@ assert not failed, failed
         ("quadrants.lang.simt", "block"),
         ("quadrants.tools", "np2ply"),
         ("quadrants.linalg", "_solvers"),
-        ("quadrants._library", "decompose"),
         ("quadrants._snode", "fields_builder"),
     ],
 )
 def test_a_package_and_its_module_at_once(package, module, tmp_path):
-    """No package imports a module of its own: another thread's import of it would wait for the package."""
+    """No public package imports a module of its own: who imports that on another thread waits for it."""
     path = tmp_path / "imports.py"
     path.write_text(IMPORTS_AT_ONCE)
     for _ in range(3):

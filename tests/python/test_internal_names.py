@@ -674,8 +674,31 @@ def test_replaced_runtime_methods(monkeypatch):
     f.to_numpy(copy=False)
     assert "materialize" in calls
     calls.clear()
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return f[1] + 3
+
+    assert [k() for _ in range(4)] == [3] * 4
+    assert calls == ["materialize"] * 4
+    calls.clear()
     qd.reset()
     assert calls == ["clear"]
+
+
+def test_a_runtime_method_that_is_replaced_between_launches(monkeypatch):
+    qd.init(arch=qd.cpu, offline_cache=False)
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return 3
+
+    assert k() == 3
+    calls = []
+    monkeypatch.setattr(impl.PyQuadrants, "materialize", lambda self: calls.append(1))
+    assert k() == k() == 3 and len(calls) == 2
+    monkeypatch.undo()
+    assert k() == 3 and len(calls) == 2
 
 
 def test_type_errors_of_arguments_and_results():

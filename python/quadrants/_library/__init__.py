@@ -4,21 +4,12 @@
 """
 
 import quadrants as qd
-from quadrants._lazy import lazy_names
+from quadrants._library.decompose import polar_decompose, svd
+from quadrants._library.eigen import eig, make_spd, sym_eig
+from quadrants._library.inverses import determinant, inverse
+from quadrants._library.linear import solve
 from quadrants.lang import impl as _impl
 from quadrants.lang.kernel_impl import func
-
-_HOMES = {
-    "decompose": "polar_decompose svd",
-    "eigen": "eig make_spd sym_eig",
-    "inverses": "determinant inverse",
-    "linear": "solve",
-}
-__getattr__, _ = lazy_names(
-    __name__,
-    globals(),
-    {n: f"{__name__}.{home}:{n}" for home, names in _HOMES.items() for n in names.split()},
-)
 
 _TURN = 6.283185307179586
 

@@ -17,6 +17,7 @@ from quadrants._lazy import lazy_names
 from quadrants._lib import core
 from quadrants._lib.core import Arch
 from quadrants._names import NAMES
+from quadrants.lang._program import WatchedClass
 from quadrants.lang.exception import (
     QuadrantsCompilationError,
     QuadrantsRuntimeError,
@@ -66,8 +67,10 @@ def _weak(doc: str) -> Any:
     return property(read, write, doc=doc)
 
 
-class PyQuadrants:
+class PyQuadrants(metaclass=WatchedClass):
     """State of the runtime. Clients replace `materialize` and `clear` on this class."""
+
+    _DOUBLED = ("materialize",)  # launches call it while it is replaced
 
     def __init__(self) -> None:
         # Weak: the functions of kernels hold the globals of programs, which Python frees at exit.
