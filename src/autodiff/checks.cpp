@@ -171,7 +171,7 @@ using Place = std::pair<const Function*, bool>;  // called, in a loop or not
 
 void check_loops(Region& r, bool inside, std::set<Place>& seen) {
     for (Inst& i : r) {
-        const bool encloses = i.flags & kStopsGradient && i.is_loop();
+        const bool encloses = pass::is_only_iteration(i);
         const bool is_inner = i.op == Op::for_ && inside && !encloses && !is_upkeep(i);
         if (is_inner && i.flags & kOverData)
             refuse(
@@ -309,7 +309,7 @@ bool crosses(const Access& loaded, const Access& stored, const Inst& loop) {
 const Inst* range_loop(Inst& i) {
     if (i.op != Op::for_) return nullptr;
     if (!(i.flags & kOverData)) return &i;
-    if (!(i.flags & kStopsGradient)) return nullptr;
+    if (!pass::is_only_iteration(i)) return nullptr;
     for (Inst& inner : i.body())
         if (inner.op == Op::for_ && !(inner.flags & kOverData)) return &inner;
     return nullptr;
@@ -327,15 +327,14 @@ void forget_depths(Module& m) {
 // Iterations go back on their own: what one reads must not be what another stored.
 void check_recurrences(Module& m, const Storage& storage) {
     for (Inst& i : *m.kernel().body) {
-        const Inst* outermost = range_loop(i);
-        if (!outermost || outermost->imm != 1) continue;
-        const Inst& loop = *outermost;
+        const Inst* loop = range_loop(i);
+        if (!loop || loop->imm != 1) continue;
         std::vector<Access> loads, stores;
-        collect(outermost->body(), storage, true, loads, stores);
+        collect(loop->body(), storage, true, loads, stores);
         for (const Access& load : loads)
             for (const Access& store : stores) {
                 if (!same_storage(*load.place, *store.place)) continue;
-                if (!crosses(load, store, loop)) continue;
+                if (!crosses(load, store, *loop)) continue;
                 const bool field = load.place->op == Op::field_place;
                 refuse(
                     "Cross-iteration read-after-write on the `needs_grad` " +

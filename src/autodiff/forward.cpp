@@ -290,10 +290,7 @@ void forward(Module& m, const Request& request) {
     storage.find_arrays(order);
     // What is read from such a variable may make others follow small changes.
     std::optional<Activity> found(std::in_place, order, storage);
-    while (true) {
-        if (!storage.add_variables(kept_variables(m.kernel(), *found))) break;
-        found.emplace(order, storage);
-    }
+    while (storage.add_variables(kept_variables(m.kernel(), *found))) found.emplace(order, storage);
     const Activity& activity = *found;
     check(m, activity);
     Functions functions;

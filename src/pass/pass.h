@@ -200,6 +200,9 @@ struct Refusal {
 // Of the library's elimination of matrices. Op attach says the derivative of what it finds, so its
 // loops are nobody's concern, and its large variables stay as they are.
 bool is_elimination(const ir::Inst& i);
+// Whether it is a loop of one iteration, which autodiff puts around a serial loop beside parallel
+// ones.
+bool is_only_iteration(const ir::Inst& loop);
 using KeptCalls = std::unordered_set<const ir::Function*>;  // functions that are not expanded
 Refusal straighten(ir::Module& m, bool unrolls, const KeptCalls& kept = {});
 void tidy(ir::Module& m);  // the same variables and constants once more; what nobody uses goes

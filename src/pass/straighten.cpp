@@ -94,8 +94,8 @@ void mark_deeper(Region& r, int depth) {
         const Effect e = i.effect();
         if (depth > 1 && (e == Effect::read || e == Effect::write || e == Effect::atomic))
             i.flags |= kDeeper;
-        const bool encloses = i.is_loop() && i.flags & kStopsGradient && i.flags & kOverData;
-        for (Region* c : i.region_list()) mark_deeper(*c, depth + (i.is_loop() && !encloses));
+        const bool deeper = i.is_loop() && !is_only_iteration(i);
+        for (Region* c : i.region_list()) mark_deeper(*c, depth + deeper);
     }
 }
 
@@ -117,6 +117,10 @@ void close_loops(Function& f) {
 }
 
 }  // namespace
+
+bool is_only_iteration(const Inst& i) {
+    return i.is_loop() && i.flags & kStopsGradient && i.flags & kOverData;
+}
 
 bool is_elimination(const Inst& i) {
     return i.loc && i.loc->file.ends_with("quadrants/_library/inverses.py");

@@ -56,7 +56,7 @@ bool only_computes(const Region& body) {
 // Whether it is a kernel's, or the only iteration of one has it.
 bool stands_outermost(const Inst& loop) {
     const Inst* around = loop.parent->owner;
-    return !around || (around->flags & kStopsGradient && around->flags & kOverData);
+    return !around || is_only_iteration(*around);
 }
 
 // 0: not for copying.

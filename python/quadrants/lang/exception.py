@@ -77,17 +77,9 @@ def handle_exception_from_cpp(error: Exception) -> Exception:
     Args:
         error: any.
     """
-    for cls in (
-        QuadrantsAssertionError,
-        QuadrantsIndexError,
-        QuadrantsNameError,
-        QuadrantsRuntimeError,
-        QuadrantsSyntaxError,
-        QuadrantsTypeError,
-    ):
-        if type(error) is getattr(_native, cls.__name__):
-            return cls(*error.args)
-    return error
+    name = type(error).__name__
+    is_native = type(error) is getattr(_native, name, None)
+    return globals()[name](*error.args) if is_native else error
 
 
 def not_initialised(attribute: str = "_prog") -> QuadrantsRuntimeError:
