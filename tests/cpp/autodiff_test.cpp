@@ -135,6 +135,26 @@ constexpr const char* kLoop = R"(
 
 TEST(Autodiff, LoopsInLoops) { expect_slopes(kLoop); }
 
+// Which tells what stood in a loop inside from the rest, until recurrences have been looked for.
+TEST(Autodiff, LeavesNoMarksOfDepth) {
+    const auto m = reversed(kernel(R"(
+    %pn = array_place %n, %i : place<i32>
+    %c = load %pn
+    for %j = %zero to %c {
+      %pj = array_place %n, %j : place<i32>
+      %m = load %pj
+      %f = cast %m : f64
+      %w = mul %v, %f
+      %old = atomic_add %py, %w
+    }
+)"));
+    ASSERT_TRUE(m);
+    for (ir::Function* f : m->functions)
+        ir::walk(*f->body, [](ir::Inst& i) {
+            EXPECT_FALSE(!i.region_count && i.flags & ir::kDeeper) << ir::info(i.op).name;
+        });
+}
+
 TEST(Autodiff, ATapeThatIsTooShortFails) {
     const auto m = reversed(kernel(kLoop));
     ASSERT_TRUE(m);

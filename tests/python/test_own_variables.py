@@ -239,11 +239,21 @@ def shared_variables(y, total):
                 t += y[i] * j
             total[None] += t * p.v[1]
 
-    alone = (summed, in_a_vector, by_a_func, replaced, in_turn)
+    @qd.kernel
+    def in_a_branch():
+        if total[None] < 100:
+            t = y[0]
+            v = qd.Vector([1.0, 2.0])
+            for i in range(4):
+                t += y[i] * y[i]
+                v[i % 2] += y[i]
+            total[None] += t * v[0] * v[1]
+
+    alone = (summed, in_a_vector, by_a_func, replaced, in_turn, in_a_branch)
     return [(k, ()) for k in alone] + [(k, (part(),)) for k in (in_a_struct, in_a_member, inside)]
 
 
-@pytest.mark.parametrize("at", range(8))
+@pytest.mark.parametrize("at", range(9))
 def test_tangents_of_variables_that_loops_share(backend, at):
     y, total = (qd.field(qd.f64, s, needs_dual=True) for s in (4, ()))
     kernel, args = shared_variables(y, total)[at]
