@@ -30,7 +30,9 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-ROOMS = ("pass", "frontend", "cache", "runtime", "session", "launcher")
+ROOMS = (
+    "pass", "autodiff", "frontend", "cache", "runtime", "session", "launcher", "layout", "codegen",
+)  # fmt: skip
 APART = {"src/frontend/diag.cpp", "src/runtime/cpu/perf_map.cpp"}  # texts; for a profiler's eyes
 PAGE = 8192
 BATCH = 12.0  # seconds of tests that are asked for at once
@@ -49,7 +51,6 @@ def copy_of_head(tree):
     tree.mkdir(parents=True)
     archive = subprocess.Popen(["git", "-C", ROOT, "archive", "HEAD"], stdout=subprocess.PIPE)
     subprocess.run(["tar", "x", "-C", tree], stdin=archive.stdout, check=True)
-    (tree / ".venv").symlink_to(ROOT / ".venv")
     (tree / "build").mkdir()
     (tree / "build" / "lib").symlink_to("../python")
 
@@ -93,7 +94,7 @@ def write_sources(tree, chosen, texts):
             path.write_bytes(new)
 
 
-def configure(tree, touched):
+def configure(tree, touched, python):
     shutil.copy(HERE / "qd_mutant.h", tree / "src" / "qd_mutant.h")
     shutil.copy(HERE / "listener.cpp", tree / "tests" / "cpp" / "mutant_listener.cpp")
     shutil.copy(HERE / "listener.cpp", tree / "tests" / "cpp" / "codegen" / "mutant_listener.cpp")
@@ -102,10 +103,9 @@ def configure(tree, touched):
         f.write(
             f'\nset_source_files_properties(\n{quick}\n    PROPERTIES COMPILE_OPTIONS "-w;-O1")\n'
         )
-    python = (ROOT / ".venv" / "bin" / "python").absolute()
     cmake = ["cmake", "-S", tree, "-B", tree / "build", "-G", "Ninja"]
     subprocess.run(
-        [*cmake, f"-DPython3_EXECUTABLE={python}"], check=True, stdout=subprocess.DEVNULL
+        [*cmake, f"-DPython3_EXECUTABLE={python.absolute()}"], check=True, stdout=subprocess.DEVNULL
     )
 
 
@@ -137,7 +137,8 @@ def build(tree, args):
     sys.path.insert(0, str(HERE))
     copy_of_head(tree)
     chosen, texts = choose(tree, args.seed, args.count + args.count // 8)
-    configure(tree, sorted({s.file for s in chosen}))
+    (tree / ".venv").symlink_to(args.python.absolute().parent.parent)
+    configure(tree, sorted({s.file for s in chosen}), args.python)
     chosen = compile_all(tree, chosen, texts, args.jobs)[: args.count]
     commit = subprocess.run(
         ["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True
@@ -180,7 +181,7 @@ class Tests:
     def start(self):
         (answers, answer), (request, requests) = os.pipe(), os.pipe()
         self.answers, self.requests = os.fdopen(answers), os.fdopen(requests, "w", buffering=1)
-        python = str(ROOT / ".venv" / "bin" / "python")
+        python = str(self.tree / ".venv" / "bin" / "python")
         command = [python, "-m", "pytest", "-q", "-p", "pytest_mutants", "-p", "no:cacheprovider"]
         command += ["-p", "no:xdist", "-p", "no:faulthandler"]
         command += [f"--basetemp={self.scratch / 'pytest'}"]
@@ -391,6 +392,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--python", type=pathlib.Path, default=ROOT / ".venv" / "bin" / "python")
     parser.add_argument("--share", default="0/1")
     parser.add_argument("--files", nargs="*", default=[])
     parser.add_argument("--file-limit", default="20", help="seconds of one test file")
