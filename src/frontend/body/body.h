@@ -86,7 +86,7 @@ struct Lowering::Body {
 
     Body(Lowering& l, Unit& u, PyObject* definition);
 
-    // names (lower_expr.cpp)
+    // names (lower_name.cpp)
     struct Scope;
     Binding* find(PyObject* name);
     void declare(PyObject* name, Val value, Binding::Kind kind);
