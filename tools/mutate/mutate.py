@@ -344,7 +344,7 @@ def try_change(tree, args):
         page.write_bytes(number.to_bytes(4, "little") + bytes(PAGE - 4))
         environment = {"QD_MUTANT_FILE": str(page), "HOME": scratch}
         environment["PYTHONPATH"] = str(tree / "python")
-        python = ROOT / ".venv" / "bin" / "python"
+        python = tree / ".venv" / "bin" / "python"
         command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
         run = subprocess.run([*command, *args.files], cwd=ROOT, env=os.environ | environment)
         reached = page.read_bytes()[4 + number]
