@@ -389,7 +389,8 @@ __attribute__((noinline)) PyObject* call_cold(KernelObject& k, PyObject* const* 
     }
     if (PyObject* r = launch_with_copies(k, args, k.parameters->size())) return r;
     if (PyErr_Occurred()) return nullptr;
-    if (nested) {
+    // What answers a guard sees what it saw while the kernel was traced.
+    if (nested || frontend::traces_for_caller()) {
         set_error("QuadrantsSyntaxError",
                   "Kernels cannot call other kernels. I.e., nested kernels are not allowed. Please "
                   "check if you have direct/indirect invocation of kernels within kernels. (A "

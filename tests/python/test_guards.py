@@ -16,7 +16,7 @@ import pytest
 import quadrants as qd
 
 HEAD = """
-import enum, fractions, json, sys, warnings
+import enum, fractions, json, sys, types, warnings
 import quadrants as qd
 from quadrants._lib import core
 
@@ -62,6 +62,9 @@ ROWS, PAIR = Rows([V, 1]), Pair([V, 1])
 THIRD = fractions.Fraction(V, 3)
 STRUCT = qd.Struct(a=V)
 KEPT = [V].__getitem__
+METHODS = types.SimpleNamespace(
+    find=("." * V + "x").find, bits=(1 << V).bit_length, ratio=(V / 2).as_integer_ratio, pop=[V].pop)
+class Methods: find = METHODS.find
 VEC = qd.types.vector(2, qd.f32 if V == 5 else qd.i32)
 WIDE = qd.types.vector(V, qd.f32)
 REC = qd.types.struct(a=qd.f32, b=qd.f32 if V == 5 else qd.i32)
@@ -170,6 +173,13 @@ BODIES = {
     "list_class": ("a, b = ROWS\n    return a * 1.0", False),
     "tuple_class": ("x = PAIR\n    return x[0] * 1.0", False),
     "kept_method": ("return KEPT(0) * 1.0", True),
+    "kept_by_an_object": ("return METHODS.find('x') * 1.0", True),
+    "kept_by_a_class": ("return Methods.find('x') * 1.0", True),
+    "kept_for_getattr": ("return getattr(METHODS, 'find')('x') * 1.0", True),
+    "kept_for_static": ("return qd.static(METHODS.find('x')) * 1.0", True),
+    "kept_method_of_int": ("return METHODS.bits() * 1.0", True),
+    "kept_method_of_float": ("return METHODS.ratio()[0] * 1.0", True),
+    "kept_method_that_changes": ("return METHODS.pop() * 1.0", False),
     "evaluated": ("return eval('V', {'V': V}) * 1.0", False),
     "globals": ("return globals()['V'] * 1.0", False),
     "two_functions_or_one": ("return ONE() + OTHER() * 10.0", True),

@@ -1125,3 +1125,53 @@ def test_numbers_below_what_a_method_gives_are_constants(backend):
     assert o.k() == 331
     o.inner.n, o.v = 4, 2
     assert o.k() == 432
+
+
+class Holder:
+    def __init__(self, method):
+        self.method = method
+
+
+@pytest.mark.parametrize(
+    "one, other, arguments",
+    [
+        ("abc".find, "cba".find, ("a",)),
+        ((5).bit_length, (50).bit_length, ()),
+        ((1.0).is_integer, (1.5).is_integer, ()),
+        (True.bit_length, False.bit_length, ()),
+        (b"abc".find, b"cba".find, (b"a",)),
+        ([1, 2].index, [2, 1].index, (2,)),
+    ],
+)
+def test_built_in_methods_of_equal_names_are_told_apart(backend, one, other, arguments):
+    """Their objects are not those under whose names they are found."""
+
+    @qd.kernel
+    def k(holder: qd.template()) -> qd.i32:
+        return holder.method(*arguments)
+
+    assert [k(Holder(m)) for m in (one, other)] == [one(*arguments), other(*arguments)]
+
+
+@pytest.mark.oracle_differs("stores nothing that a helper answered")
+def test_a_kernel_that_a_helper_launches_is_refused_warm_as_cold(backend, tmp_path):
+    backend.init(offline_cache=True, offline_cache_file_path=str(tmp_path))
+
+    @qd.kernel
+    def inner(n: qd.i32) -> qd.i32:
+        return n * 2
+
+    def helper():
+        try:
+            return inner(21)
+        except qd.QuadrantsSyntaxError:
+            return -1
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return helper()
+
+    for _ in range(3):
+        assert k() == -1
+        assert inner(21) == 42
+        backend.init(offline_cache=True, offline_cache_file_path=str(tmp_path))

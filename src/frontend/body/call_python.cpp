@@ -128,7 +128,8 @@ Val Body::call_harmless(const PythonCall& c) {
     PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
     if (self && !PyModule_Check(self) && !PyType_Check(self)) {
         // A method that is kept under a name of its own can be of any object.
-        const bool direct = c.f.prov && c.f.prov->kind == Prov::Kind::attribute;
+        const bool direct =
+            c.f.prov && c.f.prov->kind == Prov::Kind::attribute && !c.f.prov->is_kept_method;
         Prov* owner = direct ? c.f.prov->parent : nullptr;
         is_pure = (direct || !c.f.prov) && unit.settle(self, owner);
         if (PyIter_Check(self) || !c.f.prov) callee = nullptr;

@@ -269,6 +269,8 @@ Val Body::member(const Val& base, PyObject* name) {
     }
     Val v = adopt(std::move(item), prov);
     if (v.prov && PyMethod_Check(v.get())) guard_owner(unit, base, name, v.get());
+    if (v.prov && PyCFunction_Check(v.get()))
+        v.prov->is_kept_method = PyCFunction_GET_SELF(v.get()) != o;
     if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole))
         pin_extra(unit, base, name, v);
     const auto is_size = [&] {
