@@ -201,7 +201,8 @@ codegen::Options codegen_options(const abi::CompileOptions& o) {
 using Observer = pass::PipelineOptions::Observer;
 
 std::unique_ptr<abi::Compilation> begin(std::span<const uint8_t> ir, const abi::CompileOptions& o,
-                                        Observer on_stage = {}, Observer on_pass = {}) {
+                                        Observer on_stage = {},
+                                        pass::PipelineOptions::PassObserver on_pass = {}) {
     support::begin_stage("deserialise");
     auto module = ir::deserialise(ir);
     ir::verify(*module);
@@ -319,10 +320,17 @@ std::string text(std::span<const uint8_t> bytes, abi::Text what, const abi::Comp
         out += std::string("\f") + title + "\n";
         out += listed ? pass::listing(m, tasks) : ir::print(m, located);
     };
+    const auto note_pass = [&](const char* moment, const ir::Module& m,
+                               std::span<const pass::Task> tasks, const ir::Function& f) {
+        out += std::string("\f") + moment + " " + f.name + "\n";
+        out += listed ? pass::listing(m, tasks, f) : ir::print(f);
+    };
+    const bool passes = what == Text::passes || what == Text::listed_passes;
     const bool stages =
         what == Text::stages || what == Text::located_stages || what == Text::listed_stages;
-    const auto c = begin(bytes, o, stages ? note : Observer(),
-                         what == Text::passes || what == Text::listed_passes ? note : Observer());
+    pass::PipelineOptions::PassObserver on_pass;
+    if (passes) on_pass = note_pass;
+    const auto c = begin(bytes, o, stages ? note : Observer(), std::move(on_pass));
     codegen::Options options = codegen_options(o);
     using Want = codegen::Options::Want;
     switch (what) {

@@ -10,6 +10,7 @@
 
 #include "pass/listing.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "ir/ir.h"
@@ -275,11 +276,29 @@ struct Lister {
         for (const Function* f : all) {
             bool listed = f == kernel;
             for (const Task& t : tasks) listed |= f == t.body || f == t.finish;
-            if (listed) continue;
-            out += "function " + f->name + " {\n";
-            body(*f, false);
-            out += "}\n";
+            if (!listed) function(*f);
         }
+    }
+
+    void function(const Function& f) {
+        out += "function " + f.name + " {\n";
+        body(f, false);
+        out += "}\n";
+    }
+
+    void only(std::span<const Task> tasks, const Function& f) {
+        const auto of_task = std::ranges::find_if(
+            tasks, [&](const Task& t) { return &f == t.body || &f == t.finish; });
+        const bool of_kernel = tasks.empty() && &f == &m.kernel();
+        if (of_task == tasks.end() && !of_kernel) return function(f);
+        out += "kernel {\n";
+        if (of_kernel) {
+            body(f, true);
+        } else {
+            ++depth;
+            task(*of_task, size_t(of_task - tasks.begin()));
+        }
+        out += "}\n";
     }
 };
 
@@ -298,6 +317,12 @@ std::string listing(const Module& m, std::span<const Task> tasks) {
     l.out += "}\n";
     if (!tasks.empty() && !m.functions.empty()) l.kernel = m.functions[0];
     l.functions(m.functions, tasks);
+    return l.out;
+}
+
+std::string listing(const Module& m, std::span<const Task> tasks, const Function& f) {
+    Lister l{.m = m, .out = {}, .numbers = {}, .kernel = nullptr};
+    l.only(tasks, f);
     return l.out;
 }
 

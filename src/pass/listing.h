@@ -12,5 +12,7 @@ namespace qd::pass {
 
 // Before offload (no tasks): the kernel and its functions. After it: the tasks, and functions.
 std::string listing(const ir::Module& module, std::span<const Task> tasks);
+// Of them only that function, or the task that it belongs to.
+std::string listing(const ir::Module& module, std::span<const Task> tasks, const ir::Function& f);
 
 }  // namespace qd::pass

@@ -49,10 +49,15 @@ namespace qd::pass {
 
 struct PipelineOptions {
     bool time_passes = false;  // per-pass time and instruction counts to stderr
-    // Looks at the module at the pipeline's stages, and after each pass: "I cse", "III dce".
+    // Looks at the module at the pipeline's stages.
     using Observer =
         std::function<void(const char* stage, const ir::Module&, std::span<const struct Task>)>;
-    Observer on_stage, on_pass;
+    Observer on_stage;
+    // Looks at a function after each pass: "I cse", "III dce"; and, as "I start" and "III start",
+    // before the first one of those that finish it, or a task.
+    using PassObserver = std::function<void(const char* moment, const ir::Module&,
+                                            std::span<const struct Task>, const ir::Function&)>;
+    PassObserver on_pass;
     ir::Target target = {};
 };
 

@@ -65,7 +65,13 @@ struct Runner {
         if (s.options.on_stage) s.options.on_stage(name, s.m, plan.tasks);
     }
 
+    void tell(const char* moment, const Function& f) {
+        if (!s.options.on_pass) return;
+        s.options.on_pass((phase + " " + moment).c_str(), s.m, plan.tasks, f);
+    }
+
     void run(Where where, Function& f) {
+        if (where == Where::function || where == Where::task) tell("start", f);
         for (const Step& step : kSteps) {
             if (step.where == where) run(step, f);
         }
@@ -86,8 +92,7 @@ struct Runner {
             row->before += count;
             row->after += count_instructions(f);
         }
-        if (s.options.on_pass)
-            s.options.on_pass((phase + " " + pass.name).c_str(), s.m, plan.tasks);
+        tell(pass.name, f);
         if (changed && s.m.options.debug) check(pass.name, f);
     }
 

@@ -289,7 +289,8 @@ using InterpretFn = int (*)(const uint8_t* ir, size_t bytes, const Context*, Blo
 using CheckCpuFn = int (*)(const char* cpu,
                            Blob* error);  // whether code for it runs on this machine
 // What qd_compiler_text shows. `stages` and `passes` are lists: a form feed, a title, a line break
-// and the module at that moment; the last item of `stages`, "tasks", has a line a task: kind, name.
+// and the module at that moment, or the function that a pass ran on; titles of passes are phase,
+// pass and function. The last item of `stages`, "tasks", has a line a task: kind, name.
 enum class Text : int {
     input,
     plan,

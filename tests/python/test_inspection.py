@@ -95,23 +95,134 @@ def test_nothing_is_dumped_without_being_asked(kernel, tmp_path, monkeypatch):
     qd.reset()
 
 
-def test_dumped_passes(kernel, tmp_path, monkeypatch):
+def read_steps(folder):
+    """Call -> round and step ("1_05_die") -> text, and the table of each call."""
+    calls, tables = {}, {}
+    for file in folder.iterdir():
+        found = re.fullmatch(r".*\.simplify_I_call(\d+)_(?:iter(\w+)\.ir|passes\.txt)", file.name)
+        assert found, file
+        text = file.read_text()
+        if found[2]:
+            calls.setdefault(int(found[1]), {})[found[2]] = text
+        else:
+            tables[int(found[1])] = text.splitlines()
+    return calls, tables
+
+
+def dump_steps(folder, monkeypatch, run, **options):
     monkeypatch.setenv("QD_DUMP_SIMPLIFY", "1")
-    init(tmp_path)
-    launch(kernel)
-    names = sorted(n[n.index(".simplify") :] for n in os.listdir(tmp_path))
-    steps = {n.rpartition("call0_iter")[2] for n in names if "call0" in n}
-    assert steps == {f"{'0' if s == '00_start' else '1'}_{s}.ir" for s in STEPS.split()}
-    assert any("call1_iter1_11_per_task_cse.ir" in n for n in names)
-    for file in tmp_path.iterdir():
-        assert file.read_text().startswith("kernel {")
+    init(folder, **options)
+    run()
     qd.reset()
-    for name in os.listdir(tmp_path):
-        os.unlink(tmp_path / name)
-    init(tmp_path, cfg_optimization=False)
-    launch(kernel)
-    assert not [n for n in os.listdir(tmp_path) if "12_cfg_optimization" in n]
-    qd.reset()
+    return read_steps(folder)
+
+
+@pytest.mark.oracle_differs("its passes are others")
+def test_dumped_steps(kernel, tmp_path, monkeypatch):
+    calls, tables = dump_steps(tmp_path, monkeypatch, lambda: launch(kernel))
+    assert sorted(calls) == sorted(tables) == list(range(len(calls)))
+    for steps in calls.values():  # whole rounds
+        rounds = max(int(s.partition("_")[0]) for s in steps)
+        later = [f"{r}_{s}" for r in range(1, rounds + 1) for s in STEPS.split()[1:]]
+        assert sorted(steps) == sorted(["0_00_start", *later])
+        assert all(text.startswith("kernel {") for text in steps.values())
+    assert "offloaded" not in calls[0]["0_00_start"]
+    tasks = [steps["0_00_start"].count("offloaded") for n, steps in calls.items() if n]
+    assert tasks == [1] * (len(calls) - 1) and len(tasks) >= 2  # each alone
+    assert sum("loop_name=rows" in steps["0_00_start"] for steps in calls.values()) == 1
+
+
+@pytest.mark.oracle_differs("its passes are others")
+def test_dumped_steps_are_the_ir_at_that_moment(tmp_path, monkeypatch):
+    @qd.kernel
+    def staged(out: qd.types.ndarray(dtype=qd.i32, ndim=1), s: qd.i32):
+        for i in range(4):
+            a, two = out[i], 2
+            out[i] = a + (s * 7 + two * 3)
+            b = out[i] + (s * 7 + 0)
+            for j in range(i):
+                b ^= (s * 5) ^ j
+            out[i] = b
+
+    def run():
+        out = qd.ndarray(qd.i32, 4)
+        staged(out, 1)
+        assert out.to_numpy().tolist() == [20, 20 ^ 5, 20 ^ 1, 20 ^ 5 ^ 1 ^ 2]
+
+    calls, tables = dump_steps(tmp_path, monkeypatch, run)
+    steps, table = calls[0], tables[0]
+    assert re.fullmatch(r"passes over staged_c\d+_0, in their order", table[0])
+    names = [line.split(": ")[1].split()[0] for line in table[1:]]
+    assert names.index("promote") < names.index("simplify") < names.index("cse")
+    assert names.index("cse") < names.index("store_forward") < names.index("licm")
+    assert names.count("simplify") >= 3 and names[-2:] == ["dce", "late_stores"]
+    # A variable until 01, arithmetic on constants until 03, products twice until 11, loads of
+    # what was just stored until 12, and what a loop repeats in it until 07 of a later round.
+    assert "alloca" in steps["0_00_start"] and "alloca" not in steps["1_01_extract_constant"]
+    assert steps["1_01_extract_constant"].count("mul") == 4
+    assert steps["1_03_binary_op_simplify"].count("mul") == 3 == steps["2_10_die"].count("mul")
+    assert steps["2_11_per_task_cse"].count("mul") == 2
+    assert steps["2_11_per_task_cse"].count("global load") == 2
+    assert steps["2_12_cfg_optimization"].count("global load") == 1
+    assert "mul" in steps["4_06_alg_simp"].rpartition("for in")[2]
+    assert "mul" not in steps["4_07_loop_invariant_code_motion"].rpartition("for in")[2]
+    # The table says what changed something: between such moments files are equal.
+    told = {re.match(r"iter(\d+) (\w+)", line).groups() for line in table if "changes" in line}
+    keys = sorted(steps)
+    for before, key in zip(keys, keys[1:]):
+        assert (steps[before] != steps[key]) == (tuple(key.split("_", 1)) in told), key
+
+
+@pytest.mark.oracle_differs("its passes are others")
+def test_dumped_steps_of_funcs(tmp_path, monkeypatch):
+    """Callees come first, each in a call of its own."""
+
+    @qd.real_func
+    def leaf(a: qd.f32) -> qd.f32:
+        return qd.sin(a) * 2.0 * 3.0
+
+    @qd.kernel
+    def top(s: qd.f32) -> qd.f32:
+        return leaf(s) + leaf(s + 1.0)
+
+    calls, tables = dump_steps(tmp_path, monkeypatch, lambda: top(1.0), debug=True)
+    assert tables[0][0] == "passes over leaf, in their order"
+    assert tables[1][0].startswith("passes over top_c")
+    assert all(text.startswith("function leaf {") for text in calls[0].values())
+    assert all(text.startswith("kernel {") for text in calls[1].values())
+    assert "sin" in calls[0]["0_00_start"] and "sin" not in calls[1]["0_00_start"]
+
+
+@pytest.mark.oracle_differs("its passes are others")
+@pytest.mark.parametrize(
+    "options, missing, step",
+    [
+        ({"cfg_optimization": False}, "store_forward", "12_cfg_optimization"),
+        ({"opt_level": 0}, "cse", "11_per_task_cse"),
+        ({"advanced_optimization": False}, "licm", "07_loop_invariant_code_motion"),
+        ({"disable_pass": "licm"}, "licm", "07_loop_invariant_code_motion"),
+    ],
+)
+def test_steps_whose_pass_is_off_leave_the_ir(
+    kernel, tmp_path, monkeypatch, options, missing, step
+):
+    calls, tables = dump_steps(tmp_path, monkeypatch, lambda: launch(kernel), **options)
+    assert not any(f": {missing}" in line for table in tables.values() for line in table)
+    steps = calls[0]
+    before = STEPS.split()[STEPS.split().index(step) - 1]
+    rounds = {int(s.partition("_")[0]) for s in steps} - {0}
+    for number in rounds:
+        if not any(line.startswith(f"iter{number} {step}") for line in tables[0]):
+            assert steps[f"{number}_{step}"] == steps[f"{number}_{before}"]
+    assert len(rounds) == 1 or "advanced_optimization" not in options
+
+
+def test_every_pass_is_a_step():
+    from quadrants.lang._inspect.steps import _STEPS_OF
+
+    table = (pathlib.Path(__file__).parents[2] / "src/pass/passes.inc").read_text()
+    steps = set(re.findall(r"^STEP\((?:function|task), (\w+)", table, re.M))
+    assert steps == set(_STEPS_OF) and "store_forward" in steps
 
 
 def test_the_form_of_listings(tmp_path, monkeypatch):

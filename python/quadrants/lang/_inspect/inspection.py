@@ -76,7 +76,10 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
     if _is_set("QD_DUMP_IR"):
         _dump(cfg.debug_dump_path, kernel, module)
     if _is_set("QD_DUMP_SIMPLIFY"):
-        _dump_steps(os.path.join(cfg.debug_dump_path, kernel), module)
+        from quadrants.lang._inspect.steps import dump_steps
+
+        moments = _sections(core._compiler_text(module, "listed_passes"))
+        dump_steps(os.path.join(cfg.debug_dump_path, kernel), moments, _write)
     if _is_set("QD_DUMP_CFG"):
         _dump_control_flow(cfg.debug_dump_path, kernel, module)
 
@@ -91,36 +94,6 @@ def _print_stages(kernel: str, module: bytes) -> None:
     for name, text in _sections(core._compiler_text(module, located + "stages")):
         if name in _LABELS:
             _print(kernel, _LABELS[name], text)
-
-
-# What the chapter calls the steps of simplification, and the pass that does such a thing.
-_STEPS = (
-    ("01_extract_constant", "promote"),
-    ("03_binary_op_simplify", "simplify"),
-    ("04_constant_fold", "simplify"),
-    ("05_die", "dce"),
-    ("06_alg_simp", "simplify"),
-    ("07_loop_invariant_code_motion", "licm"),
-    ("08_die", "dce"),
-    ("09_simplify", "inline_calls"),
-    ("10_die", "dce"),
-    ("11_per_task_cse", "cse"),
-    ("12_cfg_optimization", "store_forward"),
-)
-
-
-def _dump_steps(stem: str, module: bytes) -> None:
-    """A file for each step of both simplifications: the IR after its pass last ran.
-
-    Call 0 is that of the kernel, call 1 that of its tasks. Steps whose pass is switched off have none.
-    """
-    stages = dict(_sections(core._compiler_text(module, "listed_stages")))
-    after = dict(_sections(core._compiler_text(module, "listed_passes")))
-    for call, phase, before in ((0, "I", "before_simplify_I"), (1, "III", "after_offload")):
-        _write(f"{stem}.simplify_I_call{call}_iter0_00_start.ir", stages[before])
-        for step, name in _STEPS:
-            if text := after.get(f"{phase} {name}"):
-                _write(f"{stem}.simplify_I_call{call}_iter1_{step}.ir", text)
 
 
 # Stage, what the files call it, and whether it stands before or behind the passes.
