@@ -311,14 +311,15 @@ int emit(const abi::Compilation& c, const abi::CompileOptions& o, abi::Blob* art
 std::string text(std::span<const uint8_t> bytes, abi::Text what, const abi::CompileOptions& o) {
     using abi::Text;
     const bool located = what == Text::located_input || what == Text::located_stages;
-    if (what == Text::input || what == Text::located_input)
-        return ir::print(*ir::deserialise(bytes), located);
+    if (what == Text::input) return ir::print(*ir::deserialise(bytes));
+    if (what == Text::listed_input || what == Text::located_input)
+        return pass::listing(*ir::deserialise(bytes), {}, located);
     std::string out;
-    const bool listed = what == Text::listed_stages || what == Text::listed_passes;
+    const bool listed = what == Text::listed_stages || what == Text::listed_passes || located;
     const Observer note = [&](const char* title, const ir::Module& m,
                               std::span<const pass::Task> tasks) {
         out += std::string("\f") + title + "\n";
-        out += listed ? pass::listing(m, tasks) : ir::print(m, located);
+        out += listed ? pass::listing(m, tasks, located) : ir::print(m);
     };
     const auto note_pass = [&](const char* moment, const ir::Module& m,
                                std::span<const pass::Task> tasks, const ir::Function& f) {

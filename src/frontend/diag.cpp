@@ -280,6 +280,33 @@ void finish_python_error() {
 
 std::string location_text(const Lowering& low) { return frame_text(low); }
 
+namespace {
+
+// Bytes of a line's first characters.
+int bytes_of(const std::vector<std::string_view>& lines, int line, int characters) {
+    if (line < 1 || static_cast<size_t>(line) > lines.size()) return characters;
+    const std::string_view code = lines[static_cast<size_t>(line) - 1];
+    size_t k = 0;
+    for (; k < code.size() && (characters > 0 || (code[k] & 0xC0) == 0x80); ++k)
+        characters -= (code[k] & 0xC0) != 0x80;
+    return static_cast<int>(k);
+}
+
+// Whether a compound statement begins there: no expression begins with such a word.
+bool begins_block(const std::vector<std::string_view>& lines, const Span& p) {
+    if (p.line < 1 || static_cast<size_t>(p.line) > lines.size()) return false;
+    const std::string_view code = lines[static_cast<size_t>(p.line) - 1];
+    if (static_cast<size_t>(p.col) >= code.size()) return false;
+    const std::string_view rest = code.substr(static_cast<size_t>(p.col));
+    static constexpr std::string_view kWords[] = {"for", "while", "if", "elif", "with", "def"};
+    return std::ranges::any_of(kWords, [&](std::string_view word) {
+        return rest.starts_with(word) && rest.size() > word.size() &&
+               (rest[word.size()] == ' ' || rest[word.size()] == '(');
+    });
+}
+
+}  // namespace
+
 std::string site_text(const support::SourceSite& s) {
     const Ref name = Ref::steal_or_null(
         PyUnicode_FromStringAndSize(s.file.data(), static_cast<Py_ssize_t>(s.file.size())));
@@ -290,8 +317,11 @@ std::string site_text(const support::SourceSite& s) {
     }
     forget_error();
     static const std::vector<std::string_view> none;
-    return block_text(s.file, file ? file->lines : none, s.function,
-                      {s.line, s.col, s.end_line, s.end_col});
+    const auto& lines = file ? file->lines : none;
+    Span p{s.line, bytes_of(lines, s.line, s.col), s.end_line,
+           bytes_of(lines, s.end_line, s.end_col)};
+    if (begins_block(lines, p)) end_at_colon(p, lines);
+    return block_text(s.file, lines, s.function, p);
 }
 
 std::string source_text(const FunctionSource& s, const Node* n) {

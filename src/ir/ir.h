@@ -531,10 +531,10 @@ int64_t int_of_bits(Prim p, uint64_t bits);  // sign- or zero-extended
 void complete(Module& m);  // appends functions reached by calls and fields they use, if missing
 void lay_out_params(Module& m);  // Param::offset, in order, naturally aligned
 
-// printer.cpp; with `locations` a comment tells where each instruction stands in the source
+// printer.cpp
 std::string quote(std::string_view text);  // as a literal of IR text
 std::string constant_text(Type t, uint64_t bits);
-std::string print(const Module& m, bool locations = false);
+std::string print(const Module& m);
 std::string print(const Function& f);
 std::unique_ptr<Module> parse(
     std::string_view text);    // parser.cpp; throws support::Error with line:col

@@ -1,4 +1,4 @@
-// The IR as text. parser.cpp reads everything that is written here except source locations.
+// The IR as text. parser.cpp reads everything that is written here.
 //
 //   %3, %4 = op %1, %2 #imm @ref !flag : type, type
 //
@@ -64,8 +64,6 @@ struct Printer {
     std::unordered_map<const void*, std::string> names;  // functions and fields
     std::unordered_map<const Value*, uint32_t> numbers;
     int depth = 0;
-    bool locations = false;
-    const Loc* told = nullptr;  // by the last comment
 
     template <class T>
     void name_all(const std::vector<T>& things) {
@@ -149,16 +147,7 @@ struct Printer {
         if (!f.function.empty()) out += " in " + quote(f.function);
     }
 
-    void location(const Loc& l) {
-        told = &l;
-        indent();
-        out += "; File " + quote(l.file) + ", line " + std::to_string(l.line) + ", in ";
-        out += l.function;
-        out += "\n";
-    }
-
     void inst(const Inst& i) {
-        if (locations && i.loc && i.loc != told) location(*i.loc);
         indent();
         // The numbers of results come before those of the regions, as the text shows them.
         for (int k = 0; k < i.result_count; ++k) {
@@ -277,9 +266,8 @@ struct Printer {
 
 }  // namespace
 
-std::string print(const Module& m, bool locations) {
+std::string print(const Module& m) {
     Printer p;
-    p.locations = locations;
     p.module(m);
     return std::move(p.out);
 }

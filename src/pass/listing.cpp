@@ -36,6 +36,7 @@ struct Lister {
     uint32_t next = 0;
     std::unordered_map<const Value*, uint32_t> numbers;
     const Function* kernel = nullptr;  // whose parameters are arguments of the launch
+    bool located = false;
 
     std::string line() { return std::string(static_cast<size_t>(2 * depth), ' '); }
     std::string fresh() { return "$" + std::to_string(next++); }
@@ -196,6 +197,16 @@ struct Lister {
     }
 
     void inst(const Inst& i) {
+        const size_t before = out.size();
+        statement(i);
+        if (!located || !i.loc || out.size() == before) return;
+        out += line() + "\x01";
+        for (const int n : {i.loc->line, i.loc->col, i.loc->end_line, i.loc->end_col})
+            out += std::to_string(n) + " ";
+        out += std::string(i.loc->function) + " " + std::string(i.loc->file) + "\n";
+    }
+
+    void statement(const Inst& i) {
         if (i.region_count) return control(i);
         if (i.effect() == Effect::terminator) return terminator(i);
         if (i.op == Op::store) {
@@ -304,8 +315,8 @@ struct Lister {
 
 }  // namespace
 
-std::string listing(const Module& m, std::span<const Task> tasks) {
-    Lister l{.m = m, .out = {}, .numbers = {}, .kernel = nullptr};
+std::string listing(const Module& m, std::span<const Task> tasks, bool located) {
+    Lister l{.m = m, .out = {}, .numbers = {}, .kernel = nullptr, .located = located};
     l.out = "kernel {\n";
     if (tasks.empty()) {
         l.kernel = &m.kernel();

@@ -11,7 +11,9 @@
 namespace qd::pass {
 
 // Before offload (no tasks): the kernel and its functions. After it: the tasks, and functions.
-std::string listing(const ir::Module& module, std::span<const Task> tasks);
+// `located`: behind each statement stands where it is in the source, for who has that text:
+//   <indentation>\x01<line> <column> <last line> <column> <function> <file>
+std::string listing(const ir::Module& module, std::span<const Task> tasks, bool located = false);
 // Of them only that function, or the task that it belongs to.
 std::string listing(const ir::Module& module, std::span<const Task> tasks, const ir::Function& f);
 

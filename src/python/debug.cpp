@@ -53,9 +53,10 @@ PyObject* compiler_text(PyObject*, PyObject* args) {
     const char *bytes, *what;
     Py_ssize_t count;
     if (!PyArg_ParseTuple(args, "y#s", &bytes, &count, &what)) return nullptr;
-    static const char* const names[] = {
-        "input",  "plan",          "llvm",           "assembly",      "lowered_llvm", "stages",
-        "passes", "located_input", "located_stages", "listed_stages", "listed_passes"};
+    static const char* const names[] = {"input",         "plan",           "llvm",
+                                        "assembly",      "lowered_llvm",   "stages",
+                                        "passes",        "listed_input",   "located_input",
+                                        "listed_stages", "located_stages", "listed_passes"};
     const auto* found = std::ranges::find(names, std::string_view(what));
     if (found == std::end(names))
         return PyErr_Format(PyExc_ValueError, "the compiler has no text '%s'", what);
@@ -69,11 +70,29 @@ PyObject* compiler_text(PyObject*, PyObject* args) {
     }
 }
 
+// site_text(file, function, line, column, last line, column): see frontend::site_text.
+PyObject* site_text(PyObject*, PyObject* args) {
+    const char *file, *function;
+    support::SourceSite s;
+    if (!PyArg_ParseTuple(args, "ssiiii", &file, &function, &s.line, &s.col, &s.end_line,
+                          &s.end_col))
+        return nullptr;
+    s.file = file;
+    s.function = function;
+    try {
+        const std::string text = frontend::site_text(s);
+        return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
+    } catch (const cpython::PyError&) {
+        return nullptr;
+    }
+}
+
 PyMethodDef methods[] = {
     {"_compiler_text", compiler_text, METH_VARARGS,
      "A serialised module as the compiler sees it at some moment, as text."},
     {"_lower_to_text", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lower_to_text)),
      METH_FASTCALL, "The intermediate representation of a kernel for these arguments."},
+    {"_site_text", site_text, METH_VARARGS, "A place in the source, with its code and carets."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 31;
+inline constexpr uint32_t kAbiVersion = 32;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -299,9 +299,10 @@ enum class Text : int {
     lowered_llvm,
     stages,
     passes,
-    located_input,
-    located_stages,  // with places in the source
-    listed_stages,   // in the form that chapter 50 promises (pass/listing.h)
+    listed_input,   // in the form that chapter 50 promises (pass/listing.h)
+    located_input,  // with places in the source, too
+    listed_stages,
+    located_stages,
     listed_passes
 };
 // cpu: an LLVM name, as in CompileOptions.

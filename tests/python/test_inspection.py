@@ -294,14 +294,76 @@ def test_printed_stages(kernel, tmp_path, capfd):
     qd.reset()
 
 
-def test_printed_places(kernel, tmp_path, capfd):
-    init(tmp_path, print_ir=True, print_ir_dbg_info=True)
-    launch(kernel)
+PLACED = """
+import quadrants as qd
+
+@qd.func
+def twice(x):
+    return x * 2.0
+
+@qd.kernel
+def step(a: qd.types.ndarray(dtype=qd.f32, ndim=1), s: qd.f32):
+    for i in range(a.shape[0]):
+        if a[i] > 1.0: a[i] = twice(a[i]) + s  # größer
+        else:
+            a[i] = (a[i] +
+                    s)
+"""
+
+
+@pytest.fixture
+def placed(tmp_path):
+    """A kernel in a file of its own, and how its places are shown."""
+    file = tmp_path / "placed.py"
+    file.write_text(PLACED)
+    scope = {}
+    exec(compile(PLACED, str(file), "exec"), scope)
+
+    def place(number, function, *lines):
+        return f'File "{file}", line {number}, in {function}:\n' + "".join(x + "\n" for x in lines)
+
+    return scope["step"], place
+
+
+@pytest.mark.oracle_differs("its statements are others")
+@pytest.mark.parametrize("option", ["print_ir", "print_preprocessed_ir"])
+def test_printed_places(placed, tmp_path, capfd, option):
+    """Behind each statement stands where it is, with its code."""
+    step, place = placed
+    init(tmp_path, print_ir_dbg_info=True, **{option: True})
+    a = qd.ndarray(qd.f32, 8)
+    a.fill(2)
+    step(a, 1.0)
     qd.sync()
     out = capfd.readouterr().out
-    assert "test_inspection.py" in out and ", in step" in out
-    line = kernel.__wrapped__.__code__.co_firstlineno + 4
-    assert f"line {line}, in step" in out
+    loop = place(10, "step", "    for i in range(a.shape[0]):", "    ^^^^^^^^^^^^^^^^^^^^^^^^^^^")
+    test = place(11, "step", "        if a[i] > 1.0: a[i] = twice(a[i]) + s  # größer",
+                 "        ^^^^^^^^^^^^^^")  # fmt: skip
+    then = place(11, "step", "        if a[i] > 1.0: a[i] = twice(a[i]) + s  # größer",
+                 "                       ^^^^^^^^^^^^^^^^^^^^^^")  # fmt: skip
+    inner = place(6, "twice", "    return x * 2.0", "    ^^^^^^^^^^^^^^")
+    several = place(13, "step", "            a[i] = (a[i] +", "            ^^^^^^^^^^^^^^",
+                    "                    s)", "                    ^^")  # fmt: skip
+    for pattern in (
+        rf"^( *)<f32> \$\d+ = mul \$\d+ \$\d+\n\1{re.escape(inner)}",
+        rf"^( *)\$\d+ : global store .*\n\1{re.escape(then)}",
+        rf"^( *)<f32> \$\d+ = add \$\d+ \$\d+\n\1{re.escape(several)}",
+        rf"^( *)}}\n\1{re.escape(test)}",
+        rf"^( *)}}\n\1{re.escape(loop)}",
+    ):
+        assert re.search(pattern, out, re.M), (pattern, out)
+    assert "\x01" not in out
+    qd.cfg.print_ir = False
+    qd.reset()
+
+
+def test_no_places_without_being_asked(placed, tmp_path, capfd):
+    step, _ = placed
+    init(tmp_path, print_ir=True, print_preprocessed_ir=True)
+    step(qd.ndarray(qd.f32, 8), 1.0)
+    out, err = capfd.readouterr()
+    assert "File" not in out and "\x01" not in out
+    assert out.partition("kernel {\n")[0].count("\n") <= 1 and "Preprocessed IR:" in err
     qd.cfg.print_ir = False
     qd.reset()
 

@@ -63,9 +63,10 @@ def show(definition: Any, kernel: str, module: bytes) -> None:
         from quadrants.lang._inspect import syntax
 
         syntax.dump_tree(kernel, definition.fn, _write)
-    located = "located_" if cfg.print_ir_dbg_info else ""
+    located = "located_" if cfg.print_ir_dbg_info else "listed_"
     if cfg.print_preprocessed_ir:
-        _print(kernel, "Preprocessed IR", core._compiler_text(module, located + "input"))
+        text = core._compiler_text(module, located + "input")
+        _print(kernel, "Preprocessed IR", _with_code(text))
     if cfg.print_ir:
         _print_stages(kernel, module)
     for option, what, pattern, noun in _PRINTED:
@@ -93,7 +94,20 @@ def _print_stages(kernel: str, module: bytes) -> None:
     located = "located_" if impl.current_cfg().print_ir_dbg_info else "listed_"
     for name, text in _sections(core._compiler_text(module, located + "stages")):
         if name in _LABELS:
-            _print(kernel, _LABELS[name], text)
+            _print(kernel, _LABELS[name], _with_code(text))
+
+
+_PLACE = re.compile("^( *)\x01(\\d+) (\\d+) (\\d+) (\\d+) (\\S+) (.*)\n", re.M)
+
+
+def _with_code(listing: str) -> str:
+    """A listing with code in the source where it has places."""
+
+    def shown(place: re.Match[str]) -> str:
+        indentation, *numbers, function, file = place.groups()
+        return indentation + core._site_text(file, function, *map(int, numbers))
+
+    return _PLACE.sub(shown, listing)
 
 
 # Stage, what the files call it, and whether it stands before or behind the passes.
