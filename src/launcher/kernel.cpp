@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -229,6 +231,12 @@ size_t tasks_of_last_call = 0;
 // from, 0: none; and the one that its launches draw from once more, 0: each from the next one.
 thread_local uint64_t drawn = 0, draws_again = 0;
 
+// QD_DEBUG_ADSTACK, which may be set at any time. Under the GIL.
+bool wants_tapes() {
+    const char* value = std::getenv("QD_DEBUG_ADSTACK");
+    return value && *value && std::strcmp(value, "0") != 0;
+}
+
 // Whether other processes may see an array that was packed last.
 bool shares_arrays(const Specialisation& s) {
     return std::ranges::any_of(
@@ -295,6 +303,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         hooks.stream = stream;
         hooks.may_be_late = !session_.options.check_indices();
         if (session_.options.kernel_profiler) hooks.times = &times;
+        if (image.uses_tape) hooks.tells_tapes = wants_tapes();
         int64_t brief = kReleaseGilNs;
         if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;
         if (s.last_ns >= brief) patience.release();

@@ -19,6 +19,7 @@
 #include "runtime/cpu/print.h"
 #include "runtime/cpu/tape.h"
 #include "runtime/cuda/code.h"
+#include "runtime/tape_report.h"
 #include "support/clock.h"
 #include "support/stack.h"
 
@@ -40,6 +41,7 @@ struct Launch {  // shared by the threads of one launch
     std::mutex lock;  // guards *outcome
     int32_t stop = 0;
     LaunchHooks hooks;
+    TapeMarks* tapes = nullptr;  // null: nobody asks
 
     void expect_long(int64_t rest_ns) {
         if (!hooks.long_run || rest_ns <= hooks.long_ns) return;
@@ -59,9 +61,12 @@ struct Worker {  // what compiled code sees as Thread, and where a failed check 
            int32_t alone)
         : thread{&context, tile, tiles, 0, 0, index, alone, nullptr, nullptr, 0}, launch(&l) {
         if (!l.image->uses_tape) return;
-        tape.emplace();
+        tape.emplace(l.tapes != nullptr);
         thread.tape = tape->at;
         thread.tape_bytes = tape->bytes;
+    }
+    ~Worker() {
+        if (tape && launch->tapes) launch->tapes->note(thread.index, tape->written());
     }
     Worker(const Worker&) = delete;
 };
@@ -364,6 +369,8 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
     if (image.temps_bytes > kStackTemps)
         large = std::make_unique_for_overwrite<uint8_t[]>(image.temps_bytes);
     Launch state{&image, &outcome, {}, 0, hooks};
+    TapeMarks tapes;
+    if (hooks.tells_tapes) state.tapes = &tapes;
     const bool many = image.tasks.size() > 1 || (!image.tasks.empty() && image.tasks[0].again >= 0);
     int64_t checked = hooks.should_stop && many ? now_ns() : 0;
     const int64_t start = checked;
@@ -388,6 +395,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
             run_range(task, context, state, pool);
         }
         if (hooks.times) hooks.times->push_back({context.task, began, now_ns() - began});
+        if (state.tapes) tell_tape(image, context.task, tapes.take());
         if (state.stop) break;
         if (task.again >= 0 && is_set(task.again, context)) {
             context.task = task.from;

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
 #include "runtime/tape_limit.h"
 
@@ -16,6 +17,8 @@ namespace {
 
 constexpr int64_t kMost = int64_t{1} << 38, kLeast = int64_t{1} << 20;
 constexpr int64_t kKept = int64_t{64} << 20;
+constexpr int64_t kExact = int64_t{1} << 20;  // bytes that are marked before they are written
+constexpr uint32_t kMark = 0xa5c3e197;
 
 // What the process may have of addresses (`ulimit -v`).
 int64_t address_limit() {
@@ -55,17 +58,47 @@ struct Range {
     void trim() {  // gives memory back beyond what is kept for the next use
         if (bytes > kKept) madvise(at + kKept, size_t(bytes - kKept), MADV_DONTNEED);
     }
+
+    uint32_t* words() const { return reinterpret_cast<uint32_t*>(at); }
+    int64_t marked_words() const { return std::min(bytes, kExact) / 4; }
+
+    void mark() {  // from there on pages that are there were written to
+        if (!at) return;
+        madvise(at, size_t(bytes), MADV_DONTNEED);
+        madvise(at, size_t(bytes), MADV_NOHUGEPAGE);
+        std::fill_n(words(), marked_words(), kMark);
+    }
+
+    int64_t written() const {
+        constexpr int64_t kStep = int64_t{64} << 20;  // a tape has no holes of that size
+        const int64_t page = sysconf(_SC_PAGESIZE);
+        std::vector<unsigned char> present(size_t(kStep / page));
+        int64_t most = 0;
+        for (int64_t from = kExact, found = 1; from < bytes && found; from += kStep) {
+            const int64_t step = std::min(kStep, bytes - from), pages = step / page;
+            if (mincore(at + from, size_t(step), present.data())) break;
+            for (found = pages; found > 0 && !(present[size_t(found) - 1] & 1);) --found;
+            if (found) most = from + found * page;
+        }
+        if (most) return most;
+        int64_t words_used = marked_words();
+        while (words_used > 0 && words()[words_used - 1] == kMark) --words_used;
+        return words_used * 4;
+    }
 };
 
 namespace {
 thread_local std::unique_ptr<Range> idle;
 }
 
-Tape::Tape() : range_(idle ? idle.release() : new Range) {
+Tape::Tape(bool marked) : range_(idle ? idle.release() : new Range) {
+    if (marked) range_->mark();
     at = range_->at;
     const int64_t most = tape_limit.load(std::memory_order_relaxed);
     bytes = most ? std::min(most, range_->bytes) : range_->bytes;
 }
+
+int64_t Tape::written() const { return range_->written(); }
 
 Tape::~Tape() {
     range_->trim();

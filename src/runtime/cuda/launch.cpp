@@ -24,6 +24,7 @@
 #include "runtime/cuda/replay.h"
 #include "runtime/cuda/streams.h"
 #include "runtime/tape_limit.h"
+#include "runtime/tape_report.h"
 #include "support/clock.h"
 #include "support/error.h"
 
@@ -247,7 +248,7 @@ struct Launch {
     }
 
     // More than this lies farther apart: 2^24 short loops are a fifth slower with 2 GiB.
-    void make_tape(int64_t threads) {
+    void make_tape(const LoadedTask& task, int64_t threads) {
         constexpr int64_t kWanted = int64_t(1) << 30;
         threads = (threads + 31) & ~int64_t(31);
         const int64_t limit = tape_limit.load(std::memory_order_relaxed);
@@ -262,13 +263,16 @@ struct Launch {
         uint64_t each = uint64_t(r.tape.bytes) / uint64_t(threads);
         if (limit) each = std::min(each, uint64_t(limit));
         head().tape_bytes = each & ~uint64_t(15);
+        if (hooks.tells_tapes)
+            tell_tape(image, size_t(&task - image.tasks.data()),
+                      {"reserved", threads, int64_t(head().tape_bytes)});
     }
 
     void start_blocks(const LoadedTask& task, const Code::Entry& entry, int64_t blocks) {
         if (task.partial_bytes) blocks = std::min(blocks, kMostFoldingBlocks);
         if (task.max_threads && (task.partial_bytes || !task.iterations))
             blocks = std::min(blocks, int64_t{task.max_threads});
-        if (image.uses_tape && blocks) make_tape(blocks * task.block_dim);
+        if (image.uses_tape && blocks) make_tape(task, blocks * task.block_dim);
         start(entry.task, blocks, task.block_dim, task.shared_bytes);
         if (!task.partial_bytes) return;
         head().bounds[0] = blocks;
@@ -284,7 +288,7 @@ struct Launch {
         always = std::ranges::none_of(
             task.bounds, [](const abi::Bound& b) { return b.kind == abi::BoundKind::arg; });
         if (task.kind == abi::TaskKind::serial) {
-            if (image.uses_tape) make_tape(1);
+            if (image.uses_tape) make_tape(task, 1);
             return start(entry.task, 1, 1, task.shared_bytes);
         }
         if (is_known_to_device_alone(task)) return run_strided(task, entry);
