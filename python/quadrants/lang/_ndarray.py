@@ -15,6 +15,7 @@ from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._data import convert
 from quadrants.lang._values.entries import entries_for
+from quadrants.lang._values.fill_range import check_exact, check_fill
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.matrix import Matrix, MatrixType, Vector
 from quadrants.lang.util import check_element_shape, cook_dtype, is_one_index
@@ -164,9 +165,17 @@ class Ndarray(core.NdarrayBase):
         Raises:
             TypeError: not a number, or a float for numbers of type i32 or u32.
             ValueError: a value of another shape.
+            QuadrantsTypeError, TypeError, OverflowError: an integer out of range, see `check_fill`;
+                for numbers of type i32 or u32; for vectors and matrices.
         """
         self._prepare()
         dtype, _ = self._kind()
+        if self._element_shape:
+            check_exact(dtype, val, OverflowError)
+        elif dtype in (i32, u32):
+            check_exact(dtype, val, TypeError)
+        else:
+            check_fill(dtype, val)
         entries = getattr(val, "entries", val)
         if self._element_shape and isinstance(entries, (list, tuple, np.ndarray)):
             entries = entries_for(dtype, entries)

@@ -16,6 +16,7 @@ from quadrants._lib import core
 from quadrants.lang import impl
 from quadrants.lang._data import convert
 from quadrants.lang._values.entries import entries_for
+from quadrants.lang._values.fill_range import check_fill
 from quadrants.lang.exception import QuadrantsRuntimeError
 from quadrants.lang.snode import SNode
 from quadrants.lang.util import is_one_index
@@ -326,12 +327,14 @@ class Field(_Native):
 
         Raises:
             TypeError: not a number.
+            QuadrantsTypeError: an integer out of range, see `check_fill`.
             AssertionError: a value of another shape.
             QuadrantsRuntimeError: the field has no storage.
         """
         if impl.inside_kernel():
             return convert.fill_in_kernel(self, val)
         self._prepare()
+        check_fill(self._dtype, val)
         if self._is_sparse:
             self._fill_active(val)
         else:
