@@ -138,6 +138,107 @@ def test_export_and_import_make_a_first_start_warm(folder, tmp_path, capsys):
     assert all(p.stat().st_mode & 0o077 == 0 for p in entries(other))
 
 
+DECLARED = """
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu)
+@qd.kernel(fastcache=True)
+def k(a: qd.types.ndarray(), n: qd.i32):
+    for i in a:
+        a[i] = i * n
+a = qd.ndarray(qd.i32, 8)
+k(a, 3)
+assert a[5] == 15
+o = k._primal.src_ll_cache_observations
+print([o.cache_key_generated, o.cache_validated, o.cache_loaded, o.cache_stored])
+"""
+STORED, LOADED = [True, False, False, True], [True, True, True, False]
+
+
+@pytest.fixture
+def declared(tmp_path):
+    """A program with a declared kernel, a cache that it filled, and what it says of one."""
+    program = tmp_path / "declared.py"
+    program.write_text(DECLARED)
+
+    def run(path):
+        env = {**os.environ, "QD_OFFLINE_CACHE_FILE_PATH": str(path)}
+        done = subprocess.run([sys.executable, program], env=env, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1].lower())
+
+    assert run(tmp_path / "full") == STORED and run(tmp_path / "full") == LOADED
+    return tmp_path / "full", run
+
+
+def test_entries_of_declared_kernels_travel(declared, tmp_path, capsys):
+    folder, run = declared
+    archive, other = str(tmp_path / "warm.zip"), tmp_path / "other"
+    (folder / "python_side_cache" / "mine.txt").write_text("of somebody else")
+    assert main(["cache", "export", archive, "--path", str(folder)]) == 0
+    assert main(["cache", "import", archive, "--path", str(other)]) == 0
+    (mine,) = (folder / "python_side_cache").glob("*.cache.txt")
+    (theirs,) = (other / "python_side_cache").iterdir()
+    assert theirs.name == mine.name and theirs.read_text() == mine.read_text()
+    assert run(other) == LOADED
+    source = tmp_path / "declared.py"  # an entry is of its source alone, wherever it came from
+    source.write_text(source.read_text().replace("i * n", "n * i"))
+    assert run(other) == STORED
+
+
+def test_entries_of_declared_kernels_are_listed_and_verified(declared, tmp_path, capsys):
+    folder, run = declared
+    args = ["--path", str(folder)]
+    (entry,) = (folder / "python_side_cache").glob("*.cache.txt")
+    assert main(["cache", "list", "--entries", *args]) == 0
+    out = capsys.readouterr().out
+    assert "declared 1 entries" in out and f"declared/{entry.name[:64]}" in out
+    assert "unusable" not in out and main(["cache", "verify", *args]) == 0
+    entry.write_text(entry.read_text()[:-9])
+    assert main(["cache", "verify", *args]) == 1
+    assert f"damaged  {entry}" in capsys.readouterr().out
+    archive = tmp_path / "warm.zip"
+    assert main(["cache", "export", str(archive), *args]) == 0
+    assert not [n for n in zipfile.ZipFile(archive).namelist() if n.startswith("declared/")]
+    assert main(["cache", "verify", "--remove", *args]) == 0 and not entry.exists()
+    assert run(folder) == STORED
+
+
+def _other_field(entry):
+    del entry["frontend_cache_key"]
+
+
+def _other_place(entry):
+    entry["hashed_function_source_infos"][0]["function_source_info"]["start_lineno"] = "1"
+
+
+def _other_rows(entry):
+    entry["hashed_function_source_infos"] = [3]
+
+
+@pytest.mark.parametrize("change", [_other_field, _other_place, _other_rows, None])
+def test_what_is_no_entry_of_a_declared_kernel_is_not_taken(declared, tmp_path, capsys, change):
+    folder, _ = declared
+    archive, bad, other = tmp_path / "warm.zip", tmp_path / "bad.zip", tmp_path / "other"
+    assert main(["cache", "export", str(archive), "--path", str(folder)]) == 0
+
+    def damage(entries, manifest):
+        (name,) = (n for n in entries if n.startswith("declared/"))
+        entry = json.loads(entries[name])
+        if change:
+            change(entry)
+        entries[name] = json.dumps(entry).encode() if change else b"\xff" + entries[name]
+
+    repack(archive, bad, damage)
+    assert main(["cache", "import", str(bad), "--path", str(other)]) == 1
+    assert "is no entry of a declared kernel; nothing was taken" in capsys.readouterr().err
+    for name in ("declared/../../escape", "declared/" + "0" * 63, "declared/" + "0" * 64 + "/x"):
+        repack(archive, bad, lambda entries, _, n=name: entries.update({n: b"{}"}))
+        assert main(["cache", "import", str(bad), "--path", str(other)]) == 1
+        assert "is no name of a cache entry" in capsys.readouterr().err
+    assert not other.exists()
+
+
 def repack(archive, to, change, digests=True):
     """A copy of an archive with what `change` makes of its entries, said to be what was exported."""
     with zipfile.ZipFile(archive) as old, zipfile.ZipFile(to, "w") as new:

@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 
+from quadrants._command import declared
 from quadrants._lib import core
 
 _FOLDERS = ("native", "kernel_compilation_manager", "python_side_cache")
@@ -34,6 +35,16 @@ def folder_of(args: argparse.Namespace) -> str:
     return path
 
 
+def entries_of(folder: str) -> list[tuple[str, str, int, float, bool]]:
+    return core.cache_entries(folder) + declared.entries(folder)
+
+
+def _read(folder: str, name: str) -> bytes | None:
+    if name.startswith(declared.PREFIX):
+        return declared.read(folder, name)
+    return core.cache_read(folder, name)
+
+
 def size_text(count: float) -> str:
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:
@@ -44,13 +55,14 @@ def size_text(count: float) -> str:
 
 def show(args: argparse.Namespace) -> int:
     folder = folder_of(args)
-    entries = core.cache_entries(folder)
+    entries = entries_of(folder)
     print(f"folder   {folder}")
     for title, begin in (
         ("code", "code/"),
         ("recipes", "kernels/"),
         ("syntax", "trees/"),
         ("parts", "parts/"),
+        ("declared", declared.PREFIX),
     ):
         some = [e for e in entries if e[0].startswith(begin)]
         print(f"{title:9}{len(some)} entries, {size_text(sum(e[2] for e in some))}")
@@ -66,7 +78,7 @@ def show(args: argparse.Namespace) -> int:
 
 def verify(args: argparse.Namespace) -> int:
     folder = folder_of(args)
-    entries = core.cache_entries(folder)
+    entries = entries_of(folder)
     damaged = [path for _, path, _, _, whole in entries if not whole]
     for path in damaged:
         print(f"{'removed' if args.remove and _gone(os.unlink, path) else 'damaged'}  {path}")
@@ -120,10 +132,10 @@ def export(args: argparse.Namespace) -> int:
     try:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             entries: dict[str, str] = {}
-            for name, *_ in core.cache_entries(folder):
+            for name, *_ in entries_of(folder):
                 if name.startswith("parts/"):  # for who edits
                     continue
-                content = core.cache_read(folder, name)
+                content = _read(folder, name)
                 if content is not None:
                     archive.writestr(name, content)
                     entries[name] = _digest(content)
@@ -164,7 +176,7 @@ def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
     except (ValueError, KeyError, TypeError):
         return _fail(f"{file} was not written by `cache export`")
     mine = core.cache_identity()
-    # Recipes last: what they name is there then.
+    # Code first: what others name is there then.
     names = sorted((n for n in names if n != _MANIFEST), key=lambda n: not n.startswith("code/"))
     try:
         for name in names:  # all of them before the first is written
@@ -173,7 +185,8 @@ def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
         return _fail(f"{file}: {e}; nothing was taken")
     count = 0
     for name in names:
-        if not core.cache_write(folder, name, _entry(archive, name, digests)):
+        write = declared.write if name.startswith(declared.PREFIX) else core.cache_write
+        if not write(folder, name, _entry(archive, name, digests)):
             return _fail(
                 f"cannot write to {folder}: it must be a folder of yours, not writable by "
                 f"others, on a disk with room; {count} entries were taken before"
@@ -190,12 +203,15 @@ def _take(archive: zipfile.ZipFile, file: str, folder: str) -> int:
 
 def _entry(archive: zipfile.ZipFile, name: str, digests: dict[str, str]) -> bytes:
     """The content of an entry; ValueError if it is none that was exported."""
-    core.cache_check_name(name)
+    is_declared = name.startswith(declared.PREFIX)
+    (declared.check_name if is_declared else core.cache_check_name)(name)
     if archive.getinfo(name).file_size > _LARGEST:
         raise ValueError(f"{name} is larger than any entry")
     content = archive.read(name)
     if digests.get(name) != _digest(content):
         raise ValueError(f"{name} is not what was exported under that name")
+    if is_declared:
+        declared.check(name, content)
     return content
 
 

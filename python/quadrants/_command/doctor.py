@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 
 from quadrants._command import cache
-from quadrants._lib import core
 from quadrants.lang._config import checked, from_environment, table
 
 # A problem is what was found and what to do; what is fine has no advice.
@@ -104,7 +103,7 @@ def _folder() -> Iterator[Finding]:
             f"the disk of {folder} is full",
             "free some space; kernels are compiled anew meanwhile",
         )
-    damaged = [e for e in core.cache_entries(folder) if not e[4]]
+    damaged = [e for e in cache.entries_of(folder) if not e[4]]
     if damaged:
         yield (
             f"{len(damaged)} entries of {folder} are damaged or of another version",

@@ -54,7 +54,7 @@ def run() -> int:
     import quadrants
 
     folder = cache.folder_of(argparse.Namespace(path=None))
-    entries = core.cache_entries(folder)
+    entries = cache.entries_of(folder)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     torch = "yes" if importlib.util.find_spec("torch") else "no"
     rows = [

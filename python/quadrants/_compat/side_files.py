@@ -77,26 +77,32 @@ def hash_device_caps() -> str:
 # --- files ---
 
 
-_LARGEST = 16 << 20  # bytes of an entry; usual ones have some thousand
+LARGEST = 16 << 20  # bytes of an entry; usual ones have some thousand
 
 
-def _read_entry(path: str) -> str:
+def read_entry(path: str) -> str:
     """An entry's text. What is no plain file is not waited for, and nothing endless is read."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, encoding="utf-8") as f:
         info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > _LARGEST:
+        if not stat.S_ISREG(info.st_mode) or info.st_size > LARGEST:
             raise OSError("no entry")
         return f.read()
 
 
 class PythonSideCache:
-    """Texts by key, in a folder of the cache."""
+    """Texts by key, in a folder of the cache.
 
-    def __init__(self) -> None:
-        from quadrants.lang.impl import current_cfg
+    Args:
+        root: that cache; None: the one that `qd.init` was told.
+    """
 
-        self._root: str = current_cfg().offline_cache_file_path
+    def __init__(self, root: str | None = None) -> None:
+        if root is None:
+            from quadrants.lang.impl import current_cfg
+
+            root = str(current_cfg().offline_cache_file_path)
+        self._root = root
         self.cache_folder = os.path.join(self._root, "python_side_cache") if self._root else ""
 
     def _path(self, key: str) -> str:
@@ -119,7 +125,7 @@ class PythonSideCache:
         if not core.cache_may_hold(self._root, False):
             return None
         try:
-            text = _read_entry(path)
+            text = read_entry(path)
         except OSError:
             return None
         except UnicodeDecodeError as e:
