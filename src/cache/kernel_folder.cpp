@@ -177,8 +177,7 @@ KernelFolder::Index KernelFolder::clean(const std::set<std::string>& used, const
                                         bool ours) {
     debug("Start cleaning cache");
     std::vector<StoredFile> present = files_of(kept_);
-    if (!ours &&
-        (limits.evicts() || limits.policy == "version")) {  // another release's, or damaged
+    if (!ours && limits.drops_others()) {  // another release's, or damaged
         std::erase_if(present, [&](const StoredFile& f) {
             const std::string name = f.path.substr(kept_.folder().size() + 1);
             if (used.contains(name) && kept_.read(name)) return false;  // made just now
@@ -205,7 +204,9 @@ bool KernelFolder::flush(const std::set<std::string>& used, std::span<const Stor
     for (const Store::Entry& e : small)
         if (!index || !kept_.holds(e.name, e.content.size())) absent.push_back(e);
     const bool full = index && limits.evicts() && index->bytes >= limits.bytes;
-    const bool begins = !index && some_kept;
+    // Also of who compiled nothing: what another release left, or what nobody can read.
+    const bool begins =
+        !index && (some_kept || (limits.drops_others() && !files_of(kept_).empty()));
     if (fresh.empty() && absent.empty() && !begins && (!full || index->entries == 0)) return true;
     if (!kept_.make_folder()) return true;  // code stays where it is
     const Lock lock(kept_.folder());

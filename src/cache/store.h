@@ -30,6 +30,7 @@ struct Limits {
     double share;  // of the entries, evicted at once
 
     bool evicts() const { return policy == "lru" || policy == "fifo"; }
+    bool drops_others() const { return evicts() || policy == "version"; }
 };
 
 struct StoredFile {

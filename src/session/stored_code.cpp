@@ -75,7 +75,7 @@ void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
 
 void flush_cache() {
     const ir::Options& o = session().options;
-    if (keeps_cache() && !(used.empty() && accessors.empty())) {
+    if (keeps_cache()) {
         const cache::Limits limits{o.offline_cache_cleaning_policy,
                                    o.offline_cache_max_size_of_files,
                                    o.offline_cache_cleaning_factor};

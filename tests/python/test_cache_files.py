@@ -376,6 +376,35 @@ def test_the_share_that_goes(cache):
     assert not cache.folder.exists() or cache.names() == []
 
 
+POLICIES = [("lru", True), ("fifo", True), ("version", False), ("never", False)]
+
+
+@pytest.mark.parametrize("policy, cleans", POLICIES)
+def test_a_session_that_compiled_nothing_cleans(cache, policy, cleans):
+    cache.run(3, 4, 5, 6)
+    options = {"offline_cache_cleaning_policy": policy, "offline_cache_max_size_of_files": 1}
+    assert cache.run(offline_cache_cleaning_factor=0.5, **options) == 0
+    assert len(cache.kernels()) == (2 if cleans else 4)
+    assert cache.run(offline_cache_cleaning_factor=1.0, offline_cache=False, **options) == 0
+    assert len(cache.kernels()) == (2 if cleans else 4)
+    assert cache.run(offline_cache_cleaning_factor=1.0, **options) == 0
+    assert len(cache.names()) == (0 if cleans else 5)
+
+
+@pytest.mark.parametrize("policy, kept", [("lru", 0), ("fifo", 0), ("version", 0), ("never", 2)])
+def test_a_session_that_compiled_nothing_drops_what_another_release_left(cache, policy, kept):
+    cache.run(3, 4)
+    index = cache.folder / "qdcache.qdb"
+    index.write_bytes(index.read_bytes().replace(b"1.3.3", b"1.2.9"))
+    cache.run(offline_cache_cleaning_policy=policy)
+    assert len(cache.kernels()) == kept and index.exists() == (policy == "never")
+
+
+def test_a_session_that_compiled_nothing_makes_nothing(cache):
+    cache.run()
+    assert not list(cache.path.iterdir())
+
+
 def test_cleaning_leaves_no_empty_folders(cache):
     small = {"offline_cache_max_size_of_files": 1, "offline_cache_cleaning_factor": 0.5}
     cache.run(3, 4, 5, 6)
