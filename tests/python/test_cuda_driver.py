@@ -636,6 +636,18 @@ def test_the_room_of_tapes(run, given, taken):
     assert f"alloc {taken + taken // 2}" in log  # room to grow
 
 
+def test_tapes_are_told(run):
+    """For each launch what each thread may write."""
+    program = LATE[: LATE.index("@qd.kernel\ndef other")].replace(
+        "log_level", "ad_tape_bytes=4096, log_level"
+    )
+    asks = "import os\nos.environ['QD_DEBUG_ADSTACK'] = '1'\n"
+    _, _, err = run(program + "carried.grad(5)\n" + asks + "for _ in range(2): carried.grad(5)")
+    told = [line.rpartition(" ")[0] for line in err.splitlines() if "adstack" in line]
+    line = "[adstack_heap] arch=llvm kind=FI src=reserved num_threads=128 stride=4096"
+    assert told == [f"{line} required_bytes=524288 (0.50 MB)"] * 2
+
+
 BLOCKS = """
 from quadrants.lang.simt import block, subgroup, warp, grid
 qd.init(arch=qd.cuda, default_gpu_block_dim=64)
