@@ -543,6 +543,7 @@ std::unique_ptr<LoweredKernel> lower_kernel(PyObject* definition, std::span<PyOb
             unit.function->new_loc({body.file_name, body.function_name, body.source.first_line});
         lower_body(l, body, s, args);
         if (state.user_runs) unit.see_changes(args);
+        if (options.debug) note_races(unit, m);
         finish_unit(unit);
         ir::complete(m);
         ir::lay_out_params(m);

@@ -197,5 +197,6 @@ Ref ask_part(PyObject* base, PyObject* key, bool attribute, Asker asker);
 void take_answers(bool serve);  // what was asked again serves the call that asked, or its body
 int function_index(Unit& kernel_unit, PyObject* function);
 void note_written_arrays(LoweredKernel& kernel);  // ParamSource::written (written_arrays.cpp)
+void note_races(Unit& kernel, const ir::Module& module);  // in debug mode (races.cpp)
 
 }  // namespace qd::frontend
