@@ -340,12 +340,13 @@ TEST(kernels, every_stage_has_a_text) {
                               "movl",
                               "define",
                               "\fafter_offload\n",
-                              "\fI simplify\n",
-                              "field_place",
-                              "\fafter_offload\n",
-                              "offloaded",
-                              "\fIII dce\nkernel {\n"};
-    for (int stage = 0; stage < 11; ++stage) {
+                              "\fI simplify k\nfunc ",
+                              "global ptr [",
+                              "global ptr [",
+                              "\fafter_offload\nkernel {\n  $0 = offloaded",
+                              "\fafter_offload\nkernel {\n  $0 = offloaded",
+                              "\fIII dce task0\nkernel {\n  $0 = offloaded"};
+    for (int stage = 0; stage < 12; ++stage) {
         abi::Blob text{}, error{};
         ASSERT_EQ(qd_compiler_text(ir.data(), ir.size(), stage, "", &text, &error), 0)
             << take(error);
