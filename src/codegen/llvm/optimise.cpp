@@ -41,6 +41,7 @@
 #include "codegen/llvm/optimise.h"
 #include "codegen/llvm/sink_loads.h"
 #include "codegen/llvm/skip_lanes.h"
+#include "codegen/llvm/whole_groups.h"
 #include "support/doing.h"
 
 namespace qd::codegen {
@@ -280,6 +281,8 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
     branching.addPass(combine());
     branching.addPass(llvm::SimplifyCFGPass());
 
+    // Other targets have stores that interleave.
+    const unsigned most_interleaved = tm.getTargetTriple().isX86() ? 1 : 0;
     for (auto& f : module) {
         if (f.isDeclaration()) continue;
         if (has_loop(f)) {
@@ -295,7 +298,10 @@ void optimise(llvm::Module& module, llvm::TargetMachine& tm, const ir::ModuleOpt
                     unrolled.run(f, functions);
             }
             rest.run(f, functions);
-            if (vectors) skip_unwanted_lanes(f);
+            if (vectors) {
+                work_on_whole_groups(f, most_interleaved);
+                skip_unwanted_lanes(f);
+            }
         } else {
             straight.run(f, functions);
         }
