@@ -12,6 +12,7 @@
 // Needs: places as the front end made them; private_fields, which marks atomics.
 // Cost:  O(instructions).
 
+#include "ir/edit.h"
 #include "ir/locks.h"
 
 #include <algorithm>
@@ -180,27 +181,63 @@ struct Lowering {
 
     static constexpr uint32_t kShort = 150;
 
-    // The atomics of an innermost loop, if two forms of it are worth while.
-    std::vector<Inst*> atomics_of_short(Inst& loop) const {
+    // The atomics of an innermost loop, if two forms of it are worth while; likewise of the loop
+    // around `inner`.
+    std::vector<Inst*> atomics_of_short(Inst& loop, const Inst* inner = nullptr) const {
         std::vector<Inst*> out;
         if (loop.op != Op::for_ || loop.parent == f.body ||
             (loop.loop_config() && loop.loop_config()->units))
             return out;
         uint32_t count = 0;
-        bool inner = true;
+        bool plain = true;
         walk(loop.body(), [&](Inst& i) {
             ++count;
-            inner &= !i.is_loop() && i.op != Op::call && !info(i.op).fences;
+            plain &= (&i == inner || !i.is_loop()) && i.op != Op::call && !info(i.op).fences;
             const Inst* root = i.effect() == Effect::atomic ? root_of(i.operand(0)) : nullptr;
             if (i.effect() != Effect::atomic || (root && root->op == Op::slot)) return;
-            inner &= i.op == Op::atomic_add || i.op == Op::atomic_sub;
+            plain &= i.op == Op::atomic_add || i.op == Op::atomic_sub;
             out.push_back(&i);
         });
-        if (!inner || count > kShort) out.clear();
+        if (!plain || count > kShort) out.clear();
         return out;
     }
 
-    void version(Inst& loop, const std::vector<Inst*>& atomics) {
+    // Variables from outside; nothing, if the loop has places in them from there too.
+    static std::vector<Value*> variables_of(Inst& loop) {
+        std::vector<Value*> out;
+        bool whole = true;
+        walk(loop.body(), [&](Inst& i) {
+            for (int k = 0; k < i.operand_count; ++k) {
+                Value* v = i.operand(k);
+                if (!v->type.is_place() || is_inside(v, loop)) continue;
+                const Inst* root = root_of(v);
+                whole &= root != nullptr;
+                if (!root || root->op != Op::slot) continue;
+                whole &= root == v->def;
+                if (std::ranges::find(out, v) == out.end()) out.push_back(v);
+            }
+        });
+        if (!whole) out.clear();
+        return out;
+    }
+
+    // A loop over lanes (serial_reduce) has its sums in variables that the loop of blocks around it
+    // goes on with: two forms of both, each with variables of its own, which may be registers.
+    void version(Inst& loop) {
+        auto atomics = atomics_of_short(loop);
+        if (atomics.empty()) return;
+        Inst* around = loop.parent->owner;
+        if (around && around->op == Op::for_ && !variables_of(loop).empty()) {
+            auto of_both = atomics_of_short(*around, &loop);
+            const auto variables = variables_of(*around);
+            if (of_both.size() == atomics.size() && !variables.empty())
+                return version(*around, of_both, variables);
+        }
+        version(loop, atomics, {});
+    }
+
+    void version(Inst& loop, const std::vector<Inst*>& atomics,
+                 const std::vector<Value*>& variables) {
         Value* alone = nullptr;
         for (const Inst* i : atomics) {
             Value* is = is_lone(*i);
@@ -217,7 +254,17 @@ struct Lowering {
         Region* both = f.new_region(nullptr);
         loop.remove();
         loop.append_to(*both);
-        Builder{&f, both, nullptr, loop.loc}.end(Op::yield, results);
+        Builder in = before(loop), behind{&f, both, nullptr, loop.loc};
+        for (Value* v : variables) {
+            Value* own = in.slot(v->type.value());
+            in.store(own, in.load(v));
+            walk(loop.body(), [&](Inst& i) {
+                for (int k = 0; k < i.operand_count; ++k)
+                    if (i.operand(k) == v) i.operands[k] = own;
+            });
+            behind.store(v, behind.load(own));
+        }
+        behind.end(Op::yield, results);
         for (int k = 0; k < 2; ++k) {
             branch->regions[k] = clone_into(*both, f, {});
             branch->regions[k]->owner = branch;
@@ -238,8 +285,7 @@ bool lower_atomics(Session& s, Function& f) {
         walk_post(*f.body, [&](Inst& i) {
             if (i.op == Op::for_) loops.push_back(&i);
         });
-        for (Inst* loop : loops)
-            if (const auto own = l.atomics_of_short(*loop); !own.empty()) l.version(*loop, own);
+        for (Inst* loop : loops) l.version(*loop);
     }
     std::vector<Inst*> atomics, looks;
     walk(*f.body, [&](Inst& i) {
