@@ -308,8 +308,13 @@ struct Interpreter {
             for (int c = 0; c < b.m; ++c) {
                 uint64_t v = binary(Op::mul, a.prim, x[r * a.m], y[c]);
                 for (int k = 1; k < a.m; ++k) {
-                    v = binary(Op::add, a.prim, v,
-                               binary(Op::mul, a.prim, x[r * a.m + k], y[k * b.m + c]));
+                    const uint64_t p = x[r * a.m + k], q = y[k * b.m + c];
+                    if (i.imm == kFusedProducts) {
+                        const Scalar of[] = {{a.prim, p}, {a.prim, q}, {a.prim, v}};
+                        v = fold(Op::fma, a.prim, of, options.fused);
+                    } else {
+                        v = binary(Op::add, a.prim, v, binary(Op::mul, a.prim, p, q));
+                    }
                 }
                 result[r * b.m + c] = v;
             }

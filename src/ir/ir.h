@@ -353,6 +353,9 @@ struct Inst {
     void append_to(Region& region);
     void insert_before(Inst& other);
 };
+// Immediate of op matmul: products are added with one rounding.
+inline constexpr uint64_t kFusedProducts = 1;
+
 inline constexpr uint8_t kNoFastMath = 1;
 inline constexpr uint8_t kPrivateField =
     2;                                  // an atomic on a field of which threads may have copies

@@ -136,6 +136,8 @@ struct Verifier {
                 need(out == (in(1).rank == 1 ? Type::vector(in(0).prim, in(0).n)
                                              : Type::matrix(in(0).prim, in(0).n, in(1).m)),
                      i, "wrong result shape");
+                need(i.imm == 0 || (i.imm == kFusedProducts && type::is_float(out.prim)), i,
+                     "unknown kind of product");
                 break;
             case Op::transpose:
                 need(in(0).rank == 2 && out == Type::matrix(in(0).prim, in(0).m, in(0).n), i,

@@ -1,7 +1,9 @@
 // a * b + c with one rounding, under fast_math on targets that have it.
 //
 // The only place where op fma is made: every tier and every vector width computes what is decided
-// here. A product is fused only if all its uses are sums, so that it disappears.
+// here. A product is fused only if all its uses are sums, so that it disappears. Products of
+// matrices are marked and stay one instruction. What is built of products (outer products in
+// derivatives) joins a sum component by component.
 //
 // Needs: cse, or equal products count as used once.
 // Cost:  O(instructions).
@@ -14,6 +16,7 @@ namespace {
 using namespace ir;
 
 constexpr int kLongestDot = 16;
+constexpr int kMostComponents = 16;  // of what is built of products
 
 const Inst* product(const Value* v) {
     return v->def && v->def->op == Op::mul && !(v->def->flags & kNoFastMath) ? v->def : nullptr;
@@ -36,12 +39,48 @@ bool contract_dot(Inst& i) {
     return true;
 }
 
+bool is_sum(const Inst& i) { return i.op == Op::add || i.op == Op::sub; }
+
+// Of products that nobody else uses, as outer products are. Value::id counts uses that are no sums.
+const Inst* built_of_products(const Value* v) {
+    const Inst* d = v->def;
+    if (!d || d->op != Op::build || v->id != 0 || d->operand_count > kMostComponents)
+        return nullptr;
+    for (int k = 0; k < d->operand_count; ++k)
+        if (!product(d->operand(k)) || d->operand(k)->id != 1) return nullptr;
+    return d;
+}
+
+// What is built of products joins a sum component by component.
+bool contract_built(Inst& i) {
+    for (int k = 0; k < 2; ++k) {
+        const Inst* built = built_of_products(i.operand(k));
+        if (!built) continue;
+        Builder b = before(i);
+        Value* other = i.operand(1 - k);
+        const Inst* parts = other->def && other->def->op == Op::build ? other->def : nullptr;
+        std::vector<Value*> sums;
+        for (int c = 0; c < built->operand_count; ++c) {
+            const Inst* m = built->operand(c)->def;
+            Value *x = m->operand(0), *y = m->operand(1);
+            Value* z =
+                parts ? parts->operand(c) : b.op(Op::extract, {other}, static_cast<uint64_t>(c));
+            if (i.op == Op::sub && k == 0) z = b.op(Op::neg, {z});
+            if (i.op == Op::sub && k == 1) x = b.op(Op::neg, {x});
+            sums.push_back(b.op(Op::fma, {x, y, z}));
+        }
+        replace(i.result(), b.typed(Op::build, i.results[0].type, sums));
+        i.remove();
+        return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 bool contract(Session& s, Function& f) {
     if (!s.m.options.fast_math || !s.options.target.fused) return false;
     // Value::id of a product counts its uses that are not sums.
-    const auto is_sum = [](const Inst& i) { return i.op == Op::add || i.op == Op::sub; };
     walk(*f.body, [](Inst& i) {
         for (Value& v : i.result_values()) v.id = 0;
     });
@@ -64,7 +103,16 @@ bool contract(Session& s, Function& f) {
             changed |= contract_dot(i);
             return;
         }
+        if (i.op == Op::matmul) {
+            changed |= i.imm != kFusedProducts;
+            i.imm = kFusedProducts;
+            return;
+        }
         if (!is_sum(i)) return;
+        if (contract_built(i)) {
+            changed = true;
+            return;
+        }
         for (int k = 0; k < 2; ++k) {
             Value* v = i.operand(k);
             const Inst* m = product(v);

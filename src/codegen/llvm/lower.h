@@ -137,7 +137,7 @@ struct ModuleLowering {
 
     // powi: a power with an integer exponent.
     llvm::Value* call_powi(Builder& b, Prim base, Prim exponent, llvm::Value* x, llvm::Value* e);
-    llvm::Function* matmul_helper(Prim p, int n, int k, int m);
+    llvm::Function* matmul_helper(Prim p, int n, int k, int m, bool fused);
 
     // The kernel's parameter that an array parameter always is (ArrayClasses), or null. Calls do
     // not hand it over: the callee finds it where the task does.
@@ -174,6 +174,8 @@ struct Scalar {
     // Of an op whose operands have one type.
     llvm::Value* op(Op op, Prim p, llvm::Value* x, llvm::Value* y = nullptr,
                     llvm::Value* z = nullptr);
+    // `sum`: null for none.
+    llvm::Value* add_product(Prim p, llvm::Value* sum, llvm::Value* x, llvm::Value* y, bool fused);
     llvm::Value* cast(llvm::Value* x, Prim from, Prim to);
     llvm::Value* bit_cast(llvm::Value* x, Prim from, Prim to);
     llvm::Value* widen(llvm::Value* x) { return b.CreateFPExt(x, m.f32); }  // f16 -> f32

@@ -483,7 +483,8 @@ void FunctionLowering::lower_matmul(Inst& i) {
         auto* left = spill(x);
         auto* right = spill(y, 1);
         auto* out = scratch(m.mem(p), uint64_t(n * columns), type::bytes(p), 2);
-        b.CreateCall(m.matmul_helper(p, n, inner, columns), {left, right, out});
+        b.CreateCall(m.matmul_helper(p, n, inner, columns, i.imm == ir::kFusedProducts),
+                     {left, right, out});
         for (int k = 0; k < n * columns; ++k) set(i, k, reload(out, p, k));
         return;
     }
@@ -491,18 +492,23 @@ void FunctionLowering::lower_matmul(Inst& i) {
         for (int c = 0; c < columns; ++c) {
             Value* sum = nullptr;
             for (int k = 0; k < inner; ++k) {
-                Value* product =
-                    scalar.op(Op::mul, p, get(x, r * inner + k), get(y, k * columns + c));
-                sum = sum ? scalar.op(Op::add, p, sum, product) : product;
+                Value *left = get(x, r * inner + k), *right = get(y, k * columns + c);
+                sum = scalar.add_product(p, sum, left, right, i.imm == ir::kFusedProducts);
             }
             set(i, r * columns + c, sum);
         }
 }
 
-llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns) {
+Value* Scalar::add_product(Prim p, Value* sum, Value* x, Value* y, bool fused) {
+    if (sum && fused) return op(Op::fma, p, x, y, sum);
+    Value* product = op(Op::mul, p, x, y);
+    return sum ? op(Op::add, p, sum, product) : product;
+}
+
+llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns, bool fused) {
     const std::string name = std::string("qd.matmul.") + type::info(p).name + "." +
                              std::to_string(n) + "x" + std::to_string(k) + "x" +
-                             std::to_string(columns);
+                             std::to_string(columns) + (fused ? ".fused" : "");
     auto& helper = helpers[name];
     ++helper.calls;
     if (helper.function) return helper.function;
@@ -537,8 +543,7 @@ llvm::Function* ModuleLowering::matmul_helper(Prim p, int n, int k, int columns)
         Value* at = b.CreateNSWAdd(c, b.getInt64(int64_t(j) * columns));
         Value* v =
             b.CreateAlignedLoad(mem(p), b.CreateInBoundsGEP(mem(p), f->getArg(1), at), align);
-        Value* product = scalar.op(Op::mul, p, row[j], v);
-        sum = sum ? scalar.op(Op::add, p, sum, product) : product;
+        sum = scalar.add_product(p, sum, row[j], v, fused);
     }
     Value* to = b.CreateNSWAdd(b.CreateNSWMul(r, b.getInt64(columns)), c);
     b.CreateAlignedStore(sum, b.CreateInBoundsGEP(mem(p), f->getArg(2), to), align);

@@ -725,6 +725,19 @@ func @scaled(%a: mat<f32, 9, 9>, %s: f32) -> mat<f32, 9, 9> {
                   {{16, {3}}, {16, {3}}, {9 * 9 * 4, {1}}}, 0, 20);
 }
 
+// Short ones and those that are loops of their own.
+TEST(codegen, products_of_matrices_are_rounded_once_or_twice_a_term) {
+    for (const std::string n : {"3", "9"}) {
+        const std::string type = "mat<f32, " + n + ", " + n + ">";
+        check_program("func @task(%m: array<" + type + ", 1>) {\n%z = constant 0 : i32\n" +
+                          "%p = array_place %m, %z : place<" + type + ">\n%x = load %p\n" +
+                          "%y = transpose %x : " + type + "\n%a = matmul %x, %y : " + type +
+                          "\n%b = matmul %y, %x !nofastmath : " + type +
+                          "\n%r = sub %a, %b\nstore %p, %r\n}",
+                      {{size_t(4 * std::stoi(n) * std::stoi(n)), {1}}}, 0, 1);
+    }
+}
+
 TEST(codegen, several_emissions_at_once) {
     const auto p = prepare(
         "func @task(%o: array<f64, 1>) {\n %a = task_value #0 : i64\n %b = task_value #1 : i64\n "
