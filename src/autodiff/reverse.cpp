@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "autodiff/records.h"
+#include "autodiff/sums.h"
 
 namespace qd::autodiff {
 namespace {
@@ -23,7 +24,9 @@ struct Sweep {
     Function& f = *way_back.function;
     const Storage& storage = of.storage;
     Records records{of};
-    std::unordered_map<const Value*, Value*> adjoints = {};  // places
+    // What was added in a value's own region, and places with the rest.
+    std::unordered_map<const Value*, std::vector<Value*>> added = {};
+    std::unordered_map<const Value*, Value*> adjoints = {};
     std::vector<Inst*> dropped = {};
 
     // --- adjoints
@@ -40,8 +43,13 @@ struct Sweep {
     }
     // Null: nobody added to it.
     Value* adjoint(Builder& b, Value* v) {
-        const auto at = adjoints.find(resolve(v));
-        return at == adjoints.end() ? nullptr : b.load(at->second);
+        v = resolve(v);
+        std::vector<Value*> parts;
+        if (const auto at = adjoints.find(v); at != adjoints.end())
+            parts.push_back(b.load(at->second));
+        if (const auto at = added.find(v); at != added.end())
+            parts.insert(parts.end(), at->second.begin(), at->second.end());
+        return parts.empty() ? nullptr : sum_of(b, parts, of.m.options.fast_math);
     }
     void add(Builder& b, Value* v, Value* by) {
         v = resolve(v);
@@ -51,6 +59,10 @@ struct Sweep {
                 {"Invalid program input for autodiff: Mixed usage of for-loops and "
                  "statements without looping. Split them into two kernels",
                  v->def ? v->def->loc : nullptr}};
+        if (b.region == records.entry(Records::home(v)).region) {
+            added[v].push_back(by);
+            return;
+        }
         Value* place = adjoint_place(v);
         b.store(place, b.op(Op::add, {b.load(place), by}));
     }

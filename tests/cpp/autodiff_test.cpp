@@ -295,6 +295,59 @@ func @k() {
     EXPECT_EQ(count(text, "= slot"), 2u) << text;
 }
 
+// What several terms are multiplied with (or divided by) at last multiplies their sum, if sums may
+// be ordered otherwise.
+TEST(Autodiff, SumsAreMultipliedOnce) {
+    for (const std::string op : {"mul", "div"}) {
+        const std::string body = R"(
+    %c = constant 0.7 : f64
+    %one_ = constant 1.0 : f64
+    %two = constant 2.0 : f64
+    %a1 = sub %one_, %v
+    %a2 = sub %two, %v
+    %m1 = )" + op + R"( %a1, %c
+    %m2 = )" + op + R"( %a2, %c
+    %s1 = sin %m1
+    %s2 = exp %m2
+    %y = add %s1, %s2
+    store %py, %y
+)";
+        expect_slopes(body);
+        const auto ops = [&](bool fast, const std::string& what) {
+            auto m = ir::parse(kernel(body));
+            m->options.fast_math = fast;
+            const autodiff::Request request{
+                .mode = autodiff::Mode::reverse, .companions = {}, .inner_loops = true};
+            EXPECT_EQ(autodiff::differentiate(*m, request).what, "");
+            return count(ir::print(*m), "= " + what + " ");
+        };
+        EXPECT_EQ(ops(false, "neg"), 2u);
+        EXPECT_EQ(ops(true, "neg"), 1u);
+        // By c, and by what y was given.
+        EXPECT_EQ(ops(false, "mul") + ops(false, "div") - ops(true, "mul") - ops(true, "div"), 2u);
+    }
+}
+
+TEST(Autodiff, SumsOfVectorsAreMultipliedOnce) {
+    expect_slopes(R"(
+    %half = constant 0.5 : f64
+    %unit = constant 1.0 : f64
+    %m = build %half, %unit, %unit, %half : mat<f64, 2, 2>
+    %two = splat %v : vec<f64, 2>
+    %three = splat %v : vec<f64, 2>
+    %a = matmul %m, %two : vec<f64, 2>
+    %b = sin %two
+    %c = matmul %m, %b : vec<f64, 2>
+    %d = transpose %m : mat<f64, 2, 2>
+    %e = matmul %d, %three : vec<f64, 2>
+    %f = matmul %m, %e : vec<f64, 2>
+    %g = mul %a, %c
+    %h = mul %g, %f
+    %k = reduce_add %h
+    store %py, %k
+)");
+}
+
 TEST(Autodiff, Refuses) {
     pass::Refusal why;
     EXPECT_FALSE(reversed(kernel(R"(
