@@ -1,6 +1,7 @@
-// Loads that a loop does not change, in front of it.
+// Loads that a loop does not change, in front of it; equal loads, once.
 
 #include <algorithm>
+#include <map>
 
 #include "autodiff/parts.h"
 
@@ -27,12 +28,18 @@ bool knows_bounds(const std::vector<Inst*>& inner, const Inst& loop) {
     return true;
 }
 
-bool can_hoist(const Inst& load, const Inst& loop, const Storage& storage, const GradientUse& use,
-               const std::vector<uint64_t>& writes) {
+// Whether a load finds the same at any time, and it is no matter when its gradient is added.
+bool is_fixed(const Inst& load, const Storage& storage, const GradientUse& use,
+              const std::vector<uint64_t>& writes) {
     const Value* place = load.operand(0);
     const uint64_t from = storage.memory_class(place);
     if (from % 4 == 0 || may_be_among(writes, from)) return false;
-    if (storage.has(place) && use.writes_to(storage.gradient_class(place))) return false;
+    return !storage.has(place) || !use.writes_to(storage.gradient_class(place));
+}
+
+bool can_hoist(const Inst& load, const Inst& loop, const Storage& storage, const GradientUse& use,
+               const std::vector<uint64_t>& writes) {
+    if (!is_fixed(load, storage, use, writes)) return false;
     return !is_inside(load.operand(0), loop) || only_indexes(*load.operand(0)->def, loop);
 }
 
@@ -68,7 +75,37 @@ void hoist(Function& f, Inst& load, const std::vector<Inst*>& around) {
     load.remove();
 }
 
+// Takes out loads of what was loaded before, in the region or around it.
+template <class Fixed>
+void merge(Region& r, const Fixed& fixed, std::map<std::pair<Value*, uint8_t>, Value*>& known) {
+    std::vector<std::pair<Value*, uint8_t>> own;
+    for (Inst* i = r.first; i;) {
+        Inst& now = *i;
+        i = i->next;
+        for (Region* inner : now.region_list()) merge(*inner, fixed, known);
+        if (now.op != Op::load || !fixed(now)) continue;
+        const std::pair key(resolve(now.operand(0)), now.flags);
+        const auto [at, fresh] = known.try_emplace(key, now.result());
+        if (fresh) {
+            own.push_back(key);
+        } else {
+            replace(now.result(), at->second);
+            now.remove();
+        }
+    }
+    for (const auto& key : own) known.erase(key);
+}
+
 }  // namespace
+
+// Going back, what several loads of an element are given is added up, and goes to its gradient
+// once.
+void merge_loads(Region& root, const Storage& storage, const GradientUses& uses,
+                 const std::vector<uint64_t>& writes) {
+    const GradientUse use = gradient_use(root, storage, uses);
+    std::map<std::pair<Value*, uint8_t>, Value*> known;
+    merge(root, [&](const Inst& load) { return is_fixed(load, storage, use, writes); }, known);
+}
 
 // Loads of what does not change go in front of their loop, if that runs at all: going back,
 // what the loop adds to them is added up first and goes to the gradient once. That is too late for

@@ -175,6 +175,8 @@ uint32_t dimensions(const Inst& loop);  // indices among the parameters of its b
 // The end of an iteration: its terminator, or in front of that the test whether there is another.
 Inst& end_of_iteration(const Inst& loop);
 
+void merge_loads(Region& root, const Storage& storage, const GradientUses& uses,
+                 const std::vector<uint64_t>& writes);  // of reverse mode, as the next
 void hoist_loads(Function& f, const Storage& storage, const GradientUses& uses,
                  const std::vector<uint64_t>& writes);  // of reverse mode; to these
 void gather(Module& m);                                 // additions of reverse mode that meet

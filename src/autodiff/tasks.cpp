@@ -220,6 +220,8 @@ struct Kernel {
         GradientUses uses;
         for (Function* callee : functions)
             if (callee != &f) uses[callee] = gradient_use(*callee->body, storage, uses);
+        if (tasks.empty()) merge_loads(*f.body, storage, uses, all);
+        for (Inst* task : tasks) merge_loads(task->body(), storage, uses, all);
         hoist_loads(f, storage, uses, all);
         std::vector<Region*> roots = {f.body};
         if (!tasks.empty()) roots = order_tasks(tasks);

@@ -295,6 +295,36 @@ func @k() {
     EXPECT_EQ(count(text, "= slot"), 2u) << text;
 }
 
+// Loads of what nothing overwrites: what they are given is added up, and goes to the gradient once.
+TEST(Autodiff, EqualLoadsAddToTheGradientOnce) {
+    const std::string body = R"(
+    %again = load %px
+    %a = sin %again
+    %c = gt %v, %a
+    %r = if %c : f64 {
+      %inner = load %px
+      %b = mul %inner, %a
+      yield %b
+    } else {
+      yield %a
+    }
+    store %py, %r
+)";
+    expect_slopes(body);
+    EXPECT_EQ(count(ir::print(*reversed(kernel(body))), "atomic_add"), 1u);
+    // Of what is stored to meanwhile, each adds at its time.
+    const std::string stored = R"(
+    store %py, %v
+    %a = load %py
+    %b = mul %a, %v
+    store %py, %b
+    %d = load %py
+    %e = sin %d
+    store %py, %e
+)";
+    EXPECT_EQ(count(ir::print(*reversed(kernel(stored))), "atomic_add"), 3u);
+}
+
 // What several terms are multiplied with (or divided by) at last multiplies their sum, if sums may
 // be ordered otherwise.
 TEST(Autodiff, SumsAreMultipliedOnce) {
