@@ -25,12 +25,11 @@ int branch_of(const Plan& plan, const Task& t) {
     return -1;
 }
 
-// The temporaries of a branch by offset, and whether it writes them.
+// The temporaries of a branch by offset, and whether it writes them. Not those of bounds: they are
+// values, which no other branch has.
 using Temps = std::unordered_map<uint64_t, bool>;
 
 void add_temps(const Task& t, Temps& temps) {
-    for (const abi::Bound& b : std::span(t.bounds).first(2 * size_t(t.dims)))
-        if (b.kind == abi::BoundKind::temp) temps.try_emplace(uint64_t(b.value), false);
     for (const ir::Function* f : {t.body, t.finish}) {
         if (!f) continue;
         ir::walk(*f->body, [&](ir::Inst& i) {

@@ -10,8 +10,10 @@
 //   // check-not: text            found nowhere between the neighbouring matches
 //   // error: text                parsing or verifying fails with this in its message
 //
-// Behind what `pipeline` leaves stands a line of facts for every group and for every task.
-// Blanks are compared as single ones; `{{...}}` in a text is a regular expression.
+// Behind what `pipeline` leaves stands a line of facts for every group and for every task, then
+// what functions find by themselves in the record of who calls them (a piece and its place), and
+// where tasks are taken out of their order or may run beside others. Blanks are compared as single
+// ones; `{{...}}` in a text is a regular expression.
 
 #include <gtest/gtest.h>
 
@@ -66,6 +68,24 @@ struct Check {
     std::string kind, text;
 };
 
+std::string text_of(const pass::Record& record) {
+    std::string out;
+    for (const pass::Record::Piece& p : record.pieces)
+        out += (p.kind == pass::Input::Kind::binding ? " field " : " ") + std::to_string(p.from) +
+               "@" + std::to_string(p.to);
+    return out;
+}
+
+std::string text_of(const pass::Turns& t) {
+    std::string out;
+    if (t.gate >= 0)
+        out += ", behind " + std::to_string(t.behind) + " if not " + std::to_string(t.gate);
+    if (t.again >= 0) out += ", from " + std::to_string(t.from) + " if " + std::to_string(t.again);
+    if (t.region)
+        out += ", branch " + std::to_string(t.branch) + " of region " + std::to_string(t.region);
+    return out;
+}
+
 std::string facts_of(const pass::Plan& plan) {
     std::string out;
     for (size_t k = 0; k < plan.groups.size(); ++k) {
@@ -93,9 +113,15 @@ std::string facts_of(const pass::Plan& plan) {
         }
         out += ", " + std::to_string(t.private_fields.size()) + " private fields, " +
                std::to_string(t.private_atomics) + " private atomics" + (t.polls ? ", polls" : "") +
-               "\n";
+               ", record" + text_of(t.record) + "\n";
     }
-    return out + (plan.array_atomics ? "array atomics\n" : "");
+    if (plan.array_atomics) out += "array atomics\n";
+    out += "common record" + text_of(plan.common) + "\n";
+    const std::vector<pass::Turns> turns = pass::turns_in_order(plan);
+    for (size_t k = 0; k < turns.size(); ++k)
+        if (const std::string text = text_of(turns[k]); !text.empty())
+            out += "turn of " + plan.tasks[k].name + text + "\n";
+    return out;
 }
 
 void compare(const std::string& output, const std::vector<Check>& checks) {
