@@ -57,16 +57,8 @@ void whole_slots(Function& f) {
             i->remove();
             continue;
         }
-        Value* old = b.op(Op::extract_dyn, {whole, at});
-        if (i->effect() == Effect::atomic && i->op != Op::volatile_load) {
-            Value* next = i->operand(1);
-            if (i->op == Op::atomic_cas)
-                next = b.op(Op::select, {b.op(Op::eq, {old, i->operand(1)}), i->operand(2), old});
-            else if (i->op != Op::atomic_exchange)
-                next = b.op(info(i->op).step, {old, next});
-            b.store(slot, b.op(Op::insert_dyn, {whole, next, at}));
-        }
-        if (i->result_count) replace(i->result(), old);
+        QD_CHECK(i->op == Op::load, "a variable of one thread in an atomic");
+        replace(i->result(), b.op(Op::extract_dyn, {whole, at}));
         i->remove();
     }
     for (Inst* p : places) p->remove();

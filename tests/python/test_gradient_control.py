@@ -138,13 +138,29 @@ def programs():
                 s = s * x[i]
                 if s < 1e3:
                     break
+            for _ in range(i + 2):
+                s = s * x[i]
+                break
             loss[None] += s
+
+    @qd.kernel
+    def atomics_of_variables():
+        for i in x:
+            v = qd.Vector([1.0, 2.0, 0.5])
+            n = qd.Vector([0, 1, 2])
+            for j in range(i + 1):
+                v[(j + 1) % 3] += qd.atomic_add(v[j % 3], x[i])
+                qd.atomic_max(v[(j + 2) % 3], x[i] * x[i])
+                qd.atomic_cas(n[j % 3], j % 3, 7)
+                v[j % 3] *= 1.0 + 0.1 * qd.atomic_exchange(n[(i + j) % 3], 5)
+            loss[None] += v[i % 3] * v[(i + 1) % 3] * n[i % 3]
 
     return x, loss, locals()
 
 
 NAMES = (
-    "whiles early_returns jumps skips statements several for_ever_but_once".split()
+    "whiles early_returns jumps skips statements several for_ever_but_once"
+    " atomics_of_variables".split()
 )  # of programs()
 
 
