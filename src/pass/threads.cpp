@@ -296,7 +296,7 @@ void lower_threads(Session& s, Task& task, Inst& loop, std::vector<Accumulator>&
     constexpr int kIterations = 2, kOfPlane = 4;
     int64_t block = task.block_dim;
     if (!block) block = accumulators.empty() ? s.m.options.default_gpu_block_dim : kFoldingBlock;
-    task.block_dim = int(std::clamp<int64_t>(block, 1, kLargestBlock));
+    task.block_dim = int(std::min(block, kLargestBlock));
     const std::span<const abi::Bound> bounds(task.bounds, static_cast<size_t>(2 * task.dims));
     // Option saturating_grid_dim: a thread has what is left of the blocks that it does not get.
     const int most_blocks = int(std::clamp<int64_t>(s.m.options.saturating_grid_dim, 0, INT32_MAX));
