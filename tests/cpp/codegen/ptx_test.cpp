@@ -276,6 +276,65 @@ TEST(ptx, has_no_negations_below_minima_and_no_rotations_that_are_none) {
     %r = sub %x, %y)");
     EXPECT_EQ(count(shifts, "shr[.]s64[^;]*, 63;"), 0) << shifts;
     expect_to_assemble(shifts, "sm_90");
+    const std::string short_shifts = ptx_of_ints("i32", R"(
+    %many = constant 31 : i32
+    %x = shr %a, %many
+    %y = shl %a, %one
+    %r = sub %x, %y)");
+    EXPECT_EQ(count(short_shifts, "shr[.]s32[^;]*, 31;"), 0) << short_shifts;
+}
+
+// Of a function's text.
+std::string function_in(const std::string& ptx, const std::string& name) {
+    const size_t begin = ptx.rfind(name + "(");
+    return begin == std::string::npos ? "" : ptx.substr(begin, ptx.find("\n}", begin) - begin);
+}
+
+TEST(ptx, says_values_and_where_they_are_from) {
+    for (const std::string gpu : {"sm_80", "sm_90"}) {
+        const std::string ptx = ptx_of(std::string(kFields) + R"(
+func @k() {
+  %zero = constant 0 : i32
+  %end = constant 1000 : i32
+  for %i = %zero to %end parallel {
+    %p = field_place @x, %i : place<f32>
+    %x = load %p
+    %c = gt %i, %zero
+    assert %c, %x ["of ", "" *]
+    print %i, %x ["i=", "" *, " x=", "" *, "\n"]
+  }
+})",
+                                       gpu);
+        // Values and sites are copied in loops; a print counts the sites before.
+        const std::string print = function_in(ptx, "qd_$_print");
+        const std::string report = function_in(ptx, "qd_$_report");
+        EXPECT_EQ(count(print, "ld[.]b64"), 4) << print;
+        EXPECT_EQ(count(print, "st[.]global[.]b64"), 4) << print;
+        EXPECT_EQ(count(report, "ld[.]b64"), 3) << report;
+        EXPECT_EQ(count(report, "st[.]global[.]b64"), 2) << report;
+        expect_to_assemble(ptx, gpu);
+    }
+}
+
+// A subgroup's numbers at one place of the tape lie side by side, as wide as the widest: here the
+// number of a thread in its subgroup is taken times 8.
+TEST(ptx, keeps_a_tape_in_words_of_32_threads) {
+    const std::string ptx = ptx_of(std::string(kFields) + R"(
+func @k(%n: i64) {
+  %zero = constant 0 : i32
+  %end = constant 1000 : i32
+  for %i = %zero to %end parallel {
+    %a = tape %n : place<f64>
+    %b = tape %n : place<f32>
+    %x = load %a
+    %y = cast %x : f32
+    store %b, %y
+  }
+})",
+                                   "sm_90");
+    EXPECT_GE(count(ptx, "and[.]b64[^;]*, 248;"), 1) << ptx;
+    EXPECT_EQ(count(ptx, "and[.]b64[^;]*, 7;"), 1) << ptx;
+    expect_to_assemble(ptx, "sm_90");
 }
 
 TEST(ptx, fence_around_what_may_be_a_lock) {
