@@ -40,6 +40,39 @@ def test_recursive_real_functions(backend):
     assert k(7) == (5040, 0)
 
 
+def test_what_a_real_function_writes_is_read_anew(backend):
+    x, seen = qd.field(qd.i32, 4), qd.field(qd.i32, 2)
+
+    @qd.real_func
+    def count_down(n: qd.i32) -> qd.i32:
+        if n > 0:
+            return count_down(n - 1)
+        x[1] += 5
+        return x[1]
+
+    @qd.kernel
+    def k(i: qd.i32) -> qd.i32:
+        before = x[i]
+        count_down(3)
+        return x[i] - before
+
+    @qd.real_func
+    def around(n: qd.i32) -> qd.i32:
+        before = x[1]
+        if n > 0:
+            return around(n - 1)
+        count_down(2)
+        return x[1] - before
+
+    @qd.kernel
+    def in_functions():
+        seen[0] = around(1)
+
+    assert k(1) == 5 and k(0) == 0
+    in_functions()
+    assert seen[0] == 5 and x[1] == 15
+
+
 def test_real_function_returns_from_a_loop(backend):
     @qd.real_func
     def first(x: F32, v: qd.types.vector(2, F32)) -> (F32, qd.types.vector(2, F32)):
