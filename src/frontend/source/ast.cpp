@@ -252,7 +252,7 @@ std::span<Node*> convert_body(Converter& c, PyObject* function) {
 
 int number(PyObject* o, PyObject* name) {
     Ref v = Ref::steal(PyObject_GetAttr(o, name));
-    return v.get() == Py_None ? 0 : static_cast<int>(PyLong_AsLong(v.get()));
+    return static_cast<int>(PyLong_AsLong(v.get()));
 }
 
 // Columns count UTF-8 bytes in `ast`, characters in Node.

@@ -170,9 +170,9 @@ Ref print(Lowering& low, const CallArgs& a) {
 // assert: the condition is evaluated by the caller in every mode; only debug mode acts on it.
 Ref assertion(Lowering& low, const CallArgs& a) {
     static const char* const names[] = {"condition", "message"};
-    const auto p = parameters(a, "assert", names, 1);
+    const auto p = parameters(a, "assert", names);
     Value* condition = to_condition(p[0], "assert");
-    PyObject* message = p[1] ? p[1] : Py_None;
+    PyObject* message = p[1];
     if (message != Py_None && !PyUnicode_Check(message) && !is_format(message))
         raise(Kind::syntax, "assert info must be constant or formatted string");
     if (!low.kernel->options.debug) return Ref::borrow(Py_None);
