@@ -35,6 +35,7 @@ x[0, 0] = n.missing                   | n.missing                         | miss
 while v[0]: pass                      | while v[0]:                       | conditions must be an integer
 n = 3                                 | n = 3                             | immutable
 a = n ** "2"                          | n ** "2"                          |
+a = qd.static(n or 3)                 | n or 3                            | known
 b: qd.i32 = unknown(n)                | unknown                           | unknown
 assert n > missing                    | missing                           | missing
 """

@@ -23,6 +23,9 @@ outside = {outside}
 def raiser(x):
     raise ValueError("from the host")
 
+Point = qd.types.struct(a=qd.f32)
+pair = Point(a=1)
+
 @qd.func
 def add(a, b):
     return a + b
@@ -60,6 +63,7 @@ TABLE = {
         (C, "from the host", "raiser(i)"),
         (T, "`hash` does not take a Quadrants Expression", "z = hash(i)"),
         (T, "`id` does not take a Quadrants Expression", "z = id(i)"),
+        (T, "`__add__` does not take a Quadrants Expression", "z = (3).__add__(i)"),
         (S, "Return inside non-static if/for is not supported",
          "for k in range(i):\n    if k > 1: return"),
         (S, "cannot use a non-writable target", "z = i\nqd.atomic_add(z + 1, 1)"),
@@ -87,6 +91,8 @@ TABLE = {
          "for k in qd.grouped(qd.ndrange(*[2] * 13)): pass"),
         (S, "qd.ndrange(axes=(0, 0)) is not a permutation of range(2)",
          "for k, l in qd.ndrange(2, 3, axes=(0, 0)): pass"),
+        (S, "has 3 entries but ndrange was called with 2 dimension",
+         "for k, l in qd.ndrange(2, 3, axes=(0, 1, 2)): pass"),
         (C, "Using non static inlined if statement",
          "for k in range(3) if i else range(4): pass"),
     ],
@@ -122,11 +128,15 @@ TABLE = {
         (T, "", "add(i, raiser)"),
         (T, "", "add(i, 'a')"),
         (T, "takes integral inputs only", "z = qd.math.popcnt(x)"),
+        (T, "'raw_mod' takes integral inputs only", "z = qd.raw_mod(x, 2.0)"),
         (T, "'floor' takes real inputs only, however 'i32' is provided.", "z = qd.floor(i)"),
         (T, "'d' doesn't match 'f32'.", "print(f'{1.5:d}')"),
         (T, "'.2f' doesn't match 'i32'.", "print('{:.2f}'.format(1))"),
         (T, "", "print(f'{1:s}')"),
         (T, "", "print(f'{\"a\":d}')"),
+        (T, "bit_cast needs types of equal width, got f32 and f64", "z = qd.bit_cast(x, qd.f64)"),
+        (T, "a number is expected for a member of type f32", "z = Point(a=pair)"),
+        (T, "a number is expected for a member of type f32", "z = Point(a={'b': 1})"),
         (T, "`select` conditions must be an integer; found f32", "z = qd.select(x, 1, 2)"),
         (T, "Cannot broadcast tensor to tensor",
          "z = qd.select(qd.Vector([1, 0]), qd.Vector([1, 2, 3]), 0)"),
@@ -154,6 +164,8 @@ TABLE = {
          "qd.atomic_add(x + 1, 1)"),
         (S, "cannot use a non-writable target as the first operand of 'atomic_add'",
          "qd.atomic_add([1], 1)"),
+        (S, "cannot use a non-writable target as the first operand of 'atomic_add'",
+         "for k, l in qd.ndrange(2, 3): qd.atomic_add(k, 1)"),
         (S, "index it first", "qd.atomic_cas(line, 1, 1)"),
         (T, "'atomic_bit_and' requires integer operands, got", "qd.atomic_and(line[0], 1)"),
         (T, "requires integer operands", "qd.atomic_cas(line[0], 1, 1)"),
@@ -165,6 +177,7 @@ TABLE = {
     ],
     "calls": [
         (S, "Unexpected argument 'c'.", "add(i, 1, c=2)"),
+        (T, "Ndarray argument a needs a qd.types.ndarray() or qd.template()", "add(a, 1)"),
         (S, "Multiple values for argument 'a'.", "add(i, 1, a=2)"),
         (S, "Too many arguments. Expected (", "add(i, 1, 2)"),
         (S, "* args can only be present as the last argument of a function (error code: STARNOTLAST)",

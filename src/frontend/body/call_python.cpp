@@ -82,7 +82,8 @@ Ref Body::run_call(const PythonCall& c) {
                               : ask(c.callable(), c.objects, c.keywords.get(), Asker::body);
     if (!result) refused(c.n, c.symbolic);
     if (result.get() == Py_NotImplemented)
-        raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression");
+        raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression",
+              "its value is known when the kernel runs; write the operator or the `qd` function");
     return result;
 }
 

@@ -243,8 +243,10 @@ Ref reinterpretation(Lowering&, const CallArgs& a) {
     Value* v = to_value(p[0]);
     const Prim to = prim_argument(p[1], "bit_cast");
     if (type::bits(to) != type::bits(v->type.prim))
-        raise(Kind::type, std::string("bit_cast needs types of equal width, got ") +
-                              type::info(v->type.prim).name + " and " + type::info(to).name);
+        raise(Kind::type,
+              std::string("bit_cast needs types of equal width, got ") +
+                  type::info(v->type.prim).name + " and " + type::info(to).name,
+              "`qd.cast` converts a value to a type of another width");
     if (to == v->type.prim) return make_value(v);
     Value* operands[] = {v};
     return make_value(builder().typed(Op::bit_cast, v->type.with(to), operands));

@@ -195,7 +195,8 @@ Ref cast_to_member(PyObject* type, PyObject* value) {
     if (!prim) raise(Kind::type, "'" + text_of(type) + "' is not a member type");
     if (is_struct(value) || PyDict_Check(value) || is_host_struct(value))
         raise(Kind::type,
-              "a number is expected for a member of type " + std::string(type::info(*prim).name));
+              "a number is expected for a member of type " + std::string(type::info(*prim).name),
+              "give one of its members, or declare the member by a struct type");
     Value* v = to_value_as(value, *prim);
     if (v->type.rank)
         raise(Kind::type, "cannot assign '" + type::to_user_string(v->type) + "' to '" +

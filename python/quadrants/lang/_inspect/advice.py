@@ -63,7 +63,7 @@ ADVICE = [
     (r"Loop bounds must be scalars", "for the extent of an axis write x.shape[0]"),
     (r"Group for should have", "write `for I in qd.grouped(...)` and use I[0], I[1]"),
     (r"Number of struct-for indices|Ndrange for loop with number", _ONE_NAME_PER_AXIS),
-    (r"is not a permutation", "name every axis once, outermost first"),
+    (r"is not a permutation|entries but ndrange was called with", "name every axis once, outermost first"),
     (r"Only 'qd\.ndrange' is allowed", "write qd.static(qd.grouped(qd.ndrange(...)))"),
     (r"Every argument of ndrange", "write qd.ndrange(n, (begin, end))"),
     (r"Using non static inlined if", "use if and else with a loop in each, or qd.static(condition)"),
@@ -137,6 +137,7 @@ ADVICE = [
     (r"nested more than|recursion at run time", "use a loop, or a @qd.real_func"),
     (r"(Unexpected|Multiple values for|Missing) argument|Too many arguments",
      "compare the call with the parameters of the function"),
+    (r"^Ndarray argument .* needs a", "annotate the parameter of the func that takes it"),
     (r"unexpected keyword argument", "see its help for the keywords that it takes"),
     (r"Custom structs need", "write qd.Struct(name=value)"),
     # printing
