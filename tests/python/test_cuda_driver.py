@@ -813,12 +813,13 @@ TILES = """
 qd.init(arch=qd.cuda, log_level=qd.ERROR, print_kernel_asm=False)
 T = qd.simt.Tile16x16
 x, f = qd.ndarray(qd.f32, (16, 16)), qd.field(qd.f32, (16, 16))
+z = qd.ndarray(qd.f32, (2, 16, 16))
 def attempt(text):
     name = f"k{attempt.count}"
     attempt.count += 1
     with open(f"{__file__}.{name}.py", "w") as out:
         out.write("import quadrants as qd\\nT = qd.simt.Tile16x16\\nf = None\\n"
-                  f"@qd.kernel\\ndef {name}(x: qd.types.ndarray(), n: qd.i32):\\n"
+                  f"@qd.kernel\\ndef {name}(x: qd.types.ndarray(), z: qd.types.ndarray(), n: qd.i32):\\n"
                   "    qd.loop_config(block_dim=16)\\n    for i in range(16):\\n"
                   "        t = T.eye()\\n" + "".join(f"        {line}\\n" for line in text.split("; ")))
     import importlib.util
@@ -827,7 +828,7 @@ def attempt(text):
     spec.loader.exec_module(module)
     module.f = f
     try:
-        getattr(module, name)(x, 3)
+        getattr(module, name)(x, z, 3)
     except Exception as e:
         kinds = [c.__name__ for c in type(e).__mro__]
         kind = "syntax" if "QuadrantsSyntaxError" in kinds else "type" if "TypeError" in kinds else kinds[0]
@@ -845,6 +846,10 @@ REFUSED_BY_TILES = [
     ("t[:] = f[-1:n, 0:n]", "fine", ""),
     ("t[:] = x[0, 0:n]", "syntax", ""),
     ("t[:] = x[0:n, 0:n, 0:n]", "syntax", ""),
+    ("t[:] = z[0:n, 0:n]", "syntax", "a part of an array is x[r0:r1, c0:c1]"),
+    ("t[:] = z[0:1, 0:n, 0:n]", "syntax", "a part of an array is x[r0:r1, c0:c1]"),
+    ("t[:] = z[1, 0:n, 0:n]; z[0, 0:n, 0:n] = t; t -= qd.outer(z[1, 0:n, 0], 1.0)", "fine", ""),
+    ("v = z[-1, 0:n, 0]", "syntax", "Negative indices"),
     ("t[:] = 1.0", "type", ""),
     ("t[:] = t", "type", ""),
     ("t[0] = x[0:n, 0:n]", "type", ""),

@@ -401,6 +401,9 @@ ERRORS = [
     (1, S, "may contain only 'with qd.graph.parallel", REGION + "    u[0] = 1"),
     (1, S, "may contain only 'with qd.graph.parallel",
      REGION + "    if n:\n    " + SECTION + "            u[0] = 1"),
+    (1, S, "may contain only 'with qd.graph.parallel",
+     REGION + "    if qd.static(True):\n    " + SECTION + "            u[0] = 1\n"
+     "    else:\n        u[0] = 1"),
     (1, S, "qd.graph.parallel() can only be used directly inside a qd.graph.parallel_context",
      "with qd.graph.parallel():\n    u[0] = 1"),
     (1, S, "sections cannot be nested", REGION + SECTION + "    " + SECTION + "            u[0] = 1"),
@@ -417,6 +420,8 @@ ERRORS = [
     (1, S, "only be used inside @qd.kernel", "region(u)"),
     (0, S, "can only be used inside @qd.kernel", "streams(u)"),
     (0, S, "all top-level statements", "with qd.stream_parallel():\n    u[0] = 1\nu[1] = 2"),
+    (0, S, "all top-level statements",
+     "with qd.stream_parallel():\n    u[0] = 1\nwith open('x'):\n    u[1] = 2"),
     (1, S, "not compatible with graph=True", "with qd.stream_parallel():\n    u[0] = 1"),
     (0, C, "Nested stream_parallel",
      "with qd.stream_parallel():\n    with qd.stream_parallel():\n        u[0] = 1"),
@@ -457,6 +462,39 @@ def load(path, source):
 
     path.write_text(PREFIX + source)
     return module_at(path)
+
+
+def test_mistakes_in_funcs_show_the_func(backend, tmp_path):
+    module = load(tmp_path / "frames.py", '''
+@qd.func
+def wrong(c: Flag):
+    while qd.graph.do_while(c):
+        c[()] -= missing
+
+@qd.kernel(graph=True)
+def k(c: Flag):
+    wrong(c)
+''')  # fmt: skip
+    with pytest.raises(qd.QuadrantsNameError) as e:
+        module.k(flag(1))
+    shown = [line.rsplit(" ", 1)[1] for line in str(e.value).splitlines() if ", line " in line]
+    assert shown == ["k:", "wrong:"], str(e.value)
+
+
+def test_sections_beside_statements_that_do_nothing(backend):
+    @qd.kernel(graph=True)
+    def k(u: Vec):
+        with qd.graph.parallel_context():
+            """Each writes an element of its own."""
+            pass
+            with qd.graph.parallel():
+                u[0] = 1
+            with qd.graph.parallel():
+                u[1] = 2
+
+    u = zeros(3)
+    k(u)
+    assert u.to_numpy().tolist() == [1, 2, 0]
 
 
 def test_mistakes(backend, tmp_path):
