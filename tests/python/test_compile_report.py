@@ -42,9 +42,11 @@ def test_nothing_is_told_unless_it_is_asked_for(capfd):
 
 
 def test_cold_shared_cached_and_optimised(capfd, tmp_path):
+    added, taken = 1, 2
+
     @qd.func
-    def twice(v):
-        return v + v
+    def twice(v):  # asks three facts again
+        return v * (SCALE + added - taken)
 
     @qd.kernel
     def first(x: qd.types.ndarray()):

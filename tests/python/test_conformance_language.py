@@ -119,6 +119,20 @@ def test_templates_refuse_what_has_no_hash(backend, value):
         k(value)
 
 
+def test_a_number_in_the_place_of_a_dataclass(backend):
+    @dataclasses.dataclass
+    class Pair:
+        a: qd.i32
+        b: qd.i32
+
+    @qd.kernel
+    def k(x: Pair):
+        pass
+
+    with raises(qd.QuadrantsRuntimeTypeError, "exception while trying to ensure compiled", "Pair"):
+        k(3)
+
+
 def test_references_matter_to_real_functions_only(backend):
     @qd.func
     def by_value(x: qd.ref(qd.i32)):

@@ -155,6 +155,19 @@ def test_real_function_refuses_to_change():
         k()
 
 
+def test_real_function_reads_them():
+    @qd.real_func
+    def f(items: qd.template(), table: qd.template()) -> qd.i32:
+        return items[0] + items[1][0] * 10 + table["a"] * 100
+
+    @qd.kernel
+    def k(n: qd.i32) -> qd.i32:
+        items = [n, (2, n)]
+        return f(items, {"a": n + 2})
+
+    assert k(1) == 321
+
+
 @qd.func
 def put(items: qd.template(), value):
     items.append(value)

@@ -1161,6 +1161,42 @@ class TestSuper:
             assert c.x[0] == 2
             assert B(n).members() == 1 + n + 1000 * 10 + 100000 * 2 * n
 
+    def test_of_a_dataclass_argument_that_is_no_such_object(self, backend):
+        class Other:
+            pass
+
+        @dataclasses.dataclass
+        class Base:
+            n: qd.i32
+
+            @qd.func
+            def get(self):
+                return self.n
+
+        @dataclasses.dataclass
+        class Derived(Base):
+            m: qd.i32
+
+            @qd.func
+            def get(self):
+                return super().get() + 10 * self.m
+
+            @qd.func
+            def wrong(self):
+                return super(Other, self).get()
+
+        @qd.kernel
+        def right(d: Derived) -> qd.i32:
+            return d.get()
+
+        @qd.kernel
+        def wrong(d: Derived) -> qd.i32:
+            return d.wrong()
+
+        assert right(Derived(1, 2)) == 21
+        with pytest.raises(Exception, match="super"):
+            wrong(Derived(1, 2))
+
     def test_arrays_at_any_depth(self, backend):
         def made(v):
             a = qd.ndarray(qd.i32, 3)

@@ -469,6 +469,25 @@ def test_static_break_and_continue(backend):
     assert out.tolist() == [6, 6]
 
 
+def test_static_break_and_continue_behind_a_branch(backend):
+    out = np.zeros(4, np.int32)
+
+    @qd.kernel
+    def run(out: Array, n: qd.i32):
+        for _ in range(1):
+            for k in qd.static(range(4)):
+                if n > k:
+                    out[k] = 10
+                if qd.static(k == 1):
+                    continue
+                if qd.static(k == 3):
+                    break
+                out[k] += 1
+
+    run(out, 2)
+    assert out.tolist() == [11, 10, 1, 0]
+
+
 def test_static_if_never_looks_at_the_dead_branch(backend):
     flag = False
 

@@ -327,3 +327,37 @@ def test_a_vector_that_changed_between_two_kernels(backend):
     assert kernel()(0) == 605
     v[1], m[1, 1] = 8, 40
     assert kernel()(0) == 1841
+
+
+@pytest.mark.parametrize("target", ["member", "element"])
+def test_a_struct_that_changed_between_two_kernels(backend, target):
+    """Assigned as a whole: no member is read by the func itself."""
+    Pair = qd.types.struct(a=qd.f32, b=qd.f32)
+    Outer = qd.types.struct(pair=Pair, c=qd.f32)
+    held, field = Pair(a=1, b=2), Pair.field(shape=2)
+
+    if target == "member":
+
+        @qd.func
+        def put(x):
+            p = Outer(c=x)
+            p.pair = held
+            return p.pair.a + p.pair.b + p.c
+
+    else:
+
+        @qd.func
+        def put(x):
+            field[1] = held
+            return field[1].a + field[1].b + x
+
+    def kernel():
+        @qd.kernel
+        def k(x: qd.f32) -> qd.f32:
+            return put(x)
+
+        return k
+
+    assert kernel()(10) == 13
+    held.a = 5
+    assert kernel()(10) == 17

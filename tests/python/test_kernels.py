@@ -747,6 +747,33 @@ def test_an_array_in_a_return_annotation(backend, wrong):
         k()
 
 
+def test_return_annotations_that_are_no_types(backend):
+    @qd.kernel
+    def of_list() -> list[qd.i32, qd.i32]:
+        return 1, 2
+
+    @qd.real_func
+    def real() -> 3:
+        return 1
+
+    @qd.kernel
+    def of_number() -> qd.i32:
+        return real()
+
+    for k, shown in ((of_list, "list["), (of_number, "3")):
+        with raises(Syntax, f"Invalid return type annotation: {shown}"):
+            k()
+
+
+def test_functions_of_other_kinds(backend):
+    @qd.kernel
+    async def k():
+        pass
+
+    with raises(Syntax, 'Unsupported node "AsyncFunctionDef"'):
+        k()
+
+
 @qd.kernel
 def two(a: qd.i32, b: qd.i32):
     pass

@@ -399,6 +399,14 @@ def test_unpacking_and_comprehension(backend):
 
     assert k() == 642
 
+    @qd.kernel
+    def same_name(i: qd.i32) -> qd.i32:
+        n = 5
+        s = [i * 10 + n for i in qd.static(range(2)) for n in qd.static(range(i, 3))]
+        return s[0] + s[4] + i * 100 + n * 1000
+
+    assert same_name(7) == 0 + 12 + 700 + 5000
+
 
 def test_long_matmul_chain(backend):
     a, b = mats(9, 12, count=3), mats(12, 12, count=3, seed=9)

@@ -137,6 +137,10 @@ def test_results_of_funcs_are_as_annotated(backend):
         return x
 
     @qd.real_func
+    def long_real(x: qd.f32) -> (qd.i32, qd.f32):
+        return x, x, x
+
+    @qd.real_func
     def one(x: qd.i32) -> (qd.i32,):
         return x
 
@@ -158,7 +162,7 @@ def test_results_of_funcs_are_as_annotated(backend):
 
         return call
 
-    for f in (short, long, short_real):
+    for f in (short, long, short_real, long_real):
         with pytest.raises(qd.QuadrantsSyntaxError, match="number of returned values"):
             caller(f)()
 

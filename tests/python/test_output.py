@@ -158,6 +158,17 @@ def test_static_print(backend, capsys):
     assert "tracing 5" in capsys.readouterr().out
 
 
+def test_static_print_of_a_mapping(backend, capsys):
+    options = {"sep": "-"}
+
+    @qd.kernel
+    def k():
+        qd.static_print(1, 2, **options, end="!")
+
+    k()
+    assert "1-2!" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("spec,dt", [(".2d", "f32"), ("f", "i32"), ("d", "u32")])
 def test_mismatched_format(backend, spec, dt, tmp_path):
 

@@ -42,6 +42,9 @@ def helper():
     asked.append(0)
     return values[len(asked) - 1]
 
+def given(*positional, **named):
+    return helper()
+
 def smallest():
     asked.append(0)
     return heapq.heappop(values)
@@ -65,6 +68,7 @@ def k() -> qd.i32:
 """
 KERNELS = {
     "function": TWICE.format("helper()"),
+    "keywords": TWICE.format("given(of=1, by='a')"),
     "module": TWICE.format("smallest()"),
     "method": TWICE.format("source.take()"),
     "property": TWICE.format("source.value"),

@@ -467,6 +467,20 @@ def test_lists_of_structs():
 
     assert fill() == 20 and list(sums()) == [190, 40, 19]
 
+    other = qd.types.struct(kind=qd.i32)
+
+    @qd.kernel
+    def number():
+        x.append(1)
+
+    @qd.kernel
+    def too_few():
+        x.append(other(kind=1))
+
+    for k in number, too_few:
+        with pytest.raises(TypeError, match="not as many members as the node has fields"):
+            k()
+
 
 # --- the host -----------------------------------------------------------------------------------------
 
