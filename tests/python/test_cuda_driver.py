@@ -718,6 +718,16 @@ def much():
         big = block.SharedArray((100000,), qd.f64)
         big[0] = 1.0
 
+@qd.kernel
+def line():
+    for _ in range(32):
+        block.SharedArray((4, 4), qd.f32)[0] = 1.0
+
+try:
+    line()
+except IndexError as e:
+    print("Shared array with dim 2 accessed with indices of dim 1" in str(e))
+
 try:
     much()
 except Exception as e:
@@ -738,7 +748,7 @@ except qd.QuadrantsCompilationError as e:
     print("cannot be made in a @qd.real_func" in str(e))
 """
     )
-    assert lines == ["QuadrantsRuntimeError True", "True"]
+    assert lines == ["True", "QuadrantsRuntimeError True", "True"]
 
 
 def test_nobody_waits_for_a_bound_that_the_device_computes(run):
