@@ -51,9 +51,9 @@ struct Tangents {
                 part = b.cast(t, i.result()->type.prim);
             } else {
                 Formulas formulas(b);
-                Value* x[3] = {};
-                for (int n = 0; n < 3 && n < i.operand_count; ++n) x[n] = i.operand(n);
-                Derivative<Formulas> d{formulas, t, x[0], x[1], x[2], i.result()};
+                Value* x[2] = {};
+                for (int n = 0; n < 2 && n < i.operand_count; ++n) x[n] = i.operand(n);
+                Derivative<Formulas> d{formulas, t, x[0], x[1], i.result()};
                 part = derivative(i.op, d, k);
             }
             sum = sum ? b.op(Op::add, {sum, part}) : part;
@@ -202,14 +202,6 @@ struct Tangents {
     }
 };
 
-const Inst* variable_of(const Inst& i) {
-    const Effect e = i.effect();
-    const bool reaches = e == Effect::read || e == Effect::write || e == Effect::atomic;
-    if (!reaches || !i.operand_count || !i.operand(0)->type.is_place()) return nullptr;
-    const Inst* root = root_of_place(i.operand(0))->def;
-    return root && root->op == Op::slot ? root : nullptr;
-}
-
 // Variables of the kernel that stayed ones, of those that follow small changes: storage beside
 // which others are for the tangents. Its outermost loops share them, or did until their stores
 // folded away.
@@ -217,8 +209,8 @@ std::vector<Inst*> kept_variables(const Function& kernel, const Activity& activi
     std::unordered_set<const Inst*> varied;
     std::vector<Inst*> out;
     walk(*kernel.body, [&](Inst& i) {
-        if (i.effect() != Effect::read && i.operand_count > 1 && activity.varied(i.operand(1)))
-            varied.insert(variable_of(i));
+        if (i.operand_count > 1 && i.operand(0)->type.is_place() && activity.varied(i.operand(1)))
+            varied.insert(root_of_place(i.operand(0))->def);
     });
     walk(*kernel.body, [&](Inst& i) {
         if (i.op == Op::slot && varied.contains(&i)) out.push_back(&i);
@@ -248,9 +240,7 @@ bool concerns(const Function& f, const Storage& storage, const Activity& activit
     bool yes = false;
     for (const Value* p : f.body->params) yes |= activity.varied(p);
     walk(*f.body, [&](Inst& i) {
-        const Effect e = i.effect();
-        if (e == Effect::read || e == Effect::write || e == Effect::atomic)
-            yes |= i.operand_count && i.operand(0)->type.is_place() && storage.has(i.operand(0));
+        yes |= i.operand_count && i.operand(0)->type.is_place() && storage.has(i.operand(0));
         yes |= i.op == Op::call && functions.contains(i.callee());
     });
     return yes;

@@ -230,7 +230,6 @@ struct Gatherer {
 
     // What leads to a value, of another iteration.
     Value* copy(Value* v, Builder& b, std::unordered_map<const Value*, Value*>& map) const {
-        v = resolve(v);
         if (v->owner != &loop.body() && (!v->def || v->def->parent != &loop.body())) return v;
         if (const auto at = map.find(v); at != map.end()) return at->second;
         const Inst& d = *v->def;

@@ -95,11 +95,11 @@ struct Sweep {
                 continue;
             }
             const unsigned needed = needs(i.op, k);
-            Value* of[4] = {};
-            for (int n = 0; n < 3 && n < i.operand_count; ++n)
+            Value* of[2] = {};
+            for (int n = 0; n < 2 && n < i.operand_count; ++n)
                 of[n] = needed >> n & 1 ? records.get(i.operand(n)) : i.operand(n);
-            of[3] = needed >> 3 & 1 ? records.get(i.result()) : i.result();
-            Derivative<Formulas> d{formulas, t, of[0], of[1], of[2], of[3]};
+            Value* r = needed >> 2 & 1 ? records.get(i.result()) : i.result();
+            Derivative<Formulas> d{formulas, t, of[0], of[1], r};
             add(b, i.operand(k), derivative(i.op, d, k));
         }
     }

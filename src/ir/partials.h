@@ -41,8 +41,8 @@ template <class N>
 struct Derivative {
     using V = typename N::V;
     N& n;
-    V t;           // what is differentiated is multiplied with it
-    V x, y, z, r;  // operands, result
+    V t;        // what is differentiated is multiplied with it
+    V x, y, r;  // first operands, result
 
     constexpr V zero() { return n.number(t, 0); }
 
@@ -117,7 +117,7 @@ constexpr typename N::V derivative(Op op, Derivative<N> d, int of) {
     has_no_meaning(op);
 }
 
-// What a derivative reads: bit k is operand k, bit 3 the result.
+// What a derivative reads: bit k is operand k, bit 2 the result.
 struct Reads : ByName<Reads, unsigned> {
     constexpr V emit(Op, std::initializer_list<V> of) {
         V all = 0;
@@ -129,7 +129,7 @@ struct Reads : ByName<Reads, unsigned> {
 };
 constexpr unsigned needs(Op op, int of) {
     Reads n;
-    return derivative(op, Derivative<Reads>{n, 0, 1, 2, 4, 8}, of);
+    return derivative(op, Derivative<Reads>{n, 0, 1, 2, 4}, of);
 }
 
 }  // namespace qd::ir
