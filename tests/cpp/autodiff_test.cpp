@@ -378,6 +378,59 @@ TEST(Autodiff, SumsOfVectorsAreMultipliedOnce) {
 )");
 }
 
+// Functions that a derivative has beside its kernel; @f is called twice, and reads and writes %y.
+size_t functions_left(const std::string& body, const char* disabled) {
+    auto m = ir::parse(R"(
+module "k"
+param array<f64> offset=0 grad "x"
+param array<f64> offset=24 grad "y"
+func @k(%x: array<f64>, %y: array<f64>) {
+  %zero = constant 0 : i32
+  %size = array_shape %x : i32
+  for %i = %zero to %size parallel {
+    %px = array_place %x, %i : place<f64>
+    %v = load %px
+    %a = call @f, %y, %i, %v : f64
+    %b = call @f, %y, %i, %a : f64
+    %py = array_place %y, %i : place<f64>
+    %old = atomic_add %py, %b
+  }
+}
+func @f(%y: array<f64>, %i: i32, %v: f64) -> f64 {
+  %p = array_place %y, %i : place<f64>
+)" + body + R"(
+  return %w
+}
+)");
+    m->options.disable_pass = disabled;
+    const auto refusal = autodiff::differentiate(
+        *m, {.mode = autodiff::Mode::reverse, .companions = {}, .inner_loops = true});
+    EXPECT_EQ(refusal.what, "");
+    ir::verify(*m);
+    return pass::callees_first(*m).size() - 1;
+}
+
+TEST(Autodiff, WhatCallersMustSeeIsExpanded) {
+    constexpr const char* kAll = "inline_calls";
+    EXPECT_EQ(functions_left("%w = mul %v, %v", kAll), 2u);
+    EXPECT_EQ(functions_left("%w = mul %v, %v\n%o = atomic_add %p, %w", kAll), 2u);
+    EXPECT_EQ(functions_left("%w = mul %v, %v\n%o = atomic_sub %p, %w", kAll), 2u);
+    EXPECT_EQ(functions_left("%w = mul %v, %v\nstore %p, %w", kAll), 2u);
+    EXPECT_EQ(functions_left("%o = volatile_load %p : f64\n%w = mul %v, %o", kAll), 0u);
+}
+
+// Those whose expansion is neither large nor many times the source.
+TEST(Autodiff, SmallFunctionsAreExpanded) {
+    std::string body = "%w0 = mul %v, %v\n";
+    const auto longer = [&](int from, int to) {
+        for (int k = from; k < to; ++k)
+            body += "%w" + std::to_string(k) + " = mul %w" + std::to_string(k - 1) + ", %v\n";
+        return body + "%w = sin %w" + std::to_string(to - 1);
+    };
+    EXPECT_EQ(functions_left(longer(1, 60), ""), 0u);
+    EXPECT_EQ(functions_left(longer(60, 2500), ""), 0u);
+}
+
 TEST(Autodiff, Refuses) {
     pass::Refusal why;
     EXPECT_FALSE(reversed(kernel(R"(

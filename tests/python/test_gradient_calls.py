@@ -188,6 +188,29 @@ def test_tangents_go_through_calls(calls, name):
     assert loss.dual[None] == pytest.approx(slope @ along, rel=1e-9)
 
 
+def test_tangents_follow_what_callees_read_and_overwrite(calls):
+    x, y = (qd.field(qd.f64, 2, needs_dual=True) for _ in range(2))
+
+    @qd.func
+    def loaded(i):
+        return x[i] * 2.0
+
+    @qd.func
+    def cleared(i):
+        y[i] = 1.0
+
+    @qd.kernel
+    def k():
+        for i in range(1):
+            y[i] = loaded(0) + loaded(1)
+            cleared(1)
+
+    x.dual.from_numpy(np.array([3.0, 4.0]))
+    y.dual.fill(5)
+    k._forward()
+    assert y.dual.to_numpy().tolist() == [14, 0]
+
+
 def test_arrays_are_passed_on(calls):
     @qd.func
     def part(a: qd.types.ndarray(), i, s):
@@ -284,7 +307,9 @@ def test_refusals_show_the_call(calls):
         for i in x:
             loss[None] += between(x[i])
 
-    with pytest.raises(RuntimeError, match="(?s)derivative of round.*in rounds:.*in k:"):
+    with pytest.raises(
+        RuntimeError, match="(?s)derivative of round.*in rounds:.*in between:.*in k:"
+    ):
         k.grad()
 
 

@@ -832,7 +832,9 @@ def test_processes_tell_arrays_with_gradients_apart(tmp_path):
     assert said == ["0.0 None", "6.0 0.0", "None 0.0", "6.0 0.0"]
 
 
-@pytest.mark.parametrize("what", ["row", "cross", "turned", "arrays", "two", "taken", "far"])
+@pytest.mark.parametrize(
+    "what", ["row", "cross", "turned", "arrays", "two", "beside", "taken", "far"]
+)
 @pytest.mark.parametrize("n", [0, 1, 2, 9])
 def test_stencils(f64, what, n):
     """Additions that meet are gathered; what iterations hand on, and where none is, must be right."""
@@ -866,6 +868,11 @@ def test_stencils(f64, what, n):
             v[i, j] = u[i - 1, j] * u[i, j + 1] * w[i, j - 1] + w[i + 1, j]
 
     @qd.kernel
+    def beside(n: qd.i32):
+        for i, j in qd.ndrange((1, n + 1), (1, size - 1)):
+            v[i, j] = u[i, j - 1] * u[i, j + 1] - w[i, j - 1] * w[i, j + 1]
+
+    @qd.kernel
     def taken(n: qd.i32):
         for i, j in qd.ndrange((1, n + 1), (1, size - 1)):
             v[i, j] = u[i - 1, j] * u[i, j]
@@ -894,6 +901,8 @@ def test_stencils(f64, what, n):
                     v[i, j] = (u[i - 1, j] + u[i + 1, j] - 2 * u[i, j]) * u[i, j + 1]
                 elif what == "two":
                     v[i, j] = u[i - 1, j] * u[i, j + 1] * w[i, j - 1] + w[i + 1, j]
+                elif what == "beside":
+                    v[i, j] = u[i, j - 1] * u[i, j + 1] - w[i, j - 1] * w[i, j + 1]
                 elif what == "taken":
                     v[i, j] = u[i - 1, j] * u[i, j] + u[i + 1, j]
                     w[i, j] = u[i, j] * w[i, j]
@@ -911,7 +920,7 @@ def test_stencils(f64, what, n):
     target.grad.from_numpy(seed)
     source.grad.from_numpy(had)
     w.grad.from_numpy(seed_w)
-    kernel = {k.__name__: k for k in (row, cross, turned, arrays, two, taken, far)}[what]
+    kernel = {k.__name__: k for k in (row, cross, turned, arrays, two, beside, taken, far)}[what]
     kernel.grad(*([a, b, n] if what == "arrays" else [n]))
 
     def loss(u):
@@ -1177,6 +1186,47 @@ def test_recurrences_of_inner_loops_go_back_exactly(loops, trips):
     a = x.to_numpy()
     expected = sum(t * a ** (t - 1) for t in range(1, trips + 1))
     assert x.grad.to_numpy() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("lag", [1, -1])
+def test_serial_recurrences_of_arrays_that_run_backwards(loops, lag):
+    """Where the index falls, the later element is the one that was stored before."""
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1)):
+        qd.loop_config(serialize=True)
+        for i in range(3):
+            y[3 - i] = y[3 - i + lag] * x[i]
+
+    x, y = (qd.ndarray(qd.f64, 8, needs_grad=True) for _ in range(2))
+    x.from_numpy(np.arange(2.0, 10.0))
+    y.fill(1)
+    y.grad.fill(1)
+    if lag < 0:
+        with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
+            k.grad(x, y)
+        return
+    k(x, y)
+    k.grad(x, y)
+    assert x.grad.to_numpy().tolist() == [1 + 3 + 12, 2 + 8, 6] + [0] * 5
+
+
+def test_an_element_of_ones_own_is_no_recurrence(f64):
+    """Whatever its index is computed from."""
+    x, y = field(N), field(2 * N)
+
+    @qd.kernel
+    def k():
+        for i in range(N):
+            at = i * 2
+            y[at] = y[at] * x[i]
+
+    x.from_numpy(np.arange(2.0, 2.0 + N))
+    y.fill(3)
+    y.grad.fill(1)
+    k.grad()
+    assert x.grad.to_numpy().tolist() == [3] * N
+    assert y.grad.to_numpy()[::2].tolist() == x.to_numpy().tolist()
 
 
 def test_arrays_behind_conditions_may_be_apart(loops):
@@ -1446,6 +1496,22 @@ def test_what_would_differ_when_it_happens_again_is_refused(backend):
             scratch[i] = 2 * i
 
     @qd.kernel
+    def begun_in_turn():
+        for i in x:
+            scratch[i] += 1
+        for i in x:
+            loss[None] += x[i] * i
+            scratch[i] = 5
+
+    @qd.kernel
+    def one_of_two():
+        for i in x:
+            slot[i] = i
+            scratch[i] = scratch[i] * 2
+        for i in x:
+            loss[None] += x[i] * scratch[i] * slot[i]
+
+    @qd.kernel
     def begun_behind():
         for i in x:
             pair[i].x = scratch[i] * 2
@@ -1453,7 +1519,10 @@ def test_what_would_differ_when_it_happens_again_is_refused(backend):
             scratch[i] = i
             loss[None] += x[i] * pair[i].x
 
-    for kernel in (begun_in_part, begun_never, begun_beside, begun_behind, counts, reads_before):
+    for kernel in (
+        begun_in_part, begun_never, begun_beside, begun_behind, begun_in_turn, one_of_two, counts,
+        reads_before,
+    ):  # fmt: skip
         given = [0] if kernel is begun_never else []
         with raises(RuntimeError, "A loop reads what it, or a loop behind it, overwrites"):
             with qd.ad.Tape(loss):
