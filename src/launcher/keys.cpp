@@ -138,7 +138,7 @@ std::string kernel_key(KernelObject& k, std::span<PyObject* const> args) {
     w.text(*k.signature);
     if (k.derivative) w.number(k.derivative);
     write_captured(w, fn.get(), args);
-    for (size_t n = 0; n < args.size() && n < k.parameters->size(); ++n) {
+    for (size_t n = 0; n < args.size(); ++n) {
         w.number(uint32_t(n));
         write_argument(w, (*k.parameters)[n], args[n]);
     }
