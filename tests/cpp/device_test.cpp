@@ -4,6 +4,7 @@
 #include "runtime/device.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -115,6 +116,17 @@ TEST(guarded_memory, is_shut_to_the_host) {
     d.expose(m);
     EXPECT_FALSE(dies([&] { *at = 1; }));
     d.release(m);
+}
+
+bool is_mapped(const char* at) { return msync(const_cast<char*>(at), 1, MS_ASYNC) == 0; }
+
+TEST(guarded_memory, is_given_back_whole) {
+    const Device& d = guarded_device;
+    const Memory m = d.allocate(4096 * 3, 0);  // and a page behind it
+    const char* const last = m.data + 4096 * 3;
+    EXPECT_TRUE(is_mapped(last));
+    d.release(m);
+    EXPECT_FALSE(is_mapped(last));
 }
 
 }  // namespace

@@ -117,6 +117,7 @@ def test_equal_arrays_share_a_version():
     for x in (qd.ndarray(qd.f32, (2, 3)), np.ones((4, 3), np.float32)):
         plain(x)
     assert core.counters()["lowered"] == before
+    assert len(plain._primal._specialisations()) == 1
 
 
 MEMBER = """

@@ -161,6 +161,23 @@ def test_the_guard_that_missed(tmp_path):
         assert re.search(rf"not from the cache: .*{re.escape(expected)}", told), told
 
 
+def test_the_guard_that_missed_of_a_kernel_of_this_process(tmp_path, capfd):
+    """What was stored since the first question is known too."""
+    qd.init(arch=qd.cpu, offline_cache_file_path=str(tmp_path), compile_report=1, log_level="error")
+    for scale in (3, 4):
+
+        @qd.kernel
+        def scaled(x: qd.types.ndarray()):
+            for i in x:
+                x[i] *= scale
+
+        scaled(np.zeros(4, np.int32))
+    qd.reset()
+    told = [n for n in capfd.readouterr().err.splitlines() if "not from the cache" in n]
+    assert len(told) == 2 and "nothing of this kernel is there" in told[0]
+    assert "cell scale was 3, is 4" in told[1]
+
+
 def test_why_a_kernel_is_not_kept(capfd, tmp_path):
     qd.init(arch=qd.cpu, offline_cache_file_path=str(tmp_path), compile_report=1)
 

@@ -1,6 +1,7 @@
 """Checks of debug mode: what a failure says, where it stands and who called it; native crashes."""
 
 import dataclasses
+import datetime
 import os
 import re
 import subprocess
@@ -552,9 +553,13 @@ SIGNALS = [
 @pytest.mark.oracle_differs("other lines, another end")
 @pytest.mark.parametrize("name, number, meaning", SIGNALS)
 def test_crashes_are_reported(tmp_path, name, number, meaning):
+    before = datetime.datetime.now()
     done = crash(tmp_path, signal=f"signal.{name}")
     assert done.returncode == -number
-    assert re.search(LINE % (number, meaning), done.stderr, re.M), done.stderr
+    line = re.search(LINE % (number, meaning), done.stderr, re.M)
+    assert line, done.stderr
+    told = datetime.datetime.strptime(line[0][3:20], "%m/%d/%y %H:%M:%S")
+    assert before - datetime.timedelta(seconds=1) <= told <= datetime.datetime.now()
     assert re.search(r"^\S+\(.*\) ?\[0x[0-9a-f]+\]$", done.stderr, re.M)
     assert done.stderr.count("Received signal") == 1
 

@@ -167,6 +167,25 @@ def test_views_of_one_array_in_fortran_order(backend):
     assert z.tolist() == [[2, 4], [6, 8]]
 
 
+def test_arrays_in_fortran_order_that_hide_their_memory(backend):
+    """Whether these are two views of the same cannot be told: they are copies of their own."""
+
+    class Hidden(np.ndarray):
+        @property
+        def __array_interface__(self):
+            raise AttributeError("hidden")
+
+    @qd.kernel
+    def both(a: qd.types.ndarray(), b: qd.types.ndarray()):
+        for i, j in a:
+            a[i, j] += 1
+            b[i, j] *= 2
+
+    a, b = (np.asfortranarray(np.arange(4, dtype=np.int32).reshape(2, 2)) for _ in range(2))
+    both(a.view(Hidden), b.view(Hidden))
+    assert a.tolist() == [[1, 2], [3, 4]] and b.tolist() == [[0, 2], [4, 6]]
+
+
 def test_members_in_fortran_order_or_at_odd_addresses():
     @qd.kernel
     def k(w: Whole, c: Array) -> qd.i32:

@@ -9,6 +9,7 @@ import pytest
 
 import quadrants as qd
 from gradient_helpers import field
+from quadrants._lib import core
 
 N = 6
 GENERAL = {"ad_general_control": True}
@@ -133,6 +134,7 @@ def test_each_number_is_drawn_again(general):
 
     with qd.ad.Tape(loss):
         weigh(2.0)
+    assert core.last_drawn() > 0
     first = r.to_numpy()
     assert np.unique(first).size == first.size
     np.testing.assert_array_equal(x.grad.to_numpy(), 2.0 * first)
@@ -144,6 +146,13 @@ def test_each_number_is_drawn_again(general):
             assert np.all(r.to_numpy() != first)
             total += by * r.to_numpy()
     np.testing.assert_allclose(x.grad.to_numpy(), total, rtol=1e-14)
+
+    @qd.kernel
+    def draws_none():
+        loss[None] = 0
+
+    draws_none()
+    assert core.last_drawn() == 0
 
 
 def test_the_way_back_takes_no_numbers_of_its_own(backend):

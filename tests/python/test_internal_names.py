@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -699,6 +700,32 @@ def test_a_runtime_method_that_is_replaced_between_launches(monkeypatch):
     assert k() == k() == 3 and len(calls) == 2
     monkeypatch.undo()
     assert k() == 3 and len(calls) == 2
+
+
+def test_a_runtime_method_that_is_replaced_again_and_again(monkeypatch):
+    """Each is called, and what it returns is let go."""
+    qd.init(arch=qd.cpu, offline_cache=False)
+
+    class Made:
+        pass
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return 3
+
+    assert k() == 3
+    made, arrays = [], []
+    for n in range(3):
+
+        def materialize(self, n=n):
+            one = Made()
+            made.append((n, weakref.ref(one)))
+            return one
+
+        arrays.append(qd.ndarray(qd.i32, 2))  # of which it is to be told
+        monkeypatch.setattr(impl.PyQuadrants, "materialize", materialize)
+        assert k() == 3
+    assert [n for n, _ in made] == [0, 1, 2] and not any(one() for _, one in made)
 
 
 def test_type_errors_of_arguments_and_results():

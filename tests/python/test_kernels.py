@@ -789,8 +789,11 @@ def two(a: qd.i32, b: qd.i32):
     ],
 )
 def test_misuse_of_argument_binding(backend, args, kwargs, text):
-    with raises(Syntax, text):
+    with raises(Syntax, text) as one:
         two(*args, **kwargs)
+    assert str(one.value).startswith(text)
+    with raises(Syntax, "Primary exception: ", text, "Unexpected argument 'd'."):
+        two(*args, **kwargs, d=4)
     two(1, 2)
 
 

@@ -287,6 +287,22 @@ def test_versions_for_dead_objects_go(backend):
     assert kept.get() == 7 and len(Number.get._specialisations) == 1
 
 
+def test_kernels_bound_to_an_object_that_keeps_them_go_with_it(backend):
+    @qd.data_oriented
+    class Number:
+        @qd.kernel
+        def get(self) -> qd.i32:
+            return 3
+
+    number = Number()
+    number.kept = number.get
+    assert number.kept() == 3
+    gone = weakref.ref(number)
+    del number
+    gc.collect()
+    assert gone() is None
+
+
 def test_version():
     assert qd.__version__[:2] == (1, 3) and all(isinstance(n, int) for n in qd.__version__)
     assert isinstance(qd.__version_str__, str)

@@ -301,6 +301,26 @@ def test_field_bounds(debug_backend):
     assert f[0, 0] == 1 and f[2, 3] == 1
 
 
+@pytest.mark.oracle_differs("has no interpreter")
+@pytest.mark.parametrize("debug", [False, True])
+def test_the_interpreter_checks_bounds_in_debug_mode_alone(backend, debug, monkeypatch):
+    monkeypatch.setenv("QD_CPU_TIER", "interpret")
+    backend.init(debug=debug, offline_cache=False)
+    a = np.zeros(6, np.int32)
+
+    @qd.kernel
+    def put(a: Array, i: qd.i32):
+        a[i] = 1
+
+    put(a[:4], 3)
+    if debug:
+        with pytest.raises(qd.QuadrantsAssertionError):
+            put(a[:4], 4)
+    else:
+        put(a[:4], 4)
+    assert a.tolist() == [0, 0, 0, 1, int(not debug), 0]
+
+
 def test_array_bounds(debug_backend):
     @qd.kernel
     def put(a: Array, i: qd.i32):
@@ -418,6 +438,15 @@ def test_a_full_pipe_that_does_not_block(tmp_path):
         time.sleep(0.01)
     assert run.wait(60) == 0
     assert text.count(b"line ") == 4000
+
+
+def test_a_pipe_that_nobody_reads(tmp_path):
+    """What cannot be written is dropped."""
+    program = tmp_path / "program.py"
+    closed = "r, w = os.pipe(); os.dup2(w, 1); os.close(w); os.close(r)"
+    program.write_text(LINES.replace("os.set_blocking(1, False)", closed))
+    done = subprocess.run([sys.executable, program], capture_output=True, timeout=100)
+    assert done.returncode == 0, done.stderr
 
 
 def test_print_keeps_the_stdout_that_it_writes_to(tmp_path):

@@ -283,6 +283,14 @@ def test_indices_exist_in_kernels_only(full, operation):
         operation()
 
 
+def test_a_task_of_one_iteration_has_one_thread(backend):
+    @qd.kernel
+    def k() -> qd.i32:
+        return qd.global_thread_idx()
+
+    assert k() == 0
+
+
 def test_without_a_runtime(backend):
     qd.reset()
     for operation in (block.sync, grid.mem_fence, subgroup.group_size, block.thread_idx):

@@ -2,6 +2,7 @@
 then runs the stored code without the front end, or misses if the answer differs."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -455,3 +456,52 @@ def test_every_answer_is_asked_for_once(tmp_path):
         seen = run_text(tmp_path, ASKED_OF_ALL)
         expected = [value, value, 1] if value > 0 else ["LookupError: not there yet", -value, 2]
         assert seen == [expected] * 6
+
+
+OTHER_KINDS = """
+import json, sys
+import quadrants as qd
+from quadrants._lib import core
+
+qd.init(arch=qd.cpu, offline_cache_file_path=sys.argv[1], log_level=qd.ERROR)
+
+@qd.func
+def own(x):
+    return x + 1
+
+helper = {helper}
+A = (1, 2)
+if {both}:
+    B = (3, 4)
+
+@qd.kernel
+def calls() -> qd.f32:
+    return helper(1.5)
+
+@qd.kernel
+def pairs() -> qd.i32:
+    s = 0
+    for a, b in qd.static(zip(A, B)):
+        s += a * b
+    return s
+
+def answer(kernel):
+    try:
+        return kernel()
+    except qd.QuadrantsCompilationError as e:
+        return str(e).splitlines()[-1]
+
+print("RESULT " + json.dumps([answer(calls), answer(pairs), core.counters()["lowered"]]))
+"""
+
+
+def test_what_is_another_thing_or_gone_in_a_later_process(tmp_path):
+    """A func became a function of the package, or nothing that can be called; a name is no more."""
+    programs = ("own", True), ("own", True), ("qd.cos", True), ("None", False)
+    first, warm, other, none = (
+        run_text(tmp_path, OTHER_KINDS.format(helper=helper, both=both))
+        for helper, both in programs
+    )
+    assert (first, warm) == ([2.5, 11, 2], [2.5, 11, 0])
+    assert other == [pytest.approx(math.cos(1.5)), 11, 1]
+    assert "object is not callable" in none[0] and '"B" is not defined' in none[1]
