@@ -130,8 +130,9 @@ def test_tasks_start_before_those_in_front_end(run):
     assert [x for x in log if x.startswith("early")] == ["early finish1", "early task2"]
 
 
-def test_a_driver_that_makes_no_graphs(run):
-    _, log, _ = run(LENGTHS + "for _ in range(3): k(1, 5)\n", fault="graph")
+@pytest.mark.parametrize("fault", ["graph", "graph room", "instantiate"])
+def test_a_driver_that_makes_no_graphs(run, fault):
+    _, log, _ = run(LENGTHS + "for _ in range(3): k(1, 5)\n", fault=fault)
     assert "graph" not in log
     assert [x for x in log if x.startswith("launch")] == 3 * [
         "launch task0 1 x 128",

@@ -32,7 +32,7 @@ static int fails(const char *what) {
 
 static int launched;
 static int broken;  // an illegal address: everything fails from then on
-enum { kNotInitialised = 3, kOutOfMemory = 2, kNoDevice = 100, kIllegalAddress = 700 };
+enum { kInvalid = 1, kNotInitialised = 3, kOutOfMemory = 2, kNoDevice = 100, kIllegalAddress = 700 };
 
 static int process;  // a forked child cannot use its parent's context
 EXPORT int cuInit(unsigned flags) { process = getpid(); return fails("init") ? kNoDevice : 0; }
@@ -100,9 +100,12 @@ EXPORT int cuMemFree_v2(Address a) {
     LOG("free\n");
     return 0;
 }
-EXPORT int cuMemPoolCreate(Handle *p, const void *row) { return *p = (Handle)6, 0; }
+// Of pinned memory that no other process gets, on device 0.
+EXPORT int cuMemPoolCreate(Handle *p, const int *row) {
+    return row[0] != 1 || row[1] != 0 || row[2] != 1 || row[3] != 0 ? kInvalid : (*p = (Handle)6, 0);
+}
 EXPORT int cuMemPoolSetAttribute(Handle p, int attribute, void *v) { return 0; }
-EXPORT int cuMemPoolTrimTo(Handle p, size_t n) { return LOG("trim\n"), 0; }
+EXPORT int cuMemPoolTrimTo(Handle p, size_t n) { return LOG(n ? "trim to %zu\n" : "trim\n", n), 0; }
 EXPORT int cuMemAllocFromPoolAsync(Address *a, size_t bytes, Handle p, Handle stream) {
     return cuMemAlloc_v2(a, bytes);
 }
@@ -136,7 +139,9 @@ EXPORT int cuEventRecord(Handle e, Handle s) { return LOG(s ? "event of %zu\n" :
 EXPORT int cuEventDestroy_v2(Handle e) { return free(e), 0; }
 EXPORT int cuEventQuery(Handle e) { return launched && fails("endless") ? 600 : 0; }
 EXPORT int cuEventSynchronize(Handle e) { return 0; }
-EXPORT int cuStreamWaitEvent(Handle s, Handle e, unsigned flags) { return LOG("%zu waits\n", (size_t)s), 0; }
+EXPORT int cuStreamWaitEvent(Handle s, Handle e, unsigned flags) {
+    return flags ? kInvalid : (LOG("%zu waits\n", (size_t)s), 0);
+}
 EXPORT int cuEventElapsedTime(float *ms, Handle a, Handle b) { return *ms = 0.125f, 0; }
 EXPORT int cuModuleLoadDataEx(Handle *m, const void *image, unsigned n, int *o, void **v) {
     if (!memcmp(image, "\177ELF", 4)) LOG("cubin %.*s\n", (int)strcspn((const char *)image + 4, "\n"), (const char *)image + 4);
@@ -191,6 +196,7 @@ struct Params { Handle f; unsigned g[3], b[3], shared; void **p, **extra; Handle
 struct Node { struct Params p; uint8_t bytes[4096]; int on; struct Graph *body; struct Node *next; };
 struct Graph { struct Node *first, **last; };
 EXPORT int cuGraphCreate(Handle *g, unsigned flags) {
+    if (fails("graph room")) return kOutOfMemory;
     struct Graph *made = calloc(1, sizeof *made);
     made->last = &made->first;
     return *g = made, 0;
@@ -248,9 +254,13 @@ EXPORT int cuStreamCreate(Handle *s, unsigned flags) {
 }
 EXPORT int cuStreamDestroy_v2(Handle s) { return LOG("stream %zu destroyed\n", (size_t)s), 0; }
 EXPORT int cuGraphInstantiateWithFlags(Handle *e, Handle g, unsigned long long flags) {
+    if (fails("instantiate")) return *e = e, kInvalid;  // no handle of anything
     return LOG("instantiate\n"), *e = g, 0;
 }
-EXPORT int cuGraphExecDestroy(Handle e) { return 0; }
+EXPORT int cuGraphExecDestroy(Handle e) {
+    if (fails("instantiate")) abort();
+    return 0;
+}
 EXPORT int cuGraphExecKernelNodeSetParams_v2(Handle e, Handle n, const struct Params *p) {
     return LOG("update %s\n", (char *)p->f), keep(n, p), 0;
 }
