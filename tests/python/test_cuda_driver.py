@@ -1022,6 +1022,23 @@ print(y[1])
         assert "free" not in log  # which would wait
 
 
+def test_what_ends_soon_after_it_was_left_is_waited_for(run):
+    program = """
+import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)
+saxpy(1.0)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    qd.sync()
+except KeyboardInterrupt:
+    print("left")
+qd.sync()
+print("fine")
+"""
+    lines, _, _ = run(SAXPY + program, "soon")
+    assert lines == ["left", "fine"]
+
+
 def test_a_signal_handler_launches_while_its_thread_waits(run):
     program = (
         SAXPY
