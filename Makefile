@@ -92,12 +92,12 @@ sanitize: build-sanitize/build.ninja
 # `make sanitize-python TESTS=tests/python/test_threads.py` runs a part.
 TESTS ?= tests/python
 sanitize-python: build-sanitize/build.ninja
-	cmake --build build-sanitize -j $(JOBS) --target quadrants_python qd_compiler
+	cmake --build build-sanitize -j $(JOBS) --target quadrants_python qd_compiler qd_linalg
 	$(PY) tools/sanitized.py pytest -n $(JOBS) -q $(TESTS)
 
 # The same under the thread sanitizer.
 sanitize-threads: build-sanitize-threads/build.ninja
-	cmake --build build-sanitize-threads -j $(JOBS) --target quadrants_python qd_compiler
+	cmake --build build-sanitize-threads -j $(JOBS) --target quadrants_python qd_compiler qd_linalg
 	$(PY) tools/sanitized.py --threads pytest -n $(JOBS) -q $(TESTS)
 
 # With memory of fields and ndarrays shut to host code: docs/internals/data.md.

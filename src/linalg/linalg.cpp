@@ -11,7 +11,6 @@
 #include <Eigen/SparseCholesky>
 #include <Eigen/SparseLU>
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <sstream>
@@ -243,7 +242,7 @@ QD_LINALG bool qd_linalg_multiply(void* m, const void* x, void* y) {
 QD_LINALG int64_t qd_linalg_text(void* m, char* to, int64_t room) {
     return contained([&]() -> int64_t {
         const std::string text = matrix(m).text();
-        if (static_cast<int64_t>(text.size()) <= room) std::memcpy(to, text.data(), text.size());
+        if (static_cast<int64_t>(text.size()) <= room) text.copy(to, text.size());
         return static_cast<int64_t>(text.size());
     });
 }
