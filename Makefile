@@ -50,6 +50,7 @@ lint-cpp: build
 	$(PY) tools/check_includes.py
 	$(PY) tools/check_recorder.py
 	$(PY) tools/check_forget.py
+	$(PY) tools/check_entries.py
 	tools/check_symbols.sh
 
 lint-python: setup

@@ -39,7 +39,7 @@ ROOMS = {
         " fork progress stage tape_limit trace_file",
     ),
     "linalg": Room("", ""),
-    "cpython": Room("support", "cpython names numpy_scalar"),
+    "cpython": Room("support", "cpython entry names numpy_scalar"),
     "session": Room("support ir cache runtime cpython", "session stored_code target"),
     "data": Room("support type ir layout runtime cpython session", "external objects storage"),
     "frontend": Room(

@@ -6,6 +6,7 @@
 // interpreter's next step.
 
 #include "cpython/cpython.h"
+#include "cpython/entry.h"
 
 #include <frameobject.h>  // PyFrame_GetBack of Python 3.10
 
@@ -99,7 +100,8 @@ void forget_error() {
     if (!kept.type && (is_no_answer(type) || raised_by_handler(trace))) {
         kept = {type, value, trace};
         ++errors_kept;
-        (void)Py_AddPendingCall(raise_soon, nullptr);  // served by the main thread, as signals are
+        (void)Py_AddPendingCall(entry<raise_soon>,
+                                nullptr);  // served by the main thread, as signals are
         return;
     }
     Py_DECREF(type);

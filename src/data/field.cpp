@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cpython/cpython.h"
+#include "cpython/entry.h"
 #include "data/accessors.h"
 #include "data/objects.h"
 #include "data/storage.h"
@@ -432,18 +433,21 @@ PyObject* field_component_stride(PyObject* self, PyObject*) {
 }
 
 PyMethodDef field_methods[] = {
-    {"_load", field_load, METH_VARARGS, "A component of an element: key, component."},
-    {"_store", field_store, METH_VARARGS, "Sets a component of an element: key, component, value."},
-    {"_check_key", field_check_key, METH_O, "Raises what a read of the element would."},
-    {"_note_conversion", field_note, METH_O, "The first conversion of this name is counted."},
-    {"_prepare", field_prepare, METH_NOARGS, "Makes sure that there is storage, or raises."},
-    {"_view", field_view, METH_NOARGS,
+    {"_load", entry<field_load>, METH_VARARGS, "A component of an element: key, component."},
+    {"_store", entry<field_store>, METH_VARARGS,
+     "Sets a component of an element: key, component, value."},
+    {"_check_key", entry<field_check_key>, METH_O, "Raises what a read of the element would."},
+    {"_note_conversion", entry<field_note>, METH_O,
+     "The first conversion of this name is counted."},
+    {"_prepare", entry<field_prepare>, METH_NOARGS, "Makes sure that there is storage, or raises."},
+    {"_view", entry<field_view>, METH_NOARGS,
      "The whole field as a buffer; None if strides cannot say it."},
-    {"_parts", field_parts, METH_O, "One component as a buffer with an axis per subdivision."},
-    {"_compact", field_compact, METH_NOARGS, "Whether the elements lie side by side."},
-    {"_share", field_share, METH_NOARGS, "A view is about to be handed out."},
-    {"_capsule", field_capsule, METH_O, "A DLPack capsule; None if strides cannot say it."},
-    {"_component_stride", field_component_stride, METH_NOARGS,
+    {"_parts", entry<field_parts>, METH_O,
+     "One component as a buffer with an axis per subdivision."},
+    {"_compact", entry<field_compact>, METH_NOARGS, "Whether the elements lie side by side."},
+    {"_share", entry<field_share>, METH_NOARGS, "A view is about to be handed out."},
+    {"_capsule", entry<field_capsule>, METH_O, "A DLPack capsule; None if strides cannot say it."},
+    {"_component_stride", entry<field_component_stride>, METH_NOARGS,
      "Bytes between components; None if uneven."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -462,14 +466,16 @@ PyObject* get_uid(PyObject* self, void*) {
 PyObject* get_address(PyObject* self, void*) { return PyLong_FromVoidPtr(as_field(self)->base); }
 
 PyGetSetDef field_getset[] = {
-    {"_has_storage", get_flag, nullptr, "Whether it has storage now.", nullptr},
-    {"_is_sparse", get_flag, nullptr, "Whether it has storage below a sparse node.",
+    {"_has_storage", entry<get_flag>, nullptr, "Whether it has storage now.", nullptr},
+    {"_is_sparse", entry<get_flag>, nullptr, "Whether it has storage below a sparse node.",
      const_cast<char*>("s")},
-    {"_is_packed", get_flag, nullptr, "Whether its numbers lie packed in words.",
+    {"_is_packed", entry<get_flag>, nullptr, "Whether its numbers lie packed in words.",
      const_cast<char*>("p")},
-    {"_destroyed", get_flag, nullptr, "Whether its tree was destroyed.", const_cast<char*>("d")},
-    {"_uid", get_uid, nullptr, "Number of this object in the process.", nullptr},
-    {"_address", get_address, nullptr, "Address of the first element; 0 without storage.", nullptr},
+    {"_destroyed", entry<get_flag>, nullptr, "Whether its tree was destroyed.",
+     const_cast<char*>("d")},
+    {"_uid", entry<get_uid>, nullptr, "Number of this object in the process.", nullptr},
+    {"_address", entry<get_address>, nullptr, "Address of the first element; 0 without storage.",
+     nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -503,7 +509,7 @@ void field_dealloc(PyObject* self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-PyMappingMethods field_mapping = {nullptr, field_getitem, field_setitem};
+PyMappingMethods field_mapping = {nullptr, entry<field_getitem>, entry<field_setitem>};
 
 // --- trees
 // ------------------------------------------------------------------------------------------
@@ -677,15 +683,17 @@ PyObject* set_fields_pending(PyObject*, PyObject* arg) {
 PyObject* tree_count(PyObject*, PyObject*) { return PyLong_FromSize_t(trees.size()); }
 
 PyMethodDef methods[] = {
-    {"make_tree", make_tree, METH_VARARGS,
+    {"make_tree", entry<make_tree>, METH_VARARGS,
      "Lays out a field tree and allocates its zeroed storage."},
-    {"destroy_tree", destroy_tree, METH_O,
+    {"destroy_tree", entry<destroy_tree>, METH_O,
      "Frees the storage of a tree; its fields can no longer be used."},
-    {"discard", discard, METH_VARARGS, "Gives pages of a sparse tree's storage back."},
-    {"bind_component", bind_component, METH_VARARGS,
+    {"discard", entry<discard>, METH_VARARGS, "Gives pages of a sparse tree's storage back."},
+    {"bind_component", entry<bind_component>, METH_VARARGS,
      "Makes a scalar field a component of a matrix field."},
-    {"set_fields_pending", set_fields_pending, METH_O, "Whether declared fields wait for storage."},
-    {"prog_get_snode_tree_size", tree_count, METH_NOARGS, "Trees materialised in this runtime."},
+    {"set_fields_pending", entry<set_fields_pending>, METH_O,
+     "Whether declared fields wait for storage."},
+    {"prog_get_snode_tree_size", entry<tree_count>, METH_NOARGS,
+     "Trees materialised in this runtime."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -717,15 +725,15 @@ bool add_field(PyObject* module) {
 PyTypeObject qd::data::FieldBase_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.FieldBase",
     .tp_basicsize = sizeof(qd::data::FieldFull),
-    .tp_dealloc = qd::data::field_dealloc,
+    .tp_dealloc = entry<qd::data::field_dealloc>,
     .tp_as_mapping = &qd::data::field_mapping,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Native part of scalar and matrix fields.",
-    .tp_traverse = qd::data::field_traverse,
-    .tp_clear = qd::data::field_clear,
+    .tp_traverse = entry<qd::data::field_traverse>,
+    .tp_clear = entry<qd::data::field_clear>,
     .tp_weaklistoffset = offsetof(qd::data::FieldObject, weakrefs),
     .tp_methods = qd::data::field_methods,
     .tp_getset = qd::data::field_getset,
     .tp_dictoffset = offsetof(qd::data::FieldObject, dict),
-    .tp_new = qd::data::field_new,
+    .tp_new = entry<qd::data::field_new>,
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cpython/cpython.h"
+#include "cpython/entry.h"
 #include "data/accessors.h"
 #include "data/objects.h"
 #include "data/storage.h"
@@ -317,15 +318,18 @@ PyObject* array_note(PyObject* self, PyObject* operation) {
 }
 
 PyMethodDef array_methods[] = {
-    {"_allocate", array_allocate, METH_VARARGS, "Gets zeroed memory: prim, rank, n, m, shape."},
-    {"_set_gradient", array_set_gradient, METH_O, "Sets the array that holds the gradient."},
-    {"_load", array_load, METH_VARARGS, "A component of an element: key, component."},
-    {"_store", array_store, METH_VARARGS, "Sets a component of an element: key, component, value."},
-    {"_note_conversion", array_note, METH_O, "The first conversion of this name is counted."},
-    {"_prepare", array_prepare, METH_NOARGS, "Raises unless there is memory."},
-    {"_view", array_view, METH_NOARGS, "The whole array as a buffer of canonical shape."},
-    {"_share", array_share, METH_NOARGS, "A view is about to be handed out."},
-    {"_capsule", array_capsule, METH_O, "A DLPack capsule."},
+    {"_allocate", entry<array_allocate>, METH_VARARGS,
+     "Gets zeroed memory: prim, rank, n, m, shape."},
+    {"_set_gradient", entry<array_set_gradient>, METH_O, "Sets the array that holds the gradient."},
+    {"_load", entry<array_load>, METH_VARARGS, "A component of an element: key, component."},
+    {"_store", entry<array_store>, METH_VARARGS,
+     "Sets a component of an element: key, component, value."},
+    {"_note_conversion", entry<array_note>, METH_O,
+     "The first conversion of this name is counted."},
+    {"_prepare", entry<array_prepare>, METH_NOARGS, "Raises unless there is memory."},
+    {"_view", entry<array_view>, METH_NOARGS, "The whole array as a buffer of canonical shape."},
+    {"_share", entry<array_share>, METH_NOARGS, "A view is about to be handed out."},
+    {"_capsule", entry<array_capsule>, METH_O, "A DLPack capsule."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -398,10 +402,12 @@ PyObject* get_address(PyObject* self, void*) { return PyLong_FromVoidPtr(as_arra
 
 char kPhysical[] = "physical";
 PyGetSetDef array_getset[] = {
-    {"shape", get_shape, nullptr, "Extents by canonical axis; None after a reset.", nullptr},
-    {"_physical_shape", get_shape, nullptr, "Extents by memory level.", kPhysical},
-    {"_qd_layout", get_layout, set_layout, "The permutation tag, None without.", nullptr},
-    {"_address", get_address, nullptr, "Address of the first element; 0 without memory.", nullptr},
+    {"shape", entry<get_shape>, nullptr, "Extents by canonical axis; None after a reset.", nullptr},
+    {"_physical_shape", entry<get_shape>, nullptr, "Extents by memory level.", kPhysical},
+    {"_qd_layout", entry<get_layout>, entry<set_layout>, "The permutation tag, None without.",
+     nullptr},
+    {"_address", entry<get_address>, nullptr, "Address of the first element; 0 without memory.",
+     nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -433,12 +439,12 @@ PyObject* array_iter(PyObject* self) {
                         Py_TYPE(self)->tp_name);
 }
 
-PyMappingMethods array_mapping = {nullptr, array_getitem, array_setitem};
+PyMappingMethods array_mapping = {nullptr, entry<array_getitem>, entry<array_setitem>};
 
 PyObject* count_live(PyObject*, PyObject*) { return PyLong_FromSize_t(live_count); }
 
 PyMethodDef methods[] = {
-    {"prog_get_num_ndarrays", count_live, METH_NOARGS, "Ndarrays that have memory."},
+    {"prog_get_num_ndarrays", entry<count_live>, METH_NOARGS, "Ndarrays that have memory."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -455,16 +461,16 @@ bool add_ndarray(PyObject* module) {
 PyTypeObject qd::data::NdarrayBase_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.NdarrayBase",
     .tp_basicsize = sizeof(qd::data::NdarrayFull),
-    .tp_dealloc = qd::data::array_dealloc,
+    .tp_dealloc = entry<qd::data::array_dealloc>,
     .tp_as_mapping = &qd::data::array_mapping,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Native part of ndarrays.",
-    .tp_traverse = qd::data::array_traverse,
-    .tp_clear = qd::data::array_clear,
+    .tp_traverse = entry<qd::data::array_traverse>,
+    .tp_clear = entry<qd::data::array_clear>,
     .tp_weaklistoffset = offsetof(qd::data::NdarrayObject, weakrefs),
-    .tp_iter = qd::data::array_iter,
+    .tp_iter = entry<qd::data::array_iter>,
     .tp_methods = qd::data::array_methods,
     .tp_getset = qd::data::array_getset,
     .tp_dictoffset = offsetof(qd::data::NdarrayObject, dict),
-    .tp_new = qd::data::array_new,
+    .tp_new = entry<qd::data::array_new>,
 };

@@ -14,6 +14,7 @@
 #include "cpython/cpython.h"
 #include "data/objects.h"
 #include "ir/ir.h"
+#include "cpython/entry.h"
 #include "session/session.h"
 
 namespace qd::data {
@@ -366,6 +367,13 @@ PyObject* make_capsule(const Window& w, bool versioned) {
 bool add_storage_types() {
     on_reset([] { shared.clear(); });
     return add_view_type();
+template <auto destroy, class Managed>
+static PyObject* capsule_of(Managed* m, const char* name) {
+    PyObject* capsule = PyCapsule_New(m, name, entry<destroy>);
+    if (!capsule) m->deleter(m);
+    return capsule;
+}
+
 }
 
 }  // namespace qd::data

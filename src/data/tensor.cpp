@@ -1,10 +1,13 @@
 // The slot of `qd.Tensor`: a wrapper around a bare field or ndarray that native code sees through.
 
+#include "cpython/entry.h"
 #include "data/objects.h"
 #include "data/storage.h"
 
 namespace qd::data {
 namespace {
+
+using cpython::entry;
 
 TensorObject* as_tensor(PyObject* o) { return reinterpret_cast<TensorObject*>(o); }
 
@@ -21,11 +24,11 @@ int set_impl(PyObject* self, PyObject* value, void*) {
 PyObject* unwrap_method(PyObject* self, PyObject*) { return get_impl(self, nullptr); }
 
 PyMethodDef methods[] = {
-    {"_unwrap", unwrap_method, METH_NOARGS, "The bare field or ndarray."},
+    {"_unwrap", entry<unwrap_method>, METH_NOARGS, "The bare field or ndarray."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef getset[] = {
-    {"_impl", get_impl, set_impl, "The bare field or ndarray.", nullptr},
+    {"_impl", entry<get_impl>, entry<set_impl>, "The bare field or ndarray.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -61,14 +64,14 @@ bool add_tensor(PyObject* module) { return PyModule_AddType(module, &TensorBase_
 PyTypeObject qd::data::TensorBase_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.TensorBase",
     .tp_basicsize = sizeof(qd::data::TensorObject),
-    .tp_dealloc = qd::data::dealloc,
+    .tp_dealloc = entry<qd::data::dealloc>,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "Native part of tensors.",
-    .tp_traverse = qd::data::traverse,
-    .tp_clear = qd::data::clear,
+    .tp_traverse = entry<qd::data::traverse>,
+    .tp_clear = entry<qd::data::clear>,
     .tp_weaklistoffset = offsetof(qd::data::TensorObject, weakrefs),
     .tp_methods = qd::data::methods,
     .tp_getset = qd::data::getset,
     .tp_dictoffset = offsetof(qd::data::TensorObject, dict),
-    .tp_new = qd::data::tensor_new,
+    .tp_new = entry<qd::data::tensor_new>,
 };

@@ -10,12 +10,14 @@
 
 #include "cpython/cpython.h"
 #include "data/storage.h"
+#include "cpython/entry.h"
 #include "session/session.h"
 
 namespace qd::data {
 namespace {
 
 using cpython::Ref;
+using cpython::entry;
 
 struct ViewObject {
     PyObject_HEAD
@@ -63,12 +65,12 @@ void view_dealloc(PyObject* self) {
     Py_TYPE(self)->tp_free(self);
 }
 
-PyBufferProcs view_buffer = {view_getbuffer, nullptr};
+PyBufferProcs view_buffer = {entry<view_getbuffer>, nullptr};
 
 PyTypeObject View_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.StorageView",
     .tp_basicsize = sizeof(ViewObject),
-    .tp_dealloc = view_dealloc,
+    .tp_dealloc = entry<view_dealloc>,
     .tp_as_buffer = &view_buffer,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A window into the memory of a field or ndarray.",

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "frontend/body/body.h"
+#include "cpython/entry.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/values.h"
 

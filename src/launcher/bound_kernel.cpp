@@ -1,5 +1,6 @@
 // The BoundKernel type: a kernel that is a method, bound to its object.
 
+#include "cpython/entry.h"
 #include "launcher/kernel.h"
 
 namespace qd::launcher {
@@ -120,26 +121,26 @@ Py_hash_t bound_hash(PyObject* self) {
 }
 
 PyGetSetDef bound_getset[] = {
-    {"__doc__", bound_doc, nullptr, nullptr, nullptr},
+    {"__doc__", entry<bound_doc>, nullptr, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyMethodDef bound_methods[] = {
-    {"__reduce__", bound_reduce, METH_NOARGS, nullptr},
+    {"__reduce__", entry<bound_reduce>, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyTypeObject BoundKernel_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.BoundKernel",
     .tp_basicsize = sizeof(BoundObject),
-    .tp_dealloc = bound_dealloc,
+    .tp_dealloc = entry<bound_dealloc>,
     .tp_vectorcall_offset = offsetof(BoundObject, vectorcall),
-    .tp_hash = bound_hash,
+    .tp_hash = entry<bound_hash>,
     .tp_call = PyVectorcall_Call,
-    .tp_getattro = bound_getattro,
-    .tp_setattro = bound_setattro,
+    .tp_getattro = entry<bound_getattro>,
+    .tp_setattro = entry<bound_setattro>,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_traverse = bound_traverse,
-    .tp_richcompare = bound_compare,
+    .tp_traverse = entry<bound_traverse>,
+    .tp_richcompare = entry<bound_compare>,
     .tp_weaklistoffset = offsetof(BoundObject, weakrefs),
     .tp_methods = bound_methods,
     .tp_getset = bound_getset,
@@ -151,7 +152,7 @@ PyObject* bind_kernel(PyObject* self, PyObject* instance, PyObject*) {
     if (!instance || instance == Py_None) return Py_NewRef(self);
     auto* b = PyObject_GC_New(BoundObject, &BoundKernel_Type);
     if (!b) return nullptr;
-    b->vectorcall = bound_call;
+    b->vectorcall = entry<bound_call>;
     b->kernel = Py_NewRef(self);
     b->instance = Py_NewRef(instance);
     b->weakrefs = nullptr;

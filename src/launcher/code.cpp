@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "ir/ir.h"
+#include "cpython/entry.h"
 #include "runtime/cuda/assembler.h"
 #include "runtime/device.h"
 #include "runtime/first_code.h"
@@ -53,10 +54,14 @@ int show_complaints(void*) {
 // Any thread.
 void complain(const std::string& kernel, const char* what) {
     if (interpreter_ends()) return;
-    Complaints& c = complaints();
-    std::lock_guard guard(c.lock);
-    c.texts.push_back(kernel + " could not be optimised and keeps its quick code: " + what);
-    Py_AddPendingCall(show_complaints, nullptr);
+    try {
+        Complaints& c = complaints();
+        std::lock_guard guard(c.lock);
+        c.texts.push_back(kernel + " could not be optimised and keeps its quick code: " + what);
+    } catch (const std::bad_alloc&) {
+        return;
+    }
+    Py_AddPendingCall(cpython::entry<show_complaints>, nullptr);
 }
 
 decltype(runtime::Target::tell) tell_optimised(const std::string& name) {

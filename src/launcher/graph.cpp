@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "cpython/entry.h"
 #include "launcher/kernel.h"
 
 namespace qd::launcher {
@@ -85,8 +86,9 @@ PyObject* last_yielded(PyObject*, PyObject*) { return PyLong_FromLong(yield_of_l
 long yield_of_last_call = -1;
 
 PyMethodDef graph_functions[] = {
-    {"launch_resume", launch_resume, METH_VARARGS, "Launches a kernel from a checkpoint on."},
-    {"prog_get_graph_last_yield_cp_id_on_last_call", last_yielded, METH_NOARGS,
+    {"launch_resume", entry<launch_resume>, METH_VARARGS,
+     "Launches a kernel from a checkpoint on."},
+    {"prog_get_graph_last_yield_cp_id_on_last_call", entry<last_yielded>, METH_NOARGS,
      "The checkpoint that ended the last launch, counted in the source; -1: none."},
     {nullptr, nullptr, 0, nullptr},
 };

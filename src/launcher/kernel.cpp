@@ -14,6 +14,7 @@
 #include "autodiff/autodiff.h"
 #include "cpython/names.h"
 #include "data/external.h"
+#include "cpython/entry.h"
 #include "data/storage.h"
 #include "frontend/source/ast.h"
 #include "ir/random.h"
@@ -665,27 +666,27 @@ PyObject* forget_kernel(PyObject*, PyObject* kernel) {
 PyObject* offloaded_tasks(PyObject*, PyObject*) { return PyLong_FromSize_t(tasks_of_last_call); }
 
 PyMethodDef kernel_functions[] = {
-    {"prog_get_num_offloaded_tasks_on_last_call", offloaded_tasks, METH_NOARGS,
+    {"prog_get_num_offloaded_tasks_on_last_call", entry<offloaded_tasks>, METH_NOARGS,
      "How many tasks the last launched kernel has, as the launching chapter counts: with a serial "
      "task for bounds that are computed, which here need none."},
-    {"prepare_kernel", prepare_kernel, METH_VARARGS,
+    {"prepare_kernel", entry<prepare_kernel>, METH_VARARGS,
      "Makes a kernel's specialisation without launching it."},
-    {"forget_kernel", forget_kernel, METH_O, "Drops a kernel's specialisations."},
-    {"last_drawn", last_drawn, METH_NOARGS,
+    {"forget_kernel", entry<forget_kernel>, METH_O, "Drops a kernel's specialisations."},
+    {"last_drawn", entry<last_drawn>, METH_NOARGS,
      "The number of the sequence that this thread's last launch drew random numbers from; 0: "
      "none."},
-    {"draw_again", draw_again, METH_O,
+    {"draw_again", entry<draw_again>, METH_O,
      "From now on launches of this thread draw from the sequence with this number; 0: each from "
      "the next one."},
-    {"set_call_recorder", set_call_recorder, METH_O,
+    {"set_call_recorder", entry<set_call_recorder>, METH_O,
      "Hands calls of kernels to callback(kernel, args, kwargs) in place of launching them; None: "
      "no "
      "more."},
-    {"set_kernel_doubles", set_kernel_doubles, METH_O,
+    {"set_kernel_doubles", entry<set_kernel_doubles>, METH_O,
      "Whether calls of kernels go through methods of their class."},
-    {"launch_undoubled", launch_undoubled, METH_VARARGS,
+    {"launch_undoubled", entry<launch_undoubled>, METH_VARARGS,
      "Launches a kernel, past the methods of its class."},
-    {"set_current_stream", set_current_stream, METH_O,
+    {"set_current_stream", entry<set_current_stream>, METH_O,
      "The stream of kernels that name none; 0: the default one."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -705,7 +706,7 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
     const Ref graph = Ref::steal_or_null(PyObject_GetAttr(definition, cpython::names().graph_));
     if (!graph) cpython::forget_error();
     k->is_graph = graph && graph.get() == Py_True && !mode;
-    k->vectorcall = kernel_call;
+    k->vectorcall = entry<kernel_call>;
     k->definition = Py_NewRef(definition);
     k->signature = new std::string;
     k->parameters = new std::vector<Parameter>;
@@ -816,20 +817,18 @@ PyObject* kernel_reduce(PyObject* self, PyObject*) {
     return PyObject_GetAttrString(as_kernel(self)->definition, "__qualname__");
 }
 PyMethodDef kernel_methods[] = {
-    {"__reduce__", kernel_reduce, METH_NOARGS, nullptr},
+    {"__reduce__", entry<kernel_reduce>, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
 char kDoc[] = "__doc__", kModule[] = "__module__", kPure[] = "is_pure";
 PyGetSetDef kernel_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-    {"__doc__", kernel_own_name, kernel_set_own_name, nullptr, kDoc},
-    {"__module__", kernel_own_name, kernel_set_own_name, nullptr, kModule},
-    {"is_pure", kernel_name, kernel_set_definition, nullptr, kPure},
-    {"_launches", launch_count, nullptr, "How many calls there were.", nullptr},
-    {"_specialisations", describe_specialisations, nullptr, "What each specialisation is.",
-     nullptr},
-    {"_graph_tables", graph_tables, nullptr, "Loops and checkpoints of the last launched graph.",
+    {"__doc__", entry<kernel_own_name>, entry<kernel_set_own_name>, nullptr, kDoc},
+    {"__module__", entry<kernel_own_name>, entry<kernel_set_own_name>, nullptr, kModule},
+    {"is_pure", entry<kernel_name>, entry<kernel_set_definition>, nullptr, kPure},
+    {"_launches", entry<launch_count>, nullptr, "How many calls there were.", nullptr},
+    {"_specialisations", entry<describe_specialisations>, nullptr, "What each specialisation is.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -837,20 +836,20 @@ PyGetSetDef kernel_getset[] = {
 PyTypeObject Kernel_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants._lib.core.Kernel",
     .tp_basicsize = sizeof(KernelObject),
-    .tp_dealloc = kernel_dealloc,
+    .tp_dealloc = entry<kernel_dealloc>,
     .tp_vectorcall_offset = offsetof(KernelObject, vectorcall),
-    .tp_repr = kernel_repr,
+    .tp_repr = entry<kernel_repr>,
     .tp_call = PyVectorcall_Call,
-    .tp_getattro = kernel_getattro,
+    .tp_getattro = entry<kernel_getattro>,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_traverse = kernel_traverse,
-    .tp_clear = kernel_clear,
+    .tp_traverse = entry<kernel_traverse>,
+    .tp_clear = entry<kernel_clear>,
     .tp_weaklistoffset = offsetof(KernelObject, weakrefs),
     .tp_methods = kernel_methods,
     .tp_getset = kernel_getset,
-    .tp_descr_get = bind_kernel,
+    .tp_descr_get = entry<bind_kernel>,
     .tp_dictoffset = offsetof(KernelObject, dict),
-    .tp_new = kernel_new,
+    .tp_new = entry<kernel_new>,
 };
 
 }  // namespace
@@ -861,6 +860,8 @@ bool add_kernel(PyObject* module) {
            PyModule_AddFunctions(module, kernel_functions) == 0 &&
            PyModule_AddFunctions(module, graph_functions) == 0 &&
            PyModule_AddFunctions(module, native_graph_functions) == 0;
+    {"_graph_tables", entry<graph_tables>, nullptr,
+     "Loops and checkpoints of the last launched graph.", nullptr},
 }
 
 }  // namespace qd::launcher

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cpython/entry.h"
 #include "ir/ir.h"
 #include "runtime/cuda/code.h"
 #include "support/error.h"
@@ -60,12 +61,12 @@ PyObject* checkpoints(PyObject*, PyObject*) { return PyLong_FromSize_t(seen.chec
 }  // namespace
 
 PyMethodDef native_graph_functions[] = {
-    {"prog_get_graph_cache_size", held, METH_NOARGS, "Native graphs of this runtime."},
-    {"prog_get_graph_total_builds", builds, METH_NOARGS, "How many were made."},
-    {"prog_get_graph_cache_used_on_last_call", used, METH_NOARGS, "Whether it was one."},
-    {"prog_get_graph_num_nodes_on_last_call", nodes, METH_NOARGS,
+    {"prog_get_graph_cache_size", entry<held>, METH_NOARGS, "Native graphs of this runtime."},
+    {"prog_get_graph_total_builds", entry<builds>, METH_NOARGS, "How many were made."},
+    {"prog_get_graph_cache_used_on_last_call", entry<used>, METH_NOARGS, "Whether it was one."},
+    {"prog_get_graph_num_nodes_on_last_call", entry<nodes>, METH_NOARGS,
      "Tasks and joins of sections; 0 if there are loops."},
-    {"prog_get_graph_num_checkpoints_on_last_call", checkpoints, METH_NOARGS,
+    {"prog_get_graph_num_checkpoints_on_last_call", entry<checkpoints>, METH_NOARGS,
      "Conditions of its checkpoints."},
     {nullptr, nullptr, 0, nullptr},
 };

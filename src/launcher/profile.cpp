@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cpython/entry.h"
 #include "frontend/frontend.h"
 #include "runtime/trace_file.h"
 #include "session/session.h"
@@ -14,6 +15,7 @@
 namespace qd::launcher {
 namespace {
 
+using cpython::entry;
 using cpython::Ref;
 
 struct Record {
@@ -68,9 +70,11 @@ PyObject* profile_clear(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"profile_records", profile_records, METH_NOARGS, "Times of all runs of tasks, in order."},
-    {"profile_timeline", profile_timeline, METH_NOARGS, "The same in Chrome's trace format."},
-    {"profile_clear", profile_clear, METH_NOARGS, "Forgets all times."},
+    {"profile_records", entry<profile_records>, METH_NOARGS,
+     "Times of all runs of tasks, in order."},
+    {"profile_timeline", entry<profile_timeline>, METH_NOARGS,
+     "The same in Chrome's trace format."},
+    {"profile_clear", entry<profile_clear>, METH_NOARGS, "Forgets all times."},
     {nullptr, nullptr, 0, nullptr},
 };
 

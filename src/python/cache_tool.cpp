@@ -9,6 +9,7 @@
 
 #include "cache/kernel_folder.h"
 #include "cache/store.h"
+#include "cpython/entry.h"
 #include "frontend/frontend.h"
 #include "python/areas.h"
 #include "session/stored_code.h"
@@ -20,6 +21,7 @@ namespace {
 
 using namespace session;
 
+using cpython::entry;
 using cpython::Ref;
 
 bool is_hash(std::string_view s) {
@@ -158,14 +160,16 @@ PyObject* cache_identity(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"cache_entries", cache_entries, METH_O,
+    {"cache_entries", entry<cache_entries>, METH_O,
      "Entries below a folder: name, path, bytes, time of last use, whether it is whole."},
-    {"cache_may_hold", cache_may_hold, METH_VARARGS,
+    {"cache_may_hold", entry<cache_may_hold>, METH_VARARGS,
      "Whether nobody else can replace what is in a folder, which can be made first."},
-    {"cache_read", cache_read, METH_VARARGS, "The content of an entry; None if it is not whole."},
-    {"cache_check_name", cache_check_name, METH_O, "Raises unless an entry may be called so."},
-    {"cache_write", cache_write, METH_VARARGS, "Makes an entry of a name and its content."},
-    {"cache_identity", cache_identity, METH_NOARGS,
+    {"cache_read", entry<cache_read>, METH_VARARGS,
+     "The content of an entry; None if it is not whole."},
+    {"cache_check_name", entry<cache_check_name>, METH_O,
+     "Raises unless an entry may be called so."},
+    {"cache_write", entry<cache_write>, METH_VARARGS, "Makes an entry of a name and its content."},
+    {"cache_identity", entry<cache_identity>, METH_NOARGS,
      "What entries are made for: ABI version, build, features of the CPU."},
     {nullptr, nullptr, 0, nullptr},
 };

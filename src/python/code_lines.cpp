@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cpython/entry.h"
 #include "frontend/frontend.h"
 #include "python/areas.h"
 
 namespace qd::python {
 namespace {
 
+using cpython::entry;
 using cpython::Ref;
 
 struct Table {
@@ -71,7 +73,8 @@ PyObject* last_line(PyObject*, PyObject* code) {
 }
 
 PyMethodDef methods[] = {
-    {"last_line", last_line, METH_O, "The last line of a code object, those in it left aside."},
+    {"last_line", entry<last_line>, METH_O,
+     "The last line of a code object, those in it left aside."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "cpython/entry.h"
 #include "frontend/specialise.h"
 #include "python/areas.h"
 #include "runtime/compiler.h"
@@ -14,6 +15,7 @@ namespace qd::python {
 namespace {
 
 using namespace session;
+using cpython::entry;
 using session::session;
 
 // Fields get their storage before a kernel can refer to them, as at a launch.
@@ -79,20 +81,17 @@ PyObject* site_text(PyObject*, PyObject* args) {
         return nullptr;
     s.file = file;
     s.function = function;
-    try {
-        const std::string text = frontend::site_text(s);
-        return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
-    } catch (const cpython::PyError&) {
-        return nullptr;
-    }
+    const std::string text = frontend::site_text(s);
+    return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
 }
 
 PyMethodDef methods[] = {
-    {"_compiler_text", compiler_text, METH_VARARGS,
+    {"_compiler_text", entry<compiler_text>, METH_VARARGS,
      "A serialised module as the compiler sees it at some moment, as text."},
-    {"_lower_to_text", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(lower_to_text)),
-     METH_FASTCALL, "The intermediate representation of a kernel for these arguments."},
-    {"_site_text", site_text, METH_VARARGS, "A place in the source, with its code and carets."},
+    {"_lower_to_text", entry<lower_to_text>, METH_FASTCALL,
+     "The intermediate representation of a kernel for these arguments."},
+    {"_site_text", entry<site_text>, METH_VARARGS,
+     "A place in the source, with its code and carets."},
     {nullptr, nullptr, 0, nullptr},
 };
 

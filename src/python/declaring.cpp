@@ -7,6 +7,7 @@
 // leaves it without a line of Python, where a handler could raise.
 
 #include "cpython/cpython.h"
+#include "cpython/entry.h"
 #include "python/areas.h"
 #include "session/session.h"
 
@@ -14,6 +15,7 @@ namespace qd::python {
 namespace {
 
 using namespace session;
+using cpython::entry;
 using cpython::Ref;
 
 struct Place {
@@ -69,9 +71,9 @@ PyObject* is_mine(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"__enter__", enter_with, METH_NOARGS, "Waits for the thread that declares."},
-    {"__exit__", leave_with, METH_VARARGS, nullptr},
-    {"is_mine", is_mine, METH_NOARGS, "Whether this thread has entered."},
+    {"__enter__", entry<enter_with>, METH_NOARGS, "Waits for the thread that declares."},
+    {"__exit__", entry<leave_with>, METH_VARARGS, nullptr},
+    {"is_mine", entry<is_mine>, METH_NOARGS, "Whether this thread has entered."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,5 +1,6 @@
 // The module's functions on symbolic values: what traced Python code calls to emit operations.
 
+#include "cpython/entry.h"
 #include "frontend/facts/facts.h"
 #include "frontend/values/structs.h"
 #include "python/areas.h"
@@ -91,15 +92,16 @@ PyObject* compiling_callable(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
-    {"is_expr", is_expr_object, METH_O, "Whether a value is known only when the kernel runs."},
-    {"trace_op", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(trace_op)),
-     METH_VARARGS | METH_KEYWORDS, "Emits the operation of that name."},
-    {"trace_call", trace_call, METH_VARARGS, "Calls a func while a kernel is traced."},
-    {"inside_kernel", inside_kernel, METH_NOARGS, "Whether this thread traces a kernel."},
-    {"differentiates", differentiates, METH_NOARGS, "Whether a derivative is being traced."},
-    {"member_origin", frontend::member_origin, METH_VARARGS,
+    {"is_expr", entry<is_expr_object>, METH_O,
+     "Whether a value is known only when the kernel runs."},
+    {"trace_op", entry<trace_op>, METH_VARARGS | METH_KEYWORDS,
+     "Emits the operation of that name."},
+    {"trace_call", entry<trace_call>, METH_VARARGS, "Calls a func while a kernel is traced."},
+    {"inside_kernel", entry<inside_kernel>, METH_NOARGS, "Whether this thread traces a kernel."},
+    {"differentiates", entry<differentiates>, METH_NOARGS, "Whether a derivative is being traced."},
+    {"member_origin", entry<frontend::member_origin>, METH_VARARGS,
      "Where Python finds a member of an object, as a number: member_origin(o, name)."},
-    {"compiling_callable", compiling_callable, METH_NOARGS, "The function being traced."},
+    {"compiling_callable", entry<compiling_callable>, METH_NOARGS, "The function being traced."},
     {},
 };
 

@@ -2,12 +2,15 @@
 
 #include <initializer_list>
 
+#include "cpython/entry.h"
 #include "data/objects.h"
 #include "launcher/kernel.h"
 #include "launcher/profile.h"
 #include "python/areas.h"
 
 namespace {
+
+using qd::cpython::entry;
 
 // Native state is the process's: there is one module, in the main interpreter.
 PyObject* the_module = nullptr;
@@ -45,8 +48,8 @@ int execute(PyObject* module) {
 }
 
 PyModuleDef_Slot slots[] = {
-    {Py_mod_create, reinterpret_cast<void*>(create)},
-    {Py_mod_exec, reinterpret_cast<void*>(execute)},
+    {Py_mod_create, entry<create>.untyped()},
+    {Py_mod_exec, entry<execute>.untyped()},
 #if PY_VERSION_HEX >= 0x030C0000
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif

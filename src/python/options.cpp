@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "cpython/entry.h"
 #include "frontend/frontend.h"
 #include "pass/names.h"
 #include "python/areas.h"
@@ -11,6 +12,7 @@
 namespace qd::python {
 namespace {
 
+using cpython::entry;
 using cpython::Ref;
 using ir::OptionKind;
 using ir::OptionRow;
@@ -121,11 +123,12 @@ PyObject* c_variable(PyObject*, PyObject* name) {
 }
 
 PyMethodDef methods[] = {
-    {"option_rows", option_rows, METH_NOARGS,
+    {"option_rows", entry<option_rows>, METH_NOARGS,
      "The option table: name, type, default, low, high, room, aside, documentation of each."},
-    {"pass_rows", pass_rows, METH_NOARGS,
+    {"pass_rows", entry<pass_rows>, METH_NOARGS,
      "What disable_pass may name: name, options that switch it, documentation of each."},
-    {"c_variable", c_variable, METH_O, "A variable of C's environment, empty if there is none."},
+    {"c_variable", entry<c_variable>, METH_O,
+     "A variable of C's environment, empty if there is none."},
     {nullptr, nullptr, 0, nullptr},
 };
 

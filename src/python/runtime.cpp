@@ -10,6 +10,7 @@
 #include "cache/store.h"
 #include "cpython/cpython.h"
 #include "data/storage.h"
+#include "cpython/entry.h"
 #include "frontend/specialise.h"
 #include "launcher/compile_report.h"
 #include "launcher/kept_trees.h"
@@ -367,38 +368,39 @@ PyObject* cuda_clock_khz(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"cuda_clock_khz", cuda_clock_khz, METH_NOARGS, "Nominal clock of the multiprocessors."},
-    {"cuda_compute_capability", cuda_compute_capability, METH_NOARGS, "10 major + minor."},
-    {"cuda_max_shared_memory_bytes", cuda_max_shared_memory_bytes, METH_NOARGS,
+    {"cuda_clock_khz", entry<cuda_clock_khz>, METH_NOARGS, "Nominal clock of the multiprocessors."},
+    {"cuda_compute_capability", entry<cuda_compute_capability>, METH_NOARGS, "10 major + minor."},
+    {"cuda_max_shared_memory_bytes", entry<cuda_max_shared_memory_bytes>, METH_NOARGS,
      "What a block of the GPU's threads may share at most."},
-    {"has_device", has_device, METH_O, "Whether kernels can run on this kind of device."},
-    {"device_problem", device_problem, METH_O, "Why they cannot."},
-    {"hide_progress", hide_progress, METH_NOARGS, "Before a line is written to the terminal."},
-    {"set_log_level", set_log_level, METH_O, "Which lines anybody wants to read."},
-    {"live_program", live_program, METH_NOARGS, "What runtime_init was given; None without one."},
-    {"runtime_init", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(runtime_init)),
-     METH_FASTCALL, "Starts the runtime under a dictionary of options, as a program."},
-    {"runtime_reset", runtime_reset, METH_NOARGS, "Ends the runtime and frees its storage."},
-    {"end_session", end_session, METH_O,
+    {"has_device", entry<has_device>, METH_O, "Whether kernels can run on this kind of device."},
+    {"device_problem", entry<device_problem>, METH_O, "Why they cannot."},
+    {"hide_progress", entry<hide_progress>, METH_NOARGS,
+     "Before a line is written to the terminal."},
+    {"set_log_level", entry<set_log_level>, METH_O, "Which lines anybody wants to read."},
+    {"live_program", entry<live_program>, METH_NOARGS,
+     "What runtime_init was given; None without one."},
+    {"runtime_init", entry<runtime_init>, METH_FASTCALL,
+     "Starts the runtime under a dictionary of options, as a program."},
+    {"runtime_reset", entry<runtime_reset>, METH_NOARGS, "Ends the runtime and frees its storage."},
+    {"end_session", entry<end_session>, METH_O,
      "Before the interpreter ends: keeps other threads out of kernels."},
-    {"runtime_flush_cache", runtime_flush_cache, METH_NOARGS,
+    {"runtime_flush_cache", entry<runtime_flush_cache>, METH_NOARGS,
      "Cleans the cache and moves what was compiled to where users count it."},
-    {"runtime_sync", runtime_sync, METH_NOARGS, "Waits for the default stream."},
-    {"set_config_option", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)),
-     METH_FASTCALL, "Changes one option of the live runtime."},
-    {"set_runtime_option",
-     reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_config_option)), METH_FASTCALL,
+    {"runtime_sync", entry<runtime_sync>, METH_NOARGS, "Waits for the default stream."},
+    {"set_config_option", entry<set_config_option>, METH_FASTCALL,
+     "Changes one option of the live runtime."},
+    {"set_runtime_option", entry<set_config_option>, METH_FASTCALL,
      "Changes one option kept by the Python side."},
-    {"finish_optimisations", finish_optimisations, METH_NOARGS,
+    {"finish_optimisations", entry<finish_optimisations>, METH_NOARGS,
      "Optimises all code at hand, also what has not run for long, and waits for it."},
-    {"wait_for_optimisations", wait_for_optimisations, METH_NOARGS,
+    {"wait_for_optimisations", entry<wait_for_optimisations>, METH_NOARGS,
      "Waits until no optimisation is pending."},
-    {"num_compiled_functions", num_compiled_functions, METH_NOARGS,
+    {"num_compiled_functions", entry<num_compiled_functions>, METH_NOARGS,
      "Specialisations compiled or loaded so far."},
-    {"host_times", host_times, METH_NOARGS, "Seconds spent before launches, by phase."},
-    {"compiler_times", compiler_times, METH_NOARGS,
+    {"host_times", entry<host_times>, METH_NOARGS, "Seconds spent before launches, by phase."},
+    {"compiler_times", entry<compiler_times>, METH_NOARGS,
      "What the compiler spent on each stage, on all threads: lines of support/abi.h's TimesFn."},
-    {"counters", counters, METH_NOARGS, "Numbers that tests count."},
+    {"counters", entry<counters>, METH_NOARGS, "Numbers that tests count."},
     {nullptr, nullptr, 0, nullptr},
 };
 

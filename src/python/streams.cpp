@@ -1,6 +1,7 @@
 // Streams and events of the device in use: numbers, 0 where a device has none.
 
 #include "cpython/cpython.h"
+#include "cpython/entry.h"
 #include "data/storage.h"
 #include "python/areas.h"
 #include "runtime/device.h"
@@ -11,6 +12,7 @@ namespace qd::python {
 namespace {
 
 using namespace session;
+using cpython::entry;
 using cpython::set_error;
 using runtime::Queues;
 
@@ -89,16 +91,18 @@ PyObject* stream_let_wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyMethodDef methods[] = {
-    {"stream_new", stream_new, METH_NOARGS, "A stream's handle; 0 where there are none."},
-    {"stream_destroy", stream_destroy, METH_O, "Waits for one that stream_new made, and ends it."},
-    {"stream_wait", stream_wait, METH_O, "Until what was put onto it is over."},
-    {"stream_let_wait", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(stream_let_wait)),
-     METH_FASTCALL, "Later work of a stream waits for an event."},
-    {"event_new", event_new, METH_NOARGS, "An event's handle; 0 where there are none."},
-    {"event_destroy", event_destroy, METH_O, "Waits for one that event_new made, and ends it."},
-    {"event_wait", event_wait, METH_O, "Until it has come."},
-    {"event_record", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(event_record)),
-     METH_FASTCALL, "The event is the end of the stream as it is now."},
+    {"stream_new", entry<stream_new>, METH_NOARGS, "A stream's handle; 0 where there are none."},
+    {"stream_destroy", entry<stream_destroy>, METH_O,
+     "Waits for one that stream_new made, and ends it."},
+    {"stream_wait", entry<stream_wait>, METH_O, "Until what was put onto it is over."},
+    {"stream_let_wait", entry<stream_let_wait>, METH_FASTCALL,
+     "Later work of a stream waits for an event."},
+    {"event_new", entry<event_new>, METH_NOARGS, "An event's handle; 0 where there are none."},
+    {"event_destroy", entry<event_destroy>, METH_O,
+     "Waits for one that event_new made, and ends it."},
+    {"event_wait", entry<event_wait>, METH_O, "Until it has come."},
+    {"event_record", entry<event_record>, METH_FASTCALL,
+     "The event is the end of the stream as it is now."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -2,6 +2,7 @@
 // forks.
 
 #include "cpython/cpython.h"
+#include "cpython/entry.h"
 #include "data/storage.h"
 #include "python/areas.h"
 #include "session/session.h"
@@ -10,6 +11,7 @@ namespace qd::python {
 namespace {
 
 using namespace session;
+using cpython::entry;
 using cpython::Ref;
 using session::session;
 
@@ -56,10 +58,10 @@ PyObject* fork_ends(PyObject*, PyObject*) {
 }
 
 PyMethodDef functions[] = {
-    {"copy_alone", copy_alone, METH_O, "Copies arrays' elements while no kernel runs."},
-    {"fork_begins", fork_begins, METH_NOARGS,
+    {"copy_alone", entry<copy_alone>, METH_O, "Copies arrays' elements while no kernel runs."},
+    {"fork_begins", entry<fork_begins>, METH_NOARGS,
      "Waits for declarations and launches, and keeps new ones waiting."},
-    {"fork_ends", fork_ends, METH_NOARGS, "They go on."},
+    {"fork_ends", entry<fork_ends>, METH_NOARGS, "They go on."},
     {nullptr, nullptr, 0, nullptr},
 };
 

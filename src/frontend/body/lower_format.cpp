@@ -2,6 +2,7 @@
 // the kernel runs. Constants are rendered by Python at once, but numbers with a spec follow printf
 // like all else.
 
+#include "cpython/entry.h"
 #include "frontend/body/body.h"
 #include "frontend/values/values.h"
 
@@ -83,7 +84,7 @@ PyTypeObject FormatValue_Type = {
     .ob_base = {{1, nullptr}, 0},
     .tp_name = "quadrants._lib.core.FormatValue",
     .tp_basicsize = sizeof(FormatObject),
-    .tp_dealloc = free_format,
+    .tp_dealloc = entry<free_format>,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A text with values that are known when the kernel runs.",
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cpython/entry.h"
 #include "cpython/names.h"
 #include "frontend/facts/memo.h"
 
@@ -69,7 +70,7 @@ std::string callee_name(PyObject* f) {
 // Python's own functions, types, and the methods of its containers and strings do what they say.
 bool is_harmless(PyObject* f) {
     if (PyCFunction_Check(f)) {
-        if (PyCFunction_GET_FUNCTION(f) == member_origin) return true;
+        if (PyCFunction_GET_FUNCTION(f) == entry<member_origin>) return true;
         PyObject* self = PyCFunction_GET_SELF(f);
         if (!self) return false;
         if (PyType_Check(self)) return is_python_class(reinterpret_cast<PyTypeObject*>(self));

@@ -4,6 +4,7 @@
 // and the constructors are known by identity. What was found once is found by address later.
 
 #include "frontend/values/builtins.h"
+#include "cpython/entry.h"
 
 #include <algorithm>
 #include <string>
@@ -123,8 +124,8 @@ PyObject* bound_call(PyObject* o, PyObject* args, PyObject* kwargs) {
 PyTypeObject Bound_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants.lang.expr.BoundMethod",
     .tp_basicsize = sizeof(BoundObject),
-    .tp_dealloc = bound_dealloc,
-    .tp_call = bound_call,
+    .tp_dealloc = entry<bound_dealloc>,
+    .tp_call = entry<bound_call>,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A method of a vector or matrix in a kernel.",
 };

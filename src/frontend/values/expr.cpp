@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "cpython/entry.h"
 #include "frontend/specialise.h"
 #include "frontend/values/values.h"
 
@@ -192,26 +193,26 @@ PyObject* expr_repr(PyObject* o) {
 }
 
 PyNumberMethods number_methods = {
-    .nb_add = number_slot<Op::add>,
-    .nb_subtract = number_slot<Op::sub>,
-    .nb_multiply = number_slot<Op::mul>,
-    .nb_remainder = number_slot<Op::mod>,
-    .nb_power = number_pow,
-    .nb_negative = unary_slot<UnOp::neg>,
-    .nb_positive = unary_slot<UnOp::pos>,
-    .nb_absolute = absolute,
-    .nb_bool = expr_bool,
-    .nb_invert = unary_slot<UnOp::bit_not>,
-    .nb_lshift = number_slot<Op::shl>,
-    .nb_rshift = number_slot<Op::shr>,
-    .nb_and = number_slot<Op::bit_and>,
-    .nb_xor = number_slot<Op::bit_xor>,
-    .nb_or = number_slot<Op::bit_or>,
-    .nb_floor_divide = number_slot<Op::floordiv>,
-    .nb_true_divide = number_slot<Op::div>,
-    .nb_matrix_multiply = number_slot<Op::matmul>,
+    .nb_add = entry<number_slot<Op::add>>,
+    .nb_subtract = entry<number_slot<Op::sub>>,
+    .nb_multiply = entry<number_slot<Op::mul>>,
+    .nb_remainder = entry<number_slot<Op::mod>>,
+    .nb_power = entry<number_pow>,
+    .nb_negative = entry<unary_slot<UnOp::neg>>,
+    .nb_positive = entry<unary_slot<UnOp::pos>>,
+    .nb_absolute = entry<absolute>,
+    .nb_bool = entry<expr_bool>,
+    .nb_invert = entry<unary_slot<UnOp::bit_not>>,
+    .nb_lshift = entry<number_slot<Op::shl>>,
+    .nb_rshift = entry<number_slot<Op::shr>>,
+    .nb_and = entry<number_slot<Op::bit_and>>,
+    .nb_xor = entry<number_slot<Op::bit_xor>>,
+    .nb_or = entry<number_slot<Op::bit_or>>,
+    .nb_floor_divide = entry<number_slot<Op::floordiv>>,
+    .nb_true_divide = entry<number_slot<Op::div>>,
+    .nb_matrix_multiply = entry<number_slot<Op::matmul>>,
 };
-PyMappingMethods mapping_methods = {expr_length, expr_item, expr_set_item};
+PyMappingMethods mapping_methods = {entry<expr_length>, entry<expr_item>, entry<expr_set_item>};
 
 // --- struct values
 // --------------------------------------------------------------------------------
@@ -238,37 +239,37 @@ PyObject* struct_item(PyObject* o, PyObject* key) {
     return Py_XNewRef(member);
 }
 Py_ssize_t struct_length(PyObject* o) { return PyDict_Size(as_struct(o)->members); }
-PyMappingMethods struct_mapping = {struct_length, struct_item, nullptr};
+PyMappingMethods struct_mapping = {entry<struct_length>, entry<struct_item>, nullptr};
 
 }  // namespace
 
 PyTypeObject Expr_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants.lang.expr.Expr",
     .tp_basicsize = sizeof(ExprObject),
-    .tp_dealloc = expr_dealloc,
-    .tp_repr = expr_repr,
+    .tp_dealloc = entry<expr_dealloc>,
+    .tp_repr = entry<expr_repr>,
     .tp_as_number = &number_methods,
     .tp_as_mapping = &mapping_methods,
-    .tp_hash = expr_hash,
-    .tp_getattro = expr_getattr,
-    .tp_setattro = expr_setattr,
+    .tp_hash = entry<expr_hash>,
+    .tp_getattro = entry<expr_getattr>,
+    .tp_setattro = entry<expr_setattr>,
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A value that is known when the kernel runs.",
-    .tp_richcompare = compare_slot,
-    .tp_iter = expr_iter,
+    .tp_richcompare = entry<compare_slot>,
+    .tp_iter = entry<expr_iter>,
 };
 
 PyTypeObject StructValue_Type = {
     .ob_base = PyVarObject_HEAD_INIT(nullptr, 0).tp_name = "quadrants.lang.struct.StructValue",
     .tp_basicsize = sizeof(StructObject),
-    .tp_dealloc = struct_dealloc,
+    .tp_dealloc = entry<struct_dealloc>,
     .tp_as_mapping = &struct_mapping,
-    .tp_getattro = expr_getattr,
-    .tp_setattro = expr_setattr,
+    .tp_getattro = entry<expr_getattr>,
+    .tp_setattro = entry<expr_setattr>,
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
     .tp_doc = "A struct in a kernel: its members by name.",
-    .tp_traverse = struct_traverse,
-    .tp_clear = struct_clear,
+    .tp_traverse = entry<struct_traverse>,
+    .tp_clear = entry<struct_clear>,
 };
 
 Ref make_value(ir::Value* v) {

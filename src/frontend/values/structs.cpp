@@ -7,6 +7,7 @@
 
 #include <unordered_map>
 
+#include "cpython/entry.h"
 #include "frontend/specialise.h"
 
 namespace qd::frontend {
@@ -389,9 +390,8 @@ Ref struct_attribute(PyObject* self, PyObject* name) {
     if (word == "entries") return Ref::borrow(s.members);
     if (word == "methods" && methods) return methods;
     if (word == "to_dict") {
-        static PyMethodDef definition = {
-            "to_dict", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(to_dict)),
-            METH_VARARGS | METH_KEYWORDS, nullptr};
+        static PyMethodDef definition = {"to_dict", entry<to_dict>, METH_VARARGS | METH_KEYWORDS,
+                                         nullptr};
         return Ref::steal(PyCFunction_New(&definition, self));
     }
     if (word.starts_with("__")) return Ref::steal(PyObject_GenericGetAttr(self, name));
