@@ -12,8 +12,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "autodiff/autodiff.h"
 #include "codegen/llvm/codegen.h"
@@ -37,6 +39,7 @@ struct Compilation {
     codegen::Prepared prepared;
     std::vector<uint8_t> ir;  // that it was made from
     std::vector<codegen::EditedTask> edited;
+    bool lacks_edit = false;  // there was no memory for one
 };
 
 }  // namespace qd::abi
@@ -44,11 +47,17 @@ struct Compilation {
 namespace qd::compiler {
 namespace {
 
-void fill(abi::Blob* blob, const void* data, size_t bytes) {
-    if (!blob) return;
+// False: there is no memory for it.
+bool try_to_fill(abi::Blob* blob, const void* data, size_t bytes) {
+    if (!blob) return true;
     blob->data = static_cast<uint8_t*>(std::malloc(bytes ? bytes : 1));
     blob->bytes = blob->data ? bytes : 0;
     if (blob->data && bytes) std::memcpy(blob->data, data, bytes);
+    return blob->data;
+}
+
+void fill(abi::Blob* blob, const void* data, size_t bytes) {
+    if (!try_to_fill(blob, data, bytes)) throw std::bad_alloc();
 }
 
 void check_abi(const abi::CompileOptions& o) {
@@ -59,16 +68,17 @@ void check_abi(const abi::CompileOptions& o) {
 
 std::string text_or_empty(const char* s) { return s ? s : ""; }
 
-int fail(abi::Blob* error, const std::string& text) {
-    fill(error, text.data(), text.size());
+// Without memory for the text there is none.
+int fail(abi::Blob* error, std::string_view text) {
+    (void)try_to_fill(error, text.data(), text.size());
     return 1;
 }
 
+// Of an entry point: nothing may be thrown into the caller, which has a C++ runtime of its own.
 template <class Body>
-int guarded(abi::Blob* error, Body body) {
+int guarded(abi::Blob* error, Body body) noexcept {
     try {
-        body();
-        return 0;
+        return body();
     } catch (const std::exception& e) {
         return fail(error, e.what());
     } catch (...) {
@@ -166,14 +176,14 @@ int outcome(abi::Blob* error, std::span<const uint8_t> ir, const Failure& f) {
         support::doing = f.doing;
         return fail(error, f.ours ? f.text + report(ir, f.text) : f.text);
     } catch (...) {  // out of memory
-        return fail(error, "the compiler failed");
+        return fail(error, f.text.empty() ? "out of memory" : std::string_view(f.text));
     }
 }
 
 Failure prepare_to_compile(const abi::CompileOptions& o) {
-    read_fault();
-    (void)report_folder();
     return attempt(o, [&] {
+        read_fault();
+        (void)report_folder();
         check_abi(o);
         codegen::initialise(text_or_empty(o.triple), text_or_empty(o.cpu));
         return 0;
@@ -284,6 +294,7 @@ int emit(const abi::Compilation& c, const abi::CompileOptions& o, abi::Blob* art
     Failure f = prepare_to_compile(o);
     if (!f.happened)
         f = attempt(o, [&] {
+            if (c.lacks_edit) throw std::bad_alloc();
             wanted = codegen_options(o);
             wanted.edited = c.edited;
             if (o.parts) {
@@ -294,6 +305,7 @@ int emit(const abi::Compilation& c, const abi::CompileOptions& o, abi::Blob* art
             failures.resize(made.size());
             return 0;
         });
+    if (f.happened) return outcome(error, c.ir, f);
     const bool several = made.size() > 1;
     for_each(made.size(), o.threads, [&](size_t k) {
         failures[k] = attempt_contained(o, work, [&] {
@@ -371,34 +383,47 @@ QD_EXPORT uint32_t qd_compiler_abi_version() { return abi::kAbiVersion; }
 
 QD_EXPORT int qd_compiler_begin(const uint8_t* ir, size_t bytes, const abi::CompileOptions* options,
                                 abi::Compilation** out, abi::Blob* error) {
-    return compiler::compiling(error, {ir, bytes}, *options, "passes",
-                               [&] { *out = compiler::begin({ir, bytes}, *options).release(); });
+    return compiler::guarded(error, [&] {
+        return compiler::compiling(error, {ir, bytes}, *options, "passes", [&] {
+            *out = compiler::begin({ir, bytes}, *options).release();
+        });
+    });
 }
 
 QD_EXPORT uint32_t qd_compiler_cost(const abi::Compilation* c) { return compiler::cost(*c); }
 
 QD_EXPORT int qd_compiler_emit(abi::Compilation* c, const abi::CompileOptions* options,
                                abi::Blob* artefact, abi::Blob* error) {
-    return compiler::emit(*c, *options, artefact, error);
+    return compiler::guarded(error, [&] { return compiler::emit(*c, *options, artefact, error); });
 }
 
 QD_EXPORT int qd_compiler_differentiate(const uint8_t* ir, size_t bytes, const abi::Derivative* d,
                                         abi::Blob* module, abi::Blob* refusal, abi::Blob* error) {
-    return compiler::compiling(error, {ir, bytes}, abi::CompileOptions{}, "derivatives",
-                               [&] { compiler::differentiate({ir, bytes}, *d, module, refusal); });
+    return compiler::guarded(error, [&] {
+        return compiler::compiling(error, {ir, bytes}, abi::CompileOptions{}, "derivatives", [&] {
+            compiler::differentiate({ir, bytes}, *d, module, refusal);
+        });
+    });
 }
 
 QD_EXPORT void qd_compiler_replace(abi::Compilation* c, uint32_t task, const char* file,
                                    const char* llvm, size_t bytes) {
-    c->edited.push_back({task, file, {llvm, bytes}});
+    try {
+        c->edited.push_back({task, file, {llvm, bytes}});
+    } catch (const std::bad_alloc&) {
+        c->lacks_edit = true;
+    }
 }
 
 QD_EXPORT void qd_compiler_times(abi::Blob* out) {
-    std::string text;
-    std::lock_guard guard(compiler::spent_lock);
-    for (const auto& [path, s] : compiler::spent())
-        text += path + "\t" + std::to_string(s.ns) + "\t" + std::to_string(s.count) + "\n";
-    compiler::fill(out, text.data(), text.size());
+    (void)compiler::guarded(nullptr, [&] {
+        std::string text;
+        std::lock_guard guard(compiler::spent_lock);
+        for (const auto& [path, s] : compiler::spent())
+            text += path + "\t" + std::to_string(s.ns) + "\t" + std::to_string(s.count) + "\n";
+        compiler::fill(out, text.data(), text.size());
+        return 0;
+    });
 }
 
 QD_EXPORT void qd_compiler_end(abi::Compilation* c) { delete c; }
@@ -418,19 +443,23 @@ QD_EXPORT int qd_compiler_interpret(const uint8_t* ir, size_t bytes, const abi::
         ir::InterpretOptions options;
         options.fused = codegen::target_of("", "").fused;
         ir::interpret(*module, *context, options);
+        return 0;
     });
 }
 
 QD_EXPORT int qd_compiler_check_cpu(const char* cpu, abi::Blob* error) {
-    return compiler::guarded(error, [&] { codegen::check_cpu(cpu); });
+    return compiler::guarded(error, [&] { return codegen::check_cpu(cpu), 0; });
 }
 
 QD_EXPORT int qd_compiler_text(const uint8_t* ir, size_t bytes, int what, const char* cpu,
                                abi::Blob* out, abi::Blob* error) {
     abi::CompileOptions options;
     options.cpu = cpu;
-    return compiler::compiling(error, {ir, bytes}, options, "texts", [&] {
-        const std::string s = compiler::text({ir, bytes}, static_cast<abi::Text>(what), options);
-        compiler::fill(out, s.data(), s.size());
+    return compiler::guarded(error, [&] {
+        return compiler::compiling(error, {ir, bytes}, options, "texts", [&] {
+            const std::string s =
+                compiler::text({ir, bytes}, static_cast<abi::Text>(what), options);
+            compiler::fill(out, s.data(), s.size());
+        });
     });
 }

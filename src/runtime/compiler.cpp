@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <mutex>
+#include <new>
 
 #include "support/error.h"
 
@@ -71,15 +72,15 @@ const Compiler& Compiler::get() {
 }
 
 std::vector<uint8_t> Compiler::take(abi::Blob& blob) const {
-    std::vector<uint8_t> bytes(blob.data, blob.data + blob.bytes);
-    free_(&blob);
-    return bytes;
+    const auto give_back = [this](abi::Blob* b) { free_(b); };
+    const std::unique_ptr<abi::Blob, decltype(give_back)> owner(&blob, give_back);
+    return {blob.data, blob.data + blob.bytes};
 }
 
 void Compiler::raise(abi::Blob& error) const {
-    std::string text(reinterpret_cast<const char*>(error.data), error.bytes);
-    free_(&error);
-    throw Error(text);
+    if (!error.data) throw std::bad_alloc();  // for its text
+    const auto text = take(error);
+    throw Error(std::string(text.begin(), text.end()));
 }
 
 Compiler::Compilation Compiler::begin(std::span<const uint8_t> ir,
