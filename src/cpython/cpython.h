@@ -6,6 +6,7 @@
 #include <Python.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace qd::cpython {
@@ -70,11 +71,13 @@ class Ref {  // owned reference
 
 // Sets a Python exception of class `name` in quadrants.lang.exception (or a builtin).
 void set_error(const char* name, const std::string& text);
+void set_error(const char* name, const char* text) noexcept;  // for handlers: needs no memory
 
 std::string text(PyObject* o);              // str(o), never fails
-std::string module_of(PyObject* frame);     // its name; "" if it has none
 bool is_own_module(std::string_view name);  // of this package
-std::string integer_text(PyObject* o);      // an int; a long one by its size
+// A name in the globals of a frame's module, as text that lives as long as they; "" if it has none.
+std::string_view module_of(PyObject* frame);
+std::string integer_text(PyObject* o);  // an int; a long one by its size
 std::string type_name(PyObject* o);
 
 }  // namespace qd::cpython

@@ -6,19 +6,21 @@
 
 namespace qd::cpython {
 
-void set_error(const char* name, const std::string& text) {
+void set_error(const char* name, const std::string& text) { set_error(name, text.c_str()); }
+
+void set_error(const char* name, const char* text) noexcept {
     if (PyObject* builtin = std::string_view(name) == "TypeError"      ? PyExc_TypeError
                             : std::string_view(name) == "ValueError"   ? PyExc_ValueError
                             : std::string_view(name) == "IndexError"   ? PyExc_IndexError
                             : std::string_view(name) == "RuntimeError" ? PyExc_RuntimeError
                                                                        : nullptr)
-        return PyErr_SetString(builtin, text.c_str());
+        return PyErr_SetString(builtin, text);
     PyObject* module = PyImport_ImportModule("quadrants.lang.exception");
     if (!module) return;
     PyObject* cls = PyObject_GetAttrString(module, name);
     Py_DECREF(module);
     if (!cls) return;
-    PyErr_SetString(cls, text.c_str());
+    PyErr_SetString(cls, text);
     Py_DECREF(cls);
 }
 

@@ -2,15 +2,19 @@
 
 #include "cpython/names.h"
 
+#include <memory>
+
+#include "cpython/cpython.h"
+
 namespace qd::cpython {
 
 const Names& names() {
     static const Names* all = [] {
-        auto* n = new Names;
-#define X(name) n->name##_ = PyUnicode_InternFromString(#name);
+        auto n = std::make_unique<Names>();
+#define X(name) n->name##_ = Ref::steal(PyUnicode_InternFromString(#name)).release();
         QD_NAMES(X)
 #undef X
-        return n;
+        return n.release();
     }();
     return *all;
 }

@@ -29,6 +29,6 @@ struct Names {
     QD_NAMES(X)
 #undef X
 };
-const Names& names();  // made on first use, never freed
+const Names& names();  // made on first use, never freed; throws PyError
 
 }  // namespace qd::cpython

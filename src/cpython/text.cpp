@@ -13,13 +13,14 @@ std::string text(PyObject* o) {
     return c ? c : "<?>";
 }
 
-std::string module_of(PyObject* frame) {
+std::string_view module_of(PyObject* frame) {
     const Ref globals = Ref::steal_or_null(PyObject_GetAttrString(frame, "f_globals"));
     PyObject* name = globals && PyDict_Check(globals.get())
                          ? PyDict_GetItemString(globals.get(), "__name__")
                          : nullptr;
+    const char* text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : nullptr;
     forget_error();
-    return name ? text(name) : "";
+    return text ? text : "";
 }
 
 bool is_own_module(std::string_view name) {

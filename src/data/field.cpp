@@ -77,14 +77,29 @@ void forget_trees() {
     pending = false;
 }
 
-void attach(FieldFull& f, TreeRecord& r, std::unique_ptr<ir::Field> layout, char* base) {
+// What attach() needs memory for.
+using Noted = std::unique_ptr<std::vector<bool>>;
+Noted nothing_noted(const ir::Field& layout) {
+    return std::make_unique<std::vector<bool>>(2 * layout.component_offsets.size());
+}
+template <class T>
+void make_room(std::vector<T>& items, size_t more) {
+    if (items.capacity() - items.size() < more)
+        items.reserve(items.size() + std::max(more, items.size()));
+}
+void make_room(TreeRecord& r, size_t fields) {
+    make_room(r.layouts, fields);
+    make_room(r.objects, fields);
+}
+
+void attach(FieldFull& f, TreeRecord& r, std::unique_ptr<ir::Field> layout, Noted noted,
+            char* base) noexcept {
     f.field = layout.get();
     f.base = base;
     f.tree = r.id;
     f.has_storage = true;
     f.record = &r;
-    delete f.noted;
-    f.noted = new std::vector<bool>(2 * layout->component_offsets.size());
+    delete std::exchange(f.noted, noted.release());
     ++r.holders;
     r.layouts.push_back(std::move(layout));
     r.objects.push_back(&f);
@@ -208,11 +223,15 @@ FieldPlace place_of(const FieldFull& f, const ir::Field& layout, int64_t offset)
 }
 
 __attribute__((noinline, cold)) void note(FieldFull& f, int component, bool writes) {
-    (*f.noted)[static_cast<size_t>(2 * component + writes)] = true;
     const ir::Field& whole = *f.field;
-    if (whole.elem.rank == 0) return note_access(place_of(f, whole, 0), writes);
-    const ir::Field part = layout::component_field(whole, component);
-    note_access(place_of(f, part, whole.component_offsets[static_cast<size_t>(component)]), writes);
+    if (whole.elem.rank == 0) {
+        note_access(place_of(f, whole, 0), writes);
+    } else {
+        const ir::Field part = layout::component_field(whole, component);
+        const int64_t offset = whole.component_offsets[static_cast<size_t>(component)];
+        note_access(place_of(f, part, offset), writes);
+    }
+    (*f.noted)[static_cast<size_t>(2 * component + writes)] = true;
 }
 
 // Address of a component of the element at `key`. Outside debug mode indices may leave the shape as
@@ -555,6 +574,7 @@ Type element_type(int prim, int rank, int n, int m) {
 struct Planned {
     FieldFull* object;
     std::unique_ptr<ir::Field> layout;
+    Noted noted;
     int64_t base;
 };
 
@@ -576,19 +596,22 @@ Planned plan_field(PyObject* row, std::span<const layout::Node> nodes) {
                            f.uid,
                            sparse,
                            packed != 0};
-    Planned p{&f, nullptr, 0};
+    Planned p{&f, nullptr, nullptr, 0};
     p.layout = std::make_unique<ir::Field>(layout::make_field(nodes, spec, p.base));
+    p.noted = nothing_noted(*p.layout);
     return p;
 }
 
 PyObject* node_sizes(const std::vector<layout::Node>& nodes) {
-    PyObject* out = PyList_New(static_cast<Py_ssize_t>(nodes.size()));
-    for (size_t k = 0; out && k < nodes.size(); ++k)
-        PyList_SET_ITEM(out, static_cast<Py_ssize_t>(k),
-                        Py_BuildValue("(LLL)", static_cast<long long>(nodes[k].cell_bytes),
-                                      static_cast<long long>(nodes[k].offset),
-                                      static_cast<long long>(nodes[k].cells)));
-    return out;
+    Ref out = Ref::steal(PyList_New(static_cast<Py_ssize_t>(nodes.size())));
+    for (size_t k = 0; k < nodes.size(); ++k)
+        PyList_SET_ITEM(
+            out.get(), static_cast<Py_ssize_t>(k),
+            Ref::steal(Py_BuildValue("(LLL)", static_cast<long long>(nodes[k].cell_bytes),
+                                     static_cast<long long>(nodes[k].offset),
+                                     static_cast<long long>(nodes[k].cells)))
+                .release());
+    return out.release();
 }
 
 // make_tree((nodes, sparse), fields) -> (id, [(cell bytes, offset in parent cell, cells), ...])
@@ -603,7 +626,9 @@ PyObject* make_tree(PyObject*, PyObject* args) {
                           &field_list) ||
         !require_session())
         return nullptr;
-    auto record = std::make_unique<TreeRecord>();
+    const auto give_up = [](TreeRecord* r) { release(r); };
+    std::unique_ptr<TreeRecord, decltype(give_up)> record(new TreeRecord);
+    Ref out;
     try {
         read_nodes(node_list, record->nodes);
         layout::lay_out(record->nodes);
@@ -616,9 +641,14 @@ PyObject* make_tree(PyObject*, PyObject* args) {
         record->storage = allocate_storage(bytes, runtime::edge_margin(bytes), sparse != 0);
         if (!record->storage) return nullptr;
         record->id = static_cast<uint32_t>(free_ids.empty() ? trees.size() : free_ids.back());
+        out = Ref::steal(Py_BuildValue("(IN)", record->id, node_sizes(record->nodes)));
+        make_room(trees, 1);
+        make_room(*record, planned.size());
+        // From here on nothing fails.
         for (Planned& p : planned)
-            attach(*p.object, *record, std::move(p.layout), record->storage->memory.data + p.base);
-    } catch (const std::exception& e) {
+            attach(*p.object, *record, std::move(p.layout), std::move(p.noted),
+                   record->storage->memory.data + p.base);
+    } catch (const support::Error& e) {
         if (!PyErr_Occurred()) set_error("RuntimeError", e.what());
         return nullptr;
     }
@@ -629,14 +659,14 @@ PyObject* make_tree(PyObject*, PyObject* args) {
         free_ids.pop_back();
         release(std::exchange(trees[made->id], made));
     }
-    PyObject* sizes = node_sizes(made->nodes);
-    return sizes ? Py_BuildValue("(IN)", made->id, sizes) : nullptr;
+    return out.release();
 }
 
 PyObject* destroy_tree(PyObject*, PyObject* arg) {
     const size_t id = PyLong_AsSize_t(arg);
     if (PyErr_Occurred() || !require_session()) return nullptr;
     if (id >= trees.size()) return PyErr_Format(PyExc_IndexError, "there is no SNode tree %zu", id);
+    make_room(free_ids, 1);
     for (FieldFull* f : trees[id]->objects) f->destroyed = true;
     free_storage(*trees[id]);
     free_ids.push_back(static_cast<uint32_t>(id));
@@ -670,7 +700,10 @@ PyObject* bind_component(PyObject*, PyObject* args) {
     if (f.field || !m.base) Py_RETURN_NONE;
     ir::Field part = layout::component_field(*m.field, k);
     part.sparse = sparse;
-    attach(f, *m.record, std::make_unique<ir::Field>(std::move(part)),
+    auto layout = std::make_unique<ir::Field>(std::move(part));
+    Noted noted = nothing_noted(*layout);
+    make_room(*m.record, 1);
+    attach(f, *m.record, std::move(layout), std::move(noted),
            m.base + m.field->component_offsets.at(static_cast<size_t>(k)));
     Py_RETURN_NONE;
 }

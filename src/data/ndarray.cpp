@@ -63,25 +63,21 @@ void free_memory(NdarrayFull& a) {
     a.data = nullptr;
 }
 
+// Each leaves the list first: what lets go of the others may run anything. Needs no memory.
 void empty_shells() {
-    std::vector<PyObject*> arrays;
-    for (NdarrayFull *a = live, *next; a; a = next) {
-        next = a->next;
-        auto* o = reinterpret_cast<PyObject*>(a);
-        if (Py_REFCNT(o))
-            arrays.push_back(Py_NewRef(o));
-        else  // dies: callbacks of its weak references run, and this in them or in another thread
-            free_memory(*a);
-    }
-    for (PyObject* o : arrays) {
-        NdarrayFull& a = *as_array(o);
+    while (live) {
+        NdarrayFull& a = *live;
         free_memory(a);
+        auto* o = reinterpret_cast<PyObject*>(&a);
+        // Else it dies: callbacks of its weak references run, and this in them or in another
+        // thread.
+        if (!Py_REFCNT(o)) continue;
+        const Ref kept = Ref::borrow(o);
         a.ndim = 0;
         Py_CLEAR(a.grad);
         for (const char* name : {"dtype", "element_type", "grad", "arr"})
             if (a.dict && PyDict_SetItemString(a.dict, name, Py_None) < 0) cpython::forget_error();
     }
-    for (PyObject* o : arrays) Py_DECREF(o);
 }
 
 bool usable(const NdarrayFull& a) {

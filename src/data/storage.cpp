@@ -8,13 +8,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "cpython/cpython.h"
+#include "cpython/entry.h"
 #include "data/objects.h"
 #include "ir/ir.h"
-#include "cpython/entry.h"
 #include "session/session.h"
 
 namespace qd::data {
@@ -114,28 +116,15 @@ static std::atomic<uint64_t> freed = 0;
 // --- launches without the GIL -------------------------------------------------------------------
 namespace {
 
-struct Open {
-    uint64_t number;
-    std::thread::id thread;
-};
-struct Waiting {
-    Storage* storage;
-    uint64_t gone;  // how many launches had begun when its last holder went
-};
+// Lists without memory of their own: to begin and end a launch, and to let go, never fails.
 struct OpenLaunches {
     std::mutex mutex;  // views may be dropped without the GIL
-    std::vector<Open> open;
-    std::vector<Waiting> waiting;
+    OpenLaunch* open = nullptr;
+    Storage* waiting = nullptr;
 };
-OpenLaunches* launches = new OpenLaunches;
+OpenLaunches& launches = *new OpenLaunches;
 std::atomic<uint64_t> begun{0};
 std::atomic<size_t> open_count{0};
-
-bool is_used(const Waiting& w) {
-    return std::ranges::any_of(launches->open, [&](const Open& launch) {
-        return w.storage->made < launch.number && launch.number <= w.gone;
-    });
-}
 
 void free_now(Storage* s) {
     freed.fetch_add(1, std::memory_order_relaxed);
@@ -145,35 +134,58 @@ void free_now(Storage* s) {
 
 }  // namespace
 
+bool OpenLaunch::uses(const Storage& s) const { return s.made < number_ && number_ <= s.gone; }
+
+bool OpenLaunch::any_uses(const Storage& s) {
+    const OpenLaunch* launch = launches.open;
+    while (launch && !launch->uses(s)) launch = launch->next_;
+    return launch;
+}
+
 void OpenLaunch::begin() {
     if (number_) return;
-    const std::lock_guard lock(launches->mutex);
+    const std::lock_guard lock(launches.mutex);
     number_ = ++begun;
-    launches->open.push_back({number_, std::this_thread::get_id()});
-    open_count = launches->open.size();
+    thread_ = std::this_thread::get_id();
+    next_ = std::exchange(launches.open, this);
+    ++open_count;
 }
 
 void OpenLaunch::end() {
-    std::vector<Storage*> unused;
+    Storage* unused = nullptr;
     {
-        const std::lock_guard lock(launches->mutex);
-        std::erase_if(launches->open, [&](const Open& o) { return o.number == number_; });
-        open_count = launches->open.size();
-        std::erase_if(launches->waiting, [&](const Waiting& w) {
-            const bool used = is_used(w);
-            if (!used) unused.push_back(w.storage);
-            return !used;
-        });
+        const std::lock_guard lock(launches.mutex);
+        OpenLaunch** at = &launches.open;
+        while (*at && *at != this) at = &(*at)->next_;
+        if (*at) {
+            *at = next_;
+            --open_count;
+        }
+        for (Storage** s = &launches.waiting; *s;) {
+            if (any_uses(**s)) {
+                s = &(*s)->next;
+                continue;
+            }
+            Storage* const taken = std::exchange(*s, (*s)->next);
+            taken->next = std::exchange(unused, taken);
+        }
     }
-    for (Storage* s : unused) free_now(s);
+    while (unused) free_now(std::exchange(unused, unused->next));
 }
 
+// What the parent's other threads hold, the lock among it, is left to them.
 void OpenLaunch::in_forked_child() {
-    auto* mine = new OpenLaunches;  // the parent's may be locked
-    for (const Open& o : launches->open)
-        if (o.thread == std::this_thread::get_id()) mine->open.push_back(o);
-    launches = mine;
-    open_count = mine->open.size();
+    OpenLaunch* mine = nullptr;
+    size_t count = 0;
+    for (OpenLaunch *o = launches.open, *next; o; o = next) {
+        next = o->next_;
+        if (o->thread_ != std::this_thread::get_id()) continue;
+        o->next_ = std::exchange(mine, o);
+        ++count;
+    }
+    new (&launches) OpenLaunches;
+    launches.open = mine;
+    open_count = count;
 }
 
 uint64_t storages_made() { return storages; }
@@ -219,9 +231,12 @@ Storage* allocate_storage(size_t bytes, size_t margin, bool sparse) {
 void drop(Storage* s) {
     if (!s || s->holders.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     if (open_count) {
-        const std::lock_guard lock(launches->mutex);
-        const Waiting w{s, begun};
-        if (is_used(w)) return launches->waiting.push_back(w);
+        const std::lock_guard lock(launches.mutex);
+        s->gone = begun;
+        if (OpenLaunch::any_uses(*s)) {
+            s->next = std::exchange(launches.waiting, s);
+            return;
+        }
     }
     free_now(s);
 }
@@ -352,21 +367,6 @@ bool read_index(PyObject* o, int64_t& out) {
     return !overflow && !(out == -1 && PyErr_Occurred());
 }
 
-PyObject* make_capsule(const Window& w, bool versioned) {
-    if (w.storage->device->expose && !expose(*w.storage)) return nullptr;
-    if (w.storage->device->share) w.storage->device->share();
-    if (!versioned)
-        return PyCapsule_New(make_export<DLManagedTensor>(w), "dltensor", destroy_plain);
-    auto* m = make_export<DLManagedTensorVersioned>(w);
-    m->major = 1;
-    m->minor = 0;
-    m->flags = 0;
-    return PyCapsule_New(m, "dltensor_versioned", destroy_versioned);
-}
-
-bool add_storage_types() {
-    on_reset([] { shared.clear(); });
-    return add_view_type();
 template <auto destroy, class Managed>
 static PyObject* capsule_of(Managed* m, const char* name) {
     PyObject* capsule = PyCapsule_New(m, name, entry<destroy>);
@@ -374,6 +374,20 @@ static PyObject* capsule_of(Managed* m, const char* name) {
     return capsule;
 }
 
+PyObject* make_capsule(const Window& w, bool versioned) {
+    if (w.storage->device->expose && !expose(*w.storage)) return nullptr;
+    if (w.storage->device->share) w.storage->device->share();
+    if (!versioned) return capsule_of<destroy_plain>(make_export<DLManagedTensor>(w), "dltensor");
+    auto* m = make_export<DLManagedTensorVersioned>(w);
+    m->major = 1;
+    m->minor = 0;
+    m->flags = 0;
+    return capsule_of<destroy_versioned>(m, "dltensor_versioned");
+}
+
+bool add_storage_types() {
+    on_reset([] { shared.clear(); });
+    return add_view_type();
 }
 
 }  // namespace qd::data

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "runtime/device.h"
@@ -24,6 +25,9 @@ struct Storage {
     const runtime::Device* device = nullptr;
     runtime::Memory memory;
     uint64_t made = 0;  // how many launches had run without the GIL before
+    // Once its last holder went, while launches run that began before: how many had begun by then.
+    uint64_t gone = 0;
+    Storage* next = nullptr;  // that waits for their end
 };
 // On the session's device, zeroed. `margin` bytes on either side belong to it too. `sparse`: little
 // of it will be used. Null with a Python RuntimeError set.
@@ -38,14 +42,21 @@ bool expose(Storage& s);
 class OpenLaunch {
   public:
     void begin();  // with the GIL, before it is released; once
+    OpenLaunch() = default;
     ~OpenLaunch() {
         if (number_) end();
     }
-    static void in_forked_child();  // only this thread's launches go on
+    OpenLaunch(const OpenLaunch&) = delete;
+    static void in_forked_child();           // only this thread's launches go on
+    static bool any_uses(const Storage& s);  // that nobody holds any more; under the list's lock
 
   private:
     void end();
+    bool uses(const Storage& s) const;
+
     uint64_t number_ = 0;
+    std::thread::id thread_;
+    OpenLaunch* next_ = nullptr;
 };
 
 uint64_t storages_made();  // since the process began; changes under the GIL

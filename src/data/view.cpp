@@ -7,17 +7,18 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 
 #include "cpython/cpython.h"
-#include "data/storage.h"
 #include "cpython/entry.h"
+#include "data/storage.h"
 #include "session/session.h"
 
 namespace qd::data {
 namespace {
 
-using cpython::Ref;
 using cpython::entry;
+using cpython::Ref;
 
 struct ViewObject {
     PyObject_HEAD
@@ -96,12 +97,13 @@ bool Window::is_compact() const {
 }
 
 PyObject* make_view(const Window& w) {
+    auto window = std::make_unique<Window>(w);
     char* copy = nullptr;
     if (!w.storage->on_host && !(copy = static_cast<char*>(std::malloc(w.span() + 1))))
         return PyErr_NoMemory();
     auto* v = PyObject_New(ViewObject, &View_Type);
     if (!v) return std::free(copy), nullptr;
-    v->window = new Window(w);
+    v->window = window.release();
     v->copy = copy;
     hold(w.storage);
     return reinterpret_cast<PyObject*>(v);

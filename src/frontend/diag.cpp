@@ -6,9 +6,10 @@
 // failure only.
 
 #include <algorithm>
+#include <new>
 
-#include "frontend/body/body.h"
 #include "cpython/entry.h"
+#include "frontend/body/body.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/values.h"
 
@@ -244,6 +245,7 @@ void finish_python_error() {
     PyErr_Fetch(&type, &value, &tb);
     PyErr_NormalizeException(&type, &value, &tb);
     if (tb) PyException_SetTraceback(value, tb);
+    if (PyErr_GivenExceptionMatches(type, PyExc_MemoryError)) return PyErr_Restore(type, value, tb);
     Ref type_ref = Ref::steal(type), value_ref = Ref::steal(value), tb_ref = Ref::steal_or_null(tb);
     const std::string frames = joined_frames();
     const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1 && !failure().argument &&
@@ -409,6 +411,27 @@ static bool is_hidden(const Lowering& l) {
            is_own_code(l.body->function.get());
 }
 
+void set_thrown_error() noexcept {
+    try {
+        try {
+            throw;
+        } catch (const Diag& d) {
+            set_python_error(d);
+        } catch (const HoldsTask&) {
+            if (!current()) throw;
+            hold_in_python();
+        } catch (const std::bad_alloc&) {
+            throw;
+        } catch (const std::length_error& e) {
+            set_python_error(too_large(e));
+        } catch (const std::exception& e) {
+            set_python_error({Kind::compilation, std::string("internal error: ") + e.what(), {}});
+        }
+    } catch (...) {
+        cpython::raise_in_python();
+    }
+}
+
 // Called inside a catch block. A Diag becomes a Python exception here, so that only PyError goes
 // on.
 void add_frame(Lowering& l) {
@@ -418,12 +441,9 @@ void add_frame(Lowering& l) {
         return;
     } catch (const Diag& d) {
         if (d.node) l.node = d.node;
-        set_python_error(d);
-    } catch (const PyError&) {
-    } catch (const std::length_error& e) {
-        set_python_error(too_large(e));
-    } catch (const std::exception& e) {
-        set_python_error({Kind::compilation, std::string("internal error: ") + e.what(), {}});
+        set_thrown_error();
+    } catch (...) {
+        set_thrown_error();
     }
     PyObject *type, *value, *tb;
     PyErr_Fetch(&type, &value, &tb);
@@ -444,19 +464,11 @@ void forget_failure() {
 }
 
 void raise_python() {
-    try {
-        throw;
-    } catch (const Diag& d) {
-        set_python_error(d);
-    } catch (const PyError&) {
-    } catch (const std::length_error& e) {
-        set_python_error(too_large(e));
-    } catch (const std::exception& e) {
-        set_python_error({Kind::compilation, std::string("internal error: ") + e.what(), {}});
-    }
+    set_thrown_error();
     try {
         finish_python_error();
     } catch (...) {
+        cpython::raise_in_python();
     }
     forget_frames();
 }

@@ -79,6 +79,8 @@ inline Diag too_large(const std::length_error& e) {
 }
 // Sets the Python exception of a Diag, for slots of Expr that plain Python helpers call (diag.cpp).
 void set_python_error(const Diag& diag);
+// Inside a handler: as what is being handled. Needs no memory where there is none.
+void set_thrown_error() noexcept;
 
 // --- symbolic values --------------------------------------------------------------------------
 struct Lowering;

@@ -1,6 +1,7 @@
 // From arguments to a specialisation: a stored recipe, or the front end and the compiler.
 
 #include <algorithm>
+#include <new>
 #include <optional>
 
 #include "data/external.h"
@@ -182,7 +183,7 @@ struct Told {
         s.cache_ns += making.look_up_ns;
         s.trace_ns += making.front_end_ns;
         s.compile_ns += making.code_ns;
-        if (reports_compiling()) report_making(std::move(making));
+        if (reports_compiling()) report_making(making);
     }
 };
 
@@ -343,6 +344,8 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
     } catch (const frontend::Diag& d) {  // of what the facts about an argument are asked for
         frontend::set_python_error(d);
         frontend::prefix_binding_error(k.definition);
+    } catch (const std::bad_alloc&) {
+        PyErr_NoMemory();
     } catch (const std::exception& e) {
         const std::string why = e.what();
         const bool users = why.starts_with("QD_LOAD_IR");
@@ -367,6 +370,20 @@ std::optional<bool> wait_for_turn(PyObject* lock) {
         if (session().compiling <= 0) return false;
     }
 }
+
+// Gives it back, whatever happens, and keeps the exception that is set.
+struct Turn {
+    PyObject* lock;  // null: it was not taken
+
+    ~Turn() {
+        if (!lock) return;
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        const Ref done = Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));
+        if (!done) cpython::forget_error();
+        PyErr_Restore(type, value, trace);
+    }
+};
 
 }  // namespace
 
@@ -402,6 +419,7 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
     const auto mine = wait_for_turn(lock);
     if (!mine) return nullptr;
     std::unique_ptr<Specialisation> s;
+    const Turn turn{*mine ? lock : nullptr};
     if (session().generation != generation) {
         set_error("QuadrantsRuntimeError",
                   "the runtime was reset while " + kernel_name(k) + " was being compiled");
@@ -415,10 +433,6 @@ std::unique_ptr<Specialisation> build_specialisation(KernelObject& k, PyObject* 
         s = build_locked(k, args, count);
         show_cache_messages();
     }
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    if (*mine) (void)Ref::steal_or_null(PyObject_CallMethod(lock, "release", nullptr));
-    PyErr_Restore(type, value, trace);
     if (cpython::raise_kept_error()) s.reset();
     return s;
 }

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 
-#include "ir/ir.h"
 #include "cpython/entry.h"
+#include "ir/ir.h"
 #include "runtime/cuda/assembler.h"
 #include "runtime/device.h"
 #include "runtime/first_code.h"
@@ -52,7 +53,7 @@ int show_complaints(void*) {
 }
 
 // Any thread.
-void complain(const std::string& kernel, const char* what) {
+void complain(const std::string& kernel, const char* what) noexcept {
     if (interpreter_ends()) return;
     try {
         Complaints& c = complaints();

@@ -6,6 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <mutex>
+#include <new>
 #include <string_view>
 
 #include "ir/ir.h"
@@ -137,10 +138,13 @@ void count_code(Making& m, const abi::Artefact& code) {
     m.tier = code.tier;
 }
 
-void report_making(Making m) {
-    write_error(line_of(m));
-    const std::lock_guard guard(told.lock);
-    told.makings.push_back(std::move(m));
+void report_making(const Making& m) noexcept {
+    try {
+        write_error(line_of(m));
+        const std::lock_guard guard(told.lock);
+        told.makings.push_back(m);
+    } catch (const std::bad_alloc&) {
+    }
 }
 
 void report_optimising(const std::string& kernel, const abi::Artefact& code, int64_t passes_ns,

@@ -47,7 +47,7 @@ struct Making {
 bool reports_compiling();
 void count_front_end(Making& m, const frontend::LoweredKernel& kernel);
 void count_code(Making& m, const abi::Artefact& code);
-void report_making(Making m);
+void report_making(const Making& m) noexcept;  // what there is no memory for is left out
 // Any thread.
 void report_optimising(const std::string& kernel, const abi::Artefact& code, int64_t passes_ns,
                        int64_t emission_ns);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #define XXH_INLINE_ALL
@@ -151,18 +152,18 @@ bool keeps_all() {
 void use_kept_trees() { frontend::set_kept_trees({find, parsed}); }
 
 void flush_kept_trees() {
+    auto all = std::exchange(files(), {});
     size_t text = 0;
-    for (const auto& [path, file] : files())
+    for (const auto& [path, file] : all)
         for (const FunctionSource* s : file.parsed) text += s->text.size();
     if (keeps() && (text >= kLeastText || (text && keeps_all()))) {
-        for (auto& [path, file] : files()) try {
+        for (auto& [path, file] : all) try {
                 if (!file.parsed.empty()) write_file(path, file);
             } catch (const cpython::PyError&) {
                 cpython::forget_error();
             } catch (const frontend::Diag&) {  // the stack is short
             }
     }
-    files().clear();
 }
 
 }  // namespace qd::launcher

@@ -8,13 +8,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "autodiff/autodiff.h"
+#include "cpython/entry.h"
 #include "cpython/names.h"
 #include "data/external.h"
-#include "cpython/entry.h"
 #include "data/storage.h"
 #include "frontend/source/ast.h"
 #include "ir/random.h"
@@ -187,6 +189,7 @@ void raise_failure(const runtime::LaunchOutcome& outcome, const std::string& ker
 __attribute__((noinline)) PyObject* after_launch(runtime::LaunchOutcome& outcome,
                                                  const Specialisation& spec, Raised& raised) {
     const bool told = outcome.printed.empty() || write_output(outcome.printed);
+    if (told && outcome.no_memory) PyErr_NoMemory();
     if (told && outcome.failed) raise_failure(outcome, spec.name);
     if (raised) raised.restore();
     return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
@@ -207,9 +210,9 @@ class Watched {
 
   private:
     __attribute__((noinline)) void begin() {
-        runtime::set_running_kernel(s_.name.c_str());
         const runtime::Device& device = *session().device;
         if (device.launch_begins) device.launch_begins();
+        runtime::set_running_kernel(s_.name.c_str());
     }
     __attribute__((noinline)) void end() {
         const runtime::Device& device = *session().device;
@@ -217,13 +220,33 @@ class Watched {
         runtime::set_running_kernel(nullptr);
         if (!runtime::is_traced()) return;
         runtime::trace_run("launch", s_.name, start_, now_ns() - start_);
-        trace_tasks(s_, times_);
+        try {
+            trace_tasks(s_, times_);
+        } catch (const std::bad_alloc&) {  // then they are left out
+        }
     }
 
     const bool wanted_;
     const Specialisation& s_;
     const int64_t start_;
     const std::vector<runtime::TaskTime>& times_;
+};
+
+// Around a launch of quick code whose time counts.
+class Counted {
+  public:
+    Counted(bool wanted, const Specialisation& s, int64_t start)
+        : wanted_(wanted), s_(s), start_(start) {}
+    ~Counted() { end(); }
+    Counted(const Counted&) = delete;
+    void end() {
+        if (std::exchange(wanted_, false)) runtime::quick_run_ends(s_.slot, now_ns() - start_);
+    }
+
+  private:
+    bool wanted_;
+    const Specialisation& s_;
+    const int64_t start_;
 };
 
 size_t tasks_of_last_call = 0;
@@ -298,7 +321,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         tasks_of_last_call = image.counted_tasks;
         if (image.gpu && !note_native_launch(k, s, image, block)) return nullptr;
         if (image.uses_random && !number_draws()) return nullptr;
-        const bool counted = image.tier == 0 && runtime::quick_run_begins(s.slot, start);
+        Counted counted(image.tier == 0 && runtime::quick_run_begins(s.slot, start), s, start);
         runtime::LaunchHooks hooks{Patience::check_signals, Patience::long_run, &patience};
         hooks.whole_ns = kWholeNs;
         hooks.stream = stream;
@@ -312,7 +335,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         if (image.gpu && !has_native_arrays(k, s)) arrays.emplace(s, block, stream);
         special = runtime::launch(image, context, *session_.pool, hooks, outcome);
         if (arrays) arrays->write_back();
-        if (counted) runtime::quick_run_ends(s.slot, now_ns() - start);
+        counted.end();
         patience.end();
         if (!times.empty()) record_times(s, times);
     }
@@ -489,12 +512,15 @@ bool begin_generation(KernelObject& k) {
         if (!read_parameters(k, parameters)) return false;
     } while (session().generation != generation);
     if (k.generation == generation) return true;  // by another thread
+    Retired now{std::make_unique<std::vector<Parameter>>(std::move(parameters)),
+                std::make_unique<std::vector<std::unique_ptr<Specialisation>>>()};
+    k.retired->reserve(k.retired->size() + 1);
     Active::forget_parents(k);
     k.generation = generation;
     Retired old{std::unique_ptr<std::vector<Parameter>>(k.parameters),
                 std::unique_ptr<std::vector<std::unique_ptr<Specialisation>>>(k.specialisations)};
-    k.parameters = new std::vector<Parameter>(std::move(parameters));
-    k.specialisations = new std::vector<std::unique_ptr<Specialisation>>;
+    k.parameters = now.parameters.release();
+    k.specialisations = now.specialisations.release();
     if (k.active)
         k.retired->push_back(std::move(old));
     else
@@ -700,18 +726,22 @@ PyObject* kernel_new(PyTypeObject* type, PyObject* args, PyObject*) {
         Ref::steal_or_null(PyObject_GetAttr(definition, cpython::names().derivative_));
     const long mode = derivative ? PyLong_AsLong(derivative.get()) : 0;
     if (PyErr_Occurred()) return nullptr;
-    auto* k = as_kernel(type->tp_alloc(type, 0));
-    if (!k) return nullptr;
-    k->derivative = static_cast<uint8_t>(mode);
     const Ref graph = Ref::steal_or_null(PyObject_GetAttr(definition, cpython::names().graph_));
     if (!graph) cpython::forget_error();
+    auto signature = std::make_unique<std::string>();
+    auto parameters = std::make_unique<std::vector<Parameter>>();
+    auto specialisations = std::make_unique<std::vector<std::unique_ptr<Specialisation>>>();
+    auto retired = std::make_unique<std::vector<Retired>>();
+    auto* k = as_kernel(type->tp_alloc(type, 0));  // the collector sees it from here on
+    if (!k) return nullptr;
+    k->derivative = static_cast<uint8_t>(mode);
     k->is_graph = graph && graph.get() == Py_True && !mode;
     k->vectorcall = entry<kernel_call>;
     k->definition = Py_NewRef(definition);
-    k->signature = new std::string;
-    k->parameters = new std::vector<Parameter>;
-    k->specialisations = new std::vector<std::unique_ptr<Specialisation>>;
-    k->retired = new std::vector<Retired>;
+    k->signature = signature.release();
+    k->parameters = parameters.release();
+    k->specialisations = specialisations.release();
+    k->retired = retired.release();
     return reinterpret_cast<PyObject*>(k);
 }
 
@@ -830,6 +860,8 @@ PyGetSetDef kernel_getset[] = {
     {"_launches", entry<launch_count>, nullptr, "How many calls there were.", nullptr},
     {"_specialisations", entry<describe_specialisations>, nullptr, "What each specialisation is.",
      nullptr},
+    {"_graph_tables", entry<graph_tables>, nullptr,
+     "Loops and checkpoints of the last launched graph.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -860,8 +892,6 @@ bool add_kernel(PyObject* module) {
            PyModule_AddFunctions(module, kernel_functions) == 0 &&
            PyModule_AddFunctions(module, graph_functions) == 0 &&
            PyModule_AddFunctions(module, native_graph_functions) == 0;
-    {"_graph_tables", entry<graph_tables>, nullptr,
-     "Loops and checkpoints of the last launched graph.", nullptr},
 }
 
 }  // namespace qd::launcher

@@ -85,8 +85,11 @@ void record_times(const Specialisation& s, std::span<const runtime::TaskTime> ti
     for (const runtime::TaskTime& t : times) {
         if (t.task >= image->tasks.size()) continue;
         const std::string name = task_name(s, image->tasks[t.task], t.task);
-        const auto [at, fresh] = numbers.try_emplace(name, static_cast<uint32_t>(names.size()));
-        if (fresh) names.push_back(name);
+        auto at = numbers.find(name);
+        if (at == numbers.end()) {
+            names.push_back(name);
+            at = numbers.emplace(name, static_cast<uint32_t>(names.size() - 1)).first;
+        }
         records.push_back({at->second, t.began_ns, t.ns});
     }
 }

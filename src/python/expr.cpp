@@ -51,7 +51,7 @@ PyObject* trace_call(PyObject*, PyObject* args) {
 bool asked_by_others() {
     Ref at = Ref::borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
     while (at && at.get() != Py_None) {
-        const std::string module = cpython::module_of(at.get());
+        const std::string_view module = cpython::module_of(at.get());
         if (module != "quadrants.lang.impl") return !cpython::is_own_module(module);
         at = Ref::steal_or_null(PyObject_GetAttrString(at.get(), "f_back"));
     }

@@ -3,14 +3,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <string_view>
 #include <vector>
 
 #include "cache/part_folder.h"
 #include "cache/store.h"
 #include "cpython/cpython.h"
-#include "data/storage.h"
 #include "cpython/entry.h"
+#include "data/storage.h"
 #include "frontend/specialise.h"
 #include "launcher/compile_report.h"
 #include "launcher/kept_trees.h"
@@ -218,12 +219,20 @@ void flush() {
     flush_cache();
 }
 
+// What there is no memory for is not told, nor kept for later processes.
+void try_to(void (*work)()) {
+    try {
+        work();
+    } catch (const std::bad_alloc&) {
+    } catch (const cpython::PyError&) {
+        cpython::forget_error();
+    }
+}
+
 // Caches are written, reports told, and no user's function is held here any more.
 void finish() {
     runtime::drop_optimisations();
-    flush();
-    report_session();
-    end_trace();
+    for (void (*work)() : {flush, report_session, end_trace}) try_to(work);
     frontend::clear_function_cache();
 }
 

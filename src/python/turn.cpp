@@ -22,7 +22,13 @@ PyObject* copy_alone(PyObject*, PyObject* copies) {
     if (!wait_for_launches()) return nullptr;
     const Working working;
     Turn<PythonThreads>& turn = session().turn;
-    const bool took = turn.take();
+    const struct Taken {
+        Turn<PythonThreads>& turn;
+        const bool took = turn.take();
+        ~Taken() {
+            if (took) turn.leave();
+        }
+    } taken{turn};
     bool ok = true;
     for (Py_ssize_t n = 0; ok && n < PyList_Size(copies); ++n) {
         PyObject *to, *from, *shape, *view;
@@ -31,7 +37,6 @@ PyObject* copy_alone(PyObject*, PyObject* copies) {
                               &writes) &&
              data::copy_elements(to, from, shape, view, writes != 0);
     }
-    if (took) turn.leave();
     return ok ? Py_NewRef(Py_None) : nullptr;
 }
 

@@ -10,9 +10,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include "runtime/compiler.h"
@@ -87,11 +88,11 @@ struct ItsThreads {
         threads[thread].detach();
     }
 };
-ItsThreads* threads = new ItsThreads;
+ItsThreads& threads = *new ItsThreads;
 
 void in_forked_child() {
     queue.in_child();
-    threads = new ItsThreads;
+    new (&threads) ItsThreads;
 }
 const bool registered =
     at_fork(AtFork::compile_queue,
@@ -113,7 +114,7 @@ bool SlotMachine::start(Queue& q, int thread) {
     static const bool ends = std::atexit(stop_optimisations) == 0;  // for hosts that forget
     (void)ends;
     try {
-        ItsThreads& all = *threads;
+        ItsThreads& all = threads;
         const std::lock_guard guard(all.lock);
         const support::QuietThreads quiet;
         all.threads[thread] = std::thread([&q, &all, thread] {
@@ -130,18 +131,17 @@ bool SlotMachine::start(Queue& q, int thread) {
         });
         all.working[thread] = true;
         return true;
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
         return false;
     }
 }
 
-void SlotMachine::join(Queue&, int thread) { threads->join_or_leave(thread); }
+void SlotMachine::join(Queue&, int thread) { threads.join_or_leave(thread); }
 
 namespace {
 
 struct Improved {
     std::vector<uint8_t> artefact;
-    std::string failure;
     int64_t passes_ns = 0, emission_ns = 0;
 };
 
@@ -179,9 +179,10 @@ void reassemble(Improved& out, const Target& target, const KernelImage& image,
 void SlotMachine::compile(const Slot& slot) {
     const Target& target = slot->target_;
     const KernelImage& quick = *slot->current();
-    ItsThreads& all = *threads;
+    ItsThreads& all = threads;
     Improved made;
     int64_t loading_ns = 0;
+    std::exception_ptr failure;  // the quick tier's code stays: slower, and as right as before
     std::optional<Compiling> alone_with_fork;
     try {
         if (quick.gpu) {
@@ -191,25 +192,21 @@ void SlotMachine::compile(const Slot& slot) {
             alone_with_fork->need();
             improve(made, target, slot->ir_, &all.unwanted);
         }
-    } catch (const std::exception& e) {
-        made.failure = e.what();
+    } catch (...) {
+        failure = std::current_exception();
     }
     all.begin_to_finish(alone_with_fork);
     try {
-        if (made.failure.empty()) {
-            {
-                const Stage stage("load", target.name, loading_ns);
-                slot->publish(load_artefact(made.artefact, target.name));
-            }
-            if (target.tell)
-                target.tell(slot->current()->header(), made.passes_ns, made.emission_ns);
-            if (target.store) target.store(made.artefact);
+        if (failure) std::rethrow_exception(failure);
+        {
+            const Stage stage("load", target.name, loading_ns);
+            slot->publish(load_artefact(made.artefact, target.name));
         }
+        if (target.tell) target.tell(slot->current()->header(), made.passes_ns, made.emission_ns);
+        if (target.store) target.store(made.artefact);
     } catch (const std::exception& e) {
-        made.failure = e.what();
+        if (target.complain) target.complain(e.what());
     }
-    // The quick tier's code stays: slower, and as right as before.
-    if (!made.failure.empty() && target.complain) target.complain(made.failure.c_str());
     all.finished();
 }
 
@@ -226,8 +223,8 @@ ImageSlot::ImageSlot(std::unique_ptr<KernelImage> first, Target target)
 
 void ImageSlot::publish(std::unique_ptr<KernelImage> image) {
     std::lock_guard guard(lock_);
-    current_.store(image.get(), std::memory_order_release);
     images_.push_back(std::move(image));
+    current_.store(images_.back().get(), std::memory_order_release);
 }
 
 bool quick_run_begins(const std::shared_ptr<ImageSlot>& slot, int64_t now_ns) {

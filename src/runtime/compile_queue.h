@@ -27,7 +27,7 @@ namespace qd::runtime {
 struct Target {
     std::string name, cpu;
     std::function<void(std::span<const uint8_t>)> store;  // keeps the artefact; may be empty
-    std::function<void(const char*)> complain;            // tells of a failure; may be empty
+    std::function<void(const char*)> complain;  // tells of a failure; may be empty; throws nothing
     // Tells what it took; may be empty.
     std::function<void(const abi::Artefact&, int64_t passes_ns, int64_t emission_ns)> tell;
     std::shared_ptr<cache::PartFolder> parts;  // may be null

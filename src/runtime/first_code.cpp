@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -36,7 +37,7 @@ struct Work {
     int32_t unwanted = 0;                          // atomic
     Compiler::Compilation compilation;             // once the passes have run
     FirstCode code;
-    std::string failure;
+    std::exception_ptr failure;
 
     std::mutex lock;  // guards ended
     std::condition_variable changed;
@@ -103,8 +104,8 @@ struct Work {
             if (!compilation) begin();
             emit();
             if (for_gpu()) assemble();
-        } catch (const std::exception& e) {
-            failure = e.what();
+        } catch (...) {
+            failure = std::current_exception();
         }
         const std::lock_guard guard(lock);
         ended = true;
@@ -162,7 +163,7 @@ std::optional<FirstCode> make_first_code(FirstCodeRequest request, Impatience im
             if (getpid() != me) return make_first_code(work->request, impatience);
         }
     }
-    if (!work->failure.empty()) throw support::Error(work->failure);
+    if (work->failure) std::rethrow_exception(work->failure);
     return std::move(work->code);
 }
 

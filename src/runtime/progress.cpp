@@ -11,10 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -68,12 +68,13 @@ void draw(const Compilation& c, Clock::time_point now) {
     for (char& letter : text)
         if (static_cast<unsigned char>(letter) < 0x20 && letter) letter = '?';
     // Keeps the cursor; what is longer than the row is cut.
-    write_to_terminal(
-        "\x1b"
-        "7\x1b[?7l\x1b[K" +
-        std::string(text) +
-        "\x1b[?7h\x1b"
-        "8");
+    char whole[sizeof text + 32];
+    std::snprintf(whole, sizeof whole,
+                  "\x1b"
+                  "7\x1b[?7l\x1b[K%s\x1b[?7h\x1b"
+                  "8",
+                  text);
+    write_to_terminal(whole);
     line.shown = true;
 }
 
@@ -103,7 +104,7 @@ bool start_thread() {
         const support::QuietThreads quiet;
         std::thread(watch).detach();
         return line.has_thread = true;
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
         return false;
     }
 }
@@ -123,8 +124,8 @@ ProgressLine::ProgressLine(const std::string& kernel, bool shown) : outer_(watch
     if (!shown) return;
     const std::lock_guard guard(line.lock);
     if (!start_thread()) return;
+    line.open.push_back({line.last + 1, kernel, Clock::now(), "front end"});
     watched_compilation = mine_ = ++line.last;
-    line.open.push_back({mine_, kernel, Clock::now(), "front end"});
     if (line.open.size() == 1) line.changed.notify_all();
 }
 

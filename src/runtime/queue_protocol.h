@@ -181,7 +181,12 @@ class QueueProtocol {
         // Who waits for an earlier watch finds this one then. To wake threads takes microseconds.
         const bool soonest = std::none_of(watches_.begin(), watches_.end(),
                                           [&](const Watch& w) { return w.due_ns <= due_ns; });
-        watches_.push_back({due_ns, slot});
+        try {
+            watches_.push_back({due_ns, slot});
+        } catch (const std::bad_alloc&) {
+            Machine::progress(slot).watched = false;  // the next launch brings one
+            return;
+        }
         if (soonest) changed_.notify_all();
     }
 
@@ -211,7 +216,11 @@ class QueueProtocol {
         const auto& p = Machine::progress(slot);
         const int64_t now_ns = Machine::now_ns(), first_ns = p.first_ns;
         const bool often = first_ns && p.spent(now_ns) * kUrgentShare > now_ns - first_ns;
-        asked_[often || threads_ == 1 ? urgent : patient].push_back(slot);
+        try {
+            asked_[often || threads_ == 1 ? urgent : patient].push_back(slot);
+        } catch (const std::bad_alloc&) {
+            return wait_again(slot);  // a later launch asks once more
+        }
         changed_.notify_all();
     }
 

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <mutex>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "runtime/fork.h"
@@ -146,6 +147,17 @@ bool open_own() {
     return take_file(with_number(trace.path), false);
 }
 
+// An event that there is no memory for is left out, whole.
+template <class Add>
+void try_to_add(Add add) noexcept {
+    const size_t before = trace.buffer.size();
+    try {
+        add();
+    } catch (const std::bad_alloc&) {
+        trace.buffer.resize(std::min(before, trace.buffer.size()));
+    }
+}
+
 std::string end_event(int thread) {
     std::string line;
     add_head(line, "E", thread);
@@ -156,7 +168,7 @@ std::string end_event(int thread) {
 void close_file() {
     if (trace.fd < 0) return;
     for (; !trace.open.empty(); trace.open.pop_back())  // what goes on in the background
-        (trace.buffer += ",\n") += end_event(trace.open.back());
+        try_to_add([] { (trace.buffer += ",\n") += end_event(trace.open.back()); });
     empty_buffer();
     trace.end = ::lseek(trace.fd, 0, SEEK_CUR);
     write_all(kEnd);
@@ -164,7 +176,7 @@ void close_file() {
     trace.fd = -1;
 }
 
-void add(std::string line, bool at_once) {
+void add(const std::string& line, bool at_once) {
     if (!is_traced() || trace.error) return;
     if (trace.fd < 0 && !open_own()) {
         trace.error = errno;
@@ -185,12 +197,12 @@ void add(std::string line, bool at_once) {
 // --- fork
 // ----------------------------------------------------------------------------------------
 void in_forked_child() {
-    const std::string path = trace.path;
+    std::string path = std::move(trace.path);
     const int fd = trace.fd;
     const uint32_t session = trace.session;
     new (&trace) Trace;  // the parent's buffer is the parent's to write; its memory stays
     if (fd >= 0) ::close(fd);
-    trace.path = path;
+    trace.path = std::move(path);
     trace.session = session + 1;
     trace.in_child = true;
 }
@@ -250,16 +262,21 @@ std::string trace_event(std::string_view category, std::string_view name, std::s
 uint32_t trace_begins(std::string_view kind, std::string_view of) {
     const std::lock_guard guard(trace.lock);
     if (!is_traced()) return 0;
-    std::string line;
-    add_head(line, "B");
-    add_text(line, "cat", "compile");
-    add_text(line, "name", kind);
-    add_us(line, "ts", now_ns());
-    line += ",\"args\":{\"kernel\":\"";
-    add_escaped(line, of);
-    add(line + "\"}}", true);
-    trace.open.push_back(thread_number());
-    return trace.session;
+    uint32_t begun = 0;
+    try_to_add([&] {
+        std::string line;
+        add_head(line, "B");
+        add_text(line, "cat", "compile");
+        add_text(line, "name", kind);
+        add_us(line, "ts", now_ns());
+        line += ",\"args\":{\"kernel\":\"";
+        add_escaped(line, of);
+        trace.open.reserve(trace.open.size() + 1);
+        add(line + "\"}}", true);
+        trace.open.push_back(thread_number());
+        begun = trace.session;
+    });
+    return begun;
 }
 
 void trace_ends(uint32_t begun) {
@@ -269,21 +286,21 @@ void trace_ends(uint32_t begun) {
     const int me = thread_number();
     const auto mine = std::find(trace.open.rbegin(), trace.open.rend(), me);
     if (mine != trace.open.rend()) trace.open.erase(std::prev(mine.base()));
-    add(end_event(me), true);
+    try_to_add([&] { add(end_event(me), true); });
 }
 
 void trace_run(const char* category, std::string_view name, int64_t began_ns, int64_t took_ns) {
     const std::lock_guard guard(trace.lock);
     if (trace.runs > kMostRuns) return;
     if (trace.runs++ == kMostRuns) name = "(and more, which are not shown)";
-    add(trace_event(category, name, "", began_ns, took_ns), false);
+    try_to_add([&] { add(trace_event(category, name, "", began_ns, took_ns), false); });
 }
 
 void trace_stage(const char* stage, const char* of, int64_t began_ns, int64_t took_ns) {
     if (!*stage || took_ns < kShortStageNs || !is_traced()) return;
     const std::lock_guard guard(trace.lock);
     if (!thread_name) thread_name = "compiler";  // a thread of its own, if it is not known yet
-    add(trace_event("stage", stage, of, began_ns, took_ns), false);
+    try_to_add([&] { add(trace_event("stage", stage, of, began_ns, took_ns), false); });
 }
 
 }  // namespace qd::runtime

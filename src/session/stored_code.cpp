@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 
 #include "cache/kernel_folder.h"
 #include "cache/store.h"
@@ -31,9 +32,9 @@ std::set<std::string> used;
 std::set<Bytes> accessors;
 
 // Entries of the same size under their names are taken for the same.
-std::vector<cache::Store::Entry> entries_of_accessors() {
+std::vector<cache::Store::Entry> entries_of(const std::set<Bytes>& contents) {
     std::vector<cache::Store::Entry> entries;
-    for (const Bytes& content : accessors) {
+    for (const Bytes& content : contents) {
         Bytes key = environment();
         key.insert(key.end(), content.begin(), content.end());
         entries.push_back({code_name(hash_of(key)), content});
@@ -75,15 +76,15 @@ void note_accessor(Bytes entry) { accessors.insert(std::move(entry)); }
 
 void flush_cache() {
     const ir::Options& o = session().options;
+    const auto code = std::exchange(used, {});
+    const auto contents = std::exchange(accessors, {});
     if (keeps_cache()) {
         const cache::Limits limits{o.offline_cache_cleaning_policy,
                                    o.offline_cache_max_size_of_files,
                                    o.offline_cache_cleaning_factor};
-        (void)kernel_folder().flush(used, entries_of_accessors(), limits);
+        (void)kernel_folder().flush(code, entries_of(contents), limits);
         store().keep_within(limits);
     }
-    used.clear();
-    accessors.clear();
     show_cache_messages();
 }
 

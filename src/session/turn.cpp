@@ -5,7 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <string>
+#include <new>
 
 #include "cpython/cpython.h"
 #include "session/session.h"
@@ -22,7 +22,7 @@ struct WhoWaits {
     std::mutex mutex;  // never waited for with the GIL held by who waits for the GIL
     std::condition_variable changed;
 };
-WhoWaits* who_waits = new WhoWaits;  // never destroyed: threads may wait while the process ends
+WhoWaits& who_waits = *new WhoWaits;  // never destroyed: threads may wait while the process ends
 
 }  // namespace
 
@@ -76,21 +76,21 @@ void pass_a_fork_that_waits() {
 
 void PythonThreads::doze_for_turn() {
     {
-        std::unique_lock lock(who_waits->mutex);  // before the GIL goes: whoever wakes has it
+        std::unique_lock lock(who_waits.mutex);  // before the GIL goes: whoever wakes has it
         const Waiting waiting;
-        who_waits->changed.wait_for(lock, kDoze);
+        who_waits.changed.wait_for(lock, kDoze);
         lock.unlock();
     }
     pass_a_fork_that_waits();
 }
 
 void PythonThreads::wake() {
-    const std::lock_guard lock(who_waits->mutex);
-    who_waits->changed.notify_all();
+    const std::lock_guard lock(who_waits.mutex);
+    who_waits.changed.notify_all();
 }
 
 void turn_in_forked_child() {
-    who_waits = new WhoWaits;  // a lost thread may have the lock
+    new (&who_waits) WhoWaits;  // a lost thread may have the lock
     session().turn.in_forked_child();
     if (session().forker != PythonThreads::this_thread()) session().forker = 0;
 }

@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <list>
 #include <memory>
+#include <new>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -26,20 +28,28 @@ namespace {
 
 using Body = Lowering::Body;
 
+using Loose = std::list<std::unique_ptr<Entry>>;
+
 struct FunctionCache {
     std::unordered_map<std::string, std::unique_ptr<Entry>> entries;
-    std::vector<std::unique_ptr<Entry>> loose;  // lowered per call site, or replaced
+    Loose loose;  // lowered per call site, or replaced
     std::deque<ir::Format> formats;
 };
 
+// Null: nothing was lowered yet.
 std::shared_ptr<FunctionCache>& shared_cache() {
-    static auto* p = new std::shared_ptr<FunctionCache>(std::make_shared<FunctionCache>());
+    static auto* p = new std::shared_ptr<FunctionCache>;
     return *p;
 }
 
 thread_local std::shared_ptr<FunctionCache> own_cache;  // while OwnFunctions lives
 
-std::shared_ptr<FunctionCache>& cache_pointer() { return own_cache ? own_cache : shared_cache(); }
+std::shared_ptr<FunctionCache>& cache_pointer() {
+    if (own_cache) return own_cache;
+    auto& shared = shared_cache();
+    if (!shared) shared = std::make_shared<FunctionCache>();
+    return shared;
+}
 
 // Finds references that copying in and out cannot serve.
 struct ReferenceCheck {
@@ -218,6 +228,7 @@ struct FuncCall {
 
     // Makes the entry; false if the body must be expanded.
     bool fill(std::unique_ptr<Entry>& slot) {
+        Loose place(1);  // for set_aside(), which may find no memory
         slot = std::make_unique<Entry>();
         Entry* e = slot.get();
         e->constants = std::move(key.constants);
@@ -232,7 +243,7 @@ struct FuncCall {
                 again.expand = true;
                 return false;
             }
-            set_aside();
+            set_aside(std::move(place));
             throw;
         }
         e->in_progress = false;
@@ -243,9 +254,10 @@ struct FuncCall {
     }
 
     // Kept for the kernels that call it; nobody finds it any more.
-    void set_aside() {
+    void set_aside(Loose place = Loose(1)) {
         auto it = cache.entries.find(key.bytes);
-        cache.loose.push_back(std::move(it->second));
+        place.front() = std::move(it->second);
+        cache.loose.splice(cache.loose.end(), place);
         cache.entries.erase(it);
     }
 
@@ -321,18 +333,14 @@ std::vector<Arg> plan_arguments(const FuncSignature& s, const TracedArgs& args, 
 
 Ref attribute_of(PyObject* o, PyObject* name) { return Ref::steal(PyObject_GetAttr(o, name)); }
 
-void abandon_function_cache() {
-    (void)new std::shared_ptr<FunctionCache>(std::move(shared_cache()));
-    shared_cache() = std::make_shared<FunctionCache>();
-}
+void abandon_function_cache() { new (&shared_cache()) std::shared_ptr<FunctionCache>; }
 void clear_function_cache() {
-    shared_cache() = std::make_shared<FunctionCache>();
+    shared_cache().reset();
     forget_memos();
 }
 
-OwnFunctions::OwnFunctions() : before_(std::move(own_cache)) {
-    own_cache = std::make_shared<FunctionCache>();
-}
+OwnFunctions::OwnFunctions()
+    : before_(std::exchange(own_cache, std::make_shared<FunctionCache>())) {}
 OwnFunctions::~OwnFunctions() { own_cache = std::static_pointer_cast<FunctionCache>(before_); }
 
 const ir::Format* own_format(ir::Format format) {

@@ -121,7 +121,9 @@ const char* class_name(PyTypeObject* t) {
     const char* dot = std::strrchr(t->tp_name, '.');
     return dot ? dot + 1 : t->tp_name;
 }
-PyObject* interned(const char* s) { return s ? PyUnicode_InternFromString(s) : nullptr; }
+PyObject* interned(const char* s) {
+    return s ? Ref::steal(PyUnicode_InternFromString(s)).release() : nullptr;
+}
 
 Tables& tables() {
     static auto* t = new Tables{
@@ -130,13 +132,14 @@ Tables& tables() {
 }
 
 const Fields& fields_of(PyTypeObject* type) {
-    auto [it, made] = tables().classes.try_emplace(type);
-    if (made)
-        for (const Row& r : kRows)
-            if (!std::strcmp(r.name, class_name(type)))
-                it->second = {r.kind,           interned(r.a),     interned(r.b),   interned(r.c),
-                              interned(r.list), interned(r.list2), interned(r.text)};
-    return it->second;
+    auto& known = tables().classes;
+    if (const auto it = known.find(type); it != known.end()) return it->second;
+    Fields fields{};
+    for (const Row& r : kRows)
+        if (!std::strcmp(r.name, class_name(type)))
+            fields = {r.kind,           interned(r.a),     interned(r.b),   interned(r.c),
+                      interned(r.list), interned(r.list2), interned(r.text)};
+    return known.emplace(type, fields).first->second;
 }
 
 uint8_t operator_of(PyObject* op) {

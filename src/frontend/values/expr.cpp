@@ -335,9 +335,4 @@ ir::Type type_of(PyObject* expr) {
     return e.kind == ExprKind::array ? type::kNone : e.type().value();
 }
 
-void set_internal_error(const char* what) {
-    PyErr_Format(PyExc_RuntimeError, "internal error in the front end: %s (please report this)",
-                 what);
-}
-
 }  // namespace qd::frontend

@@ -118,21 +118,13 @@ namespace qd::frontend {
 struct HoldsTask {};
 void hold_in_python();  // in its place where Python is between: a Python exception is set
 
-void set_internal_error(const char* what);
 template <class F>
 PyObject* guarded(F&& f) noexcept {
     try {
         return f().release();
-    } catch (const Diag& d) {
-        set_python_error(d);
-    } catch (const PyError&) {
-    } catch (const HoldsTask&) {
-        hold_in_python();
-    } catch (const std::length_error& e) {
-        set_python_error(too_large(e));
-    } catch (const std::exception& e) {
-        set_internal_error(e.what());
+    } catch (...) {
+        set_thrown_error();
+        return nullptr;
     }
-    return nullptr;
 }
 }  // namespace qd::frontend

@@ -92,6 +92,7 @@ struct LaunchOutcome {
     // Where it stands, and the calls around it, innermost first; they live as long as the image.
     std::unique_ptr<std::vector<const support::FormatEntry*>> stack;
     bool interrupted = false;
+    bool no_memory = false;  // for what it prints, or for what a thread works with: it ended there
 };
 
 // How the caller waits. Both are called on the launching thread only, and not for short launches.

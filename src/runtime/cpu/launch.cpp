@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -42,6 +43,13 @@ struct Launch {  // shared by the threads of one launch
     int32_t stop = 0;
     LaunchHooks hooks;
     TapeMarks* tapes = nullptr;  // null: nobody asks
+
+    // By any of its threads: nothing may be thrown over compiled code, nor past the other threads.
+    void ends_without_memory() noexcept {
+        const std::lock_guard guard(lock);
+        outcome->no_memory = true;
+        __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    }
 
     void expect_long(int64_t rest_ns) {
         if (!hooks.long_run || rest_ns <= hooks.long_ns) return;
@@ -104,29 +112,36 @@ std::vector<const support::FormatEntry*> stack_of(const abi::Thread& t, const Ke
 void on_print(abi::Thread* t, uint32_t format, const abi::Cell* cells) {
     Launch& l = *reinterpret_cast<Worker*>(t)->launch;
     if (format >= l.image->formats.size()) return;
-    std::string text = format_text(l.image->formats[format], cells);
-    if (!l.image->formats[format].sites.empty()) add_callers(text, stack_of(*t, *l.image, format));
-    std::lock_guard guard(l.lock);
-    l.outcome->printed += text;
+    try {
+        std::string text = format_text(l.image->formats[format], cells);
+        if (!l.image->formats[format].sites.empty())
+            add_callers(text, stack_of(*t, *l.image, format));
+        std::lock_guard guard(l.lock);
+        l.outcome->printed += text;
+    } catch (const std::bad_alloc&) {
+        l.ends_without_memory();
+    }
+}
+
+// The first one's text and place, as far as there is memory for them.
+void note_failure(Launch& l, const abi::Thread& t, uint32_t format, const abi::Cell* cells) {
+    const std::lock_guard guard(l.lock);
+    if (l.outcome->failed) return;
+    l.outcome->failed = true;
+    if (format < l.image->formats.size())
+        l.outcome->failure = format_text(l.image->formats[format], cells);
+    l.outcome->stack =
+        std::make_unique<std::vector<const support::FormatEntry*>>(stack_of(t, *l.image, format));
 }
 
 __attribute__((noinline)) void on_fail(abi::Thread* t, uint32_t format, const abi::Cell* cells) {
     auto* w = reinterpret_cast<Worker*>(t);
-    {
-        Launch& l = *w->launch;
-        const support::FormatEntry* entry =
-            format < l.image->formats.size() ? &l.image->formats[format] : nullptr;
-        std::string text = entry ? format_text(*entry, cells) : std::string();
-        std::lock_guard guard(l.lock);
-        if (!l.outcome->failed) {
-            l.outcome->failed = true;
-            l.outcome->failure = std::move(text);
-            l.outcome->stack = std::make_unique<std::vector<const support::FormatEntry*>>(
-                stack_of(*t, *l.image, format));
-        }
-        t->calls = nullptr;
-        __atomic_store_n(&l.stop, 1, __ATOMIC_RELAXED);
+    try {
+        note_failure(*w->launch, *t, format, cells);
+    } catch (const std::bad_alloc&) {
     }
+    t->calls = nullptr;
+    __atomic_store_n(&w->launch->stop, 1, __ATOMIC_RELAXED);
     __builtin_longjmp(w->jump, 1);
 }
 
@@ -154,10 +169,14 @@ void run_chunk(void* data, int64_t chunk, int thread) {
     const Job& job = *static_cast<const Job*>(data);
     if (__atomic_load_n(&job.launch->stop, __ATOMIC_RELAXED)) return;
     const abi::Context* context = job.copies && thread ? &job.copies[thread].context : job.context;
-    Worker w(*context, *job.launch, job.tile, job.tiles, thread, job.alone);
     const int64_t begin = std::max(chunk * job.chunk_units, job.first);
     const int64_t end = std::min((chunk + 1) * job.chunk_units, job.units);
-    call_entry(w, job.entry, begin, end, chunk);
+    try {
+        Worker w(*context, *job.launch, job.tile, job.tiles, thread, job.alone);
+        call_entry(w, job.entry, begin, end, chunk);
+    } catch (const std::bad_alloc&) {  // for a tape
+        job.launch->ends_without_memory();
+    }
 }
 
 int64_t read_bound(const abi::Bound& b, const abi::Context& c) {

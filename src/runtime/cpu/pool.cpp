@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <system_error>
+#include <exception>
+#include <new>
 
 #include "runtime/cpu/float_mode.h"
 #include "runtime/cpu/tickets.h"
@@ -111,7 +112,7 @@ void Pool::start_workers() {
     try {
         for (int t = 1; t < threads(); ++t)
             workers_.emplace_back([s = shared_.get(), t] { s->work(t); });
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {  // nor for their records
         threads_ = static_cast<int>(workers_.size()) + 1;
     }
     started_.store(true, std::memory_order_release);
@@ -120,11 +121,9 @@ void Pool::start_workers() {
 // What the parent's threads were using, a lock among it, is leaked: once a fork.
 void Pool::forget_workers() {
     if (workers_.empty()) return;
-    (void)new std::vector<std::thread>(std::move(workers_));
-    workers_.clear();
+    new (&workers_) std::vector<std::thread>;
     started_ = false;
-    (void)shared_.release();
-    shared_ = std::make_unique<Shared>();
+    new (shared_.get()) Shared;
 }
 
 void Pool::run(ChunkFn fn, void* job, int64_t first, int64_t count, int max_threads) {

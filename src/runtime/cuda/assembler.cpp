@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include "runtime/cuda/driver.h"
@@ -127,9 +127,11 @@ std::optional<std::vector<Bytes>> run_all(const std::string& program, const Word
                                           const Texts& ptx, const int32_t* unwanted) {
     std::vector<std::optional<Bytes>> made(ptx.size());
     std::atomic<size_t> next = 0;
-    const auto work = [&] {
-        for (size_t k; (k = next++) < ptx.size();)
-            made[k] = run(program, options, ptx[k], unwanted);
+    const auto work = [&]() noexcept {
+        for (size_t k; (k = next++) < ptx.size();) try {
+                made[k] = run(program, options, ptx[k], unwanted);
+            } catch (const std::exception&) {  // it is not made
+            }
     };
     const size_t cpus = std::max(1u, std::thread::hardware_concurrency());
     std::vector<std::thread> others;
@@ -137,7 +139,7 @@ std::optional<std::vector<Bytes>> run_all(const std::string& program, const Word
         const support::QuietThreads quiet;
         try {
             while (others.size() + 1 < std::min(cpus, ptx.size())) others.emplace_back(work);
-        } catch (const std::system_error&) {  // no more threads
+        } catch (const std::exception&) {  // no more threads
         }
     }
     work();
