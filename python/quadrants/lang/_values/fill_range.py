@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from quadrants._lazy import LazyNumpy
+from quadrants._lib import core
 from quadrants.lang.exception import QuadrantsTypeError
 from quadrants.types.primitive_types import DataType, u1
 
@@ -52,7 +53,7 @@ def _check(dtype: DataType, value: Any, allowed: range, error: type[Exception]) 
 
 
 def _integers(value: Any) -> Iterator[int]:
-    entries = getattr(value, "entries", value)
+    entries = value if core.is_expr(value) else getattr(value, "entries", value)
     if type(entries) is int:
         yield entries
     elif isinstance(entries, (list, tuple, np.ndarray)):
