@@ -1303,3 +1303,58 @@ print(B().k(), core.counters()["lowered"])
                 env={**os.environ, "ENABLE_QUADRANTS_HEADER_PRINT": "0", "QD_KERNEL_COVERAGE": "0"},
             )  # fmt: skip
             assert done.stdout.split("\n")[-2:-1] == [want], done.stderr
+
+
+HELD = [[1, 2], [3, 4]]
+NAMED = {(0, 1): 10, (1, 0): 20, (0, 0): 30, (1, 1): 40}
+
+
+def test_components_of_static_vectors_are_indices(backend):
+    x = qd.field(qd.f32, ())
+    fields = [qd.field(qd.i32, 2) for _ in range(2)]
+
+    @qd.func
+    def weight(offset: qd.template(), w):
+        return w[offset[0]][0] * w[offset.y][1]
+
+    @qd.kernel
+    def k() -> qd.i32:
+        total = 0
+        w = [qd.Vector([1.0, 2.0]), qd.Vector([3.0, 4.0])]
+        counts = [0, 0]
+        for off in qd.static(qd.grouped(qd.ndrange(2, 2))):
+            x[None] += w[off[0]][0] * w[off[1]][1] + weight(off, w)
+            total += HELD[off[0]][off[1]] + HELD[-off[0]][off[0] * off[1]] * 100
+            total += (
+                NAMED[off[0], off[1]] * 10000 + (5, 6, 7)[(off + 1)[0] - qd.cast(off[1], qd.i32)]
+            )
+            counts[off[0]] += 1
+            fields[off[0]][off[1]] += counts[off[0]]
+            for d in qd.static(range(2)):
+                total += HELD[off[d]][d] * 1000000
+        return total
+
+    offsets = [(i, j) for i in range(2) for j in range(2)]
+    expected = sum(
+        HELD[i][j] + HELD[-i][i * j] * 100 + NAMED[i, j] * 10000 + (5, 6, 7)[i + 1 - j]
+        + sum(HELD[(i, j)[d]][d] for d in range(2)) * 1000000
+        for i, j in offsets
+    )  # fmt: skip
+    assert k() == expected
+    assert x[None] == 48
+    assert [f.to_numpy().tolist() for f in fields] == [[1, 2], [1, 2]]
+
+
+def test_indices_that_only_launches_know(backend):
+    @qd.kernel
+    def k(n: qd.i32) -> qd.i32:
+        return HELD[0][n]
+
+    @qd.kernel
+    def variable() -> qd.i32:
+        n = 1
+        return HELD[0][n]
+
+    for call in (lambda: k(1), variable):
+        with pytest.raises(qd.QuadrantsTypeError, match="must be known while"):
+            call()

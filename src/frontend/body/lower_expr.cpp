@@ -94,7 +94,7 @@ Val Body::expr(const Node* n) {
         }
         case K::Subscript: {
             Val base = expr(n->a);
-            Ref i = index(n->b);
+            Ref i = known_index(base.get(), index(n->b));
             low.node = n;
             const CheckedHere here(*this, n);
             return element(base, i.get());

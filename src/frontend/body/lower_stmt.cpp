@@ -152,7 +152,7 @@ void Body::assign_to(const Node* target, Val v, bool is_static) {
     // Elements of Python containers are replaced unless they are variables already.
     if (target->kind == K::Subscript) {
         Val base = expr(target->a);
-        Ref i = index(target->b);
+        Ref i = known_index(base.get(), index(target->b));
         low.node = statement;
         unit.consume(v);
         if ((PyList_Check(base.get()) || PyDict_Check(base.get())) && !is_symbolic(i.get())) {

@@ -13,6 +13,8 @@ Ref map_leaves(PyObject* o,
 inline bool is_plain_container(PyObject* o) {
     return PyList_CheckExact(o) || PyTuple_CheckExact(o) || PyDict_CheckExact(o);
 }
+// An index of one of Python's containers, with Python's numbers where constants alone make it.
+Ref known_index(PyObject* container, Ref index);       // known_index.cpp
 Ref copy_tree(PyObject* o);                            // other containers, the same leaves
 bool same_tree(PyObject* a, PyObject* b);              // equal forms, the same leaves
 void join_shared_view(PyObject* own, PyObject* view);  // what was done to the view is done to `own`
