@@ -16,7 +16,7 @@ import pytest
 import quadrants as qd
 
 HEAD = """
-import enum, fractions, json, sys, types, warnings
+import dataclasses, enum, fractions, json, sys, types, warnings
 import quadrants as qd
 from quadrants._lib import core
 
@@ -65,6 +65,13 @@ KEPT = [V].__getitem__
 METHODS = types.SimpleNamespace(
     find=("." * V + "x").find, bits=(1 << V).bit_length, ratio=(V / 2).as_integer_ratio, pop=[V].pop)
 class Methods: find = METHODS.find
+@dataclasses.dataclass(frozen=True)
+class Keeper:
+    find: object
+    total: object
+KEEPER = Keeper(METHODS.find, qd.Vector([V, 1]).sum)
+TOTAL, LARGEST = qd.Vector([V, 1]).sum, [qd.Matrix([[V, 1], [2, 3]]).max]
+SIZES = types.SimpleNamespace(cast=qd.Vector([V, 1]).cast, parent=qd.field(qd.f32, V).parent)
 VEC = qd.types.vector(2, qd.f32 if V == 5 else qd.i32)
 WIDE = qd.types.vector(V, qd.f32)
 REC = qd.types.struct(a=qd.f32, b=qd.f32 if V == 5 else qd.i32)
@@ -179,6 +186,12 @@ BODIES = {
     "kept_for_static": ("return qd.static(METHODS.find('x')) * 1.0", True),
     "kept_method_of_int": ("return METHODS.bits() * 1.0", True),
     "kept_method_of_float": ("return METHODS.ratio()[0] * 1.0", True),
+    "kept_method_of_vector": ("return TOTAL() * 1.0", True),
+    "kept_method_of_matrix": ("return LARGEST[0]() * 1.0", True),
+    "kept_method_with_operand": ("return SIZES.cast(qd.f32)[0]", True),
+    "kept_method_of_field": ("return SIZES.parent(1).shape[0] * 1.0", True),
+    "kept_for_dataclass": ("return h.find('x') * 1.0", True),
+    "kept_for_dataclass_vector": ("return h.total() * 1.0", True),
     "kept_method_that_changes": ("return METHODS.pop() * 1.0", False),
     "evaluated": ("return eval('V', {'V': V}) * 1.0", False),
     "globals": ("return globals()['V'] * 1.0", False),
@@ -215,7 +228,11 @@ BODIES = {
     "members_of_field": ("x = SF[0]\n    return qd.static(len(x.keys)) * 1.0", True),
     "python_type": ("return CALL(2.5) * 1.0", True),
 }  # fmt: skip
-PARAMETERS = {"struct_argument": ("d: Disc", "Disc(r=1.0)")}  # of those that have some
+PARAMETERS = {  # of those that have some
+    "struct_argument": ("d: Disc", "Disc(r=1.0)"),
+    "kept_for_dataclass": ("h: qd.template()", "KEEPER"),
+    "kept_for_dataclass_vector": ("h: qd.template()", "KEEPER"),
+}
 
 
 def results(tmp_path, cache, value):

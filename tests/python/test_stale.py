@@ -1153,6 +1153,34 @@ def test_built_in_methods_of_equal_names_are_told_apart(backend, one, other, arg
     assert [k(Holder(m)) for m in (one, other)] == [one(*arguments), other(*arguments)]
 
 
+@dataclasses.dataclass(frozen=True)
+class FrozenHolder:
+    method: object
+
+
+@pytest.mark.parametrize("holder", [Holder, FrozenHolder])
+def test_methods_of_vectors_are_told_apart(backend, holder):
+    def kernel_of(total):
+        @qd.kernel
+        def captured() -> qd.i32:
+            return total()
+
+        return captured
+
+    @qd.kernel
+    def held(h: qd.template()) -> qd.i32:
+        return h.method()
+
+    @qd.kernel
+    def given(total: qd.template()) -> qd.i32:
+        return total()
+
+    sums = [qd.Vector([n, 1]).sum for n in (1, 5)]
+    assert [kernel_of(s)() for s in sums] == [2, 6]
+    assert [held(holder(s)) for s in sums] == [2, 6]
+    assert [given(s) for s in sums] == [2, 6]
+
+
 @pytest.mark.oracle_differs("stores nothing that a helper answered")
 def test_a_kernel_that_a_helper_launches_is_refused_warm_as_cold(backend, tmp_path):
     backend.init(offline_cache=True, offline_cache_file_path=str(tmp_path))

@@ -17,6 +17,11 @@ namespace {
 
 using Body = Lowering::Body;
 
+// Whether a method was looked up in its object; else something keeps it, under a name of its own.
+bool finds_owner(const Prov* method) {
+    return method->kind == Prov::Kind::attribute && !method->is_kept_method;
+}
+
 Ref get(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
     if (!v) forget_error();
@@ -36,8 +41,13 @@ Val Body::call_again(const Val& f, std::span<const Ref> arguments, std::span<Pro
 
 // A method of an object of ours reads what is in it now.
 void Body::consume_owner(PyObject* self, Prov* method) {
-    if (is_expr(self) || is_struct(self) || PyType_Check(self) || is_field(self)) return;
-    if (method && method->parent) unit.consume(self, method->parent);
+    if (is_expr(self) || is_struct(self) || PyType_Check(self) || !method) return;
+    if (is_ndarray(unwrap(self))) return unit.opaque("a method of an array");
+    if (finds_owner(method)) {
+        if (!is_field(self) && method->parent) unit.consume(self, method->parent);
+        return;
+    }
+    unit.consume(adopt(Ref::borrow(self), unit.attribute(method, names().__self___)));
 }
 
 // A call that Python makes, with values of the kernel among its operands or without.
@@ -93,7 +103,7 @@ static bool finds_options(std::string_view name) {
 }
 
 Val Body::call_ours(const PythonCall& c) {
-    PyObject* self = PyMethod_Check(c.callable()) ? PyMethod_GET_SELF(c.callable()) : nullptr;
+    PyObject* self = owner_of(c.callable());
     // What a field says of itself beyond its layout, such as has_grad(), later processes ask again.
     if (((self && (is_field(self) || is_struct_field(self))) || finds_options(c.name)) &&
         c.operands.empty())
@@ -129,8 +139,7 @@ Val Body::call_harmless(const PythonCall& c) {
     PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
     if (self && !PyModule_Check(self) && !PyType_Check(self)) {
         // A method that is kept under a name of its own can be of any object.
-        const bool direct =
-            c.f.prov && c.f.prov->kind == Prov::Kind::attribute && !c.f.prov->is_kept_method;
+        const bool direct = c.f.prov && finds_owner(c.f.prov);
         Prov* owner = direct ? c.f.prov->parent : nullptr;
         is_pure = (direct || !c.f.prov) && unit.settle(self, owner);
         if (PyIter_Check(self) || !c.f.prov) callee = nullptr;

@@ -218,6 +218,13 @@ static void guard_owner(Unit& unit, const Val& base, PyObject* name, PyObject* m
         unit.opaque("a method of its own, under another name");
 }
 
+// A method that an object merely keeps says nothing of the object that it belongs to.
+static Val note_owner(Val v, PyObject* o) {
+    PyObject* owner = owner_of(v.get());
+    if (v.prov && owner) v.prov->is_kept_method = owner != o;
+    return v;
+}
+
 // base.name
 Val Body::member(const Val& base, PyObject* name) {
     PyObject* o = base.get();
@@ -236,7 +243,7 @@ Val Body::member(const Val& base, PyObject* name) {
             // Numbers of a template are constants.
             if (base.prov->at_launch || !(PyLong_Check(item.get()) || PyFloat_Check(item.get()) ||
                                           is_numpy_scalar(item.get())))
-                return bind_member(annotation.get(), std::move(item), prov);
+                return note_owner(bind_member(annotation.get(), std::move(item), prov), o);
         }
     }
     if (name == names().__dict___) refuse_at_launch(base.prov);
@@ -269,8 +276,7 @@ Val Body::member(const Val& base, PyObject* name) {
     }
     Val v = adopt(std::move(item), prov);
     if (v.prov && PyMethod_Check(v.get())) guard_owner(unit, base, name, v.get());
-    if (v.prov && PyCFunction_Check(v.get()))
-        v.prov->is_kept_method = PyCFunction_GET_SELF(v.get()) != o;
+    v = note_owner(std::move(v), o);
     if (v.prov && base.prov->at_launch && !(v.prov->facts & ~kNotWhole))
         pin_extra(unit, base, name, v);
     const auto is_size = [&] {

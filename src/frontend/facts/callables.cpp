@@ -62,6 +62,13 @@ bool is_long_lived(PyObject* o) {
            (PyCFunction_Check(o) && PyModule_Check(PyCFunction_GET_SELF(o)));
 }
 
+PyObject* owner_of(PyObject* callable) {
+    PyObject* self = PyMethod_Check(callable)      ? PyMethod_GET_SELF(callable)
+                     : PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable)
+                                                   : nullptr;
+    return self && !PyModule_Check(self) ? self : nullptr;
+}
+
 std::string callee_name(PyObject* f) {
     Ref name = get(f, names().__name___);
     return name ? text(name.get()) : text(f);
@@ -90,9 +97,7 @@ bool sees_more(const std::string& name) {
 
 // Methods of generators of random numbers: two equal answers of theirs say nothing about a third.
 bool is_of_chance(PyObject* f) {
-    PyObject* self = PyMethod_Check(f)      ? PyMethod_GET_SELF(f)
-                     : PyCFunction_Check(f) ? PyCFunction_GET_SELF(f)
-                                            : nullptr;
+    PyObject* self = owner_of(f);
     if (!self || PyType_Check(self)) return false;
     PyObject* bases = Py_TYPE(self)->tp_mro;
     for (Py_ssize_t k = 0; bases && k < PyTuple_GET_SIZE(bases); ++k) {

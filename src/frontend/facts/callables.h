@@ -27,6 +27,7 @@ bool is_harmless(PyObject* callable);            // Python's own, which does wha
 bool is_own_code(PyObject* callable);            // a function, class or method of this package
 bool is_our(PyTypeObject* t, const char* name);  // users have classes of these names too
 bool is_long_lived(PyObject* o);
+PyObject* owner_of(PyObject* callable);  // the object of a bound method, or null
 std::string callee_name(PyObject* f);
 
 // Of harmless ones: sees more than its operands; changes the object that it is a method of.

@@ -45,7 +45,7 @@ struct Prov {
     int argument = 0;              // root argument, annotation: parameter number of the Unit
     bool flattened = false;        // reached through a parameter annotated with a dataclass
     bool component = false;        // of a host matrix: kernels see it as a number of Python
-    bool is_kept_method = false;   // a built-in method of another object than the parent's
+    bool is_kept_method = false;   // a method of another object than the parent's
     bool runtime_members = false;  // primitives of this data-oriented object are run-time arguments
     uint16_t facts = 0;            // bit k: FactKind k is recorded
     int last_fact = -1;            // of this place, in Unit::facts
