@@ -1328,6 +1328,7 @@ def test_components_of_static_vectors_are_indices(backend):
             total += (
                 NAMED[off[0], off[1]] * 10000 + (5, 6, 7)[(off + 1)[0] - qd.cast(off[1], qd.i32)]
             )
+            total += range(5, 8)[off[1]] * 10000000
             counts[off[0]] += 1
             fields[off[0]][off[1]] += counts[off[0]]
             for d in qd.static(range(2)):
@@ -1337,7 +1338,7 @@ def test_components_of_static_vectors_are_indices(backend):
     offsets = [(i, j) for i in range(2) for j in range(2)]
     expected = sum(
         HELD[i][j] + HELD[-i][i * j] * 100 + NAMED[i, j] * 10000 + (5, 6, 7)[i + 1 - j]
-        + sum(HELD[(i, j)[d]][d] for d in range(2)) * 1000000
+        + sum(HELD[(i, j)[d]][d] for d in range(2)) * 1000000 + range(5, 8)[j] * 10000000
         for i, j in offsets
     )  # fmt: skip
     assert k() == expected

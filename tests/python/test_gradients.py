@@ -1142,6 +1142,25 @@ def test_serial_recurrences_of_outermost_loops_are_refused(loops, at):
     kernel()
 
 
+def check_serial_recurrence(kernel, lag, expected):
+    """`kernel` stores an element of y times x[0], x[1], x[2] `lag` elements on."""
+    x, y = (qd.ndarray(qd.f64, 8, needs_grad=True) for _ in range(2))
+    x.from_numpy(np.arange(2.0, 10.0))
+    y.fill(1)
+    y.grad.fill(1)
+    if lag < 0:
+        with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
+            kernel.grad(x, y)
+        return
+    kernel(x, y)
+    kernel.grad(x, y)
+    assert x.grad.to_numpy().tolist() == expected + [0] * 5
+
+
+# y[3] = a, y[4] = ab, y[5] = abc of x[:3] = a, b, c
+ALL_BEFORE = [1 + 3 + 12, 2 + 8, 6]
+
+
 @pytest.mark.parametrize("lag", [1, -1, 3])
 def test_serial_recurrences_of_arrays(loops, lag):
     """What an earlier iteration stored goes back exactly; what a later one will store is refused."""
@@ -1152,19 +1171,20 @@ def test_serial_recurrences_of_arrays(loops, lag):
         for i in range(3):
             y[i + 3] = y[i + 3 - lag] * x[i]
 
-    x, y = (qd.ndarray(qd.f64, 8, needs_grad=True) for _ in range(2))
-    x.from_numpy(np.arange(2.0, 10.0))
-    y.fill(1)
-    y.grad.fill(1)
-    if lag < 0:
-        with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
-            k.grad(x, y)
-        return
-    k(x, y)
-    k.grad(x, y)
-    # y[3] = a, y[4] = ab, y[5] = abc of x[:3] = a, b, c; or each alone
-    expected = [1 + 3 + 12, 2 + 8, 6] if lag == 1 else [1, 1, 1]
-    assert x.grad.to_numpy().tolist() == expected + [0] * 5
+    check_serial_recurrence(k, lag, ALL_BEFORE if lag == 1 else [1, 1, 1])  # or each alone
+
+
+@pytest.mark.parametrize("lag", [1, -1])
+def test_serial_recurrences_of_arrays_that_run_backwards(loops, lag):
+    """Where the index falls, the later element is the one that was stored before."""
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1)):
+        qd.loop_config(serialize=True)
+        for i in range(3):
+            y[3 - i] = y[3 - i + lag] * x[i]
+
+    check_serial_recurrence(k, lag, ALL_BEFORE)
 
 
 @pytest.mark.parametrize("trips", [1, 4, 9, 12])
@@ -1186,29 +1206,6 @@ def test_recurrences_of_inner_loops_go_back_exactly(loops, trips):
     a = x.to_numpy()
     expected = sum(t * a ** (t - 1) for t in range(1, trips + 1))
     assert x.grad.to_numpy() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("lag", [1, -1])
-def test_serial_recurrences_of_arrays_that_run_backwards(loops, lag):
-    """Where the index falls, the later element is the one that was stored before."""
-
-    @qd.kernel
-    def k(x: qd.types.ndarray(qd.f64, 1), y: qd.types.ndarray(qd.f64, 1)):
-        qd.loop_config(serialize=True)
-        for i in range(3):
-            y[3 - i] = y[3 - i + lag] * x[i]
-
-    x, y = (qd.ndarray(qd.f64, 8, needs_grad=True) for _ in range(2))
-    x.from_numpy(np.arange(2.0, 10.0))
-    y.fill(1)
-    y.grad.fill(1)
-    if lag < 0:
-        with pytest.raises(RuntimeError, match="Cross-iteration read-after-write"):
-            k.grad(x, y)
-        return
-    k(x, y)
-    k.grad(x, y)
-    assert x.grad.to_numpy().tolist() == [1 + 3 + 12, 2 + 8, 6] + [0] * 5
 
 
 def test_an_element_of_ones_own_is_no_recurrence(f64):

@@ -71,6 +71,7 @@ class Keeper:
     total: object
 KEEPER = Keeper(METHODS.find, qd.Vector([V, 1]).sum)
 TOTAL, LARGEST = qd.Vector([V, 1]).sum, [qd.Matrix([[V, 1], [2, 3]]).max]
+TRACKED = types.SimpleNamespace(asked=qd.ndarray(qd.f32, 2, needs_grad=V == 5).has_grad)
 SIZES = types.SimpleNamespace(cast=qd.Vector([V, 1]).cast, parent=qd.field(qd.f32, V).parent)
 VEC = qd.types.vector(2, qd.f32 if V == 5 else qd.i32)
 WIDE = qd.types.vector(V, qd.f32)
@@ -190,6 +191,7 @@ BODIES = {
     "kept_method_of_matrix": ("return LARGEST[0]() * 1.0", True),
     "kept_method_with_operand": ("return SIZES.cast(qd.f32)[0]", True),
     "kept_method_of_field": ("return SIZES.parent(1).shape[0] * 1.0", True),
+    "kept_method_of_array": ("return qd.static(TRACKED.asked()) * 1.0", False),
     "kept_for_dataclass": ("return h.find('x') * 1.0", True),
     "kept_for_dataclass_vector": ("return h.total() * 1.0", True),
     "kept_method_that_changes": ("return METHODS.pop() * 1.0", False),
