@@ -327,7 +327,7 @@ PyObject* launch(const KernelObject& k, Specialisation& s, uint8_t* block, bool 
         hooks.stream = stream;
         hooks.may_be_late = !session_.options.check_indices();
         if (session_.options.kernel_profiler) hooks.times = &times;
-        if (image.uses_tape) hooks.tells_tapes = wants_tapes();
+        if (image.uses_tape && wants_tapes()) hooks.tapes_of = s.name.c_str();
         int64_t brief = kReleaseGilNs;
         if (s.last_ns >= brief && patience.turn.in_slice()) brief = hooks.long_ns = kSliceNs;
         if (s.last_ns >= brief) patience.release();

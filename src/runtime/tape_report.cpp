@@ -10,7 +10,7 @@
 
 namespace qd::runtime {
 
-void tell_tape(const KernelImage& image, size_t task, const TapeUse& use) {
+void tell_tape(const char* kernel, const KernelImage& image, size_t task, const TapeUse& use) {
     if (!use.threads) return;
     const auto bytes = static_cast<long long>(use.threads * use.stride);
     const char* kind = image.tasks[task].kind == abi::TaskKind::serial ? "serial" : "range_for";
@@ -19,8 +19,8 @@ void tell_tape(const KernelImage& image, size_t task, const TapeUse& use) {
                  "[adstack_heap] arch=llvm kind=FI src=%s num_threads=%lld stride=%lld "
                  "required_bytes=%lld (%.2f MB) task=%s_kernel_%zu_%s\n",
                  use.source, static_cast<long long>(use.threads),
-                 static_cast<long long>(use.stride), bytes, double(bytes) / (1 << 20),
-                 image.name.c_str(), task, kind);
+                 static_cast<long long>(use.stride), bytes, double(bytes) / (1 << 20), kernel, task,
+                 kind);
 }
 
 void TapeMarks::note(int32_t thread, int64_t bytes) {

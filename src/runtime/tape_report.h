@@ -17,7 +17,7 @@ struct TapeUse {
 };
 
 // Nothing, if no thread has one.
-void tell_tape(const KernelImage& image, size_t task, const TapeUse& use);
+void tell_tape(const char* kernel, const KernelImage& image, size_t task, const TapeUse& use);
 
 // How far the threads of a task wrote on their tapes. Any thread.
 class TapeMarks {

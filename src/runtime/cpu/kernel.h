@@ -111,7 +111,8 @@ struct LaunchHooks {
     int64_t whole_ns = 0;                    // `should_stop` is not asked before
     // A device that runs by itself may say later what checks of reverse sweeps found.
     bool may_be_late = false;
-    bool tells_tapes = false;  // see tape_report.h
+    // Whose tapes are told (see tape_report.h); null: nobody asks.
+    const char* tapes_of = nullptr;
 };
 
 // Runs all tasks. `context` brings bindings, args, results and launch_key; the rest is filled in.

@@ -389,7 +389,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
         large = std::make_unique_for_overwrite<uint8_t[]>(image.temps_bytes);
     Launch state{&image, &outcome, {}, 0, hooks};
     TapeMarks tapes;
-    if (hooks.tells_tapes) state.tapes = &tapes;
+    if (hooks.tapes_of) state.tapes = &tapes;
     const bool many = image.tasks.size() > 1 || (!image.tasks.empty() && image.tasks[0].again >= 0);
     int64_t checked = hooks.should_stop && many ? now_ns() : 0;
     const int64_t start = checked;
@@ -414,7 +414,7 @@ bool launch(const KernelImage& image, abi::Context& context, Pool& pool, const L
             run_range(task, context, state, pool);
         }
         if (hooks.times) hooks.times->push_back({context.task, began, now_ns() - began});
-        if (state.tapes) tell_tape(image, context.task, tapes.take());
+        if (state.tapes) tell_tape(hooks.tapes_of, image, context.task, tapes.take());
         if (state.stop) break;
         if (task.again >= 0 && is_set(task.again, context)) {
             context.task = task.from;

@@ -263,8 +263,8 @@ struct Launch {
         uint64_t each = uint64_t(r.tape.bytes) / uint64_t(threads);
         if (limit) each = std::min(each, uint64_t(limit));
         head().tape_bytes = each & ~uint64_t(15);
-        if (hooks.tells_tapes)
-            tell_tape(image, size_t(&task - image.tasks.data()),
+        if (hooks.tapes_of)
+            tell_tape(hooks.tapes_of, image, size_t(&task - image.tasks.data()),
                       {"reserved", threads, int64_t(head().tape_bytes)});
     }
 
