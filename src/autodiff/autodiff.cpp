@@ -42,6 +42,9 @@ pass::Refusal differentiate(Module& m, const Request& request) {
         if (reverses) check_recurrences(m, Storage(m, request));
         forget_depths(m);
         for (Function* function : m.functions) expand_reductions(*function);
+        // Before the sweep that records and the one that records again.
+        if (reverses)
+            for (Function* function : m.functions) pass::settle_products(*function);
         reverses ? reverse(m, request) : forward(m, request);
         pass::tidy(m);
         if (reverses) gather(m), pass::tidy(m);

@@ -76,11 +76,8 @@ bool contract_built(Inst& i) {
     return false;
 }
 
-}  // namespace
-
-bool contract(Session& s, Function& f) {
-    if (!s.m.options.fast_math || !s.options.target.fused) return false;
-    // Value::id of a product counts its uses that are not sums.
+// Value::id of a product: its uses that are not sums.
+void count_uses(Function& f) {
     walk(*f.body, [](Inst& i) {
         for (Value& v : i.result_values()) v.id = 0;
     });
@@ -94,6 +91,21 @@ bool contract(Session& s, Function& f) {
         if (is_sum(i) && !twice && product(i.operand(0)) && product(i.operand(1)))
             ++i.operand(1)->id;
     });
+}
+
+}  // namespace
+
+void settle_products(Function& f) {
+    count_uses(f);
+    walk(*f.body, [](Inst& i) {
+        if (i.op == Op::mul && type::is_float(i.results[0].type.prim) && i.results[0].id != 0)
+            i.flags |= kNoFastMath;
+    });
+}
+
+bool contract(Session& s, Function& f) {
+    if (!s.m.options.fast_math || !s.options.target.fused) return false;
+    count_uses(f);
     bool changed = false;
     walk(*f.body, [&](Inst& i) {
         if (i.result_count != 1 || (i.flags & kNoFastMath)) return;

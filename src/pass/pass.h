@@ -210,6 +210,9 @@ bool is_elimination(const ir::Inst& i);
 bool is_only_iteration(const ir::Inst& loop);
 using KeptCalls = std::unordered_set<const ir::Function*>;  // functions that are not expanded
 Refusal straighten(ir::Module& m, bool unrolls, const KeptCalls& kept = {});
+// Products that are used by more than sums are not fused with one either, so that all copies of
+// them have the same bits whoever uses those.
+void settle_products(ir::Function& f);
 void tidy(ir::Module& m);  // the same variables and constants once more; what nobody uses goes
 
 // Only the checks of indices and exponents, for who runs a module without the pipeline.

@@ -344,6 +344,43 @@ def test_what_does_not_fit_is_recorded_again(backend, name, debug):
     assert len(set(bits.values())) == 1
 
 
+def test_what_is_recorded_again_has_the_same_bits(backend):
+    """A product that only the sweep there uses twice (in the loop, and behind it) is rounded alike in both."""
+    seen = []
+    for most in (0, 3_000):
+        backend.init(default_fp=qd.f64, ad_tape_bytes=most, cpu_max_num_threads=1, **GENERAL)
+        x, total, out = field(6), field(), field(6)
+
+        @qd.kernel
+        def run(n: qd.i32):
+            for i in range(1, 5):
+                total[None] += qd.abs(qd.sin(qd.sin(qd.tanh(x[i - 1]))))
+            for i in range(1, 5):
+                v = 0.1 * i
+                for _ in range(n):
+                    v *= 0.25
+                    if qd.cos(v) < 0.406:
+                        continue
+                    v = 0.02 * total[None] + v
+                    v = v * x[5] + x[i]
+                    out[0] -= qd.sin(qd.select(v > 0.302, 0.1, v) + v)
+                w = qd.Vector([0.6, v, 0.02 * total[None]])
+                out[i] += 0.4 * w.dot(w)
+
+        slopes = []
+        for seed in range(40):
+            numbers = np.random.default_rng(seed)
+            x.from_numpy(numbers.normal(size=6)), total.fill(0)
+            run(60)
+            out.grad.from_numpy(numbers.normal(size=6))
+            x.grad.fill(0), total.grad.fill(0)
+            run.grad(60)
+            slopes.append([*x.grad.to_numpy(), total.grad[None]])
+        seen.append(slopes)
+    assert np.isfinite(seen[0]).all() and np.count_nonzero(seen[0]) > 200
+    assert seen[0] == seen[1]
+
+
 @pytest.mark.parametrize("most", [0, 6_000])
 def test_calls_write_behind_what_branches_keep(backend, most):
     """A branch writes to the record itself, and may read it only until something else records."""
