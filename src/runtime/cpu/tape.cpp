@@ -28,10 +28,12 @@ int64_t address_limit() {
 }
 
 // Half of the machine's memory: who asks for more is told so, and not killed by the system. Where
-// addresses are limited a small part of them, which all threads want.
+// addresses are limited all threads together take a quarter of them, a thread a sixteenth at most.
 int64_t wanted() {
     const int64_t memory = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-    return std::clamp(std::min(memory / 2, address_limit() / 16), kLeast, kMost) & -kLeast;
+    const int64_t threads = std::max<int64_t>(sysconf(_SC_NPROCESSORS_ONLN), 4);
+    const int64_t addresses = address_limit() / (4 * threads);
+    return std::clamp(std::min(memory / 2, addresses), kLeast, kMost) & -kLeast;
 }
 
 }  // namespace
