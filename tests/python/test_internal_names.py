@@ -909,8 +909,8 @@ def test_subscript_with_several_indices(start):
 def test_enumerations_print_their_names():
     assert repr(qd.x64) == str(qd.x64) == "Arch.x64" and repr([qd.Layout.SOA]) == "[Layout.SOA]"
     assert repr(qd.extension.sparse) == "Extension.sparse"
-    with pytest.raises(RuntimeError, match=r"Arch=\[Arch\.cuda\] is not supported"):
-        qd.init(arch=[qd.cuda], enable_fallback=False)
+    with pytest.raises(RuntimeError, match=r"Arch=\[Arch\.metal\] is not supported"):
+        qd.init(arch=[qd.metal], enable_fallback=False)
 
 
 @pytest.mark.of_cpus("NumPy shares the memory of CPUs alone")

@@ -282,17 +282,19 @@ def test_integers_of_numpy_lose_nothing(backend, number, capfd):
     assert "lose precision" not in told.out + told.err
 
 
-def test_floats_of_numpy_do(backend, capfd):
-    number = np.float32(2.5)
+def test_floats_of_numpy_do(backend, capfd, tmp_path):
     backend.init(log_level=qd.WARN)
-
-    @qd.kernel
-    def run() -> qd.i32:
-        x = 0
-        x = number
-        return x
-
-    assert run() == 2
+    path = tmp_path / "program.py"  # a place is told of once in a process
+    path.write_text("""import numpy as np
+import quadrants as qd
+number = np.float32(2.5)
+@qd.kernel
+def run() -> qd.i32:
+    x = 0
+    x = number
+    return x
+""")
+    assert module_at(path, "program").run() == 2
     told = capfd.readouterr()
     assert "lose precision" in told.out + told.err
 

@@ -302,6 +302,7 @@ def test_field_bounds(debug_backend):
 
 
 @pytest.mark.oracle_differs("has no interpreter")
+@pytest.mark.of_cpus("the interpreter writes to the array itself")
 @pytest.mark.parametrize("debug", [False, True])
 def test_the_interpreter_checks_bounds_in_debug_mode_alone(backend, debug, monkeypatch):
     monkeypatch.setenv("QD_CPU_TIER", "interpret")

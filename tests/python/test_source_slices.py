@@ -88,6 +88,7 @@ def k() -> qd.i32:
 """
     path.write_bytes(text.encode("latin-1"))
     times = path.stat()
+    monkeypatch.delitem(sys.modules, "latin_program", raising=False)
     program = importlib.import_module("latin_program")
     assert program.k() == 8
     linecache.getlines(str(path))
