@@ -677,7 +677,7 @@ import resource, threading
 import numpy as np
 import quadrants as qd
 
-qd.init(arch=qd.cpu, default_fp=qd.f64, ad_stack_experimental_enabled=True)
+qd.init(arch=qd.cpu, default_fp=qd.f64, ad_stack_experimental_enabled=True, cpu_max_num_threads=2)
 x, loss = qd.field(qd.f64, 1000, needs_grad=True), qd.field(qd.f64, (), needs_grad=True)
 
 @qd.kernel
@@ -709,3 +709,47 @@ print("end")
 """)
     done = subprocess.run([sys.executable, path], capture_output=True, text=True)
     assert done.stdout.endswith("end\n"), done.stderr[-2000:]
+
+
+def test_no_addresses_for_a_tape(tmp_path):
+    """MemoryError, not an overflow of a tape of no bytes; the next launch is right."""
+    path = tmp_path / "starved.py"
+    path.write_text("""
+import mmap, resource, threading
+import quadrants as qd
+
+qd.init(arch=qd.cpu, default_fp=qd.f64, ad_stack_experimental_enabled=True, cpu_max_num_threads=1)
+x, loss = qd.field(qd.f64, 8, needs_grad=True), qd.field(qd.f64, (), needs_grad=True)
+
+@qd.kernel
+def long():
+    for i in x:
+        v = x[i] + 1.0
+        for t in range(100):
+            v -= 0.0005 * v * v
+        loss[None] += v
+
+loss.grad[None] = 1
+compiles = threading.Thread(target=long.grad)  # its tape goes with it
+compiles.start(), compiles.join()
+right = x.grad.to_numpy()
+x.grad.fill(0)
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + (4 << 20), -1))
+held = []
+try:
+    while True:
+        held.append(mmap.mmap(-1, 1 << 19))
+except OSError:
+    pass
+try:
+    long.grad()
+except MemoryError:
+    held.clear()
+    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+    x.grad.fill(0)
+    long.grad()
+    print("end", (x.grad.to_numpy() == right).all())
+""")
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True)
+    assert done.stdout.endswith("end True\n"), done.stderr[-2000:]

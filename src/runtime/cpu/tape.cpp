@@ -51,10 +51,9 @@ struct Range {
             bytes = size;
             return;
         }
+        throw std::bad_alloc();
     }
-    ~Range() {
-        if (at) munmap(at, size_t(bytes));
-    }
+    ~Range() { munmap(at, size_t(bytes)); }
     Range(const Range&) = delete;
 
     void trim() {  // gives memory back beyond what is kept for the next use
@@ -65,7 +64,6 @@ struct Range {
     int64_t marked_words() const { return std::min(bytes, kExact) / 4; }
 
     void mark() {  // from there on pages that are there were written to
-        if (!at) return;
         madvise(at, size_t(bytes), MADV_DONTNEED);
         madvise(at, size_t(bytes), MADV_NOHUGEPAGE);
         std::fill_n(words(), marked_words(), kMark);

@@ -11,13 +11,13 @@ namespace qd::runtime {
 // launches amid a launch) has addresses of its own.
 class Tape {
   public:
-    // `marked`: `written` will be asked.
+    // `marked`: `written` will be asked. std::bad_alloc where no addresses are to be had.
     explicit Tape(bool marked = false);
     ~Tape();
     Tape(const Tape&) = delete;
 
     uint8_t* at;
-    int64_t bytes;  // at most tape_limit; 0 where no addresses are to be had
+    int64_t bytes;  // at most tape_limit
 
     // How far the thread wrote: of the first MiB in words of 4 bytes, beyond that in pages.
     int64_t written() const;
