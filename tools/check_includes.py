@@ -44,7 +44,7 @@ ROOMS = {
     "data": Room("support type ir layout runtime cpython session", "external objects storage"),
     "frontend": Room(
         "support ir cpython data",
-        "diag frontend specialise facts/annotations facts/facts facts/places source/ast source/stack values/structs values/values",
+        "diag frontend specialise facts/annotations facts/contents facts/facts facts/places source/ast source/stack values/structs values/values",
     ),
     "launcher": Room(
         "support ir pass autodiff cache runtime cpython session data frontend",

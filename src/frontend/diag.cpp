@@ -6,6 +6,10 @@
 // failure only.
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <initializer_list>
 #include <new>
 
 #include "cpython/entry.h"
@@ -360,8 +364,25 @@ void raise_undefined(PyObject* name, PyObject* function, PyObject* locals, PyObj
               or_empty(builtins)));
 }
 
+static Ref nan_repr(std::initializer_list<double> parts) {
+    std::string out = "nan";
+    for (double part : parts) {
+        char bits[20];
+        std::snprintf(bits, sizeof bits, " %016llx",
+                      static_cast<unsigned long long>(std::bit_cast<uint64_t>(part)));
+        out += bits;
+    }
+    return Ref::steal(PyUnicode_FromString(out.c_str()));
+}
+
 Ref constant_repr(PyObject* o) {
     if (PyLong_CheckExact(o)) return Ref::steal(PyNumber_ToBase(o, 16));
+    if (PyFloat_CheckExact(o) && std::isnan(PyFloat_AS_DOUBLE(o)))
+        return nan_repr({PyFloat_AS_DOUBLE(o)});
+    if (PyComplex_CheckExact(o)) {
+        const Py_complex c = PyComplex_AsCComplex(o);
+        if (std::isnan(c.real) || std::isnan(c.imag)) return nan_repr({c.real, c.imag});
+    }
     if (!PyTuple_CheckExact(o)) return Ref::steal(PyObject_Repr(o));
     need_stack();
     std::string parts = "(";

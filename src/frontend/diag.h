@@ -11,7 +11,7 @@
 namespace qd::frontend {
 
 [[noreturn]] void raise_at(const Node* n, Kind kind, std::string message, std::string hint = {});
-Ref constant_repr(PyObject* o);  // repr, with ints of any length in it
+Ref constant_repr(PyObject* o);  // repr, with ints of any length and the bits of NaNs in it
 // Remembers where an exception passed: called once per Body while it unwinds.
 void add_frame(Lowering& l);
 std::string source_text(const FunctionSource& s, const Node* n);  // the code of one node

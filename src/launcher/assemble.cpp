@@ -22,6 +22,9 @@ bool compares_by_value(PyObject* o) {
         PyTuple_Check(o))
         return true;
     if (data::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
+    if (_PyType_Lookup(Py_TYPE(o), cpython::names()._data_oriented_) &&
+        !_PyType_Lookup(Py_TYPE(o), cpython::names().__dataclass_fields___))
+        return false;
     // What hashes by identity is itself alone, whatever `==` says (vectors, for instance).
     static PyObject* const hash = PyUnicode_InternFromString("__hash__");
     if (_PyType_Lookup(Py_TYPE(o), hash) == _PyType_Lookup(&PyBaseObject_Type, hash)) return false;

@@ -9,6 +9,7 @@
 #include "data/external.h"
 #include "data/objects.h"
 #include "data/storage.h"
+#include "frontend/facts/contents.h"
 #include "frontend/source/stack.h"
 #include "frontend/values/structs.h"
 #include "ir/ir.h"
@@ -390,6 +391,10 @@ bool same_value(PyObject* a, PyObject* b) {
         return false;
     }
     if (PyTuple_Check(a)) return same_items(a, b);
+    // -0.0 among NumPy's numbers and in complex ones; ranges that stop elsewhere; sets of 1 or 1.0.
+    if (cpython::is_numpy_scalar(a) || PyComplex_Check(a) || PyRange_Check(a) ||
+        PyFrozenSet_Check(a))
+        return frontend::have_same_contents(a, b);
     PyObject* fields = _PyType_Lookup(Py_TYPE(a), cpython::names().__dataclass_fields___);
     return !fields || !PyDict_Check(fields) || same_fields(a, b, fields);
 }

@@ -5,10 +5,13 @@
 // Ours look at all that they are given. What the user's see and do only they know: they run in the
 // order of the program, once, and their answers are asked for again by later processes.
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "frontend/body/body.h"
 #include "frontend/calls/calls.h"
+#include "frontend/facts/written_memory.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
 
@@ -26,6 +29,12 @@ Ref get(PyObject* o, PyObject* name) {
     Ref v = Ref::steal_or_null(PyObject_GetAttr(o, name));
     if (!v) forget_error();
     return v;
+}
+
+bool is_numpy_array(PyObject* o) {
+    if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray")) return false;
+    const Ref axes = Ref::steal(PyObject_GetAttrString(o, "ndim"));
+    return PyLong_AsLong(axes.get()) > 0;
 }
 
 }  // namespace
@@ -86,11 +95,18 @@ Body::PythonCall Body::gather_call(const Node* n, const Val& f, const TracedArgs
 Ref Body::run_call(const PythonCall& c) {
     if (!c.harmless && !c.ours && !is_function_of_numbers(c.callable())) user_code_runs();
     const auto call = [&] { return call_with(c.callable(), c.objects, c.keywords.get()); };
+    std::optional<WrittenMemory> written;  // the user's are asked again, and write again
+    if (c.harmless || is_function_of_numbers(c.callable()))
+        written.emplace(c.callable(), c.objects);
     // What ours give changes nothing that a guard could ask for.
     Ref result = c.symbolic || c.ours ? call()
                  : c.harmless ? asked(c.name, c.callable(), c.operands, c.keywords.get(), call)
                               : ask(c.callable(), c.objects, c.keywords.get(), Asker::body);
     if (!result) refused(c.n, c.symbolic);
+    if (written && written->changed()) {
+        ++low.kernel->user_runs;
+        unit.opaque("what " + c.name + " writes to an array");
+    }
     if (result.get() == Py_NotImplemented)
         raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression",
               "its value is known when the kernel runs; write the operator or the `qd` function");
@@ -125,6 +141,8 @@ Val Body::call_changing(const PythonCall& c, Prov* owner, bool direct) {
     else if (owner)
         unit.opaque("method " + c.name + " changes a captured object");
     for (const Val& v : c.operands) unit.consume(v);
+    PyObject* self = owner_of(c.callable());
+    if (self && PyAnySet_Check(self) && c.name == "pop") unit.consume(self, nullptr);  // its order
     return result_of(run_call(c), nullptr);
 }
 
@@ -136,6 +154,10 @@ Val Body::call_harmless(const PythonCall& c) {
         raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression",
               "its value is known when the kernel runs; mix its bits yourself");
     if (sees_more(c.name)) is_pure = false, callee = nullptr;
+    // As NumPy's print options have it, which no fact says.
+    if ((c.name == "str" || c.name == "repr" || c.name == "format" || c.name == "ascii") &&
+        std::ranges::any_of(c.objects, [](const Ref& o) { return is_numpy_array(o.get()); }))
+        is_pure = false;
     PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
     if (self && !PyModule_Check(self) && !PyType_Check(self)) {
         // A method that is kept under a name of its own can be of any object.
@@ -215,12 +237,6 @@ Val Body::call_python(const Node* n, const Val& f, const TracedArgs& args) {
              is_own_code(reinterpret_cast<PyObject*>(Py_TYPE(callable)));
     if (c.ours) return call_ours(c);
     return c.harmless ? call_harmless(c) : call_users(c);
-}
-
-static bool is_numpy_array(PyObject* o) {
-    if (std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray")) return false;
-    const Ref axes = Ref::steal(PyObject_GetAttrString(o, "ndim"));
-    return PyLong_AsLong(axes.get()) > 0;
 }
 
 // An object of a class of the user as left operand of a run-time value: its class's method

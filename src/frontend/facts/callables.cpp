@@ -108,7 +108,8 @@ bool is_of_chance(PyObject* f) {
     return false;
 }
 
-// Methods of Python's containers that change them.
+// Methods of Python's containers and of arrays that change them, or write to a file. What is
+// written to memory is seen (written_memory.h).
 bool changes_object(const std::string& name) {
     static const std::string_view kNames[] = {"append",
                                               "extend",
@@ -130,6 +131,8 @@ bool changes_object(const std::string& name) {
                                               "setfield",
                                               "itemset",
                                               "put",
+                                              "tofile",
+                                              "dump",
                                               "__setitem__",
                                               "__iadd__",
                                               "__delitem__",

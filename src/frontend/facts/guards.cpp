@@ -17,6 +17,7 @@
 #include "frontend/diag.h"
 #include "frontend/facts/annotations.h"
 #include "frontend/facts/callables.h"
+#include "frontend/facts/contents.h"
 #include "frontend/facts/facts.h"
 #include "frontend/facts/hooks.h"
 #include "frontend/facts/memo.h"
@@ -28,47 +29,6 @@
 
 namespace qd::frontend {
 namespace {
-
-bool has_type_named(PyObject* o, const char* name) {
-    const std::string_view full = Py_TYPE(o)->tp_name;
-    return full == name;
-}
-
-bool is_dtype(PyObject* o) { return is_our(Py_TYPE(o), "DataType"); }
-
-Ref type_id(PyObject* o);
-
-// A constant as a plain Python value that another process can read back and compare. A member of an
-// enumeration is named with its class, since members of others may have its value, and by what it
-// is beside: IntEnum may have become Enum.
-Ref normalised(PyObject* o) {
-    if (is_dtype(o)) {  // not by its str, which is Python: what came amid it would be the fact
-        const Ref name = Ref::steal(PyObject_GetAttr(o, names().name_));
-        return Ref::steal(PyUnicode_FromFormat("dtype %U", name.get()));
-    }
-    if (is_enum_member(o)) {
-        const Ref v = Ref::steal(PyObject_GetAttr(o, names().value_));
-        if (!is_plain_constant(v.get())) return Ref::steal(PyObject_Repr(o));
-        const char* beside = PyLong_Check(o)      ? " int"
-                             : PyFloat_Check(o)   ? " float"
-                             : PyUnicode_Check(o) ? " str"
-                                                  : "";
-        return Ref::steal(PyUnicode_FromFormat("%U%s %U", type_id(o).get(), beside,
-                                               constant_repr(v.get()).get()));
-    }
-    if (is_numpy_scalar(o))
-        return Ref::steal(PyUnicode_FromFormat("%s %R", Py_TYPE(o)->tp_name, o));
-    return Ref::borrow(o);
-}
-
-Ref type_id(PyObject* o) {
-    PyObject* t = reinterpret_cast<PyObject*>(Py_TYPE(o));
-    Ref module = Ref::steal_or_null(PyObject_GetAttr(t, names().__module___));
-    Ref name = Ref::steal_or_null(PyObject_GetAttr(t, names().__qualname___));
-    forget_error();
-    return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
-                                           name ? text(name.get()).c_str() : Py_TYPE(o)->tp_name));
-}
 
 Ref array_signature(const ArrayInfo& a) {
     return Ref::steal(Py_BuildValue("(KiK)", static_cast<unsigned long long>(a.elem.word()), a.ndim,
@@ -313,118 +273,6 @@ ir::Value* Unit::parameter(Prov* prov, ParamSource::Kind kind, ir::Type type,
 }
 
 namespace {
-constexpr size_t kMostContents = 8192;  // bytes of text that are kept as they are
-
-bool describe_contents(PyObject* o, std::string& out, size_t most, int depth = 0);
-
-// A NumPy array: its dtype, its shape, its elements, and the order that they have in memory.
-bool describe_array(PyObject* o, std::string& out, size_t most, int depth) {
-    const Ref size = Ref::steal(PyObject_GetAttrString(o, "size"));
-    if (PyLong_AsLong(size.get()) > static_cast<long>(kMostContents / 2)) return false;
-    const Ref dtype = Ref::steal(PyObject_GetAttrString(o, "dtype"));
-    if (Ref::steal(PyObject_GetAttrString(dtype.get(), "hasobject")).get() == Py_True)
-        return false;  // of classes that mean what they like
-    for (const char* name : {"dtype", "shape", "strides"})
-        out += text(Ref::steal(PyObject_GetAttrString(o, name)).get()) + ' ';
-    return describe_contents(Ref::steal(PyObject_CallMethod(o, "tolist", nullptr)).get(), out, most,
-                             depth + 1);
-}
-
-// Appends constants and containers of them; false for anything else, and for more than `most`.
-bool describe_contents(PyObject* o, std::string& out, size_t most, int depth) {
-    if (out.size() > most || depth > 16) return false;
-    if (is_plain_constant(o) || PyBytes_CheckExact(o) || PyComplex_CheckExact(o)) {
-        out += Py_TYPE(o)->tp_name;
-        out += ' ' + text(constant_repr(o).get()) + ',';
-        return true;
-    }
-    if (PyRange_Check(o)) {
-        out += "range ";
-        for (const char* part : {"start", "stop", "step"})
-            if (!describe_contents(Ref::steal(PyObject_GetAttrString(o, part)).get(), out, most,
-                                   depth + 1))
-                return false;
-        return true;
-    }
-    if (o == Py_Ellipsis) return out += "...,", true;
-    if (PySlice_Check(o)) {
-        const auto& s = *reinterpret_cast<PySliceObject*>(o);
-        out += "slice ";
-        for (PyObject* part : {s.start, s.stop, s.step})
-            if (!describe_contents(part, out, most, depth + 1)) return false;
-        return true;
-    }
-    if (is_dtype(o) || is_enum_member(o) || is_numpy_scalar(o)) {
-        out += text(type_id(o).get()) + ' ' + text(Ref::steal(PyObject_Repr(o)).get()) + ',';
-        return true;
-    }
-    if (PyTuple_CheckExact(o) || PyList_CheckExact(o)) {
-        out += PyTuple_CheckExact(o) ? '(' : '[';
-        for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
-            if (!describe_contents(PySequence_Fast_GET_ITEM(o, k), out, most, depth + 1))
-                return false;
-        out += ']';
-        return true;
-    }
-    if (PyDict_CheckExact(o)) {
-        out += '{';
-        PyObject *key, *value;
-        for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
-            if (!describe_contents(key, out, most, depth + 1) ||
-                !describe_contents(value, out, most, depth + 1))
-                return false;
-        out += '}';
-        return true;
-    }
-    for (PyTypeObject* base : {&PyLong_Type, &PyFloat_Type, &PyUnicode_Type})
-        if (PyObject_TypeCheck(o, base)) {  // of a class of the user: the value that it stands for
-            const Ref value =
-                Ref::steal(base == &PyLong_Type ? PyNumber_ToBase(o, 16) : base->tp_repr(o));
-            out += text(type_id(o).get()) + ' ' + text(value.get()) + ',';
-            return true;
-        }
-    if (PyAnySet_CheckExact(o)) {  // in an order of its own in each process
-        const Ref list = Ref::steal(PySequence_List(o));
-        std::vector<std::string> parts(static_cast<size_t>(PyList_GET_SIZE(list.get())));
-        for (size_t k = 0; k < parts.size(); ++k)
-            if (!describe_contents(PyList_GET_ITEM(list.get(), static_cast<Py_ssize_t>(k)),
-                                   parts[k], most, depth + 1))
-                return false;
-        std::sort(parts.begin(), parts.end());
-        out += '<';
-        for (const std::string& p : parts) out += p;
-        out += '>';
-        return out.size() <= most;
-    }
-    return has_type_named(o, "numpy.ndarray") && describe_array(o, out, most, depth);
-}
-
-// Null if not all of it are constants. A long text is told by its hash.
-Ref contents_of(PyObject* o, size_t most = SIZE_MAX) {
-    std::string out;
-    if (!describe_contents(o, out, most)) return {};
-    if (out.size() > kMostContents) {
-        const XXH128_hash_t h = XXH3_128bits(out.data(), out.size());
-        return Ref::steal(PyUnicode_FromFormat("%llu %llu",
-                                               static_cast<unsigned long long>(h.low64),
-                                               static_cast<unsigned long long>(h.high64)));
-    }
-    return Ref::steal(PyUnicode_FromStringAndSize(out.data(), static_cast<Py_ssize_t>(out.size())));
-}
-
-// A text that only compares: a long one by how it begins, which misses show, and its hash. A
-// dataclass of dataclasses means tens of kilobytes, and each func that takes one would repeat them.
-Ref abridged(std::string_view s) {
-    constexpr size_t kMost = 256, kShown = 64;
-    std::string out(s.substr(0, s.size() > kMost ? kShown : kMost));
-    if (s.size() > kMost) {
-        const XXH128_hash_t h = XXH3_128bits(s.data(), s.size());
-        for (const uint64_t part : {h.low64, h.high64}) out += "... " + std::to_string(part);
-    }
-    return Ref::steal(
-        PyUnicode_DecodeUTF8(out.data(), static_cast<Py_ssize_t>(out.size()), "replace"));
-}
-
 // What an annotation or a type object means, as text. Such objects do not change.
 Ref meaning_of(PyObject* o) {
     struct Known {
@@ -534,9 +382,14 @@ void Unit::guard_items(PyObject* o, Prov* prov, int depth) {
               [&](PyObject* part, Prov* place) { guard_items(part, place, depth + 1); });
 }
 
+// Sets have another order in each process.
+static bool has_own_order(PyObject* o) { return PyAnySet_Check(o) && PySet_GET_SIZE(o) > 1; }
+static constexpr char kOrderOfSet[] = "the order of a set";
+
 void Unit::untracked(PyObject* o) {
     if (is_expr(o) || is_struct(o) || is_plain_constant(o) || foreign) return;
     if (is_stack_short()) return opaque("what is nested without end");  // a list that holds itself
+    if (has_own_order(o)) return opaque(kOrderOfSet);
     PyTypeObject* t = Py_TYPE(o);
     if (PyList_CheckExact(o) || PyTuple_CheckExact(o)) {
         if (!contents_of(o))
@@ -626,6 +479,7 @@ void Unit::consume(PyObject* o, Prov* prov, int depth) {
     if (!prov && is_enum_member(o)) return;          // so is this
     refuse_at_launch(prov);
     if (!prov) return untracked(o);
+    if (has_own_order(o)) return opaque(kOrderOfSet);
     if (prov->kind == Prov::Kind::constant || is_host_matrix(o) || is_struct_field(o)) return;
     const auto has = [&](FactKind k) { return prov->facts & (1u << static_cast<int>(k)); };
     if (has(FactKind::constant) || has_contents(o, prov) || has(FactKind::field) ||

@@ -264,6 +264,8 @@ bool is_same_callee(PyObject* a, PyObject* b) {
     if (PyMethod_Check(a) && PyMethod_Check(b))
         return PyMethod_GET_SELF(a) == PyMethod_GET_SELF(b) &&
                PyMethod_GET_FUNCTION(a) == PyMethod_GET_FUNCTION(b);
+    if (Py_IS_TYPE(a, &_PyMethodWrapper_Type) && Py_IS_TYPE(b, &_PyMethodWrapper_Type))
+        return PyObject_RichCompareBool(a, b, Py_EQ) == 1;  // compares what it is of by identity
     return PyCFunction_Check(a) && PyCFunction_Check(b) &&
            PyCFunction_GET_SELF(a) == PyCFunction_GET_SELF(b) &&
            PyCFunction_GET_FUNCTION(a) == PyCFunction_GET_FUNCTION(b);

@@ -20,6 +20,11 @@ CHANGING_METHODS = frozenset(
 )
 _CHANGING_FUNCTIONS = frozenset("print next setattr delattr exec eval input open".split())
 _CHANGING_MODULES = frozenset("random _random heapq _heapq bisect _bisect logging".split())
+# Of methods without text: those that only look.
+_LOOKING_METHODS = frozenset(
+    "count index get keys values items copy tobytes tolist hex decode getvalue".split()
+)
+_PYTHONS = ("builtins", "operator", "_operator")  # functions that run hooks of their operands
 _HOOKS = {"getitem": "__getitem__", "len": "__len__", "getattr": "__getattr__"}
 
 _Seen = set[tuple[types.CodeType, type | None]]
@@ -30,9 +35,33 @@ def may_change(callee: Any, operands: Sequence[Any]) -> bool:
     """Whether calling this with these operands runs code that changes more than its own variables."""
     seen: _Seen = set()
     try:
+        if _changes_natively(callee, operands):
+            return True
         return any(_changes(fn, owner, seen) for fn, owner in _run_by(callee, operands))
     except Exception:  # objects of the user that cannot be looked into
         return True
+
+
+def _changes_natively(callee: Any, operands: Sequence[Any]) -> bool:
+    """Whether a method without text is of something that can change, or a function is known to change."""
+    name = getattr(callee, "__name__", "")
+    if isinstance(callee, types.MethodDescriptorType | types.WrapperDescriptorType):
+        return bool(operands) and _can_change(operands[0]) and name not in _LOOKING_METHODS
+    if not isinstance(callee, types.BuiltinFunctionType | types.MethodWrapperType):
+        return False
+    owner = callee.__self__
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        return _can_change(owner) and name not in _LOOKING_METHODS
+    module = str(callee.__module__ or "")
+    if module in _PYTHONS:
+        return name in _CHANGING_FUNCTIONS
+    return module.partition(".")[0] in _CHANGING_MODULES
+
+
+def _can_change(o: Any) -> bool:
+    """What has no hash, or that of its identity."""
+    hashes: Any = type(o).__hash__
+    return not isinstance(o, type) and (hashes is None or hashes is object.__hash__)
 
 
 _Run = list[tuple[Any, "type | None"]]  # functions of the user, each with the class of its `self`
