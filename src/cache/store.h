@@ -64,7 +64,8 @@ class Store {
     std::vector<int64_t> write_each(std::span<const Entry> entries) const;
     bool make_folder() const;
     std::vector<std::string> list(std::string_view subfolder) const;  // names below it, sorted
-    // Removes the older half of the entries below `subfolder` if there are more than `most`.
+    // Removes every second entry below `subfolder`, and not the newest, if there are more than
+    // `most`.
     void trim(std::string_view subfolder, size_t most) const;
     // Evicts, and removes what interrupted writers left behind an hour ago, and empty folders.
     // Looks at every entry; returns their total before.
