@@ -255,9 +255,10 @@ void finish_python_error() {
     const bool ordinary = PyObject_IsSubclass(type, PyExc_Exception) == 1 && !failure().argument &&
                           !raised_by_handler(tb);
     const Ref ours = exception_class("QuadrantsCompilationError");
-    // What the language itself reports keeps its class; anything else is wrapped.
-    const bool compile_error = PyObject_IsSubclass(type, ours.get()) == 1 ||
-                               type == exception_class("QuadrantsRuntimeError").get();
+    // What the language itself reports keeps its class; anything else is wrapped, a helper's, too.
+    const bool compile_error =
+        PyObject_IsSubclass(type, ours.get()) == 1 ||
+        (type == exception_class("QuadrantsRuntimeError").get() && (!tb || raised_by_package(tb)));
     const bool advised = text(value).find("\n  ") != std::string::npos;  // a Diag brings it
     std::string help = advised || !ordinary ? "" : as_help(ask("for_exception", value));
     if (!failure().within.empty() && !compile_error)

@@ -102,6 +102,9 @@ void write_captured(Writer& w, PyObject* fn, std::span<PyObject* const> args) {
 
 // What decides types: of arrays, fields and constants among the arguments.
 void write_argument(Writer& w, const Parameter& p, PyObject* o) {
+    using enum Parameter::Kind;
+    if (p.kind == integer || p.kind == real || p.kind == tensor || p.kind == structure)
+        return;  // launches convert it
     o = data::unwrap(o);
     frontend::ArrayInfo a;
     if (data::is_field(o)) {
@@ -112,7 +115,7 @@ void write_argument(Writer& w, const Parameter& p, PyObject* o) {
         w.number(a.elem.word());
         w.number(int32_t(a.ndim));
         w.number(a.access.pack());
-    } else if (p.kind == Parameter::Kind::template_) {
+    } else if (p.kind == template_) {
         w.text(Py_TYPE(o)->tp_name);
         if (is_constant(o)) write_constant(w, o);
     }

@@ -212,6 +212,8 @@ bool write_tensor_items(const PackStep& step, PyObject* value, uint8_t*& at, con
 bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     const uint8_t* end = at + step.type.size_bytes();
     uint8_t* next = at;
+    const bool is_one = PyNumber_Check(value) && !PySequence_Check(value);
+    if (is_one || PyUnicode_Check(value)) return component_error(step);
     if (!write_tensor_items(step, value, next, end)) {
         if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_KeyError)) {
             cpython::forget_error();
@@ -219,11 +221,7 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
         }
         return false;
     }
-    if (next != end) {
-        if (!PySequence_Check(value)) return component_error(step);  // a number
-        return too_few(step);
-    }
-    return true;
+    return next == end || too_few(step);
 }
 
 void write_descriptor(uint8_t* at, char* data, char* grad, const int32_t* shape, int ndim) {

@@ -324,3 +324,178 @@ assert not wrong, wrong
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# --- declarations that cannot be made --------------------------------------------------------------
+
+
+def test_a_tree_that_cannot_be_made_stops_nobody(backend):
+    x = qd.field(qd.i32, 8)
+
+    @qd.kernel
+    def k():
+        x[0] += 1
+
+    builder = qd.FieldsBuilder()
+    node = builder.dense(qd.i, 3)
+    with pytest.raises(RuntimeError, match="must have at least one child"):
+        builder.finalize()
+    k()
+    assert x[0] == 1
+    y = qd.field(qd.i32)
+    node.place(y)
+    builder.finalize()
+    y[2] = 5
+    k()
+    assert x[0] == 2 and y[2] == 5
+
+
+@pytest.mark.parametrize("word", [7, "a"])
+@pytest.mark.oracle_differs("leaves a node without children")
+def test_a_word_that_cannot_be_leaves_no_node(backend, word):
+    with pytest.raises((RuntimeError, TypeError)):
+        qd.root.quant_array(qd.i, 3, word)
+    x = qd.field(qd.i32, 8)
+    x[1] = 3
+    assert x[1] == 3
+
+
+# --- arrays of NumPy for parameters that are no arrays ---------------------------------------------
+
+NO_NUMBERS = [
+    np.array(["a"]),
+    np.array(3, object),
+    np.zeros(3, ">i4"),
+    np.zeros(3),
+    np.zeros((), complex),
+    np.array("2020", "M8[D]"),
+    np.zeros(1, [("a", "i4")]),
+]
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=repr)
+def test_arrays_are_no_numbers(backend, value):
+    structure = qd.types.struct(a=qd.i32)
+
+    @qd.kernel
+    def integer(a: qd.i32) -> qd.i32:
+        return a
+
+    @qd.kernel
+    def real(a: qd.f32) -> qd.f32:
+        return a
+
+    @qd.kernel
+    def struct(a: structure) -> qd.i32:
+        return a.a
+
+    for k in (integer, real, struct):
+        with pytest.raises(
+            qd.QuadrantsRuntimeTypeError, match="cannot be converted into required type"
+        ):
+            k(value)
+    assert integer(3) == real(3) == 3
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i2", object, np.float16, np.uint8])
+def test_vectors_are_read_from_arrays_of_any_numbers(backend, dtype):
+    vec3, square = qd.types.vector(3, qd.f32), qd.types.matrix(2, 2, qd.f32)
+
+    @qd.kernel
+    def total(a: vec3) -> qd.f32:
+        return a.sum()
+
+    @qd.kernel
+    def corner(a: square) -> qd.f32:
+        return a[0, 1]
+
+    assert total(np.array([1, 2, 4], dtype)) == 7
+    assert corner(np.array([[1, 2], [3, 4]], dtype)) == 2
+
+
+@pytest.mark.parametrize(
+    "value", ["a", "abc", 2**40, 5, 3.0, np.array(["a", "b", "c"]), np.zeros(3, complex)], ids=repr
+)
+@pytest.mark.oracle_differs("raises what indexing raised")
+def test_what_is_no_vector(backend, value):
+    @qd.kernel
+    def total(a: qd.types.vector(3, qd.i32)) -> qd.i32:
+        return a.sum()
+
+    with pytest.raises(
+        qd.QuadrantsRuntimeTypeError, match="cannot be converted into required type"
+    ):
+        total(value)
+    assert total([1, 2, 3]) == 6
+
+
+# --- mistakes in kernels ---------------------------------------------------------------------------
+
+
+@qd.real_func
+def set_to_seven(a: qd.ref(qd.i32)):
+    a = 7  # noqa: F841
+
+
+@pytest.mark.parametrize("given", ["3", "n", "n + 1", "qd.static(3)", "2 + 1", "True"])
+def test_a_reference_is_to_what_can_be_written(backend, given, tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(f"""import quadrants as qd
+from test_odd_calls import set_to_seven
+@qd.kernel
+def k(n: qd.i32) -> qd.i32:
+    set_to_seven({given})
+    return n
+""")
+    with pytest.raises(qd.QuadrantsCompilationError):
+        module_at(path, "program").k(3)
+
+
+def test_what_a_helper_raises_is_wrapped(backend):
+    def helper(x):
+        raise qd.QuadrantsRuntimeError("boom")
+
+    @qd.kernel
+    def k() -> qd.i32:
+        return qd.static(helper(4))
+
+    with pytest.raises(qd.QuadrantsCompilationError, match="boom"):
+        k()
+
+
+def test_loops_over_what_is_not_asked_for(backend):
+    x = qd.field(qd.i32, 4)
+
+    @qd.kernel
+    def keyword():
+        for i in qd.ndrange(3, 2, foo=1):
+            x[0] = i
+
+    @qd.kernel
+    def nothing():
+        for i in qd.grouped():
+            x[0] = 1
+
+    @qd.kernel
+    def two():
+        for i in qd.grouped(x, x):
+            x[0] = 1
+
+    for k in (keyword, nothing, two):
+        with pytest.raises(qd.QuadrantsTypeError):
+            k()
+
+
+def test_slices_of_arrays_are_not_assigned_to(backend):
+    @qd.kernel
+    def k(a: qd.types.ndarray()):
+        a[:] = 1
+
+    with pytest.raises(qd.QuadrantsSyntaxError, match="slice"):
+        k(qd.ndarray(qd.i32, 4))
+
+
+def test_a_tape_that_nobody_entered_does_not_exit(backend):
+    loss = qd.field(qd.f32, (), needs_grad=True)
+    with pytest.raises(AssertionError, match="tape must be entered"):
+        qd.ad.Tape(loss).__exit__(None, None, None)

@@ -129,6 +129,7 @@ class Tape(_recording.Mode):
         return self
 
     def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+        assert self.entered, "Before evaluating gradients tape must be entered."
         is_alive = self._stop("target_tape")
         if not self.eval_on_exit:
             return

@@ -336,8 +336,9 @@ class SNode:
 
         if not core.is_extension_supported(impl.current_cfg().arch, _extension().quant):
             raise unsupported("QuantArray")
+        word_bits = checked_word(max_num_bits)
         node = self._add_container("quant_array", axes, dimensions)
-        node._word_bits = checked_word(max_num_bits)
+        node._word_bits = word_bits
         return node
 
     @host_only

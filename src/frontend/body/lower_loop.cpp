@@ -132,7 +132,7 @@ Flow Body::for_stmt(const Node* n) {
         if (callee.get() == reinterpret_cast<PyObject*>(&PyRange_Type)) return range_loop(n, over);
         if (op == "ndrange") return ndrange_loop(n, over, false);
         if (op == "grouped") {
-            if (over->list.size() != 1) raise(Kind::syntax, "qd.grouped takes one argument");
+            if (over->list.size() != 1) raise(Kind::type, "qd.grouped takes one argument");
             const Node* inner = over->list[0];
             if (inner->kind == K::Call) {
                 const std::string_view inner_op = operation_of(expr(inner->a).get());
@@ -266,7 +266,7 @@ Flow Body::ndrange_loop(const Node* n, const Node* call, bool grouped) {
     std::vector<int> order = axes_in_order(bounds.size());
     for (const auto& [name, v] : args.keywords) {
         if (PyUnicode_CompareWithASCIIString(name.get(), "axes"))
-            raise(Kind::syntax, "qd.ndrange has no argument " + text(name.get()));
+            raise(Kind::type, "qd.ndrange has no argument " + text(name.get()));
         if (v.get() == Py_None) continue;
         Ref axes = Ref::steal(PySequence_Tuple(v.get()));
         const size_t count = static_cast<size_t>(PyTuple_GET_SIZE(axes.get()));

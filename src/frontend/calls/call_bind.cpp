@@ -200,9 +200,14 @@ Arg classify(const Param& p, Val v, bool is_real) {
                                   " is not an instance of " + text(annotation));
         return a;
     }
-    if (has_expr(o))
-        a.mode = Mode::reference;  // qd.ref and the rest
-    else if (is_number(o)) {
+    if (has_expr(o)) {
+        a.mode = Mode::reference;          // qd.ref and the rest
+    } else if (is_number(o) && is_real) {  // nothing that could be written to, as `n + 1`
+        const Ref number = make_value(to_value(o));
+        as_expr(number.get())->read_only = true;
+        a.mode = Mode::reference;
+        a.v = {number};
+    } else if (is_number(o)) {
         a.mode = Mode::value;
         a.v = {as_values(o)};
     }

@@ -66,6 +66,9 @@ void check_writable(const ExprObject& e, const char* what) {
 
 void assign_struct(StructObject& target, PyObject* value) {
     PyObject* self = reinterpret_cast<PyObject*>(&target);
+    if (is_buffer_view(self))
+        raise(Kind::syntax, "a slice of an array is a view of it, and nothing is assigned to it",
+              "loop over the elements");
     if ((is_mesh_value(self) || is_mesh_value(value)) &&
         !(is_struct(value) && reinterpret_cast<StructObject*>(value)->type == target.type))
         raise(Kind::type,

@@ -188,6 +188,14 @@ class FieldsBuilder:
         return self._finalize()
 
     def _finalize(self) -> SNodeTree | None:
+        try:
+            return self._make_tree()
+        except RuntimeError:  # cannot be made as it is, or no memory: nobody else has to wait for it
+            if not self._finalized:
+                _state.open.pop(id(self), None)
+            raise
+
+    def _make_tree(self) -> SNodeTree | None:
         """Makes the tree, unless a handler amid this has.
 
         A signal handler may raise anywhere: nothing is changed before the tree is made, by one call
@@ -235,15 +243,11 @@ class FieldsBuilder:
         try:
             made.extend(making)
             return self._note_made(made, nodes, whole, activities) if made else self._tree
-        except BaseException as e:
+        except BaseException:
             if made:
                 self._note_made(made, nodes, whole, activities)
             elif not self._finalized:
                 self._claim[""] = True
-                if isinstance(
-                    e, RuntimeError
-                ):  # there is no memory: nobody else has to wait for it
-                    _state.open.pop(id(self), None)
             raise
 
     def _note_made(
