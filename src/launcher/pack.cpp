@@ -100,10 +100,14 @@ bool component_error(const PackStep& step) {
         "Argument cannot be converted into required type " + type::to_string(step.type.element()));
 }
 
+bool has_elements(PyObject* value) {
+    PyObject* held = data::unwrap(value);
+    return data::is_field(held) || data::is_ndarray(held);
+}
+
 // Fields and ndarrays of two dimensions take both indices at once.
 bool has_two_indices(PyObject* value) {
-    PyObject* held = data::unwrap(value);
-    if (!data::is_field(held) && !data::is_ndarray(held)) return false;
+    if (!has_elements(value)) return false;
     const Ref shape = Ref::steal_or_null(PyObject_GetAttr(value, cpython::names().shape_));
     if (!shape) cpython::forget_error();
     return shape && PyTuple_Check(shape.get()) && PyTuple_GET_SIZE(shape.get()) == 2;
@@ -214,6 +218,8 @@ bool write_tensor(const PackStep& step, PyObject* value, uint8_t* at) {
     uint8_t* next = at;
     const bool is_one = PyNumber_Check(value) && !PySequence_Check(value);
     if (is_one || PyUnicode_Check(value)) return component_error(step);
+    if (step.type.rank == 2 && has_elements(value) && !has_two_indices(value))
+        return component_error(step);  // vectors in a row are no matrix
     if (!write_tensor_items(step, value, next, end)) {
         if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_KeyError)) {
             cpython::forget_error();

@@ -429,6 +429,19 @@ def test_what_is_no_vector(backend, value):
     assert total([1, 2, 3]) == 6
 
 
+def test_vectors_in_a_row_are_no_matrix(backend):
+    @qd.kernel
+    def corner(a: qd.types.matrix(2, 2, qd.f32)) -> qd.f32:
+        return a[0, 1]
+
+    for value in (qd.Vector.field(3, qd.f32, 4), qd.Vector.ndarray(3, qd.f32, 4)):
+        with pytest.raises((qd.QuadrantsRuntimeTypeError, AssertionError)):
+            corner(value)
+    square = qd.field(qd.f32, (2, 2))
+    square[0, 1] = 3
+    assert corner(square) == 3
+
+
 # --- mistakes in kernels ---------------------------------------------------------------------------
 
 
