@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kAttempts = 5;
 constexpr std::chrono::milliseconds kBetween{50};
-constexpr std::string_view kIndex = "qdcache.qdb";
 
 // The lock of a folder: a file that only one process can create. Ours say so and are held open
 // under `flock`: one that nobody holds was left by a process that was killed, and is taken over.
@@ -231,7 +230,7 @@ bool KernelFolder::flush(const std::set<std::string>& used, std::span<const Stor
         now.bytes += after.st_size - (replaces ? before.st_size : 0);
     }
     if (now.entries == 0) {
-        ::unlink((kept_.folder() + "/" + std::string(kIndex)).c_str());
+        ::unlink((kept_.folder() + "/" + kIndex).c_str());
         return true;
     }
     const std::string text =

@@ -26,6 +26,8 @@ class KernelFolder {
     // Of the option offline_cache_file_path. `release` is what entries must be of.
     KernelFolder(const std::string& path, std::string release);
 
+    static constexpr const char* kIndex = "qdcache.qdb";
+
     // `name` as above. Not while another thread calls something of the same object.
     std::optional<Bytes> read(std::string_view name);
     // Cleans, then moves what this process used and writes the small entries that are not there.

@@ -96,6 +96,19 @@ PyObject* cache_entries(PyObject*, PyObject* folder) try {
     return nullptr;
 }
 
+// cache_index(folder) -> (path, whether it is whole), or None where there is none
+PyObject* cache_index(PyObject*, PyObject* folder) try {
+    const Places places = places_of(folder);
+    const std::string path = places.kept.folder() + "/" + cache::KernelFolder::kIndex;
+    struct stat info;
+    if (::lstat(path.c_str(), &info)) Py_RETURN_NONE;
+    const bool whole = places.kept.read(cache::KernelFolder::kIndex).has_value();
+    show_cache_messages();
+    return Py_BuildValue("sO", path.c_str(), whole ? Py_True : Py_False);
+} catch (const cpython::PyError&) {
+    return nullptr;
+}
+
 // cache_read(folder, name) -> bytes or None
 PyObject* cache_read(PyObject*, PyObject* args) try {
     PyObject* folder;
@@ -164,6 +177,8 @@ PyMethodDef methods[] = {
      "Entries below a folder: name, path, bytes, time of last use, whether it is whole."},
     {"cache_may_hold", entry<cache_may_hold>, METH_VARARGS,
      "Whether nobody else can replace what is in a folder, which can be made first."},
+    {"cache_index", entry<cache_index>, METH_O,
+     "Path of the file that counts a folder's kernels and whether it can be read; None without."},
     {"cache_read", entry<cache_read>, METH_VARARGS,
      "The content of an entry; None if it is not whole."},
     {"cache_check_name", entry<cache_check_name>, METH_O,

@@ -83,6 +83,13 @@ def test_verify(folder, capsys):
     assert f"damaged  {victim}" in capsys.readouterr().out
     assert main([*args, "--remove"]) == 0 and not victim.exists()
     assert main(args) == 0
+    index = folder / "kernel_compilation_manager" / "qdcache.qdb"  # without it the rest counts for nothing
+    with open(index, "a") as f:
+        f.write("zz")
+    assert main(args) == 1
+    assert f"damaged  {index}" in capsys.readouterr().out
+    assert main([*args, "--remove"]) == 0 and not index.exists()
+    assert main(args) == 0
 
 
 def test_clear_takes_nothing_else(folder, capsys):

@@ -80,6 +80,9 @@ def verify(args: argparse.Namespace) -> int:
     folder = folder_of(args)
     entries = entries_of(folder)
     damaged = [path for _, path, _, _, whole in entries if not whole]
+    index = core.cache_index(folder)
+    if index and not index[1]:  # what is in the folder counts for nothing
+        damaged.append(index[0])
     for path in damaged:
         print(f"{'removed' if args.remove and _gone(os.unlink, path) else 'damaged'}  {path}")
     print(f"{len(entries)} entries, {len(damaged)} damaged or of another version")
