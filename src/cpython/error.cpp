@@ -13,6 +13,7 @@ void set_error(const char* name, const char* text) noexcept {
                             : std::string_view(name) == "ValueError"   ? PyExc_ValueError
                             : std::string_view(name) == "IndexError"   ? PyExc_IndexError
                             : std::string_view(name) == "RuntimeError" ? PyExc_RuntimeError
+                            : std::string_view(name) == "MemoryError"  ? PyExc_MemoryError
                                                                        : nullptr)
         return PyErr_SetString(builtin, text);
     PyObject* module = PyImport_ImportModule("quadrants.lang.exception");

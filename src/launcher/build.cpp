@@ -348,10 +348,11 @@ std::unique_ptr<Specialisation> build_locked(KernelObject& k, PyObject* const* a
         PyErr_NoMemory();
     } catch (const std::exception& e) {
         const std::string why = e.what();
-        const bool users = why.starts_with("QD_LOAD_IR");
+        const bool memory = why.starts_with("out of memory");
+        const bool ours = !memory && !why.starts_with("QD_LOAD_IR");
         if (!PyErr_Occurred())
-            set_error("QuadrantsRuntimeError",
-                      (users ? "compiling " : "internal error while compiling ") + kernel_name(k) +
+            set_error(memory ? "MemoryError" : "QuadrantsRuntimeError",
+                      (ours ? "internal error while compiling " : "compiling ") + kernel_name(k) +
                           ": " + why);
     }
     return nullptr;

@@ -83,7 +83,9 @@ def test_verify(folder, capsys):
     assert f"damaged  {victim}" in capsys.readouterr().out
     assert main([*args, "--remove"]) == 0 and not victim.exists()
     assert main(args) == 0
-    index = folder / "kernel_compilation_manager" / "qdcache.qdb"  # without it the rest counts for nothing
+    index = (
+        folder / "kernel_compilation_manager" / "qdcache.qdb"
+    )  # without it the rest counts for nothing
     with open(index, "a") as f:
         f.write("zz")
     assert main(args) == 1

@@ -335,7 +335,7 @@ LoadedObject::LoadedObject(std::span<const std::span<const uint8_t>> files, std:
         mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     if (memory_ == MAP_FAILED) {
         memory_ = nullptr;
-        throw Error("object file: no memory for the code");
+        throw Error("out of memory for the code");
     }
     try {
         for (const Object& o : objects) o.copy_to(memory_);
