@@ -22,9 +22,6 @@ bool compares_by_value(PyObject* o) {
         PyTuple_Check(o))
         return true;
     if (data::is_field(o) || PyType_Check(o) || PyFunction_Check(o)) return false;
-    if (_PyType_Lookup(Py_TYPE(o), cpython::names()._data_oriented_) &&
-        !_PyType_Lookup(Py_TYPE(o), cpython::names().__dataclass_fields___))
-        return false;
     // What hashes by identity is itself alone, whatever `==` says (vectors, for instance).
     static PyObject* const hash = PyUnicode_InternFromString("__hash__");
     if (_PyType_Lookup(Py_TYPE(o), hash) == _PyType_Lookup(&PyBaseObject_Type, hash)) return false;
@@ -54,7 +51,21 @@ void remember_hash(IdentityCheck& check) {
     check.rehash = check.hash != -1 && PyTuple_Check(o) && may_change(o);
 }
 
+// Of data-oriented objects not all that they hold need count for `==`: what they held is kept.
+// Dataclasses are compared by their fields.
+void remember_members(IdentityCheck& check) {
+    PyTypeObject* type = Py_TYPE(check.object);
+    if (!_PyType_Lookup(type, cpython::names()._data_oriented_) ||
+        _PyType_Lookup(type, cpython::names().__dataclass_fields___))
+        return;
+    const Ref dict = Ref::steal_or_null(PyObject_GetAttr(check.object, cpython::names().__dict___));
+    if (!dict) cpython::forget_error();
+    check.by_value = dict && PyDict_Check(dict.get());
+    if (check.by_value) check.members = Ref::steal(PyDict_Copy(dict.get()));
+}
+
 void watch(IdentityCheck& check) {
+    if (check.by_value) remember_members(check);
     if (check.by_value) remember_hash(check);
     if (!check.by_value) {
         check.weak = Ref::steal_or_null(PyWeakref_NewRef(check.object, nullptr));

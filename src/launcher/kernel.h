@@ -62,6 +62,7 @@ struct IdentityCheck {
     Py_hash_t hash = -1;    // by_value: what equal values must share; -1: numbers and strings
     bool rehash = false;    // a tuple of objects that hash by what may change in them
     bool no_array = false;  // without an object: anything but an array, or nothing at all
+    Ref members = {};       // by_value, of a data-oriented object: what it held
 };
 
 // One flattened parameter: where it comes from and where it goes.

@@ -403,6 +403,24 @@ bool same_value(PyObject* a, PyObject* b) {
     return !fields || !PyDict_Check(fields) || same_fields(a, b, fields);
 }
 
+// Whether an object holds what another held: the same objects, or constants that are alike.
+bool same_members(PyObject* o, PyObject* members) {
+    const Ref dict = Ref::steal_or_null(PyObject_GetAttr(o, cpython::names().__dict___));
+    if (!dict) cpython::forget_error();
+    if (!dict || !PyDict_Check(dict.get()) ||
+        PyDict_GET_SIZE(dict.get()) != PyDict_GET_SIZE(members))
+        return false;
+    PyObject *name, *held;
+    for (Py_ssize_t at = 0; PyDict_Next(members, &at, &name, &held);) {
+        PyObject* now = PyDict_GetItem(dict.get(), name);
+        if (now == held) continue;
+        const bool constant = PyLong_Check(held) || PyFloat_Check(held) || PyUnicode_Check(held) ||
+                              PyTuple_Check(held) || cpython::is_numpy_scalar(held);
+        if (!now || !constant || !same_value(now, held)) return false;
+    }
+    return true;
+}
+
 bool same_hash(const IdentityCheck& check, PyObject* value) {
     if (check.hash == -1) return true;
     const Py_hash_t hash = PyObject_Hash(value);
@@ -421,7 +439,8 @@ bool identity_holds(const IdentityCheck& check, PyObject* value) {
         return (data::is_ndarray(value) || data::is_external(value)) != check.no_array;
     if (value == check.object && !check.rehash)
         return !check.weak || refers_to(check.weak.get(), value);
-    return check.by_value && same_hash(check, value) && same_value(value, check.object);
+    return check.by_value && same_hash(check, value) && same_value(value, check.object) &&
+           (!check.members || same_members(value, check.members.get()));
 }
 
 bool identities_hold(const Specialisation& s, PyObject* const* args) {

@@ -239,6 +239,10 @@ def test_data_oriented_objects_that_are_equal_are_two(backend):
 
     a, b = Named("a", 3), Named("a", 5)
     assert (a.k(), b.k(), of(a), of(b), a.k(), of(a)) == (3, 5, 3, 5, 3, 3)
+    c, d = Named("a", 3), Named("c", 7)
+    before = d.k()
+    d.x = 8  # its number is a constant from its first call on
+    assert (c.k(), of(c), before, d.k(), Named("c", 8).k()) == (3, 3, 7, 7, 8)
 
 
 ALIKE = {  # equal values, and what a kernel makes of each

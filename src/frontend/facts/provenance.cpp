@@ -3,6 +3,7 @@
 // processes.
 
 #include <algorithm>
+#include <cstring>
 #include <ranges>
 #include <utility>
 
@@ -264,7 +265,10 @@ bool is_same_callee(PyObject* a, PyObject* b) {
     if (PyMethod_Check(a) && PyMethod_Check(b))
         return PyMethod_GET_SELF(a) == PyMethod_GET_SELF(b) &&
                PyMethod_GET_FUNCTION(a) == PyMethod_GET_FUNCTION(b);
-    if (Py_IS_TYPE(a, &_PyMethodWrapper_Type) && Py_IS_TYPE(b, &_PyMethodWrapper_Type))
+    const auto is_wrapper = [](PyObject* o) {  // whose type newer Pythons do not name
+        return !std::strcmp(Py_TYPE(o)->tp_name, "method-wrapper");
+    };
+    if (is_wrapper(a) && is_wrapper(b))
         return PyObject_RichCompareBool(a, b, Py_EQ) == 1;  // compares what it is of by identity
     return PyCFunction_Check(a) && PyCFunction_Check(b) &&
            PyCFunction_GET_SELF(a) == PyCFunction_GET_SELF(b) &&
