@@ -50,8 +50,10 @@ def ends(shim, tmp_path):
     return go
 
 
-# What allocation of a field's or array's memory says of itself, and what needed none after all.
+# What allocation of a field's or array's memory says of itself, and what needed none after all. Who
+# launches beside a thread that finds no memory for the fields of both finds them without.
 SOUND = ("MemoryError", "RuntimeError Out of memory: ", "went on")
+BESIDE = "place those of the other thread first"
 
 
 @pytest.mark.parametrize(
@@ -61,7 +63,11 @@ SOUND = ("MemoryError", "RuntimeError Out of memory: ", "went on")
 def test_refused_memory_is_an_exception(ends, stage):
     rows = ends(stage)
     assert len(rows) == len(ONE) + len(ALL)
-    assert [row for row in rows if row[1] != 0 or not row[3].startswith(SOUND)] == []
+    sound = [
+        said.startswith(SOUND) or (stage == "threads" and said.endswith(BESIDE))
+        for _, _, _, said in rows
+    ]
+    assert [row for row, well in zip(rows, sound) if row[1] != 0 or not well] == []
     assert any(refused for _, _, refused, _ in rows)
 
 
