@@ -431,13 +431,15 @@ while True:
 """
     other = subprocess.Popen([sys.executable, "-c", removes, file.parent])
     try:
-        vanished, end = 0, time.monotonic() + 60
+        vanished, missed, end = 0, 0, time.monotonic() + 60
         while vanished < 300 and time.monotonic() < end:
-            assert core.cache_write(str(tmp_path), name, b"content")
+            if not core.cache_write(str(tmp_path), name, b"content"):
+                missed += 1  # it vanished at each try
+                continue
             file.unlink()
             time.sleep(0.0002)
             vanished += not file.parent.exists()
-        assert vanished > 10
+        assert vanished > 10 and missed <= vanished // 50 + 1
     finally:
         other.kill()
         other.wait()
