@@ -48,6 +48,8 @@ struct LoadedTask {
     std::span<const abi::Piece> pieces{};  // of a GPU: what it is handed
     uint32_t record_bytes = 0;             // all of them
     std::string_view name;                 // of its loop, else made up
+    // Whether its last loop was too short for several threads. A hint, from any thread.
+    mutable uint8_t was_brief = 0;
 };
 
 struct KernelImage {

@@ -326,8 +326,9 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         run_together(task, context, job, 0, chunks, threads, pool);
     } else if (chunks > 1) {
         const int64_t start = now_ns();
+        const bool was_brief = __atomic_load_n(&task.was_brief, __ATOMIC_RELAXED);
         // What is clearly long is not kept from the others for a whole chunk.
-        if (const int64_t part = job.chunk_units / 8; part >= 4 && !task.finish) {
+        if (const int64_t part = job.chunk_units / 8; part >= 4 && !task.finish && !was_brief) {
             Job probe = job;
             probe.units = part;
             run_chunk(&probe, 0, 0);
@@ -340,8 +341,14 @@ void run_range(const LoadedTask& task, abi::Context& context, Launch& launch, Po
         }
         run_chunk(&job, 0, 0);
         const int64_t rest = (now_ns() - start) * (chunks - 1);
-        if (rest < kWakeNs) {
+        const bool is_brief = rest < kWakeNs;
+        if (is_brief != was_brief) __atomic_store_n(&task.was_brief, is_brief, __ATOMIC_RELAXED);
+        if (is_brief && task.finish) {  // whose chunks have results of their own
             for (int64_t c = 1; c < chunks; ++c) run_chunk(&job, c, 0);
+        } else if (is_brief) {
+            job.first = job.chunk_units;
+            job.chunk_units = job.units;
+            run_chunk(&job, 0, 0);
         } else {
             launch.expect_long(rest);
             run_together(task, context, job, 1, chunks, threads, pool);
