@@ -110,7 +110,7 @@ void write_argument(Writer& w, const Parameter& p, PyObject* o) {
     if (data::is_field(o)) {
         const auto* f = reinterpret_cast<data::FieldObject*>(o);
         w.number(f->field ? f->field->layout_hash() : 0);
-    } else if ((data::is_ndarray(o) || frontend::is_external_array(o)) &&
+    } else if ((data::is_ndarray(o) || (p.kind != template_ && frontend::is_external_array(o))) &&
                frontend::array_info(o, a)) {
         w.number(a.elem.word());
         w.number(int32_t(a.ndim));

@@ -205,13 +205,278 @@ digits = int(open(sys.argv[0] + ".digits").read())
 np.set_printoptions(precision=digits)
 
 @qd.kernel
-def k() -> qd.i32: return qd.static(len(str(A)) + len(repr(A)) * 100)
-print(json.dumps([k(), len(str(A)) + len(repr(A)) * 100]))
+def k0() -> qd.i32: return qd.static(len(str(A)))
+@qd.kernel
+def k1() -> qd.i32: return qd.static(len(f"{A}"))
+@qd.kernel
+def k2() -> qd.i32: return qd.static(len("%s" % A))
+@qd.kernel
+def k3() -> qd.i32: return qd.static(len(repr([A])))
+@qd.kernel
+def k4() -> qd.i32: return qd.static(len("{}".format(A)))
+@qd.kernel
+def k5() -> qd.i32: return qd.static(len(str((A,))))
+expected = [len(str(A)), len(f"{A}"), len("%s" % A), len(repr([A])), len("{}".format(A)), len(str((A,)))]
+print(json.dumps([[k() for k in (k0, k1, k2, k3, k4, k5)], expected]))
 """)
     for digits in (3, 5, 3):
         (tmp_path / "prints.py.digits").write_text(str(digits))
         ((seen, expected),) = runs(path, tmp_path, seeds=(None,))
         assert seen == expected
+
+
+# --- the same question twice ----------------------------------------------------------------------
+
+ASKED = """
+import collections, functools, itertools, json, operator, random, sys
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu)
+other = int(open(sys.argv[0] + ".other").read())
+ITEMS = [3, 5, 4] if other else [3, 3, 4]
+IT, BACK, N, A = iter(ITEMS), ITEMS[::-1], [0], np.zeros(1, np.int64)
+HELD, DEQUE = {{"l": BACK}}, collections.deque(ITEMS)
+
+class Stepper:
+    def step(self):
+        N[0] += 1
+        return ITEMS[N[0] - 1]
+    v = property(step)
+    __call__ = step
+    __getitem__ = __getattr__ = __add__ = __radd__ = lambda self, _: self.step()
+    __len__ = __int__ = __index__ = __neg__ = step
+    of_class = classmethod(lambda cls: STEP.step())
+    of_none = staticmethod(lambda: STEP.step())
+
+    def __eq__(self, o):
+        return self.step() == 3
+
+    def __hash__(self):
+        return self.step()
+
+    def __format__(self, spec):
+        return str(self.step())
+
+    def __iter__(self):
+        return iter([self.step()])
+
+    def __contains__(self, o):
+        return self.step() == 3
+
+STEP = Stepper()
+FUNCTIONS = [STEP.step]
+
+{helper}
+
+@qd.kernel
+def k() -> qd.i32:
+    return qd.static({question}) * 10 + qd.static({question})
+
+first, second = ITEMS[:2]
+if {is_truth}:
+    first, second = int(first == 3), int(second == 3)
+print(json.dumps([int(k()), first * 10 + second]))
+"""
+QUESTIONS = {  # a helper, and the question
+    "goes_over_an_iterator": ("def ask():\n    for x in IT:\n        return x", "ask()"),
+    "next_by_another_name": ("nx = next\ndef ask(): return nx(IT)", "ask()"),
+    "bound_next": ("NX = IT.__next__\ndef ask(): return NX()", "ask()"),
+    "bound_next_alone": ("NX = IT.__next__", "NX()"),
+    "partial": ("ask = functools.partial(next, IT)", "ask()"),
+    "islice": ("def ask(): return list(itertools.islice(IT, 1))[0]", "ask()"),
+    "generator": ("def gen():\n    yield from ITEMS\nG = gen()\ndef ask(): return next(G)", "ask()"),
+    "lambda": ("ask = lambda: next(IT)", "ask()"),
+    "renamed_list": ("def ask():\n    l = BACK\n    return l.pop()", "ask()"),
+    "renamed_count": ("def ask():\n    n = N\n    n[0] += 1\n    return ITEMS[n[0] - 1]", "ask()"),
+    "in_a_dict": ("def ask(): return HELD['l'].pop()", "ask()"),
+    "default": ("def ask(l=BACK): return l.pop()", "ask()"),
+    "parameter": ("def pop(l): return l.pop()\ndef ask(): return pop(BACK)", "ask()"),
+    "getattr": ("def ask(): return getattr(BACK, 'pop')()", "ask()"),
+    "kept_pop": ("POP = BACK.pop\ndef ask(): return POP()", "ask()"),
+    "caller": ("ask = operator.methodcaller('pop')", "ask(BACK)"),
+    "in_a_list": ("def ask(): return FUNCTIONS[0]()", "ask()"),
+    "callback": ("def ask(): return list(map(lambda _: STEP.step(), [0]))[0]", "ask()"),
+    "key": ("def key(x): return STEP.step()\ndef ask(): return (max([1], key=key), ITEMS[N[0] - 1])[1]", "ask()"),
+    "classmethod": ("def ask(): return Stepper.of_class()", "ask()"),
+    "staticmethod": ("def ask(): return STEP.of_none()", "ask()"),
+    "property": ("def ask(): return STEP.v", "ask()"),
+    "call": ("def ask(): return STEP()", "ask()"),
+    "item": ("def ask(): return STEP[0]", "ask()"),
+    "member": ("def ask(): return STEP.anything", "ask()"),
+    "add": ("def ask(): return STEP + 0", "ask()"),
+    "radd": ("def ask(): return 0 + STEP", "ask()"),
+    "len": ("def ask(): return len(STEP)", "ask()"),
+    "int": ("def ask(): return int(STEP)", "ask()"),
+    "neg": ("def ask(): return -STEP", "ask()"),
+    "hash": ("def ask(): return hash(STEP)", "ask()"),
+    "text": ("def ask(): return int(f'{STEP}')", "ask()"),
+    "iter": ("def ask():\n    for x in STEP:\n        return x", "ask()"),
+    "comprehension": ("def ask(): return [x for x in STEP][0]", "ask()"),
+    "unpacked": ("def ask():\n    (x,) = STEP\n    return x", "ask()"),
+    "eq": ("def ask(): return int(STEP == 7)", "ask()"),
+    "in": ("def ask(): return int(7 in STEP)", "ask()"),
+    "among_others": ("def ask(): return [STEP].count(7)", "ask()"),
+    "count_in_the_kernel": ("L = [STEP]", "L.count(7)"),
+    "equal_lists_in_the_kernel": ("L = [STEP]", "int([7] == L)"),
+    "deque": ("def ask(): return DEQUE.popleft()", "ask()"),
+    "array": ("def ask():\n    a = A\n    a += 1\n    return ITEMS[int(a[0]) - 1]", "ask()"),
+    "array_by_at": ("def ask():\n    np.add.at(A, 0, 1)\n    return ITEMS[int(A[0]) - 1]", "ask()"),
+    "random": ("G = random.Random(4 if other else 8)\nITEMS = [random.Random(4 if other else 8)]\nITEMS = [ITEMS[0].getrandbits(2) for _ in range(2)]\ndef ask(): return G.getrandbits(2)", "ask()"),
+    "global": ("C = 0\ndef ask():\n    globals()['C'] += 1\n    return ITEMS[C - 1]", "ask()"),
+    "with": ("import contextlib\n@contextlib.contextmanager\ndef one():\n    yield STEP.step()\ndef ask():\n    with one() as x:\n        return x", "ask()"),
+    "written_list": ("def ask(l): return STEP.step()", "ask([1, 2])"),
+}  # fmt: skip
+TRUTHS = {"eq", "in", "among_others", "count_in_the_kernel", "equal_lists_in_the_kernel"}
+
+
+@pytest.mark.parametrize("what", QUESTIONS)
+@pytest.mark.oracle_differs("traces twice")
+def test_equal_answers_say_nothing_about_the_next_process(tmp_path, what):
+    helper, question = QUESTIONS[what]
+    path = tmp_path / "asked.py"
+    path.write_text(ASKED.format(helper=helper, question=question, is_truth=what in TRUTHS))
+    for other in (0, 1, 0):
+        (tmp_path / "asked.py.other").write_text(str(other))
+        ((seen, expected),) = runs(path, tmp_path, seeds=(None,))
+        assert seen == expected, other
+
+
+LOOKS = """
+import dataclasses, enum, json, math
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu)
+
+class Mode(enum.Enum):
+    A = 1
+    B = 2
+
+@dataclasses.dataclass
+class Part:
+    n: int = 3
+    sizes: tuple = (1, 2)
+
+class Config:
+    def __init__(self):
+        self.part, self.mode, self.names, self.table = Part(), Mode.B, ["a", "bb"], {{"x": 4}}
+
+    @property
+    def double(self):
+        return self.part.n * 2
+
+    def scaled(self, by=2):
+        return self.double * by
+
+C, A = Config(), np.array([1, 2, 3])
+
+def total(values):
+    s = 0
+    for v in values:
+        if v > 1:
+            s += v
+    return s
+
+{helper}
+
+@qd.kernel
+def k() -> qd.i32:
+    return qd.static({question}) * 100 + qd.static({question})
+
+print(json.dumps([int(k()), qd._lib.core.counters()["lowered"]]))
+"""
+PLAIN = {
+    "members": ("def ask(): return C.part.n + len(C.names) if C.mode == Mode.B else 0", "ask()", 5),
+    "property": ("", "C.double", 6),
+    "method": ("", "C.scaled()", 12),
+    "keyword": ("def ask(c): return c.scaled(by=3)", "ask(C)", 18),
+    "loop": ("def ask(): return total(C.part.sizes)", "ask()", 2),
+    "sum": ("def ask(): return sum(len(n) for n in C.names)", "ask()", 3),
+    "table": ("def ask(): return C.table['x'] + C.table.get('y', 1)", "ask()", 5),
+    "math": ("def ask(): return int(math.sqrt(16) + round(0.4))", "ask()", 4),
+    "numpy": ("def ask(): return int(np.dot(A, A) + A.sum() + A[0])", "ask()", 21),
+    "text": ("def ask(): return len(f'{C.part.n:03d}' + 'ab'.upper())", "ask()", 5),
+    "getattr": ("def ask(): return getattr(C, 'double') + getattr(C, 'none', 1) + hasattr(C, 'part')", "ask()", 8),
+    "lambda": ("ask = lambda x: x * 2 + C.part.n", "ask(4)", 11),
+    "kinds": ("def ask(): return isinstance(C, Config) + (C.mode is Mode.B) + (type(C.part) is Part)", "ask()", 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", PLAIN)
+def test_what_only_looks_may_be_asked_twice(tmp_path, what, established):
+    helper, question, expected = PLAIN[what]
+    path = tmp_path / "looks.py"
+    path.write_text(LOOKS.format(helper=helper, question=question))
+    seen = list(runs(path, tmp_path))
+    assert [number for number, _ in seen] == [expected * 101] * 3
+    if not established:
+        assert [lowered for _, lowered in seen] == [1, 0, 0]
+
+
+def test_a_guard_asks_for_the_body(tmp_path):
+    """A recipe that is refused after all has asked once; with a list, too."""
+    path = tmp_path / "register.py"
+    path.write_text("""
+import collections, json, sys
+import quadrants as qd
+qd.init(arch=qd.cpu)
+other = int(open(sys.argv[0] + ".other").read())
+W, NAMES, TABLE, KEYS = [other], [], collections.defaultdict(list), []
+
+def register(pair):
+    NAMES.append(pair)
+    return len(NAMES)
+
+def key(x):
+    KEYS.append(x)
+    return x
+
+def h():
+    return 1
+
+@qd.kernel
+def k() -> qd.i32: return register(["a", 1]) * 10 + W[0]
+@qd.kernel
+def missing() -> qd.i32:
+    a = len(TABLE)
+    b = len(TABLE["a"])
+    return a * 100 + b * 10 + W[0]
+@qd.kernel
+def by_key() -> qd.i32: return max([1, 2], key=key) + h()
+print(json.dumps([k(), len(NAMES), missing(), len(TABLE), by_key(), KEYS]))
+""")
+    for other in (0, 1, 0, 1):
+        (tmp_path / "register.py.other").write_text(str(other))
+        (seen,) = runs(path, tmp_path, seeds=(None,))
+        assert seen == [10 + other, 1, other, 1, 3, [1, 2]], other
+
+
+SET_ATTRIBUTES = {
+    "shape": ("setattr(A, 'shape', (2, 2))", "A.shape == (2, 2)"),
+    "dtype": ("setattr(A, 'dtype', np.int32)", "A.dtype == np.int32"),
+    "names": ("setattr(D, 'names', ('z',))", "D.names == ('z',)"),
+    "deleted": ("delattr(S, 'x')", "not hasattr(S, 'x')"),
+}
+
+
+@pytest.mark.parametrize("what", SET_ATTRIBUTES)
+def test_attributes_are_set_in_each_process(tmp_path, what):
+    call, holds = SET_ATTRIBUTES[what]
+    path = tmp_path / "sets.py"
+    path.write_text(f"""
+import json, types
+import numpy as np
+import quadrants as qd
+qd.init(arch=qd.cpu)
+A, D, S = np.zeros(4, np.int64), np.dtype([("x", "i4")]), types.SimpleNamespace(x=1)
+
+@qd.kernel
+def k() -> qd.i32:
+    {call}
+    return 1
+k()
+print(json.dumps(bool({holds})))
+""")
+    assert list(runs(path, tmp_path)) == [True] * 3
 
 
 # --- templates ------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@
 // Ours look at all that they are given. What the user's see and do only they know: they run in the
 // order of the program, once, and their answers are asked for again by later processes.
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -154,10 +153,10 @@ Val Body::call_harmless(const PythonCall& c) {
         raise(Kind::type, "`" + c.name + "` does not take a Quadrants Expression",
               "its value is known when the kernel runs; mix its bits yourself");
     if (sees_more(c.name)) is_pure = false, callee = nullptr;
-    // As NumPy's print options have it, which no fact says.
-    if ((c.name == "str" || c.name == "repr" || c.name == "format" || c.name == "ascii") &&
-        std::ranges::any_of(c.objects, [](const Ref& o) { return is_numpy_array(o.get()); }))
-        is_pure = false;
+    if (c.name == "setattr" || c.name == "delattr") {
+        ++low.kernel->user_runs;
+        unit.opaque("what " + c.name + " changes");
+    }
     PyObject* self = PyCFunction_Check(callable) ? PyCFunction_GET_SELF(callable) : nullptr;
     if (self && !PyModule_Check(self) && !PyType_Check(self)) {
         // A method that is kept under a name of its own can be of any object.

@@ -4,6 +4,7 @@
 
 #include "cpython/entry.h"
 #include "frontend/body/body.h"
+#include "frontend/facts/contents.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -121,6 +122,7 @@ Ref Body::joined_string(const Node* n) {
         } else {
             unit.consume(v);
         }
+        if (pythons && shows_array(v.get())) unit.opaque("how NumPy prints an array");
         out.add(v.get(), spec.get());
     }
     return out.finish();
@@ -176,6 +178,7 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
             if (!value) missing = key;
         }
         Ref spec = Ref::steal(PyUnicode_FromString(spec_text.c_str()));
+        if (value && shows_array(value)) unit.opaque("how NumPy prints an array");
         if (value) out.add(value, spec.get());
     }
     if (needed != args.positional.size())

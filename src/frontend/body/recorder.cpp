@@ -9,6 +9,8 @@
 #include <algorithm>
 
 #include "frontend/body/body.h"
+#include "frontend/facts/callables.h"
+#include "frontend/facts/contents.h"
 #include "frontend/facts/hooks.h"
 #include "frontend/values/structs.h"
 #include "frontend/values/values.h"
@@ -32,10 +34,12 @@ Val Body::result_of(Ref result, Prov* place) {
     return adopt(std::move(result), place);
 }
 
-// What asks for the class of an object alone.
-static bool asks_for_class(std::string_view name) {
-    static const std::string_view kNames[] = {"isinstance", "type", "hasattr", "callable"};
-    return std::ranges::find(kNames, name) != std::end(kNames);
+// As NumPy's print options have it, which no fact says.
+static bool prints_arrays(std::string_view name, std::span<const Val> operands) {
+    static const std::string_view kNames[] = {"str", "repr", "format", "ascii", "mod"};
+    return std::ranges::find(kNames, name) != std::end(kNames) &&
+           (name != "mod" || PyUnicode_Check(operands[0].get())) &&
+           std::ranges::any_of(operands, [](const Val& v) { return shows_array(v.get()); });
 }
 
 // Runs `run`, which is `callee` called with `operands`, the last of them by `keywords`. `is_pure`:
@@ -44,7 +48,7 @@ Val Body::recorded(const char* name, Prov* callee, std::span<const Val> operands
                    PyObject* keywords, bool is_pure, const std::function<Ref()>& run) {
     if (!asks_for_class(name))
         for (const Val& v : operands) refuse_at_launch(v.prov);
-    bool settled = is_pure, again = callee != nullptr;
+    bool settled = is_pure && !prints_arrays(name, operands), again = callee != nullptr;
     for (const Val& v : operands) {
         settled = unit.settle(v.get(), v.prov) && settled;
         again = again && !PyIter_Check(v.get());  // it would be used up
@@ -78,16 +82,10 @@ Ref Body::next_item(const Val& over, PyObject* iterator) {
     return Ref::steal_or_null(PyIter_Next(iterator));
 }
 
-// Whether Python's own callable may call code of the user, or go on with it, for this operand.
-static bool may_run(std::string_view callee, PyObject* operand) {
-    if (has_hooks(operand) || PyIter_Check(operand)) return true;
-    return PyCallable_Check(operand) && !asks_for_class(callee) && callee != "issubclass" &&
-           !is_harmless(operand) && !is_own_code(operand);
-}
-
 Ref Body::asked(const std::string& name, PyObject* callee, std::span<const Val> operands,
                 PyObject* keywords, const std::function<Ref()>& run) {
-    if (!sees_more(name) &&
+    PyObject* owner = callee ? owner_of(callee) : nullptr;
+    if (!sees_more(name) && !(owner && may_run(name, owner)) &&
         std::ranges::none_of(operands, [&](const Val& v) { return may_run(name, v.get()); }))
         return run();
     user_code_runs();

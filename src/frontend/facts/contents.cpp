@@ -13,6 +13,7 @@
 #include "frontend/diag.h"
 #include "frontend/facts/annotations.h"
 #include "frontend/facts/callables.h"
+#include "frontend/source/stack.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -59,6 +60,21 @@ Ref type_id(PyObject* o) {
     forget_error();
     return Ref::steal(PyUnicode_FromFormat("%s.%s", module ? text(module.get()).c_str() : "",
                                            name ? text(name.get()).c_str() : Py_TYPE(o)->tp_name));
+}
+
+bool shows_array(PyObject* o) {
+    if (is_stack_short()) return true;
+    if (has_type_named(o, "numpy.ndarray")) return true;
+    if (PyDict_CheckExact(o)) {
+        PyObject *key, *value;
+        for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
+            if (shows_array(value)) return true;
+        return false;
+    }
+    if (!PyList_CheckExact(o) && !PyTuple_CheckExact(o)) return false;
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+        if (shows_array(PySequence_Fast_GET_ITEM(o, k))) return true;
+    return false;
 }
 
 namespace {

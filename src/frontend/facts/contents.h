@@ -14,6 +14,7 @@ constexpr size_t kMostContents = 8192;  // bytes of text that are kept as they a
 
 bool has_type_named(PyObject* o, const char* name);
 bool is_dtype(PyObject* o);
+bool shows_array(PyObject* o);      // whether its text holds an array's of NumPy
 cpython::Ref type_id(PyObject* o);  // module and name of its class
 
 // A constant as a plain Python value that another process can read back and compare. A member of an

@@ -199,11 +199,14 @@ static bool asks_user(const Prov* p, std::span<PyObject* const> args) {
     if (!base) return false;
     if (p->kind == Prov::Kind::item) return item_runs_hook(unwrap(base));
     if (p->kind == Prov::Kind::attribute) return member_runs_hook(unwrap(base), p->key.get());
-    if (!is_harmless(unwrap(base))) return true;
+    PyObject* callee = unwrap(base);
+    if (!is_harmless(callee)) return true;
+    const std::string name = callee_name(callee);
+    if (PyObject* owner = owner_of(callee); owner && may_run(name, owner)) return true;
     return std::ranges::any_of(p->operands, [&](const Prov* o) {
         Ref operand;
         PyObject* now = walk(o, args, operand);
-        return now && has_hooks(now);
+        return now && may_run(name, now);
     });
 }
 

@@ -192,6 +192,8 @@ PyObject* member_origin(PyObject*, PyObject* args) {
 
 bool item_runs_hook(PyObject* o) {
     PyTypeObject* t = Py_TYPE(o);
+    // What makes items that are missing, as a defaultdict does.
+    if (PyDict_Check(o) && !PyDict_CheckExact(o) && in_class(t, "__missing__")) return true;
     if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
     PyObject* get = in_class(t, "__getitem__");
     return get && is_users(get);
@@ -211,6 +213,24 @@ bool has_hooks(PyObject* o) {
                 return true;
     }
     return false;
+}
+
+bool asks_for_class(std::string_view name) {
+    static const std::string_view kNames[] = {"isinstance", "type", "hasattr", "callable"};
+    return std::ranges::find(kNames, name) != std::end(kNames);
+}
+
+bool may_run(std::string_view callee, PyObject* operand, int depth) {
+    if (has_hooks(operand) || PyIter_Check(operand)) return true;
+    constexpr Py_ssize_t kMostItems = 256;
+    constexpr int kDeepestItems = 3;
+    if ((PyList_CheckExact(operand) || PyTuple_CheckExact(operand)) && depth < kDeepestItems) {
+        const Py_ssize_t count = std::min(PySequence_Fast_GET_SIZE(operand), kMostItems);
+        for (Py_ssize_t k = 0; k < count; ++k)
+            if (may_run("type", PySequence_Fast_GET_ITEM(operand, k), depth + 1)) return true;
+    }
+    return PyCallable_Check(operand) && !asks_for_class(callee) && callee != "issubclass" &&
+           !is_harmless(operand) && !is_own_code(operand);
 }
 
 }  // namespace qd::frontend

@@ -6,6 +6,8 @@
 
 #include <Python.h>
 
+#include <string_view>
+
 namespace qd::frontend {
 
 // To find o.name. Properties that only look and count do not matter.
@@ -13,5 +15,8 @@ bool member_runs_hook(PyObject* o, PyObject* name);
 bool item_runs_hook(PyObject* o);  // to find o[...]
 // Some operator, conversion or index of its class.
 bool has_hooks(PyObject* o);
+// Whether Python's own callable may call code of the user, or go on with it, for this operand.
+bool may_run(std::string_view callee, PyObject* operand, int depth = 0);
+bool asks_for_class(std::string_view callee);  // of an operand, and for nothing else
 
 }  // namespace qd::frontend

@@ -10,6 +10,7 @@
 #include "cpython/names.h"
 #include "frontend/diag.h"
 #include "frontend/facts/callables.h"
+#include "frontend/facts/contents.h"
 #include "frontend/facts/facts.h"
 #include "frontend/facts/hooks.h"
 #include "frontend/facts/places.h"
@@ -281,15 +282,24 @@ bool is_same_operand(PyObject* a, PyObject* b) {
     return PyUnicode_Compare(constant_repr(a).get(), constant_repr(b).get()) == 0;
 }
 
+// Of lists and the like: another one that holds the same constants, as a display makes it anew.
+bool is_like_operand(PyObject* a, PyObject* b) {
+    if (is_same_operand(a, b)) return true;
+    if (Py_TYPE(a) != Py_TYPE(b)) return false;
+    const Ref x = contents_of(a, kMostContents), y = x ? contents_of(b, kMostContents) : Ref{};
+    return x && y && PyUnicode_Compare(x.get(), y.get()) == 0;
+}
+
+using SameOperand = bool(PyObject*, PyObject*);
 bool is_same_question(const Answers::Answer& a, PyObject* callee, std::span<const Ref> operands,
-                      PyObject* keywords) {
+                      PyObject* keywords, SameOperand* same) {
     if (!is_same_callee(a.callee.get(), callee) || a.operands.size() != operands.size())
         return false;
     if ((keywords != nullptr) != static_cast<bool>(a.keywords)) return false;
     if (keywords && PyObject_RichCompareBool(keywords, a.keywords.get(), Py_EQ) != 1)
         return forget_error(), false;
     for (size_t k = 0; k < operands.size(); ++k)
-        if (!is_same_operand(a.operands[k].get(), operands[k].get())) return false;
+        if (!same(a.operands[k].get(), operands[k].get())) return false;
     return true;
 }
 
@@ -336,7 +346,7 @@ static void note_repetition(PyObject* callee, std::span<const Ref> operands, PyO
     if (!current()) return;
     auto& all = answers->all;
     const auto same = [&](const Answers::Answer& a) {
-        return a.taken && is_same_question(a, callee, operands, keywords);
+        return a.taken && is_same_question(a, callee, operands, keywords, is_like_operand);
     };
     const auto last = std::find_if(all.rbegin(), all.rend(), same);
     if (last == all.rend()) return;
@@ -349,15 +359,17 @@ Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Ask
         const std::function<Ref()>& run) {
     if (!answers) return run ? run() : call_with(callee, operands, keywords);
     if (asker != Asker::guard) note_repetition(callee, operands, keywords);
-    for (Answers::Answer& a : answers->all | std::views::reverse) {
-        if ((asker != Asker::guard && a.taken) || !is_same_question(a, callee, operands, keywords))
-            continue;
-        a.taken |= asker == Asker::body;
-        a.again |= asker == Asker::again;
-        if (!a.raised) return a.result;
-        PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(a.raised.get())), a.raised.get());
-        return {};
-    }
+    for (SameOperand* same : {is_same_operand, is_like_operand})
+        for (Answers::Answer& a : answers->all | std::views::reverse) {
+            if ((asker != Asker::guard && a.taken) ||
+                !is_same_question(a, callee, operands, keywords, same))
+                continue;
+            a.taken |= asker == Asker::body;
+            a.again |= asker == Asker::again;
+            if (!a.raised) return a.result;
+            PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(a.raised.get())), a.raised.get());
+            return {};
+        }
     const AskingGuard asking(asker == Asker::guard);
     Ref result = run ? run() : call_with(callee, operands, keywords);
     // What is raised may be about there being no kernel yet: the body asks for itself.
