@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct Test {  // bound as the first field
     std::vector<std::atomic<int>> seen = std::vector<std::atomic<int>>(100000);
     std::atomic<int> tasks{0};
     int64_t fail_at = -1;
+    bool slow = false;
     Pool* pool = nullptr;
     const KernelImage* inner = nullptr;
 };
@@ -132,6 +134,12 @@ void count_blocks(abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) {
     if (begin < chunk * 64) ++test_of(t).tasks;
 }
 
+// The same of a loop that is long enough for several threads.
+void count_blocks_slowly(abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) {
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    count_blocks(t, begin, end, chunk);
+}
+
 // Whether atomics may be plain.
 void is_lone(abi::Thread* t, int64_t, int64_t, int64_t) {
     if (t->alone & abi::kAlone) ++test_of(t).tasks;
@@ -176,11 +184,36 @@ TEST(launch, chunks_are_whole_blocks) {
         EXPECT_EQ(f.test.tasks, 0);
     }
     Fixture few;  // less than a block for each: every thread gets something all the same
-    few.add_range({0, 100}, count_blocks);
+    few.add_range({0, 100}, count_blocks_slowly);
     few.image.tasks[0].block_dim = 64;
     few.run(pool);
     EXPECT_EQ(few.total(), 100);
     EXPECT_GT(few.test.tasks, 0);
+}
+
+// What is too short for several threads is one call behind its first chunk, and remembered as such.
+TEST(launch, short_loops_are_two_calls) {
+    Pool pool(2);
+    Fixture f;
+    f.add_range({0, 100}, [](abi::Thread* t, int64_t begin, int64_t end, int64_t chunk) {
+        count_units(t, begin, end, chunk);
+        ++test_of(t).tasks;
+        if (test_of(t).slow) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    });
+    int runs = 0, calls = 0;
+    do {  // others may take the core from the first chunk
+        calls = f.test.tasks;
+        f.run(pool);
+        EXPECT_EQ(f.total(), 100 * ++runs);
+    } while (!f.image.tasks[0].was_brief && runs < 10000);
+    EXPECT_TRUE(f.image.tasks[0].was_brief);
+    EXPECT_EQ(f.test.tasks, calls + 2);
+    calls = f.test.tasks;
+    f.test.slow = true;
+    f.run(pool);
+    EXPECT_EQ(f.total(), 100 * ++runs);
+    EXPECT_GT(f.test.tasks, calls + 2);
+    EXPECT_FALSE(f.image.tasks[0].was_brief);
 }
 
 TEST(launch, empty_ranges) {

@@ -98,13 +98,31 @@ def _is_inert(o: Any, depth: int = 0) -> bool:
     return kind.__module__.partition(".")[0] == "quadrants"
 
 
-def _has_hooks(kind: type) -> bool:
+_TEXTS = ("__format__", "__str__", "__repr__")
+_NO_OPERATORS = ("__init__", "__new__", "__doc__", "__module__", *_TEXTS)
+
+
+def _has_hooks(kind: type, names: Sequence[str] = ()) -> bool:
+    """Whether an enumeration has methods of the user for these names, by default for any operator."""
     return any(
-        name.startswith("__") and name not in ("__init__", "__new__", "__repr__", "__str__", "__doc__", "__module__")
-        and isinstance(value, types.FunctionType) and value.__module__ not in ("enum", "functools")
-        for base in kind.__mro__[:-1] if base.__module__ not in ("enum", "builtins")
+        (name in names if names else name.startswith("__") and name not in _NO_OPERATORS)
+        and isinstance(value, types.FunctionType)
+        and value.__module__ not in ("enum", "functools")
+        for base in kind.__mro__[:-1]
+        if base.__module__ not in ("enum", "builtins")
         for name, value in vars(base).items()
-    )  # fmt: skip
+    )
+
+
+def _shown(value: _Value) -> None:
+    """Raises if to print it runs code of the user."""
+    _inert(value)
+    if (
+        value.kind == "known"
+        and isinstance(value.obj, enum.Enum)
+        and _has_hooks(type(value.obj), _TEXTS)
+    ):
+        raise _MayChange
 
 
 def _inert(*values: _Value) -> _Value:
@@ -196,6 +214,9 @@ def _builtin(name: str, args: list[_Value], keywords: dict[str, _Value], depth: 
         return _PLAIN if name != "type" else _INERT
     if "key" in keywords:
         raise _MayChange
+    if name in ("str", "repr", "format", "ascii"):
+        for v in args:
+            _shown(v)
     _inert(*keywords.values())
     result = _operator(name, args, depth)
     return (
@@ -442,7 +463,7 @@ class _Walk:
     def _text(self, n: ast.JoinedStr) -> _Value:
         for part in n.values:
             if isinstance(part, ast.FormattedValue):
-                _inert(self._eval(part.value))
+                _shown(self._eval(part.value))
         return _PLAIN
 
     def _compare(self, n: ast.Compare) -> _Value:
