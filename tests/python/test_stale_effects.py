@@ -324,6 +324,9 @@ QUESTIONS = {  # a helper, and the question
     "random": ("G = random.Random(4 if other else 8)\nITEMS = [random.Random(4 if other else 8)]\nITEMS = [ITEMS[0].getrandbits(2) for _ in range(2)]\ndef ask(): return G.getrandbits(2)", "ask()"),
     "global": ("C = 0\ndef ask():\n    globals()['C'] += 1\n    return ITEMS[C - 1]", "ask()"),
     "with": ("import contextlib\n@contextlib.contextmanager\ndef one():\n    yield STEP.step()\ndef ask():\n    with one() as x:\n        return x", "ask()"),
+    "renamed_in_a_loop": ("PARTS = [HELD]\ndef ask():\n    for p in PARTS:\n        return p['l'].pop()", "ask()"),
+    "out_of_a_fresh_one": ("def ask():\n    out = [BACK]\n    return out[0].pop()", "ask()"),
+    "from_a_table": ("def ask():\n    l = HELD.get('l')\n    l += []\n    return l.pop()", "ask()"),
     "written_list": ("def ask(l): return STEP.step()", "ask([1, 2])"),
 }  # fmt: skip
 TRUTHS = {"eq", "in", "among_others", "count_in_the_kernel", "equal_lists_in_the_kernel"}
@@ -397,6 +400,9 @@ PLAIN = {
     "text": ("def ask(): return len(f'{C.part.n:03d}' + 'ab'.upper())", "ask()", 5),
     "getattr": ("def ask(): return getattr(C, 'double') + getattr(C, 'none', 1) + hasattr(C, 'part')", "ask()", 8),
     "lambda": ("ask = lambda x: x * 2 + C.part.n", "ask(4)", 11),
+    "objects": ("PARTS = [Part(), Part(n=4)]\ndef ask(): return sum(p.n + s for p in PARTS for s in p.sizes)", "ask()", 20),
+    "loop_over_objects": ("PARTS = (Part(), Part(n=4))\ndef ask():\n    n = 0\n    for p in PARTS:\n        n += p.n\n    return n", "ask()", 7),
+    "fresh": ("def ask():\n    out = []\n    for s in C.part.sizes:\n        out.append(s * 2)\n    return len(out) + out[0]", "ask()", 4),
     "kinds": ("def ask(): return isinstance(C, Config) + (C.mode is Mode.B) + (type(C.part) is Part)", "ask()", 3),
 }  # fmt: skip
 

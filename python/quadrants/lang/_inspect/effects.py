@@ -15,7 +15,7 @@ import enum
 import inspect
 import textwrap
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 _MOST_ITEMS, _DEEPEST = 64, 4
@@ -164,6 +164,8 @@ def _call(callee: _Value, args: list[_Value], keywords: dict[str, _Value], depth
             module = str(function.__module__ or "").partition(".")[0]
             if module == "builtins" and name in _LOOKING_FUNCTIONS:
                 return _builtin(name, args, keywords, depth)
+            if name == "member_origin":  # our own question about a class
+                return _PLAIN
             if module in _LIBRARIES:
                 return _library(name, everything, depth)
             raise _MayChange
@@ -337,8 +339,8 @@ class _Walk:
             _inert(self._eval(s.test))
             self._branches(s.body, s.orelse)
         elif isinstance(s, ast.For):
-            item = self._item_of(self._eval(s.iter))
-            for _ in range(2):  # what a turn assigns, the next one reads
+            items = self._items_of(self._eval(s.iter))
+            for item in [*items, *items]:  # what a turn assigns, the next one reads
                 self._bind(s.target, item)
                 self._branches(s.body, [])
             self._block(s.orelse)
@@ -371,6 +373,16 @@ class _Walk:
             _inert(self._eval(target.slice), value)
         else:
             raise _MayChange
+
+    def _items_of(self, over: _Value) -> list[_Value]:
+        """What iteration gives: objects of the user one by one."""
+        o = over.obj
+        goes = isinstance(o, list | tuple) and type(o).__iter__ in (list.__iter__, tuple.__iter__)
+        if over.kind != "known" or not goes or _is_inert(o):
+            return [self._item_of(over)]
+        if len(o) > _MOST_ITEMS:
+            raise _MayChange
+        return [_known(x) for x in o]
 
     def _item_of(self, over: _Value) -> _Value:
         """What iteration gives, of what can be gone over twice."""
@@ -445,16 +457,25 @@ class _Walk:
         return _FRESH if _contained(items) is _INERT else _UNKNOWN
 
     def _comprehension(self, n: ast.ListComp | ast.SetComp | ast.GeneratorExp) -> _Value:
-        before, self.env = self.env, dict(self.env)
-        for part in n.generators:
-            self._bind(part.target, self._item_of(self._eval(part.iter)))
-            for test in part.ifs:
-                _inert(self._eval(test))
-        item = self._eval(n.elt)
+        before, items = self.env, []
+        for self.env in self._turns(dict(before), n.generators):
+            items.append(self._eval(n.elt))
         self.env = before
         if isinstance(n, ast.ListComp):
-            return _FRESH if _contained([item]) is _INERT else _UNKNOWN
-        return _PLAIN if _is_plain(item) else _contained([item])
+            return _FRESH if _contained(items) is _INERT else _UNKNOWN
+        return _PLAIN if all(map(_is_plain, items)) else _contained(items)
+
+    def _turns(self, env: _Env, generators: list[ast.comprehension]) -> Iterator[_Env]:
+        if not generators:
+            yield env
+            return
+        self.env = env
+        for item in self._items_of(self._eval(generators[0].iter)):
+            self.env = dict(env)
+            self._bind(generators[0].target, item)
+            for test in generators[0].ifs:
+                _inert(self._eval(test))
+            yield from self._turns(self.env, generators[1:])
 
     def _condition(self, n: ast.IfExp) -> _Value:
         _inert(self._eval(n.test))
