@@ -145,10 +145,16 @@ def _call(callee: _Value, args: list[_Value], keywords: dict[str, _Value], depth
     if callee.kind != "known" or depth > 8:
         raise _MayChange
     function, everything = callee.obj, [*args, *keywords.values()]
+    if "out" in keywords:
+        raise _MayChange
     if isinstance(function, types.MethodType):
         return _call(_known(function.__func__), [_known(function.__self__), *args], keywords, depth)
     if isinstance(function, types.FunctionType):
-        if function.__module__ and function.__module__.partition(".")[0] in ("numpy", "statistics"):
+        if function.__module__ and function.__module__.partition(".")[0] in (
+            "numpy",
+            "statistics",
+            "quadrants",
+        ):
             return _library(function.__name__, everything, depth)
         return _Walk(function, args, keywords, depth).result()
     if isinstance(function, type):
@@ -170,10 +176,13 @@ def _call(callee: _Value, args: list[_Value], keywords: dict[str, _Value], depth
                 return _library(name, everything, depth)
             raise _MayChange
         _inert(_known(owner))
+        _refuse_outputs(args, 1)
         if name in _LOOKING_METHODS or isinstance(owner, str | int | float | tuple):
             return _inert(_known(owner), *everything)
         raise _MayChange
     if type(function).__module__.partition(".")[0] == "numpy":  # a function of NumPy's own
+        if len(args) > getattr(function, "nin", len(args)):
+            raise _MayChange
         return _library(function.__name__, everything, depth)
     method = inspect.getattr_static(type(function), "__call__", None)
     if isinstance(method, types.FunctionType):
@@ -182,10 +191,21 @@ def _call(callee: _Value, args: list[_Value], keywords: dict[str, _Value], depth
 
 
 def _library(name: str, operands: list[_Value], depth: int) -> _Value:
+    if name != "where":
+        _refuse_outputs(operands, 2)
     calls = (types.FunctionType, types.MethodType, types.BuiltinFunctionType)
     if name in _WRITERS or any(v.kind == "known" and isinstance(v.obj, calls) for v in operands):
         raise _MayChange
     return _operator(name, operands, depth)
+
+
+def _refuse_outputs(operands: list[_Value], first: int) -> None:
+    """Raises for an array where NumPy's functions take what they are to write to."""
+    for v in operands[first:]:
+        if v.kind == "inert" or (
+            v.kind == "known" and type(v.obj).__module__ == "numpy" and not _is_number(v.obj)
+        ):
+            raise _MayChange
 
 
 def _operator(name: str, operands: list[_Value], depth: int) -> _Value:
