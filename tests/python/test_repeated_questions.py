@@ -1,11 +1,14 @@
 """One expression of Python that a kernel evaluates more than once, and that changes something."""
 
+import re
 import subprocess
 import sys
+import time
 
 import pytest
 
 import quadrants as qd
+from helpers import module_at
 from quadrants.lang._inspect.effects import may_change
 
 PROGRAM = """
@@ -102,6 +105,7 @@ def k() -> qd.i32:
 
 GROWING = """
 import sys
+import time
 import quadrants as qd
 qd.init(arch=qd.cpu, log_level=qd.ERROR, offline_cache=True, offline_cache_file_path=sys.argv[1])
 values = [1, 2]
@@ -195,3 +199,163 @@ def test_a_name_that_is_bound_anew_amid_a_kernel():
         return BOUND[0] + rebinds() * 10 + BOUND[1] * 1000
 
     assert k() == 6011
+
+
+HELPERS = """
+import abc, collections, enum, functools, itertools, types
+import numpy as np
+
+LOG, L, A, B, A0 = [], [1, 2], np.arange(3), np.zeros(3, np.int64), np.array(1)
+B0, IT, D, V = np.array(0), itertools.count(), {"k": L}, np.zeros((), [("b", "O")])[()]
+
+class Noisy(type):
+    def __instancecheck__(cls, o): LOG.append(1); return True
+    def __getitem__(cls, k): LOG.append(1); return 1
+class C(metaclass=Noisy):
+    def __class_getitem__(cls, k): LOG.append(1); return 1
+class Subscripted:
+    def __class_getitem__(cls, k): LOG.append(1); return 1
+class Texts(enum.Enum):
+    A = 1
+    def __format__(self, how): LOG.append(1); return "a"
+    __str__ = __repr__ = lambda self: self.__format__("")
+class Partial(enum.IntEnum):
+    A = 1
+    def _lt(self, a, b=0): LOG.append(1); return True
+    __lt__ = functools.partialmethod(_lt)
+class Proxy:
+    @property
+    def __class__(self): LOG.append(1); return str
+class Key:
+    def __hash__(self): return hash(1)
+    def __eq__(self, o): LOG.append(1); return o == 1
+class Slots:
+    __slots__ = ("x",)
+    def __getattr__(self, name): LOG.append(1); return 1
+class Mangled:
+    def __getattr__(self, name): return 1
+    def get(self): return self.__x
+    _Mangled__x = property(lambda self: LOG.append(1))
+class Own(property):
+    def __get__(self, o, kind=None): LOG.append(1); return 1
+class HasOwn: x = Own(lambda self: 1)
+class Length:
+    def __len__(self): return Index()
+class Index:
+    def __index__(self): LOG.append(1); return 1
+class Space(types.ModuleType):
+    @property
+    def x(self): LOG.append(1); return 1
+class Ufunc:
+    def __add__(self, o): return 1
+    def __array_ufunc__(self, *a, **k): LOG.append(1); return 1
+SPACE, KEYS, U = Space("space"), {Key(): 1}, np.frompyfunc(lambda x: LOG.append(1), 1, 1)
+VEC = np.vectorize(lambda x: LOG.append(1) or 1)
+
+@functools.wraps(np.sum)
+def wrapped(x): LOG.append(1); return 1
+
+def zero_axes(): x = A0; x += 1; return 1
+def zero_axes_param(x=A0): x += 1; return 1
+def format_spec(): return f"{1:{L.pop()}}"
+def popped_alias(): y = [L].pop(); y += [1]; return 1
+def keyword_alias(): y = dict(k=L)["k"]; y += [1]; return 1
+def default_alias(): y = min("", default=L); y += [1]; return 1
+def breaks():
+    for i in range(3):
+        x = L
+        if i == 0: break
+        x = []
+    x.append(1)
+    return 1
+def orelse():
+    x = L
+    for i in range(1): break
+    else: x = []
+    x.append(1)
+    return 1
+def three_turns():
+    a = 0
+    b = 0
+    c = 0
+    for i in range(6):
+        c *= 2
+        c = b
+        b = a
+        a = L
+    return 1
+def late_generator():
+    x = []
+    g = (x.append(i) for i in range(2))
+    x = L
+    return len(list(g))
+def out_of_a_slice(): return int(A[0:2].sum(axis=0, out=B0))
+def out_positional(): return int((A + 0).sum(0, None, B0))
+def copy_false(): np.nan_to_num(A, copy=False); return 1
+def fix_out(): np.fix(A, B); return 1
+def clip_tuple(): np.clip(A, 3, 4, (B,)); return 1
+def vectorised(): return VEC(1)
+def from_function(): return U(1)
+def piecewise(): return np.piecewise(A, [A > 0], [wrapped])
+def by_wraps(): return wrapped(1)
+def by_format(): return "{}".format(Texts.A)
+def by_percent(): return "%s" % Texts.A
+def in_a_list(): return str([Texts.A])
+def partial_method(): return 2 > Partial.A
+def instance(): return isinstance(1, C)
+def instance_tuple(): return isinstance(1, (str, C))
+def class_property(p=Proxy()): return isinstance(p, str)
+def class_item(): return Subscripted[0]
+def class_of_item(c=Subscripted()): return type(c)[0]
+def keys_compare(): return KEYS[1]
+def unset_slot(s=Slots()): return s.x
+def mangled(m=Mangled()): return m.get()
+def own_property(o=HasOwn()): return o.x
+def odd_length(x=Length()): return len(x)
+def module_property(): return SPACE.x
+def ufunc_of_an_object(o=Ufunc()): return np.add(o, 1)
+def asserts(): assert L, L.append(1)
+def makes_a_type(): return type("X", (), {})
+def iterates(): return any(x > 3 for x in IT)
+def fills(): A.fill(1); return 1
+def sorts_by(): return sorted([1, 2], key=lambda x: LOG.append(x) or x)
+"""
+NAMES = re.findall(r"^def (\w+)\(", HELPERS, re.M)
+
+
+@pytest.fixture(scope="module")
+def helpers_module(tmp_path_factory):
+    path = tmp_path_factory.mktemp("helpers") / "holes.py"
+    path.write_text(HELPERS)
+    return module_at(path)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "wrapped"])
+def test_what_may_change_something_is_not_taken_to_look(helpers_module, name):
+    """Nor is any of it run by looking at its text."""
+    helpers_module.LOG.clear()
+    before = list(helpers_module.L)
+    assert may_change(getattr(helpers_module, name), ())
+    assert helpers_module.LOG == [] and helpers_module.L == before
+
+
+def test_a_file_that_was_edited_says_nothing(tmp_path):
+    path = tmp_path / "edited.py"
+    path.write_text("L = []\ndef f():\n    return L.append(1)\n")
+    module = module_at(path)
+    path.write_text("L = []\ndef f():\n    return len(L)\n")
+    assert may_change(module.f, ())
+
+
+def test_looking_ends(tmp_path):
+    """Nested loops and trees of calls: a helper that takes long to look at may change something."""
+    path = tmp_path / "deep.py"
+    loops = "".join("    " * k + f"for i{k} in R:\n" for k in range(1, 15))
+    calls = "".join(f"def c{k}(): return {' + '.join([f'c{k + 1}()'] * 6)}\n" for k in range(8))
+    path.write_text(
+        f"R = range(3)\ndef deep():\n{loops}{'    ' * 15}pass\n{calls}def c8(): return 1\n"
+    )
+    module = module_at(path)
+    start = time.process_time()
+    may_change(module.deep, ()), may_change(module.c0, ())
+    assert time.process_time() - start < 20  # it would be hours
