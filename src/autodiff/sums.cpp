@@ -5,7 +5,7 @@
 // x. Sums go on to be looked at likewise, so what was done to all of them in several steps is done
 // once. What is left without uses is removed later.
 //
-// Cost: O(values x kNearest).
+// Cost: O(values x kNearest x kMostSteps).
 
 #include "autodiff/sums.h"
 
@@ -21,6 +21,7 @@ using namespace ir;
 
 constexpr size_t kNearest = 16;  // how many different terms a value is compared with
 constexpr int kDeepest = 4;      // of instructions that compute the same
+constexpr int kMostSteps = 32;   // that terms have in common, one a call below the other
 
 // Operands along which an instruction is linear, as bits.
 unsigned linear_along(Op op) {
@@ -73,31 +74,36 @@ struct Term {
     }
 };
 
-}  // namespace
-
-Value* sum_of(Builder& b, std::span<Value* const> values, bool factors) {
+Value* sum(Builder& b, std::span<Value* const> values, int steps) {
     std::vector<Term> terms;
     for (Value* v : values) {
         v = resolve(v);
         const size_t far = terms.size() - std::min(terms.size(), kNearest);
         const auto near = terms.begin() + static_cast<std::ptrdiff_t>(far);
-        if (factors && std::any_of(near, terms.end(), [&](Term& t) { return t.take(v); })) continue;
+        if (steps > 0 && std::any_of(near, terms.end(), [&](Term& t) { return t.take(v); }))
+            continue;
         Inst* d = v->def && linear_along(v->def->op) ? v->def : nullptr;
         terms.push_back({d, -1, {v}});
     }
-    Value* sum = nullptr;
+    Value* all = nullptr;
     for (const Term& t : terms) {
         Value* one = t.values[0];
         if (t.values.size() > 1) {
             std::vector<Value*> parts, operands;
             for (const Value* v : t.values) parts.push_back(v->def->operand(t.along));
             for (int k = 0; k < t.like->operand_count; ++k)
-                operands.push_back(k == t.along ? sum_of(b, parts, factors) : t.like->operand(k));
+                operands.push_back(k == t.along ? sum(b, parts, steps - 1) : t.like->operand(k));
             one = emit_like(b, *t.like, operands)->result();
         }
-        sum = sum ? b.op(Op::add, {sum, one}) : one;
+        all = all ? b.op(Op::add, {all, one}) : one;
     }
-    return sum;
+    return all;
+}
+
+}  // namespace
+
+Value* sum_of(Builder& b, std::span<Value* const> values, bool factors) {
+    return sum(b, values, factors ? kMostSteps : 0);
 }
 
 }  // namespace qd::autodiff
