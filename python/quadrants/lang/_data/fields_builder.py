@@ -190,9 +190,8 @@ class FieldsBuilder:
     def _finalize(self) -> SNodeTree | None:
         try:
             return self._make_tree()
-        except (
-            RuntimeError
-        ):  # cannot be made as it is, or no memory: nobody else has to wait for it
+        except RuntimeError:
+            # It cannot be made as it is, or there is no memory: nobody else has to wait for it.
             if not self._finalized:
                 _state.open.pop(id(self), None)
             raise

@@ -305,12 +305,9 @@ def _builtin(name: str, args: list[_Value], keywords: dict[str, _Value], depth: 
         for kind in kinds if type(kinds) is tuple else (kinds,):
             if type(kind) is not type and type(kind) is not enum.EnumMeta:
                 raise _MayChange  # a metaclass may answer
-        if (
-            args[0].kind == "known"
-            and inspect.getattr_static(type(args[0].obj), "__class__", None) is not _CLASS
-        ):
-            raise _MayChange
         if args[0].kind == "known":
+            if inspect.getattr_static(type(args[0].obj), "__class__", None) is not _CLASS:
+                raise _MayChange
             _check_lookup(type(args[0].obj))
         return _PLAIN
     if name == "type" and len(args) == 1:
@@ -323,9 +320,9 @@ def _builtin(name: str, args: list[_Value], keywords: dict[str, _Value], depth: 
         _shown(*args)
     if any(v.kind == "known" and callable(v.obj) and not _is(v.obj, type) for v in args):
         raise _MayChange
-    if name in ("len", "int", "float", "abs", "round"):
-        return _PLAIN if _operator(f"__{name}__", args, depth) and name != "abs" else _inert(*args)
-    return _PLAIN if _inert(*args) and name in ("any", "all", "str", "repr") else _inert(*args)
+    by_method = name in ("len", "int", "float", "round")
+    result = _operator(f"__{name}__", args, depth) if by_method else _inert(*args)
+    return _PLAIN if by_method or name in ("any", "all", "str", "repr") else result
 
 
 _CLASS = inspect.getattr_static(object, "__class__")
