@@ -520,6 +520,32 @@ def test_data_oriented_objects_that_are_equal_are_two(backend):
     assert (c.k(), of(c), before, d.k(), Named("c", 8).k()) == (3, 3, 7, 7, 8)
 
 
+@pytest.mark.parametrize("hold", [list, lambda v: qd.field(qd.i32, 2), lambda v: np.array(v)])
+def test_equal_objects_that_hold_other_things_are_two(backend, hold):
+    """Members that are no constants count by identity."""
+
+    @qd.data_oriented
+    class Named:
+        def __init__(self, held):
+            self.held = held
+
+        def __eq__(self, other):
+            return True
+
+        def __hash__(self):
+            return 1
+
+        @qd.kernel
+        def first(self) -> qd.i32:
+            return self.held[0]
+
+    one, two = Named(hold([3, 4])), Named(hold([5, 4]))
+    for named, value in ((one, 3), (two, 5)):
+        if hold is not list and not isinstance(named.held, np.ndarray):
+            named.held[0] = value
+    assert [one.first(), two.first(), one.first()] == [3, 5, 3]
+
+
 ALIKE = {  # equal values, and what a kernel makes of each
     "f32": (np.float32(0.0), np.float32(-0.0), lambda a: np.copysign(1.0, a)),
     "tuple": ((np.float64(0.0),), (np.float64(-0.0),), lambda a: np.copysign(1.0, a[0])),
