@@ -3,7 +3,10 @@
 #include "autodiff/records.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <string>
+
+#include "support/abi.h"
 
 namespace qd::autodiff {
 namespace {
@@ -435,6 +438,13 @@ void Records::begin_segments(Inst& i, Loop& l, const State& s) {
     in.end(Op::yield);
 }
 
+static void count_again(Builder& b) {
+    constexpr auto kAt = int64_t(offsetof(abi::TapeCounts, recorded_again));
+    Value* where = b.int_const(Prim::i64, kAt - int64_t(sizeof(abi::TapeCounts)));
+    Value* count = b.typed(Op::tape, Type{Prim::u32}.place(), {{where}});
+    b.store(count, b.op(Op::add, {b.load(count), b.int_const(Prim::u32, 1)}));
+}
+
 // On the way back, a segment's iterations once more. The state at the tape's end is the one that
 // comes behind them; theirs lies in front of it and stays.
 void Records::record_again(Inst& i, const Counterpart& c, const State& s, Value* begin, Value* end,
@@ -445,6 +455,7 @@ void Records::record_again(Inst& i, const Counterpart& c, const State& s, Value*
     b.store(end, old);
     b.store(begin, number);
     b.store(top_back(), add(b, at, s.bytes));
+    count_again(b);
     Region& body = i.body();
     const auto n = dimensions(i);
     std::vector<Value*> operands = {b.int_const(Prim::i64, 0), b.op(Op::sub, {old, number})};

@@ -10,24 +10,27 @@
 namespace qd::runtime {
 
 struct KernelImage;
+struct TapeUse;
 
-struct TapeUse {
+struct TaskTapes {
     const char* source;               // how the numbers are known
     int64_t threads = 0, stride = 0;  // that have one; bytes of the largest
+    int64_t recorded_again = 0;       // segments, of all threads
 };
 
 // Nothing, if no thread has one.
-void tell_tape(const char* kernel, const KernelImage& image, size_t task, const TapeUse& use);
+void tell_tape(const char* kernel, const KernelImage& image, size_t task, const TaskTapes& use);
 
-// How far the threads of a task wrote on their tapes. Any thread.
+// What the threads of a task did with their tapes. Any thread.
 class TapeMarks {
   public:
-    void note(int32_t thread, int64_t bytes);
-    TapeUse take();  // since it was asked last
+    void note(int32_t thread, const TapeUse& use);
+    TaskTapes take();  // since it was asked last
 
   private:
     std::mutex lock_;
-    std::vector<int64_t> most_;  // by thread
+    std::vector<int64_t> most_;  // bytes, by thread
+    int64_t recorded_again_ = 0;
 };
 
 }  // namespace qd::runtime

@@ -22,7 +22,7 @@
 
 namespace qd::abi {
 
-inline constexpr uint32_t kAbiVersion = 32;
+inline constexpr uint32_t kAbiVersion = 33;
 inline constexpr int kMaxDims = 12;
 
 struct Context;
@@ -47,9 +47,17 @@ struct Thread {  // hidden first argument of every compiled function
     int32_t index;          // number of the thread, 0 = caller
     int32_t alone;          // kAloneXxx: where atomics may be plain reads and writes
     const OpenCall* calls;  // innermost first; null where checks are off
-    uint8_t* tape;          // what a reverse sweep will need, of kernels that ask for it
+    uint8_t* tape;          // what a reverse sweep will need, of kernels that ask for it; in front
+                            // of it lie kTapeHeader bytes, of which the last 8 are TapeCounts
     int64_t tape_bytes;
 };
+
+// What a reverse sweep counts, in front of its tape.
+struct TapeCounts {
+    uint32_t recorded_again;  // segments of loops, as they had not fitted
+    uint32_t unused;
+};
+inline constexpr int64_t kTapeHeader = 64;
 
 // One operand of print/assert, as stored by compiled code: 8 bytes each, scalars widened
 // (ints sign- or zero-extended to 64 bits, f16/f32 converted to double).
@@ -99,7 +107,8 @@ struct DeviceLaunch {
     // the task does nothing if that is 0.
     uint64_t gated;
     // Of kernels that keep something for a reverse sweep: the first thread's, and bytes of each. In
-    // a group of 32 threads the elements of one number lie side by side.
+    // a group of 32 threads the elements of one number lie side by side. In front of each lie
+    // kTapeHeader bytes more.
     uint64_t tape, tape_bytes;
     uint64_t stack_bytes;          // of a thread, if the kernel has functions that call themselves
     int64_t bounds[2 * kMaxDims];  // of a range task; of `finish` the first is the number of chunks

@@ -36,7 +36,7 @@ struct Trial {
     int32_t* n;
 
     explicit Trial(const ir::Module& m, size_t tape_bytes = 1 << 16) : machine(m) {
-        machine.tape.resize(tape_bytes);
+        machine.set_tape(tape_bytes);
         const auto array = [&](size_t k, double*& gradient) {
             auto* data = machine.set_array(m, k, {kSize});
             ir::ArrayDesc d;
@@ -231,6 +231,7 @@ TEST(Autodiff, ShortTapes) {
         ASSERT_TRUE(m);
         std::vector<double> slopes;
         int failed = 0, right = 0;
+        uint32_t again = 0;
         for (size_t bytes = 1 << 14; bytes >= 16; bytes = bytes * 31 / 32 & ~size_t{7}) {
             Trial run(*m, bytes);
             for (int k = 0; k < kSize; ++k) run.x[k] /= 16, run.dy[k] = 1, run.n[k] = 20 + k;
@@ -240,11 +241,16 @@ TEST(Autodiff, ShortTapes) {
                 continue;
             }
             const std::vector<double> got(run.dx, run.dx + kSize);
-            if (slopes.empty()) slopes = got;
+            if (slopes.empty()) {
+                slopes = got;
+                EXPECT_EQ(run.machine.recorded_again(), 0u);
+            }
+            again = run.machine.recorded_again();
             EXPECT_EQ(got, slopes) << bytes;
             ++right;
         }
         EXPECT_GT(right, 80);
+        EXPECT_GT(again, 4u * kSize);
         EXPECT_GT(failed, 0);
     }
 }

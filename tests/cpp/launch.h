@@ -20,7 +20,8 @@
 namespace qd::test {
 
 struct Machine {
-    std::vector<uint8_t> args, results, temps, partials, tape;
+    std::vector<uint8_t> args, results, temps, partials;
+    std::vector<uint64_t> tape = std::vector<uint64_t>(abi::kTapeHeader / 8);  // and its header
     std::vector<std::vector<uint64_t>> buffers;  // 8-byte aligned storage of fields and arrays
     std::vector<void*> bindings;
     int64_t bounds[2 * abi::kMaxDims];  // of the running task
@@ -91,8 +92,14 @@ struct Machine {
     bool run(const ir::Module& m) {
         const abi::Context c = context();
         return ir::interpret(
-            m, c,
-            {.tape = tape.data(), .tape_bytes = int64_t(tape.size()), .max_steps = 10'000'000});
+            m, c, {.tape = tape_begin(), .tape_bytes = tape_bytes(), .max_steps = 10'000'000});
+    }
+
+    void set_tape(size_t bytes) { tape.assign((abi::kTapeHeader + bytes) / 8, 0); }
+    uint8_t* tape_begin() { return reinterpret_cast<uint8_t*>(tape.data()) + abi::kTapeHeader; }
+    int64_t tape_bytes() const { return int64_t(tape.size() * 8) - abi::kTapeHeader; }
+    uint32_t recorded_again() {
+        return reinterpret_cast<abi::TapeCounts*>(tape_begin())[-1].recorded_again;
     }
 
     int64_t bound(const abi::Bound& b) const {
@@ -106,8 +113,8 @@ struct Machine {
         c.temps = temps.data();
         abi::Thread thread{};
         thread.context = &c;
-        thread.tape = tape.data();
-        thread.tape_bytes = int64_t(tape.size());
+        thread.tape = tape_begin();
+        thread.tape_bytes = tape_bytes();
         const ir::InterpretOptions options{.max_steps = 10'000'000};
         const std::vector<pass::Turns> turns = pass::turns_in_order(plan);
         const auto is_set = [&](int32_t flag) {

@@ -626,7 +626,8 @@ def test_who_waits_next_hears_of_a_reverse_sweep_without_room(run):
 
 
 @pytest.mark.parametrize(
-    "given, taken", [(0, (1 << 30) // 3), (1 << 20, 128 << 20), (1 << 40, (1 << 30) // 3)]
+    "given, taken",
+    [(0, (1 << 30) // 3), (1 << 20, 128 * ((1 << 20) + 64)), (1 << 40, (1 << 30) // 3)],
 )
 def test_the_room_of_tapes(run, given, taken):
     """All threads share some, or have what is wished for each: a third of the memory at most."""

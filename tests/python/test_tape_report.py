@@ -41,7 +41,7 @@ def a_recurrence(iterations=4):
 
 def lines(capfd):
     err = capfd.readouterr().err
-    told = [LINE.fullmatch(line).groups() for line in err.splitlines() if "adstack" in line]
+    told = [LINE.fullmatch(line).groups() for line in err.splitlines() if "adstack_heap" in line]
     for source, threads, stride, required, mb, _ in told:
         assert source == "high_water_mark" and int(required) == int(threads) * int(stride) > 0
         assert mb == f"{int(required) / 2**20:.2f}"
@@ -157,3 +157,31 @@ def test_nothing_without_being_asked(capfd, monkeypatch, value):
     x.grad.fill(0)
     k.grad(3)
     assert len(lines(capfd)) == 1 and x.grad.to_numpy().tolist() == before
+
+
+def test_segments_that_are_recorded_again(capfd):
+    def run(**options):
+        init(**options)
+        k, x = a_recurrence(iterations=2)
+        k.grad(5000)
+        gradients = x.grad.to_numpy().tolist()
+        err = capfd.readouterr().err
+        again = re.findall(
+            r"\[adstack_again\] segments=(\d+) task=(k\S+_kernel_0_range_for)\n", err
+        )
+        (heap,) = [
+            LINE.fullmatch(line).groups() for line in err.splitlines() if "adstack_heap" in line
+        ]
+        assert all(task == heap[5] for _, task in again)
+        return gradients, [int(n) for n, _ in again], int(heap[2])
+
+    all_fits = run()
+    assert all_fits[1] == []
+    counts = []
+    for room in (32000, 8000, 4000):
+        gradients, again, peak = run(ad_tape_bytes=room)
+        assert gradients == all_fits[0] and len(again) == 1 and room / 2 < peak <= room
+        assert again[0] % 2 == 0  # each of two iterations as often
+        counts += again
+    assert 0 < counts[0] < counts[1] < counts[2]
+    assert run(ad_tape_bytes=100000) == all_fits  # each launch counts its own

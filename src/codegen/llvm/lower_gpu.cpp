@@ -92,7 +92,8 @@ Value* FunctionLowering::tape_on_gpu(Value* offset, int size) {
     Value* each = launch_word(offsetof(abi::DeviceLaunch, tape_bytes), m.i64);
     Value* thread = grid_value(ir::TaskValue::begin);
     Value* lane = b.CreateAnd(thread, b.getInt64(31));
-    Value* group = b.CreateMul(b.CreateSub(thread, lane), each);
+    Value* group =
+        b.CreateMul(b.CreateSub(thread, lane), b.CreateAdd(each, b.getInt64(abi::kTapeHeader)));
     const uint64_t bytes = m.prepared.plan.wide_tape ? 8 : 4;
     const auto aside = [&](Value* v) { return b.CreateMul(v, b.getInt64(32)); };
     Value* mine =

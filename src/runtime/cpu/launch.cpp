@@ -74,7 +74,7 @@ struct Worker {  // what compiled code sees as Thread, and where a failed check 
         thread.tape_bytes = tape->bytes;
     }
     ~Worker() {
-        if (tape && launch->tapes) launch->tapes->note(thread.index, tape->written());
+        if (tape && launch->tapes) launch->tapes->note(thread.index, tape->use());
     }
     Worker(const Worker&) = delete;
 };

@@ -11,13 +11,15 @@
 #include <vector>
 
 #include "runtime/tape_limit.h"
+#include "support/abi.h"
 
 namespace qd::runtime {
 namespace {
 
 constexpr int64_t kMost = int64_t{1} << 38, kLeast = int64_t{1} << 20;
+constexpr int64_t kHeader = abi::kTapeHeader;
 constexpr int64_t kKept = int64_t{64} << 20;
-constexpr int64_t kExact = int64_t{1} << 20;  // bytes that are marked before they are written
+constexpr int64_t kExact = int64_t{1} << 20;  // where bytes are marked before they are written
 constexpr uint32_t kMark = 0xa5c3e197;
 
 // What the process may have of addresses (`ulimit -v`).
@@ -60,13 +62,16 @@ struct Range {
         if (bytes > kKept) madvise(at + kKept, size_t(bytes - kKept), MADV_DONTNEED);
     }
 
-    uint32_t* words() const { return reinterpret_cast<uint32_t*>(at); }
-    int64_t marked_words() const { return std::min(bytes, kExact) / 4; }
+    uint8_t* begin() const { return at + kHeader; }  // of the tape
+    uint32_t* words() const { return reinterpret_cast<uint32_t*>(begin()); }
+    int64_t marked_words() const { return (std::min(bytes, kExact) - kHeader) / 4; }
+    abi::TapeCounts& counts() const { return reinterpret_cast<abi::TapeCounts*>(begin())[-1]; }
 
     void mark() {  // from there on pages that are there were written to
         madvise(at, size_t(bytes), MADV_DONTNEED);
         madvise(at, size_t(bytes), MADV_NOHUGEPAGE);
         std::fill_n(words(), marked_words(), kMark);
+        counts() = {};
     }
 
     int64_t written() const {
@@ -78,7 +83,7 @@ struct Range {
             const int64_t step = std::min(kStep, bytes - from), pages = step / page;
             if (mincore(at + from, size_t(step), present.data())) break;
             for (found = pages; found > 0 && !(present[size_t(found) - 1] & 1);) --found;
-            if (found) most = from + found * page;
+            if (found) most = from + found * page - kHeader;
         }
         if (most) return most;
         int64_t words_used = marked_words();
@@ -93,12 +98,13 @@ thread_local std::unique_ptr<Range> idle;
 
 Tape::Tape(bool marked) : range_(idle ? idle.release() : new Range) {
     if (marked) range_->mark();
-    at = range_->at;
-    const int64_t most = tape_limit.load(std::memory_order_relaxed);
-    bytes = most ? std::min(most, range_->bytes) : range_->bytes;
+    at = range_->begin();
+    bytes = range_->bytes - kHeader;
+    if (const int64_t most = tape_limit.load(std::memory_order_relaxed))
+        bytes = std::min(most, bytes);
 }
 
-int64_t Tape::written() const { return range_->written(); }
+TapeUse Tape::use() const { return {range_->written(), range_->counts().recorded_again}; }
 
 Tape::~Tape() {
     range_->trim();

@@ -7,11 +7,16 @@
 
 namespace qd::runtime {
 
+struct TapeUse {
+    int64_t written = 0;         // bytes: of the first MiB in words of 4, beyond that in pages
+    int64_t recorded_again = 0;  // segments of loops, as they had not fitted
+};
+
 // The calling thread's, for as long as this lives. A second one meanwhile (a signal handler
 // launches amid a launch) has addresses of its own.
 class Tape {
   public:
-    // `marked`: `written` will be asked. std::bad_alloc where no addresses are to be had.
+    // `marked`: `use` will be asked. std::bad_alloc where no addresses are to be had.
     explicit Tape(bool marked = false);
     ~Tape();
     Tape(const Tape&) = delete;
@@ -19,8 +24,7 @@ class Tape {
     uint8_t* at;
     int64_t bytes;  // at most tape_limit
 
-    // How far the thread wrote: of the first MiB in words of 4 bytes, beyond that in pages.
-    int64_t written() const;
+    TapeUse use() const;
 
   private:
     struct Range* range_;

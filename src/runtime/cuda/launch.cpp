@@ -253,14 +253,18 @@ struct Launch {
         threads = (threads + 31) & ~int64_t(31);
         const int64_t limit = tape_limit.load(std::memory_order_relaxed);
         int64_t bytes = kWanted;
-        if (limit && __builtin_mul_overflow(threads, limit, &bytes)) bytes = INT64_MAX;
+        if (limit && (__builtin_add_overflow(limit, abi::kTapeHeader, &bytes) ||
+                      __builtin_mul_overflow(threads, bytes, &bytes)))
+            bytes = INT64_MAX;
         if (uint64_t(bytes) > r.tape.bytes) {
             size_t free = 0, total = 0;
             check(d.cuMemGetInfo_v2(&free, &total), "asking for free memory");
             bytes = std::min(bytes, int64_t((free + r.tape.bytes) / 3));
         }
-        head().tape = r.tape.of(size_t(bytes));
-        uint64_t each = uint64_t(r.tape.bytes) / uint64_t(threads);
+        constexpr uint64_t kHeader = abi::kTapeHeader;
+        head().tape = r.tape.of(size_t(bytes)) + 32 * kHeader;
+        const uint64_t all = uint64_t(r.tape.bytes) / uint64_t(threads);
+        uint64_t each = all - std::min(all, kHeader);
         if (limit) each = std::min(each, uint64_t(limit));
         head().tape_bytes = each & ~uint64_t(15);
         if (hooks.tapes_of)
