@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "frontend/frontend.h"
@@ -93,6 +94,12 @@ inline constexpr uint8_t kIs = 252, kIsNot = 253, kIn = 254, kNotIn = 255;
 static_assert(static_cast<int>(ir::Op::count_) <= kIs);
 
 // One file, read once.
+struct CompiledText {
+    Ref code;
+    // Of functions, outer ones first, by the line that they begin at.
+    std::unordered_map<int, std::vector<PyObject*>> functions;
+};
+
 struct SourceFile {
     std::string name;
     std::string text;
@@ -102,7 +109,7 @@ struct SourceFile {
     const SourceFile* older = nullptr;    // what the same name stood for before
     // Of a suspect or replaced file: its text, compiled; by the compiler's flags and level of
     // optimisation.
-    mutable std::map<std::pair<int, int>, Ref> code;
+    mutable std::map<std::pair<int, int>, CompiledText> compiled;
 };
 
 // One Python function's text and tree.

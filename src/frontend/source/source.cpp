@@ -141,18 +141,23 @@ bool leads_elsewhere(std::string path) {
     return true;
 }
 
-// The code object of a function inside a module's: by line and, if there is one, name.
-PyObject* code_at(PyObject* code, PyObject* name, int line) {
+void list_functions(CompiledText& all, PyObject* code) {
     const Ref consts = Ref::steal(PyObject_GetAttrString(code, "co_consts"));
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(consts.get()); ++k) {
         PyObject* o = PyTuple_GET_ITEM(consts.get(), k);  // kept alive by its code object
         if (!PyCode_Check(o)) continue;
-        auto* c = reinterpret_cast<PyCodeObject*>(o);
-        if (c->co_firstlineno == line && (!name || PyUnicode_Compare(c->co_name, name) == 0))
-            return o;
-        if (PyObject* inner = code_at(o, name, line)) return inner;
+        all.functions[reinterpret_cast<PyCodeObject*>(o)->co_firstlineno].push_back(o);
+        list_functions(all, o);
     }
-    return nullptr;
+}
+
+// By line and, if one there has it, name.
+PyObject* code_at(const CompiledText& text, PyObject* name, int line) {
+    const auto it = text.functions.find(line);
+    if (it == text.functions.end()) return nullptr;
+    for (PyObject* o : it->second)
+        if (PyUnicode_Compare(reinterpret_cast<PyCodeObject*>(o)->co_name, name) == 0) return o;
+    return it->second.front();
 }
 
 // While it lives, compiling warns of nothing: who imported the text was told, and warnings that are
@@ -180,19 +185,22 @@ class Hushed {
     Ref module_, old_, mine_;
 };
 
-// The text of a file as a code object; null if it is none. `flags`: of __future__.
-PyObject* compiled(const SourceFile& file, int flags, int optimize) {
-    Ref& code = file.code[{flags, optimize}];
-    if (!code) {
-        PyCompilerFlags all{};
-        all.cf_flags = flags | PyCF_IGNORE_COOKIE;  // the text is UTF-8, whatever the file was
-        all.cf_feature_version = PY_MINOR_VERSION;
+// The text of a file as code; null if it is none. `flags`: of __future__.
+const CompiledText* compiled(const SourceFile& file, int flags, int optimize) {
+    CompiledText& all = file.compiled[{flags, optimize}];
+    if (!all.code) {
+        PyCompilerFlags how{};
+        how.cf_flags = flags | PyCF_IGNORE_COOKIE;  // the text is UTF-8, whatever the file was
+        how.cf_feature_version = PY_MINOR_VERSION;
         const Hushed hushed;
-        code = Ref::steal_or_null(Py_CompileStringExFlags(file.text.c_str(), file.name.c_str(),
-                                                          Py_file_input, &all, optimize));
-        if (!code) forget_error();
+        CompiledText made{
+            .code = Ref::steal_or_null(Py_CompileStringExFlags(file.text.c_str(), file.name.c_str(),
+                                                               Py_file_input, &how, optimize))};
+        if (!made.code) return forget_error(), nullptr;
+        list_functions(made, made.code.get());
+        if (!all.code) all = std::move(made);  // finalisers may have asked meanwhile
     }
-    return code.get();
+    return &all;
 }
 
 // `mine` may have been given a name of its own: code.replace(co_name=...).
@@ -399,10 +407,9 @@ static bool gives(const SourceFile& file, PyObject* code, PyObject*& now) {
     auto* mine = reinterpret_cast<PyCodeObject*>(code);
     // -1: as this interpreter was started; who compiles a text by hand may have asked for others.
     for (const int optimize : {-1, 0, 1, 2}) {
-        PyObject* whole = compiled(file, mine->co_flags & PyCF_MASK, optimize);
+        const CompiledText* whole = compiled(file, mine->co_flags & PyCF_MASK, optimize);
         if (!whole) return now = nullptr, false;
-        now = code_at(whole, mine->co_name, mine->co_firstlineno);
-        if (!now) now = code_at(whole, nullptr, mine->co_firstlineno);
+        now = code_at(*whole, mine->co_name, mine->co_firstlineno);
         if (now && equal_but_for_names(now, mine)) return true;
     }
     return false;
