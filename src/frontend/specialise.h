@@ -213,9 +213,8 @@ struct Answers {
         Ref callee, keywords, result;
         Ref raised;  // an exception instead of a result
         std::vector<Ref> operands;
-        bool taken;                        // by the walk over the body, which may ask again
-        bool again = false;                // asked for a func's second call
-        std::optional<bool> changes = {};  // to ask it may change something; once known
+        bool taken;          // by the walk over the body, which may ask again
+        bool again = false;  // asked for a func's second call
     };
     std::vector<Answer> all;
     Answers* previous;

@@ -170,11 +170,18 @@ struct Lowering::Body {
     // what Python evaluates (recorder.cpp)
     Val recorded(const char* name, Prov* callee, std::span<const Val> operands, PyObject* keywords,
                  bool is_pure, const std::function<Ref()>& run);
+    // A function of Python's that may run code of the operands' classes.
+    Val evaluated(const char* module, const char* name, std::span<const Val> operands,
+                  const std::function<Ref()>& run);
     Val operation(const char* name, std::span<const Val> operands, const std::function<Ref()>& run);
+    Val builtin(const char* name, std::span<const Val> operands, const std::function<Ref()>& run);
     // The same, where it may run code of the operands' classes.
     Ref asked(const std::string& name, PyObject* callee, std::span<const Val> operands,
               PyObject* keywords, const std::function<Ref()>& run);
     void user_code_runs();
+    void changing_code_runs(const std::string& what);
+    void note_changes(const std::string& name, PyObject* callee, std::span<const Val> operands,
+                      PyObject* keywords);
     Ref next_item(const Val& over, PyObject* iterator);  // null at the end, or an exception is set
     Val result_of(Ref result, Prov* place);
     Val read_member(const Val& base, PyObject* name, const Val* otherwise);  // getattr

@@ -5,6 +5,7 @@
 // Ours look at all that they are given. What the user's see and do only they know: they run in the
 // order of the program, once, and their answers are asked for again by later processes.
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -92,11 +93,15 @@ Body::PythonCall Body::gather_call(const Node* n, const Val& f, const TracedArgs
 }
 
 Ref Body::run_call(const PythonCall& c) {
-    if (!c.harmless && !c.ours && !is_function_of_numbers(c.callable())) user_code_runs();
+    const bool of_numbers = is_function_of_numbers(c.callable());
+    const bool is_users = !c.harmless && !c.ours;
+    const auto is_plain = [](const Val& v) { return is_plain_constant(v.get()); };
+    if (is_users && !c.symbolic && !(of_numbers && std::ranges::all_of(c.operands, is_plain)))
+        note_changes(c.name, c.callable(), c.operands, c.keywords.get());
+    if (is_users && !of_numbers) user_code_runs();
     const auto call = [&] { return call_with(c.callable(), c.objects, c.keywords.get()); };
     std::optional<WrittenMemory> written;  // the user's are asked again, and write again
-    if (c.harmless || is_function_of_numbers(c.callable()))
-        written.emplace(c.callable(), c.objects);
+    if (c.harmless || of_numbers) written.emplace(c.callable(), c.objects);
     // What ours give changes nothing that a guard could ask for.
     Ref result = c.symbolic || c.ours ? call()
                  : c.harmless ? asked(c.name, c.callable(), c.operands, c.keywords.get(), call)

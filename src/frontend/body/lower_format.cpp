@@ -5,6 +5,7 @@
 #include "cpython/entry.h"
 #include "frontend/body/body.h"
 #include "frontend/facts/contents.h"
+#include "frontend/facts/hooks.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
@@ -110,14 +111,15 @@ Ref Body::joined_string(const Node* n) {
             const auto run = part->op == 'r'   ? &PyObject_Repr
                              : part->op == 'a' ? &PyObject_ASCII
                                                : &PyObject_Str;
-            v = recorded(name, unit.function_of("builtins", name), {&v, 1}, nullptr, true,
-                         [&] { return Ref::steal(run(v.get())); });
+            v = builtin(name, {&v, 1}, [&] { return Ref::steal_or_null(run(v.get())); });
         } else if (pythons && !unit.settle(v.get(), v.prov) && !is_number(v.get())) {
             const bool plain = !spec || PyUnicode_CheckExact(spec.get());
             const Val operands[] = {v, {spec ? spec : Ref::steal(PyUnicode_New(0, 0))}};
-            v = recorded("format", plain ? unit.function_of("builtins", "format") : nullptr,
-                         operands, nullptr, true,
-                         [&] { return Ref::steal(PyObject_Format(v.get(), spec.get())); });
+            const auto run = [&] {
+                return Ref::steal_or_null(PyObject_Format(v.get(), spec.get()));
+            };
+            v = plain ? builtin("format", operands, run)
+                      : recorded("format", nullptr, operands, nullptr, true, run);
             spec = {};
         } else {
             unit.consume(v);
@@ -179,6 +181,10 @@ Ref Body::format_call(PyObject* format, const CallArgs& args) {
         }
         Ref spec = Ref::steal(PyUnicode_FromString(spec_text.c_str()));
         if (value && shows_array(value)) unit.opaque("how NumPy prints an array");
+        if (value && !is_symbolic(value) && !is_format(value) && may_run("format", value)) {
+            user_code_runs();
+            unit.opaque("how an object is formatted");
+        }
         if (value) out.add(value, spec.get());
     }
     if (needed != args.positional.size())

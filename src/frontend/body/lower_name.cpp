@@ -247,9 +247,9 @@ Val Body::member(const Val& base, PyObject* name) {
         }
     }
     if (name == names().__dict___) refuse_at_launch(base.prov);
-    const bool runs_hook = member_runs_hook(o, name);
-    if (runs_hook) user_code_runs();
-    Ref item = runs_hook ? ask_member(o, name, Asker::body) : attribute(o, name);
+    const bool asks = member_may_change(o, name);
+    if (asks) changing_code_runs("reading " + text(name));
+    Ref item = asks ? ask_member(o, name, Asker::body) : attribute(o, name);
     if (!item) throw PyError{};
     if (is_expr(item.get()) || is_struct(item.get()) || bound_method(item.get()))
         return {item, nullptr};
@@ -298,10 +298,9 @@ Val Body::member(const Val& base, PyObject* name) {
 Val Body::element(const Val& base, PyObject* index) {
     refuse_items(base.get());
     if (is_symbolic(index) && !is_field(base.get())) unit.consume(base);
-    const bool runs_hook = item_runs_hook(base.get());
-    if (runs_hook) user_code_runs();
-    Ref item = runs_hook && !is_symbolic(index) ? ask_item(base.get(), index, Asker::body)
-                                                : subscript(base.get(), index);
+    const bool asks = !is_symbolic(index) && item_may_change(base.get(), index);
+    if (asks) changing_code_runs("reading an item");
+    Ref item = asks ? ask_item(base.get(), index, Asker::body) : subscript(base.get(), index);
     if (!item) throw PyError{};
     if (is_expr(item.get()) || is_struct(item.get()) || is_field(base.get()))
         return {item, nullptr};

@@ -77,6 +77,22 @@ void Body::user_code_runs() {
     ++low.kernel->user_runs;
 }
 
+void Body::changing_code_runs(const std::string& what) {
+    user_code_runs();
+    unit.opaque("what " + what + " may change");
+}
+
+// No guard may ask what may change something: each question is asked as the source says.
+void Body::note_changes(const std::string& name, PyObject* callee, std::span<const Val> operands,
+                        PyObject* keywords) {
+    std::vector<Ref> objects;
+    for (const Val& v : operands) {
+        const bool made_here = !v.prov || v.prov->kind == Prov::Kind::display;
+        objects.push_back(made_here && PyIter_Check(v.get()) ? Ref::borrow(Py_None) : v.obj);
+    }
+    if (may_change(callee, objects, keywords)) unit.opaque("what '" + name + "' may change");
+}
+
 Ref Body::next_item(const Val& over, PyObject* iterator) {
     if (PyIter_Check(over.get()) || has_hooks(over.get())) user_code_runs();
     return Ref::steal_or_null(PyIter_Next(iterator));
@@ -85,22 +101,36 @@ Ref Body::next_item(const Val& over, PyObject* iterator) {
 Ref Body::asked(const std::string& name, PyObject* callee, std::span<const Val> operands,
                 PyObject* keywords, const std::function<Ref()>& run) {
     PyObject* owner = callee ? owner_of(callee) : nullptr;
-    if (!sees_more(name) && !(owner && may_run(name, owner)) &&
+    const bool reads_hook = name == "hasattr" && operands.size() == 2 &&
+                            PyUnicode_Check(operands[1].get()) &&
+                            member_runs_hook(operands[0].get(), operands[1].get());
+    if (!reads_hook && !sees_more(name) && !(owner && may_run(name, owner)) &&
         std::ranges::none_of(operands, [&](const Val& v) { return may_run(name, v.get()); }))
         return run();
+    note_changes(name, callee, operands, keywords);
     user_code_runs();
     std::vector<Ref> objects;
     for (const Val& v : operands) objects.push_back(v.obj);
     return ask(callee, objects, keywords, Asker::body, run);
 }
 
-Val Body::operation(const char* name, std::span<const Val> operands,
+Val Body::evaluated(const char* module, const char* name, std::span<const Val> operands,
                     const std::function<Ref()>& run) {
-    Prov* callee = unit.function_of("operator", name);
+    Prov* callee = unit.function_of(module, name);
     return recorded(name, callee, operands, nullptr, true, [&] {
         Ref keep;
         return asked(name, walk(callee, {}, keep), operands, nullptr, run);
     });
+}
+
+Val Body::operation(const char* name, std::span<const Val> operands,
+                    const std::function<Ref()>& run) {
+    return evaluated("operator", name, operands, run);
+}
+
+Val Body::builtin(const char* name, std::span<const Val> operands,
+                  const std::function<Ref()>& run) {
+    return evaluated("builtins", name, operands, run);
 }
 
 // getattr(base, name) or getattr(base, name, otherwise): the member itself, if there is one.
@@ -110,6 +140,9 @@ Val Body::read_member(const Val& base, PyObject* name, const Val* otherwise) {
     const Ref held = Ref::steal(key);
     if (!otherwise) return member(base, key);
     const Val operands[] = {base, {held}};
+    if (member_may_change(base.get(), key)) {
+        changing_code_runs("reading " + text(key));
+    }
     const Val has =
         recorded("hasattr", unit.function_of("builtins", "hasattr"), operands, nullptr, true, [&] {
             Ref found = Ref::steal_or_null(PyObject_GetAttr(base.get(), key));

@@ -81,6 +81,10 @@ enum class Origin : uint8_t {
 };
 Origin origin_of(PyObject* o, PyObject* name);
 PyObject* member_origin(PyObject* module, PyObject* args);  // member_origin(o, name) -> its number
+// operators_run_code(o): whether operators of Python may run code of the user for it (hooks.h).
+PyObject* operators_run_code(PyObject* module, PyObject* o);
+// function_text(function): its text in its file.
+PyObject* function_text(PyObject* module, PyObject* function);
 // Raises if Python is about to see values that only launches know; a null place has none.
 void refuse_at_launch(const Prov* prov);
 
@@ -180,6 +184,12 @@ void guard_class(Unit& unit, PyObject* o, Prov* prov);  // its class alone
 bool fact_holds(const Fact& f, PyObject* now);
 // The same for code of the user: from a guard, which may be answered already, from the body, or for
 // a func's second call, which asks as often as its body would.
+// Whether to call it may change anything that outlives the call, as far as the text of what it runs
+// tells. Facts say what somebody answered, not how often nor when they were asked: who asks what
+// may change something makes the kernel foreign. `keywords` as for call_with.
+bool may_change(PyObject* callee, std::span<const Ref> operands, PyObject* keywords);
+bool member_may_change(PyObject* o, PyObject* name);  // to read o.name
+bool item_may_change(PyObject* o, PyObject* index);   // to read o[index]
 // Whether the caller is code of the user that a guard asks.
 bool answers_guard();
 enum class Asker : uint8_t { guard, body, again };

@@ -3,96 +3,20 @@
 #include "frontend/facts/hooks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
-#include <vector>
 
 #include "cpython/names.h"
 #include "frontend/facts/callables.h"
 #include "frontend/facts/facts.h"
-#include "frontend/facts/memo.h"
 #include "frontend/source/ast.h"
 #include "frontend/values/values.h"
 
 namespace qd::frontend {
 namespace {
 
-using K = NodeKind;
-
 bool is_one_of(PyObject* name, std::initializer_list<std::string_view> names) {
     return PyUnicode_Check(name) && std::ranges::find(names, text(name)) != names.end();
-}
-
-// Whether to run it twice is to run it once. What it asks others for is taken to be plain.
-bool only_looks(const Node* n);
-bool only_look(std::span<Node* const> all) { return std::ranges::all_of(all, only_looks); }
-bool only_looks(const Node* n) {
-    if (!n) return true;
-    switch (n->kind) {
-        case K::Call:
-            if (n->a->kind != K::Name ||
-                !is_one_of(n->a->name, {"len", "int", "float", "bool", "min", "max", "abs", "sum",
-                                        "tuple", "list", "range", "isinstance", "hasattr"}))
-                return false;
-            break;
-        case K::Assign:
-            if (!std::ranges::all_of(n->list, [](const Node* t) { return t->kind == K::Name; }))
-                return false;
-            break;
-        case K::Return:
-        case K::If:
-        case K::Expr:
-        case K::Pass:
-        case K::BoolOp:
-        case K::BinOp:
-        case K::UnaryOp:
-        case K::IfExp:
-        case K::Compare:
-        case K::FormattedValue:
-        case K::JoinedStr:
-        case K::Constant:
-        case K::Attribute:
-        case K::Subscript:
-        case K::Name:
-        case K::List:
-        case K::Tuple:
-        case K::Slice:
-        case K::keyword:
-            break;
-        default:
-            return false;
-    }
-    return only_looks(n->a) && only_looks(n->b) && only_looks(n->c) && only_look(n->list) &&
-           only_look(n->list2);
-}
-
-void collect_members(const Node* n, std::vector<Ref>& names) {
-    if (!n) return;
-    if (n->kind == K::Attribute) names.push_back(Ref::borrow(n->name));
-    for (const Node* child : {n->a, n->b, n->c}) collect_members(child, names);
-    for (const auto& list : {n->list, n->list2})
-        for (const Node* child : list) collect_members(child, names);
-}
-
-struct Getter {
-    Ref code;
-    bool only_looks = false;
-    std::vector<Ref> members;  // that it asks for
-};
-
-const Getter& getter_of(PyObject* function) {
-    auto& all = memo<Getter>();
-    PyObject* code = PyFunction_GET_CODE(function);
-    if (const auto it = all.find(code); it != all.end()) return it->second;
-    Getter g{Ref::borrow(code)};
-    try {
-        const FunctionSource& source = source_of(function);
-        g.only_looks = only_look(source.body);
-        for (const Node* n : source.body) collect_members(n, g.members);
-    } catch (const PyError&) {
-        forget_error();
-    } catch (const Diag&) {
-    }
-    return all[code] = std::move(g);
 }
 
 // A method that the user wrote in Python.
@@ -103,9 +27,7 @@ PyObject* in_class(PyTypeObject* t, const char* name) {
     return _PyType_Lookup(t, interned(name).get());
 }
 
-constexpr int kDeepest = 8;  // properties that ask for properties
-
-bool descriptor_runs_hook(PyTypeObject* t, PyObject* descriptor, int depth = 0) {
+bool descriptor_runs_hook(PyObject* descriptor) {
     if (PyFunction_Check(descriptor) || PyType_Check(descriptor)) return false;
     if (!Py_IS_TYPE(descriptor, &PyProperty_Type)) {
         PyObject* get = in_class(Py_TYPE(descriptor), "__get__");
@@ -113,37 +35,37 @@ bool descriptor_runs_hook(PyTypeObject* t, PyObject* descriptor, int depth = 0) 
     }
     const Ref get = Ref::steal_or_null(PyObject_GetAttrString(descriptor, "fget"));
     if (!get) forget_error();
-    if (!get || get.get() == Py_None) return false;
-    if (!PyFunction_Check(get.get())) return true;
-    if (is_own_code(get.get())) return false;
-    const Getter& getter = getter_of(get.get());
-    return !getter.only_looks || depth == kDeepest ||
-           std::ranges::any_of(getter.members, [&](const Ref& name) {
-               PyObject* found = _PyType_Lookup(t, name.get());
-               return found && Py_IS_TYPE(found, &PyProperty_Type) &&
-                      descriptor_runs_hook(t, found, depth + 1);
-           });
+    return get && get.get() != Py_None && !is_own_code(get.get());
 }
 
-// Made by Python's own libraries: enumerations, named tuples, what dataclasses generate.
-bool is_generated(PyObject* function) {
+std::string home_of(PyObject* function) {
     PyObject* globals = PyFunction_GET_GLOBALS(function);
     PyObject* home = globals ? PyDict_GetItemString(globals, "__name__") : nullptr;
-    const std::string module = home ? text(home) : "";
+    return home && PyUnicode_Check(home) ? text(home) : "";
+}
+
+// What dataclasses, named tuples and Python's own containers have: it goes on with their members.
+bool is_generated(PyObject* function) {
     const auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
-    return module == "enum" || module == "collections" || module == "functools" ||
-           module == "abc" || module == "typing" || text(code->co_filename) == "<string>";
+    const std::string home = home_of(function);
+    return text(code->co_filename) == "<string>" || home == "collections" ||
+           home == "collections.abc" || home == "dataclasses";
+}
+
+// Made by Python's own libraries.
+bool is_pythons(PyObject* function) {
+    static const std::string_view kModules[] = {"enum",     "functools", "abc",     "fractions",
+                                                "datetime", "numbers",   "pathlib", "os"};
+    return std::ranges::find(kModules, home_of(function)) != std::end(kModules);
 }
 
 // What is not asked for as a member, nor said by an operator.
 bool is_no_operator(PyObject* name) {
     return is_one_of(
         name,
-        {"__init__",          "__new__",           "__repr__",     "__str__",   "__post_init__",
-         "__init_subclass__", "__class_getitem__", "__set_name__", "__del__",   "__reduce__",
-         "__reduce_ex__",     "__getstate__",      "__setstate__", "__copy__",  "__deepcopy__",
-         "__setattr__",       "__delattr__",       "__dir__",      "__enter__", "__exit__",
-         "__getattr__",       "__getattribute__"});
+        {"__init__", "__new__", "__post_init__", "__init_subclass__", "__set_name__", "__del__",
+         "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__",
+         "__setattr__", "__delattr__", "__enter__", "__exit__", "__getattr__", "__getattribute__"});
 }
 
 }  // namespace
@@ -159,7 +81,7 @@ bool member_runs_hook(PyObject* o, PyObject* name) {
     static PyObject *const always = interned("__getattribute__").release(),
                            *const else_asked = interned("__getattr__").release();
     if (PyObject* get = _PyType_Lookup(t, always); get && is_users(get)) return true;
-    if (PyObject* found = _PyType_Lookup(t, name)) return descriptor_runs_hook(t, found);
+    if (PyObject* found = _PyType_Lookup(t, name)) return descriptor_runs_hook(found);
     PyObject* get = _PyType_Lookup(t, else_asked);
     if (!get || !is_users(get)) return false;
     const Ref plain = Ref::steal_or_null(PyObject_GenericGetAttr(o, name));
@@ -194,43 +116,130 @@ bool item_runs_hook(PyObject* o) {
     PyTypeObject* t = Py_TYPE(o);
     // What makes items that are missing, as a defaultdict does.
     if (PyDict_Check(o) && !PyDict_CheckExact(o) && in_class(t, "__missing__")) return true;
+    if (PyType_Check(o)) {
+        auto* c = reinterpret_cast<PyTypeObject*>(o);
+        return (c->tp_flags & Py_TPFLAGS_HEAPTYPE) && !is_own_code(o) &&
+               in_class(c, "__class_getitem__");
+    }
     if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return false;
     PyObject* get = in_class(t, "__getitem__");
     return get && is_users(get);
 }
 
-bool has_hooks(PyObject* o) {
+namespace {
+// Whether what a class has under the name of an operator may run code of the user.
+bool is_users_operator(PyObject* value) {
+    if (PyFunction_Check(value)) return is_users(value) && !is_pythons(value);
+    if (Py_IS_TYPE(value, &PyProperty_Type)) {
+        const Ref get = Ref::steal_or_null(PyObject_GetAttrString(value, "fget"));
+        if (!get) forget_error();
+        return !get || is_users_operator(get.get());
+    }
+    PyTypeObject* const natives[] = {
+        &PyWrapperDescr_Type, &PyMethodDescr_Type,      &PyGetSetDescr_Type,  &PyMemberDescr_Type,
+        &PyClassMethod_Type,  &PyClassMethodDescr_Type, &PyStaticMethod_Type, &PyCFunction_Type};
+    if (std::ranges::find(natives, Py_TYPE(value)) != std::end(natives)) return false;
+    return !PyType_Check(value) && (PyCallable_Check(value) || Py_TYPE(value)->tp_descr_get);
+}
+
+enum class Hooks : uint8_t { none, generated, users };
+Hooks hooks_of(PyObject* o) {
     PyTypeObject* t = Py_TYPE(o);
     if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE) || is_own_code(reinterpret_cast<PyObject*>(t)))
-        return false;
+        return Hooks::none;
+    Hooks found = Hooks::none;
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(t->tp_mro); ++k) {
         auto* c = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(t->tp_mro, k));
         if (!(c->tp_flags & Py_TPFLAGS_HEAPTYPE)) continue;
         PyObject *name, *value;
-        for (Py_ssize_t at = 0; PyDict_Next(c->tp_dict, &at, &name, &value);)
-            if (PyUnicode_Check(name) && text(name).starts_with("__") && is_users(value) &&
-                !is_generated(value) && !is_no_operator(name))
-                return true;
+        for (Py_ssize_t at = 0; PyDict_Next(c->tp_dict, &at, &name, &value);) {
+            if (!PyUnicode_Check(name) || !text(name).starts_with("__") || is_no_operator(name) ||
+                !is_users_operator(value))
+                continue;
+            if (!PyFunction_Check(value) || !is_generated(value)) return Hooks::users;
+            found = Hooks::generated;
+        }
     }
-    return false;
+    return found;
 }
+
+// What operators and the like of containers go on with.
+struct Reached {
+    std::string_view callee;
+    int left = 1 << 16;  // items
+
+    bool runs(PyObject* o, int depth) {
+        constexpr int kDeepest = 16;
+        if (is_plain_constant(o)) return false;
+        if (--left < 0 || depth > kDeepest || PyIter_Check(o) || PyWeakref_CheckProxy(o) ||
+            is_of(o, "mappingproxy"))
+            return true;
+        const Hooks hooks = hooks_of(o);
+        if (hooks == Hooks::users) return true;
+        if (PyDict_Check(o)) {
+            PyObject *key, *value;
+            for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);)
+                if (runs(key, depth + 1) || runs(value, depth + 1)) return true;
+        } else if (PyList_Check(o) || PyTuple_Check(o)) {
+            for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(o); ++k)
+                if (runs(PySequence_Fast_GET_ITEM(o, k), depth + 1)) return true;
+        } else if (is_of(o, "numpy.ndarray")) {
+            if (holds_objects(o)) return true;
+        } else if (PyAnySet_Check(o) || PyDictViewSet_Check(o) || PyDictValues_Check(o) ||
+                   is_deque(o)) {
+            const Ref items = Ref::steal_or_null(PySequence_Tuple(o));
+            if (!items) forget_error();
+            return !items || runs(items.get(), depth + 1);
+        }
+        if (hooks == Hooks::generated || is_namespace(o)) {
+            const Ref dict = Ref::steal_or_null(PyObject_GenericGetAttr(o, names().__dict___));
+            if (!dict) forget_error();  // it has slots
+            if (dict ? runs(dict.get(), depth + 1) : !PyTuple_Check(o)) return true;
+        }
+        return PyCallable_Check(o) && !asks_for_class(callee) && callee != "issubclass" &&
+               !is_harmless(o) && !is_own_code(o);
+    }
+
+    static bool holds_objects(PyObject* array) {
+        const Ref dtype = Ref::steal_or_null(PyObject_GetAttrString(array, "dtype"));
+        const Ref answer =
+            dtype ? Ref::steal_or_null(PyObject_GetAttrString(dtype.get(), "hasobject")) : Ref{};
+        if (!answer) forget_error();
+        return answer.get() != Py_False;
+    }
+    static bool is_of(PyObject* o, const char* name) {
+        return !std::strcmp(Py_TYPE(o)->tp_name, name);
+    }
+    static bool is_deque(PyObject* o) { return is_of(o, "collections.deque"); }
+    static bool is_namespace(PyObject* o) { return is_of(o, "types.SimpleNamespace"); }
+};
+}  // namespace
+
+PyObject* operators_run_code(PyObject*, PyObject* o) { return PyBool_FromLong(may_run("type", o)); }
+
+bool has_hooks(PyObject* o) { return hooks_of(o) == Hooks::users; }
 
 bool asks_for_class(std::string_view name) {
     static const std::string_view kNames[] = {"isinstance", "type", "hasattr", "callable"};
     return std::ranges::find(kNames, name) != std::end(kNames);
 }
 
-bool may_run(std::string_view callee, PyObject* operand, int depth) {
-    if (has_hooks(operand) || PyIter_Check(operand)) return true;
-    constexpr Py_ssize_t kMostItems = 256;
-    constexpr int kDeepestItems = 3;
-    if ((PyList_CheckExact(operand) || PyTuple_CheckExact(operand)) && depth < kDeepestItems) {
-        const Py_ssize_t count = std::min(PySequence_Fast_GET_SIZE(operand), kMostItems);
-        for (Py_ssize_t k = 0; k < count; ++k)
-            if (may_run("type", PySequence_Fast_GET_ITEM(operand, k), depth + 1)) return true;
+bool may_run(std::string_view callee, PyObject* operand) {
+    return Reached{callee}.runs(operand, 0);
+}
+
+PyObject* function_text(PyObject*, PyObject* function) {
+    if (!PyFunction_Check(function)) {
+        PyErr_SetString(PyExc_TypeError, "function_text takes a function");
+        return nullptr;
     }
-    return PyCallable_Check(operand) && !asks_for_class(callee) && callee != "issubclass" &&
-           !is_harmless(operand) && !is_own_code(operand);
+    try {
+        const std::string& text = source_of(function).text;
+        return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+    } catch (const Diag&) {
+        PyErr_SetString(PyExc_OSError, "the text of the function is no function");
+        return nullptr;
+    }
 }
 
 }  // namespace qd::frontend

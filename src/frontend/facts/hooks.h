@@ -10,13 +10,13 @@
 
 namespace qd::frontend {
 
-// To find o.name. Properties that only look and count do not matter.
+// To find o.name.
 bool member_runs_hook(PyObject* o, PyObject* name);
 bool item_runs_hook(PyObject* o);  // to find o[...]
-// Some operator, conversion or index of its class.
+// Some operator, conversion or index of its class, but for what a dataclass generates.
 bool has_hooks(PyObject* o);
 // Whether Python's own callable may call code of the user, or go on with it, for this operand.
-bool may_run(std::string_view callee, PyObject* operand, int depth = 0);
+bool may_run(std::string_view callee, PyObject* operand);
 bool asks_for_class(std::string_view callee);  // of an operand, and for nothing else
 
 }  // namespace qd::frontend

@@ -325,40 +325,22 @@ bool answers_guard() {
 Answers::Answers() : previous(std::exchange(answers, this)) {}
 Answers::~Answers() { answers = previous; }
 
-// Whether to ask it may change something that outlives it, as far as the text of user code tells.
-static bool changes_something(Answers::Answer& a) {
-    if (!a.changes) {
+bool may_change(PyObject* callee, std::span<const Ref> operands, PyObject* keywords) {
+    static PyObject* const asked = [] {
         const Ref module = Ref::steal(PyImport_ImportModule("quadrants.lang._inspect.effects"));
-        const Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(a.operands.size())));
-        for (size_t k = 0; k < a.operands.size(); ++k)
-            PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(k),
-                             Py_NewRef(a.operands[k].get()));
-        const Ref answer = Ref::steal(
-            PyObject_CallMethod(module.get(), "may_change", "OO", a.callee.get(), given.get()));
-        a.changes = answer.get() == Py_True;
-    }
-    return *a.changes;
-}
-
-// Facts say what a question was answered, once: not how often it was asked, nor when. No fact says
-// enough if it is asked again and something has changed since, perhaps by asking it.
-static void note_repetition(PyObject* callee, std::span<const Ref> operands, PyObject* keywords) {
-    if (!current()) return;
-    auto& all = answers->all;
-    const auto same = [&](const Answers::Answer& a) {
-        return a.taken && is_same_question(a, callee, operands, keywords, is_like_operand);
-    };
-    const auto last = std::find_if(all.rbegin(), all.rend(), same);
-    if (last == all.rend()) return;
-    for (auto at = std::prev(last.base()); at != all.end(); ++at)
-        if (at->taken && changes_something(*at))
-            return note_opaque("something is asked again after what may have changed it");
+        return Ref::steal(PyObject_GetAttrString(module.get(), "may_change")).release();
+    }();
+    const Ref given = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+    for (size_t k = 0; k < operands.size(); ++k)
+        PyTuple_SET_ITEM(given.get(), static_cast<Py_ssize_t>(k), Py_NewRef(operands[k].get()));
+    const Ref answer = Ref::steal(PyObject_CallFunctionObjArgs(
+        asked, callee, given.get(), keywords ? keywords : Py_None, nullptr));
+    return answer.get() == Py_True;
 }
 
 Ref ask(PyObject* callee, std::span<const Ref> operands, PyObject* keywords, Asker asker,
         const std::function<Ref()>& run) {
     if (!answers) return run ? run() : call_with(callee, operands, keywords);
-    if (asker != Asker::guard) note_repetition(callee, operands, keywords);
     for (SameOperand* same : {is_same_operand, is_like_operand})
         for (Answers::Answer& a : answers->all | std::views::reverse) {
             if ((asker != Asker::guard && a.taken) ||
@@ -390,19 +372,36 @@ Ref ask_part(PyObject* base, PyObject* key, bool attribute, Asker asker) {
     return attribute ? ask_member(owner.get(), key, asker) : ask_item(owner.get(), key, asker);
 }
 
-Ref ask_member(PyObject* o, PyObject* name, Asker asker) {
+static PyObject* getattr_function() {
     static PyObject* const get = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
-    const Ref operands[] = {Ref::borrow(o), Ref::borrow(name)};
-    return ask(get, operands, nullptr, asker);
+    return get;
 }
-
-Ref ask_item(PyObject* o, PyObject* index, Asker asker) {
+static PyObject* getitem_function() {
     static PyObject* const get = [] {
         const Ref module = Ref::steal(PyImport_ImportModule("operator"));
         return PyObject_GetAttrString(module.get(), "getitem");
     }();
+    return get;
+}
+
+bool member_may_change(PyObject* o, PyObject* name) {
+    const Ref operands[] = {Ref::borrow(o), Ref::borrow(name)};
+    return member_runs_hook(o, name) && may_change(getattr_function(), operands, nullptr);
+}
+
+bool item_may_change(PyObject* o, PyObject* index) {
     const Ref operands[] = {Ref::borrow(o), Ref::borrow(index)};
-    return ask(get, operands, nullptr, asker);
+    return item_runs_hook(o) && may_change(getitem_function(), operands, nullptr);
+}
+
+Ref ask_member(PyObject* o, PyObject* name, Asker asker) {
+    const Ref operands[] = {Ref::borrow(o), Ref::borrow(name)};
+    return ask(getattr_function(), operands, nullptr, asker);
+}
+
+Ref ask_item(PyObject* o, PyObject* index, Asker asker) {
+    const Ref operands[] = {Ref::borrow(o), Ref::borrow(index)};
+    return ask(getitem_function(), operands, nullptr, asker);
 }
 
 void take_answers(bool serve) {

@@ -12,7 +12,8 @@ from __future__ import annotations
 import ast
 import builtins
 import enum
-import inspect
+import functools
+import operator
 import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -37,13 +38,13 @@ from quadrants.lang._inspect.known_values import (
     is_plain,
     joined,
     known,
-    shown,
 )
+from quadrants.lang._inspect.static_members import bound, find_static, in_class
 
 _LOOKING_FUNCTIONS = frozenset(
     "len int float bool str repr abs min max sum round tuple list dict set frozenset range isinstance "
     "issubclass hasattr getattr type sorted any all divmod pow chr ord complex bytes zip enumerate "
-    "reversed slice callable format hex bin oct ascii".split()
+    "reversed slice super callable format hex bin oct ascii".split()
 )
 _FILLING_METHODS = frozenset("append add extend insert update setdefault pop sort reverse".split())
 _LOOKING_METHODS = frozenset(
@@ -62,6 +63,18 @@ _LOOKING_NUMPY = frozenset(
     "where concatenate stack vstack hstack outer inner trace diag allclose isclose argmax argmin any all "
     "round diff sort unique transpose reshape ravel size shape ndim norm det inv array_equal".split()
 )
+# Functions of Python's library, and methods of its classes.
+_LOOKING_LIBRARY = {
+    "os": frozenset({"getenv"}),
+    "posixpath": frozenset("exists isfile isdir join basename dirname abspath".split()),
+    "genericpath": frozenset("exists isfile isdir".split()),
+    "pathlib": frozenset("exists is_file is_dir read_text read_bytes joinpath".split()),
+    "collections.abc": frozenset("get keys values items __contains__".split()),
+    "bisect": frozenset("bisect bisect_left bisect_right".split()),
+    "copy": frozenset({"copy", "deepcopy"}),
+    "dataclasses": frozenset("fields asdict astuple is_dataclass".split()),
+}
+_CLASSES = ("Path", "PurePath", "Mapping")
 _BY_METHOD = {"getitem": "__getitem__", "contains": "__contains__", "truth": "__bool__"}
 _MOST_STEPS = 20_000
 _Env = dict[str, Value]
@@ -71,11 +84,16 @@ _CONSUMERS = frozenset("sum any all min max list tuple set frozenset sorted".spl
 _left = [0]  # steps, of the question that is being looked at
 
 
-def may_change(callee: Any, operands: Sequence[Any]) -> bool:
-    """Whether calling this with these operands may run code that changes more than its own variables."""
+def may_change(callee: Any, operands: Sequence[Any], names: Sequence[str] | None = None) -> bool:
+    """Whether calling this with these operands may run code that changes more than its own variables.
+
+    `names`: those of the last operands, which are passed by keyword.
+    """
     _left[0] = _MOST_STEPS
     try:
-        _call(known(callee), [known(o) for o in operands], {}, 0)
+        values = [known(o) for o in operands]
+        first = len(values) - len(names or ())
+        _call(known(callee), values[:first], dict(zip(names or (), values[first:])), 0)
         return False
     except Exception:  # also of objects of the user that cannot be looked into
         return True
@@ -96,12 +114,28 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
         if kind.__name__ == "ufunc" and len(args) > function.nin:
             raise MayChange
         return _library(function.__name__, args, keywords)
+    if _is_librarys(function):
+        return inert(*everything)
     if kind is types.FunctionType:
         return _Walk(function, args, keywords, depth).result()
     if kind is type:
         if function.__module__ == "builtins" and function.__name__ in _LOOKING_FUNCTIONS:
             return _builtin(function.__name__, args, keywords, depth)
-        raise MayChange
+        if not _only_keeps(function):
+            raise MayChange
+        return contained(everything)
+    if kind is functools.partial:
+        first, named = map(known, function.args), function.keywords.items()
+        return _call(
+            known(function.func),
+            [*first, *args],
+            {k: known(v) for k, v in named} | keywords,
+            depth + 1,
+        )
+    if kind is _CACHING:  # to fill its cache twice is to fill it once
+        return _call(known(function.__wrapped__), args, keywords, depth + 1)
+    if kind is operator.itemgetter:
+        return inert(*everything)  # which has no hooks
     if kind in (types.BuiltinFunctionType, types.MethodWrapperType):
         name, owner = function.__name__, function.__self__
         if owner is None or type(owner) is types.ModuleType:
@@ -111,7 +145,7 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             if name == "member_origin":  # our own question about a class
                 return PLAIN
             if module in ("math", "cmath"):
-                shown(*everything)
+                inert(*everything)
                 return PLAIN
             if module == "_operator" and name in _OPERATORS and not keywords:
                 return _operator(_BY_METHOD.get(name, f"__{name.strip('_')}__"), args, depth)
@@ -122,13 +156,57 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
             if not all(map(is_plain, keywords.values())):
                 raise MayChange
             if name == "format":
-                shown(*args)
+                inert(*args)
             return inert(known(owner), *everything)
         raise MayChange
-    method = inspect.getattr_static(kind, "__call__", None)
+    method = in_class(kind, "__call__", None)
     if type(method) is types.FunctionType:
         return _call(known(method), [callee, *args], keywords, depth + 1)
     raise MayChange
+
+
+_CACHING = type(functools.lru_cache(int))
+
+
+def _is_librarys(function: Any) -> bool:
+    """A function of Python's library that only looks at operands which run nothing of the user."""
+    if type(function) not in (types.FunctionType, types.BuiltinFunctionType):
+        return False
+    for module, names in _LOOKING_LIBRARY.items():
+        if function.__name__ in names and module in sys.modules:
+            home = vars(sys.modules[module])
+            for place in (home, *(vars(c) for c in map(home.get, _CLASSES) if isinstance(c, type))):
+                if place.get(function.__name__) is function:
+                    return True
+    return False
+
+
+def _only_keeps(kind: type) -> bool:
+    """Whether to make an object of a class is to keep what it is made of."""
+    if kind in (types.SimpleNamespace, operator.itemgetter, functools.partial):
+        return True
+    find = in_class
+    init, new, setter = (find(kind, name) for name in ("__init__", "__new__", "__setattr__"))
+    if type(new) is staticmethod and issubclass(kind, tuple):  # a named tuple
+        return init is find(object, "__init__") and _is_generated(new.__func__)
+    if {type(init), type(new)} <= {types.WrapperDescriptorType, types.BuiltinFunctionType}:
+        return type(kind) is type and issubclass(kind, int | float | str)
+    fields = vars(kind).get("__dataclass_fields__", {})
+    return (
+        _is_generated(init)
+        and new is find(object, "__new__")
+        and (setter is find(object, "__setattr__") or _is_generated(setter))
+        and not hasattr(kind, "__post_init__")
+        and all(type(find(kind, name, None)) is not property for name in fields)
+        and all(
+            f.default_factory in (list, dict, set, sys.modules["dataclasses"].MISSING)
+            for f in fields.values()
+        )
+    )
+
+
+def _is_generated(function: Any) -> bool:
+    return type(function) is types.FunctionType and function.__code__.co_filename == "<string>"
 
 
 def _is_numpys(function: Any) -> bool:
@@ -138,11 +216,10 @@ def _is_numpys(function: Any) -> bool:
     if numpy is None or (kind.__module__.partition(".")[0] != "numpy" and kind not in
                          (types.FunctionType, types.BuiltinFunctionType, type)):  # fmt: skip
         return False
+    if kind is types.FunctionType and not str(function.__globals__["__name__"]).startswith("numpy"):
+        return False  # somebody's that has the name of one
     name = function.__name__ if kind.__name__ != "vectorize" else ""
-    if (
-        getattr(numpy, name, None) is not function
-        and getattr(numpy.linalg, name, None) is not function
-    ):
+    if not any(vars(module).get(name) is function for module in (numpy, numpy.linalg)):
         return False
     if isinstance(function, type):
         return is_number_type(function) and name not in (
@@ -179,63 +256,154 @@ def _refuse_outputs(operands: list[Value], first: int) -> None:
             raise MayChange
 
 
+_NUMBERS = (int, float, complex, bool, object)
+_ELSE_ASK_MORE = ("__contains__", "__int__", "__float__")  # Python goes on with other methods
+_MIRRORED = {"__lt__": "__gt__", "__gt__": "__lt__", "__le__": "__ge__", "__ge__": "__le__"}
+_ANSWERS_PLAINLY = frozenset(
+    "__len__ __bool__ __int__ __float__ __index__ __contains__ __str__ __repr__".split()
+)
+
+
 def _operator(name: str, operands: list[Value], depth: int) -> Value:
-    """What an operator or `len` and its like give, by the user's method if the first operand has one."""
+    """What an operator or `len` and its like give, by the methods of the user that Python may call."""
     first = operands[0] if operands else PLAIN
-    if first.kind == "known" and not is_inert(first.obj):
-        method = inspect.getattr_static(type(first.obj), name, None)
-        if type(method) is types.FunctionType:
-            inert(*operands[1:])  # which might answer in its place
-            result = _call(known(method), operands, {}, depth + 1)
-            if name in ("__len__", "__bool__", "__int__", "__float__", "__index__", "__contains__"):
-                shown(result)
-            return result
-    if first.kind == "known" and is_a(first.obj, type):
-        raise MayChange  # it may be subscripted
-    return inert(*operands)
+    if first.kind == "known" and is_a(first.obj, type) and name == "__getitem__":
+        return _method(first, "__class_getitem__", operands, depth)
+    mirrored = _MIRRORED.get(name, name if name in ("__eq__", "__ne__") else f"__r{name[2:]}")
+    names = [name, mirrored]
+    results = []
+    for v, method in zip(operands[:2], names):
+        fills = name == "__getitem__" and is_a(v.obj, dict) and _may_fill(v.obj, operands[1])
+        if v.kind == "known" and (fills or not is_inert(v.obj)):
+            results.append(_method(v, method, operands if v is first else operands[::-1], depth))
+    inert(*(v for v in operands if v.kind != "known" or is_inert(v.obj)), *operands[2:])
+    if not results:
+        return inert(*operands)
+    if name in ("__mod__", "__mul__") and any(is_a(v.obj, str, bytes) for v in operands):
+        raise MayChange  # which asks for more than operators, too
+    if name not in ("__getitem__", "__contains__") and not all(
+        is_plain(v) or (v.kind == "known" and not is_inert(v.obj)) for v in operands
+    ):
+        raise MayChange  # an array asks for more than operators
+    if name in _ANSWERS_PLAINLY:
+        inert(*results)
+        return PLAIN
+    return joined([*results, PLAIN]) if len(operands) > 1 and len(results) > 1 else results[0]
+
+
+def _may_fill(o: dict[Any, Any], key: Value) -> bool:
+    """Whether a dict that makes what it lacks may do so."""
+    there = type(o).__getitem__ is dict.__getitem__ and is_inert(o) and is_plain(key)
+    return hasattr(type(o), "__missing__") and not (there and key.kind == "known" and key.obj in o)
+
+
+def _method(v: Value, name: str, operands: list[Value], depth: int) -> Value:
+    """What the class of an object has for an operator: a method in Python, or Python's own for all objects."""
+    o = v.obj
+    if name in ("__len__", "__bool__") and type(o) in (list, tuple, dict, set, frozenset):
+        return PLAIN
+    kind = o if name == "__class_getitem__" else type(o)
+    found = in_class(kind, name, None)
+    if name == "__eq__" and found is in_class(object, name):
+        return PLAIN  # by identity
+    if name == "__bool__" and found is None:
+        return _method(v, "__len__", operands, depth)
+    if name == "__ne__" and found is in_class(object, name):
+        return _method(v, "__eq__", operands, depth)
+    if name == "__getitem__" and is_a(o, dict) and hasattr(kind, "__missing__"):
+        if type(found) is not types.FunctionType:
+            found = in_class(kind, "__missing__")
+    if type(found) is classmethod:
+        found = found.__func__
+    if found is None and name in _ELSE_ASK_MORE:
+        raise MayChange
+    if found is None or (
+        type(found) is types.WrapperDescriptorType and found.__objclass__ in _NUMBERS
+    ):
+        return PLAIN  # what numbers do, or the other operand answers
+    if type(found) is not types.FunctionType:
+        raise MayChange
+    return _call(known(found), operands, {}, depth + 1)
 
 
 def _builtin(name: str, args: list[Value], keywords: dict[str, Value], depth: int) -> Value:
+    key = keywords.pop("key", None) if name in ("sorted", "min", "max") else None
+    if key is not None and len(args) == 1:
+        for item in items_of(args[0]):
+            inert(_call(key, [item], {}, depth + 1))
     if not all(map(is_plain, keywords.values())):
         raise MayChange
     if name in ("getattr", "hasattr"):
-        if (
-            keywords
-            or not 2 <= len(args) <= 3
-            or args[1].kind != "known"
-            or type(args[1].obj) is not str
-        ):
+        if keywords or not 2 <= len(args) <= 3 or type(args[1].obj) is not str:
             raise MayChange
         optional = name == "hasattr" or len(args) == 3
         otherwise = args[2] if len(args) == 3 else PLAIN
         found = _member(args[0], args[1].obj, depth, otherwise, optional)
         return PLAIN if name == "hasattr" else found
     if name in ("isinstance", "issubclass"):
-        kinds = args[1].obj if len(args) == 2 and args[1].kind == "known" else None
-        for kind in kinds if type(kinds) is tuple else (kinds,):
-            if type(kind) is not type and type(kind) is not enum.EnumMeta:
-                raise MayChange  # a metaclass may answer
-        if args[0].kind == "known":
-            if inspect.getattr_static(type(args[0].obj), "__class__", None) is not _CLASS:
-                raise MayChange
-            _check_lookup(type(args[0].obj))
-        return PLAIN
+        return _asked_for_class(args, depth)
     if name == "type" and len(args) == 1:
         return known(type(args[0].obj)) if args[0].kind == "known" else INERT
     if name == "bool" and len(args) == 1:
         return _truth(args[0], depth)
     if name in ("type", "callable"):
         raise MayChange
-    if name in ("str", "repr", "format", "ascii"):
-        shown(*args)
+    if name == "super":
+        return INERT
+    if name in _TEXTS and args:
+        inert(*args[1:])
+        return _text_of(args[0], name, depth)
     if any(v.kind == "known" and callable(v.obj) and not is_a(v.obj, type) for v in args):
         raise MayChange
-    by_method = name in ("len", "int", "float", "round")
+    by_method = name in ("len", "int", "float", "round", "abs", "pow")
     result = _operator(f"__{name}__", args, depth) if by_method else inert(*args)
-    return PLAIN if by_method or name in ("any", "all", "str", "repr") else result
+    return PLAIN if name in ("len", "int", "float", "any", "all") else result
 
 
-_CLASS = inspect.getattr_static(object, "__class__")
+def _asked_for_class(args: list[Value], depth: int) -> Value:
+    """Of isinstance and issubclass."""
+    if len(args) != 2 or args[1].kind != "known":
+        raise MayChange
+    kinds = args[1].obj if type(args[1].obj) is tuple else (args[1].obj,)
+    for kind in kinds:
+        if type(kind) is type or type(kind) is enum.EnumMeta:
+            continue
+        answers = in_class(type(kind), "__instancecheck__", None)
+        if not is_a(kind, type) or type(answers) is not types.FunctionType:
+            raise MayChange
+        inert(_call(known(answers), [known(kind), args[0]], {}, depth + 1))
+    if args[0].kind == "known":
+        if in_class(type(args[0].obj), "__class__", None) is not _CLASS:
+            raise MayChange
+        _lookup_of(type(args[0].obj))
+    return PLAIN
+
+
+# By what Python shows an object; what all objects have goes on with the next one.
+_TEXTS = {
+    "format": ("__format__", "__str__", "__repr__"),
+    "str": ("__str__", "__repr__"),
+    "repr": ("__repr__",),
+    "ascii": ("__repr__",),
+}
+
+
+def _text_of(v: Value, name: str, depth: int) -> Value:
+    if v.kind != "known" or is_inert(v.obj):
+        inert(v)
+        return PLAIN
+    for method in _TEXTS[name]:
+        found = in_class(type(v.obj), method)
+        if type(found) is types.FunctionType:
+            operands = [v, known("")] if method == "__format__" else [v]
+            inert(_call(known(found), operands, {}, depth + 1))
+            return PLAIN
+        if found is not in_class(object, method):
+            raise MayChange
+    return PLAIN
+
+
+_CLASS = in_class(object, "__class__")
 
 
 def _truth(v: Value, depth: int) -> Value:
@@ -243,24 +411,21 @@ def _truth(v: Value, depth: int) -> Value:
     if v.kind == "known" and not is_inert(v.obj):
         kind = type(v.obj)
         for name in ("__bool__", "__len__"):
-            if inspect.getattr_static(kind, name, None) is not None:
+            if in_class(kind, name, None) is not None:
                 return _operator(name, [v], depth)
         return PLAIN
     inert(v)
     return PLAIN
 
 
-def _check_lookup(kind: type) -> None:
-    """Raises if finding a member may run code of the user."""
-    for base in kind.__mro__:
-        if "__getattribute__" in vars(base):
-            if base in (object, type, tuple, str, int, float, dict, list) or base.__module__ in (
-                "builtins",
-                "enum",
-                "numpy",
-            ):
-                return
-            raise MayChange
+def _lookup_of(kind: type) -> types.FunctionType | None:
+    """The function of the user that finds members, if there is one."""
+    found = in_class(kind, "__getattribute__")
+    if type(found) is types.FunctionType:
+        return found
+    if type(found) is not types.WrapperDescriptorType:
+        raise MayChange
+    return None
 
 
 def _member(
@@ -272,36 +437,82 @@ def _member(
     if kind is types.ModuleType:
         if name in vars(o):
             return known(vars(o)[name])
-        raise MayChange
+        return _call(known(vars(o).get("__getattr__")), [known(name)], {}, depth + 1)
+    if kind is super:
+        return _inherited(o, name, depth)
     if (
         is_a(o, enum.Enum)
         and name in ("value", "name")
         and not any(name in vars(b) for b in kind.__mro__ if b.__module__ != "enum")
     ):
         return known(o._value_ if name == "value" else o._name_)
-    _check_lookup(kind)
+    if finds := _lookup_of(kind):
+        return _call(known(finds), [base, known(name)], {}, depth + 1)
+    of_class = in_class(kind, name, None)
+    if type(of_class) is property:
+        return _call(known(of_class.fget), [base], {}, depth + 1)
     if issubclass(kind, type) and kind is not type and not issubclass(kind, enum.EnumMeta):
         raise MayChange
-    of_class = inspect.getattr_static(kind, name, None)
-    if type(of_class) is property:
-        if of_class.fget is None:
-            raise MayChange
-        return _call(known(of_class.fget), [base], {}, depth + 1)
-    found = inspect.getattr_static(o, name, UNKNOWN)
-    fallback = inspect.getattr_static(kind, "__getattr__", None)
+    found = find_static(o, name, UNKNOWN)
+    fallback = in_class(kind, "__getattr__", None)
     if found is UNKNOWN:
         if type(fallback) is types.FunctionType:
             return _call(known(fallback), [base, known(name)], {}, depth + 1)
         if optional and fallback is None:
             return otherwise
         raise MayChange
+    if type(found) is functools.cached_property:  # to keep it twice is to keep it once
+        return _call(known(found.func), [base], {}, depth + 1)
     own = (types.FunctionType, classmethod, staticmethod, types.MethodDescriptorType, types.GetSetDescriptorType,
            types.MemberDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)  # fmt: skip
-    plain = inspect.getattr_static(type(found), "__get__", None) is None
-    if not plain and type(found) not in own and type(found).__name__ != "_tuplegetter":
-        raise MayChange
+    get = in_class(type(found), "__get__", None)
+    if get is not None and type(found) not in own and type(found).__name__ != "_tuplegetter":
+        return _call(known(get), [known(found), base, known(kind)], {}, depth + 1)
     look = type.__getattribute__ if issubclass(kind, type) else object.__getattribute__
     return known(look(o, name))
+
+
+def _inherited(o: Any, name: str, depth: int) -> Value:
+    """A member of super()."""
+    mro = o.__self_class__.__mro__
+    bases = mro[mro.index(o.__thisclass__) + 1 :]
+    found = next((vars(base)[name] for base in bases if name in vars(base)), UNKNOWN)
+    if type(found) is property:
+        return _call(known(found.fget), [known(o.__self__)], {}, depth + 1)
+    if found is UNKNOWN or (
+        type(found) is not types.FunctionType and in_class(type(found), "__get__", None) is not None
+    ):
+        raise MayChange
+    return known(getattr(o, name))
+
+
+# --- iteration and the text of a function ----------------------------------------------------------
+
+
+def items_of(over: Value) -> list[Value]:
+    """What iteration gives: objects of the user one by one."""
+    o = over.obj
+    goes = is_a(o, list, tuple) and all(
+        in_class(type(o), name, None) in (getattr(list, name), getattr(tuple, name))
+        for name in ("__iter__", "__len__")
+    )
+    if over.kind != "known" or not goes or all(map(is_number, o)):
+        return [item_of(over)]
+    if len(o) > MOST_ITEMS:
+        raise MayChange
+    return [known(x) for x in o]
+
+
+def item_of(over: Value) -> Value:
+    """What iteration gives, of what can be gone over twice."""
+    if over.kind in ("plain", "inert", "fresh"):
+        return INERT if over.kind == "fresh" else over
+    if over.kind != "known" or not is_inert(over.obj):
+        raise MayChange
+    if type(over.obj) in (str, range):
+        return PLAIN
+    items = over.obj if type(over.obj) in (list, tuple, set, frozenset, dict) else [[]]
+    return PLAIN if all(map(is_number, items)) else INERT
 
 
 class _Walk:
@@ -318,17 +529,10 @@ class _Walk:
         self.depth = depth + 1
         self.returned: list[Value] = []
         self.tree = tree_of(function)
-        taken = inspect.signature(function, follow_wrapped=False).bind(*args, **keywords)
-        self.env: _Env = {}
-        for name, parameter in taken.signature.parameters.items():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                if name in taken.arguments:
-                    raise MayChange
-                self.env[name] = UNKNOWN
-            elif name in taken.arguments:
-                self.env[name] = taken.arguments[name]
-            else:
-                self.env[name] = known(parameter.default)
+        self.env: _Env
+        self.env, rest, stars = bound(function, args, keywords)
+        self.env |= {name: known(value) for name, value in rest.items()}
+        self.env |= dict.fromkeys(stars, UNKNOWN)
 
     def result(self) -> Value:
         if isinstance(self.tree, ast.Lambda):
@@ -358,13 +562,30 @@ class _Walk:
             _truth(self._eval(s.test), self.depth)
             self._branches(s.body, s.orelse)
         elif isinstance(s, ast.For) and not s.orelse:
-            self._for(s, self._items_of(self._eval(s.iter)))
+            self._for(s, items_of(self._eval(s.iter)))
         elif isinstance(s, ast.While) and not s.orelse:
             self._while(s)
-        elif isinstance(s, ast.Assert) and s.msg is None:
+        elif isinstance(s, ast.Assert):
             _truth(self._eval(s.test), self.depth)
+            if s.msg is not None:
+                inert(self._eval(s.msg))
+        elif isinstance(s, ast.Raise) and s.exc is not None and s.cause is None:
+            self._raise(s.exc)
         elif not isinstance(s, ast.Pass):
             raise MayChange
+
+    def _raise(self, raised: ast.expr) -> None:
+        """Of an exception of Python's own."""
+        args = raised.args if isinstance(raised, ast.Call) and not raised.keywords else []
+        kind = self._eval(raised.func if isinstance(raised, ast.Call) else raised).obj
+        if (
+            type(kind) is not type
+            or not issubclass(kind, Exception)
+            or kind.__module__ != "builtins"
+        ):
+            raise MayChange
+        for a in args:
+            inert(self._eval(a))
 
     def _for(self, s: ast.For, items: list[Value]) -> None:
         for _ in self._rounds():
@@ -404,38 +625,13 @@ class _Walk:
         if isinstance(target, ast.Name):
             self.env[target.id] = value
         elif isinstance(target, ast.Tuple):
-            item = self._item_of(value)
+            item = item_of(value)
             for part in target.elts:
                 self._bind(part, item)
         elif isinstance(target, ast.Subscript) and self._eval(target.value).kind == "fresh":
             inert(self._eval(target.slice), value)
         else:
             raise MayChange
-
-    def _items_of(self, over: Value) -> list[Value]:
-        """What iteration gives: objects of the user one by one."""
-        o = over.obj
-        goes = is_a(o, list, tuple) and all(
-            inspect.getattr_static(type(o), name, None)
-            in (getattr(list, name), getattr(tuple, name))
-            for name in ("__iter__", "__len__")
-        )
-        if over.kind != "known" or not goes or is_inert(o):
-            return [self._item_of(over)]
-        if len(o) > MOST_ITEMS:
-            raise MayChange
-        return [known(x) for x in o]
-
-    def _item_of(self, over: Value) -> Value:
-        """What iteration gives, of what can be gone over twice."""
-        if over.kind in ("plain", "inert", "fresh"):
-            return INERT if over.kind == "fresh" else over
-        if over.kind != "known" or not is_inert(over.obj):
-            raise MayChange
-        if type(over.obj) in (str, range):
-            return PLAIN
-        items = over.obj if type(over.obj) in (list, tuple, set, frozenset, dict) else [[]]
-        return PLAIN if all(map(is_number, items)) else INERT
 
     def _name(self, name: str) -> Value:
         if name in self.env:
@@ -464,12 +660,12 @@ class _Walk:
         if base.kind in ("plain", "inert", "fresh"):
             return INERT if base.kind == "fresh" else base
         if base.kind == "known" and type(base.obj) in (list, tuple, dict, str, range):
-            if type(base.obj) is dict and not (is_plain(index) and all(map(is_number, base.obj))):
+            if type(base.obj) is dict and not is_inert(list(base.obj)):
                 raise MayChange  # keys of the user compare
             if index.kind == "known":
                 return known(base.obj[index.obj])
             items = list(base.obj.values()) if type(base.obj) is dict else base.obj
-            return self._item_of(known(items))
+            return item_of(known(items))
         if base.kind != "known" or not (is_array(base.obj) or is_number(base.obj)):
             raise MayChange
         return inert(base)
@@ -495,8 +691,7 @@ class _Walk:
                 inert(*args)
                 return INERT
             if base.kind in ("plain", "inert", "fresh") and n.func.attr in _LOOKING_METHODS:
-                shown(*args, *keywords.values())
-                if "out" in keywords:
+                if not all(map(is_plain, [*args, *keywords.values()])) or "out" in keywords:
                     raise MayChange
                 return INERT if base.kind == "fresh" else base
         return _call(self._eval(n.func), args, keywords, self.depth)
@@ -529,7 +724,7 @@ class _Walk:
             yield env
             return
         self.env = env
-        for item in self._items_of(self._eval(generators[0].iter)):
+        for item in items_of(self._eval(generators[0].iter)):
             self.env = dict(env)
             self._bind(generators[0].target, item)
             for test in generators[0].ifs:
@@ -543,7 +738,10 @@ class _Walk:
     def _text(self, n: ast.JoinedStr) -> Value:
         for part in n.values:
             if isinstance(part, ast.FormattedValue):
-                shown(self._eval(part.value))
+                how = {ord("r"): "repr", ord("a"): "ascii", ord("s"): "str"}.get(
+                    part.conversion, "format"
+                )
+                _text_of(self._eval(part.value), how, self.depth)
                 if isinstance(part.format_spec, ast.JoinedStr):
                     self._text(part.format_spec)
         return PLAIN
@@ -551,8 +749,8 @@ class _Walk:
     def _binary(self, n: ast.BinOp) -> Value:
         left, right = self._eval(n.left), self._eval(n.right)
         if isinstance(n.op, ast.Mod) and not (left.kind == "known" and is_a(left.obj, int, float)):
-            shown(right)  # it may be a format
-        return inert(left, right)
+            inert(right)  # it may be a format
+        return _operator(f"__{_OPERATOR_NAMES[type(n.op)]}__", [left, right], self.depth)
 
     def _bool(self, n: ast.BoolOp) -> Value:
         values = [self._eval(e) for e in n.values]
@@ -563,16 +761,30 @@ class _Walk:
     def _unary(self, n: ast.UnaryOp) -> Value:
         if isinstance(n.op, ast.Not):
             return _truth(self._eval(n.operand), self.depth)
-        return inert(self._eval(n.operand))
+        return _operator(f"__{_OPERATOR_NAMES[type(n.op)]}__", [self._eval(n.operand)], self.depth)
 
     def _compare(self, n: ast.Compare) -> Value:
         values = [self._eval(e) for e in (n.left, *n.comparators)]
-        if all(isinstance(op, ast.Is | ast.IsNot) for op in n.ops):
-            return PLAIN
-        inert(*values)
-        return PLAIN
+        results = []
+        for op, left, right in zip(n.ops, values, values[1:]):
+            if isinstance(op, ast.In | ast.NotIn):
+                _operator("__contains__", [right, left], self.depth)
+            elif not isinstance(op, ast.Is | ast.IsNot):
+                results.append(
+                    _operator(f"__{_OPERATOR_NAMES[type(op)]}__", [left, right], self.depth)
+                )
+        for v in results if len(n.ops) > 1 else ():
+            _truth(v, self.depth)
+        return joined(results) if results else PLAIN
 
 
+_OPERATOR_NAMES: dict[type[ast.AST], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "truediv", ast.FloorDiv: "floordiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift", ast.RShift: "rshift",
+    ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor", ast.USub: "neg", ast.UAdd: "pos",
+    ast.Invert: "invert", ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt",
+    ast.GtE: "ge",
+}  # fmt: skip
 _EXPRESSIONS: dict[type[ast.expr], Callable[[_Walk, Any], Value]] = {
     ast.Constant: lambda w, n: known(n.value),
     ast.Name: lambda w, n: w._name(n.id),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
 import types
-from typing import Any
+from typing import Any, TypeGuard
 
+from quadrants._lib import core
 from quadrants.lang._inspect.known_values import MayChange
 
 _trees: dict[types.CodeType, ast.FunctionDef | ast.Lambda | None] = {}
@@ -17,18 +16,33 @@ def tree_of(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda:
     code = function.__code__
     if code not in _trees:
         _trees[code] = None
-        source = textwrap.dedent(inspect.getsource(code))  # of a wrapper its own
+        source = _text_of(function)
         tree = ast.parse(source)
         if not _is_text_of(source, code):
             raise MayChange  # the file was edited
-        if len(tree.body) == 1 and isinstance(tree.body[0], ast.FunctionDef):
-            _trees[code] = tree.body[0]
-        elif len(found := [n for n in ast.walk(tree) if isinstance(n, ast.Lambda)]) == 1:
+        found = [n for n in ast.walk(tree) if _is_called(n, code.co_name)]
+        if len(found) == 1:
             _trees[code] = found[0]
     known = _trees[code]
     if known is None:
         raise MayChange
     return known
+
+
+def _text_of(function: types.FunctionType) -> str:
+    if function.__code__.co_name == "<lambda>":
+        import inspect
+
+        text = inspect.getsource(function.__code__)  # of a wrapper its own
+    else:
+        text = core.function_text(function)
+    return f"if 1:\n{text}" if text[:1] in " \t" else text  # texts in it keep their indentation
+
+
+def _is_called(n: ast.AST, name: str) -> TypeGuard[ast.FunctionDef | ast.Lambda]:
+    if isinstance(n, ast.Lambda):
+        return name == "<lambda>"
+    return isinstance(n, ast.FunctionDef) and n.name == name
 
 
 def _is_text_of(source: str, code: types.CodeType) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import enum
-import types
 from typing import Any, NamedTuple
 
-MOST_ITEMS, _DEEPEST = 64, 4
+from quadrants._lib import core
+
+MOST_ITEMS = 4096
 
 
 class MayChange(Exception):
@@ -49,59 +49,9 @@ def is_array(o: Any) -> bool:
     return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and not o.dtype.hasobject
 
 
-def is_inert(o: Any, depth: int = 0) -> bool:
+def is_inert(o: Any) -> bool:
     """Whether operators and iteration run no code of the user: constants, containers of them, arrays."""
-    kind = type(o)
-    if is_number(o) or kind in (range, types.ModuleType, types.FunctionType):
-        return True
-    if kind in (tuple, list, set, frozenset, dict):
-        items = [*o, *o.values()] if kind is dict else [*o]
-        return (
-            depth < _DEEPEST
-            and len(items) <= MOST_ITEMS
-            and all(is_inert(x, depth + 1) for x in items)
-        )
-    if issubclass(kind, enum.Enum):
-        return not _has_hooks(kind)
-    if issubclass(kind, type):
-        return kind is type  # a metaclass may have operators
-    return is_array(o) or (kind.__module__.partition(".")[0] == "quadrants" and not callable(o))
-
-
-_NO_OPERATORS = frozenset(
-    "__init__ __new__ __doc__ __module__ __qualname__ __dict__ __weakref__ __annotations__ __format__ __str__ "
-    "__repr__ __dir__ __reduce__ __reduce_ex__ __firstlineno__ __static_attributes__ __annotate_func__ "
-    "__annotations_cache__ __set_name__ __deepcopy__ __copy__".split()
-)
-
-
-def _has_hooks(kind: type) -> bool:
-    """Whether an enumeration has operators of the user, or what its members are has any."""
-    for base in kind.__mro__:
-        if base in (object, int, str, float) or base.__module__ == "enum":
-            continue
-        if not issubclass(base, enum.Enum):
-            return True
-        if any(name.startswith("__") and name not in _NO_OPERATORS for name in vars(base)):
-            return True
-    return False
-
-
-def shown(*values: Value) -> None:
-    """Raises if to print them may run code of the user."""
-    if not all(is_plain(v) or (v.kind == "known" and _prints(v.obj)) for v in values):
-        raise MayChange
-
-
-def _prints(o: Any, depth: int = 0) -> bool:
-    if (
-        type(o) not in (tuple, list, set, frozenset, dict)
-        or depth == _DEEPEST
-        or len(o) > MOST_ITEMS
-    ):
-        return is_number(o)
-    items = [*o, *o.values()] if type(o) is dict else o
-    return all(_prints(x, depth + 1) for x in items)
+    return not core.operators_run_code(o)
 
 
 def inert(*values: Value) -> Value:

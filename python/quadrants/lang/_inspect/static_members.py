@@ -1,0 +1,69 @@
+"""What objects and functions are made of, found without running code of the user.
+
+As `inspect.getattr_static` and `inspect.Signature.bind` do, whose module takes longer to import than a kernel
+to compile.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+_MISSING = object()
+_mro_of = type.__dict__["__mro__"].__get__
+_dict_of = type.__dict__["__dict__"].__get__
+_NATIVE = types.GetSetDescriptorType, types.MemberDescriptorType
+_VARARGS, _VARKEYWORDS = 4, 8
+
+
+def in_class(kind: type, name: str, otherwise: Any = None) -> Any:
+    """What a class or its bases have under a name."""
+    for base in _mro_of(kind):
+        if name in (members := _dict_of(base)):
+            return members[name]
+    return otherwise
+
+
+def _in_object(o: Any, name: str) -> Any:
+    if type(in_class(type(o), "__dict__")) not in _NATIVE:
+        return _MISSING
+    members = object.__getattribute__(o, "__dict__")
+    return members.get(name, _MISSING) if type(members) is dict else _MISSING
+
+
+def find_static(o: Any, name: str, otherwise: Any = None) -> Any:
+    """What Python finds as o.name, before descriptors are asked."""
+    of_kind = in_class(type(o), name, _MISSING)
+    own = in_class(o, name, _MISSING) if issubclass(type(o), type) else _in_object(o, name)
+    if own is _MISSING:
+        return otherwise if of_kind is _MISSING else of_kind
+    describes = of_kind is not _MISSING and all(
+        in_class(type(of_kind), method) is not None for method in ("__get__", "__set__")
+    )
+    return of_kind if describes else own
+
+
+def bound(
+    function: types.FunctionType, args: list[Any], keywords: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """A call's arguments by name, the defaults of the others, and the names of *args and **kwargs, left empty.
+
+    TypeError where they do not fit, or something is left for those.
+    """
+    code = function.__code__
+    count, by_name = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames[: count + by_name]
+    stars = bool(code.co_flags & _VARARGS) + bool(code.co_flags & _VARKEYWORDS)
+    given = dict(zip(names[:count], args))
+    if len(args) > count or any(k in given or k not in names for k in keywords):
+        raise TypeError("arguments do not fit")
+    if any(k in names[: code.co_posonlyargcount] for k in keywords):
+        raise TypeError("a positional argument is named")
+    given |= keywords
+    values = function.__defaults__ or ()
+    defaults = dict(zip(names[count - len(values) : count], values))
+    defaults |= function.__kwdefaults__ or {}
+    rest = {name: defaults[name] for name in names if name not in given and name in defaults}
+    if len(given) + len(rest) != len(names):
+        raise TypeError("an argument is missing")
+    return given, rest, list(code.co_varnames[len(names) : len(names) + stars])
