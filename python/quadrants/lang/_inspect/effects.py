@@ -1,10 +1,10 @@
-"""Whether code of the user only looks: whether to ask it twice is to ask it once.
+"""Whether code of the user only looks: whether to ask it more often, or earlier, changes nothing.
 
-Asked where a kernel evaluates the same expression of Python twice: facts say what it gave, not how
-often it was asked, so that what may change something each time, an iterator or a counter, must be
-asked by its kernel's body. What is not known to look only may change something: the text of a
-function is walked with the objects that its names mean, and everything that could run other code
-(hooks, properties, iterators, callbacks) or write is refused.
+Asked where Python runs such code for a kernel: facts say what it gave, not how often nor when it was
+asked, so that what may change something, an iterator or a counter, must be asked by its kernel's
+body alone. What is not known to look only may change something: the text of a function is walked with
+the objects that its names mean, and everything that could run other code (hooks, iterators,
+callbacks) is walked too or refused, as is what writes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import builtins
 import enum
 import functools
 import operator
-import sys
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,7 +22,6 @@ from quadrants.lang._inspect.function_text import tree_of
 from quadrants.lang._inspect.known_values import (
     FRESH,
     INERT,
-    MOST_ITEMS,
     PLAIN,
     UNKNOWN,
     MayChange,
@@ -34,47 +32,26 @@ from quadrants.lang._inspect.known_values import (
     is_array,
     is_inert,
     is_number,
-    is_number_type,
     is_plain,
+    item_of,
+    items_of,
     joined,
     known,
 )
+from quadrants.lang._inspect.looking import (
+    FILLING_METHODS,
+    LOOKING_FUNCTIONS,
+    LOOKING_METHODS,
+    is_librarys,
+    is_numpys,
+    only_keeps,
+)
 from quadrants.lang._inspect.static_members import bound, find_static, in_class
 
-_LOOKING_FUNCTIONS = frozenset(
-    "len int float bool str repr abs min max sum round tuple list dict set frozenset range isinstance "
-    "issubclass hasattr getattr type sorted any all divmod pow chr ord complex bytes zip enumerate "
-    "reversed slice super callable format hex bin oct ascii".split()
-)
-_FILLING_METHODS = frozenset("append add extend insert update setdefault pop sort reverse".split())
-_LOOKING_METHODS = frozenset(
-    "count index get keys values items copy tobytes tolist hex decode encode getvalue startswith "
-    "endswith split join strip lower upper replace find format item sum min max mean prod any all "
-    "reshape ravel flatten transpose astype dot argmax argmin conj bit_length as_integer_ratio "
-    "is_integer conjugate union intersection difference issubset issuperset isdisjoint".split()
-)
 _OPERATORS = frozenset(
     "abs add and_ contains eq floordiv ge getitem gt index inv invert is_ is_not le lshift lt mod mul ne neg "
     "not_ or_ pos pow rshift sub truediv truth xor matmul concat countOf indexOf".split()
 )
-# Of NumPy, beside its element-wise functions and number types.
-_LOOKING_NUMPY = frozenset(
-    "dot zeros ones full array asarray arange linspace eye identity sum prod mean max min amax amin cross "
-    "where concatenate stack vstack hstack outer inner trace diag allclose isclose argmax argmin any all "
-    "round diff sort unique transpose reshape ravel size shape ndim norm det inv array_equal".split()
-)
-# Functions of Python's library, and methods of its classes.
-_LOOKING_LIBRARY = {
-    "os": frozenset({"getenv"}),
-    "posixpath": frozenset("exists isfile isdir join basename dirname abspath".split()),
-    "genericpath": frozenset("exists isfile isdir".split()),
-    "pathlib": frozenset("exists is_file is_dir read_text read_bytes joinpath".split()),
-    "collections.abc": frozenset("get keys values items __contains__".split()),
-    "bisect": frozenset("bisect bisect_left bisect_right".split()),
-    "copy": frozenset({"copy", "deepcopy"}),
-    "dataclasses": frozenset("fields asdict astuple is_dataclass".split()),
-}
-_CLASSES = ("Path", "PurePath", "Mapping")
 _BY_METHOD = {"getitem": "__getitem__", "contains": "__contains__", "truth": "__bool__"}
 _MOST_STEPS = 20_000
 _Env = dict[str, Value]
@@ -110,18 +87,20 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
     kind = type(function)
     if kind is types.MethodType:
         return _call(known(function.__func__), [known(function.__self__), *args], keywords, depth)
-    if _is_numpys(function):
+    if is_numpys(function):
         if kind.__name__ == "ufunc" and len(args) > function.nin:
             raise MayChange
         return _library(function.__name__, args, keywords)
-    if _is_librarys(function):
+    if is_librarys(function):
+        if any(callable(v.obj) and not is_a(v.obj, type) for v in everything):
+            raise MayChange
         return inert(*everything)
     if kind is types.FunctionType:
         return _Walk(function, args, keywords, depth).result()
     if kind is type:
-        if function.__module__ == "builtins" and function.__name__ in _LOOKING_FUNCTIONS:
+        if function.__module__ == "builtins" and function.__name__ in LOOKING_FUNCTIONS:
             return _builtin(function.__name__, args, keywords, depth)
-        if not _only_keeps(function):
+        if not only_keeps(function):
             raise MayChange
         return contained(everything)
     if kind is functools.partial:
@@ -140,7 +119,7 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
         name, owner = function.__name__, function.__self__
         if owner is None or type(owner) is types.ModuleType:
             module = str(function.__module__ or "")
-            if module == "builtins" and name in _LOOKING_FUNCTIONS:
+            if module == "builtins" and name in LOOKING_FUNCTIONS:
                 return _builtin(name, args, keywords, depth)
             if name == "member_origin":  # our own question about a class
                 return PLAIN
@@ -151,7 +130,7 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
                 return _operator(_BY_METHOD.get(name, f"__{name.strip('_')}__"), args, depth)
             raise MayChange
         inert(known(owner))
-        if name in _LOOKING_METHODS or type(owner) in (str, int, float):
+        if name in LOOKING_METHODS or type(owner) in (str, int, float):
             _refuse_outputs(args, 0 if is_array(owner) and name != "dot" else 1)
             if not all(map(is_plain, keywords.values())):
                 raise MayChange
@@ -166,69 +145,6 @@ def _call(callee: Value, args: list[Value], keywords: dict[str, Value], depth: i
 
 
 _CACHING = type(functools.lru_cache(int))
-
-
-def _is_librarys(function: Any) -> bool:
-    """A function of Python's library that only looks at operands which run nothing of the user."""
-    if type(function) not in (types.FunctionType, types.BuiltinFunctionType):
-        return False
-    for module, names in _LOOKING_LIBRARY.items():
-        if function.__name__ in names and module in sys.modules:
-            home = vars(sys.modules[module])
-            for place in (home, *(vars(c) for c in map(home.get, _CLASSES) if isinstance(c, type))):
-                if place.get(function.__name__) is function:
-                    return True
-    return False
-
-
-def _only_keeps(kind: type) -> bool:
-    """Whether to make an object of a class is to keep what it is made of."""
-    if kind in (types.SimpleNamespace, operator.itemgetter, functools.partial):
-        return True
-    find = in_class
-    init, new, setter = (find(kind, name) for name in ("__init__", "__new__", "__setattr__"))
-    if type(new) is staticmethod and issubclass(kind, tuple):  # a named tuple
-        return init is find(object, "__init__") and _is_generated(new.__func__)
-    if {type(init), type(new)} <= {types.WrapperDescriptorType, types.BuiltinFunctionType}:
-        return type(kind) is type and issubclass(kind, int | float | str)
-    fields = vars(kind).get("__dataclass_fields__", {})
-    return (
-        _is_generated(init)
-        and new is find(object, "__new__")
-        and (setter is find(object, "__setattr__") or _is_generated(setter))
-        and not hasattr(kind, "__post_init__")
-        and all(type(find(kind, name, None)) is not property for name in fields)
-        and all(
-            f.default_factory in (list, dict, set, sys.modules["dataclasses"].MISSING)
-            for f in fields.values()
-        )
-    )
-
-
-def _is_generated(function: Any) -> bool:
-    return type(function) is types.FunctionType and function.__code__.co_filename == "<string>"
-
-
-def _is_numpys(function: Any) -> bool:
-    """An element-wise function of NumPy, a type of its numbers, or one that is known to look only."""
-    numpy = sys.modules.get("numpy")
-    kind = type(function)
-    if numpy is None or (kind.__module__.partition(".")[0] != "numpy" and kind not in
-                         (types.FunctionType, types.BuiltinFunctionType, type)):  # fmt: skip
-        return False
-    if kind is types.FunctionType and not str(function.__globals__["__name__"]).startswith("numpy"):
-        return False  # somebody's that has the name of one
-    name = function.__name__ if kind.__name__ != "vectorize" else ""
-    if not any(vars(module).get(name) is function for module in (numpy, numpy.linalg)):
-        return False
-    if isinstance(function, type):
-        return is_number_type(function) and name not in (
-            "datetime64",
-            "timedelta64",
-            "void",
-            "object_",
-        )
-    return kind.__name__ == "ufunc" or name in _LOOKING_NUMPY
 
 
 def _library(name: str, args: list[Value], keywords: dict[str, Value]) -> Value:
@@ -300,8 +216,6 @@ def _may_fill(o: dict[Any, Any], key: Value) -> bool:
 def _method(v: Value, name: str, operands: list[Value], depth: int) -> Value:
     """What the class of an object has for an operator: a method in Python, or Python's own for all objects."""
     o = v.obj
-    if name in ("__len__", "__bool__") and type(o) in (list, tuple, dict, set, frozenset):
-        return PLAIN
     kind = o if name == "__class_getitem__" else type(o)
     found = in_class(kind, name, None)
     if name == "__eq__" and found is in_class(object, name):
@@ -317,9 +231,8 @@ def _method(v: Value, name: str, operands: list[Value], depth: int) -> Value:
         found = found.__func__
     if found is None and name in _ELSE_ASK_MORE:
         raise MayChange
-    if found is None or (
-        type(found) is types.WrapperDescriptorType and found.__objclass__ in _NUMBERS
-    ):
+    native = type(found) is types.WrapperDescriptorType
+    if found is None or (native and (name == "__len__" or found.__objclass__ in _NUMBERS)):
         return PLAIN  # what numbers do, or the other operand answers
     if type(found) is not types.FunctionType:
         raise MayChange
@@ -487,32 +400,6 @@ def _inherited(o: Any, name: str, depth: int) -> Value:
 
 
 # --- iteration and the text of a function ----------------------------------------------------------
-
-
-def items_of(over: Value) -> list[Value]:
-    """What iteration gives: objects of the user one by one."""
-    o = over.obj
-    goes = is_a(o, list, tuple) and all(
-        in_class(type(o), name, None) in (getattr(list, name), getattr(tuple, name))
-        for name in ("__iter__", "__len__")
-    )
-    if over.kind != "known" or not goes or all(map(is_number, o)):
-        return [item_of(over)]
-    if len(o) > MOST_ITEMS:
-        raise MayChange
-    return [known(x) for x in o]
-
-
-def item_of(over: Value) -> Value:
-    """What iteration gives, of what can be gone over twice."""
-    if over.kind in ("plain", "inert", "fresh"):
-        return INERT if over.kind == "fresh" else over
-    if over.kind != "known" or not is_inert(over.obj):
-        raise MayChange
-    if type(over.obj) in (str, range):
-        return PLAIN
-    items = over.obj if type(over.obj) in (list, tuple, set, frozenset, dict) else [[]]
-    return PLAIN if all(map(is_number, items)) else INERT
 
 
 class _Walk:
@@ -687,10 +574,10 @@ class _Walk:
         keywords = {str(k.arg): self._eval(k.value) for k in n.keywords}
         if isinstance(n.func, ast.Attribute):
             base = self._eval(n.func.value)
-            if base.kind == "fresh" and n.func.attr in _FILLING_METHODS and not keywords:
+            if base.kind == "fresh" and n.func.attr in FILLING_METHODS and not keywords:
                 inert(*args)
                 return INERT
-            if base.kind in ("plain", "inert", "fresh") and n.func.attr in _LOOKING_METHODS:
+            if base.kind in ("plain", "inert", "fresh") and n.func.attr in LOOKING_METHODS:
                 if not all(map(is_plain, [*args, *keywords.values()])) or "out" in keywords:
                     raise MayChange
                 return INERT if base.kind == "fresh" else base

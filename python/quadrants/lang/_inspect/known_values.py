@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from quadrants._lib import core
+from quadrants.lang._inspect.static_members import in_class
 
 MOST_ITEMS = 4096
 
@@ -81,3 +82,29 @@ def contained(values: list[Value]) -> Value:
     except MayChange:
         return UNKNOWN
     return INERT
+
+
+def items_of(over: Value) -> list[Value]:
+    """What iteration gives: objects of the user one by one."""
+    o = over.obj
+    goes = is_a(o, list, tuple) and all(
+        in_class(type(o), name, None) in (getattr(list, name), getattr(tuple, name))
+        for name in ("__iter__", "__len__")
+    )
+    if over.kind != "known" or not goes or all(map(is_number, o)):
+        return [item_of(over)]
+    if len(o) > MOST_ITEMS:
+        raise MayChange
+    return [known(x) for x in o]
+
+
+def item_of(over: Value) -> Value:
+    """What iteration gives, of what can be gone over twice."""
+    if over.kind in ("plain", "inert", "fresh"):
+        return INERT if over.kind == "fresh" else over
+    if over.kind != "known" or not is_inert(over.obj):
+        raise MayChange
+    if type(over.obj) in (str, range):
+        return PLAIN
+    items = over.obj if type(over.obj) in (list, tuple, set, frozenset, dict) else [[]]
+    return PLAIN if all(map(is_number, items)) else INERT
