@@ -313,6 +313,8 @@ HOOKS = {
         "np.sum(1)",
     ),
 }
+if sys.version_info >= (3, 12):
+    del HOOKS["protocol"]  # which reads no property any more
 LOOKS = {  # what only looks: no later process traces it again
     "property_of_another": HOOKS["property_of_another"][0].replace("Count()", "Plain()"),
     "frozen": """
